@@ -13,6 +13,7 @@ quire_room(sched sched)
 quire_room(sample sample)
 quire_room(spec spec)
 quire_room(engine engine)
+quire_room(setup setup)
 quire_room(api api)
 quire_room(server server PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
 quire_room(lab_bench lab/bench)
@@ -28,7 +29,7 @@ include(cmake/isa.cmake)
 # The built-in models, as bytes in the binary.
 set(QUIRE_BUILTIN ${CMAKE_SOURCE_DIR}/models/builtin.gguf)
 set(QUIRE_BUILTIN_SMALL ${CMAKE_SOURCE_DIR}/models/builtin-small.gguf)
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/api/builtin.c PROPERTIES
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/setup/builtin.c PROPERTIES
     OBJECT_DEPENDS "${QUIRE_BUILTIN};${QUIRE_BUILTIN_SMALL}"
     COMPILE_DEFINITIONS "QUIRE_BUILTIN_PATH=\"${QUIRE_BUILTIN}\";QUIRE_BUILTIN_SMALL_PATH=\"${QUIRE_BUILTIN_SMALL}\"")
 
@@ -50,7 +51,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS m)
-set(QUIRE_CORE_ROOMS base core json file text jinja chat kv cpu model sched sample spec engine api)
+set(QUIRE_CORE_ROOMS base core json file text jinja chat kv cpu model sched sample spec engine setup api)
 
 # Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)

@@ -62,7 +62,9 @@ quire_tests(backend base core json cpu)
 quire_tests(model base core json file cpu kv model)
 quire_tests(sched base core kv sched)
 quire_tests(sample base core sample)
+quire_tests(spec base core json file kv model sample spec)
 quire_tests(engine base core json file cpu kv model sched sample spec engine)
+quire_tests(setup base core json file text jinja chat cpu kv model sched sample spec engine setup)
 quire_tests(api ${QUIRE_CORE_ROOMS})
 quire_tests(server base core json kv server)
 quire_tests(cli base json)
@@ -80,6 +82,11 @@ if(TARGET tests_server)
 endif()
 if(TARGET tests_cli)
     target_sources(tests_cli PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/batch_part.c ${CMAKE_SOURCE_DIR}/src/cli/files.c)
+endif()
+
+# A model without work, whose passes a test defines itself.
+if(TARGET tests_engine)
+    target_sources(tests_engine PRIVATE ${CMAKE_SOURCE_DIR}/src/lab/bench/null_model.c)
 endif()
 
 # The example of quire_kv.h, which is right when its slots hold what they should and 37 tokens are found.

@@ -78,14 +78,11 @@ typedef struct quire_options {
     int32_t max_batched_tokens;   /* rows a step */
     int32_t max_seqs;             /* sequences running at once */
     int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what fits into the step */
-    /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs. For comparison */
+    /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs */
     bool no_chunked_prefill;
-    bool no_fork_sharing;         /* the samples of a prompt share only what the prefix cache finds. For comparison */
-    bool no_cascade;              /* attention reads a shared prefix once for each sequence. For comparison */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;
-    bool no_jump_forward;         /* compute one by one tokens that a request's rules force */
     int64_t swap_bytes;           /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
     /* "auto": swapped out where that is faster, by measured costs; "recompute"; "swap": wherever there is room */
     const char *preemption_mode;

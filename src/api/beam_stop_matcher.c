@@ -17,7 +17,7 @@ struct beam_stop_matcher {
 static quire_err texts_of(quire_engine *e, const token_texts **out) {
     token_texts *have = atomic_load(&e->texts), *made;
     if (have == NULL) {
-        TRY(token_texts_open(e->tokenizer, &made));
+        TRY(token_texts_open(e->parts.tokenizer, &made));
         if (atomic_compare_exchange_strong(&e->texts, &have, made)) {
             have = made;
         } else {
@@ -35,7 +35,7 @@ quire_err beam_stop_matcher_open(quire_engine *e, const quire_request *r, beam_s
     if (w == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    *w = (beam_stop_matcher){.request = r, .tokenizer = e->tokenizer, .texts = texts};
+    *w = (beam_stop_matcher){.request = r, .tokenizer = e->parts.tokenizer, .texts = texts};
     for (int32_t i = 0; i < r->n_stops; i++) {
         w->longest_stop = r->stops[i].n > w->longest_stop ? r->stops[i].n : w->longest_stop;
     }

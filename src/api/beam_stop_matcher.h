@@ -6,7 +6,7 @@
 #ifndef API_BEAM_STOP_MATCHER_H
 #define API_BEAM_STOP_MATCHER_H
 
-#include "api/open_engine.h"
+#include "api/quire_engine.h"
 #include "api/request.h"
 
 typedef struct beam_stop_matcher beam_stop_matcher;

@@ -14,26 +14,39 @@ struct quire_parse {
     void *user;
     quire_request *request;
     quire_error error;
-    quire_parse *next;     /* in q->parsed */
     atomic_bool cancelled; /* set by the queue's thread */
 };
 
-/* On a text thread: parses, then puts the parse into its queue. */
+/* On a text thread. */
 static void run_parse(text_job *job) {
     quire_parse *p = (quire_parse *)job;
-    quire_queue *q = p->q;
     if (!atomic_load(&p->cancelled)) {
-        (void)quire_request_parse(q->e, p->endpoint, p->body, p->n, &p->request, &p->error);
+        (void)quire_request_parse(p->q->e, p->endpoint, p->body, p->n, &p->request, &p->error);
     }
     mem_free(p->body);
     if (p->n > TRIM_BYTES) {
         mem_trim();
     }
-    pthread_mutex_lock(&q->lock);
-    p->next = q->parsed;
-    q->parsed = p;
-    wake_ring(&q->wake);
-    pthread_mutex_unlock(&q->lock);
+    queue_deliver(p->q, job);
+}
+
+/* text_job.take: fills PARSED, unless the parse was cancelled, and frees the parse. */
+static bool take_parse(text_job *job, quire_event *out) {
+    quire_parse *p = (quire_parse *)job;
+    bool is_wanted = !atomic_load(&p->cancelled);
+    p->q->n_parses--;
+    if (is_wanted) {
+        p->q->parse_error = p->error;
+        *out = (quire_event){.user = p->user,
+                             .kind = QUIRE_EVENT_PARSED,
+                             .stop_token = -1,
+                             .request = p->request,
+                             .error = p->request == NULL ? &p->q->parse_error : NULL};
+    } else {
+        quire_request_free(p->request);
+    }
+    mem_free(p);
+    return is_wanted;
 }
 
 quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out) {
@@ -43,7 +56,7 @@ quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body,
         mem_free(body);
         return QUIRE_NO_MEMORY;
     }
-    *p = (quire_parse){.job = {.run = run_parse}, .q = q, .endpoint = endpoint, .body = body, .n = n, .user = user};
+    *p = (quire_parse){.job = {.run = run_parse, .take = take_parse}, .q = q, .endpoint = endpoint, .body = body, .n = n, .user = user};
     q->n_parses++;
     text_pool_add(q->e->text, &p->job);
     return QUIRE_OK;
@@ -51,43 +64,4 @@ quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body,
 
 void quire_parse_cancel(quire_parse *p) {
     atomic_store(&p->cancelled, true);
-}
-
-static quire_parse *take(quire_queue *q) {
-    pthread_mutex_lock(&q->lock);
-    quire_parse *p = q->parsed;
-    q->parsed = p != NULL ? p->next : NULL;
-    pthread_mutex_unlock(&q->lock);
-    q->n_parses -= p != NULL;
-    return p;
-}
-
-bool parse_next(quire_queue *q, quire_event *out) {
-    for (quire_parse *p = take(q); p != NULL; p = take(q)) {
-        if (!atomic_load(&p->cancelled)) {
-            q->parse_error = p->error;
-            *out = (quire_event){.user = p->user,
-                                 .kind = QUIRE_EVENT_PARSED,
-                                 .stop_token = -1,
-                                 .request = p->request,
-                                 .error = p->request == NULL ? &q->parse_error : NULL};
-            mem_free(p);
-            return true;
-        }
-        quire_request_free(p->request);
-        mem_free(p);
-    }
-    return false;
-}
-
-void parse_close(quire_queue *q) {
-    while (q->n_parses > 0) {
-        quire_parse *p = take(q);
-        if (p == NULL) {
-            wake_wait(&q->wake, -1);
-            continue;
-        }
-        quire_request_free(p->request);
-        mem_free(p);
-    }
 }

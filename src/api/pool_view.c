@@ -1,5 +1,5 @@
 /* Snapshots of an engine's pages through quire.h: engine/engine_view.h under the public names. */
-#include "api/open_engine.h"
+#include "api/quire_engine.h"
 #include "engine/engine_view.h"
 
 /* A quire_pool_view is an engine_view. */
@@ -9,7 +9,7 @@ static engine_view *view_of(quire_pool_view *v) {
 
 quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out) {
     engine_view *w;
-    TRY(engine_view_open(e->core, &w));
+    TRY(engine_view_open(e->parts.core, &w));
     *out = (quire_pool_view *)(void *)w;
     return QUIRE_OK;
 }

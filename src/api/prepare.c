@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 
 static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
-    if (e->tokenizer) {
+    if (e->parts.tokenizer) {
         return QUIRE_OK;
     }
     return err_set_param(err, QUIRE_UNSUPPORTED, "prompt",
@@ -19,20 +19,20 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
 /* Tokenises a text. One that cannot fit is refused by its length, where that is certain, and no more is tokenised than can fit. */
 static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
                         quire_error *err) {
-    size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
+    size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, text.n);
     if (least > limit) {
-        return request_too_long_by(r, least, err);
+        return request_too_long(r, least, true, err);
     }
     encode_options options = {.special = ENCODE_PARSE, .add_special = r->add_special, .marks = marks, .max_tokens = limit};
-    quire_err er = tokenizer_encode(e->tokenizer, text, options, out, err);
-    return er == QUIRE_NO_ROOM ? request_too_long_by(r, limit + 1, err) : er;
+    quire_err er = tokenizer_encode(e->parts.tokenizer, text, options, out, err);
+    return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
 }
 
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote them. */
 static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
     strbuf marked = {0}, text = {0};
     text_marks marks = {0};
-    quire_err er = request_render(r, e->chat, &marked, err);
+    quire_err er = request_render(r, e->parts.chat, &marked, err);
     if (er == QUIRE_OK &&
         marks_take((str){marked.p, marked.n}, (str){r->messages.roles.p, r->messages.roles.n}, &text, &marks) != QUIRE_OK) {
         er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
@@ -42,6 +42,11 @@ static quire_err make_chat(const quire_engine *e, const quire_request *r, token_
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
     return er;
+}
+
+static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
+    quire_err e = token_list_add_all(to, ids, n);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
 }
 
 /* The ids of prompt i. */
@@ -55,12 +60,7 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
         TRY(need_vocabulary(e, err));
         return encode(e, r, p->text, NULL, out, err);
     }
-    for (int32_t k = 0; k < p->n_ids; k++) {
-        if (token_list_add(out, p->ids[k]) != QUIRE_OK) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-        }
-    }
-    return QUIRE_OK;
+    return copy_ids(out, p->ids, (size_t)p->n_ids, err);
 }
 
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM does. */
@@ -68,7 +68,7 @@ static quire_err check_length(const quire_engine *e, const quire_request *r, con
     if (c->prompt.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
     }
-    return c->prompt.n >= (size_t)e->info.max_model_len ? request_too_long(r, c->prompt.n, err) : QUIRE_OK;
+    return c->prompt.n >= (size_t)e->parts.info.max_model_len ? request_too_long(r, c->prompt.n, false, err) : QUIRE_OK;
 }
 
 /* ---- how long a response can become, in bytes of JSON ---- */
@@ -109,7 +109,7 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
 
 /* Adds the bytes of one more prompt's choices to *total. */
 static quire_err count_response(const quire_engine *e, const quire_request *r, size_t n_prompt, int64_t *total, quire_error *err) {
-    int64_t limit = (int64_t)e->info.max_answer_bytes;
+    int64_t limit = (int64_t)e->parts.info.max_answer_bytes;
     *total += response_bytes(r, n_prompt);
     if (limit == 0 || *total <= limit) {
         return QUIRE_OK;
@@ -130,33 +130,7 @@ static quire_err take_prompt(const quire_engine *e, const quire_request *r, choi
         return make_prompt(e, r, c->index / r->info.n_samples, &c->prompt, err);
     }
     const token_list *made = &(c - k)->prompt;
-    for (size_t i = 0; i < made->n; i++) {
-        if (token_list_add(&c->prompt, made->ids[i]) != QUIRE_OK) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-        }
-    }
-    return QUIRE_OK;
-}
-
-quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d,
-                           stop_matcher **stops) {
-    strbuf shown = {0};
-    quire_err er = QUIRE_OK;
-    if (e->tokenizer) {
-        TRY(detok_open(e->tokenizer, r->skip_special, d));
-        detok_hold_replacements(*d);
-        er = detok_prime(*d, prompt->ids, (size_t)n_prompt);
-    }
-    if (er == QUIRE_OK && r->n_stops > 0) {
-        er = stop_matcher_open(r->stops, (size_t)r->n_stops, stops);
-    }
-    for (size_t i = (size_t)n_prompt; i < prompt->n && er == QUIRE_OK; i++) {
-        int32_t match;
-        strbuf_clear(&shown);
-        er = stream_feed(e, r, &r->sampling, *d, *stops, prompt->ids[i], false, &shown, &match);
-    }
-    strbuf_deinit(&shown);
-    return er;
+    return copy_ids(&c->prompt, made->ids, made->n, err);
 }
 
 static quire_err open_choice(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
@@ -166,7 +140,7 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, r, c, err));
     int32_t n_prompt = r->fork_from.held != NULL ? r->fork_from.n_prompt : (int32_t)c->prompt.n;
-    quire_err er = stream_open_text(e, r, &c->prompt, n_prompt, &c->detok, &c->stop_matcher);
+    quire_err er = choice_open_text(c, n_prompt, &c->detok, &c->stop_matcher);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
@@ -241,7 +215,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
     }
-    quire_err e = engine_submit_samples(s->q->e->core, &r, n, users, ids, err);
+    quire_err e = engine_submit_samples(s->q->e->parts.core, &r, n, users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(tokens);
         return e;
@@ -261,7 +235,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     int32_t group = alone ? 1 : info->n_samples;
     request_id *ids = mem_new((size_t)group, sizeof *ids);
     void **users = mem_new((size_t)group, sizeof *users);
-    s->tokenise_us = clock_us() - s->submitted_us;
+    int64_t tokenise_us = clock_us() - s->submitted_us;
     quire_err e = ids && users ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
         choice *c = &s->choices[i], *first = c - i % info->n_samples;
@@ -271,6 +245,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
         }
         for (int32_t k = 0; k < group; k++) {
             c[k].sampling = first->sampling; /* for the case that it is rolled back */
+            c[k].tokenise_us = tokenise_us;
         }
         e = submit_samples(s, c, group, ids, users, err);
     }
@@ -281,7 +256,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
-    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
+    TRY(request_tokenize_lists(s->request, s->q->e->parts.tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
         TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
@@ -290,7 +265,7 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
             TRY(count_response(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));
         }
     }
-    if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->tokenizer != NULL &&
+    if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->parts.tokenizer != NULL &&
         beam_stop_matcher_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }

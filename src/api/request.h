@@ -7,11 +7,11 @@
 
 #include <stdatomic.h>
 
-#include "api/defaults.h"
 #include "base/str.h"
 #include "chat/render.h"
 #include "core/params.h"
 #include "engine/engine.h"
+#include "file/sampling_defaults.h"
 #include "json/json.h"
 #include "quire.h"
 #include "text/tokenizer.h"
@@ -22,6 +22,16 @@
 #define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
 #define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
 #define REQUEST_MAX_PROMPTS 1024
+
+/* The defaults of sampling fields that the model's makers recommend, or those of another generation_config.json. */
+typedef struct request_defaults {
+    int32_t n;
+    struct {
+        const char *field;
+        char json[32]; /* the value */
+    } values[SAMPLING_DEFAULT_FIELDS];
+    strbuf text; /* "temperature 0.6, top_k 20" */
+} request_defaults;
 
 /* The properties of an engine against which a request is checked. */
 typedef struct request_context {
@@ -90,6 +100,10 @@ struct quire_request {
     float cache_ttl_s;      /* 0: no end */
 };
 
+/* Checks each value of `from` as a request's would be; BAD_FILE names file and field. Deinit *out also after a failure. */
+quire_err request_defaults_init(const sampling_defaults *from, request_defaults *out, quire_error *err);
+void request_defaults_deinit(request_defaults *d);
+
 /* As quire_request_parse and quire_request_ids, with a context in place of an engine. */
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
                         quire_error *err);
@@ -98,13 +112,12 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
 /* A new request with the fields that were set in r, except those of its response rather than its tokens: stream and its options, n,
  * best_of, echo, prompt_logprobs. It has no prompt. */
 quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err);
-/* Whether a running choice can change that field: one that only affects sampling. */
-bool request_field_steers(const char *name);
+/* Sets fields of r, a copy of a running choice's request, from a JSON object. BAD_REQUEST for a field that affects more than sampling; r
+ * may have some of the fields then. */
+quire_err request_change(quire_request *r, const char *fields, size_t n, quire_error *err);
 
-/* Sets the error for a prompt of n tokens, which leave no room for one more. */
-quire_err request_too_long(const quire_request *r, size_t n, quire_error *err);
-/* Sets the error for a prompt of which only the least number of tokens is known. */
-quire_err request_too_long_by(const quire_request *r, size_t least, quire_error *err);
+/* Sets the error for a prompt of n tokens, or of at least so many, which leave no room for one more. */
+quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err);
 
 /* The checks between fields. request_parse makes them; quire_submit makes them again, since fields may have been set one by one. */
 quire_err request_check(quire_request *r, quire_error *err);
@@ -129,7 +142,7 @@ quire_err request_check_beams(const quire_request *r, quire_error *err);
  * between two of them once *stop is true (NULL: never), which any thread may set. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err);
 
-/* The context of an open engine, which owns it. Defined in src/api/open_engine.c. */
+/* The context of an open engine, which owns it. Defined in src/api/quire_engine.c. */
 const request_context *engine_request_context(const quire_engine *e);
 
 #endif

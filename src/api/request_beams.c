@@ -11,19 +11,6 @@ int32_t request_beam_width(const quire_request *r) {
     return r->best_of > r->n ? r->best_of : r->n;
 }
 
-quire_err request_read_beams(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    (void)err;
-    int64_t width = -1;
-    if (f->type == FIELD_BOOL) {
-        r->use_beam_search = json_truth(v);
-    } else {
-        json_whole(v, &width);
-        r->beams.width = (int32_t)width;
-    }
-    request_count_choices(r);
-    return QUIRE_OK;
-}
-
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     if (json_is(v, JSON_KIND_BOOL)) {
         r->beams.stopping = json_truth(v) ? BEAM_STOPPING_EARLY : BEAM_STOPPING_LIKELY;
@@ -70,7 +57,7 @@ static bool is_given(const quire_request *r, const char *name) {
 quire_err request_settle_drawing(quire_request *r, quire_error *err) {
     static const char *const names[] = {"temperature", "top_k", "top_p", "min_p"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (defaults_find(r->context.defaults, names[i]) == NULL || is_given(r, names[i])) {
+        if (request_defaults_find(r->context.defaults, names[i]) == NULL || is_given(r, names[i])) {
             continue;
         }
         const field_desc *f = params_field(names[i], request_endpoint_flag(r));

@@ -30,43 +30,20 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     return QUIRE_OK;
 }
 
-bool request_field_steers(const char *name) {
-    static const char *const names[] = {
-        "allowed_token_ids",
-        "bad_words",
-        "dry_allowed_length",
-        "dry_base",
-        "dry_multiplier",
-        "dry_penalty_last_n",
-        "dry_sequence_breakers",
-        "dynatemp_exponent",
-        "dynatemp_range",
-        "frequency_penalty",
-        "ignore_eos",
-        "logit_bias",
-        "max_completion_tokens",
-        "max_tokens",
-        "min_p",
-        "min_tokens",
-        "mirostat",
-        "mirostat_eta",
-        "mirostat_tau",
-        "no_repeat_ngram_size",
-        "presence_penalty",
-        "repetition_penalty",
-        "seed",
-        "stop_token_ids",
-        "temperature",
-        "top_k",
-        "top_n_sigma",
-        "top_p",
-        "typical_p",
-        "xtc_probability",
-        "xtc_threshold",
-    };
-    bool found = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) {
-        found = strcmp(names[i], name) == 0;
+quire_err request_change(quire_request *r, const char *fields, size_t n, quire_error *err) {
+    json_value *body;
+    TRY(request_read_value((str){fields, n}, 0, NULL, &body, err));
+    quire_err e = json_is(body, JSON_KIND_OBJECT)
+                      ? QUIRE_OK
+                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
+    for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
+        const field_desc *f = params_field(m.name, request_endpoint_flag(r));
+        if (f != NULL && !(f->flags & FIELD_SAMPLING)) {
+            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another",
+                              m.name);
+        }
     }
-    return found;
+    json_drop(body);
+    e = e == QUIRE_OK ? quire_request_set_all(r, fields, n, err) : e;
+    return e == QUIRE_OK ? request_check_lengths(r, err) : e;
 }

@@ -139,12 +139,10 @@ static quire_err read_model(quire_request *r, const field_desc *f, const json_va
 }
 
 static quire_err read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    (void)err;
-    bool is_best_of = strcmp(f->name, "best_of") == 0;
-    int64_t n = is_best_of ? -1 : 1;
+    (void)f, (void)err;
+    int64_t n = 1;
     json_whole(v, &n);
-    *(is_best_of ? &r->best_of : &r->n) = (int32_t)n;
-    request_count_choices(r);
+    r->n = (int32_t)n;
     return QUIRE_OK;
 }
 
@@ -252,8 +250,8 @@ static const binding bindings[] = {
     {"add_special_tokens", AT(add_special)},
     {"allowed_token_ids", 0, request_read_allowed},
     {"bad_words", 0, request_read_bad_words},
-    {"beam_width", 0, request_read_beams},
-    {"best_of", 0, read_n},
+    {"beam_width", AT(beams.width)},
+    {"best_of", AT(best_of)},
     {"cache_priority", AT(cache_priority)},
     {"cache_salt", 0, read_salt},
     {"cache_ttl", AT(cache_ttl_s)},
@@ -288,7 +286,7 @@ static const binding bindings[] = {
     {"n", 0, read_n},
     {"no_repeat_ngram_size", AT(sampling.no_repeat_ngram_size)},
     {"num_beam_groups", AT(beams.n_groups)},
-    {"num_beams", 0, request_read_beams},
+    {"num_beams", AT(beams.width)},
     {"num_return_sequences", 0, read_n},
     {"presence_penalty", AT(sampling.presence_penalty)},
     {"priority", AT(priority)},
@@ -312,7 +310,7 @@ static const binding bindings[] = {
     {"truncate_prompt_tokens", AT(truncate_prompt_tokens)},
     {"ttft_deadline_ms", AT(ttft_deadline_ms)},
     {"typical_p", AT(sampling.typical_p)},
-    {"use_beam_search", 0, request_read_beams},
+    {"use_beam_search", AT(use_beam_search)},
     {"xtc_probability", AT(sampling.xtc_probability)},
     {"xtc_threshold", AT(sampling.xtc_threshold)},
 };
@@ -380,7 +378,7 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
     }
     json_value *fallback = NULL;
     if ((f->flags & FIELD_LATER) || v == NULL) {
-        const char *own = defaults_find(r->context.defaults, f->name);
+        const char *own = request_defaults_find(r->context.defaults, f->name);
         TRY(request_read_value(str_of(own != NULL ? own : f->fallback), 0, f->name, &fallback, err));
     }
     quire_err e;
@@ -392,6 +390,7 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
         const json_value *value = v != NULL ? v : fallback;
         e = value == NULL ? QUIRE_OK : check_field(f, value, err);
         e = e != QUIRE_OK ? e : store(r, f, value, err);
+        request_count_choices(r);
     }
     json_drop(fallback);
     return e;

@@ -1,15 +1,16 @@
 #include "api/stream.h"
 
 #include "api/beam_stop_matcher.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
-quire_err stream_new(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
     quire_stream *s = mem_new(1, sizeof *s);
     choice *choices = mem_new((size_t)r->info.n_choices, sizeof *choices);
     if (!s || !choices) {
         mem_free(s);
         mem_free(choices);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+        return NULL;
     }
     s->q = q;
     s->request = r;
@@ -17,22 +18,14 @@ quire_err stream_new(quire_queue *q, quire_request *r, void *user, quire_stream 
     s->n_choices = r->info.n_choices;
     s->choices = choices;
     for (int32_t i = 0; i < s->n_choices; i++) {
-        choices[i] = (choice){.stream = s, .index = i, .stop_token = -1, .stop_string = -1, .last_token = -1};
+        choice_init(&choices[i], q->e, s, r, i);
     }
-    *out = s;
-    return QUIRE_OK;
+    return s;
 }
 
-void stream_free(quire_stream *s) {
+static void free_stream(quire_stream *s) {
     for (int32_t i = 0; i < s->n_choices; i++) {
-        choice *c = &s->choices[i];
-        token_list_deinit(&c->prompt);
-        detok_close(c->detok);
-        stop_matcher_close(c->stop_matcher);
-        mem_free(c->explain);
-        token_list_deinit(&c->history);
-        mem_free(c->sums);
-        quire_request_free(c->changed);
+        choice_deinit(&s->choices[i]);
     }
     mem_free(s->choices);
     beam_stop_matcher_close(s->watch);
@@ -40,11 +33,87 @@ void stream_free(quire_stream *s) {
     mem_free(s);
 }
 
+/* On a text thread. */
+static void run_prepare(text_job *job) {
+    quire_stream *s = (quire_stream *)job;
+    quire_error err = {0};
+    if (stream_prepare(s, &err) != QUIRE_OK) { /* err is valid only then */
+        s->verdict = err;
+    }
+    queue_deliver(s->q, job);
+}
+
+quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+    *out = NULL;
+    quire_err e = request_check(r, err);
+    quire_stream *s = e == QUIRE_OK ? new_stream(q, r, user) : NULL;
+    if (!s) {
+        quire_request_free(r);
+        return e != QUIRE_OK ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    }
+    s->next = q->streams;
+    if (s->next) {
+        s->next->prev = s;
+    }
+    q->streams = s;
+    s->job = (text_job){.run = run_prepare, .take = queue_take_prepared};
+    s->submitted_us = clock_us();
+    *out = s;
+    text_pool_add(q->e->text, &s->job);
+    return QUIRE_OK;
+}
+
 void stream_cancel_choices(quire_stream *s) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice *c = &s->choices[i];
         if (c->submitted && !c->gone) {
-            engine_cancel(s->q->e->core, c->current);
+            engine_cancel(s->q->e->parts.core, c->current);
         }
     }
+}
+
+void stream_settle(choice *c) {
+    if (!c->ended && c->finish != QUIRE_FINISH_NONE) {
+        c->ended = true;
+        c->stream->n_ended++;
+        atomic_fetch_add(&c->stream->q->e->finished[c->finish - 1], 1);
+    }
+}
+
+void stream_free_if_over(quire_stream *s) {
+    if (!s->released || !s->prepared || s->n_commands > 0 || s->n_gone < s->n_submitted + s->n_replaced) {
+        return;
+    }
+    quire_queue *q = s->q;
+    *(s->prev ? &s->prev->next : &q->streams) = s->next;
+    if (s->next) {
+        s->next->prev = s->prev;
+    }
+    free_stream(s);
+}
+
+void quire_stream_cancel(quire_stream *s) {
+    s->cancelled = true;
+    if (s->prepared) {
+        stream_cancel_choices(s);
+    }
+}
+
+void quire_stream_release(quire_stream *s) {
+    s->released = true;
+    if (s->q->current && s->q->current->stream == s) {
+        s->q->current = NULL;
+        s->q->stage = STAGE_NONE;
+    }
+    if (!s->done) {
+        quire_stream_cancel(s);
+    }
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        stream_settle(&s->choices[i]); /* its END will not be delivered */
+    }
+    stream_free_if_over(s);
+}
+
+const quire_request_info *quire_stream_describe(const quire_stream *s) {
+    return &s->request->info;
 }

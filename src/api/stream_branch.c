@@ -2,44 +2,9 @@
  * thread. */
 #include <string.h>
 
-#include "api/request_read.h"
 #include "api/stream.h"
 #include "base/mem.h"
 #include "base/rng.h"
-
-/* ---- tokens of a choice ---- */
-
-/* Whether a token ends its choice and its text is not shown. */
-static bool is_stop_token(const quire_engine *e, const sampling_params *p, int32_t token) {
-    const model_desc *d = model_description(e->m);
-    bool stops = false;
-    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
-        stops = d->eos[i] == token;
-    }
-    for (int32_t i = 0; i < p->n_stop_tokens && !stops; i++) {
-        stops = p->stop_tokens[i] == token;
-    }
-    return stops;
-}
-
-quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token,
-                      bool may_end, strbuf *out, int32_t *match) {
-    *match = -1;
-    if (d == NULL || (is_stop_token(e, p, token) && !r->include_stop)) {
-        return QUIRE_OK;
-    }
-    if (stops == NULL) {
-        return detok_add(d, token, out);
-    }
-    strbuf piece = {0};
-    quire_err er = detok_add(d, token, &piece);
-    str text = {piece.p, piece.n};
-    if (er == QUIRE_OK) {
-        er = may_end ? stop_matcher_feed(stops, text, r->include_stop, out, match) : stop_matcher_pass(stops, text, out);
-    }
-    strbuf_deinit(&piece);
-    return er;
-}
 
 /* ---- checks ---- */
 
@@ -134,7 +99,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     r->prompts = mem_new(1, sizeof *r->prompts);
     int32_t *ids = copy_tokens(c, n_kept, 0);
     quire_err e = r->prompts != NULL && ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    if (e == QUIRE_OK && engine_fork_acquire(s->q->e->core, c->current, &r->fork_from.held) != QUIRE_OK) {
+    if (e == QUIRE_OK && engine_fork_acquire(s->q->e->parts.core, c->current, &r->fork_from.held) != QUIRE_OK) {
         e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
     }
     if (e != QUIRE_OK) {
@@ -169,42 +134,17 @@ void stream_command_free(stream_command *m) {
     }
 }
 
-static quire_err add_ids(token_list *to, const int32_t *ids, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        TRY(token_list_add(to, ids[i]));
-    }
-    return QUIRE_OK;
-}
-
-/* Changes fields of a running choice. */
-static quire_err change(quire_request *r, const char *fields, size_t n, quire_error *err) {
-    json_value *body;
-    TRY(request_read_value((str){fields, n}, 0, NULL, &body, err));
-    quire_err e = json_is(body, JSON_KIND_OBJECT)
-                      ? QUIRE_OK
-                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
-    for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
-        if (params_field(m.name, request_endpoint_flag(r)) != NULL && !request_field_steers(m.name)) {
-            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another",
-                              m.name);
-        }
-    }
-    json_drop(body);
-    e = e == QUIRE_OK ? quire_request_set_all(r, fields, n, err) : e;
-    return e == QUIRE_OK ? request_check_lengths(r, err) : e;
-}
-
 /* Fills in the command's tokens, fields and tail. */
 static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields,
                               quire_error *err) {
     choice *c = m->c;
-    quire_err e = add_ids(&m->kept, c->history.ids, (size_t)n_kept);
+    quire_err e = token_list_add_all(&m->kept, c->history.ids, (size_t)n_kept);
     m->has_changes = fields != NULL;
     m->has_text = tail != NULL && tail->ids == NULL;
     if (m->has_text) {
         e = e != QUIRE_OK ? e : strbuf_add(&m->tail_text, tail->text, tail->n_text);
     } else if (tail != NULL) {
-        e = e != QUIRE_OK ? e : add_ids(&m->tail, tail->ids, tail->n_ids);
+        e = e != QUIRE_OK ? e : token_list_add_all(&m->tail, tail->ids, tail->n_ids);
     }
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for a request");
@@ -213,7 +153,7 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     m->fields->sampling.has_seed = true;
     m->fields->sampling.seed = c->sampling.seed;
     if (fields != NULL) {
-        TRY(change(m->fields, fields, n_fields, err));
+        TRY(request_change(m->fields, fields, n_fields, err));
         if (!m->fields->sampling.has_seed) { /* null: a new random seed */
             m->fields->sampling.seed = rng_os_seed();
             m->fields->sampling.has_seed = true;
@@ -224,10 +164,10 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
 
 /* Tokenises the tail's text; one that cannot fit is not tokenised to its end. */
 static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_error *err) {
-    size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, m->tail_text.n);
+    size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, m->tail_text.n);
     encode_options options = {.special = ENCODE_PARSE, .max_tokens = limit};
     quire_err er =
-        least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
+        least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->parts.tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
     return er != QUIRE_NO_ROOM
                ? er
                : err_set_param(err, QUIRE_BAD_REQUEST, "text", "text has at least %zu tokens; a sequence has at most %zu tokens here",
@@ -238,18 +178,17 @@ static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_e
 static quire_err make_ready(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const quire_engine *e = c->stream->q->e;
-    const quire_request *r = c->stream->request;
-    if (m->has_text && e->tokenizer == NULL) {
+    if (m->has_text && e->parts.tokenizer == NULL) {
         return err_set_param(err, QUIRE_UNSUPPORTED, "text", "this model has no vocabulary that this server can use; give token ids");
     }
     if (m->has_text) {
         TRY(tokenise_tail(m, e, err));
     }
-    TRY(request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err));
-    quire_err er = stream_open_text(e, r, &c->prompt, first_prompt(c), &m->detok, &m->stop_matcher);
+    TRY(request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err));
+    quire_err er = choice_open_text(c, first_prompt(c), &m->detok, &m->stop_matcher);
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
-        er = stream_feed(e, r, &c->sampling, m->detok, m->stop_matcher, m->kept.ids[i], false, &m->text, &match);
+        er = choice_feed(c, &c->sampling, m->detok, m->stop_matcher, m->kept.ids[i], false, &m->text, &match);
     }
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
@@ -257,16 +196,11 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
 /* On a text thread. */
 static void run_command(text_job *job) {
     stream_command *m = (stream_command *)job;
-    quire_queue *q = m->c->stream->q;
     quire_error err = {0};
     if (make_ready(m, &err) != QUIRE_OK) {
         m->verdict = err;
     }
-    pthread_mutex_lock(&q->lock);
-    m->next = q->commands;
-    q->commands = m;
-    wake_ring(&q->wake);
-    pthread_mutex_unlock(&q->lock);
+    queue_deliver(m->c->stream->q, job);
 }
 
 static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail, const char *fields,
@@ -287,14 +221,14 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     }
     m->c = c;
-    quire_err e = engine_fork_acquire(s->q->e->core, c->current, &m->fork_from);
+    quire_err e = engine_fork_acquire(s->q->e->parts.core, c->current, &m->fork_from);
     e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index)
                       : fill_command(m, n_kept, tail, fields, n_fields, err);
     if (e != QUIRE_OK) {
         stream_command_free(m);
         return e;
     }
-    m->job.run = run_command;
+    m->job = (text_job){.run = run_command, .take = queue_take_command};
     c->command = m;
     s->n_commands++;
     text_pool_add(s->q->e->text, &m->job);
@@ -308,7 +242,7 @@ quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t p
 
 quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail, const char *fields,
                              size_t n_fields, quire_error *err) {
-    int32_t n_vocab = s->q->e->info.n_vocab;
+    int32_t n_vocab = s->q->e->parts.info.n_vocab;
     for (size_t i = 0; tail->ids != NULL && i < tail->n_ids; i++) {
         if (tail->ids[i] < 0 || tail->ids[i] >= n_vocab) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "token id %d is out of the vocabulary, which has %d ids",
@@ -345,7 +279,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
         memcpy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
     }
     r.fork_from = m->fork_from;
-    quire_err e = engine_submit(s->q->e->core, &r, id, err);
+    quire_err e = engine_submit(s->q->e->parts.core, &r, id, err);
     if (e != QUIRE_OK) {
         mem_free(r.tokens);
     }
@@ -365,22 +299,9 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     TRY(submit_branch(m, &c->current, err));
     s->n_replaced++;
     c->n_replaced++;
-    detok_close(c->detok);
-    stop_matcher_close(c->stop_matcher);
-    c->detok = m->detok;
-    c->stop_matcher = m->stop_matcher;
+    choice_truncate(c, m->kept.n, m->detok, m->stop_matcher);
     m->detok = NULL;
     m->stop_matcher = NULL;
-    c->history.n = m->kept.n;
-    c->n_completion = (int32_t)m->kept.n;
-    c->sum_logprob = c->sums != NULL && m->kept.n > 0 ? c->sums[m->kept.n - 1] : 0.0;
-    c->last_token = m->kept.n > 0 ? m->kept.ids[m->kept.n - 1] : -1;
-    c->finish = QUIRE_FINISH_NONE; /* undoes a finish whose END was not delivered */
-    c->stop_string = c->stop_token = -1;
-    c->gone = false;
-    mem_free(c->explain);
-    c->explain = NULL;
-    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is over */
     if (m->has_changes) {
         c->sampling = m->fields->sampling;
         quire_request_free(c->changed);

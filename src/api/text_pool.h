@@ -3,15 +3,20 @@
 #ifndef API_TEXT_POOL_H
 #define API_TEXT_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
 typedef struct text_pool text_pool;
 
-/* A job; the pool owns nothing in it. The pool uses next while the job is queued. */
+struct quire_event;
+
+/* A job; the pool owns nothing in it. The pool uses next while the job waits, and a queue while it waits there (queue_deliver). */
 typedef struct text_job {
-    void (*run)(struct text_job *job);
+    void (*run)(struct text_job *job); /* on a text thread */
+    /* on the thread of the queue that the job was delivered to, which owns it from then on; true where it filled *out with an event */
+    bool (*take)(struct text_job *job, struct quire_event *out);
     struct text_job *next;
 } text_job;
 

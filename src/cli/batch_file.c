@@ -205,7 +205,7 @@ static void show_progress(batch *b, bool last) {
 static bool has_begun(const response *a) {
     bool begun = false;
     for (size_t i = 0; i < a->n_choices; i++) {
-        begun = begun || a->choices[i].n_prompt_tokens > 0;
+        begun = begun || a->choices[i].has_begun;
     }
     return begun;
 }

@@ -43,11 +43,6 @@ const flag flags_chat_template[] = {
     {"--chat-template", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
     {0},
 };
-const flag flags_cascade[] = {
-    {"--no-cascade --disable-cascade-attn", NULL, "attention reads a shared prefix for each sequence by itself", FLAG_SWITCH,
-     AT(engine.no_cascade), .rare = true},
-    {0},
-};
 const flag flags_json[] = {
     {"--json", NULL, "for programs: JSON", FLAG_SWITCH, AT(json)},
     {0},
@@ -113,8 +108,8 @@ const flag flags_seqs[] = {
     {"--max-num-seqs --parallel -np", "N", "sequences running at once", FLAG_COUNT, AT(engine.max_seqs), .minimum = 1, .maximum = 1 << 16},
     {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", FLAG_COUNT, AT(engine.prefill_chunk), .minimum = 0,
      .maximum = INT32_MAX, .rare = true},
-    {"--no-chunked-prefill", NULL, "compute each prompt in one step", FLAG_SWITCH, AT(engine.no_chunked_prefill), .rare = true},
-    {"--no-fork-sharing", NULL, "samples of one prompt share nothing", FLAG_SWITCH, AT(engine.no_fork_sharing), .rare = true},
+    {"--no-chunked-prefill --no-enable-chunked-prefill", NULL, "compute each prompt in one step", FLAG_SWITCH,
+     AT(engine.no_chunked_prefill), .rare = true},
     {0},
 };
 const flag flags_page_size[] = {
@@ -132,13 +127,9 @@ const flag flags_mlock[] = {
     {"--mlock", NULL, "keep weights and pages in memory, never paged out", FLAG_SWITCH, AT(engine.lock_memory), .rare = true},
     {0},
 };
-const flag flags_speculation[] = {
+const flag flags_memory[] = {
     {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", FLAG_TEXT,
      AT(engine.speculative_config)},
-    {"--no-jump-forward", NULL, "compute forced tokens one by one", FLAG_SWITCH, AT(engine.no_jump_forward), .rare = true},
-    {0},
-};
-const flag flags_swap[] = {
     {"--swap-space", "GIB", "host memory for preempted sequences (0)", FLAG_GIB, AT(engine.swap_bytes)},
     {"--preemption-mode", NULL, "what becomes of preempted sequences: auto is what costs less", FLAG_CHOICE, AT(engine.preemption_mode),
      .choices = preemption_modes, .rare = true},

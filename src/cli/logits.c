@@ -10,16 +10,12 @@
 
 enum { STRANGER_TOKENS = 8 }; /* decoded by each stranger, so that the batch mixes prefill and decode rows */
 
-static quire_err submit_ids(session *s, const id_list *l, const char *max_tokens, float *logits, quire_stream **stream, quire_error *err) {
+static quire_err submit_ids(session *s, const id_list *l, int max_tokens, float *logits, quire_stream **stream, quire_error *err) {
     quire_request *r;
+    char fields[80];
+    int n = snprintf(fields, sizeof fields, "{\"max_tokens\": %d, \"temperature\": 0, \"ignore_eos\": true}", max_tokens);
     TRY(quire_request_ids(s->engine, l->ids, l->n, &r, err));
-    quire_err e = quire_request_set(r, "max_tokens", max_tokens, err);
-    if (e == QUIRE_OK) {
-        e = quire_request_set(r, "temperature", "0", err);
-    }
-    if (e == QUIRE_OK) {
-        e = quire_request_set(r, "ignore_eos", "true", err);
-    }
+    quire_err e = quire_request_set_all(r, fields, (size_t)n, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);
         return e;
@@ -57,14 +53,12 @@ static quire_err run_all(session *s, const id_list *prompt, const id_list *stran
     quire_err e = QUIRE_OK;
     quire_stream *stream;
     size_t n_sent = 0;
-    char max_tokens[16];
-    snprintf(max_tokens, sizeof max_tokens, "%d", STRANGER_TOKENS);
     for (size_t i = 0; e == QUIRE_OK && i < n_strangers; i++) {
-        e = submit_ids(s, &strangers[i], max_tokens, NULL, &stream, err);
+        e = submit_ids(s, &strangers[i], STRANGER_TOKENS, NULL, &stream, err);
         n_sent += e == QUIRE_OK;
     }
     if (e == QUIRE_OK) {
-        e = submit_ids(s, prompt, "1", logits, &stream, err);
+        e = submit_ids(s, prompt, 1, logits, &stream, err);
         n_sent += e == QUIRE_OK;
     }
     quire_error later;
@@ -127,8 +121,8 @@ static const flag own_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model, flags_out,     own_flags,   flags_cascade, FLAGS_NUMERIC,
-                                     flags_audit, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY,  NULL};
+static const flag *const groups[] = {flags_model,   flags_out,   own_flags,    FLAGS_NUMERIC, flags_audit,
+                                     FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY, NULL};
 
 const command command_logits = {
     .name = "logits",

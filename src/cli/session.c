@@ -38,20 +38,15 @@ quire_err session_open(const cli_options *o, session *s, quire_error *err) {
     announce(&o->engine, quire_engine_info(s->engine));
     quire_err e = quire_queue_open(s->engine, &s->queue);
     if (e != QUIRE_OK) {
-        quire_engine_close(s->engine);
-        *s = (session){0};
+        session_close(s);
         return err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
     }
     return QUIRE_OK;
 }
 
 void session_close(session *s) {
-    if (s->queue) {
-        quire_queue_close(s->queue);
-    }
-    if (s->engine) {
-        quire_engine_close(s->engine);
-    }
+    quire_queue_close(s->queue);
+    quire_engine_close(s->engine);
     *s = (session){0};
 }
 
@@ -61,7 +56,6 @@ void response_deinit(response *a) {
     }
     for (size_t i = 0; i < a->n_choices; i++) {
         strbuf_deinit(&a->choices[i].text);
-        mem_free(a->choices[i].prompt_tokens);
         mem_free(a->choices[i].tokens);
         mem_free(a->choices[i].stop_string);
     }
@@ -71,15 +65,10 @@ void response_deinit(response *a) {
 
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n) {
     quire_request *request;
-    a->chat = endpoint == QUIRE_CHAT;
     quire_err e = quire_request_parse(s->engine, endpoint, text, n, &request, &a->error);
     if (e == QUIRE_OK) {
         size_t n_choices = (size_t)quire_request_describe(request)->n_choices;
-        if (n_choices > a->n_choices) {
-            mem_free(a->choices);
-            a->n_choices = 0;
-            a->choices = mem_new(n_choices, sizeof *a->choices);
-        }
+        a->choices = mem_new(n_choices, sizeof *a->choices);
         if (!a->choices) {
             quire_request_free(request);
             e = err_set(&a->error, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -92,33 +81,27 @@ quire_err response_submit(response *a, session *s, quire_endpoint endpoint, cons
     return e;
 }
 
-/* Appends n ids to a growing array. */
-static bool add_ids(int32_t **ids, size_t *n_ids, size_t *cap, const int32_t *more, int32_t n) {
-    void *p = *ids;
-    if (!mem_grow_(&p, cap, *n_ids + (size_t)n, sizeof **ids)) {
+static bool add_tokens(response_choice *c, const int32_t *more, int32_t n) {
+    if (!mem_grow_((void **)&c->tokens, &c->tokens_cap, c->n_tokens + (size_t)n, sizeof *c->tokens)) {
         return false;
     }
-    *ids = p;
-    memcpy(*ids + *n_ids, more, (size_t)n * sizeof *more);
-    *n_ids += (size_t)n;
+    memcpy(c->tokens + c->n_tokens, more, (size_t)n * sizeof *more);
+    c->n_tokens += (size_t)n;
     return true;
 }
 
 static bool take_event(response *a, response_choice *c, const quire_event *ev) {
     bool good = true;
     if (ev->kind == QUIRE_EVENT_START) {
-        good = add_ids(&c->prompt_tokens, &c->n_prompt_tokens, &c->prompt_cap, ev->tokens, ev->n_tokens);
+        c->has_begun = true;
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
-        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK &&
-               add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens);
+        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_tokens(c, ev->tokens, ev->n_tokens);
     } else if (ev->kind == QUIRE_EVENT_END) {
-        good = ev->n_text == 0 || strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK;
-        good = good && (ev->n_tokens == 0 || add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens));
         c->finish = ev->finish;
         c->stop_token = ev->stop_token;
         if (ev->stop_string) {
             c->stop_string = mem_dup(ev->stop_string, strlen(ev->stop_string));
-            good = good && c->stop_string;
+            good = c->stop_string != NULL;
         }
     } else {
         a->done = true;
@@ -159,13 +142,15 @@ const char *response_finish_name(quire_finish f) {
 
 /* Prints an event's text. A response that can't be printed ends with that error. */
 static void print_event(response *a, text_out *out, const quire_event *ev) {
-    bool has_text = ev->n_text > 0 && ev->choice == 0 && (ev->kind == QUIRE_EVENT_DELTA || ev->kind == QUIRE_EVENT_END);
+    bool has_text = ev->n_text > 0 && ev->choice == 0 && ev->kind == QUIRE_EVENT_DELTA;
     if (has_text && a->error.code == QUIRE_OK && text_out_add(out, (str){ev->text, ev->n_text}, &a->error) != QUIRE_OK) {
         quire_stream_cancel(a->stream);
     }
 }
 
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel) {
+/* Runs one request to its end. a->error has the error. */
+static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out,
+                             const volatile int *cancel) {
     strbuf text = {0};
     quire_err e = body_write(request, &text);
     e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
@@ -186,4 +171,21 @@ quire_err response_run(response *a, session *s, quire_endpoint endpoint, const b
         }
     }
     return a->error.code;
+}
+
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, str before, const volatile int *cancel,
+                       quire_error *err) {
+    text_out out;
+    text_out_init(&out);
+    quire_err e = text_out_add(&out, before, err);
+    if (e == QUIRE_OK && run_printed(a, s, endpoint, request, &out, cancel) != QUIRE_OK) {
+        *err = a->error;
+        e = err->code;
+    }
+    if (e == QUIRE_OK || cancel) {
+        quire_err ended = text_out_end_line(&out, e == QUIRE_OK ? err : NULL);
+        e = e == QUIRE_OK ? ended : e;
+    }
+    text_out_deinit(&out);
+    return e;
 }

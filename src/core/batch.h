@@ -27,7 +27,9 @@ typedef struct batch_seq {
     int32_t n_tokens;         /* tokens in the cache once this step has written its rows: slots of its tables that are in use */
     /* a tree of drafts: [n_rows] each row's parent among these rows, an earlier one; that of the first is not read. NULL: a line */
     const int32_t *parents;
-    const int32_t *pages[KV_MAX_GROUPS]; /* block table of each group: page ids, kv_pages_for(n_tokens) of them */
+    /* block table of each group: page ids, kv_pages_for(n_tokens) of them. Of a state group: the state_pages pages that hold the state
+     * after the tokens before its rows, undefined where there are none, and get the state after the last row */
+    const int32_t *pages[KV_MAX_GROUPS];
 } batch_seq;
 
 /* Attention of n_rows rows from row0 on, in the order of batch.work_rows, over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
@@ -58,7 +60,7 @@ typedef struct batch {
     const float *embeddings;  /* [.., d_model] external rows, or NULL */
     const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the position in the sequence */
     int32_t n_axes;           /* 1..BATCH_POS_AXES */
-    const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written */
+    const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written. NULL: a state group */
     const batch_seq *seqs;    /* [n_seqs] */
     const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
     int32_t n_work, n_merges, n_partials;

@@ -88,7 +88,8 @@ enum {
     FIELD_LATER = 4,     /* not implemented: only the default is accepted */
     FIELD_IGNORED = 8,   /* accepted without effect (user, metadata) */
     FIELD_MIN_OPEN = 16, /* minimum is excluded */
-    FIELD_UNNAMED = 32   /* an error about the value's range carries no param, as in vLLM's responses */
+    FIELD_UNNAMED = 32,  /* an error about the value's range carries no param, as in vLLM's responses */
+    FIELD_SAMPLING = 64  /* affects sampling only: a running choice can change it */
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */

@@ -7,20 +7,19 @@
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
-#include "engine/lists.h"
 #include "engine/output.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 #include "sample/end_tokens.h"
 
 /* ---- beams and lists ---- */
 
 static bool has_pages(const beam *b) {
-    return b->seq->state == SEQ_PREFILL || b->seq->state == SEQ_DECODE;
+    return b->seq->task.state == TASK_PREFILL || b->seq->task.state == TASK_DECODE;
 }
 
 static bool is_ready(const beam *b) {
-    return has_pages(b) && b->seq->kv.n_computed == b->seq->n_known;
+    return has_pages(b) && b->seq->task.kv.n_computed == b->seq->task.n_known;
 }
 
 static bool some_run(const beams *g) {
@@ -31,27 +30,11 @@ static bool some_run(const beams *g) {
     return some;
 }
 
-/* Removes s from the running list. */
-static void stop_running(engine *e, const sequence *s) {
-    int32_t kept = 0;
-    for (int32_t i = 0; i < e->n_running; i++) {
-        if (e->running[i] != s) {
-            e->running[kept++] = e->running[i];
-        }
-    }
-    e->n_running = kept;
-}
-
-static void start_running(engine *e, sequence *s) {
-    s->state = s->n_known - s->kv.n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
-    list_insert(e->running, &e->n_running, s);
-}
-
 /* Releases the pages of s, which is in no list, and its path in the prefix cache. */
 static void let_go(engine *e, sequence *s, kv_keep keep) {
-    kv_seq_release(&e->kv, &s->kv, s->tokens, keep);
-    kv_seq_close(&e->kv, &s->kv);
-    s->state = SEQ_WAITING;
+    kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, keep);
+    kv_seq_close(&e->kv, &s->task.kv);
+    s->task.state = TASK_WAITING;
 }
 
 /* Makes s the reporter of the search. */
@@ -64,10 +47,11 @@ static void let_tell(beams *g, sequence *s) {
 }
 
 void beam_enter(const sequence *first) {
-    for (int32_t i = 1; i < first->beams->n_beams; i++) {
+    for (int32_t i = 0; i < first->beams->n_beams; i++) {
         sequence *s = first->beams->beams[i].seq;
-        s->tenant_slot = first->tenant_slot;
-        s->priority = first->priority;
+        s->task.group = (int32_t)first->id.index + 1;
+        s->task.tenant_slot = first->task.tenant_slot;
+        s->task.priority = first->task.priority;
     }
 }
 
@@ -106,8 +90,8 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
 /* Gives s's reader its result; NULL: an empty one. */
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
-    s->n_known = s->n_prompt;
-    s->n_cached = g->n_cached;
+    s->task.n_known = s->task.n_prompt;
+    s->task.n_cached = g->n_cached;
     s->retry_after_s = first->retry_after_s;
     s->stopped_by_eos = true;
     if (g->beams[s->beam].spare != NULL) {
@@ -117,13 +101,13 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     }
     if (s != first && s->prompt_logprobs) {
         memcpy(s->prompt_logprobs, first->prompt_logprobs,
-               (size_t)s->n_prompt * (size_t)s->prompt_logprobs_width * sizeof *s->prompt_logprobs);
+               (size_t)s->task.n_prompt * (size_t)s->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
     if (r == NULL) {
         return FINISH_STOP;
     }
-    copy_tokens(g, r->n_tokens, r->tokens, r->logprobs, s->tokens + s->n_prompt, s->logprobs);
-    s->n_known += r->n_tokens;
+    copy_tokens(g, r->n_tokens, r->tokens, r->logprobs, s->task.tokens + s->task.n_prompt, s->logprobs);
+    s->task.n_known += r->n_tokens;
     s->beam_score = r->score;
     s->beam_sum = r->sum;
     stats_token(e, s, clock_us());
@@ -138,11 +122,12 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
 
 /* Whether what s has computed is the beginning of a result. */
 static bool is_wanted(const beams *g, const sequence *s) {
-    int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->kv.n_computed - s->n_prompt;
+    int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->task.kv.n_computed - s->task.n_prompt;
     bool wanted = false;
     for (int32_t k = 0; k < g->n_results && !wanted; k++) {
         const beam_result *r = next_best(g, at);
-        wanted = r != NULL && n >= 0 && n <= r->n_tokens && memcmp(s->tokens + s->n_prompt, r->tokens, (size_t)n * sizeof *r->tokens) == 0;
+        wanted = r != NULL && n >= 0 && n <= r->n_tokens &&
+                 memcmp(s->task.tokens + s->task.n_prompt, r->tokens, (size_t)n * sizeof *r->tokens) == 0;
     }
     return wanted;
 }
@@ -157,13 +142,14 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     for (int32_t i = 0; i < g->n_beams; i++) { /* before results overwrite the tokens */
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
-        tiering_forget(e, s);
-        swap_drop(e, s);
+        kv_tiering_forget(e->tiering, &s->task.kv);
         let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
-    service_counters_leave(&e->service, g->beams[0].seq->tenant_slot);
+    service_counters_leave(&e->sched.service, g->beams[0].seq->task.tenant_slot);
     let_tell(g, g->beams[0].seq);
-    explain_end(e, g->reporter, clock_us());
+    int64_t now_us = clock_us();
+    g->reporter->ended_us = now_us;
+    explain_ended(e, g->reporter);
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
     for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first one that others read from is dropped */
@@ -174,9 +160,10 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     }
     for (int32_t i = 0; i < g->n_beams; i++) {
         sequence *s = g->beams[i].seq;
-        s->state = SEQ_DONE;
+        s->task.state = TASK_DONE;
         if (i < g->n_results) {
-            stats_finish(e, s, reasons[i], clock_us());
+            s->ended_us = now_us;
+            stats_ended(e, s);
             out_publish(s, reasons[i]);
         } else {
             sequence_drop(s); /* the reference of the reader that it does not have */
@@ -192,21 +179,17 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
 
 /* Fills b's list with its likely continuations, from the logits of its row. */
 static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
-    const sequence *s = b->seq;
     int32_t n_vocab = e->desc->n_vocab;
     float *raw = e->step.raw;
-    sample_context c = {.params = &s->sampling,
-                        .tokens = s->tokens,
-                        .n_tokens = s->n_known,
-                        .n_prompt = s->n_prompt,
-                        .eos = e->desc->eos,
-                        .n_eos = e->desc->n_eos};
+    sample_result result = NOT_SAMPLED;
+    sample_row row = {.goal = SAMPLE_ADJUST, .logits = logits, .context = step_sample_context(b->seq), .result = &result};
     double normalizer = logprobs_normalizer(logits, n_vocab);
     if (g->width > 0) {
         memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
         logprobs_top(raw, n_vocab, normalizer, g->width - 1, b->tops);
     }
-    TRY(sampler_adjust(e->sampler, logits, &c));
+    sample_batch(&e->samples, &row, 1);
+    TRY(result.error);
     logprobs_top(logits, n_vocab, normalizer, g->list_length, g->best);
     b->n_list = 0;
     for (int32_t i = 0; i < g->list_length; i++) {
@@ -258,7 +241,7 @@ static void keep_result(const beams *g, beam_set *set, const beam_choice *choice
     if (r != NULL) {
         r->sum = b->sum + b->list[choice->place].logprob;
         r->n_tokens = g->n_generated;
-        copy_tokens(g, r->n_tokens - 1, s->tokens + s->n_prompt, s->logprobs, r->tokens, r->logprobs);
+        copy_tokens(g, r->n_tokens - 1, s->task.tokens + s->task.n_prompt, s->logprobs, r->tokens, r->logprobs);
         write_token(g, b, choice->place, r->n_tokens - 1, r->tokens, r->logprobs);
     }
 }
@@ -266,8 +249,9 @@ static void keep_result(const beams *g, beam_set *set, const beam_choice *choice
 bool beam_ending(void *context, const beam_choice *choice) {
     beams *g = context;
     sequence *s = g->choosing->live[choice->from]->seq;
-    s->tokens[s->n_known] = choice->token; /* there is room, since everything ends at the last length */
-    return g->n_generated > s->sampling.min_tokens && g->ending.is_over(g->ending.context, s->tokens, s->n_prompt, s->n_known + 1);
+    s->task.tokens[s->task.n_known] = choice->token; /* there is room, since everything ends at the last length */
+    return g->n_generated > s->sampling.min_tokens &&
+           g->ending.is_over(g->ending.context, s->task.tokens, s->task.n_prompt, s->task.n_known + 1);
 }
 
 /* Chooses for one set: keeps results, and adds the continuations that are kept to the children. */
@@ -295,9 +279,9 @@ static void choose_set(beams *g, beam_set *set) {
 
 static int32_t count_shared(const engine *e, const sequence *s) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
-            n += kv_seq_holders(&e->kv, &s->kv, g, i) > 1;
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->task.kv.tables[g].n_pages; i++) {
+            n += kv_seq_holders(&e->kv, &s->task.kv, g, i) > 1;
         }
     }
     return n;
@@ -305,16 +289,16 @@ static int32_t count_shared(const engine *e, const sequence *s) {
 
 /* With forks that share nothing (for comparison), s copies its shared pages, if there is room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
-    int32_t n = e->options.no_fork_sharing ? count_shared(e, s) : 0;
+    int32_t n = e->options.ablations.no_fork_sharing ? count_shared(e, s) : 0;
     kv_cache_make_free(&e->kv, n);
     if (kv_pool_counts(e->kv.pool).n_free < n) {
         return;
     }
-    for (int32_t g = 0; g < s->kv.n_tables && n > 0; g++) {
-        kv_table *t = &s->kv.tables[g];
+    for (int32_t g = 0; g < s->task.kv.n_tables && n > 0; g++) {
+        kv_table *t = &s->task.kv.tables[g];
         for (int32_t i = 0; i < t->n_pages; i++) {
             page_id own;
-            if (kv_seq_holders(&e->kv, &s->kv, g, i) > 1 && kv_pool_reserve(e->kv.pool, 1, &own) == QUIRE_OK) {
+            if (kv_seq_holders(&e->kv, &s->task.kv, g, i) > 1 && kv_pool_reserve(e->kv.pool, 1, &own) == QUIRE_OK) {
                 kv_copy_pair pair = {kv_table_replace(e->kv.pool, t, i, own).v, own.v};
                 e->b->ops->kv_copy(e->b, &pair, 1);
             }
@@ -326,13 +310,14 @@ static void stop_sharing(engine *e, sequence *s) {
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
     const sequence *f = from->seq;
-    copy_tokens(g, f->n_known - f->n_prompt, f->tokens + f->n_prompt, f->logprobs, s->tokens + s->n_prompt, s->logprobs);
-    s->n_known = f->n_known;
-    if (e->n_running < e->limits.max_seqs) {
+    copy_tokens(g, f->task.n_known - f->task.n_prompt, f->task.tokens + f->task.n_prompt, f->logprobs, s->task.tokens + s->task.n_prompt,
+                s->logprobs);
+    s->task.n_known = f->task.n_known;
+    if (e->sched.n_running < e->sched.limits.max_seqs) {
         fork_share(e, f, s);
         stop_sharing(e, s);
-        list_insert(e->running, &e->n_running, s);
-        s->state = SEQ_DECODE;
+        scheduler_run(&e->sched, &s->task);
+        s->task.state = TASK_DECODE;
     }
 }
 
@@ -351,7 +336,7 @@ static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         sequence *s = g->beams[i].seq;
         if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
-            stop_running(e, s);
+            scheduler_stop(&e->sched, &s->task);
             let_go(e, s, KV_DROP);
         }
     }
@@ -374,8 +359,8 @@ static void write_children(beams *g) {
     for (int32_t i = 0; i < g->n_children; i++) {
         const beam_child *c = &g->children[i];
         sequence *s = c->place->seq;
-        write_token(g, c->parent, c->entry, s->n_known - s->n_prompt, s->tokens + s->n_prompt, s->logprobs);
-        s->n_known++;
+        write_token(g, c->parent, c->entry, s->task.n_known - s->task.n_prompt, s->task.tokens + s->task.n_prompt, s->logprobs);
+        s->task.n_known++;
         c->place->score = c->score;
         c->place->sum = c->sum;
         c->place->is_live = true;
@@ -386,7 +371,7 @@ static void write_children(beams *g) {
 /* Chooses the next tokens of all live beams, which all have their logits. */
 static void choose(engine *e, beams *g) {
     if (g->n_generated++ == 0) {
-        g->n_cached = g->beams[0].seq->n_cached;
+        g->n_cached = g->beams[0].seq->task.n_cached;
     }
     g->is_short = false;
     g->n_chosen = g->n_children = 0;
@@ -406,8 +391,8 @@ static void choose(engine *e, beams *g) {
     }
     place_children(e, g);
     write_children(g);
-    explain_token(g->reporter, clock_us());
-    service_counters_add(&e->service, g->beams[0].seq->tenant_slot, SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
+    explain_token(e, g->reporter, clock_us());
+    service_counters_add(&e->sched.service, g->beams[0].seq->task.tenant_slot, SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
 }
 
 void beam_take(engine *e, sequence *s, float *logits) {
@@ -430,8 +415,8 @@ void beam_take(engine *e, sequence *s, float *logits) {
 
 /* How many tokens two beams have in common, among the first `most` and without s's last one, which is computed for its logits. */
 static int32_t common_tokens(const sequence *from, const sequence *s, int32_t most) {
-    int32_t n = s->n_known - 1 < most ? s->n_known - 1 : most, at = s->n_prompt;
-    while (at < n && from->tokens[at] == s->tokens[at]) {
+    int32_t n = s->task.n_known - 1 < most ? s->task.n_known - 1 : most, at = s->task.n_prompt;
+    while (at < n && from->task.tokens[at] == s->task.tokens[at]) {
         at++;
     }
     return at < n ? at : n;
@@ -441,13 +426,13 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
 static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
-        cache_admit(e, s);
+        scheduler_admit(&e->sched, &s->task);
     } else {
         fork_share(e, from->seq, s);
-        kv_seq_truncate(&e->kv, &s->kv, n);
+        kv_seq_truncate(&e->kv, &s->task.kv, n);
         stop_sharing(e, s);
     }
-    start_running(e, s);
+    scheduler_run(&e->sched, &s->task);
 }
 
 /* Resumes the beam without pages that shares most with a beam that has some. */
@@ -463,8 +448,8 @@ static void join_next(engine *e, beams *g) {
         best = best == NULL ? s : best;
         for (int32_t k = 0; k < g->n_beams; k++) {
             const beam *from = &g->beams[k];
-            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->kv.n_computed) : -1;
-            if (n > best_n && kv_seq_can_truncate(&e->kv, &from->seq->kv, n)) {
+            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->task.kv.n_computed) : -1;
+            if (n > best_n && kv_seq_can_truncate(&e->kv, &from->seq->task.kv, n)) {
                 best_from = from;
                 best = s;
                 best_n = n;
@@ -478,8 +463,8 @@ static void join_next(engine *e, beams *g) {
 static int32_t copies(const engine *e, const sequence *s) {
     const beams *g = s->beams;
     int32_t n = 0;
-    for (int32_t t = 0; t < s->kv.n_tables && s->kv.n_computed < s->n_known; t++) {
-        const kv_table *table = &s->kv.tables[t];
+    for (int32_t t = 0; t < s->task.kv.n_tables && s->task.kv.n_computed < s->task.n_known; t++) {
+        const kv_table *table = &s->task.kv.tables[t];
         if (table->n_tokens % e->layout.page_tokens == 0) {
             continue;
         }
@@ -487,7 +472,7 @@ static int32_t copies(const engine *e, const sequence *s) {
         int32_t n_here = 0;
         bool is_last = true, others = false; /* last in the order of planning: the others that write have copies of their own by then */
         for (int32_t i = 0; i < g->n_beams; i++) {
-            const kv_table *other = &g->beams[i].seq->kv.tables[t];
+            const kv_table *other = &g->beams[i].seq->task.kv.tables[t];
             bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
             n_here += here;
             is_last = is_last && (!here || i <= s->beam);
@@ -507,28 +492,28 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
         if (!g->beams[i].is_live || one == s) {
             continue;
         }
-        int32_t most = common_tokens(s, one, one->n_known);
+        int32_t most = common_tokens(s, one, one->task.n_known);
         for (int32_t k = 0; k < i; k++) {
-            int32_t common = g->beams[k].is_live ? common_tokens(g->beams[k].seq, one, one->n_known) : 0;
+            int32_t common = g->beams[k].is_live ? common_tokens(g->beams[k].seq, one, one->task.n_known) : 0;
             most = common > most ? common : most;
         }
-        n += (int32_t)kv_pages_for(one->n_known + 1, size) - most / size;
+        n += (int32_t)kv_pages_for(one->task.n_known + 1, size) - most / size;
     }
     return n * e->layout.n_groups;
 }
 
 /* The most pages that the other beams may ever take. */
 static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
-    int64_t each = kv_pages_for(s->n_max, e->options.page_tokens) - beam_pages_shared(e, s->n_prompt);
+    int64_t each = kv_pages_for(s->task.n_max, e->options.page_tokens) - beam_pages_shared(e, s->task.n_prompt);
     return (int32_t)each * e->layout.n_groups * n;
 }
 
 /* Pages of s that others hold too, without those that all n_all beams share. */
 static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
-            int32_t count = kv_seq_holders(&e->kv, &s->kv, g, i);
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->task.kv.tables[g].n_pages; i++) {
+            int32_t count = kv_seq_holders(&e->kv, &s->task.kv, g, i);
             n += count != 1 && count != n_all;
         }
     }
@@ -547,7 +532,6 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
         n_most += g->sets[i].is_open ? g->rules.n : 0;
     }
     bool is_first = n_running == 0 || s == g->beams[first].seq;
-    d->group = (int32_t)g->beams[0].seq->id.index + 1;
     d->n_shared = shared_pages(e, s, is_first ? n_running : 0);
     int32_t n_copies = copies(e, s); /* they will be taken again */
     d->n_pages -= n_copies;
@@ -556,7 +540,9 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
         return; /* the first one counts for all that lack pages */
     }
     d->n_beside = n_most - (n_running > 0 ? n_running : 1);
-    d->n_behind = s->n_preempted >= e->limits.max_preemptions ? most_behind(e, s, d->n_beside) : n_running == 0 ? g->n_behind : 0;
+    d->n_behind = s->task.n_preempted >= e->sched.limits.max_preemptions ? most_behind(e, s, d->n_beside)
+                  : n_running == 0                                       ? g->n_behind
+                                                                         : 0;
 }
 
 /* Releases the pages of the last beam that has some: it waits for all. Its tokens are computed or swapped in again, up to the token before
@@ -564,32 +550,32 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
 static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);
-    explain_preempted(s);
-    if (s->kv.n_computed == s->n_known && kv_seq_can_truncate(&e->kv, &s->kv, s->n_known - 1)) {
-        kv_seq_truncate(&e->kv, &s->kv, s->n_known - 1);
+    explain_preempted(e, s);
+    if (s->task.kv.n_computed == s->task.n_known && kv_seq_can_truncate(&e->kv, &s->task.kv, s->task.n_known - 1)) {
+        kv_seq_truncate(&e->kv, &s->task.kv, s->task.n_known - 1);
     }
-    if (s->kv.n_computed < s->n_known) {
+    if (s->task.kv.n_computed < s->task.n_known) {
         swap_out(e, s);
     }
-    kv_seq_release(&e->kv, &s->kv, s->tokens, KV_KEEP);
-    tiering_forget(e, s);
-    s->state = SEQ_WAITING;
+    kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_KEEP);
+    kv_tiering_forget(e->tiering, &s->task.kv);
+    s->task.state = TASK_WAITING;
     g->listed = s;
-    list_insert(e->waiting, &e->n_waiting, s);
+    scheduler_wait(&e->sched, &s->task);
 }
 
 void beam_preempt(engine *e, sequence *s) {
     beams *g = s->beams;
     g->is_short = true;
-    s->state = SEQ_WAITING;
-    e->stats.preemptions++;
+    s->task.state = TASK_WAITING;
+    e->sched.counts.preemptions++;
     if (some_run(g)) {
         let_go(e, s, KV_KEEP);
         return;
     }
     list_beam(e, g, s);
     for (int32_t i = 0; i < g->n_beams; i++) { /* of all beams, at the end */
-        g->beams[i].seq->n_preempted++;
+        g->beams[i].seq->task.n_preempted++;
     }
 }
 
@@ -597,7 +583,7 @@ void beam_preempt(engine *e, sequence *s) {
 static void give_up(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         if (has_pages(&g->beams[i])) {
-            stop_running(e, g->beams[i].seq);
+            scheduler_stop(&e->sched, &g->beams[i].seq->task);
             beam_preempt(e, g->beams[i].seq);
         }
     }
@@ -605,15 +591,15 @@ static void give_up(engine *e, beams *g) {
 
 static bool is_planned(const engine *e, const beams *g) {
     bool some = false;
-    for (int32_t i = 0; i < e->step.plan.n_items && !some; i++) {
-        some = e->step.seqs[i]->beams == g;
+    for (int32_t i = 0; i < e->sched.plan.n_items && !some; i++) {
+        some = planned_at(e, i)->beams == g;
     }
     return some;
 }
 
 void beam_settle(engine *e) {
-    for (int32_t i = 0; i < e->n_running;) {
-        beams *g = e->running[i]->beams;
+    for (int32_t i = 0; i < e->sched.n_running;) {
+        beams *g = running_at(e, i)->beams;
         if (g != NULL && g->is_short && !is_planned(e, g)) {
             give_up(e, g);
             i = 0;
@@ -624,15 +610,15 @@ void beam_settle(engine *e) {
 }
 
 void beam_resume(engine *e) {
-    for (int32_t i = 0; i < e->n_running; i++) {
-        beams *g = e->running[i]->beams;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        beams *g = running_at(e, i)->beams;
         bool some_lack = false, all_ready = g != NULL;
         for (int32_t k = 0; g != NULL && k < g->n_beams; k++) {
             const beam *b = &g->beams[k];
             some_lack = some_lack || (b->is_live && !has_pages(b));
             all_ready = all_ready && (!has_pages(b) || is_ready(b));
         }
-        if (some_lack && all_ready && e->n_running < e->limits.max_seqs) {
+        if (some_lack && all_ready && e->sched.n_running < e->sched.limits.max_seqs) {
             join_next(e, g);
         }
     }

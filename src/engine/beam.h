@@ -18,7 +18,7 @@
 #ifndef ENGINE_BEAM_H
 #define ENGINE_BEAM_H
 
-#include "engine/beam_select.h"
+#include "sample/beam_select.h"
 #include "engine/state.h"
 
 typedef struct beam_candidate {
@@ -116,7 +116,7 @@ void beam_settle(engine *e);
 void beam_take(engine *e, sequence *s, float *logits);
 /* Whether the tokens that s has computed may be published already. Of a beam only the prompt is, since the beam may be dropped. */
 static inline bool beam_publishes(const sequence *s) {
-    return s->beams == NULL || s->n_known == s->n_prompt;
+    return s->beams == NULL || s->task.n_known == s->task.n_prompt;
 }
 /* Ends the search: releases the pages of all beams and publishes the end for each reader. FINISH_LENGTH: with the results so far. */
 void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error);

@@ -12,7 +12,7 @@ static bool has_windows(const engine *e) {
 }
 
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
-    return has_windows(e) || e->options.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
+    return has_windows(e) || e->options.ablations.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
 }
 
 /* The most pages of one group of layers that a search may hold when its beams have n_max tokens. */
@@ -26,9 +26,13 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
     if (p->width < n || p->n_groups < 1 || p->width % p->n_groups != 0) {
         return err_set(err, QUIRE_INVALID, -1, "%d results of %d beams in %d groups", (int)n, (int)p->width, (int)p->n_groups);
     }
-    if (p->width > e->limits.max_seqs) {
+    if (e->kv.n_state_pages > 0) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "beam search needs layers that can go back to an earlier token; this model keeps a state");
+    }
+    if (p->width > e->sched.limits.max_seqs) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is %d; at most %d sequences run at once here", (int)p->width,
-                             (int)e->limits.max_seqs);
+                             (int)e->sched.limits.max_seqs);
     }
     int64_t pages = e->options.n_pages / e->layout.n_groups, size = e->options.page_tokens;
     if (r->sampling.max_tokens < 0) {
@@ -128,10 +132,10 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
     g->n_sets = r->beams.n_groups;
     g->width = r->logprobs_width;
     g->rules = (beam_rules){.n = g->n_beams / g->n_sets,
-                            .max_new = first->n_max - first->n_prompt,
+                            .max_new = first->task.n_max - first->task.n_prompt,
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
-                            .n_ends = end_tokens_count(p, e->desc)};
+                            .n_ends = end_tokens_list(p, e->desc, NULL)};
     g->ending = r->ending;
     if (g->ending.is_over != NULL) {
         g->rules.ends_too = beam_ending;
@@ -144,7 +148,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         beams_free(g);
         return QUIRE_NO_MEMORY;
     }
-    end_tokens_list(p, e->desc, g->ends);
+    (void)end_tokens_list(p, e->desc, g->ends);
     g->rules.ends = g->ends;
     atomic_init(&g->holders, g->n_beams);
     connect(g, first);

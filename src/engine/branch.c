@@ -4,46 +4,45 @@
 
 #include "engine/cache.h"
 #include "engine/explain.h"
-#include "engine/lists.h"
 #include "engine/output.h"
 
 /* Gives s the sampling state that the fork parent had at the fork position: only mirostat has a state. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {
     const sampling_params *a = &s->sampling, *b = &fork_from->sampling;
     bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau && a->mirostat_eta == b->mirostat_eta;
-    if (!s->mus || !same || s->n_prompt != fork_from->n_prompt) {
+    if (!s->mus || !same || s->task.n_prompt != fork_from->task.n_prompt) {
         return;
     }
-    int32_t n = s->fork_position - s->n_prompt;
+    int32_t n = s->fork_position - s->task.n_prompt;
     memcpy(s->mus, fork_from->mus, (size_t)n * sizeof *s->mus);
-    s->mirostat_mu = s->fork_position < fork_from->n_known ? fork_from->mus[n] : fork_from->mirostat_mu;
-    for (int32_t i = s->fork_position; i < s->n_known; i++) {
-        s->mus[i - s->n_prompt] = s->mirostat_mu; /* given tokens do not change it */
+    s->mirostat_mu = s->fork_position < fork_from->task.n_known ? fork_from->mus[n] : fork_from->mirostat_mu;
+    for (int32_t i = s->fork_position; i < s->task.n_known; i++) {
+        s->mus[i - s->task.n_prompt] = s->mirostat_mu; /* given tokens do not change it */
     }
 }
 
 /* Tokens whose pages s can share; 0: none. */
 static int32_t shareable(const engine *e, const sequence *s, const sequence *fork_from) {
-    bool runs = fork_from->state == SEQ_PREFILL || fork_from->state == SEQ_DECODE;
-    bool has_place = e->n_running - (s->fork_replaces ? 1 : 0) < e->limits.max_seqs;
+    bool runs = fork_from->task.state == TASK_PREFILL || fork_from->task.state == TASK_DECODE;
+    bool has_place = e->sched.n_running - (s->fork_replaces ? 1 : 0) < e->sched.limits.max_seqs;
     bool same_namespace = s->n_namespace == fork_from->n_namespace && memcmp(s->namespace, fork_from->namespace, s->n_namespace) == 0;
     if (!runs || !has_place || !same_namespace) {
         return 0;
     }
-    int32_t n = s->fork_position < fork_from->kv.n_computed ? s->fork_position : fork_from->kv.n_computed;
-    n = n < s->n_known ? n : s->n_known - 1; /* the last one's logits are wanted */
-    return kv_seq_can_truncate(&e->kv, &fork_from->kv, n) ? n : 0;
+    int32_t n = s->fork_position < fork_from->task.kv.n_computed ? s->fork_position : fork_from->task.kv.n_computed;
+    n = n < s->task.n_known ? n : s->task.n_known - 1; /* the last one's logits are wanted */
+    return kv_seq_can_truncate(&e->kv, &fork_from->task.kv, n) ? n : 0;
 }
 
 static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32_t n) {
-    kv_seq_fork(&e->kv, &fork_from->kv, n, &s->kv); /* the tables were made with room for the whole sequence */
-    s->n_reused = n;
-    s->n_admitted = 2;
-    s->n_cached = s->fork_replaces ? fork_from->n_cached : n;
-    e->stats.known_tokens_queried += s->n_known;
-    e->stats.known_tokens_reused += n;
-    s->state = s->n_known - n == 1 ? SEQ_DECODE : SEQ_PREFILL;
-    list_insert(e->running, &e->n_running, s);
+    kv_seq_fork(&e->kv, &fork_from->task.kv, n, &s->task.kv); /* the tables were made with room for the whole sequence */
+    s->task.n_reused = n;
+    s->task.n_admitted = 2;
+    s->task.n_cached = s->fork_replaces ? fork_from->task.n_cached : n;
+    e->sched.counts.known_tokens_queried += s->task.n_known;
+    e->sched.counts.known_tokens_reused += n;
+    s->task.state = s->task.n_known - n == 1 ? TASK_DECODE : TASK_PREFILL;
+    scheduler_run(&e->sched, &s->task);
     explain_shared(s, QUIRE_WAIT_TURN);
 }
 
@@ -53,26 +52,26 @@ void branch_enter(engine *e, sequence *s) {
         take_mirostat(f, fork_from);
     }
     if (s->fork_replaces) { /* it keeps the fork parent's order of arrival */
-        s->arrival = fork_from->arrival;
-        s->priority = fork_from->priority;
+        s->task.arrival = fork_from->task.arrival;
+        s->task.priority = fork_from->task.priority;
         s->last_token_us = fork_from->last_token_us;
     }
     int32_t n = shareable(e, s, fork_from);
     if (n > 0) {
         share_pages(e, s, fork_from, n);
     } else {
-        s->n_admitted = 1;
+        s->task.n_admitted = 1;
         cache_enter(e, s);
-        list_insert(e->waiting, &e->n_waiting, s);
+        scheduler_wait(&e->sched, &s->task);
     }
     if (s->fork_replaces) {
         if (n > 0) {
             /* its part-filled page is then the branch's alone: not indexed, and not copied */
-            kv_seq_release(&e->kv, &fork_from->kv, fork_from->tokens, KV_DROP);
+            kv_seq_release(&e->kv, &fork_from->task.kv, fork_from->task.tokens, KV_DROP);
         }
         engine_cancel(e, fork_from->id);
     }
-    if (s->n_known > s->fork_position) {
+    if (s->task.n_known > s->fork_position) {
         out_publish(s, FINISH_NONE); /* the given tokens */
     }
     s->fork_from = NULL;

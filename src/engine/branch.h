@@ -21,7 +21,7 @@ void branch_enter(engine *e, sequence *s);
 /* Saves the mirostat state with which s's next token is sampled, for branches that begin there. */
 static inline void branch_note_mirostat(sequence *s) {
     if (s->mus) {
-        s->mus[s->n_known - s->n_prompt] = s->mirostat_mu;
+        s->mus[s->task.n_known - s->task.n_prompt] = s->mirostat_mu;
     }
 }
 

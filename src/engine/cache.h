@@ -9,25 +9,12 @@
 
 #include "engine/state.h"
 
-/* The options of e's KV cache; those of tiers are added when it is opened. */
-kv_cache_options cache_options(const engine *e);
-/* Opens e->kv. Call it after tiering_open, whose watch it uses. */
+/* Opens e->kv, whose pages e->mover moves. */
 quire_err cache_open(engine *e);
 
 /* Puts a new sequence into its namespace, behind the public prefix that it begins with. When no namespace is left it runs without the
  * cache. */
 void cache_enter(engine *e, sequence *s);
-/* Tokens that s would reuse if it were admitted now. *n_held: how many of their pages running sequences hold, so that these take no room.
- * Changes nothing. */
-int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held);
-/* Gives s, whose tables are empty, the pages that cache_peek found, and sets its computed tokens. */
-void cache_admit(engine *e, sequence *s);
-/* Publishes the full pages among s's computed tokens, also for write-through to tiers. */
+/* Publishes the full pages among s's computed tokens, also for write-through to tiers, and a snapshot of its states where one is due. */
 void cache_publish(engine *e, sequence *s);
-/* Releases the part-filled page of s, directly after cache_admit. */
-void cache_keep_whole_pages(engine *e, sequence *s);
-/* Truncates s to the start of a shared page that it would continue in, when the copy of that page cannot be allocated. True when that
- * released something. */
-bool cache_drop_tail(engine *e, sequence *s);
-
 #endif

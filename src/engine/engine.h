@@ -14,13 +14,14 @@
 #include "base/ring.h"
 #include "base/wake.h"
 #include "core/params.h"
-#include "engine/draft_types.h"
+#include "engine/ablations.h"
 #include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
 #include "sample/logprobs.h"
 #include "sched/admission_policy.h"
 #include "sched/preempt_cost.h"
+#include "spec/draft.h"
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;
@@ -67,8 +68,7 @@ typedef struct engine_options {
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     bool starts_paused;        /* no step runs before engine_release: requests submitted until then start together */
     bool no_chunked_prefill; /* a prompt is computed in one step: max_batched_tokens must hold the longest */
-    bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams share no pages as far as there is room */
-    bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
+    engine_ablations ablations;
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */

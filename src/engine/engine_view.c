@@ -83,13 +83,13 @@ const quire_kv_view *engine_view_get(engine_view *w) {
 }
 
 static void fill(const engine *e, quire_kv_view *v) {
-    kv_view_begin(v, e->kv.pool, e->layout.page_tokens, e->layout.n_groups);
-    for (int32_t i = 0; i < e->n_running; i++) {
-        const sequence *s = e->running[i];
-        quire_kv_view_state state = s->state == SEQ_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;
+    kv_view_begin(v, e->kv.pool, e->layout.page_tokens, e->kv.n_token_groups);
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        const sequence *s = running_at(e, i);
+        quire_kv_view_state state = s->task.state == TASK_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;
         const uint8_t *end = memchr(s->namespace, 0, s->n_namespace); /* the end of the tenant's name, where a salt follows */
         str owner = {(const char *)s->namespace, end != NULL ? (size_t)(end - s->namespace) : s->n_namespace};
-        kv_view_seq(v, (int64_t)s->arrival + 1, owner, state, s->tokens, s->kv.tables, s->kv.n_tables);
+        kv_view_seq(v, (int64_t)s->task.arrival + 1, owner, state, s->task.tokens, s->task.kv.tables, s->task.kv.n_tables);
     }
     kv_view_end(v, e->kv.index, e->kv.events);
 }

@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/prefix_wait.h"
+#include "sched/prefix_wait.h"
 #include "engine/state.h"
 
-void explain_enter(engine *e, sequence *s) {
+void explain_entered(engine *e, sequence *s) {
     if (s->explain) {
         s->explain->is_counted = true;
         e->n_explained++;
@@ -15,7 +15,7 @@ void explain_enter(engine *e, sequence *s) {
 /* Counts the time since the last cut, and cuts here. */
 static void cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
-    int64_t since_us = x->since_us > 0 ? x->since_us : s->submitted_us;
+    int64_t since_us = x->since_us > 0 ? x->since_us : s->task.submitted_us;
     int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have the step's time, which may be before an earlier cut */
     x->since_us = since_us + us;
     switch (x->stage) {
@@ -39,33 +39,34 @@ static void wait_for(sequence *s, quire_wait wait) {
 }
 
 /* The kind of wait of all sequences that have none of their own. */
-static quire_wait common_wait(const engine *e, int32_t n_candidates) {
-    const sched_plan *plan = &e->step.plan;
-    if (e->n_running >= e->limits.max_seqs) {
+static quire_wait common_wait(const engine *e) {
+    const sched_plan *plan = &e->sched.plan;
+    if (e->sched.n_running >= e->sched.limits.max_seqs) {
         return QUIRE_WAIT_SLOT;
     }
     if (plan->n_preempted > 0) {
         return QUIRE_WAIT_PAGES;
     }
-    if (plan->n_rows >= e->limits.max_rows || plan->n_out >= e->limits.max_out) {
+    if (plan->n_rows >= e->sched.limits.max_rows || plan->n_out >= e->sched.limits.max_out) {
         return QUIRE_WAIT_BUDGET;
     }
-    return plan->n_admitted < n_candidates ? QUIRE_WAIT_PAGES : QUIRE_WAIT_TURN;
+    return plan->n_admitted < e->sched.n_candidates ? QUIRE_WAIT_PAGES : QUIRE_WAIT_TURN;
 }
 
-void explain_waiting(engine *e, int32_t n_candidates) {
+void explain_waiting(engine *e) {
     if (e->n_explained == 0) {
         return;
     }
     int64_t now_us = atomic_load(&e->step_started_us);
-    quire_wait common = common_wait(e, n_candidates);
-    for (int32_t i = 0; i < e->n_waiting; i++) {
-        sequence *s = e->waiting[i];
+    quire_wait common = common_wait(e);
+    for (int32_t i = 0; i < e->sched.n_waiting; i++) {
+        sequence *s = waiting_at(e, i);
         if (!s->explain) {
             continue;
         }
         cut(s, now_us);
-        wait_for(s, prefix_wait_blocks(e, s) ? QUIRE_WAIT_PREFIX : s->tier_wait == TIER_WAITS ? QUIRE_WAIT_TIER : common);
+        quire_wait own = s->task.kv.tier_wait == KV_TIER_WAITS ? QUIRE_WAIT_TIER : common;
+        wait_for(s, prefix_wait_blocks(&e->sched, &s->task) ? QUIRE_WAIT_PREFIX : own);
     }
 }
 
@@ -82,7 +83,7 @@ void explain_shared(sequence *s, quire_wait wait) {
         wait_for(s, wait);
         cut(s, clock_us());
         x->stage = EXPLAIN_PREFILL;
-        x->report.shared = s->kv.n_computed;
+        x->report.shared = s->task.kv.n_computed;
     }
 }
 
@@ -109,7 +110,8 @@ static void come_back(explain *x, int64_t now_us) {
     }
 }
 
-void explain_preempted(sequence *s) {
+void explain_preempted(engine *e, sequence *s) {
+    (void)e;
     explain *x = s->explain;
     if (!x) {
         return;
@@ -120,7 +122,7 @@ void explain_preempted(sequence *s) {
     come_back(x, now_us); /* an earlier preemption */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
-    x->was_computed = s->kv.n_computed > x->was_computed ? s->kv.n_computed : x->was_computed;
+    x->was_computed = s->task.kv.n_computed > x->was_computed ? s->task.kv.n_computed : x->was_computed;
 }
 
 void explain_computed(engine *e, sequence *s, int32_t n) {
@@ -128,19 +130,19 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
     if (!x) {
         return;
     }
-    int32_t before = s->kv.n_computed - n;
+    int32_t before = s->task.kv.n_computed - n;
     if (x->report.n_chunks + x->report.n_decodes == 0 && x->report.shared == 0) {
-        x->report.matched = s->n_reused;
-        x->report.copied = s->n_reused % e->layout.page_tokens;
+        x->report.matched = s->task.n_reused;
+        x->report.copied = s->task.n_reused % e->layout.page_tokens;
     }
     if (x->preempted_us > 0) {
-        int32_t again = (s->kv.n_computed < x->was_computed ? s->kv.n_computed : x->was_computed) - before;
+        int32_t again = (s->task.kv.n_computed < x->was_computed ? s->task.kv.n_computed : x->was_computed) - before;
         add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
-        if (s->kv.n_computed >= x->was_computed) {
+        if (s->task.kv.n_computed >= x->was_computed) {
             come_back(x, clock_us());
         }
     }
-    if (s->state == SEQ_DECODE) {
+    if (s->task.state == TASK_DECODE) {
         x->report.n_decodes++;
         return;
     }
@@ -150,7 +152,8 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
     x->report.n_chunks++;
 }
 
-void explain_token(sequence *s, int64_t now_us) {
+void explain_token(engine *e, sequence *s, int64_t now_us) {
+    (void)e;
     if (s->explain && s->explain->stage != EXPLAIN_DECODE) {
         cut(s, now_us);
         s->explain->stage = EXPLAIN_DECODE;
@@ -169,10 +172,10 @@ void explain_swapped(sequence *s, int64_t bytes) {
     }
 }
 
-void explain_end(engine *e, sequence *s, int64_t now_us) {
+void explain_ended(engine *e, sequence *s) {
     if (s->explain) {
-        cut(s, now_us);
-        come_back(s->explain, now_us);
+        cut(s, s->ended_us);
+        come_back(s->explain, s->ended_us);
         e->n_explained -= s->explain->is_counted ? 1 : 0;
     }
 }

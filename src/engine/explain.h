@@ -10,26 +10,26 @@
 #include "engine/sequence.h"
 
 /* s has reached the engine thread. */
-void explain_enter(engine *e, sequence *s);
-/* The plan is made and the admitted sequences run: records why each other sequence waits. n_candidates: waiting sequences that the plan
- * considered. O(1) where no sequence has a report, else O(waiting). */
-void explain_waiting(engine *e, int32_t n_candidates);
+void explain_entered(engine *e, sequence *s);
+/* The plan is made and the admitted sequences run: records why each other sequence waits. O(1) where no sequence has a report, else
+ * O(waiting). */
+void explain_waiting(engine *e);
 /* Each function below does nothing for a sequence without a report. */
 /* s is admitted, and has the pages that it reuses. */
 void explain_admitted(engine *e, sequence *s);
 /* s ends a wait of this kind and runs, with pages that another sequence computed. */
 void explain_shared(sequence *s, quire_wait wait);
 /* s is about to be preempted. */
-void explain_preempted(sequence *s);
+void explain_preempted(engine *e, sequence *s);
 /* This step has computed n tokens of s. */
 void explain_computed(engine *e, sequence *s, int32_t n);
 /* s has one more token. */
-void explain_token(sequence *s, int64_t now_us);
+void explain_token(engine *e, sequence *s, int64_t now_us);
 /* Tokens of s were promoted from a tier. */
 void explain_promoted(sequence *s, int32_t n_tokens);
 /* Pages of the preempted s were swapped out or in. */
 void explain_swapped(sequence *s, int64_t bytes);
 /* s is over. */
-void explain_end(engine *e, sequence *s, int64_t now_us);
+void explain_ended(engine *e, sequence *s);
 
 #endif

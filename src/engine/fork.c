@@ -4,40 +4,41 @@
 
 #include "engine/cache.h"
 #include "engine/explain.h"
-#include "engine/lists.h"
+#include "engine/step_sample.h"
 
 /* Puts s among the waiting, to be admitted like any other. */
 static void wait_alone(engine *e, sequence *s) {
     cache_enter(e, s);
-    list_insert(e->waiting, &e->n_waiting, s);
+    scheduler_wait(&e->sched, &s->task);
 }
 
 void fork_share(engine *e, const sequence *parent, sequence *s) {
-    kv_seq_fork(&e->kv, &parent->kv, parent->kv.n_computed, &s->kv); /* the tables were made with room for the whole sequence */
-    s->n_reused = 0;
-    s->n_cached = parent->n_cached;
-    s->n_admitted = 1;
+    kv_seq_fork(&e->kv, &parent->task.kv, parent->task.kv.n_computed,
+                &s->task.kv); /* the tables were made with room for the whole sequence */
+    s->task.n_reused = 0;
+    s->task.n_cached = parent->task.n_cached;
+    s->task.n_admitted = 1;
     explain_shared(s, QUIRE_WAIT_PREFIX);
 }
 
-void fork_children(engine *e, sequence *parent, const float *logits, void (*choose)(engine *e, sequence *s, float *logits)) {
+void fork_children(engine *e, sequence *parent, const float *logits) {
     sequence *s = parent->next_child;
     parent->next_child = NULL;
     for (sequence *next; s != NULL; s = next) {
         next = s->next_child;
         s->next_child = NULL;
-        if (e->n_running == e->limits.max_seqs) {
-            s->deadline_us = 0; /* its request already has a first token */
+        if (e->sched.n_running == e->sched.limits.max_seqs) {
+            s->task.deadline_us = 0; /* its request already has a first token */
             wait_alone(e, s);
             continue;
         }
         fork_share(e, parent, s);
         memcpy(e->step.forked, logits, (size_t)e->desc->n_vocab * sizeof *logits);
-        choose(e, s, e->step.forked);
-        if (s->state == SEQ_DONE) {
+        step_sample(e, s, e->step.forked, NULL);
+        if (s->task.state == TASK_DONE) {
             sequence_drop(s);
         } else {
-            list_insert(e->running, &e->n_running, s);
+            scheduler_run(&e->sched, &s->task);
         }
     }
 }
@@ -48,7 +49,7 @@ void fork_split(engine *e, sequence *parent) {
     for (sequence *next; s != NULL; s = next) {
         next = s->next_child;
         s->next_child = NULL;
-        s->deadline_us = 0; /* the parent's first token is the request's */
+        s->task.deadline_us = 0; /* the parent's first token is the request's */
         wait_alone(e, s);
     }
 }

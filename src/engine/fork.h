@@ -11,8 +11,8 @@
 #include "engine/state.h"
 
 /* Forks every child of parent, whose prompt is computed and whose last row is logits, which stays unchanged. A child starts to run, or
- * waits by itself where no place to run is left. choose samples a child's first token from a row that it may change. */
-void fork_children(engine *e, sequence *parent, const float *logits, void (*choose)(engine *e, sequence *s, float *logits));
+ * waits by itself where no place to run is left. */
+void fork_children(engine *e, sequence *parent, const float *logits);
 /* Makes every child wait by itself, without sharing. */
 void fork_split(engine *e, sequence *parent);
 /* Shares all that parent has computed with s, another sequence of the same request, which has no pages and belongs to no namespace. */

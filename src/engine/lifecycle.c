@@ -1,30 +1,61 @@
 /* The engine's life cycle: open, the thread's loop, close. submit.c takes requests in; step.c has the steps. */
 #include "engine/engine.h"
 
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
-#include "engine/audit_file.h"
-#include "engine/batch_sample.h"
+#include "engine/batch_fill.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/engine_view.h"
+#include "engine/explain.h"
 #include "engine/output.h"
+#include "engine/sched_hooks.h"
 #include "engine/state.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 
-#define MAX_PREEMPTIONS 8 /* preemptions of one sequence */
 #define MAX_TENANTS 1024 /* tenants with a service counter of their own */
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
+#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
+
 /* ---- the thread ---- */
+
+int32_t engine_list_tables(const engine *e) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
+    }
+    return n;
+}
+
+void engine_audit(const engine *e) {
+    if (e->options.n_pages > AUDIT_MAX_PAGES) {
+        return;
+    }
+    quire_error err = {0};
+    quire_err r = QUIRE_OK;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
+    }
+    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err) : r;
+    if (r != QUIRE_OK) {
+        log_line(LOG_ERROR, "page audit: %s", err.message);
+    }
+    assert(r == QUIRE_OK);
+}
 
 /* Ends all sequences: the engine is closing. A parent that ends puts its first child among the waiting. */
 static void cancel_all(engine *e) {
     sequence *s;
-    while (e->n_running > 0) {
-        s = e->running[--e->n_running];
+    while (e->sched.n_running > 0) {
+        s = running_at(e, --e->sched.n_running);
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
@@ -32,8 +63,8 @@ static void cancel_all(engine *e) {
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
-    while (e->n_waiting > 0) {
-        s = e->waiting[--e->n_waiting];
+    while (e->sched.n_waiting > 0) {
+        s = waiting_at(e, --e->sched.n_waiting);
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
@@ -60,7 +91,7 @@ static void *engine_main(void *arg) {
         mem_guard_leave();
         engine_view_response(e);
         if (!started) {
-            wake_wait(&e->in_wake, e->n_running + e->n_waiting > 0 ? SHORT_WAIT_US : -1);
+            wake_wait(&e->in_wake, e->sched.n_running + e->sched.n_waiting > 0 ? SHORT_WAIT_US : -1);
         }
     }
     cancel_all(e);
@@ -74,14 +105,53 @@ static void *engine_main(void *arg) {
 
 /* ---- open and close ---- */
 
+static kv_fence read_page(void *b, page_id page, void *host) {
+    ((backend *)b)->ops->kv_read_page(b, page.v, host);
+    return 0;
+}
+
+static kv_fence write_page(void *b, page_id page, const void *host) {
+    ((backend *)b)->ops->kv_write_page(b, page.v, host);
+    return 0;
+}
+
+/* Backends copy pages before the call returns. */
+static bool is_done(void *b, kv_fence fence) {
+    (void)b, (void)fence;
+    return true;
+}
+
+static void on_promoted(void *context, kv_seq *kv, int32_t n_tokens) {
+    engine *e = context;
+    e->stats.promoted_tokens += n_tokens;
+    explain_promoted(sequence_of((sched_task *)(void *)((char *)kv - offsetof(sched_task, kv))), n_tokens);
+}
+
+/* Opens the tiers of e->kv, if there are to be some. */
+static quire_err open_tiers(engine *e, quire_error *err) {
+    const engine_tiers *o = &e->options.tiers;
+    if (o->host_bytes == 0 && o->file_path == NULL && o->redis_url == NULL) {
+        return QUIRE_OK;
+    }
+    kv_tiering_options k = {.tiers = {.shape = {.version = o->version, .n_version = strlen(o->version)},
+                                      .host_bytes = o->host_bytes,
+                                      .file_path = o->file_path,
+                                      .file_bytes = o->file_bytes,
+                                      .redis_url = o->redis_url,
+                                      .redis_bytes = o->redis_bytes,
+                                      .reader = &e->in_wake},
+                            .writes_through = o->write == TIER_WRITE_THROUGH,
+                            .max_tokens = e->options.max_model_len,
+                            .on_promoted = on_promoted,
+                            .context = e};
+    return kv_tiering_open(&e->kv, &k, &e->tiering, err);
+}
+
 static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
     e->free_entries = mem_new((size_t)n, sizeof *e->free_entries);
-    /* beams are more than their requests */
-    e->running = mem_new((size_t)(n > e->options.max_seqs ? n : e->options.max_seqs), sizeof(sequence *));
-    e->waiting = mem_new((size_t)n, sizeof(sequence *));
-    if (!e->entries || !e->free_entries || !e->running || !e->waiting) {
+    if (!e->entries || !e->free_entries) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n; i++) {
@@ -101,29 +171,45 @@ static size_t power_of_two_from(int32_t n) {
     return p;
 }
 
+static quire_err open_scheduler(engine *e) {
+    const engine_options *o = &e->options;
+    bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill;
+    scheduler_options k = {.limits = {.max_rows = o->max_batched_tokens,
+                                      .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
+                                      .max_seqs = o->max_seqs,
+                                      .max_chunk = chunked ? o->prefill_chunk : o->max_batched_tokens,
+                                      .whole_prefills = o->no_chunked_prefill,
+                                      .page_tokens = o->page_tokens,
+                                      .max_preemptions = SCHED_MAX_PREEMPTIONS,
+                                      .target_us = (double)o->step_target_us},
+                           .policy = o->schedule,
+                           .lambda = o->schedule_lambda,
+                           .n_groups = e->kv.n_token_groups,
+                           .max_tasks = o->max_requests,
+                           .max_tenants = MAX_TENANTS,
+                           .kv = &e->kv,
+                           .hooks = sched_hooks_of(o->audit_path != NULL),
+                           .context = e};
+    return scheduler_open(&k, &e->sched);
+}
+
 static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err) {
     const engine_options *o = &e->options;
     e->layout = *layout;
     e->desc = model_description(e->m);
-    e->limits = (sched_limits){.max_rows = o->max_batched_tokens,
-                               .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
-                               .max_seqs = o->max_seqs,
-                               .max_chunk = o->prefill_chunk > 0 && !o->no_chunked_prefill ? o->prefill_chunk : o->max_batched_tokens,
-                               .whole_prefills = o->no_chunked_prefill,
-                               .page_tokens = o->page_tokens,
-                               .max_preemptions = MAX_PREEMPTIONS,
-                               .target_us = (double)o->step_target_us};
+    e->mover = (kv_mover){.context = e->b, .page_bytes = layout->page_bytes, .read = read_page, .write = write_page, .done = is_done};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
-    kv_cache_options cache = cache_options(e);
-    TRY(tiering_open(e, kv_cache_cap_entries(&cache), err));
-    TRY(swap_open(e, err));
     TRY(cache_open(e));
-    TRY(batch_sample_open(e));
-    TRY(service_counters_open(&e->service, MAX_TENANTS));
-    TRY(step_open(e));
-    TRY(draft_open(e, err));
-    TRY(audit_file_open(e, err));
+    TRY(swap_open(e, err));
+    TRY(open_tiers(e, err));
+    TRY(open_scheduler(e));
+    TRY(step_sample_open(e));
+    TRY(batch_open(e));
+    TRY(draft_step_open(e, err));
+    if (o->audit_path != NULL) {
+        TRY(audit_file_open(o->audit_path, layout, e->kv.pool, &e->audit_file, err));
+    }
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
     }
@@ -183,13 +269,12 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->lock);
         pthread_mutex_destroy(&e->readers_lock);
     }
-    audit_file_close(e);
-    draft_close(e);
-    step_close(e);
-    service_counters_close(&e->service);
-    batch_sample_close(e);
-    tiering_close(e);
-    swap_close(e);
+    audit_file_close(e->audit_file);
+    draft_step_close(e);
+    batch_close(e);
+    scheduler_close(&e->sched);
+    sample_pool_close(&e->samples);
+    kv_tiering_close(e->tiering);
     kv_cache_close(&e->kv);
     if (e->in_wake.fd >= 0) {
         wake_deinit(&e->in_wake);
@@ -197,7 +282,5 @@ void engine_close(engine *e) {
     ring_close(e->in);
     mem_free(e->entries);
     mem_free(e->free_entries);
-    mem_free(e->running);
-    mem_free(e->waiting);
     mem_free(e);
 }

@@ -85,10 +85,11 @@ void out_publish(sequence *s, finish_reason reason) {
     uint32_t index = s->id.index;
     o->has_fresh = true;
     o->fresh[index / DIRTY_BITS] |= UINT64_C(1) << index % DIRTY_BITS;
-    o->fresh_words[index] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
+    o->fresh_words[index] = word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
         s->finish = reason; /* only then: the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
+        o->e->stats.finished[reason]++;
     }
 }
 
@@ -143,7 +144,7 @@ static void take_end(sequence *s, engine_event *event) {
     s->explain = NULL;
     event->beam_score = s->beam_score;
     event->beam_sum = s->beam_sum;
-    event->n_cached = s->n_cached;
+    event->n_cached = s->task.n_cached;
 }
 
 /* The next event of s; false when it has none. */
@@ -152,11 +153,13 @@ static bool next_of(sequence *s, engine_event *event) {
     int32_t n = word_tokens(word);
     *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
     if (s->n_read < n) {
-        event->n_cached = s->n_cached;
+        event->n_cached = s->task.n_cached;
         event->position = s->n_read;
-        event->logprobs =
-            s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
-        event->token = s->n_read == n - 1 ? word_newest(word) : s->tokens[s->n_read]; /* the array stays in the engine's processor cache */
+        event->logprobs = s->logprobs && s->n_read >= s->n_given
+                              ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width
+                              : NULL;
+        event->token =
+            s->n_read == n - 1 ? word_newest(word) : s->task.tokens[s->n_read]; /* the array stays in the engine's processor cache */
         s->n_read++;
         return true;
     }

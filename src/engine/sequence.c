@@ -6,7 +6,7 @@
 #include "engine/explain_block.h"
 
 static void sequence_free(sequence *s) {
-    kv_seq_deinit(&s->kv);
+    kv_seq_deinit(&s->task.kv);
     if (s->beams != NULL) {
         s->drop_beams(s->beams);
     }
@@ -18,7 +18,7 @@ static void sequence_free(sequence *s) {
         sequence_drop(s->fork_from);
     }
     mem_free(s->prompt_logprobs);
-    mem_free(s->tokens);
+    mem_free(s->task.tokens);
     mem_free(s);
 }
 
@@ -28,12 +28,12 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
         s->explain = explain_new();
     }
     if (r->sampling.mirostat != MIROSTAT_OFF) {
-        s->mus = mem_new((size_t)(n_max - s->n_prompt), sizeof *s->mus);
+        s->mus = mem_new((size_t)(n_max - s->task.n_prompt), sizeof *s->mus);
     }
     s->logprobs_width = r->logprobs_width;
     s->prompt_logprobs_width = r->prompt_logprobs_width;
     if (r->logprobs_width > 0) {
-        s->logprobs = mem_new((size_t)(n_max - s->n_prompt), (size_t)r->logprobs_width * sizeof *s->logprobs);
+        s->logprobs = mem_new((size_t)(n_max - s->task.n_prompt), (size_t)r->logprobs_width * sizeof *s->logprobs);
     }
     if (r->prompt_logprobs_width > 0) {
         s->prompt_logprobs = mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
@@ -42,43 +42,56 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out) {
+quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
+                       sequence **out) {
     sequence *s = mem_new(1, sizeof *s);
     int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
-    if (!s || !tokens || kv_seq_init(&s->kv, n_groups, (int32_t)kv_pages_for(n_max, page_tokens)) != QUIRE_OK) {
+    if (!s || !tokens || kv_seq_init(&s->task.kv, n_groups, cap_pages) != QUIRE_OK) {
         mem_free(s);
         mem_free(tokens);
         return QUIRE_NO_MEMORY;
     }
-    s->tokens = tokens;
-    s->n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
+    s->task.tokens = tokens;
+    s->task.n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     if (!alloc_extras(s, r, n_max)) {
         sequence_free(s);
         return QUIRE_NO_MEMORY;
     }
     memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
-    s->state = SEQ_WAITING;
-    s->draft = draft_begin();
+    s->task.state = TASK_WAITING;
     s->sampling = r->sampling;
     sampling_lists_hold(s->sampling.lists);
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
-    s->sample_index = r->sample_index;
-    s->priority = r->priority;
-    s->deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
-    s->tenant_slot = TENANT_NONE;
+    s->sampled = NOT_SAMPLED;
+    s->task.priority = r->priority;
+    s->task.deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
+    s->task.tenant_slot = TENANT_NONE;
     s->logits_out = r->logits_out;
-    s->logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;
+    s->task.wants_prompt_logits = r->logits_out != NULL || r->prompt_logprobs_width > 0;
+    s->task.logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;
     s->n_namespace = r->n_namespace < sizeof s->namespace ? r->n_namespace : sizeof s->namespace;
     if (s->n_namespace > 0) {
         memcpy(s->namespace, r->namespace, s->n_namespace);
     }
+    s->context = (sample_context){.params = &s->sampling,
+                                  .tokens = tokens,
+                                  .n_prompt = s->task.n_prompt,
+                                  .sample_index = r->sample_index,
+                                  .eos = desc->eos,
+                                  .n_eos = desc->n_eos,
+                                  .mirostat_mu = &s->mirostat_mu};
+    s->draft = (draft_seq){.tokens = tokens,
+                           .context = &s->context,
+                           .namespace = s->namespace,
+                           .n_namespace = s->n_namespace,
+                           .own = {.root = SUFFIX_NONE}};
     s->retains = r->retains;
     s->retention = r->retention;
-    s->n_known = s->n_given = r->n_tokens;
+    s->task.n_known = s->n_given = r->n_tokens;
     s->n_read = r->fork_from && r->fork_replaces ? r->fork_position : r->n_tokens;
     s->fork_position = r->fork_position;
     s->fork_replaces = r->fork_replaces;
-    s->n_max = n_max;
+    s->task.n_max = n_max;
     s->out = r->out;
     s->user = r->user;
     atomic_init(&s->holders, 2);

@@ -1,5 +1,4 @@
-/* The engine's own struct, shared by the files of the engine: engine.c (thread, submission), step.c (the two halves of a step),
- * step_arrays.c, stats.c and the features. Each field says which threads may use it. */
+/* The engine's own struct, shared by the files of the engine. Each field says which threads may use it. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -8,11 +7,12 @@
 
 #include "core/cascade.h"
 #include "engine/sequence.h"
-#include "kv/kv_cache.h"
-#include "sample/sampler.h"
-#include "sched/admission_policy.h"
-#include "sched/sched.h"
-#include "sched/step_cost.h"
+#include "kv/audit_file.h"
+#include "kv/kv_tiering.h"
+#include "sample/sample_batch.h"
+#include "sched/preempt_cost.h"
+#include "sched/scheduler.h"
+#include "spec/verify.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the generation that is to end. */
 typedef struct engine_entry {
@@ -23,12 +23,8 @@ typedef struct engine_entry {
 
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
-    sched_seq *running, *waiting;   /* the planner's input */
-    sequence **candidates;               /* [max_seqs] the admission candidates, which `waiting` describes */
-    sched_plan plan;
-    sequence **seqs;                /* [plan.n_items] */
     int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
-    int32_t *plain;                 /* [plan.n_items] items that batch_sample samples */
+    sample_row *plain;              /* [plan.n_items] the rows that step_sample_plain samples */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */
@@ -36,18 +32,12 @@ typedef struct step_arrays {
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and scratch memory to plan it */
     float *hidden;                  /* [d_model] */
-    double *keys, last_key;         /* [max_requests] sort keys of the waiting sequences; the key of the last one taken */
     float *raw, *forked;            /* [n_vocab] a row of logits as the model computed it; a copy for a child to sample from */
-    kv_copies copies;
     kv_copy_pair *copy_pairs;
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;
 } step_arrays;
 
-typedef struct tiering tiering;
-typedef struct swap swap;
-
-typedef struct audit_file audit_file;
 
 struct engine {
     model *m;
@@ -55,7 +45,6 @@ struct engine {
     engine_options options;
     const model_desc *desc;
     kv_layout layout;
-    sched_limits limits;
 
     /* any thread: */
     ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
@@ -76,17 +65,13 @@ struct engine {
     pthread_t thread;
     kv_cache kv;
     audit_file *audit_file;  /* NULL: none */
-    tiering *tiering;        /* NULL: no tiers */
-    swap *swap;              /* NULL: no swap space */
-    sampler **samplers, *sampler; /* one for each thread that samples (batch_sample.h), and the first of them, the engine thread's */
-    int32_t n_samplers;
+    kv_tiering *tiering;     /* NULL: no tiers */
+    kv_mover mover;          /* of the backend's pages */
+    copy_cost swap_out_cost, swap_in_cost; /* of a page */
+    sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
-    sequence **drafted;      /* [max_seqs] the sequences that it drafts for in a step */
-    float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
-    sequence **running, **waiting; /* in the order of lists.h */
-    service_counters service;           /* the service counters of the tenants */
-    step_cost step_cost;               /* the measured cost of steps */
-    int32_t n_running, n_waiting;
+    draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
+    scheduler sched;         /* the queues of sequences, and the step's plan */
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;        /* requests whose end was published */
     int32_t n_explained;     /* of all sequences, those with a report (explain.h) */
@@ -95,34 +80,46 @@ struct engine {
     engine_stats stats;
 };
 
+/* The sequence of a task. */
+static inline sequence *sequence_of(const sched_task *t) {
+    return (sequence *)(uintptr_t)t; /* its first member */
+}
+/* Entry i of the running, the waiting, and the step's planned sequences. */
+static inline sequence *running_at(const engine *e, int32_t i) {
+    return sequence_of(e->sched.running[i]);
+}
+static inline sequence *waiting_at(const engine *e, int32_t i) {
+    return sequence_of(e->sched.waiting[i]);
+}
+static inline sequence *planned_at(const engine *e, int32_t i) {
+    return sequence_of(e->sched.tasks[i]);
+}
+
 /* ---- step.c ---- */
 /* The first half of a step: takes in new requests, plans, reserves pages, fills the batch, starts the forward pass. False: there is nothing
  * to do. */
 bool step_submit(engine *e);
 /* The second half: waits for the forward pass, samples, commits, and publishes; out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
-/* Ends s: releases its pages and publishes its end. s is in neither list, or the caller removes it. */
+
+/* ---- collect.c ---- */
+/* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
-/* Samples s's next token from a row of logits, which it changes, and commits the token. */
-void step_sample(engine *e, sequence *s, float *logits);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */
 void step_commit(engine *e, sequence *s, int32_t token);
+/* Stores what the request wants of the prompt's row p. */
+void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
-/* Preempts s: releases its pages and puts it back among the waiting by its arrival. s must be in neither list. */
-void step_preempt(engine *e, sequence *s);
-
-/* ---- step_arrays.c ---- */
-/* Allocates the arrays of e->step. */
-quire_err step_open(engine *e);
-void step_close(engine *e);
-
-/* ---- page_audit.c ---- */
-/* Asserts that pool and tables agree; between steps. Debug builds call it after each step. */
+/* ---- lifecycle.c ---- */
+/* Lists the tables of every running sequence in e->step.tables; returns how many. */
+int32_t engine_list_tables(const engine *e);
+/* Asserts that pool and tables agree: that the pool's counts equal the running sequences' tables. Between steps; debug builds call it after
+ * each step. */
 void engine_audit(const engine *e);
 
 /* ---- stats.c ---- */
 void stats_token(engine *e, sequence *s, int64_t now_us);
-void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us);
+void stats_ended(engine *e, sequence *s);
 /* Counts the pages of a step that has reserved them. */
 void stats_pages(engine *e);
 /* Copies the engine thread's numbers to where engine_stats_read finds them. */

@@ -1,7 +1,6 @@
 /* The engine's counters: its thread keeps them without locks, and publishes them once a step for other threads. */
 #include "base/clock.h"
 #include "engine/state.h"
-#include "engine/tiering.h"
 
 const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
                                                    500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
@@ -18,8 +17,8 @@ static void histogram_add(engine_histogram *h, int64_t us) {
 
 void stats_token(engine *e, sequence *s, int64_t now_us) {
     if (s->last_token_us == 0) {
-        histogram_add(&e->stats.first_token, now_us - s->submitted_us);
-        e->stats.prompt_tokens += s->n_prompt;
+        histogram_add(&e->stats.first_token, now_us - s->task.submitted_us);
+        e->stats.prompt_tokens += s->task.n_prompt;
     } else {
         histogram_add(&e->stats.gap, now_us - s->last_token_us);
     }
@@ -27,9 +26,8 @@ void stats_token(engine *e, sequence *s, int64_t now_us) {
     e->stats.generation_tokens++;
 }
 
-void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us) {
-    histogram_add(&e->stats.whole, now_us - s->submitted_us);
-    e->stats.finished[reason]++;
+void stats_ended(engine *e, sequence *s) {
+    histogram_add(&e->stats.whole, s->ended_us - s->task.submitted_us);
 }
 
 void stats_pages(engine *e) {
@@ -39,13 +37,19 @@ void stats_pages(engine *e) {
 
 void stats_publish(engine *e) {
     kv_counts c = kv_pool_counts(e->kv.pool);
-    e->stats.n_running = e->n_running;
-    e->stats.n_waiting = e->n_waiting;
+    const sched_counts *q = &e->sched.counts;
+    e->stats.preemptions = q->preemptions;
+    e->stats.prompt_tokens_queried = q->prompt_tokens_queried;
+    e->stats.prompt_tokens_reused = q->prompt_tokens_reused;
+    e->stats.known_tokens_queried = q->known_tokens_queried;
+    e->stats.known_tokens_reused = q->known_tokens_reused;
+    e->stats.n_running = e->sched.n_running;
+    e->stats.n_waiting = e->sched.n_waiting;
     e->stats.n_pages = c.n_pages;
     e->stats.n_pages_free = c.n_free;
     e->stats.n_pages_held = c.n_held;
     e->stats.n_pages_cached = c.n_cached;
-    tiering_stats(e, e->stats.tiers);
+    kv_tiering_stats(e->tiering, e->stats.tiers);
     pthread_mutex_lock(&e->lock);
     e->published = e->stats;
     pthread_mutex_unlock(&e->lock);

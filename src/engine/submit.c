@@ -67,9 +67,9 @@ static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
             e->entries[i].sequence = s;
         }
         s->id = ids[k < n ? k : 0];
-        s->arrival = e->n_arrivals++;
-        s->submitted_us = clock_us();
-        s->deadline_us = s->deadline_us > 0 ? s->submitted_us + s->deadline_us : 0;
+        s->task.arrival = e->n_arrivals++;
+        s->task.submitted_us = clock_us();
+        s->task.deadline_us = s->task.deadline_us > 0 ? s->task.submitted_us + s->task.deadline_us : 0;
         if (k < n) {
             out_enter(s);
         }
@@ -98,13 +98,14 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
     for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
         sequence *s;
         engine_request own = *r;
+        own.sample_index = r->sample_index + (uint32_t)k;
         if (r->beams.width > 0) { /* the first computes the prompt for all */
             own.logits_out = k == 0 ? r->logits_out : NULL;
             own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;
             own.explain = r->explain && k < n;
         }
-        TRY(sequence_new(&own, n_max, e->layout.n_groups, e->options.page_tokens, &s));
-        s->sample_index = r->sample_index + (uint32_t)k;
+        int32_t n_pages = (int32_t)kv_pages_for(n_max, e->options.page_tokens), n_states = e->kv.n_state_pages;
+        TRY(sequence_new(&own, e->desc, n_max, e->layout.n_groups, n_pages > n_states ? n_pages : n_states, &s));
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;

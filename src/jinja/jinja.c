@@ -38,18 +38,9 @@ void jinja_close(jinja_program *p) {
     }
 }
 
-static bool copy_text(jarena *a, str s, str *out) {
-    char *copy = jarena_bytes(a, s.n);
-    if (copy != NULL && s.n > 0) {
-        memcpy(copy, s.p, s.n);
-    }
-    *out = (str){copy, s.n};
-    return copy != NULL;
-}
-
 quire_err jinja_define(jinja_program *p, const char *name, str text) {
     str own_name, own_text;
-    if (p->n_defined == JINJA_MAX_DEFINED || !copy_text(&p->arena, str_of(name), &own_name) || !copy_text(&p->arena, text, &own_text)) {
+    if (p->n_defined == JINJA_MAX_DEFINED || !jarena_copy(&p->arena, str_of(name), &own_name) || !jarena_copy(&p->arena, text, &own_text)) {
         return QUIRE_NO_MEMORY;
     }
     p->defined[p->n_defined].name = own_name;
@@ -82,6 +73,13 @@ quire_err jrun_step(jrun *r, size_t n) {
     return QUIRE_OK;
 }
 
+quire_err jrun_enter(jrun *r, const jnode *node) {
+    r->at = node;
+    TRY(jrun_step(r, 1));
+    return ++r->depth > JINJA_MAX_DEPTH ? jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH)
+                                        : QUIRE_OK;
+}
+
 quire_err jrun_undefined(jrun *r, jvalue v) {
     str m = v.u.undefined->message;
     return jrun_fail(r, QUIRE_BAD_REQUEST, "%.*s", (int)(m.n > 300 ? 300 : m.n), m.p);
@@ -107,11 +105,30 @@ quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out) {
     return jis(*out, J_MISSING) ? jrun_no_memory(r) : check_depth(r, *out);
 }
 
-quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
+quire_err jrun_dict(jrun *r, jdict **out) {
+    *out = jdict_new(&r->arena);
+    return *out != NULL ? QUIRE_OK : jrun_no_memory(r);
+}
+
+quire_err jrun_append(jrun *r, str left, str right, str *out) {
+    return jarena_append(&r->arena, left, right, out) ? QUIRE_OK : jrun_no_memory(r);
+}
+
+static quire_err check_key(jrun *r, jvalue key) {
     uint64_t hash;
-    if (!jvalue_hash(key, &hash)) {
-        return jrun_fail(r, jis(key, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(key));
-    }
+    return jvalue_hash(key, &hash)
+               ? QUIRE_OK
+               : jrun_fail(r, jis(key, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(key));
+}
+
+quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out) {
+    TRY(check_key(r, key));
+    *out = jdict_get(d, key);
+    return QUIRE_OK;
+}
+
+quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
+    TRY(check_key(r, key));
     if (!jdict_set(&r->arena, d, key, value)) {
         return jrun_no_memory(r);
     }
@@ -119,15 +136,20 @@ quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
 }
 
 quire_err jrun_text(jrun *r, str s, jvalue *out) {
-    char *copy = jarena_bytes(&r->arena, s.n);
-    if (copy == NULL) {
+    str copy;
+    if (!jarena_copy(&r->arena, s, &copy)) {
         return jrun_no_memory(r);
     }
-    if (s.n > 0) {
-        memcpy(copy, s.p, s.n);
-    }
-    *out = jstring((str){copy, s.n});
+    *out = jstring(copy);
     return jrun_step(r, s.n / 64);
+}
+
+quire_err jrun_add(jrun *r, str s) {
+    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+}
+
+quire_err jrun_scratch(jrun *r, jvalue *out) {
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
 }
 
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
@@ -161,7 +183,7 @@ quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
         return jrun_no_memory(r);
     }
     jvalue text;
-    TRY(jrun_text(r, (str){r->scratch.p, r->scratch.n}, &text));
+    TRY(jrun_scratch(r, &text));
     *out = text.u.s;
     return QUIRE_OK;
 }
@@ -251,6 +273,10 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n) {
 }
 
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
+    static const struct {
+        char c;
+        const char *form;
+    } escapes[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'\'', "&#39;"}, {'"', "&#34;"}};
     str s;
     if (jis(v, J_STRING) && v.safe) {
         *out = v;
@@ -258,33 +284,14 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
     }
     TRY(jrun_to_text(r, v, &s));
     strbuf_clear(&r->scratch);
-    quire_err e = QUIRE_OK;
-    for (size_t i = 0; i < s.n && e == QUIRE_OK; i++) {
-        switch (s.p[i]) {
-        case '&':
-            e = strbuf_add_str(&r->scratch, "&amp;");
-            break;
-        case '<':
-            e = strbuf_add_str(&r->scratch, "&lt;");
-            break;
-        case '>':
-            e = strbuf_add_str(&r->scratch, "&gt;");
-            break;
-        case '\'':
-            e = strbuf_add_str(&r->scratch, "&#39;");
-            break;
-        case '"':
-            e = strbuf_add_str(&r->scratch, "&#34;");
-            break;
-        default:
-            e = strbuf_add_char(&r->scratch, s.p[i]);
-            break;
+    for (size_t i = 0; i < s.n; i++) {
+        size_t k = 0;
+        while (k < sizeof escapes / sizeof *escapes && escapes[k].c != s.p[i]) {
+            k++;
         }
+        TRY(jrun_add(r, k < sizeof escapes / sizeof *escapes ? str_of(escapes[k].form) : (str){s.p + i, 1}));
     }
-    if (e != QUIRE_OK) {
-        return jrun_no_memory(r);
-    }
-    TRY(jrun_text(r, (str){r->scratch.p, r->scratch.n}, out));
+    TRY(jrun_scratch(r, out));
     out->safe = true;
     return QUIRE_OK;
 }

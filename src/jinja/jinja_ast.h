@@ -131,6 +131,12 @@ quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t 
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out);
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node);
+static inline void jnode_set_items(jnode *node, const jnodes *items) {
+    node->items = items->p;
+    node->n = items->n;
+}
+/* items as a tuple that begins at start or, without a comma, the only one of them. */
+quire_err jparse_make_tuple(jparser *p, const jtoken *start, bool comma, const jnodes *items, jnode **out);
 bool jparse_is_op(const jparser *p, const char *op);
 bool jparse_is_name(const jparser *p, const char *name);
 /* Skips the operator or name if it comes next; returns whether it did. */
@@ -141,6 +147,8 @@ quire_err jparse_expect_name(jparser *p, str *name);
 
 /* jinja_expr.c. with_cond: `x if y` is part of the expression. */
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out);
+/* Parses one with_cond and appends it to list. */
+quire_err jparse_add_expression(jparser *p, jnodes *list);
 /* Expressions separated by commas make a tuple. stop: a name that ends it, or NULL. */
 quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out);
 quire_err jparse_primary(jparser *p, jnode **out);

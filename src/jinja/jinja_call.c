@@ -38,6 +38,13 @@ static bool take_named(const jargs *args, bool *used, str name, jvalue *out) {
     return false;
 }
 
+jvalue jargs_named(const jargs *args, str name) {
+    bool used[MAX_ARGUMENTS];
+    jvalue value = {.kind = J_MISSING};
+    (void)take_named(args, used, name, &value);
+    return value;
+}
+
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out) {
     jvalue bound[MAX_PARAMETERS];
     bool used[MAX_ARGUMENTS] = {false};
@@ -70,7 +77,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
         }
     }
     jargs rest = {args->values + taken, args->n - taken, args->names == NULL ? NULL : args->names + taken, args->n_named};
-    return f->call(r, bound, &rest, out);
+    return f->call(r, f->how, bound, &rest, out);
 }
 
 /* ---- macros ---- */
@@ -87,9 +94,7 @@ static bool macro_argument(const jnode *macro, const jargs *args, size_t i, bool
 
 static quire_err check_given_twice(jrun *r, const jnode *macro, const jargs *args) {
     for (size_t i = 0; i < macro->n && i < args->n - args->n_named; i++) {
-        jvalue value;
-        bool used[MAX_ARGUMENTS];
-        if (take_named(args, used, macro->items[i]->name, &value)) {
+        if (!jis(jargs_named(args, macro->items[i]->name), J_MISSING)) {
             return jrun_fail(r, QUIRE_BAD_REQUEST, "macro '%.*s' got multiple values for an argument", (int)macro->name.n, macro->name.p);
         }
     }
@@ -100,11 +105,9 @@ static quire_err check_given_twice(jrun *r, const jnode *macro, const jargs *arg
 static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool *used, jscope *scope) {
     size_t n_positional = args->n - args->n_named, n = 0;
     jvalue *extra, value;
-    jdict *named = jdict_new(&r->arena);
+    jdict *named;
     TRY(jrun_values(r, n_positional, &extra));
-    if (named == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, &named));
     bool called = take_named(args, used, str_of("caller"), &value);
     if (macro->uses_caller) {
         if (!called) {

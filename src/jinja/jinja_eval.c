@@ -48,10 +48,8 @@ static quire_err eval_list(jrun *r, const jnode *node, jscope *scope, jvalue *ou
 }
 
 static quire_err eval_dict(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
-    jdict *d = jdict_new(&r->arena);
-    if (d == NULL) {
-        return jrun_no_memory(r);
-    }
+    jdict *d;
+    TRY(jrun_dict(r, &d));
     for (size_t i = 0; i + 1 < node->n; i += 2) {
         jvalue key, value;
         TRY(jeval(r, node->items[i], scope, &key));
@@ -123,8 +121,8 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
         TRY(jrun_to_text(r, items[i], &part));
         if (i == 0) {
             joined = part;
-        } else if (!jarena_append(&r->arena, joined, part, &joined)) {
-            return jrun_no_memory(r);
+        } else {
+            TRY(jrun_append(r, joined, part, &joined));
         }
     }
     *out = jstring(joined);
@@ -223,11 +221,7 @@ static quire_err eval_kind(jrun *r, const jnode *node, jscope *scope, jvalue *ou
 }
 
 quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
-    r->at = node;
-    TRY(jrun_step(r, 1));
-    if (++r->depth > JINJA_MAX_DEPTH) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH);
-    }
+    TRY(jrun_enter(r, node));
     quire_err e = eval_kind(r, node, scope, out);
     r->depth--;
     return e;

@@ -204,14 +204,17 @@ static quire_err exec_set(jrun *r, const jnode *node, jscope *scope) {
     return assign(r, node->a, scope, value);
 }
 
-static quire_err exec_set_block(jrun *r, const jnode *node, jscope *scope) {
+/* The text of node's body, through a chain of filters (NULL: none). */
+static quire_err block_text(jrun *r, const jnode *node, const jnode *filters, jscope *scope, jvalue *out) {
     jscope *inner;
-    jvalue value;
     TRY(jscope_new(r, scope, &inner));
-    TRY(jexec_capture(r, node->body, inner, &value));
-    if (node->b != NULL) {
-        TRY(apply_filters(r, node->b, scope, value, &value));
-    }
+    TRY(jexec_capture(r, node->body, inner, out));
+    return filters == NULL ? QUIRE_OK : apply_filters(r, filters, scope, *out, out);
+}
+
+static quire_err exec_set_block(jrun *r, const jnode *node, jscope *scope) {
+    jvalue value;
+    TRY(block_text(r, node, node->b, scope, &value));
     return assign(r, node->a, scope, value);
 }
 
@@ -255,11 +258,8 @@ static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
 }
 
 static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
-    jscope *inner;
     jvalue value;
-    TRY(jscope_new(r, scope, &inner));
-    TRY(jexec_capture(r, node->body, inner, &value));
-    TRY(apply_filters(r, node->a, scope, value, &value));
+    TRY(block_text(r, node, node->a, scope, &value));
     return emit(r, jvalue_write(value, r->out));
 }
 
@@ -321,11 +321,7 @@ static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
 }
 
 quire_err jexec(jrun *r, const jnode *node, jscope *scope) {
-    r->at = node;
-    TRY(jrun_step(r, 1));
-    if (++r->depth > JINJA_MAX_DEPTH) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH);
-    }
+    TRY(jrun_enter(r, node));
     quire_err e = exec_kind(r, node, scope);
     r->depth--;
     return e;

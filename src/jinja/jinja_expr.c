@@ -58,13 +58,10 @@ static quire_err call_arguments(jparser *p, jnode *call) {
             return jparse_fail(p, QUIRE_TOO_LARGE, "too many arguments");
         }
         names[args.n] = name;
-        jnode *value;
-        TRY(jparse_expression(p, true, &value));
-        TRY(jparse_add(p, &args, value));
+        TRY(jparse_add_expression(p, &args));
     }
     TRY(jparse_expect_op(p, ")"));
-    call->items = args.p;
-    call->n = args.n;
+    jnode_set_items(call, &args);
     call->names = jarena_new(p->arena, (args.n + 1) * sizeof *call->names);
     if (call->names == NULL) {
         return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
@@ -125,47 +122,27 @@ static quire_err parse_string(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-static quire_err parse_list(jparser *p, jnode **out) {
+/* [a, b] or {a: b, c: d}; a comma may follow the last item. */
+static quire_err parse_display(jparser *p, jnode_kind kind, jnode **out) {
+    const char *close = kind == N_DICT ? "}" : "]";
     jnodes items = {0};
-    TRY(jparse_node(p, N_LIST, p->at, out));
-    TRY(jparse_expect_op(p, "["));
-    while (!jparse_is_op(p, "]")) {
+    TRY(jparse_node(p, kind, p->at, out));
+    p->at++;
+    while (!jparse_is_op(p, close)) {
         if (items.n > 0) {
             TRY(jparse_expect_op(p, ","));
-            if (jparse_is_op(p, "]")) {
+            if (jparse_is_op(p, close)) {
                 break;
             }
         }
-        jnode *item;
-        TRY(jparse_expression(p, true, &item));
-        TRY(jparse_add(p, &items, item));
-    }
-    (*out)->items = items.p;
-    (*out)->n = items.n;
-    return jparse_expect_op(p, "]");
-}
-
-static quire_err parse_dict(jparser *p, jnode **out) {
-    jnodes items = {0};
-    TRY(jparse_node(p, N_DICT, p->at, out));
-    TRY(jparse_expect_op(p, "{"));
-    while (!jparse_is_op(p, "}")) {
-        if (items.n > 0) {
-            TRY(jparse_expect_op(p, ","));
-            if (jparse_is_op(p, "}")) {
-                break;
-            }
+        TRY(jparse_add_expression(p, &items));
+        if (kind == N_DICT) {
+            TRY(jparse_expect_op(p, ":"));
+            TRY(jparse_add_expression(p, &items));
         }
-        jnode *key, *value;
-        TRY(jparse_expression(p, true, &key));
-        TRY(jparse_expect_op(p, ":"));
-        TRY(jparse_expression(p, true, &value));
-        TRY(jparse_add(p, &items, key));
-        TRY(jparse_add(p, &items, value));
     }
-    (*out)->items = items.p;
-    (*out)->n = items.n;
-    return jparse_expect_op(p, "}");
+    jnode_set_items(*out, &items);
+    return jparse_expect_op(p, close);
 }
 
 static quire_err parse_group(jparser *p, jnode **out) {
@@ -192,10 +169,10 @@ quire_err jparse_primary(jparser *p, jnode **out) {
             return parse_group(p, out);
         }
         if (jparse_is_op(p, "[")) {
-            return parse_list(p, out);
+            return parse_display(p, N_LIST, out);
         }
         if (jparse_is_op(p, "{")) {
-            return parse_dict(p, out);
+            return parse_display(p, N_DICT, out);
         }
         return jparse_fail(p, QUIRE_INVALID, "unexpected '%.*s'", (int)p->at->text.n, p->at->text.p);
     default:
@@ -243,8 +220,7 @@ static quire_err parse_subscript(jparser *p, jnode **out) {
     for (int i = 0; i < 3; i++) {
         TRY(jparse_add(p, &items, parts[i]));
     }
-    (*out)->items = items.p;
-    (*out)->n = items.n;
+    jnode_set_items(*out, &items);
     return QUIRE_OK;
 }
 
@@ -287,7 +263,7 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
  * it. */
 static quire_err resolve(jparser *p, jnode *node, bool test) {
     bool missing = false;
-    node->function = test ? jinja_find_test(node->name, &missing) : jinja_find_filter(node->name, &missing);
+    node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name, &missing);
     if (node->function != NULL) {
         return QUIRE_OK;
     }
@@ -400,41 +376,47 @@ static quire_err parse_unary(jparser *p, bool with_filter, jnode **out) {
     return with_filter ? parse_filters(p, out) : QUIRE_OK;
 }
 
-static quire_err parse_power(jparser *p, jnode **out) {
-    TRY(parse_unary(p, true, out));
-    while (jparse_skip_op(p, "**")) { /* to the left, as Jinja has it */
+/* A level of operators that bind to the left, all of one kind of node and token. */
+typedef struct level {
+    quire_err (*operand)(jparser *p, jnode **out); /* parses the next tighter level */
+    jnode_kind kind;
+    jtoken_kind token;
+    struct {
+        const char *text;
+        uint8_t op;
+    } operators[5]; /* ended by a text of NULL */
+} level;
+
+static quire_err parse_level(jparser *p, const level *l, jnode **out) {
+    TRY(l->operand(p, out));
+    for (;;) {
+        size_t i = 0;
+        while (l->operators[i].text != NULL && !(p->at->kind == l->token && str_is(p->at->text, l->operators[i].text))) {
+            i++;
+        }
+        if (l->operators[i].text == NULL) {
+            return QUIRE_OK;
+        }
         jnode *right;
-        TRY(parse_unary(p, true, &right));
-        TRY(binary(p, N_BINARY, *out, right, out));
-        (*out)->op = OP_POW;
+        p->at++;
+        TRY(l->operand(p, &right));
+        TRY(binary(p, l->kind, *out, right, out));
+        (*out)->op = l->operators[i].op;
     }
-    return QUIRE_OK;
 }
 
-/* The operator of a level that comes next, or NULL. */
-static const char *next_of(const jparser *p, const char *const *ops, size_t n, size_t *which) {
-    for (size_t i = 0; i < n; i++) {
-        if (jparse_is_op(p, ops[i])) {
-            *which = i;
-            return ops[i];
-        }
-    }
-    return NULL;
+static quire_err parse_operand(jparser *p, jnode **out) {
+    return parse_unary(p, true, out);
+}
+
+static quire_err parse_power(jparser *p, jnode **out) {
+    static const level powers = {parse_operand, N_BINARY, T_OPERATOR, {{"**", OP_POW}}}; /* to the left, as Jinja has it */
+    return parse_level(p, &powers, out);
 }
 
 static quire_err parse_product(jparser *p, jnode **out) {
-    static const char *const ops[] = {"*", "/", "//", "%"};
-    static const uint8_t codes[] = {OP_MUL, OP_DIV, OP_FLOOR_DIV, OP_MOD};
-    size_t which;
-    TRY(parse_power(p, out));
-    while (next_of(p, ops, 4, &which) != NULL) {
-        jnode *right;
-        p->at++;
-        TRY(parse_power(p, &right));
-        TRY(binary(p, N_BINARY, *out, right, out));
-        (*out)->op = codes[which];
-    }
-    return QUIRE_OK;
+    static const level products = {parse_power, N_BINARY, T_OPERATOR, {{"*", OP_MUL}, {"/", OP_DIV}, {"//", OP_FLOOR_DIV}, {"%", OP_MOD}}};
+    return parse_level(p, &products, out);
 }
 
 static quire_err parse_concat(jparser *p, jnode **out) {
@@ -451,33 +433,22 @@ static quire_err parse_concat(jparser *p, jnode **out) {
     }
     TRY(binary(p, N_CONCAT, *out, NULL, out));
     (*out)->a = NULL;
-    (*out)->items = items.p;
-    (*out)->n = items.n;
+    jnode_set_items(*out, &items);
     return QUIRE_OK;
 }
 
 static quire_err parse_sum(jparser *p, jnode **out) {
-    static const char *const ops[] = {"+", "-"};
-    size_t which;
-    TRY(parse_concat(p, out));
-    while (next_of(p, ops, 2, &which) != NULL) {
-        jnode *right;
-        p->at++;
-        TRY(parse_concat(p, &right));
-        TRY(binary(p, N_BINARY, *out, right, out));
-        (*out)->op = which == 0 ? OP_ADD : OP_SUB;
-    }
-    return QUIRE_OK;
+    static const level sums = {parse_concat, N_BINARY, T_OPERATOR, {{"+", OP_ADD}, {"-", OP_SUB}}};
+    return parse_level(p, &sums, out);
 }
 
 /* Skips a comparison's operator, if one comes next. */
 static bool skip_comparison(jparser *p, uint8_t *op) {
-    static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="};
-    size_t which;
-    if (next_of(p, ops, 6, &which) != NULL) {
-        *op = (uint8_t)(CMP_EQ + which);
-        p->at++;
-        return true;
+    static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="}; /* in the order of jcompare */
+    for (*op = CMP_EQ; *op <= CMP_GE; ++*op) {
+        if (jparse_skip_op(p, ops[*op - CMP_EQ])) {
+            return true;
+        }
     }
     if (jparse_skip_name(p, "in")) {
         *op = CMP_IN;
@@ -504,8 +475,7 @@ static quire_err parse_comparison(jparser *p, jnode **out) {
         return QUIRE_OK;
     }
     TRY(binary(p, N_COMPARE, *out, NULL, out));
-    (*out)->items = operands.p;
-    (*out)->n = operands.n;
+    jnode_set_items(*out, &operands);
     (*out)->ops = jarena_new(p->arena, operands.n);
     if ((*out)->ops == NULL) {
         return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
@@ -529,23 +499,13 @@ static quire_err parse_not(jparser *p, jnode **out) {
 }
 
 static quire_err parse_and(jparser *p, jnode **out) {
-    TRY(parse_not(p, out));
-    while (jparse_skip_name(p, "and")) {
-        jnode *right;
-        TRY(parse_not(p, &right));
-        TRY(binary(p, N_AND, *out, right, out));
-    }
-    return QUIRE_OK;
+    static const level ands = {parse_not, N_AND, T_NAME, {{"and", 0}}};
+    return parse_level(p, &ands, out);
 }
 
 static quire_err parse_or(jparser *p, jnode **out) {
-    TRY(parse_and(p, out));
-    while (jparse_skip_name(p, "or")) {
-        jnode *right;
-        TRY(parse_and(p, &right));
-        TRY(binary(p, N_OR, *out, right, out));
-    }
-    return QUIRE_OK;
+    static const level ors = {parse_and, N_OR, T_NAME, {{"or", 0}}};
+    return parse_level(p, &ors, out);
 }
 
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
@@ -565,6 +525,12 @@ quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
     }
     p->depth--;
     return QUIRE_OK;
+}
+
+quire_err jparse_add_expression(jparser *p, jnodes *list) {
+    jnode *node;
+    TRY(jparse_expression(p, true, &node));
+    return jparse_add(p, list, node);
 }
 
 quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out) {
@@ -590,12 +556,5 @@ quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out
     if (items.n == 0) {
         return jparse_fail(p, QUIRE_INVALID, "expected an expression");
     }
-    if (!comma) {
-        *out = items.p[0];
-        return QUIRE_OK;
-    }
-    TRY(jparse_node(p, N_TUPLE, start, out));
-    (*out)->items = items.p;
-    (*out)->n = items.n;
-    return QUIRE_OK;
+    return jparse_make_tuple(p, start, comma, &items, out);
 }

@@ -1,22 +1,12 @@
 /* Filters of lists and dictionaries. args[0] is the input. Jinja's generators are iterators here: computed at once, walked once. */
 #include "jinja/jinja_filters.h"
 
-#define UNUSED_REST (void)rest
-
 static const jvalue absent = {.kind = J_MISSING};
-
-static bool truth(jvalue v) {
-    return !jis(v, J_MISSING) && jvalue_truth(v);
-}
-
-static bool given(jvalue v) {
-    return !jis(v, J_MISSING) && !jis(v, J_NONE);
-}
 
 /* The key for sorting and comparing: a member where attribute is given, in lower case unless case counts. */
 static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out) {
     *out = v;
-    if (given(attribute)) {
+    if (jgiven(attribute)) {
         if (jis(attribute, J_STRING) && jstr_find(attribute.u.s, str_of(","), 0) != SIZE_MAX) {
             return jrun_fail(r, QUIRE_UNSUPPORTED, "several attributes at once are not supported");
         }
@@ -27,8 +17,7 @@ static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive
 
 /* ---- length, ends, order ---- */
 
-FILTER(filter_length) {
-    UNUSED_REST;
+JFUNCTION(filter_length) {
     switch (args[0].kind) {
     case J_UNDEFINED:
         *out = jint(0);
@@ -55,10 +44,9 @@ FILTER(filter_length) {
     }
 }
 
-FILTER(filter_first) {
+JFUNCTION(filter_first) {
     const jvalue *items;
     size_t n;
-    UNUSED_REST;
     TRY(jrun_items(r, args[0], &items, &n));
     if (n == 0) {
         return jrun_make_undefined(r, out, "No first item, sequence was empty.");
@@ -70,10 +58,9 @@ FILTER(filter_first) {
     return QUIRE_OK;
 }
 
-FILTER(filter_last) {
+JFUNCTION(filter_last) {
     const jvalue *items;
     size_t n;
-    UNUSED_REST;
     if (jis(args[0], J_ITERATOR)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "'generator' object is not reversible");
     }
@@ -95,18 +82,16 @@ static quire_err copy_items(jrun *r, jvalue v, jvalue **items, size_t *n) {
     return QUIRE_OK;
 }
 
-FILTER(filter_list) {
+JFUNCTION(filter_list) {
     jvalue *items;
     size_t n;
-    UNUSED_REST;
     TRY(copy_items(r, args[0], &items, &n));
     return jrun_list(r, J_LIST, items, n, out);
 }
 
-FILTER(filter_reverse) {
+JFUNCTION(filter_reverse) {
     jvalue *items;
     size_t n;
-    UNUSED_REST;
     if (jis_number(args[0]) || jis(args[0], J_NONE)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "argument must be iterable");
     }
@@ -179,16 +164,15 @@ static quire_err sort_by(jrun *r, jvalue *items, const jvalue *keys, size_t n, b
     return QUIRE_OK;
 }
 
-FILTER(filter_sort) {
+JFUNCTION(filter_sort) {
     jvalue *items, *keys;
     size_t n;
-    UNUSED_REST;
     TRY(copy_items(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &keys));
     for (size_t i = 0; i < n; i++) {
-        TRY(key_of(r, items[i], args[3], truth(args[2]), &keys[i]));
+        TRY(key_of(r, items[i], args[3], jflag(args[2]), &keys[i]));
     }
-    TRY(sort_by(r, items, keys, n, truth(args[1])));
+    TRY(sort_by(r, items, keys, n, jflag(args[1])));
     return jrun_list(r, J_LIST, items, n, out);
 }
 
@@ -198,11 +182,10 @@ static quire_err dict_pairs(jrun *r, jvalue dict, jvalue **items, size_t *n) {
     return copy_items(r, pairs, items, n);
 }
 
-FILTER(filter_dictsort) {
+JFUNCTION(filter_dictsort) {
     jvalue *items, *keys;
     size_t n;
     str by = str_of("key");
-    UNUSED_REST;
     TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[2], "by", &by));
     if (!str_is(by, "key") && !str_is(by, "value")) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "You can only sort by either \"key\" or \"value\"");
@@ -216,16 +199,15 @@ FILTER(filter_dictsort) {
     TRY(dict_pairs(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &keys));
     for (size_t i = 0; i < n; i++) {
-        TRY(key_of(r, items[i], jint(str_is(by, "value")), truth(args[1]), &keys[i]));
+        TRY(key_of(r, items[i], jint(str_is(by, "value")), jflag(args[1]), &keys[i]));
     }
-    TRY(sort_by(r, items, keys, n, truth(args[3])));
+    TRY(sort_by(r, items, keys, n, jflag(args[3])));
     return jrun_list(r, J_LIST, items, n, out);
 }
 
-FILTER(filter_items) {
+JFUNCTION(filter_items) {
     jvalue *items = NULL;
     size_t n = 0;
-    UNUSED_REST;
     if (jis(args[0], J_DICT)) {
         TRY(dict_pairs(r, args[0], &items, &n));
     } else if (!jis(args[0], J_UNDEFINED)) {
@@ -236,7 +218,8 @@ FILTER(filter_items) {
 
 /* ---- picking ---- */
 
-static quire_err extreme(jrun *r, const jvalue *args, int wanted, jvalue *out) {
+/* how: 1 for the largest, -1 for the smallest. */
+JFUNCTION(filter_extreme) {
     const jvalue *items;
     size_t n;
     jvalue best, key;
@@ -245,10 +228,10 @@ static quire_err extreme(jrun *r, const jvalue *args, int wanted, jvalue *out) {
         return jrun_make_undefined(r, out, "No aggregated item, sequence was empty.");
     }
     for (size_t i = 0; i < n; i++) {
-        int order = wanted;
-        TRY(key_of(r, items[i], args[2], truth(args[1]), &key));
-        TRY(i > 0 ? jop_order(r, wanted < 0 ? "<" : ">", key, best, &order) : QUIRE_OK);
-        if (order == wanted) {
+        int order = how;
+        TRY(key_of(r, items[i], args[2], jflag(args[1]), &key));
+        TRY(i > 0 ? jop_order(r, how < 0 ? "<" : ">", key, best, &order) : QUIRE_OK);
+        if (order == how) {
             best = key;
             *out = items[i];
         }
@@ -256,30 +239,17 @@ static quire_err extreme(jrun *r, const jvalue *args, int wanted, jvalue *out) {
     return QUIRE_OK;
 }
 
-FILTER(filter_max) {
-    UNUSED_REST;
-    return extreme(r, args, 1, out);
-}
-
-FILTER(filter_min) {
-    UNUSED_REST;
-    return extreme(r, args, -1, out);
-}
-
-FILTER(filter_unique) {
+JFUNCTION(filter_unique) {
     const jvalue *items;
     jvalue *kept, key;
     size_t n, n_kept = 0;
-    jdict *seen = jdict_new(&r->arena);
-    UNUSED_REST;
+    jdict *seen;
     TRY(jrun_items(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &kept));
-    if (seen == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, &seen));
     for (size_t i = 0; i < n; i++) {
         size_t before = seen->n;
-        TRY(key_of(r, items[i], args[2], truth(args[1]), &key));
+        TRY(key_of(r, items[i], args[2], jflag(args[1]), &key));
         TRY(jrun_set(r, seen, key, jnone()));
         if (seen->n > before) {
             kept[n_kept++] = items[i];
@@ -288,22 +258,12 @@ FILTER(filter_unique) {
     return jrun_list(r, J_ITERATOR, kept, n_kept, out);
 }
 
-/* The named argument of a call, or J_MISSING. */
-static jvalue named(const jargs *args, const char *name) {
-    for (size_t i = args->n - args->n_named; i < args->n; i++) {
-        if (str_is(args->names[i], name)) {
-            return args->values[i];
-        }
-    }
-    return (jvalue){.kind = J_MISSING};
-}
-
 /* A filter or test by its name in a value. */
 static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction **f) {
     str s;
-    bool missing;
+    bool missing = false;
     TRY(jrun_want_text(r, name, test ? "a test's name" : "a filter's name", &s));
-    *f = test ? jinja_find_test(s, &missing) : jinja_find_filter(s, &missing);
+    *f = test ? jinja_find_test(s) : jinja_find_filter(s, &missing);
     if (*f == NULL) {
         return missing ? jrun_fail(r, QUIRE_UNSUPPORTED, "the %s %.*s is not supported", test ? "test" : "filter", (int)s.n, s.p)
                        : jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
@@ -317,7 +277,7 @@ static jargs without_first(const jargs *args, size_t n) {
 
 /* map(attribute=..., default=...). */
 static quire_err map_attribute(jrun *r, const jvalue *items, size_t n, const jargs *rest, jvalue *mapped) {
-    jvalue attribute = named(rest, "attribute"), fallback = named(rest, "default");
+    jvalue attribute = jargs_named(rest, str_of("attribute")), fallback = jargs_named(rest, str_of("default"));
     if (rest->n != 1u + !jis(fallback, J_MISSING)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "map takes no such argument beside attribute");
     }
@@ -327,11 +287,11 @@ static quire_err map_attribute(jrun *r, const jvalue *items, size_t n, const jar
     return QUIRE_OK;
 }
 
-FILTER(filter_map) {
+JFUNCTION(filter_map) {
     const jvalue *items;
     jvalue *mapped;
     size_t n;
-    bool by_attribute = rest->n == rest->n_named && !jis(named(rest, "attribute"), J_MISSING);
+    bool by_attribute = rest->n == rest->n_named && !jis(jargs_named(rest, str_of("attribute")), J_MISSING);
     const jfunction *f = NULL;
     if (!jvalue_truth(args[0])) { /* even what cannot be iterated */
         return jrun_list(r, J_ITERATOR, NULL, 0, out);
@@ -353,8 +313,10 @@ FILTER(filter_map) {
     return jrun_list(r, J_ITERATOR, mapped, n, out);
 }
 
-/* The items for which a test (of an attribute: of that member) gives wanted; without a test, those whose truth is wanted. */
-static quire_err pick(jrun *r, const jvalue *args, const jargs *rest, bool attribute, bool wanted, jvalue *out) {
+/* The items that pass a test (by member: that pass it with that member), or those that do not; without a test, their truth counts. how: a
+ * set of PICK_*. */
+JFUNCTION(filter_pick) {
+    bool attribute = (how & PICK_BY_MEMBER) != 0, wanted = (how & PICK_PASSING) != 0;
     const jvalue *items;
     jvalue *kept;
     size_t n, n_kept = 0, first = attribute;
@@ -382,19 +344,6 @@ static quire_err pick(jrun *r, const jvalue *args, const jargs *rest, bool attri
     return jrun_list(r, J_ITERATOR, kept, n_kept, out);
 }
 
-FILTER(filter_select) {
-    return pick(r, args, rest, false, true, out);
-}
-FILTER(filter_reject) {
-    return pick(r, args, rest, false, false, out);
-}
-FILTER(filter_selectattr) {
-    return pick(r, args, rest, true, true, out);
-}
-FILTER(filter_rejectattr) {
-    return pick(r, args, rest, true, false, out);
-}
-
 /* ---- joining and cutting ---- */
 
 /* Appends str(v) to text; an escaped string counts as the plain one. */
@@ -406,16 +355,15 @@ static quire_err add_text(jrun *r, jvalue v, strbuf *text) {
     return e == QUIRE_OK ? e : jrun_no_memory(r);
 }
 
-FILTER(filter_join) {
+JFUNCTION(filter_join) {
     const jvalue *items;
     size_t n;
-    UNUSED_REST;
     TRY(jrun_items(r, args[0], &items, &n));
     strbuf text = {.max = JINJA_MAX_OUTPUT};
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         jvalue v = items[i];
-        e = given(args[2]) ? jget_path(r, v, args[2], absent, &v) : QUIRE_OK;
+        e = jgiven(args[2]) ? jget_path(r, v, args[2], absent, &v) : QUIRE_OK;
         e = e == QUIRE_OK && i > 0 && !jis(args[1], J_MISSING) ? add_text(r, args[1], &text) : e;
         e = e == QUIRE_OK ? add_text(r, v, &text) : e;
     }
@@ -424,10 +372,9 @@ FILTER(filter_join) {
     return e;
 }
 
-FILTER(filter_sum) {
+JFUNCTION(filter_sum) {
     const jvalue *items;
     size_t n;
-    UNUSED_REST;
     TRY(jrun_items(r, args[0], &items, &n));
     *out = jis(args[2], J_MISSING) ? jint(0) : args[2];
     if (jis(*out, J_STRING)) {
@@ -435,7 +382,7 @@ FILTER(filter_sum) {
     }
     for (size_t i = 0; i < n; i++) {
         jvalue v = items[i];
-        TRY(given(args[1]) ? jget_path(r, v, args[1], absent, &v) : QUIRE_OK);
+        TRY(jgiven(args[1]) ? jget_path(r, v, args[1], absent, &v) : QUIRE_OK);
         TRY(jop_binary(r, OP_ADD, *out, v, out));
     }
     return QUIRE_OK;
@@ -451,33 +398,31 @@ static quire_err part(jrun *r, const jvalue *items, size_t n, size_t size, jvalu
     return jrun_list(r, J_LIST, copy, size > n ? size : n, out);
 }
 
-FILTER(filter_batch) {
+JFUNCTION(filter_batch) {
     const jvalue *items;
     jvalue *batches;
     size_t n;
     int64_t size;
-    UNUSED_REST;
     TRY(jrun_want_integer(r, args[1], "the size", &size));
     TRY(jrun_items(r, args[0], &items, &n));
     if (size < 1) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "batches of %lld items are not supported", (long long)size);
     }
     size_t width = (uint64_t)size > n ? (n > 0 ? n : 1) : (size_t)size, n_batches = (n + width - 1) / width;
-    TRY(jrun_step(r, given(args[2]) ? (size_t)size : 0));
+    TRY(jrun_step(r, jgiven(args[2]) ? (size_t)size : 0));
     TRY(jrun_values(r, n_batches, &batches));
     for (size_t i = 0; i < n_batches; i++) {
         size_t start = i * width, count = n - start < width ? n - start : width;
-        TRY(part(r, items + start, count, given(args[2]) ? (size_t)size : count, args[2], &batches[i]));
+        TRY(part(r, items + start, count, jgiven(args[2]) ? (size_t)size : count, args[2], &batches[i]));
     }
     return jrun_list(r, J_ITERATOR, batches, n_batches, out);
 }
 
-FILTER(filter_slice) {
+JFUNCTION(filter_slice) {
     const jvalue *items;
     jvalue *slices;
     size_t n, start = 0;
     int64_t count;
-    UNUSED_REST;
     TRY(jrun_want_integer(r, args[1], "the number of slices", &count));
     TRY(jrun_items(r, args[0], &items, &n));
     if (count < 1) {
@@ -488,7 +433,7 @@ FILTER(filter_slice) {
     size_t each = n / (size_t)count, longer = n % (size_t)count;
     for (size_t i = 0; i < (size_t)count; i++) {
         size_t size = each + (i < longer);
-        bool filled = given(args[2]) && i >= longer && longer > 0;
+        bool filled = jgiven(args[2]) && i >= longer && longer > 0;
         TRY(part(r, items + start, size, filled ? size + 1 : size, args[2], &slices[i]));
         start += size;
     }

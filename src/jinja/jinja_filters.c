@@ -6,12 +6,6 @@
 
 #include "jinja/jinja_filters.h"
 
-#define UNUSED_REST (void)rest
-
-static quire_err add_scratch(jrun *r, str s) {
-    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
-}
-
 /* Calls the method of strings with that name on the text of the input. */
 static quire_err by_method(jrun *r, const char *method, const jvalue *args, size_t n, jvalue *out) {
     str s;
@@ -26,116 +20,89 @@ static quire_err by_method(jrun *r, const char *method, const jvalue *args, size
     return jcall_function(r, jinja_find_method(self, str_of(method)), &self, &rest, out);
 }
 
-static quire_err map_case(jrun *r, jvalue v, jcase how, jvalue *out) {
+/* how: a jcase. */
+static JFUNCTION(filter_case) {
     str s;
-    TRY(jrun_to_text(r, v, &s));
-    return jcase_map(r, s, how, out);
+    TRY(jrun_to_text(r, args[0], &s));
+    return jcase_map(r, s, (jcase)how, out);
 }
 
-static FILTER(filter_upper) {
-    UNUSED_REST;
-    return map_case(r, args[0], CASE_UPPER, out);
-}
-static FILTER(filter_lower) {
-    UNUSED_REST;
-    return map_case(r, args[0], CASE_LOWER, out);
-}
-static FILTER(filter_capitalize) {
-    UNUSED_REST;
-    return map_case(r, args[0], CASE_CAPITALIZE, out);
-}
-static FILTER(filter_trim) {
-    UNUSED_REST;
+static JFUNCTION(filter_trim) {
     return by_method(r, "strip", args, 2, out);
 }
 
-static FILTER(filter_title) {
+/* how: whether the string counts as escaped from now on. */
+static JFUNCTION(filter_string) {
     str s;
-    UNUSED_REST;
-    TRY(jrun_to_text(r, args[0], &s));
-    return jcase_title_words(r, s, out);
-}
-
-static FILTER(filter_string) {
-    str s;
-    UNUSED_REST;
-    if (jis(args[0], J_STRING)) {
-        *out = args[0];
-        return QUIRE_OK;
+    *out = args[0];
+    if (!jis(args[0], J_STRING)) {
+        TRY(jrun_to_text(r, args[0], &s));
+        *out = jstring(s);
     }
-    TRY(jrun_to_text(r, args[0], &s));
-    *out = jstring(s);
+    out->safe |= how;
     return QUIRE_OK;
 }
 
-static FILTER(filter_safe) {
-    TRY(filter_string(r, args, rest, out));
-    out->safe = true;
-    return QUIRE_OK;
-}
-
-static FILTER(filter_escape) {
-    UNUSED_REST;
+static JFUNCTION(filter_escape) {
     return jrun_escape(r, args[0], out);
 }
 
-static FILTER(filter_replace) {
+static JFUNCTION(filter_replace) {
     str from, to;
-    UNUSED_REST;
     TRY(jrun_to_text(r, args[1], &from));
     TRY(jrun_to_text(r, args[2], &to));
     const jvalue all[] = {args[0], jstring(from), jstring(to), args[3]};
     return by_method(r, "replace", all, 4, out);
 }
 
-static FILTER(filter_center) {
-    UNUSED_REST;
+static JFUNCTION(filter_center) {
     const jvalue all[] = {args[0], jis(args[1], J_MISSING) ? jint(80) : args[1]};
     return by_method(r, "center", all, 2, out);
 }
 
-static FILTER(filter_default) {
-    UNUSED_REST, (void)r;
-    bool falsy = !jis(args[2], J_MISSING) && jvalue_truth(args[2]) && !jvalue_truth(args[0]);
+static JFUNCTION(filter_default) {
+    bool falsy = jflag(args[2]) && !jvalue_truth(args[0]);
     *out = !jis(args[0], J_UNDEFINED) && !falsy ? args[0] : jis(args[1], J_MISSING) ? jstring((str){"", 0}) : args[1];
     return QUIRE_OK;
 }
 
-static FILTER(filter_indent) {
+/* The indent that v gives: a text, or a number of spaces. */
+static quire_err indent_of(jrun *r, jvalue v, const char *what, str *out) {
+    int64_t width;
+    jvalue spaces;
+    if (jis(v, J_STRING)) {
+        return jrun_to_text(r, v, out);
+    }
+    TRY(jrun_want_integer(r, v, what, &width));
+    TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
+    *out = spaces.u.s;
+    return QUIRE_OK;
+}
+
+static JFUNCTION(filter_indent) {
     str s, prefix;
-    jvalue *lines, spaces;
+    jvalue *lines;
     size_t n;
-    UNUSED_REST;
-    bool first = !jis(args[2], J_MISSING) && jvalue_truth(args[2]), blank = !jis(args[3], J_MISSING) && jvalue_truth(args[3]);
+    bool first = jflag(args[2]), blank = jflag(args[3]);
     TRY(jrun_want_text(r, args[0], "the text to indent", &s));
-    if (jis(args[1], J_STRING)) {
-        TRY(jrun_to_text(r, args[1], &prefix));
-    } else {
-        int64_t width = 4;
-        TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the width", &width));
-        TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
-        prefix = spaces.u.s;
-    }
+    TRY(indent_of(r, jis(args[1], J_MISSING) ? jint(4) : args[1], "the width", &prefix));
     str with_end; /* a line end behind it, so that a last, empty line counts */
-    if (!jarena_append(&r->arena, s, str_of("\n"), &with_end)) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));
     strbuf_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
         bool indents = i == 0 ? first : blank || lines[i].u.s.n > 0;
-        TRY(i > 0 ? add_scratch(r, str_of("\n")) : QUIRE_OK);
-        TRY(indents ? add_scratch(r, prefix) : QUIRE_OK);
-        TRY(add_scratch(r, lines[i].u.s));
+        TRY(i > 0 ? jrun_add(r, str_of("\n")) : QUIRE_OK);
+        TRY(indents ? jrun_add(r, prefix) : QUIRE_OK);
+        TRY(jrun_add(r, lines[i].u.s));
     }
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    return jrun_scratch(r, out);
 }
 
-static FILTER(filter_wordcount) {
+static JFUNCTION(filter_wordcount) {
     str s;
     int64_t words = 0;
     bool in_word = false;
-    UNUSED_REST;
     TRY(jrun_to_text(r, args[0], &s));
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
@@ -149,8 +116,7 @@ static FILTER(filter_wordcount) {
 
 /* ---- numbers ---- */
 
-static FILTER(filter_abs) {
-    UNUSED_REST;
+static JFUNCTION(filter_abs) {
     if (jis(args[0], J_FLOAT)) {
         *out = jfloat(fabs(args[0].u.f));
         return QUIRE_OK;
@@ -217,9 +183,8 @@ static bool parse_float(str s, double *out) {
     return n > 0 && *end == '\0' && end == text + n;
 }
 
-static FILTER(filter_float) {
+static JFUNCTION(filter_float) {
     double value;
-    UNUSED_REST;
     if (jis(args[0], J_UNDEFINED)) {
         return jrun_undefined(r, args[0]);
     }
@@ -241,10 +206,9 @@ static quire_err truncate_float(jrun *r, double f, jvalue *out) {
     return QUIRE_OK;
 }
 
-static FILTER(filter_int) {
+static JFUNCTION(filter_int) {
     int64_t base = 10, value;
     double f;
-    UNUSED_REST;
     TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[2], "the base", &base));
     *out = jis(args[1], J_MISSING) ? jint(0) : args[1];
     if (jis(args[0], J_UNDEFINED)) {
@@ -286,10 +250,9 @@ static quire_err round_integer(jrun *r, int64_t v, int64_t precision, jvalue *ou
     return QUIRE_OK;
 }
 
-static FILTER(filter_round) {
+static JFUNCTION(filter_round) {
     int64_t precision = 0;
     str method = str_of("common");
-    UNUSED_REST;
     TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the precision", &precision));
     TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[2], "the method", &method));
     bool common = str_is(method, "common"), ceiling = str_is(method, "ceil");
@@ -323,10 +286,6 @@ static FILTER(filter_round) {
 
 /* ---- tojson ---- */
 
-static bool given(jvalue v) {
-    return !jis(v, J_MISSING) && !jis(v, J_NONE);
-}
-
 static quire_err json_separators(jrun *r, jvalue v, jjson_style *style) {
     if ((!jis(v, J_TUPLE) && !jis(v, J_LIST)) || v.u.list->n != 2) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "separators must be two texts");
@@ -335,25 +294,16 @@ static quire_err json_separators(jrun *r, jvalue v, jjson_style *style) {
     return jrun_want_text(r, v.u.list->items[1], "a separator", &style->key_separator);
 }
 
-static FILTER(filter_tojson) {
+static JFUNCTION(filter_tojson) {
     jjson_style style = {.item_separator = str_of(", "), .key_separator = str_of(": ")};
-    jvalue spaces;
-    UNUSED_REST;
-    style.ascii = given(args[1]) && jvalue_truth(args[1]);
-    style.sort_keys = given(args[4]) && jvalue_truth(args[4]);
-    if (given(args[2])) {
+    style.ascii = jflag(args[1]);
+    style.sort_keys = jflag(args[4]);
+    if (jgiven(args[2])) {
         style.indented = true;
         style.item_separator = str_of(",");
-        if (jis(args[2], J_STRING)) {
-            TRY(jrun_to_text(r, args[2], &style.indent));
-        } else {
-            int64_t width;
-            TRY(jrun_want_integer(r, args[2], "the indent", &width));
-            TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
-            style.indent = spaces.u.s;
-        }
+        TRY(indent_of(r, args[2], "the indent", &style.indent));
     }
-    TRY(given(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
+    TRY(jgiven(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
     strbuf text = {.max = JINJA_MAX_OUTPUT};
     quire_err e = jjson_write(r, args[0], &style, &text);
     e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
@@ -362,55 +312,52 @@ static FILTER(filter_tojson) {
 }
 
 static const jfunction filters[] = {
-    {"abs", "value", filter_abs},
-    {"batch", "value linecount ?fill_with", filter_batch},
-    {"capitalize", "value", filter_capitalize},
-    {"center", "value ?width", filter_center},
-    {"count", "value", filter_length},
-    {"d", "value ?default_value ?boolean", filter_default},
-    {"default", "value ?default_value ?boolean", filter_default},
-    {"dictsort", "value ?case_sensitive ?by ?reverse", filter_dictsort},
-    {"e", "value", filter_escape},
-    {"escape", "value", filter_escape},
-    {"first", "value", filter_first},
-    {"float", "value ?default", filter_float},
-    {"indent", "value ?width ?first ?blank", filter_indent},
-    {"int", "value ?default ?base", filter_int},
-    {"items", "value", filter_items},
-    {"join", "value ?d ?attribute", filter_join},
-    {"last", "value", filter_last},
-    {"length", "value", filter_length},
-    {"list", "value", filter_list},
-    {"lower", "value", filter_lower},
-    {"map", "value *", filter_map},
-    {"max", "value ?case_sensitive ?attribute", filter_max},
-    {"min", "value ?case_sensitive ?attribute", filter_min},
-    {"reject", "value *", filter_reject},
-    {"rejectattr", "value *", filter_rejectattr},
-    {"replace", "value old new ?count", filter_replace},
-    {"reverse", "value", filter_reverse},
-    {"round", "value ?precision ?method", filter_round},
-    {"safe", "value", filter_safe},
-    {"select", "value *", filter_select},
-    {"selectattr", "value *", filter_selectattr},
-    {"slice", "value slices ?fill_with", filter_slice},
-    {"sort", "value ?reverse ?case_sensitive ?attribute", filter_sort},
-    {"string", "value", filter_string},
-    {"sum", "value ?attribute ?start", filter_sum},
-    {"title", "value", filter_title},
-    {"tojson", "value ?ensure_ascii ?indent ?separators ?sort_keys", filter_tojson},
-    {"trim", "value ?chars", filter_trim},
-    {"unique", "value ?case_sensitive ?attribute", filter_unique},
-    {"upper", "value", filter_upper},
-    {"wordcount", "value", filter_wordcount},
+    {"abs", "value", filter_abs, 0},
+    {"batch", "value linecount ?fill_with", filter_batch, 0},
+    {"capitalize", "value", filter_case, CASE_CAPITALIZE},
+    {"center", "value ?width", filter_center, 0},
+    {"count", "value", filter_length, 0},
+    {"d", "value ?default_value ?boolean", filter_default, 0},
+    {"default", "value ?default_value ?boolean", filter_default, 0},
+    {"dictsort", "value ?case_sensitive ?by ?reverse", filter_dictsort, 0},
+    {"e", "value", filter_escape, 0},
+    {"escape", "value", filter_escape, 0},
+    {"first", "value", filter_first, 0},
+    {"float", "value ?default", filter_float, 0},
+    {"indent", "value ?width ?first ?blank", filter_indent, 0},
+    {"int", "value ?default ?base", filter_int, 0},
+    {"items", "value", filter_items, 0},
+    {"join", "value ?d ?attribute", filter_join, 0},
+    {"last", "value", filter_last, 0},
+    {"length", "value", filter_length, 0},
+    {"list", "value", filter_list, 0},
+    {"lower", "value", filter_case, CASE_LOWER},
+    {"map", "value *", filter_map, 0},
+    {"max", "value ?case_sensitive ?attribute", filter_extreme, 1},
+    {"min", "value ?case_sensitive ?attribute", filter_extreme, -1},
+    {"reject", "value *", filter_pick, 0},
+    {"rejectattr", "value *", filter_pick, PICK_BY_MEMBER},
+    {"replace", "value old new ?count", filter_replace, 0},
+    {"reverse", "value", filter_reverse, 0},
+    {"round", "value ?precision ?method", filter_round, 0},
+    {"safe", "value", filter_string, true},
+    {"select", "value *", filter_pick, PICK_PASSING},
+    {"selectattr", "value *", filter_pick, PICK_BY_MEMBER | PICK_PASSING},
+    {"slice", "value slices ?fill_with", filter_slice, 0},
+    {"sort", "value ?reverse ?case_sensitive ?attribute", filter_sort, 0},
+    {"string", "value", filter_string, false},
+    {"sum", "value ?attribute ?start", filter_sum, 0},
+    {"title", "value", filter_case, CASE_WORDS},
+    {"tojson", "value ?ensure_ascii ?indent ?separators ?sort_keys", filter_tojson, 0},
+    {"trim", "value ?chars", filter_trim, 0},
+    {"unique", "value ?case_sensitive ?attribute", filter_unique, 0},
+    {"upper", "value", filter_case, CASE_UPPER},
+    {"wordcount", "value", filter_wordcount, 0},
 };
 
 const jfunction *jinja_find_filter(str name, bool *missing) {
     static const char *const others[] = {"attr",      "filesizeformat", "forceescape", "format", "groupby",  "pprint", "random",
                                          "striptags", "truncate",       "urlencode",   "urlize", "wordwrap", "xmlattr"};
-    *missing = false;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        *missing |= str_is(name, others[i]);
-    }
+    *missing = jname_in(name, others, sizeof others / sizeof others[0]);
     return jfunction_find(filters, sizeof filters / sizeof filters[0], name);
 }

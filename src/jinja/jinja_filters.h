@@ -4,27 +4,23 @@
 
 #include "jinja/jinja_run.h"
 
-#define FILTER(name) quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
+enum { PICK_PASSING = 1, PICK_BY_MEMBER = 2 };
 
-FILTER(filter_batch);
-FILTER(filter_dictsort);
-FILTER(filter_first);
-FILTER(filter_items);
-FILTER(filter_join);
-FILTER(filter_last);
-FILTER(filter_length);
-FILTER(filter_list);
-FILTER(filter_map);
-FILTER(filter_max);
-FILTER(filter_min);
-FILTER(filter_reject);
-FILTER(filter_rejectattr);
-FILTER(filter_reverse);
-FILTER(filter_select);
-FILTER(filter_selectattr);
-FILTER(filter_slice);
-FILTER(filter_sort);
-FILTER(filter_sum);
-FILTER(filter_unique);
+JFUNCTION(filter_batch);
+JFUNCTION(filter_dictsort);
+JFUNCTION(filter_first);
+JFUNCTION(filter_items);
+JFUNCTION(filter_join);
+JFUNCTION(filter_last);
+JFUNCTION(filter_length);
+JFUNCTION(filter_list);
+JFUNCTION(filter_map);
+JFUNCTION(filter_extreme);
+JFUNCTION(filter_reverse);
+JFUNCTION(filter_pick);
+JFUNCTION(filter_slice);
+JFUNCTION(filter_sort);
+JFUNCTION(filter_sum);
+JFUNCTION(filter_unique);
 
 #endif

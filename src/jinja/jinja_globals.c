@@ -2,19 +2,15 @@
 #include "base/clock.h"
 #include "jinja/jinja_run.h"
 
-#define GLOBAL(name) static quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
-
-GLOBAL(global_raise_exception) {
+static JFUNCTION(global_raise_exception) {
     str s;
-    (void)rest, (void)out;
     TRY(jrun_to_text(r, args[0], &s));
     return err_set(r->err, QUIRE_BAD_REQUEST, -1, "%.*s", (int)(s.n > 480 ? 480 : s.n), s.p);
 }
 
-GLOBAL(global_range) {
+static JFUNCTION(global_range) {
     enum { MAX_RANGE = 100000 }; /* the sandbox's limit */
     int64_t bounds[3] = {0, 0, 1};
-    (void)rest;
     for (int i = 0; i < 3; i++) {
         if (!jis(args[i], J_MISSING)) {
             TRY(jrun_want_integer(r, args[i], "an argument of range", &bounds[i]));
@@ -45,10 +41,7 @@ GLOBAL(global_range) {
 /* Makes a dictionary of another one's members and the named arguments. */
 static quire_err gather(jrun *r, const jargs *args, jdict **out) {
     size_t n_positional = args->n - args->n_named;
-    *out = jdict_new(&r->arena);
-    if (*out == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, out));
     if (n_positional > 1 || (n_positional == 1 && !jis(args->values[0], J_DICT))) {
         return jrun_fail(r, n_positional > 1 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED,
                          "a dictionary of anything but a dictionary is not supported");
@@ -62,9 +55,8 @@ static quire_err gather(jrun *r, const jargs *args, jdict **out) {
     return QUIRE_OK;
 }
 
-GLOBAL(global_dict) {
+static JFUNCTION(global_dict) {
     jdict *d;
-    (void)args;
     TRY(gather(r, rest, &d));
     *out = (jvalue){.kind = J_DICT, .u.dict = d};
     return QUIRE_OK;
@@ -80,9 +72,8 @@ quire_err jrun_check_stored(jrun *r, jvalue name) {
         (int)(name.u.s.n < 80 ? name.u.s.n : 80), name.u.s.p);
 }
 
-GLOBAL(global_namespace) {
+static JFUNCTION(global_namespace) {
     jdict *d;
-    (void)args;
     TRY(gather(r, rest, &d));
     for (size_t i = 0; i < d->n; i++) {
         TRY(jrun_check_stored(r, d->entries[i].key));
@@ -102,11 +93,10 @@ static bool format_is_known(str format) {
     return true;
 }
 
-GLOBAL(global_strftime_now) {
+static JFUNCTION(global_strftime_now) {
     str format;
     char pattern[256], text[1024];
     struct tm local;
-    (void)rest;
     TRY(jrun_want_text(r, args[0], "the format", &format));
     if (!format_is_known(format) || format.n + 2 > sizeof pattern) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "this date format is not supported");
@@ -123,11 +113,11 @@ GLOBAL(global_strftime_now) {
 }
 
 static const jfunction globals[] = {
-    {"dict", "*", global_dict},
-    {"namespace", "*", global_namespace},
-    {"raise_exception", "message", global_raise_exception},
-    {"range", "start ?stop ?step", global_range},
-    {"strftime_now", "format", global_strftime_now},
+    {"dict", "*", global_dict, 0},
+    {"namespace", "*", global_namespace, 0},
+    {"raise_exception", "message", global_raise_exception, 0},
+    {"range", "start ?stop ?step", global_range, 0},
+    {"strftime_now", "format", global_strftime_now, 0},
 };
 
 const jfunction *jinja_find_global(str name) {

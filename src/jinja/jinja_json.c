@@ -61,11 +61,9 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
 }
 
 static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
-    jdict *d = jdict_new(&r->arena);
+    jdict *d;
     bool more;
-    if (d == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, &d));
     TRY(json_scan_open(s, '{'));
     for (;;) {
         jvalue key, value;
@@ -144,42 +142,22 @@ static quire_err memory(jrun *r, quire_err e) {
 }
 
 static quire_err write_string(str s, bool ascii, strbuf *out) {
+    static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb"; /* those that a backslash and a letter stand for */
     TRY(strbuf_add_char(out, '"'));
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        switch (c) {
-        case '"':
-            TRY(strbuf_add_str(out, "\\\""));
-            break;
-        case '\\':
-            TRY(strbuf_add_str(out, "\\\\"));
-            break;
-        case '\n':
-            TRY(strbuf_add_str(out, "\\n"));
-            break;
-        case '\r':
-            TRY(strbuf_add_str(out, "\\r"));
-            break;
-        case '\t':
-            TRY(strbuf_add_str(out, "\\t"));
-            break;
-        case '\f':
-            TRY(strbuf_add_str(out, "\\f"));
-            break;
-        case '\b':
-            TRY(strbuf_add_str(out, "\\b"));
-            break;
-        default:
-            if (c >= 0 && c < 0x20) {
-                TRY(strbuf_addf(out, "\\u%04x", (unsigned)c));
-            } else if (c < 0x7f || !ascii) {
-                TRY(strbuf_add(out, s.p + i, size));
-            } else if (c < 0x10000) {
-                TRY(c == 0x7f ? strbuf_add_char(out, 0x7f) : strbuf_addf(out, "\\u%04x", (unsigned)c));
-            } else {
-                unsigned v = (unsigned)c - 0x10000;
-                TRY(strbuf_addf(out, "\\u%04x\\u%04x", 0xd800 + (v >> 10), 0xdc00 + (v & 0x3ff)));
-            }
+        const char *short_form = c > 0 && (c < 0x20 || c == '"' || c == '\\') ? strchr(plain, c) : NULL;
+        if (short_form != NULL) {
+            TRY(strbuf_add(out, (char[]){'\\', letters[short_form - plain]}, 2));
+        } else if (c >= 0 && c < 0x20) {
+            TRY(strbuf_addf(out, "\\u%04x", (unsigned)c));
+        } else if (c < 0x7f || !ascii) {
+            TRY(strbuf_add(out, s.p + i, size));
+        } else if (c < 0x10000) {
+            TRY(c == 0x7f ? strbuf_add_char(out, 0x7f) : strbuf_addf(out, "\\u%04x", (unsigned)c));
+        } else {
+            unsigned v = (unsigned)c - 0x10000;
+            TRY(strbuf_addf(out, "\\u%04x\\u%04x", 0xd800 + (v >> 10), 0xdc00 + (v & 0x3ff)));
         }
     }
     return strbuf_add_char(out, '"');

@@ -173,17 +173,17 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-static int digit_value(char c) {
-    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
+static bool is_digit_of(int base, char c) {
+    return hex_digit(c) >= 0 && hex_digit(c) < base;
 }
 
 /* Skips digits of a base with single underscores between them, from `at`. Returns the offset behind them. */
 static size_t digits(const lexer *l, size_t at, int base) {
     size_t i = at;
     while (i < l->source.n) {
-        if (digit_value(l->source.p[i]) < base) {
+        if (is_digit_of(base, l->source.p[i])) {
             i++;
-        } else if (i > at && l->source.p[i] == '_' && i + 1 < l->source.n && digit_value(l->source.p[i + 1]) < base) {
+        } else if (i > at && l->source.p[i] == '_' && i + 1 < l->source.n && is_digit_of(base, l->source.p[i + 1])) {
             i++;
         } else {
             break;
@@ -258,10 +258,8 @@ static bool is_name_char(int32_t c, bool first) {
     if (c < 0x80) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
     }
-    utf8proc_category_t k = utf8proc_category(c);
-    bool letter = k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || k == UTF8PROC_CATEGORY_LM ||
-                  k == UTF8PROC_CATEGORY_LO;
-    return letter || (!first && (k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ND));
+    const uint32_t letters = JCATEGORY(LU) | JCATEGORY(LL) | JCATEGORY(LT) | JCATEGORY(LM) | JCATEGORY(LO);
+    return jchar_in(c, first ? letters : letters | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(ND));
 }
 
 /* Writes the character of an escape sequence whose backslash is at p[0] to out; returns the bytes read, or 0 for a malformed one. */
@@ -287,10 +285,10 @@ static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
         }
     } else if (width > 0) {
         for (; i < 2 + width; i++) {
-            if (i >= n || digit_value(p[i]) > 15) {
+            if (i >= n || hex_digit(p[i]) < 0) {
                 return 0;
             }
-            code = code * 16 + (uint32_t)digit_value(p[i]);
+            code = code * 16 + (uint32_t)hex_digit(p[i]);
         }
         if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) {
             return 0;

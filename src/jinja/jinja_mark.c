@@ -17,13 +17,7 @@ static quire_err mark(mark_walk *w, str *literal) {
     if (w->scratch.n == literal->n) {
         return QUIRE_OK;
     }
-    char *copy = jarena_bytes(w->arena, w->scratch.n);
-    if (copy == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    memcpy(copy, w->scratch.p, w->scratch.n);
-    *literal = (str){copy, w->scratch.n};
-    return QUIRE_OK;
+    return jarena_copy(w->arena, (str){w->scratch.p, w->scratch.n}, literal) ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 /* The index of a method's or filter's first argument that is output. Those before it are only read. */

@@ -16,26 +16,16 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
 static bool changes(jvalue object, str name) {
     static const char *const of_list[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
     static const char *const of_dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
-    bool list = jis(object, J_LIST);
-    const char *const *names = list ? of_list : of_dict;
-    size_t n = list ? sizeof of_list / sizeof of_list[0] : jis(object, J_DICT) ? sizeof of_dict / sizeof of_dict[0] : 0;
-    for (size_t i = 0; i < n; i++) {
-        if (str_is(name, names[i])) {
-            return true;
-        }
+    if (jis(object, J_LIST)) {
+        return jname_in(name, of_list, sizeof of_list / sizeof of_list[0]);
     }
-    return false;
+    return jis(object, J_DICT) && jname_in(name, of_dict, sizeof of_dict / sizeof of_dict[0]);
 }
 
 static bool is_number_member(str name) {
     static const char *const names[] = {"real",     "imag",       "numerator",        "denominator", "conjugate", "bit_length", "bit_count",
                                         "to_bytes", "from_bytes", "as_integer_ratio", "is_integer",  "hex",       "fromhex"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (str_is(name, names[i])) {
-            return true;
-        }
-    }
-    return false;
+    return jname_in(name, names, sizeof names / sizeof names[0]);
 }
 
 static jvalue neighbour(const jloop *l, size_t index) {
@@ -226,9 +216,7 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
         s = n == 0 ? s : (str){taken[0].u.s.p, (size_t)(taken[n - 1].u.s.p - taken[0].u.s.p) + taken[n - 1].u.s.n};
     } else {
         for (size_t i = 0; i < n; i++) {
-            if (!jarena_append(&r->arena, s, taken[i].u.s, &s)) {
-                return jrun_no_memory(r);
-            }
+            TRY(jrun_append(r, s, taken[i].u.s, &s));
         }
     }
     *out = jstring(s);

@@ -1,22 +1,18 @@
 /* Methods of strings, lists, dictionaries and loops. args[0] is the object. */
 #include "jinja/jinja_methods.h"
 
-bool jarg_given(jvalue v) {
-    return !jis(v, J_MISSING) && !jis(v, J_NONE);
-}
-
 quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
     return jrun_want_text(r, args[0], "the object", s);
 }
 
 quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s) {
     *s = (str){0};
-    return jarg_given(v) ? jrun_want_text(r, v, what, s) : QUIRE_OK;
+    return jgiven(v) ? jrun_want_text(r, v, what, s) : QUIRE_OK;
 }
 
 quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out) {
     *out = fallback;
-    return jarg_given(v) ? jrun_want_integer(r, v, what, out) : QUIRE_OK;
+    return jgiven(v) ? jrun_want_integer(r, v, what, out) : QUIRE_OK;
 }
 
 quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
@@ -27,31 +23,11 @@ quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
 
 /* ---- case and kinds ---- */
 
-static quire_err map_case(jrun *r, const jvalue *args, jcase how, jvalue *out) {
+/* how: a jcase. */
+static JFUNCTION(str_case) {
     str s;
     TRY(jarg_self(r, args, &s));
-    return jcase_map(r, s, how, out);
-}
-
-static METHOD(str_upper) {
-    UNUSED_REST;
-    return map_case(r, args, CASE_UPPER, out);
-}
-static METHOD(str_lower) {
-    UNUSED_REST;
-    return map_case(r, args, CASE_LOWER, out);
-}
-static METHOD(str_title) {
-    UNUSED_REST;
-    return map_case(r, args, CASE_TITLE, out);
-}
-static METHOD(str_capitalize) {
-    UNUSED_REST;
-    return map_case(r, args, CASE_CAPITALIZE, out);
-}
-static METHOD(str_swapcase) {
-    UNUSED_REST;
-    return map_case(r, args, CASE_SWAP, out);
+    return jcase_map(r, s, (jcase)how, out);
 }
 
 static bool is_space(int32_t c) {
@@ -62,53 +38,27 @@ static bool is_alnum(int32_t c) {
     return jchar_is_alpha(c) || jchar_is_numeric(c);
 }
 
-/* True when there are characters and all are of a kind. */
-static quire_err all_are(jrun *r, const jvalue *args, bool (*kind)(int32_t c), jvalue *out) {
+enum { KIND_DIGIT, KIND_NUMERIC, KIND_ALPHA, KIND_ALNUM, KIND_SPACE };
+
+/* True when there are characters and all are of a kind. how: the kind. */
+static JFUNCTION(str_all_are) {
+    static bool (*const kinds[])(int32_t c) = {jchar_is_digit, jchar_is_numeric, jchar_is_alpha, is_alnum, is_space};
     str s;
     TRY(jarg_self(r, args, &s));
     bool all = s.n > 0;
     for (size_t i = 0, size; i < s.n && all; i += size) {
-        all = kind(jchar_at(s.p + i, s.n - i, &size));
+        all = kinds[how](jchar_at(s.p + i, s.n - i, &size));
     }
     *out = jbool(all);
     return jrun_step(r, s.n / 16);
 }
 
-static METHOD(str_isdigit) {
-    UNUSED_REST;
-    return all_are(r, args, jchar_is_digit, out);
-}
-static METHOD(str_isnumeric) {
-    UNUSED_REST;
-    return all_are(r, args, jchar_is_numeric, out);
-}
-static METHOD(str_isalpha) {
-    UNUSED_REST;
-    return all_are(r, args, jchar_is_alpha, out);
-}
-static METHOD(str_isalnum) {
-    UNUSED_REST;
-    return all_are(r, args, is_alnum, out);
-}
-static METHOD(str_isspace) {
-    UNUSED_REST;
-    return all_are(r, args, is_space, out);
-}
-
-static quire_err is_case(jrun *r, const jvalue *args, bool upper, jvalue *out) {
+/* how: CASE_UPPER or CASE_LOWER. */
+static JFUNCTION(str_is_case) {
     str s;
     TRY(jarg_self(r, args, &s));
-    *out = jbool(jcase_is(s, upper));
+    *out = jbool(jcase_is(s, how == CASE_UPPER));
     return QUIRE_OK;
-}
-
-static METHOD(str_isupper) {
-    UNUSED_REST;
-    return is_case(r, args, true, out);
-}
-static METHOD(str_islower) {
-    UNUSED_REST;
-    return is_case(r, args, false, out);
 }
 
 /* ---- stripping ---- */
@@ -125,12 +75,16 @@ static bool in_chars(str chars, const char *p, size_t size) {
     return false;
 }
 
-static quire_err strip(jrun *r, const jvalue *args, bool left, bool right, jvalue *out) {
+enum { END_LEFT = 1, END_RIGHT = 2 };
+
+/* how: the ends that are stripped. */
+static JFUNCTION(str_strip) {
+    bool left = (how & END_LEFT) != 0, right = (how & END_RIGHT) != 0;
     str s, chars;
     TRY(jarg_self(r, args, &s));
     TRY(jarg_text(r, args[1], "chars", &chars));
     TRY(jrun_step(r, s.n / 64));
-    if (!jarg_given(args[1])) {
+    if (!jgiven(args[1])) {
         *out = jstring(jstr_strip(s, left, right));
         return QUIRE_OK;
     }
@@ -143,30 +97,14 @@ static quire_err strip(jrun *r, const jvalue *args, bool left, bool right, jvalu
         s.n -= size;
     }
     while (right && s.n > 0) {
-        size_t at = s.n - 1;
-        while (at > 0 && s.n - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
-            at--;
-        }
-        if (!in_chars(chars, s.p + at, s.n - at)) {
+        str last = jstr_last(s);
+        if (!in_chars(chars, last.p, last.n)) {
             break;
         }
-        s.n = at;
+        s.n -= last.n;
     }
     *out = jstring(s);
     return QUIRE_OK;
-}
-
-static METHOD(str_strip) {
-    UNUSED_REST;
-    return strip(r, args, true, true, out);
-}
-static METHOD(str_lstrip) {
-    UNUSED_REST;
-    return strip(r, args, true, false, out);
-}
-static METHOD(str_rstrip) {
-    UNUSED_REST;
-    return strip(r, args, false, true, out);
 }
 
 static bool starts_with(str s, str part) {
@@ -177,18 +115,16 @@ static bool ends_with(str s, str part) {
     return part.n <= s.n && (part.n == 0 || memcmp(s.p + s.n - part.n, part.p, part.n) == 0);
 }
 
-static METHOD(str_removeprefix) {
+static JFUNCTION(str_removeprefix) {
     str s, part;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the prefix", &part));
     *out = jstring(starts_with(s, part) ? (str){s.p + part.n, s.n - part.n} : s);
     return QUIRE_OK;
 }
 
-static METHOD(str_removesuffix) {
+static JFUNCTION(str_removesuffix) {
     str s, part;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the suffix", &part));
     *out = jstring(ends_with(s, part) ? (str){s.p, s.n - part.n} : s);
@@ -213,8 +149,8 @@ static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offs
     return QUIRE_OK;
 }
 
-/* startswith, endswith: of a string or any of a tuple. */
-static quire_err has_end(jrun *r, const jvalue *args, bool (*has)(str s, str part), jvalue *out) {
+/* Of a string or any of a tuple. how: the end. */
+static JFUNCTION(str_has_end) {
     str s, part;
     int64_t offset;
     bool beyond;
@@ -229,19 +165,10 @@ static quire_err has_end(jrun *r, const jvalue *args, bool (*has)(str s, str par
     bool found = false;
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_want_text(r, parts[i], "the argument", &part));
-        found = found || (!beyond && has(s, part));
+        found = found || (!beyond && (how == END_LEFT ? starts_with(s, part) : ends_with(s, part)));
     }
     *out = jbool(found);
     return QUIRE_OK;
-}
-
-static METHOD(str_startswith) {
-    UNUSED_REST;
-    return has_end(r, args, starts_with, out);
-}
-static METHOD(str_endswith) {
-    UNUSED_REST;
-    return has_end(r, args, ends_with, out);
 }
 
 /* The last offset of needle in s, or SIZE_MAX. Compares at every offset, which counts as steps. */
@@ -267,7 +194,10 @@ quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at) {
     return jrun_step(r, (*at == SIZE_MAX ? s.n : *at) / 64);
 }
 
-static quire_err find(jrun *r, const jvalue *args, bool last, bool must, jvalue *out) {
+enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
+
+/* how: a set of these. */
+static JFUNCTION(str_find) {
     str s, needle;
     int64_t offset;
     bool beyond;
@@ -275,36 +205,18 @@ static quire_err find(jrun *r, const jvalue *args, bool last, bool must, jvalue 
     TRY(jrun_want_text(r, args[1], "the argument", &needle));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
     size_t at = SIZE_MAX;
-    TRY(beyond ? QUIRE_OK : jstr_find_either(r, s, needle, last, &at));
-    if (at == SIZE_MAX && must) {
+    TRY(beyond ? QUIRE_OK : jstr_find_either(r, s, needle, (how & FIND_LAST) != 0, &at));
+    if (at == SIZE_MAX && (how & FIND_OR_FAIL) != 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "substring not found");
     }
     *out = jint(at == SIZE_MAX ? -1 : offset + (int64_t)jstr_length((str){s.p, at}));
     return QUIRE_OK;
 }
 
-static METHOD(str_find) {
-    UNUSED_REST;
-    return find(r, args, false, false, out);
-}
-static METHOD(str_rfind) {
-    UNUSED_REST;
-    return find(r, args, true, false, out);
-}
-static METHOD(str_index) {
-    UNUSED_REST;
-    return find(r, args, false, true, out);
-}
-static METHOD(str_rindex) {
-    UNUSED_REST;
-    return find(r, args, true, true, out);
-}
-
-static METHOD(str_count) {
+static JFUNCTION(str_count) {
     str s, needle;
     int64_t offset, count = 0;
     bool beyond;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the argument", &needle));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
@@ -321,9 +233,8 @@ static METHOD(str_count) {
 
 /* ---- lists ---- */
 
-static METHOD(list_count) {
+static JFUNCTION(list_count) {
     int64_t count = 0;
-    UNUSED_REST;
     for (size_t i = 0; i < args[0].u.list->n; i++) {
         count += jvalue_equal(args[0].u.list->items[i], args[1]);
     }
@@ -331,8 +242,7 @@ static METHOD(list_count) {
     return jrun_step(r, args[0].u.list->n);
 }
 
-static METHOD(list_index) {
-    UNUSED_REST;
+static JFUNCTION(list_index) {
     TRY(jrun_step(r, args[0].u.list->n));
     for (size_t i = 0; i < args[0].u.list->n; i++) {
         if (jvalue_equal(args[0].u.list->items[i], args[1])) {
@@ -345,59 +255,46 @@ static METHOD(list_index) {
 
 /* ---- dictionaries ---- */
 
-static quire_err view(jrun *r, const jdict *d, const char *name, jvalue *out) {
+enum { VIEW_ITEMS, VIEW_KEYS, VIEW_VALUES };
+
+/* how: what the view shows. */
+static JFUNCTION(dict_view) {
+    static const char *const names[] = {"dict_items", "dict_keys", "dict_values"};
+    const jdict *d = args[0].u.dict;
     jvalue *items;
     TRY(jrun_values(r, d->n, &items));
     for (size_t i = 0; i < d->n; i++) {
-        if (strcmp(name, "dict_items") == 0) {
+        if (how == VIEW_ITEMS) {
             jvalue *pair;
             TRY(jrun_values(r, 2, &pair));
             pair[0] = d->entries[i].key;
             pair[1] = d->entries[i].value;
             TRY(jrun_list(r, J_TUPLE, pair, 2, &items[i]));
         } else {
-            items[i] = strcmp(name, "dict_keys") == 0 ? d->entries[i].key : d->entries[i].value;
+            items[i] = how == VIEW_KEYS ? d->entries[i].key : d->entries[i].value;
         }
     }
     TRY(jrun_list(r, J_VIEW, items, d->n, out));
-    out->u.list->view = name;
+    out->u.list->view = names[how];
     return QUIRE_OK;
 }
 
-static METHOD(dict_items) {
-    UNUSED_REST;
-    return view(r, args[0].u.dict, "dict_items", out);
-}
-static METHOD(dict_keys) {
-    UNUSED_REST;
-    return view(r, args[0].u.dict, "dict_keys", out);
-}
-static METHOD(dict_values) {
-    UNUSED_REST;
-    return view(r, args[0].u.dict, "dict_values", out);
-}
-
-static METHOD(dict_get) {
-    uint64_t hash;
-    UNUSED_REST;
-    if (!jvalue_hash(args[1], &hash)) {
-        return jrun_fail(r, jis(args[1], J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(args[1]));
-    }
-    const jvalue *found = jdict_get(args[0].u.dict, args[1]);
+static JFUNCTION(dict_get) {
+    const jvalue *found;
+    TRY(jrun_get(r, args[0].u.dict, args[1], &found));
     *out = found != NULL ? *found : jis(args[2], J_MISSING) ? jnone() : args[2];
     return QUIRE_OK;
 }
 
 /* Lists and dictionaries do not change, so a copy is the same. */
-static METHOD(any_copy) {
-    UNUSED_REST, (void)r;
+static JFUNCTION(any_copy) {
     *out = args[0];
     return QUIRE_OK;
 }
 
 /* ---- loops ---- */
 
-static METHOD(loop_cycle) {
+static JFUNCTION(loop_cycle) {
     if (rest->n == 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "no items for cycling given");
     }
@@ -406,7 +303,7 @@ static METHOD(loop_cycle) {
 }
 
 /* True when the arguments differ from those of the last call. */
-static METHOD(loop_changed) {
+static JFUNCTION(loop_changed) {
     jloop *l = args[0].u.loop;
     bool same = l->changed != NULL && l->changed->n == rest->n;
     for (size_t i = 0; i < rest->n && same; i++) {
@@ -423,51 +320,52 @@ static METHOD(loop_changed) {
 }
 
 static const jfunction of_string[] = {
-    {"upper", "self", str_upper},
-    {"lower", "self", str_lower},
-    {"title", "self", str_title},
-    {"capitalize", "self", str_capitalize},
-    {"swapcase", "self", str_swapcase},
-    {"isdigit", "self", str_isdigit},
-    {"isdecimal", "self", str_isdigit},
-    {"isnumeric", "self", str_isnumeric},
-    {"isalpha", "self", str_isalpha},
-    {"isalnum", "self", str_isalnum},
-    {"isspace", "self", str_isspace},
-    {"isupper", "self", str_isupper},
-    {"islower", "self", str_islower},
-    {"strip", "self ?chars", str_strip},
-    {"lstrip", "self ?chars", str_lstrip},
-    {"rstrip", "self ?chars", str_rstrip},
-    {"removeprefix", "self prefix", str_removeprefix},
-    {"removesuffix", "self suffix", str_removesuffix},
-    {"startswith", "self prefix ?start ?end", str_startswith},
-    {"endswith", "self suffix ?start ?end", str_endswith},
-    {"find", "self sub ?start ?end", str_find},
-    {"rfind", "self sub ?start ?end", str_rfind},
-    {"index", "self sub ?start ?end", str_index},
-    {"rindex", "self sub ?start ?end", str_rindex},
-    {"count", "self sub ?start ?end", str_count},
-    {"split", "self ?sep ?maxsplit", str_split},
-    {"rsplit", "self ?sep ?maxsplit", str_rsplit},
-    {"splitlines", "self ?keepends", str_splitlines},
-    {"partition", "self sep", str_partition},
-    {"rpartition", "self sep", str_rpartition},
-    {"join", "self iterable", str_join},
-    {"replace", "self old new ?count", str_replace},
-    {"center", "self width ?fillchar", str_center},
-    {"ljust", "self width ?fillchar", str_ljust},
-    {"rjust", "self width ?fillchar", str_rjust},
-    {"zfill", "self width", str_zfill},
-    {"expandtabs", "self ?tabsize", str_expandtabs},
+    {"upper", "self", str_case, CASE_UPPER},
+    {"lower", "self", str_case, CASE_LOWER},
+    {"title", "self", str_case, CASE_TITLE},
+    {"capitalize", "self", str_case, CASE_CAPITALIZE},
+    {"swapcase", "self", str_case, CASE_SWAP},
+    {"isdigit", "self", str_all_are, KIND_DIGIT},
+    {"isdecimal", "self", str_all_are, KIND_DIGIT},
+    {"isnumeric", "self", str_all_are, KIND_NUMERIC},
+    {"isalpha", "self", str_all_are, KIND_ALPHA},
+    {"isalnum", "self", str_all_are, KIND_ALNUM},
+    {"isspace", "self", str_all_are, KIND_SPACE},
+    {"isupper", "self", str_is_case, CASE_UPPER},
+    {"islower", "self", str_is_case, CASE_LOWER},
+    {"strip", "self ?chars", str_strip, END_LEFT | END_RIGHT},
+    {"lstrip", "self ?chars", str_strip, END_LEFT},
+    {"rstrip", "self ?chars", str_strip, END_RIGHT},
+    {"removeprefix", "self prefix", str_removeprefix, 0},
+    {"removesuffix", "self suffix", str_removesuffix, 0},
+    {"startswith", "self prefix ?start ?end", str_has_end, END_LEFT},
+    {"endswith", "self suffix ?start ?end", str_has_end, END_RIGHT},
+    {"find", "self sub ?start ?end", str_find, 0},
+    {"rfind", "self sub ?start ?end", str_find, FIND_LAST},
+    {"index", "self sub ?start ?end", str_find, FIND_OR_FAIL},
+    {"rindex", "self sub ?start ?end", str_find, FIND_LAST | FIND_OR_FAIL},
+    {"count", "self sub ?start ?end", str_count, 0},
+    {"split", "self ?sep ?maxsplit", str_split, false},
+    {"rsplit", "self ?sep ?maxsplit", str_split, true},
+    {"splitlines", "self ?keepends", str_splitlines, 0},
+    {"partition", "self sep", str_partition, false},
+    {"rpartition", "self sep", str_partition, true},
+    {"join", "self iterable", str_join, 0},
+    {"replace", "self old new ?count", str_replace, 0},
+    {"center", "self width ?fillchar", str_pad, 'c'},
+    {"ljust", "self width ?fillchar", str_pad, 'l'},
+    {"rjust", "self width ?fillchar", str_pad, 'r'},
+    {"zfill", "self width", str_zfill, 0},
+    {"expandtabs", "self ?tabsize", str_expandtabs, 0},
 };
-static const jfunction of_list[] = {{"count", "self value", list_count}, {"index", "self value", list_index}, {"copy", "self", any_copy}};
-static const jfunction of_dict[] = {{"items", "self", dict_items},
-                                    {"keys", "self", dict_keys},
-                                    {"values", "self", dict_values},
-                                    {"get", "self key ?default", dict_get},
-                                    {"copy", "self", any_copy}};
-static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle}, {"changed", "self *", loop_changed}};
+static const jfunction of_list[] = {
+    {"count", "self value", list_count, 0}, {"index", "self value", list_index, 0}, {"copy", "self", any_copy, 0}};
+static const jfunction of_dict[] = {{"items", "self", dict_view, VIEW_ITEMS},
+                                    {"keys", "self", dict_view, VIEW_KEYS},
+                                    {"values", "self", dict_view, VIEW_VALUES},
+                                    {"get", "self key ?default", dict_get, 0},
+                                    {"copy", "self", any_copy, 0}};
+static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle, 0}, {"changed", "self *", loop_changed, 0}};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
@@ -490,10 +388,5 @@ const jfunction *jinja_find_method(jvalue object, str name) {
 bool jinja_method_is_missing(str name) {
     static const char *const missing[] = {"casefold",    "encode",  "format",    "format_map", "isascii", "isidentifier",
                                           "isprintable", "istitle", "maketrans", "translate",  "fromkeys"};
-    for (size_t i = 0; i < COUNT(missing); i++) {
-        if (str_is(name, missing[i])) {
-            return true;
-        }
-    }
-    return false;
+    return jname_in(name, missing, COUNT(missing));
 }

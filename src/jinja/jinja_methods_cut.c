@@ -43,13 +43,7 @@ static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p)
             if (last ? i == 0 : i == s.n) {
                 break;
             }
-            size_t at = i;
-            if (last) {
-                at--;
-                while (at > 0 && i - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
-                    at--;
-                }
-            }
+            size_t at = last ? i - jstr_last((str){s.p, i}).n : i;
             if (jchar_is_space(jchar_at(s.p + at, s.n - at, &size))) {
                 break;
             }
@@ -75,7 +69,9 @@ static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last,
     return add_piece(r, p, s);
 }
 
-static quire_err split(jrun *r, const jvalue *args, bool last, jvalue *out) {
+/* how: whether the last places count, and not the first. */
+JFUNCTION(str_split) {
+    bool last = how;
     str s, separator;
     int64_t max;
     pieces p = {0};
@@ -83,7 +79,7 @@ static quire_err split(jrun *r, const jvalue *args, bool last, jvalue *out) {
     TRY(jarg_text(r, args[1], "the separator", &separator));
     TRY(jarg_count(r, args[2], "maxsplit", &max));
     TRY(jrun_step(r, s.n / 64));
-    if (!jarg_given(args[1])) {
+    if (!jgiven(args[1])) {
         TRY(split_blanks(r, s, max, last, &p));
     } else if (separator.n == 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
@@ -94,15 +90,6 @@ static quire_err split(jrun *r, const jvalue *args, bool last, jvalue *out) {
         reverse(&p);
     }
     return jrun_list(r, J_LIST, p.items, p.n, out);
-}
-
-METHOD(str_split) {
-    UNUSED_REST;
-    return split(r, args, false, out);
-}
-METHOD(str_rsplit) {
-    UNUSED_REST;
-    return split(r, args, true, out);
 }
 
 static bool ends_line(int32_t c) {
@@ -125,17 +112,18 @@ quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_
     return jrun_step(r, s.n / 16);
 }
 
-METHOD(str_splitlines) {
+JFUNCTION(str_splitlines) {
     str s;
     jvalue *lines;
     size_t n;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
-    TRY(jstr_split_lines(r, s, jvalue_truth(args[1]) && !jis(args[1], J_MISSING), &lines, &n));
+    TRY(jstr_split_lines(r, s, jflag(args[1]), &lines, &n));
     return jrun_list(r, J_LIST, lines, n, out);
 }
 
-static quire_err partition(jrun *r, const jvalue *args, bool last, jvalue *out) {
+/* how: whether the last place counts, and not the first. */
+JFUNCTION(str_partition) {
+    bool last = how;
     str s, separator;
     jvalue *parts;
     TRY(jarg_self(r, args, &s));
@@ -154,39 +142,24 @@ static quire_err partition(jrun *r, const jvalue *args, bool last, jvalue *out) 
     return jrun_list(r, J_TUPLE, parts, 3, out);
 }
 
-METHOD(str_partition) {
-    UNUSED_REST;
-    return partition(r, args, false, out);
-}
-METHOD(str_rpartition) {
-    UNUSED_REST;
-    return partition(r, args, true, out);
-}
-
-static quire_err add_scratch(jrun *r, str s) {
-    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
-}
-
-METHOD(str_join) {
+JFUNCTION(str_join) {
     str s, part;
     const jvalue *items;
     size_t n;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_items(r, args[1], &items, &n));
     strbuf_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_want_text(r, items[i], "each item", &part));
-        TRY(i > 0 ? add_scratch(r, s) : QUIRE_OK);
-        TRY(add_scratch(r, part));
+        TRY(i > 0 ? jrun_add(r, s) : QUIRE_OK);
+        TRY(jrun_add(r, part));
     }
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    return jrun_scratch(r, out);
 }
 
-METHOD(str_replace) {
+JFUNCTION(str_replace) {
     str s, from, to;
     int64_t max;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "what is replaced", &from));
     TRY(jrun_want_text(r, args[2], "the replacement", &to));
@@ -200,21 +173,21 @@ METHOD(str_replace) {
         }
         TRY(jrun_step(r, 1));
         if (from.n == 0) { /* before every character, and at the end */
-            TRY(add_scratch(r, to));
+            TRY(jrun_add(r, to));
             if (at == s.n) {
                 break;
             }
             size_t size = jchar_size(s.p + at, s.n - at);
-            TRY(add_scratch(r, (str){s.p + at, size}));
+            TRY(jrun_add(r, (str){s.p + at, size}));
             at += size;
             continue;
         }
-        TRY(add_scratch(r, (str){s.p + at, found - at}));
-        TRY(add_scratch(r, to));
+        TRY(jrun_add(r, (str){s.p + at, found - at}));
+        TRY(jrun_add(r, to));
         at = found + from.n;
     }
-    TRY(add_scratch(r, (str){s.p + at, s.n - at}));
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    TRY(jrun_add(r, (str){s.p + at, s.n - at}));
+    return jrun_scratch(r, out);
 }
 
 /* ---- padding ---- */
@@ -222,62 +195,47 @@ METHOD(str_replace) {
 static quire_err add_fill(jrun *r, str fill, int64_t n) {
     TRY(jrun_step(r, n > 0 ? (size_t)n : 0));
     for (; n > 0; n--) {
-        TRY(add_scratch(r, fill));
+        TRY(jrun_add(r, fill));
     }
     return QUIRE_OK;
 }
 
-/* left_part: of the blanks, how many go to the left: none, all, or (centre) about half. */
-static quire_err pad(jrun *r, const jvalue *args, char where, jvalue *out) {
+/* how: where the text goes, to the left, right or centre. */
+JFUNCTION(str_pad) {
     str s, fill;
     int64_t width;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_integer(r, args[1], "the width", &width));
     TRY(jarg_text(r, args[2], "the fill character", &fill));
-    fill = jarg_given(args[2]) ? fill : str_of(" ");
+    fill = jgiven(args[2]) ? fill : str_of(" ");
     if (jstr_length(fill) != 1) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "The fill character must be exactly one character long");
     }
     int64_t n = (int64_t)jstr_length(s), blanks = width > n ? width - n : 0;
-    int64_t left = where == 'l' ? 0 : where == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
+    int64_t left = how == 'l' ? 0 : how == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
     strbuf_clear(&r->scratch);
     TRY(add_fill(r, fill, left));
-    TRY(add_scratch(r, s));
+    TRY(jrun_add(r, s));
     TRY(add_fill(r, fill, blanks - left));
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    return jrun_scratch(r, out);
 }
 
-METHOD(str_center) {
-    UNUSED_REST;
-    return pad(r, args, 'c', out);
-}
-METHOD(str_ljust) {
-    UNUSED_REST;
-    return pad(r, args, 'l', out);
-}
-METHOD(str_rjust) {
-    UNUSED_REST;
-    return pad(r, args, 'r', out);
-}
-
-METHOD(str_zfill) {
+JFUNCTION(str_zfill) {
     str s;
     int64_t width;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_integer(r, args[1], "the width", &width));
     size_t sign = s.n > 0 && (s.p[0] == '+' || s.p[0] == '-');
     strbuf_clear(&r->scratch);
-    TRY(add_scratch(r, (str){s.p, sign}));
+    TRY(jrun_add(r, (str){s.p, sign}));
     TRY(add_fill(r, str_of("0"), width > 0 ? width - (int64_t)jstr_length(s) : 0));
-    TRY(add_scratch(r, (str){s.p + sign, s.n - sign}));
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    TRY(jrun_add(r, (str){s.p + sign, s.n - sign}));
+    return jrun_scratch(r, out);
 }
 
-METHOD(str_expandtabs) {
+JFUNCTION(str_expandtabs) {
     str s;
     int64_t width, column = 0;
-    UNUSED_REST;
     TRY(jarg_self(r, args, &s));
     TRY(jarg_integer(r, args[1], "the width", 8, &width));
     strbuf_clear(&r->scratch);
@@ -288,9 +246,9 @@ METHOD(str_expandtabs) {
             TRY(add_fill(r, str_of(" "), blanks));
             column += blanks;
         } else {
-            TRY(add_scratch(r, (str){s.p + i, size}));
+            TRY(jrun_add(r, (str){s.p + i, size}));
             column = s.p[i] == '\n' || s.p[i] == '\r' ? 0 : column + 1;
         }
     }
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    return jrun_scratch(r, out);
 }

@@ -154,9 +154,7 @@ static quire_err add_strings(jrun *r, jvalue a, jvalue b, jvalue *out) {
         TRY(jrun_escape(r, b, &b));
     }
     str joined;
-    if (!jarena_append(&r->arena, a.u.s, b.u.s, &joined)) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_append(r, a.u.s, b.u.s, &joined));
     *out = jstring(joined);
     out->safe = safe;
     return jrun_step(r, b.u.s.n / 64);
@@ -314,11 +312,9 @@ static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {
         return jrun_step(r, container.u.s.n / 64);
     }
     if (jis(container, J_DICT)) {
-        uint64_t hash;
-        if (!jvalue_hash(item, &hash)) {
-            return jrun_fail(r, jis(item, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(item));
-        }
-        *out = jdict_get(container.u.dict, item) != NULL;
+        const jvalue *found;
+        TRY(jrun_get(r, container.u.dict, item, &found));
+        *out = found != NULL;
         return QUIRE_OK;
     }
     const jvalue *items;

@@ -5,6 +5,7 @@
 #include "jinja/jinja_ast.h"
 
 static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnode **out);
+static quire_err parse_block(jparser *p, const char *end, jnode **out);
 
 /* ---- steps shared with jinja_expr.c ---- */
 
@@ -43,6 +44,16 @@ quire_err jparse_add(jparser *p, jnodes *list, jnode *node) {
         list->cap = cap;
     }
     list->p[list->n++] = node;
+    return QUIRE_OK;
+}
+
+quire_err jparse_make_tuple(jparser *p, const jtoken *start, bool comma, const jnodes *items, jnode **out) {
+    if (!comma) {
+        *out = items->p[0];
+        return QUIRE_OK;
+    }
+    TRY(jparse_node(p, N_TUPLE, start, out));
+    jnode_set_items(*out, items);
     return QUIRE_OK;
 }
 
@@ -150,14 +161,7 @@ static quire_err parse_target(jparser *p, bool with_member, const char *stop, jn
         TRY(jparse_add(p, &items, item));
         comma = comma || jparse_is_op(p, ",");
     } while (jparse_skip_op(p, ","));
-    if (!comma) {
-        *out = items.p[0];
-        return QUIRE_OK;
-    }
-    TRY(jparse_node(p, N_TUPLE, start, out));
-    (*out)->items = items.p;
-    (*out)->n = items.n;
-    return QUIRE_OK;
+    return jparse_make_tuple(p, start, comma, &items, out);
 }
 
 /* ---- statements; each begins at its tag's name ---- */
@@ -228,7 +232,6 @@ static quire_err parse_for(jparser *p, jnode **out) {
 }
 
 static quire_err parse_set(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endset"};
     const jtoken *start = p->at;
     jnode *target;
     p->at++;
@@ -242,9 +245,7 @@ static quire_err parse_set(jparser *p, jnode **out) {
     if (jparse_skip_op(p, "|")) {
         TRY(jparse_filter_chain(p, &(*out)->b));
     }
-    TRY(parse_body(p, ends, 1, "set", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endset", &(*out)->body);
 }
 
 /* (a, b=1) of a macro or a call block. */
@@ -267,22 +268,19 @@ static quire_err parse_parameters(jparser *p, jnode *macro) {
         }
         TRY(jparse_add(p, &names, name));
         if (jparse_skip_op(p, "=")) {
-            jnode *value;
-            TRY(jparse_expression(p, true, &value));
-            TRY(jparse_add(p, &defaults, value));
+            TRY(jparse_add_expression(p, &defaults));
         } else if (defaults.n > 0) {
             return jparse_fail(p, QUIRE_INVALID, "non-default argument follows default argument");
         }
     }
-    macro->items = names.p;
-    macro->n = names.n;
+    jnode_set_items(macro, &names);
     macro->more = defaults.p;
     macro->n_more = defaults.n;
     return jparse_expect_op(p, ")");
 }
 
 /* The parameters and body of a macro or call block. */
-static quire_err parse_macro_rest(jparser *p, bool parameters, const char *const *end, const char *opened, jnode *call, jnode *macro) {
+static quire_err parse_macro_rest(jparser *p, bool parameters, const char *end, jnode *call, jnode *macro) {
     jnames_used used = {.outer = p->macros};
     bool soft = p->soft;
     int loops = p->loops;
@@ -298,9 +296,8 @@ static quire_err parse_macro_rest(jparser *p, bool parameters, const char *const
         }
     }
     p->macros = &used;
-    TRY(parse_body(p, end, 1, opened, &macro->body));
+    TRY(parse_block(p, end, &macro->body));
     p->macros = used.outer;
-    p->at++;
     p->soft = soft;
     p->loops = loops;
     macro->uses_varargs = used.varargs;
@@ -310,15 +307,13 @@ static quire_err parse_macro_rest(jparser *p, bool parameters, const char *const
 }
 
 static quire_err parse_macro(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endmacro"};
     TRY(jparse_node(p, N_MACRO, p->at, out));
     p->at++;
     TRY(jparse_expect_name(p, &(*out)->name));
-    return parse_macro_rest(p, true, ends, "macro", NULL, *out);
+    return parse_macro_rest(p, true, "endmacro", NULL, *out);
 }
 
 static quire_err parse_call_block(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endcall"};
     const jtoken *start = p->at;
     jnode *caller = NULL;
     TRY(jparse_node(p, N_CALL_BLOCK, start, out));
@@ -326,53 +321,42 @@ static quire_err parse_call_block(jparser *p, jnode **out) {
     caller->name = str_of("caller");
     (*out)->b = caller;
     p->at++;
-    return parse_macro_rest(p, jparse_is_op(p, "("), ends, "call", *out, caller);
+    return parse_macro_rest(p, jparse_is_op(p, "("), "endcall", *out, caller);
 }
 
 static quire_err parse_filter_block(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endfilter"};
     TRY(jparse_node(p, N_FILTER_BLOCK, p->at, out));
     p->at++;
     TRY(jparse_filter_chain(p, &(*out)->a));
-    TRY(parse_body(p, ends, 1, "filter", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endfilter", &(*out)->body);
 }
 
 static quire_err parse_with(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endwith"};
     jnodes targets = {0}, values = {0};
     TRY(jparse_node(p, N_WITH, p->at, out));
     p->at++;
     while (p->at->kind != T_BLOCK_END) {
-        jnode *target, *value;
+        jnode *target;
         if (targets.n > 0) {
             TRY(jparse_expect_op(p, ","));
         }
         TRY(jparse_primary(p, &target));
         TRY(check_target(p, target));
         TRY(jparse_expect_op(p, "="));
-        TRY(jparse_expression(p, true, &value));
         TRY(jparse_add(p, &targets, target));
-        TRY(jparse_add(p, &values, value));
+        TRY(jparse_add_expression(p, &values));
     }
-    (*out)->items = targets.p;
-    (*out)->n = targets.n;
+    jnode_set_items(*out, &targets);
     (*out)->more = values.p;
     (*out)->n_more = values.n;
-    TRY(parse_body(p, ends, 1, "with", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endwith", &(*out)->body);
 }
 
 /* {% generation %} marks what a model wrote: its text is its body's. */
 static quire_err parse_generation(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endgeneration"};
     TRY(jparse_node(p, N_SCOPE, p->at, out));
     p->at++;
-    TRY(parse_body(p, ends, 1, "generation", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endgeneration", &(*out)->body);
 }
 
 static quire_err parse_jump(jparser *p, jnode **out) {
@@ -404,21 +388,10 @@ static quire_err parse_statement(jparser *p, jnode **out) {
             return statements[i].parse(p, out);
         }
     }
-    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
-        if (jparse_is_name(p, missing[i])) {
-            return jparse_fail(p, QUIRE_UNSUPPORTED, "the tag %s is not supported", missing[i]);
-        }
+    if (jname_in(p->at->text, missing, sizeof missing / sizeof missing[0])) {
+        return jparse_fail(p, QUIRE_UNSUPPORTED, "the tag %.*s is not supported", (int)p->at->text.n, p->at->text.p);
     }
     return jparse_fail(p, QUIRE_INVALID, "Encountered unknown tag '%.*s'", (int)p->at->text.n, p->at->text.p);
-}
-
-static bool at_one_of(const jparser *p, const char *const *names, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (jparse_is_name(p, names[i])) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Parses text, prints and statements until a tag of one of ends. p is then at that tag's name (for ends that continue the statement) or,
@@ -448,7 +421,7 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
             break;
         default:
             p->at++; /* T_BLOCK_BEGIN: no other token can come here */
-            if (at_one_of(p, ends, n_ends)) {
+            if (p->at->kind == T_NAME && jname_in(p->at->text, ends, n_ends)) {
                 return QUIRE_OK;
             }
             TRY(parse_statement(p, &node));
@@ -470,8 +443,14 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     }
     TRY(parse_items(p, ends, n_ends, opened, &items));
     p->depth--;
-    (*out)->items = items.p;
-    (*out)->n = items.n;
+    jnode_set_items(*out, &items);
+    return QUIRE_OK;
+}
+
+/* A body that one tag ends, and that tag's name: "end" and the name of the one that it closes. */
+static quire_err parse_block(jparser *p, const char *end, jnode **out) {
+    TRY(parse_body(p, &end, 1, end + strlen("end"), out));
+    p->at++;
     return QUIRE_OK;
 }
 
@@ -480,7 +459,6 @@ quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_e
     jnodes items = {0};
     TRY(jparse_node(&p, N_BODY, p.at, root));
     TRY(parse_items(&p, NULL, 0, NULL, &items));
-    (*root)->items = items.p;
-    (*root)->n = items.n;
+    jnode_set_items(*root, &items);
     return QUIRE_OK;
 }

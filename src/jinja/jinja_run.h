@@ -42,11 +42,18 @@ typedef struct jargs {
 } jargs;
 
 /* A filter, test, method or global. params: names separated by blanks, "?name" may be left out (J_MISSING), a last "*" takes further
- * arguments, which come in rest. args: one value a name; the first is the input or the object. */
+ * arguments, which come in rest. args: one value a name; the first is the input or the object. how: of functions that share a call, which
+ * one is meant. */
 typedef struct jfunction {
     const char *name, *params;
-    quire_err (*call)(jrun *r, const jvalue *args, const jargs *rest, jvalue *out);
+    quire_err (*call)(jrun *r, int how, const jvalue *args, const jargs *rest, jvalue *out);
+    int how;
 } jfunction;
+
+/* The head of such a function; most of them read only some of its parameters. */
+#define JFUNCTION(name)                                                                                                                    \
+    quire_err name(__attribute__((unused)) jrun *r, __attribute__((unused)) int how, __attribute__((unused)) const jvalue *args,           \
+                   __attribute__((unused)) const jargs *rest, __attribute__((unused)) jvalue *out)
 
 typedef struct jmethod {
     const jfunction *function;
@@ -73,6 +80,8 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribut
 quire_err jrun_no_memory(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
+/* Begins the evaluation of a node: one step, and one level deeper; the caller takes the level back at its end. */
+quire_err jrun_enter(jrun *r, const jnode *node);
 /* The error of using an undefined value. */
 quire_err jrun_undefined(jrun *r, jvalue v);
 
@@ -81,8 +90,14 @@ quire_err jrun_undefined(jrun *r, jvalue v);
 /* An array for n values. */
 quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
+/* An empty dictionary. */
+quire_err jrun_dict(jrun *r, jdict **out);
+/* Appends right to left as jarena_append does. */
+quire_err jrun_append(jrun *r, str left, str right, str *out);
 /* Adds to a dictionary; an unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
+/* The value of a key in a dictionary, or NULL; an unhashable key is an error. */
+quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 /* Copies bytes to a string. */
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -91,6 +106,18 @@ quire_err jrun_to_text(jrun *r, jvalue v, str *out);
 /* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
 quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out);
 quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out);
+/* True when an optional argument is present and not none. */
+static inline bool jgiven(jvalue v) {
+    return !jis(v, J_MISSING) && !jis(v, J_NONE);
+}
+/* True when an optional flag is present and true. */
+static inline bool jflag(jvalue v) {
+    return !jis(v, J_MISSING) && jvalue_truth(v);
+}
+/* Adds s to the scratch buffer. */
+quire_err jrun_add(jrun *r, str s);
+/* The scratch buffer's text as a string. */
+quire_err jrun_scratch(jrun *r, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
 /* Escapes & < > ' " for HTML. A safe string is unchanged. */
@@ -126,16 +153,17 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
  * way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
+/* The argument of that name, or J_MISSING. */
+jvalue jargs_named(const jargs *args, str name);
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
 /* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
  * ---- */
 
-typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP } jcase;
+/* CASE_WORDS: the first character of each word, after blanks and opening brackets, becomes upper case. */
+typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
-/* Implements the |title filter: the first character of each word, after blanks and opening brackets, becomes upper case. */
-quire_err jcase_title_words(jrun *r, str s, jvalue *out);
 /* Python's islower and isupper. */
 bool jcase_is(str s, bool upper);
 bool jchar_is_alpha(int32_t c);
@@ -151,7 +179,7 @@ quire_err jrun_check_stored(jrun *r, jvalue name);
 /* ---- tables; *missing: Jinja has it and this program does not ---- */
 
 const jfunction *jinja_find_filter(str name, bool *missing);
-const jfunction *jinja_find_test(str name, bool *missing);
+const jfunction *jinja_find_test(str name); /* there is none that Jinja has alone */
 const jfunction *jinja_find_global(str name);
 const jfunction *jinja_find_method(jvalue object, str name);
 bool jinja_method_is_missing(str name);

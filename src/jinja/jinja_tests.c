@@ -3,11 +3,9 @@
 
 #include "jinja/jinja_run.h"
 
-#define TEST(name) static quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
 /* A test that reads only the value. */
 #define PLAIN(name, condition)                                                                                                             \
-    TEST(name) {                                                                                                                           \
-        (void)r, (void)rest;                                                                                                               \
+    static JFUNCTION(name) {                                                                                                               \
         jvalue v = args[0];                                                                                                                \
         *out = jbool(condition);                                                                                                           \
         return QUIRE_OK;                                                                                                                   \
@@ -29,40 +27,12 @@ PLAIN(test_iterable, jis(v, J_STRING) || jis_listlike(v) || jis(v, J_DICT) || ji
 PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHOD) || jis(v, J_MACRO) || jis(v, J_LOOP))
 PLAIN(test_escaped, jis(v, J_STRING) && v.safe)
 
-static quire_err compare(jrun *r, jcompare op, const jvalue *args, jvalue *out) {
+/* how: a jcompare. */
+static JFUNCTION(test_compare) {
     bool holds;
-    TRY(jop_compare(r, op, args[0], args[1], &holds));
+    TRY(jop_compare(r, (jcompare)how, args[0], args[1], &holds));
     *out = jbool(holds);
     return QUIRE_OK;
-}
-
-TEST(test_eq) {
-    (void)rest;
-    return compare(r, CMP_EQ, args, out);
-}
-TEST(test_ne) {
-    (void)rest;
-    return compare(r, CMP_NE, args, out);
-}
-TEST(test_lt) {
-    (void)rest;
-    return compare(r, CMP_LT, args, out);
-}
-TEST(test_le) {
-    (void)rest;
-    return compare(r, CMP_LE, args, out);
-}
-TEST(test_gt) {
-    (void)rest;
-    return compare(r, CMP_GT, args, out);
-}
-TEST(test_ge) {
-    (void)rest;
-    return compare(r, CMP_GE, args, out);
-}
-TEST(test_in) {
-    (void)rest;
-    return compare(r, CMP_IN, args, out);
 }
 
 /* v % divisor == remainder. */
@@ -75,39 +45,26 @@ static quire_err divides(jrun *r, jvalue v, jvalue divisor, int64_t remainder, j
     return QUIRE_OK;
 }
 
-TEST(test_odd) {
-    (void)rest;
-    return divides(r, args[0], jint(2), 1, out);
+/* how: the remainder. */
+static JFUNCTION(test_parity) {
+    return divides(r, args[0], jint(2), how, out);
 }
-TEST(test_even) {
-    (void)rest;
-    return divides(r, args[0], jint(2), 0, out);
-}
-TEST(test_divisibleby) {
-    (void)rest;
+
+static JFUNCTION(test_divisibleby) {
     return divides(r, args[0], args[1], 0, out);
 }
 
-static quire_err has_case(jrun *r, jvalue v, bool upper, jvalue *out) {
+/* how: CASE_UPPER or CASE_LOWER. */
+static JFUNCTION(test_case) {
     str s;
-    TRY(jrun_to_text(r, v, &s));
-    *out = jbool(jcase_is(s, upper));
+    TRY(jrun_to_text(r, args[0], &s));
+    *out = jbool(jcase_is(s, how == CASE_UPPER));
     return QUIRE_OK;
 }
 
-TEST(test_lower) {
-    (void)rest;
-    return has_case(r, args[0], false, out);
-}
-TEST(test_upper) {
-    (void)rest;
-    return has_case(r, args[0], true, out);
-}
-
 /* Python's `is`. Whether equal numbers and texts are one object is an accident there, except for small integers. */
-TEST(test_sameas) {
+static JFUNCTION(test_sameas) {
     jvalue a = args[0], b = args[1];
-    (void)rest;
     bool equal = a.kind == b.kind && jvalue_equal(a, b);
     if (equal && jis(a, J_STRING)) {
         equal = a.u.s.p == b.u.s.p && a.u.s.n == b.u.s.n;
@@ -121,69 +78,59 @@ TEST(test_sameas) {
     return QUIRE_OK;
 }
 
-static quire_err names_function(jrun *r, const jvalue *args, bool test, jvalue *out) {
+/* how: whether a test is meant, and not a filter. */
+static JFUNCTION(test_known) {
     bool missing = false;
     const jfunction *f = NULL;
-    (void)r;
     if (jis(args[0], J_STRING)) {
-        f = test ? jinja_find_test(args[0].u.s, &missing) : jinja_find_filter(args[0].u.s, &missing);
+        f = how ? jinja_find_test(args[0].u.s) : jinja_find_filter(args[0].u.s, &missing);
     }
     *out = jbool(f != NULL || missing);
     return QUIRE_OK;
 }
 
-TEST(test_filter) {
-    (void)rest;
-    return names_function(r, args, false, out);
-}
-TEST(test_test) {
-    (void)rest;
-    return names_function(r, args, true, out);
-}
-
 static const jfunction tests[] = {
-    {"!=", "value other", test_ne},
-    {"<", "value other", test_lt},
-    {"<=", "value other", test_le},
-    {"==", "value other", test_eq},
-    {">", "value other", test_gt},
-    {">=", "value other", test_ge},
-    {"boolean", "value", test_boolean},
-    {"callable", "value", test_callable},
-    {"defined", "value", test_defined},
-    {"divisibleby", "value num", test_divisibleby},
-    {"eq", "value other", test_eq},
-    {"equalto", "value other", test_eq},
-    {"escaped", "value", test_escaped},
-    {"even", "value", test_even},
-    {"false", "value", test_false},
-    {"filter", "value", test_filter},
-    {"float", "value", test_float},
-    {"ge", "value other", test_ge},
-    {"greaterthan", "value other", test_gt},
-    {"gt", "value other", test_gt},
-    {"in", "value seq", test_in},
-    {"integer", "value", test_integer},
-    {"iterable", "value", test_iterable},
-    {"le", "value other", test_le},
-    {"lessthan", "value other", test_lt},
-    {"lower", "value", test_lower},
-    {"lt", "value other", test_lt},
-    {"mapping", "value", test_mapping},
-    {"ne", "value other", test_ne},
-    {"none", "value", test_none},
-    {"number", "value", test_number},
-    {"odd", "value", test_odd},
-    {"sameas", "value other", test_sameas},
-    {"sequence", "value", test_sequence},
-    {"string", "value", test_string},
-    {"test", "value", test_test},
-    {"true", "value", test_true},
-    {"undefined", "value", test_undefined},
-    {"upper", "value", test_upper},
+    {"!=", "value other", test_compare, CMP_NE},
+    {"<", "value other", test_compare, CMP_LT},
+    {"<=", "value other", test_compare, CMP_LE},
+    {"==", "value other", test_compare, CMP_EQ},
+    {">", "value other", test_compare, CMP_GT},
+    {">=", "value other", test_compare, CMP_GE},
+    {"boolean", "value", test_boolean, 0},
+    {"callable", "value", test_callable, 0},
+    {"defined", "value", test_defined, 0},
+    {"divisibleby", "value num", test_divisibleby, 0},
+    {"eq", "value other", test_compare, CMP_EQ},
+    {"equalto", "value other", test_compare, CMP_EQ},
+    {"escaped", "value", test_escaped, 0},
+    {"even", "value", test_parity, 0},
+    {"false", "value", test_false, 0},
+    {"filter", "value", test_known, false},
+    {"float", "value", test_float, 0},
+    {"ge", "value other", test_compare, CMP_GE},
+    {"greaterthan", "value other", test_compare, CMP_GT},
+    {"gt", "value other", test_compare, CMP_GT},
+    {"in", "value seq", test_compare, CMP_IN},
+    {"integer", "value", test_integer, 0},
+    {"iterable", "value", test_iterable, 0},
+    {"le", "value other", test_compare, CMP_LE},
+    {"lessthan", "value other", test_compare, CMP_LT},
+    {"lower", "value", test_case, CASE_LOWER},
+    {"lt", "value other", test_compare, CMP_LT},
+    {"mapping", "value", test_mapping, 0},
+    {"ne", "value other", test_compare, CMP_NE},
+    {"none", "value", test_none, 0},
+    {"number", "value", test_number, 0},
+    {"odd", "value", test_parity, 1},
+    {"sameas", "value other", test_sameas, 0},
+    {"sequence", "value", test_sequence, 0},
+    {"string", "value", test_string, 0},
+    {"test", "value", test_known, true},
+    {"true", "value", test_true, 0},
+    {"undefined", "value", test_undefined, 0},
+    {"upper", "value", test_case, CASE_UPPER},
 };
 
-const jfunction *jinja_find_test(str name, bool *missing) {
-    *missing = false;
+const jfunction *jinja_find_test(str name) {
     return jfunction_find(tests, sizeof tests / sizeof tests[0], name);
 }

@@ -48,6 +48,18 @@ char *jarena_bytes(jarena *a, size_t n) {
     return take(a, n, 1);
 }
 
+bool jarena_copy(jarena *a, str s, str *out) {
+    char *copy = jarena_bytes(a, s.n);
+    if (copy == NULL) {
+        return false;
+    }
+    if (s.n > 0) {
+        memcpy(copy, s.p, s.n);
+    }
+    *out = (str){copy, s.n};
+    return true;
+}
+
 /* Copies a text to *end, which has room for it, and moves *end. */
 static void put_at(char **end, str s) {
     if (s.n > 0) {
@@ -187,41 +199,13 @@ int jvalue_depth(jvalue v) {
 }
 
 const char *jvalue_type(jvalue v) {
-    switch (v.kind) {
-    case J_UNDEFINED:
-        return "Undefined";
-    case J_NONE:
-        return "NoneType";
-    case J_BOOL:
-        return "bool";
-    case J_INT:
-    case J_HUGE:
-        return "int";
-    case J_FLOAT:
-        return "float";
-    case J_STRING:
-        return v.safe ? "Markup" : "str";
-    case J_LIST:
-        return "list";
-    case J_TUPLE:
-        return "tuple";
-    case J_DICT:
-        return "dict";
-    case J_RANGE:
-        return "range";
-    case J_ITERATOR:
-        return "generator";
-    case J_VIEW:
-        return v.u.list->view;
-    case J_NAMESPACE:
-        return "Namespace";
-    case J_LOOP:
-        return "LoopContext";
-    case J_MACRO:
-        return "Macro";
-    default:
-        return "function";
-    }
+    static const char *const names[] = {
+        [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType",      [J_BOOL] = "bool",           [J_INT] = "int",          [J_HUGE] = "int",
+        [J_FLOAT] = "float",         [J_STRING] = "str",         [J_LIST] = "list",           [J_TUPLE] = "tuple",      [J_DICT] = "dict",
+        [J_RANGE] = "range",         [J_ITERATOR] = "generator", [J_NAMESPACE] = "Namespace", [J_LOOP] = "LoopContext", [J_MACRO] = "Macro",
+        [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
+    };
+    return jis(v, J_VIEW) ? v.u.list->view : jis(v, J_STRING) && v.safe ? "Markup" : names[v.kind];
 }
 
 jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n) {

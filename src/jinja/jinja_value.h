@@ -22,6 +22,8 @@ typedef struct jarena {
 void *jarena_new(jarena *a, size_t n);
 /* n bytes, not aligned. */
 char *jarena_bytes(jarena *a, size_t n);
+/* A copy of s; false when out of memory, and *out is unchanged. */
+bool jarena_copy(jarena *a, str s, str *out);
 /* Appends right to left: in place where left was allocated last or is the long text appended to last. So a text that grows in a loop takes
  * linear time and memory. */
 bool jarena_append(jarena *a, str left, str right, str *out);
@@ -174,6 +176,9 @@ size_t jchar_put(int32_t c, char *out);
 size_t jstr_length(str s);
 /* The substring from character start (at most jstr_length) on, of n characters at most. */
 str jstr_part(str s, size_t start, size_t n);
+/* True when c is of one of Unicode's general categories, a set of JCATEGORY(LU), ...; that of a stray byte, -1, is CN. */
+bool jchar_in(int32_t c, uint32_t categories);
+#define JCATEGORY(name) (1 << UTF8PROC_CATEGORY_##name)
 /* Python's str.isspace for a character. */
 bool jchar_is_space(int32_t c);
 /* s without the characters of jchar_is_space at its left and right end. */
@@ -182,6 +187,11 @@ str jstr_strip(str s, bool left, bool right);
 size_t jstr_find(str s, str needle, size_t from);
 /* Python's ordering of strings is by code point, which in UTF-8 is by byte. <0, 0, >0. */
 int jstr_compare(str a, str b);
+
+/* True when s is one of n names. */
+bool jname_in(str s, const char *const *names, size_t n);
+/* The last character of s, s.n > 0: its bytes. */
+str jstr_last(str s);
 
 /* ---- text forms ---- */
 

@@ -23,8 +23,7 @@ static int32_t hex4(str text, size_t at) {
         return -1;
     }
     for (size_t i = at; i < at + 4; i++) {
-        int c = text.p[i], lower = c | 32;
-        int digit = c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+        int digit = hex_digit(text.p[i]);
         if (digit < 0) {
             return -1;
         }

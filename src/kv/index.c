@@ -8,7 +8,8 @@
 #include "kv/hash.h"
 #include "kv/index_impl.h"
 
-int32_t kv_index_cap_entries(const kv_index_options *o, int32_t n_pages) {
+/* The capacity in entries of such an index over n_pages pages. */
+static int32_t entries_for(const kv_index_options *o, int32_t n_pages) {
     if (o->max_entries > 0) {
         return o->max_entries;
     }
@@ -41,7 +42,7 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     }
     ix->pool = pool;
     ix->o = *o;
-    int32_t max_entries = kv_index_cap_entries(o, kv_pool_counts(pool).n_pages);
+    int32_t max_entries = entries_for(o, kv_pool_counts(pool).n_pages);
     quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_namespaces);
     ix->tree.random = o->seed != 0 ? o->seed : rng_os_seed();
     if (e == QUIRE_OK) {
@@ -65,6 +66,14 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     }
     *out = ix;
     return QUIRE_OK;
+}
+
+void kv_index_set_watch(kv_index *ix, const kv_index_watch *watch) {
+    ix->watch = watch;
+}
+
+int32_t kv_index_cap_entries(const kv_index *ix) {
+    return ix->tree.cap_entries;
 }
 
 void kv_index_close(kv_index *ix) {
@@ -153,8 +162,8 @@ static void add_page(kv_index *ix, int32_t namespace, int32_t e, int32_t g, page
 /* Takes e's page of group g away, which becomes free unless a sequence holds it. */
 static void remove_page(kv_index *ix, int32_t e, int32_t g) {
     int32_t *pages = kv_tree_pages(&ix->tree, e);
-    if (ix->o.watch != NULL) {
-        ix->o.watch->on_remove(ix->o.watch->context, e, g);
+    if (ix->watch != NULL) {
+        ix->watch->on_remove(ix->watch->context, e, g);
     }
     kv_pool_unindex(ix->pool, (page_id){pages[g]});
     pages[g] = TREE_NONE;
@@ -175,8 +184,8 @@ static void drop_entry(kv_index *ix, int32_t e) {
             remove_page(ix, e, g);
         }
     }
-    if (ix->o.watch != NULL) {
-        ix->o.watch->on_drop(ix->o.watch->context, e);
+    if (ix->watch != NULL) {
+        ix->watch->on_drop(ix->watch->context, e);
     }
     if (ix->o.n_state_groups > 0) {
         kv_snapshots_drop_place(&ix->snapshots, e);

@@ -63,7 +63,6 @@ typedef struct kv_index_options {
     kv_policy policy;            /* which cached page is evicted first */
     kv_events *events;           /* receives what is stored and removed; NULL: none. Outlives the index */
     int32_t hash_bits;           /* width of the chained hashes, for tests; 0: 64 */
-    const kv_index_watch *watch; /* NULL: none. Outlives the index */
 } kv_index_options;
 
 /* A sequence's position in the index: its namespace and how many of its pages are in the tree. Each enter or fork needs one
@@ -79,10 +78,12 @@ typedef struct kv_index_counts {
     int32_t n_entries, n_nodes, n_namespaces, n_snapshots;
 } kv_index_counts;
 
-/* The capacity in entries of such an index over n_pages pages. */
-int32_t kv_index_cap_entries(const kv_index_options *o, int32_t n_pages);
 /* Opens an index over pool's pages; the pool outlives it. QUIRE_INVALID for invalid options. */
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out);
+/* Makes the calls of `watch`, which outlives the index, from now on. NULL: none. */
+void kv_index_set_watch(kv_index *ix, const kv_index_watch *watch);
+/* The capacity in entries: their numbers are below it. */
+int32_t kv_index_cap_entries(const kv_index *ix);
 /* Unindexes every page and closes the index: cached pages become free. No path may be in use. */
 void kv_index_close(kv_index *ix);
 

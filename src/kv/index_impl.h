@@ -18,6 +18,7 @@ struct kv_index {
     uint64_t *hashes; /* [max_entries] chained hash of each full entry, 0 for a part-filled one */
     uint64_t hash_mask;
     kv_evict *evict;
+    const kv_index_watch *watch; /* NULL: none */
     kv_snapshots snapshots; /* empty without state groups */
     bool is_clearing; /* one event will replace all removals */
 };

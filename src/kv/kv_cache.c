@@ -20,8 +20,7 @@ static kv_index_options index_options(const kv_cache_options *o) {
                            .max_snapshots = o->max_snapshots,
                            .seed = o->seed,
                            .granularity = o->granularity,
-                           .policy = o->policy,
-                           .watch = o->watch};
+                           .policy = o->policy};
     while (io.n_groups < o->n_groups && o->state_pages[io.n_groups] == 0) {
         io.windows[io.n_groups] = o->windows[io.n_groups];
         io.n_groups++;
@@ -29,11 +28,6 @@ static kv_index_options index_options(const kv_cache_options *o) {
     io.n_state_groups = o->n_groups - io.n_groups;
     memcpy(io.state_pages, o->state_pages + io.n_groups, (size_t)io.n_state_groups * sizeof *io.state_pages);
     return io;
-}
-
-int32_t kv_cache_cap_entries(const kv_cache_options *o) {
-    kv_index_options io = index_options(o);
-    return kv_index_cap_entries(&io, o->n_pages);
 }
 
 /* QUIRE_INVALID where a group of tokens follows one of states, or a state group has a window or more pages than there are. */
@@ -53,6 +47,7 @@ static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
         return QUIRE_INVALID;
     }
     c->n_state_pages = (int32_t)n_state_pages;
+    c->snapshot_tokens = o->snapshot_tokens;
     memcpy(c->windows, o->windows, sizeof c->windows);
     memcpy(c->state_pages, o->state_pages, sizeof c->state_pages);
     return QUIRE_OK;
@@ -61,6 +56,7 @@ static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
 static quire_err open_parts(const kv_cache_options *o, kv_cache *c) {
     TRY(take_groups(c, o));
     c->n_pages = o->n_pages;
+    c->mover = o->mover;
     bool is_plain = c->n_groups == 1 && c->n_token_groups == 1; /* kv_seq_reserve needs no scratch then */
     c->ids = o->n_pages > 0 && !is_plain ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
     if (o->n_pages > 0 && !is_plain && c->ids == NULL) {
@@ -87,7 +83,12 @@ quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out) {
     return e;
 }
 
+quire_err kv_cache_add_swap(kv_cache *c, int64_t bytes) {
+    return kv_swap_open(bytes, c->mover, &c->swap);
+}
+
 void kv_cache_close(kv_cache *c) {
+    kv_swap_close(&c->swap);
     if (c->index != NULL) {
         kv_index_close(c->index);
     }

@@ -48,6 +48,7 @@ quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope,
 }
 
 void kv_seq_close(kv_cache *c, kv_seq *s) {
+    kv_seq_swap_drop(c, s);
     if (s->has_path) {
         kv_index_leave(c->index, &s->path);
         s->has_path = false;
@@ -65,6 +66,12 @@ quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n)
     int32_t n_found = 0;
     TRY(s->has_path ? kv_index_match(c->index, &s->path, tokens, n, s->tables, &n_found) : QUIRE_OK);
     s->n_computed = n_found;
+    if (c->n_state_pages > 0 && s->has_path) {
+        s->snapshots = (kv_snapshot_plan){.branch = kv_index_agreed(c->index, &s->path, tokens, n),
+                                          .prompt_end = n,
+                                          .interval = c->snapshot_tokens,
+                                          .last = n_found};
+    }
     return QUIRE_OK;
 }
 
@@ -74,7 +81,8 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
         to->path = kv_index_fork(c->index, &s->path);
         kv_index_truncate(c->index, &to->path, n);
     }
-    for (int32_t g = 0; g < s->n_tables; g++) {
+    to->snapshots = s->snapshots;
+    for (int32_t g = 0; g < (n > 0 ? s->n_tables : c->n_token_groups); g++) {
         quire_err e = g < c->n_token_groups ? kv_table_fork_first(c->pool, &s->tables[g], n, c->page_tokens, &to->tables[g])
                                             : kv_table_fork(c->pool, &s->tables[g], &to->tables[g]);
         assert(e == QUIRE_OK); /* the caller ensures that there is room */
@@ -85,15 +93,6 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
 
 /* ---- growth ---- */
 
-/* Pairs that the next reservation adds to a list of copies. */
-static int32_t copies_of(const kv_cache *c, const kv_seq *s) {
-    int32_t n = kv_seq_copied_tails(c, s);
-    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
-        n += s->tables[g].n_pages > 0 ? kv_seq_group_needs(c, s, g, 0) : 0;
-    }
-    return n;
-}
-
 /* Reserves pages for n more tokens in c->ids, and room for them in the tables and copies. */
 static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *copies) {
     int64_t n_pages = 0;
@@ -102,7 +101,7 @@ static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *
         TRY(kv_table_reserve(&s->tables[g], s->tables[g].n_pages + n_group));
         n_pages += n_group;
     }
-    if (n_pages > c->n_pages || copies->cap - copies->n < copies_of(c, s)) {
+    if (n_pages > c->n_pages || copies->cap - copies->n < kv_seq_copied(c, s)) {
         return QUIRE_NO_ROOM;
     }
     return kv_pool_reserve(c->pool, (int32_t)n_pages, c->ids);
@@ -139,6 +138,7 @@ static quire_err reserve_state_ids(kv_cache *c) {
 }
 
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies) {
+    s->snapshots.last = s->n_computed; /* without room for this one too: the next one is due later */
     if (goes_on && reserve_state_ids(c) != QUIRE_OK) {
         return;
     }
@@ -155,6 +155,10 @@ void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on
 /* ---- release ---- */
 
 bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
+    return (c->n_state_pages == 0 || n == 0 || n == s->n_computed) && kv_seq_sees_back(c, s, n);
+}
+
+bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         int32_t first = kv_cache_first_seen(c, g, n);
         bool needs_page = first < n || n % c->page_tokens != 0; /* to look back to, or to write on in */
@@ -167,6 +171,7 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
 
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
     s->n_computed = n < s->n_computed ? n : s->n_computed;
+    s->snapshots.last = n < s->snapshots.last ? n : s->snapshots.last;
     for (int32_t g = c->n_token_groups; n == 0 && g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]);
     }
@@ -189,8 +194,12 @@ static bool owns_tail(const kv_cache *c, const kv_seq *s) {
 
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep) {
     if (s->has_path && keep == KV_KEEP && s->n_computed > 0) {
-        kv_publish_what what = owns_tail(c, s) ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES;
-        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, what);
+        bool owns = owns_tail(c, s);
+        if (owns && c->n_state_pages > 0) {
+            kv_seq_snapshot(c, s, tokens, false, NULL); /* publishes the tail */
+        } else {
+            (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, owns ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
+        }
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]);
@@ -201,8 +210,15 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
     s->n_computed = 0;
 }
 
-bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s) {
-    return c->index != NULL && kv_index_take_over_tail(c->index, s->tables, s->n_computed);
+bool kv_seq_take_over(kv_cache *c, kv_seq *s) {
+    bool shares_state = false;
+    for (int32_t g = c->n_token_groups; c->index != NULL && g < s->n_tables; g++) {
+        shares_state = shares_state || (s->tables[g].n_pages > 0 && kv_seq_group_needs(c, s, g, 0) > 0);
+    }
+    if (shares_state) {
+        kv_index_take_over(c->index, s->tables + c->n_token_groups);
+    }
+    return (c->index != NULL && kv_index_take_over_tail(c->index, s->tables, s->n_computed)) || shares_state;
 }
 
 /* ---- queries ---- */
@@ -228,6 +244,12 @@ quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
                            (int)s->tables[g].n_tokens, (int)s->n_computed);
         }
     }
+    for (int32_t g = c->n_token_groups; s->n_computed > 0 && g < s->n_tables; g++) {
+        if (s->tables[g].n_pages != c->state_pages[g]) {
+            return err_set(err, QUIRE_INTERNAL, -1, "group %d has %d pages of a state of %d", (int)g, (int)s->tables[g].n_pages,
+                           (int)c->state_pages[g]);
+        }
+    }
     if (s->has_path && s->path.n_pages > s->n_computed / c->page_tokens) {
         return err_set(err, QUIRE_INTERNAL, -1, "the path has %d pages, %d tokens are computed", (int)s->path.n_pages, (int)s->n_computed);
     }
@@ -236,5 +258,6 @@ quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
 
 quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err) {
     TRY(kv_check(c->pool, tables, n, NULL, 0, err));
+    TRY(kv_swap_check(&c->swap, err));
     return c->index != NULL ? kv_index_check(c->index, err) : QUIRE_OK;
 }

@@ -10,7 +10,9 @@
  *   advance  tokens whose keys and values are written by now
  *   publish  full pages become findable
  *   forget   pages behind windows are released
+ *   snapshot its recurrent states become findable, where its prompt leaves what is cached and before its last token
  *   release  all pages are given back; what was computed stays findable
+ *   swap     before a release: what nobody else holds is kept in host memory, and comes back after the next admission
  *
  * What is called for each sequence in each step is inline.
  *
@@ -23,7 +25,11 @@
 
 #include "core/batch.h"
 #include "kv/kv_cache.h"
+#include "kv/snapshot.h"
 #include "kv/table.h"
+
+/* The wait of a sequence for its pages in the tiers (kv_tiering.h): not begun, under way, over. */
+typedef enum kv_tier_wait { KV_TIER_WAIT_NONE, KV_TIER_WAITS, KV_TIER_WAIT_OVER } kv_tier_wait;
 
 typedef struct kv_seq {
     kv_table *tables; /* [n_tables] one a group, groups of tokens first */
@@ -31,6 +37,11 @@ typedef struct kv_seq {
     int32_t n_computed; /* tokens whose keys and values the pages hold */
     bool has_path;
     kv_path path; /* valid with has_path */
+    kv_snapshot_plan snapshots; /* with state groups: where it takes them */
+    int32_t swap_frames; /* the first of its frames in swap space; 0: it has none */
+    int32_t swap_from, swap_tokens; /* which of its tokens they keep: swap_from..swap_tokens; swap_from is a page's start */
+    kv_tier_wait tier_wait;
+    int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
 } kv_seq;
 
 /* ---- open and close ---- */
@@ -45,7 +56,7 @@ void kv_seq_deinit(kv_seq *s);
  * in use, QUIRE_INVALID for a name that is too long: s works without reuse. */
 quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name, size_t n_name, const int32_t *tokens,
                       int32_t n_tokens);
-/* Leaves its path; its pages were released before. */
+/* Leaves its path and frees its frames in swap space; its pages were released before. */
 void kv_seq_close(kv_cache *c, kv_seq *s);
 
 /* ---- reuse ---- */
@@ -57,7 +68,7 @@ int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, i
  * QUIRE_NO_MEMORY when a table cannot grow: nothing changed. */
 quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
 /* Shares the pages of s's first n tokens with `to`, which is initialised and empty, and gives it a path like s's. n is at most the tokens
- * that s has pages for. The tables of `to` have room for them. States are shared as they are. */
+ * that s has pages for, and with states 0 or what they stand for. The tables of `to` have room for them. */
 void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
 
 /* ---- growth ---- */
@@ -95,6 +106,10 @@ static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens)
 }
 /* The same with the part-filled last page. */
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
+/* How many more tokens s computes before a snapshot is due: none may be computed in one pass beyond that. INT32_MAX: any number. */
+static inline int32_t kv_seq_until_snapshot(const kv_cache *c, const kv_seq *s) {
+    return c->n_state_pages > 0 && s->has_path ? kv_snapshot_next(&s->snapshots) - s->n_computed : INT32_MAX;
+}
 /* Takes a snapshot of the recurrent states after the computed tokens, where there is room. goes_on: more tokens have pages and are computed
  * without another reservation, so s gets states of its own here, whose copies are added to copies. copies must have room for n_state_pages
  * more. Needs state groups and a path. */
@@ -110,10 +125,12 @@ static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
 
 /* ---- release ---- */
 
-/* Whether s could continue after its first n tokens: no page that a window sees from there was released. */
+/* Whether no page was released that a window sees after the first n tokens. */
+bool kv_seq_sees_back(const kv_cache *c, const kv_seq *s, int32_t n);
+/* Whether s could continue after its first n tokens: windows see all that they need, and no state would have to go back. */
 bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
-/* Truncates s to its first n tokens, for which kv_seq_can_truncate holds: releases the pages behind them. States are unchanged, except with
- * n 0, which releases them; kv_index_restore puts others in their place. */
+/* Truncates s to its first n tokens, from which windows see back: releases the pages behind them. States are unchanged, except with n 0,
+ * which releases them; kv_index_restore puts others in their place. */
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
 /* Truncates the groups of tokens to n tokens. */
 static inline void kv_seq_keep_pages(kv_cache *c, kv_seq *s, int32_t n) {
@@ -127,14 +144,44 @@ static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
 }
 /* What becomes of the pages. */
 typedef enum kv_keep {
-    KV_KEEP, /* they can be found, the part-filled last one too where no other sequence holds it */
+    KV_KEEP, /* they can be found, the part-filled last one and a snapshot too where no other sequence holds that page */
     KV_DROP  /* their values are wrong, or no sequence can reuse them */
 } kv_keep;
 /* Releases all pages, and moves path to its root. Takes tokens[0..n_computed). */
 void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep);
-/* Removes a part-filled last page from the index that only the index shares with s, so that s writes on without a copy. True when something
- * changed. */
-bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s);
+/* Removes a part-filled last page, and the snapshot with which s shares its states, from the index, so that s writes on without copies of
+ * what only the index shares with it. True when something changed. */
+bool kv_seq_take_over(kv_cache *c, kv_seq *s);
+
+/* ---- swap: pages of a sequence that has to wait are kept in host memory. Without swap space nothing is kept ---- */
+
+/* How many pages kv_seq_swap_out would keep now. *from: the tokens before them, which others hold in every group, so that the index finds
+ * them again. O(pages). */
+int32_t kv_seq_swap_pages(const kv_cache *c, const kv_seq *s, int32_t *from);
+/* What was copied: pages, and the time that took; us -1: the device is not done yet. n_found: tokens that the admission found, and that
+ * are still s's. */
+typedef struct kv_swapped {
+    int32_t n_pages, n_found;
+    int64_t us;
+} kv_swapped;
+/* Copies the n_computed tokens from `from` on, a page's start, into frames; s still holds its pages, which may be released at once. It has
+ * no frames before. n_pages 0: too few frames are free, and nothing changed. */
+kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from);
+/* How many tokens an admission that finds n_cached in the index would have after kv_seq_swap_in: n_cached where the frames are of no use,
+ * since tokens before them are missing. */
+static inline int32_t kv_seq_swap_peek(const kv_cache *c, const kv_seq *s, int32_t n_cached) {
+    bool is_whole = s->swap_frames > 0 && n_cached - n_cached % c->page_tokens >= s->swap_from;
+    return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
+}
+/* Directly after an admission: truncates s to its whole pages and copies those behind them back, where kv_seq_swap_peek says so and there
+ * is room (n_pages 0: it did not). Frees its frames in any case. */
+kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s);
+/* Frees its frames. */
+static inline void kv_seq_swap_drop(kv_cache *c, kv_seq *s) {
+    if (s->swap_frames != 0) {
+        kv_swap_drop(&c->swap, &s->swap_frames);
+    }
+}
 
 /* ---- queries ---- */
 
@@ -146,12 +193,14 @@ static inline int32_t kv_seq_pages(const kv_seq *s) {
     }
     return n;
 }
-/* The number of groups whose next token is written into a shared page (kv_pool_is_shared): pages that the next reservation takes to copy
- * them. */
-static inline int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s) {
+/* Pages that the next reservation takes to copy shared ones (kv_pool_is_shared): those into which the next token is written, and states. */
+static inline int32_t kv_seq_copied(const kv_cache *c, const kv_seq *s) {
     int32_t n = 0;
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         n += kv_table_copies_tail(c->pool, &s->tables[g], c->page_tokens);
+    }
+    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
+        n += s->tables[g].n_pages > 0 ? kv_seq_group_needs(c, s, g, 0) : 0;
     }
     return n;
 }

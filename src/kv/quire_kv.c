@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "kv/kv_seq.h"
-#include "kv/snapshot.h"
 #include "kv/view.h"
 
 struct quire_kv_seq {
@@ -16,7 +15,6 @@ struct quire_kv_seq {
     int32_t *tokens;
     size_t cap_tokens;
     int32_t n;
-    kv_snapshot_plan plan; /* with state groups */
     int64_t id;
 };
 
@@ -66,6 +64,7 @@ static quire_err cache_options(const quire_kv_options *o, kv_cache_options *co) 
     if (o->snapshot_tokens < 0 || o->snapshot_pages < 0 || holds_none) {
         return QUIRE_INVALID;
     }
+    co->snapshot_tokens = o->snapshot_tokens;
     co->max_snapshots = n_state_pages > 0 ? (int32_t)(o->snapshot_pages / n_state_pages) : 0;
     return QUIRE_OK;
 }
@@ -186,12 +185,6 @@ static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, i
     TRY(kv_seq_admit(&seq->kv->c, &seq->s, tokens, n - 1));
     *n_cached = seq->s.n_computed;
     TRY(grow(seq, n - *n_cached));
-    if (seq->kv->c.n_state_pages > 0) {
-        seq->plan = (kv_snapshot_plan){.branch = kv_index_agreed(seq->kv->c.index, &seq->s.path, tokens, n - 1),
-                                       .prompt_end = n - 1,
-                                       .interval = seq->kv->o.snapshot_tokens,
-                                       .last = *n_cached};
-    }
     memcpy(seq->tokens, tokens, (size_t)n * sizeof *tokens);
     seq->n = n;
     return QUIRE_OK;
@@ -257,7 +250,7 @@ quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t 
 }
 
 int32_t quire_kv_seq_next_snapshot(const quire_kv_seq *seq) {
-    return seq->kv->c.n_state_pages > 0 ? kv_snapshot_next(&seq->plan) : INT32_MAX;
+    return seq->kv->c.n_state_pages > 0 ? kv_snapshot_next(&seq->s.snapshots) : INT32_MAX;
 }
 
 quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what) {
@@ -278,7 +271,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
         if (!goes_on || reserve_copies(kv) == QUIRE_OK) {
             kv_seq_snapshot(&kv->c, &seq->s, seq->tokens, goes_on, &kv->copies);
         }
-        seq->plan.last = n; /* without room for a snapshot too: the next one is due later */
+        seq->s.snapshots.last = n; /* without memory for copies too: the next one is due later */
     }
     kv_seq_forget(&kv->c, &seq->s);
     kv_seq_advance(&seq->s, n_before > n ? n_before - n : 0);
@@ -290,7 +283,7 @@ quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
     if (n < 0 || n > seq->n) {
         return QUIRE_INVALID;
     }
-    if (!kv_seq_can_truncate(&kv->c, &seq->s, n)) {
+    if (!kv_seq_sees_back(&kv->c, &seq->s, n)) {
         return QUIRE_INVALID;
     }
     if (kv->c.n_state_pages > 0 && n > 0 && n < seq->n) {
@@ -298,7 +291,6 @@ quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
     }
     kv_seq_truncate(&kv->c, &seq->s, n);
     seq->n = n;
-    seq->plan.last = n < seq->plan.last ? n : seq->plan.last;
     return QUIRE_OK;
 }
 
@@ -321,7 +313,6 @@ quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
         memcpy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
     }
     twin->n = seq->n;
-    twin->plan = seq->plan;
     kv_seq_fork(&kv->c, &seq->s, seq->n, &twin->s);
     *out = twin;
     return QUIRE_OK;

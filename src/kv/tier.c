@@ -22,6 +22,7 @@ typedef struct frame {
     frame_state state;
     int32_t n_holders; /* references: the host tier, transfers, the caller */
     int32_t next;      /* the next free one */
+    bool to_host, to_file, to_redis; /* where it goes when it is filled */
 } frame;
 
 struct kv_tiers {
@@ -31,8 +32,7 @@ struct kv_tiers {
     unsigned char *memory; /* [n_frames, frame_bytes] */
     frame *frames;
     int32_t n_frames, n_free, free_frame, n_kept_for_reads;
-    int32_t putting; /* between put_begin and put_end */
-    bool has_host, put_to_host, put_to_file, put_to_redis;
+    bool has_host;
     kv_dir host;     /* a slot's value is its frame */
     kv_file *file;   /* NULL: no file tier */
     kv_redis *redis; /* NULL: no Redis tier */
@@ -122,7 +122,6 @@ static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
     }
     t->shape.version = t->version;
     t->head_bytes = kv_record_head_bytes(&t->shape);
-    t->putting = FRAME_NONE;
     if (!size_add(t->head_bytes, page_bytes, &t->frame_bytes) || t->frame_bytes > INT64_MAX - 63) {
         return QUIRE_TOO_LARGE;
     }
@@ -210,24 +209,27 @@ static bool file_lacks(kv_tiers *t, const kv_tier_key *key) {
     return t->file != NULL && slot == SLOT_NONE;
 }
 
-void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to) {
-    assert(t->putting == FRAME_NONE);
-    bool host = host_lacks(t, key);
-    t->put_to_host = host && to == KV_PUT_ALL;
-    t->put_to_file = file_lacks(t, key);
-    bool is_new = (!t->has_host || host) && (t->file == NULL || t->put_to_file);
-    t->put_to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis); /* what another tier has was sent when that tier got it */
-    if (!t->put_to_host && !t->put_to_file && !t->put_to_redis) {
+void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out) {
+    bool lacks = host_lacks(t, key), to_host = lacks && to == KV_PUT_ALL, to_file = file_lacks(t, key);
+    bool is_new = (!t->has_host || lacks) && (t->file == NULL || to_file);
+    bool to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis); /* what another tier has was sent when that tier got it */
+    if (!to_host && !to_file && !to_redis) {
         return NULL;
     }
     if (t->n_free <= t->n_kept_for_reads) {
-        t->stats[KV_TIER_HOST].dropped += t->put_to_host;
-        t->stats[KV_TIER_FILE].dropped += t->put_to_file;
-        t->stats[KV_TIER_REDIS].dropped += t->put_to_redis;
+        t->stats[KV_TIER_HOST].dropped += to_host;
+        t->stats[KV_TIER_FILE].dropped += to_file;
+        t->stats[KV_TIER_REDIS].dropped += to_redis;
         return NULL;
     }
-    t->putting = take_frame(t, FRAME_FILLING);
-    return body_of(t, t->putting);
+    kv_record r = {.key = *key, .stamp = ++t->stamp};
+    int32_t f = take_frame(t, FRAME_FILLING);
+    *out = f;
+    t->frames[f].to_host = to_host;
+    t->frames[f].to_file = to_file;
+    t->frames[f].to_redis = to_redis;
+    kv_record_write(&t->shape, &r, head_of(t, f));
+    return body_of(t, f);
 }
 
 /* Keeps frame f in the host tier. */
@@ -268,20 +270,19 @@ static void write_to_file(kv_tiers *t, int32_t f) {
     }
 }
 
-void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key) {
-    int32_t f = t->putting;
-    assert(f != FRAME_NONE);
-    kv_record r = {.key = *key, .stamp = ++t->stamp, .sum = kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes)};
-    kv_record_write(&t->shape, &r, head_of(t, f));
+void kv_tiers_put_end(kv_tiers *t, int32_t f) {
+    kv_record r;
+    assert(t->frames[f].state == FRAME_FILLING);
+    kv_record_seal(&t->shape, kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes), head_of(t, f));
+    (void)kv_record_read(&t->shape, head_of(t, f), &r); /* put_begin has written it */
     t->frames[f].state = FRAME_READY;
-    t->putting = FRAME_NONE;
-    if (t->put_to_host) {
+    if (t->frames[f].to_host) {
         keep_in_host(t, &r, f);
     }
-    if (t->put_to_file) {
+    if (t->frames[f].to_file) {
         write_to_file(t, f);
     }
-    if (t->put_to_redis) {
+    if (t->frames[f].to_redis) {
         write_to_redis(t, f);
     }
     drop_frame(t, f);

@@ -45,11 +45,11 @@ typedef enum kv_put {
     KV_PUT_KEPT /* it stays there: only to tiers that outlive the process */
 } kv_put;
 
-/* Reserves memory for the page's bytes, to be filled before kv_tiers_put_end. NULL: these tiers have the page, or there is no free frame
- * (counted as dropped). */
-void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to);
-/* Stores the page that was filled after put_begin. */
-void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key);
+/* Reserves memory for the page's bytes in frame *out, to be filled before kv_tiers_put_end; key is copied. Other pages may be put
+ * meanwhile, not the same one. NULL: these tiers have the page, or there is no free frame (counted as dropped). */
+void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out);
+/* Stores the page that frame was filled with after put_begin. Before that nobody finds it. */
+void kv_tiers_put_end(kv_tiers *t, int32_t frame);
 
 /* ---- promotion ---- */
 

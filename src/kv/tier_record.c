@@ -110,6 +110,15 @@ void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsi
     memcpy(head, &f, sizeof f);
 }
 
+void kv_record_seal(const kv_record_shape *shape, uint64_t sum, unsigned char *head) {
+    head_fields f;
+    memcpy(&f, head, sizeof f);
+    f.sum = sum;
+    memcpy(head, &f, sizeof f);
+    f.head_sum = head_sum(shape, head);
+    memcpy(head, &f, sizeof f);
+}
+
 bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_record *out) {
     head_fields f;
     memcpy(&f, head, sizeof f);

@@ -67,6 +67,8 @@ uint64_t kv_record_shape_hash(const kv_record_shape *shape);
 uint64_t kv_record_sum(const void *body, size_t n);
 /* Fills head[kv_record_head_bytes]. */
 void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsigned char *head);
+/* Sets the checksum of the body in a head that was written without. */
+void kv_record_seal(const kv_record_shape *shape, uint64_t sum, unsigned char *head);
 /* Parses head (aligned to 8 bytes) into *out. False when it is not intact or not of this shape. Does not read the body. */
 bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_record *out);
 /* Whether both name the same page. */

@@ -5,16 +5,10 @@ bool end_token_is_delayed(const sampling_params *p, const model_desc *d, int32_t
            (end_token_is_one_of(token, d->eos, d->n_eos) || end_token_is_one_of(token, p->stop_tokens, p->n_stop_tokens));
 }
 
-int32_t end_tokens_count(const sampling_params *p, const model_desc *d) {
-    return (p->ignore_eos ? 0 : d->n_eos) + p->n_stop_tokens;
-}
-
-void end_tokens_list(const sampling_params *p, const model_desc *d, int32_t *out) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos; i++) {
-        out[n++] = d->eos[i];
+int32_t end_tokens_list(const sampling_params *p, const model_desc *d, int32_t *out) {
+    int32_t n_eos = p->ignore_eos ? 0 : d->n_eos;
+    for (int32_t i = 0; out != NULL && i < n_eos + p->n_stop_tokens; i++) {
+        out[i] = i < n_eos ? d->eos[i] : p->stop_tokens[i - n_eos];
     }
-    for (int32_t i = 0; i < p->n_stop_tokens; i++) {
-        out[n++] = p->stop_tokens[i];
-    }
+    return n_eos + p->n_stop_tokens;
 }

@@ -26,8 +26,7 @@ static inline end_kind end_token_kind(const sampling_params *p, const model_desc
 }
 /* Whether min_tokens bans token at first: it bans end tokens, ignored ones too. */
 bool end_token_is_delayed(const sampling_params *p, const model_desc *d, int32_t token);
-/* The number of end tokens, and the tokens: out has room for that many. */
-int32_t end_tokens_count(const sampling_params *p, const model_desc *d);
-void end_tokens_list(const sampling_params *p, const model_desc *d, int32_t *out);
+/* Lists the end tokens and returns how many there are. NULL: only counts them. */
+int32_t end_tokens_list(const sampling_params *p, const model_desc *d, int32_t *out);
 
 #endif

@@ -99,3 +99,9 @@ void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32
         out[i].logprob = (float)((double)out[i].logprob - normalizer);
     }
 }
+
+void logprobs_report(const float *logits, int32_t n_vocab, int32_t token, int32_t width, token_logprob *out) {
+    double normalizer = logprobs_normalizer(logits, n_vocab);
+    out[0] = logprobs_of(logits, n_vocab, normalizer, token);
+    logprobs_top(logits, n_vocab, normalizer, width - 1, out + 1);
+}

@@ -15,6 +15,8 @@ typedef struct token_logprob {
 double logprobs_normalizer(const float *logits, int32_t n_vocab);
 /* The log-probability and rank of token id, given the row's normaliser. O(n_vocab). */
 token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalizer, int32_t id);
+/* What is reported of a sampled token: its own, then those of the width - 1 likeliest tokens. out has room for `width`. */
+void logprobs_report(const float *logits, int32_t n_vocab, int32_t token, int32_t width, token_logprob *out);
 /* The n (at most n_vocab) likeliest tokens, best first; of equal ones the lowest id first. O(n_vocab log n). */
 void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32_t n, token_logprob *out);
 

@@ -44,11 +44,17 @@ typedef struct sample_context {
     const sampling_params *params;
     const int32_t *tokens; /* prompt and output so far */
     int32_t n_tokens, n_prompt;
+    uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     const int32_t *eos; /* the model's end tokens; min_tokens bans them like the request's stop tokens */
     int32_t n_eos;
     sample_noise noise;
     float *mirostat_mu; /* the sequence's state, initially 2 tau; not NULL where params->mirostat is on */
 } sample_context;
+
+/* The key of the noise of the sample behind c's tokens. */
+static inline sample_key sample_key_of(const sample_context *c) {
+    return (sample_key){c->params->seed, c->sample_index, (uint32_t)c->n_tokens};
+}
 
 /* Whether sampler_sample takes the argmax of the logits as they are, after n_output generated tokens, if all logits are finite. */
 bool sampler_takes_argmax(const sampling_params *p, int32_t n_output);
@@ -62,7 +68,8 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
 /* The probabilities [n_vocab] from which a sample without mirostat is drawn: zero for tokens that are cut; greedy has one 1. Rejection
- * sampling, logprobs and tests use it. Errors as sampler_sample. *probs is valid until the next call. */
-quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs);
+ * sampling, logprobs and tests use it. Errors as sampler_sample. *probs is valid until the next call, and may be
+ * changed. */
+quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs);
 
 #endif

@@ -45,9 +45,7 @@ void sampler_keep_from(sampler *s, const float *logits, float least, float least
     s->n_kept = s->rows->gather(s, logits, least > -FLT_MAX ? least : -FLT_MAX);
     s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
     for (int32_t i = 0; i < s->n_kept && least_weight > 0.0f; i++) {
-        s->weights[n] = s->weights[i];
-        s->ids[n] = s->ids[i];
-        n += s->weights[i] >= least_weight;
+        n = sampler_keep(s, n, i, s->weights[i] >= least_weight);
     }
     s->n_kept = least_weight > 0.0f ? n : s->n_kept;
 }
@@ -93,9 +91,7 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
     }
     double least = (double)s->max - (double)n * sqrt(squares / n_live);
     for (int32_t i = 0; i < s->n_kept; i++) {
-        s->weights[n_kept] = s->weights[i];
-        s->ids[n_kept] = s->ids[i];
-        n_kept += (double)logits[s->ids[i]] >= least;
+        n_kept = sampler_keep(s, n_kept, i, (double)logits[s->ids[i]] >= least);
     }
     s->n_kept = n_kept;
 }
@@ -141,9 +137,7 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
     candidate last;
     (void)sampler_find_cut(s, s->keys, BY_WEIGHT, (double)typical_p * total, &last);
     for (int32_t i = 0; i < s->n_kept; i++) {
-        s->weights[n] = s->weights[i];
-        s->ids[n] = s->ids[i];
-        n += s->keys[i] >= last.key;
+        n = sampler_keep(s, n, i, s->keys[i] >= last.key);
     }
     s->n_kept = n;
 }
@@ -158,10 +152,7 @@ static void cut_top_choices(sampler *s, float threshold) {
         }
     }
     for (int32_t i = 0; i < s->n_kept; i++) {
-        bool stays = i == last || (double)s->weights[i] < least;
-        s->weights[n] = s->weights[i];
-        s->ids[n] = s->ids[i];
-        n += stays;
+        n = sampler_keep(s, n, i, i == last || (double)s->weights[i] < least);
     }
     s->n_kept = n;
 }

@@ -138,11 +138,8 @@ void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candi
 void sampler_cut_after(sampler *s, candidate last) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
-        float w = s->weights[i];
-        uint32_t key = sampler_bits_of(w);
-        s->weights[n] = w;
-        s->ids[n] = s->ids[i];
-        n += (key > last.key) | ((key == last.key) & (i <= last.place));
+        uint32_t key = sampler_bits_of(s->weights[i]);
+        n = sampler_keep(s, n, i, (key > last.key) | ((key == last.key) & (i <= last.place)));
     }
     s->n_kept = n;
 }

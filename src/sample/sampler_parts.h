@@ -47,7 +47,7 @@ extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_av
 struct sampler {
     const sampler_rows *rows;
     int32_t n_vocab, max_tokens, n_kept;
-    bool is_whole;
+    bool is_whole, is_greedy; /* is_greedy: one token is kept, without a draw */
     size_t n_groups;
     float max;         /* the largest logit after the changes */
     float given_max;   /* the same before them */
@@ -78,6 +78,13 @@ static inline float sampler_weight_of(uint32_t key) {
     float w;
     memcpy(&w, &key, sizeof w);
     return w;
+}
+
+/* Keeps the kept token at index i, at index n <= i; returns how many are kept then. */
+static inline int32_t sampler_keep(sampler *s, int32_t n, int32_t i, bool stays) {
+    s->weights[n] = s->weights[i];
+    s->ids[n] = s->ids[i];
+    return n + stays;
 }
 
 /* Empties the set of marked tokens. */

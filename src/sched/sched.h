@@ -14,12 +14,14 @@
  * promised to it, and it is not preempted again.
  *
  * Progress: the first running sequence is never preempted for another, and a sequence alone always fits (engine_submit checks this), since
- * a page that it shared is then its own. If a step finds pages for no sequence all the same, step.c preempts the newest. */
+ * a page that it shared is then its own. If a step finds pages for no sequence all the same, step_plan preempts the newest. */
 #ifndef SCHED_SCHED_H
 #define SCHED_SCHED_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define SCHED_MAX_PREEMPTIONS 8 /* of one sequence, before it ages */
 
 /* The planner's description of one sequence. */
 typedef struct sched_seq {
@@ -27,7 +29,8 @@ typedef struct sched_seq {
     int32_t n_computed;  /* of these, tokens whose keys and values are in pages; < n_known */
     int32_t n_pages; /* pages it holds in all groups, without shared ones that it copies before its next token; of a waiting one
                       * those that it will share with running ones */
-    int32_t n_groups;    /* block tables: as many pages as one more page of tokens takes */
+    int32_t n_groups;    /* block tables of tokens: as many pages as one more page of tokens takes */
+    int32_t n_fixed;     /* pages that it takes besides, whatever its length: its recurrent states */
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* sequences of one group (not 0) are preempted together or not at all: beams */

@@ -1,76 +1,71 @@
 /* POST /v1/chat/completions: writes its responses. */
 #include "server/response.h"
 
+static void begin(const response *a, const char *object, json_out *o) {
+    json_begin(o, '{');
+    response_write_head(a, object, o);
+    json_begin(json_name(o, "choices"), '[');
+}
+
 static void write_begin(const response *a, json_out *o) {
-    json_raw(o, "{");
-    response_write_head(a, "chat.completion", o);
-    json_raw(o, ",\"choices\":[");
+    begin(a, "chat.completion", o);
 }
 
 static void write_choice(const response *a, int32_t i, json_out *o) {
     const response_choice *c = &a->choices[a->shown[i]];
-    json_raw(o, i > 0 ? ",{\"index\":" : "{\"index\":");
-    json_int(o, i);
-    json_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    json_raw(o, i > 0 ? "," : "");
+    json_begin(o, '{');
+    json_int(json_name(o, "index"), i);
+    json_raw(json_name(o, "message"), "{\"role\":\"assistant\",\"content\":");
     response_write_text(a, c, o);
-    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null},");
+    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null}");
     response_write_logprobs(a, c, o);
-    json_raw(o, ",");
     response_write_finish(c, o);
-    json_raw(o, ",\"token_ids\":");
-    response_write_token_ids(a, c, o);
-    json_raw(o, "}");
+    response_write_token_ids(a, c, json_name(o, "token_ids"));
+    json_end(o, '}');
 }
 
 static void write_end(const response *a, json_out *o) {
-    json_raw(o, "]");
+    json_end(o, ']');
     response_write_tail(a, o);
-    json_raw(o, ",");
     response_write_prompt_logprobs(a, &a->choices[0], o);
-    json_raw(o, ",\"prompt_token_ids\":");
-    response_write_prompt_ids(a, &a->choices[0], o);
-    json_raw(o, "}");
+    response_write_prompt_ids(a, &a->choices[0], json_name(o, "prompt_token_ids"));
+    json_end(o, '}');
 }
 
-/* Writes everything up to the delta. */
+/* Writes everything up to the delta's members. */
 static void begin_chunk(const response *a, int32_t choice, json_out *o) {
-    json_raw(o, "{");
-    response_write_head(a, "chat.completion.chunk", o);
-    json_raw(o, ",\"choices\":[{\"index\":");
-    json_int(o, choice);
-    json_raw(o, ",\"delta\":");
+    begin(a, "chat.completion.chunk", o);
+    json_begin(o, '{');
+    json_int(json_name(o, "index"), choice);
+    json_begin(json_name(o, "delta"), '{');
 }
 
 static void write_role(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
     begin_chunk(a, choice, o);
-    json_raw(o, "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}],\"prompt_token_ids\":");
-    response_write_prompt_ids(a, c, o);
-    response_write_chunk_tail(a, c, o);
-    json_raw(o, "}");
+    json_raw(o, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
+    response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
+    response_end_chunk(a, c, o);
 }
 
 static void write_chunk(const response *a, int32_t choice, json_out *o) {
     const response_choice *c = &a->choices[choice];
     begin_chunk(a, choice, o);
-    json_raw(o, "{");
     if (c->text.n > 0 || (!c->prompt_sent && response_prompt_of(a, c)->text.n > 0)) {
-        json_raw(o, "\"content\":");
-        response_write_text(a, c, o);
+        response_write_text(a, c, json_name(o, "content"));
     }
-    json_raw(o, "},");
+    json_end(o, '}');
     response_write_logprobs(a, c, o);
-    json_raw(o, ",");
     if (c->finish != QUIRE_FINISH_NONE) {
         response_write_finish(c, o);
     } else {
-        json_raw(o, "\"finish_reason\":null");
+        json_raw(json_name(o, "finish_reason"), "null");
     }
-    json_raw(o, ",\"token_ids\":");
-    response_write_token_ids(a, c, o);
-    json_raw(o, "}]");
-    response_write_chunk_tail(a, c, o);
-    json_raw(o, "}");
+    response_write_token_ids(a, c, json_name(o, "token_ids"));
+    json_end(o, '}');
+    json_end(o, ']');
+    response_end_chunk(a, c, o);
 }
 
 const response_format chat_format = {

@@ -1,13 +1,11 @@
 #include "server/chunked.h"
 
+#include "base/str.h"
+
 #define MAX_DIGITS 15 /* below 2^60: no overflow */
 
-static int hex_value(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool size_byte(chunked *c, char byte) {
-    int digit = hex_value(byte);
+    int digit = hex_digit(byte);
     if (digit >= 0) {
         c->left = c->left * 16 + (uint64_t)digit;
         return ++c->n_digits <= MAX_DIGITS;

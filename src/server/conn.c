@@ -9,10 +9,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/response.h"
-#include "server/routes.h"
-#include "server/streams.h"
-#include "server/watch.h"
 
 #define AHEAD_BYTES (1u << 20)     /* a client may send so much ahead of the responses that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
@@ -24,22 +20,14 @@
 static void process(conn *c);
 
 static void set_deadline(conn *c, int64_t us) {
-    struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
-    event_add(c->deadline, &t);
+    loop_set_timer(c->deadline, us);
 }
 
 static struct evbuffer *output(const conn *c) {
     return bufferevent_get_output(c->bev);
 }
 
-/* ---- large bodies: reserving room for them, parsing them on a text thread ---- */
-
-void conn_forget_parse(conn *c) {
-    if (c->parse != NULL) {
-        quire_parse_cancel(c->parse);
-        c->parse = NULL;
-    }
-}
+/* ---- large bodies: reserving room for them ---- */
 
 static void stop_waiting(conn *c) {
     if (c->body_ticket > 0) {
@@ -53,11 +41,7 @@ void conn_give_body_room(conn *c) {
     size_t n = c->body_room;
     c->body_room = 0;
     if (n > 0 && body_room_give(&s->bodies, n)) {
-        for (int32_t i = 0; i < s->n_loops; i++) {
-            if (s->loops[i].bell.fd >= 0) { /* not closed yet */
-                wake_ring(&s->loops[i].bell);
-            }
-        }
+        loop_wake_all(s);
     }
 }
 
@@ -130,16 +114,11 @@ static int64_t between_us(const conn *c) {
 
 void conn_close(conn *c) {
     loop *l = c->loop;
-    if (c->response != NULL) {
-        response_close(c->response);
+    if (c->pending != NULL) {
+        c->pending->close(c);
     }
-    if (c->watcher != NULL) {
-        watch_close(c->watcher);
-    }
-    conn_forget_parse(c);
     stop_waiting(c);
     conn_give_body_room(c);
-    streams_forget(c);
     if (c->previous != NULL) {
         c->previous->next = c->next;
     } else {
@@ -176,10 +155,19 @@ static void flush_and_close(conn *c) {
     }
 }
 
+void conn_shut_down(conn *c) {
+    if (c->pending != NULL && c->pending->shut_down != NULL) {
+        c->pending->shut_down(c);
+    } else if (c->pending != NULL) {
+        c->pending->close(c);
+        conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
+    }
+}
+
 void conn_drain(conn *c) {
     c->keep_alive = false;
-    if (c->watcher != NULL) {
-        watch_end(c->watcher);
+    if (c->pending != NULL && c->pending->ends_at_drain) {
+        conn_shut_down(c);
         return;
     }
     if (c->state == CONN_HEAD && !c->request.started) {
@@ -224,12 +212,6 @@ void conn_relieve(loop *l) {
     }
 }
 
-/* Handles a client that disconnected before its response was complete. */
-static void disconnected(conn *c) {
-    atomic_fetch_add(&c->loop->n_disconnects, 1);
-    conn_close(c);
-}
-
 /* ---- responses ---- */
 
 /* The response is written: goes on to the next request, or to the end. */
@@ -241,6 +223,7 @@ static void finish(conn *c) {
     }
     http_next(&c->request);
     c->state = CONN_HEAD;
+    c->streaming = false;
     c->refusal = 0;
     c->refusal_headers = NULL;
     c->has_tenant = false;
@@ -262,8 +245,8 @@ static void write_head(conn *c, int status, const char *content_type, const char
         c->keep_alive && c->loop->stops_seen == 0 && !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", status, http_reason(status), date,
-                        c->keep_alive ? "keep-alive" : "close");
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", status,
+                        http_status_str((enum http_status)status), date, c->keep_alive ? "keep-alive" : "close");
     if (content_type != NULL) {
         evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
     }
@@ -294,25 +277,37 @@ void conn_reply(conn *c, const reply *r) {
     finish(c);
 }
 
+json_out conn_begin_json(const conn *c) {
+    strbuf_clear(&c->loop->scratch);
+    return (json_out){.to = &c->loop->scratch};
+}
+
 static void reply_api_error(conn *c, const api_error *e, const char *headers) {
-    strbuf *body = &c->loop->scratch;
-    strbuf_clear(body);
-    json_out o = {.to = body};
+    json_out o = conn_begin_json(c);
     error_body(&o, e);
-    conn_reply(c, &(reply){.status = e->status, .content_type = "application/json", .headers = headers, .body = {body->p, body->n}});
+    conn_reply(c, &(reply){.status = e->status, .content_type = "application/json", .headers = headers, .body = {o.to->p, o.to->n}});
 }
 
 void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers) {
     reply_api_error(c, &(api_error){.status = status, .param = param, .message = message}, headers);
 }
 
-void conn_reply_failure(conn *c, const api_error *e) {
+void conn_reply_failure(conn *c, api_error e) {
     char retry[40];
-    snprintf(retry, sizeof retry, "Retry-After: %d\r\n", (int)(e->retry_after_s > 0 ? e->retry_after_s : 1));
-    reply_api_error(c, e, e->status == 429 || e->status == 503 ? retry : NULL);
+    snprintf(retry, sizeof retry, "Retry-After: %d\r\n", (int)(e.retry_after_s > 0 ? e.retry_after_s : 1));
+    reply_api_error(c, &e, e.status == 429 || e.status == 503 ? retry : NULL);
+}
+
+void conn_reply_json(conn *c, const json_out *o, const char *headers) {
+    if (o->err != QUIRE_OK) {
+        conn_reply_error(c, 500, NULL, "out of memory", NULL);
+        return;
+    }
+    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .headers = headers, .body = {o->to->p, o->to->n}});
 }
 
 void conn_stream_begin(conn *c, const char *content_type) {
+    c->streaming = true;
     c->chunked = c->request.chunks_allowed;
     c->keep_alive = c->keep_alive && c->chunked;
     write_head(c, 200, content_type,
@@ -377,7 +372,7 @@ static void send_refusal(conn *c) {
 
 /* The head is read: decides what needs no body; the rest waits for the body. */
 static void on_head(conn *c) {
-    routes_check(c);
+    c->loop->server->handler->check(c);
     c->keep_alive = c->request.keep_alive;
 }
 
@@ -405,7 +400,7 @@ static void on_request(conn *c) {
         send_refusal(c);
         return;
     }
-    routes_run(c);
+    c->loop->server->handler->run(c);
 }
 
 /* Takes requests from the input until it is empty or a request waits for its response. */
@@ -455,8 +450,8 @@ static void on_written(struct bufferevent *bev, void *arg) {
         if (conn_unsent(c) == 0) {
             linger(c);
         }
-    } else if (c->response != NULL) {
-        response_drained(c->response);
+    } else if (c->pending != NULL && c->pending->drained != NULL) {
+        c->pending->drained(c);
     } else {
         process(c);
     }
@@ -464,14 +459,9 @@ static void on_written(struct bufferevent *bev, void *arg) {
 
 /* ---- a client that closed its sending side, and perhaps both: TCP reveals that only when something is sent ---- */
 
-static bool is_waiting(const conn *c) {
-    bool looks_once = c->watcher != NULL && !watch_is_stream(c->watcher);
-    return c->state == CONN_RESPONSE && (c->response != NULL || c->parse != NULL || c->order != NULL || looks_once);
-}
-
 /* True when nothing else will be sent that would reveal a disconnect. */
 static bool needs_probe(const conn *c) {
-    return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && (c->response == NULL || !response_has_begun(c->response));
+    return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && !c->streaming;
 }
 
 static void half_close(conn *c) {
@@ -491,11 +481,12 @@ static void probe(conn *c) {
 static void on_event(struct bufferevent *bev, short what, void *arg) {
     (void)bev;
     conn *c = arg;
-    if ((what & BEV_EVENT_EOF) != 0 && is_waiting(c)) {
+    if ((what & BEV_EVENT_EOF) != 0 && c->pending != NULL && !c->pending->is_endless) {
         half_close(c);
-    } else if (c->response != NULL || c->parse != NULL) {
-        disconnected(c);
-    } else if (c->watcher != NULL) { /* watchers close in this way */
+    } else if (c->pending != NULL) {
+        if (c->pending->counts_disconnects) {
+            atomic_fetch_add(&c->loop->n_disconnects, 1);
+        }
         conn_close(c);
     } else if ((what & BEV_EVENT_EOF) != 0 && (c->state == CONN_BODY || (c->state == CONN_HEAD && c->request.started))) {
         c->keep_alive = false;
@@ -532,8 +523,8 @@ static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info,
 
 /* The client read none of the output for too long. */
 static void read_too_slowly(conn *c) {
-    if (c->state == CONN_RESPONSE && c->response != NULL) {
-        response_cut(c->response, "the client took nothing of the stream for too long");
+    if (c->pending != NULL && c->pending->cut != NULL) {
+        c->pending->cut(c);
         return;
     }
     conn_count_slow(c);
@@ -551,9 +542,7 @@ static void sent_too_slowly(conn *c) {
     conn_reply_error(c, 408, NULL, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_deadline) {
     conn *c = arg;
     if (needs_probe(c)) {
         probe(c);

@@ -23,22 +23,42 @@ typedef enum conn_state {
     CONN_LINGER  /* our side is closed; the client may still read, and its input is dropped */
 } conn_state;
 
-typedef struct conn {
+typedef struct conn conn;
+
+/* What a response waits for when it is not complete as its handler returns: a body that is being parsed, a generation, a command to a
+ * stream, or a state of the pool. Each has one of these; conn.pending_of is its object. */
+typedef struct pending_kind {
+    void (*close)(conn *c);     /* the connection closes: gives the object up */
+    void (*shut_down)(conn *c); /* gives it up, and ends the response; NULL: close and a response with status 503 */
+    void (*drained)(conn *c);   /* the client has read: sends more; NULL: there is no more */
+    void (*cut)(conn *c);       /* the client reads too slowly: gives it up, and ends the response; NULL: the connection closes */
+    bool counts_disconnects;    /* a client that disconnects before its response is complete is counted */
+    bool ends_at_drain;         /* it is shut down as soon as the server drains */
+    bool is_endless;            /* a stream that ends only when the client or the server closes */
+} pending_kind;
+
+/* What is done with requests; routes.h has the one table of them. */
+typedef struct conn_handler {
+    void (*check)(conn *c); /* the head is read: sets the tenant, or c->refusal when the request is refused whatever its body is */
+    void (*run)(conn *c);   /* the request is complete: answers it, or sets c->pending */
+} conn_handler;
+
+struct conn {
     loop *loop;
-    struct conn *previous, *next;
+    conn *previous, *next;
     struct bufferevent *bev;
     struct event *deadline;
     conn_state state;
     http_request request;
-    struct response *response;    /* a generation in progress, or NULL */
-    struct watcher *watcher;  /* waits for a state of the pool, or NULL */
-    quire_parse *parse;         /* its body is being read on a text thread, or NULL */
-    struct stream_order *order; /* waits for the result of a command to a stream, or NULL */
+    str parameter;            /* what its path has behind the route's prefix; valid as long as the request */
+    const pending_kind *pending;  /* what the response waits for, in CONN_RESPONSE; or NULL */
+    void *pending_of;         /* its object */
     char warning[256];        /* for the response in progress: a header line with its end, or "" */
     bool has_tenant;          /* the request has a key, which belongs to `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
     bool is_operator;         /* it may see the contents of the pool's pages */
     bool keep_alive;          /* after this response */
+    bool streaming;           /* conn_stream_begin was called for this response */
     bool chunked;             /* the stream being sent */
     size_t body_room;         /* bytes that its body has reserved (body_room.h) */
     uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
@@ -48,7 +68,7 @@ typedef struct conn {
     bool processing;          /* a caller further up the stack is taking requests from the input */
     int refusal;              /* a status chosen at the head and sent after the body is skipped, or 0 */
     const char *refusal_text, *refusal_headers;
-} conn;
+};
 
 /* A whole response. headers: lines that end in CRLF, or NULL. */
 typedef struct reply {
@@ -64,9 +84,10 @@ void conn_open(loop *l, evutil_socket_t fd);
 void conn_close(conn *c);
 /* Shuts down: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
+#define CONN_SHUTTING_DOWN "the server is shutting down"
+/* Shuts down now: ends a response that waits for something. */
+void conn_shut_down(conn *c);
 
-/* Discards the result of a text thread that parses its body. */
-void conn_forget_parse(conn *c);
 /* Some room for bodies was freed: connections of the loop that wait for it try again, in order of arrival. */
 void conn_resume_bodies(loop *l);
 /* Frees the room of the request's body: the body is gone, or its first token has come. */
@@ -77,7 +98,11 @@ void conn_reply(conn *c, const reply *r);
 /* The same with OpenAI's error body. param and headers may be NULL. */
 void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers);
 /* The same for a failed request, with a Retry-After header where that helps. */
-void conn_reply_failure(conn *c, const api_error *e);
+void conn_reply_failure(conn *c, api_error e);
+/* Starts a JSON document in the loop's scratch buffer, whose contents are lost. */
+json_out conn_begin_json(const conn *c);
+/* Answers with the document that o has written there; 500 when memory was short. headers may be NULL. */
+void conn_reply_json(conn *c, const json_out *o, const char *headers);
 
 /* Counts one more slow reader; each counts once. */
 void conn_count_slow(conn *c);

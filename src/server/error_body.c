@@ -36,13 +36,11 @@ api_error error_of(const quire_error *err) {
 }
 
 void error_body(json_out *o, const api_error *e) {
-    json_raw(o, "{\"error\":{\"message\":");
-    json_cstr(o, e->message);
-    json_raw(o, ",\"type\":");
-    json_cstr(o, error_type(e->status));
-    json_raw(o, ",\"param\":");
-    json_cstr(o, e->param != NULL && e->param[0] != '\0' ? e->param : NULL);
-    json_raw(o, ",\"code\":");
+    json_raw(o, "{\"error\":{");
+    json_cstr(json_name(o, "message"), e->message);
+    json_cstr(json_name(o, "type"), error_type(e->status));
+    json_cstr(json_name(o, "param"), e->param != NULL && e->param[0] != '\0' ? e->param : NULL);
+    json_name(o, "code");
     if (e->code != NULL) {
         json_cstr(o, e->code);
     } else {

@@ -129,10 +129,6 @@ static int on_value(http_parser *p, const char *text, size_t n) {
 
 /* ---- the head as a whole ---- */
 
-static int hex_value(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* An absolute target names the host (RFC 9112, 3.2.2); the Host header is then ignored. */
 static int take_authority(http_request *r, const struct http_parser_url *url) {
     const char *host = r->target.p + url->field_data[UF_HOST].off;
@@ -167,7 +163,7 @@ static int decode_path(http_request *r) {
     for (size_t i = 0; i < n; i++) {
         char c = p[i];
         if (c == '%') {
-            int high = i + 2 < n ? hex_value(p[i + 1]) : -1, low = i + 2 < n ? hex_value(p[i + 2]) : -1;
+            int high = i + 2 < n ? hex_digit(p[i + 1]) : -1, low = i + 2 < n ? hex_digit(p[i + 2]) : -1;
             if (high < 0 || low < 0 || high * 16 + low == 0) {
                 return refuse(r, 400, "malformed percent-encoding in the path");
             }
@@ -261,43 +257,24 @@ void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes) {
     start(r);
 }
 
-static void each_buffer(http_request *r, void (*f)(strbuf *)) {
-    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->fetch_site,
-                     &r->host,   &r->body, &r->line,         &r->name,          &r->value};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        f(all[i]);
-    }
-}
+#define N_BUFFERS (sizeof((http_request *)0)->buffers / sizeof(strbuf))
 
 void http_deinit(http_request *r) {
-    each_buffer(r, strbuf_deinit);
-}
-
-static void empty_buffer(strbuf *b) {
-    if (b->cap > KEEP_BYTES) {
-        strbuf_deinit(b);
-    } else {
-        strbuf_clear(b);
+    for (size_t i = 0; i < N_BUFFERS; i++) {
+        strbuf_deinit(&r->buffers[i]);
     }
 }
 
 void http_next(http_request *r) {
-    each_buffer(r, empty_buffer);
-    *r = (http_request){
-        .max_head_bytes = r->max_head_bytes,
-        .max_body_bytes = r->max_body_bytes,
-        .target = r->target,
-        .path = r->path,
-        .content_type = r->content_type,
-        .authorization = r->authorization,
-        .origin = r->origin,
-        .fetch_site = r->fetch_site,
-        .host = r->host,
-        .body = r->body,
-        .line = r->line,
-        .name = r->name,
-        .value = r->value,
-    };
+    http_request next = {.max_head_bytes = r->max_head_bytes, .max_body_bytes = r->max_body_bytes};
+    for (size_t i = 0; i < N_BUFFERS; i++) {
+        if (r->buffers[i].cap > KEEP_BYTES) {
+            strbuf_deinit(&r->buffers[i]);
+        }
+        strbuf_clear(&r->buffers[i]);
+        next.buffers[i] = r->buffers[i];
+    }
+    *r = next;
     start(r);
 }
 
@@ -386,8 +363,4 @@ static http_event feed_body(http_request *r, const char *p, size_t n, size_t *us
 
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
     return r->head_done ? feed_body(r, p, n, used) : feed_head(r, p, n, used);
-}
-
-const char *http_reason(int status) {
-    return http_status_str((enum http_status)status);
 }

@@ -20,15 +20,18 @@ typedef enum http_event { HTTP_WANTS_MORE, HTTP_GOT_HEAD, HTTP_GOT_ALL, HTTP_REF
 typedef struct http_request {
     http_parser parser;
     size_t max_head_bytes, max_body_bytes;
-    /* The head, complete at HTTP_GOT_HEAD. path is decoded and has no query. host is the authority of the request: an absolute target's,
+    /* The head, complete at HTTP_GOT_HEAD: path is decoded and has no query. host is the authority of the request: an absolute target's,
      * else the Host header; n_hosts == 0: there is none. fetch_site: the browser's Sec-Fetch-Site header, about the page that sent the
-     * request. */
-    strbuf target, path, content_type, authorization, origin, fetch_site, host;
+     * request. The body, complete at HTTP_GOT_ALL. line, name and value: the request line, and the header being read. */
+    union {
+        struct {
+            strbuf target, path, content_type, authorization, origin, fetch_site, host, body, line, name, value;
+        };
+        strbuf buffers[11]; /* all of these; small ones are kept for the next request */
+    };
     enum http_method method;
     bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */
     bool has_body, expects_continue;
-    /* The body, complete at HTTP_GOT_ALL. */
-    strbuf body;
     bool drop_body; /* set by the caller at HTTP_GOT_HEAD: skip the body, keep nothing */
     /* HTTP_REFUSED: why. */
     int status;
@@ -41,7 +44,6 @@ typedef struct http_request {
     chunked chunks;
     int n_hosts, n_lengths, n_encodings, n_types, n_authorizations, n_origins, n_fetch_sites;
     bool encoding_is_chunked, expectation_unknown;
-    strbuf line, name, value; /* the request line; the header being read */
 } http_request;
 
 void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes);
@@ -51,8 +53,5 @@ void http_next(http_request *r);
 /* Parses p[0..n), n > 0. *used is how many bytes it consumed (fewer than n at HTTP_GOT_HEAD and HTTP_GOT_ALL). Not called after
  * HTTP_REFUSED. */
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
-
-/* The reason phrase of a status code ("Not Found"). */
-const char *http_reason(int status);
 
 #endif

@@ -1,200 +1,21 @@
 #include "server/loop.h"
 
-#include <event2/util.h>
-
-#include "base/mem.h"
 #include "base/rng.h"
-#include "server/conn.h"
-#include "server/response.h"
-#include "server/streams.h"
-#include "server/watch.h"
 
-#define RETRY_US 100000      /* after accept failed for lack of descriptors */
-#define LAST_WORDS_US 1000000 /* for clients to read that their response was cut */
-
-static struct timeval timeval_of(int64_t us) {
-    return (struct timeval){.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+void loop_set_timer(struct event *timer, int64_t us) {
+    struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+    event_add(timer, &t);
 }
 
-/* ---- accepting ---- */
-
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from, void *arg) {
-    (void)listener;
-    (void)from;
-    (void)n_from;
-    conn_open(arg, fd);
-}
-
-/* Out of descriptors or memory: waits before the next accept instead of spinning on a socket that stays readable. */
-static void on_accept_failed(struct evconnlistener *listener, void *arg) {
-    loop *l = arg;
-    struct timeval t = timeval_of(RETRY_US);
-    evconnlistener_disable(listener);
-    event_add(l->on_retry, &t);
-}
-
-static void on_retry(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
-    loop *l = arg;
-    if (l->listener != NULL) {
-        evconnlistener_enable(l->listener);
-    }
-}
-
-/* ---- the engine's events: one wake-up for all that a step produced ---- */
-
-static void on_queue(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
-    loop *l = arg;
-    quire_event ev;
-    while (quire_queue_next(l->queue, &ev)) {
-        response_event(&ev);
-    }
-    response_flush_unsent(l);
-    conn_relieve(l);
-}
-
-/* ---- shutting down ---- */
-
-static void stop_accepting(loop *l) {
-    if (l->listener != NULL) {
-        evconnlistener_free(l->listener);
-        l->listener = NULL;
-    }
-}
-
-static void drain(loop *l) {
-    struct timeval t = timeval_of(l->server->options.shutdown_deadline_us);
-    stop_accepting(l);
-    for (conn *c = l->conns, *next; c != NULL; c = next) {
-        next = c->next;
-        conn_drain(c);
-    }
-    event_add(l->on_deadline, &t);
-}
-
-/* Cancels what still runs and sends errors to its clients. */
-static void cut_short(loop *l) {
-    struct timeval t = timeval_of(LAST_WORDS_US);
-    for (conn *c = l->conns, *next; c != NULL; c = next) {
-        next = c->next;
-        if (c->response != NULL) {
-            response_abort(c->response);
-        } else if (c->watcher != NULL) {
-            watch_end(c->watcher);
-        } else if (c->order != NULL || c->parse != NULL) {
-            conn_forget_parse(c);
-            streams_forget(c);
-            conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
+void loop_wake_all(const server *s) {
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        if (s->loops[i].bell.fd >= 0) { /* not closed yet */
+            wake_ring(&s->loops[i].bell);
         }
     }
-    event_add(l->on_deadline, &t);
 }
 
-/* Advances the shutdown by one stage: 1 drain, 2 cancel, 3 leave. */
-static void go_to_stop(loop *l, int stop) {
-    while (l->stops_seen < stop && l->stops_seen < 3) {
-        l->stops_seen++;
-        if (l->stops_seen == 1) {
-            drain(l);
-        } else if (l->stops_seen == 2) {
-            cut_short(l);
-        } else {
-            event_base_loopbreak(l->base);
-        }
-    }
-    if (l->conns == NULL && l->stops_seen > 0) {
-        event_base_loopbreak(l->base);
-    }
-}
-
-static void on_wake(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
-    loop *l = arg;
-    wake_wait(&l->bell, 0);
-    streams_take(l);
-    conn_resume_bodies(l);
-    go_to_stop(l, atomic_load(&l->server->stops));
-}
-
-static void on_deadline(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
-    loop *l = arg;
-    go_to_stop(l, l->stops_seen + 1);
-}
-
-/* ---- opening and closing ---- */
-
-static struct event_base *new_base(void) {
-    struct event_config *config = event_config_new();
-    struct event_base *base = NULL;
-    if (config != NULL) {
-        event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK); /* one thread; others ring its wake */
-        base = event_base_new_with_config(config);
-        event_config_free(config);
-    }
-    return base;
-}
-
-quire_err loop_open(loop *l, server *s) {
-    *l = (loop){.server = s, .bell = {.fd = -1}, .random = rng_os_seed()};
-    TRY(wake_init(&l->bell));
-    quire_err e = quire_queue_open(s->engine, &l->queue);
-    l->base = e == QUIRE_OK ? new_base() : NULL;
-    if (l->base == NULL) {
-        loop_close(l);
-        return e == QUIRE_OK ? QUIRE_NO_MEMORY : e;
-    }
-    e = watch_open(l);
-    l->listener = evconnlistener_new(l->base, on_accept, l, LEV_OPT_CLOSE_ON_EXEC, 0, s->listen_fd);
-    l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, on_queue, l);
-    l->on_wake = event_new(l->base, l->bell.fd, EV_READ | EV_PERSIST, on_wake, l);
-    l->on_deadline = evtimer_new(l->base, on_deadline, l);
-    l->on_retry = evtimer_new(l->base, on_retry, l);
-    if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
-        l->on_retry == NULL || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0) {
-        loop_close(l);
-        return QUIRE_NO_MEMORY;
-    }
-    evconnlistener_set_error_cb(l->listener, on_accept_failed);
-    return QUIRE_OK;
-}
-
-void loop_close(loop *l) {
-    while (l->conns != NULL) {
-        conn_close(l->conns);
-    }
-    streams_shut(l);
-    stop_accepting(l);
-    watch_shut(l);
-    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry};
-    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-        if (events[i] != NULL) {
-            event_free(events[i]);
-        }
-    }
-    if (l->queue != NULL) {
-        quire_queue_close(l->queue);
-    }
-    if (l->base != NULL) {
-        event_base_free(l->base);
-    }
-    if (l->bell.fd >= 0) {
-        wake_deinit(&l->bell);
-    }
-    for (int32_t i = 0; i < l->n_token_texts; i++) {
-        quire_free(l->token_texts[i].p);
-    }
-    mem_free(l->token_texts);
-    strbuf_deinit(&l->scratch);
-    *l = (loop){.bell = {.fd = -1}};
-}
-
-quire_err loop_run(loop *l) {
-    int r = event_base_dispatch(l->base);
-    return r >= 0 ? QUIRE_OK : QUIRE_IO;
+uint64_t loop_new_id(loop *l) {
+    uint64_t mine = (uint64_t)(l - l->server->loops), mask = (1u << LOOP_BITS) - 1;
+    return (rng_next(&l->random) & ~mask) | mine;
 }

@@ -1,34 +1,41 @@
-/* An event loop: one thread, one event base, one quire_queue, and the connections that it accepted.
+/* An event loop: one thread, one event base, one quire_queue, and the connections that it accepted. And the server: what all loops share.
  *
- * All loops share the listening socket; a loop that is free accepts. Only its own thread touches a loop's objects. Other threads ring its
- * wake, and read its counters. */
+ * All loops share the listening socket; a loop that is free accepts (loop_run.h). Only its own thread touches a loop's objects. Other
+ * threads ring its wake, and read its counters. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <event2/util.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/str.h"
 #include "base/wake.h"
+#include "quire.h"
 #include "server/auth.h"
 #include "server/body_room.h"
 #include "server/page.h"
 #include "server/pool_json.h"
 #include "server/sandbox.h"
-#include "server/server.h"
+#include "server/server_options.h"
 
 struct conn;
+struct conn_handler;
 struct response;
 struct watch;
 struct stream_order;
+
+#define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
 
 /* The text of one token, as log-probabilities show it. p NULL: not computed yet. */
 typedef struct token_text {
     char *p; /* quire_free */
     size_t n;
 } token_text;
+
+typedef struct server server;
 
 typedef struct loop {
     server *server;
@@ -40,7 +47,7 @@ typedef struct loop {
     pthread_t thread;
     struct conn *conns;      /* all open connections */
     struct watch *watch;     /* the watchers of the pool (watch.h) */
-    _Atomic(struct stream_order *) orders; /* to streams here, and back from others (streams.h): a stack; any thread adds */
+    _Atomic(struct stream_order *) orders; /* to streams here, and back from others (stream_order.h): a stack; any thread adds */
     struct response *unsent;   /* streams that withhold a chunk until the queue is drained */
     strbuf scratch;          /* buffer in which responses are written before they go to a connection */
     token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
@@ -57,6 +64,7 @@ typedef struct loop {
 struct server {
     quire_engine *engine;
     server_options options;
+    const struct conn_handler *handler; /* runs the requests (conn.h) */
     auth *keys;
     sandboxes *sandboxes;
     body_room bodies;
@@ -73,11 +81,14 @@ struct server {
     atomic_int stops;        /* calls of server_stop so far */
 };
 
-/* Initialises l as a loop of s. On failure l needs no loop_close. */
-quire_err loop_open(loop *l, server *s);
-/* Closes what remains: connections, queue, base. Called after loop_run. */
-void loop_close(loop *l);
-/* Serves until the server is stopped and the last connection is closed. */
-quire_err loop_run(loop *l);
+/* The head of a function that an event calls: `arg` is its object. */
+#define LOOP_CALLBACK(name) void name(__attribute__((unused)) evutil_socket_t fd, __attribute__((unused)) short what, void *arg)
+
+/* Starts a timer, or starts it again: it fires once, after us. */
+void loop_set_timer(struct event *timer, int64_t us);
+/* Wakes all loops that are open. Any thread. */
+void loop_wake_all(const server *s);
+/* A new number for a response of l: the lowest LOOP_BITS bits are the loop's index. */
+uint64_t loop_new_id(loop *l);
 
 #endif

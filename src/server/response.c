@@ -5,8 +5,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
-#include "server/streams.h"
 
 /* ---- opening and closing ---- */
 
@@ -32,7 +30,9 @@ static void free_parts(response *a) {
 
 void response_close(response *a) {
     loop *l = a->conn->loop;
-    streams_end(a);
+    for (int32_t i = 0; i < a->n_choices; i++) {
+        order_settle(&a->choices[i].order, NULL);
+    }
     response_count(a, -(int64_t)a->n_bytes);
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
@@ -44,8 +44,34 @@ void response_close(response *a) {
         }
     }
     free_parts(a);
-    a->conn->response = NULL;
+    a->conn->pending = NULL;
     mem_free(a);
+}
+
+/* ---- the generation as what a connection waits for ---- */
+
+static void close_generation(conn *c) {
+    response_close(c->pending_of);
+}
+
+static void shut_down_generation(conn *c) {
+    response_fail_with(c->pending_of, 503, CONN_SHUTTING_DOWN);
+}
+
+static void send_more(conn *c) {
+    response_drained(c->pending_of);
+}
+
+static void cut_generation(conn *c) {
+    response_cut(c->pending_of, "the client took nothing of the stream for too long");
+}
+
+static const pending_kind generation = {
+    .close = close_generation, .shut_down = shut_down_generation, .drained = send_more, .cut = cut_generation, .counts_disconnects = true,
+};
+
+response *response_of(const conn *c) {
+    return c->pending == &generation ? c->pending_of : NULL;
 }
 
 static response *response_new(conn *c, const quire_request_info *info) {
@@ -64,16 +90,13 @@ static response *response_new(conn *c, const quire_request_info *info) {
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
     }
-    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, streams_number(c->loop));
-    c->response = a;
+    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, loop_new_id(c->loop));
+    c->pending = &generation;
+    c->pending_of = a;
     return a;
 }
 
 /* ---- failing ---- */
-
-void response_abort(response *a) {
-    response_fail_with(a, 503, "the server is shutting down");
-}
 
 /* More bytes are unsent than a response may have: of a stream because its client is slow, else because the response is too large. */
 static void too_large(response *a, size_t limit) {
@@ -85,7 +108,7 @@ static void too_large(response *a, size_t limit) {
     }
     err_set(&err, QUIRE_BAD_REQUEST, -1,
             "the answer has over %zu bytes (--max-answer-bytes): stream it, or ask for fewer tokens, choices or logprobs", limit);
-    response_fail(a, &(api_error){.status = 400, .param = "max_tokens", .message = err.message});
+    response_fail(a, (api_error){.status = 400, .param = "max_tokens", .message = err.message});
 }
 
 static void out_of_memory(response *a) {
@@ -94,13 +117,24 @@ static void out_of_memory(response *a) {
 
 /* ---- starting ---- */
 
+static void cancel_parsing(conn *c) {
+    quire_parse_cancel(c->pending_of);
+    c->pending = NULL;
+}
+
+static const pending_kind parsing = {.close = cancel_parsing, .counts_disconnects = true};
+
 /* Queues a large body for a text thread, which parses it; response_parsed continues. */
 static void start_large(conn *c, quire_endpoint endpoint) {
     strbuf body = c->request.body;
+    quire_parse *parse;
     c->request.body = (strbuf){.max = body.max};
-    if (quire_parse_start(c->loop->queue, endpoint, body.p, body.n, c, &c->parse) != QUIRE_OK) {
+    if (quire_parse_start(c->loop->queue, endpoint, body.p, body.n, c, &parse) != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
+        return;
     }
+    c->pending = &parsing;
+    c->pending_of = parse;
 }
 
 void response_start(conn *c, quire_endpoint endpoint) {
@@ -115,8 +149,7 @@ void response_start(conn *c, quire_endpoint endpoint) {
     quire_err e = quire_request_parse(s->engine, endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
     strbuf_deinit(&c->request.body);
     if (e != QUIRE_OK) {
-        api_error failure = error_of(&err);
-        conn_reply_failure(c, &failure);
+        conn_reply_failure(c, error_of(&err));
         return;
     }
     response_start_request(c, r);
@@ -125,11 +158,10 @@ void response_start(conn *c, quire_endpoint endpoint) {
 /* A large body was parsed on a text thread: event PARSED. */
 static void response_parsed(const quire_event *ev) {
     conn *c = ev->user;
-    c->parse = NULL;
+    c->pending = NULL;
     if (ev->request == NULL) {
         quire_error err = *ev->error;
-        api_error failure = error_of(&err);
-        conn_reply_failure(c, &failure);
+        conn_reply_failure(c, error_of(&err));
         return;
     }
     response_start_request(c, ev->request);
@@ -162,8 +194,7 @@ void response_start_request(conn *c, quire_request *r) {
     quire_err e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
     if (e != QUIRE_OK) {
         a->stream = NULL;
-        api_error failure = error_of(&err);
-        response_fail(a, &failure);
+        response_fail(a, error_of(&err));
         return;
     }
     a->info = quire_stream_describe(a->stream);
@@ -243,17 +274,16 @@ static void on_rollback(response *a, response_choice *c, const quire_event *ev) 
     }
     c->completion_tokens = ev->completion_tokens;
     response_rollback_logprobs(a, c, ev->tokens, ev->n_tokens);
-    json_out o = response_begin_json(a);
+    json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: {");
     response_write_head(a, a->format->chunk_object, &o);
-    json_raw(&o, ",\"choices\":[],\"quire\":{\"rollback\":");
-    json_int(&o, (int64_t)ev->prompt_tokens + ev->n_tokens);
-    json_raw(&o, ",\"index\":");
-    json_int(&o, ev->choice);
-    json_raw(&o, ",\"text\":");
-    json_text(&o, ev->text, ev->n_text);
+    json_raw(json_name(&o, "choices"), "[]");
+    json_begin(json_name(&o, "quire"), '{');
+    json_int(json_name(&o, "rollback"), (int64_t)ev->prompt_tokens + ev->n_tokens);
+    json_int(json_name(&o, "index"), ev->choice);
+    json_text(json_name(&o, "text"), ev->text, ev->n_text);
     json_raw(&o, "}}\n\n");
-    streams_done(a, c, ev);
+    order_settle(&c->order, ev);
     (void)response_send_piece(a, &o);
 }
 
@@ -281,12 +311,11 @@ static void on_done(response *a, const quire_event *ev) {
         if (ev->error != NULL) {
             err = *ev->error; /* it points into the stream, which is freed first */
         }
-        api_error failure = error_of(&err);
-        response_fail(a, &failure);
+        response_fail(a, error_of(&err));
         return;
     }
     if (ev->finish == QUIRE_FINISH_CANCELLED) { /* not by this server, which releases what it cancels: the engine is closing */
-        response_abort(a);
+        response_fail_with(a, 503, CONN_SHUTTING_DOWN);
         return;
     }
     a->prompt_tokens = ev->prompt_tokens;
@@ -317,7 +346,7 @@ void response_event(const quire_event *ev) {
     } else if (ev->kind == QUIRE_EVENT_ROLLBACK) {
         on_rollback(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_REFUSED) {
-        streams_done(a, c, ev);
+        order_settle(&c->order, ev);
     } else {
         on_end(a, c, ev);
     }

@@ -5,12 +5,13 @@
  * the first START, so that a request that fails before it gets a real status. A chunk is withheld until the queue is drained or the next
  * event of its choice comes, so that the last text and the finish reason are sent together. While the connection has
  * server_options.max_output_bytes unsent, nothing more is written: chunks are withheld, and grow, until the client has read. Owner: the
- * loop's thread. Its connection (conn.response) owns it. */
+ * loop's thread. Its connection (conn.pending_of) owns it. */
 #ifndef SERVER_RESPONSE_H
 #define SERVER_RESPONSE_H
 
 #include "json/json_out.h"
 #include "server/conn.h"
+#include "server/stream_order.h"
 
 /* Log-probabilities of tokens, written as they arrive: lists of JSON values without their brackets. */
 typedef struct response_logprobs {
@@ -41,7 +42,7 @@ typedef struct response_choice {
     bool has_score;
     int32_t stop_token;          /* -1: none */
     const quire_explain *explain; /* the stream's, set at its END, if requested */
-    struct stream_order *order;  /* a rollback or steer that waits for its event, or NULL */
+    stream_order *order;         /* a rollback or steer that waits for its event, or NULL */
     quire_finish finish;         /* NONE until its END */
     bool held;                   /* a chunk is withheld */
     bool prompt_sent;            /* its prompt was sent already */
@@ -96,26 +97,20 @@ void response_start_request(conn *c, quire_request *r);
 void response_event(const quire_event *ev);
 /* The queue is drained: sends the withheld chunks. */
 void response_flush_unsent(loop *l);
-/* The client has read: sends more. The connection may have ended its response afterwards. */
-void response_drained(response *a);
-/* True when a byte of it was written. */
-bool response_has_begun(const response *a);
+/* The generation that c has in progress, or NULL. */
+response *response_of(const conn *c);
 /* Cancels the stream of a client that reads too slowly. Behind the unsent output comes an error event or, in a whole response, the
  * connection's end. Neither a nor its connection may be used afterwards. */
 void response_cut(response *a, const char *reason);
 /* Sends nothing more: cancels the stream if it still runs, and frees a. The connection has no response then. */
 void response_close(response *a);
-/* Shuts down: cancels the stream and sends an error to the client. */
-void response_abort(response *a);
 
 /* ---- response_send.c: output ---- */
 
 /* Ends the response with an error: a status when nothing was sent yet, else an event. */
-void response_fail(response *a, const api_error *e);
+void response_fail(response *a, api_error e);
 /* The same: a status without a parameter. */
 void response_fail_with(response *a, int status, const char *message);
-/* Empties the loop's scratch buffer and writes into it. */
-json_out response_begin_json(const response *a);
 /* Sends a stream's head and the first chunk of each choice. False: a was freed; the same holds for the next two. */
 bool response_send_head(response *a);
 /* Sends choice i's chunk if there is room, else keeps it. */
@@ -126,6 +121,8 @@ bool response_send_piece(response *a, const json_out *o);
 void response_hold(response *a, int32_t i);
 /* DONE came: sends the rest, now or as the client reads. May free a. */
 void response_finish(response *a);
+/* The client has read: sends more. May free a. */
+void response_drained(response *a);
 /* Adds delta to the unsent bytes of its choices and prompts. */
 void response_count(response *a, int64_t delta);
 
@@ -142,8 +139,9 @@ void response_write_prompt_ids(const response *a, const response_choice *c, json
 void response_write_text(const response *a, const response_choice *c, json_out *o);
 /* The prompt of c. */
 response_prompt *response_prompt_of(const response *a, const response_choice *c);
-/* {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":{"cached_tokens":..}}, at DONE */
-void response_write_usage(const response *a, json_out *o);
+/* A stream's last chunk, at DONE: no choices, but {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":
+ * {"cached_tokens":..}} as "usage" */
+void response_write_last_chunk(const response *a, json_out *o);
 /* ---- response_logprobs.c ---- */
 /* Adds those of a token. */
 quire_err response_take_logprobs(const response *a, response_choice *c, const quire_event *ev);
@@ -160,13 +158,13 @@ void response_deinit_logprobs(response_logprobs *l);
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);
 /* "prompt_logprobs":[null,..] or null */
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
-/* ,"explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing unless requested
+/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing unless requested
  * (response_explain.c) */
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
-/* ,"usage":{..} if requested in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows,
- * and there ,"explain":{..} if requested */
-void response_write_chunk_tail(const response *a, const response_choice *c, json_out *o);
-/* ,"service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole response */
+/* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's last one when no usage chunk follows,
+ * and there "explain":{..} if requested; the chunk's closing brace */
+void response_end_chunk(const response *a, const response_choice *c, json_out *o);
+/* "service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole response */
 void response_write_tail(const response *a, json_out *o);
 
 #endif

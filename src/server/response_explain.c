@@ -1,107 +1,96 @@
 /* Writes the response to "explain": what each choice waited for, what it reused, its chunks and preemptions, and where its time went. */
 #include "server/response.h"
 
-/* Writes one named integer of an object; the first of it without a comma. */
-static void member(json_out *o, const char *name, int64_t value, bool first) {
-    json_raw(o, first ? "\"" : ",\"");
-    json_raw(o, name);
-    json_raw(o, "\":");
-    json_int(o, value);
-}
-
 static void write_waits(const quire_explain *x, json_out *o) {
     static const char *const causes[QUIRE_N_WAITS] = {
         [QUIRE_WAIT_TURN] = "turn",     [QUIRE_WAIT_PAGES] = "pages",   [QUIRE_WAIT_SLOT] = "slot",
         [QUIRE_WAIT_BUDGET] = "budget", [QUIRE_WAIT_PREFIX] = "prefix", [QUIRE_WAIT_TIER] = "tier",
     };
-    bool first = true;
-    json_raw(o, ",\"waits\":[");
+    json_begin(json_name(o, "waits"), '[');
     for (int i = 0; i < QUIRE_N_WAITS; i++) {
         if (x->n_waits[i] > 0) {
-            json_raw(o, first ? "{\"cause\":" : ",{\"cause\":");
-            json_cstr(o, causes[i]);
-            member(o, "us", x->wait_us[i], false);
-            member(o, "times", x->n_waits[i], false);
-            json_raw(o, "}");
-            first = false;
+            json_begin(json_item(o), '{');
+            json_cstr(json_name(o, "cause"), causes[i]);
+            json_int(json_name(o, "us"), x->wait_us[i]);
+            json_int(json_name(o, "times"), x->n_waits[i]);
+            json_end(o, '}');
         }
     }
-    json_raw(o, "]");
+    json_end(o, ']');
 }
 
 static void write_reuse(const quire_explain *x, json_out *o) {
-    json_raw(o, ",\"reused\":{");
-    member(o, "matched_tokens", x->matched, true);
-    member(o, "copied_page_tokens", x->copied, false);
-    member(o, "tier_tokens", x->tier, false);
-    member(o, "shared_tokens", x->shared, false);
-    json_raw(o, "}");
+    json_begin(json_name(o, "reused"), '{');
+    json_int(json_name(o, "matched_tokens"), x->matched);
+    json_int(json_name(o, "copied_page_tokens"), x->copied);
+    json_int(json_name(o, "tier_tokens"), x->tier);
+    json_int(json_name(o, "shared_tokens"), x->shared);
+    json_end(o, '}');
 }
 
 static void write_chunks(const quire_explain *x, json_out *o) {
-    json_raw(o, ",\"chunks\":[");
+    json_begin(json_name(o, "chunks"), '[');
     for (int32_t i = 0; i < x->n_chunks && i < QUIRE_EXPLAIN_CHUNKS; i++) {
-        json_raw(o, i > 0 ? ",{" : "{");
-        member(o, "step", x->chunks[i].step, true);
-        member(o, "tokens", x->chunks[i].tokens, false);
-        json_raw(o, "}");
+        json_begin(json_item(o), '{');
+        json_int(json_name(o, "step"), x->chunks[i].step);
+        json_int(json_name(o, "tokens"), x->chunks[i].tokens);
+        json_end(o, '}');
     }
-    json_raw(o, "]");
-    member(o, "n_chunks", x->n_chunks, false);
-    member(o, "n_decode_steps", x->n_decodes, false);
+    json_end(o, ']');
+    json_int(json_name(o, "n_chunks"), x->n_chunks);
+    json_int(json_name(o, "n_decode_steps"), x->n_decodes);
 }
 
 static void write_cost(const quire_explain_preemption *p, json_out *o) {
-    json_raw(o, "{");
-    member(o, "recomputed_tokens", p->recomputed, true);
-    member(o, "swapped_bytes", p->swapped_bytes, false);
-    member(o, "us", p->us, false);
-    json_raw(o, "}");
+    json_begin(o, '{');
+    json_int(json_name(o, "recomputed_tokens"), p->recomputed);
+    json_int(json_name(o, "swapped_bytes"), p->swapped_bytes);
+    json_int(json_name(o, "us"), p->us);
+    json_end(o, '}');
 }
 
 static void write_preemptions(const quire_explain *x, json_out *o) {
-    json_raw(o, ",\"preemptions\":[");
+    json_begin(json_name(o, "preemptions"), '[');
     for (int32_t i = 0; i < x->n_preemptions && i < QUIRE_EXPLAIN_PREEMPTIONS; i++) {
-        json_raw(o, i > 0 ? "," : "");
-        write_cost(&x->preemptions[i], o);
+        write_cost(&x->preemptions[i], json_item(o));
     }
-    json_raw(o, "]");
-    member(o, "n_preemptions", x->n_preemptions, false);
-    json_raw(o, ",\"preempted\":");
-    write_cost(&x->preempted, o);
+    json_end(o, ']');
+    json_int(json_name(o, "n_preemptions"), x->n_preemptions);
+    write_cost(&x->preempted, json_name(o, "preempted"));
 }
 
 static void write_choice(int32_t index, const response_choice *c, json_out *o) {
     const quire_explain *x = c->explain;
-    json_raw(o, "{");
-    member(o, "index", index, true);
+    json_begin(json_item(o), '{');
+    json_int(json_name(o, "index"), index);
     if (x != NULL) {
         write_waits(x, o);
         write_reuse(x, o);
         write_chunks(x, o);
         write_preemptions(x, o);
-        json_raw(o, ",\"stages_us\":{");
-        member(o, "tokenise", x->tokenise_us, true);
-        member(o, "queue", x->queue_us, false);
-        member(o, "prefill", x->prefill_us, false);
-        member(o, "decode", x->decode_us, false);
-        member(o, "detokenise", x->detokenise_us, false);
-        json_raw(o, "}");
+        json_begin(json_name(o, "stages_us"), '{');
+        json_int(json_name(o, "tokenise"), x->tokenise_us);
+        json_int(json_name(o, "queue"), x->queue_us);
+        json_int(json_name(o, "prefill"), x->prefill_us);
+        json_int(json_name(o, "decode"), x->decode_us);
+        json_int(json_name(o, "detokenise"), x->detokenise_us);
+        json_end(o, '}');
     }
-    json_raw(o, "}");
+    json_end(o, '}');
 }
 
 void response_write_explain(const response *a, const response_choice *c, json_out *o) {
     if (!a->info->explain) {
         return;
     }
-    json_raw(o, ",\"explain\":{\"choices\":[");
+    json_begin(json_name(o, "explain"), '{');
+    json_begin(json_name(o, "choices"), '[');
     if (c != NULL) {
         write_choice((int32_t)(c - a->choices), c, o);
     }
     for (int32_t i = 0; c == NULL && i < a->n_shown; i++) {
-        json_raw(o, i > 0 ? "," : "");
         write_choice(i, &a->choices[a->shown[i]], o);
     }
-    json_raw(o, "]}");
+    json_end(o, ']');
+    json_end(o, '}');
 }

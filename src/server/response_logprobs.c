@@ -1,4 +1,5 @@
 /* Writes log-probabilities in responses: OpenAI's two forms, and vLLM's prompt_logprobs. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -55,71 +56,57 @@ static int64_t count_chars(const char *text, size_t n) {
     return chars;
 }
 
-static void begin_value(json_out *o) {
-    if (o->to->n > 0) {
-        json_raw(o, ",");
-    }
-}
-
 /* Adds one token to the lists; width 0: the prompt's first, which has no log-probability. */
 static quire_err add_to_lists(const response *a, response_logprobs *l, int32_t token, const quire_logprob *p, int32_t width) {
     json_out tokens = {.to = &l->tokens}, values = {.to = &l->values}, tops = {.to = &l->tops}, offsets = {.to = &l->offsets};
     str text = text_of(a, token);
-    begin_value(&tokens);
-    json_text(&tokens, text.p, text.n);
-    begin_value(&offsets);
-    json_int(&offsets, l->n_chars);
+    json_text(json_item(&tokens), text.p, text.n);
+    json_int(json_item(&offsets), l->n_chars);
     l->n_chars += count_chars(text.p, text.n);
-    begin_value(&values);
-    begin_value(&tops);
     if (width == 0) {
-        json_raw(&values, "null");
-        json_raw(&tops, "null");
+        json_raw(json_item(&values), "null");
+        json_raw(json_item(&tops), "null");
     } else {
-        json_number(&values, shown(p[0].logprob));
-        json_raw(&tops, "{");
+        json_number(json_item(&values), shown(p[0].logprob));
+        json_begin(json_item(&tops), '{');
         for (int32_t i = 0; i < width; i++) {
             if (i > 0 && p[i].token == p[0].token) {
                 continue; /* it is first already */
             }
-            json_raw(&tops, i > 0 ? "," : "");
-            write_token_text(a, p[i].token, &tops);
+            write_token_text(a, p[i].token, json_item(&tops));
             json_raw(&tops, ":");
             json_number(&tops, shown(p[i].logprob));
         }
-        json_raw(&tops, "}");
+        json_end(&tops, '}');
     }
     return tokens.err ? tokens.err : values.err ? values.err : tops.err ? tops.err : offsets.err;
 }
 
 /* ---- chat: an object a token ---- */
 
-static void write_members(const response *a, const quire_logprob *p, json_out *o) {
+/* An object without its closing brace. */
+static void begin_token(const response *a, const quire_logprob *p, json_out *o) {
     str text = text_of(a, p->token);
-    json_raw(o, "\"token\":");
-    json_text(o, text.p, text.n);
-    json_raw(o, ",\"logprob\":");
-    json_number(o, shown(p->logprob));
-    json_raw(o, ",\"bytes\":[");
+    json_begin(json_item(o), '{');
+    json_text(json_name(o, "token"), text.p, text.n);
+    json_number(json_name(o, "logprob"), shown(p->logprob));
+    json_begin(json_name(o, "bytes"), '[');
     for (size_t i = 0; i < text.n; i++) {
-        json_raw(o, i > 0 ? "," : "");
-        json_int(o, (unsigned char)text.p[i]);
+        json_int(json_item(o), (unsigned char)text.p[i]);
     }
-    json_raw(o, "]");
+    json_end(o, ']');
 }
 
 static quire_err add_content(const response *a, response_logprobs *l, const quire_logprob *p, int32_t width) {
     json_out o = {.to = &l->content};
-    begin_value(&o);
-    json_raw(&o, "{");
-    write_members(a, &p[0], &o);
-    json_raw(&o, ",\"top_logprobs\":[");
+    begin_token(a, &p[0], &o);
+    json_begin(json_name(&o, "top_logprobs"), '[');
     for (int32_t i = 1; i < width; i++) {
-        json_raw(&o, i > 1 ? ",{" : "{");
-        write_members(a, &p[i], &o);
-        json_raw(&o, "}");
+        begin_token(a, &p[i], &o);
+        json_end(&o, '}');
     }
-    json_raw(&o, "]}");
+    json_end(&o, ']');
+    json_end(&o, '}');
     return o.err;
 }
 
@@ -127,22 +114,20 @@ static quire_err add_content(const response *a, response_logprobs *l, const quir
 
 static quire_err add_prompt(const response *a, response_prompt *to, const quire_logprob *p, int32_t width) {
     json_out o = {.to = &to->prompt_logprobs};
+    char id[16];
     json_raw(&o, ",{");
     for (int32_t i = 0; i < width; i++) {
         if (i > 0 && p[i].token == p[0].token) {
             continue;
         }
-        json_raw(&o, i > 0 ? ",\"" : "\"");
-        json_int(&o, p[i].token);
-        json_raw(&o, "\":{\"logprob\":");
-        json_number(&o, shown(p[i].logprob));
-        json_raw(&o, ",\"rank\":");
-        json_int(&o, p[i].rank);
-        json_raw(&o, ",\"decoded_token\":");
-        write_token_text(a, p[i].token, &o);
-        json_raw(&o, "}");
+        snprintf(id, sizeof id, "%d", (int)p[i].token);
+        json_begin(json_name(&o, id), '{');
+        json_number(json_name(&o, "logprob"), shown(p[i].logprob));
+        json_int(json_name(&o, "rank"), p[i].rank);
+        write_token_text(a, p[i].token, json_name(&o, "decoded_token"));
+        json_end(&o, '}');
     }
-    json_raw(&o, "}");
+    json_end(&o, '}');
     return o.err;
 }
 
@@ -202,38 +187,42 @@ void response_deinit_logprobs(response_logprobs *l) {
 }
 
 /* Writes two lists as one, either of which may be empty. */
-static void write_lists(const char *before, const strbuf *first, const strbuf *second, json_out *o) {
-    json_raw(o, before);
+static void write_lists(const char *name, const strbuf *first, const strbuf *second, json_out *o) {
+    json_begin(json_name(o, name), '[');
     json_raw(o, first->n > 0 ? first->p : "");
     json_raw(o, first->n > 0 && second->n > 0 ? "," : "");
     json_raw(o, second->n > 0 ? second->p : "");
-    json_raw(o, "]");
+    json_end(o, ']');
 }
 
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o) {
     static const response_logprobs none = {.n_chars = 0};
     const response_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &response_prompt_of(a, c)->logprobs;
+    json_name(o, "logprobs");
     if (response_logprobs_bytes(l) + response_logprobs_bytes(p) == 0) {
-        json_raw(o, "\"logprobs\":null");
-    } else if (a->info->endpoint == QUIRE_CHAT) {
-        write_lists("\"logprobs\":{\"content\":[", &p->content, &l->content, o);
-        json_raw(o, "}");
-    } else {
-        write_lists("\"logprobs\":{\"text_offset\":[", &p->offsets, &l->offsets, o);
-        write_lists(",\"token_logprobs\":[", &p->values, &l->values, o);
-        write_lists(",\"tokens\":[", &p->tokens, &l->tokens, o);
-        write_lists(",\"top_logprobs\":[", &p->tops, &l->tops, o);
-        json_raw(o, "}");
+        json_raw(o, "null");
+        return;
     }
+    json_begin(o, '{');
+    if (a->info->endpoint == QUIRE_CHAT) {
+        write_lists("content", &p->content, &l->content, o);
+    } else {
+        write_lists("text_offset", &p->offsets, &l->offsets, o);
+        write_lists("token_logprobs", &p->values, &l->values, o);
+        write_lists("tokens", &p->tokens, &l->tokens, o);
+        write_lists("top_logprobs", &p->tops, &l->tops, o);
+    }
+    json_end(o, '}');
 }
 
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o) {
     const strbuf *list = &response_prompt_of(a, c)->prompt_logprobs;
+    json_name(o, "prompt_logprobs");
     if (a->info->prompt_logprobs < 0) {
-        json_raw(o, "\"prompt_logprobs\":null");
+        json_raw(o, "null");
         return;
     }
-    json_raw(o, "\"prompt_logprobs\":[null");
+    json_raw(o, "[null");
     json_raw(o, list->n > 0 ? list->p : "");
-    json_raw(o, "]");
+    json_end(o, ']');
 }

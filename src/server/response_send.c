@@ -4,11 +4,6 @@
 
 #define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole response is written choice by choice */
 
-json_out response_begin_json(const response *a) {
-    strbuf_clear(&a->conn->loop->scratch);
-    return (json_out){.to = &a->conn->loop->scratch};
-}
-
 static str scratch_of(const conn *c) {
     return (str){c->loop->scratch.p, c->loop->scratch.n};
 }
@@ -34,13 +29,9 @@ static void clear_choice(response *a, response_choice *c) {
     response_clear_logprobs(c);
 }
 
-bool response_has_begun(const response *a) {
-    return a->started || a->is_long;
-}
-
 /* ---- errors ---- */
 
-void response_fail(response *a, const api_error *e) {
+void response_fail(response *a, api_error e) {
     conn *c = a->conn;
     if (a->is_long) { /* half of a JSON object: only the missing end shows that it is incomplete */
         conn_close(c);
@@ -51,9 +42,9 @@ void response_fail(response *a, const api_error *e) {
         conn_reply_failure(c, e);
         return;
     }
-    json_out o = response_begin_json(a);
+    json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: ");
-    error_body(&o, e);
+    error_body(&o, &e);
     json_raw(&o, "\n\ndata: [DONE]\n\n");
     conn_stream_add(c, scratch_of(c));
     response_close(a);
@@ -61,7 +52,7 @@ void response_fail(response *a, const api_error *e) {
 }
 
 void response_fail_with(response *a, int status, const char *message) {
-    response_fail(a, &(api_error){.status = status, .message = message});
+    response_fail(a, (api_error){.status = status, .message = message});
 }
 
 void response_cut(response *a, const char *reason) {
@@ -82,7 +73,7 @@ bool response_send_piece(response *a, const json_out *o) {
 }
 
 static bool send_chunk(response *a, int32_t i, void (*write)(const response *, int32_t, json_out *)) {
-    json_out o = response_begin_json(a);
+    json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: ");
     write(a, i, &o);
     json_raw(&o, "\n\n");
@@ -157,13 +148,11 @@ static void finish_stream(response *a) {
             return;
         }
     }
-    json_out o = response_begin_json(a);
+    json_out o = conn_begin_json(a->conn);
     if (a->info->include_usage) {
-        json_raw(&o, "data: {");
-        response_write_head(a, a->format->chunk_object, &o);
-        json_raw(&o, ",\"choices\":[],\"usage\":");
-        response_write_usage(a, &o);
-        json_raw(&o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"}\n\n");
+        json_raw(&o, "data: ");
+        response_write_last_chunk(a, &o);
+        json_raw(&o, "\n\n");
     }
     json_raw(&o, "data: [DONE]\n\n");
     if (response_send_piece(a, &o)) {
@@ -213,18 +202,14 @@ static size_t whole_bytes(const response *a) {
 
 static void send_whole(response *a) {
     conn *c = a->conn;
-    json_out o = response_begin_json(a);
+    json_out o = conn_begin_json(c);
     a->format->begin(a, &o);
     for (int32_t i = 0; i < a->n_shown; i++) {
         a->format->choice(a, i, &o);
     }
     a->format->end(a, &o);
-    if (o.err != QUIRE_OK) {
-        response_fail_with(a, 500, "out of memory");
-        return;
-    }
     response_close(a);
-    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = scratch_of(c)});
+    conn_reply_json(c, &o, NULL);
 }
 
 /* Sends the part of a long response that is in the scratch buffer. False: a was freed. */
@@ -243,7 +228,7 @@ static void send_parts(response *a) {
     json_out o;
     while (a->next_shown < a->n_shown && has_room(a)) {
         response_choice *choice = &a->choices[a->shown[a->next_shown]];
-        o = response_begin_json(a);
+        o = conn_begin_json(a->conn);
         a->format->choice(a, a->next_shown++, &o);
         clear_choice(a, choice);
         response_deinit_logprobs(&choice->logprobs);
@@ -255,7 +240,7 @@ static void send_parts(response *a) {
     if (a->next_shown < a->n_shown) {
         return;
     }
-    o = response_begin_json(a);
+    o = conn_begin_json(a->conn);
     a->format->end(a, &o);
     if (send_part(a, &o)) {
         response_close(a);
@@ -266,7 +251,7 @@ static void send_parts(response *a) {
 static void send_long(response *a) {
     a->is_long = true;
     conn_stream_begin(a->conn, "application/json");
-    json_out o = response_begin_json(a);
+    json_out o = conn_begin_json(a->conn);
     a->format->begin(a, &o);
     if (send_part(a, &o)) {
         send_parts(a);

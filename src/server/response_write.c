@@ -2,14 +2,10 @@
 #include "server/response.h"
 
 void response_write_head(const response *a, const char *object, json_out *o) {
-    json_raw(o, "\"id\":");
-    json_cstr(o, a->id);
-    json_raw(o, ",\"object\":");
-    json_cstr(o, object);
-    json_raw(o, ",\"created\":");
-    json_int(o, a->created_s);
-    json_raw(o, ",\"model\":");
-    json_cstr(o, a->conn->loop->server->model_name);
+    json_cstr(json_name(o, "id"), a->id);
+    json_cstr(json_name(o, "object"), object);
+    json_int(json_name(o, "created"), a->created_s);
+    json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
 }
 
 void response_write_finish(const response_choice *c, json_out *o) {
@@ -17,9 +13,8 @@ void response_write_finish(const response_choice *c, json_out *o) {
         [QUIRE_FINISH_NONE] = NULL, [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length",
         [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
     };
-    json_raw(o, "\"finish_reason\":");
-    json_cstr(o, words[c->finish]);
-    json_raw(o, ",\"stop_reason\":");
+    json_cstr(json_name(o, "finish_reason"), words[c->finish]);
+    json_name(o, "stop_reason");
     if (c->stop_string.n > 0) {
         json_text(o, c->stop_string.p, c->stop_string.n);
     } else if (c->stop_token >= 0) {
@@ -28,8 +23,7 @@ void response_write_finish(const response_choice *c, json_out *o) {
         json_raw(o, "null");
     }
     if (c->has_score) {
-        json_raw(o, ",\"beam_score\":");
-        json_number(o, c->beam_score);
+        json_number(json_name(o, "beam_score"), c->beam_score);
     }
 }
 
@@ -59,46 +53,54 @@ void response_write_text(const response *a, const response_choice *c, json_out *
     json_texts(o, c->prompt_sent ? (str){"", 0} : (str){echo->p, echo->n}, (str){c->text.p, c->text.n});
 }
 
-static void usage_fields(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
-    json_raw(o, "\"prompt_tokens\":");
-    json_int(o, prompt_tokens);
-    json_raw(o, ",\"total_tokens\":");
-    json_int(o, (int64_t)prompt_tokens + completion_tokens);
-    json_raw(o, ",\"completion_tokens\":");
-    json_int(o, completion_tokens);
+static void begin_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
+    json_begin(json_name(o, "usage"), '{');
+    json_int(json_name(o, "prompt_tokens"), prompt_tokens);
+    json_int(json_name(o, "total_tokens"), (int64_t)prompt_tokens + completion_tokens);
+    json_int(json_name(o, "completion_tokens"), completion_tokens);
 }
 
-static void prompt_details(const response *a, json_out *o) {
-    json_raw(o, ",\"prompt_tokens_details\":{\"cached_tokens\":");
-    json_int(o, a->cached_tokens);
-    json_raw(o, "}");
+/* The usage of all choices, at DONE, without its closing brace. */
+static void begin_whole_usage(const response *a, json_out *o) {
+    begin_usage(a->prompt_tokens, a->completion_tokens, o);
+    json_begin(json_name(o, "prompt_tokens_details"), '{');
+    json_int(json_name(o, "cached_tokens"), a->cached_tokens);
+    json_end(o, '}');
 }
 
-void response_write_usage(const response *a, json_out *o) {
-    json_raw(o, "{");
-    usage_fields(a->prompt_tokens, a->completion_tokens, o);
-    prompt_details(a, o);
-    json_raw(o, "}");
+static void write_fingerprint(json_out *o) {
+    json_cstr(json_name(o, "system_fingerprint"), "quire-" QUIRE_VERSION);
 }
 
-void response_write_chunk_tail(const response *a, const response_choice *c, json_out *o) {
+void response_write_last_chunk(const response *a, json_out *o) {
+    json_begin(o, '{');
+    response_write_head(a, a->format->chunk_object, o);
+    json_raw(json_name(o, "choices"), "[]");
+    begin_whole_usage(a, o);
+    json_end(o, '}');
+    write_fingerprint(o);
+    json_end(o, '}');
+}
+
+void response_end_chunk(const response *a, const response_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
-        json_raw(o, ",\"usage\":{");
-        usage_fields(c->prompt_tokens, c->completion_tokens, o);
-        json_raw(o, "}");
+        begin_usage(c->prompt_tokens, c->completion_tokens, o);
+        json_end(o, '}');
     }
     if (c->finish != QUIRE_FINISH_NONE && !a->info->include_usage) {
-        json_raw(o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"");
+        write_fingerprint(o);
     }
     if (c->finish != QUIRE_FINISH_NONE) {
         response_write_explain(a, c, o);
     }
+    json_end(o, '}');
 }
 
 void response_write_tail(const response *a, json_out *o) {
-    json_raw(o, ",\"service_tier\":null,\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"usage\":{");
-    usage_fields(a->prompt_tokens, a->completion_tokens, o);
-    prompt_details(a, o);
-    json_raw(o, ",\"completion_tokens_details\":null}");
+    json_raw(json_name(o, "service_tier"), "null");
+    write_fingerprint(o);
+    begin_whole_usage(a, o);
+    json_raw(json_name(o, "completion_tokens_details"), "null");
+    json_end(o, '}');
     response_write_explain(a, NULL, o);
 }

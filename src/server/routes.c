@@ -19,22 +19,6 @@ typedef struct route {
     size_t max_body_bytes; /* 0: the server's limit */
 } route;
 
-static const char models_prefix[] = "/v1/models/";
-static const char pages_prefix[] = "/debug/pool/pages/";
-
-static void reply_json(conn *c, const json_out *o) {
-    if (o->err != QUIRE_OK) {
-        conn_reply_error(c, 500, NULL, "out of memory", NULL);
-        return;
-    }
-    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = {o->to->p, o->to->n}});
-}
-
-static json_out begin_json(const conn *c) {
-    strbuf_clear(&c->loop->scratch);
-    return (json_out){.to = &c->loop->scratch};
-}
-
 static void get_health(conn *c) {
     if (quire_engine_healthy(c->loop->server->engine)) {
         conn_reply(c, &(reply){.status = 200});
@@ -44,9 +28,9 @@ static void get_health(conn *c) {
 }
 
 static void get_version(conn *c) {
-    json_out o = begin_json(c);
+    json_out o = conn_begin_json(c);
     json_raw(&o, "{\"version\":\"" QUIRE_VERSION "\"}");
-    reply_json(c, &o);
+    conn_reply_json(c, &o, NULL);
 }
 
 static void get_metrics(conn *c) {
@@ -60,29 +44,28 @@ static void get_metrics(conn *c) {
 }
 
 static void write_model(const server *s, json_out *o) {
-    json_raw(o, "{\"id\":");
-    json_cstr(o, s->model_name);
-    json_raw(o, ",\"object\":\"model\",\"created\":");
-    json_int(o, s->started_s);
-    json_raw(o, ",\"owned_by\":\"quire\",\"root\":");
-    json_cstr(o, s->model_name);
-    json_raw(o, ",\"parent\":null,\"max_model_len\":");
-    json_int(o, quire_engine_info(s->engine)->max_model_len);
-    json_raw(o, "}");
+    json_begin(o, '{');
+    json_cstr(json_name(o, "id"), s->model_name);
+    json_cstr(json_name(o, "object"), "model");
+    json_int(json_name(o, "created"), s->started_s);
+    json_cstr(json_name(o, "owned_by"), "quire");
+    json_cstr(json_name(o, "root"), s->model_name);
+    json_raw(json_name(o, "parent"), "null");
+    json_int(json_name(o, "max_model_len"), quire_engine_info(s->engine)->max_model_len);
+    json_end(o, '}');
 }
 
 static void list_models(conn *c) {
-    json_out o = begin_json(c);
+    json_out o = conn_begin_json(c);
     json_raw(&o, "{\"object\":\"list\",\"data\":[");
     write_model(c->loop->server, &o);
     json_raw(&o, "]}");
-    reply_json(c, &o);
+    conn_reply_json(c, &o, NULL);
 }
 
 static void get_model(conn *c) {
     const server *s = c->loop->server;
-    str path = {c->request.path.p, c->request.path.n};
-    str name = {path.p + sizeof(models_prefix) - 1, path.n - (sizeof(models_prefix) - 1)};
+    str name = c->parameter;
     if (!str_is(name, s->model_name)) {
         quire_error err;
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`.", (int)(name.n < 200 ? name.n : 200),
@@ -90,9 +73,9 @@ static void get_model(conn *c) {
         conn_reply_error(c, 404, "model", err.message, NULL);
         return;
     }
-    json_out o = begin_json(c);
+    json_out o = conn_begin_json(c);
     write_model(s, &o);
-    reply_json(c, &o);
+    conn_reply_json(c, &o, NULL);
 }
 
 static void post_completions(conn *c) {
@@ -115,7 +98,7 @@ static void get_pool(conn *c) {
 }
 
 static void get_pool_page_text(conn *c) {
-    str number = {c->request.path.p + sizeof(pages_prefix) - 1, c->request.path.n - (sizeof(pages_prefix) - 1)};
+    str number = c->parameter;
     int64_t page = 0;
     for (size_t i = 0; i < number.n && page >= 0; i++) {
         bool digit = number.p[i] >= '0' && number.p[i] <= '9';
@@ -138,23 +121,19 @@ static void get_page(conn *c) {
 
 static void post_sandbox(conn *c) {
     quire_error err = {0};
-    strbuf *out = &c->loop->scratch;
+    json_out o = conn_begin_json(c);
     const strbuf *body = &c->request.body;
-    strbuf_clear(out);
-    quire_err e = sandboxes_run(c->loop->server->sandboxes, (str){body->n > 0 ? body->p : "", body->n}, clock_us(), out, &err);
+    quire_err e = sandboxes_run(c->loop->server->sandboxes, (str){body->n > 0 ? body->p : "", body->n}, clock_us(), o.to, &err);
     if (e != QUIRE_OK) {
         conn_reply_error(c, e == QUIRE_NO_ROOM ? 409 : error_status(e), err.param, err.message, NULL);
         return;
     }
-    conn_reply(c, &(reply){.status = 200,
-                           .content_type = "application/json",
-                           .headers = "Cache-Control: no-store\r\n",
-                           .body = {out->p, out->n}});
+    conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
 #define READ "GET, HEAD"
 
-static const route routes[] = {
+static const route table[] = {
     {.path = "/health", .allow = READ, .run = get_health},
     {.path = "/ping", .allow = READ ", POST", .run = get_health},
     {.path = "/version", .allow = READ, .run = get_version},
@@ -163,20 +142,20 @@ static const route routes[] = {
     {.path = "/pool/sandbox", .allow = "POST", .run = post_sandbox, .takes_json = true, .max_body_bytes = SANDBOX_BODY_BYTES},
     {.path = "/debug/pool", .allow = READ, .run = get_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
-    {.path = pages_prefix, .allow = READ, .run = get_pool_page_text, .is_prefix = true},
+    {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},
     {.path = "/v1/models", .allow = READ, .run = list_models},
-    {.path = models_prefix, .allow = READ, .run = get_model, .is_prefix = true},
+    {.path = "/v1/models/", .allow = READ, .run = get_model, .is_prefix = true},
     {.path = "/v1/completions", .allow = "POST", .run = post_completions, .takes_json = true},
     {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
     {.path = "/v1/chat/completions", .allow = "POST", .run = post_chat, .takes_json = true},
 };
 
 static const route *find(str path) {
-    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-        size_t n = strlen(routes[i].path);
-        bool fits = routes[i].is_prefix ? path.n > n && memcmp(path.p, routes[i].path, n) == 0 : str_is(path, routes[i].path);
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        size_t n = strlen(table[i].path);
+        bool fits = table[i].is_prefix ? path.n > n && memcmp(path.p, table[i].path, n) == 0 : str_is(path, table[i].path);
         if (fits) {
-            return &routes[i];
+            return &table[i];
         }
     }
     return NULL;
@@ -293,7 +272,8 @@ static bool may_enter(conn *c, str path, str authorization) {
     return true;
 }
 
-void routes_check(conn *c) {
+/* Checks the head of a request: sets c->tenant, or c->refusal. */
+static void check(conn *c) {
     const http_request *r = &c->request;
     str path = {r->path.p, r->path.n};
     if (r->method == HTTP_OPTIONS) {
@@ -328,10 +308,16 @@ static void response_options(conn *c) {
                                                  "Access-Control-Max-Age: 600\r\n"});
 }
 
-void routes_run(conn *c) {
+static void run(conn *c) {
     if (c->request.method == HTTP_OPTIONS) {
         response_options(c);
         return;
     }
-    find((str){c->request.path.p, c->request.path.n})->run(c);
+    str path = {c->request.path.p, c->request.path.n};
+    const route *to = find(path);
+    size_t n = strlen(to->path);
+    c->parameter = (str){path.p + n, path.n - n};
+    to->run(c);
 }
+
+const conn_handler routes = {.check = check, .run = run};

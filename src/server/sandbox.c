@@ -346,21 +346,16 @@ static void write_state(command *c) {
     v->page = -1;
     v->after = c->b->last_event;
     quire_kv_look(c->b->kv, v);
-    json_raw(c->o, "{\"sandbox\":");
-    json_cstr(c->o, c->b->id);
-    json_raw(c->o, ",");
+    json_begin(c->o, '{');
+    json_cstr(json_name(c->o, "sandbox"), c->b->id);
     pool_json_state(v, &who, c->o);
-    json_raw(c->o, ",\"copies\":[");
+    json_begin(json_name(c->o, "copies"), '[');
     for (int32_t i = 0; i < n_copies; i++) {
-        json_raw(c->o, i > 0 ? ",[" : "[");
-        json_int(c->o, copies[i].from);
-        json_raw(c->o, ",");
-        json_int(c->o, copies[i].to);
-        json_raw(c->o, "]");
+        json_row(json_item(c->o), (int64_t[]){copies[i].from, copies[i].to}, 2);
     }
-    json_raw(c->o, "],");
+    json_end(c->o, ']');
     pool_json_events(v, &who, c->b->last_event, c->o);
-    json_raw(c->o, "}");
+    json_end(c->o, '}');
     c->b->last_event = v->last_event;
 }
 

@@ -14,46 +14,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "server/loop.h"
+#include "server/loop_run.h"
+#include "server/routes.h"
 
 #define BACKLOG 1024
-#define MAX_LOOPS 256
-#define MAX_HEADER_BYTES 65536 /* http-parser's own limit is 81,920 */
-
-void server_options_init(server_options *o) {
-    *o = (server_options){
-        .host = "127.0.0.1",
-        .port = 8000,
-        .n_loops = 1,
-        .max_connections = 1024,
-        .max_header_bytes = 32u << 10,
-        .max_body_bytes = 16u << 20, /* the API's limit */
-        .max_bodies_bytes = 64u << 20,
-        .max_output_bytes = 1u << 20,
-        .max_unread_bytes = 64u << 20,
-        .header_deadline_us = 10000000,
-        .body_deadline_us = 60000000,
-        .idle_deadline_us = 75000000,
-        .write_deadline_us = 30000000,
-        .shutdown_deadline_us = 10000000,
-    };
-}
-
-static quire_err check_options(const server_options *o, quire_error *err) {
-    if (o->port < 0 || o->port > 65535) {
-        return err_set(err, QUIRE_INVALID, -1, "--port %d: must be from 0 to 65535", (int)o->port);
-    }
-    if (o->n_loops < 1 || o->n_loops > MAX_LOOPS) {
-        return err_set(err, QUIRE_INVALID, -1, "server loops: %d: must be from 1 to %d", (int)o->n_loops, MAX_LOOPS);
-    }
-    if (o->max_connections < 1) {
-        return err_set(err, QUIRE_INVALID, -1, "server connections: %d: must be at least 1", (int)o->max_connections);
-    }
-    if (o->max_header_bytes < 256 || o->max_header_bytes > MAX_HEADER_BYTES) {
-        return err_set(err, QUIRE_INVALID, -1, "header limit of %zu bytes: must be from 256 to %d", o->max_header_bytes, MAX_HEADER_BYTES);
-    }
-    return QUIRE_OK;
-}
 
 /* ---- the listening socket ---- */
 
@@ -161,12 +125,13 @@ static quire_err open_parts(server *s, quire_error *err) {
 
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err) {
     *out = NULL;
-    TRY(check_options(o, err));
+    TRY(server_options_check(o, err));
     server *s = mem_new(1, sizeof(*s));
     if (s == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
-    *s = (server){.engine = e, .options = *o, .listen_fd = -1, .started_s = clock_unix_s(), .bodies = {.max_bytes = o->max_bodies_bytes}};
+    *s = (server){.engine = e, .options = *o, .handler = &routes, .listen_fd = -1,
+                  .started_s = clock_unix_s(), .bodies = {.max_bytes = o->max_bodies_bytes}};
     s->model_name = name_of_model(e, o);
     signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
     quire_err r = open_parts(s, err);
@@ -195,10 +160,6 @@ void server_close(server *s) {
     mem_free(s);
 }
 
-const char *server_url(const server *s) {
-    return s->url;
-}
-
 int32_t server_port(const server *s) {
     return s->port;
 }
@@ -207,9 +168,7 @@ int32_t server_port(const server *s) {
 
 void server_stop(server *s) {
     atomic_fetch_add(&s->stops, 1);
-    for (int32_t i = 0; i < s->n_loops; i++) {
-        wake_ring(&s->loops[i].bell);
-    }
+    loop_wake_all(s);
 }
 
 static void *run_thread(void *arg) {
@@ -240,16 +199,12 @@ quire_err server_serve(server *s, quire_error *err) {
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "server: waiting for events failed");
 }
 
-static void on_stop_signal(evutil_socket_t number, short what, void *arg) {
-    (void)number;
-    (void)what;
+static LOOP_CALLBACK(on_stop_signal) {
     server_stop(arg);
 }
 
 /* Handles SIGHUP. */
-static void on_reload_signal(evutil_socket_t number, short what, void *arg) {
-    (void)number;
-    (void)what;
+static LOOP_CALLBACK(on_reload_signal) {
     server *s = arg;
     const server_options *o = &s->options;
     quire_error err = {0};
@@ -262,9 +217,7 @@ static void on_reload_signal(evutil_socket_t number, short what, void *arg) {
     }
 }
 
-static void on_other_signal(evutil_socket_t number, short what, void *arg) {
-    (void)number;
-    (void)what;
+static LOOP_CALLBACK(on_other_signal) {
     (void)arg;
 }
 

@@ -4,72 +4,14 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/rng.h"
-#include "json/json_out.h"
-#include "server/error_body.h"
+#include "server/response.h"
+#include "server/stream_order.h"
 
-#define LOOP_BITS  12 /* of an id's number; more loops cannot be opened */
-#define LOOP_CHARS 3
+#define LOOP_CHARS (LOOP_BITS / 4) /* the last ones of an id */
 
 /* Limits of a command, which a loop's thread parses: as many ids as a long context has, in milliseconds. */
 static const json_limits limits = {
     .max_depth = 64, .max_values = (size_t)1 << 18, .max_containers = (size_t)1 << 12, .max_names = (size_t)1 << 12};
-
-static const char prefix[] = "/v1/streams/";
-
-typedef enum order_kind { ORDER_FORK, ORDER_ROLLBACK, ORDER_STEER } order_kind;
-
-struct stream_order {
-    atomic_int holders;
-    stream_order *next;   /* in a loop's mailbox */
-    conn *conn;           /* the connection that sent it, or NULL when it is closed: its loop's thread only */
-    loop *from, *to;
-    bool is_back;         /* on the way to `from` */
-    order_kind kind;
-    char id[40], tenant[QUIRE_TENANT_BYTES + 1];
-    bool has_tenant;
-    json_value *body;     /* owns the texts below */
-    int32_t index, position;
-    const char *text;     /* STEER: either */
-    int32_t *ids;
-    size_t n_text, n_ids;
-    strbuf fields;        /* the other members, as JSON; p NULL: none */
-    quire_request *fork;  /* FORK: the result */
-    quire_error err;
-};
-
-uint64_t streams_number(loop *l) {
-    uint64_t mine = (uint64_t)(l - l->server->loops), mask = (1u << LOOP_BITS) - 1;
-    return (rng_next(&l->random) & ~mask) | mine;
-}
-
-static void order_drop(stream_order *o) {
-    if (atomic_fetch_sub(&o->holders, 1) == 1) {
-        json_drop(o->body);
-        mem_free(o->ids);
-        strbuf_deinit(&o->fields);
-        quire_request_free(o->fork);
-        mem_free(o);
-    }
-}
-
-/* Moves o to a loop's thread. */
-static void send_order(stream_order *o, loop *to) {
-    if (to->bell.fd < 0) { /* closed already: the server shuts down */
-        order_drop(o);
-        return;
-    }
-    stream_order *top = atomic_load(&to->orders);
-    do {
-        o->next = top;
-    } while (!atomic_compare_exchange_weak(&to->orders, &top, o));
-    wake_ring(&to->bell);
-}
-
-static void send_back(stream_order *o) {
-    o->is_back = true;
-    send_order(o, o->from);
-}
 
 /* ---- sending an order ---- */
 
@@ -175,11 +117,10 @@ static loop *loop_of(server *s, const char *id) {
     return &s->loops[number];
 }
 
-/* Reads path and tenant of the request: {id}/{verb}. */
+/* Reads the path's parameter, {id}/{verb}, and the tenant of the request. */
 static bool read_path(const conn *c, stream_order *o) {
     static const char *const verbs[] = {[ORDER_FORK] = "fork", [ORDER_ROLLBACK] = "rollback", [ORDER_STEER] = "steer"};
-    str path = {c->request.path.p, c->request.path.n};
-    const char *id = path.p + sizeof prefix - 1, *end = path.p + path.n, *slash = memchr(id, '/', (size_t)(end - id));
+    const char *id = c->parameter.p, *end = id + c->parameter.n, *slash = memchr(id, '/', (size_t)(end - id));
     if (slash == NULL || (size_t)(slash - id) >= sizeof o->id) {
         return false;
     }
@@ -195,6 +136,16 @@ static bool read_path(const conn *c, stream_order *o) {
     }
     return false;
 }
+
+/* The connection's reference goes. */
+static void forget(conn *c) {
+    stream_order *o = c->pending_of;
+    c->pending = NULL;
+    o->conn = NULL;
+    order_drop(o);
+}
+
+static const pending_kind order_pending = {.close = forget};
 
 void streams_post(conn *c) {
     quire_error err = {0};
@@ -214,23 +165,15 @@ void streams_post(conn *c) {
     e = e == QUIRE_OK && o->to == NULL ? err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id") : e;
     if (e != QUIRE_OK) {
         order_drop(o);
-        api_error failure = error_of(&err);
-        conn_reply_failure(c, &failure);
+        conn_reply_failure(c, error_of(&err));
         return;
     }
     o->from = c->loop;
     o->conn = c;
-    c->order = o;
+    c->pending = &order_pending;
+    c->pending_of = o;
     atomic_store(&o->holders, 2);
-    send_order(o, o->to);
-}
-
-void streams_forget(conn *c) {
-    if (c->order != NULL) {
-        c->order->conn = NULL;
-        order_drop(c->order);
-        c->order = NULL;
-    }
+    order_send(o, o->to);
 }
 
 /* ---- on the stream's loop ---- */
@@ -238,7 +181,7 @@ void streams_forget(conn *c) {
 /* Finds the stream of that id, if it is the tenant's. */
 static response *find(const loop *l, const stream_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
-        response *a = c->response;
+        response *a = response_of(c);
         if (a != NULL && a->started && strcmp(a->id, o->id) == 0) {
             bool same = c->has_tenant == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
             return same ? a : NULL;
@@ -271,61 +214,33 @@ static void run_order(loop *l, stream_order *o) {
     if (e == QUIRE_OK && o->kind != ORDER_FORK) {
         a->choices[o->index].order = o; /* the API takes one at a time */
     } else {
-        send_back(o);
-    }
-}
-
-void streams_done(response *a, response_choice *c, const quire_event *ev) {
-    stream_order *o = c->order;
-    (void)a;
-    if (o == NULL) {
-        return;
-    }
-    c->order = NULL;
-    if (ev->kind == QUIRE_EVENT_REFUSED) {
-        o->err = *ev->error;
-    } else {
-        o->position = ev->prompt_tokens + ev->n_tokens;
-    }
-    send_back(o);
-}
-
-void streams_end(response *a) {
-    for (int32_t i = 0; i < a->n_choices; i++) {
-        stream_order *o = a->choices[i].order;
-        if (o != NULL) {
-            a->choices[i].order = NULL;
-            err_set(&o->err, QUIRE_NOT_FOUND, -1, "the stream has ended");
-            send_back(o);
-        }
+        order_send_back(o);
     }
 }
 
 /* ---- back on the sender's loop ---- */
 
 static void reply_done(conn *c, const stream_order *o) {
-    strbuf_clear(&c->loop->scratch);
-    json_out out = {.to = &c->loop->scratch};
-    json_raw(&out, "{\"id\":");
-    json_cstr(&out, o->id);
-    json_raw(&out, o->kind == ORDER_STEER ? ",\"object\":\"stream.steer\",\"index\":" : ",\"object\":\"stream.rollback\",\"index\":");
-    json_int(&out, o->index);
-    json_raw(&out, ",\"position\":");
-    json_int(&out, o->position);
-    json_raw(&out, "}");
-    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = {c->loop->scratch.p, c->loop->scratch.n}});
+    json_out out = conn_begin_json(c);
+    json_begin(&out, '{');
+    json_cstr(json_name(&out, "id"), o->id);
+    json_cstr(json_name(&out, "object"), o->kind == ORDER_STEER ? "stream.steer" : "stream.rollback");
+    json_int(json_name(&out, "index"), o->index);
+    json_int(json_name(&out, "position"), o->position);
+    json_end(&out, '}');
+    conn_reply_json(c, &out, NULL);
 }
 
-static void response_order(stream_order *o) {
+/* Answers the connection that sent o, if it is still open. */
+static void reply_order(stream_order *o) {
     conn *c = o->conn;
     if (c == NULL) {
         return;
     }
-    c->order = NULL;
+    c->pending = NULL;
     o->conn = NULL;
     if (o->err.code != QUIRE_OK) {
-        api_error failure = error_of(&o->err);
-        conn_reply_failure(c, &failure);
+        conn_reply_failure(c, error_of(&o->err));
     } else if (o->kind == ORDER_FORK) {
         quire_request *r = o->fork;
         o->fork = NULL;
@@ -341,7 +256,7 @@ void streams_take(loop *l) {
     for (stream_order *next; o != NULL; o = next) {
         next = o->next;
         if (o->is_back) {
-            response_order(o);
+            reply_order(o);
             order_drop(o);
         } else {
             run_order(l, o);

@@ -11,6 +11,8 @@
 
 typedef enum watch_kind { WATCH_STREAM, WATCH_STATE, WATCH_PAGE } watch_kind;
 
+static const char no_store[] = "Cache-Control: no-store\r\n";
+
 typedef struct watcher {
     conn *conn;
     struct watcher *next; /* on its loop */
@@ -36,11 +38,6 @@ typedef struct watch {
 
 /* ---- requesting a state ---- */
 
-static void tick_in(watch *h, int64_t us) {
-    struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
-    event_add(h->on_tick, &t);
-}
-
 static void ask(loop *l) {
     watch *h = l->watch;
     uint64_t after = UINT64_MAX;
@@ -62,6 +59,20 @@ static bool has_changed(const loop *l) {
     return s.steps != b->steps || s.n_pages_free != b->n_pages_free || s.n_pages_held != b->n_pages_held ||
            s.n_pages_cached != b->n_pages_cached || s.n_requests_running != b->n_requests_running ||
            s.n_requests_waiting != b->n_requests_waiting;
+}
+
+/* Frees a watcher whose connection closes or has its response. */
+static void remove_watcher(watcher *w) {
+    watch *h = w->conn->loop->watch;
+    for (watcher **p = &h->first; *p != NULL; p = &(*p)->next) {
+        if (*p == w) {
+            *p = w->next;
+            break;
+        }
+    }
+    h->n--;
+    w->conn->pending = NULL;
+    mem_free(w);
 }
 
 /* ---- sending ---- */
@@ -95,9 +106,7 @@ static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     }
     if (b->n == 0) {
         json_out o = {.to = b};
-        json_raw(&o, "\"waiting\":");
-        json_int(&o, h->before.n_requests_waiting);
-        json_raw(&o, ",");
+        json_int(json_name(&o, "waiting"), h->before.n_requests_waiting);
         pool_json_state(v, who, &o);
         if (o.err != QUIRE_OK) {
             strbuf_clear(b);
@@ -106,13 +115,12 @@ static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     return (str){b->p, b->n};
 }
 
-/* Sends w the state; false when its connection is gone. */
-static bool send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
+/* Sends w the state. A watcher of one state is then gone. */
+static void send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
     pool_text text = {write_text, l->server->engine};
     pool_viewer who = viewer_of(w->conn, &text);
     str state = state_text(l, v, &who);
-    strbuf_clear(&l->scratch);
-    json_out o = {.to = &l->scratch};
+    json_out o = conn_begin_json(w->conn);
     json_raw(&o, w->kind == WATCH_STREAM ? "data: {" : "{");
     if (o.err == QUIRE_OK && state.n > 0) {
         o.err = strbuf_add(o.to, state.p, state.n);
@@ -120,45 +128,33 @@ static bool send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_
     }
     pool_json_events(v, &who, w->started ? w->seen : v->last_event, &o);
     json_raw(&o, w->kind == WATCH_STREAM ? "}\n\n" : "}");
-    str all = {l->scratch.p, l->scratch.n};
     conn *c = w->conn;
     if (o.err != QUIRE_OK || state.n == 0) {
         w->behind = true; /* out of memory: the next state is sent instead */
-        return true;
+        return;
     }
     if (w->kind != WATCH_STREAM) {
-        watch_close(w);
-        conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .headers = "Cache-Control: no-store\r\n", .body = all});
-        return false;
+        remove_watcher(w);
+        conn_reply_json(c, &o, no_store);
+        return;
     }
     w->started = true;
     w->behind = false;
     w->seen = v->last_event;
     w->spoke_us = now_us;
-    conn_stream_add(c, all);
-    return true;
+    conn_stream_add(c, (str){l->scratch.p, l->scratch.n});
 }
 
-static void send_page(loop *l, const quire_kv_view *v, watcher *w) {
+static void send_page(const loop *l, const quire_kv_view *v, watcher *w) {
     conn *c = w->conn;
     pool_text text = {write_text, l->server->engine};
-    strbuf_clear(&l->scratch);
-    json_out o = {.to = &l->scratch};
-    watch_close(w);
+    json_out o = conn_begin_json(c);
+    remove_watcher(w);
     pool_json_page(v, &text, &o);
-    if (o.err != QUIRE_OK) {
-        conn_reply_error(c, 500, NULL, "out of memory", NULL);
-        return;
-    }
-    conn_reply(c, &(reply){.status = 200,
-                           .content_type = "application/json",
-                           .headers = "Cache-Control: no-store\r\n",
-                           .body = {l->scratch.p, l->scratch.n}});
+    conn_reply_json(c, &o, no_store);
 }
 
-static void on_view(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_view) {
     loop *l = arg;
     watch *h = l->watch;
     const quire_kv_view *v = quire_pool_view_get(h->view);
@@ -188,7 +184,7 @@ static void on_view(evutil_socket_t fd, short what, void *arg) {
     if (again) {
         ask(l);
     } else if (h->first != NULL) {
-        tick_in(h, pause_us);
+        loop_set_timer(h->on_tick, pause_us);
     }
 }
 
@@ -203,9 +199,7 @@ static void beat(watch *h, int64_t now_us) {
     }
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_tick) {
     loop *l = arg;
     watch *h = l->watch;
     bool behind = false;
@@ -221,7 +215,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg) {
     }
     beat(h, clock_us());
     if (h->first != NULL) {
-        tick_in(h, TICK_US);
+        loop_set_timer(h->on_tick, TICK_US);
     }
 }
 
@@ -275,79 +269,56 @@ void watch_shut(loop *l) {
     l->watch = NULL;
 }
 
-/* Adds a watcher of c's kind. NULL on failure, and c has its response. */
-static watcher *add(conn *c, watch_kind kind, int32_t page) {
+/* ---- watchers ---- */
+
+static void close_watcher(conn *c) {
+    remove_watcher(c->pending_of);
+}
+
+static void end_stream(conn *c) {
+    remove_watcher(c->pending_of);
+    conn_stream_end(c);
+}
+
+static const pending_kind stream_pending = {.close = close_watcher, .shut_down = end_stream, .ends_at_drain = true, .is_endless = true};
+static const pending_kind reply_pending = {.close = close_watcher, .ends_at_drain = true};
+
+/* Adds a watcher and schedules a state for it. False on a failure: c has its response then. A stream waits for its turn, so that opening
+ * and closing streams costs the engine no more than one stream. */
+static bool add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;
     if (h->n == WATCH_MAX) {
         conn_reply_error(c, 503, NULL, "as many look at the pool already as this server lets; close one of them", "Retry-After: 5\r\n");
-        return NULL;
+        return false;
     }
     watcher *w = open_view(l) == QUIRE_OK ? mem_new(1, sizeof *w) : NULL;
     if (w == NULL) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
-        return NULL;
+        return false;
     }
     *w = (watcher){.conn = c, .next = h->first, .kind = kind, .page = page};
     h->first = w;
     h->n++;
-    c->watcher = w;
-    return w;
-}
-
-/* Schedules a state for a new watcher. A stream waits for its turn, so that opening and closing streams costs the engine no more than one
- * stream. */
-static void hurry(loop *l) {
-    watch *h = l->watch;
-    int64_t wait_us = h->next_us - clock_us();
+    c->pending = kind == WATCH_STREAM ? &stream_pending : &reply_pending;
+    c->pending_of = w;
     if (!h->asked) {
-        tick_in(h, wait_us > 0 ? wait_us : 0);
+        int64_t wait_us = h->next_us - clock_us();
+        loop_set_timer(h->on_tick, wait_us > 0 ? wait_us : 0);
     }
+    return true;
 }
 
 void watch_stream(conn *c) {
-    if (add(c, WATCH_STREAM, PAGE_NONE) != NULL) {
+    if (add(c, WATCH_STREAM, PAGE_NONE)) {
         conn_stream_begin(c, "text/event-stream; charset=utf-8");
-        hurry(c->loop);
     }
 }
 
 void watch_state(conn *c) {
-    if (add(c, WATCH_STATE, PAGE_NONE) != NULL) {
-        hurry(c->loop);
-    }
+    (void)add(c, WATCH_STATE, PAGE_NONE);
 }
 
 void watch_page(conn *c, int32_t page) {
-    if (add(c, WATCH_PAGE, page) != NULL) {
-        hurry(c->loop);
-    }
-}
-
-void watch_close(watcher *w) {
-    watch *h = w->conn->loop->watch;
-    for (watcher **p = &h->first; *p != NULL; p = &(*p)->next) {
-        if (*p == w) {
-            *p = w->next;
-            break;
-        }
-    }
-    h->n--;
-    w->conn->watcher = NULL;
-    mem_free(w);
-}
-
-bool watch_is_stream(const watcher *w) {
-    return w->kind == WATCH_STREAM;
-}
-
-void watch_end(watcher *w) {
-    conn *c = w->conn;
-    bool streams = w->kind == WATCH_STREAM;
-    watch_close(w);
-    if (streams) {
-        conn_stream_end(c);
-    } else {
-        conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
-    }
+    (void)add(c, WATCH_PAGE, page);
 }

@@ -12,8 +12,6 @@
 
 #define WATCH_MAX 16 /* on one loop; more get status 503 */
 
-struct watcher;
-
 quire_err watch_open(loop *l);
 /* Closes the loop's view. Its watchers are gone with their connections. */
 void watch_shut(loop *l);
@@ -24,11 +22,4 @@ void watch_stream(conn *c);
 void watch_state(conn *c);
 /* Answers c with the contents of a page, which must exist. */
 void watch_page(conn *c, int32_t page);
-/* True for a stream, false for a watcher that waits for one response. */
-bool watch_is_stream(const struct watcher *w);
-/* Ends a stream cleanly: the server is shutting down. */
-void watch_end(struct watcher *w);
-/* Frees a watcher whose connection closes or has its response. */
-void watch_close(struct watcher *w);
-
 #endif

@@ -25,14 +25,6 @@ int32_t draft_tree_child(const draft_tree *t, int32_t n, int32_t at, int32_t tok
     return i;
 }
 
-int32_t draft_tree_depth(const draft_tree *t, int32_t n) {
-    int32_t depth = 0;
-    for (int32_t i = 0; i < n; i++) {
-        depth = t->depths[i] > depth ? t->depths[i] : depth;
-    }
-    return depth;
-}
-
 void draft_tree_sort(draft_tree *t) {
     draft_tree sorted = {0};
     int32_t from[DRAFT_MAX]; /* the old number of a node of the sorted tree */

@@ -31,8 +31,6 @@ int32_t draft_tree_add(draft_tree *t, int32_t parent, int32_t token);
 int32_t draft_tree_child(const draft_tree *t, int32_t n, int32_t at, int32_t token);
 /* The first child of `at` after node `after` (DRAFT_ROOT: the first of all) among the first n nodes; DRAFT_ROOT: there is none. O(n). */
 int32_t draft_tree_next(const draft_tree *t, int32_t n, int32_t at, int32_t after);
-/* The greatest depth of the first n nodes. O(n). */
-int32_t draft_tree_depth(const draft_tree *t, int32_t n);
 /* Renumbers the nodes depth first, children in the order in which they were added. So the branch of first children comes first and lies
  * where a line would. O(n). */
 void draft_tree_sort(draft_tree *t);

@@ -370,10 +370,6 @@ double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const in
     return score;
 }
 
-bool suffix_tree_has_children(const suffix_tree *t, int32_t i) {
-    return t->nodes[i].child != SUFFIX_NONE;
-}
-
 /* Whether the node's own links and counts agree. */
 static bool check_node(const suffix_tree *t, int32_t i) {
     const node *n = &t->nodes[i];

@@ -47,7 +47,6 @@ bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token);
 int32_t suffix_tree_put(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t from);
 /* Uncounts the runs that begin at tokens[0..end) of a text of n tokens. O(end depth). */
 void suffix_tree_take(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t end);
-bool suffix_tree_has_children(const suffix_tree *t, int32_t node);
 
 /* The node of a run under root, or SUFFIX_NONE. O(n). */
 int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n);

@@ -1,5 +1,7 @@
 #include "text/token_list.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 
 void token_list_deinit(token_list *l) {
@@ -12,5 +14,17 @@ quire_err token_list_add(token_list *l, int32_t id) {
         return QUIRE_NO_MEMORY;
     }
     l->ids[l->n++] = id;
+    return QUIRE_OK;
+}
+
+quire_err token_list_add_all(token_list *l, const int32_t *ids, size_t n) {
+    if (n == 0) {
+        return QUIRE_OK;
+    }
+    if (!mem_grow_((void **)&l->ids, &l->cap, l->n + n, sizeof *l->ids)) {
+        return QUIRE_NO_MEMORY;
+    }
+    memcpy(l->ids + l->n, ids, n * sizeof *ids);
+    l->n += n;
     return QUIRE_OK;
 }

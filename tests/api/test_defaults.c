@@ -1,8 +1,14 @@
 /* What requests have where they say nothing: the defaults of a model, against what a request says, and in an engine. */
-#include "api/request_defaults.h"
+/* realpath */
+#define _XOPEN_SOURCE 700
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "api/request.h"
 
 #include "../file/make_files.h"
-#include "api/request_read.h"
+#include "file/sampling_defaults.h"
 #include "base/log.h"
 
 static const request_defaults recommended = {
@@ -79,8 +85,9 @@ static const char *const names[] = {
 static temp_dir model_with(const char *generation) {
     temp_dir d = temp_new();
     for (int i = 0; names[i] != NULL; i++) {
-        char from[96];
-        snprintf(from, sizeof from, "%s/models/builtin-small-hf/%s", getenv("PWD"), names[i]);
+        char here[PATH_MAX], from[PATH_MAX + 96];
+        assert_non_null(getcwd(here, sizeof here));
+        snprintf(from, sizeof from, "%s/models/builtin-small-hf/%s", here, names[i]);
         if (strcmp(names[i], "generation_config.json") != 0 && strcmp(names[i], "packed") != 0) {
             assert_int_equal(symlink(from, temp_path(&d, names[i])), 0);
         }

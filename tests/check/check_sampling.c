@@ -186,7 +186,7 @@ typedef struct distribution_case {
 } distribution_case;
 
 static bool matches(distribution_case *d, json_value *want, check_report *r, const char *name) {
-    const float *probs;
+    float *probs;
     double worst;
     memcpy(d->row, d->logits, (size_t)d->n * sizeof *d->row);
     if (sampler_distribution(d->s, d->row, &d->context, &probs) != QUIRE_OK) {
@@ -270,7 +270,7 @@ static quire_err check_params(const sampling_params *p, int32_t n_vocab, const c
 static void run_distribution(distribution_case *d, json_value *o, check_report *r, const char *name) {
     json_value *error = json_get(o, "error"), *draw = json_get(o, "xtc_draw");
     const char *field;
-    const float *probs;
+    float *probs;
     if (error != NULL) {
         quire_err e = check_params(d->context.params, d->n, &field);
         if (e != QUIRE_OK && strcmp(field, json_str(error).p) != 0) {
@@ -395,7 +395,7 @@ static bool same_processed(json_value *o, const float *last_row, int32_t n) {
     sampler *s = NULL;
     int32_t eos, n_eos = 0, n_history = length_of(json_get(o, "history")), *history = ints_of(json_get(o, "history"));
     float *row = mem_new((size_t)n, sizeof *row);
-    const float *probs;
+    float *probs;
     bool ok = row != NULL && history != NULL && read_params(json_get(o, "params"), &p, &eos, &n_eos) == QUIRE_OK &&
               sampler_open(n, n_history, &s) == QUIRE_OK;
     if (ok) {
@@ -455,18 +455,44 @@ typedef struct spec_case {
 /* NULL when accept probabilities and residuals agree, else what does not. */
 static const char *compare_spec(const spec_case *c, json_value *o) {
     for (int32_t i = 0; i < c->gamma; i++) {
-        const float *p = c->target + (size_t)i * (size_t)c->n, *q = c->draft + (size_t)i * (size_t)c->n;
+        const float *p = c->target + (size_t)i * (size_t)c->n;
+        rejection_draft draft = {c->drafted[i], c->draft + (size_t)i * (size_t)c->n};
         double want = number_of(json_at(json_get(o, "accept_prob"), (size_t)i));
         json_value *residual = json_at(json_get(o, "residual"), (size_t)i);
-        if (!near(rejection_accept(p, q, c->drafted[i]), want)) {
+        if (!near(rejection_accept(p, &draft), want)) {
             return "an acceptance probability differs";
         }
-        rejection_residual(p, q, c->n, c->residual);
+        memcpy(c->residual, p, (size_t)c->n * sizeof *p);
+        rejection_residual(c->residual, &draft, c->n);
         if (residual != NULL && !same_row(c->residual, residual, c->n)) {
             return "a residual distribution differs";
         }
     }
     return same_row(c->target + (size_t)c->gamma * (size_t)c->n, json_get(o, "bonus"), c->n) ? NULL : "the bonus distribution differs";
+}
+
+/* Accepts or rejects the drafted tokens, with uniforms[0..gamma) and v. out gets the *n_accepted accepted ones and one more token, drawn from
+ * the residual at the first rejection or from the last target row. QUIRE_NUMERIC when it reaches a token that its draft distribution could
+ * not have drawn. */
+static quire_err walk_spec(const spec_case *c, const double *uniforms, double v, int32_t *out, int32_t *n_accepted) {
+    *n_accepted = 0;
+    for (int32_t i = 0; i < c->gamma; i++) {
+        const float *p = c->target + (size_t)i * (size_t)c->n;
+        rejection_draft draft = {c->drafted[i], c->draft + (size_t)i * (size_t)c->n};
+        if (draft.distribution[draft.token] <= 0.0f) {
+            return QUIRE_NUMERIC;
+        }
+        if (uniforms[i] >= rejection_accept(p, &draft)) {
+            memcpy(c->residual, p, (size_t)c->n * sizeof *p);
+            rejection_residual(c->residual, &draft, c->n);
+            out[i] = rejection_draw(c->residual, c->n, v);
+            return QUIRE_OK;
+        }
+        out[i] = c->drafted[i];
+        *n_accepted = i + 1;
+    }
+    out[c->gamma] = rejection_draw(c->target + (size_t)c->gamma * (size_t)c->n, c->n, v);
+    return QUIRE_OK;
 }
 
 static void check_spec(json_value *o, check_report *r, const char *name) {
@@ -486,7 +512,7 @@ static void check_spec(json_value *o, check_report *r, const char *name) {
         uniforms[i] = number_of(json_at(json_get(draw, "uniforms"), (size_t)i));
     }
     double v = draw != NULL ? number_of(json_get(draw, "v")) : 0.0;
-    quire_err e = rejection_walk(c.target, c.draft, c.n, c.drafted, c.gamma, uniforms, v, c.residual, out, &n_accepted);
+    quire_err e = walk_spec(&c, uniforms, v, out, &n_accepted);
     const char *wrong = NULL;
     if (json_get(o, "error") != NULL) {
         wrong = e != QUIRE_OK ? NULL : "it is taken, but must be refused";

@@ -41,7 +41,7 @@ def answers(server):
 
 @pytest.fixture(scope="module")
 def expected():
-    s = Server("builtin", "--served-model-name", "tiny", "--no-jump-forward")
+    s = Server("builtin", "--served-model-name", "tiny")
     try:
         assert counter(s, "vllm:spec_decode_num_drafts_total") == 0
         return answers(s)

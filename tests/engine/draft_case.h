@@ -176,7 +176,7 @@ static inline void print_stats(const char *what, const workload *w) {
 }
 
 /* All ways to run with drafts, against one run without. */
-static inline void matrix(compute_mode compute, dtype kv, const draft_options *draft, const char *name, bool all) {
+static inline void matrix(compute_mode compute, dtype kv, const draft_options *draft, engine_ablations off, const char *name, bool all) {
     static workload base, with;
     harness_options o = harness_defaults;
     o.compute = compute;
@@ -184,6 +184,7 @@ static inline void matrix(compute_mode compute, dtype kv, const draft_options *d
     run(&o, &base);
     assert_int_equal(base.stats.drafts, 0);
     o.draft = *draft;
+    o.ablations = off;
     const struct {
         const char *what;
         int32_t page_tokens, n_pages, chunk, max_rows, max_seqs, n_threads;

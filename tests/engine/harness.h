@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/draft.h"
+#include "spec/draft.h"
 #include "engine/engine.h"
 #include "engine/explain.h"
 #include "engine/output.h"
@@ -55,7 +55,8 @@ typedef struct harness_options {
     double schedule_lambda; /* 0: ADMISSION_LAMBDA */
     int64_t step_target_us;
     draft_options draft;
-    bool no_chunked_prefill, no_fork_sharing, no_cascade, starts_paused;
+    engine_ablations ablations;
+    bool no_chunked_prefill, starts_paused;
     /* what the backend does instead, from before the engine starts; NULL: as it is */
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
 } harness_options;
@@ -133,8 +134,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .swap_bytes = o->swap_bytes,
                          .preempt = o->preempt,
                          .no_chunked_prefill = o->no_chunked_prefill,
-                         .no_fork_sharing = o->no_fork_sharing,
-                         .no_cascade = o->no_cascade,
+                         .ablations = o->ablations,
                          .starts_paused = o->starts_paused,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,

@@ -225,9 +225,9 @@ static int32_t held_pages(engine *e) {
     int32_t n = 0, n_held = 0;
     quire_error err = {0};
     bool *is_held = mem_new((size_t)e->options.n_pages, sizeof *is_held);
-    for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
-            const kv_table *t = tables[n++] = &e->running[i]->kv.tables[g];
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        for (int32_t g = 0; g < running_at(e, i)->task.kv.n_tables; g++) {
+            const kv_table *t = tables[n++] = &running_at(e, i)->task.kv.tables[g];
             for (int32_t k = 0; k < t->n_pages; k++) {
                 n_held += !is_held[t->pages[k].v];
                 is_held[t->pages[k].v] = true;
@@ -248,7 +248,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
     harness_options o = harness_defaults;
     int32_t most = shared ? 8 : 20;
     o.n_pages = most;
-    o.no_fork_sharing = !shared;
+    o.ablations.no_fork_sharing = !shared;
     o.max_model_len = 128;
     o.prefix_cache = PREFIX_CACHE_NONE;
     harness h;
@@ -260,7 +260,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
     int32_t n_steps = 0;
     for (; step_submit(h.e); n_steps++) { /* pages are looked at with all rows of a step in their places */
         assert_int_equal(held_pages(h.e), n_steps == 0 ? 4 : most);
-        assert_int_equal(h.e->n_running, n_steps == 0 ? 1 : 4);
+        assert_int_equal(h.e->sched.n_running, n_steps == 0 ? 1 : 4);
         step_collect(h.e);
         assert_true(held_pages(h.e) <= most);
         out_wake_readers(h.e);
@@ -306,15 +306,15 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
         assert_int_equal(search_submit(&h, &s), QUIRE_OK);
         int32_t n_dropped = 0, before = 0;
         while (harness_step(&h)) {
-            int32_t held = held_pages(h.e), n_known = h.e->n_running > 0 ? h.e->running[0]->n_known : 0;
+            int32_t held = held_pages(h.e), n_known = h.e->sched.n_running > 0 ? running_at(h.e, 0)->task.n_known : 0;
             kv_counts c = kv_pool_counts(h.e->kv.pool);
             /* The prompt and each path behind it once: what was held plus a page for each beam's row, less the branches that were cut off.
              */
             assert_int_equal(c.n_free + c.n_cached + held, o.n_pages);
-            assert_true(h.e->n_running == 0 || c.n_cached == 0);
-            int32_t grown = n_known == 21 ? 20 : before + h.e->n_running;
-            assert_true(h.e->n_running == 0 || held <= grown);
-            n_dropped += h.e->n_running > 0 && held < grown;
+            assert_true(h.e->sched.n_running == 0 || c.n_cached == 0);
+            int32_t grown = n_known == 21 ? 20 : before + h.e->sched.n_running;
+            assert_true(h.e->sched.n_running == 0 || held <= grown);
+            n_dropped += h.e->sched.n_running > 0 && held < grown;
             before = held;
         }
         assert_true(n_dropped > 3);

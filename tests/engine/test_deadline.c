@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "engine/deadline.h"
+#include "sched/deadline.h"
 #include "harness.h"
 
 #if defined(__SANITIZE_THREAD__) /* many times as slow */
@@ -87,9 +87,9 @@ static void what_cannot_make_it_is_refused_at_once(void **state) {
 static void run_at_a_second_a_row(harness *h, int32_t most) {
     bool goes_on = true, ended;
     while (goes_on && most-- > 0) {
-        h->e->step_cost = (step_cost){0};
+        h->e->sched.step_cost = (step_cost){0};
         for (int i = 0; i < 100; i++) {
-            step_cost_note(&h->e->step_cost, 1 + i, 0, (double)(SECOND * (1 + i)));
+            step_cost_note(&h->e->sched.step_cost, 1 + i, 0, (double)(SECOND * (1 + i)));
         }
         goes_on = harness_step(h);
     }
@@ -130,9 +130,9 @@ static void those_that_the_policy_puts_behind_do_not_count(void **state) {
 }
 
 static void let_deadlines_pass(harness *h) {
-    for (int32_t i = 0; i < h->e->n_running + h->e->n_waiting; i++) {
-        sequence *s = i < h->e->n_running ? h->e->running[i] : h->e->waiting[i - h->e->n_running];
-        s->deadline_us = s->deadline_us > 0 ? 1 : 0;
+    for (int32_t i = 0; i < h->e->sched.n_running + h->e->sched.n_waiting; i++) {
+        sequence *s = i < h->e->sched.n_running ? running_at(h->e, i) : waiting_at(h->e, i - h->e->sched.n_running);
+        s->task.deadline_us = s->task.deadline_us > 0 ? 1 : 0;
     }
 }
 
@@ -147,7 +147,7 @@ static void check_samples(bool no_fork_sharing) {
     harness h = {0};
     o.path = "models/builtin-small.gguf";
     o.max_seqs = 2;
-    o.no_fork_sharing = no_fork_sharing;
+    o.ablations.no_fork_sharing = no_fork_sharing;
     harness_open(&o, &h);
     harness_take_over(&h);
     int32_t *tokens = mem_new(N, sizeof *tokens);
@@ -159,8 +159,8 @@ static void check_samples(bool no_fork_sharing) {
     engine_request r = {.tokens = tokens, .n_tokens = N, .sampling = greedy(N_OUT), .deadline_us = 3600 * SECOND, .out = h.out};
     assert_int_equal(engine_submit_samples(h.e, &r, N_SAMPLES, users, ids, &err), QUIRE_OK);
     run_at_a_second_a_row(&h, N_OUT / 2);
-    assert_int_equal(h.e->n_running, 2);
-    assert_int_equal(h.e->n_waiting, 2);
+    assert_int_equal(h.e->sched.n_running, 2);
+    assert_int_equal(h.e->sched.n_waiting, 2);
     assert_true(runs[0].n_tokens > 0);
     let_deadlines_pass(&h);
     run_at_a_second_a_row(&h, INT32_MAX);

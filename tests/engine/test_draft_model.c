@@ -32,13 +32,13 @@ static void drafts_of_a_second_model_change_nothing(void **state) {
     (void)state;
     second x;
     draft_options o = second_open(&x, SIBLING, COMPUTE_F32, 512);
-    matrix(COMPUTE_F32, DTYPE_F32, &o, "sibling", true);
+    matrix(COMPUTE_F32, DTYPE_F32, &o, (engine_ablations){0}, "sibling", true);
     o.tree_width = 3;
     o.n_tokens = 6;
-    matrix(COMPUTE_F32, DTYPE_F32, &o, "sibling, trees", false);
+    matrix(COMPUTE_F32, DTYPE_F32, &o, (engine_ablations){0}, "sibling, trees", false);
     second_close(&x);
     o = second_open(&x, SIBLING, COMPUTE_INT8, 30); /* not enough pages for all: some are not drafted for */
-    matrix(COMPUTE_INT8, DTYPE_BF16, &o, "sibling, few pages", false);
+    matrix(COMPUTE_INT8, DTYPE_BF16, &o, (engine_ablations){0}, "sibling, few pages", false);
     second_close(&x);
 }
 
@@ -137,7 +137,7 @@ static void rejection_sampling_keeps_the_distribution(void **state) {
     for (int i = 0; i < 4; i++) {
         o.draft = methods[i];
         o.draft.rule = DRAFT_RULE_STANDARD;
-        o.draft.fixed_length = true;
+        o.ablations.fixed_draft_length = true;
         count_pairs(&o, 5000, counts, &stats);
         double same_law = chi_square(plain, counts);
         print_message("method %d: chi square %.1f, %d of %d drafts accepted\n", (int)o.draft.method, same_law, (int)stats.draft_accepted,

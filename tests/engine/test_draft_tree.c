@@ -8,14 +8,13 @@ static void trees_change_nothing(void **state) {
     draft_options o = ngram;
     o.tree_width = 3;
     o.n_tokens = 9;
-    matrix(COMPUTE_INT8, DTYPE_F16, &o, "ngram, trees", false);
+    matrix(COMPUTE_INT8, DTYPE_F16, &o, (engine_ablations){0}, "ngram, trees", false);
     o = suffix;
     o.tree_width = DRAFT_MAX_WIDTH;
     o.n_tokens = DRAFT_MAX;
     o.suffix_factor = 16;
     o.suffix_min_prob = 0.01;
-    o.fixed_length = true;
-    matrix(COMPUTE_F32, DTYPE_F32, &o, "suffix, trees", true);
+    matrix(COMPUTE_F32, DTYPE_F32, &o, (engine_ablations){.fixed_draft_length = true}, "suffix, trees", true);
 }
 
 int main(void) {

@@ -104,7 +104,7 @@ static void without_sharing_every_sample_computes_the_prompt_and_says_the_same(v
         request_id ids[MAX_SAMPLES];
         harness h;
         o.prefix_cache = PREFIX_CACHE_NONE;
-        o.no_fork_sharing = i == 1;
+        o.ablations.no_fork_sharing = i == 1;
         harness_open(&o, &h);
         group_init(groups[i], &h, 37, 6, 1.0f, 9);
         submit(&h, groups[i], ids);

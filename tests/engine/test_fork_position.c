@@ -160,10 +160,10 @@ static void check_windows(layer_kind odd, prefix_cache cache) {
     harness_take_over(&h);
     harness_submit(&h, &fork_from);
     harness_steps(&h, GROWN - SHORT_PROMPT);
-    const sequence *s = h.e->running[0];
+    const sequence *s = running_at(h.e, 0);
     for (int32_t back = 0; back < 90; back += back < 20 ? 1 : 11) {
-        int32_t at = s->n_known - back;
-        bool shared = has_window(at - 1, s->kv.n_computed);
+        int32_t at = s->task.n_known - back;
+        bool shared = has_window(at - 1, s->task.kv.n_computed);
         branch_off(&h, &fork_from, at, NULL, 0, 2, "test", &fork);
         assert_true(harness_step(&h));
         int32_t rows = h.e->step.rows.n_rows - 1;

@@ -89,8 +89,8 @@ static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
     harness_submit(&h, &warm);
     assert_true(harness_step(&h)); /* the first portion comes, and the other prefill takes pages of it for its second half, and ends */
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);
-    assert_int_equal(h.e->n_waiting, 1);
-    int32_t n_held, left = kv_index_peek_held(h.e->kv.index, &h.e->waiting[0]->kv.path, prompt, N, &n_held);
+    assert_int_equal(h.e->sched.n_waiting, 1);
+    int32_t n_held, left = kv_index_peek_held(h.e->kv.index, &waiting_at(h.e, 0)->task.kv.path, prompt, N, &n_held);
     assert_in_range(left, PAGE, (PORTION - 1) * PAGE);
     harness_steps(&h, 1000);
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);
@@ -192,14 +192,14 @@ static void check_gap(int32_t kept, const harness_run *cold) {
     while (h.e->stats.swapped_out == 0) {
         assert_true(harness_step(&h));
     }
-    const sequence *s = h.e->waiting[0];
-    assert_int_equal(h.e->n_waiting, 1);
-    assert_int_equal(s->swap_from, SHARED * PAGE);
-    assert_true(s->swap_tokens > s->swap_from);
-    while (h.e->n_running > 0) {
+    const sequence *s = waiting_at(h.e, 0);
+    assert_int_equal(h.e->sched.n_waiting, 1);
+    assert_int_equal(s->task.kv.swap_from, SHARED * PAGE);
+    assert_true(s->task.kv.swap_tokens > s->task.kv.swap_from);
+    while (h.e->sched.n_running > 0) {
         assert_true(harness_step(&h));
     }
-    assert_int_equal(h.e->n_waiting, 1); /* it has not come back yet */
+    assert_int_equal(h.e->sched.n_waiting, 1); /* it has not come back yet */
     evict_down_to(&h, kept);
     harness_steps(&h, 1000);
     assert_int_equal(h.e->stats.swapped_in, kept >= SHARED);
@@ -233,9 +233,9 @@ static void frames_behind_a_gap_are_not_used(void **state) {
 static int32_t pages_held(const sequence *s, int32_t *n_holes) {
     int32_t n = 0;
     *n_holes = 0;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
-            bool is_hole = s->kv.tables[g].pages[i].v == PAGE_NONE.v;
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->task.kv.tables[g].n_pages; i++) {
+            bool is_hole = s->task.kv.tables[g].pages[i].v == PAGE_NONE.v;
             n += !is_hole;
             *n_holes += is_hole;
         }
@@ -268,17 +268,17 @@ static int32_t check_holes(int64_t n_frames, int32_t prompts[2][60], const harne
         harness_steps(&h, 1);
     }
     int32_t n_held = 0, n_holes = 0;
-    while (h.e->n_running == 2) {
-        n_held = pages_held(h.e->running[1], &n_holes);
+    while (h.e->sched.n_running == 2) {
+        n_held = pages_held(running_at(h.e, 1), &n_holes);
         assert_true(harness_step(&h));
     }
     assert_true(n_holes > 0);
-    assert_int_equal(h.e->n_waiting, 1);
+    assert_int_equal(h.e->sched.n_waiting, 1);
     assert_int_equal(h.e->stats.swapped_out, 1);
     assert_int_equal(h.e->stats.swapped_pages, n_held);
-    assert_int_equal(h.e->waiting[0]->swap_from, 0); /* others hold what is before the window only in the other group */
-    for (evict_down_to(&h, 0); h.e->n_running > 0; evict_down_to(&h, 0)) { /* nothing is left of it but the frames */
-        assert_int_equal(h.e->n_running, 1);
+    assert_int_equal(waiting_at(h.e, 0)->task.kv.swap_from, 0); /* others hold what is before the window only in the other group */
+    for (evict_down_to(&h, 0); h.e->sched.n_running > 0; evict_down_to(&h, 0)) { /* nothing is left of it but the frames */
+        assert_int_equal(h.e->sched.n_running, 1);
         assert_true(harness_step(&h));
     }
     harness_steps(&h, 1000);

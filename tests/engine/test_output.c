@@ -67,7 +67,8 @@ static sequence *begin(engine *e, engine_out *o, script *sc) {
     int32_t *prompt = mem_new(1, sizeof *prompt);
     sequence *s;
     engine_request r = {.tokens = prompt, .n_tokens = 1, .out = o, .user = sc};
-    assert_int_equal(sequence_new(&r, 1 + MAX_TOKENS, 1, 16, &s), QUIRE_OK);
+    static const model_desc desc = {0};
+    assert_int_equal(sequence_new(&r, &desc, 1 + MAX_TOKENS, 1, 1 + MAX_TOKENS / 16, &s), QUIRE_OK);
     mem_free(prompt);
     while (!take_index(e, &s->id)) {
         out_wake_readers(e);
@@ -80,13 +81,13 @@ static sequence *begin(engine *e, engine_out *o, script *sc) {
 /* One more token of s, or its end; false when that was the end. */
 static bool advance(engine *e, sequence *s) {
     const script *sc = s->user;
-    int32_t n_done = s->n_known - 1;
+    int32_t n_done = s->task.n_known - 1;
     if (n_done == sc->n) {
         step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
         sequence_drop(s);
         return false;
     }
-    s->tokens[s->n_known++] = sc->first + n_done;
+    s->task.tokens[s->task.n_known++] = sc->first + n_done;
     out_publish(s, FINISH_NONE);
     return true;
 }

@@ -147,12 +147,12 @@ static uint64_t run(const run_options *r, uint64_t seed, int n) {
     kv_index_options o = r->o;
     o.max_namespaces = 3 * (1 + NAIVE_PUBLICS) + 1;
     o.max_entries = 16 * r->n_pages; /* entries that no full group bounds */
-    o.watch = &watch;
     o.seed = seed;
     assert_in_range(r->n_pages, 1, NAIVE_PAGES);
     memset(&m, 0, sizeof m);
     m.w = &w;
     world_open_with(&w, r->n_pages, &o);
+    kv_index_set_watch(w.ix, &watch);
     w.on_publish = naive_publish;
     w.on_published = naive_published;
     w.context = &m;

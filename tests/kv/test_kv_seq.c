@@ -70,7 +70,7 @@ static bool compute(user *u, int32_t n) {
     int32_t free_before, needs = (int32_t)kv_seq_needs(&cache, &u->kv, n), pages = kv_seq_pages(&u->kv);
     kv_cache_make_free(&cache, any(4) == 0 ? 0 : needs);
     free_before = kv_pool_counts(cache.pool).n_free;
-    int32_t n_copied = kv_seq_copied_tails(&cache, &u->kv);
+    int32_t n_copied = kv_seq_copied(&cache, &u->kv);
     quire_err e = kv_seq_reserve(&cache, &u->kv, n, &copies);
     bool fits = free_before >= needs && n_copied <= copies.cap;
     assert_int_equal(e, fits ? QUIRE_OK : QUIRE_NO_ROOM);
@@ -160,7 +160,7 @@ static void operate(void) {
             }
         }
         break;
-    case 3: (void)kv_seq_take_over_tail(&cache, &u->kv); break;
+    case 3: (void)kv_seq_take_over(&cache, &u->kv); break;
     default:
         if (left > 0 && !compute(u, 1 + any(left < 9 ? left : 9)) && any(2)) {
             leave(u);

@@ -260,14 +260,15 @@ static void what_is_written_through_takes_no_host_memory_until_it_leaves_the_poo
     kv_tier_stats s[KV_N_TIERS];
     prefix p = {.n_pages = 1};
     kv_tier_key key = key_of(&p);
-    void *body = kv_tiers_put_begin(t, &key, KV_PUT_KEPT);
+    int32_t frame;
+    void *body = kv_tiers_put_begin(t, &key, KV_PUT_KEPT, &frame);
     assert_non_null(body);
     content(&p, body);
-    kv_tiers_put_end(t, &key);
+    kv_tiers_put_end(t, frame);
     settle(t);
     kv_tiers_stats(t, s);
     assert_true(s[KV_TIER_HOST].puts == 0 && s[KV_TIER_HOST].bytes == 0 && s[KV_TIER_FILE].puts == 1);
-    assert_null(kv_tiers_put_begin(t, &key, KV_PUT_KEPT)); /* it is there */
+    assert_null(kv_tiers_put_begin(t, &key, KV_PUT_KEPT, &frame)); /* it is there */
     check(t);
     assert_true(put(t, &p));
     settle(t);

@@ -77,10 +77,11 @@ static inline void check(const kv_tiers *t) {
 
 static inline bool put(kv_tiers *t, const prefix *p) {
     kv_tier_key key = key_of(p);
-    void *body = kv_tiers_put_begin(t, &key, KV_PUT_ALL);
+    int32_t frame;
+    void *body = kv_tiers_put_begin(t, &key, KV_PUT_ALL, &frame);
     if (body != NULL) {
         content(p, body);
-        kv_tiers_put_end(t, &key);
+        kv_tiers_put_end(t, frame);
     }
     check(t);
     return body != NULL;

@@ -1,9 +1,9 @@
 #include "lab/bench/bare.h"
 
-#include "api/engine_config.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "setup/engine_config.h"
 
 enum { TILE_ROWS = 16 };
 

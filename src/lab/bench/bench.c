@@ -237,7 +237,7 @@ quire_err bench_run(const bench_options *o, quire_error *err) {
     int32_t batch = largest(p.batches, p.n_batches);
     engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
     bench b = {.options = o};
-    TRY(client_open(&engine, &b.client, err));
+    TRY(client_open(&engine, o->off, &b.client, err));
     b.n_threads = b.client.info->n_threads;
     quire_err e = measure_all(&b, &p, err);
     client_close(&b.client);

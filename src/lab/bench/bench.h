@@ -5,10 +5,12 @@
 
 #include <stdbool.h>
 
+#include "engine/ablations.h"
 #include "quire.h"
 
 typedef struct bench_options {
     quire_options engine;
+    engine_ablations off;
     const char *batches;  /* requests at once, "1,4,16" */
     const char *contexts; /* tokens that stand before the decoded ones, "128,1024" */
     int32_t n_decode;     /* tokens decoded for each request */

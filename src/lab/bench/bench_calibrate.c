@@ -341,7 +341,7 @@ static quire_err run_calibration(calibration *k, const calibrate_options *o, boo
         return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, MAX_RUNS / MAX_REPEATS);
     }
     *k = (calibration){.o = o, .draw = 1};
-    TRY(client_open(&o->engine, &k->c, err));
+    TRY(client_open(&o->engine, o->off, &k->c, err));
     quire_err e = calibrate(k, out, err);
     if (e == QUIRE_OK && print) {
         report(k, out);

@@ -7,10 +7,12 @@
 #define LAB_BENCH_BENCH_CALIBRATE_H
 
 #include "lab/sim/cost.h"
+#include "engine/ablations.h"
 #include "quire.h"
 
 typedef struct calibrate_options {
     quire_options engine;
+    engine_ablations off;
     const char *out; /* the file to write; NULL: print only */
     int32_t n_runs;  /* of every measurement, in turns */
     bool json;

@@ -41,7 +41,7 @@ static quire_err open_lab(profile *p, const char *path, quire_error *err) {
     e.max_seqs = o->batch;
     e.prefix_cache = "token"; /* the prompts of the decodes are there already */
     e.n_pages = o->batch * (max_len / e.page_tokens + 1) + SPARE_PAGES;
-    return lab_open(&e, max_len, &p->l, err);
+    return lab_open(&e, (engine_ablations){0}, max_len, &p->l, err);
 }
 
 static quire_err make_room(profile *p, quire_error *err) {

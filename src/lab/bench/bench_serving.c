@@ -323,7 +323,7 @@ static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
             run_free(run);
             client_close(&run->c);
             run->c = (client){0};
-            TRY(client_open(&o->engine, &run->c, err));
+            TRY(client_open(&o->engine, (engine_ablations){0}, &run->c, err));
         }
         TRY(run_round(run, f, err));
         if (o->calibrate) {
@@ -355,7 +355,7 @@ static quire_err serve_really(const bench_serving_options *o, quire_error *err) 
         return err_set(err, QUIRE_INVALID, -1, "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
                        o->server.described != NULL ? "; --described is for a device that is not here" : "");
     }
-    TRY(client_open(&o->engine, &run.c, err));
+    TRY(client_open(&o->engine, (engine_ablations){0}, &run.c, err));
     quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
     run.t = &t;
     e = e == QUIRE_OK ? run_engine(&run, err) : e;

@@ -135,7 +135,7 @@ static quire_err measure_target(stall *b, const sheet *t, double target_ms, quir
     quire_options engine = b->options->engine;
     engine.step_target_us = (int64_t)(target_ms * 1e3);
     engine.prefix_cache = "none";
-    TRY(client_open(&engine, &b->client, err));
+    TRY(client_open(&engine, b->options->off, &b->client, err));
     quire_err e = measure_client(b, t, target_ms, err);
     client_close(&b->client);
     mem_free(b->times);

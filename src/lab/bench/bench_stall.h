@@ -4,10 +4,12 @@
 
 #include <stdbool.h>
 
+#include "engine/ablations.h"
 #include "quire.h"
 
 typedef struct bench_stall_options {
     quire_options engine; /* step_target_us: what is compared with no target */
+    engine_ablations off;
     int32_t n_streams;   /* that decode all the while */
     int32_t n_prompt;    /* tokens of the prompt that comes in between */
     bool json;

@@ -47,7 +47,7 @@ static quire_err measure_token(const bench_start_options *o, double *least_ms, q
     quire_options engine = o->engine;
     client c;
     engine.prefix_cache = "none";
-    TRY(client_open(&engine, &c, err));
+    TRY(client_open(&engine, (engine_ablations){0}, &c, err));
     quire_err e = time_tokens(&c, least_ms, err);
     client_close(&c);
     return e;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "api/quire_engine.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -12,9 +13,9 @@
  * it is tried. */
 enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
-quire_err client_open(const quire_options *o, client *out, quire_error *err) {
+quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err) {
     *out = (client){.failure = {.message = ""}};
-    TRY(quire_engine_open(o, &out->engine, err));
+    TRY(engine_open_ablated(o, &off, &out->engine, err));
     out->info = quire_engine_info(out->engine);
     quire_err e = quire_queue_open(out->engine, &out->queue);
     if (e != QUIRE_OK) {

@@ -2,6 +2,7 @@
 #ifndef LAB_BENCH_CLIENT_H
 #define LAB_BENCH_CLIENT_H
 
+#include "engine/ablations.h"
 #include "lab/bench/figures.h"
 #include "quire.h"
 
@@ -26,7 +27,7 @@ typedef struct sent {
 /* One run: *speed as client_decode_speed. */
 typedef quire_err client_run(void *context, double *speed, quire_error *err);
 
-quire_err client_open(const quire_options *o, client *out, quire_error *err);
+quire_err client_open(const quire_options *o, engine_ablations off, client *out, quire_error *err);
 void client_close(client *c);
 /* Sends ids[0..n) for exactly n_output tokens, greedily; *s stays where it is until it is done. */
 quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);

@@ -133,10 +133,11 @@ typedef enum mechanism { ALL_ON, CACHE_PAGE, CACHE_NONE, NO_FORKS, NO_CASCADE, N
 static const char *const switches[N_MECHANISMS] = {"all on",       "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
                                                    "--no-cascade", "--no-chunked-prefill", "--max-num-seqs 1"};
 
-static void switch_off(mechanism m, quire_options *o) {
+static void switch_off(mechanism m, trial *t) {
+    quire_options *o = &t->options;
     o->prefix_cache = m == CACHE_PAGE ? "page" : m == CACHE_NONE ? "none" : "token";
-    o->no_fork_sharing = m == NO_FORKS;
-    o->no_cascade = m == NO_CASCADE;
+    t->off.no_fork_sharing = m == NO_FORKS;
+    t->off.no_cascade = m == NO_CASCADE;
     o->no_chunked_prefill = m == NO_CHUNKS;
     o->max_seqs = m == ONE_BY_ONE ? 1 : o->max_seqs;
 }
@@ -154,7 +155,7 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const char 
         trials[m].options.max_batched_tokens = 512;
         trials[m].options.max_seqs = w.max_seqs * n_samples;
         trials[m].options.n_pages *= n_samples;
-        switch_off((mechanism)m, &trials[m].options);
+        switch_off((mechanism)m, &trials[m]);
     }
     quire_err e = trials_run(trials, N_MECHANISMS, runs_of(o), true, err);
     for (int m = 0; e == QUIRE_OK && m < N_MECHANISMS; m++) {

@@ -137,7 +137,7 @@ static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_sa
         t[i].options.max_seqs = n * n_samples;
         t[i].options.max_batched_tokens = n * n_samples * (kinds[kind].prompt + 1); /* all prompts in one step, so that all run abreast */
         t[i].options.prefix_cache = "none";
-        t[i].options.no_fork_sharing = i == 1;
+        t[i].off.no_fork_sharing = i == 1;
         t[i].options.n_pages = n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
     }
     quire_err e = trials_run(t, 2, sh->n_runs, beams, err);

@@ -44,7 +44,7 @@ static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
 
 static quire_err run_once(measured *m, quire_error *err) {
     lab l;
-    TRY(lab_open(&m->options, m->max_len, &l, err));
+    TRY(lab_open(&m->options, (engine_ablations){0}, m->max_len, &l, err));
     double start = cpu_ms();
     quire_err e = run_tasks(&l, m, err);
     double took = cpu_ms() - start;

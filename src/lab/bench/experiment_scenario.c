@@ -87,7 +87,7 @@ static quire_err run_scenario(const experiment_options *o, const sheet *s, const
     trial t = trial_of(o, c, lengths, requests);
     quire_err e = trials_run(&t, 1, n_runs, false, err);
     lab l;
-    e = e == QUIRE_OK ? lab_open(&t.options, t.max_len, &l, err) : e;
+    e = e == QUIRE_OK ? lab_open(&t.options, t.off, t.max_len, &l, err) : e;
     if (e == QUIRE_OK) {
         scenario_row(s, c, &t, live_tokens(c, lengths), &l.layout);
         sheet_note(s, "%s: %s, answers of %d", c->name, c->line, (int)c->n_output);

@@ -3,51 +3,38 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/engine_config.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "lab/bench/figures.h"
+#include "setup/engine_config.h"
+#include "setup/loaded_model.h"
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
 
 static quire_err open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l, quire_error *err) {
     model_desc d;
-    compute_mode compute;
-    dtype kv;
+    loaded_model loaded;
     TRY(model_describe(f, &d, err));
-    TRY(options_compute(o, &d, &compute, err));
-    TRY(options_kv_dtype(o, compute, &kv, err));
-    backend_options bo = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
-    TRY(backend_cpu_open(&bo, &l->b, err));
-    TRY(model_open(f, l->b, max_len, &l->m, err));
-    l->desc = model_description(l->m);
-    return kv_layout_init(l->desc, kv, o->page_tokens, &l->layout, err);
+    quire_err e = loaded_model_open(o, f, &d, max_len, &loaded, err);
+    l->b = loaded.b; /* lab_close frees both, also after a failure */
+    l->m = loaded.m;
+    l->layout = loaded.layout;
+    l->desc = e == QUIRE_OK ? model_description(l->m) : NULL;
+    return e;
 }
 
-static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, quire_error *err) {
+static quire_err open_engine(const quire_options *o, engine_ablations off, int32_t max_len, lab *l, quire_error *err) {
     int32_t rows = options_max_rows(o, max_len);
     step_limits limits = {.max_rows = rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
-    engine_options eo = {.page_tokens = o->page_tokens,
-                         .n_pages = o->n_pages,
-                         .max_model_len = max_len,
-                         .max_batched_tokens = rows,
-                         .max_seqs = o->max_seqs,
-                         .prefill_chunk = o->prefill_chunk,
-                         .no_chunked_prefill = o->no_chunked_prefill,
-                         .no_fork_sharing = o->no_fork_sharing,
-                         .no_cascade = o->no_cascade,
-                         .schedule_lambda = o->schedule_lambda,
-                         .step_target_us = o->step_target_us,
-                         .swap_bytes = o->swap_bytes,
-                         .max_requests = MAX_REQUESTS,
-                         .starts_paused = true};
-    TRY(options_prefix_cache(o, &eo.prefix_cache, err));
-    TRY(options_schedule(o, &eo.schedule, err));
-    if (kv_policy_parse(o->eviction_policy, &eo.eviction) != QUIRE_OK) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: no such eviction policy", o->eviction_policy);
-    }
+    engine_options eo;
+    TRY(options_engine(o, &eo, err));
+    eo.max_model_len = max_len;
+    eo.max_batched_tokens = rows;
+    eo.ablations = off;
+    eo.max_requests = MAX_REQUESTS;
+    eo.starts_paused = true;
     TRY(l->b->ops->step_open(l->b, &limits, &l->layout, l->desc->n_vocab, err));
     TRY(l->b->ops->kv_open(l->b, o->n_pages, err));
     TRY(engine_open(l->m, l->b, &l->layout, &eo, &l->e, err));
@@ -56,7 +43,7 @@ static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, qu
     return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
 }
 
-quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_error *err) {
+quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out, quire_error *err) {
     *out = (lab){.max_len = max_len, .n_threads = o->n_threads, .reader = {-1}};
     model_file *f = NULL;
     quire_err e = options_open_file(o, &f, err);
@@ -64,7 +51,7 @@ quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_erro
         e = open_model(o, max_len, f, out, err);
         model_file_close(f);
     }
-    e = e == QUIRE_OK ? open_engine(o, max_len, out, err) : e;
+    e = e == QUIRE_OK ? open_engine(o, off, max_len, out, err) : e;
     if (e != QUIRE_OK) {
         lab_close(out);
     }
@@ -322,10 +309,10 @@ int64_t lab_peak_bytes(const lab *l, const lab_result *r) {
     return l->b->ops->weight_bytes(l->b) + l->b->ops->step_bytes(l->b) + r->n_pages_most * l->layout.page_bytes;
 }
 
-quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
-                   int64_t *peak_bytes, quire_error *err) {
+quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once,
+                   lab_result *out, int64_t *peak_bytes, quire_error *err) {
     lab l;
-    TRY(lab_open(o, max_len, &l, err));
+    TRY(lab_open(o, off, max_len, &l, err));
     quire_err e = lab_run(&l, requests, n, at_once, out, err);
     if (peak_bytes != NULL) {
         *peak_bytes = lab_peak_bytes(&l, out);
@@ -339,7 +326,7 @@ quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error 
     lab l;
     quire_options small = *o;
     small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
-    TRY(lab_open(&small, small.page_tokens, &l, err));
+    TRY(lab_open(&small, (engine_ablations){0}, small.page_tokens, &l, err));
     snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type),
              l.b->ops->describe(l.b), figures_time_name(o->n_threads));
     lab_close(&l);

@@ -55,9 +55,9 @@ typedef struct lab_result {
 } lab_result;
 
 /* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads, prefix_cache, eviction_policy, schedule, page_tokens,
- * n_pages (needed), max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes and the switches. max_len: the longest
- * sequence. */
-quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_error *err);
+ * n_pages (needed), max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes and no_chunked_prefill. max_len: the
+ * longest sequence. */
+quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out, quire_error *err);
 void lab_close(lab *l);
 
 /* Runs requests[0..n), at most `at_once` of them at a time, in order among those that may go; the first of them start together; all tokens
@@ -73,8 +73,8 @@ int64_t lab_peak_bytes(const lab *l, const lab_result *r);
 uint64_t lab_digest(const int32_t *tokens, int32_t n);
 
 /* lab_open, lab_run, lab_close. *peak_bytes, unless NULL, is lab_peak_bytes. */
-quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
-                   int64_t *peak_bytes, quire_error *err);
+quire_err lab_once(const quire_options *o, engine_ablations off, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once,
+                   lab_result *out, int64_t *peak_bytes, quire_error *err);
 
 /* A line for people: model, numeric configuration, machine. out holds n bytes. QUIRE_* as when a lab is opened. */
 quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);

@@ -8,11 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "api/memory_limits.h"
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/str.h"
 #include "core/half.h"
+#include "setup/memory_limits.h"
 
 enum { ALIGNMENT = 32, GGUF_VERSION = 3, GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8, MAX_NAME = 48, LAYER_TENSORS = 9 };
 #define SPARE_BYTES ((int64_t)1 << 30) /* beside the model and the engine's copy: pages, buffers, other programs */

@@ -9,7 +9,7 @@ enum { SEED = 77, LEAST_VOCAB = 256 }; /* ids that every model has */
 static quire_err run_once(trial *t, bool counts_vary, quire_error *err) {
     lab_result r;
     int64_t peak_bytes;
-    TRY(lab_once(&t->options, t->max_len, t->requests, t->n, t->at_once, &r, &peak_bytes, err));
+    TRY(lab_once(&t->options, t->off, t->max_len, t->requests, t->n, t->at_once, &r, &peak_bytes, err));
     const lab_result *b = &t->best;
     if (t->n_done > 0 && (r.digest != b->digest || r.n_output != b->n_output)) {
         return err_set(err, QUIRE_INTERNAL, -1, "two runs of the same requests gave other answers");

@@ -11,6 +11,7 @@
 /* One way of running: options and requests, and the fastest of its runs so far. */
 typedef struct trial {
     quire_options options;
+    engine_ablations off;
     lab_request *requests;
     int32_t n, at_once, max_len;
     lab_result best;

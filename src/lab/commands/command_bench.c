@@ -2,10 +2,11 @@
 #include <stddef.h>
 
 #include "lab/bench/bench.h"
+#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
-    cli_options cli;
+    ablated_options ablated;
     bench_options own;
 } options;
 
@@ -18,7 +19,7 @@ static const flag own_flags[] = {
     {"--runs", "N", "runs behind each figure (3)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 1000},
     {0},
 };
-static const flag *const groups[] = {flags_model, own_flags,      flags_cascade,     flags_json,    FLAGS_NUMERIC, flags_eviction,
+static const flag *const groups[] = {flags_model, own_flags,      flags_ablations,   flags_json,    FLAGS_NUMERIC, flags_eviction,
                                      flags_audit, flags_schedule, flags_step_target, FLAGS_MACHINE, FLAGS_BATCH,   FLAGS_MEMORY,
                                      NULL};
 
@@ -29,6 +30,7 @@ static void defaults(cli_options *o) {
 static quire_err run(const cli_options *o, quire_error *err) {
     bench_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
+    own.off = ((const options *)(const void *)o)->ablated.off;
     own.json = o->json;
     return bench_run(&own, err);
 }

@@ -2,22 +2,23 @@
 #include <stddef.h>
 
 #include "lab/bench/bench_calibrate.h"
+#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
-    cli_options cli;
+    ablated_options ablated;
     calibrate_options own;
 } options;
 
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--out -o", "FILE", "write the costs as JSON, for --cost", FLAG_TEXT, AT(cli.out)},
+    {"--out -o", "FILE", "write the costs as JSON, for --cost", FLAG_TEXT, AT(ablated.cli.out)},
     {"--runs", "N", "runs behind each measurement (5)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {0},
 };
-static const flag *const groups[] = {flags_model, own_flags,     flags_cascade, flags_json,   FLAGS_NUMERIC,
-                                     flags_audit, FLAGS_MACHINE, FLAGS_BATCH,   FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {flags_model, own_flags,     flags_ablations, flags_json,   FLAGS_NUMERIC,
+                                     flags_audit, FLAGS_MACHINE, FLAGS_BATCH,     FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     calibrate_options_init(&((options *)(void *)o)->own);
@@ -26,6 +27,7 @@ static void defaults(cli_options *o) {
 static quire_err run(const cli_options *o, quire_error *err) {
     calibrate_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
+    own.off = ((const options *)(const void *)o)->ablated.off;
     own.out = o->out;
     own.json = o->json;
     return calibrate_run(&own, err);

@@ -2,10 +2,11 @@
 #include <stddef.h>
 
 #include "lab/bench/bench_stall.h"
+#include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
-    cli_options cli;
+    ablated_options ablated;
     bench_stall_options own;
 } options;
 
@@ -16,8 +17,8 @@ static const flag own_flags[] = {
     {"--prompt", "N", "tokens of the prompt that comes in between (32768)", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 20},
     {0},
 };
-static const flag *const groups[] = {flags_model,       flags_cascade, own_flags,   flags_json,   FLAGS_NUMERIC, flags_audit,
-                                     flags_step_target, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {flags_model,       flags_ablations, own_flags,   flags_json,   FLAGS_NUMERIC, flags_audit,
+                                     flags_step_target, FLAGS_MACHINE,   FLAGS_BATCH, FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     bench_stall_options_init(&((options *)(void *)o)->own);
@@ -26,6 +27,7 @@ static void defaults(cli_options *o) {
 static quire_err run(const cli_options *o, quire_error *err) {
     bench_stall_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
+    own.off = ((const options *)(const void *)o)->ablated.off;
     own.json = o->json;
     return bench_stall_run(&own, err);
 }

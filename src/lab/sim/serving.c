@@ -2,11 +2,9 @@
 
 #include <math.h>
 
-#include "base/mem.h"
 #include "core/kv_layout.h"
 #include "lab/sim/serving_state.h"
 
-enum { MAX_PREEMPTIONS = 8 };  /* as in src/engine/engine.c */
 enum { MAX_IDLE_STEPS = 1000 }; /* in a row without an item: the planner stands still */
 
 int32_t serving_output(const trace_request *r) {
@@ -36,7 +34,7 @@ void serving_result_deinit(serving_result *r) {
 /* ---- arrival ---- */
 
 static bool fits_at_all(const serving *s, int64_t n_tokens) {
-    int64_t pages = kv_pages_for(n_tokens, s->limits.page_tokens);
+    int64_t pages = kv_pages_for(n_tokens, s->page_tokens);
     return n_tokens <= s->o->max_model_len && (s->pieces ? n_tokens <= s->room.size : pages <= kv_pool_counts(s->kv.pool).n_pages);
 }
 
@@ -48,21 +46,19 @@ static quire_err arrive(serving *s, int32_t number) {
         s->r->n_refused++;
         return QUIRE_OK;
     }
-    *a = (served){.number = number,
-                  .n_prompt = q->n_prompt,
-                  .n_known = q->n_prompt,
-                  .n_most = (int32_t)n,
+    *a = (served){.task = {.n_prompt = q->n_prompt, .n_known = q->n_prompt, .n_max = (int32_t)n, .arrival = (uint64_t)number},
                   .arrival = serving_arrival(s->t, s->o, number)};
+    sched_task *t = &a->task;
     if (!s->pieces) {
-        TRY(kv_seq_init(&a->kv, 1, 0));
+        TRY(kv_seq_init(&t->kv, 1, 0));
     }
     if (s->kv.index != NULL) {
-        a->tokens = mem_new((size_t)n + 1, sizeof *a->tokens);
-        TRY(a->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
-        trace_tokens(s->t, q, a->tokens); /* an answer of none has a token of 0 */
-        TRY(kv_seq_open(&s->kv, &a->kv, NULL, 0, &q->tenant, sizeof q->tenant, a->tokens, a->n_prompt));
+        t->tokens = mem_new((size_t)n + 1, sizeof *t->tokens);
+        TRY(t->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+        trace_tokens(s->t, q, t->tokens); /* an answer of none has a token of 0 */
+        TRY(kv_seq_open(&s->kv, &t->kv, NULL, 0, &q->tenant, sizeof q->tenant, t->tokens, t->n_prompt));
     }
-    serving_list_insert(s->waiting, &s->n_waiting, number);
+    scheduler_wait(&s->sched, t);
     return QUIRE_OK;
 }
 
@@ -70,14 +66,15 @@ static quire_err arrive(serving *s, int32_t number) {
 
 static step_work work_of(const serving *s) {
     step_work w = {0};
-    for (int32_t i = 0; i < s->plan.n_items; i++) {
-        const served *a = &s->seqs[s->plan.items[i].seq];
-        double n = s->plan.items[i].n_rows, pairs = n * (a->kv.n_computed + (n + 1) / 2);
-        bool decodes = a->n_known - a->kv.n_computed == 1;
+    for (int32_t i = 0; i < s->sched.plan.n_items; i++) {
+        const sched_task *t = s->sched.tasks[i];
+        int32_t n_rows = s->sched.plan.items[i].n_rows;
+        double n = n_rows, pairs = n * (t->kv.n_computed + (n + 1) / 2);
+        bool decodes = t->n_known - t->kv.n_computed == 1;
         w.rows += n;
-        w.out += a->kv.n_computed + s->plan.items[i].n_rows == a->n_known;
+        w.out += t->kv.n_computed + n_rows == t->n_known;
         *(decodes ? &w.decode_pairs : &w.prefill_pairs) += pairs;
-        w.copied += s->o->reservation == RESERVE_GROWING ? a->kv.n_computed : 0;
+        w.copied += s->o->reservation == RESERVE_GROWING ? t->kv.n_computed : 0;
     }
     return w;
 }
@@ -85,40 +82,51 @@ static step_work work_of(const serving *s) {
 static void note_step(serving *s, const step_work *w, double us) {
     serving_result *r = s->r;
     double live = 0, reserved = 0;
-    for (int32_t i = 0; i < s->n_running; i++) {
-        const served *a = &s->seqs[s->running[i]];
-        live += s->pieces ? a->kv.n_computed : a->kv.tables[0].n_tokens;
-        reserved += s->pieces ? (double)a->reserved : (double)kv_seq_pages(&a->kv) * s->limits.page_tokens;
+    int32_t n_running = s->sched.n_running;
+    for (int32_t i = 0; i < n_running; i++) {
+        const sched_task *t = s->sched.running[i];
+        live += s->pieces ? t->kv.n_computed : t->kv.tables[0].n_tokens;
+        reserved += s->pieces ? (double)served_of(t)->reserved : (double)kv_seq_pages(&t->kv) * s->page_tokens;
     }
     r->n_steps++;
     r->n_rows += (int64_t)w->rows;
     r->busy_us += us;
-    r->running_us += us * s->n_running;
+    r->running_us += us * n_running;
     r->live_us += us * live;
     r->reserved_us += us * reserved;
-    r->most_running = s->n_running > r->most_running ? s->n_running : r->most_running;
+    r->most_running = n_running > r->most_running ? n_running : r->most_running;
 }
 
-static void finish(serving *s, served *a) {
-    serving_note(s->r, &s->t->requests[a->number], a->arrival, a->first, s->now);
-    serving_release(s, a);
-    kv_seq_close(&s->kv, &a->kv);
-    kv_seq_deinit(&a->kv);
-    mem_free(a->tokens);
-    a->tokens = NULL;
-    serving_list_remove(s->running, &s->n_running, a->number);
+/* Gives back what a request has. */
+static void drop(serving *s, sched_task *t) {
+    kv_seq_close(&s->kv, &t->kv);
+    kv_seq_deinit(&t->kv);
+    mem_free(t->tokens);
+    t->tokens = NULL;
+}
+
+static void finish(serving *s, sched_task *t) {
+    const served *a = served_of(t);
+    serving_note(s->r, &s->t->requests[t->arrival], a->arrival, a->first, s->now);
+    if (s->pieces) {
+        first_fit_give(&s->room, (int32_t)t->arrival);
+    }
+    kv_seq_release(&s->kv, &t->kv, t->tokens, KV_KEEP);
+    drop(s, t);
+    scheduler_stop(&s->sched, t);
 }
 
 /* Commits an item's rows; the last known token gives the next. */
-static void collect(serving *s, const sched_item *item) {
-    served *a = &s->seqs[item->seq];
-    kv_seq_advance(&a->kv, item->n_rows);
-    kv_seq_publish(&s->kv, &a->kv, a->tokens);
-    if (a->kv.n_computed == a->n_known) {
-        a->first = a->n_known == a->n_prompt ? s->now : a->first;
-        a->n_known++;
-        if (a->n_known == a->n_most) {
-            finish(s, a);
+static void collect(serving *s, int32_t item) {
+    sched_task *t = s->sched.tasks[item];
+    kv_seq_advance(&t->kv, s->sched.plan.items[item].n_rows);
+    kv_seq_publish(&s->kv, &t->kv, t->tokens);
+    if (t->kv.n_computed == t->n_known) {
+        served_of(t)->first = t->n_known == t->n_prompt ? s->now : served_of(t)->first;
+        t->n_known++;
+        t->state = TASK_DECODE;
+        if (t->n_known == t->n_max) {
+            finish(s, t);
         }
     }
 }
@@ -127,20 +135,20 @@ static quire_err check(const serving *s, quire_error *err) {
     if (s->pieces) {
         return QUIRE_OK;
     }
-    const kv_table **tables = mem_new((size_t)s->n_running + 1, sizeof *tables);
+    const kv_table **tables = mem_new((size_t)s->sched.n_running + 1, sizeof *tables);
     if (tables == NULL) {
         return QUIRE_NO_MEMORY;
     }
     quire_err e = QUIRE_OK;
-    for (int32_t i = 0; i < s->n_running; i++) {
-        const served *a = &s->seqs[s->running[i]];
-        tables[i] = a->kv.tables;
-        if (tables[i]->n_tokens != a->kv.n_computed) {
-            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", a->number, a->kv.n_computed,
+    for (int32_t i = 0; i < s->sched.n_running; i++) {
+        const sched_task *t = s->sched.running[i];
+        tables[i] = t->kv.tables;
+        if (tables[i]->n_tokens != t->kv.n_computed) {
+            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", (int)t->arrival, t->kv.n_computed,
                         tables[i]->n_tokens);
         }
     }
-    e = e == QUIRE_OK ? kv_cache_check(&s->kv, tables, s->n_running, err) : e;
+    e = e == QUIRE_OK ? kv_cache_check(&s->kv, tables, s->sched.n_running, err) : e;
     mem_free(tables);
     return e;
 }
@@ -148,22 +156,23 @@ static quire_err check(const serving *s, quire_error *err) {
 /* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
 static quire_err step(serving *s, bool *did, quire_error *err) {
     kv_cache_set_time(&s->kv, (int64_t)s->now);
-    serving_plan(s);
-    int32_t n_planned = s->plan.n_items;
-    TRY(serving_reserve(s));
-    *did = s->plan.n_items > 0;
+    *did = serving_plan(s);
     if (!*did) {
         return QUIRE_OK;
     }
+    if (s->o->on_plan != NULL) {
+        s->o->on_plan(s->o->context, &s->sched);
+    }
+    const sched_plan *plan = &s->sched.plan;
     step_work w = work_of(s);
     double us = cost_of(s->o->cost, &w);
     note_step(s, &w, us);
     s->now += us;
-    for (int32_t i = 0; i < s->plan.n_items; i++) {
-        collect(s, &s->plan.items[i]);
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        collect(s, i);
     }
-    if (s->plan.n_items == n_planned) {
-        step_cost_note(&s->step_cost, s->plan.n_rows, s->plan.n_pairs, us);
+    if ((int32_t)w.rows == plan->n_rows) { /* the step computed all that was planned */
+        step_cost_note(&s->sched.step_cost, plan->n_rows, plan->n_pairs, us);
     }
     return s->o->checks ? check(s, err) : QUIRE_OK;
 }
@@ -171,8 +180,9 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
 static quire_err run(serving *s, quire_error *err) {
     int32_t n = s->t->n_requests, n_idle = 0;
     double delay = s->o->cost->request_us;
-    while (s->next < n || s->n_running + s->n_waiting > 0) {
-        if (s->n_running + s->n_waiting == 0) {
+    const scheduler *q = &s->sched;
+    while (s->next < n || q->n_running + q->n_waiting > 0) {
+        if (q->n_running + q->n_waiting == 0) {
             s->now = fmax(s->now, serving_arrival(s->t, s->o, s->next) + delay);
         }
         while (s->next < n && serving_arrival(s->t, s->o, s->next) + delay <= s->now) {
@@ -180,15 +190,17 @@ static quire_err run(serving *s, quire_error *err) {
             TRY(e);
         }
         bool did = true;
-        if (s->n_running + s->n_waiting > 0) {
+        if (q->n_running + q->n_waiting > 0) {
             TRY(step(s, &did, err));
         }
         n_idle = did ? 0 : n_idle + 1;
         if (n_idle > MAX_IDLE_STEPS) {
-            return err_set(err, QUIRE_INTERNAL, -1, "the planner stands still with %d running and %d waiting", s->n_running, s->n_waiting);
+            return err_set(err, QUIRE_INTERNAL, -1, "the planner stands still with %d running and %d waiting", q->n_running, q->n_waiting);
         }
     }
     s->r->span_us = s->now;
+    s->r->hit_tokens = q->counts.prompt_tokens_reused;
+    s->r->n_preemptions = q->counts.preemptions;
     return QUIRE_OK;
 }
 
@@ -197,13 +209,13 @@ static quire_err run(serving *s, quire_error *err) {
 static quire_err open_memory(serving *s) {
     const serving_options *o = s->o;
     s->pieces = o->reservation != RESERVE_PAGED && o->reservation != RESERVE_GROWING;
-    s->limits.page_tokens = o->reservation == RESERVE_GROWING ? 1 : o->page_tokens;
+    s->page_tokens = o->reservation == RESERVE_GROWING ? 1 : o->page_tokens;
     if (s->pieces) {
         return first_fit_open(o->kv_tokens, o->max_seqs, &s->room);
     }
-    int64_t n_pages = o->kv_tokens / s->limits.page_tokens;
+    int64_t n_pages = o->kv_tokens / s->page_tokens;
     kv_cache_options k = {.n_pages = n_pages < 1 << 30 ? (int32_t)n_pages : 1 << 30,
-                          .page_tokens = s->limits.page_tokens,
+                          .page_tokens = s->page_tokens,
                           .n_groups = 1,
                           .no_index = o->cache == SERVING_CACHE_NONE || o->reservation != RESERVE_PAGED,
                           .max_namespaces = s->t->n_tenants,
@@ -213,44 +225,23 @@ static quire_err open_memory(serving *s) {
     return kv_cache_open(&k, &s->kv);
 }
 
-static quire_err open_planner(serving *s) {
-    const serving_options *o = s->o;
-    size_t n = (size_t)s->t->n_requests, places = (size_t)o->max_seqs;
-    s->limits = (sched_limits){.max_rows = o->max_rows,
-                               .max_out = o->max_seqs,
-                               .max_seqs = o->max_seqs,
-                               .max_chunk = o->max_chunk > 0 ? o->max_chunk : o->max_rows,
-                               .max_preemptions = MAX_PREEMPTIONS,
-                               .target_us = (double)o->step_target_us};
-    s->seqs = mem_new(n, sizeof *s->seqs);
-    s->running = mem_new(places + SERVING_MAX_ADMIT, sizeof *s->running);
-    s->waiting = mem_new(n, sizeof *s->waiting);
-    s->running_view = mem_new(places, sizeof *s->running_view);
-    s->plan.items = mem_new(places, sizeof *s->plan.items);
-    s->plan.decisions = mem_new(places, sizeof *s->plan.decisions);
-    s->copies.cap = 1;
-    s->copies.pairs = mem_new(1, sizeof *s->copies.pairs);
-    bool good = s->seqs && s->running && s->waiting && s->running_view && s->plan.items && s->plan.decisions && s->copies.pairs;
-    return good ? open_memory(s) : QUIRE_NO_MEMORY;
+static quire_err open_all(serving *s) {
+    s->seqs = mem_new((size_t)s->t->n_requests, sizeof *s->seqs);
+    TRY(s->seqs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    TRY(open_memory(s));
+    return serving_open_scheduler(s);
 }
 
 static void close_all(serving *s) {
     for (int32_t i = 0; s->seqs != NULL && i < s->next; i++) {
-        served *a = &s->seqs[i];
-        kv_seq_release(&s->kv, &a->kv, a->tokens, KV_DROP);
-        kv_seq_close(&s->kv, &a->kv);
-        kv_seq_deinit(&a->kv);
-        mem_free(a->tokens);
+        sched_task *t = &s->seqs[i].task;
+        kv_seq_release(&s->kv, &t->kv, t->tokens, KV_DROP);
+        drop(s, t);
     }
+    scheduler_close(&s->sched);
     kv_cache_close(&s->kv);
     first_fit_close(&s->room);
     mem_free(s->seqs);
-    mem_free(s->running);
-    mem_free(s->waiting);
-    mem_free(s->running_view);
-    mem_free(s->plan.items);
-    mem_free(s->plan.decisions);
-    mem_free(s->copies.pairs);
 }
 
 static quire_err check_options(const serving_options *o, quire_error *err) {
@@ -272,7 +263,7 @@ quire_err serving_run(const trace *t, const serving_options *o, serving_result *
     if (e == QUIRE_OK && o->batching == BATCH_STATIC) {
         e = serving_static_run(t, o, &r);
     } else if (e == QUIRE_OK) {
-        e = open_planner(&s);
+        e = open_all(&s);
         e = e == QUIRE_OK ? run(&s, &inner) : e;
         close_all(&s);
     }

@@ -1,6 +1,6 @@
-/* A server that answers a trace, without a model: the engine's planner (sched_make_plan), its learned pace, page pool, block tables and
- * prefix index carry the requests from step to step as src/engine/step.c does, and a cost model (lab/sim/cost.h) says how long each step
- * takes. Nothing else is assumed, so what comes out is a prediction: throughput, times to first token, requests at once, memory in use.
+/* A server that answers a trace, without a model: the engine's scheduler (step_plan) and KV cache carry the requests from step to step as
+ * src/engine/step.c does, and a cost model (lab/sim/cost.h) says how long each step takes. Nothing else is assumed, so what comes out is a
+ * prediction: throughput, times to first token, requests at once, memory in use.
  *
  * Two kinds of baselines beside it, to compare with: keys and values in one piece, of a size reserved at admission (first fit into the same
  * memory; the same planner otherwise), and static batches padded on the left, which know no planner (lab/sim/serving_static.c).
@@ -14,6 +14,7 @@
 #include "lab/bench/baseline.h"
 #include "lab/sim/cost.h"
 #include "lab/sim/trace.h"
+#include "sched/scheduler.h"
 
 typedef enum batching {
     BATCH_STATIC,    /* a batch starts when the one before has ended, and its answers are given when its longest is done */
@@ -35,6 +36,8 @@ typedef struct serving_options {
     int64_t step_target_us;  /* 0: none */
     double speed;            /* the trace's clock runs that many times as fast */
     bool checks;             /* prove every invariant after every step; slow, for tests */
+    void (*on_plan)(void *context, const scheduler *s); /* NULL, or called when a step that computes something was planned */
+    void *context;
 } serving_options;
 
 /* Times in microseconds, of requests that were answered. */

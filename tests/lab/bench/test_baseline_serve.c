@@ -33,7 +33,7 @@ static void open_world(world *w) {
     w->engine.n_threads = 2;
     w->engine.n_pages = 64;
     w->engine.max_seqs = MAX_SEQS;
-    if (lab_once(&w->engine, MAX_LEN, w->requests, N, N, &r, NULL, &err) != QUIRE_OK) {
+    if (lab_once(&w->engine, (engine_ablations){0}, MAX_LEN, w->requests, N, N, &r, NULL, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     w->digest = r.digest;

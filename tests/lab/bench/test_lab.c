@@ -21,13 +21,17 @@ static quire_options options_for(const workload *w) {
     return o;
 }
 
-static lab_result run(const quire_options *o, workload *w) {
+static lab_result run_without(engine_ablations off, const quire_options *o, workload *w) {
     quire_error err = {.message = ""};
     lab_result r;
-    if (lab_once(o, w->max_len, w->requests, w->n, w->n, &r, NULL, &err) != QUIRE_OK) {
+    if (lab_once(o, off, w->max_len, w->requests, w->n, w->n, &r, NULL, &err) != QUIRE_OK) {
         fail_msg("%s: %s", w->name, err.message);
     }
     return r;
+}
+
+static lab_result run(const quire_options *o, workload *w) {
+    return run_without((engine_ablations){0}, o, w);
 }
 
 static workload make(const char *name) {
@@ -96,21 +100,22 @@ static void every_switch_leaves_the_answers_as_they_are(void **state) {
         w.requests[i].temperature = i % 2 == 0 ? 1.0f : 0.0f;
     }
     lab_result all = run(&o, &w);
-    quire_options off[7];
+    quire_options ways[7];
+    engine_ablations off[7] = {0};
     for (int i = 0; i < 7; i++) {
-        off[i] = o;
+        ways[i] = o;
     }
-    off[0].prefix_cache = "none";
-    off[1].prefix_cache = "page";
+    ways[0].prefix_cache = "none";
+    ways[1].prefix_cache = "page";
     off[2].no_fork_sharing = true;
-    off[3].no_chunked_prefill = true;
-    off[4].max_seqs = 1;
-    off[5].prefix_cache = "none";
+    ways[3].no_chunked_prefill = true;
+    ways[4].max_seqs = 1;
+    ways[5].prefix_cache = "none";
     off[5].no_fork_sharing = true;
     off[6].no_cascade = true;
-    off[5].n_pages = 52; /* not all of them at once: preemption */
+    ways[5].n_pages = 52; /* not all of them at once: preemption */
     for (int i = 0; i < 7; i++) {
-        lab_result r = run(&off[i], &w);
+        lab_result r = run_without(off[i], &ways[i], &w);
         assert_true(r.digest == all.digest && r.n_output == all.n_output);
         assert_true(r.n_prompt_computed >= all.n_prompt_computed || i == 2);
         assert_true(i != 5 || r.n_preemptions > 0);

@@ -1,0 +1,243 @@
+#include "api/choice.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+void event_memory_deinit(event_memory *m) {
+    strbuf_deinit(&m->text);
+    strbuf_deinit(&m->echo);
+    mem_free(m->logprobs);
+}
+
+void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_request *r, int32_t index) {
+    *c = (choice){.e = e, .stream = s, .request = r, .index = index, .stop_token = -1, .stop_string = -1, .last_token = -1};
+}
+
+void choice_deinit(choice *c) {
+    token_list_deinit(&c->prompt);
+    detok_close(c->detok);
+    stop_matcher_close(c->stop_matcher);
+    mem_free(c->explain);
+    token_list_deinit(&c->history);
+    mem_free(c->sums);
+    quire_request_free(c->changed);
+}
+
+/* ---- text ---- */
+
+/* Whether a token ends its choice and its text is not shown. */
+static bool is_stop_token(const choice *c, const sampling_params *p, int32_t token) {
+    const model_desc *d = model_description(c->e->parts.model.m);
+    bool stops = false;
+    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
+        stops = d->eos[i] == token;
+    }
+    for (int32_t i = 0; i < p->n_stop_tokens && !stops; i++) {
+        stops = p->stop_tokens[i] == token;
+    }
+    return stops;
+}
+
+quire_err choice_feed(const choice *c, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end, strbuf *out,
+                      int32_t *match) {
+    *match = -1;
+    if (d == NULL || (is_stop_token(c, p, token) && !c->request->include_stop)) {
+        return QUIRE_OK;
+    }
+    if (stops == NULL) {
+        return detok_add(d, token, out);
+    }
+    strbuf piece = {0};
+    quire_err e = detok_add(d, token, &piece);
+    str text = {piece.p, piece.n};
+    if (e == QUIRE_OK) {
+        e = may_end ? stop_matcher_feed(stops, text, c->request->include_stop, out, match) : stop_matcher_pass(stops, text, out);
+    }
+    strbuf_deinit(&piece);
+    return e;
+}
+
+quire_err choice_open_text(const choice *c, int32_t n_prompt, detok **d, stop_matcher **stops) {
+    const quire_request *r = c->request;
+    strbuf shown = {0};
+    quire_err e = QUIRE_OK;
+    if (c->e->parts.tokenizer) {
+        TRY(detok_open(c->e->parts.tokenizer, r->skip_special, d));
+        detok_hold_replacements(*d);
+        e = detok_prime(*d, c->prompt.ids, (size_t)n_prompt);
+    }
+    if (e == QUIRE_OK && r->n_stops > 0) {
+        e = stop_matcher_open(r->stops, (size_t)r->n_stops, stops);
+    }
+    for (size_t i = (size_t)n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
+        int32_t match;
+        strbuf_clear(&shown);
+        e = choice_feed(c, &r->sampling, *d, *stops, c->prompt.ids[i], false, &shown, &match);
+    }
+    strbuf_deinit(&shown);
+    return e;
+}
+
+/* ---- the engine's events ---- */
+
+/* Appends the token to the history. */
+static quire_err remember(choice *c, int32_t token) {
+    TRY(token_list_add(&c->history, token));
+    if (c->request->info.logprobs >= 0) {
+        if (!mem_grow_((void **)&c->sums, &c->cap_sums, c->history.n, sizeof *c->sums)) {
+            return QUIRE_NO_MEMORY;
+        }
+        c->sums[c->history.n - 1] = c->sum_logprob;
+    }
+    return QUIRE_OK;
+}
+
+quire_err choice_take_token(choice *c, const engine_event *event, event_memory *m) {
+    int64_t began_us = c->request->info.explain ? clock_us() : 0;
+    c->last_token = event->token;
+    c->n_completion++;
+    c->sum_logprob += c->logprobs ? (double)c->logprobs[0].logprob : 0.0;
+    strbuf_clear(&m->text);
+    int32_t match = -1;
+    quire_err e = remember(c, event->token);
+    if (e == QUIRE_OK && c->detok && !c->prompt_only) {
+        bool may_end = c->n_completion > c->sampling.min_tokens;
+        e = choice_feed(c, &c->sampling, c->detok, c->stop_matcher, event->token, may_end, &m->text, &match);
+    }
+    if (match >= 0) {
+        c->stop_string = match;
+        c->finish = QUIRE_FINISH_STOP;
+        engine_cancel(c->e->parts.core, c->current);
+    }
+    c->detokenise_us += c->request->info.explain ? clock_us() - began_us : 0;
+    return e;
+}
+
+void choice_take_end(choice *c, const engine_event *event) {
+    static const quire_finish finishes[] = {[FINISH_NONE] = QUIRE_FINISH_NONE,
+                                            [FINISH_STOP] = QUIRE_FINISH_STOP,
+                                            [FINISH_LENGTH] = QUIRE_FINISH_LENGTH,
+                                            [FINISH_CANCELLED] = QUIRE_FINISH_CANCELLED,
+                                            [FINISH_ERROR] = QUIRE_FINISH_ERROR};
+    c->gone = true;
+    c->explain = event->explain;
+    c->beam_score = event->beam_score;
+    c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
+    if (c->finish == QUIRE_FINISH_NONE) {
+        c->finish = finishes[event->finish];
+        c->stop_token = event->finish == FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
+    }
+}
+
+bool choice_end_waits(const choice *c) {
+    bool engine_has_more = c->request->info.explain || c->request->info.beam_width > 0;
+    return c->command != NULL || (engine_has_more && !c->gone);
+}
+
+void choice_truncate(choice *c, size_t n_kept, detok *d, stop_matcher *stops) {
+    detok_close(c->detok);
+    stop_matcher_close(c->stop_matcher);
+    c->detok = d;
+    c->stop_matcher = stops;
+    c->history.n = n_kept;
+    c->n_completion = (int32_t)n_kept;
+    c->sum_logprob = c->sums != NULL && n_kept > 0 ? c->sums[n_kept - 1] : 0.0;
+    c->last_token = n_kept > 0 ? c->history.ids[n_kept - 1] : -1;
+    c->finish = QUIRE_FINISH_NONE; /* undoes a finish whose END was not delivered */
+    c->stop_string = c->stop_token = -1;
+    c->gone = false;
+    mem_free(c->explain);
+    c->explain = NULL;
+    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is over */
+}
+
+/* ---- events for the user ---- */
+
+void choice_event(const choice *c, quire_event_kind kind, quire_event *out) {
+    *out = (quire_event){.stream = c->stream,
+                         .kind = kind,
+                         .choice = c->index,
+                         .stop_token = -1,
+                         .prompt_tokens = (int32_t)c->prompt.n,
+                         .completion_tokens = c->n_completion,
+                         .cached_tokens = c->n_cached};
+}
+
+static void set_text(const strbuf *text, quire_event *out) {
+    out->text = text->p;
+    out->n_text = text->n;
+}
+
+/* Copies n of the engine's log-probabilities for an event. */
+static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_t n, int32_t width, quire_event *out) {
+    if (from == NULL || n == 0) {
+        return QUIRE_OK;
+    }
+    if (!mem_grow_((void **)&m->logprobs, &m->cap_logprobs, n, sizeof *m->logprobs)) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        m->logprobs[i] = (quire_logprob){.token = from[i].id, .rank = from[i].rank, .logprob = from[i].logprob};
+    }
+    out->logprobs = m->logprobs;
+    out->n_logprobs = width;
+    return QUIRE_OK;
+}
+
+quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
+    const quire_request *r = c->request;
+    choice_event(c, QUIRE_EVENT_START, out);
+    out->tokens = c->prompt.ids;
+    out->n_tokens = (int32_t)c->prompt.n;
+    c->started = true;
+    int32_t width = r->info.prompt_logprobs + 1;
+    quire_err e = fill_logprobs(m, c->prompt_logprobs, (c->prompt.n - 1) * (size_t)width, width, out);
+    if (!r->info.echo) {
+        return e;
+    }
+    const request_prompt *prompt = r->info.endpoint == QUIRE_COMPLETIONS ? &r->prompts[c->index / r->info.n_samples] : NULL;
+    strbuf_clear(&m->echo);
+    quire_err echoed = QUIRE_OK;
+    if (prompt != NULL && prompt->ids == NULL) {
+        echoed = strbuf_add(&m->echo, prompt->text.p, prompt->text.n);
+    } else if (c->e->parts.tokenizer) {
+        echoed = tokenizer_decode(c->e->parts.tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &m->echo);
+    }
+    set_text(&m->echo, out);
+    return e != QUIRE_OK ? e : echoed;
+}
+
+quire_err choice_delta(const choice *c, bool with_token, event_memory *m, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_DELTA, out);
+    set_text(&m->text, out);
+    out->tokens = &c->last_token;
+    out->n_tokens = with_token ? 1 : 0;
+    int32_t width = c->request->info.logprobs + 1;
+    return fill_logprobs(m, with_token ? c->logprobs : NULL, (size_t)width, width, out);
+}
+
+void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_ROLLBACK, out);
+    set_text(&m->text, out);
+    out->tokens = c->history.ids;
+    out->n_tokens = (int32_t)c->history.n;
+}
+
+quire_err choice_flush(const choice *c, event_memory *m) {
+    strbuf_clear(&m->text);
+    return c->stop_matcher && c->stop_string < 0 ? stop_matcher_flush(c->stop_matcher, &m->text) : QUIRE_OK;
+}
+
+void choice_end(const choice *c, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_END, out);
+    if (c->explain) {
+        c->explain->report.tokenise_us = c->tokenise_us;
+        c->explain->report.detokenise_us = c->detokenise_us;
+        out->explain = &c->explain->report;
+    }
+    out->finish = c->finish;
+    out->sum_logprob = c->sum_logprob;
+    out->beam_score = c->beam_score;
+    out->stop_token = c->stop_token;
+    out->stop_string = c->stop_string >= 0 ? c->request->stops[c->stop_string].p : NULL;
+}

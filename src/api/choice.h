@@ -1,0 +1,95 @@
+/* A choice is one completion of a request: its prompt, and the response that comes of the engine's events. It turns tokens into text,
+ * matches stop strings, collects log-probabilities and knows how the response ended.
+ *
+ *   prepared (text thread) --> tokens --> finish known --> ended (END delivered)
+ *                                ^--- rolled back ---'
+ *
+ * A text thread prepares it; from then on it belongs to the queue's thread. It never looks into the stream that it is part of. */
+#ifndef API_CHOICE_H
+#define API_CHOICE_H
+
+#include "api/quire_engine.h"
+#include "engine/explain.h"
+#include "text/detok.h"
+#include "text/stop_matcher.h"
+
+typedef struct choice {
+    quire_engine *e;
+    quire_stream *stream;
+    const quire_request *request; /* the stream's */
+    int32_t index;
+    /* set by the text thread before the choice is submitted to the engine */
+    token_list prompt;
+    detok *detok;               /* NULL without a vocabulary */
+    stop_matcher *stop_matcher; /* NULL without stop strings */
+    sampling_params sampling;
+    bool prompt_only; /* max_tokens 0 with echo: the engine generates a token, which is counted and not shown */
+    request_id id;
+    bool submitted;
+    int64_t tokenise_us; /* from quire_submit until the engine had it */
+    /* the queue's thread: */
+    bool started, ended; /* START and END were delivered */
+    request_id current;  /* its sequence in the engine: known with the first event or once it is prepared */
+    bool gone;           /* the engine's end event has come */
+    token_list history;  /* the tokens of the response so far, without dropped ones */
+    double *sums;        /* [history.n] cumulated log-probabilities, where the engine reports them */
+    size_t cap_sums;
+    quire_request *changed;         /* its fields, where they differ from the request's; else NULL */
+    struct stream_command *command; /* the rollback or steer that is under way, or NULL */
+    int32_t n_replaced, n_forks;    /* sequences that replaced it so far; forks taken */
+    int32_t n_completion;
+    double sum_logprob; /* of its tokens' log-probabilities, where the engine reports them */
+    double beam_score;
+    int32_t n_cached; /* of the prompt, from the engine */
+    explain *explain; /* from the engine's end event, where it was requested */
+    int64_t detokenise_us;
+    quire_finish finish;
+    int32_t stop_token;
+    int32_t stop_string; /* index, or -1 */
+    int32_t last_token;
+    const token_logprob *logprobs, *prompt_logprobs; /* the engine's, of the present event */
+} choice;
+
+/* Memory of the events that a queue delivers, valid until the next one. */
+typedef struct event_memory {
+    strbuf text; /* of a DELTA or ROLLBACK */
+    strbuf echo; /* of a START */
+    quire_logprob *logprobs;
+    size_t cap_logprobs;
+} event_memory;
+
+void event_memory_deinit(event_memory *m);
+
+void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_request *r, int32_t index);
+void choice_deinit(choice *c);
+/* Opens the detokenizer and stop matcher of a response behind c's prompt, of which the ids from n_prompt on were a response already.
+ * NO_MEMORY; what was opened is the caller's to close. */
+quire_err choice_open_text(const choice *c, int32_t n_prompt, detok **d, stop_matcher **stops);
+/* Detokenises a token behind the others, and appends to *out the text that can be shown. *match is the stop string that it completes, or
+ * -1; with may_end false none can end here. p has the stop tokens. d (may be NULL) and stops are the caller's. */
+quire_err choice_feed(const choice *c, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end, strbuf *out,
+                      int32_t *match);
+
+/* Takes a token of the engine, and writes the text that can be shown to m->text. A token that completes a stop string finishes the choice,
+ * and its sequence is cancelled. */
+quire_err choice_take_token(choice *c, const engine_event *event, event_memory *m);
+/* Takes the engine's end event: the report, the scores and, unless a stop string has finished c before, the finish. */
+void choice_take_end(choice *c, const engine_event *event);
+/* Whether c's END cannot be delivered yet although its finish is known: a rollback or steer may still undo it, or the engine's end event
+ * brings more for it. */
+bool choice_end_waits(const choice *c);
+/* Drops the response behind its first n_kept tokens. d and stops, which have seen those, belong to c from then on. */
+void choice_truncate(choice *c, size_t n_kept, detok *d, stop_matcher *stops);
+
+/* Fill an event, without its user. NO_MEMORY: the event is valid, without text or log-probabilities. */
+void choice_event(const choice *c, quire_event_kind kind, quire_event *out);
+quire_err choice_start(choice *c, event_memory *m, quire_event *out);
+/* A DELTA of m->text, with the last token or without. */
+quire_err choice_delta(const choice *c, bool with_token, event_memory *m, quire_event *out);
+/* A ROLLBACK to m->text. */
+void choice_rollback(const choice *c, const event_memory *m, quire_event *out);
+/* Appends to m->text, cleared before, what the stop matcher withheld. */
+quire_err choice_flush(const choice *c, event_memory *m);
+void choice_end(const choice *c, quire_event *out);
+
+#endif

@@ -1,0 +1,23 @@
+/* struct quire_engine: the parts of a running engine, and what turns text into its requests. Immutable after open but for the counters. */
+#ifndef API_QUIRE_ENGINE_H
+#define API_QUIRE_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "api/request.h"
+#include "api/text_pool.h"
+#include "setup/engine_parts.h"
+
+struct quire_engine {
+    engine_parts parts;
+    request_defaults defaults; /* of the context */
+    request_context context;
+    _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
+    text_pool *text;
+    atomic_llong finished[4]; /* choices ended, by quire_finish - 1 */
+};
+
+/* As quire_engine_open, with mechanisms switched off: for src/lab. */
+quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err);
+
+#endif

@@ -1,0 +1,24 @@
+#include "base/finite.h"
+
+#include <float.h>
+#include <string.h>
+
+/* Values that are compared together. */
+typedef float some_floats __attribute__((vector_size(16)));
+typedef int32_t some_flags __attribute__((vector_size(16)));
+enum { SOME = sizeof(some_floats) / sizeof(float) };
+
+bool finite_from(const float *v, int32_t n, float least) {
+    some_flags hold = {-1, -1, -1, -1};
+    bool all = true;
+    int32_t i = 0;
+    for (; i + SOME <= n; i += SOME) {
+        some_floats x;
+        memcpy(&x, v + i, sizeof x);
+        hold &= (x >= least) & (x <= FLT_MAX);
+    }
+    for (; i < n; i++) {
+        all = all && v[i] >= least && v[i] <= FLT_MAX;
+    }
+    return all && (hold[0] & hold[1] & hold[2] & hold[3]) != 0;
+}

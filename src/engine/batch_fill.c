@@ -1,0 +1,123 @@
+#include "engine/batch_fill.h"
+
+#include "base/mem.h"
+
+#define TILE_ROWS 16 /* most query rows of one attention item */
+
+/* ---- open and close ---- */
+
+quire_err batch_open(engine *e) {
+    step_arrays *a = &e->step;
+    size_t n_rows = (size_t)e->sched.limits.max_rows, n_seqs = (size_t)e->sched.limits.max_seqs;
+    a->out0 = mem_new(n_seqs, sizeof *a->out0);
+    a->plain = mem_new(n_seqs, sizeof *a->plain);
+    a->tokens = mem_new(n_rows, sizeof *a->tokens);
+    a->positions = mem_new(n_rows, sizeof *a->positions);
+    a->parents = mem_new(n_rows, sizeof *a->parents);
+    a->out_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->out_rows);
+    a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
+    a->hidden = mem_new((size_t)e->desc->d_model, sizeof *a->hidden);
+    a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
+    a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
+    a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
+    a->copy_pairs = mem_new((size_t)e->sched.copies.cap, sizeof *a->copy_pairs);
+    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows && a->batch_seqs && a->copy_pairs &&
+                 a->tables && a->hidden && a->raw && a->forked;
+    for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
+        a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
+        a->rows.slots[g] = a->slots[g];
+        whole = a->slots[g] != NULL;
+    }
+    if (!whole) {
+        return QUIRE_NO_MEMORY;
+    }
+    a->rows.tokens = a->tokens;
+    a->rows.positions = a->positions;
+    a->rows.n_axes = 1;
+    a->rows.seqs = a->batch_seqs;
+    a->rows.out_rows = a->out_rows;
+    const cascade_limits limits = {e->sched.limits.max_rows, e->sched.limits.max_seqs, TILE_ROWS,
+                                   e->b->ops->n_workers != NULL ? e->b->ops->n_workers(e->b) : 1};
+    TRY(cascade_open(&e->layout, &limits, &a->cascade));
+    a->rows.work = a->cascade.items;
+    return QUIRE_OK;
+}
+
+void batch_close(engine *e) {
+    step_arrays *a = &e->step;
+    void *blocks[] = {a->out0,       a->plain,      a->tokens,         a->positions, a->parents, a->out_rows,
+                      a->batch_seqs, a->copy_pairs, (void *)a->tables, a->hidden,    a->raw,     a->forked};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        mem_free(blocks[i]);
+    }
+    cascade_close(&a->cascade);
+    for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
+        mem_free(a->slots[g]);
+    }
+}
+
+/* ---- fill ---- */
+
+int32_t batch_first_wanted(const sequence *s) {
+    int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward; /* positions before it are followed by a jump-forward token */
+    return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
+}
+
+/* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions, slots, and which logits are wanted. */
+static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
+    step_arrays *a = &e->step;
+    int32_t row0 = a->rows.n_rows, wanted = batch_first_wanted(s) - p0;
+    a->rows.n_rows += n;
+    for (int32_t i = 0; i < n; i++) {
+        a->tokens[row0 + i] = tokens[i];
+        a->positions[row0 + i] = p0 + i;
+    }
+    for (int32_t g = 0; g < e->kv.n_token_groups; g++) {
+        kv_seq_slots(&e->kv, &s->task.kv, g, p0, n, a->slots[g] + row0);
+    }
+    for (int32_t i = wanted > 0 ? wanted : 0; i < n; i++) {
+        a->out_rows[a->rows.n_out++] = row0 + i;
+    }
+}
+
+/* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots whatever their positions. */
+static void fill_item(engine *e, int32_t item) {
+    step_arrays *a = &e->step;
+    const sequence *s = planned_at(e, item);
+    const draft_tree *tree = &s->draft.tree;
+    const sched_item *it = &e->sched.plan.items[item];
+    int32_t row0 = a->rows.n_rows, n = it->n_rows, n_drafts = it->n_drafts, n_own = n - n_drafts;
+    bool branches = false;
+    a->out0[item] = a->rows.n_out;
+    fill_rows(e, s, s->task.tokens + s->task.kv.n_computed, s->task.kv.n_computed, n_own);
+    if (n_drafts > 0) {
+        fill_rows(e, s, tree->tokens, s->task.n_known, n_drafts);
+    }
+    for (int32_t i = 0; i < n_drafts; i++) {
+        a->parents[row0 + n_own + i] = n_own + tree->parents[i];
+        branches = branches || tree->parents[i] != i - 1;
+        a->positions[row0 + n_own + i] = s->task.n_known - 1 + tree->depths[i];
+    }
+    batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
+    q->row0 = row0;
+    q->n_rows = n;
+    q->n_tokens = s->task.kv.n_computed + n;
+    q->parents = branches ? a->parents + row0 : NULL;
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        q->pages[g] = &s->task.kv.tables[g].pages->v;
+    }
+}
+
+void batch_fill(engine *e) {
+    step_arrays *a = &e->step;
+    a->rows.n_rows = a->rows.n_seqs = a->rows.n_out = 0;
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        fill_item(e, i);
+    }
+    if (e->options.ablations.no_cascade) {
+        a->rows.n_work =
+            batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows, a->cascade.items, a->cascade.max_items);
+    } else {
+        cascade_plan(&a->cascade, &a->rows);
+    }
+}

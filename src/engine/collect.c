@@ -1,0 +1,123 @@
+#include "engine/collect.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/batch_fill.h"
+#include "engine/beam.h"
+#include "engine/cache.h"
+#include "engine/draft_step.h"
+#include "engine/features.h"
+#include "engine/fork.h"
+#include "engine/output.h"
+#include "engine/step_sample.h"
+#include "sample/end_tokens.h"
+
+/* ---- one token ---- */
+
+void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
+    if (s->beams != NULL) {
+        beam_finish(e, s->beams, reason, error);
+        return;
+    }
+    s->ended_us = clock_us();
+    event_ended(e, s);
+    kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
+    kv_seq_close(&e->kv, &s->task.kv);
+    s->task.state = TASK_DONE;
+    s->error = error;
+    out_publish(s, reason);
+}
+
+/* Whether s ends with the token that it just got, and why. */
+static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
+    end_kind end = end_token_kind(&s->sampling, e->desc, token);
+    if (end != END_NONE) {
+        s->stopped_by_eos = end == END_EOS;
+        return FINISH_STOP;
+    }
+    return s->task.n_known == s->task.n_max ? FINISH_LENGTH : FINISH_NONE;
+}
+
+void step_commit(engine *e, sequence *s, int32_t token) {
+    s->task.tokens[s->task.n_known++] = token;
+    s->task.state = TASK_DECODE;
+    event_token(e, s, e->step.collected_us);
+    finish_reason reason = finish_of(e, s, token);
+    if (reason != FINISH_NONE) {
+        step_finish(e, s, reason, QUIRE_OK);
+    } else {
+        out_publish(s, FINISH_NONE);
+    }
+}
+
+void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
+    size_t n = (size_t)e->desc->n_vocab;
+    if (s->logits_out) {
+        memcpy(s->logits_out + (size_t)p * n, logits, n * sizeof *logits);
+    }
+    if (s->prompt_logprobs && p + 1 < s->task.n_prompt) {
+        logprobs_report(logits, e->desc->n_vocab, s->task.tokens[p + 1], s->prompt_logprobs_width,
+                        s->prompt_logprobs + (size_t)p * (size_t)s->prompt_logprobs_width);
+    }
+}
+
+/* ---- one item ---- */
+
+/* Commits one item's rows; samples when they reach the last known token. */
+static void collect_item(engine *e, int32_t item) {
+    sequence *s = planned_at(e, item);
+    int32_t n = e->sched.plan.items[item].n_rows - e->sched.plan.items[item].n_drafts;
+    int32_t out = e->step.out0[item]; /* the next wanted row; at the end the one to sample from */
+    if (s->task.state == TASK_DONE) {
+        return; /* another beam of its search failed */
+    }
+    int32_t wanted = batch_first_wanted(s);
+    for (int32_t p = wanted > s->task.kv.n_computed ? wanted : s->task.kv.n_computed; p < s->task.kv.n_computed + n; p++) {
+        if (task_wants_logits(&s->task) && p >= s->task.logits_first) {
+            step_keep_row(e, s, p, e->b->ops->logits(e->b, out));
+        }
+        out += p + 1 < s->task.n_known;
+    }
+    kv_seq_advance(&s->task.kv, n);
+    event_computed(e, s, n);
+    /* no sampling from a row that a jump-forward token follows */
+    bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0;
+    if (!step_rows_are_finite(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
+        step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
+        return;
+    }
+    if (beam_publishes(s)) {
+        cache_publish(e, s);
+    }
+    kv_seq_forget(&e->kv, &s->task.kv);
+    if (s->task.kv.n_computed == s->task.n_known && s->beams != NULL) {
+        beam_take(e, s, e->b->ops->logits(e->b, out));
+    } else if (s->task.kv.n_computed == s->task.n_known) {
+        if (s->next_child != NULL) {
+            fork_children(e, s, e->b->ops->logits(e->b, out));
+        }
+        draft_step_verify(e, item, out);
+    }
+}
+
+#define PREFETCHED_AHEAD 6 /* sequences */
+
+/* Prefetches the last tokens of the sequence of a later item. */
+static void prefetch_ahead(const engine *e, int32_t item) {
+    if (item + PREFETCHED_AHEAD < e->sched.plan.n_items) {
+        sequence *s = planned_at(e, item + PREFETCHED_AHEAD);
+        __builtin_prefetch(s->task.tokens + s->task.n_known, 1);
+    }
+}
+
+void collect_items(engine *e) {
+    int64_t start_ns = clock_ns();
+    step_sample_plain(e);
+    e->stats.sample_ns += clock_ns() - start_ns;
+    e->step.collected_us = clock_us();
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        prefetch_ahead(e, i);
+        collect_item(e, i);
+    }
+}

@@ -1,0 +1,137 @@
+#include "engine/draft_step.h"
+
+#include "base/mem.h"
+#include "engine/cache.h"
+#include "engine/step_sample.h"
+#include "spec/jump_forward.h"
+
+_Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
+
+quire_err draft_step_open(engine *e, quire_error *err) {
+    e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(draft_seq *));
+    const draft_target target = {e->desc, &e->layout, &e->samples, e->sched.limits.max_seqs, e->sched.limits.max_rows};
+    return e->drafted != NULL ? draft_open(&e->options.draft, &target, &e->drafter, err) : QUIRE_NO_MEMORY;
+}
+
+void draft_step_close(engine *e) {
+    if (e->drafter) {
+        e->drafter->ops->close(e->drafter);
+    }
+    mem_free((void *)e->drafted);
+}
+
+/* Whether s's next step computes one token of its own after sampled ones: then drafts can follow it. Not with a beam, whose next token the
+ * search chooses, nor where children are forked from s in that step: they get its pages as they are, which would contain s's drafts. */
+static bool can_draft(const sequence *s) {
+    return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
+}
+
+/* Jump-forward tokens of s, at most `most`; none where each token is sampled for its log-probabilities. */
+static bool jumps(const engine *e, sequence *s, int32_t most) {
+    /* one of the tokens may be the last, and a recurrent state cannot go back to it */
+    if (e->options.ablations.no_jump_forward || e->kv.n_state_pages > 0 || s->logprobs != NULL ||
+        !jump_forward_propose(&s->sampling, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &s->draft.tree)) {
+        return false;
+    }
+    s->draft.n_jump_forward = s->draft.tree.n;
+    return true;
+}
+
+void draft_step_propose(engine *e) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        sequence *s = running_at(e, i);
+        draft_seq *d = &s->draft;
+        int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
+        d->tree.n = d->n_jump_forward = 0;
+        d->wanted = (draft_bounds){0};
+        d->distributions = NULL;
+        if (can_draft(s) && room > 0 && !jumps(e, s, room) && e->drafter && draft_want(d, &e->options.draft, room)) {
+            d->n_known = s->task.n_known;
+            e->drafted[n++] = d;
+        }
+    }
+    if (n > 0) {
+        e->drafter->ops->propose(e->drafter, e->drafted, n);
+    }
+}
+
+/* Moves what was computed of s's next token, at index `place` of its tables, to the slot of its position. */
+static void take_place(engine *e, const sequence *s, int32_t place) {
+    kv_move_pair pairs[KV_MAX_GROUPS];
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->task.kv, g, place)},
+                                  .dst = {kv_seq_slot(&e->kv, &s->task.kv, g, s->task.kv.n_computed)},
+                                  .group = g};
+    }
+    if (place != s->task.kv.n_computed) {
+        e->b->ops->kv_move(e->b, pairs, s->task.kv.n_tables);
+    }
+}
+
+/* Adapts the depth and the counters to the result. s may have ended with these tokens. */
+static void report(engine *e, sequence *s, const draft_outcome *o) {
+    engine_stats *st = &e->stats;
+    if (o->is_jump_forward) {
+        st->jump_forward_tokens += o->n_accepted;
+        return;
+    }
+    st->drafts++;
+    st->draft_tokens += o->n;
+    st->draft_accepted += o->n_accepted;
+    for (int32_t i = 0; i < o->n_accepted; i++) {
+        st->draft_accepted_at[i]++;
+    }
+    s->draft.n_agreed += o->n_first;
+    if (!e->options.ablations.fixed_draft_length) {
+        draft_adapt(&s->draft, &e->options.draft, o);
+    }
+}
+
+void draft_step_verify(engine *e, int32_t item, int32_t out) {
+    sequence *s = planned_at(e, item);
+    const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
+    const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
+    verify_walk w = verify_begin(&s->draft, n, n > 0 && draft_by_rejection(&e->options.draft, &s->sampling));
+    for (;;) {
+        int32_t known = s->task.n_known, behind = verify_row(&w, out);
+        if (behind < 0) {
+            step_commit(e, s, s->draft.tree.tokens[w.at + 1]);
+        } else {
+            step_sample(e, s, e->b->ops->logits(e->b, behind), &w);
+        }
+        if (n == 0 || s->task.n_known == known || !verify_advance(&w, s->task.tokens[known]) || s->task.state == TASK_DONE) {
+            break;
+        }
+        take_place(e, s, place + w.at);
+        kv_seq_advance(&s->task.kv, 1);
+        if (!step_rows_are_finite(e, s, row + w.at, 1, verify_row(&w, out))) {
+            step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
+            break;
+        }
+        cache_publish(e, s);
+        kv_seq_forget(&e->kv, &s->task.kv);
+    }
+    if (n > 0) {
+        report(e, s, &w.outcome);
+    }
+    if (s->task.state != TASK_DONE) {
+        kv_seq_trim(&e->kv, &s->task.kv);
+    }
+}
+
+static void forget(engine *e, sequence *s, bool over) {
+    s->draft.tree.n = s->draft.n_jump_forward = 0;
+    s->draft.n_known = s->task.n_known;
+    if (e->drafter && e->drafter->ops->forget) {
+        e->drafter->ops->forget(e->drafter, &s->draft, over);
+    }
+}
+
+void draft_step_preempted(engine *e, sequence *s) {
+    forget(e, s, false);
+}
+
+void draft_step_ended(engine *e, sequence *s) {
+    forget(e, s, true);
+}

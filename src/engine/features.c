@@ -1,0 +1,104 @@
+#include "engine/features.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/beam.h"
+#include "engine/draft_step.h"
+#include "engine/explain.h"
+#include "engine/fork.h"
+#include "engine/swap.h"
+
+/* ---- service counters: what each tenant was served ---- */
+
+/* The tenant's name is the part of the namespace's name before a zero byte. */
+static void service_entered(engine *e, sequence *s) {
+    const uint8_t *end = s->n_namespace > 0 ? memchr(s->namespace, 0, s->n_namespace) : NULL;
+    size_t n = end != NULL ? (size_t)(end - s->namespace) : s->n_namespace;
+    s->task.tenant_slot = service_counters_enter(&e->sched.service, s->namespace, n);
+    s->task.priority = e->options.schedule == ADMISSION_PRIORITY ? s->task.priority : 0;
+}
+
+/* Tokens that preemption repeats do not count again. */
+static void service_computed(engine *e, sequence *s, int32_t n) {
+    if (s->task.n_known == s->task.n_prompt) {
+        service_counters_add(&e->sched.service, s->task.tenant_slot, SERVICE_PROMPT_WEIGHT * (double)n);
+    }
+}
+
+static void service_token(engine *e, sequence *s, int64_t now_us) {
+    (void)now_us;
+    service_counters_add(&e->sched.service, s->task.tenant_slot, SERVICE_OUTPUT_WEIGHT);
+}
+
+static void service_ended(engine *e, sequence *s) {
+    service_counters_leave(&e->sched.service, s->task.tenant_slot);
+}
+
+/* ---- tiers ---- */
+
+static void tiers_polled(engine *e) {
+    if (e->tiering != NULL) {
+        kv_tiering_poll(e->tiering, clock_us());
+    }
+}
+
+static void tiers_forgotten(engine *e, sequence *s) {
+    kv_tiering_forget(e->tiering, &s->task.kv);
+}
+
+/* ---- the table ---- */
+
+/* The handlers of an event, in the order in which they are called. */
+#define HANDLERS(event, ...) static void (*const event##_handlers[])(__VA_ARGS__)
+
+HANDLERS(polled, engine *e) = {tiers_polled};
+HANDLERS(planning, engine *e) = {beam_resume, draft_step_propose};
+HANDLERS(planned, engine *e) = {explain_waiting};
+HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
+HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
+HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten, draft_step_preempted};
+HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed};
+HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_step_ended, service_ended, stats_ended};
+
+#define RAISE(event, ...)                                                                      \
+    for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {          \
+        event##_handlers[i](__VA_ARGS__);                                                      \
+    }
+
+void event_polled(engine *e) {
+    RAISE(polled, e)
+}
+
+void event_planning(engine *e) {
+    RAISE(planning, e)
+}
+
+void event_planned(engine *e) {
+    RAISE(planned, e)
+}
+
+void event_entered(engine *e, sequence *s) {
+    RAISE(entered, e, s)
+}
+
+void event_admitted(engine *e, sequence *s) {
+    RAISE(admitted, e, s)
+}
+
+void event_preempted(engine *e, sequence *s) {
+    RAISE(preempted, e, s)
+}
+
+void event_computed(engine *e, sequence *s, int32_t n) {
+    RAISE(computed, e, s, n)
+}
+
+void event_token(engine *e, sequence *s, int64_t now_us) {
+    RAISE(token, e, s, now_us)
+}
+
+void event_ended(engine *e, sequence *s) {
+    RAISE(ended, e, s)
+}

@@ -1,0 +1,34 @@
+/* Events of a step and of a sequence, and the features that handle them. features.c has the table: the
+ * handlers of each event.
+ *
+ *   a step:      polled -> planning -> planned
+ *   a sequence:  entered -> admitted -> computed .. -> token .. -> ended
+ *                              ^ preempted <-'
+ *
+ * A step raises the event and knows no feature by name. The engine thread. */
+#ifndef ENGINE_FEATURES_H
+#define ENGINE_FEATURES_H
+
+#include "engine/state.h"
+
+/* The engine thread looks for work, whether there is any or not. */
+void event_polled(engine *e);
+/* A step is about to be planned. */
+void event_planning(engine *e);
+/* The step was planned: tasks were admitted and preempted. */
+void event_planned(engine *e);
+
+/* The engine thread has taken s from the in-ring. */
+void event_entered(engine *e, sequence *s);
+/* s has the pages that the prefix cache holds of it, and is about to run. */
+void event_admitted(engine *e, sequence *s);
+/* s is about to release its pages and wait again. */
+void event_preempted(engine *e, sequence *s);
+/* n of its known tokens were computed; s->task.kv counts them. */
+void event_computed(engine *e, sequence *s, int32_t n);
+/* A token was appended, at now_us. */
+void event_token(engine *e, sequence *s, int64_t now_us);
+/* s is about to end, at ended_us; it still holds its pages. */
+void event_ended(engine *e, sequence *s);
+
+#endif

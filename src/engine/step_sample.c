@@ -1,0 +1,99 @@
+#include "engine/step_sample.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/finite.h"
+#include "engine/branch.h"
+
+static void run_tasks(void *threads, thread_pool_fn fn, void *context, int32_t n_tasks) {
+    backend *b = threads;
+    b->ops->run_tasks(b, fn, context, n_tasks);
+}
+
+quire_err step_sample_open(engine *e) {
+    const backend_ops *ops = e->b->ops;
+    int32_t n_workers = ops->run_tasks != NULL ? ops->n_workers(e->b) : 1;
+    return sample_pool_open(e->desc->n_vocab, e->options.max_model_len, n_workers, run_tasks, e->b, &e->samples);
+}
+
+sample_context step_sample_context(const sequence *s) {
+    sample_context c = s->context;
+    c.n_tokens = s->task.n_known;
+    return c;
+}
+
+/* Whether the item's one sample is from one row of logits that nothing else uses. */
+static bool is_plain(const engine *e, int32_t item) {
+    const sequence *s = planned_at(e, item);
+    const sched_item *it = &e->sched.plan.items[item];
+    bool reaches_end = s->task.kv.n_computed + it->n_rows == s->task.n_known;
+    bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
+    return has_row && it->n_drafts == 0 && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
+           !task_wants_logits(&s->task) && s->sampling.mirostat == MIROSTAT_OFF;
+}
+
+/* Takes the argmax that the backend has noted. False: sample from the logits. */
+static bool take_argmax(const engine *e, sequence *s, int32_t out) {
+    if (e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt)) {
+        s->sampled.token = e->b->ops->argmax(e->b, out);
+    }
+    return s->sampled.token >= 0;
+}
+
+void step_sample_plain(engine *e) {
+    step_arrays *a = &e->step;
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        sequence *s = planned_at(e, i);
+        assert(s->sampled.token < 0);
+        if (is_plain(e, i) && !take_argmax(e, s, a->out0[i])) {
+            a->plain[n++] = (sample_row){
+                .logits = e->b->ops->logits(e->b, a->out0[i]), .context = step_sample_context(s), .result = &s->sampled};
+        }
+    }
+    sample_batch(&e->samples, a->plain, n);
+}
+
+void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
+    sample_result result = s->sampled;
+    branch_note_mirostat(s);
+    if (s->logprobs) {
+        memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
+    }
+    if (result.token < 0 && result.error == QUIRE_OK) {
+        int64_t start_ns = clock_ns();
+        sample_row row = {.logits = logits, .context = step_sample_context(s), .result = &result};
+        if (w != NULL && verify_is_judged(w)) {
+            verify_judge(w, &e->samples, &row);
+        } else {
+            sample_batch(&e->samples, &row, 1);
+        }
+        e->stats.sample_ns += clock_ns() - start_ns;
+    }
+    s->sampled = NOT_SAMPLED;
+    if (result.error != QUIRE_OK) {
+        step_finish(e, s, FINISH_ERROR, result.error);
+        return;
+    }
+    if (s->logprobs) {
+        logprobs_report(e->step.raw, e->desc->n_vocab, result.token, s->logprobs_width,
+                        s->logprobs + (size_t)(s->task.n_known - s->task.n_prompt) * (size_t)s->logprobs_width);
+    }
+    step_commit(e, s, result.token);
+}
+
+bool step_rows_are_finite(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {
+    float *hidden = e->step.hidden;
+    for (int32_t i = 0; i < n; i++) {
+        e->b->ops->buffer_read(e->b, model_hidden(e->m), row0 + i, 1, hidden);
+        if (!finite_from(hidden, e->desc->d_model, -FLT_MAX)) {
+            return false;
+        }
+    }
+    bool publishes = s->task.kv.has_path && s->task.kv.n_computed / e->layout.page_tokens > s->task.kv.path.n_pages;
+    return !publishes || out < 0 || finite_from(e->b->ops->logits(e->b, out), e->desc->n_vocab, -INFINITY);
+}

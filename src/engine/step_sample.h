@@ -1,0 +1,25 @@
+/* What follows a step's forward pass: the results are checked to be finite, and tokens are sampled from the logits. The engine thread. */
+#ifndef ENGINE_STEP_SAMPLE_H
+#define ENGINE_STEP_SAMPLE_H
+
+#include "engine/state.h"
+
+/* Opens e->samples, with a sampler for each thread of the backend. */
+quire_err step_sample_open(engine *e);
+
+/* Samples at once for the plain items of the step, those with one row of logits each; s->sampled keeps the result for step_sample. A
+ * greedy row that no option changes takes the argmax that the backend has noted, if it has. Call it after the forward pass, before anything
+ * is committed. */
+void step_sample_plain(engine *e);
+/* Samples s's next token from a row of logits, which it changes, and commits the token. w: the walk down its drafts, or NULL. */
+void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
+/* The context with which the next token of s is sampled. */
+sample_context step_sample_context(const sequence *s);
+
+/* Whether the last hidden states of rows row0..row0+n of the batch are finite: NaN and infinity never reach the prefix cache. A sequence
+ * that fails ends with QUIRE_NUMERIC and its pages are dropped; rows of others are not affected (docs/design.md, Determinism). The rows are
+ * s's and counted in n_computed. Where whole pages of s are about to be published, row `out` of the logits is checked too, in which -inf is
+ * allowed since it masks tokens (out -1: no row). O(n d_model), and O(n_vocab) once a page. */
+bool step_rows_are_finite(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out);
+
+#endif

@@ -1,0 +1,38 @@
+/* A kv_mover moves the bytes of pages for a KV cache, which itself has page numbers only: it is lent to the cache by whoever has the
+ * memory.
+ *
+ * The device may run behind the host. It does everything that it is given, moves and steps alike, in the order of the calls, so for pages
+ * nobody waits: one may be released, reserved and written again as soon as a call that reads it has returned. Host memory is different.
+ * Between a call that names it and the moment when the call's fence is done, the host neither looks at what `read` fills, nor changes what
+ * `write` reads, nor frees either; it may lend the same memory to further calls.
+ *
+ * Owner: the engine thread. Fences ascend: when one is done, so are all before it. */
+#ifndef KV_KV_MOVER_H
+#define KV_KV_MOVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kv/pool.h"
+
+/* The number of a call. 0 is done from the start. */
+typedef uint64_t kv_fence;
+
+typedef struct kv_mover {
+    void *context;
+    int64_t page_bytes;
+    /* Copies a page to host[page_bytes]. */
+    kv_fence (*read)(void *context, page_id page, void *host);
+    /* Copies host[page_bytes] to a page. */
+    kv_fence (*write)(void *context, page_id page, const void *host);
+    /* Whether the device has passed the fence. Does not block. */
+    bool (*done)(void *context, kv_fence fence);
+} kv_mover;
+
+/* Waits until the device has passed the fence. */
+static inline void kv_mover_wait(const kv_mover *m, kv_fence fence) {
+    while (!m->done(m->context, fence)) {
+    }
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* The swap functions of a kv_seq. A frame's tag is (entry of the table) * n_tables + group. States are kept as a whole. */
+#include "base/clock.h"
+#include "kv/kv_seq.h"
+
+/* Leading whole pages that others hold in every group. */
+static int32_t shared_pages(const kv_cache *c, const kv_seq *s) {
+    int32_t n = 0;
+    for (; n < s->n_computed / c->page_tokens; n++) {
+        for (int32_t g = 0; g < s->n_tables; g++) {
+            if (kv_seq_holders(c, s, g, n) < 2) {
+                return n;
+            }
+        }
+    }
+    return n;
+}
+
+/* The first entry of group g's table that a swap keeps, where `first` is that of tokens. */
+static int32_t first_of(const kv_cache *c, int32_t g, int32_t first) {
+    return g < c->n_token_groups ? first : 0;
+}
+
+/* Its pages from entry `first` of the tables on, without holes behind windows, and its states. */
+static int32_t count_pages(const kv_cache *c, const kv_seq *s, int32_t first) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        for (int32_t i = first_of(c, g, first); i < s->tables[g].n_pages; i++) {
+            n += s->tables[g].pages[i].v != PAGE_NONE.v;
+        }
+    }
+    return n;
+}
+
+int32_t kv_seq_swap_pages(const kv_cache *c, const kv_seq *s, int32_t *from) {
+    /* with states an admission finds no more than a snapshot's tokens, so all are kept */
+    int32_t first = s->has_path && c->n_state_pages == 0 ? shared_pages(c, s) : 0;
+    *from = first * c->page_tokens;
+    return count_pages(c, s, first);
+}
+
+static int64_t us_since(const kv_cache *c, int64_t start_us) {
+    return c->mover->done(c->mover->context, c->swap.last) ? clock_us() - start_us : -1;
+}
+
+kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from) {
+    int32_t first = from / c->page_tokens;
+    kv_swapped did = {.n_pages = count_pages(c, s, first)};
+    if (did.n_pages > c->swap.n_free) {
+        return (kv_swapped){0};
+    }
+    int64_t start_us = clock_us();
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        for (int32_t i = first_of(c, g, first); i < s->tables[g].n_pages; i++) {
+            if (s->tables[g].pages[i].v != PAGE_NONE.v) {
+                kv_swap_out(&c->swap, s->tables[g].pages[i], i * s->n_tables + g, &s->swap_frames);
+            }
+        }
+    }
+    did.us = us_since(c, start_us);
+    s->swap_from = from;
+    s->swap_tokens = s->n_computed;
+    return did;
+}
+
+/* Reserves pages for s up to swap_tokens, in all groups or in none. */
+static quire_err reserve(kv_cache *c, kv_seq *s) {
+    kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
+    int32_t n = s->swap_tokens - s->n_computed;
+    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
+        kv_table_clear(c->pool, &s->tables[g]); /* its frames take their place as a whole */
+    }
+    kv_cache_make_free(c, (int32_t)kv_seq_needs(c, s, n));
+    return kv_seq_reserve(c, s, n, &none);
+}
+
+/* Copies the frames in from entry `first` of the tables on. */
+static void copy_in(kv_cache *c, const kv_seq *s, int32_t first, kv_swapped *did) {
+    int64_t start_us = clock_us();
+    for (int32_t f = s->swap_frames; f != 0; f = c->swap.next[f]) {
+        int32_t i = c->swap.tags[f] / s->n_tables, g = c->swap.tags[f] % s->n_tables;
+        if (i >= first_of(c, g, first)) {
+            kv_swap_in(&c->swap, f, s->tables[g].pages[i]);
+            did->n_pages++;
+        }
+    }
+    did->us = us_since(c, start_us);
+}
+
+kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
+    kv_swapped did = {.n_found = s->n_computed};
+    if (kv_seq_swap_peek(c, s, s->n_computed) > s->n_computed) {
+        did.n_found -= did.n_found % c->page_tokens;
+        kv_seq_truncate(c, s, did.n_found);
+        if (reserve(c, s) == QUIRE_OK) {
+            copy_in(c, s, did.n_found / c->page_tokens, &did);
+            kv_seq_advance(s, s->swap_tokens - did.n_found);
+            s->snapshots.last = s->n_computed;
+            kv_seq_forget(c, s); /* pages behind a window were not kept: they must not be published */
+        } else if (c->n_state_pages > 0) {
+            did.n_found = 0; /* its state is lost */
+            kv_seq_truncate(c, s, 0);
+        }
+    }
+    kv_seq_swap_drop(c, s);
+    return did;
+}

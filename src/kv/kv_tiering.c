@@ -1,0 +1,276 @@
+#include "kv/kv_tiering.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "kv/kv_tiering_parts.h"
+
+#define FLUSH_US       5000000 /* most time to flush at closing */
+#define FLUSH_PENDING  4       /* pages that are being written at once during the flush */
+#define SHORT_WAIT_US  1000
+#define WRITES_A_STEP  4 /* pages of tokens that a step writes through: each costs the engine thread a copy and a checksum */
+#define WRITES_AT_ONCE 8 /* transfers at which write-through pauses: demotion and promotion need frames too */
+
+/* ---- keys ---- */
+
+kv_tier_id tiering_root(const kv_tiering *t, kv_tier_id before, int32_t namespace) {
+    kv_index_namespace s = kv_index_describe_namespace(t->c->index, namespace);
+    return kv_tier_id_root(before, s.name, s.n_name, s.is_public);
+}
+
+/* The key of the parent of a full entry, before which all have keys. */
+static kv_tier_id parent_of(const kv_tiering *t, const kv_index_entry *d) {
+    kv_tier_id before = d->up != ENTRY_NONE ? t->names[d->up].id : (kv_tier_id){0, 0};
+    bool begins = d->up == ENTRY_NONE || kv_index_describe(t->c->index, d->up).namespace != d->namespace;
+    return begins ? tiering_root(t, before, d->namespace) : before;
+}
+
+kv_tier_id tiering_name(kv_tiering *t, int32_t entry) {
+    int32_t n = 0;
+    for (int32_t i = entry; i != ENTRY_NONE && !t->names[i].is_known; i = kv_index_describe(t->c->index, i).up) {
+        t->path[n++] = i;
+    }
+    while (n > 0) {
+        kv_index_entry d = kv_index_describe(t->c->index, t->path[--n]);
+        t->names[d.entry].id = kv_tier_id_page(parent_of(t, &d), d.tokens, t->c->page_tokens);
+        t->names[d.entry].is_known = true;
+    }
+    return t->names[entry].id;
+}
+
+/* ---- moves that the device has not done ---- */
+
+static void land(kv_tiering *t, const frame_move *m) {
+    if (m->is_put) {
+        kv_tiers_put_end(t->tiers, m->frame);
+    } else {
+        kv_tiers_release(t->tiers, m->frame);
+    }
+}
+
+static bool is_done(const kv_tiering *t, kv_fence fence) {
+    return t->c->mover->done(t->c->mover->context, fence);
+}
+
+/* Ends the moves that the device has done. */
+static void settle(kv_tiering *t) {
+    while (t->n_moves > 0 && is_done(t, t->moves[t->first_move].fence)) {
+        land(t, &t->moves[t->first_move]);
+        t->first_move = (t->first_move + 1) % MAX_MOVES;
+        t->n_moves--;
+    }
+}
+
+void tiering_end_move(kv_tiering *t, const frame_move *m) {
+    if (t->n_moves == 0 && is_done(t, m->fence)) {
+        land(t, m);
+        return;
+    }
+    while (t->n_moves == MAX_MOVES) {
+        settle(t);
+    }
+    t->moves[(t->first_move + t->n_moves++) % MAX_MOVES] = *m;
+}
+
+/* Whether a put of the page is under way, so that the tiers do not know of it yet. */
+static bool is_being_put(const kv_tiering *t, kv_tier_id id, int32_t group) {
+    for (int32_t i = 0; i < t->n_moves; i++) {
+        const frame_move *m = &t->moves[(t->first_move + i) % MAX_MOVES];
+        if (m->is_put && m->group == group && kv_tier_id_equal(m->id, id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- demotion ---- */
+
+/* Stores the page of a full entry in one group in the tiers that lack it. */
+static void put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
+    kv_tier_id id = tiering_name(t, d->entry);
+    kv_tier_key key = {
+        .namespace = d->name, .n_namespace = d->n_name, .group = group, .parent = parent_of(t, d), .id = id, .tokens = d->tokens};
+    frame_move m = {.is_put = true, .id = id, .group = group};
+    void *body = is_being_put(t, id, group) ? NULL : kv_tiers_put_begin(t->tiers, &key, to, &m.frame);
+    if (body != NULL) {
+        m.fence = t->c->mover->read(t->c->mover->context, (page_id){d->pages[group]}, body);
+        tiering_end_move(t, &m);
+    }
+}
+
+/* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not worth it. */
+static void on_remove(void *context, int32_t entry, int32_t group) {
+    kv_tiering *t = context;
+    kv_index_entry d = kv_index_describe(t->c->index, entry);
+    if (d.n_tokens == t->c->page_tokens) {
+        put_page(t, &d, group, t->closes ? KV_PUT_KEPT : KV_PUT_ALL);
+    }
+}
+
+static void on_drop(void *context, int32_t entry) {
+    const kv_tiering *t = context;
+    t->names[entry] = (entry_name){0};
+}
+
+/* ---- write-through ---- */
+
+void kv_tiering_published(kv_tiering *t, const kv_seq *s) {
+    if (t == NULL || t->to_write.entries == NULL) {
+        return;
+    }
+    int32_t n = 0;
+    for (int32_t i = s->path.entry; i != ENTRY_NONE && !t->names[i].was_queued; i = kv_index_describe(t->c->index, i).up) {
+        t->path[n++] = i;
+    }
+    write_queue *q = &t->to_write;
+    for (; n > 0 && q->n < q->cap; q->n++) { /* what does not fit is demoted when it is evicted */
+        q->entries[(q->first + q->n) % q->cap] = t->path[--n];
+        t->names[t->path[n]].was_queued = true;
+    }
+}
+
+/* Pages that are being read from the pool, or written to tiers, or read from these. */
+static int32_t n_pending(const kv_tiering *t) {
+    return t->n_moves + kv_tiers_n_pending(t->tiers);
+}
+
+/* Writes some of the queued pages through, the beginning of a prefix first. */
+static void write_some(kv_tiering *t) {
+    write_queue *q = &t->to_write;
+    for (int k = 0; k < WRITES_A_STEP && q->n > 0 && n_pending(t) < WRITES_AT_ONCE; k++) {
+        int32_t entry = q->entries[q->first];
+        q->first = (q->first + 1) % q->cap;
+        q->n--;
+        if (!t->names[entry].was_queued) {
+            continue; /* it was removed meanwhile */
+        }
+        kv_index_entry d = kv_index_describe(t->c->index, entry);
+        for (int32_t g = 0; g < t->c->n_groups; g++) {
+            if (d.pages[g] != PAGE_NONE.v) {
+                put_page(t, &d, g, KV_PUT_KEPT);
+            }
+        }
+    }
+}
+
+void kv_tiering_poll(kv_tiering *t, int64_t now_us) {
+    if (t == NULL) {
+        return;
+    }
+    settle(t);
+    kv_tiers_poll(t->tiers);
+    for (int i = 0; i < MAX_PROMOTIONS; i++) {
+        if (t->promotions[i].s != NULL) {
+            promotion_advance(t, &t->promotions[i], now_us);
+        }
+    }
+    write_some(t);
+}
+
+void kv_tiering_stats(const kv_tiering *t, kv_tier_stats out[KV_N_TIERS]) {
+    if (t != NULL) {
+        kv_tiers_stats(t->tiers, out);
+    }
+}
+
+quire_err kv_tiering_check(const kv_tiering *t, quire_error *err) {
+    return t != NULL ? kv_tiers_check(t->tiers, err) : QUIRE_OK;
+}
+
+/* ---- open and close ---- */
+
+static quire_err open_arrays(kv_tiering *t, const kv_tiering_options *o) {
+    int32_t n_most = (int32_t)kv_pages_for(o->max_tokens, t->c->page_tokens);
+    t->names = mem_new((size_t)kv_index_cap_entries(t->c->index), sizeof *t->names);
+    t->path = mem_new((size_t)n_most + 1, sizeof *t->path);
+    if (t->names == NULL || t->path == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    if (o->writes_through) {
+        t->to_write.cap = t->c->n_pages;
+        t->to_write.entries = mem_new((size_t)t->to_write.cap, sizeof *t->to_write.entries);
+        if (t->to_write.entries == NULL) {
+            return QUIRE_NO_MEMORY;
+        }
+    }
+    TRY(kv_seq_init(&t->seq, t->c->n_groups, n_most + 1));
+    for (int i = 0; i < MAX_PROMOTIONS; i++) {
+        TRY(promotion_open(t, &t->promotions[i]));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err open_parts(kv_tiering *t, const kv_tiering_options *o, quire_error *err) {
+    if (open_arrays(t, o) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    kv_tiers_options tiers = o->tiers;
+    tiers.shape.page_tokens = t->c->page_tokens;
+    tiers.shape.n_groups = t->c->n_groups;
+    tiers.shape.page_bytes = t->c->mover->page_bytes;
+    TRY(kv_tiers_open(&tiers, &t->tiers, err));
+    t->watch = (kv_index_watch){.context = t, .on_remove = on_remove, .on_drop = on_drop};
+    kv_index_set_watch(t->c->index, &t->watch);
+    return QUIRE_OK;
+}
+
+quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering **out, quire_error *err) {
+    *out = NULL;
+    if (c->index == NULL || c->n_state_pages > 0) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "tiers keep pages of the prefix cache: they need --prefix-cache and a model without recurrent state");
+    }
+    kv_tiering *t = mem_new(1, sizeof *t);
+    if (t == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    t->c = c;
+    t->reader = o->tiers.reader;
+    t->on_promoted = o->on_promoted;
+    t->context = o->context;
+    t->are_kept = o->tiers.file_path != NULL || o->tiers.redis_url != NULL;
+    quire_err e = open_parts(t, o, err);
+    if (e != QUIRE_OK) {
+        kv_tiering_close(t);
+        return e;
+    }
+    *out = t;
+    return QUIRE_OK;
+}
+
+/* Writes cached pages to the tiers that outlive the process, as far as time allows. */
+static void flush(kv_tiering *t) {
+    int64_t end_us = clock_us() + FLUSH_US;
+    while (kv_pool_counts(t->c->pool).n_cached > 0 && clock_us() < end_us) {
+        (void)kv_index_evict(t->c->index, kv_pool_counts(t->c->pool).n_free + 1);
+        while (n_pending(t) >= FLUSH_PENDING && clock_us() < end_us) {
+            if (t->reader != NULL && t->n_moves == 0) {
+                wake_wait(t->reader, SHORT_WAIT_US);
+            }
+            settle(t);
+            kv_tiers_poll(t->tiers);
+        }
+    }
+}
+
+void kv_tiering_close(kv_tiering *t) {
+    if (t == NULL) {
+        return;
+    }
+    t->closes = true;
+    if (t->tiers != NULL && t->are_kept) {
+        flush(t);
+    }
+    while (t->n_moves > 0) {
+        settle(t);
+    }
+    kv_index_set_watch(t->c->index, NULL);
+    kv_tiers_close(t->tiers);
+    for (int i = 0; i < MAX_PROMOTIONS; i++) {
+        promotion_close(&t->promotions[i]);
+    }
+    kv_seq_deinit(&t->seq);
+    mem_free(t->to_write.entries);
+    mem_free(t->path);
+    mem_free(t->names);
+    mem_free(t);
+}

@@ -1,0 +1,54 @@
+#include "sample/sample_batch.h"
+
+#include "base/mem.h"
+
+enum { WORTH_IT = 1 << 14 }; /* least logits in all: fewer are sampled faster than workers wake up */
+
+quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run, void *threads, sample_pool *out) {
+    *out = (sample_pool){.n_vocab = n_vocab, .n_workers = n_workers, .run = run, .threads = threads};
+    out->samplers = mem_new((size_t)n_workers, sizeof(sampler *));
+    if (!out->samplers) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < n_workers; i++) {
+        TRY(sampler_open(n_vocab, max_tokens, &out->samplers[i]));
+    }
+    return QUIRE_OK;
+}
+
+void sample_pool_close(sample_pool *p) {
+    for (int32_t i = 0; p->samplers && i < p->n_workers; i++) {
+        sampler_close(p->samplers[i]);
+    }
+    mem_free((void *)p->samplers);
+}
+
+/* What the workers share. */
+typedef struct sample_job {
+    const sample_pool *pool;
+    sample_row *rows;
+} sample_job;
+
+static void sample_one(void *context, int32_t task, int32_t worker) {
+    const sample_job *job = context;
+    sampler *s = job->pool->samplers[worker];
+    sample_row *r = &job->rows[task];
+    sample_context *c = &r->context;
+    c->noise = c->params->temperature > 0.0f ? sample_noise_of(sample_key_of(c)) : (sample_noise){0}; /* greedy: nothing is drawn */
+    switch (r->goal) {
+    case SAMPLE_TOKEN: r->result->error = sampler_sample(s, r->logits, c, &r->result->token); break;
+    case SAMPLE_DISTRIBUTION: r->result->error = sampler_distribution(s, r->logits, c, &r->probs); break;
+    case SAMPLE_ADJUST: r->result->error = sampler_adjust(s, r->logits, c); break;
+    }
+}
+
+void sample_batch(const sample_pool *p, sample_row *rows, int32_t n) {
+    sample_job job = {p, rows};
+    if (p->n_workers > 1 && n > 1 && (int64_t)n * p->n_vocab >= WORTH_IT) {
+        p->run(p->threads, sample_one, &job, n);
+        return;
+    }
+    for (int32_t task = 0; task < n; task++) {
+        sample_one(&job, task, 0);
+    }
+}

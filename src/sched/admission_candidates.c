@@ -1,0 +1,90 @@
+#include "sched/admission_candidates.h"
+
+#include <math.h>
+
+#include "sched/prefix_wait.h"
+
+#define MAX_ADMIT     16 /* most candidates of a plan: each is looked up in the prefix cache first */
+
+/* The sort key of a waiting task: the least is first. */
+static double key_of(const scheduler *s, const sched_task *t) {
+    int32_t n_held;
+    if (t->n_preempted >= s->limits.max_preemptions) {
+        return -INFINITY; /* it waits for all pages that it may need, which become free together only if no task overtakes it */
+    }
+    switch (s->options.policy) {
+    case ADMISSION_PREFIX: {
+        int32_t n_cached = s->kv != NULL ? kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &n_held) : 0;
+        return -admission_prefix_score(n_cached, s->now_us - t->submitted_us, s->options.lambda);
+    }
+    case ADMISSION_FAIR:
+        return service_counters_of(&s->service, t->tenant_slot);
+    case ADMISSION_PRIORITY: /* the queue is in that order */
+    case ADMISSION_FCFS:
+        break;
+    }
+    return 0.0;
+}
+
+/* The index of the least key among the first n, the oldest of equals; n when all were taken (NAN). None is less than `bound`. */
+static int32_t least_of(const double *keys, int32_t n, double bound) {
+    int32_t least = n;
+    for (int32_t i = 0; i < n; i++) {
+        if (keys[i] == keys[i] && (least == n || keys[i] < keys[least])) {
+            least = i;
+            if (keys[i] <= bound) {
+                break;
+            }
+        }
+    }
+    return least;
+}
+
+int32_t candidates_order_begin(scheduler *s) {
+    bool by_prefix = s->options.policy == ADMISSION_PREFIX; /* looks each one up, so only the oldest of them, whose scores grow */
+    int32_t n = by_prefix && s->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : s->n_waiting;
+    s->last_key = -INFINITY;
+    for (int32_t i = 0; i < n; i++) {
+        s->keys[i] = key_of(s, s->waiting[i]);
+    }
+    return n;
+}
+
+int32_t candidates_order_next(scheduler *s, int32_t n) {
+    int32_t i = least_of(s->keys, n, s->last_key);
+    if (i < n) {
+        s->last_key = s->keys[i]; /* keys only grow */
+        s->keys[i] = NAN;
+    }
+    return i;
+}
+
+void candidates_order_served(scheduler *s, int32_t n, const sched_task *t) {
+    for (int32_t i = 0; i < n && s->options.policy == ADMISSION_FAIR; i++) {
+        bool same = s->waiting[i]->tenant_slot == t->tenant_slot;
+        s->keys[i] += same ? SERVICE_PROMPT_WEIGHT * (double)(t->n_known - t->kv.n_computed) : 0.0;
+    }
+}
+
+int32_t admission_candidates_find(scheduler *s) {
+    const sched_hooks *hooks = s->options.hooks;
+    int32_t n_candidates = 0, places = s->limits.max_seqs - s->n_running, most = places < MAX_ADMIT ? places : MAX_ADMIT;
+    if (most <= 0) {
+        return 0;
+    }
+    int32_t n = candidates_order_begin(s);
+    for (int32_t i = 0; i < n; i++) {
+        s->keys[i] = prefix_wait_blocks(s, s->waiting[i]) ? NAN : s->keys[i];
+    }
+    for (int32_t looked_at = 0; n_candidates < most && looked_at < CANDIDATES_EXAMINED; looked_at++) {
+        int32_t i = candidates_order_next(s, n);
+        if (i == n) {
+            break;
+        }
+        if (hooks->is_ready == NULL || hooks->is_ready(s->options.context, s->waiting[i])) {
+            s->candidates[n_candidates++] = s->waiting[i];
+            candidates_order_served(s, n, s->waiting[i]);
+        }
+    }
+    return n_candidates;
+}

@@ -1,0 +1,98 @@
+#include "sched/prefix_wait.h"
+
+#include <string.h>
+
+#include "sched/queue.h"
+
+/* The running task that t is blocked on, or NULL. */
+static const sched_task *find_running(const scheduler *s, const sched_task *t) {
+    const sched_task wanted = {.priority = t->blocked_on_priority, .arrival = t->blocked_on};
+    int32_t low = 0, high = s->n_running;
+    while (low < high) {
+        int32_t mid = low + (high - low) / 2;
+        if (queue_goes_after(&wanted, s->running[mid])) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low < s->n_running && s->running[low]->arrival == t->blocked_on ? s->running[low] : NULL;
+}
+
+bool prefix_wait_blocks(const scheduler *s, const sched_task *t) {
+    if (t->blocked_until == 0) {
+        return false;
+    }
+    const sched_task *other = find_running(s, t);
+    return other != NULL && other->kv.n_computed < t->blocked_until;
+}
+
+/* A waiting task, and what it finds in the cache. */
+typedef struct waiter {
+    const sched_task *t;
+    int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most it could take from there */
+} waiter;
+
+/* How many tokens a and b may share in the cache: all in one namespace, else the pages that are public for both; one's public prefix may be
+ * the beginning of the other's. */
+static int32_t common_ground(const scheduler *s, const sched_task *a, const sched_task *b) {
+    if (!a->kv.has_path || !b->kv.has_path) {
+        return 0;
+    }
+    if (a->kv.path.namespace == b->kv.path.namespace) {
+        return a->n_known < b->n_known ? a->n_known : b->n_known;
+    }
+    int32_t n_public = a->kv.path.n_public < b->kv.path.n_public ? a->kv.path.n_public : b->kv.path.n_public;
+    return n_public > 0 && a->kv.path.public_namespace == b->kv.path.public_namespace ? n_public * s->limits.page_tokens : 0;
+}
+
+/* The token up to which w could take pages from `other` that are not computed yet, n_computed being those that are; 0: no wait is worth
+ * it. */
+static int32_t worth_waiting(const scheduler *s, const waiter *w, const sched_task *other, int32_t n_computed) {
+    int32_t size = s->limits.page_tokens;
+    if (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached) {
+        return 0; /* w would have found its pages if it could use them. The first condition implies the second, which takes longer */
+    }
+    int32_t n = common_ground(s, w->t, other);
+    n = n < w->n_wanted ? n : w->n_wanted;
+    n -= n % size;
+    if (other->arrival > w->t->arrival || n - w->n_cached < size) {
+        return 0;
+    }
+    const int32_t *own = w->t->tokens, *others = other->tokens;
+    int32_t least = w->n_cached + size;
+    if (memcmp(own, others, (size_t)least * sizeof *own) != 0) {
+        return 0;
+    }
+    int32_t at = least;
+    while (at < n && own[at] == others[at]) {
+        at++;
+    }
+    at -= at % size;
+    return at - w->n_cached >= size ? at : 0;
+}
+
+void prefix_wait_find(scheduler *s, int32_t i) {
+    sched_task *t = s->candidates[i];
+    sched_seq *planned = s->waiting_seqs;
+    waiter w = {.t = t, .n_cached = planned[i].n_computed, .n_wanted = task_reusable(t)};
+    t->blocked_until = 0;
+    if (!t->kv.has_path || s->kv->n_state_pages > 0 || w.n_wanted - w.n_cached < s->limits.page_tokens) {
+        return;
+    }
+    for (int32_t k = 0; k < s->n_running + i; k++) {
+        bool runs = k < s->n_running;
+        const sched_task *other = runs ? s->running[k] : s->candidates[k - s->n_running];
+        if (!runs && planned[k - s->n_running].prefix_wait) {
+            continue;
+        }
+        int32_t until = worth_waiting(s, &w, other, runs ? other->kv.n_computed : planned[k - s->n_running].n_computed);
+        if (until > t->blocked_until) {
+            t->blocked_until = until;
+            t->blocked_on = other->arrival;
+            t->blocked_on_priority = other->priority;
+            planned[i].prefix_wait = true;
+            planned[i].blocked_on = k;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+#include "sched/scheduler.h"
+
+#include "sched/queue.h"
+
+/* ---- open and close ---- */
+
+quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
+    size_t n_tasks = (size_t)o->max_tasks, n_seqs = (size_t)o->limits.max_seqs;
+    size_t n_copies = n_seqs * (size_t)(o->n_groups + (o->kv != NULL ? o->kv->n_state_pages : 0));
+    scheduler s = {.options = *o, .limits = o->limits, .kv = o->kv};
+    s.running = mem_new(n_tasks > n_seqs ? n_tasks : n_seqs, sizeof *s.running);
+    s.waiting = mem_new(n_tasks, sizeof *s.waiting);
+    s.running_seqs = mem_new(n_seqs, sizeof *s.running_seqs);
+    s.waiting_seqs = mem_new(n_seqs, sizeof *s.waiting_seqs);
+    s.candidates = mem_new(n_seqs, sizeof *s.candidates);
+    s.keys = mem_new(n_tasks, sizeof *s.keys);
+    s.plan.items = mem_new(n_seqs, sizeof *s.plan.items);
+    s.plan.decisions = mem_new(n_seqs, sizeof *s.plan.decisions);
+    s.tasks = mem_new(n_seqs, sizeof *s.tasks);
+    s.copies.pairs = mem_new(n_copies, sizeof *s.copies.pairs);
+    s.copies.cap = (int32_t)n_copies;
+    bool whole = s.running && s.waiting && s.running_seqs && s.waiting_seqs && s.candidates && s.keys && s.plan.items &&
+                 s.plan.decisions && s.tasks && s.copies.pairs;
+    if (!whole || service_counters_open(&s.service, o->max_tenants) != QUIRE_OK) {
+        scheduler_close(&s);
+        *out = (scheduler){0};
+        return QUIRE_NO_MEMORY;
+    }
+    *out = s;
+    return QUIRE_OK;
+}
+
+void scheduler_close(scheduler *s) {
+    service_counters_close(&s->service);
+    void *blocks[] = {s->running, s->waiting, s->running_seqs, s->waiting_seqs, s->candidates, s->keys,
+                      s->plan.items, s->plan.decisions, s->tasks, s->copies.pairs};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        mem_free(blocks[i]);
+    }
+}
+
+/* ---- queues ---- */
+
+void scheduler_wait(scheduler *s, sched_task *t) {
+    t->state = TASK_WAITING;
+    queue_insert(s->waiting, &s->n_waiting, t);
+}
+
+void scheduler_run(scheduler *s, sched_task *t) {
+    t->state = t->n_known - t->kv.n_computed == 1 ? TASK_DECODE : TASK_PREFILL;
+    queue_insert(s->running, &s->n_running, t);
+}
+
+void scheduler_stop(scheduler *s, const sched_task *t) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        if (s->running[i] != t) {
+            s->running[kept++] = s->running[i];
+        }
+    }
+    s->n_running = kept;
+}
+
+/* ---- one task ---- */
+
+void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n) {
+    int64_t *total = t->n_admitted == 1 ? &s->counts.prompt_tokens_reused : &s->counts.known_tokens_reused;
+    *total += n - t->n_reused;
+    t->n_reused = n;
+    if (t->n_admitted == 1) {
+        t->n_cached = n; /* only once: readers read it from the first token on */
+    }
+}
+
+void scheduler_admit(scheduler *s, sched_task *t) {
+    t->n_admitted++;
+    t->n_reused = 0;
+    *(t->n_admitted == 1 ? &s->counts.prompt_tokens_queried : &s->counts.known_tokens_queried) += t->n_known;
+    if (s->kv != NULL) {
+        (void)kv_seq_admit(s->kv, &t->kv, t->tokens, task_reusable(t)); /* its tables have room */
+        scheduler_count_reuse(s, t, t->kv.n_computed);
+    }
+}
+
+void scheduler_keep_whole_pages(scheduler *s, sched_task *t) {
+    int32_t keep = t->kv.n_computed - t->kv.n_computed % s->limits.page_tokens;
+    if (keep < t->kv.n_computed) {
+        kv_seq_truncate(s->kv, &t->kv, keep);
+        scheduler_count_reuse(s, t, keep);
+    }
+}
+
+void scheduler_preempt(scheduler *s, sched_task *t) {
+    if (s->options.hooks->preempt != NULL && s->options.hooks->preempt(s->options.context, t)) {
+        return;
+    }
+    if (s->kv != NULL) {
+        kv_seq_release(s->kv, &t->kv, t->tokens, KV_KEEP);
+    }
+    t->n_preempted++;
+    s->counts.preemptions++;
+    scheduler_wait(s, t);
+}

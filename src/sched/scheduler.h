@@ -1,0 +1,93 @@
+/* A scheduler: the queues of waiting and running tasks, the admission policy, and the plan of the present step (step_plan.h).
+ *
+ * What only the owner of the tasks knows comes through hooks. Nothing is allocated after scheduler_open, and no clock is read. One
+ * thread. */
+#ifndef SCHED_SCHEDULER_H
+#define SCHED_SCHEDULER_H
+
+#include "sched/admission_policy.h"
+#include "sched/sched.h"
+#include "sched/step_cost.h"
+#include "sched/task.h"
+
+/* What the owner of the tasks adds; each may be NULL. */
+typedef struct sched_hooks {
+    /* Whether t, which waits, may be admitted in this step. False while its pages are fetched from elsewhere. */
+    bool (*is_ready)(void *context, sched_task *t);
+    /* Adds to *d, which holds what t says by itself: drafts, sequences beside it. */
+    void (*describe)(void *context, const sched_task *t, sched_seq *d);
+    /* t was admitted and has its cached pages. It is in neither queue yet. */
+    void (*admitted)(void *context, sched_task *t);
+    /* t is about to release its pages, since it is preempted, and is in neither queue. True: the owner has done all of it, queues
+     * included. */
+    bool (*preempt)(void *context, sched_task *t);
+    /* All preemptions of this step are done: the owner preempts more where tasks belong together. */
+    void (*settle)(void *context);
+    /* t has taken n_pages for its next n_rows. */
+    void (*reserved)(void *context, const sched_task *t, int32_t n_rows, int32_t n_pages);
+    /* t is refused: it would miss its deadline. One like it may be served after_s seconds from now. The owner ends it (TASK_DONE). */
+    void (*refuse)(void *context, sched_task *t, int32_t after_s);
+} sched_hooks;
+
+typedef struct scheduler_options {
+    sched_limits limits;
+    admission_policy policy;
+    double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
+    int32_t n_groups;      /* groups of tokens */
+    int32_t max_tasks;     /* waiting and running together */
+    int32_t max_tenants;   /* tenants with a service counter of their own */
+    kv_cache *kv;          /* NULL: tasks have no pages, and hooks say what fits */
+    const sched_hooks *hooks;
+    void *context;         /* the first argument of every hook */
+} scheduler_options;
+
+/* Tokens looked up in the prefix cache and found there: at first admissions, and when a preempted task is admitted again. */
+typedef struct sched_counts {
+    int64_t prompt_tokens_queried, prompt_tokens_reused;
+    int64_t known_tokens_queried, known_tokens_reused;
+    int64_t preemptions;
+} sched_counts;
+
+typedef struct scheduler {
+    scheduler_options options;
+    sched_limits limits;
+    kv_cache *kv;
+    service_counters service;
+    step_cost step_cost;            /* the measured cost of steps; its owner notes them */
+    sched_counts counts;
+    sched_task **running, **waiting; /* in the order of queue.h */
+    int32_t n_running, n_waiting;
+
+    /* Of the present step. */
+    int64_t now_us;
+    sched_seq *running_seqs, *waiting_seqs; /* the planner's input */
+    sched_task **candidates;        /* [n_candidates] which waiting_seqs describes */
+    int32_t n_candidates;
+    double *keys, last_key;         /* [max_tasks] sort keys of the waiting tasks; the key of the last one taken */
+    sched_plan plan;
+    sched_task **tasks;             /* [plan.n_items] */
+    kv_copies copies;               /* pages to copy before anything is computed */
+} scheduler;
+
+/* Opens a scheduler in place. On failure *out is empty, and scheduler_close does nothing. QUIRE_NO_MEMORY. */
+quire_err scheduler_open(const scheduler_options *o, scheduler *out);
+void scheduler_close(scheduler *s);
+
+/* Puts a task that has no pages among the waiting. */
+void scheduler_wait(scheduler *s, sched_task *t);
+/* Puts a task that has pages among the running, in the state that they give it. */
+void scheduler_run(scheduler *s, sched_task *t);
+/* Removes t from the running. */
+void scheduler_stop(scheduler *s, const sched_task *t);
+
+/* ---- one task's admission and preemption, for tasks that belong together ---- */
+/* Gives t, whose tables are empty, the pages that the cache has. */
+void scheduler_admit(scheduler *s, sched_task *t);
+/* Counts that t reuses n tokens: of the prompt at its first admission, later of what it knew when it was preempted. */
+void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
+/* Releases the part-filled page of t, directly after scheduler_admit. */
+void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
+/* Preempts t, which is in neither queue: releases its pages and puts it among the waiting. */
+void scheduler_preempt(scheduler *s, sched_task *t);
+
+#endif

@@ -1,0 +1,228 @@
+#include "sched/step_plan.h"
+
+#include <string.h>
+
+#include "sched/admission_candidates.h"
+#include "sched/prefix_wait.h"
+
+/* ---- describe ---- */
+
+/* Fills *d in place, since a copy of it would stall on what was just written. */
+static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
+    memset(d, 0, sizeof *d);
+    d->n_known = t->n_known;
+    d->n_computed = t->kv.n_computed;
+    d->n_groups = s->options.n_groups;
+    d->n_fixed = s->kv != NULL ? s->kv->n_state_pages : 0;
+    d->n_most = t->n_max;
+    d->n_preempted = t->n_preempted;
+    d->group = t->group;
+    d->wants_logits = task_wants_logits(t);
+    d->n_pages = kv_seq_pages(&t->kv);
+    if (s->kv != NULL && t->group == 0) {
+        d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* they are taken again, as copies */
+    }
+    if (s->options.hooks->describe != NULL) {
+        s->options.hooks->describe(s->options.context, t, d);
+    }
+}
+
+/* Pages of t that preempting it does not free, since others hold them too; without tails that are not among d's pages. */
+static int32_t shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->kv->n_token_groups; g++) {
+        const kv_table *table = &t->kv.tables[g];
+        int32_t n_kept = table->n_pages - kv_table_copies_tail(s->kv->pool, table, s->limits.page_tokens);
+        for (int32_t i = 0; i < n_kept; i++) {
+            n += kv_seq_holders(s->kv, &t->kv, g, i) != 1;
+        }
+    }
+    return n < d->n_pages ? n : d->n_pages;
+}
+
+/* Counts what preempting each running task frees, where pages are so few that one may be preempted. */
+static void describe_shares(scheduler *s) {
+    int32_t n_growing = s->limits.max_rows / s->limits.page_tokens + 2 * (s->n_running + s->n_candidates + 1);
+    if (s->kv == NULL || kv_cache_available(s->kv) >= n_growing * (s->options.n_groups + s->kv->n_state_pages)) {
+        return;
+    }
+    for (int32_t i = 0; i < s->n_running; i++) {
+        if (s->running[i]->group == 0) {
+            s->running_seqs[i].n_shared = shared_pages(s, s->running[i], &s->running_seqs[i]);
+        }
+    }
+}
+
+static void describe_candidate(scheduler *s, int32_t i) {
+    sched_task *t = s->candidates[i];
+    sched_seq *d = &s->waiting_seqs[i];
+    describe(s, t, d);
+    if (s->kv != NULL) {
+        d->n_computed = kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &d->n_pages);
+        d->n_computed = kv_seq_swap_peek(s->kv, &t->kv, d->n_computed);
+        prefix_wait_find(s, i);
+    }
+}
+
+/* ---- admit and preempt ---- */
+
+/* Moves the candidates that have an item to the running ones. */
+static void admit_planned(scheduler *s) {
+    const sched_plan *plan = &s->plan;
+    for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items; i++) {
+        scheduler_admit(s, s->tasks[i]);
+        if (s->options.hooks->admitted != NULL) {
+            s->options.hooks->admitted(s->options.context, s->tasks[i]);
+        }
+        scheduler_run(s, s->tasks[i]);
+    }
+    int32_t kept = 0;
+    for (int32_t i = 0; i < s->n_waiting; i++) {
+        if (s->waiting[i]->state == TASK_WAITING) {
+            s->waiting[kept++] = s->waiting[i];
+        }
+    }
+    s->n_waiting = kept;
+}
+
+static void preempt_planned(scheduler *s) {
+    int32_t kept = 0, n = s->n_running;
+    for (int32_t i = 0; i < n && s->plan.n_preempted > 0; i++) {
+        if (s->plan.decisions[i] == SCHED_PREEMPTED) {
+            scheduler_preempt(s, s->running[i]);
+        } else {
+            s->running[kept++] = s->running[i];
+        }
+        s->n_running = kept;
+    }
+    if (s->options.hooks->settle != NULL) {
+        s->options.hooks->settle(s->options.context);
+    }
+}
+
+/* No task found pages: preempts the newest with its group, so that the others try again. The first one is never preempted, so in the end a
+ * step has rows. */
+static void preempt_newest(scheduler *s) {
+    const sched_task *victim = s->running[s->n_running - 1], *first = s->running[0];
+    s->plan.n_preempted = 0;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        const sched_task *t = s->running[i];
+        bool goes = t == victim || (t->group != 0 && t->group == victim->group);
+        bool stays = t == first || (t->group != 0 && t->group == first->group);
+        s->plan.decisions[i] = goes && !stays ? SCHED_PREEMPTED : SCHED_IDLE;
+        s->plan.n_preempted += s->plan.decisions[i] == SCHED_PREEMPTED;
+    }
+    preempt_planned(s);
+}
+
+/* ---- pages ---- */
+
+/* Truncates t to the start of a shared page that it would continue in, when the copy of that page cannot be allocated. True when that
+ * released something. */
+static bool drop_tail(scheduler *s, sched_task *t) {
+    int32_t keep = t->kv.n_computed - t->kv.n_computed % s->limits.page_tokens;
+    bool is_reused = t->kv.n_computed == t->n_reused; /* what it computed itself is not dropped */
+    if (!t->kv.has_path || keep == t->kv.n_computed || !is_reused || !kv_seq_can_truncate(s->kv, &t->kv, keep)) {
+        return false;
+    }
+    scheduler_keep_whole_pages(s, t);
+    return true;
+}
+
+/* A pass ends where a snapshot is due: the rows behind it are planned again in the next step. */
+static void cut_at_snapshots(scheduler *s) {
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        int32_t n = kv_seq_until_snapshot(s->kv, &s->tasks[i]->kv);
+        s->plan.items[i].n_rows = n < s->plan.items[i].n_rows ? n : s->plan.items[i].n_rows;
+    }
+}
+
+/* Evicts so that the pages of all planned items are free, as far as possible. */
+static void make_free(scheduler *s) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        n += (int32_t)kv_seq_needs(s->kv, &s->tasks[i]->kv, s->plan.items[i].n_rows);
+    }
+    kv_cache_make_free(s->kv, n);
+}
+
+/* Reserves pages for n more tokens of t in every group, or in none. */
+static quire_err reserve(scheduler *s, sched_task *t, int32_t n) {
+    bool is_noted = s->options.hooks->reserved != NULL;
+    int32_t n_pages = is_noted ? (int32_t)kv_seq_needs(s->kv, &t->kv, n) : 0;
+    TRY(kv_seq_reserve(s->kv, &t->kv, n, &s->copies));
+    if (is_noted) {
+        s->options.hooks->reserved(s->options.context, t, n, n_pages);
+    }
+    return QUIRE_OK;
+}
+
+/* Reserves pages for one item: without its drafts, or without the shared page that it would copy, where there is no room. */
+static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
+    quire_err r = reserve(s, t, item->n_rows);
+    if (r == QUIRE_NO_ROOM && item->n_drafts > 0) {
+        item->n_rows -= item->n_drafts;
+        item->n_drafts = 0;
+        r = reserve(s, t, item->n_rows);
+    }
+    if (r == QUIRE_NO_ROOM && drop_tail(s, t)) {
+        make_free(s);
+        r = reserve(s, t, item->n_rows);
+    }
+    if (r == QUIRE_NO_ROOM && kv_seq_take_over(s->kv, &t->kv)) {
+        r = reserve(s, t, item->n_rows);
+    }
+    return r;
+}
+
+/* Reserves pages for every planned item; one that finds none after all is left out, and planned again in the next step. */
+static void reserve_planned(scheduler *s) {
+    int32_t kept = 0;
+    s->copies.n = 0;
+    if (s->kv == NULL) {
+        return;
+    }
+    if (s->kv->n_state_pages > 0) {
+        cut_at_snapshots(s);
+    }
+    make_free(s);
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        if (reserve_item(s, s->tasks[i], &s->plan.items[i]) == QUIRE_OK) {
+            s->plan.items[kept] = s->plan.items[i];
+            s->tasks[kept++] = s->tasks[i];
+        }
+    }
+    s->plan.n_items = kept;
+}
+
+/* ---- the step ---- */
+
+static void plan_step(scheduler *s) {
+    s->n_candidates = admission_candidates_find(s);
+    for (int32_t i = 0; i < s->n_running; i++) {
+        describe(s, s->running[i], &s->running_seqs[i]);
+    }
+    describe_shares(s);
+    for (int32_t i = 0; i < s->n_candidates; i++) {
+        describe_candidate(s, i);
+    }
+    s->limits.cost = step_cost_fit(&s->step_cost);
+    int32_t n_free = s->kv != NULL ? kv_cache_available(s->kv) : INT32_MAX / 2;
+    sched_make_plan(&s->limits, s->running_seqs, s->n_running, s->waiting_seqs, s->n_candidates, n_free, &s->plan);
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        int32_t k = s->plan.items[i].seq;
+        s->tasks[i] = k < s->n_running ? s->running[k] : s->candidates[k - s->n_running];
+    }
+}
+
+bool step_plan(scheduler *s, int64_t now_us) {
+    s->now_us = now_us;
+    plan_step(s);
+    admit_planned(s);
+    preempt_planned(s);
+    reserve_planned(s);
+    if (s->plan.n_items == 0 && s->plan.n_preempted == 0 && s->n_running > 1) {
+        preempt_newest(s);
+    }
+    return s->plan.n_items > 0;
+}

@@ -1,0 +1,41 @@
+/* Options of the server: where it listens, who may ask, and its limits. Strings are borrowed until server_close. */
+#ifndef SERVER_SERVER_OPTIONS_H
+#define SERVER_SERVER_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quire_err.h"
+
+typedef struct server_options {
+    const char *host;              /* a name or an address */
+    int32_t port;                  /* 0: any free one */
+    const char *served_model_name; /* NULL: the model's own name, else its path */
+    const char *const *api_keys;   /* with none here and no file, requests need no key */
+    int32_t n_api_keys;
+    const char *api_key_file;      /* lines tenant:key; NULL: none */
+    const char *operator_key;      /* gives access to the internals; NULL: nobody has it, or, without any keys, clients on this machine */
+    const char *allow_origin;      /* origin whose web pages may send requests: "*" or one origin; NULL: none */
+    /* without keys: names with dots by which clients may address this server, "a.example,b.example"; NULL: host alone */
+    const char *allowed_hosts;
+    int32_t n_loops;               /* loop threads */
+    int32_t max_connections;       /* more get status 503 */
+    size_t max_header_bytes;       /* of one request; more gets 431; at most 65,536 */
+    size_t max_body_bytes;         /* of one request; more gets 413 */
+    size_t max_bodies_bytes;       /* of all large bodies together, until their first token; further ones wait */
+    size_t max_output_bytes;       /* unsent in a connection's buffer; while it is full nothing more is written */
+    /* unread bytes of all responses of a loop; past it the connections that have read nothing for longest are closed */
+    size_t max_unread_bytes;
+    int64_t header_deadline_us;    /* from a request's first byte (or the connection's opening) to the end of its header */
+    int64_t body_deadline_us;      /* from there to the end of its body */
+    int64_t idle_deadline_us;      /* a connection between requests */
+    int64_t write_deadline_us;     /* the longest time in which the client reads none of the waiting output; then the response is cut */
+    int64_t shutdown_deadline_us;  /* from server_stop until running requests are cancelled */
+} server_options;
+
+/* Sets the defaults. */
+void server_options_init(server_options *o);
+/* INVALID: an option is out of its range; err names it and the range. */
+quire_err server_options_check(const server_options *o, quire_error *err);
+
+#endif

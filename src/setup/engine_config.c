@@ -1,0 +1,252 @@
+#include "setup/engine_config.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "setup/builtin.h"
+
+#define DEFAULT_UTILIZATION 0.5
+#define MAX_PAGES           ((int64_t)1 << 30)
+#define LEAST_SIZE          (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options has a model at least */
+#define MAX_SIZE            4096                                                    /* a larger size is invalid */
+
+static const quire_options defaults = {.size = sizeof(quire_options),
+                                       .model = "builtin",
+                                       .compute = "auto",
+                                       .kv_dtype = "auto",
+                                       .prefix_cache = "token",
+                                       .eviction_policy = "lru",
+                                       .schedule = "fcfs",
+                                       .schedule_lambda = ADMISSION_LAMBDA,
+                                       .step_target_us = 100000,
+                                       .isa = "auto",
+                                       .cpu_bind = "none",
+                                       .page_tokens = 16,
+                                       .memory_utilization = DEFAULT_UTILIZATION,
+                                       .max_batched_tokens = 512,
+                                       .max_seqs = 64,
+                                       .tier_file_bytes = (int64_t)16 << 30,
+                                       .tier_redis_bytes = (int64_t)4 << 30,
+                                       .preemption_mode = "auto",
+                                       .tier_write = "evict",
+                                       .tier_wait_us = 200000,
+                                       .n_text_threads = 1,
+                                       .generation_config = "auto"};
+
+void quire_options_init_sized(quire_options *o, size_t size) {
+    if (size < sizeof o->size) {
+        return; /* no room for any member: reading it fails */
+    }
+    memset(o, 0, size);
+    memcpy(o, &defaults, size < sizeof defaults ? size : sizeof defaults);
+    o->size = size;
+}
+
+/* Reads the text of a flag as the index of one of names[0..n); INVALID lists `all`. */
+static quire_err read_name(const char *flag, const char *text, const char *const *names, int n, const char *all, int *out,
+                           quire_error *err) {
+    for (int i = 0; i < n; i++) {
+        if (names[i] != NULL && strcmp(text, names[i]) == 0) {
+            *out = i;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be %s", flag, text, all);
+}
+
+quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
+    size_t n = 0;
+    const void *bytes = builtin_model(o->model, &n);
+    return bytes ? model_file_open_memory(bytes, n, o->model, out, err) : model_file_open(o->model, out, err);
+}
+
+quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {
+    bool is_auto = strcmp(o->compute, "auto") == 0;
+    if (d->is_packed && (is_auto || strcmp(o->compute, compute_name(d->packed_compute)) == 0)) {
+        *out = d->packed_compute;
+        return QUIRE_OK;
+    }
+    if (d->is_packed) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--compute %s: the model is packed for %s; pack it again with this --compute, or leave the flag out", o->compute,
+                       compute_name(d->packed_compute));
+    }
+    if (is_auto) {
+        bool half = d->weight_type == DTYPE_F16 || d->weight_type == DTYPE_BF16;
+        *out = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ? COMPUTE_INT8 : half ? COMPUTE_BF16 : COMPUTE_F32;
+        return QUIRE_OK;
+    }
+    const char *const names[] = {compute_name(COMPUTE_F32), compute_name(COMPUTE_BF16), compute_name(COMPUTE_INT8)};
+    int mode = 0;
+    TRY(read_name("--compute", o->compute, names, 3, "auto, f32, bf16 or int8", &mode, err));
+    *out = (compute_mode)(COMPUTE_F32 + mode);
+    return QUIRE_OK;
+}
+
+quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err) {
+    static const char *const names[] = {"auto", "f32", "f16", "bf16", "int8"};
+    const dtype types[] = {compute == COMPUTE_F32 ? DTYPE_F32 : DTYPE_BF16, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
+    int i = 0;
+    TRY(read_name("--kv-dtype", o->kv_dtype, names, 5, "auto, f32, f16, bf16 or int8", &i, err));
+    *out = types[i];
+    return QUIRE_OK;
+}
+
+quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err) {
+    if (o->max_model_len == 0) {
+        *out = d->max_positions;
+        return QUIRE_OK;
+    }
+    if (o->max_model_len < 2) {
+        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: must be at least 2", (int)o->max_model_len);
+    }
+    if (o->max_model_len > d->max_positions && d->rope.kind != ROPE_NTK) {
+        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: the model was made for %d tokens", (int)o->max_model_len,
+                       (int)d->max_positions);
+    }
+    *out = o->max_model_len;
+    return QUIRE_OK;
+}
+
+int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
+    int64_t rows = o->no_chunked_prefill ? (int64_t)max_model_len + o->max_seqs : 0;
+    return rows <= o->max_batched_tokens ? o->max_batched_tokens : rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
+}
+
+quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {
+    static const char *const schedules[] = {
+        [ADMISSION_FCFS] = "fcfs", [ADMISSION_PRIORITY] = "priority", [ADMISSION_PREFIX] = "prefix", [ADMISSION_FAIR] = "fair"};
+    static const char *const preempts[] = {[PREEMPT_AUTO] = "auto", [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap"};
+    static const char *const caches[] = {[PREFIX_CACHE_NONE] = "none", [PREFIX_CACHE_PAGE] = "page", [PREFIX_CACHE_TOKEN] = "token"};
+    int schedule = 0, preempt = 0, cache = 0;
+    TRY(read_name("--schedule", o->schedule, schedules, 4, "fcfs, priority, prefix or fair", &schedule, err));
+    TRY(read_name("--preemption-mode", o->preemption_mode, preempts, 3, "auto, recompute or swap", &preempt, err));
+    if (preempt == PREEMPT_SWAP && o->swap_bytes == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
+    }
+    TRY(read_name("--prefix-cache", o->prefix_cache, caches, 3, "none, page or token", &cache, err));
+    *out = (engine_options){.page_tokens = o->page_tokens,
+                            .n_pages = o->n_pages,
+                            .max_model_len = o->max_model_len,
+                            .max_batched_tokens = o->max_batched_tokens,
+                            .max_seqs = o->max_seqs,
+                            .prefill_chunk = o->prefill_chunk,
+                            .no_chunked_prefill = o->no_chunked_prefill,
+                            .prefix_cache = (prefix_cache)cache,
+                            .schedule = (admission_policy)schedule,
+                            .schedule_lambda = o->schedule_lambda,
+                            .preempt = (preempt_mode)preempt,
+                            .step_target_us = o->step_target_us,
+                            .swap_bytes = o->swap_bytes,
+                            .audit_path = o->audit,
+                            .tiers = {.host_bytes = o->tier_host_bytes,
+                                      .file_path = o->tier_file,
+                                      .file_bytes = o->tier_file_bytes,
+                                      .redis_url = o->tier_redis,
+                                      .redis_bytes = o->tier_redis_bytes,
+                                      .write = strcmp(o->tier_write, "through") == 0 ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT,
+                                      .wait_us = o->tier_wait_us}};
+    if (kv_policy_parse(o->eviction_policy, &out->eviction) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, "--eviction-policy %s: must be one of %s", o->eviction_policy, kv_policy_names);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
+    if (v >= least && v <= most) {
+        return QUIRE_OK;
+    }
+    if (most == INT64_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be at least %lld", flag, (long long)v, (long long)least);
+    }
+    return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
+}
+
+bool options_tiers_last(const quire_options *o) {
+    return o->tier_file != NULL || o->tier_redis != NULL;
+}
+
+static quire_err check_tiers(const quire_options *o, quire_error *err) {
+    TRY(check_range("--swap-space", o->swap_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-host-bytes", o->tier_host_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-file-bytes", o->tier_file_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-redis-bytes", o->tier_redis_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-wait", o->tier_wait_us, 0, INT64_MAX, err));
+    if (strcmp(o->tier_write, "evict") != 0 && strcmp(o->tier_write, "through") != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-write %s: must be evict or through", o->tier_write);
+    }
+    if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && strcmp(o->prefix_cache, "none") == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
+    }
+    return QUIRE_OK;
+}
+
+/* Checks the counts in o, and those of its texts that do not depend on the model. */
+static quire_err check(const quire_options *o, quire_error *err) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
+        !o->tier_write || !o->preemption_mode || !o->generation_config) {
+        return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
+    }
+    TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
+    TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
+    TRY(check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
+    TRY(check_range("--threads", o->n_threads, 0, 4096, err));
+    TRY(check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
+    TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
+    engine_options policies;
+    TRY(options_engine(o, &policies, err));
+    TRY(check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
+    TRY(check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));
+    if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
+        return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9",
+                       o->schedule_lambda);
+    }
+    TRY(check_tiers(o, err));
+    if (!(o->memory_utilization > 0.0 && o->memory_utilization <= 1.0)) {
+        return err_set(err, QUIRE_INVALID, -1, "--memory-utilization %g: must be over 0 and at most 1", o->memory_utilization);
+    }
+    return QUIRE_OK;
+}
+
+quire_err options_read(const quire_options *given, quire_options *out, quire_error *err) {
+    size_t size = given->size;
+    if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size,
+                       sizeof *out);
+    }
+    for (size_t i = sizeof *out; i < size; i++) {
+        if (((const unsigned char *)given)[i] != 0) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "quire_options has %zu bytes, and byte %zu sets an option that libquire " QUIRE_VERSION
+                           " does not know (its own has %zu); use the library that belongs to the header",
+                           size, i, sizeof *out);
+        }
+    }
+    *out = defaults;
+    memcpy(out, given, size < sizeof *out ? size : sizeof *out);
+    out->size = sizeof *out;
+    return check(out, err);
+}
+
+quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
+                        quire_error *err) {
+    int64_t least = kv_pages_for(least_tokens, l->page_tokens) * l->n_groups;
+    int64_t n = o->n_pages;
+    if (n == 0) {
+        if (free_bytes < 0) {
+            return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
+        }
+        int64_t left = free_bytes - (o->swap_bytes < free_bytes ? o->swap_bytes : free_bytes);
+        left -= o->tier_host_bytes < left ? o->tier_host_bytes : left;
+        n = (int64_t)((double)left * o->memory_utilization) / l->page_bytes;
+        n = n > MAX_PAGES ? MAX_PAGES : n;
+    }
+    if (n < least) {
+        return err_set(err, QUIRE_NO_MEMORY, -1,
+                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s",
+                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
+                       o->n_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
+    }
+    *n_pages = (int32_t)n;
+    return QUIRE_OK;
+}

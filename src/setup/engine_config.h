@@ -1,0 +1,36 @@
+/* Resolves options and model to the numeric configuration and sizes of an engine, for an engine and for `quire inspect`. */
+#ifndef SETUP_ENGINE_CONFIG_H
+#define SETUP_ENGINE_CONFIG_H
+
+#include "core/kv_layout.h"
+#include "core/model_desc.h"
+#include "engine/engine.h"
+#include "file/model_file.h"
+#include "quire.h"
+
+/* Copies a caller's options, which may come from another version's header (quire_options_init). INVALID says what is wrong with their
+ * size, their counts or those of their texts that do not depend on the model. */
+quire_err options_read(const quire_options *given, quire_options *out, quire_error *err);
+/* Opens the file that o->model names: a path, or "builtin". */
+quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
+/* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
+quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
+/* The type of KV elements. "auto" is f32 with f32 compute, else bf16. */
+quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);
+/* The longest sequence: o->max_model_len or the model's own. Refuses one beyond the model's trained length, unless its rotary scaling
+ * adapts. */
+quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
+/* Rows a step: o->max_batched_tokens or, without chunked prefill, enough for the longest prompt beside the other sequences. */
+int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
+/* The engine's options that o has values for, but for the tiers' version; n_pages and max_model_len may be 0 still. INVALID: err names the
+ * flag. */
+quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err);
+/* Whether o has a tier that outlives the process, or is shared with others: only then do its pages need a version. */
+bool options_tiers_last(const quire_options *o);
+/* The number of pages: o->n_pages, or what fits into memory_utilization of the free memory (-1: unknown) less the swap space and the host
+ * tier. QUIRE_NO_MEMORY when that does not hold one
+ * sequence of least_tokens. */
+quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
+                        quire_error *err);
+
+#endif

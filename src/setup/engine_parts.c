@@ -1,0 +1,231 @@
+/* Opens the parts of an engine in the order in which they need each other. */
+#include "setup/engine_parts.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "setup/engine_config.h"
+#include "setup/memory_limits.h"
+#include "setup/tier_version.h"
+
+#define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
+#define MIN_REQUESTS   1024
+
+/* Opens tokenizer and template. With a vocabulary that this build cannot use, the engine works with ids. */
+static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, quire_error *err) {
+    quire_err r = tokenizer_open(model_file_vocab(f), &p->tokenizer, &p->text_error);
+    if (r != QUIRE_OK && r != QUIRE_NOT_FOUND && r != QUIRE_UNSUPPORTED) {
+        return err_set(err, r, p->text_error.position, "%s", p->text_error.message);
+    }
+    if (r == QUIRE_UNSUPPORTED) {
+        log_line(LOG_WARN, "%s; prompts of token ids only", p->text_error.message);
+    }
+    chat_tokens tokens = {.tokenizer = p->tokenizer};
+    if (p->tokenizer != NULL) {
+        tokens.bos = tokenizer_bos_text(p->tokenizer);
+        tokens.eos = tokenizer_eos_text(p->tokenizer);
+    }
+    if (o->chat_template) {
+        return chat_template_open(str_of(o->chat_template), &tokens, &p->chat, err);
+    }
+    quire_error why = {0};
+    str own = model_file_chat_template(f);
+    if (own.n > 0 && chat_template_open(own, &tokens, &p->chat, &why) != QUIRE_OK) {
+        log_line(LOG_WARN, "the model's chat template is not understood (%s); give --chat-template to chat", why.message);
+    }
+    return QUIRE_OK;
+}
+
+/* Loads the weights. */
+static quire_err open_model(engine_parts *p, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
+    model_desc d;
+    TRY(model_describe(f, &d, err));
+    TRY(options_max_model_len(o, &d, max_len, err));
+    TRY(loaded_model_open(o, f, &d, *max_len, &p->model, err));
+    if (options_tiers_last(o)) {
+        tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
+    }
+    return QUIRE_OK;
+}
+
+/* Reads the file that o->generation_config names, f being the model. */
+static quire_err read_defaults(engine_parts *p, const quire_options *o, const model_file *f, quire_error *err) {
+    const char *from = o->generation_config;
+    if (strcmp(from, "none") == 0 || strcmp(from, "vllm") == 0) { /* vLLM's name for none */
+        return QUIRE_OK;
+    }
+    return strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &p->defaults, err) : sampling_defaults_read(from, &p->defaults, err);
+}
+
+/* Allocates as many pages as fit; without --max-model-len the longest sequence is limited to what the pool holds. */
+static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *max_len, quire_error *err) {
+    backend *b = p->model.b;
+    const kv_layout *layout = &p->model.layout;
+    step_limits limits = {.max_rows = o->max_batched_tokens,
+                          .max_seqs = o->max_seqs,
+                          .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
+    TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
+    int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
+    TRY(options_pages(o, layout, memory_available(), least, &n_pages, err));
+    int64_t holds = (int64_t)(n_pages / layout->n_groups) * o->page_tokens;
+    *max_len = holds < *max_len ? (int32_t)holds : *max_len;
+    TRY(b->ops->kv_open(b, n_pages, err));
+    p->info.n_pages = n_pages;
+    return QUIRE_OK;
+}
+
+/* ---- public prefixes, and the engine ---- */
+
+typedef struct prefix_list {
+    token_list *ids;     /* [n] mem_new'd */
+    engine_prefix *list; /* [n] the same, for the engine */
+    int32_t n;
+} prefix_list;
+
+/* Appends the ids of one prefix to the empty *out. */
+static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list *out, quire_error *err) {
+    if (!p->ids) {
+        if (!t) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "this model has no vocabulary that this build can use; give the public prefix as token ids");
+        }
+        return tokenizer_encode(t, (str){p->text, p->n_text}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, out, err);
+    }
+    quire_err e = token_list_add_all(out, p->ids, p->n_ids);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a public prefix");
+}
+
+static quire_err check_ids(const token_list *l, int32_t page_tokens, int32_t n_vocab, quire_error *err) {
+    if (l->n < (size_t)page_tokens || l->n > INT32_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "the public prefix has %zu tokens; only whole pages are shared, so it must have at least %d",
+                       l->n, (int)page_tokens);
+    }
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->ids[i] < 0 || l->ids[i] >= n_vocab) {
+            return err_set(err, QUIRE_INVALID, -1, "the public prefix has token id %d; the vocabulary has %d ids", (int)l->ids[i],
+                           (int)n_vocab);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Tokenises and checks the public prefixes. t may be NULL, then texts are UNSUPPORTED. *out is freed with free_prefixes, also after a
+ * failure. */
+static quire_err read_prefixes(const quire_options *o, const tokenizer *t, int32_t n_vocab, prefix_list *out, quire_error *err) {
+    *out = (prefix_list){0};
+    if (o->n_public_prefixes == 0) {
+        return QUIRE_OK;
+    }
+    out->ids = mem_new((size_t)o->n_public_prefixes, sizeof *out->ids);
+    out->list = mem_new((size_t)o->n_public_prefixes, sizeof *out->list);
+    if (!out->ids || !out->list) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for public prefixes");
+    }
+    for (int32_t i = 0; i < o->n_public_prefixes; i++) {
+        token_list *ids = &out->ids[out->n++];
+        TRY(read_ids(&o->public_prefixes[i], t, ids, err));
+        TRY(check_ids(ids, o->page_tokens, n_vocab, err));
+        out->list[i] = (engine_prefix){ids->ids, (int32_t)ids->n};
+    }
+    return QUIRE_OK;
+}
+
+static void free_prefixes(prefix_list *l) {
+    for (int32_t i = 0; i < l->n; i++) {
+        token_list_deinit(&l->ids[i]);
+    }
+    mem_free(l->ids);
+    mem_free(l->list);
+    *l = (prefix_list){0};
+}
+
+static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations, int32_t max_len, quire_error *err) {
+    int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
+    engine_options eo;
+    TRY(options_engine(o, &eo, err));
+    eo.n_pages = p->info.n_pages;
+    eo.max_model_len = max_len;
+    eo.ablations = *ablations;
+    eo.tiers.version = p->tier_version;
+    eo.draft = p->speculation.draft;
+    eo.max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS;
+    prefix_list prefixes = {0};
+    quire_err r = read_prefixes(o, p->tokenizer, model_description(p->model.m)->n_vocab, &prefixes, err);
+    if (r == QUIRE_OK) {
+        eo.prefixes = prefixes.list;
+        eo.n_prefixes = prefixes.n;
+        r = engine_open(p->model.m, p->model.b, &p->model.layout, &eo, &p->core, err);
+    }
+    free_prefixes(&prefixes);
+    return r;
+}
+
+static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) {
+    const model_desc *d = model_description(p->model.m);
+    const backend *b = p->model.b;
+    quire_info *i = &p->info;
+    i->model_path = p->model_path;
+    i->architecture = d->architecture;
+    i->model_name = d->name;
+    i->compute = compute_name(b->compute);
+    i->kv_dtype = dtype_name(p->model.layout.type);
+    i->backend = b->ops->describe(b);
+    i->n_layers = d->n_layers;
+    i->d_model = d->d_model;
+    i->n_heads = d->n_heads;
+    i->n_kv_heads = d->n_kv_heads;
+    i->d_head = d->d_head;
+    i->d_ff = d->d_ff;
+    i->n_vocab = d->n_vocab;
+    i->max_model_len = max_len;
+    i->page_tokens = o->page_tokens;
+    i->max_batched_tokens = o->max_batched_tokens;
+    i->max_seqs = o->max_seqs;
+    i->n_threads = b->ops->n_workers(b);
+    i->n_params = d->n_params;
+    i->weight_bytes = b->ops->weight_bytes(b);
+    i->page_bytes = p->model.layout.page_bytes;
+    i->token_bytes = kv_layout_token_bytes(&p->model.layout);
+    i->buffer_bytes = b->ops->step_bytes(b);
+    i->bos = d->bos;
+    i->eos = d->n_eos > 0 ? d->eos[0] : -1;
+    i->has_vocabulary = p->tokenizer != NULL;
+    i->has_chat_template = p->chat != NULL;
+    i->max_answer_bytes = (size_t)o->max_answer_bytes;
+}
+
+quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, engine_parts *p, quire_error *err) {
+    quire_options own = *options, *o = &own;
+    model_file *f = NULL;
+    int32_t max_len = 0;
+    *p = (engine_parts){0};
+    TRY(speculation_read(o, &p->speculation, err));
+    p->model_path = mem_dup(o->model, strlen(o->model));
+    if (!p->model_path) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    TRY(options_open_file(o, &f, err));
+    quire_err r = open_model(p, o, f, &max_len, err);
+    r = r ? r : open_text(p, o, f, err);
+    r = r ? r : read_defaults(p, o, f, err);
+    model_file_close(f);
+    TRY(r);
+    own.max_batched_tokens = options_max_rows(o, max_len);
+    TRY(open_pages(p, o, &max_len, err));
+    TRY(speculation_open(&p->speculation, o, (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len, err));
+    TRY(open_core(p, o, ablations, max_len, err));
+    fill_info(p, o, max_len);
+    return QUIRE_OK;
+}
+
+void engine_parts_close(engine_parts *p) {
+    engine_close(p->core);
+    chat_template_close(p->chat);
+    tokenizer_close(p->tokenizer);
+    loaded_model_close(&p->model);
+    speculation_close(&p->speculation);
+    sampling_defaults_deinit(&p->defaults);
+    mem_free(p->model_path);
+    *p = (engine_parts){0};
+}

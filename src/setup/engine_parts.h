@@ -1,0 +1,33 @@
+/* The parts of a running engine, which are opened from options: file, tokenizer, chat template, weights, pages, tiers, draft model and the
+ * engine itself. Immutable after open but for the engine's counters. */
+#ifndef SETUP_ENGINE_PARTS_H
+#define SETUP_ENGINE_PARTS_H
+
+#include "chat/template.h"
+#include "engine/engine.h"
+#include "file/sampling_defaults.h"
+#include "kv/tier_record.h"
+#include "setup/loaded_model.h"
+#include "setup/speculation.h"
+#include "text/tokenizer.h"
+
+typedef struct engine_parts {
+    quire_info info;            /* without the defaults of requests */
+    sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
+    quire_error text_error;     /* why there is no tokenizer, when there is none */
+    char *model_path;
+    char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
+    loaded_model model;
+    speculation speculation;
+    tokenizer *tokenizer; /* NULL: prompts of ids only */
+    chat_template *chat;  /* NULL: no chat */
+    engine *core;
+} engine_parts;
+
+/* Loads the model and starts the engine thread. o was read by options_read; its texts may be freed afterwards. Close *out also after a
+ * failure, which err explains. */
+quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, engine_parts *out, quire_error *err);
+/* Stops the engine and frees all parts. */
+void engine_parts_close(engine_parts *p);
+
+#endif

@@ -1,0 +1,250 @@
+/* `quire inspect`: describes a model file and the memory it needs, without loading its weights. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/utf8.h"
+#include "model/model.h"
+#include "setup/engine_config.h"
+#include "setup/memory_limits.h"
+#include "json/json_out.h"
+
+enum { N_KV_TYPES = 4 };
+
+/* The data of both forms of the summary. */
+typedef struct summary {
+    model_desc d;
+    const model_file *f;
+    strbuf path, name, vocabulary; /* the file's texts, safe to show */
+    compute_mode compute;
+    int32_t max_len, page_tokens;
+    double utilization;
+    int64_t free_bytes, by_type[N_DTYPES];
+    struct {
+        dtype type;
+        kv_layout layout;
+        int64_t n_pages;
+    } kv[N_KV_TYPES];
+    int n_kv; /* without the types that the model's layers do not support */
+} summary;
+
+/* Appends a text from a file: replaces invalid UTF-8 and control characters. */
+static quire_err add_shown(strbuf *b, str text) {
+    size_t from = b->n;
+    TRY(utf8_add_lossy(b, text));
+    for (size_t i = from; i < b->n; i++) {
+        b->p[i] = (unsigned char)b->p[i] < ' ' || b->p[i] == 0x7f ? '?' : b->p[i];
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_vocabulary(strbuf *b, const vocab *v) {
+    if (v->source == VOCAB_NONE) {
+        return strbuf_add_str(b, "none (prompts of token ids only)");
+    }
+    if (v->source == VOCAB_TOKENIZER_JSON) {
+        return strbuf_add_str(b, "tokenizer.json");
+    }
+    TRY(strbuf_add_str(b, "GGUF, model "));
+    TRY(add_shown(b, v->model));
+    TRY(strbuf_add_str(b, ", pre-tokenizer "));
+    return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
+}
+
+static quire_err fill_texts(const model_file *f, summary *s) {
+    TRY(add_shown(&s->path, str_of(model_file_path(f))));
+    TRY(strbuf_add(&s->name, "", 0));
+    TRY(add_shown(&s->name, str_of(s->d.name)));
+    return add_vocabulary(&s->vocabulary, model_file_vocab(f));
+}
+
+static quire_err fill(const quire_options *o, const model_file *f, summary *s, quire_error *err) {
+    static const dtype types[N_KV_TYPES] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
+    s->f = f;
+    s->page_tokens = o->page_tokens;
+    s->utilization = o->memory_utilization;
+    TRY(model_describe(f, &s->d, err));
+    TRY(options_compute(o, &s->d, &s->compute, err));
+    TRY(options_max_model_len(o, &s->d, &s->max_len, err));
+    quire_err e = fill_texts(f, s);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for the summary");
+    }
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const tensor_view *t = model_file_tensor(f, i);
+        s->by_type[t->type] += (int64_t)t->n_bytes;
+    }
+    int64_t available = memory_available();
+    s->free_bytes = available > s->d.weight_bytes ? available - s->d.weight_bytes : 0;
+    for (int i = 0; i < N_KV_TYPES; i++) {
+        e = kv_layout_init(&s->d, types[i], o->page_tokens, &s->kv[s->n_kv].layout, err);
+        if (e == QUIRE_UNSUPPORTED) {
+            continue;
+        }
+        TRY(e);
+        s->kv[s->n_kv].type = types[i];
+        s->kv[s->n_kv].n_pages = (int64_t)((double)s->free_bytes * s->utilization) / s->kv[s->n_kv].layout.page_bytes;
+        s->n_kv++;
+    }
+    return QUIRE_OK;
+}
+
+/* How many requests of n tokens each fit into a pool. */
+static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
+    const kv_layout *l = &s->kv[kv].layout;
+    return s->kv[kv].n_pages / (kv_pages_for(n_tokens, l->page_tokens) * l->n_groups);
+}
+
+static quire_err add_bytes(strbuf *b, double bytes) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    while (bytes >= 1024.0 && u < 4) {
+        bytes /= 1024.0;
+        u++;
+    }
+    return strbuf_addf(b, u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+}
+
+static quire_err write_weights(strbuf *b, const summary *s) {
+    TRY(strbuf_addf(b, "weights         %lld parameters, ", (long long)s->d.n_params));
+    TRY(add_bytes(b, (double)s->d.weight_bytes));
+    if (s->d.n_params > 0) {
+        TRY(strbuf_addf(b, " (%.2f bits each):", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
+    }
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (s->by_type[t] > 0) {
+            TRY(strbuf_addf(b, " %s ", dtype_name((dtype)t)));
+            TRY(add_bytes(b, (double)s->by_type[t]));
+        }
+    }
+    return strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default");
+}
+
+static quire_err write_memory(strbuf *b, const summary *s) {
+    int32_t lengths[] = {s->max_len < 1024 ? s->max_len : 1024, s->max_len};
+    TRY(strbuf_add_str(b, "memory plan     "));
+    TRY(add_bytes(b, (double)s->free_bytes));
+    TRY(strbuf_addf(b, " free after the weights, %.0f%% of it for pages of %d tokens\n", 100.0 * s->utilization, (int)s->page_tokens));
+    TRY(strbuf_addf(b, "  %-6s %12s %12s %10s %10s   requests of %d / %d tokens\n", "KV", "bytes/token", "bytes/page", "pages", "tokens",
+                    (int)lengths[0], (int)lengths[1]));
+    for (int i = 0; i < s->n_kv; i++) {
+        const kv_layout *l = &s->kv[i].layout;
+        TRY(strbuf_addf(b, "  %-6s %12lld %12lld %10lld %10lld   %lld / %lld\n", dtype_name(s->kv[i].type),
+                        (long long)kv_layout_token_bytes(l), (long long)l->page_bytes, (long long)s->kv[i].n_pages,
+                        (long long)(s->kv[i].n_pages / l->n_groups * l->page_tokens), (long long)requests_held(s, i, lengths[0]),
+                        (long long)requests_held(s, i, lengths[1])));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_text(strbuf *b, const summary *s) {
+    const model_desc *d = &s->d;
+    static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "Llama 3", "YaRN"};
+    TRY(strbuf_addf(b, "model           %s\n", s->path.p));
+    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
+                    d->is_packed ? "packed from " : "", model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
+    TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n",
+                    (int)d->n_layers, (int)d->d_model, (int)d->n_heads, (int)d->d_head, (int)d->n_kv_heads, (int)d->d_ff, (int)d->n_vocab,
+                    d->tied_embeddings ? ", tied head" : ""));
+    TRY(strbuf_addf(b, "positions       %d, rotary %s, base %g\n", (int)d->max_positions, ropes[d->rope.kind], (double)d->rope.theta));
+    TRY(write_weights(b, s));
+    TRY(strbuf_addf(b, "vocabulary      %s\n", s->vocabulary.p));
+    TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
+    return write_memory(b, s);
+}
+
+static void add_int(json_out *o, const char *name, int64_t v) {
+    json_int(json_name(o, name), v);
+}
+
+static void add_text(json_out *o, const char *name, const char *v) {
+    json_cstr(json_name(o, name), v);
+}
+
+static void write_plan(json_out *o, const summary *s, int i) {
+    const kv_layout *l = &s->kv[i].layout;
+    json_begin(json_item(o), '{');
+    add_text(o, "kv_dtype", dtype_name(s->kv[i].type));
+    add_int(o, "token_bytes", kv_layout_token_bytes(l));
+    add_int(o, "page_bytes", l->page_bytes);
+    add_int(o, "n_pages", s->kv[i].n_pages);
+    add_int(o, "n_tokens", s->kv[i].n_pages / l->n_groups * l->page_tokens);
+    add_int(o, "full_length_requests", requests_held(s, i, s->max_len));
+    json_end(o, '}');
+}
+
+static void write_description(json_out *o, const summary *s) {
+    const model_desc *d = &s->d;
+    add_text(o, "model", s->path.p);
+    add_text(o, "format", model_file_format(s->f) == MODEL_GGUF ? "gguf" : "huggingface");
+    json_bool(json_name(o, "packed"), d->is_packed);
+    add_text(o, "architecture", d->architecture);
+    add_text(o, "name", s->name.p);
+    add_int(o, "n_layers", d->n_layers);
+    add_int(o, "d_model", d->d_model);
+    add_int(o, "n_heads", d->n_heads);
+    add_int(o, "n_kv_heads", d->n_kv_heads);
+    add_int(o, "d_head", d->d_head);
+    add_int(o, "d_ff", d->d_ff);
+    add_int(o, "n_vocab", d->n_vocab);
+    add_int(o, "max_positions", d->max_positions);
+    json_bool(json_name(o, "tied_embeddings"), d->tied_embeddings);
+    add_int(o, "n_params", d->n_params);
+    add_int(o, "weight_bytes", d->weight_bytes);
+    json_begin(json_name(o, "weight_bytes_by_type"), '{');
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (s->by_type[t] > 0) {
+            add_int(o, dtype_name((dtype)t), s->by_type[t]);
+        }
+    }
+    json_end(o, '}');
+}
+
+static quire_err write_json(strbuf *b, const summary *s) {
+    json_out o = {.to = b, .indent = 2};
+    json_begin(&o, '{');
+    write_description(&o, s);
+    add_text(&o, "compute", compute_name(s->compute));
+    add_text(&o, "vocabulary", s->vocabulary.p);
+    json_bool(json_name(&o, "chat_template"), model_file_chat_template(s->f).n > 0);
+    add_int(&o, "page_tokens", s->page_tokens);
+    add_int(&o, "free_bytes", s->free_bytes);
+    json_begin(json_name(&o, "memory_plan"), '[');
+    for (int i = 0; i < s->n_kv; i++) {
+        write_plan(&o, s, i);
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    json_raw(&o, "\n");
+    return o.err;
+}
+
+quire_err quire_inspect(const quire_options *given, bool json, char **text, quire_error *err) {
+    model_file *f;
+    quire_options own, *o = &own;
+    strbuf b = {0};
+    *text = NULL;
+    TRY(options_read(given, o, err));
+    TRY(options_open_file(o, &f, err));
+    summary *s = mem_new(1, sizeof *s);
+    quire_err e = s ? fill(o, f, s, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    if (e == QUIRE_OK) {
+        e = json ? write_json(&b, s) : write_text(&b, s);
+        if (e != QUIRE_OK) {
+            err_set(err, e, -1, "out of memory for the summary");
+        }
+    }
+    if (s) {
+        strbuf_deinit(&s->path);
+        strbuf_deinit(&s->name);
+        strbuf_deinit(&s->vocabulary);
+        mem_free(s);
+    }
+    model_file_close(f);
+    if (e != QUIRE_OK) {
+        strbuf_deinit(&b);
+        return e;
+    }
+    *text = b.p;
+    return QUIRE_OK;
+}

@@ -1,0 +1,179 @@
+#include "setup/speculation.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "setup/engine_config.h"
+#include "json/json.h"
+
+#define FLAG       "--speculative-config"
+#define METHODS    "ngram, suffix or draft_model"
+#define MAX_LOOKUP 64
+#define LOOKUP_MIN 2
+#define LOOKUP_MAX 5
+
+/* As vLLM's. */
+static const draft_options defaults = {
+    .n_tokens = 5, .suffix_depth = 24, .suffix_texts = 10000, .suffix_factor = 1.0, .suffix_min_prob = 0.1};
+
+/* The members that are numbers: their bounds and where they go. */
+#define AT(member) offsetof(draft_options, member)
+static const struct {
+    const char *name;
+    double least, most;
+    bool is_count; /* a whole number, to an int32_t; else any, to a double */
+    size_t offset;
+} numbers[] = {
+    {"num_speculative_tokens", 1, DRAFT_MAX, true, AT(n_tokens)},
+    {"tree_width", 1, DRAFT_MAX_WIDTH, true, AT(tree_width)},
+    {"prompt_lookup_min", 1, MAX_LOOKUP, true, AT(lookup_min)},
+    {"prompt_lookup_max", 1, MAX_LOOKUP, true, AT(lookup_max)},
+    {"suffix_decoding_max_tree_depth", 2, SUFFIX_MAX_DEPTH, true, AT(suffix_depth)},
+    {"suffix_decoding_max_cached_requests", 0, 1 << 20, true, AT(suffix_texts)},
+    {"suffix_decoding_max_spec_factor", 0.1, 100, false, AT(suffix_factor)},
+    {"suffix_decoding_min_token_prob", 0, 1, false, AT(suffix_min_prob)},
+};
+#undef AT
+
+static quire_err read_number(const json_member *m, draft_options *out, quire_error *err) {
+    size_t i = 0, n = sizeof numbers / sizeof *numbers;
+    while (i < n && strcmp(numbers[i].name, m->name) != 0) {
+        i++;
+    }
+    if (i == n) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", m->name);
+    }
+    bool is_count = numbers[i].is_count;
+    int64_t whole;
+    double value = json_double(m->value);
+    bool is_number = is_count ? json_whole(m->value, &whole) : json_is(m->value, JSON_KIND_REAL) || json_is(m->value, JSON_KIND_INT);
+    if (!is_number || !(value >= numbers[i].least && value <= numbers[i].most)) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": %s must be a %snumber from %.10g to %.10g", m->name, is_count ? "whole " : "",
+                       numbers[i].least, numbers[i].most);
+    }
+    if (is_count) {
+        *(int32_t *)((char *)out + numbers[i].offset) = (int32_t)whole;
+    } else {
+        *(double *)((char *)out + numbers[i].offset) = value;
+    }
+    return QUIRE_OK;
+}
+
+/* Reads one of names[0..n) as its index. */
+static quire_err read_choice(const json_member *m, const char *const *names, int n, const char *all, int *out, quire_error *err) {
+    for (int i = 0; i < n && json_is(m->value, JSON_KIND_TEXT); i++) {
+        if (names[i] != NULL && strcmp(json_str(m->value).p, names[i]) == 0) {
+            *out = i;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, FLAG ": %s must be %s", m->name, all);
+}
+
+/* Reads the member "model", once the method is known. */
+static quire_err read_model(const json_value *o, speculation *s, quire_error *err) {
+    const json_value *v = json_get(o, "model");
+    if (s->draft.method != DRAFT_METHOD_MODEL) {
+        return json_has(o, "model") ? err_set(err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model") : QUIRE_OK;
+    }
+    if (!json_is(v, JSON_KIND_TEXT) || json_str(v).n == 0) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": the method draft_model needs the draft's file, directory or name as model");
+    }
+    s->name = mem_dup(json_str(v).p, json_str(v).n);
+    return s->name ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+}
+
+/* Completes the lookup bounds: as in vLLM, one bound alone is used for both. */
+static quire_err settle_lookup(draft_options *d, quire_error *err) {
+    if (d->lookup_min == 0 && d->lookup_max == 0) {
+        d->lookup_min = LOOKUP_MIN;
+        d->lookup_max = LOOKUP_MAX;
+    }
+    d->lookup_min = d->lookup_min == 0 ? d->lookup_max : d->lookup_min;
+    d->lookup_max = d->lookup_max == 0 ? d->lookup_min : d->lookup_max;
+    if (d->lookup_min > d->lookup_max) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d", (int)d->lookup_min,
+                       (int)d->lookup_max);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_object(const json_value *o, speculation *s, quire_error *err) {
+    static const char *const methods[] = {
+        [DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
+    static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact", [DRAFT_RULE_STANDARD] = "standard"};
+    if (!json_is(o, JSON_KIND_OBJECT)) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
+    }
+    int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT;
+    for (json_member m = {0}; json_next(o, &m);) {
+        if (strcmp(m.name, "method") == 0) {
+            TRY(read_choice(&m, methods, sizeof methods / sizeof *methods, METHODS, &method, err));
+        } else if (strcmp(m.name, "rejection_sample_method") == 0) {
+            TRY(read_choice(&m, rules, sizeof rules / sizeof *rules, "exact or standard", &rule, err));
+        } else if (strcmp(m.name, "model") != 0) {
+            TRY(read_number(&m, &s->draft, err));
+        }
+    }
+    if (method == DRAFT_METHOD_NONE) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": method is missing: " METHODS);
+    }
+    s->draft.method = (draft_method)method;
+    s->draft.rule = (draft_rule)rule;
+    TRY(settle_lookup(&s->draft, err));
+    return read_model(o, s, err);
+}
+
+quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err) {
+    *out = (speculation){0};
+    if (!o->speculative_config) {
+        return QUIRE_OK;
+    }
+    out->draft = defaults;
+    json_value *config;
+    json_fault fault;
+    if (json_read(str_of(o->speculative_config), &json_limits_file, JSON_WIDE_REFUSED, &config, &fault) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": not valid JSON at byte %zu: %s", fault.at, fault.what);
+    }
+    quire_err e = read_object(config, out, err);
+    json_drop(config);
+    return e;
+}
+
+/* Loads the model, for sequences as long as the target's or, where it can have fewer tokens, its own. */
+static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
+    model_desc d;
+    TRY(model_describe(f, &d, err));
+    *max_len = d.max_positions < *max_len ? d.max_positions : *max_len;
+    return loaded_model_open(o, f, &d, *max_len, &s->model, err);
+}
+
+quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len, quire_error *err) {
+    if (s->draft.method != DRAFT_METHOD_MODEL) {
+        return QUIRE_OK;
+    }
+    quire_options own = *o;
+    model_file *f;
+    own.model = s->name;
+    own.compute = own.kv_dtype = "auto";
+    TRY(options_open_file(&own, &f, err));
+    quire_err r = open_model(s, &own, f, &max_len, err);
+    model_file_close(f);
+    TRY(r);
+    loaded_model *l = &s->model;
+    int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens), n = kv_pages_for(n_tokens, o->page_tokens);
+    int64_t wanted = (n < most ? n : most) * l->layout.n_groups;
+    int32_t n_pages = wanted < INT32_MAX ? (int32_t)wanted : INT32_MAX;
+    step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    TRY(l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err));
+    TRY(l->b->ops->kv_open(l->b, n_pages, err));
+    s->draft.model = (draft_model_options){.m = l->m, .b = l->b, .layout = &l->layout, .n_pages = n_pages, .max_len = max_len};
+    return QUIRE_OK;
+}
+
+void speculation_close(speculation *s) {
+    loaded_model_close(&s->model);
+    mem_free(s->name);
+    *s = (speculation){0};
+}

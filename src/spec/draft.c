@@ -1,0 +1,80 @@
+#include "spec/draft.h"
+
+#include "spec/draft_model.h"
+#include "spec/draft_ngram.h"
+#include "spec/draft_suffix.h"
+
+#define MAX_PAUSES 5 /* doublings of a pause: 1, 2, 4, 8, 16 steps */
+
+static int32_t min_i32(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows) {
+    int64_t n = (int64_t)max_seqs * (1 + o->n_tokens);
+    return n <= max_rows ? (int32_t)n : max_rows > max_seqs ? max_rows : max_seqs;
+}
+
+bool draft_by_rejection(const draft_options *o, const sampling_params *p) {
+    return o->rule == DRAFT_RULE_STANDARD && p->mirostat == MIROSTAT_OFF;
+}
+
+/* Whether tokens can be truncated: a recurrent state cannot be rolled back. */
+static quire_err check_layers(const kv_layout *l, quire_error *err) {
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        layer_kind kind = l->groups[g].kind;
+        if (kind != LAYER_FULL && kind != LAYER_WINDOW) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "speculation needs layers that can go back to an earlier token; this model keeps a state");
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
+    *out = NULL;
+    if (o->method == DRAFT_METHOD_NONE) {
+        return QUIRE_OK;
+    }
+    if (o->tree_width < 0 || o->tree_width > DRAFT_MAX_WIDTH) {
+        return err_set(err, QUIRE_INVALID, -1, "draft trees of width %d: must be from 1 to %d", (int)o->tree_width, DRAFT_MAX_WIDTH);
+    }
+    if (o->n_tokens < 1 || o->n_tokens > DRAFT_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d", (int)o->n_tokens, DRAFT_MAX);
+    }
+    TRY(check_layers(t->layout, err));
+    switch (o->method) {
+    case DRAFT_METHOD_MODEL:
+        TRY(check_layers(o->model.layout, err));
+        return draft_model_open(o, t, out, err);
+    case DRAFT_METHOD_SUFFIX: return draft_suffix_open(o, out);
+    default: return draft_ngram_open(o, out);
+    }
+}
+
+/* As deep as s's length, and as many nodes as its branches take. */
+bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
+    int32_t width = o->tree_width > 1 ? o->tree_width : 1;
+    if (s->pause > 0) {
+        s->pause--;
+        return false;
+    }
+    s->length = s->length == 0 ? o->n_tokens : s->length;
+    s->wanted = (draft_bounds){
+        .nodes = min_i32(room, min_i32(o->n_tokens, s->length * width)), .depth = min_i32(room, s->length), .width = width};
+    return true;
+}
+
+void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result) {
+    if (result->n_accepted > 0) {
+        s->n_misses = s->n_pauses = 0;
+        s->length = min_i32(o->n_tokens, result->to_end ? 2 * s->length : result->n_accepted + 1);
+        return;
+    }
+    s->length = 1;
+    s->n_misses++;
+    if (s->n_misses >= DRAFT_PATIENCE) {
+        s->pause = 1 << s->n_pauses;
+        s->n_pauses = min_i32(s->n_pauses + 1, MAX_PAUSES - 1);
+    }
+}

@@ -1,0 +1,308 @@
+#include "spec/draft_model.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv/kv_seq.h"
+#include "sample/end_tokens.h"
+#include "sample/logprobs.h"
+#include "spec/rejection.h"
+
+#define TILE_ROWS 16
+
+/* The model's state of one sequence. */
+typedef struct model_seq {
+    draft_seq *s;       /* NULL: free */
+    kv_seq kv;          /* its tokens in the draft model's cache */
+    float mirostat_mu;  /* the sequence's, as its drafts would change it */
+    int32_t last;       /* the node of its draft that gets the next child: the end of the first branch */
+} model_seq;
+
+typedef struct model_drafter {
+    drafter head;
+    draft_options options;
+    draft_target target;
+    kv_cache cache;                    /* without an index: nothing is reused */
+    model_seq *seqs;
+    int32_t *tokens, *positions, *out_rows; /* the batch's arrays */
+    kv_slot *slots[KV_MAX_GROUPS];
+    batch_seq *batch_seqs;
+    attn_item *work;
+    int32_t max_work;
+    model_seq **drafting;              /* [rows.n_out] whose token an out row gives */
+    kv_copies copies;                  /* always empty: pages are not shared */
+    float *distributions;              /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
+    batch rows;
+} model_drafter;
+
+/* ---- sequences ---- */
+
+static void drop_seq(model_drafter *d, model_seq *at) {
+    kv_seq_release(&d->cache, &at->kv, at->s->tokens, KV_DROP);
+    at->s->model_seq = 0;
+    at->s = NULL;
+}
+
+/* Releases the state of some sequence that is not drafted for in this step; false when there is none. */
+static bool leave_idle(model_drafter *d) {
+    for (int32_t i = 0; i < d->target.max_seqs; i++) {
+        if (d->seqs[i].s != NULL && d->seqs[i].s->wanted.nodes == 0) {
+            drop_seq(d, &d->seqs[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The model's state of s, truncated to the tokens that are still valid. */
+static model_seq *take_seq(model_drafter *d, draft_seq *s) {
+    if (s->model_seq == 0) {
+        int32_t i = 0;
+        while (d->seqs[i].s != NULL) { /* only running sequences have a state, and there is one for each of these */
+            i++;
+        }
+        d->seqs[i].s = s;
+        s->model_seq = i + 1;
+    }
+    model_seq *at = &d->seqs[s->model_seq - 1];
+    if (at->kv.n_computed > s->n_agreed) {
+        kv_seq_truncate(&d->cache, &at->kv, s->n_agreed);
+    }
+    at->mirostat_mu = *s->context->mirostat_mu;
+    at->last = DRAFT_ROOT;
+    s->n_agreed = s->n_known;
+    return at;
+}
+
+/* Reserves pages for n more tokens in every group, or in none. */
+static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
+    quire_err r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
+    while (r == QUIRE_NO_ROOM && leave_idle(d)) {
+        r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
+    }
+    return r == QUIRE_OK;
+}
+
+/* ---- forward passes ---- */
+
+/* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted behind the last row when that is the last known
+ * token. */
+static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
+    int32_t row0 = d->rows.n_rows, p0 = at->kv.n_computed;
+    batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
+    *q = (batch_seq){.row0 = row0, .n_rows = n, .n_tokens = p0 + n};
+    memcpy(d->tokens + row0, at->s->tokens + p0, (size_t)n * sizeof *d->tokens);
+    for (int32_t i = 0; i < n; i++) {
+        d->positions[row0 + i] = p0 + i;
+    }
+    for (int32_t g = 0; g < at->kv.n_tables; g++) {
+        kv_seq_slots(&d->cache, &at->kv, g, p0, n, d->slots[g] + row0);
+        q->pages[g] = &at->kv.tables[g].pages->v;
+    }
+    d->rows.n_rows += n;
+    kv_seq_advance(&at->kv, n);
+    if (at->kv.n_computed == n_tokens) {
+        d->drafting[d->rows.n_out] = at;
+        d->out_rows[d->rows.n_out++] = d->rows.n_rows - 1;
+    }
+}
+
+static void begin_pass(model_drafter *d) {
+    d->rows.n_rows = d->rows.n_seqs = d->rows.n_out = 0;
+}
+
+static void run_pass(model_drafter *d) {
+    d->rows.n_work = batch_plan_work(d->batch_seqs, d->rows.n_seqs, TILE_ROWS, d->work, d->max_work);
+    model_forward(d->options.model.m, &d->rows);
+    d->options.model.b->ops->step_wait(d->options.model.b);
+}
+
+/* How many tokens of its first branch are guessed. */
+static int32_t n_guessed(const model_seq *at) {
+    return at->last == DRAFT_ROOT ? 0 : at->s->tree.depths[at->last];
+}
+
+/* Samples the sequence's next guess; by rejection sampling, draws it from the row's distribution, with its own noise, and keeps the
+ * distribution. False when there is none. */
+static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
+    draft_seq *s = at->s;
+    size_t n = (size_t)d->target.desc->n_vocab;
+    row->goal = draft_by_rejection(&d->options, s->context->params) ? SAMPLE_DISTRIBUTION : SAMPLE_TOKEN;
+    sample_batch(d->target.samples, row, 1);
+    if (row->goal == SAMPLE_DISTRIBUTION && row->result->error == QUIRE_OK) {
+        float *own = d->distributions + (size_t)(s->model_seq - 1) * (size_t)d->options.n_tokens * n;
+        s->distributions = own;
+        own += (size_t)n_guessed(at) * n;
+        memcpy(own, row->probs, n * sizeof *own);
+        row->result->token = rejection_draw(own, (int32_t)n, (double)sample_uniform(sample_key_of(&row->context), SAMPLE_DRAFT));
+    }
+    return row->result->error == QUIRE_OK;
+}
+
+/* Adds the likeliest tokens as further children of the root, besides the sampled one. */
+static void add_others(draft_seq *s, const token_logprob *likeliest, int32_t n) {
+    draft_tree *t = &s->tree;
+    int32_t sampled = t->tokens[0];
+    for (int32_t i = 0; i < n && t->n < s->wanted.width && t->n < s->wanted.nodes; i++) {
+        if (likeliest[i].id != sampled) {
+            draft_tree_add(t, DRAFT_ROOT, likeliest[i].id);
+        }
+    }
+}
+
+/* Samples the sequence's next guess from row i's logits, as the target would; false when it is the last. The first one may get siblings. */
+static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
+    draft_seq *s = at->s;
+    token_logprob likeliest[DRAFT_MAX_WIDTH];
+    const draft_bounds *wanted = &s->wanted;
+    const model_desc *desc = d->target.desc;
+    int32_t n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
+    sample_result result = NOT_SAMPLED;
+    sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i), .context = *s->context, .result = &result};
+    row.context.n_tokens = n;
+    row.context.mirostat_mu = &at->mirostat_mu;
+    n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
+    logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
+    if (!draw(d, at, &row)) {
+        return false;
+    }
+    s->tokens[n] = result.token;
+    at->last = draft_tree_add(&s->tree, at->last, result.token);
+    add_others(s, likeliest, n_likeliest);
+    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes && end_token_kind(s->context->params, desc, result.token) == END_NONE;
+}
+
+/* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */
+static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
+    begin_pass(d);
+    for (int32_t i = 0; i < n && d->rows.n_rows < d->target.max_rows; i++) {
+        draft_seq *s = seqs[i];
+        model_seq *at = s->n_known + s->wanted.depth <= d->options.model.max_len ? take_seq(d, s) : NULL;
+        int32_t missing = at ? s->n_known - at->kv.n_computed : 0, room = d->target.max_rows - d->rows.n_rows;
+        int32_t n_rows = missing < room ? missing : room;
+        if (n_rows > 0 && reserve(d, at, n_rows)) {
+            add_rows(d, at, n_rows, s->n_known);
+        }
+    }
+    if (d->rows.n_rows > 0) {
+        run_pass(d);
+    }
+}
+
+/* Samples for those that the last pass gave logits, and fills the next batch with those that continue. */
+static void sample_all(model_drafter *d) {
+    int32_t n = d->rows.n_out;
+    begin_pass(d);
+    for (int32_t i = 0; i < n; i++) {
+        model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */
+        if (sample_draft(d, at, i) && reserve(d, at, 1)) {
+            add_rows(d, at, 1, at->s->n_known + n_guessed(at));
+        }
+    }
+}
+
+static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
+    model_drafter *d = (model_drafter *)head;
+    catch_up(d, seqs, n);
+    for (sample_all(d); d->rows.n_rows > 0; sample_all(d)) {
+        run_pass(d);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        draft_tree_sort(&seqs[i]->tree);
+    }
+}
+
+static void forget(drafter *head, draft_seq *s, bool over) {
+    model_drafter *d = (model_drafter *)head;
+    (void)over;
+    if (s->model_seq > 0) {
+        drop_seq(d, &d->seqs[s->model_seq - 1]);
+    }
+}
+
+/* ---- open and close ---- */
+
+static void model_drafter_close(drafter *head) {
+    model_drafter *d = (model_drafter *)head;
+    for (int32_t i = 0; d->seqs && i < d->target.max_seqs; i++) {
+        if (d->seqs[i].s != NULL) {
+            kv_seq_release(&d->cache, &d->seqs[i].kv, d->seqs[i].s->tokens, KV_DROP);
+        }
+        kv_seq_deinit(&d->seqs[i].kv);
+    }
+    kv_cache_close(&d->cache);
+    for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
+        mem_free(d->slots[g]);
+    }
+    void *blocks[] = {d->seqs, d->tokens,           d->positions,     d->out_rows, d->batch_seqs,
+                      d->work,  (void *)d->drafting, d->distributions, d};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        mem_free(blocks[i]);
+    }
+}
+
+static quire_err open_seqs(model_drafter *d) {
+    const kv_layout *l = d->options.model.layout;
+    kv_cache_options o = kv_cache_options_of(l, d->options.model.n_pages);
+    o.no_index = true;
+    d->seqs = mem_new((size_t)d->target.max_seqs, sizeof *d->seqs);
+    if (!d->seqs) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < d->target.max_seqs; i++) {
+        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens)));
+    }
+    return kv_cache_open(&o, &d->cache);
+}
+
+static quire_err open_arrays(model_drafter *d) {
+    size_t n_rows = (size_t)d->target.max_rows, n_seqs = (size_t)d->target.max_seqs;
+    d->tokens = mem_new(n_rows, sizeof *d->tokens);
+    d->positions = mem_new(n_rows, sizeof *d->positions);
+    d->out_rows = mem_new(n_seqs, sizeof *d->out_rows);
+    d->batch_seqs = mem_new(n_seqs, sizeof *d->batch_seqs);
+    d->drafting = mem_new(n_seqs, sizeof(model_seq *));
+    d->max_work = d->target.max_rows + d->target.max_seqs;
+    d->work = mem_new((size_t)d->max_work, sizeof *d->work);
+    for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
+        d->rows.slots[g] = d->slots[g] = mem_new(n_rows, sizeof *d->slots[g]);
+        if (!d->slots[g]) {
+            return QUIRE_NO_MEMORY;
+        }
+    }
+    d->rows.tokens = d->tokens;
+    d->rows.positions = d->positions;
+    d->rows.n_axes = 1;
+    d->rows.seqs = d->batch_seqs;
+    d->rows.out_rows = d->out_rows;
+    d->rows.work = d->work;
+    return d->tokens && d->positions && d->out_rows && d->batch_seqs && d->drafting && d->work ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
+    static const draft_ops ops = {.propose = propose, .forget = forget, .close = model_drafter_close};
+    int32_t n_vocab = model_description(o->model.m)->n_vocab;
+    if (n_vocab != t->desc->n_vocab) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "the draft model has %d tokens in its vocabulary, the model %d; they must be the same",
+                       (int)n_vocab, (int)t->desc->n_vocab);
+    }
+    model_drafter *d = mem_new(1, sizeof *d);
+    if (!d) {
+        return QUIRE_NO_MEMORY;
+    }
+    d->head.ops = &ops;
+    d->options = *o;
+    d->target = *t;
+    quire_err r = open_seqs(d);
+    r = r ? r : open_arrays(d);
+    if (r == QUIRE_OK && o->rule == DRAFT_RULE_STANDARD) {
+        d->distributions = mem_new((size_t)t->max_seqs * (size_t)o->n_tokens, (size_t)n_vocab * sizeof *d->distributions);
+        r = d->distributions ? QUIRE_OK : QUIRE_NO_MEMORY;
+    }
+    if (r != QUIRE_OK) {
+        model_drafter_close(&d->head);
+        return r;
+    }
+    *out = &d->head;
+    return QUIRE_OK;
+}

@@ -1,0 +1,48 @@
+#include "spec/verify.h"
+
+#include "spec/rejection.h"
+
+bool verify_advance(verify_walk *w, int32_t token) {
+    const draft_tree *t = &w->draft->tree;
+    draft_outcome *o = &w->outcome;
+    int32_t child = draft_tree_child(t, o->n, w->at, token);
+    if (child == DRAFT_ROOT) {
+        return false;
+    }
+    o->n_first += child == o->n_accepted++;
+    w->at = child;
+    o->to_end = draft_tree_next(t, o->n, child, DRAFT_ROOT) == DRAFT_ROOT;
+    return true;
+}
+
+bool verify_is_judged(const verify_walk *w) {
+    return w->by_rejection && draft_tree_next(&w->draft->tree, w->outcome.n, w->at, DRAFT_ROOT) != DRAFT_ROOT;
+}
+
+/* What node i was drawn from: row depth - 1 of the first branch's distributions; other nodes have probability 1. */
+static rejection_draft drafted(const draft_seq *d, int32_t i, int32_t n_vocab) {
+    bool has_one = d->distributions != NULL && d->tree.depths[i] == i + 1;
+    return (rejection_draft){d->tree.tokens[i], has_one ? d->distributions + (size_t)n_vocab * (size_t)i : NULL};
+}
+
+/* The drafts are judged one after the other, each against what is left of the target's distribution after the rejected ones before (Miao et
+ * al. 2024, "SpecInfer"). */
+void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
+    const draft_tree *t = &w->draft->tree;
+    uint32_t purpose = SAMPLE_ACCEPT;
+    row->goal = SAMPLE_DISTRIBUTION;
+    sample_batch(p, row, 1);
+    if (row->result->error != QUIRE_OK) {
+        return;
+    }
+    for (int32_t i = DRAFT_ROOT; (i = draft_tree_next(t, w->outcome.n, w->at, i)) != DRAFT_ROOT; purpose++) {
+        rejection_draft draft = drafted(w->draft, i, p->n_vocab);
+        float uniform = sample_uniform(sample_key_of(&row->context), (sample_purpose)purpose);
+        if ((double)uniform < rejection_accept(row->probs, &draft)) {
+            row->result->token = draft.token;
+            return;
+        }
+        rejection_residual(row->probs, &draft, p->n_vocab);
+    }
+    row->result->token = rejection_draw(row->probs, p->n_vocab, (double)row->context.noise.token);
+}

@@ -1,0 +1,46 @@
+/* Verification: a sequence accepts those of its drafts that it would have sampled itself.
+ *
+ * The rows of a sequence's drafts follow that of its last known token, and each gives the logits behind its own token. Row by row the
+ * sequence samples as it does without drafts, with the noise of that position. While the sampled token is a draft at that place, the
+ * draft's logits are those that a later step would have computed, to the bit (docs/design.md, Determinism), and sampling continues from
+ * them. At the first token that is no draft the rest is dropped. So every token is what it would be without drafts.
+ *
+ * Under DRAFT_RULE_STANDARD rejection sampling decides instead (rejection.h): a draft x is accepted with probability min(1, p(x) / q(x)) of
+ * the target's and the drafter's distributions. At a rejection the excess of p over q replaces p for the next draft at that place, and when
+ * there is none the token is drawn from it. The output is distributed as without drafts, but the tokens differ. Mirostat, whose state is
+ * not a distribution, always uses the exact rule. Owner: one thread, the engine's. */
+#ifndef SPEC_VERIFY_H
+#define SPEC_VERIFY_H
+
+#include "spec/draft.h"
+
+/* A walk down a draft along the tokens that are sampled. */
+typedef struct verify_walk {
+    const draft_seq *draft;
+    bool by_rejection;     /* else by the exact rule */
+    int32_t at;            /* the node behind which the next token comes */
+    draft_outcome outcome; /* to_end once the walk is over */
+} verify_walk;
+
+/* Begins at the last known token of a sequence; the first n nodes of its draft were computed. */
+static inline verify_walk verify_begin(const draft_seq *d, int32_t n, bool by_rejection) {
+    return (verify_walk){
+        .draft = d, .by_rejection = by_rejection, .at = DRAFT_ROOT, .outcome = {.n = n, .is_jump_forward = d->n_jump_forward > 0}};
+}
+
+/* The row of logits behind the walk's node, where `out` is that behind the last known token. -1: there is none, since a jump-forward token
+ * follows, the node after this one. */
+static inline int32_t verify_row(const verify_walk *w, int32_t out) {
+    int32_t n = w->draft->n_jump_forward;
+    return n == 0 ? out + 1 + w->at : w->at + 1 == n ? out : -1; /* behind jump-forward tokens there is one row */
+}
+
+/* Goes on to the draft with this token. False: there is none, and the walk is over. */
+bool verify_advance(verify_walk *w, int32_t token);
+
+/* Whether rejection sampling judges drafts for the next token. */
+bool verify_is_judged(const verify_walk *w);
+/* Judges the drafts behind the walk's node: the row's token is an accepted one, or drawn. Errors as sampler_distribution. */
+void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row);
+
+#endif

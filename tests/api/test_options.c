@@ -1,0 +1,186 @@
+/* Options: those that no one should give, those of another version's header, and extreme ones that are allowed. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "quire.h"
+
+static quire_options options_for(const char *model) {
+    quire_options o;
+    quire_options_init(&o);
+    o.model = model;
+    return o;
+}
+
+static void refused(const quire_options *o, const char *what) {
+    quire_error err = {0};
+    quire_engine *e = NULL;
+    quire_err r = quire_engine_open(o, &e, &err);
+    if (r == QUIRE_OK || e != NULL || !strstr(err.message, what)) {
+        fail_msg("expected a refusal about \"%s\": %s, \"%s\"", what, quire_err_name(r), err.message);
+    }
+    assert_int_not_equal(quire_engine_open(o, &e, NULL), QUIRE_OK); /* without a place for the message, too */
+}
+
+#define REFUSED_WITH(field, value, what)                                                                                                   \
+    do {                                                                                                                                   \
+        quire_options o = options_for("models/builtin-small.gguf");                                                                        \
+        o.n_pages = 64;                                                                                                                    \
+        o.field = (value);                                                                                                                 \
+        refused(&o, what);                                                                                                                 \
+    } while (0)
+
+static void options_out_of_bounds_are_refused_by_name(void **state) {
+    (void)state;
+    REFUSED_WITH(model, NULL, "NULL");
+    REFUSED_WITH(compute, NULL, "NULL");
+    REFUSED_WITH(model, "no/such/file.gguf", "no/such/file.gguf");
+    REFUSED_WITH(model, "", "");
+    REFUSED_WITH(compute, "fp64", "--compute");
+    REFUSED_WITH(kv_dtype, "q4", "--kv-dtype");
+    REFUSED_WITH(isa, "mmx", "mmx");
+    REFUSED_WITH(page_tokens, 0, "page");
+    REFUSED_WITH(page_tokens, 24, "page");
+    REFUSED_WITH(page_tokens, 512, "page");
+    REFUSED_WITH(page_tokens, INT32_MIN, "page");
+    REFUSED_WITH(n_pages, -1, "--kv-pages");
+    REFUSED_WITH(n_pages, INT32_MAX, "--kv-pages");
+    REFUSED_WITH(max_model_len, 1, "--max-model-len");
+    REFUSED_WITH(max_model_len, -5, "--max-model-len");
+    REFUSED_WITH(max_model_len, 4096, "2048");
+    REFUSED_WITH(max_model_len, 1025, "hold not even one"); /* 64 pages of 16 */
+    REFUSED_WITH(max_batched_tokens, 0, "--max-num-batched-tokens");
+    REFUSED_WITH(max_seqs, 0, "--max-num-seqs");
+    REFUSED_WITH(max_seqs, INT32_MAX, "--max-num-seqs");
+    REFUSED_WITH(prefill_chunk, -1, "--prefill-chunk");
+    REFUSED_WITH(n_threads, -1, "--threads");
+    REFUSED_WITH(n_text_threads, 0, "text threads");
+    REFUSED_WITH(memory_utilization, 0.0, "--memory-utilization");
+    REFUSED_WITH(memory_utilization, 1.5, "--memory-utilization");
+    REFUSED_WITH(memory_utilization, (double)NAN, "--memory-utilization");
+    REFUSED_WITH(chat_template, "{% if %}", "");
+    quire_options o = options_for("builtin");
+    char *text;
+    o.memory_utilization = (double)NAN;
+    assert_int_not_equal(quire_inspect(&o, true, &text, NULL), QUIRE_OK);
+    assert_null(text);
+}
+
+/* What a program compiled with another version's header hands over: `size` bytes of options, initialised by this library. */
+static quire_err open_sized(size_t size, unsigned char *bytes, quire_error *err) {
+    quire_options *o = (quire_options *)bytes;
+    quire_engine *e = NULL;
+    o->model = "models/builtin-small.gguf";
+    quire_err r = quire_engine_open(o, &e, err);
+    if (r == QUIRE_OK) {
+        assert_int_equal(quire_engine_info(e)->page_tokens, 16); /* a default */
+        quire_engine_close(e);
+    }
+    char *text = NULL;
+    int64_t n;
+    assert_int_equal(quire_inspect(o, true, &text, NULL), r);
+    quire_free(text);
+    assert_int_equal(o->size, size);
+    if (r != QUIRE_OK) {
+        assert_int_equal(quire_pack(o, "/nonexistent/packed", &n, NULL), QUIRE_INVALID);
+    }
+    return r;
+}
+
+static void options_of_another_header_are_read_by_their_size(void **state) {
+    (void)state;
+    static const size_t fewer[] = {offsetof(quire_options, compute), offsetof(quire_options, audit), sizeof(quire_options)};
+    quire_error err = {0};
+    for (size_t i = 0; i < sizeof fewer / sizeof *fewer; i++) { /* an older program: what it does not know has its default */
+        _Alignas(quire_options) unsigned char bytes[sizeof(quire_options) + 64];
+        memset(bytes, 0xa5, sizeof bytes);
+        quire_options_init_sized((quire_options *)bytes, fewer[i]);
+        for (size_t k = fewer[i]; k < sizeof bytes; k++) {
+            assert_int_equal(bytes[k], 0xa5); /* nothing is written past the caller's struct */
+        }
+        if (open_sized(fewer[i], bytes, &err) != QUIRE_OK) {
+            fail_msg("%zu bytes: %s", fewer[i], err.message);
+        }
+    }
+    _Alignas(quire_options) unsigned char newer[sizeof(quire_options) + 64]; /* a newer program */
+    memset(newer, 0xa5, sizeof newer);
+    quire_options_init_sized((quire_options *)newer, sizeof newer);
+    assert_int_equal(open_sized(sizeof newer, newer, &err), QUIRE_OK);
+    newer[sizeof newer - 1] = 1; /* it sets an option that only its header has */
+    assert_int_equal(open_sized(sizeof newer, newer, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "does not know"));
+}
+
+static void options_without_a_size_are_refused(void **state) {
+    (void)state;
+    static const size_t wrong[] = {
+        0, 1, sizeof(size_t), offsetof(quire_options, model) + sizeof(char *) - 1, sizeof(quire_options) - 1, 4104, SIZE_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        quire_options o = options_for("builtin-small");
+        o.size = wrong[i];
+        refused(&o, "quire_options.size");
+    }
+}
+
+static void the_version_is_the_header_s(void **state) {
+    (void)state;
+    assert_string_equal(quire_version(), QUIRE_VERSION);
+}
+
+static void extreme_options_that_are_allowed_work(void **state) {
+    (void)state;
+    static const struct {
+        int32_t page_tokens, n_pages, max_batched_tokens, max_seqs, prefill_chunk, max_model_len;
+    } cases[] = {
+        {1, 2, 1, 1, 1, 2}, {256, 1, 1, 8, 0, 0}, {1, 100, 3, 2, 2, 100}, {16, 1, 512, 1, 1 << 20, 0}, {16, 200, 1 << 12, 300, 7, 2048}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        quire_options o = options_for("models/builtin-small.gguf");
+        quire_engine *e;
+        quire_queue *q;
+        quire_request *r;
+        quire_stream *s;
+        quire_event ev = {0};
+        quire_error err = {0};
+        o.page_tokens = cases[i].page_tokens;
+        o.n_pages = cases[i].n_pages;
+        o.max_batched_tokens = cases[i].max_batched_tokens;
+        o.max_seqs = cases[i].max_seqs;
+        o.prefill_chunk = cases[i].prefill_chunk;
+        o.max_model_len = cases[i].max_model_len;
+        assert_int_equal(quire_engine_open(&o, &e, &err), QUIRE_OK);
+        int32_t room = quire_engine_info(e)->max_model_len, n_tokens = 0;
+        assert_true(room <= o.page_tokens * o.n_pages);
+        assert_int_equal(quire_queue_open(e, &q), QUIRE_OK);
+        assert_int_equal(quire_request_ids(e, (int32_t[]){7}, 1, &r, &err), QUIRE_OK);
+        assert_int_equal(quire_request_set(r, "max_tokens", room < 41 ? "1" : "40", &err), QUIRE_OK);
+        assert_int_equal(quire_request_set(r, "ignore_eos", "true", &err), QUIRE_OK);
+        assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
+        while (ev.kind != QUIRE_EVENT_DONE) {
+            if (!quire_queue_next(q, &ev)) {
+                quire_queue_wait(q, -1);
+                ev.kind = QUIRE_EVENT_START;
+                continue;
+            }
+            n_tokens += ev.kind == QUIRE_EVENT_DELTA ? ev.n_tokens : 0;
+        }
+        assert_int_equal(ev.finish, QUIRE_FINISH_LENGTH);
+        assert_int_equal(n_tokens, room < 41 ? 1 : 40);
+        quire_queue_close(q);
+        quire_engine_close(e);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_out_of_bounds_are_refused_by_name), cmocka_unit_test(options_of_another_header_are_read_by_their_size),
+        cmocka_unit_test(options_without_a_size_are_refused),        cmocka_unit_test(the_version_is_the_header_s),
+        cmocka_unit_test(extreme_options_that_are_allowed_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,300 @@
+/* A model of one layer with keys and values and one with a recurrent state, under a real engine. It computes next to nothing: a state is a
+ * number made of all tokens before it, a token's key and value are the token and that number, and the next token follows from it. So a page
+ * or a state that is restored, copied, shared or swapped wrongly is found by what it holds, and by the tokens that come out. The engine is
+ * audited after each step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+#include "lab/bench/null_model.h"
+#include "model/arch.h"
+
+enum { PAGE = 8, MAX_PAGES = 400, STATE_PAGES = 2, STATE = 1, N_VOCAB = 32, MAX_LEN = 120, MAX_OUT = 64, WORDS = 2 * PAGE };
+enum { LEAST_PAGES = MAX_LEN / PAGE + STATE_PAGES }; /* one sequence of any length */
+
+static uint64_t seed;
+static null_model *null;
+static uint64_t memory[MAX_PAGES][WORDS]; /* a token's words: itself, and the state behind it */
+static float rows_out[MAX_OUT][N_VOCAB];
+static int32_t picks[MAX_OUT];
+
+static int32_t any(int32_t n) {
+    return (int32_t)(rng_next(&seed) % (uint64_t)n);
+}
+
+static uint64_t next_state(uint64_t state, int32_t token) {
+    return (state + (uint64_t)token + 1) * 0x9e3779b97f4a7c15u;
+}
+
+static int32_t token_after(uint64_t state) {
+    return (int32_t)(state >> 40) % N_VOCAB;
+}
+
+/* The state before its rows; what the pages hold of the tokens before them is checked. */
+static uint64_t state_before(const batch_seq *q) {
+    uint64_t state = 0;
+    int32_t n = q->n_tokens - q->n_rows;
+    for (int32_t p = 0; p < n; p++) {
+        const uint64_t *words = &memory[q->pages[0][p / PAGE]][p % PAGE * 2];
+        state = next_state(state, (int32_t)words[0]);
+        assert_true(words[1] == state);
+    }
+    for (int32_t i = 0; n > 0 && i < STATE_PAGES; i++) {
+        assert_true(memory[q->pages[STATE][i]][i] == state);
+    }
+    return state;
+}
+
+static void forward(const model *m, const batch *b) {
+    int32_t out = 0;
+    (void)m;
+    assert_true(b->slots[STATE] == NULL && b->n_out <= MAX_OUT);
+    for (int32_t s = 0; s < b->n_seqs; s++) {
+        const batch_seq *q = &b->seqs[s];
+        uint64_t state = state_before(q);
+        for (int32_t row = q->row0; row < q->row0 + q->n_rows; row++) {
+            int64_t slot = b->slots[0][row].v;
+            state = next_state(state, b->tokens[row]);
+            memory[slot / PAGE][slot % PAGE * 2] = (uint64_t)b->tokens[row];
+            memory[slot / PAGE][slot % PAGE * 2 + 1] = state;
+            if (out < b->n_out && b->out_rows[out] == row) {
+                picks[out] = token_after(state);
+                memset(rows_out[out], 0, sizeof rows_out[out]);
+                rows_out[out][picks[out]] = 1.0f;
+                out++;
+            }
+        }
+        for (int32_t i = 0; i < STATE_PAGES; i++) {
+            memory[q->pages[STATE][i]][i] = state;
+        }
+    }
+}
+
+static float *logits(backend *b, int32_t i) {
+    (void)b;
+    return rows_out[i];
+}
+
+static int32_t argmax(const backend *b, int32_t i) {
+    (void)b;
+    return picks[i];
+}
+
+static void copy_pages(backend *b, const kv_copy_pair *pairs, int32_t n) {
+    (void)b;
+    for (int32_t i = 0; i < n; i++) {
+        memcpy(memory[pairs[i].dst], memory[pairs[i].src], sizeof memory[0]);
+    }
+}
+
+static void read_page(backend *b, int32_t page, void *host) {
+    (void)b;
+    memcpy(host, memory[page], sizeof memory[0]);
+}
+
+static void write_page(backend *b, int32_t page, const void *host) {
+    (void)b;
+    memcpy(memory[page], host, sizeof memory[0]);
+}
+
+static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
+    static backend_ops ops;
+    static arch a;
+    quire_error err = {.message = ""};
+    *h = (harness){.n_vocab = N_VOCAB};
+    assert_int_equal(null_model_open(0, &null), QUIRE_OK);
+    a = *null->m->arch;
+    a.forward = forward;
+    null->m->arch = &a;
+    ops = *null->b->ops;
+    ops.logits = logits;
+    ops.argmax = argmax;
+    ops.kv_copy = copy_pages;
+    ops.kv_read_page = read_page;
+    ops.kv_write_page = write_page;
+    null->b->ops = &ops;
+    h->m = null->m;
+    h->b = null->b;
+    h->layout = (kv_layout){.page_tokens = PAGE,
+                            .n_kv_heads = 1,
+                            .page_bytes = sizeof memory[0],
+                            .n_groups = 2,
+                            .groups = {{.kind = LAYER_FULL, .n_layers = 1},
+                                       {.kind = LAYER_STATE, .n_layers = 1, .state_pages = STATE_PAGES}},
+                            .n_layers = 2};
+    engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
+                        .page_tokens = PAGE,
+                        .n_pages = n_pages,
+                        .max_model_len = MAX_LEN,
+                        .max_batched_tokens = 48,
+                        .max_seqs = 6,
+                        .max_requests = 64,
+                        .swap_bytes = n_frames * (int64_t)sizeof memory[0],
+                        .preempt = PREEMPT_SWAP};
+    if (engine_open(h->m, h->b, &h->layout, &o, &h->e, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(wake_init(&h->reader), QUIRE_OK);
+    assert_int_equal(engine_out_open(h->e, &h->reader, &h->out), QUIRE_OK);
+    harness_take_over(h);
+}
+
+static void close_world(harness *h) {
+    assert_int_equal(kv_pool_counts(h->e->kv.pool).n_held, 0);
+    assert_int_equal(h->e->kv.swap.n_free, h->e->kv.swap.n_frames);
+    engine_out_close(h->out);
+    engine_close(h->e);
+    wake_deinit(&h->reader);
+    null_model_close(null);
+}
+
+/* The tokens that must come out. */
+static void check_tokens(const harness_run *r) {
+    uint64_t state = 0;
+    for (int32_t i = 0; i < r->n_prompt; i++) {
+        state = next_state(state, r->prompt[i]);
+    }
+    assert_int_equal(r->finish, FINISH_LENGTH);
+    assert_int_equal(r->n_tokens, r->sampling.max_tokens);
+    for (int32_t i = 0; i < r->n_tokens; i++) {
+        assert_int_equal(r->tokens[i], token_after(state));
+        state = next_state(state, r->tokens[i]);
+    }
+}
+
+/* Runs one request alone; returns how many of its tokens were cached. */
+static int32_t run(harness *h, const int32_t *prompt, int32_t n, int32_t n_out, int32_t *out) {
+    harness_run r = {.prompt = prompt, .n_prompt = n, .sampling = greedy(n_out)};
+    harness_submit(h, &r);
+    assert_int_equal(r.error, QUIRE_OK);
+    harness_steps(h, 1000);
+    check_tokens(&r);
+    if (out != NULL) {
+        memcpy(out, r.tokens, (size_t)n_out * sizeof *out);
+    }
+    return r.n_cached;
+}
+
+static void snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end(void **state) {
+    (void)state;
+    enum { N = 53, COMMON = 30, N_OUT = 11 };
+    int32_t a[N + N_OUT + 9], b[N];
+    harness h;
+    open_world(200, 0, &h);
+    random_prompt(&seed, N_VOCAB, N + N_OUT + 9, a);
+    random_prompt(&seed, N_VOCAB, N, b);
+    memcpy(b, a, COMMON * sizeof *a);
+    b[COMMON] = a[COMMON] % (N_VOCAB - 1) + 1;
+    assert_int_equal(run(&h, a, N, N_OUT, a + N), 0);
+    assert_int_equal(run(&h, a, N, 1, NULL), N - 1);
+    assert_int_equal(run(&h, a, N + N_OUT + 9, 3, NULL), N + N_OUT - 1); /* a next turn: behind all that was computed */
+    assert_int_equal(run(&h, b, N, 2, NULL), 0); /* no state was kept where it branches off */
+    b[COMMON] = 0;
+    assert_int_equal(run(&h, b, N, 2, NULL), COMMON); /* now there is one */
+    close_world(&h);
+}
+
+static void samples_of_a_prompt_share_its_state(void **state) {
+    (void)state;
+    enum { N = 37, N_SAMPLES = 4 };
+    harness h;
+    quire_error err;
+    int32_t prompt[N];
+    harness_run runs[N_SAMPLES];
+    void *users[N_SAMPLES];
+    request_id ids[N_SAMPLES];
+    open_world(60, 0, &h);
+    random_prompt(&seed, N_VOCAB, N, prompt);
+    engine_request r = {.tokens = mem_new(N, sizeof *prompt), .n_tokens = N, .namespace = "t", .n_namespace = 1, .out = h.out};
+    memcpy(r.tokens, prompt, sizeof prompt);
+    r.sampling = greedy(20);
+    for (int i = 0; i < N_SAMPLES; i++) {
+        runs[i] = (harness_run){.prompt = prompt, .n_prompt = N, .sampling = r.sampling};
+        users[i] = &runs[i];
+    }
+    assert_int_equal(engine_submit_samples(h.e, &r, N_SAMPLES, users, ids, &err), QUIRE_OK);
+    harness_steps(&h, 1000);
+    assert_in_range(h.e->stats.step_rows, N + N_SAMPLES * 19, N + N_SAMPLES * 19); /* the prompt is computed once */
+    for (int i = 0; i < N_SAMPLES; i++) {
+        check_tokens(&runs[i]);
+    }
+    close_world(&h);
+}
+
+/* Requests come at any time, with prompts that begin alike, into a pool that is too small for all. */
+static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
+    enum { N_RUNS = 60, N_TEXTS = 4 };
+    static harness_run runs[N_RUNS];
+    static int32_t texts[N_TEXTS][MAX_LEN];
+    harness h;
+    open_world(n_pages, n_frames, &h);
+    for (int t = 0; t < N_TEXTS; t++) {
+        random_prompt(&seed, N_VOCAB, MAX_LEN, texts[t]);
+        memcpy(texts[t], texts[0], (size_t)(10 * t) * sizeof texts[0][0]);
+    }
+    for (int32_t i = 0; i < N_RUNS; i++) {
+        int32_t n = 1 + any(70);
+        runs[i] = (harness_run){.prompt = texts[any(N_TEXTS)], .n_prompt = n, .sampling = greedy(1 + any(MAX_LEN - 1 - n))};
+        harness_submit(&h, &runs[i]);
+        assert_int_equal(runs[i].error, QUIRE_OK);
+        harness_steps(&h, any(25));
+    }
+    harness_steps(&h, 100000);
+    for (int32_t i = 0; i < N_RUNS; i++) {
+        check_tokens(&runs[i]);
+    }
+    *preempted = *preempted || h.e->sched.counts.preemptions > 0;
+    assert_true(h.e->sched.counts.prompt_tokens_reused > 0);
+    assert_true(n_frames == 0 || h.e->sched.counts.preemptions == 0 || h.e->stats.swapped_out > 0);
+    close_world(&h);
+}
+
+static void tokens_are_the_same_under_preemption(void **state) {
+    (void)state;
+    bool preempted = false;
+    for (int round = 0; round < 6; round++) {
+        storm(round % 3 == 0 ? LEAST_PAGES : 45, 0, &preempted);
+    }
+    assert_true(preempted);
+}
+
+static void tokens_are_the_same_under_swapping(void **state) {
+    (void)state;
+    bool preempted = false;
+    for (int round = 0; round < 6; round++) {
+        storm(round % 3 == 0 ? LEAST_PAGES : 45, round % 2 == 0 ? 100 : 12, &preempted);
+    }
+    assert_true(preempted);
+}
+
+static void what_would_have_to_go_back_is_refused(void **state) {
+    (void)state;
+    harness h;
+    quire_error err;
+    request_id id;
+    void *user = NULL;
+    open_world(60, 0, &h);
+    engine_request r = {.tokens = mem_new(1, sizeof(int32_t)), .n_tokens = 1, .out = h.out, .beams = {.width = 2, .n_groups = 1}};
+    r.sampling = greedy(4);
+    assert_int_equal(engine_submit_samples(h.e, &r, 1, &user, &id, &err), QUIRE_UNSUPPORTED);
+    mem_free(r.tokens);
+    close_world(&h);
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end),
+        cmocka_unit_test(samples_of_a_prompt_share_its_state),
+        cmocka_unit_test(tokens_are_the_same_under_preemption),
+        cmocka_unit_test(tokens_are_the_same_under_swapping),
+        cmocka_unit_test(what_would_have_to_go_back_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* Sequences that are swapped out and in at random over a device behind the host: full, window and state groups that share pages. What the
+ * device holds for each token, and each state, is a number made of the whole prefix. The cache is audited after each operation. */
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kv/kv_seq.h"
+#include "mover_world.h"
+
+enum { N_SEQS = 4, N_PAGES = 48, LEN = 30, N_GROUPS = 3, STATE = 2, STATE_PAGES = 2, WINDOW = 6, N_OPERATIONS = 4000 };
+
+typedef struct user {
+    kv_seq kv;
+    bool runs;
+    int32_t tokens[LEN];
+} user;
+
+static uint64_t seed;
+static kv_cache cache;
+static device gpu;
+static user users[N_SEQS];
+
+static int32_t any(int32_t n) {
+    return (int32_t)(rng_next(&seed) % (uint64_t)n);
+}
+
+/* What tokens[0..n) make of group g. */
+static uint64_t content(const user *u, int32_t g, int32_t n) {
+    uint64_t h = (uint64_t)g + 1;
+    for (int32_t k = 0; k < n; k++) {
+        h = h * 0x9e3779b97f4a7c15u + (uint64_t)u->tokens[k] + 1;
+    }
+    return h;
+}
+
+/* Token p in the groups of tokens; the state behind it. */
+static void store_token(const user *u, int32_t p) {
+    for (int32_t g = 0; g < STATE; g++) {
+        device_store(&gpu, u->kv.tables[g].pages[p / PAGE_WORDS].v, p % PAGE_WORDS, content(u, g, p + 1));
+    }
+    for (int32_t i = 0; i < u->kv.tables[STATE].n_pages; i++) {
+        device_store(&gpu, u->kv.tables[STATE].pages[i].v, i, content(u, STATE, p + 1));
+    }
+}
+
+static void check_content(const user *u) {
+    device_finish(&gpu);
+    for (int32_t g = 0; g < STATE; g++) {
+        for (int32_t p = kv_cache_first_seen(&cache, g, u->kv.n_computed); p < u->kv.n_computed; p++) {
+            assert_true(gpu.pages[u->kv.tables[g].pages[p / PAGE_WORDS].v][p % PAGE_WORDS] == content(u, g, p + 1));
+        }
+    }
+    for (int32_t i = 0; u->kv.n_computed > 0 && i < STATE_PAGES; i++) {
+        assert_true(gpu.pages[u->kv.tables[STATE].pages[i].v][i] == content(u, STATE, u->kv.n_computed));
+    }
+}
+
+static void audit(void) {
+    const kv_table *tables[N_SEQS * N_GROUPS];
+    int32_t n = 0, n_frames = cache.swap.n_free;
+    quire_error err = {0};
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        n += kv_seq_list_tables(&users[i].kv, tables + n);
+        assert_int_equal(kv_seq_check(&cache, &users[i].kv, &err), QUIRE_OK);
+        for (int32_t f = users[i].kv.swap_frames; f != 0; f = cache.swap.next[f]) {
+            n_frames++;
+        }
+    }
+    assert_int_equal(kv_cache_check(&cache, tables, n, &err), QUIRE_OK);
+    assert_int_equal(n_frames, cache.swap.n_frames);
+}
+
+/* Computes up to n more tokens, as far as there is room. */
+static void compute(user *u, int32_t n) {
+    kv_copies copies = {.pairs = mem_new(N_GROUPS * STATE_PAGES, sizeof *copies.pairs), .cap = N_GROUPS * STATE_PAGES};
+    n = n < LEN - u->kv.n_computed ? n : LEN - u->kv.n_computed;
+    kv_cache_make_free(&cache, (int32_t)kv_seq_needs(&cache, &u->kv, n));
+    if (n > 0 && kv_seq_reserve(&cache, &u->kv, n, &copies) == QUIRE_OK) {
+        device_copy(&gpu, &copies);
+        for (int32_t p = u->kv.n_computed; p < u->kv.n_computed + n; p++) {
+            store_token(u, p);
+        }
+        kv_seq_advance(&u->kv, n);
+        kv_seq_publish(&cache, &u->kv, u->tokens);
+        if (any(3) == 0) {
+            kv_seq_snapshot(&cache, &u->kv, u->tokens, false, &copies);
+        }
+        kv_seq_forget(&cache, &u->kv);
+    }
+    mem_free(copies.pairs);
+}
+
+/* Returns whether its pages were kept. */
+static bool preempt(user *u) {
+    int32_t from, n_free = cache.swap.n_free, n = kv_seq_swap_pages(&cache, &u->kv, &from);
+    kv_swapped did = kv_seq_swap_out(&cache, &u->kv, from);
+    assert_int_equal(from, 0); /* there are states */
+    assert_int_equal(did.n_pages, n <= n_free ? n : 0);
+    assert_int_equal(cache.swap.n_free, n_free - did.n_pages);
+    kv_seq_release(&cache, &u->kv, u->tokens, KV_KEEP);
+    u->runs = false;
+    return did.n_pages > 0;
+}
+
+static void admit(user *u, bool was_kept) {
+    int32_t n_held, n_swapped = u->kv.swap_tokens;
+    int32_t n_cached = kv_seq_peek(&cache, &u->kv, u->tokens, LEN - 1, &n_held), n_peeked = kv_seq_swap_peek(&cache, &u->kv, n_cached);
+    assert_int_equal(n_peeked, was_kept && n_swapped > n_cached ? n_swapped : n_cached);
+    assert_int_equal(kv_seq_admit(&cache, &u->kv, u->tokens, LEN - 1), QUIRE_OK);
+    assert_int_equal(u->kv.n_computed, n_cached);
+    int32_t n_most = 2 * (LEN / PAGE_WORDS + 1) + STATE_PAGES;
+    bool has_room = kv_cache_available(&cache) >= n_most;
+    kv_swapped did = kv_seq_swap_in(&cache, &u->kv);
+    assert_true(did.n_pages > 0 || n_peeked == n_cached || !has_room);
+    assert_int_equal(u->kv.swap_frames, 0);
+    assert_int_equal(u->kv.n_computed, did.n_pages > 0 ? n_peeked : did.n_found);
+    assert_true(did.n_found <= n_cached);
+    u->runs = true;
+}
+
+static void step(user *u) {
+    if (!u->runs) {
+        admit(u, u->kv.swap_frames != 0);
+        check_content(u);
+    } else if (u->kv.n_computed == LEN || any(12) == 0) { /* another one begins; frames may be left where it was preempted */
+        kv_seq_release(&cache, &u->kv, u->tokens, KV_KEEP);
+        kv_seq_close(&cache, &u->kv);
+        for (int32_t i = any(LEN); i < LEN; i++) {
+            u->tokens[i] = any(2);
+        }
+        assert_int_equal(kv_seq_open(&cache, &u->kv, "s", 1, "a", 1, u->tokens, LEN), QUIRE_OK);
+        u->runs = false;
+    } else if (u->kv.n_computed > 0 && any(3) == 0) {
+        (void)preempt(u);
+    } else {
+        compute(u, 1 + any(7));
+    }
+}
+
+static void open_cache(int64_t n_frames, bool is_prompt) {
+    static kv_mover mover;
+    kv_cache_options o = {.n_pages = N_PAGES,
+                          .page_tokens = PAGE_WORDS,
+                          .n_groups = N_GROUPS,
+                          .windows = {0, WINDOW, 0},
+                          .state_pages = {0, 0, STATE_PAGES},
+                          .max_namespaces = 2,
+                          .seed = 1,
+                          .mover = &mover};
+    gpu.is_prompt = is_prompt;
+    mover = device_mover(&gpu);
+    assert_int_equal(kv_cache_open(&o, &cache), QUIRE_OK);
+    assert_int_equal(kv_cache_add_swap(&cache, n_frames * mover.page_bytes), QUIRE_OK);
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        users[i] = (user){0};
+        assert_int_equal(kv_seq_init(&users[i].kv, N_GROUPS, LEN / PAGE_WORDS + 1), QUIRE_OK);
+        assert_int_equal(kv_seq_open(&cache, &users[i].kv, "s", 1, "a", 1, users[i].tokens, LEN), QUIRE_OK);
+    }
+}
+
+static void close_cache(void) {
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        kv_seq_release(&cache, &users[i].kv, users[i].tokens, KV_KEEP);
+        kv_seq_close(&cache, &users[i].kv);
+        kv_seq_deinit(&users[i].kv);
+    }
+    assert_int_equal(cache.swap.n_free, cache.swap.n_frames);
+    kv_cache_close(&cache);
+    for (; gpu.n_done < gpu.n_given; device_do(&gpu)) { /* what is left touches no frame */
+        assert_null(gpu.calls[gpu.n_done % DEVICE_CALLS].host);
+    }
+}
+
+static void what_is_swapped_in_is_what_was_swapped_out(void **state) {
+    (void)state;
+    for (int is_prompt = 0; is_prompt < 2; is_prompt++) {
+        open_cache(24, is_prompt == 1);
+        for (int32_t i = 0; i < N_OPERATIONS; i++) {
+            step(&users[any(N_SEQS)]);
+            audit();
+        }
+        close_cache();
+    }
+}
+
+/* A frame is taken again while the device has not yet read or written what it held before. */
+static void frames_are_taken_again_before_the_device_is_done(void **state) {
+    (void)state;
+    open_cache(10, false);
+    for (int round = 0; round < 50; round++) {
+        user *u = &users[round % 2];
+        admit(u, u->kv.swap_frames != 0);
+        compute(u, 5);
+        assert_true(preempt(u));
+        audit();
+        admit(u, true);
+        check_content(u);
+        kv_seq_release(&cache, &u->kv, u->tokens, KV_DROP);
+        kv_cache_make_free(&cache, N_PAGES);
+        u->runs = false;
+        u->tokens[0] = any(100);
+        audit();
+    }
+    admit(&users[0], false);
+    compute(&users[0], 9);
+    assert_true(preempt(&users[0]));
+    assert_true(gpu.n_done < gpu.n_given);
+    close_cache();
+}
+
+static void a_probe_reads_and_writes_each_frame(void **state) {
+    (void)state;
+    int64_t read_us, write_us;
+    open_cache(5, false);
+    uint64_t n_given = gpu.n_given;
+    assert_int_equal(kv_swap_probe(&cache.swap, 16, &read_us, &write_us), 5);
+    assert_int_equal(gpu.n_given - n_given, 10);
+    assert_true(read_us >= 0 && write_us >= 0);
+    close_cache();
+    open_cache(0, false);
+    assert_int_equal(kv_swap_probe(&cache.swap, 16, &read_us, &write_us), 0);
+    close_cache();
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_swapped_in_is_what_was_swapped_out),
+        cmocka_unit_test(frames_are_taken_again_before_the_device_is_done),
+        cmocka_unit_test(a_probe_reads_and_writes_each_frame),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,247 @@
+/* Tiering over a device behind the host: pages that were evicted come back from host memory or a file with the bytes that they had, though
+ * the device reads and writes them late. What it holds for each token is a number made of the whole prefix. The cache and the tiers are
+ * audited after each operation. */
+#define _GNU_SOURCE /* mkdtemp */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kv/kv_tiering.h"
+#include "mover_world.h"
+
+enum { N_PAGES = 60, LEN = 64, N_GROUPS = 2, N_TEXTS = 5, N_OPERATIONS = 600, LONG_US = 60000000 };
+
+static uint64_t seed;
+static kv_cache cache;
+static kv_tiering *tiering;
+static kv_mover mover;
+static device gpu;
+static kv_seq seq;
+static int32_t tokens[LEN];
+static int32_t n_promoted;
+
+static int32_t any(int32_t n) {
+    return (int32_t)(rng_next(&seed) % (uint64_t)n);
+}
+
+static uint64_t content(int32_t g, int32_t n) {
+    uint64_t h = (uint64_t)g + 1;
+    for (int32_t k = 0; k < n; k++) {
+        h = h * 0x9e3779b97f4a7c15u + (uint64_t)tokens[k] + 1;
+    }
+    return h;
+}
+
+static void audit(void) {
+    const kv_table *tables[N_GROUPS];
+    quire_error err = {.message = ""};
+    bool agrees = kv_cache_check(&cache, tables, kv_seq_list_tables(&seq, tables), &err) == QUIRE_OK &&
+                  kv_seq_check(&cache, &seq, &err) == QUIRE_OK && kv_tiering_check(tiering, &err) == QUIRE_OK;
+    if (!agrees) {
+        fail_msg("%s", err.message);
+    }
+}
+
+static void on_promoted(void *context, kv_seq *s, int32_t n) {
+    assert_ptr_equal(context, &cache);
+    assert_ptr_equal(s, &seq);
+    n_promoted += n;
+}
+
+static void open_world(const char *directory, int64_t host_bytes, bool writes_through, bool is_prompt) {
+    kv_cache_options o = {
+        .n_pages = N_PAGES, .page_tokens = PAGE_WORDS, .n_groups = N_GROUPS, .max_namespaces = 2, .seed = 1, .mover = &mover};
+    kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1}, .host_bytes = host_bytes, .file_path = directory},
+                            .writes_through = writes_through,
+                            .max_tokens = LEN,
+                            .on_promoted = on_promoted,
+                            .context = &cache};
+    quire_error err = {.message = ""};
+    k.tiers.file_bytes = directory != NULL ? 1 << 20 : 0;
+    memset(&gpu, 0, sizeof gpu);
+    gpu.is_prompt = is_prompt;
+    mover = device_mover(&gpu);
+    assert_int_equal(kv_cache_open(&o, &cache), QUIRE_OK);
+    if (kv_tiering_open(&cache, &k, &tiering, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(kv_seq_init(&seq, N_GROUPS, LEN / PAGE_WORDS + 1), QUIRE_OK);
+}
+
+static void close_world(void) {
+    kv_seq_deinit(&seq);
+    kv_tiering_close(tiering);
+    tiering = NULL;
+    kv_cache_close(&cache);
+    for (; gpu.n_done < gpu.n_given; device_do(&gpu)) { /* what is left touches no frame */
+        assert_null(gpu.calls[gpu.n_done % DEVICE_CALLS].host);
+    }
+}
+
+/* tokens of one of a few texts that begin alike, at most LEN of them. */
+static void choose_text(int32_t text) {
+    for (int32_t i = 0; i < LEN; i++) {
+        tokens[i] = i < 10 + 3 * text ? 7 : text + i % 3;
+    }
+}
+
+/* One request: waits for its pages and computes the rest. checks: the device catches up, and all is as it must be. Returns the tokens that
+ * it found. */
+static int32_t request(int32_t n, int64_t wait_us, bool checks) {
+    kv_copies copies = {.pairs = mem_new(N_GROUPS, sizeof *copies.pairs), .cap = N_GROUPS};
+    assert_int_equal(kv_seq_open(&cache, &seq, "s", 1, "a", 1, tokens, n), QUIRE_OK);
+    while (kv_tiering_waits(tiering, &seq, tokens, n - 1, clock_us(), wait_us)) {
+        audit();
+        kv_tiering_poll(tiering, clock_us());
+        audit();
+    }
+    assert_int_equal(kv_seq_admit(&cache, &seq, tokens, n - 1), QUIRE_OK);
+    int32_t n_found = seq.n_computed;
+    kv_cache_make_free(&cache, (int32_t)kv_seq_needs(&cache, &seq, n - n_found));
+    assert_int_equal(kv_seq_reserve(&cache, &seq, n - n_found, &copies), QUIRE_OK);
+    device_copy(&gpu, &copies);
+    for (int32_t p = n_found; p < n; p++) {
+        for (int32_t g = 0; g < N_GROUPS; g++) {
+            device_store(&gpu, seq.tables[g].pages[p / PAGE_WORDS].v, p % PAGE_WORDS, content(g, p + 1));
+        }
+    }
+    kv_seq_advance(&seq, n - n_found);
+    kv_seq_publish(&cache, &seq, tokens);
+    kv_tiering_published(tiering, &seq);
+    audit();
+    if (checks) {
+        device_finish(&gpu);
+        for (int32_t p = 0; p < n; p++) {
+            for (int32_t g = 0; g < N_GROUPS; g++) {
+                assert_true(gpu.pages[seq.tables[g].pages[p / PAGE_WORDS].v][p % PAGE_WORDS] == content(g, p + 1));
+            }
+        }
+    }
+    kv_tiering_forget(tiering, &seq);
+    kv_seq_release(&cache, &seq, tokens, KV_KEEP);
+    kv_seq_close(&cache, &seq);
+    audit();
+    mem_free(copies.pairs);
+    return n_found;
+}
+
+static void play(const char *directory, int64_t host_bytes, bool writes_through, bool is_prompt) {
+    open_world(directory, host_bytes, writes_through, is_prompt);
+    n_promoted = 0;
+    for (int32_t i = 0; i < N_OPERATIONS; i++) {
+        choose_text(any(N_TEXTS));
+        (void)request(1 + any(LEN), any(8) == 0 ? 0 : LONG_US, any(3) == 0);
+        for (int k = any(60); k > 0; k--) {
+            kv_tiering_poll(tiering, clock_us());
+        }
+        audit();
+        if (any(3) == 0) {
+            kv_cache_make_free(&cache, 1 + any(N_PAGES));
+            audit();
+        }
+    }
+    assert_true(n_promoted > 0);
+    close_world();
+}
+
+static void pages_come_back_from_host_memory_as_they_were(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        play(NULL, 1 << 20, false, i == 1);
+        play(NULL, 1 << 15, false, i == 1);
+    }
+}
+
+static void empty_directory(const char *directory) {
+    DIR *d = opendir(directory);
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
+        (void)(e->d_name[0] != '.' && unlink(path));
+    }
+    closedir(d);
+}
+
+static void pages_come_back_from_a_file_as_they_were(void **state) {
+    (void)state;
+    char directory[] = "/tmp/quire_tiering_XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    for (int i = 0; i < 4; i++) {
+        play(directory, i % 2 == 0 ? 0 : 1 << 15, i / 2 == 1, false);
+        empty_directory(directory);
+    }
+    rmdir(directory);
+}
+
+/* What is cached at closing is written to the file, and the next cache finds all of it. */
+static void a_closed_cache_leaves_its_pages_in_the_file(void **state) {
+    (void)state;
+    char directory[] = "/tmp/quire_tiering_XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    choose_text(0);
+    open_world(directory, 0, false, false);
+    assert_int_equal(request(LEN, LONG_US, false), 0);
+    close_world();
+    open_world(directory, 0, false, false);
+    assert_int_equal(request(LEN, LONG_US, true), LEN - PAGE_WORDS);
+    close_world();
+    empty_directory(directory);
+    rmdir(directory);
+}
+
+/* Until the device has read a demoted page, no tier has it: who asks meanwhile computes it, and it is stored once. */
+static void a_page_is_stored_when_the_device_has_read_it(void **state) {
+    (void)state;
+    kv_tier_stats s[KV_N_TIERS];
+    choose_text(0);
+    open_world(NULL, 1 << 20, false, false);
+    assert_int_equal(request(9, LONG_US, false), 0);
+    kv_index_clear(cache.index);
+    kv_tiering_stats(tiering, s);
+    assert_int_equal(s[KV_TIER_HOST].puts, 0);
+    assert_int_equal(request(9, LONG_US, false), 0);
+    kv_index_clear(cache.index);
+    for (int i = 0; i < 100; i++) {
+        kv_tiering_poll(tiering, clock_us());
+    }
+    kv_tiering_stats(tiering, s);
+    assert_int_equal(s[KV_TIER_HOST].puts, 2 * N_GROUPS);
+    assert_int_equal(request(9, LONG_US, true), 8);
+    choose_text(1);
+    tokens[0] = 8;
+    assert_int_equal(request(9, LONG_US, false), 0);
+    kv_index_clear(cache.index);
+    assert_true(gpu.n_done < gpu.n_given);
+    close_world(); /* waits for what is being read */
+}
+
+static void a_cache_that_cannot_have_tiers_is_refused(void **state) {
+    (void)state;
+    quire_error err;
+    kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1}, .host_bytes = 1 << 20}, .max_tokens = LEN};
+    kv_cache_options o = {.n_pages = 8, .page_tokens = 4, .n_groups = 2, .state_pages = {0, 1}, .max_namespaces = 1, .mover = &mover};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kv_cache_open(&o, &cache), QUIRE_OK);
+        assert_int_equal(kv_tiering_open(&cache, &k, &tiering, &err), QUIRE_INVALID);
+        assert_null(tiering);
+        kv_cache_close(&cache);
+        o.state_pages[1] = 0;
+        o.no_index = true;
+    }
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_come_back_from_host_memory_as_they_were), cmocka_unit_test(pages_come_back_from_a_file_as_they_were),
+        cmocka_unit_test(a_closed_cache_leaves_its_pages_in_the_file),   cmocka_unit_test(a_page_is_stored_when_the_device_has_read_it),
+        cmocka_unit_test(a_cache_that_cannot_have_tiers_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

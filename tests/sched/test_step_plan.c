@@ -1,0 +1,259 @@
+/* The scheduler over a KV cache, without a model: tasks arrive, run, are preempted and end; after every step pages and queues agree. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "sched/deadline.h"
+#include "sched/prefix_wait.h"
+#include "sched/step_plan.h"
+
+enum { PAGE = 4, MAX_TASKS = 64, MAX_LEN = 120, MAX_SEQS = 6 };
+
+typedef struct world {
+    scheduler sched;
+    kv_cache kv;
+    sched_task tasks[MAX_TASKS];
+    int32_t tokens[MAX_TASKS][MAX_LEN];
+    int32_t n_tasks, n_admitted, n_preempted, n_refused, after_s;
+    const sched_task *unready; /* the hook says no to this one */
+} world;
+
+static bool is_ready(void *context, sched_task *t) {
+    return t != ((world *)context)->unready;
+}
+
+static void admitted(void *context, sched_task *t) {
+    ((world *)context)->n_admitted++;
+    assert_int_equal(t->state, TASK_WAITING);
+}
+
+static bool preempt(void *context, sched_task *t) {
+    ((world *)context)->n_preempted++;
+    assert_true(kv_seq_pages(&t->kv) > 0);
+    return false;
+}
+
+static void refuse(void *context, sched_task *t, int32_t after_s) {
+    world *w = context;
+    w->n_refused++;
+    w->after_s = after_s;
+    t->state = TASK_DONE;
+}
+
+static const sched_hooks HOOKS = {.is_ready = is_ready, .admitted = admitted, .preempt = preempt, .refuse = refuse};
+
+static void open_world(world *w, int32_t n_pages, admission_policy policy) {
+    memset(w, 0, sizeof *w);
+    kv_cache_options k = {.n_pages = n_pages,
+                          .page_tokens = PAGE,
+                          .n_groups = 1,
+                          .max_namespaces = 4,
+                          .seed = 1,
+                          .granularity = KV_GRANULARITY_TOKEN};
+    assert_int_equal(kv_cache_open(&k, &w->kv), QUIRE_OK);
+    scheduler_options o = {.limits = {.max_rows = 24,
+                                      .max_out = MAX_SEQS,
+                                      .max_seqs = MAX_SEQS,
+                                      .max_chunk = 16,
+                                      .page_tokens = PAGE,
+                                      .max_preemptions = SCHED_MAX_PREEMPTIONS},
+                           .policy = policy,
+                           .lambda = ADMISSION_LAMBDA,
+                           .n_groups = 1,
+                           .max_tasks = MAX_TASKS,
+                           .max_tenants = 4,
+                           .kv = &w->kv,
+                           .hooks = &HOOKS,
+                           .context = w};
+    assert_int_equal(scheduler_open(&o, &w->sched), QUIRE_OK);
+}
+
+static void close_world(world *w) {
+    for (int32_t i = 0; i < w->n_tasks; i++) {
+        sched_task *t = &w->tasks[i];
+        kv_seq_release(&w->kv, &t->kv, t->tokens, KV_DROP);
+        kv_seq_close(&w->kv, &t->kv);
+        kv_seq_deinit(&t->kv);
+    }
+    scheduler_close(&w->sched);
+    kv_cache_close(&w->kv);
+}
+
+/* Pool, index and tables agree, and every task is in the queue of its state. */
+static void check(const world *w) {
+    const kv_table *tables[MAX_SEQS];
+    quire_error err = {0};
+    int32_t n = 0;
+    for (int32_t i = 0; i < w->sched.n_running; i++) {
+        n += kv_seq_list_tables(&w->sched.running[i]->kv, tables + n);
+        assert_true(w->sched.running[i]->state == TASK_PREFILL || w->sched.running[i]->state == TASK_DECODE);
+        assert_int_equal(kv_seq_check(&w->kv, &w->sched.running[i]->kv, &err), QUIRE_OK);
+    }
+    for (int32_t i = 0; i < w->sched.n_waiting; i++) {
+        assert_int_equal(w->sched.waiting[i]->state, TASK_WAITING);
+        assert_int_equal(kv_seq_pages(&w->sched.waiting[i]->kv), 0);
+    }
+    if (kv_cache_check(&w->kv, tables, n, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+}
+
+/* A task of n_prompt tokens, the first n_shared of which all tasks of its tenant have. */
+static sched_task *arrive(world *w, int32_t tenant, int32_t n_prompt, int32_t n_shared, int32_t n_out) {
+    int32_t i = w->n_tasks++;
+    sched_task *t = &w->tasks[i];
+    *t = (sched_task){.tokens = w->tokens[i], .n_prompt = n_prompt, .n_known = n_prompt, .n_max = n_prompt + n_out, .arrival = (uint64_t)i};
+    for (int32_t k = 0; k < n_prompt; k++) {
+        t->tokens[k] = k < n_shared ? k : 1000 * (i + 1) + k;
+    }
+    t->tenant_slot = service_counters_enter(&w->sched.service, &tenant, sizeof tenant);
+    assert_int_equal(kv_seq_init(&t->kv, 1, (int32_t)kv_pages_for(MAX_LEN, PAGE)), QUIRE_OK);
+    assert_int_equal(kv_seq_open(&w->kv, &t->kv, NULL, 0, &tenant, sizeof tenant, t->tokens, n_prompt), QUIRE_OK);
+    scheduler_wait(&w->sched, t);
+    return t;
+}
+
+static void end(world *w, sched_task *t) {
+    kv_seq_release(&w->kv, &t->kv, t->tokens, KV_KEEP);
+    scheduler_stop(&w->sched, t);
+    t->state = TASK_DONE;
+}
+
+/* Plans a step and computes it. Returns how many tasks took part. */
+static int32_t step(world *w, int64_t now_us) {
+    scheduler *s = &w->sched;
+    bool has_items = step_plan(s, now_us);
+    check(w);
+    assert_int_equal(has_items, s->plan.n_items > 0);
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        sched_task *t = s->tasks[i];
+        assert_true(t->kv.tables[0].n_tokens == t->kv.n_computed + s->plan.items[i].n_rows);
+        kv_seq_advance(&t->kv, s->plan.items[i].n_rows);
+        kv_seq_publish(&w->kv, &t->kv, t->tokens);
+        if (t->kv.n_computed == t->n_known) {
+            t->state = TASK_DECODE;
+            t->tokens[t->n_known++] = (int32_t)t->arrival;
+            if (t->n_known == t->n_max) {
+                end(w, t);
+            }
+        }
+        check(w);
+    }
+    return s->plan.n_items;
+}
+
+static void what_is_not_ready_is_passed_over(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 64, ADMISSION_FCFS);
+    sched_task *first = arrive(&w, 0, 8, 0, 4), *second = arrive(&w, 0, 8, 0, 4);
+    w.unready = first;
+    assert_int_equal(step(&w, 1), 1);
+    assert_ptr_equal(w.sched.tasks[0], second);
+    assert_int_equal(first->state, TASK_WAITING);
+    w.unready = NULL;
+    assert_int_equal(step(&w, 2), 2);
+    assert_int_equal(w.n_admitted, 2);
+    close_world(&w);
+}
+
+static void a_prefix_that_another_computes_is_waited_for(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 64, ADMISSION_FCFS);
+    arrive(&w, 0, 40, 32, 4);
+    sched_task *second = arrive(&w, 0, 40, 32, 4);
+    assert_int_equal(step(&w, 1), 1); /* sixteen rows of the first */
+    assert_int_equal(second->state, TASK_WAITING);
+    assert_true(prefix_wait_blocks(&w.sched, second));
+    for (int64_t now = 2; second->state == TASK_WAITING; now++) {
+        assert_true(now < 10 && step(&w, now) > 0);
+    }
+    assert_int_equal(second->n_reused, 32);
+    assert_int_equal(w.sched.counts.prompt_tokens_reused, 32);
+    close_world(&w);
+}
+
+static void the_oldest_goes_on_when_nobody_finds_pages(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 8, ADMISSION_FCFS);
+    for (int32_t i = 0; i < 4; i++) {
+        arrive(&w, 0, 4, 0, 24);
+    }
+    for (int64_t now = 1; w.sched.n_running + w.sched.n_waiting > 0; now++) {
+        assert_true(now < 1000);
+        (void)step(&w, now);
+        assert_true(w.tasks[0].state == TASK_DONE || w.tasks[0].n_preempted == 0);
+    }
+    assert_true(w.n_preempted > 0);
+    assert_int_equal(w.n_preempted, w.sched.counts.preemptions);
+    int32_t sum = 0;
+    for (int32_t i = 0; i < w.n_tasks; i++) {
+        sum += w.tasks[i].n_preempted;
+    }
+    assert_int_equal(sum, w.n_preempted);
+    close_world(&w);
+}
+
+static void a_late_task_is_refused_with_a_time(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 64, ADMISSION_FCFS);
+    arrive(&w, 0, 100, 0, 4);
+    sched_task *late = arrive(&w, 0, 8, 0, 4);
+    late->deadline_us = 1000;
+    assert_int_equal(deadline_check(&w.sched, 10), 0); /* nothing was measured yet */
+    for (int i = 0; i < 20; i++) {
+        step_cost_note(&w.sched.step_cost, 1 + i, 10, 1e6 * (1 + i));
+    }
+    assert_int_equal(deadline_check(&w.sched, 10), 1);
+    assert_int_equal(w.n_refused, 1);
+    assert_in_range(w.after_s, 50, 200); /* 108 rows of a second each */
+    assert_int_equal(late->state, TASK_DONE);
+    close_world(&w);
+}
+
+static void every_task_ends_under_every_policy_however_few_pages_there_are(void **state) {
+    (void)state;
+    static world w;
+    uint64_t seed = (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)seed);
+    int32_t n_preempted = 0;
+    for (int round = 0; round < 60; round++) {
+        open_world(&w, 31 + (int32_t)(rng_next(&seed) % 30), (admission_policy)(round % 4));
+        for (int64_t now = 1; w.n_tasks < MAX_TASKS || w.sched.n_running + w.sched.n_waiting > 0; now++) {
+            assert_true(now < 10000);
+            while (w.n_tasks < MAX_TASKS && rng_next(&seed) % 3 == 0) {
+                int32_t n_prompt = 1 + (int32_t)(rng_next(&seed) % 70), n_shared = (int32_t)(rng_next(&seed) % 50);
+                sched_task *t = arrive(&w, (int32_t)(rng_next(&seed) % 3), n_prompt, n_shared, 1 + (int32_t)(rng_next(&seed) % 40));
+                t->submitted_us = now;
+            }
+            if (w.sched.n_running + w.sched.n_waiting > 0) {
+                (void)step(&w, now);
+            }
+        }
+        n_preempted += w.n_preempted;
+        close_world(&w);
+    }
+    assert_true(n_preempted > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_ready_is_passed_over),
+        cmocka_unit_test(a_prefix_that_another_computes_is_waited_for),
+        cmocka_unit_test(the_oldest_goes_on_when_nobody_finds_pages),
+        cmocka_unit_test(a_late_task_is_refused_with_a_time),
+        cmocka_unit_test(every_task_ends_under_every_policy_however_few_pages_there_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+/* What the pages in the tiers that outlive a process say of themselves. */
+#include "setup/engine_parts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+static void version_of(const char *directory, const char *kv_dtype, char out[KV_VERSION_BYTES + 1]) {
+    quire_options o;
+    engine_parts p;
+    quire_error err = {0};
+    quire_options_init(&o);
+    o.model = "models/builtin-small.gguf";
+    o.n_pages = 64;
+    o.n_threads = 1;
+    o.kv_dtype = kv_dtype;
+    o.tier_file = directory;
+    o.tier_file_bytes = 1 << 24;
+    if (engine_parts_open(&o, &(engine_ablations){0}, &p, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    memcpy(out, p.tier_version, KV_VERSION_BYTES + 1);
+    engine_parts_close(&p);
+}
+
+static void remove_directory(const char *path) {
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d)) != NULL;) {
+        char name[512];
+        (void)snprintf(name, sizeof name, "%s/%s", path, f->d_name);
+        (void)unlink(name); /* which leaves . and .. */
+    }
+    closedir(d);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void a_stored_page_names_the_type_and_the_layout_of_its_bytes(void **state) {
+    (void)state;
+    char directory[] = "/tmp/quire-tiers-XXXXXX", f16[KV_VERSION_BYTES + 1], int8[KV_VERSION_BYTES + 1], layout[32];
+    assert_non_null(mkdtemp(directory));
+    version_of(directory, "f16", f16);
+    version_of(directory, "int8", int8);
+    (void)snprintf(layout, sizeof layout, " in pages %d,", KV_LAYOUT_VERSION);
+    assert_non_null(strstr(f16, layout));
+    assert_non_null(strstr(int8, layout));
+    assert_string_not_equal(f16, int8);
+    remove_directory(directory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
