@@ -80,6 +80,7 @@ typedef struct quire_options {
     int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what fits into the step */
     /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs */
     bool no_chunked_prefill;
+    bool no_cascade;              /* attention reads a shared prefix once for each sequence */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;

@@ -110,6 +110,8 @@ const flag flags_seqs[] = {
      .maximum = INT32_MAX, .rare = true},
     {"--no-chunked-prefill --no-enable-chunked-prefill", NULL, "compute each prompt in one step", FLAG_SWITCH,
      AT(engine.no_chunked_prefill), .rare = true},
+    {"--disable-cascade-attn --no-cascade", NULL, "attention reads a shared prefix for each sequence by itself", FLAG_SWITCH,
+     AT(engine.no_cascade), .rare = true},
     {0},
 };
 const flag flags_page_size[] = {

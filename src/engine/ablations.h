@@ -8,7 +8,6 @@
 /* All zero: every mechanism is on. */
 typedef struct engine_ablations {
     bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams share no pages as far as there is room */
-    bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
     bool no_jump_forward;    /* tokens that a request's rules force are computed one by one */
     bool fixed_draft_length; /* n_tokens are drafted always, however few are accepted */
 } engine_ablations;

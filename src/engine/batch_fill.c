@@ -114,7 +114,7 @@ void batch_fill(engine *e) {
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
         fill_item(e, i);
     }
-    if (e->options.ablations.no_cascade) {
+    if (e->options.no_cascade) {
         a->rows.n_work =
             batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows, a->cascade.items, a->cascade.max_items);
     } else {

@@ -131,6 +131,7 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
                             .max_seqs = o->max_seqs,
                             .prefill_chunk = o->prefill_chunk,
                             .no_chunked_prefill = o->no_chunked_prefill,
+                            .no_cascade = o->no_cascade,
                             .prefix_cache = (prefix_cache)cache,
                             .schedule = (admission_policy)schedule,
                             .schedule_lambda = o->schedule_lambda,

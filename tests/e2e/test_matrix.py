@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Server
 
-PLAIN = {"cache": "none", "chunk": "0", "pages": "roomy", "speculation": "none", "page": "16", "swap": "0", "schedule": "fcfs", "kv": "f32"}
+PLAIN = {"cache": "none", "chunk": "0", "pages": "roomy", "speculation": "none", "page": "16", "swap": "0", "schedule": "fcfs", "cascade": "0", "kv": "f32"}
 SETTINGS = {
     "cache": ["none", "page", "token"],
     "chunk": ["0", "1", "13"],
@@ -18,6 +18,7 @@ SETTINGS = {
     "page": ["1", "16", "64"],
     "swap": ["0", "1"],
     "schedule": ["fcfs", "fair", "prefix"],
+    "cascade": ["0", "1"],
     "kv": ["f32", "f16", "int8"],  # the one that changes numbers: compared with a plain server of its own
 }
 PROMPT = "The prince looked at her and the prince looked at her and "
@@ -62,6 +63,8 @@ preemptions = []  # of each server that had scarce pages
 def start(row):
     flags = ["--prefix-cache", row["cache"], "--chunk", row["chunk"], "--page-size", row["page"], "--swap-space", row["swap"] + "M",
              "--schedule", row["schedule"], "--kv-dtype", row["kv"], "--max-num-seqs", "12", "--max-model-len", "448"]
+    if row["cascade"] == "0":
+        flags += ["--disable-cascade-attn"]
     if row["pages"] == "scarce":
         flags += ["--kv-pages", str(PAGES[row["page"]])]
     if row["speculation"] != "none":

@@ -56,6 +56,7 @@ typedef struct harness_options {
     int64_t step_target_us;
     draft_options draft;
     engine_ablations ablations;
+    bool no_cascade;
     bool no_chunked_prefill, starts_paused;
     /* what the backend does instead, from before the engine starts; NULL: as it is */
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
@@ -135,6 +136,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .preempt = o->preempt,
                          .no_chunked_prefill = o->no_chunked_prefill,
                          .ablations = o->ablations,
+                         .no_cascade = o->no_cascade,
                          .starts_paused = o->starts_paused,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,

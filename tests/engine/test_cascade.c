@@ -40,7 +40,7 @@ static const backend_ops *count_reads(const backend_ops *ops, const model_desc *
 /* Opens with every other layer windowed, if o cuts its pages so. */
 static void open_counted(const harness_options *o, bool no_cascade, harness *h) {
     harness_options way = *o;
-    way.ablations.no_cascade = no_cascade;
+    way.no_cascade = no_cascade;
     way.starts_paused = true; /* all together: who comes first computes what the others wait for */
     way.path = "models/builtin-small.gguf";
     way.wrap = count_reads;

@@ -62,7 +62,7 @@ static harness_options random_options(void) {
     o.compute = (compute_mode)pick(3);
     o.kv = types[pick(4)];
     o.n_threads = 1 + pick(2);
-    o.ablations.no_cascade = pick(3) == 0;
+    o.no_cascade = pick(3) == 0;
     if (o.prefix_cache != PREFIX_CACHE_NONE && pick(2) == 0) {
         o.tiers = (engine_tiers){.host_bytes = 1 << (14 + pick(8)), .version = "x", .wait_us = 2000, .write = pick(2)};
     }

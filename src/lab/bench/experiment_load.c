@@ -137,7 +137,7 @@ static void switch_off(mechanism m, trial *t) {
     quire_options *o = &t->options;
     o->prefix_cache = m == CACHE_PAGE ? "page" : m == CACHE_NONE ? "none" : "token";
     t->off.no_fork_sharing = m == NO_FORKS;
-    t->off.no_cascade = m == NO_CASCADE;
+    o->no_cascade = m == NO_CASCADE;
     o->no_chunked_prefill = m == NO_CHUNKS;
     o->max_seqs = m == ONE_BY_ONE ? 1 : o->max_seqs;
 }

@@ -5,7 +5,6 @@
 #define SWITCH(member) FLAG_SWITCH, .offset = offsetof(ablated_options, off.member), .rare = true
 
 const flag flags_ablations[] = {
-    {"--no-cascade --disable-cascade-attn", NULL, "attention reads a shared prefix for each sequence by itself", SWITCH(no_cascade)},
     {"--no-fork-sharing", NULL, "samples of one prompt share nothing", SWITCH(no_fork_sharing)},
     {"--no-jump-forward", NULL, "compute forced tokens one by one", SWITCH(no_jump_forward)},
     {"--fixed-draft-length", NULL, "always guess num_speculative_tokens", SWITCH(fixed_draft_length)},

@@ -112,7 +112,7 @@ static void every_switch_leaves_the_answers_as_they_are(void **state) {
     ways[4].max_seqs = 1;
     ways[5].prefix_cache = "none";
     off[5].no_fork_sharing = true;
-    off[6].no_cascade = true;
+    ways[6].no_cascade = true;
     ways[5].n_pages = 52; /* not all of them at once: preemption */
     for (int i = 0; i < 7; i++) {
         lab_result r = run_without(off[i], &ways[i], &w);
