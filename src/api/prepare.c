@@ -21,11 +21,11 @@ static quire_err encode(const quire_engine *e, const quire_request *r, str text,
                         quire_error *err) {
     size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, text.n);
     if (least > limit) {
-        return request_too_long_by(r, least, err);
+        return request_too_long(r, least, true, err);
     }
     encode_options options = {.special = ENCODE_PARSE, .add_special = r->add_special, .marks = marks, .max_tokens = limit};
     quire_err er = tokenizer_encode(e->parts.tokenizer, text, options, out, err);
-    return er == QUIRE_NO_ROOM ? request_too_long_by(r, limit + 1, err) : er;
+    return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
 }
 
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote them. */
@@ -68,7 +68,7 @@ static quire_err check_length(const quire_engine *e, const quire_request *r, con
     if (c->prompt.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
     }
-    return c->prompt.n >= (size_t)e->parts.info.max_model_len ? request_too_long(r, c->prompt.n, err) : QUIRE_OK;
+    return c->prompt.n >= (size_t)e->parts.info.max_model_len ? request_too_long(r, c->prompt.n, false, err) : QUIRE_OK;
 }
 
 /* ---- how long a response can become, in bytes of JSON ---- */

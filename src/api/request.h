@@ -116,10 +116,8 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
  * may have some of the fields then. */
 quire_err request_change(quire_request *r, const char *fields, size_t n, quire_error *err);
 
-/* Sets the error for a prompt of n tokens, which leave no room for one more. */
-quire_err request_too_long(const quire_request *r, size_t n, quire_error *err);
-/* Sets the error for a prompt of which only the least number of tokens is known. */
-quire_err request_too_long_by(const quire_request *r, size_t least, quire_error *err);
+/* Sets the error for a prompt of n tokens, or of at least so many, which leave no room for one more. */
+quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err);
 
 /* The checks between fields. request_parse makes them; quire_submit makes them again, since fields may have been set one by one. */
 quire_err request_check(quire_request *r, quire_error *err);

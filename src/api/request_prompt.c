@@ -68,28 +68,20 @@ static quire_err read_one(const quire_request *r, const field_desc *f, const jso
     }
 }
 
-quire_err request_too_long(const quire_request *r, size_t n, quire_error *err) {
+quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err) {
     int32_t limit = r->context.max_model_len;
     bool chat = r->info.endpoint == QUIRE_CHAT;
     const char *param = chat ? "messages" : n == (size_t)limit ? "max_tokens" : "input_tokens";
     return err_set_param(
         err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, param,
-        "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens", n,
-        (int)limit);
-}
-
-quire_err request_too_long_by(const quire_request *r, size_t least, quire_error *err) {
-    bool chat = r->info.endpoint == QUIRE_CHAT;
-    return err_set_param(
-        err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, chat ? "messages" : "input_tokens",
-        "the prompt has at least %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens",
-        least, (int)r->context.max_model_len);
+        "the prompt has %s%zu tokens; with at least one token to generate that is over the maximum context length of %d tokens",
+        is_least ? "at least " : "", n, (int)limit);
 }
 
 /* Checks a text by its length in JSON, whose longest escape has six bytes for one. */
 static quire_err check_text_length(const quire_request *r, str span, quire_error *err) {
     size_t least = span.n > 2 && span.p[0] == '"' ? tokenizer_least_tokens(r->context.tokenizer, (span.n - 2) / 6) : 0;
-    return least > (size_t)r->context.max_model_len ? request_too_long_by(r, least, err) : QUIRE_OK;
+    return least > (size_t)r->context.max_model_len ? request_too_long(r, least, true, err) : QUIRE_OK;
 }
 
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err) {

@@ -5,9 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static quire_err failed(const char *path, quire_error *err) {
-    return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
-}
+#include "cli/files.h"
 
 static bool is_regular(FILE *f) {
     struct stat s;
@@ -43,14 +41,14 @@ static quire_err copy_all(batch_input *in, FILE *from, quire_error *err) {
             return err_set(err, QUIRE_IO, -1, "%s: its copy: %s", in->path, strerror(errno));
         }
     }
-    return ferror(from) ? failed(in->path, err) : QUIRE_OK;
+    return ferror(from) ? files_failed(in->path, err) : QUIRE_OK;
 }
 
 static quire_err open_file(batch_input *in, const char *beside, quire_error *err) {
     bool standard = strcmp(in->path, "-") == 0;
     FILE *f = standard ? stdin : fopen(in->path, "rb");
     if (f == NULL) {
-        return failed(in->path, err);
+        return files_failed(in->path, err);
     }
     if (!standard && is_regular(f)) {
         in->file = f;
@@ -81,7 +79,7 @@ static quire_err next_line(batch_input *in, sha256_sum *sum, size_t *n, quire_er
     if (*n > INT32_MAX) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "%s: line %zu is longer than 2 GiB", in->path, in->n_read + 1);
     }
-    return *n == 0 && !feof(in->file) ? failed(in->path, err) : QUIRE_OK;
+    return *n == 0 && !feof(in->file) ? files_failed(in->path, err) : QUIRE_OK;
 }
 
 /* The first reading. */

@@ -31,5 +31,7 @@ quire_err prompt_read(const cli_options *o, strbuf *out, quire_error *err);
  * programs. */
 quire_err request_begin(const cli_options *o, body *out, quire_error *err);
 quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err);
+/* Both, with a prompt of text between. */
+quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err);
 
 #endif

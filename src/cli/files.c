@@ -9,11 +9,15 @@
 #include "base/utf8.h"
 #include "json/json.h"
 
+quire_err files_failed(const char *path, quire_error *err) {
+    return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+}
+
 quire_err files_read(const char *path, strbuf *out, quire_error *err) {
     bool standard = strcmp(path, "-") == 0;
     FILE *f = standard ? stdin : fopen(path, "rb");
     if (!f) {
-        return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+        return files_failed(path, err);
     }
     char block[65536];
     quire_err e = QUIRE_OK;
@@ -24,7 +28,7 @@ quire_err files_read(const char *path, strbuf *out, quire_error *err) {
     if (e != QUIRE_OK) {
         err_set(err, e, -1, "%s: %s", path, quire_err_text(e));
     } else if (ferror(f)) {
-        e = err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+        e = files_failed(path, err);
     }
     if (!standard) {
         fclose(f);
@@ -129,28 +133,20 @@ quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error 
     json_value *value;
     TRY(read_json(path, &value, err));
     quire_err e = QUIRE_OK;
-    size_t n_lists = 0, wanted = json_is(value, JSON_KIND_ARRAY) ? json_length(value) : 0;
-    id_list *lists = mem_new(wanted, sizeof *lists);
-    if (!lists) {
+    size_t wanted = json_is(value, JSON_KIND_ARRAY) ? json_length(value) : 0;
+    *n = 0;
+    *out = mem_new(wanted, sizeof **out);
+    if (!*out) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
     } else if (!json_is(value, JSON_KIND_ARRAY)) {
         e = err_set(err, QUIRE_BAD_FILE, -1, "%s: must be a list of id lists, as in [[1,2],[3,4,5]]", path);
     }
-    while (e == QUIRE_OK && n_lists < wanted) {
-        e = ids_of_json(path, json_at(value, n_lists), &lists[n_lists], err);
-        n_lists += e == QUIRE_OK;
+    while (e == QUIRE_OK && *n < wanted) {
+        e = ids_of_json(path, json_at(value, *n), &(*out)[*n], err);
+        *n += e == QUIRE_OK;
     }
     json_drop(value);
-    if (e != QUIRE_OK) {
-        for (size_t i = 0; i < n_lists; i++) {
-            id_list_deinit(&lists[i]);
-        }
-        mem_free(lists);
-        return e;
-    }
-    *out = lists;
-    *n = n_lists;
-    return QUIRE_OK;
+    return e;
 }
 
 quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns, quire_error *err) {
@@ -162,7 +158,7 @@ quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t
     header[sizeof header - 1] = '\n';
     FILE *f = fopen(path, "wb");
     if (!f) {
-        return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+        return files_failed(path, err);
     }
     bool good = fwrite(header, 1, sizeof header, f) == sizeof header && fwrite(values, sizeof *values * n_columns, n_rows, f) == n_rows;
     if (fclose(f) != 0 || !good) {

@@ -6,6 +6,9 @@
 
 #include "base/str.h"
 
+/* Sets the error of a call on a file that failed, by errno: NOT_FOUND or IO. */
+quire_err files_failed(const char *path, quire_error *err);
+
 /* Appends the whole file to *out; "-" is standard input. IO or NOT_FOUND: err names the file. */
 quire_err files_read(const char *path, strbuf *out, quire_error *err);
 
@@ -24,7 +27,7 @@ void id_list_deinit(id_list *l);
 quire_err id_list_parse(const char *text, id_list *out, quire_error *err);
 /* Reads a JSON file: [1,2,3], or an object with it as "prompt" or "ids". */
 quire_err id_list_read(const char *path, id_list *out, quire_error *err);
-/* Reads a JSON file with a list of such lists. *out is mem_new'd; the caller deinits each list. */
+/* Reads a JSON file with a list of such lists. *out is mem_new'd; the caller frees it and deinits the *n lists, also after a failure. */
 quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err);
 
 /* Writes float32 [n_rows, n_columns], little endian, C order, format version 1.0. */

@@ -127,12 +127,9 @@ const flag flags_mlock[] = {
     {"--mlock", NULL, "keep weights and pages in memory, never paged out", FLAG_SWITCH, AT(engine.lock_memory), .rare = true},
     {0},
 };
-const flag flags_speculation[] = {
+const flag flags_memory[] = {
     {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", FLAG_TEXT,
      AT(engine.speculative_config)},
-    {0},
-};
-const flag flags_swap[] = {
     {"--swap-space", "GIB", "host memory for preempted sequences (0)", FLAG_GIB, AT(engine.swap_bytes)},
     {"--preemption-mode", NULL, "what becomes of preempted sequences: auto is what costs less", FLAG_CHOICE, AT(engine.preemption_mode),
      .choices = preemption_modes, .rare = true},

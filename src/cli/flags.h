@@ -32,15 +32,15 @@ typedef struct flag_choice {
 } flag_choice;
 
 typedef struct flag {
-    const char *names;           /* separated by spaces: its own, then aliases. NULL ends a group */
-    const char *value;           /* the value's name in --help; NULL for switches and choices */
+    const char *names; /* separated by spaces: its own, then aliases. NULL ends a group */
+    const char *value; /* the value's name in --help; NULL for switches and choices */
     const char *meaning;
     flag_type type;
-    size_t offset;               /* into the command's options, which begin with a cli_options */
+    size_t offset; /* into the command's options, which begin with a cli_options */
     double minimum, maximum;
-    const flag_choice *choices;  /* ends with a NULL spelling */
-    const char *field;           /* OpenAI's name of the request field */
-    bool rare;                   /* --help omits it, --help-all shows it */
+    const flag_choice *choices; /* ends with a NULL spelling */
+    const char *field;          /* OpenAI's name of the request field */
+    bool rare;                  /* --help omits it, --help-all shows it */
 } flag;
 
 extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[];
@@ -50,15 +50,14 @@ extern const flag flags_help[], flags_help_all[]; /* every command takes the fir
 extern const flag flags_json[], flags_quiet[], flags_model[], flags_prompt[], flags_out[], flags_generation_config[], flags_chat_template[];
 extern const flag flags_compute[], flags_kv_dtype[], flags_prefix_cache[], flags_eviction[], flags_audit[];
 extern const flag flags_schedule[], flags_step_target[], flags_isa[], flags_threads[], flags_cpu_bind[], flags_model_len[];
-extern const flag flags_step_rows[], flags_seqs[], flags_page_size[], flags_pool[], flags_mlock[], flags_speculation[], flags_swap[];
+extern const flag flags_step_rows[], flags_seqs[], flags_page_size[], flags_pool[], flags_mlock[], flags_memory[];
 extern const flag flags_tier_file[], flags_tier_file_bytes[], flags_tier_redis[], flags_tier_limits[];
 
 /* Groups that every command with an engine takes; others may lie between them. */
 #define FLAGS_NUMERIC flags_compute, flags_kv_dtype, flags_prefix_cache
 #define FLAGS_MACHINE flags_isa, flags_threads, flags_cpu_bind
 #define FLAGS_BATCH   flags_model_len, flags_step_rows, flags_seqs, flags_page_size, flags_pool
-#define FLAGS_MEMORY  \
-    flags_speculation, flags_swap, flags_tier_file, flags_tier_file_bytes, flags_tier_redis, flags_tier_limits, flags_quiet, flags_help, \
-        flags_help_all
+#define FLAGS_MEMORY                                                                                                                       \
+    flags_memory, flags_tier_file, flags_tier_file_bytes, flags_tier_redis, flags_tier_limits, flags_quiet, flags_help, flags_help_all
 
 #endif

@@ -58,34 +58,18 @@ quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, q
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
-static quire_err prompt_body(const cli_options *o, session *s, str prompt, body *out, quire_error *err) {
+quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, body *out, quire_error *err) {
     TRY(request_begin(o, out, err));
     TRY(body_set_text(out, "prompt", prompt) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory"));
     return request_complete(s, QUIRE_COMPLETIONS, out, err);
-}
-
-/* Prints the prompt with --echo, its continuation, and the end of the line. */
-static quire_err print_response(const cli_options *o, session *s, str prompt, const body *b, response *a, quire_error *err) {
-    text_out out;
-    text_out_init(&out);
-    quire_err e = o->echo ? text_out_add(&out, prompt, err) : QUIRE_OK;
-    if (e == QUIRE_OK) {
-        e = response_run(a, s, QUIRE_COMPLETIONS, b, &out, NULL);
-        if (e != QUIRE_OK) {
-            *err = a->error;
-        }
-    }
-    e = e == QUIRE_OK ? text_out_end_line(&out, err) : e;
-    text_out_deinit(&out);
-    return e;
 }
 
 static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_error *err) {
     body b = {0};
     response a = {0};
     int64_t start = clock_us();
-    quire_err e = prompt_body(o, s, prompt, &b, err);
-    e = e == QUIRE_OK ? print_response(o, s, prompt, &b, &a, err) : e;
+    quire_err e = request_of_prompt(o, s, prompt, &b, err);
+    e = e == QUIRE_OK ? response_run(&a, s, QUIRE_COMPLETIONS, &b, o->echo ? prompt : (str){"", 0}, NULL, err) : e;
     if (e == QUIRE_OK) {
         if (isatty(STDERR_FILENO)) {
             double seconds = (double)(clock_us() - start) / 1e6;

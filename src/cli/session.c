@@ -38,20 +38,15 @@ quire_err session_open(const cli_options *o, session *s, quire_error *err) {
     announce(&o->engine, quire_engine_info(s->engine));
     quire_err e = quire_queue_open(s->engine, &s->queue);
     if (e != QUIRE_OK) {
-        quire_engine_close(s->engine);
-        *s = (session){0};
+        session_close(s);
         return err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
     }
     return QUIRE_OK;
 }
 
 void session_close(session *s) {
-    if (s->queue) {
-        quire_queue_close(s->queue);
-    }
-    if (s->engine) {
-        quire_engine_close(s->engine);
-    }
+    quire_queue_close(s->queue);
+    quire_engine_close(s->engine);
     *s = (session){0};
 }
 
@@ -70,15 +65,10 @@ void response_deinit(response *a) {
 
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n) {
     quire_request *request;
-    a->chat = endpoint == QUIRE_CHAT;
     quire_err e = quire_request_parse(s->engine, endpoint, text, n, &request, &a->error);
     if (e == QUIRE_OK) {
         size_t n_choices = (size_t)quire_request_describe(request)->n_choices;
-        if (n_choices > a->n_choices) {
-            mem_free(a->choices);
-            a->n_choices = 0;
-            a->choices = mem_new(n_choices, sizeof *a->choices);
-        }
+        a->choices = mem_new(n_choices, sizeof *a->choices);
         if (!a->choices) {
             quire_request_free(request);
             e = err_set(&a->error, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -158,7 +148,9 @@ static void print_event(response *a, text_out *out, const quire_event *ev) {
     }
 }
 
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel) {
+/* Runs one request to its end. a->error has the error. */
+static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out,
+                             const volatile int *cancel) {
     strbuf text = {0};
     quire_err e = body_write(request, &text);
     e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
@@ -179,4 +171,21 @@ quire_err response_run(response *a, session *s, quire_endpoint endpoint, const b
         }
     }
     return a->error.code;
+}
+
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, str before, const volatile int *cancel,
+                       quire_error *err) {
+    text_out out;
+    text_out_init(&out);
+    quire_err e = text_out_add(&out, before, err);
+    if (e == QUIRE_OK && run_printed(a, s, endpoint, request, &out, cancel) != QUIRE_OK) {
+        *err = a->error;
+        e = err->code;
+    }
+    if (e == QUIRE_OK || cancel) {
+        quire_err ended = text_out_end_line(&out, e == QUIRE_OK ? err : NULL);
+        e = e == QUIRE_OK ? ended : e;
+    }
+    text_out_deinit(&out);
+    return e;
 }

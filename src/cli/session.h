@@ -23,8 +23,8 @@ typedef struct response_choice {
     int32_t *tokens; /* mem_new'd */
     size_t n_tokens, tokens_cap;
     quire_finish finish;
-    int32_t stop_token;  /* -1: none */
-    char *stop_string;   /* mem_new'd; NULL: none */
+    int32_t stop_token; /* -1: none */
+    char *stop_string;  /* mem_new'd; NULL: none */
 } response_choice;
 
 /* The collected response of one stream. Zero-initialised is empty. */
@@ -33,12 +33,12 @@ typedef struct response {
     response_choice *choices; /* mem_new'd, n_choices of them */
     size_t n_choices;
     int32_t prompt_tokens, completion_tokens;
-    bool done, chat;
+    bool done;
     quire_error error; /* code OK unless the request failed */
 } response;
 
 void response_deinit(response *a);
-/* Submits a request whose events carry `a` as their user pointer. On failure a->error has the reason, and a->done is true. BUSY, here or as
+/* Submits a request for an empty response; its events carry `a` as their user pointer. On failure a->error has the reason, and a->done is true. BUSY, here or as
  * the error of the DONE: try again when another stream has ended. */
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
 /* Adds an event to the response. Its DONE releases the stream. Out of memory ends the response with that error. */
@@ -46,8 +46,9 @@ void response_add(response *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
 const char *response_finish_name(quire_finish f);
 
-/* Runs one request to its end and prints the text of choice 0 piece by piece, without the end of its line. It is cancelled when *cancel
- * (may be NULL) becomes non-zero, or when nothing can be printed any more. */
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel);
+/* Runs one request to its end and prints `before`, the text of choice 0 piece by piece, and the end of the line. It is cancelled when
+ * *cancel becomes non-zero, or when nothing can be printed any more. cancel may be NULL: then the line is not ended after a failure. */
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, str before, const volatile int *cancel,
+                       quire_error *err);
 
 #endif

@@ -42,20 +42,14 @@ static quire_err begin_conversation(const cli_options *o, strbuf *messages) {
     return o->system ? add_message(messages, "system", str_of(o->system)) : QUIRE_OK;
 }
 
-/* Builds the body of a turn: the conversation, or a text to complete. */
-static quire_err turn_body(const cli_options *o, session *s, const strbuf *messages, str line, body *out, quire_error *err) {
+/* Builds the body of a turn: the conversation. */
+static quire_err turn_body(const cli_options *o, session *s, const strbuf *messages, body *out, quire_error *err) {
     TRY(request_begin(o, out, err));
     strbuf list = {0};
-    quire_err e;
-    if (messages != NULL) {
-        e = strbuf_addf(&list, "[%s]", messages->p);
-        e = e == QUIRE_OK ? body_set(out, "messages", (str){list.p, list.n}) : e;
-    } else {
-        e = body_set_text(out, "prompt", line);
-    }
+    quire_err e = strbuf_addf(&list, "[%s]", messages->p);
+    e = e == QUIRE_OK ? body_set(out, "messages", (str){list.p, list.n}) : e;
     strbuf_deinit(&list);
-    return e != QUIRE_OK ? err_set(err, e, -1, "out of memory")
-                         : request_complete(s, messages != NULL ? QUIRE_CHAT : QUIRE_COMPLETIONS, out, err);
+    return e != QUIRE_OK ? err_set(err, e, -1, "out of memory") : request_complete(s, QUIRE_CHAT, out, err);
 }
 
 /* Runs one line of the user: a turn of the chat (messages not NULL), or a text to complete. A failed turn is removed from the
@@ -66,18 +60,10 @@ static quire_err take_turn(const cli_options *o, session *s, strbuf *messages, s
     response a = {0};
     quire_err e =
         messages != NULL && add_message(messages, "user", line) != QUIRE_OK ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
-    e = e == QUIRE_OK ? turn_body(o, s, messages, line, &b, err) : e;
     if (e == QUIRE_OK) {
-        text_out out;
-        text_out_init(&out);
-        e = response_run(&a, s, messages ? QUIRE_CHAT : QUIRE_COMPLETIONS, &b, &out, &interrupted);
-        if (e != QUIRE_OK) {
-            *err = a.error;
-        }
-        quire_err ended = text_out_end_line(&out, e == QUIRE_OK ? err : NULL);
-        e = e == QUIRE_OK ? ended : e;
-        text_out_deinit(&out);
+        e = messages != NULL ? turn_body(o, s, messages, &b, err) : request_of_prompt(o, s, line, &b, err);
     }
+    e = e == QUIRE_OK ? response_run(&a, s, messages ? QUIRE_CHAT : QUIRE_COMPLETIONS, &b, (str){"", 0}, &interrupted, err) : e;
     if (messages != NULL && e == QUIRE_OK) {
         const strbuf *said = &a.choices[0].text;
         e = add_message(messages, "assistant", (str){said->n ? said->p : "", said->n});

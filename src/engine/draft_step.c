@@ -8,16 +8,9 @@
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
 
 quire_err draft_step_open(engine *e, quire_error *err) {
-    const draft_options *o = &e->options.draft;
     e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(draft_seq *));
-    if (!e->drafted) {
-        return QUIRE_NO_MEMORY;
-    }
-    if (o->rule == DRAFT_RULE_STANDARD && !(e->draft_scratch = mem_new(2 * (size_t)e->desc->n_vocab, sizeof(float)))) {
-        return QUIRE_NO_MEMORY;
-    }
     const draft_target target = {e->desc, &e->layout, &e->samples, e->sched.limits.max_seqs, e->sched.limits.max_rows};
-    return draft_open(o, &target, &e->drafter, err);
+    return e->drafted != NULL ? draft_open(&e->options.draft, &target, &e->drafter, err) : QUIRE_NO_MEMORY;
 }
 
 void draft_step_close(engine *e) {
@@ -25,7 +18,6 @@ void draft_step_close(engine *e) {
         e->drafter->ops->close(e->drafter);
     }
     mem_free((void *)e->drafted);
-    mem_free(e->draft_scratch);
 }
 
 /* Whether s's next step computes one token of its own after sampled ones: then drafts can follow it. Not with a beam, whose next token the
@@ -100,8 +92,7 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
     sequence *s = planned_at(e, item);
     const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
     const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
-    bool by_rejection = n > 0 && draft_by_rejection(&e->options.draft, &s->sampling);
-    verify_walk w = verify_begin(&s->draft, n, by_rejection ? e->draft_scratch : NULL);
+    verify_walk w = verify_begin(&s->draft, n, n > 0 && draft_by_rejection(&e->options.draft, &s->sampling));
     for (;;) {
         int32_t known = s->task.n_known, behind = verify_row(&w, out);
         if (behind < 0) {

@@ -8,7 +8,7 @@
 
 #include "engine/state.h"
 
-/* Opens the drafter that e->options.draft names, if any, and what verification needs. Needs e->layout, e->sched.limits and e->samples. Errors as
+/* Opens the drafter that e->options.draft names, if any. Needs e->layout, e->sched.limits and e->samples. Errors as
  * draft_open. */
 quire_err draft_step_open(engine *e, quire_error *err);
 void draft_step_close(engine *e);

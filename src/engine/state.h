@@ -71,7 +71,6 @@ struct engine {
     sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
     draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
-    float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
     scheduler sched;         /* the queues of sequences, and the step's plan */
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;        /* requests whose end was published */

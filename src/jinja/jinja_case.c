@@ -3,38 +3,29 @@
 
 #include "jinja/jinja_run.h"
 
-static bool is_letter(int32_t c, bool cased_only) {
-    switch (c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-        return true;
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-        return !cased_only;
-    default:
-        return false;
-    }
-}
+enum {
+    CASED = JCATEGORY(LU) | JCATEGORY(LL) | JCATEGORY(LT),
+    LETTER = CASED | JCATEGORY(LM) | JCATEGORY(LO),
+    NUMERIC = JCATEGORY(ND) | JCATEGORY(NL) | JCATEGORY(NO),
+};
 
 bool jchar_is_alpha(int32_t c) {
-    return is_letter(c, false);
+    return jchar_in(c, LETTER);
 }
 
 bool jchar_is_digit(int32_t c) {
-    return c >= 0 && utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
+    return jchar_in(c, JCATEGORY(ND));
 }
 
 bool jchar_is_numeric(int32_t c) {
-    utf8proc_category_t k = c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c);
-    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+    return jchar_in(c, NUMERIC);
 }
 
 bool jcase_is(str s, bool upper) {
     bool cased = false;
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        if (is_letter(c, true)) {
+        if (jchar_in(c, CASED)) {
             if (utf8proc_category(c) != (upper ? UTF8PROC_CATEGORY_LU : UTF8PROC_CATEGORY_LL)) {
                 return false;
             }
@@ -85,7 +76,7 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
             now = utf8proc_category(c) == UTF8PROC_CATEGORY_LU ? CASE_LOWER : CASE_UPPER;
         }
         TRY(put(r, c, now));
-        after_cased = is_letter(c, true);
+        after_cased = jchar_in(c, CASED);
         word_starts = jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
     }
     return jrun_scratch(r, out);

@@ -258,10 +258,8 @@ static bool is_name_char(int32_t c, bool first) {
     if (c < 0x80) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
     }
-    utf8proc_category_t k = utf8proc_category(c);
-    bool letter = k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || k == UTF8PROC_CATEGORY_LM ||
-                  k == UTF8PROC_CATEGORY_LO;
-    return letter || (!first && (k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ND));
+    const uint32_t letters = JCATEGORY(LU) | JCATEGORY(LL) | JCATEGORY(LT) | JCATEGORY(LM) | JCATEGORY(LO);
+    return jchar_in(c, first ? letters : letters | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(ND));
 }
 
 /* Writes the character of an escape sequence whose backslash is at p[0] to out; returns the bytes read, or 0 for a malformed one. */

@@ -50,6 +50,10 @@ str jstr_part(str s, size_t start, size_t n) {
     return (str){s.p + i, end - i};
 }
 
+bool jchar_in(int32_t c, uint32_t categories) {
+    return ((categories >> (c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c))) & 1) != 0;
+}
+
 bool jchar_is_space(int32_t c) {
     return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
            c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
@@ -127,33 +131,18 @@ quire_err jfloat_write(double f, strbuf *out) {
 
 /* Python's str.isprintable for a character. */
 static bool is_printable(int32_t c) {
-    switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-        return false;
-    case UTF8PROC_CATEGORY_ZS:
-        return c == ' ';
-    default:
-        return true;
-    }
+    const uint32_t hidden =
+        JCATEGORY(CC) | JCATEGORY(CF) | JCATEGORY(CS) | JCATEGORY(CO) | JCATEGORY(CN) | JCATEGORY(ZL) | JCATEGORY(ZP) | JCATEGORY(ZS);
+    return c == ' ' || !jchar_in(c, hidden);
 }
 
 static quire_err write_escaped(int32_t c, strbuf *out) {
-    switch (c) {
-    case '\n':
-        return strbuf_add_str(out, "\\n");
-    case '\r':
-        return strbuf_add_str(out, "\\r");
-    case '\t':
-        return strbuf_add_str(out, "\\t");
-    default:
-        return strbuf_addf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+    static const char plain[] = "\n\r\t", letters[] = "nrt"; /* those that a backslash and a letter stand for */
+    const char *short_form = c > 0 && c < 0x20 ? strchr(plain, c) : NULL;
+    if (short_form != NULL) {
+        return strbuf_add(out, (char[]){'\\', letters[short_form - plain]}, 2);
     }
+    return strbuf_addf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
 }
 
 static quire_err write_string_repr(str s, strbuf *out) {

@@ -176,6 +176,9 @@ size_t jchar_put(int32_t c, char *out);
 size_t jstr_length(str s);
 /* The substring from character start (at most jstr_length) on, of n characters at most. */
 str jstr_part(str s, size_t start, size_t n);
+/* True when c is of one of Unicode's general categories, a set of JCATEGORY(LU), ...; that of a stray byte, -1, is CN. */
+bool jchar_in(int32_t c, uint32_t categories);
+#define JCATEGORY(name) (1 << UTF8PROC_CATEGORY_##name)
 /* Python's str.isspace for a character. */
 bool jchar_is_space(int32_t c);
 /* s without the characters of jchar_is_space at its left and right end. */

@@ -45,7 +45,7 @@ typedef struct sample_row {
     float *logits;          /* [n_vocab], changed in place */
     sample_context context; /* its noise is set from its key */
     sample_result *result;
-    const float *probs;     /* SAMPLE_DISTRIBUTION: [n_vocab], valid until the next call */
+    float *probs;           /* SAMPLE_DISTRIBUTION: [n_vocab] of the sampler, valid until the next call; may be changed */
 } sample_row;
 
 /* Does what rows[0..n) want, and sets their results. Allocates nothing. */

@@ -94,24 +94,27 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     return adjust(s, logits, c, 0.0f);
 }
 
-/* Leaves what may be drawn (sampler_parts.h); *greedy: the sample is *best. */
-static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
+/* Leaves what may be drawn (sampler_parts.h). */
+static quire_err distribute(sampler *s, float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool masses = sampler_wants_masses(p), dynamic = p->dynatemp_range > 0.0f;
-    *greedy = p->temperature < GREEDY_BELOW;
+    s->is_greedy = p->temperature < GREEDY_BELOW;
     s->scale = LOG2_E / p->temperature;
-    TRY(adjust(s, logits, c, masses && !dynamic && !*greedy ? s->scale : 0.0f));
+    TRY(adjust(s, logits, c, masses && !dynamic && !s->is_greedy ? s->scale : 0.0f));
     if (s->max == -INFINITY) {
         return s->given_max == -INFINITY ? QUIRE_NUMERIC : QUIRE_BAD_REQUEST;
     }
-    if (!*greedy && dynamic) {
+    if (!s->is_greedy && dynamic) {
         float temperature = sampler_temperature(s, logits, p);
-        *greedy = temperature < GREEDY_BELOW; /* it may become 0 */
+        s->is_greedy = temperature < GREEDY_BELOW; /* it may become 0 */
         s->scale = LOG2_E / temperature;
-        TRY(masses && !*greedy ? look(s, logits, s->scale) : QUIRE_OK);
+        TRY(masses && !s->is_greedy ? look(s, logits, s->scale) : QUIRE_OK);
     }
-    if (*greedy) {
-        *best = find_max(s, logits);
+    if (s->is_greedy) {
+        s->is_whole = false;
+        s->n_kept = 1;
+        s->ids[0] = find_max(s, logits);
+        s->weights[0] = 1.0f;
     } else {
         sampler_cut(s, logits, c);
     }
@@ -123,25 +126,16 @@ bool sampler_takes_argmax(const sampling_params *p, int32_t n_output) {
 }
 
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token) {
-    bool greedy;
-    TRY(distribute(s, logits, c, token, &greedy));
-    if (greedy) {
-        return QUIRE_OK;
-    }
-    bool mirostat = c->params->mirostat != MIROSTAT_OFF;
-    *token = mirostat ? sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu) : sampler_draw(s, logits, c->noise.token);
+    TRY(distribute(s, logits, c));
+    *token = s->is_greedy                          ? s->ids[0]
+             : c->params->mirostat != MIROSTAT_OFF ? sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu)
+                                                   : sampler_draw(s, logits, c->noise.token);
     return QUIRE_OK;
 }
 
-quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs) {
-    bool greedy;
-    int32_t best;
-    TRY(distribute(s, logits, c, &best, &greedy));
-    if (greedy) {
-        s->n_kept = 1;
-        s->ids[0] = best;
-        s->weights[0] = 1.0f;
-    } else if (s->is_whole) {
+quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs) {
+    TRY(distribute(s, logits, c));
+    if (s->is_whole) {
         sampler_keep_all(s, logits);
     }
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);

@@ -68,7 +68,8 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
 /* The probabilities [n_vocab] from which a sample without mirostat is drawn: zero for tokens that are cut; greedy has one 1. Rejection
- * sampling, logprobs and tests use it. Errors as sampler_sample. *probs is valid until the next call. */
-quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs);
+ * sampling, logprobs and tests use it. Errors as sampler_sample. *probs is valid until the next call, and may be
+ * changed. */
+quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs);
 
 #endif

@@ -47,7 +47,7 @@ extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_av
 struct sampler {
     const sampler_rows *rows;
     int32_t n_vocab, max_tokens, n_kept;
-    bool is_whole;
+    bool is_whole, is_greedy; /* is_greedy: one token is kept, without a draw */
     size_t n_groups;
     float max;         /* the largest logit after the changes */
     float given_max;   /* the same before them */

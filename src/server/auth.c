@@ -2,19 +2,18 @@
 
 #include <errno.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <strings.h>
 
 #include "base/mem.h"
+#include "base/sha256.h"
 
-#define DIGEST_BYTES 32
 #define MAX_FILE_BYTES (16u << 20)
 
 typedef struct key {
     char *tenant; /* owned */
-    unsigned char digest[DIGEST_BYTES];
+    uint8_t digest[SHA256_BYTES];
 } key;
 
 typedef struct key_set {
@@ -26,13 +25,8 @@ struct auth {
     pthread_rwlock_t lock; /* of set */
     key_set set;
     bool has_operator;
-    unsigned char operator_digest[DIGEST_BYTES];
+    uint8_t operator_digest[SHA256_BYTES];
 };
-
-static bool digest_of(str text, unsigned char out[DIGEST_BYTES]) {
-    unsigned int n = 0;
-    return EVP_Digest(text.p, text.n, out, &n, EVP_sha256(), NULL) == 1 && n == DIGEST_BYTES;
-}
 
 static quire_err add_key(key_set *a, str tenant, str text, quire_error *err) {
     void *p = a->keys;
@@ -42,10 +36,7 @@ static quire_err add_key(key_set *a, str tenant, str text, quire_error *err) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
     }
     a->keys = p;
-    if (!digest_of(text, a->keys[a->n].digest)) {
-        mem_free(name);
-        return err_set(err, QUIRE_INTERNAL, -1, "API keys: SHA-256 failed");
-    }
+    sha256(text.p, text.n, a->keys[a->n].digest);
     a->keys[a->n++].tenant = name;
     return QUIRE_OK;
 }
@@ -125,14 +116,12 @@ static quire_err add_file(key_set *a, const char *path, quire_error *err) {
 
 /* Adds a key without a tenant's name: it is a tenant of its own, named by its digest. */
 static quire_err add_nameless(key_set *a, const char *text, quire_error *err) {
-    unsigned char digest[DIGEST_BYTES];
+    uint8_t digest[SHA256_BYTES];
     char name[32];
     if (text[0] == '\0') {
         return err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty");
     }
-    if (!digest_of(str_of(text), digest)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "API keys: SHA-256 failed");
-    }
+    sha256(text, strlen(text), digest);
     snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", digest[0], digest[1], digest[2], digest[3], digest[4], digest[5],
              digest[6], digest[7]);
     return add_key(a, str_of(name), str_of(text), err);
@@ -206,19 +195,21 @@ bool auth_required(const auth *a) {
 }
 
 /* The digest of the key in a header "Bearer KEY"; false when there is none. */
-static bool digest_of_header(str header, unsigned char out[DIGEST_BYTES]) {
+static bool digest_of_header(str header, uint8_t out[SHA256_BYTES]) {
     static const char scheme[] = "Bearer ";
     size_t n_scheme = sizeof(scheme) - 1;
     if (header.n <= n_scheme || strncasecmp(header.p, scheme, n_scheme) != 0) {
         return false;
     }
-    return digest_of(trim((str){header.p + n_scheme, header.n - n_scheme}), out);
+    str trimmed = trim((str){header.p + n_scheme, header.n - n_scheme});
+    sha256(trimmed.p, trimmed.n, out);
+    return true;
 }
 
-static const key *find_key(const key_set *a, const unsigned char digest[DIGEST_BYTES]) {
+static const key *find_key(const key_set *a, const uint8_t digest[SHA256_BYTES]) {
     const key *found = NULL;
     for (size_t i = 0; i < a->n; i++) {
-        if (CRYPTO_memcmp(a->keys[i].digest, digest, DIGEST_BYTES) == 0) {
+        if (CRYPTO_memcmp(a->keys[i].digest, digest, SHA256_BYTES) == 0) {
             found = &a->keys[i];
         }
     }
@@ -226,7 +217,7 @@ static const key *find_key(const key_set *a, const unsigned char digest[DIGEST_B
 }
 
 bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]) {
-    unsigned char digest[DIGEST_BYTES];
+    uint8_t digest[SHA256_BYTES];
     if (!digest_of_header(header, digest)) {
         return false;
     }
@@ -243,17 +234,16 @@ static quire_err operator_is_a_tenant(quire_error *err) {
 }
 
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
-    unsigned char digest[DIGEST_BYTES];
+    uint8_t digest[SHA256_BYTES];
     if (text[0] == '\0') {
         return err_set(err, QUIRE_INVALID, -1, "--operator-key: the key is empty");
     }
-    if (!digest_of(trim(str_of(text)), digest)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "API keys: SHA-256 failed");
-    }
+    str trimmed = trim(str_of(text));
+    sha256(trimmed.p, trimmed.n, digest);
     if (find_key(&a->set, digest) != NULL) {
         return operator_is_a_tenant(err);
     }
-    memcpy(a->operator_digest, digest, DIGEST_BYTES);
+    memcpy(a->operator_digest, digest, SHA256_BYTES);
     a->has_operator = true;
     return QUIRE_OK;
 }
@@ -278,6 +268,6 @@ bool auth_has_operator(const auth *a) {
 }
 
 bool auth_is_operator(const auth *a, str header) {
-    unsigned char digest[DIGEST_BYTES];
-    return a->has_operator && digest_of_header(header, digest) && CRYPTO_memcmp(a->operator_digest, digest, DIGEST_BYTES) == 0;
+    uint8_t digest[SHA256_BYTES];
+    return a->has_operator && digest_of_header(header, digest) && CRYPTO_memcmp(a->operator_digest, digest, SHA256_BYTES) == 0;
 }

@@ -155,10 +155,19 @@ static void flush_and_close(conn *c) {
     }
 }
 
+void conn_shut_down(conn *c) {
+    if (c->pending != NULL && c->pending->shut_down != NULL) {
+        c->pending->shut_down(c);
+    } else if (c->pending != NULL) {
+        c->pending->close(c);
+        conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
+    }
+}
+
 void conn_drain(conn *c) {
     c->keep_alive = false;
     if (c->pending != NULL && c->pending->ends_at_drain) {
-        c->pending->shut_down(c);
+        conn_shut_down(c);
         return;
     }
     if (c->state == CONN_HEAD && !c->request.started) {

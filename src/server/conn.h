@@ -29,11 +29,11 @@ typedef struct conn conn;
  * stream, or a state of the pool. Each has one of these; conn.pending_of is its object. */
 typedef struct pending_kind {
     void (*close)(conn *c);     /* the connection closes: gives the object up */
-    void (*shut_down)(conn *c); /* gives it up, and ends the response: with an error, or a stream cleanly */
+    void (*shut_down)(conn *c); /* gives it up, and ends the response; NULL: close and a response with status 503 */
     void (*drained)(conn *c);   /* the client has read: sends more; NULL: there is no more */
     void (*cut)(conn *c);       /* the client reads too slowly: gives it up, and ends the response; NULL: the connection closes */
     bool counts_disconnects;    /* a client that disconnects before its response is complete is counted */
-    bool ends_at_drain;         /* shut_down comes as soon as the server drains */
+    bool ends_at_drain;         /* it is shut down as soon as the server drains */
     bool is_endless;            /* a stream that ends only when the client or the server closes */
 } pending_kind;
 
@@ -84,6 +84,9 @@ void conn_open(loop *l, evutil_socket_t fd);
 void conn_close(conn *c);
 /* Shuts down: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
+#define CONN_SHUTTING_DOWN "the server is shutting down"
+/* Shuts down now: ends a response that waits for something. */
+void conn_shut_down(conn *c);
 
 /* Some room for bodies was freed: connections of the loop that wait for it try again, in order of arrival. */
 void conn_resume_bodies(loop *l);

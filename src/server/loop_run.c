@@ -69,9 +69,7 @@ static void drain(loop *l) {
 static void cut_short(loop *l) {
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->pending != NULL) {
-            c->pending->shut_down(c);
-        }
+        conn_shut_down(c);
     }
     loop_set_timer(l->on_deadline, LAST_WORDS_US);
 }

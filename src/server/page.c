@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include "base/mem.h"
+#include "base/sha256.h"
 
 /* The assembler includes the file; QUIRE_POOL_PAGE_PATH comes from the build. */
 __asm__(".section .rodata, \"a\"\n"
@@ -28,18 +29,15 @@ str page_body(const web_page *p) {
 
 /* Adds 'sha256-...' of the text between an opening tag, which has no attributes and occurs once, and its end. */
 static quire_err add_hash(strbuf *to, const char *open, const char *close) {
-    unsigned char digest[EVP_MAX_MD_SIZE], text[64];
-    unsigned int n_digest = 0;
+    uint8_t digest[SHA256_BYTES], text[64];
     const char *from = strstr(quire_pool_page_begin, open);
     const char *end = from == NULL ? NULL : strstr(from, close);
     if (end == NULL) {
         return QUIRE_INTERNAL;
     }
     from += strlen(open);
-    if (EVP_Digest(from, (size_t)(end - from), digest, &n_digest, EVP_sha256(), NULL) != 1) {
-        return QUIRE_INTERNAL;
-    }
-    EVP_EncodeBlock(text, digest, (int)n_digest);
+    sha256(from, (size_t)(end - from), digest);
+    EVP_EncodeBlock(text, digest, SHA256_BYTES);
     return strbuf_addf(to, " 'sha256-%s'", (const char *)text);
 }
 

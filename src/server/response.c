@@ -50,14 +50,12 @@ void response_close(response *a) {
 
 /* ---- the generation as what a connection waits for ---- */
 
-static const char shutting_down[] = "the server is shutting down";
-
 static void close_generation(conn *c) {
     response_close(c->pending_of);
 }
 
 static void shut_down_generation(conn *c) {
-    response_fail_with(c->pending_of, 503, shutting_down);
+    response_fail_with(c->pending_of, 503, CONN_SHUTTING_DOWN);
 }
 
 static void send_more(conn *c) {
@@ -124,12 +122,7 @@ static void cancel_parsing(conn *c) {
     c->pending = NULL;
 }
 
-static void shut_down_parsing(conn *c) {
-    cancel_parsing(c);
-    conn_reply_error(c, 503, NULL, shutting_down, NULL);
-}
-
-static const pending_kind parsing = {.close = cancel_parsing, .shut_down = shut_down_parsing, .counts_disconnects = true};
+static const pending_kind parsing = {.close = cancel_parsing, .counts_disconnects = true};
 
 /* Queues a large body for a text thread, which parses it; response_parsed continues. */
 static void start_large(conn *c, quire_endpoint endpoint) {
@@ -322,7 +315,7 @@ static void on_done(response *a, const quire_event *ev) {
         return;
     }
     if (ev->finish == QUIRE_FINISH_CANCELLED) { /* not by this server, which releases what it cancels: the engine is closing */
-        response_fail_with(a, 503, shutting_down);
+        response_fail_with(a, 503, CONN_SHUTTING_DOWN);
         return;
     }
     a->prompt_tokens = ev->prompt_tokens;

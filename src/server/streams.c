@@ -145,12 +145,7 @@ static void forget(conn *c) {
     order_drop(o);
 }
 
-static void shut_down(conn *c) {
-    forget(c);
-    conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
-}
-
-static const pending_kind order_pending = {.close = forget, .shut_down = shut_down};
+static const pending_kind order_pending = {.close = forget};
 
 void streams_post(conn *c) {
     quire_error err = {0};

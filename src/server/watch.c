@@ -280,13 +280,8 @@ static void end_stream(conn *c) {
     conn_stream_end(c);
 }
 
-static void shut_down(conn *c) {
-    remove_watcher(c->pending_of);
-    conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
-}
-
 static const pending_kind stream_pending = {.close = close_watcher, .shut_down = end_stream, .ends_at_drain = true, .is_endless = true};
-static const pending_kind reply_pending = {.close = close_watcher, .shut_down = shut_down, .ends_at_drain = true};
+static const pending_kind reply_pending = {.close = close_watcher, .ends_at_drain = true};
 
 /* Adds a watcher and schedules a state for it. False on a failure: c has its response then. A stream waits for its turn, so that opening
  * and closing streams costs the engine no more than one stream. */

@@ -138,14 +138,21 @@ quire_err options_engine(const quire_options *o, engine_options *out, quire_erro
                             .preempt = (preempt_mode)preempt,
                             .step_target_us = o->step_target_us,
                             .swap_bytes = o->swap_bytes,
-                            .audit_path = o->audit};
+                            .audit_path = o->audit,
+                            .tiers = {.host_bytes = o->tier_host_bytes,
+                                      .file_path = o->tier_file,
+                                      .file_bytes = o->tier_file_bytes,
+                                      .redis_url = o->tier_redis,
+                                      .redis_bytes = o->tier_redis_bytes,
+                                      .write = strcmp(o->tier_write, "through") == 0 ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT,
+                                      .wait_us = o->tier_wait_us}};
     if (kv_policy_parse(o->eviction_policy, &out->eviction) != QUIRE_OK) {
         return err_set(err, QUIRE_INVALID, -1, "--eviction-policy %s: must be one of %s", o->eviction_policy, kv_policy_names);
     }
     return QUIRE_OK;
 }
 
-quire_err options_check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
+static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
     if (v >= least && v <= most) {
         return QUIRE_OK;
     }
@@ -155,26 +162,46 @@ quire_err options_check_range(const char *flag, int64_t v, int64_t least, int64_
     return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
 }
 
+bool options_tiers_last(const quire_options *o) {
+    return o->tier_file != NULL || o->tier_redis != NULL;
+}
+
+static quire_err check_tiers(const quire_options *o, quire_error *err) {
+    TRY(check_range("--swap-space", o->swap_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-host-bytes", o->tier_host_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-file-bytes", o->tier_file_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-redis-bytes", o->tier_redis_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-wait", o->tier_wait_us, 0, INT64_MAX, err));
+    if (strcmp(o->tier_write, "evict") != 0 && strcmp(o->tier_write, "through") != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-write %s: must be evict or through", o->tier_write);
+    }
+    if ((o->tier_host_bytes > 0 || options_tiers_last(o)) && strcmp(o->prefix_cache, "none") == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
+    }
+    return QUIRE_OK;
+}
+
 /* Checks the counts in o, and those of its texts that do not depend on the model. */
 static quire_err check(const quire_options *o, quire_error *err) {
     if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
         !o->tier_write || !o->preemption_mode || !o->generation_config) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
-    TRY(options_check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
-    TRY(options_check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
-    TRY(options_check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
-    TRY(options_check_range("--threads", o->n_threads, 0, 4096, err));
-    TRY(options_check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
-    TRY(options_check_range("text threads", o->n_text_threads, 1, 64, err));
+    TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
+    TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
+    TRY(check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
+    TRY(check_range("--threads", o->n_threads, 0, 4096, err));
+    TRY(check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
+    TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
     engine_options policies;
     TRY(options_engine(o, &policies, err));
-    TRY(options_check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
-    TRY(options_check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));
+    TRY(check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
+    TRY(check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));
     if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
         return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9",
                        o->schedule_lambda);
     }
+    TRY(check_tiers(o, err));
     if (!(o->memory_utilization > 0.0 && o->memory_utilization <= 1.0)) {
         return err_set(err, QUIRE_INVALID, -1, "--memory-utilization %g: must be over 0 and at most 1", o->memory_utilization);
     }
@@ -201,14 +228,6 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
     return check(out, err);
 }
 
-int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes) {
-    if (free_bytes < 0) {
-        return free_bytes;
-    }
-    int64_t left = free_bytes - (o->swap_bytes < free_bytes ? o->swap_bytes : free_bytes);
-    return left - (o->tier_host_bytes < left ? o->tier_host_bytes : left);
-}
-
 quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
                         quire_error *err) {
     int64_t least = kv_pages_for(least_tokens, l->page_tokens) * l->n_groups;
@@ -217,7 +236,9 @@ quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free
         if (free_bytes < 0) {
             return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
         }
-        n = (int64_t)((double)free_bytes * o->memory_utilization) / l->page_bytes;
+        int64_t left = free_bytes - (o->swap_bytes < free_bytes ? o->swap_bytes : free_bytes);
+        left -= o->tier_host_bytes < left ? o->tier_host_bytes : left;
+        n = (int64_t)((double)left * o->memory_utilization) / l->page_bytes;
         n = n > MAX_PAGES ? MAX_PAGES : n;
     }
     if (n < least) {

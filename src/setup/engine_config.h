@@ -22,13 +22,13 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 /* Rows a step: o->max_batched_tokens or, without chunked prefill, enough for the longest prompt beside the other sequences. */
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
-/* The engine's options that o has values for; n_pages and max_model_len may be 0 still. INVALID: err names the flag. */
+/* The engine's options that o has values for, but for the tiers' version; n_pages and max_model_len may be 0 still. INVALID: err names the
+ * flag. */
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err);
-/* INVALID, naming the flag, where v is not in least..most; INT64_MAX: no upper bound. */
-quire_err options_check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err);
-/* Free memory (-1: unknown) less what o reserves for the swap space and the host tier. */
-int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes);
-/* The number of pages: o->n_pages, or what fits into memory_utilization of the free memory. QUIRE_NO_MEMORY when that does not hold one
+/* Whether o has a tier that outlives the process, or is shared with others: only then do its pages need a version. */
+bool options_tiers_last(const quire_options *o);
+/* The number of pages: o->n_pages, or what fits into memory_utilization of the free memory (-1: unknown) less the swap space and the host
+ * tier. QUIRE_NO_MEMORY when that does not hold one
  * sequence of least_tokens. */
 quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
                         quire_error *err);

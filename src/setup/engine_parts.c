@@ -7,8 +7,7 @@
 #include "base/mem.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
-#include "setup/prefixes.h"
-#include "setup/tier_config.h"
+#include "setup/tier_version.h"
 
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
@@ -44,8 +43,8 @@ static quire_err open_model(engine_parts *p, const quire_options *o, model_file 
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
     TRY(loaded_model_open(o, f, &d, *max_len, &p->model, err));
-    if (tiers_are_kept(o)) {
-        tiers_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
+    if (options_tiers_last(o)) {
+        tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
     }
     return QUIRE_OK;
 }
@@ -68,12 +67,77 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
                           .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
-    TRY(options_pages(o, layout, options_left_for_pages(o, memory_available()), least, &n_pages, err));
+    TRY(options_pages(o, layout, memory_available(), least, &n_pages, err));
     int64_t holds = (int64_t)(n_pages / layout->n_groups) * o->page_tokens;
     *max_len = holds < *max_len ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));
     p->info.n_pages = n_pages;
     return QUIRE_OK;
+}
+
+/* ---- public prefixes, and the engine ---- */
+
+typedef struct prefix_list {
+    token_list *ids;     /* [n] mem_new'd */
+    engine_prefix *list; /* [n] the same, for the engine */
+    int32_t n;
+} prefix_list;
+
+/* Appends the ids of one prefix to the empty *out. */
+static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list *out, quire_error *err) {
+    if (!p->ids) {
+        if (!t) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "this model has no vocabulary that this build can use; give the public prefix as token ids");
+        }
+        return tokenizer_encode(t, (str){p->text, p->n_text}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, out, err);
+    }
+    quire_err e = token_list_add_all(out, p->ids, p->n_ids);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a public prefix");
+}
+
+static quire_err check_ids(const token_list *l, int32_t page_tokens, int32_t n_vocab, quire_error *err) {
+    if (l->n < (size_t)page_tokens || l->n > INT32_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "the public prefix has %zu tokens; only whole pages are shared, so it must have at least %d",
+                       l->n, (int)page_tokens);
+    }
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->ids[i] < 0 || l->ids[i] >= n_vocab) {
+            return err_set(err, QUIRE_INVALID, -1, "the public prefix has token id %d; the vocabulary has %d ids", (int)l->ids[i],
+                           (int)n_vocab);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Tokenises and checks the public prefixes. t may be NULL, then texts are UNSUPPORTED. *out is freed with free_prefixes, also after a
+ * failure. */
+static quire_err read_prefixes(const quire_options *o, const tokenizer *t, int32_t n_vocab, prefix_list *out, quire_error *err) {
+    *out = (prefix_list){0};
+    if (o->n_public_prefixes == 0) {
+        return QUIRE_OK;
+    }
+    out->ids = mem_new((size_t)o->n_public_prefixes, sizeof *out->ids);
+    out->list = mem_new((size_t)o->n_public_prefixes, sizeof *out->list);
+    if (!out->ids || !out->list) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for public prefixes");
+    }
+    for (int32_t i = 0; i < o->n_public_prefixes; i++) {
+        token_list *ids = &out->ids[out->n++];
+        TRY(read_ids(&o->public_prefixes[i], t, ids, err));
+        TRY(check_ids(ids, o->page_tokens, n_vocab, err));
+        out->list[i] = (engine_prefix){ids->ids, (int32_t)ids->n};
+    }
+    return QUIRE_OK;
+}
+
+static void free_prefixes(prefix_list *l) {
+    for (int32_t i = 0; i < l->n; i++) {
+        token_list_deinit(&l->ids[i]);
+    }
+    mem_free(l->ids);
+    mem_free(l->list);
+    *l = (prefix_list){0};
 }
 
 static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations, int32_t max_len, quire_error *err) {
@@ -83,17 +147,17 @@ static quire_err open_core(engine_parts *p, const quire_options *o, const engine
     eo.n_pages = p->info.n_pages;
     eo.max_model_len = max_len;
     eo.ablations = *ablations;
-    eo.tiers = tiers_options(o, p->tier_version);
+    eo.tiers.version = p->tier_version;
     eo.draft = p->speculation.draft;
     eo.max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS;
     prefix_list prefixes = {0};
-    quire_err r = prefixes_read(o, p->tokenizer, model_description(p->model.m)->n_vocab, &prefixes, err);
+    quire_err r = read_prefixes(o, p->tokenizer, model_description(p->model.m)->n_vocab, &prefixes, err);
     if (r == QUIRE_OK) {
         eo.prefixes = prefixes.list;
         eo.n_prefixes = prefixes.n;
         r = engine_open(p->model.m, p->model.b, &p->model.layout, &eo, &p->core, err);
     }
-    prefixes_free(&prefixes);
+    free_prefixes(&prefixes);
     return r;
 }
 
@@ -136,7 +200,6 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     model_file *f = NULL;
     int32_t max_len = 0;
     *p = (engine_parts){0};
-    TRY(tiers_check(o, err));
     TRY(speculation_read(o, &p->speculation, err));
     p->model_path = mem_dup(o->model, strlen(o->model));
     if (!p->model_path) {

@@ -1,28 +1,29 @@
 #include "spec/rejection.h"
 
-#include <string.h>
+#include <stddef.h>
 
-double rejection_accept(const float *target, const float *draft, int32_t token) {
-    double p = (double)target[token], q = (double)draft[token];
+/* The probability with which the drafter drew token i. */
+static double drawn_with(const rejection_draft *d, int32_t i) {
+    return d->distribution != NULL ? (double)d->distribution[i] : i == d->token;
+}
+
+double rejection_accept(const float *target, const rejection_draft *draft) {
+    double p = (double)target[draft->token], q = drawn_with(draft, draft->token);
     if (q <= 0.0) {
         return 0.0;
     }
     return p >= q ? 1.0 : p / q;
 }
 
-void rejection_residual(const float *target, const float *draft, int32_t n_vocab, float *residual) {
+void rejection_residual(float *target, const rejection_draft *draft, int32_t n_vocab) {
     double total = 0.0;
     for (int32_t i = 0; i < n_vocab; i++) {
-        double d = (double)target[i] - (double)draft[i];
+        double d = (double)target[i] - drawn_with(draft, i);
         total += d > 0.0 ? d : 0.0;
     }
-    if (total <= 0.0) {
-        memmove(residual, target, (size_t)n_vocab * sizeof *residual);
-        return;
-    }
-    for (int32_t i = 0; i < n_vocab; i++) {
-        double d = (double)target[i] - (double)draft[i];
-        residual[i] = d > 0.0 ? (float)(d / total) : 0.0f;
+    for (int32_t i = 0; i < n_vocab && total > 0.0; i++) {
+        double d = (double)target[i] - drawn_with(draft, i);
+        target[i] = d > 0.0 ? (float)(d / total) : 0.0f;
     }
 }
 

@@ -5,12 +5,17 @@
 
 #include <stdint.h>
 
-/* The probability with which a token drawn from `draft` is accepted for `target`: min(1, target / draft); 0 where the draft could not have
- * drawn it. */
-double rejection_accept(const float *target, const float *draft, int32_t token);
-/* The distribution after a rejection: residual[i] = max(target[i] - draft[i], 0), normalised. Where both are equal nothing is left, and it
- * is the target. residual may be target. */
-void rejection_residual(const float *target, const float *draft, int32_t n_vocab, float *residual);
+/* A drafted token, and what it was drawn from. */
+typedef struct rejection_draft {
+    int32_t token;
+    const float *distribution; /* NULL: the drafter gave the token probability 1 */
+} rejection_draft;
+
+/* The probability with which a drafted token is accepted for `target`: min(1, target / draft); 0 where the draft could not have drawn it. */
+double rejection_accept(const float *target, const rejection_draft *draft);
+/* Makes target the distribution after a rejection: max(target[i] - draft[i], 0), normalised. Where both are equal nothing is left, and it
+ * stays. */
+void rejection_residual(float *target, const rejection_draft *draft, int32_t n_vocab);
 /* The first token, in id order, at which the cumulated mass exceeds u; 0 <= u < 1. */
 int32_t rejection_draw(const float *distribution, int32_t n_vocab, double u);
 

@@ -16,42 +16,33 @@ bool verify_advance(verify_walk *w, int32_t token) {
 }
 
 bool verify_is_judged(const verify_walk *w) {
-    return w->scratch != NULL && draft_tree_next(&w->draft->tree, w->outcome.n, w->at, DRAFT_ROOT) != DRAFT_ROOT;
+    return w->by_rejection && draft_tree_next(&w->draft->tree, w->outcome.n, w->at, DRAFT_ROOT) != DRAFT_ROOT;
 }
 
-/* The distribution that node `at` was drawn from: row depth - 1 of the first branch's; other nodes have probability 1. */
-static const float *drawn_from(const draft_seq *d, int32_t at, const float *certain, size_t n_vocab) {
-    bool on_first_branch = d->tree.depths[at] == at + 1;
-    return d->distributions != NULL && on_first_branch ? d->distributions + n_vocab * (size_t)at : certain;
+/* What node i was drawn from: row depth - 1 of the first branch's distributions; other nodes have probability 1. */
+static rejection_draft drafted(const draft_seq *d, int32_t i, int32_t n_vocab) {
+    bool has_one = d->distributions != NULL && d->tree.depths[i] == i + 1;
+    return (rejection_draft){d->tree.tokens[i], has_one ? d->distributions + (size_t)n_vocab * (size_t)i : NULL};
 }
 
 /* The drafts are judged one after the other, each against what is left of the target's distribution after the rejected ones before (Miao et
  * al. 2024, "SpecInfer"). */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
-    const draft_seq *d = w->draft;
-    float *certain = w->scratch, *residual = w->scratch + p->n_vocab;
-    int32_t *token = &row->result->token;
+    const draft_tree *t = &w->draft->tree;
     uint32_t purpose = SAMPLE_ACCEPT;
     row->goal = SAMPLE_DISTRIBUTION;
     sample_batch(p, row, 1);
     if (row->result->error != QUIRE_OK) {
         return;
     }
-    const float *target = row->probs;
-    for (int32_t i = DRAFT_ROOT; (i = draft_tree_next(&d->tree, w->outcome.n, w->at, i)) != DRAFT_ROOT; purpose++) {
-        *token = d->tree.tokens[i];
-        certain[*token] = 1.0f;
-        const float *draft = drawn_from(d, i, certain, (size_t)p->n_vocab);
+    for (int32_t i = DRAFT_ROOT; (i = draft_tree_next(t, w->outcome.n, w->at, i)) != DRAFT_ROOT; purpose++) {
+        rejection_draft draft = drafted(w->draft, i, p->n_vocab);
         float uniform = sample_uniform(sample_key_of(&row->context), (sample_purpose)purpose);
-        bool accepted = (double)uniform < rejection_accept(target, draft, *token);
-        if (!accepted) {
-            rejection_residual(target, draft, p->n_vocab, residual);
-            target = residual;
-        }
-        certain[*token] = 0.0f;
-        if (accepted) {
+        if ((double)uniform < rejection_accept(row->probs, &draft)) {
+            row->result->token = draft.token;
             return;
         }
+        rejection_residual(row->probs, &draft, p->n_vocab);
     }
-    *token = rejection_draw(target, p->n_vocab, (double)row->context.noise.token);
+    row->result->token = rejection_draw(row->probs, p->n_vocab, (double)row->context.noise.token);
 }

@@ -17,15 +17,15 @@
 /* A walk down a draft along the tokens that are sampled. */
 typedef struct verify_walk {
     const draft_seq *draft;
-    float *scratch;        /* [2][n_vocab], the first all 0, for rejection sampling; NULL: the exact rule */
+    bool by_rejection;     /* else by the exact rule */
     int32_t at;            /* the node behind which the next token comes */
     draft_outcome outcome; /* to_end once the walk is over */
 } verify_walk;
 
 /* Begins at the last known token of a sequence; the first n nodes of its draft were computed. */
-static inline verify_walk verify_begin(const draft_seq *d, int32_t n, float *scratch) {
+static inline verify_walk verify_begin(const draft_seq *d, int32_t n, bool by_rejection) {
     return (verify_walk){
-        .draft = d, .scratch = scratch, .at = DRAFT_ROOT, .outcome = {.n = n, .is_jump_forward = d->n_jump_forward > 0}};
+        .draft = d, .by_rejection = by_rejection, .at = DRAFT_ROOT, .outcome = {.n = n, .is_jump_forward = d->n_jump_forward > 0}};
 }
 
 /* The row of logits behind the walk's node, where `out` is that behind the last known token. -1: there is none, since a jump-forward token

@@ -186,7 +186,7 @@ typedef struct distribution_case {
 } distribution_case;
 
 static bool matches(distribution_case *d, json_value *want, check_report *r, const char *name) {
-    const float *probs;
+    float *probs;
     double worst;
     memcpy(d->row, d->logits, (size_t)d->n * sizeof *d->row);
     if (sampler_distribution(d->s, d->row, &d->context, &probs) != QUIRE_OK) {
@@ -270,7 +270,7 @@ static quire_err check_params(const sampling_params *p, int32_t n_vocab, const c
 static void run_distribution(distribution_case *d, json_value *o, check_report *r, const char *name) {
     json_value *error = json_get(o, "error"), *draw = json_get(o, "xtc_draw");
     const char *field;
-    const float *probs;
+    float *probs;
     if (error != NULL) {
         quire_err e = check_params(d->context.params, d->n, &field);
         if (e != QUIRE_OK && strcmp(field, json_str(error).p) != 0) {
@@ -395,7 +395,7 @@ static bool same_processed(json_value *o, const float *last_row, int32_t n) {
     sampler *s = NULL;
     int32_t eos, n_eos = 0, n_history = length_of(json_get(o, "history")), *history = ints_of(json_get(o, "history"));
     float *row = mem_new((size_t)n, sizeof *row);
-    const float *probs;
+    float *probs;
     bool ok = row != NULL && history != NULL && read_params(json_get(o, "params"), &p, &eos, &n_eos) == QUIRE_OK &&
               sampler_open(n, n_history, &s) == QUIRE_OK;
     if (ok) {
@@ -455,13 +455,15 @@ typedef struct spec_case {
 /* NULL when accept probabilities and residuals agree, else what does not. */
 static const char *compare_spec(const spec_case *c, json_value *o) {
     for (int32_t i = 0; i < c->gamma; i++) {
-        const float *p = c->target + (size_t)i * (size_t)c->n, *q = c->draft + (size_t)i * (size_t)c->n;
+        const float *p = c->target + (size_t)i * (size_t)c->n;
+        rejection_draft draft = {c->drafted[i], c->draft + (size_t)i * (size_t)c->n};
         double want = number_of(json_at(json_get(o, "accept_prob"), (size_t)i));
         json_value *residual = json_at(json_get(o, "residual"), (size_t)i);
-        if (!near(rejection_accept(p, q, c->drafted[i]), want)) {
+        if (!near(rejection_accept(p, &draft), want)) {
             return "an acceptance probability differs";
         }
-        rejection_residual(p, q, c->n, c->residual);
+        memcpy(c->residual, p, (size_t)c->n * sizeof *p);
+        rejection_residual(c->residual, &draft, c->n);
         if (residual != NULL && !same_row(c->residual, residual, c->n)) {
             return "a residual distribution differs";
         }
@@ -475,12 +477,14 @@ static const char *compare_spec(const spec_case *c, json_value *o) {
 static quire_err walk_spec(const spec_case *c, const double *uniforms, double v, int32_t *out, int32_t *n_accepted) {
     *n_accepted = 0;
     for (int32_t i = 0; i < c->gamma; i++) {
-        const float *p = c->target + (size_t)i * (size_t)c->n, *q = c->draft + (size_t)i * (size_t)c->n;
-        if (q[c->drafted[i]] <= 0.0f) {
+        const float *p = c->target + (size_t)i * (size_t)c->n;
+        rejection_draft draft = {c->drafted[i], c->draft + (size_t)i * (size_t)c->n};
+        if (draft.distribution[draft.token] <= 0.0f) {
             return QUIRE_NUMERIC;
         }
-        if (uniforms[i] >= rejection_accept(p, q, c->drafted[i])) {
-            rejection_residual(p, q, c->n, c->residual);
+        if (uniforms[i] >= rejection_accept(p, &draft)) {
+            memcpy(c->residual, p, (size_t)c->n * sizeof *p);
+            rejection_residual(c->residual, &draft, c->n);
             out[i] = rejection_draw(c->residual, c->n, v);
             return QUIRE_OK;
         }

@@ -341,7 +341,7 @@ static void logits_of_one_weight_are_cut_in_their_order(void **state) {
         }
         sampling_params p = params(8.0f); /* a last bit of a logit is less than one of a weight */
         sampler *s;
-        const float *probs;
+        float *probs;
         p.top_k = (int32_t[]){0, 2, 3}[i / 6];
         p.top_p = i / 6 != 1 ? 0.6f : 1.0f; /* the best has 39%, each of the two 31 */
         assert_int_equal(sampler_open(n, 4, &s), QUIRE_OK);
@@ -372,7 +372,7 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
         }
         reference_cut(logits, n, &p, expected, &margin);
         sampler *s;
-        const float *probs;
+        float *probs;
         assert_int_equal(sampler_open(n, 4, &s), QUIRE_OK);
         sample_context c = {.params = &p, .noise = {.token = (float)(1 + rng_next(&seed) % 9999) * 1e-4f}};
         memcpy(row, logits, (size_t)n * sizeof *row);

@@ -352,6 +352,23 @@ static void pipelined_looks_are_answered_in_order(void **state) {
     stop(&s);
 }
 
+/* Probes whether the client is still there are interim responses, and have no place inside a stream. */
+static void a_stream_behind_a_half_close_is_not_probed(void **state) {
+    (void)state;
+    site s = start(defaults());
+    static const char both[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n"
+        "{\"max_tokens\":9}GET /debug/pool HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    int fd = dial(&s);
+    assert_int_equal(send(fd, both, sizeof both - 1, MSG_NOSIGNAL), (ssize_t)(sizeof both - 1));
+    shutdown(fd, SHUT_WR);
+    expect_in(hear(fd, "\"events\""), "data: {");
+    poll(NULL, 0, 700); /* over several probes */
+    stop(&s);
+    expect_not_in(hear(fd, NULL), "100 Continue");
+    close(fd);
+}
+
 static void a_sandbox_takes_small_json_bodies_only(void **state) {
     (void)state;
     site s = start(defaults());
@@ -388,6 +405,7 @@ int main(void) {
         cmocka_unit_test(more_watchers_than_allowed_are_turned_away),
         cmocka_unit_test(a_watcher_that_does_not_read_holds_nobody_up),
         cmocka_unit_test(pipelined_looks_are_answered_in_order),
+        cmocka_unit_test(a_stream_behind_a_half_close_is_not_probed),
         cmocka_unit_test(a_sandbox_takes_small_json_bodies_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void a_walk_goes_down_the_branch_of_the_sampled_tokens(void **state) {
     (void)state;
     draft_seq d;
     plant(&d);
-    verify_walk w = verify_begin(&d, 5, NULL);
+    verify_walk w = verify_begin(&d, 5, false);
     assert_int_equal(verify_row(&w, 40), 40);
     assert_true(verify_advance(&w, 5) && !w.outcome.to_end);
     assert_int_equal(verify_row(&w, 40), 41);
@@ -37,7 +37,7 @@ static void a_walk_goes_down_the_branch_of_the_sampled_tokens(void **state) {
     assert_false(verify_advance(&w, 8));
     assert_int_equal(w.outcome.n_accepted, 2);
     assert_int_equal(w.outcome.n_first, 1);
-    w = verify_begin(&d, 3, NULL); /* 8 and 9 were not computed */
+    w = verify_begin(&d, 3, false); /* 8 and 9 were not computed */
     assert_false(verify_advance(&w, 9));
     assert_true(verify_advance(&w, 5));
     assert_false(verify_advance(&w, 8));
@@ -66,7 +66,7 @@ static void forced_tokens_share_one_row(void **state) {
     p.mirostat = MIROSTAT_OFF;
     assert_true(jump_forward_propose(&p, &desc, 4, &d.tree));
     assert_int_equal(d.n_jump_forward = d.tree.n, 4);
-    verify_walk w = verify_begin(&d, 4, NULL);
+    verify_walk w = verify_begin(&d, 4, false);
     for (int32_t i = 0; i < 4; i++) {
         assert_int_equal(verify_row(&w, 40), -1);
         assert_true(verify_advance(&w, 3));
@@ -85,8 +85,8 @@ static void judged_tokens_are_distributed_as_sampled_ones(void **state) {
     sampling_params p;
     sample_pool pool;
     draft_seq d;
-    float scratch[2 * N_VOCAB] = {0}, row[N_VOCAB];
-    const float *probs;
+    float row[N_VOCAB];
+    float *probs;
     double wanted[N_VOCAB];
     int32_t counts[N_VOCAB] = {0}, n_accepted = 0;
     sampling_params_init(&p);
@@ -102,7 +102,7 @@ static void judged_tokens_are_distributed_as_sampled_ones(void **state) {
         sample_result result = NOT_SAMPLED;
         sample_row judged = {.logits = row, .context = c, .result = &result};
         p.seed = (uint64_t)k;
-        verify_walk w = verify_begin(&d, 5, scratch);
+        verify_walk w = verify_begin(&d, 5, true);
         assert_true(verify_is_judged(&w));
         memcpy(row, logits, sizeof row);
         verify_judge(&w, &pool, &judged);
@@ -115,9 +115,9 @@ static void judged_tokens_are_distributed_as_sampled_ones(void **state) {
         assert_true(fabs(counts[i] - mean) < 4 * deviation);
     }
     assert_int_equal(n_accepted, counts[5] + counts[9]);
-    verify_walk w = verify_begin(&d, 5, NULL); /* the exact rule judges nothing */
+    verify_walk w = verify_begin(&d, 5, false); /* the exact rule judges nothing */
     assert_false(verify_is_judged(&w));
-    w = verify_begin(&d, 0, scratch);
+    w = verify_begin(&d, 0, true);
     assert_false(verify_is_judged(&w));
     sample_pool_close(&pool);
 }

@@ -1,4 +1,4 @@
-#include "setup/tier_config.h"
+#include "setup/tier_version.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -6,11 +6,6 @@
 #include "base/err.h"
 #include "core/kv_layout.h"
 #include "kv/hash.h"
-#include "setup/engine_config.h"
-
-bool tiers_are_kept(const quire_options *o) {
-    return o->tier_file != NULL || o->tier_redis != NULL;
-}
 
 static uint64_t hash_text(uint64_t h, const char *text) {
     return kv_hash_root(h, text, strlen(text));
@@ -45,8 +40,8 @@ static uint64_t hash_description(const model_desc *d) {
     return h;
 }
 
-void tiers_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
-                   char out[KV_VERSION_BYTES + 1]) {
+void tier_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
+                  char out[KV_VERSION_BYTES + 1]) {
     char isa[64] = "any";
     if (b->compute == COMPUTE_BF16) { /* the one mode whose bits an instruction set may change */
         (void)snprintf(isa, sizeof isa, "%s", b->ops->describe(b));
@@ -61,30 +56,4 @@ void tiers_version(const model_file *f, const model_desc *d, const backend *b, d
                    "quire %s, model %016llx %016llx, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
                    (unsigned long long)hash_weights(f), (unsigned long long)hash_description(d), b->ops->name, compute_name(b->compute),
                    dtype_name(kv), KV_LAYOUT_VERSION, isa, (int)length);
-}
-
-quire_err tiers_check(const quire_options *o, quire_error *err) {
-    TRY(options_check_range("--swap-space", o->swap_bytes, 0, INT64_MAX, err));
-    TRY(options_check_range("--kv-tier-host-bytes", o->tier_host_bytes, 0, INT64_MAX, err));
-    TRY(options_check_range("--kv-tier-file-bytes", o->tier_file_bytes, 0, INT64_MAX, err));
-    TRY(options_check_range("--kv-tier-redis-bytes", o->tier_redis_bytes, 0, INT64_MAX, err));
-    TRY(options_check_range("--kv-tier-wait", o->tier_wait_us, 0, INT64_MAX, err));
-    if (strcmp(o->tier_write, "evict") != 0 && strcmp(o->tier_write, "through") != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-write %s: must be evict or through", o->tier_write);
-    }
-    if ((o->tier_host_bytes > 0 || tiers_are_kept(o)) && strcmp(o->prefix_cache, "none") == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
-    }
-    return QUIRE_OK;
-}
-
-engine_tiers tiers_options(const quire_options *o, const char *version) {
-    return (engine_tiers){.version = version,
-                          .host_bytes = o->tier_host_bytes,
-                          .file_path = o->tier_file,
-                          .file_bytes = o->tier_file_bytes,
-                          .redis_url = o->tier_redis,
-                          .redis_bytes = o->tier_redis_bytes,
-                          .write = strcmp(o->tier_write, "through") == 0 ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT,
-                          .wait_us = o->tier_wait_us};
 }
