@@ -201,6 +201,8 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     TRY(cache_open(e));
+    /* one of the tokens may be the last, and a recurrent state cannot go back to it */
+    e->options.ablations.no_jump_forward = o->ablations.no_jump_forward || e->kv.n_state_pages > 0;
     TRY(swap_open(e, err));
     TRY(open_tiers(e, err));
     TRY(open_scheduler(e));

@@ -52,6 +52,7 @@ typedef struct scheduler {
     scheduler_options options;
     sched_limits limits;
     kv_cache *kv;
+    int32_t n_fixed;                /* pages of a task's recurrent states */
     service_counters service;
     step_cost step_cost;            /* the measured cost of steps; its owner notes them */
     sched_counts counts;
