@@ -1,3 +1,4 @@
+/* KV pages of int8 values: writes, reads and moves rows with a scale a head and token. */
 #include "backend/cpu/pages.h"
 
 #include <math.h>
