@@ -30,7 +30,7 @@ typedef struct sched_hooks {
 } sched_hooks;
 
 typedef struct scheduler_options {
-    sched_limits limits;
+    sched_limits limits;   /* state_pages is kv's */
     admission_policy policy;
     double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
     int32_t n_groups;      /* groups of tokens */
@@ -52,7 +52,6 @@ typedef struct scheduler {
     scheduler_options options;
     sched_limits limits;
     kv_cache *kv;
-    int32_t n_fixed;                /* pages of a task's recurrent states */
     service_counters service;
     step_cost step_cost;            /* the measured cost of steps; its owner notes them */
     sched_counts counts;
