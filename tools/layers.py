@@ -51,8 +51,7 @@ LIBC = re.compile(
 )
 
 # Rooms whose units still include each other in a circle: how many units their circles hold. A number may only fall; a room that has none leaves the table.
-ALLOWED_CYCLES = {
-}
+ALLOWED_CYCLES = {}
 
 # Base names that src/ has more than once, and how often. A number may only fall. Rooms of one file a format may repeat names.
 ALLOWED_TWINS = {}

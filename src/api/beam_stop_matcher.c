@@ -9,8 +9,8 @@ struct beam_stop_matcher {
     const quire_request *request;
     const tokenizer *tokenizer;
     const token_texts *texts;
-    char *tail; /* [cap] the end of a text */
-    size_t cap, longest_stop;
+    size_t cap;
+    char tail[]; /* [cap] the end of a text */
 };
 
 /* The engine's table of token texts, made at first use. */
@@ -31,29 +31,21 @@ static quire_err texts_of(quire_engine *e, const token_texts **out) {
 quire_err beam_stop_matcher_open(quire_engine *e, const quire_request *r, beam_stop_matcher **out) {
     const token_texts *texts;
     TRY(texts_of(e, &texts));
-    beam_stop_matcher *w = mem_new(1, sizeof *w);
-    if (w == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    *w = (beam_stop_matcher){.request = r, .tokenizer = e->parts.tokenizer, .texts = texts};
+    size_t longest_stop = 0;
     for (int32_t i = 0; i < r->n_stops; i++) {
-        w->longest_stop = r->stops[i].n > w->longest_stop ? r->stops[i].n : w->longest_stop;
+        longest_stop = r->stops[i].n > longest_stop ? r->stops[i].n : longest_stop;
     }
-    w->cap = w->longest_stop + token_texts_longest(texts);
-    w->tail = mem_new(w->cap, 1);
-    if (w->tail == NULL) {
-        mem_free(w);
+    size_t cap = longest_stop + token_texts_longest(texts);
+    *out = mem_new(1, sizeof **out + cap);
+    if (*out == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    *out = w;
+    **out = (beam_stop_matcher){.request = r, .tokenizer = e->parts.tokenizer, .texts = texts, .cap = cap};
     return QUIRE_OK;
 }
 
 void beam_stop_matcher_close(beam_stop_matcher *w) {
-    if (w != NULL) {
-        mem_free(w->tail);
-        mem_free(w);
-    }
+    mem_free(w);
 }
 
 static str text_of(const beam_stop_matcher *w, int32_t token) {
@@ -62,7 +54,7 @@ static str text_of(const beam_stop_matcher *w, int32_t token) {
 }
 
 /* Writes the end of the text to the buffer's end; returns its length. */
-static size_t write_tail(const beam_stop_matcher *w, const int32_t *tokens, int32_t from, int32_t n) {
+static size_t write_tail(beam_stop_matcher *w, const int32_t *tokens, int32_t from, int32_t n) {
     size_t length = 0;
     for (int32_t i = n - 1; i >= from && length < w->cap; i--) {
         str text = text_of(w, tokens[i]);
@@ -85,7 +77,7 @@ static bool ends_in(const beam_stop_matcher *w, str stop, size_t length, size_t 
 }
 
 bool beam_stop_matcher_is_over(void *watch, const int32_t *tokens, int32_t n_prompt, int32_t n) {
-    const beam_stop_matcher *w = watch;
+    beam_stop_matcher *w = watch;
     size_t n_last = text_of(w, tokens[n - 1]).n, length = n_last > 0 ? write_tail(w, tokens, n_prompt, n) : 0;
     bool is_over = false;
     for (int32_t i = 0; i < w->request->n_stops && !is_over; i++) {

@@ -57,19 +57,25 @@ quire_err choice_feed(const choice *c, const sampling_params *p, detok *d, stop_
     return e;
 }
 
-quire_err choice_open_text(const choice *c, int32_t n_prompt, detok **d, stop_matcher **stops) {
+int32_t choice_first_prompt(const choice *c) {
+    const request_fork *from = &c->request->fork_from;
+    return from->held != NULL ? from->n_prompt : (int32_t)c->prompt.n;
+}
+
+quire_err choice_open_text(const choice *c, detok **d, stop_matcher **stops) {
     const quire_request *r = c->request;
+    size_t n_prompt = (size_t)choice_first_prompt(c);
     strbuf shown = {0};
     quire_err e = QUIRE_OK;
     if (c->e->parts.tokenizer) {
         TRY(detok_open(c->e->parts.tokenizer, r->skip_special, d));
         detok_hold_replacements(*d);
-        e = detok_prime(*d, c->prompt.ids, (size_t)n_prompt);
+        e = detok_prime(*d, c->prompt.ids, n_prompt);
     }
     if (e == QUIRE_OK && r->n_stops > 0) {
         e = stop_matcher_open(r->stops, (size_t)r->n_stops, stops);
     }
-    for (size_t i = (size_t)n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
+    for (size_t i = n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
         int32_t match;
         strbuf_clear(&shown);
         e = choice_feed(c, &r->sampling, *d, *stops, c->prompt.ids[i], false, &shown, &match);
@@ -114,17 +120,13 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
 }
 
 void choice_take_end(choice *c, const engine_event *event) {
-    static const quire_finish finishes[] = {[FINISH_NONE] = QUIRE_FINISH_NONE,
-                                            [FINISH_STOP] = QUIRE_FINISH_STOP,
-                                            [FINISH_LENGTH] = QUIRE_FINISH_LENGTH,
-                                            [FINISH_CANCELLED] = QUIRE_FINISH_CANCELLED,
-                                            [FINISH_ERROR] = QUIRE_FINISH_ERROR};
+    _Static_assert((int)FINISH_STOP == (int)QUIRE_FINISH_STOP && (int)FINISH_ERROR == (int)QUIRE_FINISH_ERROR, "in the same order");
     c->gone = true;
     c->explain = event->explain;
     c->beam_score = event->beam_score;
     c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
-        c->finish = finishes[event->finish];
+        c->finish = (quire_finish)event->finish;
         c->stop_token = event->finish == FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
     }
 }

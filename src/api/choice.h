@@ -62,9 +62,11 @@ void event_memory_deinit(event_memory *m);
 
 void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_request *r, int32_t index);
 void choice_deinit(choice *c);
-/* Opens the detokenizer and stop matcher of a response behind c's prompt, of which the ids from n_prompt on were a response already.
- * NO_MEMORY; what was opened is the caller's to close. */
-quire_err choice_open_text(const choice *c, int32_t n_prompt, detok **d, stop_matcher **stops);
+/* How many of c's prompt tokens were a prompt from the beginning, and not the response of its fork parent. */
+int32_t choice_first_prompt(const choice *c);
+/* Opens the detokenizer and stop matcher of a response behind c's prompt. NO_MEMORY; what was opened is the caller's to
+ * close. */
+quire_err choice_open_text(const choice *c, detok **d, stop_matcher **stops);
 /* Detokenises a token behind the others, and appends to *out the text that can be shown. *match is the stop string that it completes, or
  * -1; with may_end false none can end here. p has the stop tokens. d (may be NULL) and stops are the caller's. */
 quire_err choice_feed(const choice *c, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end, strbuf *out,

@@ -139,8 +139,7 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     c->prompt_only = r->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, r, c, err));
-    int32_t n_prompt = r->fork_from.held != NULL ? r->fork_from.n_prompt : (int32_t)c->prompt.n;
-    quire_err er = choice_open_text(c, n_prompt, &c->detok, &c->stop_matcher);
+    quire_err er = choice_open_text(c, &c->detok, &c->stop_matcher);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 

@@ -1,4 +1,4 @@
-/* Opens and closes a quire_engine, and reads its statistics. */
+/* Opens and closes a quire_engine, makes its requests, and reads its statistics. */
 #include "api/quire_engine.h"
 
 #include <math.h>
@@ -72,8 +72,13 @@ const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->parts.info;
 }
 
-const request_context *engine_request_context(const quire_engine *e) {
-    return &e->context;
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
+                              quire_error *err) {
+    return request_parse(&e->context, endpoint, body, n, out, err);
+}
+
+quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err) {
+    return request_ids(&e->context, ids, n, out, err);
 }
 
 bool quire_engine_healthy(const quire_engine *e) {

@@ -309,6 +309,18 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
     return QUIRE_OK;
 }
 
+quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err) {
+    r->prompts = ids != NULL ? mem_new(1, sizeof *r->prompts) : NULL;
+    if (r->prompts == NULL) {
+        mem_free(ids);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d ids", (int)n);
+    }
+    r->prompts[0] = (request_prompt){.ids = ids, .n_ids = n};
+    r->n_prompts = 1;
+    request_count_choices(r);
+    return QUIRE_OK;
+}
+
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err) {
     *out = NULL;
     if (n == 0 || n > INT32_MAX) {
@@ -324,28 +336,17 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
     if (request_new(ctx, QUIRE_COMPLETIONS, &r) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    r->prompts = mem_new(1, sizeof *r->prompts);
     int32_t *copy = mem_new(n, sizeof *copy);
-    if (r->prompts == NULL || copy == NULL) {
-        mem_free(copy);
-        quire_request_free(r);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %zu ids", n);
+    if (copy != NULL) {
+        memcpy(copy, ids, n * sizeof *copy);
     }
-    memcpy(copy, ids, n * sizeof *copy);
-    r->prompts[0] = (request_prompt){.ids = copy, .n_ids = (int32_t)n};
-    r->n_prompts = 1;
-    request_count_choices(r);
+    quire_err e = request_take_ids(r, copy, (int32_t)n, err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
     *out = r;
     return QUIRE_OK;
-}
-
-quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
-                              quire_error *err) {
-    return request_parse(engine_request_context(e), endpoint, body, n, out, err);
-}
-
-quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err) {
-    return request_ids(engine_request_context(e), ids, n, out, err);
 }
 
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err) {

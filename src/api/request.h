@@ -109,6 +109,8 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 
+/* Gives a request without a prompt one of ids, mem_new'd, which r takes, also on failure. NULL: NO_MEMORY. */
+quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err);
 /* A new request with the fields that were set in r, except those of its response rather than its tokens: stream and its options, n,
  * best_of, echo, prompt_logprobs. It has no prompt. */
 quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err);
@@ -141,8 +143,5 @@ quire_err request_check_beams(const quire_request *r, quire_error *err);
 /* Tokenises bad_words and dry_sequence_breakers into r->sampling.lists. Called once, before the request is submitted. QUIRE_CANCELLED
  * between two of them once *stop is true (NULL: never), which any thread may set. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err);
-
-/* The context of an open engine, which owns it. Defined in src/api/quire_engine.c. */
-const request_context *engine_request_context(const quire_engine *e);
 
 #endif

@@ -68,33 +68,21 @@ static quire_err check_number(const field_desc *f, const json_value *v, quire_er
     return check_range(f, value, v, err);
 }
 
-static quire_err check_ints(const field_desc *f, const json_value *v, quire_error *err) {
+/* Checks an array of integers within the row's bounds, or of strings, where one string will do as well. */
+static quire_err check_items(const field_desc *f, const json_value *v, quire_error *err) {
+    bool texts = f->type == FIELD_STRINGS;
     if (!json_is(v, JSON_KIND_ARRAY)) {
-        return request_type_error(f, -1, v, "an array of integers", err);
-    }
-    for (size_t i = 0; i < json_length(v); i++) {
-        int64_t value;
-        const json_value *item = json_at(v, i);
-        if (!json_whole(item, &value)) {
-            return request_type_error(f, (int64_t)i, item, "an integer", err);
-        }
-        TRY(check_range(f, (double)value, item, err));
-    }
-    return QUIRE_OK;
-}
-
-static quire_err check_strings(const field_desc *f, const json_value *v, quire_error *err) {
-    if (json_is(v, JSON_KIND_TEXT)) {
-        return QUIRE_OK;
-    }
-    if (!json_is(v, JSON_KIND_ARRAY)) {
-        return request_type_error(f, -1, v, "a string or an array of strings", err);
+        return texts && json_is(v, JSON_KIND_TEXT)
+                   ? QUIRE_OK
+                   : request_type_error(f, -1, v, texts ? "a string or an array of strings" : "an array of integers", err);
     }
     for (size_t i = 0; i < json_length(v); i++) {
         const json_value *item = json_at(v, i);
-        if (!json_is(item, JSON_KIND_TEXT)) {
-            return request_type_error(f, (int64_t)i, item, "a string", err);
+        int64_t value = 0;
+        if (texts ? !json_is(item, JSON_KIND_TEXT) : !json_whole(item, &value)) {
+            return request_type_error(f, (int64_t)i, item, texts ? "a string" : "an integer", err);
         }
+        TRY(texts ? QUIRE_OK : check_range(f, (double)value, item, err));
     }
     return QUIRE_OK;
 }
@@ -112,9 +100,8 @@ static quire_err check_field(const field_desc *f, const json_value *v, quire_err
     case FIELD_STRING:
         return json_is(v, JSON_KIND_TEXT) ? QUIRE_OK : request_type_error(f, -1, v, "a string", err);
     case FIELD_STRINGS:
-        return check_strings(f, v, err);
     case FIELD_INTS:
-        return check_ints(f, v, err);
+        return check_items(f, v, err);
     case FIELD_OBJECT:
         return json_is(v, JSON_KIND_OBJECT) ? QUIRE_OK : request_type_error(f, -1, v, "an object", err);
     case FIELD_ARRAY:
@@ -172,21 +159,18 @@ static quire_err read_salt(quire_request *r, const field_desc *f, const json_val
 }
 
 static quire_err read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    bool single = json_is(v, JSON_KIND_TEXT);
-    size_t n = single ? 1 : v == NULL ? 0 : json_length(v);
+    size_t n = request_n_texts(v);
+    str stops[PARAMS_MAX_STOP];
     if (n > PARAMS_MAX_STOP) {
         return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n, PARAMS_MAX_STOP);
     }
     for (size_t i = 0; i < n; i++) {
-        const json_value *item = single ? v : json_at(v, i);
-        if (json_str(item).n == 0) {
+        stops[i] = request_text_at(v, i);
+        if (stops[i].n == 0) {
             return request_range_error(f, err, "stop has an empty string; each must have at least one character");
         }
     }
-    for (size_t i = 0; i < n; i++) {
-        const json_value *item = single ? v : json_at(v, i);
-        r->stops[i] = json_str(item);
-    }
+    memcpy(r->stops, stops, n * sizeof *stops);
     r->n_stops = (int32_t)n;
     return QUIRE_OK;
 }
@@ -206,9 +190,7 @@ static quire_err read_stop_tokens(quire_request *r, const field_desc *f, const j
         }
         ids[i] = (int32_t)id;
     }
-    for (size_t i = 0; i < n; i++) {
-        r->sampling.stop_tokens[i] = ids[i];
-    }
+    memcpy(r->sampling.stop_tokens, ids, n * sizeof *ids);
     r->sampling.n_stop_tokens = (int32_t)n;
     return QUIRE_OK;
 }

@@ -106,27 +106,26 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
 
 /* ---- texts ---- */
 
-/* Text i of a string or an array of strings. */
-static str text_at(const json_value *v, size_t i) {
+str request_text_at(const json_value *v, size_t i) {
     const json_value *item = json_is(v, JSON_KIND_ARRAY) ? json_at(v, i) : v;
     return json_str(item);
 }
 
-static size_t n_texts(const json_value *v) {
+size_t request_n_texts(const json_value *v) {
     return v == NULL ? 0 : json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 1;
 }
 
 static quire_err check_texts(const field_desc *f, const json_value *v, size_t max, quire_error *err) {
-    size_t n = n_texts(v);
+    size_t n = request_n_texts(v);
     if (n > max) {
         return request_range_error(f, err, "%s has %zu texts; at most %zu are allowed", f->name, n, max);
     }
     size_t n_bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        if (text_at(v, i).n == 0) {
+        if (request_text_at(v, i).n == 0) {
             return request_range_error(f, err, "%s has an empty text; each must have at least one character", f->name);
         }
-        n_bytes += text_at(v, i).n;
+        n_bytes += request_text_at(v, i).n;
     }
     return n_bytes <= MAX_TEXT_BYTES
                ? QUIRE_OK
@@ -136,7 +135,7 @@ static quire_err check_texts(const field_desc *f, const json_value *v, size_t ma
 
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     TRY(check_texts(f, v, MAX_WORDS, err));
-    r->bad_words = n_texts(v) > 0 ? v : NULL;
+    r->bad_words = request_n_texts(v) > 0 ? v : NULL;
     return QUIRE_OK;
 }
 
@@ -205,11 +204,11 @@ static bool contains(str text, str part) {
 static const char *const usual_breakers[] = {"\n", ":", "\"", "*"};
 
 static str breaker_at(const quire_request *r, size_t i) {
-    return r->dry_breakers != NULL ? text_at(r->dry_breakers, i) : str_of(usual_breakers[i]);
+    return r->dry_breakers != NULL ? request_text_at(r->dry_breakers, i) : str_of(usual_breakers[i]);
 }
 
 static size_t n_breakers(const quire_request *r) {
-    return r->dry_breakers != NULL ? n_texts(r->dry_breakers) : sizeof usual_breakers / sizeof *usual_breakers;
+    return r->dry_breakers != NULL ? request_n_texts(r->dry_breakers) : sizeof usual_breakers / sizeof *usual_breakers;
 }
 
 static quire_err stopped(const atomic_bool *stop, quire_error *err) {
@@ -265,9 +264,9 @@ quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const ato
                    : err_set_param(err, QUIRE_BAD_REQUEST, "bad_words", "this model has no vocabulary, so no text can be banned");
     }
     TRY(need_lists(r, err));
-    for (size_t i = 0; i < n_texts(r->bad_words); i++) {
+    for (size_t i = 0; i < request_n_texts(r->bad_words); i++) {
         TRY(stopped(stop, err));
-        TRY(add_bad_word(&r->sampling.lists->bad_words, t, text_at(r->bad_words, i), err));
+        TRY(add_bad_word(&r->sampling.lists->bad_words, t, request_text_at(r->bad_words, i), err));
     }
     return repeats ? add_breakers(r, t, stop, err) : QUIRE_OK;
 }

@@ -34,6 +34,9 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* The texts of a string, of an array of strings, or of NULL: their number, and text i. */
+size_t request_n_texts(const json_value *v);
+str request_text_at(const json_value *v, size_t i);
 /* Fields that fill sampling.lists (request_lists.c). */
 quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);

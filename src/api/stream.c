@@ -5,20 +5,16 @@
 #include "base/mem.h"
 
 static quire_stream *new_stream(quire_queue *q, quire_request *r, void *user) {
-    quire_stream *s = mem_new(1, sizeof *s);
-    choice *choices = mem_new((size_t)r->info.n_choices, sizeof *choices);
-    if (!s || !choices) {
-        mem_free(s);
-        mem_free(choices);
+    quire_stream *s = mem_new(1, sizeof *s + (size_t)r->info.n_choices * sizeof *s->choices);
+    if (!s) {
         return NULL;
     }
     s->q = q;
     s->request = r;
     s->user = user;
     s->n_choices = r->info.n_choices;
-    s->choices = choices;
     for (int32_t i = 0; i < s->n_choices; i++) {
-        choice_init(&choices[i], q->e, s, r, i);
+        choice_init(&s->choices[i], q->e, s, r, i);
     }
     return s;
 }
@@ -27,7 +23,6 @@ static void free_stream(quire_stream *s) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice_deinit(&s->choices[i]);
     }
-    mem_free(s->choices);
     beam_stop_matcher_close(s->watch);
     quire_request_free(s->request);
     mem_free(s);

@@ -19,15 +19,15 @@ struct quire_stream {
     int64_t submitted_us;
     quire_stream *next, *prev; /* the queue's list */
     int32_t n_choices, n_submitted, n_ended;
-    int32_t n_replaced, n_gone; /* further sequences of its choices; sequences whose end event has come */
-    int32_t n_commands;         /* under way */
-    choice *choices;
+    int32_t n_replaced, n_gone;      /* further sequences of its choices; sequences whose end event has come */
+    int32_t n_commands;              /* under way */
     struct beam_stop_matcher *watch; /* beam search with stop strings: the engine uses it until the last end event */
     quire_error verdict;             /* the text thread's result, written until it is done with the stream */
     quire_error error;               /* QUIRE_OK, or why it failed */
     bool prepared;                   /* the text thread is done with it */
     bool cancelled, done;            /* done: DONE was delivered */
     atomic_bool released;            /* set by the queue's thread; a text thread then stops preparing */
+    choice choices[];                /* [n_choices] */
 };
 
 /* What quire_queue_next delivers before it looks for new events. */
@@ -68,8 +68,7 @@ typedef struct stream_command {
     text_job job; /* first member: a job* is a stream_command* */
     choice *c;
     engine_fork *fork_from; /* the choice's sequence when the command was given */
-    quire_request *fields;  /* the choice's fields from then on */
-    bool has_changes;       /* they differ from the fields before */
+    quire_request *fields;  /* the choice's fields from then on; NULL: as they are */
     bool has_text;
     strbuf tail_text;
     token_list kept, tail; /* tokens of the response that are kept; tokens appended to them */

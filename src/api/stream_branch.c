@@ -12,12 +12,6 @@ static const quire_request *fields_of(const choice *c) {
     return c->changed != NULL ? c->changed : c->stream->request;
 }
 
-/* How many of c's prompt tokens were a prompt from the beginning, and not the response of its fork parent. */
-static int32_t first_prompt(const choice *c) {
-    const request_fork *fork_from = &c->stream->request->fork_from;
-    return fork_from->held != NULL ? fork_from->n_prompt : (int32_t)c->prompt.n;
-}
-
 /* The running choice of that index. */
 static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
     if (index < 0 || index >= s->n_choices) {
@@ -96,24 +90,18 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     TRY(find_choice(s, choice_index, &c, err));
     TRY(find_position(c, position, &n_kept, err));
     TRY(request_copy(fields_of(c), &r, err));
-    r->prompts = mem_new(1, sizeof *r->prompts);
-    int32_t *ids = copy_tokens(c, n_kept, 0);
-    quire_err e = r->prompts != NULL && ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+    quire_err e = request_take_ids(r, copy_tokens(c, n_kept, 0), (int32_t)c->prompt.n + n_kept, err);
     if (e == QUIRE_OK && engine_fork_acquire(s->q->e->parts.core, c->current, &r->fork_from.held) != QUIRE_OK) {
         e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
     }
     if (e != QUIRE_OK) {
-        mem_free(ids);
         quire_request_free(r);
         return e;
     }
-    r->prompts[0] = (request_prompt){.ids = ids, .n_ids = (int32_t)c->prompt.n + n_kept};
-    r->n_prompts = 1;
-    r->fork_from.n_prompt = first_prompt(c);
+    r->fork_from.n_prompt = choice_first_prompt(c);
     count_from(r, c, n_kept);
     r->sampling.has_seed = true;
     r->sampling.seed = forked_seed(c->sampling.seed, ++c->n_forks);
-    request_count_choices(r);
     *out = r;
     return QUIRE_OK;
 }
@@ -139,7 +127,6 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
                               quire_error *err) {
     choice *c = m->c;
     quire_err e = token_list_add_all(&m->kept, c->history.ids, (size_t)n_kept);
-    m->has_changes = fields != NULL;
     m->has_text = tail != NULL && tail->ids == NULL;
     if (m->has_text) {
         e = e != QUIRE_OK ? e : strbuf_add(&m->tail_text, tail->text, tail->n_text);
@@ -149,15 +136,16 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for a request");
     }
+    if (fields == NULL) {
+        return QUIRE_OK;
+    }
     TRY(request_copy(fields_of(c), &m->fields, err));
     m->fields->sampling.has_seed = true;
     m->fields->sampling.seed = c->sampling.seed;
-    if (fields != NULL) {
-        TRY(request_change(m->fields, fields, n_fields, err));
-        if (!m->fields->sampling.has_seed) { /* null: a new random seed */
-            m->fields->sampling.seed = rng_os_seed();
-            m->fields->sampling.has_seed = true;
-        }
+    TRY(request_change(m->fields, fields, n_fields, err));
+    if (!m->fields->sampling.has_seed) { /* null: a new random seed */
+        m->fields->sampling.seed = rng_os_seed();
+        m->fields->sampling.has_seed = true;
     }
     return QUIRE_OK;
 }
@@ -184,8 +172,8 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
     if (m->has_text) {
         TRY(tokenise_tail(m, e, err));
     }
-    TRY(request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err));
-    quire_err er = choice_open_text(c, first_prompt(c), &m->detok, &m->stop_matcher);
+    TRY(m->fields != NULL ? request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err) : QUIRE_OK);
+    quire_err er = choice_open_text(c, &m->detok, &m->stop_matcher);
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
         er = choice_feed(c, &c->sampling, m->detok, m->stop_matcher, m->kept.ids[i], false, &m->text, &match);
@@ -256,7 +244,7 @@ quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t posi
 static quire_err submit_branch(stream_command *m, request_id *id, quire_error *err) {
     choice *c = m->c;
     quire_stream *s = c->stream;
-    int32_t n_kept = (int32_t)m->kept.n, n_prompt = first_prompt(c), generated = (int32_t)c->prompt.n - n_prompt;
+    int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c), generated = (int32_t)c->prompt.n - n_prompt;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
     engine_request r = stream_engine_request(s->request, namespace, s->q->out);
     r.prompt_logprobs_width = 0;
@@ -267,7 +255,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     r.n_prompt = n_prompt;
     r.fork_position = (int32_t)c->prompt.n + n_kept;
     r.fork_replaces = true;
-    r.sampling = m->has_changes ? m->fields->sampling : c->sampling;
+    r.sampling = m->fields != NULL ? m->fields->sampling : c->sampling;
     r.sampling.max_tokens += r.sampling.max_tokens >= 0 ? generated : 0;
     r.sampling.min_tokens += generated;
     r.sample_index = (uint32_t)(c->index % s->request->info.n_samples);
@@ -302,7 +290,7 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     choice_truncate(c, m->kept.n, m->detok, m->stop_matcher);
     m->detok = NULL;
     m->stop_matcher = NULL;
-    if (m->has_changes) {
+    if (m->fields != NULL) {
         c->sampling = m->fields->sampling;
         quire_request_free(c->changed);
         c->changed = m->fields;

@@ -11,7 +11,7 @@ struct text_pool {
     text_job *first, **last;
     bool closing;
     int32_t n_threads;
-    pthread_t *threads;
+    pthread_t threads[]; /* [n_threads] */
 };
 
 /* Waits for the next job; NULL when the pool closes and none is left. */
@@ -39,18 +39,15 @@ static void *text_main(void *arg) {
 
 quire_err text_pool_open(int32_t n_threads, text_pool **out) {
     *out = NULL;
-    text_pool *p = mem_new(1, sizeof *p);
-    pthread_t *threads = mem_new((size_t)n_threads, sizeof *threads);
-    if (!p || !threads || pthread_mutex_init(&p->lock, NULL) != 0) {
+    text_pool *p = mem_new(1, sizeof *p + (size_t)n_threads * sizeof *p->threads);
+    if (!p || pthread_mutex_init(&p->lock, NULL) != 0) {
         mem_free(p);
-        mem_free(threads);
         return QUIRE_NO_MEMORY;
     }
     pthread_cond_init(&p->more, NULL);
-    p->threads = threads;
     p->last = &p->first;
     while (p->n_threads < n_threads) {
-        if (pthread_create(&threads[p->n_threads], NULL, text_main, p) != 0) {
+        if (pthread_create(&p->threads[p->n_threads], NULL, text_main, p) != 0) {
             text_pool_close(p);
             return QUIRE_NO_MEMORY;
         }
@@ -73,7 +70,6 @@ void text_pool_close(text_pool *p) {
     }
     pthread_cond_destroy(&p->more);
     pthread_mutex_destroy(&p->lock);
-    mem_free(p->threads);
     mem_free(p);
 }
 

@@ -202,20 +202,12 @@ static void show_progress(batch *b, bool last) {
             (double)(b->n_answered - b->n_before) / seconds, (double)b->n_tokens / seconds, last ? "\n" : "");
 }
 
-static bool has_begun(const response *a) {
-    bool begun = false;
-    for (size_t i = 0; i < a->n_choices; i++) {
-        begun = begun || a->choices[i].has_begun;
-    }
-    return begun;
-}
-
 /* Lets the responses that have begun finish; the other prompts are left to another run. */
 static void drop_jobs(batch *b) {
     size_t n_begun = 0;
     for (size_t i = b->oldest; i < b->in.n_read; i++) {
         job *j = job_of(b, i);
-        if (j->state == JOB_RUNNING && !has_begun(&j->response)) {
+        if (j->state == JOB_RUNNING && !j->response.has_begun) {
             j->dropped = true;
             quire_stream_cancel(j->response.stream);
         }

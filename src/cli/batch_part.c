@@ -79,11 +79,11 @@ static quire_err lock(batch_part *p, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Gives the part the permissions of OUT. */
-static void take_mode(const batch_part *p) {
+/* Gives a file the permissions of another, if that exists. */
+static void take_mode(FILE *f, const char *from) {
     struct stat s;
-    if (stat(p->target.p, &s) == 0) {
-        (void)fchmod(fileno(p->file), s.st_mode & 0777);
+    if (stat(from, &s) == 0) {
+        (void)fchmod(fileno(f), s.st_mode & 0777);
     }
 }
 
@@ -143,7 +143,7 @@ static quire_err open_file(batch_part *p, bool resume, str about, quire_error *e
     if (fstat(fd, &s) == 0 && s.st_size > 0) {
         return check_about(p, about, err);
     }
-    take_mode(p);
+    take_mode(p->file, p->target.p);
     return write_about(p, about, err);
 }
 
@@ -286,10 +286,7 @@ static quire_err put_in_order(batch_part *p, quire_error *err) {
         e = failed(path.p, err);
     }
     if (e == QUIRE_OK) {
-        struct stat s;
-        if (fstat(fileno(p->file), &s) == 0) {
-            (void)fchmod(fileno(f), s.st_mode & 0777);
-        }
+        take_mode(f, p->path.p);
         e = rename(path.p, p->path.p) == 0 ? QUIRE_OK : failed(path.p, err);
     }
     if (f != NULL) {

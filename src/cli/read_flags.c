@@ -314,9 +314,10 @@ quire_err read_flags(cli_options *o, const command *c, const command *const *com
     return resolve_model(o, c, positional, err);
 }
 
-/* "-n, --max-tokens N": the short form, quire's name, the value. */
-static void describe_flag(const flag *f, char *out, size_t n) {
-    size_t own = strcspn(f->names, " "), used = 0;
+/* Prints "-n, --max-tokens N": the short form, quire's name, the value; and the meaning. */
+static void print_flag(const flag *f) {
+    char out[128];
+    size_t n = sizeof out, own = strcspn(f->names, " "), used = 0;
     const char *brief = strstr(f->names, " -");
     while (brief && brief[2] == '-') {
         brief = strstr(brief + 1, " -");
@@ -333,12 +334,7 @@ static void describe_flag(const flag *f, char *out, size_t n) {
     if (f->value && used < n) {
         snprintf(out + used, n - used, "%s", f->value);
     }
-}
-
-static void print_flag(const flag *f) {
-    char head[128];
-    describe_flag(f, head, sizeof head);
-    printf("  %-36s %s\n", head, f->meaning);
+    printf("  %-36s %s\n", out, f->meaning);
 }
 
 void read_flags_help(const command *c, bool all) {

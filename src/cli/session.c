@@ -90,10 +90,11 @@ static bool add_tokens(response_choice *c, const int32_t *more, int32_t n) {
     return true;
 }
 
-static bool take_event(response *a, response_choice *c, const quire_event *ev) {
+static bool take_event(response *a, const quire_event *ev) {
+    response_choice *c = &a->choices[ev->choice];
     bool good = true;
     if (ev->kind == QUIRE_EVENT_START) {
-        c->has_begun = true;
+        a->has_begun = true;
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
         good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_tokens(c, ev->tokens, ev->n_tokens);
     } else if (ev->kind == QUIRE_EVENT_END) {
@@ -103,33 +104,24 @@ static bool take_event(response *a, response_choice *c, const quire_event *ev) {
             c->stop_string = mem_dup(ev->stop_string, strlen(ev->stop_string));
             good = c->stop_string != NULL;
         }
-    } else {
-        a->done = true;
-        a->prompt_tokens = ev->prompt_tokens;
-        a->completion_tokens = ev->completion_tokens;
     }
     return good;
 }
 
 void response_add(response *a, const quire_event *ev) {
     static const quire_error no_memory = {.code = QUIRE_NO_MEMORY, .position = -1, .message = "out of memory for the answer"};
-    if (ev->kind != QUIRE_EVENT_DONE && (ev->choice < 0 || (size_t)ev->choice >= a->n_choices)) {
-        return;
-    }
-    response_choice *c = ev->kind == QUIRE_EVENT_DONE ? NULL : &a->choices[ev->choice];
-    if (!take_event(a, c, ev)) {
-        a->error = no_memory;
-        quire_stream_cancel(a->stream);
-    }
     if (ev->kind != QUIRE_EVENT_DONE) {
+        if (!take_event(a, ev)) {
+            a->error = no_memory;
+            quire_stream_cancel(a->stream);
+        }
         return;
     }
+    a->done = true;
+    a->prompt_tokens = ev->prompt_tokens;
+    a->completion_tokens = ev->completion_tokens;
     if (ev->finish == QUIRE_FINISH_ERROR && a->error.code == QUIRE_OK) {
-        if (ev->error) {
-            a->error = *ev->error;
-        } else {
-            err_set(&a->error, QUIRE_INTERNAL, -1, "the request failed");
-        }
+        a->error = *ev->error;
     }
     quire_stream_release(a->stream);
     a->stream = NULL;

@@ -3,7 +3,6 @@
 #define CLI_SESSION_H
 
 #include "cli/body.h"
-
 #include "cli/options.h"
 #include "cli/text_out.h"
 
@@ -19,7 +18,6 @@ void session_close(session *s);
 /* One choice of a response. */
 typedef struct response_choice {
     strbuf text;
-    bool has_begun;  /* its prompt is computed */
     int32_t *tokens; /* mem_new'd */
     size_t n_tokens, tokens_cap;
     quire_finish finish;
@@ -33,13 +31,13 @@ typedef struct response {
     response_choice *choices; /* mem_new'd, n_choices of them */
     size_t n_choices;
     int32_t prompt_tokens, completion_tokens;
-    bool done;
-    quire_error error; /* code OK unless the request failed */
+    bool has_begun, done; /* has_begun: the prompt was accepted */
+    quire_error error;    /* code OK unless the request failed */
 } response;
 
 void response_deinit(response *a);
-/* Submits a request for an empty response; its events carry `a` as their user pointer. On failure a->error has the reason, and a->done is true. BUSY, here or as
- * the error of the DONE: try again when another stream has ended. */
+/* Submits a request for an empty response; its events carry `a` as their user pointer. On failure a->error has the reason, and a->done is
+ * true. BUSY, here or as the error of the DONE: try again when another stream has ended. */
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
 /* Adds an event to the response. Its DONE releases the stream. Out of memory ends the response with that error. */
 void response_add(response *a, const quire_event *ev);

@@ -1,6 +1,7 @@
-#include "setup/builtin.h"
-
+/* The built-in models, as bytes in the binary. */
 #include <string.h>
+
+#include "setup/engine_config.h"
 
 /* The assembler includes the files; their paths come from the build. */
 #define PLACE(name, path)                       \
@@ -21,7 +22,7 @@ PLACE("quire_builtin_small", QUIRE_BUILTIN_SMALL_PATH);
 
 extern const unsigned char quire_builtin_begin[], quire_builtin_end[], quire_builtin_small_begin[], quire_builtin_small_end[];
 
-const void *builtin_model(const char *name, size_t *n_bytes) {
+const void *options_builtin_model(const char *name, size_t *n_bytes) {
     if (strcmp(name, "builtin") == 0) {
         *n_bytes = (size_t)(quire_builtin_end - quire_builtin_begin);
         return quire_builtin_begin;

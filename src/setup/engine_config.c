@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "setup/builtin.h"
 
 #define DEFAULT_UTILIZATION 0.5
 #define MAX_PAGES           ((int64_t)1 << 30)
@@ -56,7 +55,7 @@ static quire_err read_name(const char *flag, const char *text, const char *const
 
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
     size_t n = 0;
-    const void *bytes = builtin_model(o->model, &n);
+    const void *bytes = options_builtin_model(o->model, &n);
     return bytes ? model_file_open_memory(bytes, n, o->model, out, err) : model_file_open(o->model, out, err);
 }
 

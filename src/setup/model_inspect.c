@@ -1,7 +1,6 @@
 /* `quire inspect`: describes a model file and the memory it needs, without loading its weights. */
 #include <stdio.h>
 
-#include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"
 #include "model/model.h"
@@ -226,20 +225,17 @@ quire_err quire_inspect(const quire_options *given, bool json, char **text, quir
     *text = NULL;
     TRY(options_read(given, o, err));
     TRY(options_open_file(o, &f, err));
-    summary *s = mem_new(1, sizeof *s);
-    quire_err e = s ? fill(o, f, s, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    summary s = {0};
+    quire_err e = fill(o, f, &s, err);
     if (e == QUIRE_OK) {
-        e = json ? write_json(&b, s) : write_text(&b, s);
+        e = json ? write_json(&b, &s) : write_text(&b, &s);
         if (e != QUIRE_OK) {
             err_set(err, e, -1, "out of memory for the summary");
         }
     }
-    if (s) {
-        strbuf_deinit(&s->path);
-        strbuf_deinit(&s->name);
-        strbuf_deinit(&s->vocabulary);
-        mem_free(s);
-    }
+    strbuf_deinit(&s.path);
+    strbuf_deinit(&s.name);
+    strbuf_deinit(&s.vocabulary);
     model_file_close(f);
     if (e != QUIRE_OK) {
         strbuf_deinit(&b);

@@ -12,6 +12,25 @@
 
 #include <stdint.h>
 
+/* LANEWISE_n(result, name, type, instruction) defines an operation of n operands that one instruction computes in each register of a value.
+ * EACH_n, in the instruction set's header, lists the registers. */
+#define LANEWISE_1(result, name, type, op)                                                                                                 \
+    static inline result name(type x) {                                                                                                    \
+        return (result){EACH_1(op, x)};                                                                                                    \
+    }
+#define LANEWISE_2(result, name, type, op)                                                                                                 \
+    static inline result name(type x, type y) {                                                                                            \
+        return (result){EACH_2(op, x, y)};                                                                                                 \
+    }
+#define LANEWISE_3(result, name, type, op)                                                                                                 \
+    static inline result name(type x, type y, type z) {                                                                                    \
+        return (result){EACH_3(op, x, y, z)};                                                                                              \
+    }
+#define LANEWISE_SHIFT(name, op)                                                                                                           \
+    static inline i32x16 name(i32x16 x, int n) {                                                                                           \
+        return (i32x16){EACH_SHIFT(op, x, n)};                                                                                             \
+    }
+
 #if defined(__aarch64__)
 #include "backend/cpu/simd_neon.h"
 #elif defined(__AVX512F__) || defined(SIMD_EMULATE)

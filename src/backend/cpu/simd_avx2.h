@@ -17,6 +17,11 @@ typedef struct mask16 {
     __m256 a, b; /* all ones or all zeros a lane */
 } mask16;
 
+#define EACH_1(op, x)        op((x).a), op((x).b)
+#define EACH_2(op, x, y)     op((x).a, (y).a), op((x).b, (y).b)
+#define EACH_3(op, x, y, z)  op((x).a, (y).a, (z).a), op((x).b, (y).b, (z).b)
+#define EACH_SHIFT(op, x, n) op((x).a, n), op((x).b, n)
+
 static inline __m256 f_low(f32x16 v) {
     return v.a;
 }
@@ -103,32 +108,16 @@ static inline f32x16 f_set1(float x) {
 static inline f32x16 f_zero(void) {
     return (f32x16){_mm256_setzero_ps(), _mm256_setzero_ps()};
 }
-static inline f32x16 f_add(f32x16 x, f32x16 y) {
-    return (f32x16){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
-}
-static inline f32x16 f_sub(f32x16 x, f32x16 y) {
-    return (f32x16){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)};
-}
-static inline f32x16 f_mul(f32x16 x, f32x16 y) {
-    return (f32x16){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
-}
-static inline f32x16 f_div(f32x16 x, f32x16 y) {
-    return (f32x16){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
-}
-static inline f32x16 f_max(f32x16 x, f32x16 y) {
-    return (f32x16){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
-}
-static inline f32x16 f_min(f32x16 x, f32x16 y) {
-    return (f32x16){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
-}
+LANEWISE_2(f32x16, f_add, f32x16, _mm256_add_ps)
+LANEWISE_2(f32x16, f_sub, f32x16, _mm256_sub_ps)
+LANEWISE_2(f32x16, f_mul, f32x16, _mm256_mul_ps)
+LANEWISE_2(f32x16, f_div, f32x16, _mm256_div_ps)
+LANEWISE_2(f32x16, f_max, f32x16, _mm256_max_ps)
+LANEWISE_2(f32x16, f_min, f32x16, _mm256_min_ps)
 /* x * y + z, rounded once. */
-static inline f32x16 f_fma(f32x16 x, f32x16 y, f32x16 z) {
-    return (f32x16){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
-}
+LANEWISE_3(f32x16, f_fma, f32x16, _mm256_fmadd_ps)
 /* z - x * y, rounded once. */
-static inline f32x16 f_fnma(f32x16 x, f32x16 y, f32x16 z) {
-    return (f32x16){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
-}
+LANEWISE_3(f32x16, f_fnma, f32x16, _mm256_fnmadd_ps)
 /* To the nearest integer, ties to even. */
 static inline f32x16 f_round(f32x16 x) {
     return (f32x16){_mm256_round_ps(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
@@ -137,47 +126,23 @@ static inline f32x16 f_round(f32x16 x) {
 
 /* ---- conversions ---- */
 /* To the nearest, ties to even. INT32_MIN when the result does not fit. */
-static inline i32x16 f_to_i(f32x16 x) {
-    return (i32x16){_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
-}
-static inline f32x16 i_to_f(i32x16 x) {
-    return (f32x16){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
-}
-static inline i32x16 f_bits(f32x16 x) {
-    return (i32x16){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)};
-}
-static inline f32x16 f_of_bits(i32x16 x) {
-    return (f32x16){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)};
-}
+LANEWISE_1(i32x16, f_to_i, f32x16, _mm256_cvtps_epi32)
+LANEWISE_1(f32x16, i_to_f, i32x16, _mm256_cvtepi32_ps)
+LANEWISE_1(i32x16, f_bits, f32x16, _mm256_castps_si256)
+LANEWISE_1(f32x16, f_of_bits, i32x16, _mm256_castsi256_ps)
 
 /* ---- integers; shifts by the same count in every lane ---- */
 static inline i32x16 i_set1(int32_t x) {
     return (i32x16){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
 }
-static inline i32x16 i_add(i32x16 x, i32x16 y) {
-    return (i32x16){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
-}
-static inline i32x16 i_sub(i32x16 x, i32x16 y) {
-    return (i32x16){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
-}
-static inline i32x16 i_and(i32x16 x, i32x16 y) {
-    return (i32x16){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)};
-}
-static inline i32x16 i_or(i32x16 x, i32x16 y) {
-    return (i32x16){_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)};
-}
-static inline i32x16 i_xor(i32x16 x, i32x16 y) {
-    return (i32x16){_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
-}
-static inline i32x16 i_shl(i32x16 x, int n) {
-    return (i32x16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
-}
-static inline i32x16 i_shr(i32x16 x, int n) {
-    return (i32x16){_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
-}
-static inline i32x16 i_sar(i32x16 x, int n) {
-    return (i32x16){_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
-}
+LANEWISE_2(i32x16, i_add, i32x16, _mm256_add_epi32)
+LANEWISE_2(i32x16, i_sub, i32x16, _mm256_sub_epi32)
+LANEWISE_2(i32x16, i_and, i32x16, _mm256_and_si256)
+LANEWISE_2(i32x16, i_or, i32x16, _mm256_or_si256)
+LANEWISE_2(i32x16, i_xor, i32x16, _mm256_xor_si256)
+LANEWISE_SHIFT(i_shl, _mm256_slli_epi32)
+LANEWISE_SHIFT(i_shr, _mm256_srli_epi32)
+LANEWISE_SHIFT(i_sar, _mm256_srai_epi32)
 
 /* ---- masks; comparisons with NaN are false, but m_nan ---- */
 static inline mask16 m_first(int32_t n) {
@@ -194,9 +159,7 @@ static inline mask16 m_le(f32x16 x, f32x16 y) {
 static inline mask16 m_nan(f32x16 x) {
     return (mask16){_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q)};
 }
-static inline mask16 m_and(mask16 x, mask16 y) {
-    return (mask16){_mm256_and_ps(x.a, y.a), _mm256_and_ps(x.b, y.b)};
-}
+LANEWISE_2(mask16, m_and, mask16, _mm256_and_ps)
 /* Lanes of x that are not in y. */
 static inline mask16 m_without(mask16 x, mask16 y) {
     return (mask16){_mm256_andnot_ps(y.a, x.a), _mm256_andnot_ps(y.b, x.b)};

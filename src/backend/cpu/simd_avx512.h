@@ -22,6 +22,11 @@ typedef struct mask16 {
     __mmask16 v;
 } mask16;
 
+#define EACH_1(op, x)        op((x).v)
+#define EACH_2(op, x, y)     op((x).v, (y).v)
+#define EACH_3(op, x, y, z)  op((x).v, (y).v, (z).v)
+#define EACH_SHIFT(op, x, n) op((x).v, (unsigned)(n))
+
 static inline __m256 f_low(f32x16 x) {
     return _mm512_castps512_ps256(x.v);
 }
@@ -128,18 +133,10 @@ static inline f32x16 f_set1(float x) {
 static inline f32x16 f_zero(void) {
     return (f32x16){_mm512_setzero_ps()};
 }
-static inline f32x16 f_add(f32x16 x, f32x16 y) {
-    return (f32x16){_mm512_add_ps(x.v, y.v)};
-}
-static inline f32x16 f_sub(f32x16 x, f32x16 y) {
-    return (f32x16){_mm512_sub_ps(x.v, y.v)};
-}
-static inline f32x16 f_mul(f32x16 x, f32x16 y) {
-    return (f32x16){_mm512_mul_ps(x.v, y.v)};
-}
-static inline f32x16 f_div(f32x16 x, f32x16 y) {
-    return (f32x16){_mm512_div_ps(x.v, y.v)};
-}
+LANEWISE_2(f32x16, f_add, f32x16, _mm512_add_ps)
+LANEWISE_2(f32x16, f_sub, f32x16, _mm512_sub_ps)
+LANEWISE_2(f32x16, f_mul, f32x16, _mm512_mul_ps)
+LANEWISE_2(f32x16, f_div, f32x16, _mm512_div_ps)
 #ifdef SIMD_EMULATE /* SIMDe's own give another operand for NaN */
 static inline f32x16 f_max(f32x16 x, f32x16 y) {
     return f_join(_mm256_max_ps(f_low(x), f_low(y)), _mm256_max_ps(f_high(x), f_high(y)));
@@ -152,22 +149,14 @@ static inline f32x16 f_round(f32x16 x) {
                   _mm256_round_ps(f_high(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #else
-static inline f32x16 f_max(f32x16 x, f32x16 y) {
-    return (f32x16){_mm512_max_ps(x.v, y.v)};
-}
-static inline f32x16 f_min(f32x16 x, f32x16 y) {
-    return (f32x16){_mm512_min_ps(x.v, y.v)};
-}
+LANEWISE_2(f32x16, f_max, f32x16, _mm512_max_ps)
+LANEWISE_2(f32x16, f_min, f32x16, _mm512_min_ps)
 static inline f32x16 f_round(f32x16 x) {
     return (f32x16){_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
 #endif
-static inline f32x16 f_fma(f32x16 x, f32x16 y, f32x16 z) {
-    return (f32x16){_mm512_fmadd_ps(x.v, y.v, z.v)};
-}
-static inline f32x16 f_fnma(f32x16 x, f32x16 y, f32x16 z) {
-    return (f32x16){_mm512_fnmadd_ps(x.v, y.v, z.v)};
-}
+LANEWISE_3(f32x16, f_fma, f32x16, _mm512_fmadd_ps)
+LANEWISE_3(f32x16, f_fnma, f32x16, _mm512_fnmadd_ps)
 
 /* ---- conversions ---- */
 #ifdef SIMD_EMULATE
@@ -178,39 +167,21 @@ static inline f32x16 i_to_f(i32x16 x) {
     return f_join(_mm256_cvtepi32_ps(i_low(x)), _mm256_cvtepi32_ps(i_high(x)));
 }
 #else
-static inline i32x16 f_to_i(f32x16 x) {
-    return (i32x16){_mm512_cvtps_epi32(x.v)};
-}
-static inline f32x16 i_to_f(i32x16 x) {
-    return (f32x16){_mm512_cvtepi32_ps(x.v)};
-}
+LANEWISE_1(i32x16, f_to_i, f32x16, _mm512_cvtps_epi32)
+LANEWISE_1(f32x16, i_to_f, i32x16, _mm512_cvtepi32_ps)
 #endif
-static inline i32x16 f_bits(f32x16 x) {
-    return (i32x16){_mm512_castps_si512(x.v)};
-}
-static inline f32x16 f_of_bits(i32x16 x) {
-    return (f32x16){_mm512_castsi512_ps(x.v)};
-}
+LANEWISE_1(i32x16, f_bits, f32x16, _mm512_castps_si512)
+LANEWISE_1(f32x16, f_of_bits, i32x16, _mm512_castsi512_ps)
 
 /* ---- integers ---- */
 static inline i32x16 i_set1(int32_t x) {
     return (i32x16){_mm512_set1_epi32(x)};
 }
-static inline i32x16 i_add(i32x16 x, i32x16 y) {
-    return (i32x16){_mm512_add_epi32(x.v, y.v)};
-}
-static inline i32x16 i_sub(i32x16 x, i32x16 y) {
-    return (i32x16){_mm512_sub_epi32(x.v, y.v)};
-}
-static inline i32x16 i_and(i32x16 x, i32x16 y) {
-    return (i32x16){_mm512_and_si512(x.v, y.v)};
-}
-static inline i32x16 i_or(i32x16 x, i32x16 y) {
-    return (i32x16){_mm512_or_si512(x.v, y.v)};
-}
-static inline i32x16 i_xor(i32x16 x, i32x16 y) {
-    return (i32x16){_mm512_xor_si512(x.v, y.v)};
-}
+LANEWISE_2(i32x16, i_add, i32x16, _mm512_add_epi32)
+LANEWISE_2(i32x16, i_sub, i32x16, _mm512_sub_epi32)
+LANEWISE_2(i32x16, i_and, i32x16, _mm512_and_si512)
+LANEWISE_2(i32x16, i_or, i32x16, _mm512_or_si512)
+LANEWISE_2(i32x16, i_xor, i32x16, _mm512_xor_si512)
 #ifdef SIMD_EMULATE
 static inline i32x16 i_shl(i32x16 x, int n) {
     return i_join(_mm256_slli_epi32(i_low(x), n), _mm256_slli_epi32(i_high(x), n));
@@ -222,15 +193,9 @@ static inline i32x16 i_sar(i32x16 x, int n) {
     return i_join(_mm256_srai_epi32(i_low(x), n), _mm256_srai_epi32(i_high(x), n));
 }
 #else
-static inline i32x16 i_shl(i32x16 x, int n) {
-    return (i32x16){_mm512_slli_epi32(x.v, (unsigned)n)};
-}
-static inline i32x16 i_shr(i32x16 x, int n) {
-    return (i32x16){_mm512_srli_epi32(x.v, (unsigned)n)};
-}
-static inline i32x16 i_sar(i32x16 x, int n) {
-    return (i32x16){_mm512_srai_epi32(x.v, (unsigned)n)};
-}
+LANEWISE_SHIFT(i_shl, _mm512_slli_epi32)
+LANEWISE_SHIFT(i_shr, _mm512_srli_epi32)
+LANEWISE_SHIFT(i_sar, _mm512_srai_epi32)
 #endif
 
 /* ---- masks ---- */

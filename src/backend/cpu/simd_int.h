@@ -20,6 +20,16 @@
 
 #define QUADS 8 /* of a group of 32 */
 
+/* REGISTER_n(result, name, type, instruction): an operation of n operands that is one instruction. */
+#define REGISTER_1(result, name, type, op)                                                                                                 \
+    INLINE result name(type v) {                                                                                                           \
+        return op(v);                                                                                                                      \
+    }
+#define REGISTER_2(result, name, type, op)                                                                                                 \
+    INLINE result name(type a, type b) {                                                                                                   \
+        return op(a, b);                                                                                                                   \
+    }
+
 /* 4 lanes on every processor. */
 typedef float n_four __attribute__((vector_size(16)));
 typedef int32_t n_four_ints __attribute__((vector_size(16)));
@@ -58,21 +68,15 @@ typedef __m512i ni;
 typedef __m256i n_bytes;                                /* 32 int8 */
 typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: gcc copies ni, of 64-bit elements, back and forth */
 
-INLINE nf nf_load(const float *p) {
-    return _mm512_loadu_ps(p);
-}
+REGISTER_1(nf, nf_load, const float *, _mm512_loadu_ps)
 INLINE void nf_store(float *p, nf v) {
     _mm512_storeu_ps(p, v);
 }
 INLINE nf nf_load_f16(const uint16_t *p) {
     return f_load_f16(p).v;
 }
-INLINE nf nf_set1(float x) {
-    return _mm512_set1_ps(x);
-}
-INLINE nf nf_mul(nf a, nf b) {
-    return _mm512_mul_ps(a, b);
-}
+REGISTER_1(nf, nf_set1, float, _mm512_set1_ps)
+REGISTER_2(nf, nf_mul, nf, _mm512_mul_ps)
 INLINE nf nf_fma(nf a, nf b, nf c) {
     return _mm512_fmadd_ps(a, b, c);
 }
@@ -88,33 +92,19 @@ INLINE ni n_of(nf v) {
 INLINE ni n_magnitude_bits(nf v) {
     return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
 }
-INLINE ni n_load(const void *p) {
-    return _mm512_loadu_si512(p);
-}
+REGISTER_1(ni, n_load, const void *, _mm512_loadu_si512)
 INLINE void n_store(void *p, ni v) {
     _mm512_storeu_si512(p, v);
 }
-INLINE ni n_set1(int32_t x) {
-    return _mm512_set1_epi32(x);
-}
+REGISTER_1(ni, n_set1, int32_t, _mm512_set1_epi32)
 INLINE ni n_set1_bytes(int x) {
     return _mm512_set1_epi8((char)x);
 }
-INLINE ni n_add(ni a, ni b) {
-    return _mm512_add_epi32(a, b);
-}
-INLINE ni n_and(ni a, ni b) {
-    return _mm512_and_si512(a, b);
-}
-INLINE ni n_or(ni a, ni b) {
-    return _mm512_or_si512(a, b);
-}
-INLINE ni n_xor(ni a, ni b) {
-    return _mm512_xor_si512(a, b);
-}
-INLINE ni n_max(ni a, ni b) {
-    return _mm512_max_epi32(a, b);
-}
+REGISTER_2(ni, n_add, ni, _mm512_add_epi32)
+REGISTER_2(ni, n_and, ni, _mm512_and_si512)
+REGISTER_2(ni, n_or, ni, _mm512_or_si512)
+REGISTER_2(ni, n_xor, ni, _mm512_xor_si512)
+REGISTER_2(ni, n_max, ni, _mm512_max_epi32)
 INLINE ni n_shl(ni v, int n) {
     return _mm512_slli_epi32(v, (unsigned)n);
 }
@@ -225,33 +215,23 @@ typedef __m256i ni;
 typedef __m256i n_bytes;
 typedef int32_t n_sum __attribute__((vector_size(32)));
 
-INLINE nf nf_load(const float *p) {
-    return _mm256_loadu_ps(p);
-}
+REGISTER_1(nf, nf_load, const float *, _mm256_loadu_ps)
 INLINE void nf_store(float *p, nf v) {
     _mm256_storeu_ps(p, v);
 }
 INLINE nf nf_load_f16(const uint16_t *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
-INLINE nf nf_set1(float x) {
-    return _mm256_set1_ps(x);
-}
-INLINE nf nf_mul(nf a, nf b) {
-    return _mm256_mul_ps(a, b);
-}
+REGISTER_1(nf, nf_set1, float, _mm256_set1_ps)
+REGISTER_2(nf, nf_mul, nf, _mm256_mul_ps)
 INLINE nf nf_fma(nf a, nf b, nf c) {
     return _mm256_fmadd_ps(a, b, c);
 }
-INLINE nf nf_of(ni v) {
-    return _mm256_cvtepi32_ps(v);
-}
+REGISTER_1(nf, nf_of, ni, _mm256_cvtepi32_ps)
 INLINE nf nf_neg(nf v) {
     return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
 }
-INLINE ni n_of(nf v) {
-    return _mm256_cvtps_epi32(v);
-}
+REGISTER_1(ni, n_of, nf, _mm256_cvtps_epi32)
 INLINE ni n_magnitude_bits(nf v) {
     return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
 }
@@ -261,27 +241,15 @@ INLINE ni n_load(const void *p) {
 INLINE void n_store(void *p, ni v) {
     _mm256_storeu_si256((__m256i *)p, v);
 }
-INLINE ni n_set1(int32_t x) {
-    return _mm256_set1_epi32(x);
-}
+REGISTER_1(ni, n_set1, int32_t, _mm256_set1_epi32)
 INLINE ni n_set1_bytes(int x) {
     return _mm256_set1_epi8((char)x);
 }
-INLINE ni n_add(ni a, ni b) {
-    return _mm256_add_epi32(a, b);
-}
-INLINE ni n_and(ni a, ni b) {
-    return _mm256_and_si256(a, b);
-}
-INLINE ni n_or(ni a, ni b) {
-    return _mm256_or_si256(a, b);
-}
-INLINE ni n_xor(ni a, ni b) {
-    return _mm256_xor_si256(a, b);
-}
-INLINE ni n_max(ni a, ni b) {
-    return _mm256_max_epi32(a, b);
-}
+REGISTER_2(ni, n_add, ni, _mm256_add_epi32)
+REGISTER_2(ni, n_and, ni, _mm256_and_si256)
+REGISTER_2(ni, n_or, ni, _mm256_or_si256)
+REGISTER_2(ni, n_xor, ni, _mm256_xor_si256)
+REGISTER_2(ni, n_max, ni, _mm256_max_epi32)
 INLINE ni n_shl(ni v, int n) {
     return _mm256_slli_epi32(v, n);
 }

@@ -24,33 +24,21 @@ typedef int32x4_t n_sum;
 typedef int8x16x2_t n_bytes; /* 32 int8 */
 typedef int32x4_t n_byte_sum;
 
-INLINE nf nf_load(const float *p) {
-    return vld1q_f32(p);
-}
+REGISTER_1(nf, nf_load, const float *, vld1q_f32)
 INLINE void nf_store(float *p, nf v) {
     vst1q_f32(p, v);
 }
 INLINE nf nf_load_f16(const uint16_t *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
-INLINE nf nf_set1(float x) {
-    return vdupq_n_f32(x);
-}
-INLINE nf nf_mul(nf a, nf b) {
-    return vmulq_f32(a, b);
-}
+REGISTER_1(nf, nf_set1, float, vdupq_n_f32)
+REGISTER_2(nf, nf_mul, nf, vmulq_f32)
 INLINE nf nf_fma(nf a, nf b, nf c) {
     return vfmaq_f32(c, a, b);
 }
-INLINE nf nf_of(ni v) {
-    return vcvtq_f32_s32(v);
-}
-INLINE nf nf_neg(nf v) {
-    return vnegq_f32(v);
-}
-INLINE ni n_of(nf v) {
-    return vcvtnq_s32_f32(v);
-}
+REGISTER_1(nf, nf_of, ni, vcvtq_f32_s32)
+REGISTER_1(nf, nf_neg, nf, vnegq_f32)
+REGISTER_1(ni, n_of, nf, vcvtnq_s32_f32)
 INLINE ni n_magnitude_bits(nf v) {
     return vandq_s32(vreinterpretq_s32_f32(v), vdupq_n_s32(0x7fffffff));
 }
@@ -60,27 +48,15 @@ INLINE ni n_load(const void *p) {
 INLINE void n_store(void *p, ni v) {
     vst1q_u8(p, vreinterpretq_u8_s32(v));
 }
-INLINE ni n_set1(int32_t x) {
-    return vdupq_n_s32(x);
-}
+REGISTER_1(ni, n_set1, int32_t, vdupq_n_s32)
 INLINE ni n_set1_bytes(int x) {
     return vreinterpretq_s32_s8(vdupq_n_s8((int8_t)x));
 }
-INLINE ni n_add(ni a, ni b) {
-    return vaddq_s32(a, b);
-}
-INLINE ni n_and(ni a, ni b) {
-    return vandq_s32(a, b);
-}
-INLINE ni n_or(ni a, ni b) {
-    return vorrq_s32(a, b);
-}
-INLINE ni n_xor(ni a, ni b) {
-    return veorq_s32(a, b);
-}
-INLINE ni n_max(ni a, ni b) {
-    return vmaxq_s32(a, b);
-}
+REGISTER_2(ni, n_add, ni, vaddq_s32)
+REGISTER_2(ni, n_and, ni, vandq_s32)
+REGISTER_2(ni, n_or, ni, vorrq_s32)
+REGISTER_2(ni, n_xor, ni, veorq_s32)
+REGISTER_2(ni, n_max, ni, vmaxq_s32)
 INLINE ni n_shl(ni v, int n) {
     return vshlq_s32(v, vdupq_n_s32(n));
 }

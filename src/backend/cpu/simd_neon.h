@@ -17,6 +17,10 @@ typedef struct mask16 {
     uint32x4_t v[4]; /* all ones or all zeros a lane */
 } mask16;
 
+#define EACH_1(op, x) .v[0] = op((x).v[0]), .v[1] = op((x).v[1]), .v[2] = op((x).v[2]), .v[3] = op((x).v[3])
+#define EACH_2(op, x, y)                                                                                                                   \
+    .v[0] = op((x).v[0], (y).v[0]), .v[1] = op((x).v[1], (y).v[1]), .v[2] = op((x).v[2], (y).v[2]), .v[3] = op((x).v[3], (y).v[3])
+
 /* Computes a value's four registers one by one: R.v[i] is set to EXPRESSION of register i. */
 #define NEON_EACH(type, expression)                                                                                                        \
     type r;                                                                                                                                \
@@ -81,9 +85,7 @@ static inline f32x16 f_twice_high(f32x16 x) {
     return (f32x16){{vzip1q_f32(x.v[2], x.v[2]), vzip2q_f32(x.v[2], x.v[2]), vzip1q_f32(x.v[3], x.v[3]), vzip2q_f32(x.v[3], x.v[3])}};
 }
 /* Lanes 2i and 2i + 1 exchanged. */
-static inline f32x16 f_swap_neighbours(f32x16 x) {
-    NEON_EACH(f32x16, vrev64q_f32(x.v[i]));
-}
+LANEWISE_1(f32x16, f_swap_neighbours, f32x16, vrev64q_f32)
 
 /* ---- floats ---- */
 static inline f32x16 f_set1(float x) {
@@ -92,25 +94,15 @@ static inline f32x16 f_set1(float x) {
 static inline f32x16 f_zero(void) {
     return f_set1(0.0f);
 }
-static inline f32x16 f_add(f32x16 x, f32x16 y) {
-    NEON_EACH(f32x16, vaddq_f32(x.v[i], y.v[i]));
-}
-static inline f32x16 f_sub(f32x16 x, f32x16 y) {
-    NEON_EACH(f32x16, vsubq_f32(x.v[i], y.v[i]));
-}
-static inline f32x16 f_mul(f32x16 x, f32x16 y) {
-    NEON_EACH(f32x16, vmulq_f32(x.v[i], y.v[i]));
-}
-static inline f32x16 f_div(f32x16 x, f32x16 y) {
-    NEON_EACH(f32x16, vdivq_f32(x.v[i], y.v[i]));
-}
+LANEWISE_2(f32x16, f_add, f32x16, vaddq_f32)
+LANEWISE_2(f32x16, f_sub, f32x16, vsubq_f32)
+LANEWISE_2(f32x16, f_mul, f32x16, vmulq_f32)
+LANEWISE_2(f32x16, f_div, f32x16, vdivq_f32)
 /* By comparison, because NEON's own maximum treats NaN and zeros differently. */
 static inline float32x4_t neon_max(float32x4_t x, float32x4_t y) {
     return vbslq_f32(vcgtq_f32(x, y), x, y);
 }
-static inline f32x16 f_max(f32x16 x, f32x16 y) {
-    NEON_EACH(f32x16, neon_max(x.v[i], y.v[i]));
-}
+LANEWISE_2(f32x16, f_max, f32x16, neon_max)
 static inline f32x16 f_min(f32x16 x, f32x16 y) {
     NEON_EACH(f32x16, vbslq_f32(vcltq_f32(x.v[i], y.v[i]), x.v[i], y.v[i]));
 }
@@ -123,9 +115,7 @@ static inline f32x16 f_fnma(f32x16 x, f32x16 y, f32x16 z) {
     NEON_EACH(f32x16, vfmsq_f32(z.v[i], x.v[i], y.v[i]));
 }
 /* To the nearest integer, ties to even. */
-static inline f32x16 f_round(f32x16 x) {
-    NEON_EACH(f32x16, vrndnq_f32(x.v[i]));
-}
+LANEWISE_1(f32x16, f_round, f32x16, vrndnq_f32)
 /* The order in which lanes are added is in simd.h. */
 static inline float f_tree_sum(f32x16 x) {
     float32x4_t q = vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3]));
@@ -144,38 +134,20 @@ static inline float f_tree_max(f32x16 x) {
 static inline int32x4_t neon_to_i(float32x4_t x) {
     return vbslq_s32(vcltq_f32(vabsq_f32(x), vdupq_n_f32(0x1p31f)), vcvtnq_s32_f32(x), vdupq_n_s32(INT32_MIN));
 }
-static inline i32x16 f_to_i(f32x16 x) {
-    NEON_EACH(i32x16, neon_to_i(x.v[i]));
-}
-static inline f32x16 i_to_f(i32x16 x) {
-    NEON_EACH(f32x16, vcvtq_f32_s32(x.v[i]));
-}
-static inline i32x16 f_bits(f32x16 x) {
-    NEON_EACH(i32x16, vreinterpretq_s32_f32(x.v[i]));
-}
-static inline f32x16 f_of_bits(i32x16 x) {
-    NEON_EACH(f32x16, vreinterpretq_f32_s32(x.v[i]));
-}
+LANEWISE_1(i32x16, f_to_i, f32x16, neon_to_i)
+LANEWISE_1(f32x16, i_to_f, i32x16, vcvtq_f32_s32)
+LANEWISE_1(i32x16, f_bits, f32x16, vreinterpretq_s32_f32)
+LANEWISE_1(f32x16, f_of_bits, i32x16, vreinterpretq_f32_s32)
 
 /* ---- integers; shifts by the same count in every lane ---- */
 static inline i32x16 i_set1(int32_t x) {
     NEON_EACH(i32x16, vdupq_n_s32(x));
 }
-static inline i32x16 i_add(i32x16 x, i32x16 y) {
-    NEON_EACH(i32x16, vaddq_s32(x.v[i], y.v[i]));
-}
-static inline i32x16 i_sub(i32x16 x, i32x16 y) {
-    NEON_EACH(i32x16, vsubq_s32(x.v[i], y.v[i]));
-}
-static inline i32x16 i_and(i32x16 x, i32x16 y) {
-    NEON_EACH(i32x16, vandq_s32(x.v[i], y.v[i]));
-}
-static inline i32x16 i_or(i32x16 x, i32x16 y) {
-    NEON_EACH(i32x16, vorrq_s32(x.v[i], y.v[i]));
-}
-static inline i32x16 i_xor(i32x16 x, i32x16 y) {
-    NEON_EACH(i32x16, veorq_s32(x.v[i], y.v[i]));
-}
+LANEWISE_2(i32x16, i_add, i32x16, vaddq_s32)
+LANEWISE_2(i32x16, i_sub, i32x16, vsubq_s32)
+LANEWISE_2(i32x16, i_and, i32x16, vandq_s32)
+LANEWISE_2(i32x16, i_or, i32x16, vorrq_s32)
+LANEWISE_2(i32x16, i_xor, i32x16, veorq_s32)
 static inline i32x16 i_shl(i32x16 x, int n) {
     NEON_EACH(i32x16, vshlq_s32(x.v[i], vdupq_n_s32(n)));
 }
@@ -191,22 +163,14 @@ static inline mask16 m_first(int32_t n) {
     static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     NEON_EACH(mask16, vcgtq_s32(vdupq_n_s32(n), vld1q_s32(lanes + 4 * i)));
 }
-static inline mask16 m_lt(f32x16 x, f32x16 y) {
-    NEON_EACH(mask16, vcltq_f32(x.v[i], y.v[i]));
-}
-static inline mask16 m_le(f32x16 x, f32x16 y) {
-    NEON_EACH(mask16, vcleq_f32(x.v[i], y.v[i]));
-}
+LANEWISE_2(mask16, m_lt, f32x16, vcltq_f32)
+LANEWISE_2(mask16, m_le, f32x16, vcleq_f32)
 static inline mask16 m_nan(f32x16 x) {
     NEON_EACH(mask16, vmvnq_u32(vceqq_f32(x.v[i], x.v[i])));
 }
-static inline mask16 m_and(mask16 x, mask16 y) {
-    NEON_EACH(mask16, vandq_u32(x.v[i], y.v[i]));
-}
+LANEWISE_2(mask16, m_and, mask16, vandq_u32)
 /* Lanes of x that are not in y. */
-static inline mask16 m_without(mask16 x, mask16 y) {
-    NEON_EACH(mask16, vbicq_u32(x.v[i], y.v[i]));
-}
+LANEWISE_2(mask16, m_without, mask16, vbicq_u32)
 static inline bool m_all(mask16 x) {
     return vminvq_u32(vandq_u32(vandq_u32(x.v[0], x.v[1]), vandq_u32(x.v[2], x.v[3]))) != 0;
 }
