@@ -20,9 +20,8 @@ quire_err batch_open(engine *e) {
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    a->copy_pairs = mem_new((size_t)e->sched.copies.cap, sizeof *a->copy_pairs);
-    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows && a->batch_seqs && a->copy_pairs &&
-                 a->tables && a->hidden && a->raw && a->forked;
+    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows && a->batch_seqs && a->tables &&
+                 a->hidden && a->raw && a->forked;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
@@ -45,8 +44,8 @@ quire_err batch_open(engine *e) {
 
 void batch_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->out0,       a->plain,      a->tokens,         a->positions, a->parents, a->out_rows,
-                      a->batch_seqs, a->copy_pairs, (void *)a->tables, a->hidden,    a->raw,     a->forked};
+    void *blocks[] = {a->out0,       a->plain,          a->tokens, a->positions, a->parents, a->out_rows,
+                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }

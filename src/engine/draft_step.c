@@ -28,8 +28,7 @@ static bool can_draft(const sequence *s) {
 
 /* Jump-forward tokens of s, at most `most`; none where each token is sampled for its log-probabilities. */
 static bool jumps(const engine *e, sequence *s, int32_t most) {
-    /* one of the tokens may be the last, and a recurrent state cannot go back to it */
-    if (e->options.ablations.no_jump_forward || e->kv.n_state_pages > 0 || s->logprobs != NULL ||
+    if (e->options.ablations.no_jump_forward || s->logprobs != NULL ||
         !jump_forward_propose(&s->sampling, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &s->draft.tree)) {
         return false;
     }

@@ -105,6 +105,19 @@ static void *engine_main(void *arg) {
 
 /* ---- open and close ---- */
 
+#define COPIES_A_CALL 64
+
+static void copy_pages(void *b, const kv_copies *copies) {
+    for (int32_t first = 0, n; first < copies->n; first += n) {
+        kv_copy_pair pairs[COPIES_A_CALL];
+        n = copies->n - first < COPIES_A_CALL ? copies->n - first : COPIES_A_CALL;
+        for (int32_t i = 0; i < n; i++) {
+            pairs[i] = (kv_copy_pair){copies->pairs[first + i].src.v, copies->pairs[first + i].dst.v};
+        }
+        ((backend *)b)->ops->kv_copy(b, pairs, n);
+    }
+}
+
 static kv_fence read_page(void *b, page_id page, void *host) {
     ((backend *)b)->ops->kv_read_page(b, page.v, host);
     return 0;
@@ -197,10 +210,17 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     const engine_options *o = &e->options;
     e->layout = *layout;
     e->desc = model_description(e->m);
-    e->mover = (kv_mover){.context = e->b, .page_bytes = layout->page_bytes, .read = read_page, .write = write_page, .done = is_done};
+    e->mover = (kv_mover){.context = e->b,
+                          .page_bytes = layout->page_bytes,
+                          .copy = copy_pages,
+                          .read = read_page,
+                          .write = write_page,
+                          .done = is_done};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     TRY(cache_open(e));
+    /* one of the tokens may be the last, and a recurrent state cannot go back to it */
+    e->options.ablations.no_jump_forward = o->ablations.no_jump_forward || e->kv.n_state_pages > 0;
     TRY(swap_open(e, err));
     TRY(open_tiers(e, err));
     TRY(open_scheduler(e));

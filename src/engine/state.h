@@ -33,7 +33,6 @@ typedef struct step_arrays {
     cascade cascade;                /* the attention work list, and scratch memory to plan it */
     float *hidden;                  /* [d_model] */
     float *raw, *forked;            /* [n_vocab] a row of logits as the model computed it; a copy for a child to sample from */
-    kv_copy_pair *copy_pairs;
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;
 } step_arrays;

@@ -7,17 +7,6 @@
 #include "sched/deadline.h"
 #include "sched/step_plan.h"
 
-/* Copies the shared pages that the step writes to. */
-static void copy_pages(engine *e) {
-    const kv_copies *copies = &e->sched.copies;
-    for (int32_t i = 0; i < copies->n; i++) {
-        e->step.copy_pairs[i] = (kv_copy_pair){copies->pairs[i].src.v, copies->pairs[i].dst.v};
-    }
-    if (copies->n > 0) {
-        e->b->ops->kv_copy(e->b, e->step.copy_pairs, copies->n);
-    }
-}
-
 /* Plans a step and reserves its pages. False: nothing can be computed now. */
 static bool plan(engine *e, int64_t now_us) {
     if (deadline_check(&e->sched, now_us) > 0) {
@@ -26,7 +15,9 @@ static bool plan(engine *e, int64_t now_us) {
     event_planning(e);
     bool has_items = step_plan(&e->sched, now_us);
     event_planned(e);
-    copy_pages(e);
+    if (e->sched.copies.n > 0) { /* shared pages that the step writes to */
+        e->mover.copy(e->mover.context, &e->sched.copies);
+    }
     return has_items;
 }
 

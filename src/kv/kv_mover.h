@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kv/pool.h"
+#include "kv/table.h"
 
 /* The number of a call. 0 is done from the start. */
 typedef uint64_t kv_fence;
@@ -21,6 +21,8 @@ typedef uint64_t kv_fence;
 typedef struct kv_mover {
     void *context;
     int64_t page_bytes;
+    /* Copies pages to pages, in the order of the list. */
+    void (*copy)(void *context, const kv_copies *copies);
     /* Copies a page to host[page_bytes]. */
     kv_fence (*read)(void *context, page_id page, void *host);
     /* Copies host[page_bytes] to a page. */

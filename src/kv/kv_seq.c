@@ -211,10 +211,7 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
 }
 
 bool kv_seq_take_over(kv_cache *c, kv_seq *s) {
-    bool shares_state = false;
-    for (int32_t g = c->n_token_groups; c->index != NULL && g < s->n_tables; g++) {
-        shares_state = shares_state || (s->tables[g].n_pages > 0 && kv_seq_group_needs(c, s, g, 0) > 0);
-    }
+    bool shares_state = c->index != NULL && kv_seq_shared_states(c, s) > 0;
     if (shares_state) {
         kv_index_take_over(c->index, s->tables + c->n_token_groups);
     }
@@ -222,6 +219,14 @@ bool kv_seq_take_over(kv_cache *c, kv_seq *s) {
 }
 
 /* ---- queries ---- */
+
+int32_t kv_seq_shared_states(const kv_cache *c, const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
+        n += s->tables[g].n_pages > 0 ? kv_seq_group_needs(c, s, g, 0) : 0;
+    }
+    return n;
+}
 
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i) {
     page_id page = s->tables[g].pages[i];

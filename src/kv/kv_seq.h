@@ -193,16 +193,15 @@ static inline int32_t kv_seq_pages(const kv_seq *s) {
     }
     return n;
 }
+/* Pages of its states that are shared. */
+int32_t kv_seq_shared_states(const kv_cache *c, const kv_seq *s);
 /* Pages that the next reservation takes to copy shared ones (kv_pool_is_shared): those into which the next token is written, and states. */
 static inline int32_t kv_seq_copied(const kv_cache *c, const kv_seq *s) {
     int32_t n = 0;
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         n += kv_table_copies_tail(c->pool, &s->tables[g], c->page_tokens);
     }
-    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
-        n += s->tables[g].n_pages > 0 ? kv_seq_group_needs(c, s, g, 0) : 0;
-    }
-    return n;
+    return c->n_state_pages == 0 ? n : n + kv_seq_shared_states(c, s);
 }
 /* The slot of the token at position p in group g. p has a page. */
 static inline int64_t kv_seq_slot(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p) {

@@ -51,7 +51,7 @@ static int32_t rows_in(const sched_cost *c, const sched_seq *s, double us) {
 
 /* Pages that s needs beyond those it holds when it has n_tokens in all. */
 static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
-    int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups + s->n_fixed - s->n_pages;
+    int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups + l->state_pages - s->n_pages;
     return pages > 0 ? pages : 0;
 }
 

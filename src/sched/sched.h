@@ -30,7 +30,6 @@ typedef struct sched_seq {
     int32_t n_pages; /* pages it holds in all groups, without shared ones that it copies before its next token; of a waiting one
                       * those that it will share with running ones */
     int32_t n_groups;    /* block tables of tokens: as many pages as one more page of tokens takes */
-    int32_t n_fixed;     /* pages that it takes besides, whatever its length: its recurrent states */
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* sequences of one group (not 0) are preempted together or not at all: beams */
@@ -57,6 +56,7 @@ typedef struct sched_limits {
     int32_t max_seqs;    /* sequences that run at once */
     int32_t max_chunk;   /* rows of one sequence in a step */
     int32_t page_tokens;
+    int32_t state_pages; /* pages that a sequence takes besides, whatever its length: its recurrent states */
     bool whole_prefills; /* a prompt is prefilled in one step or waits; not where every row's logits are wanted */
     int32_t max_preemptions;
     double target_us;    /* time of a step in which something decodes; 0: no target, prefills take all rows that are left */

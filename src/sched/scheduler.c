@@ -6,8 +6,10 @@
 
 quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
     size_t n_tasks = (size_t)o->max_tasks, n_seqs = (size_t)o->limits.max_seqs;
-    size_t n_copies = n_seqs * (size_t)(o->n_groups + (o->kv != NULL ? o->kv->n_state_pages : 0));
+    int32_t n_states = o->kv != NULL ? o->kv->n_state_pages : 0;
+    size_t n_copies = n_seqs * (size_t)(o->n_groups + n_states);
     scheduler s = {.options = *o, .limits = o->limits, .kv = o->kv};
+    s.limits.state_pages = n_states;
     s.running = mem_new(n_tasks > n_seqs ? n_tasks : n_seqs, sizeof *s.running);
     s.waiting = mem_new(n_tasks, sizeof *s.waiting);
     s.running_seqs = mem_new(n_seqs, sizeof *s.running_seqs);

@@ -30,7 +30,7 @@ typedef struct sched_hooks {
 } sched_hooks;
 
 typedef struct scheduler_options {
-    sched_limits limits;
+    sched_limits limits;   /* state_pages is kv's */
     admission_policy policy;
     double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
     int32_t n_groups;      /* groups of tokens */

@@ -13,7 +13,6 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     d->n_known = t->n_known;
     d->n_computed = t->kv.n_computed;
     d->n_groups = s->options.n_groups;
-    d->n_fixed = s->kv != NULL ? s->kv->n_state_pages : 0;
     d->n_most = t->n_max;
     d->n_preempted = t->n_preempted;
     d->group = t->group;

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "kv/kv_mover.h"
-#include "kv/table.h"
 
 enum { PAGE_WORDS = 4, DEVICE_PAGES = 64, DEVICE_CALLS = 1 << 16, DEVICE_PACE = 3 };
 
@@ -79,9 +78,9 @@ static inline bool device_passed(void *context, kv_fence fence) {
     return d->n_done >= fence;
 }
 
-static inline void device_copy(device *d, const kv_copies *copies) {
+static inline void device_copy(void *context, const kv_copies *copies) {
     for (int32_t i = 0; i < copies->n; i++) {
-        (void)device_give(d, (device_call){.kind = CALL_COPY, .page = copies->pairs[i].dst.v, .from = copies->pairs[i].src.v});
+        (void)device_give(context, (device_call){.kind = CALL_COPY, .page = copies->pairs[i].dst.v, .from = copies->pairs[i].src.v});
     }
 }
 
@@ -90,7 +89,8 @@ static inline void device_store(device *d, int32_t page, int32_t word, uint64_t 
 }
 
 static inline kv_mover device_mover(device *d) {
-    return (kv_mover){.context = d, .page_bytes = sizeof d->pages[0], .read = device_read, .write = device_write, .done = device_passed};
+    return (kv_mover){.context = d, .page_bytes = sizeof d->pages[0],
+                      .copy = device_copy, .read = device_read, .write = device_write, .done = device_passed};
 }
 
 #endif

@@ -37,7 +37,7 @@ static void admitted(void *context, sched_task *t) {
 
 static bool preempt(void *context, sched_task *t) {
     ((world *)context)->n_preempted++;
-    assert_true(kv_seq_pages(&t->kv) > 0);
+    assert_true(kv_seq_pages(&t->kv) > 0 || t->kv.n_computed == 0); /* one that was just admitted may have found no page */
     return false;
 }
 

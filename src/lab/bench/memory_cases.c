@@ -4,8 +4,7 @@
 
 #include "base/mem.h"
 #include "kv/audit.h"
-#include "kv/check.h"
-#include "kv/index.h"
+#include "kv/kv_seq.h"
 
 enum { MAX_SEQS = 16, MAX_NAMESPACES = 1024, FIRST_CAPACITY = 16 };
 
@@ -26,9 +25,7 @@ typedef struct kept {
     int32_t n, last;
     int32_t *buffer; /* static, contiguous: [cap] the same again */
     int32_t cap;
-    kv_table table; /* paged */
-    kv_path path;
-    bool is_inside; /* path is in use */
+    kv_seq seq; /* paged */
 } kept;
 
 typedef struct store {
@@ -38,8 +35,7 @@ typedef struct store {
     kept seqs[MAX_SEQS];
     int32_t n_seqs;
     int64_t capacity; /* static, contiguous: tokens that all buffers hold */
-    kv_pool *pool;
-    kv_index *ix;
+    kv_cache kv;
     kv_copies copies;
     memory_result result;
     int64_t n_live;
@@ -59,7 +55,7 @@ static int64_t taken(const store *st) {
     if (st->c->method != MEMORY_PAGED) {
         return st->capacity * st->token_bytes;
     }
-    kv_counts counts = kv_pool_counts(st->pool);
+    kv_counts counts = kv_pool_counts(st->kv.pool);
     return (counts.n_held + counts.n_cached) * st->layout.page_bytes;
 }
 
@@ -107,52 +103,39 @@ static quire_err append_to_buffer(store *st, kept *k, int32_t n) {
 
 /* ---- paged ---- */
 
-static quire_err enter(store *st, kept *k) {
-    TRY(kv_index_enter(st->ix, "", 0, &k->path));
-    k->is_inside = true;
-    return QUIRE_OK;
-}
-
-static void leave(store *st, kept *k) {
-    if (k->is_inside) {
-        kv_index_leave(st->ix, &k->path);
-        k->is_inside = false;
-    }
-}
-
 static quire_err open_pages(store *st) {
     int64_t n_pages = 1; /* a chat's next turn copies its part-filled page */
     for (int32_t i = 0; i < st->n_seqs; i++) {
         n_pages += kv_pages_for(st->seqs[i].last, st->layout.page_tokens);
     }
-    kv_index_options o = {.page_tokens = st->layout.page_tokens, .n_groups = 1, .max_namespaces = MAX_NAMESPACES, .seed = 1};
-    TRY(kv_pool_open((int32_t)n_pages, &st->pool));
-    TRY(kv_index_open(st->pool, &o, &st->ix));
+    kv_cache_options o = kv_cache_options_of(&st->layout, (int32_t)n_pages);
+    o.max_namespaces = MAX_NAMESPACES;
+    o.seed = 1;
+    TRY(kv_cache_open(&o, &st->kv));
     st->copies.pairs = mem_new(1, sizeof *st->copies.pairs);
     st->copies.cap = 1;
     for (int32_t i = 0; i < st->n_seqs; i++) {
-        TRY(enter(st, &st->seqs[i]));
+        TRY(kv_seq_init(&st->seqs[i].seq, 1, 0));
+        TRY(kv_seq_open(&st->kv, &st->seqs[i].seq, NULL, 0, "", 0, NULL, 0));
     }
     return st->copies.pairs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 static quire_err append_to_pages(store *st, kept *k, int32_t n) {
     st->copies.n = 0;
-    TRY(kv_table_append(st->pool, &k->table, n, st->layout.page_tokens, &st->copies));
+    TRY(kv_seq_reserve(&st->kv, &k->seq, n, &st->copies));
     st->result.copied_bytes += st->copies.n * st->layout.page_bytes;
     note_peak(st);
-    return kv_index_publish(st->ix, &k->path, k->tokens, k->n + n, &k->table, KV_PUBLISH_PAGES);
+    kv_seq_advance(&k->seq, n);
+    kv_seq_publish(&st->kv, &k->seq, k->tokens);
+    return QUIRE_OK;
 }
 
 /* The request ends, and the next one brings its tokens back: what is not found would have to be computed again. */
 static quire_err next_turn(store *st, kept *k) {
-    int32_t n_matched = 0;
-    TRY(kv_index_publish(st->ix, &k->path, k->tokens, k->n, &k->table, KV_PUBLISH_TAIL));
-    kv_table_clear(st->pool, &k->table);
-    leave(st, k);
-    TRY(enter(st, k));
-    TRY(kv_index_match(st->ix, &k->path, k->tokens, k->n, &k->table, &n_matched));
-    return n_matched == k->n ? QUIRE_OK : QUIRE_INTERNAL;
+    kv_seq_release(&st->kv, &k->seq, k->tokens, KV_KEEP);
+    TRY(kv_seq_admit(&st->kv, &k->seq, k->tokens, k->n));
+    return k->seq.n_computed == k->n ? QUIRE_OK : QUIRE_INTERNAL;
 }
 
 /* ---- the run ---- */
@@ -177,15 +160,13 @@ static quire_err open_store(store *st) {
 static void close_store(store *st) {
     for (int32_t i = 0; i < st->n_seqs; i++) {
         kept *k = &st->seqs[i];
+        kv_seq_release(&st->kv, &k->seq, k->tokens, KV_DROP);
+        kv_seq_close(&st->kv, &k->seq);
+        kv_seq_deinit(&k->seq);
         mem_free(k->tokens);
         mem_free(k->buffer);
-        if (st->c->method == MEMORY_PAGED && st->pool != NULL) {
-            kv_table_deinit(st->pool, &k->table);
-            leave(st, k);
-        }
     }
-    kv_index_close(st->ix);
-    kv_pool_close(st->pool);
+    kv_cache_close(&st->kv);
     mem_free(st->copies.pairs);
 }
 
@@ -222,7 +203,7 @@ static quire_err check(const store *st, quire_error *err) {
     const kv_table *tables[MAX_SEQS];
     for (int32_t i = 0; i < st->n_seqs; i++) {
         const kept *k = &st->seqs[i];
-        tables[i] = &k->table;
+        (void)kv_seq_list_tables(&k->seq, &tables[i]);
         if (k->buffer != NULL && memcmp(k->buffer, k->tokens, (size_t)k->n * sizeof *k->tokens) != 0) {
             return err_set(err, QUIRE_INTERNAL, -1, "a buffer lost tokens when it grew");
         }
@@ -230,15 +211,14 @@ static quire_err check(const store *st, quire_error *err) {
     if (st->c->method != MEMORY_PAGED) {
         return QUIRE_OK;
     }
-    TRY(kv_check(st->pool, tables, st->n_seqs, NULL, 0, err));
-    TRY(kv_index_check(st->ix, err));
+    TRY(kv_cache_check(&st->kv, tables, st->n_seqs, err));
     kv_audit_shape shape;
     kv_audit_shape_init(&st->layout, &shape);
-    kv_audit_page *scratch = mem_new((size_t)kv_pool_counts(st->pool).n_pages, sizeof *scratch);
+    kv_audit_page *scratch = mem_new((size_t)kv_pool_counts(st->kv.pool).n_pages, sizeof *scratch);
     if (scratch == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the audit");
     }
-    kv_audit a = kv_audit_all(&shape, st->pool, tables, st->n_seqs, scratch);
+    kv_audit a = kv_audit_all(&shape, st->kv.pool, tables, st->n_seqs, scratch);
     mem_free(scratch);
     if (a.live_slots != st->n_live || a.reserved_bytes + a.cached_bytes != taken(st)) {
         return err_set(err, QUIRE_INTERNAL, -1, "the audit finds %lld tokens of %lld", (long long)a.live_slots, (long long)st->n_live);
@@ -253,9 +233,10 @@ static void fill_result(store *st) {
     r->end_bytes = taken(st);
     if (st->c->method == MEMORY_PAGED) {
         r->n_pages = r->peak_bytes / st->layout.page_bytes;
-        r->metadata_bytes = kv_pool_bytes(st->pool) + kv_index_bytes(st->ix);
+        r->metadata_bytes = kv_pool_bytes(st->kv.pool) + kv_index_bytes(st->kv.index);
         for (int32_t i = 0; i < st->n_seqs; i++) {
-            r->metadata_bytes += st->seqs[i].table.cap_pages * (int64_t)sizeof(page_id) + (int64_t)(sizeof(kv_table) + sizeof(kv_path));
+            const kv_seq *seq = &st->seqs[i].seq;
+            r->metadata_bytes += seq->tables[0].cap_pages * (int64_t)sizeof(page_id) + (int64_t)(sizeof(kv_table) + sizeof(kv_path));
         }
     }
 }

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "kv/table.h"
+#include "kv/kv_seq.h"
 #include "lab/bench/bare.h"
 #include "lab/bench/baseline_kv.h"
 #include "lab/demo/demo_parts.h"
@@ -16,11 +16,11 @@ enum { WAY_FUSED = BASELINE_PADDED + 1, WAY_ALONE, N_WAYS };
 
 typedef struct tput {
     bare b;
-    kv_pool *pool;
+    kv_cache kv;
     int32_t max_batch, context, n_steps, n_runs;
     int32_t *tokens;  /* [max_batch][context + n_steps] */
     int32_t *lengths; /* [max_batch] tokens before the first step: from half the context to all of it */
-    kv_table *tables; /* [max_batch] */
+    kv_seq *seqs;     /* [max_batch] */
     bare_part *parts; /* [max_batch] */
     int64_t copied;   /* bytes, of the last run's steps */
 } tput;
@@ -34,10 +34,10 @@ static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
     kv_copies none = {0};
     for (int32_t s = 0; s < n_seqs; s++) {
         if (way != (int)BASELINE_GROWING) {
-            TRY(kv_table_append(t->pool, &t->tables[s], 1, PAGE_TOKENS, &none));
+            TRY(kv_seq_reserve(&t->kv, &t->seqs[s], 1, &none));
         }
-        t->parts[s] =
-            (bare_part){tokens_of(t, s), t->lengths[s] + step, 1, way != (int)BASELINE_GROWING ? &t->tables[s].pages->v : NULL, true};
+        const int32_t *pages = way != (int)BASELINE_GROWING ? &t->seqs[s].tables[0].pages->v : NULL;
+        t->parts[s] = (bare_part){tokens_of(t, s), t->lengths[s] + step, 1, pages, true};
     }
     int32_t at_once = way == WAY_ALONE ? 1 : n_seqs;
     for (int32_t s = 0; s < n_seqs; s += at_once) {
@@ -79,9 +79,7 @@ static quire_err run_steps(tput *t, int way, int32_t n_seqs, double *speed) {
     e = e == QUIRE_OK && k != NULL ? baseline_kv_error(k) : e;
     baseline_kv_detach(k);
     for (int32_t s = 0; s < n_seqs; s++) {
-        if (t->tables[s].n_tokens > t->lengths[s]) {
-            kv_table_truncate(t->pool, &t->tables[s], t->lengths[s], PAGE_TOKENS);
-        }
+        kv_seq_trim(&t->kv, &t->seqs[s]);
     }
     return e;
 }
@@ -114,28 +112,33 @@ static quire_err open_tput(tput *t) {
     size_t n = (size_t)t->max_batch;
     t->tokens = mem_new(n * (size_t)(t->context + t->n_steps), sizeof *t->tokens);
     t->lengths = mem_new(n, sizeof *t->lengths);
-    t->tables = mem_new(n, sizeof *t->tables);
+    t->seqs = mem_new(n, sizeof *t->seqs);
     t->parts = mem_new(n, sizeof *t->parts);
-    TRY(t->tokens && t->lengths && t->tables && t->parts ? QUIRE_OK : QUIRE_NO_MEMORY);
-    TRY(kv_pool_open(t->max_batch * (int32_t)kv_pages_for(t->context + t->n_steps, PAGE_TOKENS), &t->pool));
+    TRY(t->tokens && t->lengths && t->seqs && t->parts ? QUIRE_OK : QUIRE_NO_MEMORY);
+    int32_t n_pages = (int32_t)kv_pages_for(t->context + t->n_steps, PAGE_TOKENS);
+    kv_cache_options k = {.n_pages = t->max_batch * n_pages, .page_tokens = PAGE_TOKENS, .n_groups = 1, .no_index = true};
+    TRY(kv_cache_open(&k, &t->kv));
     kv_copies none = {0};
     for (int32_t s = 0; s < t->max_batch; s++) {
         t->lengths[s] = t->context - (s * 7 % 8) * t->context / 16;
         bare_prompt(&t->b, SEED + (uint64_t)s, t->context + t->n_steps, t->tokens + (size_t)s * (size_t)(t->context + t->n_steps));
-        TRY(kv_table_append(t->pool, &t->tables[s], t->lengths[s], PAGE_TOKENS, &none));
-        TRY(bare_prefill(&t->b, tokens_of(t, s), t->lengths[s], &t->tables[s].pages->v));
+        TRY(kv_seq_init(&t->seqs[s], 1, n_pages));
+        TRY(kv_seq_reserve(&t->kv, &t->seqs[s], t->lengths[s], &none));
+        kv_seq_advance(&t->seqs[s], t->lengths[s]);
+        TRY(bare_prefill(&t->b, tokens_of(t, s), t->lengths[s], &t->seqs[s].tables[0].pages->v));
     }
     return QUIRE_OK;
 }
 
 static void close_tput(tput *t) {
-    for (int32_t s = 0; t->tables != NULL && t->pool != NULL && s < t->max_batch; s++) {
-        kv_table_deinit(t->pool, &t->tables[s]);
+    for (int32_t s = 0; t->seqs != NULL && s < t->max_batch; s++) {
+        kv_seq_release(&t->kv, &t->seqs[s], tokens_of(t, s), KV_DROP);
+        kv_seq_deinit(&t->seqs[s]);
     }
-    kv_pool_close(t->pool);
+    kv_cache_close(&t->kv);
     mem_free(t->tokens);
     mem_free(t->lengths);
-    mem_free(t->tables);
+    mem_free(t->seqs);
     mem_free(t->parts);
     bare_close(&t->b);
 }
