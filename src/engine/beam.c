@@ -9,7 +9,6 @@
 #include "engine/fork.h"
 #include "engine/output.h"
 #include "engine/step_sample.h"
-#include "engine/swap.h"
 #include "sample/end_tokens.h"
 
 /* ---- beams and lists ---- */

@@ -1,7 +1,10 @@
 #include "engine/cache.h"
 
+#include "engine/explain.h"
+
 #define MAX_NAMESPACES 4096 /* tenants with their salts that have sequences or cached pages at once */
 #define N_EVENTS       4096 /* capacity of the ring of KV events */
+#define PROBED_FRAMES 16 /* copied at open, so that the first preemption has a measured cost */
 
 /* The scope of public prefixes: all whose keys and values agree, which within one engine are all. */
 static const unsigned char SCOPE[] = {0};
@@ -35,5 +38,73 @@ void cache_publish(engine *e, sequence *s) {
             kv_seq_snapshot(&e->kv, &s->task.kv, s->task.tokens, false, NULL);
         }
         kv_tiering_published(e->tiering, &s->task.kv);
+    }
+}
+
+/* ---- swap ---- */
+
+quire_err swap_open(engine *e, quire_error *err) {
+    int64_t out_us, in_us;
+    if (kv_cache_add_swap(&e->kv, e->options.swap_bytes) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %lld bytes of swap space; lower --swap-space",
+                       (long long)e->options.swap_bytes);
+    }
+    int32_t n = kv_swap_probe(&e->kv.swap, PROBED_FRAMES, &out_us, &in_us);
+    if (n > 0) {
+        copy_cost_note(&e->swap_out_cost, n, (double)out_us);
+        copy_cost_note(&e->swap_in_cost, n, (double)in_us);
+    }
+    return QUIRE_OK;
+}
+
+/* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's logits are collected, since then all of it is computed
+ * again. What lies before `from`, other holders keep: it costs nothing either way. */
+static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
+    const sched_limits *l = &e->sched.limits;
+    sched_cost cost = step_cost_fit(&e->sched.step_cost);
+    preempt_case c = {.n_pages = n_pages,
+                      .from = from,
+                      .to = s->task.kv.n_computed,
+                      .max_rows = l->max_rows < l->max_chunk ? l->max_rows : l->max_chunk};
+    return n_pages > 0 && !task_wants_logits(&s->task) &&
+           preempt_swaps(e->options.preempt, &c, &e->swap_out_cost, &e->swap_in_cost, &cost);
+}
+
+/* Records what was copied of s, and the cost of a page where it is known. */
+static void note_copies(engine *e, sequence *s, copy_cost *learns, const kv_swapped *did) {
+    if (did->us >= 0) {
+        copy_cost_note(learns, did->n_pages, (double)did->us);
+        e->stats.swap_us += did->us;
+    }
+    e->stats.swapped_pages += did->n_pages;
+    explain_swapped(s, did->n_pages * e->layout.page_bytes);
+}
+
+void swap_out(engine *e, sequence *s) {
+    int32_t from;
+    kv_swapped did = {0};
+    if (e->kv.swap.n_frames == 0) {
+        return;
+    }
+    kv_seq_swap_drop(&e->kv, &s->task.kv);
+    int32_t n_pages = kv_seq_swap_pages(&e->kv, &s->task.kv, &from);
+    if (swap_pays(e, s, from, n_pages)) {
+        did = kv_seq_swap_out(&e->kv, &s->task.kv, from);
+    }
+    if (did.n_pages > 0) {
+        note_copies(e, s, &e->swap_out_cost, &did);
+        e->stats.swapped_out++;
+    }
+}
+
+void swap_in(engine *e, sequence *s) {
+    if (s->task.kv.swap_frames == 0) {
+        return;
+    }
+    kv_swapped did = kv_seq_swap_in(&e->kv, &s->task.kv);
+    scheduler_count_reuse(&e->sched, &s->task, did.n_found);
+    if (did.n_pages > 0) {
+        note_copies(e, s, &e->swap_in_cost, &did);
+        e->stats.swapped_in++;
     }
 }

@@ -17,4 +17,19 @@ quire_err cache_open(engine *e);
 void cache_enter(engine *e, sequence *s);
 /* Publishes the full pages among s's computed tokens, also for write-through to tiers, and a snapshot of its states where one is due. */
 void cache_publish(engine *e, sequence *s);
+
+/* ---- swap ---- */
+/* A preempted sequence is swapped out where measured costs say that it pays (preempt_cost.h).
+ *
+ *   preempted: swap_out, then the pages are released        admitted: scheduler_admit, then swap_in
+ *
+ * Pages come back byte for byte. Without swap space every function does nothing. */
+
+/* Gives e->kv, which is open and still empty, swap space. err says why there is none. */
+quire_err swap_open(engine *e, quire_error *err);
+/* Copies what s has computed, if there is room and --preemption-mode allows it. s still holds its pages. */
+void swap_out(engine *e, sequence *s);
+/* Copies the pages back, directly after scheduler_admit, if kv_seq_swap_peek said so: s continues where it was preempted. */
+void swap_in(engine *e, sequence *s);
+
 #endif

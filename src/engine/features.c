@@ -7,7 +7,7 @@
 #include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
-#include "engine/swap.h"
+#include "engine/cache.h"
 
 /* ---- service counters: what each tenant was served ---- */
 

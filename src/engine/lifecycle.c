@@ -18,7 +18,6 @@
 #include "engine/sched_hooks.h"
 #include "engine/state.h"
 #include "engine/step_sample.h"
-#include "engine/swap.h"
 
 #define MAX_TENANTS 1024 /* tenants with a service counter of their own */
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */

@@ -11,7 +11,8 @@ typedef struct rejection_draft {
     const float *distribution; /* NULL: the drafter gave the token probability 1 */
 } rejection_draft;
 
-/* The probability with which a drafted token is accepted for `target`: min(1, target / draft); 0 where the draft could not have drawn it. */
+/* The probability with which a drafted token is accepted for `target`: min(1, target / draft);
+ * 0 where the draft could not have drawn it. */
 double rejection_accept(const float *target, const rejection_draft *draft);
 /* Makes target the distribution after a rejection: max(target[i] - draft[i], 0), normalised. Where both are equal nothing is left, and it
  * stays. */

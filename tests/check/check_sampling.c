@@ -471,9 +471,9 @@ static const char *compare_spec(const spec_case *c, json_value *o) {
     return same_row(c->target + (size_t)c->gamma * (size_t)c->n, json_get(o, "bonus"), c->n) ? NULL : "the bonus distribution differs";
 }
 
-/* Accepts or rejects the drafted tokens, with uniforms[0..gamma) and v. out gets the *n_accepted accepted ones and one more token, drawn from
- * the residual at the first rejection or from the last target row. QUIRE_NUMERIC when it reaches a token that its draft distribution could
- * not have drawn. */
+/* Accepts or rejects the drafted tokens, with uniforms[0..gamma) and v. out gets the *n_accepted accepted ones and one more token, which
+ * comes from the residual at the first rejection or from the last target row. QUIRE_NUMERIC when it reaches a token that its draft
+ * distribution could not have drawn. */
 static quire_err walk_spec(const spec_case *c, const double *uniforms, double v, int32_t *out, int32_t *n_accepted) {
     *n_accepted = 0;
     for (int32_t i = 0; i < c->gamma; i++) {
