@@ -290,6 +290,7 @@ typedef struct quire_event {
     int32_t cached_tokens;    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
     const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request: the error; else NULL */
     quire_request *request;   /* PARSED */
+    int64_t queue_us;         /* how long the choice waited to be admitted, known from the first DELTA on; in DONE the longest of all */
 } quire_event;
 
 /* Opens a queue on which streams deliver events. */

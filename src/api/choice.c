@@ -162,7 +162,8 @@ void choice_event(const choice *c, quire_event_kind kind, quire_event *out) {
                          .stop_token = -1,
                          .prompt_tokens = (int32_t)c->prompt.n,
                          .completion_tokens = c->n_completion,
-                         .cached_tokens = c->n_cached};
+                         .cached_tokens = c->n_cached,
+                         .queue_us = c->queue_us};
 }
 
 static void set_text(const strbuf *text, quire_event *out) {

@@ -41,6 +41,7 @@ typedef struct choice {
     double sum_logprob; /* of its tokens' log-probabilities, where the engine reports them */
     double beam_score;
     int32_t n_cached; /* of the prompt, from the engine */
+    int64_t queue_us; /* until its first admission, from the engine */
     explain *explain; /* from the engine's end event, where it was requested */
     int64_t detokenise_us;
     quire_finish finish;

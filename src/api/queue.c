@@ -112,6 +112,7 @@ static void fill_done(quire_stream *s, quire_event *out) {
         out->prompt_tokens += first ? (int32_t)s->choices[i].prompt.n : 0;
         out->cached_tokens += first ? s->choices[i].n_cached : 0;
         out->completion_tokens += s->choices[i].n_completion;
+        out->queue_us = s->choices[i].queue_us > out->queue_us ? s->choices[i].queue_us : out->queue_us;
         out->finish = s->choices[i].finish;
     }
     if (s->error.code != QUIRE_OK) {
@@ -252,6 +253,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     }
     c->current = event->id;
     c->n_cached = event->n_cached;
+    c->queue_us = event->queue_us;
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
     bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and later tokens do not count */

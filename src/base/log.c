@@ -131,22 +131,28 @@ static quire_err write_line(strbuf *line, log_level level, str message, const lo
     return strbuf_add_char(line, '\n');
 }
 
-/* Writes the line and puts it out; returns how many were lost before it. */
-static int64_t put(log_level level, str message, const log_field *fields, size_t n) {
+/* Reports lost lines; returns how many more were lost meanwhile. */
+static int64_t put_lost(int64_t n_lost) {
     strbuf line = {0};
-    if (write_line(&line, level, message, fields, n) != QUIRE_OK) {
+    char number[24];
+    snprintf(number, sizeof number, "%" PRId64, n_lost);
+    const log_field lines = {.name = "lines", .value = number, .is_number = true};
+    if (write_line(&line, LOG_WARN, str_of("lines of the log were lost: standard error was read too slowly"), &lines, 1) != QUIRE_OK) {
         strbuf_clear(&line);
     }
-    return log_writer_put(&line);
+    return log_writer_put(&line, n_lost);
 }
 
 void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields) {
-    int64_t n_lost = is_wanted(level) ? put(level, str_of(message), fields, n_fields) : 0;
-    if (n_lost > 0) {
-        char number[24];
-        snprintf(number, sizeof number, "%" PRId64, n_lost);
-        (void)put(LOG_WARN, str_of("lines of the log were lost: standard error was read too slowly"),
-                  &(log_field){.name = "lines", .value = number, .is_number = true}, 1);
+    strbuf line = {0};
+    if (!is_wanted(level)) {
+        return;
+    }
+    if (write_line(&line, level, str_of(message), fields, n_fields) != QUIRE_OK) {
+        strbuf_clear(&line);
+    }
+    for (int64_t n_lost = log_writer_put(&line, 0); n_lost > 0;) {
+        n_lost = put_lost(n_lost);
     }
 }
 

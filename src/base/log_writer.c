@@ -116,11 +116,11 @@ void log_stop(void) {
 /* ---- any thread ---- */
 
 /* Queues a line; false where none are queued. */
-static bool put_in_queue(strbuf *line, int64_t *n_lost) {
+static bool put_in_queue(strbuf *line, int64_t n_reported, int64_t *n_lost) {
     pthread_mutex_lock(&writer.lock);
     bool is_running = writer.is_running, is_lost = line->n == 0 || (is_running && writer.n == MAX_LINES);
     if (is_lost) {
-        writer.n_lost++;
+        writer.n_lost += n_reported > 0 ? n_reported : 1;
     } else {
         *n_lost = writer.n_lost;
         writer.n_lost = 0;
@@ -134,9 +134,9 @@ static bool put_in_queue(strbuf *line, int64_t *n_lost) {
     return is_running;
 }
 
-int64_t log_writer_put(strbuf *line) {
+int64_t log_writer_put(strbuf *line, int64_t n_reported) {
     int64_t n_lost = 0;
-    if (!put_in_queue(line, &n_lost)) {
+    if (!put_in_queue(line, n_reported, &n_lost)) {
         write_now(line->p, line->n);
     }
     strbuf_deinit(line);

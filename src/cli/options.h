@@ -30,6 +30,7 @@ typedef struct cli_options {
     body fields;                             /* owned: request fields that flags set */
     int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
     bool echo, complete, json, show_ids, quiet, resume, help, help_all;
+    const char *log_level, *log_format;        /* of a server */
     int n_arguments;                         /* the arguments behind the command's name, borrowed */
     char **arguments;
 } cli_options;

@@ -1,11 +1,28 @@
 /* `quire serve`. */
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "cli/commands.h"
+
+/* In the order of log_level. */
+static const flag_choice log_levels[] = {{"error", "error"}, {"warning", "warning"}, {"info", "info"}, {"debug", "debug"}, {NULL, NULL}};
+static const flag_choice log_formats[] = {{"text", "text"}, {"json", "json"}, {NULL, NULL}};
+
+/* A server's lines have a time and a level from here on. --quiet still wins. */
+static void set_log(const cli_options *o) {
+    for (int i = 0; log_levels[i].spelling != NULL; i++) {
+        if (strcmp(log_levels[i].spelling, o->log_level) == 0) {
+            log_set_level((log_level)i);
+        }
+    }
+    log_set_format(strcmp(o->log_format, "json") == 0 ? LOG_JSON : LOG_TEXT);
+}
 
 static quire_err run(const cli_options *o, quire_error *err) {
     session s;
+    set_log(o);
     signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
     signal(SIGUSR1, SIG_IGN);
     TRY(session_open(o, &s, err));
@@ -27,6 +44,10 @@ static const flag server_flags[] = {
     {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool)", FLAG_TEXT, AT(server.operator_key)},
     {"--served-model-name", "NAME", "what the API calls the model", FLAG_TEXT, AT(server.served_model_name)},
     {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
+    {"--log-level", NULL, "which lines the log has (info)", FLAG_CHOICE, AT(log_level), .choices = log_levels},
+    {"--log-format", NULL, "how it writes them (text)", FLAG_CHOICE, AT(log_format), .choices = log_formats},
+    {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL, "no line in the log for each request", FLAG_SWITCH,
+     AT(server.no_request_log), .rare = true},
     {"--max-answer-bytes", "BYTES", "most that one answer may take as JSON (64M; 0: any)", FLAG_BYTES, AT(engine.max_answer_bytes),
      .rare = true},
     {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", FLAG_TEXT, AT(server.allowed_hosts),
@@ -72,6 +93,8 @@ static const flag *const groups[] = {flags_model,
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";
     o->engine.max_answer_bytes = (int64_t)64 << 20;
+    o->log_level = "info";
+    o->log_format = "text";
 }
 
 const command command_serve = {

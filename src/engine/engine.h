@@ -103,6 +103,7 @@ typedef struct engine_event {
     uint64_t n_ended_before;
     double beam_score, beam_sum; /* at the end of a beam search's result: its rank's score; the sum of its tokens' log-probabilities */
     int32_t n_cached;     /* prompt tokens found in the prefix cache when the request was first admitted */
+    int64_t queue_us;     /* how long it waited for that */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 192

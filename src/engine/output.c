@@ -145,6 +145,7 @@ static void take_end(sequence *s, engine_event *event) {
     event->beam_score = s->beam_score;
     event->beam_sum = s->beam_sum;
     event->n_cached = s->task.n_cached;
+    event->queue_us = s->task.queue_us;
 }
 
 /* The next event of s; false when it has none. */
@@ -154,6 +155,7 @@ static bool next_of(sequence *s, engine_event *event) {
     *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
     if (s->n_read < n) {
         event->n_cached = s->task.n_cached;
+        event->queue_us = s->task.queue_us;
         event->position = s->n_read;
         event->logprobs = s->logprobs && s->n_read >= s->n_given
                               ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width

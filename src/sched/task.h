@@ -35,6 +35,7 @@ typedef struct sched_task {
 
     /* Seldom read. */
     int64_t submitted_us, deadline_us; /* deadline_us: when its first token must be there (clock_us); 0: no deadline */
+    int64_t queue_us;         /* from submitted_us to its first admission; written before the first token is known */
     int32_t n_found;          /* tokens that the cache held when it arrived */
     int32_t n_admitted;       /* how often it was admitted; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */

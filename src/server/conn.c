@@ -110,6 +110,31 @@ static int64_t between_us(const conn *c) {
     return conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us;
 }
 
+/* ---- the request as the log sees it ---- */
+
+/* The head is read, or refused: the request counts as being in progress. */
+static void begin_request(conn *c) {
+    loop *l = c->loop;
+    if (!c->record.is_open) {
+        const http_request *r = &c->request;
+        request_record_open(&c->record, (str){r->request_id.p, r->request_id.n}, l);
+        c->record.method = r->head_done ? http_method_str(r->method) : NULL;
+        atomic_fetch_add(&l->n_busy, 1);
+    }
+}
+
+/* Its response is complete, or the connection closes before. */
+static void end_request(conn *c) {
+    const server_options *o = &c->loop->server->options;
+    if (c->record.is_open) {
+        atomic_fetch_sub(&c->loop->n_busy, 1);
+        if (!o->no_request_log) {
+            request_log(&c->record, c->has_tenant ? c->tenant : NULL);
+        }
+        c->record = (request_record){0};
+    }
+}
+
 /* ---- closing ---- */
 
 void conn_close(conn *c) {
@@ -117,6 +142,7 @@ void conn_close(conn *c) {
     if (c->pending != NULL) {
         c->pending->close(c);
     }
+    end_request(c);
     stop_waiting(c);
     conn_give_body_room(c);
     if (c->previous != NULL) {
@@ -217,6 +243,7 @@ void conn_relieve(loop *l) {
 /* The response is written: goes on to the next request, or to the end. */
 static void finish(conn *c) {
     conn_give_body_room(c);
+    end_request(c);
     if (!c->keep_alive) {
         flush_and_close(c);
         return;
@@ -241,12 +268,14 @@ static void write_head(conn *c, int status, const char *content_type, const char
     time_t now = (time_t)clock_unix_s();
     const char *origin = c->loop->server->options.allow_origin;
     struct evbuffer *out = output(c);
+    begin_request(c); /* one whose head was refused */
+    c->record.status = status;
     c->keep_alive =
         c->keep_alive && c->loop->stops_seen == 0 && !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", status,
-                        http_status_str((enum http_status)status), date, c->keep_alive ? "keep-alive" : "close");
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\nX-Request-Id: %s\r\n", status,
+                        http_status_str((enum http_status)status), date, c->keep_alive ? "keep-alive" : "close", c->record.id);
     if (content_type != NULL) {
         evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
     }
@@ -283,6 +312,7 @@ json_out conn_begin_json(const conn *c) {
 }
 
 static void reply_api_error(conn *c, const api_error *e, const char *headers) {
+    request_record_fail(&c->record, e);
     json_out o = conn_begin_json(c);
     error_body(&o, e);
     conn_reply(c, &(reply){.status = e->status, .content_type = "application/json", .headers = headers, .body = {o.to->p, o.to->n}});
@@ -372,6 +402,7 @@ static void send_refusal(conn *c) {
 
 /* The head is read: decides what needs no body; the rest waits for the body. */
 static void on_head(conn *c) {
+    begin_request(c);
     c->loop->server->handler->check(c);
     c->keep_alive = c->request.keep_alive;
 }

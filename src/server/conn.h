@@ -14,6 +14,7 @@
 #include "server/error_body.h"
 #include "server/http.h"
 #include "server/loop.h"
+#include "server/request_log.h"
 
 typedef enum conn_state {
     CONN_HEAD,   /* between requests or inside a header */
@@ -39,7 +40,8 @@ typedef struct pending_kind {
 
 /* What is done with requests; routes.h has the one table of them. */
 typedef struct conn_handler {
-    void (*check)(conn *c); /* the head is read: sets the tenant, or c->refusal when the request is refused whatever its body is */
+    /* the head is read: sets the tenant, the record's endpoint, or c->refusal when the request is refused whatever its body is */
+    void (*check)(conn *c);
     void (*run)(conn *c);   /* the request is complete: answers it, or sets c->pending */
 } conn_handler;
 
@@ -53,6 +55,7 @@ struct conn {
     str parameter;            /* what its path has behind the route's prefix; valid as long as the request */
     const pending_kind *pending;  /* what the response waits for, in CONN_RESPONSE; or NULL */
     void *pending_of;         /* its object */
+    request_record record;    /* what the log says about the request in progress */
     char warning[256];        /* for the response in progress: a header line with its end, or "" */
     bool has_tenant;          /* the request has a key, which belongs to `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];

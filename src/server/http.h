@@ -22,12 +22,13 @@ typedef struct http_request {
     size_t max_head_bytes, max_body_bytes;
     /* The head, complete at HTTP_GOT_HEAD: path is decoded and has no query. host is the authority of the request: an absolute target's,
      * else the Host header; n_hosts == 0: there is none. fetch_site: the browser's Sec-Fetch-Site header, about the page that sent the
-     * request. The body, complete at HTTP_GOT_ALL. line, name and value: the request line, and the header being read. */
+     * request. request_id: the first X-Request-Id header. The body, complete at HTTP_GOT_ALL. line, name and value: the request line, and
+     * the header being read. */
     union {
         struct {
-            strbuf target, path, content_type, authorization, origin, fetch_site, host, body, line, name, value;
+            strbuf target, path, content_type, authorization, origin, fetch_site, request_id, host, body, line, name, value;
         };
-        strbuf buffers[11]; /* all of these; small ones are kept for the next request */
+        strbuf buffers[12]; /* all of these; small ones are kept for the next request */
     };
     enum http_method method;
     bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */

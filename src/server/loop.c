@@ -15,6 +15,14 @@ void loop_wake_all(const server *s) {
     }
 }
 
+int64_t loop_count_busy(const server *s) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        n += atomic_load(&s->loops[i].n_busy);
+    }
+    return n;
+}
+
 uint64_t loop_new_id(loop *l) {
     uint64_t mine = (uint64_t)(l - l->server->loops), mask = (1u << LOOP_BITS) - 1;
     return (rng_next(&l->random) & ~mask) | mine;

@@ -42,6 +42,7 @@ typedef struct loop {
     struct event_base *base;
     struct evconnlistener *listener;
     struct event *on_queue, *on_wake, *on_deadline, *on_retry; /* on_retry: accept again after running out of descriptors */
+    struct event *on_look;   /* of the first loop: what the log says of the whole server, now and then */
     quire_queue *queue;
     wake bell;
     pthread_t thread;
@@ -58,6 +59,7 @@ typedef struct loop {
     int stops_seen;          /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
+    atomic_llong n_busy; /* requests whose head was read and whose response is not complete */
     atomic_llong n_requests, n_errors, n_disconnects, n_slow_readers, n_open;
 } loop;
 
@@ -79,6 +81,7 @@ struct server {
     loop *loops;
     int32_t n_loops;         /* of open loops */
     atomic_int stops;        /* calls of server_stop so far */
+    int64_t n_tier_errors[3]; /* the tiers' errors of which the log has told; the first loop's */
 };
 
 /* The head of a function that an event calls: `arg` is its object. */
@@ -88,6 +91,8 @@ struct server {
 void loop_set_timer(struct event *timer, int64_t us);
 /* Wakes all loops that are open. Any thread. */
 void loop_wake_all(const server *s);
+/* Requests in progress on all loops. Any thread. */
+int64_t loop_count_busy(const server *s);
 /* A new number for a response of l: the lowest LOOP_BITS bits are the loop's index. */
 uint64_t loop_new_id(loop *l);
 

@@ -2,6 +2,7 @@
 
 #include <event2/util.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "server/conn.h"
@@ -10,6 +11,7 @@
 #include "server/watch.h"
 
 #define RETRY_US 100000      /* after accept failed for lack of descriptors */
+#define LOOK_S 2       /* between looks at what only the engine's counters show */
 #define LAST_WORDS_US 1000000 /* for clients to read that their response was cut */
 
 /* ---- accepting ---- */
@@ -47,6 +49,53 @@ static LOOP_CALLBACK(on_queue) {
     conn_relieve(l);
 }
 
+/* ---- what the log says of the whole server: the first loop's ---- */
+
+static bool is_first(const loop *l) {
+    return l == l->server->loops;
+}
+
+/* A line for each tier whose errors have become more. */
+static void log_tiers(server *s) {
+    static const char *const names[3] = {"host", "file", "redis"};
+    quire_stats st;
+    quire_engine_stats(s->engine, &st);
+    for (int i = 0; i < 3; i++) {
+        int64_t n = st.tiers[i].errors - s->n_tier_errors[i];
+        if (n > 0) {
+            log_line(LOG_WARN, "KV tier %s: pages damaged or not moved: %lld more, %lld in all; what they held is computed again",
+                     names[i], (long long)n, (long long)st.tiers[i].errors);
+        }
+        s->n_tier_errors[i] = st.tiers[i].errors;
+    }
+}
+
+static LOOP_CALLBACK(on_look) {
+    loop *l = arg;
+    log_tiers(l->server);
+    if (l->stops_seen == 1) {
+        log_line(LOG_INFO, "draining: requests left: %lld", (long long)loop_count_busy(l->server));
+    }
+}
+
+static bool start_looking(loop *l) {
+    l->on_look = event_new(l->base, -1, EV_PERSIST, on_look, l);
+    return l->on_look != NULL && event_add(l->on_look, &(struct timeval){.tv_sec = LOOK_S}) == 0;
+}
+
+static void log_stop_stage(const loop *l, int stage) {
+    long long n = loop_count_busy(l->server);
+    if (!is_first(l)) {
+        return;
+    }
+    if (stage == 1) {
+        log_line(LOG_INFO, "draining: no new connections; requests left: %lld, which have %g s", n,
+                 (double)l->server->options.shutdown_deadline_us * 1e-6);
+    } else if (stage == 2) {
+        log_line(n > 0 ? LOG_WARN : LOG_INFO, "draining is over; requests cancelled: %lld", n);
+    }
+}
+
 /* ---- shutting down ---- */
 
 static void stop_accepting(loop *l) {
@@ -78,6 +127,7 @@ static void cut_short(loop *l) {
 static void go_to_stop(loop *l, int stop) {
     while (l->stops_seen < stop && l->stops_seen < 3) {
         l->stops_seen++;
+        log_stop_stage(l, l->stops_seen);
         if (l->stops_seen == 1) {
             drain(l);
         } else if (l->stops_seen == 2) {
@@ -133,7 +183,7 @@ quire_err loop_open(loop *l, server *s) {
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
     if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
-        l->on_retry == NULL || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0) {
+        l->on_retry == NULL || (is_first(l) && !start_looking(l)) || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
     }
@@ -148,7 +198,7 @@ void loop_close(loop *l) {
     streams_shut(l);
     stop_accepting(l);
     watch_shut(l);
-    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry};
+    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
         if (events[i] != NULL) {
             event_free(events[i]);

@@ -28,12 +28,27 @@ static void free_parts(response *a) {
     mem_free(a->shown);
 }
 
+/* Notes for the log what was computed and how the choices ended. */
+static void record_tokens(const response *a) {
+    request_record *r = &a->conn->record;
+    r->is_generation = true;
+    for (int32_t i = 0; i < a->n_choices; i++) {
+        const response_choice *c = &a->choices[i];
+        bool first = i % a->n_samples == 0; /* samples share their prompt */
+        r->prompt_tokens += first ? c->prompt_tokens : 0;
+        r->cached_tokens += first ? c->cached_tokens : 0;
+        r->completion_tokens += c->completion_tokens;
+        r->finishes |= 1u << (c->finish == QUIRE_FINISH_NONE ? QUIRE_FINISH_CANCELLED : c->finish);
+    }
+}
+
 void response_close(response *a) {
     loop *l = a->conn->loop;
     for (int32_t i = 0; i < a->n_choices; i++) {
         order_settle(&a->choices[i].order, NULL);
     }
     response_count(a, -(int64_t)a->n_bytes);
+    record_tokens(a);
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
     }
@@ -260,6 +275,8 @@ static void on_delta(response *a, response_choice *c, const quire_event *ev) {
     }
     response_count(a, (int64_t)(choice_bytes(c) - before));
     c->completion_tokens = ev->completion_tokens;
+    c->cached_tokens = ev->cached_tokens;
+    request_record_token(&a->conn->record, ev->queue_us);
     if (limit > 0 && a->n_bytes > limit) {
         too_large(a, limit);
     } else if (a->info->stream) {
@@ -296,6 +313,7 @@ static void on_end(response *a, response_choice *c, const quire_event *ev) {
     c->has_score = a->info->beam_width > 0 && ev->completion_tokens > 0;
     c->prompt_tokens = ev->prompt_tokens;
     c->completion_tokens = ev->completion_tokens;
+    c->cached_tokens = ev->cached_tokens;
     if (ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) {
         out_of_memory(a);
         return;

@@ -36,7 +36,7 @@ typedef struct response_choice {
     strbuf stop_string;
     int32_t *tokens;             /* only if ids were requested */
     size_t n_tokens, cap_tokens;
-    int32_t prompt_tokens, completion_tokens;
+    int32_t prompt_tokens, completion_tokens, cached_tokens;
     double sum_logprob;          /* set at its END */
     double beam_score;           /* set at its END; has_score: there is one */
     bool has_score;

@@ -48,6 +48,7 @@ void response_fail(response *a, api_error e) {
     json_raw(&o, "\n\ndata: [DONE]\n\n");
     conn_stream_add(c, scratch_of(c));
     response_close(a);
+    request_record_fail(&c->record, &e);
     conn_stream_end(c);
 }
 

@@ -16,6 +16,7 @@ typedef struct route {
     void (*run)(conn *c);
     bool is_prefix;    /* the path continues with a parameter */
     bool takes_json;
+    bool is_probe;     /* monitoring asks it all the time: the log has its requests at level debug */
     size_t max_body_bytes; /* 0: the server's limit */
 } route;
 
@@ -134,10 +135,10 @@ static void post_sandbox(conn *c) {
 #define READ "GET, HEAD"
 
 static const route table[] = {
-    {.path = "/health", .allow = READ, .run = get_health},
-    {.path = "/ping", .allow = READ ", POST", .run = get_health},
+    {.path = "/health", .allow = READ, .run = get_health, .is_probe = true},
+    {.path = "/ping", .allow = READ ", POST", .run = get_health, .is_probe = true},
     {.path = "/version", .allow = READ, .run = get_version},
-    {.path = "/metrics", .allow = READ, .run = get_metrics},
+    {.path = "/metrics", .allow = READ, .run = get_metrics, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = get_page},
     {.path = "/pool/sandbox", .allow = "POST", .run = post_sandbox, .takes_json = true, .max_body_bytes = SANDBOX_BODY_BYTES},
     {.path = "/debug/pool", .allow = READ, .run = get_pool},
@@ -279,12 +280,14 @@ static void check(conn *c) {
     if (r->method == HTTP_OPTIONS) {
         return;
     }
+    const route *to = find(path);
+    c->record.endpoint = to != NULL ? to->path : NULL;
+    c->record.is_probe = to != NULL && to->is_probe;
     str authorization = {r->authorization.p, r->authorization.n};
     c->is_operator = is_operator(c, authorization);
     if (!may_enter(c, path, authorization)) {
         return;
     }
-    const route *to = find(path);
     if (to == NULL) {
         refuse(c, 404, "there is nothing at this path", NULL);
     } else if (!allows(to, r->method)) {
@@ -304,7 +307,7 @@ static void response_options(conn *c) {
                            .headers = !allowed ? "Allow: GET, HEAD, POST, OPTIONS\r\n"
                                                : "Allow: GET, HEAD, POST, OPTIONS\r\n"
                                                  "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
-                                                 "Access-Control-Allow-Headers: Authorization, Content-Type\r\n"
+                                                 "Access-Control-Allow-Headers: Authorization, Content-Type, X-Request-Id\r\n"
                                                  "Access-Control-Max-Age: 600\r\n"});
 }
 

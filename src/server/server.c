@@ -252,12 +252,15 @@ quire_err server_run(quire_engine *e, const server_options *o, quire_error *err)
     TRY(server_open(e, o, &s, err));
     struct event *events[N_CAUGHT] = {NULL};
     quire_err r;
-    if (!catch_signals(s, events)) {
+    if (log_start() != QUIRE_OK) {
+        r = err_set(err, QUIRE_NO_MEMORY, -1, "server: the log's thread can't be started");
+    } else if (!catch_signals(s, events)) {
         r = err_set(err, QUIRE_NO_MEMORY, -1, "server: signals can't be caught");
     } else {
         warn_if_open(s);
         log_line(LOG_INFO, "listening on %s", s->url);
         r = server_serve(s, err);
+        log_line(LOG_INFO, "stopped: every connection is closed");
     }
     for (int i = 0; i < N_CAUGHT; i++) {
         if (events[i] != NULL) {
@@ -265,5 +268,6 @@ quire_err server_run(quire_engine *e, const server_options *o, quire_error *err)
         }
     }
     server_close(s);
+    log_stop();
     return r;
 }

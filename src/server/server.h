@@ -26,9 +26,9 @@ void server_stop(server *s);
 /* After server_serve has returned. NULL is allowed. */
 void server_close(server *s);
 
-/* Opens, prints "quire: listening on URL" on stderr, serves until SIGINT or SIGTERM, closes. A second signal cancels running requests.
- * SIGHUP reads the key file again; if that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other machines can connect and
- * no key is needed. */
+/* Opens, starts the log's thread (base/log.h), logs "listening on URL", serves until SIGINT or SIGTERM, closes. A second signal cancels
+ * running requests. SIGHUP reads the key file again; if that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other
+ * machines can connect and no key is needed. */
 quire_err server_run(quire_engine *e, const server_options *o, quire_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef SERVER_SERVER_OPTIONS_H
 #define SERVER_SERVER_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ typedef struct server_options {
     const char *allow_origin;      /* origin whose web pages may send requests: "*" or one origin; NULL: none */
     /* without keys: names with dots by which clients may address this server, "a.example,b.example"; NULL: host alone */
     const char *allowed_hosts;
+    bool no_request_log;           /* no line in the log for each request */
     int32_t n_loops;               /* loop threads */
     int32_t max_connections;       /* more get status 503 */
     size_t max_header_bytes;       /* of one request; more gets 431; at most 65,536 */

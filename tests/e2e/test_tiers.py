@@ -173,6 +173,10 @@ def test_a_damaged_file_costs_only_reuse(quire, expected, tmp_path):
     server = Server("builtin", *flags)
     assert complete(server, STORY) == (expected[0], 0, expected[1])
     assert tier(server, "errors_total", "file") > 0
+    end = time.monotonic() + 30
+    while not any(" warning quire: KV tier file: pages damaged or not moved" in line for line in server.said):
+        assert time.monotonic() < end
+        time.sleep(0.1)
     assert server.stop() == 0
 
 
