@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "sched/admission_candidates.h"
+#include "sched/fair_preempt.h"
 #include "sched/prefix_wait.h"
 
 /* ---- describe ---- */
@@ -16,6 +17,7 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     d->n_most = t->n_max;
     d->n_preempted = t->n_preempted;
     d->group = t->group;
+    d->is_first = t->is_first;
     d->wants_logits = task_wants_logits(t);
     d->n_pages = kv_seq_pages(&t->kv);
     if (s->kv != NULL && t->group == 0) {
@@ -84,21 +86,6 @@ static void admit_planned(scheduler *s) {
     s->n_waiting = kept;
 }
 
-static void preempt_planned(scheduler *s) {
-    int32_t kept = 0, n = s->n_running;
-    for (int32_t i = 0; i < n && s->plan.n_preempted > 0; i++) {
-        if (s->plan.decisions[i] == SCHED_PREEMPTED) {
-            scheduler_preempt(s, s->running[i]);
-        } else {
-            s->running[kept++] = s->running[i];
-        }
-        s->n_running = kept;
-    }
-    if (s->options.hooks->settle != NULL) {
-        s->options.hooks->settle(s->options.context);
-    }
-}
-
 /* No task found pages: preempts the newest with its group, so that the others try again. The first one is never preempted, so in the end a
  * step has rows. */
 static void preempt_newest(scheduler *s) {
@@ -111,7 +98,7 @@ static void preempt_newest(scheduler *s) {
         s->plan.decisions[i] = goes && !stays ? SCHED_PREEMPTED : SCHED_IDLE;
         s->plan.n_preempted += s->plan.decisions[i] == SCHED_PREEMPTED;
     }
-    preempt_planned(s);
+    scheduler_preempt_marked(s);
 }
 
 /* ---- pages ---- */
@@ -197,6 +184,7 @@ static void reserve_planned(scheduler *s) {
 /* ---- the step ---- */
 
 static void plan_step(scheduler *s) {
+    fair_preempt(s);
     s->n_candidates = admission_candidates_find(s);
     for (int32_t i = 0; i < s->n_running; i++) {
         describe(s, s->running[i], &s->running_seqs[i]);
@@ -217,8 +205,8 @@ static void plan_step(scheduler *s) {
 bool step_plan(scheduler *s, int64_t now_us) {
     s->now_us = now_us;
     plan_step(s);
+    scheduler_preempt_marked(s);
     admit_planned(s);
-    preempt_planned(s);
     reserve_planned(s);
     if (s->plan.n_items == 0 && s->plan.n_preempted == 0 && s->n_running > 1) {
         preempt_newest(s);
