@@ -74,6 +74,9 @@ static void admit_planned(scheduler *s) {
         if (s->options.hooks->admitted != NULL) {
             s->options.hooks->admitted(s->options.context, s->tasks[i]);
         }
+        /* the cache may have more of it than when the step was planned: evictions for those before it uncover entries */
+        int32_t n_left = s->tasks[i]->n_known - s->tasks[i]->kv.n_computed;
+        plan->items[i].n_rows = plan->items[i].n_rows < n_left ? plan->items[i].n_rows : n_left;
         scheduler_run(s, s->tasks[i]);
     }
     int32_t kept = 0;
