@@ -75,6 +75,9 @@ static void admit_planned(scheduler *s) {
         if (s->options.hooks->admitted != NULL) {
             s->options.hooks->admitted(s->options.context, s->tasks[i]);
         }
+        /* the cache may have more of it than when the step was planned: evictions for those before it uncover entries */
+        int32_t n_left = s->tasks[i]->n_known - s->tasks[i]->kv.n_computed;
+        plan->items[i].n_rows = plan->items[i].n_rows < n_left ? plan->items[i].n_rows : n_left;
         scheduler_run(s, s->tasks[i]);
     }
     int32_t kept = 0;
@@ -181,6 +184,16 @@ static void reserve_planned(scheduler *s) {
     s->plan.n_items = kept;
 }
 
+/* Nothing runs in this step: makes room for the next one. A task alone needs no more than the pages that the index shares with it, which is
+ * known only here: the plan counts them as pages to copy. */
+static void make_room(scheduler *s) {
+    if (s->n_running > 1) {
+        preempt_newest(s);
+    } else if (s->n_running == 1 && s->kv != NULL) {
+        (void)kv_seq_take_over(s->kv, &s->running[0]->kv);
+    }
+}
+
 /* ---- the step ---- */
 
 static void plan_step(scheduler *s) {
@@ -208,8 +221,8 @@ bool step_plan(scheduler *s, int64_t now_us) {
     scheduler_preempt_marked(s);
     admit_planned(s);
     reserve_planned(s);
-    if (s->plan.n_items == 0 && s->plan.n_preempted == 0 && s->n_running > 1) {
-        preempt_newest(s);
+    if (s->plan.n_items == 0 && s->plan.n_preempted == 0) {
+        make_room(s);
     }
     return s->plan.n_items > 0;
 }

@@ -24,14 +24,32 @@ typedef struct world {
     int32_t tokens[MAX_TASKS][MAX_LEN];
     int32_t n_tasks, n_admitted, n_preempted, n_refused, after_s;
     const sched_task *unready; /* the hook says no to this one */
+    sched_task *uncovered;     /* the first admission lets the cache find all of it */
 } world;
 
 static bool is_ready(void *context, sched_task *t) {
     return t != ((world *)context)->unready;
 }
 
+/* Puts the pages of t's prompt into the cache. */
+static void uncover(world *w, const sched_task *t) {
+    kv_copies none = {0};
+    int32_t tenant = 1;
+    kv_seq s;
+    assert_int_equal(kv_seq_init(&s, 1, (int32_t)kv_pages_for(MAX_LEN, PAGE)), QUIRE_OK);
+    assert_int_equal(kv_seq_open(&w->kv, &s, NULL, 0, &tenant, sizeof tenant, t->tokens, t->n_prompt), QUIRE_OK);
+    assert_int_equal(kv_seq_reserve(&w->kv, &s, t->n_prompt, &none), QUIRE_OK);
+    kv_seq_advance(&s, t->n_prompt);
+    kv_seq_release(&w->kv, &s, t->tokens, KV_KEEP);
+    kv_seq_close(&w->kv, &s);
+    kv_seq_deinit(&s);
+}
+
 static void admitted(void *context, sched_task *t) {
-    ((world *)context)->n_admitted++;
+    world *w = context;
+    if (w->n_admitted++ == 0 && w->uncovered != NULL) {
+        uncover(w, w->uncovered);
+    }
     assert_int_equal(t->state, TASK_WAITING);
 }
 
@@ -186,6 +204,23 @@ static void a_prefix_that_another_computes_is_waited_for(void **state) {
     close_world(&w);
 }
 
+static void what_an_admission_finds_beyond_the_plan_is_not_computed_again(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 20, ADMISSION_FCFS);
+    sched_task *a = arrive(&w, 1, 6, 0, 3), *b = arrive(&w, 1, 10, 0, 3);
+    w.uncovered = b;
+    assert_int_equal(step(&w, 1), 2);
+    assert_int_equal(a->n_known, 7);
+    assert_int_equal(b->n_cached, 9);
+    assert_int_equal(b->n_known, 11);
+    assert_int_equal(b->kv.n_computed, 10);
+    while (a->state != TASK_DONE || b->state != TASK_DONE) {
+        assert_true(step(&w, 2) > 0);
+    }
+    close_world(&w);
+}
+
 static void the_oldest_goes_on_when_nobody_finds_pages(void **state) {
     (void)state;
     static world w;
@@ -298,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_ready_is_passed_over),
         cmocka_unit_test(a_prefix_that_another_computes_is_waited_for),
+        cmocka_unit_test(what_an_admission_finds_beyond_the_plan_is_not_computed_again),
         cmocka_unit_test(the_oldest_goes_on_when_nobody_finds_pages),
         cmocka_unit_test(a_late_task_is_refused_with_a_time),
         cmocka_unit_test(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone),
