@@ -114,7 +114,7 @@ static void prefetch_ahead(const engine *e, int32_t item) {
 void collect_items(engine *e) {
     int64_t start_ns = clock_ns();
     step_sample_plain(e);
-    e->stats.sample_ns += clock_ns() - start_ns;
+    e->profile.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
         prefetch_ahead(e, i);

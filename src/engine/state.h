@@ -52,10 +52,11 @@ struct engine {
     atomic_uint n_cancels;   /* calls of engine_cancel */
     engine_entry *entries;   /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
-    pthread_mutex_t lock;    /* guards the four below */
+    pthread_mutex_t lock;    /* guards the five below */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
-    engine_stats published;
+    quire_stats published;
+    engine_profile published_profile;
     pthread_mutex_t readers_lock; /* guards `outs`; a lock of its own, since waking readers under it takes a while */
     engine_out *outs;
     bool locks_ready, thread_ready;
@@ -76,7 +77,8 @@ struct engine {
     int32_t n_explained;     /* of all sequences, those with a report (explain.h) */
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;
-    engine_stats stats;
+    quire_stats stats;
+    engine_profile profile; /* without `steps`, which stats has */
 };
 
 /* The sequence of a task. */
