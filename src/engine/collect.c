@@ -1,9 +1,7 @@
-#include "engine/collect.h"
-
+/* What a forward pass has computed is taken in: rows are committed, pages published, next tokens sampled. The engine thread. */
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/batch_fill.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
 #include "engine/draft_step.h"

@@ -1,9 +1,6 @@
 /* One step of the engine: from waiting requests to their next tokens. */
 #include "base/clock.h"
-#include "engine/batch_fill.h"
-#include "engine/collect.h"
 #include "engine/features.h"
-#include "engine/intake.h"
 #include "sched/deadline.h"
 #include "sched/step_plan.h"
 
