@@ -1,7 +1,5 @@
 #include "sched/scheduler.h"
 
-#include "sched/queue.h"
-
 /* ---- open and close ---- */
 
 quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
@@ -42,6 +40,15 @@ void scheduler_close(scheduler *s) {
 }
 
 /* ---- queues ---- */
+
+/* Inserts t into a queue, which has room. O(entries behind it). */
+static void queue_insert(sched_task **queue, int32_t *n, sched_task *t) {
+    int32_t i = (*n)++;
+    for (; i > 0 && queue_goes_after(queue[i - 1], t); i--) {
+        queue[i] = queue[i - 1];
+    }
+    queue[i] = t;
+}
 
 void scheduler_wait(scheduler *s, sched_task *t) {
     t->state = TASK_WAITING;

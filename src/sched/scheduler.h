@@ -55,7 +55,7 @@ typedef struct scheduler {
     service_counters service;
     step_cost step_cost;            /* the measured cost of steps; its owner notes them */
     sched_counts counts;
-    sched_task **running, **waiting; /* in the order of queue.h */
+    sched_task **running, **waiting; /* in the order of queue_goes_after */
     int32_t n_running, n_waiting;
 
     /* Of the present step. */
@@ -72,6 +72,11 @@ typedef struct scheduler {
 /* Opens a scheduler in place. On failure *out is empty, and scheduler_close does nothing. QUIRE_NO_MEMORY. */
 quire_err scheduler_open(const scheduler_options *o, scheduler *out);
 void scheduler_close(scheduler *s);
+
+/* The order of both queues: by priority, then by arrival. */
+static inline bool queue_goes_after(const sched_task *a, const sched_task *b) {
+    return a->priority != b->priority ? a->priority > b->priority : a->arrival > b->arrival;
+}
 
 /* Puts a task that has no pages among the waiting. */
 void scheduler_wait(scheduler *s, sched_task *t);
