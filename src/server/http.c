@@ -88,6 +88,8 @@ static int end_header(http_request *r) {
     } else if (header_is(r, "transfer-encoding")) {
         r->n_encodings++;
         r->encoding_is_chunked = value_is(r, "chunked");
+    } else if (header_is(r, "accept") && r->value.n > 0) {
+        r->wants_json = strstr(r->value.p, "application/json") != NULL && strstr(r->value.p, "text/html") == NULL;
     } else if (header_is(r, "x-request-id") && r->request_id.n == 0) {
         return keep_value(r, &r->request_id);
     } else if (header_is(r, "expect")) {

@@ -31,6 +31,7 @@ typedef struct http_request {
         strbuf buffers[12]; /* all of these; small ones are kept for the next request */
     };
     enum http_method method;
+    bool wants_json; /* an Accept header names application/json and not text/html */
     bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */
     bool has_body, expects_continue;
     bool drop_body; /* set by the caller at HTTP_GOT_HEAD: skip the body, keep nothing */

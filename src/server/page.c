@@ -27,26 +27,25 @@ str page_body(const web_page *p) {
     return (str){quire_pool_page_begin, (size_t)(quire_pool_page_end - quire_pool_page_begin)};
 }
 
-/* Adds 'sha256-...' of the text between an opening tag, which has no attributes and occurs once, and its end. */
-static quire_err add_hash(strbuf *to, const char *open, const char *close) {
+/* Adds the directive with 'sha256-...' of the text between an opening tag and its end; nothing where html has no such tag. */
+static quire_err add_hash(strbuf *to, const char *html, const char *directive, const char *open, const char *close) {
     uint8_t digest[SHA256_BYTES], text[64];
-    const char *from = strstr(quire_pool_page_begin, open);
+    const char *from = strstr(html, open);
     const char *end = from == NULL ? NULL : strstr(from, close);
     if (end == NULL) {
-        return QUIRE_INTERNAL;
+        return QUIRE_OK;
     }
     from += strlen(open);
     sha256(from, (size_t)(end - from), digest);
     EVP_EncodeBlock(text, digest, SHA256_BYTES);
-    return strbuf_addf(to, " 'sha256-%s'", (const char *)text);
+    return strbuf_addf(to, "; %s 'sha256-%s'", directive, (const char *)text);
 }
 
-static quire_err write_headers(strbuf *to) {
+quire_err page_write_headers(const char *html, strbuf *to) {
     TRY(strbuf_add_str(to, "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; "
-                           "form-action 'none'; frame-ancestors 'none'; script-src"));
-    TRY(add_hash(to, "<script>", "</script>"));
-    TRY(strbuf_add_str(to, "; style-src"));
-    TRY(add_hash(to, "<style>", "</style>"));
+                           "form-action 'none'; frame-ancestors 'none'"));
+    TRY(add_hash(to, html, "script-src", "<script>", "</script>"));
+    TRY(add_hash(to, html, "style-src", "<style>", "</style>"));
     return strbuf_add_str(to, "\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n");
 }
 
@@ -55,7 +54,7 @@ quire_err page_open(web_page **out) {
     if (p == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    quire_err e = write_headers(&p->headers);
+    quire_err e = page_write_headers(quire_pool_page_begin, &p->headers);
     if (e != QUIRE_OK) {
         page_close(p);
         return e;

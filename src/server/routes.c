@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "server/error_body.h"
+#include "server/home.h"
 #include "server/host.h"
 #include "server/metrics.h"
 #include "server/response.h"
@@ -120,6 +121,22 @@ static void get_page(conn *c) {
     conn_reply(c, &(reply){.status = 200, .content_type = "text/html; charset=utf-8", .headers = page_headers(p), .body = page_body(p)});
 }
 
+static void get_home(conn *c) {
+    const server *s = c->loop->server;
+    json_out o = conn_begin_json(c);
+    strbuf headers = {0};
+    if (c->request.wants_json) {
+        home_write_json(s, &o);
+        conn_reply_json(c, &o, "Vary: Accept\r\n");
+    } else if (home_write_html(s, o.to) != QUIRE_OK || home_write_headers(&headers) != QUIRE_OK ||
+               strbuf_add_str(&headers, "Vary: Accept\r\n") != QUIRE_OK) {
+        conn_reply_error(c, 500, NULL, "out of memory", NULL);
+    } else {
+        conn_reply(c, &(reply){.status = 200, .content_type = "text/html; charset=utf-8", .headers = headers.p, .body = {o.to->p, o.to->n}});
+    }
+    strbuf_deinit(&headers);
+}
+
 static void post_sandbox(conn *c) {
     quire_error err = {0};
     json_out o = conn_begin_json(c);
@@ -135,6 +152,7 @@ static void post_sandbox(conn *c) {
 #define READ "GET, HEAD"
 
 static const route table[] = {
+    {.path = "/", .allow = READ, .run = get_home},
     {.path = "/health", .allow = READ, .run = get_health, .is_probe = true},
     {.path = "/ping", .allow = READ ", POST", .run = get_health, .is_probe = true},
     {.path = "/version", .allow = READ, .run = get_version},

@@ -63,6 +63,31 @@ static void a_request_is_read_whatever_its_pieces(void **state) {
     }
 }
 
+/* Reads a request with these headers: whether its client wants JSON, and its id. */
+static void expect_wishes(const char *headers, bool json, const char *id) {
+    for (size_t piece = 1; piece < 100; piece++) {
+        http_request r;
+        size_t used;
+        char text[400];
+        snprintf(text, sizeof text, "GET / HTTP/1.1\r\nHost: h\r\n%s\r\n", headers);
+        http_init(&r, MAX_HEAD, MAX_BODY);
+        assert_int_equal(read_all(&r, text, piece, &used), HTTP_GOT_ALL);
+        assert_int_equal(r.wants_json, json);
+        assert_true(str_is((str){r.request_id.p, r.request_id.n}, id));
+        http_next(&r);
+        assert_true(!r.wants_json && r.request_id.n == 0);
+        http_deinit(&r);
+    }
+}
+
+static void what_a_client_accepts_and_its_id_are_kept(void **state) {
+    (void)state;
+    expect_wishes("Accept: application/json\r\nX-Request-Id: one\r\n", true, "one");
+    expect_wishes("X-Request-Id:  one \r\nX-Request-Id: two\r\nAccept: text/html, application/json\r\n", false, "one");
+    expect_wishes("Accept:\r\nX-Request-Id:\r\n", false, "");
+    expect_wishes("Accept: */*\r\nAccept: */*\r\n", false, "");
+}
+
 static void a_chunked_body_is_put_together(void **state) {
     (void)state;
     http_request r;
@@ -248,6 +273,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_over_the_limit_is_refused_by_its_size),
         cmocka_unit_test(a_request_is_read_whatever_its_pieces),
+        cmocka_unit_test(what_a_client_accepts_and_its_id_are_kept),
         cmocka_unit_test(a_chunked_body_is_put_together),
         cmocka_unit_test(the_next_request_starts_clean),
         cmocka_unit_test(malformed_requests_are_refused),
