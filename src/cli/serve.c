@@ -37,7 +37,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
 #define AT(member) .offset = offsetof(cli_options, member)
 
 static const flag server_flags[] = {
-    {"--host", "NAME", "address to listen on (127.0.0.1)", FLAG_TEXT, AT(server.host)},
+    {"--host", "NAME", "address to listen on (127.0.0.1), or unix:PATH", FLAG_TEXT, AT(server.host)},
     {"--port", "N", "port to listen on (8000; 0: any free one)", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
     {"--api-key", "KEY", "who asks must show it (may be given again)", FLAG_KEY, AT(api_keys)},
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
@@ -54,6 +54,8 @@ static const flag server_flags[] = {
      .rare = true},
     {"--max-connections", "N", "more are answered 503", FLAG_COUNT, AT(server.max_connections), .minimum = 1, .maximum = 1000000,
      .rare = true},
+    {"--drain-s", "S", "seconds that running requests have at SIGTERM (10)", FLAG_SECONDS, AT(server.shutdown_deadline_us), .minimum = 0,
+     .maximum = 1e6, .rare = true},
     {"--server-threads", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256, .rare = true},
     {"--header-timeout", "S", "seconds a request's header may take", FLAG_SECONDS, AT(server.header_deadline_us), .minimum = 0.01,
      .maximum = 1e6, .rare = true},

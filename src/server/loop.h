@@ -10,6 +10,7 @@
 #include <event2/util.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "base/str.h"
 #include "base/wake.h"
@@ -76,8 +77,11 @@ struct server {
     const char *model_name;
     int64_t started_s;
     int listen_fd;
-    int32_t port;
+    int32_t port;            /* 0 with a socket file */
     char url[300];
+    const char *socket_file; /* to be removed at the end (listen.h); NULL: none */
+    dev_t socket_device;     /* of that file, with its inode */
+    ino_t socket_inode;
     loop *loops;
     int32_t n_loops;         /* of open loops */
     atomic_int stops;        /* calls of server_stop so far */

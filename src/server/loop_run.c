@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "server/conn.h"
+#include "server/notify.h"
 #include "server/response.h"
 #include "server/streams.h"
 #include "server/watch.h"
@@ -89,6 +90,7 @@ static void log_stop_stage(const loop *l, int stage) {
         return;
     }
     if (stage == 1) {
+        notify_manager("STOPPING=1");
         log_line(LOG_INFO, "draining: no new connections; requests left: %lld, which have %g s", n,
                  (double)l->server->options.shutdown_deadline_us * 1e-6);
     } else if (stage == 2) {
@@ -183,7 +185,8 @@ quire_err loop_open(loop *l, server *s) {
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
     if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
-        l->on_retry == NULL || (is_first(l) && !start_looking(l)) || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0) {
+        l->on_retry == NULL || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0 ||
+        (is_first(l) && !start_looking(l))) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
     }

@@ -132,7 +132,8 @@ static void get_home(conn *c) {
                strbuf_add_str(&headers, "Vary: Accept\r\n") != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
     } else {
-        conn_reply(c, &(reply){.status = 200, .content_type = "text/html; charset=utf-8", .headers = headers.p, .body = {o.to->p, o.to->n}});
+        conn_reply(c,
+                   &(reply){.status = 200, .content_type = "text/html; charset=utf-8", .headers = headers.p, .body = {o.to->p, o.to->n}});
     }
     strbuf_deinit(&headers);
 }

@@ -1,88 +1,16 @@
 #include "server/server.h"
 
-#include <errno.h>
-#include <event2/util.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <openssl/rand.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "server/listen.h"
 #include "server/loop_run.h"
+#include "server/notify.h"
 #include "server/routes.h"
-
-#define BACKLOG 1024
-
-/* ---- the listening socket ---- */
-
-static int listen_at(const struct addrinfo *at) {
-    int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
-    int on = 1;
-    if (fd < 0) {
-        return -1;
-    }
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0 || evutil_make_socket_nonblocking(fd) != 0 ||
-        evutil_make_socket_closeonexec(fd) != 0) {
-        int saved = errno;
-        close(fd);
-        errno = saved;
-        return -1;
-    }
-    return fd;
-}
-
-static bool is_loopback(const struct sockaddr_storage *at) {
-    if (at->ss_family == AF_INET) {
-        return ntohl(((const struct sockaddr_in *)(const void *)at)->sin_addr.s_addr) >> 24 == 127;
-    }
-    return at->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)at)->sin6_addr);
-}
-
-static quire_err note_address(server *s, quire_error *err) {
-    struct sockaddr_storage at;
-    socklen_t n = sizeof(at);
-    char host[200], port[16];
-    if (getsockname(s->listen_fd, (struct sockaddr *)&at, &n) != 0 ||
-        getnameinfo((struct sockaddr *)&at, n, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-        return err_set(err, QUIRE_IO, -1, "the listening address can't be read: %s", strerror(errno));
-    }
-    int number = 0;
-    for (const char *p = port; *p >= '0' && *p <= '9'; p++) {
-        number = number * 10 + (*p - '0');
-    }
-    s->port = number;
-    s->on_loopback = is_loopback(&at);
-    snprintf(s->url, sizeof(s->url), at.ss_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", host, number);
-    return QUIRE_OK;
-}
-
-static quire_err start_listening(server *s, quire_error *err) {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
-    const char *host = s->options.host;
-    char port[16];
-    snprintf(port, sizeof(port), "%d", (int)s->options.port);
-    int r = getaddrinfo(host, port, &hints, &found);
-    if (r != 0) {
-        return err_set(err, QUIRE_IO, -1, "--host %s: %s", host, gai_strerror(r));
-    }
-    for (const struct addrinfo *at = found; at != NULL && s->listen_fd < 0; at = at->ai_next) {
-        s->listen_fd = listen_at(at);
-    }
-    int reason = errno;
-    freeaddrinfo(found);
-    if (s->listen_fd < 0) {
-        return err_set(err, QUIRE_IO, -1, "can't listen on %s port %s: %s; choose another with --host or --port", host, port,
-                       strerror(reason));
-    }
-    return note_address(s, err);
-}
 
 /* ---- opening and closing ---- */
 
@@ -119,7 +47,7 @@ static quire_err open_parts(server *s, quire_error *err) {
     if (page_open(&s->pool_page) != QUIRE_OK || sandboxes_open(&s->sandboxes) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
-    TRY(start_listening(s, err));
+    TRY(listen_open(s, err));
     return open_loops(s, err);
 }
 
@@ -150,9 +78,7 @@ void server_close(server *s) {
     for (int32_t i = 0; i < s->n_loops; i++) {
         loop_close(&s->loops[i]);
     }
-    if (s->listen_fd >= 0) {
-        close(s->listen_fd);
-    }
+    listen_close(s);
     sandboxes_close(s->sandboxes);
     page_close(s->pool_page);
     auth_free(s->keys);
@@ -252,6 +178,7 @@ quire_err server_run(quire_engine *e, const server_options *o, quire_error *err)
     TRY(server_open(e, o, &s, err));
     struct event *events[N_CAUGHT] = {NULL};
     quire_err r;
+    listen_raise_files(o);
     if (log_start() != QUIRE_OK) {
         r = err_set(err, QUIRE_NO_MEMORY, -1, "server: the log's thread can't be started");
     } else if (!catch_signals(s, events)) {
@@ -259,6 +186,7 @@ quire_err server_run(quire_engine *e, const server_options *o, quire_error *err)
     } else {
         warn_if_open(s);
         log_line(LOG_INFO, "listening on %s", s->url);
+        notify_manager("READY=1");
         r = server_serve(s, err);
         log_line(LOG_INFO, "stopped: every connection is closed");
     }

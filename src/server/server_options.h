@@ -9,7 +9,7 @@
 #include "quire_err.h"
 
 typedef struct server_options {
-    const char *host;              /* a name or an address */
+    const char *host;              /* a name, an address, or unix: and the path of a socket file */
     int32_t port;                  /* 0: any free one */
     const char *served_model_name; /* NULL: the model's own name, else its path */
     const char *const *api_keys;   /* with none here and no file, requests need no key */

@@ -1,0 +1,140 @@
+"""The server as a service: drains, a socket file, open files, a service manager."""
+import os
+import re
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+import pytest
+
+from conftest import QUIRE, Server
+from test_log import wait_for
+from test_server import start_stream
+
+
+class Program:
+    """`quire serve builtin` with any flags; reads what it says."""
+
+    def __init__(self, *flags, **how):
+        self.errors = open(how.pop("log"), "w+")
+        self.process = subprocess.Popen([QUIRE, "serve", "builtin", *flags], stderr=self.errors, **how)
+
+    @property
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def wait_for(self, text):
+        wait_for(lambda: text in self.said or self.process.poll() is not None, 60)
+        assert text in self.said, self.said
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            return self.process.wait(30)
+        finally:
+            self.process.kill()
+
+
+def ask_file(path, target="/v1/models"):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(30)
+        s.connect(str(path))
+        s.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        return b"".join(iter(lambda: s.recv(65536), b""))
+
+
+def test_drain_s_is_how_long_a_stop_waits(quire):
+    s = Server("builtin", "--drain-s", "0.3", "--threads", "1", "--max-model-len", "2048")
+    streams = [start_stream(s, True, 2000) for _ in range(16)]  # some seconds of work
+    for stream in streams:
+        stream.recv(1)
+    s.process.send_signal(signal.SIGTERM)
+    from_ = time.monotonic()
+    answers = [b"".join(iter(lambda: stream.recv(65536), b"")) for stream in streams]
+    assert s.process.wait(30) == 0
+    wait_for(lambda: "stopped" in s.said[-1])
+    said = "".join(s.said)
+    assert "which have 0.3 s" in said
+    if "requests cancelled: 0" not in said and "draining is over" in said:
+        assert any(b"shutting down" in answer for answer in answers) and time.monotonic() - from_ < 10
+    else:
+        pytest.skip("they had their answers within 0.3 s")
+
+
+def test_a_socket_file_serves_its_group_and_goes_with_the_server(quire, tmp_path):
+    path = tmp_path / "quire.sock"
+    p = Program("--host", f"unix:{path}", log=tmp_path / "log")
+    try:
+        p.wait_for(f"listening on unix:{path}")
+        assert stat.S_ISSOCK(path.stat().st_mode) and stat.S_IMODE(path.stat().st_mode) == 0o660
+        assert ask_file(path).startswith(b"HTTP/1.1 200 ")
+        second = subprocess.run([quire, "serve", "builtin", "--host", f"unix:{path}"], capture_output=True, text=True, timeout=60)
+        assert second.returncode != 0 and "another server listens there" in second.stderr
+        assert ask_file(path).startswith(b"HTTP/1.1 200 ")
+    finally:
+        assert p.stop() == 0
+    assert not path.exists()
+
+
+def test_the_file_of_a_server_that_was_killed_is_replaced(quire, tmp_path):
+    path = tmp_path / "quire.sock"
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(path))
+    p = Program("--host", f"unix:{path}", log=tmp_path / "log")
+    try:
+        p.wait_for("listening on")
+        assert ask_file(path, "/health").startswith(b"HTTP/1.1 200 ")
+        path.unlink()  # another takes its place: it is not the server's to remove
+        path.write_text("mine")
+    finally:
+        assert p.stop() == 0
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("host, why", [("unix:", "from 1 to"), ("unix:" + "x" * 200, "from 1 to"), ("unix:/nowhere/at/all", "can't listen")])
+def test_paths_that_cannot_be_are_refused(quire, tmp_path, host, why):
+    done = subprocess.run([quire, "serve", "builtin", "--host", host], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and why in done.stderr
+    plain = tmp_path / "plain"
+    plain.write_text("mine")
+    done = subprocess.run([quire, "serve", "builtin", "--host", f"unix:{plain}"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "no socket" in done.stderr and plain.read_text() == "mine"
+
+
+def test_the_limit_of_open_files_is_raised_for_the_connections(quire, tmp_path):
+    def limit(soft, hard):
+        return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    def open_files(pid):
+        with open(f"/proc/{pid}/limits") as f:
+            return int(re.search(r"Max open files\s+(\d+)", f.read())[1])
+    p = Program("--port", "0", "--max-connections", "500", log=tmp_path / "log", preexec_fn=limit(200, 1000))
+    p.wait_for("listening on")
+    assert 500 < open_files(p.process.pid) <= 1000 and "open files" not in p.said
+    assert p.stop() == 0
+    p = Program("--port", "0", "--max-connections", "5000", log=tmp_path / "log2", preexec_fn=limit(200, 1000))
+    p.wait_for("listening on")
+    assert open_files(p.process.pid) == 1000 and " warning quire: --max-connections 5000: the system allows 1000 open files" in p.said
+    assert p.stop() == 0
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_service_manager_is_told(quire, tmp_path, abstract):
+    name = f"@quire-{os.getpid()}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(name.replace("@", "\0", 1))
+        manager.settimeout(60)
+        p = Program("--port", "0", log=tmp_path / "log", env={**os.environ, "NOTIFY_SOCKET": name})
+        assert manager.recv(100) == b"READY=1"
+        p.wait_for("listening on")
+        assert p.stop() == 0
+        assert manager.recv(100) == b"STOPPING=1"
+
+
+def test_a_service_manager_that_is_gone_is_no_failure(quire, tmp_path):
+    p = Program("--port", "0", log=tmp_path / "log", env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "nobody")})
+    p.wait_for("listening on")
+    assert p.stop() == 0
