@@ -12,11 +12,11 @@ uint32_t request_endpoint_flag(const quire_request *r) {
     return r->info.endpoint == QUIRE_CHAT ? FIELD_CHAT : FIELD_COMPLETIONS;
 }
 
-quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out) {
+quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err) {
     *out = NULL;
     quire_request *r = mem_new(1, sizeof *r);
     if (r == NULL) {
-        return QUIRE_NO_MEMORY;
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     r->context = *ctx;
     r->info.endpoint = endpoint;
@@ -38,7 +38,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     }
     if (e != QUIRE_OK) {
         quire_request_free(r);
-        return e;
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     *out = r;
     return QUIRE_OK;
@@ -296,9 +296,7 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
                         quire_error *err) {
     *out = NULL;
     quire_request *r;
-    if (request_new(ctx, endpoint, &r) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(request_new(ctx, endpoint, &r, err));
     quire_err e = read_body(r, body, n, err);
     e = e == QUIRE_OK ? request_check(r, err) : e;
     if (e != QUIRE_OK) {
@@ -333,9 +331,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
         }
     }
     quire_request *r;
-    if (request_new(ctx, QUIRE_COMPLETIONS, &r) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(request_new(ctx, QUIRE_COMPLETIONS, &r, err));
     int32_t *copy = mem_new(n, sizeof *copy);
     if (copy != NULL) {
         memcpy(copy, ids, n * sizeof *copy);
