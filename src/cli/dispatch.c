@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/nearest.h"
 #include "cli/read_flags.h"
 
 int dispatch_count_words(const char *name, int argc, char **argv) {
@@ -66,27 +67,63 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
 
 void dispatch_list(const command *const *commands) {
     for (; *commands; commands++) {
-        printf("  %-12s %s\n", (*commands)->name, (*commands)->summary);
+        printf("  %-16s %s\n", (*commands)->name, (*commands)->summary);
     }
+}
+
+/* The command whose name the arguments begin with, or NULL. */
+static const command *find_command(const program *p, int argc, char **argv) {
+    const command *found = NULL;
+    for (const command *const *c = p->commands; *c; c++) {
+        found = dispatch_count_words((*c)->name, argc, argv) > 0 ? *c : found; /* the last: that of two words */
+    }
+    return found;
+}
+
+static int unknown_command(const program *p, const char *name) {
+    nearest near = {.wanted = str_of(name)};
+    for (const command *const *c = p->commands; *c; c++) {
+        nearest_offer(&near, str_of((*c)->name));
+    }
+    for (const command *const *c = p->others; c && *c; c++) {
+        nearest_offer(&near, str_of((*c)->name));
+    }
+    log_line(LOG_ERROR, "%s: no such command; %s%.*s%s`%s help all` lists them", name, near.best.n ? "did you mean " : "",
+             (int)near.best.n, near.best.n ? near.best.p : "", near.best.n ? "? " : "", p->name);
+    return 2;
+}
+
+/* `help`, `help all` and `help COMMAND`: argv is what follows. */
+static int print_help_of(const program *p, int argc, char **argv) {
+    bool all = argc > 0 && strcmp(argv[0], "all") == 0;
+    const command *found = find_command(p, argc, argv);
+    if (argc > 0 && !all && !found) {
+        return unknown_command(p, argv[0]);
+    }
+    if (found) {
+        print_command_help(found, false);
+    } else {
+        p->help(all);
+    }
+    return 0;
 }
 
 int dispatch(const program *p, int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        p->help();
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        p->help(false);
         return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "help") == 0) {
+        return print_help_of(p, argc - 2, argv + 2);
     }
     if (strcmp(name, "--version") == 0) {
         printf("%s %s\n", p->name, quire_version());
         return 0;
     }
-    const command *found = NULL;
-    for (const command *const *c = p->commands; *c; c++) {
-        found = dispatch_count_words((*c)->name, argc - 1, argv + 1) > 0 ? *c : found; /* the last: that of two words */
-    }
+    const command *found = find_command(p, argc - 1, argv + 1);
     if (!found) {
-        log_line(LOG_ERROR, "%s: no such command; `%s --help` lists them", name, p->name);
-        return 2;
+        return unknown_command(p, name);
     }
     int n_words = 1 + dispatch_count_words(found->name, argc - 1, argv + 1);
     return read_and_run(p, found, argc - n_words, argv + n_words);

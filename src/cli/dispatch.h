@@ -11,15 +11,15 @@ int dispatch_count_words(const char *name, int argc, char **argv);
 typedef struct program {
     const char *name;
     const command *const *commands; /* ends with NULL */
-    const command *const *others;   /* another program's, whose flags are known by name here; NULL: none */
-    void (*help)(void);             /* prints --help */
+    const command *const *others;   /* another program's, whose names and flags are known here; NULL: none */
+    void (*help)(bool all);         /* prints --help; all: with every command */
 } program;
 
 /* Prints a line for each command. */
 void dispatch_list(const command *const *commands);
 
-/* Runs the command whose name the arguments begin with, or prints --help or --version; prints what went wrong to standard error, and gives
- * the exit status. */
+/* Runs the command whose name the arguments begin with, or prints --help, --version, "help COMMAND" or "help all"; prints what went wrong to
+ * standard error, and gives the exit status. */
 int dispatch(const program *p, int argc, char **argv);
 
 #endif

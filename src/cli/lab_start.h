@@ -5,12 +5,14 @@
 
 #include <stdbool.h>
 
-/* Prints a line for each command, as quire-lab --help does. */
-void lab_print_commands(void);
+#include "cli/command.h"
+
+/* Its commands by name and summary, as quire-lab --help lists them; without flags. Ends with NULL. */
+extern const command *const lab_rows[];
 /* Whether the arguments (without the program's) name one of them. */
 bool lab_has_command(int argc, char **argv);
-/* Goes on as quire-lab, with the arguments of this program: the same process. It is looked for beside this program's file, then in PATH.
- * Comes back only where there is none, with the exit status, having said which command builds it. */
-int lab_start(char **argv);
+/* Goes on as quire-lab, with the arguments of this program, which name a command of it: the same process. It is looked for beside this
+ * program's file, then in PATH. Comes back only where there is none, with the exit status, having said which command builds it. */
+int lab_start(char **argv, const char *name);
 
 #endif

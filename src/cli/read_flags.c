@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/nearest.h"
 #include "json/json_out.h"
 
 /* True when `name` is one of the flag's names. */
@@ -22,7 +23,7 @@ static bool flag_is(const flag *f, str name) {
 }
 
 static const flag *find_flag(str name, const command *c) {
-    for (const flag *const *group = c->flags; *group; group++) {
+    for (const flag *const *group = c->flags; group && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             if (flag_is(f, name)) {
                 return f;
@@ -47,7 +48,15 @@ static quire_err unknown_flag(str name, const command *c, const command *owner, 
         return err_set(err, QUIRE_INVALID, -1, "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those", (int)name.n,
                        name.p, owner->name, c->name, c->name);
     }
-    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; `quire %s --help` lists them", (int)name.n, name.p, c->name);
+    nearest near = {.wanted = name};
+    for (const flag *const *group = c->flags; *group; group++) {
+        for (const flag *f = *group; f->names; f++) {
+            nearest_offer_all(&near, f->names);
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; %s%.*s%s`quire %s --help%s` lists them", (int)name.n, name.p,
+                   near.best.n ? "did you mean " : "", (int)near.best.n, near.best.p ? near.best.p : "", near.best.n ? "? " : "", c->name,
+                   find_flag(str_of("--help-all"), c) ? "-all" : "");
 }
 
 static quire_err parse_number(const char *name, const char *text, double *out, quire_error *err) {

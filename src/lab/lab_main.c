@@ -33,7 +33,8 @@ static const command *const commands[] = {&command_bench,
                                           &command_demo,
                                           NULL};
 
-static void print_help(void) {
+static void print_help(bool all) {
+    (void)all; /* there is one page */
     printf("quire-lab %s: measures and shows what quire does\n\nusage: quire COMMAND [flags]\n\n", quire_version());
     dispatch_list(commands);
     printf("\n`quire COMMAND --help` lists a command's flags; `quire-lab --version` prints the version.\n");

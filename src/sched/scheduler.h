@@ -92,6 +92,8 @@ void scheduler_admit(scheduler *s, sched_task *t);
 void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 /* Releases the part-filled page of t, directly after scheduler_admit. */
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
+/* Preempts the running tasks that plan.decisions marks so (plan.n_preempted of them). Calls the hook `settle`. */
+void scheduler_preempt_marked(scheduler *s);
 /* Preempts t, which is in neither queue: releases its pages and puts it among the waiting. */
 void scheduler_preempt(scheduler *s, sched_task *t);
 

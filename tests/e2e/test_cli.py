@@ -31,6 +31,40 @@ def test_version_and_help_fit_a_screen_with_examples(quire):
         assert "  quire " in page
 
 
+def test_the_first_page_has_the_usual_commands_and_help_all_the_others(quire):
+    def commands(page):
+        return re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", page, re.M)
+
+    assert commands(run("--help").stdout) == ["run", "serve", "inspect", "pack", "tokenize", "bench"]
+    none = run()
+    assert none.returncode == 2 and none.stdout == run("--help").stdout == run("help").stdout
+    assert len(none.stdout.split("\n")) <= 24
+    everything = commands(run("help", "all").stdout)
+    assert {"logits", "sim", "demo", "bench kv"} <= set(everything) and len(everything) > 25
+
+
+@pytest.mark.parametrize("command", ["serve", "run", "bench kv", "demo"])
+def test_help_and_a_name_print_that_commands_page(quire, command):
+    done = run("help", *command.split())
+    assert done.returncode == 0 and done.stdout == run(*command.split(), "--help").stdout != ""
+
+
+@pytest.mark.parametrize("arguments,meant", [
+    (["srve"], "serve"),
+    (["help", "srve"], "serve"),
+    (["bnech"], "bench"),
+    (["serve", "builtin", "--prot", "80"], "--port"),
+    (["serve", "builtin", "--max-num-batched-token=80"], "--max-num-batched-tokens"),
+    (["run", "--temprature", "1"], "--temperature"),
+    (["bench", "kv", "--page-sizes", "16"], "--page-size"),
+])
+def test_a_mistyped_name_is_answered_with_the_nearest(quire, arguments, meant):
+    done = run(*arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"did you mean {meant}?" in done.stderr, done.stderr
+    assert "did you mean" not in run("run", "--frobnicate").stderr + run("frobnicate").stderr
+
+
 def test_help_all_adds_the_flags_that_are_seldom_needed(quire):
     short, long = run("serve", "--help").stdout, run("serve", "--help-all").stdout
     assert "--header-timeout" not in short and "--header-timeout" in long

@@ -15,7 +15,7 @@ def run(*arguments, **more):
 
 
 def listed(program):
-    lines = run(program, "--help").stdout.split("\n")
+    lines = run(program, "help", "all").stdout.split("\n")
     return [line for line in lines if line.startswith("  ") and line.split()[0] in COMMANDS]
 
 
