@@ -88,7 +88,8 @@ static int32_t new_node(suffix_tree *t, int32_t parent, int32_t token) {
         return i;
     }
     suffix_node *n = &t->nodes[i];
-    *n = (suffix_node){.parent = parent, .token = token, .child = SUFFIX_NONE, .next = SUFFIX_NONE, .previous = SUFFIX_NONE, .best = SUFFIX_NONE};
+    *n = (suffix_node){.parent = parent, .token = token, .child = SUFFIX_NONE, .next = SUFFIX_NONE};
+    n->previous = n->best = SUFFIX_NONE;
     if (parent != SUFFIX_NONE) {
         suffix_node *p = &t->nodes[parent];
         n->depth = (uint8_t)(p->depth + 1);
