@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 export QUIRE_SHARED="${QUIRE_SHARED:-../shared}"
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
-rooms=(base core json file text jinja chat kv backend model sched sample engine api server cli sim bench) # with unit tests
+mapfile -t rooms < <(sed -nE 's,^quire_tests\(([a-z]+/)*([a-z]+) .*,\2,p' cmake/tests.cmake) # those with unit tests
 
 say() { printf '== %s\n' "$*"; }
 

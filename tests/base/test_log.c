@@ -139,12 +139,15 @@ static void a_reader_that_stops_delays_no_caller_and_lost_lines_are_counted(void
     }
     log_stop();
     n += end_capture(&c, got + n, sizeof got - n);
-    int written = 0;
+    int written = 0, lost = 0;
     for (const char *p = got; (p = strstr(p, "quire: xxx")) != NULL; p++) {
         written++;
     }
+    for (const char *p = got; (p = strstr(p, " lines=")) != NULL; p++) { /* it may have fallen behind more than once */
+        lost += atoi(p + 7);
+    }
     assert_true(written > 1000 && written < N_LINES);
-    assert_true(atoi(strstr(got, " lines=") + 7) >= N_LINES - written);
+    assert_true(lost >= N_LINES - written);
     assert_int_equal(got[n - 1], '\n');
 }
 
