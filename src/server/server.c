@@ -90,7 +90,15 @@ static quire_err start_listening(server *s, quire_error *err) {
 static const char *name_of_model(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
     const char *own = info->model_name != NULL && info->model_name[0] != '\0' ? info->model_name : info->model_path;
-    return o->served_model_name != NULL ? o->served_model_name : own;
+    return o->n_served_model_names > 0 ? o->served_model_names[0] : own;
+}
+
+bool server_answers_to(const server *s, str name) {
+    bool found = str_is(name, s->model_name);
+    for (int32_t i = 0; i < s->options.n_served_model_names; i++) {
+        found = found || str_is(name, s->options.served_model_names[i]);
+    }
+    return found;
 }
 
 static quire_err open_loops(server *s, quire_error *err) {
