@@ -20,7 +20,7 @@ ROOMS = {
     "chat": ("jinja text json core base", ""),
     "file": ("json core base", "curl openssl"),
     "grammar": ("json core base", ""),
-    "kv": ("core base quire_kv.h", "xxhash hiredis liburing"),
+    "kv": ("core base quire_kv.h quire_stats.h", "xxhash hiredis liburing"),
     "backend": ("core base", ""),
     "backend/cpu": ("backend core base", "simd"),
     "backend/cuda": ("backend core base", "cuda"),
@@ -28,7 +28,7 @@ ROOMS = {
     "sched": ("kv core base", ""),
     "sample": ("grammar core base", "simd"),
     "spec": ("sample kv model backend core base", ""),
-    "engine": ("sched sample spec kv model grammar backend core base quire_explain.h", ""),
+    "engine": ("sched sample spec kv model grammar backend core base quire_explain.h quire_stats.h", ""),
     "setup": ("engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
     "api": ("setup engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
     "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
@@ -66,7 +66,7 @@ def room_of(path):
         return "backend"
     parts = path.split("/")
     if len(parts) == 1:
-        return "public" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h") else None
+        return "public" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h", "quire_stats.h") else None
     room = "/".join(parts[:2]) if parts[0] == "backend" and len(parts) > 2 else parts[0]
     return room if room in ROOMS else None
 

@@ -1,62 +1,165 @@
 #include "base/log.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/log_writer.h"
 #include "base/visible.h"
 
-#define PREFIX     "quire: "
-#define LINE_BYTES 2048 /* longer lines are cut */
+#define LINE_BYTES 2048 /* longer messages are cut */
 
 static _Atomic int max_level = LOG_INFO;
+static _Atomic int line_format = LOG_PLAIN;
 
 void log_set_level(log_level level) {
     atomic_store_explicit(&max_level, (int)level, memory_order_relaxed);
 }
 
-/* Writes a line in one write, unless the pipe is nearly full. */
-static void write_all(const char *line, size_t n) {
-    for (size_t done = 0; done < n;) {
-        ssize_t w = write(STDERR_FILENO, line + done, n - done);
-        if (w <= 0) {
-            return;
-        }
-        done += (size_t)w;
-    }
+void log_set_format(log_format format) {
+    atomic_store_explicit(&line_format, (int)format, memory_order_relaxed);
 }
 
-/* Writes a line to a terminal: escapes control characters in names from files and requests. */
-static void write_visible(const char *line, size_t n) {
+static bool is_wanted(log_level level) {
+    return (int)level <= atomic_load_explicit(&max_level, memory_order_relaxed);
+}
+
+/* ---- parts of a line ---- */
+
+/* Appends a text with control characters, and bytes that are no UTF-8, as escapes. */
+static quire_err add_visible(strbuf *line, str text) {
     visible v = {0};
+    TRY(visible_add(&v, text.p, text.n, line));
+    return visible_end(&v, line);
+}
+
+/* The same on one line, with backslashes before quotes and backslashes where the text stands between quotes. */
+static quire_err add_escaped(strbuf *line, str text, bool quoted) {
     strbuf shown = {0};
-    if (visible_add(&v, line, n, &shown) == QUIRE_OK && visible_end(&v, &shown) == QUIRE_OK && strbuf_add_char(&shown, '\n') == QUIRE_OK) {
-        write_all(shown.p, shown.n);
+    quire_err e = add_visible(&shown, text);
+    for (size_t i = 0; e == QUIRE_OK && i < shown.n; i++) {
+        char c = shown.p[i];
+        if (c == '\n' || c == '\t') {
+            e = strbuf_add_str(line, c == '\n' ? "\\n" : "\\t");
+        } else {
+            e = quoted && (c == '"' || c == '\\') ? strbuf_add_char(line, '\\') : QUIRE_OK;
+            e = e == QUIRE_OK ? strbuf_add_char(line, c) : e;
+        }
     }
     strbuf_deinit(&shown);
+    return e;
+}
+
+static quire_err add_quoted(strbuf *line, str text) {
+    TRY(strbuf_add_char(line, '"'));
+    TRY(add_escaped(line, text, true));
+    return strbuf_add_char(line, '"');
+}
+
+/* Whether a value can stand in a line without quotes. */
+static bool is_bare(const char *value) {
+    for (const char *p = value; *p != '\0'; p++) {
+        if (*p <= ' ' || *p > '~' || *p == '"' || *p == '\\' || *p == '=') {
+            return false;
+        }
+    }
+    return *value != '\0';
+}
+
+static quire_err add_time(strbuf *line) {
+    struct timespec now;
+    struct tm day;
+    char text[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &day);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &day);
+    return strbuf_addf(line, "%s.%03dZ", text, (int)(now.tv_nsec / 1000000));
+}
+
+/* ---- lines ---- */
+
+static const char *const level_names[] = {[LOG_ERROR] = "error", [LOG_WARN] = "warning", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
+
+static quire_err add_text_fields(strbuf *line, const log_field *fields, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const char *value = fields[i].value;
+        if (value != NULL) {
+            TRY(strbuf_addf(line, " %s=", fields[i].name));
+            TRY(is_bare(value) ? strbuf_add_str(line, value) : add_quoted(line, str_of(value)));
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_plain(strbuf *line, str message) {
+    TRY(strbuf_add_str(line, "quire: "));
+    return isatty(STDERR_FILENO) ? add_visible(line, message) : strbuf_add(line, message.p, message.n);
+}
+
+static quire_err write_text(strbuf *line, log_level level, str message) {
+    TRY(add_time(line));
+    TRY(strbuf_addf(line, " %s quire: ", level_names[level]));
+    return add_escaped(line, message, false);
+}
+
+static quire_err write_json(strbuf *line, log_level level, str message, const log_field *fields, size_t n) {
+    TRY(strbuf_add_str(line, "{\"time\":\""));
+    TRY(add_time(line));
+    TRY(strbuf_addf(line, "\",\"level\":\"%s\",\"message\":", level_names[level]));
+    TRY(add_quoted(line, message));
+    for (size_t i = 0; i < n; i++) {
+        const char *value = fields[i].value;
+        if (value != NULL) {
+            TRY(strbuf_addf(line, ",\"%s\":", fields[i].name));
+            TRY(fields[i].is_number ? strbuf_add_str(line, value) : add_quoted(line, str_of(value)));
+        }
+    }
+    return strbuf_add_char(line, '}');
+}
+
+static quire_err write_line(strbuf *line, log_level level, str message, const log_field *fields, size_t n) {
+    log_format format = (log_format)atomic_load_explicit(&line_format, memory_order_relaxed);
+    if (format == LOG_JSON) {
+        TRY(write_json(line, level, message, fields, n));
+    } else {
+        TRY(format == LOG_TEXT ? write_text(line, level, message) : write_plain(line, message));
+        TRY(add_text_fields(line, fields, n));
+    }
+    return strbuf_add_char(line, '\n');
+}
+
+/* Writes the line and puts it out; returns how many were lost before it. */
+static int64_t put(log_level level, str message, const log_field *fields, size_t n) {
+    strbuf line = {0};
+    if (write_line(&line, level, message, fields, n) != QUIRE_OK) {
+        strbuf_clear(&line);
+    }
+    return log_writer_put(&line);
+}
+
+void log_event(log_level level, const char *message, const log_field *fields, size_t n_fields) {
+    int64_t n_lost = is_wanted(level) ? put(level, str_of(message), fields, n_fields) : 0;
+    if (n_lost > 0) {
+        char number[24];
+        snprintf(number, sizeof number, "%" PRId64, n_lost);
+        (void)put(LOG_WARN, str_of("lines of the log were lost: standard error was read too slowly"),
+                  &(log_field){.name = "lines", .value = number, .is_number = true}, 1);
+    }
 }
 
 void log_line(log_level level, const char *format, ...) {
-    if ((int)level > atomic_load_explicit(&max_level, memory_order_relaxed)) {
+    char message[LINE_BYTES - sizeof "quire: "];
+    if (!is_wanted(level)) {
         return;
     }
-    char line[LINE_BYTES] = PREFIX;
-    size_t at = sizeof PREFIX - 1;
-    size_t room = sizeof line - at - 1; /* the newline takes one */
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(line + at, room, format, args);
+    int n = vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    if (n < 0) {
-        return;
-    }
-    at += (size_t)n < room ? (size_t)n : room - 1;
-    if (isatty(STDERR_FILENO)) {
-        write_visible(line, at);
-    } else {
-        line[at++] = '\n';
-        write_all(line, at);
+    if (n >= 0) {
+        log_event(level, message, NULL, 0);
     }
 }

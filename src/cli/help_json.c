@@ -1,5 +1,7 @@
 #include "cli/help_json.h"
 
+#include <stdio.h>
+
 #include "json/json_out.h"
 
 static void write_names(json_out *o, const char *names) {
@@ -28,8 +30,9 @@ static void write_flag(json_out *o, const flag *f) {
 }
 
 quire_err help_json_print(const command *const *commands) {
-    json_line line = {0};
-    json_out *o = json_line_begin(&line);
+    strbuf text = {0};
+    json_out writer = {.to = &text}, *o = &writer;
+    json_begin(o, '{');
     json_begin(json_name(o, "commands"), '[');
     for (; *commands; commands++) {
         json_begin(json_item(o), '{');
@@ -46,7 +49,10 @@ quire_err help_json_print(const command *const *commands) {
         json_end(o, '}');
     }
     json_end(o, ']');
-    quire_err e = o->err;
-    json_line_print(&line);
-    return e;
+    json_end(o, '}');
+    if (o->err == QUIRE_OK) {
+        printf("%s\n", text.p);
+    }
+    strbuf_deinit(&text);
+    return o->err;
 }

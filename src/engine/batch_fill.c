@@ -1,6 +1,6 @@
-#include "engine/batch_fill.h"
-
+/* The batch of a step: tokens, positions, slots, wanted rows and the attention work list of the planned items. The engine thread. */
 #include "base/mem.h"
+#include "engine/state.h"
 
 #define TILE_ROWS 16 /* most query rows of one attention item */
 

@@ -1,9 +1,7 @@
-#include "engine/collect.h"
-
+/* What a forward pass has computed is taken in: rows are committed, pages published, next tokens sampled. The engine thread. */
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/batch_fill.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
 #include "engine/draft_step.h"
@@ -114,7 +112,7 @@ static void prefetch_ahead(const engine *e, int32_t item) {
 void collect_items(engine *e) {
     int64_t start_ns = clock_ns();
     step_sample_plain(e);
-    e->stats.sample_ns += clock_ns() - start_ns;
+    e->profile.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
         prefetch_ahead(e, i);

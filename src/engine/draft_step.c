@@ -5,6 +5,7 @@
 #include "engine/step_sample.h"
 #include "spec/jump_forward.h"
 
+_Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t), "there is a counter for each depth");
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
 
 quire_err draft_step_open(engine *e, quire_error *err) {
@@ -70,7 +71,7 @@ static void take_place(engine *e, const sequence *s, int32_t place) {
 
 /* Adapts the depth and the counters to the result. s may have ended with these tokens. */
 static void report(engine *e, sequence *s, const draft_outcome *o) {
-    engine_stats *st = &e->stats;
+    quire_stats *st = &e->stats;
     if (o->is_jump_forward) {
         st->jump_forward_tokens += o->n_accepted;
         return;

@@ -22,6 +22,7 @@
 #include "sched/admission_policy.h"
 #include "sched/preempt_cost.h"
 #include "spec/draft.h"
+#include "quire_stats.h"
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;
@@ -180,40 +181,17 @@ void engine_fork_release(engine_fork *fork_from);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
 
-/* Totals and gauges. Times in microseconds; histograms count by ENGINE_BOUNDS_US, not cumulative. Read from any thread; each value by
- * itself is exact. */
-#define ENGINE_N_BOUNDS 16
-extern const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS];
-
-typedef struct engine_histogram {
-    int64_t buckets[ENGINE_N_BOUNDS], sum_us, count;
-} engine_histogram;
-
-typedef struct engine_stats {
-    int64_t n_running, n_waiting;
-    int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
-    int64_t n_pages_held_most;                             /* the most of any step so far */
-    int64_t prompt_tokens, generation_tokens, finished[5]; /* by finish_reason */
-    int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
-    int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence is admitted again */
-    int64_t steps, step_rows, step_us, preemptions;
-    /* times of steps: before the forward pass; sampling; the rest of what follows it */
-    int64_t plan_ns, sample_ns, commit_ns;
-    int64_t deadlines_refused;                             /* requests that could not have made their deadline */
-    int64_t swapped_out, swapped_in;                       /* preempted sequences */
-    int64_t swapped_pages, swap_us;                        /* copied either way, and how long that took */
-    /* drafts verified; their tokens; how many of these were accepted */
-    int64_t drafts, draft_tokens, draft_accepted;
-    int64_t draft_accepted_at[DRAFT_MAX];                  /* the same by depth in the draft */
-    int64_t jump_forward_tokens;                                 /* accepted without being sampled */
-    int64_t promoted_tokens;                               /* tokens whose pages came back from a tier into the pool */
-    kv_tier_stats tiers[KV_N_TIERS];
-    engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */
-} engine_stats;
+/* What measurements read besides quire_stats. */
+typedef struct engine_profile {
+    int64_t steps, n_pages_held_most;      /* the most pages of any step so far */
+    int64_t plan_ns, sample_ns, commit_ns; /* times of steps: before the forward pass; sampling; the rest of what follows it */
+} engine_profile;
 
 /* How long the present step has been running; 0 between steps. Any thread. */
 int64_t engine_busy_us(const engine *e);
 
-void engine_stats_read(engine *e, engine_stats *out);
+/* The engine's counters as they were after its last step. requests_finished counts by finish_reason - 1. Any thread. */
+void engine_stats_read(engine *e, quire_stats *out);
+void engine_profile_read(engine *e, engine_profile *out);
 
 #endif

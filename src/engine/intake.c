@@ -1,5 +1,4 @@
-#include "engine/intake.h"
-
+/* Sequences that enter the engine thread and leave it: submitted ones from the in-ring, cancelled and ended ones. The engine thread. */
 #include "engine/beam.h"
 #include "engine/branch.h"
 #include "engine/cache.h"

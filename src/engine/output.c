@@ -89,7 +89,7 @@ void out_publish(sequence *s, finish_reason reason) {
     if (reason != FINISH_NONE) {
         s->finish = reason; /* only then: the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
-        o->e->stats.finished[reason]++;
+        o->e->stats.requests_finished[reason - 1]++;
     }
 }
 

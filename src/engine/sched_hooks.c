@@ -1,5 +1,5 @@
-#include "engine/sched_hooks.h"
-
+/* What the engine adds to the scheduler's decisions (sched/scheduler.h): pages that lie outside the pool, drafts, beams, deadlines, and the
+ * events of features.h. The context of every hook is the engine. */
 #include "engine/beam.h"
 #include "engine/features.h"
 

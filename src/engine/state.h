@@ -52,10 +52,11 @@ struct engine {
     atomic_uint n_cancels;   /* calls of engine_cancel */
     engine_entry *entries;   /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
-    pthread_mutex_t lock;    /* guards the four below */
+    pthread_mutex_t lock;    /* guards the five below */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
-    engine_stats published;
+    quire_stats published;
+    engine_profile published_profile;
     pthread_mutex_t readers_lock; /* guards `outs`; a lock of its own, since waking readers under it takes a while */
     engine_out *outs;
     bool locks_ready, thread_ready;
@@ -76,7 +77,8 @@ struct engine {
     int32_t n_explained;     /* of all sequences, those with a report (explain.h) */
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;
-    engine_stats stats;
+    quire_stats stats;
+    engine_profile profile; /* without `steps`, which stats has */
 };
 
 /* The sequence of a task. */
@@ -101,7 +103,32 @@ bool step_submit(engine *e);
 /* The second half: waits for the forward pass, samples, commits, and publishes; out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
 
+/* ---- intake.c ---- */
+/* Takes in submitted sequences; true when some of them are cancelled already. */
+bool intake_new(engine *e);
+/* Ends cancelled sequences. There are none unless engine_cancel was called since the last time, or a sequence was cancelled before it was
+ * taken in (some_came_so). */
+void intake_drop_cancelled(engine *e, bool some_came_so);
+/* Removes every sequence in state TASK_DONE from a queue, and drops it. */
+void intake_drop_done(sched_task **queue, int32_t *n);
+
+/* ---- sched_hooks.c ---- */
+/* The hooks of an engine; with `audits` every reservation is recorded in its audit file. */
+const sched_hooks *sched_hooks_of(bool audits);
+
+/* ---- batch_fill.c ---- */
+/* Allocates the arrays of e->step, so that a step allocates nothing. */
+quire_err batch_open(engine *e);
+void batch_close(engine *e);
+
+/* Fills e->step.rows from the scheduler's plan. */
+void batch_fill(engine *e);
+/* The first position of s whose logits are wanted, as are those of all after it. */
+int32_t batch_first_wanted(const sequence *s);
+
 /* ---- collect.c ---- */
+/* Takes in every planned item of the step, whose forward pass is over. */
+void collect_items(engine *e);
 /* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */

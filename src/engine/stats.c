@@ -2,49 +2,51 @@
 #include "base/clock.h"
 #include "engine/state.h"
 
-const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
-                                                   500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
+#define N_BOUNDS 16 /* buckets of a histogram, as quire_stats_bounds has them */
 
-static void histogram_add(engine_histogram *h, int64_t us) {
-    int32_t i = 0;
-    while (us > ENGINE_BOUNDS_US[i]) {
-        i++;
+/* Adds to a cumulative histogram. */
+static void histogram_add(int64_t *buckets, double *sum, int64_t *count, int64_t us) {
+    static const int64_t bounds_us[N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
+                                                500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
+    for (int32_t i = N_BOUNDS - 1; i >= 0 && us <= bounds_us[i]; i--) {
+        buckets[i]++;
     }
-    h->buckets[i]++;
-    h->sum_us += us;
-    h->count++;
+    *sum += (double)us * 1e-6;
+    ++*count;
 }
 
 void stats_token(engine *e, sequence *s, int64_t now_us) {
+    quire_stats *st = &e->stats;
     if (s->last_token_us == 0) {
-        histogram_add(&e->stats.first_token, now_us - s->task.submitted_us);
-        e->stats.prompt_tokens += s->task.n_prompt;
+        histogram_add(st->ttft_buckets, &st->ttft_sum, &st->ttft_count, now_us - s->task.submitted_us);
+        st->prompt_tokens += s->task.n_prompt;
     } else {
-        histogram_add(&e->stats.gap, now_us - s->last_token_us);
+        histogram_add(st->gap_buckets, &st->gap_sum, &st->gap_count, now_us - s->last_token_us);
     }
     s->last_token_us = now_us;
-    e->stats.generation_tokens++;
+    st->generation_tokens++;
 }
 
 void stats_ended(engine *e, sequence *s) {
-    histogram_add(&e->stats.whole, s->ended_us - s->task.submitted_us);
+    quire_stats *st = &e->stats;
+    histogram_add(st->e2e_buckets, &st->e2e_sum, &st->e2e_count, s->ended_us - s->task.submitted_us);
 }
 
 void stats_pages(engine *e) {
     int64_t held = kv_pool_counts(e->kv.pool).n_held;
-    e->stats.n_pages_held_most = held > e->stats.n_pages_held_most ? held : e->stats.n_pages_held_most;
+    e->profile.n_pages_held_most = held > e->profile.n_pages_held_most ? held : e->profile.n_pages_held_most;
 }
 
 void stats_publish(engine *e) {
     kv_counts c = kv_pool_counts(e->kv.pool);
     const sched_counts *q = &e->sched.counts;
     e->stats.preemptions = q->preemptions;
-    e->stats.prompt_tokens_queried = q->prompt_tokens_queried;
-    e->stats.prompt_tokens_reused = q->prompt_tokens_reused;
-    e->stats.known_tokens_queried = q->known_tokens_queried;
-    e->stats.known_tokens_reused = q->known_tokens_reused;
-    e->stats.n_running = e->sched.n_running;
-    e->stats.n_waiting = e->sched.n_waiting;
+    e->stats.prefix_queries = q->prompt_tokens_queried;
+    e->stats.prefix_hits = q->prompt_tokens_reused;
+    e->stats.preempted_queries = q->known_tokens_queried;
+    e->stats.preempted_hits = q->known_tokens_reused;
+    e->stats.n_requests_running = e->sched.n_running;
+    e->stats.n_requests_waiting = e->sched.n_waiting;
     e->stats.n_pages = c.n_pages;
     e->stats.n_pages_free = c.n_free;
     e->stats.n_pages_held = c.n_held;
@@ -52,12 +54,20 @@ void stats_publish(engine *e) {
     kv_tiering_stats(e->tiering, e->stats.tiers);
     pthread_mutex_lock(&e->lock);
     e->published = e->stats;
+    e->published_profile = e->profile;
+    e->published_profile.steps = e->stats.steps;
     pthread_mutex_unlock(&e->lock);
 }
 
-void engine_stats_read(engine *e, engine_stats *out) {
+void engine_stats_read(engine *e, quire_stats *out) {
     pthread_mutex_lock(&e->lock);
     *out = e->published;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_profile_read(engine *e, engine_profile *out) {
+    pthread_mutex_lock(&e->lock);
+    *out = e->published_profile;
     pthread_mutex_unlock(&e->lock);
 }
 

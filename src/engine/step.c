@@ -1,9 +1,6 @@
 /* One step of the engine: from waiting requests to their next tokens. */
 #include "base/clock.h"
-#include "engine/batch_fill.h"
-#include "engine/collect.h"
 #include "engine/features.h"
-#include "engine/intake.h"
 #include "sched/deadline.h"
 #include "sched/step_plan.h"
 
@@ -37,21 +34,21 @@ bool step_submit(engine *e) {
     }
     stats_pages(e);
     batch_fill(e);
-    e->stats.plan_ns += clock_ns() - start_ns;
+    e->profile.plan_ns += clock_ns() - start_ns;
     model_forward(e->m, &e->step.rows);
     return true;
 }
 
 void step_collect(engine *e) {
     e->b->ops->step_wait(e->b);
-    int64_t start_ns = clock_ns(), sampled_ns = e->stats.sample_ns;
+    int64_t start_ns = clock_ns(), sampled_ns = e->profile.sample_ns;
     collect_items(e);
     intake_drop_done(e->sched.running, &e->sched.n_running);
     e->stats.steps++;
     e->stats.step_rows += e->step.rows.n_rows;
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
     e->stats.step_us += us;
-    e->stats.commit_ns += clock_ns() - start_ns - (e->stats.sample_ns - sampled_ns);
+    e->profile.commit_ns += clock_ns() - start_ns - (e->profile.sample_ns - sampled_ns);
     if (e->step.rows.n_rows == e->sched.plan.n_rows) { /* the step computed all that was planned */
         step_cost_note(&e->sched.step_cost, e->sched.plan.n_rows, e->sched.plan.n_pairs, (double)us);
     }

@@ -72,7 +72,7 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
         } else {
             sample_batch(&e->samples, &row, 1);
         }
-        e->stats.sample_ns += clock_ns() - start_ns;
+        e->profile.sample_ns += clock_ns() - start_ns;
     }
     s->sampled = NOT_SAMPLED;
     if (result.error != QUIRE_OK) {

@@ -249,19 +249,3 @@ const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]) {
     }
     }
 }
-
-/* ---- an object a line ---- */
-
-json_out *json_line_begin(json_line *l) {
-    *l = (json_line){0};
-    l->out.to = &l->text;
-    json_begin(&l->out, '{');
-    return &l->out;
-}
-
-void json_line_print(json_line *l) {
-    json_end(&l->out, '}');
-    printf("%s\n", l->out.err == QUIRE_OK ? l->text.p : "{\"error\":\"out of memory\"}");
-    fflush(stdout);
-    strbuf_deinit(&l->text);
-}

@@ -51,16 +51,4 @@ void json_row(json_out *o, const int64_t *v, int32_t n);
 #define JSON_BRIEF_BYTES 80
 const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]);
 
-/* ---- an object a line, on stdout ---- */
-
-typedef struct json_line {
-    strbuf text;
-    json_out out;
-} json_line;
-
-/* Begins an object and returns the writer for its members. */
-json_out *json_line_begin(json_line *l);
-/* Ends the object, prints it with a newline, flushes stdout and frees it. */
-void json_line_print(json_line *l);
-
 #endif

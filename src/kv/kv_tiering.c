@@ -166,7 +166,7 @@ void kv_tiering_poll(kv_tiering *t, int64_t now_us) {
     write_some(t);
 }
 
-void kv_tiering_stats(const kv_tiering *t, kv_tier_stats out[KV_N_TIERS]) {
+void kv_tiering_stats(const kv_tiering *t, quire_tier_stats out[KV_N_TIERS]) {
     if (t != NULL) {
         kv_tiers_stats(t->tiers, out);
     }

@@ -48,7 +48,7 @@ void kv_tiering_poll(kv_tiering *t, int64_t now_us);
 bool kv_tiering_waits(kv_tiering *t, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us, int64_t wait_us);
 /* Ends the wait of s; a later wait begins anew. */
 void kv_tiering_forget(kv_tiering *t, kv_seq *s);
-void kv_tiering_stats(const kv_tiering *t, kv_tier_stats out[KV_N_TIERS]);
+void kv_tiering_stats(const kv_tiering *t, quire_tier_stats out[KV_N_TIERS]);
 /* kv_tiers_check. */
 quire_err kv_tiering_check(const kv_tiering *t, quire_error *err);
 

@@ -39,7 +39,7 @@ struct kv_tiers {
     kv_io_done done;
     int32_t n_pending; /* jobs that are not finished */
     uint64_t stamp;
-    kv_tier_stats stats[KV_N_TIERS];
+    quire_tier_stats stats[KV_N_TIERS];
 };
 
 static unsigned char *head_of(const kv_tiers *t, int32_t f) {
@@ -356,13 +356,13 @@ kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
     return t->redis != NULL && kv_redis_is_up(t->redis) ? fetch_from_redis(t, key, out) : KV_FETCH_NOWHERE;
 }
 
-static void count_write(kv_tier_stats *s, quire_err result) {
+static void count_write(quire_tier_stats *s, quire_err result) {
     s->puts += result == QUIRE_OK;
     s->errors += result == QUIRE_IO;
 }
 
 /* Takes in the result of a read. */
-static void end_read(kv_tiers *t, kv_tier_stats *s, const kv_job *job) {
+static void end_read(kv_tiers *t, quire_tier_stats *s, const kv_job *job) {
     s->hits += job->result == QUIRE_OK;
     s->misses += job->result != QUIRE_OK;
     s->errors += job->result == QUIRE_IO || job->result == QUIRE_BAD_FILE;
@@ -426,7 +426,7 @@ void kv_tiers_release(kv_tiers *t, int32_t f) {
 
 /* ---- counters and audit ---- */
 
-void kv_tiers_stats(const kv_tiers *t, kv_tier_stats out[KV_N_TIERS]) {
+void kv_tiers_stats(const kv_tiers *t, quire_tier_stats out[KV_N_TIERS]) {
     memcpy(out, t->stats, sizeof t->stats);
     out[KV_TIER_REDIS].bytes = t->redis != NULL ? kv_redis_bytes(t->redis) : 0;
     out[KV_TIER_FILE].bytes = t->file != NULL ? kv_file_bytes(t->file) : 0;

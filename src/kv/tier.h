@@ -16,6 +16,7 @@
 
 #include "kv/tier_io.h"
 #include "kv/tier_record.h"
+#include "quire_stats.h"
 
 typedef struct kv_tiers kv_tiers;
 
@@ -76,16 +77,7 @@ void kv_tiers_release(kv_tiers *t, int32_t frame);
 
 typedef enum kv_tier_kind { KV_TIER_HOST, KV_TIER_FILE, KV_TIER_REDIS, KV_N_TIERS } kv_tier_kind;
 
-typedef struct kv_tier_stats {
-    bool is_open;
-    int64_t hits, misses; /* fetches: found; not there, damaged or too late */
-    int64_t puts;         /* pages stored */
-    int64_t dropped;      /* pages not stored for lack of room or of time */
-    int64_t errors;       /* failed transfers and damaged records */
-    int64_t bytes;        /* stored now; for Redis: by this process */
-} kv_tier_stats;
-
-void kv_tiers_stats(const kv_tiers *t, kv_tier_stats out[KV_N_TIERS]);
+void kv_tiers_stats(const kv_tiers *t, quire_tier_stats out[KV_N_TIERS]);
 /* Checks that directories, frames and counts agree; else QUIRE_INTERNAL and what is wrong. O(frames). */
 quire_err kv_tiers_check(const kv_tiers *t, quire_error *err);
 

@@ -27,4 +27,14 @@ struct model {
 
 extern const arch arch_llama;
 
+/* ---- config.c: the numbers that most decoders share, under GGUF's keys or config.json's ---- */
+/* Reads layers, widths, heads, vocabulary, eps, activation, tying, eos and bos. If a required number is missing, err names it. */
+quire_err config_transformer(const model_file *f, model_desc *d, quire_error *err);
+/* Reads the rotary embedding with its scaling. Call it after config_transformer. An unknown scaling is refused by name. */
+quire_err config_rope(const model_file *f, model_desc *d, quire_error *err);
+
+/* ---- quantisation.c ---- */
+/* QUIRE_UNSUPPORTED, with err on the first setting of another form. Files without the key, and GGUF files, pass. */
+quire_err quantisation_check(const model_file *f, quire_error *err);
+
 #endif

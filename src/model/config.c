@@ -1,4 +1,5 @@
-#include "model/config.h"
+/* Reads the numbers that most decoders share from a file's metadata, under GGUF's keys or config.json's. */
+#include "model/arch.h"
 
 #include <limits.h>
 #include <math.h>

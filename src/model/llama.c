@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "model/arch.h"
-#include "model/config.h"
 
 typedef struct llama_layer_weights {
     norm *attn_norm, *ffn_norm;

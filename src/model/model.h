@@ -28,8 +28,5 @@ const model_desc *model_description(const model *m);
 void model_forward(model *m, const batch *rows);
 /* The activation that holds the last hidden states after model_forward. */
 buffer model_hidden(const model *m);
-/* Copies the last hidden states of chosen rows of the batch to host memory, f32 [n, d_model]. Called after step_wait, for pooling and for
- * drafters that learn from hidden states. Rows may be in any order and may repeat. */
-void model_hidden_rows(const model *m, const int32_t *rows, int32_t n, float *out);
 
 #endif

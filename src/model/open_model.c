@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "model/arch.h"
-#include "model/quantisation.h"
 
 static const arch *const archs[] = {&arch_llama};
 
@@ -145,10 +144,4 @@ void model_forward(model *m, const batch *rows) {
 
 buffer model_hidden(const model *m) {
     return m->arch->hidden(m);
-}
-
-void model_hidden_rows(const model *m, const int32_t *rows, int32_t n, float *out) {
-    for (int32_t i = 0; i < n; i++) {
-        m->b->ops->buffer_read(m->b, model_hidden(m), rows[i], 1, out + (size_t)i * (size_t)m->desc.d_model);
-    }
 }

@@ -1,56 +1,51 @@
-#include "model/quantisation.h"
-
+/* Checks "quantization_config" in config.json: which quantised checkpoints this build computes without converting them.
+ *
+ * There is one form: compressed-tensors' W8A8. Weights are int8 with one scale for each output channel. Activations are quantised to int8
+ * token by token during the computation. Layers that the checkpoint leaves out ("ignore", mostly the head) have float weights. Those are
+ * computed in the mode of --compute, so in int8 they are quantised at load. */
 #include <stdio.h>
+
+#include "model/arch.h"
 
 #define CONFIG "quantization_config"
 
-/* The required value of a key: a text, a number, true or false, or nothing (absent or null). */
-typedef struct wanted {
-    const char *key;
-    enum { WANT_TEXT, WANT_NUMBER, WANT_TRUE, WANT_FALSE, WANT_NOTHING } kind;
-    const char *text;
-    int64_t number;
-} wanted;
-
-static const wanted form[] = {
-    {"quant_method", WANT_TEXT, "compressed-tensors", 0},
-    {"format", WANT_TEXT, "int-quantized", 0},
-    {"kv_cache_scheme", WANT_NOTHING, NULL, 0},
-    {"config_groups.group_1", WANT_NOTHING, NULL, 0},
-    {"config_groups.group_0.weights.num_bits", WANT_NUMBER, NULL, 8},
-    {"config_groups.group_0.weights.type", WANT_TEXT, "int", 0},
-    {"config_groups.group_0.weights.strategy", WANT_TEXT, "channel", 0},
-    {"config_groups.group_0.weights.symmetric", WANT_TRUE, NULL, 0},
-    {"config_groups.group_0.weights.dynamic", WANT_FALSE, NULL, 0},
-    {"config_groups.group_0.weights.group_size", WANT_NOTHING, NULL, 0},
-    {"config_groups.group_0.input_activations.num_bits", WANT_NUMBER, NULL, 8},
-    {"config_groups.group_0.input_activations.type", WANT_TEXT, "int", 0},
-    {"config_groups.group_0.input_activations.strategy", WANT_TEXT, "token", 0},
-    {"config_groups.group_0.input_activations.symmetric", WANT_TRUE, NULL, 0},
-    {"config_groups.group_0.input_activations.dynamic", WANT_TRUE, NULL, 0},
-    {"config_groups.group_0.output_activations", WANT_NOTHING, NULL, 0},
+/* The required value of each key as config.json spells it; "absent": none, or null. */
+static const struct {
+    const char *key, *value;
+} form[] = {
+    {"quant_method", "\"compressed-tensors\""},
+    {"format", "\"int-quantized\""},
+    {"kv_cache_scheme", "absent"},
+    {"config_groups.group_1", "absent"},
+    {"config_groups.group_0.weights.num_bits", "8"},
+    {"config_groups.group_0.weights.type", "\"int\""},
+    {"config_groups.group_0.weights.strategy", "\"channel\""},
+    {"config_groups.group_0.weights.symmetric", "true"},
+    {"config_groups.group_0.weights.dynamic", "false"},
+    {"config_groups.group_0.weights.group_size", "absent"},
+    {"config_groups.group_0.input_activations.num_bits", "8"},
+    {"config_groups.group_0.input_activations.type", "\"int\""},
+    {"config_groups.group_0.input_activations.strategy", "\"token\""},
+    {"config_groups.group_0.input_activations.symmetric", "true"},
+    {"config_groups.group_0.input_activations.dynamic", "true"},
+    {"config_groups.group_0.output_activations", "absent"},
 };
 
-/* True when the file has the required value at key. `wants` gets a description of that value. */
-static bool says(const model_file *f, const wanted *w, char wants[64]) {
-    char key[128];
+/* Spells the value of a key as the table does; "" for one that no row requires. */
+static void spell(const model_file *f, const char *key, char value[64]) {
     str text;
     int64_t number;
     bool flag;
-    (void)snprintf(key, sizeof key, CONFIG ".%s", w->key);
-    switch (w->kind) {
-    case WANT_TEXT:
-        (void)snprintf(wants, 64, "\"%s\"", w->text);
-        return model_file_str(f, key, &text) == QUIRE_OK && str_is(text, w->text);
-    case WANT_NUMBER:
-        (void)snprintf(wants, 64, "%lld", (long long)w->number);
-        return model_file_i64(f, key, &number) == QUIRE_OK && number == w->number;
-    case WANT_NOTHING:
-        (void)snprintf(wants, 64, "absent");
-        return model_file_str(f, key, &text) == QUIRE_NOT_FOUND;
-    default:
-        (void)snprintf(wants, 64, "%s", w->kind == WANT_TRUE ? "true" : "false");
-        return model_file_bool(f, key, &flag) == QUIRE_OK && flag == (w->kind == WANT_TRUE);
+    quire_err e = model_file_str(f, key, &text);
+    value[0] = 0;
+    if (e == QUIRE_OK) {
+        (void)snprintf(value, 64, "\"%.*s\"", (int)(text.n < 60 ? text.n : 60), text.p);
+    } else if (e == QUIRE_NOT_FOUND) {
+        (void)snprintf(value, 64, "absent");
+    } else if (model_file_i64(f, key, &number) == QUIRE_OK) {
+        (void)snprintf(value, 64, "%lld", (long long)number);
+    } else if (model_file_bool(f, key, &flag) == QUIRE_OK) {
+        (void)snprintf(value, 64, "%s", flag ? "true" : "false");
     }
 }
 
@@ -60,13 +55,15 @@ quire_err quantisation_check(const model_file *f, quire_error *err) {
         return QUIRE_OK;
     }
     for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
-        char wants[64];
-        if (!says(f, &form[i], wants)) {
+        char key[128], value[64];
+        (void)snprintf(key, sizeof key, CONFIG ".%s", form[i].key);
+        spell(f, key, value);
+        if (strcmp(value, form[i].value) != 0) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
                            "%s: " CONFIG
                            ".%s in config.json must be %s: of quantised checkpoints this version runs compressed-tensors' W8A8 "
                            "(int8 weights a channel, dynamic int8 activations a token) only",
-                           model_file_path(f), form[i].key, wants);
+                           model_file_path(f), form[i].key, form[i].value);
         }
     }
     return QUIRE_OK;

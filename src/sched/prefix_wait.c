@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "sched/queue.h"
-
 /* The running task that t is blocked on, or NULL. */
 static const sched_task *find_running(const scheduler *s, const sched_task *t) {
     const sched_task wanted = {.priority = t->blocked_on_priority, .arrival = t->blocked_on};

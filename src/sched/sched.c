@@ -15,6 +15,7 @@ typedef struct planner {
     int32_t n_running;
     budget left;
     bool has_prefill; /* one is planned */
+    int32_t places;   /* for waiting sequences to run */
     sched_plan *plan;
 } planner;
 
@@ -55,9 +56,14 @@ static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n
     return pages > 0 ? pages : 0;
 }
 
+/* Whether s is not preempted: it was promised the pages that it takes. */
+static bool is_promised(const sched_limits *l, const sched_seq *s) {
+    return has_aged(l, s) || s->is_first;
+}
+
 /* Pages that were promised to s and not taken yet. */
 static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
-    return has_aged(l, s) ? pages_wanted(l, s, s->n_most) + s->n_behind : 0;
+    return has_aged(l, s) ? pages_wanted(l, s, s->n_most) + s->n_behind : s->is_first ? pages_wanted(l, s, s->n_known) : 0;
 }
 
 /* Rows that s can have of what is left; 0: none in this step. */
@@ -136,7 +142,7 @@ static int32_t victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
         bool idle = p->plan->decisions[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) && !group_is_planned(p, k);
-        if (!idle || has_aged(p->l, &p->running[k])) {
+        if (!idle || is_promised(p->l, &p->running[k])) {
             continue;
         }
         n_seen++;
@@ -152,7 +158,7 @@ static bool gives_way(const planner *p, int32_t i) {
             return false;
         }
     }
-    return i > 0 && !has_aged(p->l, &p->running[i]) && !group_is_planned(p, i);
+    return i > 0 && !is_promised(p->l, &p->running[i]) && !group_is_planned(p, i);
 }
 
 static void plan_running_one(planner *p, int32_t i) {
@@ -161,7 +167,7 @@ static void plan_running_one(planner *p, int32_t i) {
     if (n <= 0) {
         return;
     }
-    bool promised = has_aged(p->l, s);
+    bool promised = is_promised(p->l, s);
     int32_t pages = pages_wanted(p->l, s, s->n_computed + n);
     for (int32_t victim; !promised && pages > p->left.pages && (victim = victim_for(p, i)) != -1;) {
         preempt(p, victim);
@@ -177,10 +183,16 @@ static void plan_running_one(planner *p, int32_t i) {
     p->plan->decisions[i] = SCHED_PLANNED;
 }
 
+typedef enum phase { PHASE_DECODE, PHASE_FIRST, PHASE_PREFILL } phase;
+
+static phase phase_of(const sched_seq *s) {
+    return is_decode(s) ? PHASE_DECODE : s->is_first ? PHASE_FIRST : PHASE_PREFILL;
+}
+
 /* Plans the running sequences of one phase. */
-static void plan_running(planner *p, bool decodes) {
+static void plan_running(planner *p, phase now) {
     for (int32_t i = 0; i < p->n_running; i++) {
-        if (p->plan->decisions[i] == SCHED_IDLE && is_decode(&p->running[i]) == decodes) {
+        if (p->plan->decisions[i] == SCHED_IDLE && phase_of(&p->running[i]) == now) {
             plan_running_one(p, i);
         }
     }
@@ -244,14 +256,11 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     return runs;
 }
 
-static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting) {
+/* Plans waiting[first..end). False: one found no room, and none behind it overtakes it. */
+static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, int32_t end) {
     const sched_limits *l = p->l;
     sched_plan *plan = p->plan;
-    int32_t places = l->max_seqs - p->n_running;
-    for (int32_t i = 0; i < p->n_running; i++) {
-        places -= p->running[i].n_beside;
-    }
-    for (int32_t i = 0; i < n_waiting && places > waiting[i].n_beside && plan->n_items < l->max_seqs; i++) {
+    for (int32_t i = first; i < end && p->places > waiting[i].n_beside && plan->n_items < l->max_seqs; i++) {
         const sched_seq *s = &waiting[i];
         if (s->prefix_wait && will_run(plan, s->blocked_on, p->n_running)) {
             continue;
@@ -261,29 +270,57 @@ static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
         bool alone = p->n_running + plan->n_admitted == 0; /* then all pages that it will need are available */
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
-            return;
+            return false;
         }
         plan_add(p, s, p->n_running + i, n);
         p->left.pages -= claimed;
-        places -= 1 + s->n_beside;
+        p->places -= 1 + s->n_beside;
         plan->n_admitted++;
+    }
+    return true;
+}
+
+static void reverse(sched_item *items, int32_t n) {
+    for (int32_t i = 0; i < n / 2; i++) {
+        sched_item item = items[i];
+        items[i] = items[n - 1 - i];
+        items[n - 1 - i] = item;
+    }
+}
+
+/* Plans prefills: first ones, running and waiting, then the others. Those admitted are the last items. */
+static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting) {
+    sched_plan *plan = p->plan;
+    int32_t n_first = 0;
+    while (n_first < n_waiting && waiting[n_first].is_first) {
+        n_first++;
+    }
+    plan_running(p, PHASE_FIRST);
+    sched_item *from = plan->items + plan->n_items;
+    bool goes_on = plan->n_preempted > 0 || plan_waiting(p, waiting, 0, n_first);
+    int32_t n_early = plan->n_admitted;
+    plan_running(p, PHASE_PREFILL);
+    int32_t n = (int32_t)(plan->items + plan->n_items - from);
+    reverse(from, n_early);
+    reverse(from + n_early, n - n_early);
+    reverse(from, n);
+    if (goes_on && plan->n_preempted == 0) { /* else pages are short, and none is admitted */
+        (void)plan_waiting(p, waiting, n_first, n_waiting);
     }
 }
 
 void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
                      int32_t n_free, sched_plan *plan) {
     *plan = (sched_plan){.items = plan->items, .decisions = plan->decisions};
-    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, plan};
+    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, l->max_seqs - n_running, plan};
     for (int32_t i = 0; i < n_running; i++) {
         plan->decisions[i] = SCHED_IDLE;
+        p.places -= running[i].n_beside;
         p.left.pages -= pages_promised(l, &running[i]);
     }
-    plan_running(&p, true);
+    plan_running(&p, PHASE_DECODE);
     p.left.us = time_left(&p);
     plan_drafts(&p, plan->n_items < n_running || n_waiting > 0);
-    plan_running(&p, false);
-    if (plan->n_preempted == 0) { /* else pages are short, and none is admitted */
-        plan_waiting(&p, waiting, n_waiting);
-    }
+    plan_prompts(&p, waiting, n_waiting);
     fit_drafts(&p);
 }

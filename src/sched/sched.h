@@ -5,6 +5,9 @@
  * sequences are admitted in the given order while rows, places to run and pages last; one in a prefix wait is skipped. While a sequence
  * decodes, prefills take only so many rows that the step stays within twice the time of the decodes, or the target if that is longer.
  *
+ * Sequences that are first (ADMISSION_FAIR, fair_preempt.h) get rows before other prefills. So a tenant's new prompt does not wait for the
+ * prompts of a tenant that floods the server.
+ *
  * Drafts (draft.h) follow their sequence's next token. They take rows before prefills do, but at most half of them where prefills need
  * some. They take pages last, so no sequence is preempted or not admitted because of drafts.
  *
@@ -41,6 +44,7 @@ typedef struct sched_seq {
     /* waiting only: it is not admitted while the sequence blocked_on runs or is admitted, which computes pages that it will reuse */
     bool prefix_wait;
     int32_t blocked_on;   /* an index as in sched_item.seq. Those behind it are not delayed */
+    bool is_first;       /* running: the pages of its known tokens are promised to it, and its prefill goes before all others */
     int32_t n_drafts;    /* running and decoding only: tokens behind the known ones to verify, as many as fit */
     bool is_jump_forward;         /* they are certain, so their logits are not wanted (jump_forward.h) */
 } sched_seq;

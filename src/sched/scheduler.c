@@ -1,7 +1,5 @@
 #include "sched/scheduler.h"
 
-#include "sched/queue.h"
-
 /* ---- open and close ---- */
 
 quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
@@ -43,8 +41,18 @@ void scheduler_close(scheduler *s) {
 
 /* ---- queues ---- */
 
+/* Inserts t into a queue, which has room. O(entries behind it). */
+static void queue_insert(sched_task **queue, int32_t *n, sched_task *t) {
+    int32_t i = (*n)++;
+    for (; i > 0 && queue_goes_after(queue[i - 1], t); i--) {
+        queue[i] = queue[i - 1];
+    }
+    queue[i] = t;
+}
+
 void scheduler_wait(scheduler *s, sched_task *t) {
     t->state = TASK_WAITING;
+    t->is_first = false;
     queue_insert(s->waiting, &s->n_waiting, t);
 }
 
@@ -102,4 +110,19 @@ void scheduler_preempt(scheduler *s, sched_task *t) {
     t->n_preempted++;
     s->counts.preemptions++;
     scheduler_wait(s, t);
+}
+
+void scheduler_preempt_marked(scheduler *s) {
+    int32_t kept = 0, n = s->n_running;
+    for (int32_t i = 0; i < n && s->plan.n_preempted > 0; i++) {
+        if (s->plan.decisions[i] == SCHED_PREEMPTED) {
+            scheduler_preempt(s, s->running[i]);
+        } else {
+            s->running[kept++] = s->running[i];
+        }
+        s->n_running = kept;
+    }
+    if (s->options.hooks->settle != NULL) {
+        s->options.hooks->settle(s->options.context);
+    }
 }

@@ -55,7 +55,7 @@ typedef struct scheduler {
     service_counters service;
     step_cost step_cost;            /* the measured cost of steps; its owner notes them */
     sched_counts counts;
-    sched_task **running, **waiting; /* in the order of queue.h */
+    sched_task **running, **waiting; /* in the order of queue_goes_after */
     int32_t n_running, n_waiting;
 
     /* Of the present step. */
@@ -73,6 +73,11 @@ typedef struct scheduler {
 quire_err scheduler_open(const scheduler_options *o, scheduler *out);
 void scheduler_close(scheduler *s);
 
+/* The order of both queues: by priority, then by arrival. */
+static inline bool queue_goes_after(const sched_task *a, const sched_task *b) {
+    return a->priority != b->priority ? a->priority > b->priority : a->arrival > b->arrival;
+}
+
 /* Puts a task that has no pages among the waiting. */
 void scheduler_wait(scheduler *s, sched_task *t);
 /* Puts a task that has pages among the running, in the state that they give it. */
@@ -87,6 +92,8 @@ void scheduler_admit(scheduler *s, sched_task *t);
 void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 /* Releases the part-filled page of t, directly after scheduler_admit. */
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
+/* Preempts the running tasks that plan.decisions marks so (plan.n_preempted of them). Calls the hook `settle`. */
+void scheduler_preempt_marked(scheduler *s);
 /* Preempts t, which is in neither queue: releases its pages and puts it among the waiting. */
 void scheduler_preempt(scheduler *s, sched_task *t);
 

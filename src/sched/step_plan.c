@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "sched/admission_candidates.h"
+#include "sched/fair_preempt.h"
 #include "sched/prefix_wait.h"
 
 /* ---- describe ---- */
@@ -16,6 +17,7 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     d->n_most = t->n_max;
     d->n_preempted = t->n_preempted;
     d->group = t->group;
+    d->is_first = t->is_first;
     d->wants_logits = task_wants_logits(t);
     d->n_pages = kv_seq_pages(&t->kv);
     if (s->kv != NULL && t->group == 0) {
@@ -73,6 +75,9 @@ static void admit_planned(scheduler *s) {
         if (s->options.hooks->admitted != NULL) {
             s->options.hooks->admitted(s->options.context, s->tasks[i]);
         }
+        /* the cache may have more of it than when the step was planned: evictions for those before it uncover entries */
+        int32_t n_left = s->tasks[i]->n_known - s->tasks[i]->kv.n_computed;
+        plan->items[i].n_rows = plan->items[i].n_rows < n_left ? plan->items[i].n_rows : n_left;
         scheduler_run(s, s->tasks[i]);
     }
     int32_t kept = 0;
@@ -82,21 +87,6 @@ static void admit_planned(scheduler *s) {
         }
     }
     s->n_waiting = kept;
-}
-
-static void preempt_planned(scheduler *s) {
-    int32_t kept = 0, n = s->n_running;
-    for (int32_t i = 0; i < n && s->plan.n_preempted > 0; i++) {
-        if (s->plan.decisions[i] == SCHED_PREEMPTED) {
-            scheduler_preempt(s, s->running[i]);
-        } else {
-            s->running[kept++] = s->running[i];
-        }
-        s->n_running = kept;
-    }
-    if (s->options.hooks->settle != NULL) {
-        s->options.hooks->settle(s->options.context);
-    }
 }
 
 /* No task found pages: preempts the newest with its group, so that the others try again. The first one is never preempted, so in the end a
@@ -111,7 +101,7 @@ static void preempt_newest(scheduler *s) {
         s->plan.decisions[i] = goes && !stays ? SCHED_PREEMPTED : SCHED_IDLE;
         s->plan.n_preempted += s->plan.decisions[i] == SCHED_PREEMPTED;
     }
-    preempt_planned(s);
+    scheduler_preempt_marked(s);
 }
 
 /* ---- pages ---- */
@@ -194,9 +184,20 @@ static void reserve_planned(scheduler *s) {
     s->plan.n_items = kept;
 }
 
+/* Nothing runs in this step: makes room for the next one. A task alone needs no more than the pages that the index shares with it, which is
+ * known only here: the plan counts them as pages to copy. */
+static void make_room(scheduler *s) {
+    if (s->n_running > 1) {
+        preempt_newest(s);
+    } else if (s->n_running == 1 && s->kv != NULL) {
+        (void)kv_seq_take_over(s->kv, &s->running[0]->kv);
+    }
+}
+
 /* ---- the step ---- */
 
 static void plan_step(scheduler *s) {
+    fair_preempt(s);
     s->n_candidates = admission_candidates_find(s);
     for (int32_t i = 0; i < s->n_running; i++) {
         describe(s, s->running[i], &s->running_seqs[i]);
@@ -217,11 +218,11 @@ static void plan_step(scheduler *s) {
 bool step_plan(scheduler *s, int64_t now_us) {
     s->now_us = now_us;
     plan_step(s);
+    scheduler_preempt_marked(s);
     admit_planned(s);
-    preempt_planned(s);
     reserve_planned(s);
-    if (s->plan.n_items == 0 && s->plan.n_preempted == 0 && s->n_running > 1) {
-        preempt_newest(s);
+    if (s->plan.n_items == 0 && s->plan.n_preempted == 0) {
+        make_room(s);
     }
     return s->plan.n_items > 0;
 }

@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
-#include "setup/tier_version.h"
 
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024

@@ -30,4 +30,10 @@ quire_err engine_parts_open(const quire_options *o, const engine_ablations *abla
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);
 
+/* ---- tier_version.c ---- */
+/* Writes a version of at most KV_VERSION_BYTES. It names the weights (by a hash of every byte), the description, the numeric configuration
+ * and this program's version. Reads the whole file. */
+void tier_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
+                  char out[KV_VERSION_BYTES + 1]);
+
 #endif

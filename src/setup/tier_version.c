@@ -1,4 +1,5 @@
-#include "setup/tier_version.h"
+/* The version of pages in tiers: everything besides the tokens on which the bytes of a page depend. */
+#include "setup/engine_parts.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -31,17 +31,17 @@ typedef struct workload {
     sampling_params sampling[N_REQUESTS];
     int32_t logprobs_width[N_REQUESTS];
     outcome outcomes[N_REQUESTS + N_SAMPLES - 1];
-    engine_stats stats;
+    quire_stats stats;
 } workload;
 
 static sampling_lists *only_few;
 
 /* The counters once everything has ended: an end can be read before its step is counted. */
-static inline engine_stats settled(const harness *h) {
-    engine_stats s;
+static inline quire_stats settled(const harness *h) {
+    quire_stats s;
     do {
         engine_stats_read(h->e, &s);
-    } while (s.n_running + s.n_waiting > 0);
+    } while (s.n_requests_running + s.n_requests_waiting > 0);
     return s;
 }
 
@@ -212,7 +212,7 @@ static inline void matrix(compute_mode compute, dtype kv, const draft_options *d
         same(&base, &with, ways[i].what);
         assert_true(with.stats.draft_accepted > 0 && with.stats.draft_accepted < with.stats.draft_tokens);
         assert_true(strncmp(ways[i].what, "preempted", 9) != 0 || with.stats.preemptions > 0);
-        assert_int_equal(with.stats.n_running, 0);
+        assert_int_equal(with.stats.n_requests_running, 0);
         if (i == 0) {
             print_message("%s: %d steps without, %d with\n", name, (int)base.stats.steps, (int)with.stats.steps);
             assert_true(with.stats.steps < base.stats.steps);

@@ -273,16 +273,16 @@ static inline int32_t harness_steps(harness *h, int32_t most) {
 }
 
 /* The counters once nothing stands any more: events may be read before the step that sent them has published its counters. */
-static inline engine_stats harness_idle_stats(harness *h) {
-    engine_stats s = {0};
+static inline quire_stats harness_idle_stats(harness *h) {
+    quire_stats s = {0};
     for (int i = 0; i < 30000; i++) {
         engine_stats_read(h->e, &s);
-        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_held == 0) {
+        if (s.n_requests_running == 0 && s.n_requests_waiting == 0 && s.n_pages_held == 0) {
             return s;
         }
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
-    fail_msg("%lld sequences still run", (long long)s.n_running);
+    fail_msg("%lld sequences still run", (long long)s.n_requests_running);
     return s;
 }
 

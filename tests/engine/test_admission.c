@@ -183,6 +183,55 @@ static void a_flooding_tenant_leaves_the_others_their_share(void **state) {
     harness_close(&h);
 }
 
+/* Steps until a request of 70 tokens has its first token, beside n_flood running and waiting ones of another tenant. Its tokens are
+ * checked: preemption changes none. */
+static int32_t steps_beside(int32_t n_flood, const harness_run *alone, harness_run *out) {
+    static int32_t prompt[70];
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    o.schedule = ADMISSION_FAIR;
+    o.max_seqs = 4;
+    o.max_rows = 32;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    harness_open(&o, &h);
+    harness_take_over(&h);
+    for (int32_t i = 0; i < n_flood; i++) {
+        runs[i] = request(&h, i, 24, 40);
+        runs[i].namespace = "flood";
+        harness_submit(&h, &runs[i]);
+    }
+    harness_steps(&h, n_flood > 0 ? 13 : 0);
+    for (int32_t i = 0; i < 70; i++) {
+        prompt[i] = 100 + i;
+    }
+    *out = (harness_run){.prompt = prompt, .n_prompt = 70, .sampling = greedy(6), .namespace = "other"};
+    harness_submit(&h, out);
+    int32_t n_steps = 0;
+    while (out->n_tokens == 0) {
+        n_steps += harness_steps(&h, 1);
+    }
+    harness_steps(&h, 10000);
+    assert_int_equal(out->finish, FINISH_LENGTH);
+    for (int32_t i = 0; alone != NULL && i < out->n_tokens; i++) {
+        assert_int_equal(out->tokens[i], alone->tokens[i]);
+    }
+    for (int32_t i = 0; i < n_flood; i++) {
+        assert_int_equal(runs[i].finish, FINISH_LENGTH);
+    }
+    assert_true(n_flood == 0 || h.e->sched.counts.preemptions > 0);
+    harness_close(&h);
+    return n_steps;
+}
+
+static void a_request_behind_a_flood_waits_two_steps_more_than_alone(void **state) {
+    (void)state;
+    static harness_run alone, beside;
+    int32_t n_alone = steps_beside(0, NULL, &alone), n_beside = steps_beside(20, &alone, &beside);
+    assert_int_equal(n_alone, 3);
+    assert_in_range(n_beside, n_alone, n_alone + 2);
+}
+
 static void first_come_first_served_does_not(void **state) {
     (void)state;
     harness h = {0};
@@ -212,6 +261,7 @@ int main(void) {
         cmocka_unit_test(the_lower_priority_number_goes_first),
         cmocka_unit_test(what_is_cached_goes_first_under_prefix),
         cmocka_unit_test(a_flooding_tenant_leaves_the_others_their_share),
+        cmocka_unit_test(a_request_behind_a_flood_waits_two_steps_more_than_alone),
         cmocka_unit_test(first_come_first_served_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,7 +267,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
         stats_publish(h.e);
     }
     assert_int_equal(n_steps, 11); /* none lost for want of pages */
-    engine_stats stats;
+    quire_stats stats;
     engine_stats_read(h.e, &stats);
     assert_int_equal(stats.preemptions, 0);
     assert_int_equal(stats.step_rows, 64 + 10 * 4);
@@ -342,9 +342,9 @@ static void copies_of_shared_pages_are_planned(void **state) {
     search_init(&s, &h, 12, 20, 4, 6);
     assert_int_equal(search_submit(&h, &s), QUIRE_OK);
     harness_submit(&h, &later); /* two pages and seven: one is left, and three copies will be needed */
-    engine_stats stats = {0};
+    quire_stats stats = {0};
     int32_t n_steps = 0;
-    for (; stats.finished[FINISH_LENGTH] < 4; n_steps++) {
+    for (; stats.requests_finished[FINISH_LENGTH - 1] < 4; n_steps++) {
         assert_true(harness_step(&h));
         assert_true(held_pages(h.e) <= 10);
         engine_stats_read(h.e, &stats);
@@ -371,7 +371,7 @@ typedef struct setting {
     bool preempts;
 } setting;
 
-static void run_in(const setting *set, search *searches, int32_t n, engine_stats *stats) {
+static void run_in(const setting *set, search *searches, int32_t n, quire_stats *stats) {
     harness_options o = harness_defaults;
     o.page_tokens = set->page_tokens;
     o.n_pages = set->n_pages;
@@ -453,7 +453,7 @@ static void results_do_not_depend_on_how_they_were_computed(void **state) {
     };
     static search base[3], again[3];
     init_searches(base, 3);
-    engine_stats stats;
+    quire_stats stats;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         init_searches(again, 3);
         run_in(&settings[i], i == 0 ? base : again, 3, &stats);
@@ -576,10 +576,10 @@ static void cancelling_one_result_ends_the_search(void **state) {
         }
         assert_int_equal(other.results[2].n_tokens, 20);
     }
-    engine_stats stats;
+    quire_stats stats;
     engine_stats_read(h.e, &stats);
     assert_int_equal(stats.n_pages_held, 0);
-    assert_true(stats.finished[FINISH_CANCELLED] > 0);
+    assert_true(stats.requests_finished[FINISH_CANCELLED - 1] > 0);
     harness_close(&h);
 }
 

@@ -120,14 +120,14 @@ static quire_err branch(harness *h, watched *from, watched *to, int32_t position
 }
 
 static void nothing_is_held(harness *h) {
-    engine_stats s;
+    quire_stats s;
     engine_event ev;
     for (int i = 0; i < 60000; i++) {
         while (engine_out_pop(h->out, &ev)) {
             take(&ev);
         }
         engine_stats_read(h->e, &s);
-        if (s.n_running + s.n_waiting + s.n_pages_held == 0) {
+        if (s.n_requests_running + s.n_requests_waiting + s.n_pages_held == 0) {
             return;
         }
         nanosleep(&(struct timespec){0, 1000000}, NULL);
@@ -335,7 +335,7 @@ static void a_rollback_gives_back_the_pages_behind_it(void **state) {
     f.sampling.max_tokens = 450;
     start(&h, &s, N_PROMPT, &f);
     read_to(&h, &s, 400);
-    engine_stats before, after;
+    quire_stats before, after;
     engine_stats_read(h.e, &before);
     assert_true(before.n_pages_held >= 25);
     assert_int_equal(branch(&h, &s, &s, N_PROMPT + 3, NULL, 0, N_PROMPT, &f), QUIRE_OK);
@@ -363,7 +363,7 @@ static void branches_compute_only_what_is_new(void **state) {
     assert_int_equal(branch(&h, &s, &fork, 305, NULL, 0, 300, &f), QUIRE_OK);
     read_end(&h, &s);
     read_end(&h, &fork);
-    engine_stats stats;
+    quire_stats stats;
     nothing_is_held(&h);
     engine_stats_read(h.e, &stats);
     assert_int_equal(stats.step_rows, 300 + 199 + (500 - 304 - 1));
@@ -453,7 +453,7 @@ static void drafts_change_nothing(void **state) {
             check_steer(&h, kind);
         }
         nothing_is_held(&h);
-        engine_stats stats;
+        quire_stats stats;
         engine_stats_read(h.e, &stats);
         assert_true(stats.draft_accepted > 0);
         harness_close(&h);
@@ -537,13 +537,13 @@ static void a_stem_may_end_before_its_branch_begins(void **state) {
         for (int how = 0; how < 3; how++) {
             start(&h, &s, N_PROMPT, &f);
             read_to(&h, &s, N_PROMPT + 10);
-            engine_stats stats;
+            quire_stats stats;
             do { /* it has ended, but its reader has not been told */
                 if (how == 1) {
                     engine_cancel(h.e, s.id);
                 }
                 engine_stats_read(h.e, &stats);
-            } while (how < 2 && stats.n_running > 0);
+            } while (how < 2 && stats.n_requests_running > 0);
             assert_int_equal(branch(&h, &s, &fork, N_PROMPT + 8, NULL, 0, N_PROMPT, &f), QUIRE_OK);
             assert_int_equal(branch(&h, &s, &s, N_PROMPT + 9, NULL, 0, N_PROMPT, &f), QUIRE_OK);
             read_end(&h, &s);

@@ -76,7 +76,7 @@ static void what_cannot_make_it_is_refused_at_once(void **state) {
     for (int i = 1; i < 20; i++) {
         assert_int_equal(runs[i].finish, FINISH_LENGTH);
     }
-    engine_stats s;
+    quire_stats s;
     engine_stats_read(h.e, &s);
     assert_int_equal(s.deadlines_refused, 1);
     harness_close(&h);

@@ -24,7 +24,7 @@ static void forced_tokens_are_computed_together(void **state) {
     random_prompt(&seed, 2048, 30, prompt);
     for (int kind = 0; kind < 4; kind++) { /* plain; with an own stop token; sampled; with mirostat, which is chosen one by one */
         static harness_run runs[2];
-        engine_stats stats[2];
+        quire_stats stats[2];
         for (int jump = 0; jump < 2; jump++) {
             harness_options o = harness_defaults;
             harness h = {0};
@@ -109,7 +109,7 @@ static void recent_outputs_are_guessed_from_within_their_space(void **state) {
         harness h = {0};
         harness_open(&o, &h);
         static harness_run runs[2];
-        engine_stats after[2];
+        quire_stats after[2];
         for (int i = 0; i < 2; i++) {
             runs[i] = (harness_run){.prompt = prompt, .n_prompt = 20, .sampling = greedy(40), .namespace = i && other ? "other" : "test"};
             runs[i].sampling.frequency_penalty = 1.0f; /* little repeats itself */

@@ -67,7 +67,7 @@ enum { N_DRAWS = 4000 };
 enum { N_GROUP = 100, N_CELLS = 36 };
 
 /* How often the third and the fourth token of a response were which two of the allowed six, in N_DRAWS samples. */
-static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts, engine_stats *stats) {
+static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts, quire_stats *stats) {
     static const int32_t prompt[] = {17, 300, 4, 1200, 55, 90, 300, 17, 55, 4, 90, 1200, 17, 4, 300, 90, 55, 1200, 17, 300, 4};
     static outcome outcomes[N_GROUP];
     harness h = {0};
@@ -124,7 +124,7 @@ static double chi_square(const int32_t *a, const int32_t *b) {
 static void rejection_sampling_keeps_the_distribution(void **state) {
     (void)state;
     static int32_t plain[N_CELLS], counts[N_CELLS];
-    engine_stats stats;
+    quire_stats stats;
     second x;
     harness_options o = harness_defaults;
     count_pairs(&o, 1000, plain, &stats);

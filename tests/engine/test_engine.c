@@ -12,8 +12,8 @@
 static uint64_t seed;
 static harness_options small_model; /* the sibling: what is tested here is not arithmetic */
 
-static engine_stats stats_of(harness *h) {
-    engine_stats s;
+static quire_stats stats_of(harness *h) {
+    quire_stats s;
     engine_stats_read(h->e, &s);
     return s;
 }
@@ -21,8 +21,8 @@ static engine_stats stats_of(harness *h) {
 /* The numbers are published after the step that sent the last event, so they may trail it by a moment. */
 static void wait_until_idle(harness *h) {
     for (int i = 0; i < 60000; i++) {
-        engine_stats s = stats_of(h);
-        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_free + s.n_pages_cached == s.n_pages) {
+        quire_stats s = stats_of(h);
+        if (s.n_requests_running == 0 && s.n_requests_waiting == 0 && s.n_pages_free + s.n_pages_cached == s.n_pages) {
             return;
         }
         nanosleep(&(struct timespec){0, 1000000}, NULL);

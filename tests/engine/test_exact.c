@@ -170,11 +170,11 @@ static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
             assert_memory_equal(again.logits + (size_t)from * width, first.logits + (size_t)from * width, 5 * width * sizeof(float));
             assert_memory_equal(again.tokens, first.tokens, 24 * sizeof(int32_t));
         }
-        engine_stats stats;
+        quire_stats stats;
         do {
             engine_stats_read(h.e, &stats);
-        } while (stats.n_running > 0);
-        reused = stats.prompt_tokens_reused;
+        } while (stats.n_requests_running > 0);
+        reused = stats.prefix_hits;
         assert_int_equal(reused, n + 2 * (n - 1) + 2 * from); /* the first run reuses the prefix, the others all they may */
         harness_close(&h);
     }

@@ -81,11 +81,11 @@ static void make_prompt(uint64_t seed, int32_t *prompt, int32_t at, int32_t toke
     }
 }
 
-static engine_stats idle(harness *h) {
-    engine_stats s;
+static quire_stats idle(harness *h) {
+    quire_stats s;
     do {
         engine_stats_read(h->e, &s);
-    } while (s.n_running + s.n_waiting + s.n_pages_held > 0);
+    } while (s.n_requests_running + s.n_requests_waiting + s.n_pages_held > 0);
     return s;
 }
 
@@ -178,7 +178,7 @@ static void a_row_that_goes_bad_later_ends_its_request_then(void **state) {
         assert_int_equal(r.n_tokens, 1);
         assert_int_equal(r.tokens[0], token);
     }
-    assert_int_equal(idle(&h).finished[FINISH_ERROR], 2);
+    assert_int_equal(idle(&h).requests_finished[FINISH_ERROR - 1], 2);
     harness_run again = {.prompt = prompt, .n_prompt = N, .sampling = greedy(8)};
     harness_submit(&h, &again);
     harness_wait(&h, 1);

@@ -131,7 +131,7 @@ static void many_samples_hold_their_prompt_once(void **state) {
         group_init(&g, &h, 400, 64, 1.0f, 16);
         submit(&h, &g, ids);
         harness_wait(&h, g.n);
-        engine_stats s = harness_idle_stats(&h);
+        quire_stats s = harness_idle_stats(&h);
         assert_int_equal(s.preemptions, 0);
         assert_int_equal(s.step_rows, 400 + 64 * 15);
         harness_close(&h);
@@ -189,7 +189,7 @@ static void whoever_is_cancelled_the_others_come_out(void **state) {
                                : g.runs[k].finish == FINISH_CANCELLED || g.runs[k].finish == FINISH_LENGTH);
         }
     }
-    engine_stats s = harness_idle_stats(&h);
+    quire_stats s = harness_idle_stats(&h);
     assert_int_equal(s.n_pages_held, 0);
     harness_close(&h);
 }

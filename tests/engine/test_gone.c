@@ -151,7 +151,7 @@ static void a_page_that_was_damaged_in_host_memory_is_missed(void **state) {
             harness_run s = {.prompt = strangers[i], .n_prompt = N_STRANGER, .sampling = greedy(2)};
             run_through(&h, &s);
         }
-        engine_stats s;
+        quire_stats s;
         engine_stats_read(h.e, &s);
         assert_int_equal(s.tiers[KV_TIER_HOST].errors, round > 0);
         assert_int_equal(s.tiers[KV_TIER_HOST].dropped, 0);

@@ -27,9 +27,9 @@ static void make_requests(const harness *h) {
     }
 }
 
-static engine_stats run_all(const harness_options *o, harness_run *all) {
+static quire_stats run_all(const harness_options *o, harness_run *all) {
     harness h = {0};
-    engine_stats s;
+    quire_stats s;
     harness_open(o, &h);
     for (int i = 0; i < N_REQUESTS; i++) {
         harness_submit(&h, &all[i]);
@@ -37,7 +37,7 @@ static engine_stats run_all(const harness_options *o, harness_run *all) {
     harness_wait(&h, N_REQUESTS);
     do {
         engine_stats_read(h.e, &s);
-    } while (s.n_running > 0);
+    } while (s.n_requests_running > 0);
     harness_close(&h);
     return s;
 }
@@ -63,7 +63,7 @@ static void sixty_four_requests_end_alike_in_a_pool_of_a_third(void **state) {
         demand += (runs[0][i].n_prompt + runs[0][i].sampling.max_tokens + 15) / 16;
     }
     o.n_pages = demand + 64;
-    engine_stats roomy = run_all(&o, runs[0]);
+    quire_stats roomy = run_all(&o, runs[0]);
     assert_int_equal(roomy.preemptions, 0);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         o.n_pages = demand * 3 / 10;
@@ -71,7 +71,7 @@ static void sixty_four_requests_end_alike_in_a_pool_of_a_third(void **state) {
         o.prefix_cache = cases[c].cache;
         o.swap_bytes = cases[c].swap_bytes;
         o.step_target_us = cases[c].target_us;
-        engine_stats s = run_all(&o, runs[1]);
+        quire_stats s = run_all(&o, runs[1]);
         printf("%d pages for %d: %lld preemptions\n", (int)o.n_pages, (int)demand, (long long)s.preemptions);
         assert_in_range(s.preemptions, 1, N_REQUESTS * 8);
         for (int i = 0; i < N_REQUESTS; i++) {

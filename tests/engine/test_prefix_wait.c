@@ -51,7 +51,7 @@ static void a_shared_prefix_of_requests_that_arrive_together_is_computed_once(vo
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N_ALL);
-    engine_stats s = harness_idle_stats(&h);
+    quire_stats s = harness_idle_stats(&h);
     assert_int_equal(s.step_rows, N_SHARED + tails + N_ALL * 2); /* and the second and third token of each */
     for (int i = 0; i < N_ALL; i++) {
         assert_int_equal(runs[i].n_cached, i == 0 ? 0 : N_SHARED);
@@ -87,7 +87,7 @@ static void shared_pages_are_room_for_more_requests_at_once(void **state) {
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N);
-    engine_stats s = harness_idle_stats(&h);
+    quire_stats s = harness_idle_stats(&h);
     assert_int_equal(s.preemptions, 0);
     assert_int_equal(s.step_rows, SHARED + N * (PROMPT - SHARED) + N * 19);
     assert_true(s.steps < 160); /* 32 if all are there from the start; after one another they take 13 + 16 x 20 */
@@ -139,7 +139,7 @@ static void a_tenant_waits_for_public_pages_and_for_nothing_behind_them(void **s
     harness_submit(&h, &two);
     engine_release(h.e);
     harness_wait(&h, 2);
-    engine_stats s = harness_idle_stats(&h);
+    quire_stats s = harness_idle_stats(&h);
     assert_int_equal(two.n_cached, SHORT);
     assert_int_equal(s.step_rows, 49 + LONG + 1 - SHORT);
     assert_int_equal(s.steps, 5); /* two for the public pages, then three for what is left of the other's 65 tokens */
@@ -161,7 +161,7 @@ static void the_end_of_the_one_waited_for_frees_the_others(void **state) {
         runs[i] = (harness_run){.prompt = prompt, .n_prompt = PROMPT, .sampling = greedy(1)};
         harness_submit(&h, &runs[i]);
     }
-    engine_stats s;
+    quire_stats s;
     do {
         engine_stats_read(h.e, &s);
     } while (s.steps < 5);
@@ -235,8 +235,8 @@ static void random_families_end_with_the_tokens_of_a_cold_run(void **state) {
             assert_true(n <= f.cold[i].n_tokens);
             assert_memory_equal(f.warm[i].tokens, f.cold[i].tokens, (size_t)n * sizeof(int32_t));
         }
-        engine_stats s = harness_idle_stats(&warm);
-        n_hits += s.prompt_tokens_reused;
+        quire_stats s = harness_idle_stats(&warm);
+        n_hits += s.prefix_hits;
         n_preempted += s.preemptions;
         harness_close(&cold);
         harness_close(&warm);

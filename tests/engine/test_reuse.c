@@ -61,9 +61,9 @@ static void a_common_prefix_of_37_tokens_is_37_cached_tokens(void **state) {
     assert_int_equal(rows_of(&warm, &again), 1 + NEW - 1); /* the last token only, for its logits */
     assert_int_equal(again.n_cached, N - 1);
     assert_memory_equal(again.tokens, alone.tokens, NEW * sizeof(int32_t));
-    engine_stats s = harness_idle_stats(&warm);
-    assert_int_equal(s.prompt_tokens_queried, 3 * N);
-    assert_int_equal(s.prompt_tokens_reused, COMMON + N - 1);
+    quire_stats s = harness_idle_stats(&warm);
+    assert_int_equal(s.prefix_queries, 3 * N);
+    assert_int_equal(s.prefix_hits, COMMON + N - 1);
     mem_free(second.logits);
     mem_free(alone.logits);
     harness_close(&warm);
@@ -123,17 +123,17 @@ static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, 24);
-    engine_stats s = harness_idle_stats(&h);
+    quire_stats s = harness_idle_stats(&h);
     int64_t said = 0;
     for (int i = 0; i < 24; i++) {
         said += runs[i].n_cached;
     }
     assert_true(s.preemptions > 0);
-    assert_int_equal(s.prompt_tokens_queried, 24 * 40); /* each once */
-    assert_int_equal(s.prompt_tokens_reused, said);
+    assert_int_equal(s.prefix_queries, 24 * 40); /* each once */
+    assert_int_equal(s.prefix_hits, said);
     assert_true(said < 24 * 2); /* strangers: no more than a chance token */
-    assert_true(s.known_tokens_queried >= s.preemptions * 40);
-    assert_true(s.known_tokens_reused <= s.known_tokens_queried);
+    assert_true(s.preempted_queries >= s.preemptions * 40);
+    assert_true(s.preempted_hits <= s.preempted_queries);
     harness_close(&h);
 }
 

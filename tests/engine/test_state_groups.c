@@ -167,6 +167,13 @@ static void check_tokens(const harness_run *r) {
     }
 }
 
+/* Steps until no request is left. A step without rows is no end: it may have made room for the next. */
+static void run_out(harness *h) {
+    for (int i = 0; i < 1000 && h->e->sched.n_running + h->e->sched.n_waiting > 0; i++) {
+        harness_steps(h, 100000);
+    }
+}
+
 /* Runs one request alone; returns how many of its tokens were cached. */
 static int32_t run(harness *h, const int32_t *prompt, int32_t n, int32_t n_out, int32_t *out) {
     harness_run r = {.prompt = prompt, .n_prompt = n, .sampling = greedy(n_out)};
@@ -226,6 +233,24 @@ static void samples_of_a_prompt_share_its_state(void **state) {
     close_world(&h);
 }
 
+/* The snapshot before a prompt's last token shares its pages with the sequence, and the pool has no room for copies of them. */
+static void a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot(void **state) {
+    (void)state;
+    for (int32_t n = MAX_LEN - 2 * PAGE; n < MAX_LEN; n++) {
+        int32_t prompt[MAX_LEN];
+        harness h;
+        open_world(LEAST_PAGES, 0, &h);
+        random_prompt(&seed, N_VOCAB, n, prompt);
+        harness_run r = {.prompt = prompt, .n_prompt = n, .sampling = greedy(MAX_LEN - n)};
+        harness_submit(&h, &r);
+        assert_int_equal(r.error, QUIRE_OK);
+        harness_steps(&h, 1);
+        run_out(&h);
+        check_tokens(&r);
+        close_world(&h);
+    }
+}
+
 /* Requests come at any time, with prompts that begin alike, into a pool that is too small for all. */
 static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
     enum { N_RUNS = 60, N_TEXTS = 4 };
@@ -244,9 +269,8 @@ static void storm(int32_t n_pages, int64_t n_frames, bool *preempted) {
         assert_int_equal(runs[i].error, QUIRE_OK);
         harness_steps(&h, any(25));
     }
-    for (int32_t k = 0; k < 100000 && h.e->sched.n_running + h.e->sched.n_waiting > 0; k++) {
-        harness_steps(&h, 1); /* none may be planned where the newest is preempted first */
-    }
+    harness_steps(&h, 1);
+    run_out(&h);
     for (int32_t i = 0; i < N_RUNS; i++) {
         check_tokens(&runs[i]);
     }
@@ -294,6 +318,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end),
         cmocka_unit_test(samples_of_a_prompt_share_its_state),
+        cmocka_unit_test(a_prompt_that_fills_the_pool_goes_on_behind_its_snapshot),
         cmocka_unit_test(tokens_are_the_same_under_preemption),
         cmocka_unit_test(tokens_are_the_same_under_swapping),
         cmocka_unit_test(what_would_have_to_go_back_is_refused),

@@ -245,7 +245,7 @@ static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
         if (n_branches < n_runs / 3 && n_runs + 1 < N_MOST && pick(6) == 0) {
             n_branches += branch_some(h);
         }
-        engine_stats s;
+        quire_stats s;
         engine_stats_read(h->e, &s);
         if (n_open() != last || s.steps != last_steps) {
             last = n_open();
@@ -254,7 +254,7 @@ static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
         }
         if (clock_us() - since_us > PATIENCE_US) {
             fail_msg("seed %llu: the engine stands still with %d open: %lld running, %lld waiting, %lld pages free",
-                     (unsigned long long)seed, (int)last, (long long)s.n_running, (long long)s.n_waiting, (long long)s.n_pages_free);
+                     (unsigned long long)seed, (int)last, (long long)s.n_requests_running, (long long)s.n_requests_waiting, (long long)s.n_pages_free);
         }
         if (pick(3) == 0) {
             wake_wait(&h->reader, 500);
@@ -333,7 +333,7 @@ static void storms_in_tight_pools_end_and_change_no_answer(void **state) {
         }
         harness_open(&o, &h);
         blow(&h, o.max_seqs, 40 + pick(60), seed + (uint64_t)round);
-        engine_stats s = harness_idle_stats(&h);
+        quire_stats s = harness_idle_stats(&h);
         assert_int_equal(s.n_pages_held, 0);
         harness_close(&h);
         n_compared += compare_alone(&o, seed + (uint64_t)round);

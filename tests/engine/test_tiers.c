@@ -79,18 +79,18 @@ static void there_and_back(compute_mode compute, dtype kv, int32_t page_tokens) 
     harness_open(&o, &h);
     assert_int_equal(h.n_vocab, 2048);
     for (int round = 0; round < 3; round++) {
-        engine_stats before = harness_idle_stats(&h);
+        quire_stats before = harness_idle_stats(&h);
         warm = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = got, .logits_first = FROM};
         memset(got, 0, logits_bytes());
         run(&h, &warm);
         same_as(&cold, &warm);
-        engine_stats after = harness_idle_stats(&h);
+        quire_stats after = harness_idle_stats(&h);
         int32_t whole = FROM / page_tokens * page_tokens;
         assert_int_equal(after.promoted_tokens - before.promoted_tokens, round == 0 ? 0 : whole);
-        assert_true(after.prompt_tokens_reused - before.prompt_tokens_reused >= (round == 0 ? 0 : whole));
+        assert_true(after.prefix_hits - before.prefix_hits >= (round == 0 ? 0 : whole));
         run_strangers(&h);
     }
-    engine_stats s = harness_idle_stats(&h);
+    quire_stats s = harness_idle_stats(&h);
     assert_true(s.tiers[KV_TIER_HOST].hits >= 2 * (FROM / page_tokens));
     assert_int_equal(s.tiers[KV_TIER_HOST].errors, 0);
     assert_int_equal(s.tiers[KV_TIER_HOST].dropped, 0);
@@ -128,7 +128,7 @@ static void a_tier_that_is_too_small_costs_nothing_but_reuse(void **state) {
             same_as(&cold, &warm);
             run_strangers(&h);
         }
-        engine_stats s = harness_idle_stats(&h);
+        quire_stats s = harness_idle_stats(&h);
         assert_true(s.tiers[KV_TIER_HOST].bytes <= o.tiers.host_bytes);
         harness_close(&h);
     }
@@ -204,7 +204,7 @@ static void random_requests_through_all_tiers_answer_as_without(void **state) {
             assert_memory_equal(runs[i].tokens, cold[i].tokens, (size_t)runs[i].n_tokens * sizeof(int32_t));
         }
         if (round % 3 == 2) {
-            engine_stats s = harness_idle_stats(&h);
+            quire_stats s = harness_idle_stats(&h);
             n_promoted += s.promoted_tokens;
             n_preempted += s.preemptions;
             assert_int_equal(s.tiers[KV_TIER_HOST].errors + s.tiers[KV_TIER_FILE].errors, 0);
@@ -225,7 +225,7 @@ static void random_requests_through_all_tiers_answer_as_without(void **state) {
 enum { N_SEQS = 6, N_LONG = 60 };
 
 /* Requests that outgrow the pool together: the newest are preempted. Their tokens, and what the engine counted. */
-static engine_stats run_together(const harness_options *o, int32_t n_shared, harness_run *runs) {
+static quire_stats run_together(const harness_options *o, int32_t n_shared, harness_run *runs) {
     static int32_t prompts[N_SEQS][N_LONG];
     harness h = {0};
     harness_open(o, &h);
@@ -238,7 +238,7 @@ static engine_stats run_together(const harness_options *o, int32_t n_shared, har
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N_SEQS);
-    engine_stats s = harness_idle_stats(&h);
+    quire_stats s = harness_idle_stats(&h);
     harness_close(&h);
     for (int32_t i = 0; i < N_SEQS; i++) {
         assert_int_equal(runs[i].finish, FINISH_LENGTH);
@@ -272,20 +272,20 @@ static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_
     o.prefix_cache = cache;
     assert_int_equal(run_together(&o, n_shared, roomy).preemptions, 0);
     o.n_pages = 320 / page_tokens;
-    engine_stats without = run_together(&o, n_shared, tight);
+    quire_stats without = run_together(&o, n_shared, tight);
     o.swap_bytes = 64 << 20;
-    engine_stats with = run_together(&o, n_shared, swaps);
+    quire_stats with = run_together(&o, n_shared, swaps);
     same_tokens(roomy, tight);
     same_tokens(roomy, swaps);
     assert_true(without.preemptions > 0 && without.swapped_out == 0 && without.swapped_pages == 0);
     assert_true(with.preemptions > 0 && with.swapped_out > 0 && with.swapped_in > 0);
     assert_true(with.swapped_pages >= with.swapped_out + with.swapped_in);
     o.preempt = PREEMPT_RECOMPUTE;
-    engine_stats never = run_together(&o, n_shared, forbidden);
+    quire_stats never = run_together(&o, n_shared, forbidden);
     same_tokens(roomy, forbidden);
     assert_true(never.preemptions > 0 && never.swapped_out == 0 && never.swapped_pages == 0);
     o.preempt = PREEMPT_AUTO; /* what it chooses is a matter of time, what comes out is not */
-    engine_stats any = run_together(&o, n_shared, chosen);
+    quire_stats any = run_together(&o, n_shared, chosen);
     same_tokens(roomy, chosen);
     assert_true(any.preemptions > 0 && any.swapped_out <= any.preemptions);
     if (cache == PREFIX_CACHE_NONE) { /* nothing is computed twice */
@@ -323,7 +323,7 @@ static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state)
     for (int32_t n = 1; n < 20; n += 3) {
         o.swap_bytes = n * page_bytes;
         o.prefix_cache = n % 2 ? PREFIX_CACHE_NONE : PREFIX_CACHE_TOKEN;
-        engine_stats s = run_together(&o, 20, swaps);
+        quire_stats s = run_together(&o, 20, swaps);
         same_tokens(roomy, swaps);
         assert_true(s.preemptions >= s.swapped_out && s.swapped_out >= s.swapped_in);
     }
@@ -349,18 +349,18 @@ static void cancelled_sequences_leave_no_frame_behind(void **state) {
             runs[i] = (harness_run){.prompt = strangers[i], .n_prompt = N_LONG, .sampling = greedy(200)};
             harness_submit(&h, &runs[i]);
         }
-        engine_stats now;
+        quire_stats now;
         int64_t first = -1;
         do {
             engine_stats_read(h.e, &now);
             first = first < 0 ? now.swapped_out : first;
-        } while (now.swapped_out == first && now.n_running + now.n_waiting > 0);
+        } while (now.swapped_out == first && now.n_requests_running + now.n_requests_waiting > 0);
         for (int32_t i = 0; i < N_SEQS; i++) {
             engine_cancel(h.e, runs[i].id);
         }
         harness_wait(&h, N_SEQS);
     }
-    engine_stats before, s;
+    quire_stats before, s;
     engine_stats_read(h.e, &before);
     harness_hold(&h);
     for (int32_t i = 0; i < N_SEQS; i++) {

@@ -36,7 +36,7 @@ static void pages_behind_the_window_serve_others_while_a_sequence_runs(void **st
         harness_close(&large);
 
         o.n_pages = 9;
-        engine_stats s;
+        quire_stats s;
         open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, true, &small);
         run_two(&small, b, prompts);
         engine_stats_read(small.e, &s);
@@ -123,7 +123,7 @@ static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
             harness_wait(&h, 1);
             assert_memory_equal(warm[i].tokens, cold[i].tokens, 100 * sizeof(int32_t));
         }
-        engine_stats s;
+        quire_stats s;
         engine_stats_read(h.e, &s);
         if (pass == 1) {
             assert_true(s.swapped_in > 0 && s.promoted_tokens >= 3 * 64);
@@ -161,7 +161,7 @@ static void a_model_of_windows_alone_finds_its_pages_in_a_tier_again(void **stat
             harness_wait(&h, 1);
             assert_memory_equal(warm[i].tokens, cold[i].tokens, 150 * sizeof(int32_t));
         }
-        engine_stats s = harness_idle_stats(&h);
+        quire_stats s = harness_idle_stats(&h);
         assert_true(pass == 0 || s.promoted_tokens > 0);
         harness_close(&h);
     }
@@ -186,7 +186,7 @@ static void a_swapped_sequence_leaves_nothing_behind_its_window(void **state) {
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N);
-    engine_stats s;
+    quire_stats s;
     engine_stats_read(h.e, &s);
     assert_true(s.swapped_in > 0);
     for (int i = N - 1; i >= 0; i--) { /* the last to end first: most of it is cached still. From any prefix the text goes on as it did */

@@ -197,7 +197,7 @@ static void a_closed_cache_leaves_its_pages_in_the_file(void **state) {
 /* Until the device has read a demoted page, no tier has it: who asks meanwhile computes it, and it is stored once. */
 static void a_page_is_stored_when_the_device_has_read_it(void **state) {
     (void)state;
-    kv_tier_stats s[KV_N_TIERS];
+    quire_tier_stats s[KV_N_TIERS];
     choose_text(0);
     open_world(NULL, 1 << 20, false, false);
     assert_int_equal(request(9, LONG_US, false), 0);

@@ -115,7 +115,7 @@ static void random_pages(int32_t n_pages, int32_t hash_bits, int32_t n_rounds) {
             n_got += get(t, &p);
         }
     }
-    kv_tier_stats s[KV_N_TIERS];
+    quire_tier_stats s[KV_N_TIERS];
     kv_tiers_stats(t, s);
     assert_true(n_got > 0);
     assert_int_equal(s[KV_TIER_HOST].errors, 0);

@@ -89,8 +89,8 @@ static kv_tiers *open_file(const way *w, int32_t n_pages) {
     return t;
 }
 
-static kv_tier_stats file_stats(const kv_tiers *t) {
-    kv_tier_stats s[KV_N_TIERS];
+static quire_tier_stats file_stats(const kv_tiers *t) {
+    quire_tier_stats s[KV_N_TIERS];
     kv_tiers_stats(t, s);
     return s[KV_TIER_FILE];
 }
@@ -186,7 +186,7 @@ static void random_pages(const way *w) {
             }
         }
         settle(t);
-        kv_tier_stats st = file_stats(t);
+        quire_tier_stats st = file_stats(t);
         assert_true(n_got > 0 || sizes[s] == 1);
         assert_int_equal(st.errors, 0);
         assert_true(w->n_host > 0 || st.hits == n_got);
@@ -257,7 +257,7 @@ static void what_was_written_last_is_forgotten_last_after_a_start(void **state) 
 static void what_is_written_through_takes_no_host_memory_until_it_leaves_the_pool(void **state) {
     (void)state;
     kv_tiers *t = open_file(&(way){.way = KV_IO_AUTO, .n_host = 10}, 10);
-    kv_tier_stats s[KV_N_TIERS];
+    quire_tier_stats s[KV_N_TIERS];
     prefix p = {.n_pages = 1};
     kv_tier_key key = key_of(&p);
     int32_t frame;
@@ -420,7 +420,7 @@ static void cut_while_open(const way *w) {
     put_all(t);
     assert_int_equal(truncate(find_file(".pages"), 100 * PAGE_BYTES), 0);
     assert_true(walk_all(t) < WALKED);
-    kv_tier_stats s = file_stats(t);
+    quire_tier_stats s = file_stats(t);
     assert_true(s.errors > 0 && s.misses >= s.errors && s.bytes < ALL * record_bytes());
     for (int i = 0; i < MAX_DEPTH; i++) { /* and it goes on: each walk finds out one page more of a chain */
         put_all(t);
@@ -484,7 +484,7 @@ static void a_full_disk_costs_what_did_not_fit(void **state) {
             put(t, &p);
             settle(t);
         }
-        kv_tier_stats s = file_stats(t);
+        quire_tier_stats s = file_stats(t);
         assert_int_equal(s.puts, n / 2 < MAX_DEPTH ? n / 2 : MAX_DEPTH);
         assert_int_equal(s.errors, n < 2 * MAX_DEPTH);
         assert_int_equal(s.puts + s.errors + s.dropped, MAX_DEPTH); /* after a failure it is left alone for a while */

@@ -108,8 +108,8 @@ static kv_tiers *open_tiers(int32_t n_host, int32_t n_pages) {
     return t;
 }
 
-static kv_tier_stats redis_stats(const kv_tiers *t) {
-    kv_tier_stats s[KV_N_TIERS];
+static quire_tier_stats redis_stats(const kv_tiers *t) {
+    quire_tier_stats s[KV_N_TIERS];
     kv_tiers_stats(t, s);
     return s[KV_TIER_REDIS];
 }

@@ -60,8 +60,8 @@ static void run(const char *isa, int32_t chunk, float **out, int32_t *width) {
         q.n_work = batch_plan_work(&seq, 1, 16, work, N);
         model_forward(m, &q);
         b->ops->step_wait(b);
-        model_hidden_rows(m, rows, n, read);
         for (int32_t i = 0; i < n; i++) {
+            b->ops->buffer_read(b, model_hidden(m), rows[i], 1, read + (size_t)i * (size_t)*width);
             memcpy(*out + (size_t)(done + rows[i]) * (size_t)*width, read + (size_t)i * (size_t)*width, (size_t)*width * sizeof(float));
         }
         mem_free(read);

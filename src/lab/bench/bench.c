@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "json/json_out.h"
+#include "lab/json_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/shape.h"

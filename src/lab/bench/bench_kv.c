@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "json/json_out.h"
+#include "lab/json_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "json/json_out.h"
+#include "lab/json_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/memory_cases.h"
 

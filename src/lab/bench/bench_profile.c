@@ -70,7 +70,7 @@ static quire_err make_room(profile *p, quire_error *err) {
 /* All prompts for n_output tokens each, at_once of them together, traced; the means of their largest passes go to *out. */
 static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_costs *out, quire_error *err) {
     const bench_profile_options *o = p->o;
-    engine_stats before, after;
+    engine_profile before, after;
     lab_result result;
     for (int32_t i = 0; i < o->batch; i++) {
         p->requests[i] = (lab_request){
@@ -78,10 +78,10 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     }
     p->trace.n = 0;
     p->l.b->ops->trace(p->l.b, &p->trace); /* the engine stands still: nothing was asked */
-    engine_stats_read(p->l.e, &before);
+    engine_profile_read(p->l.e, &before);
     quire_err e = lab_run(&p->l, p->requests, o->batch, at_once, &result, err);
-    engine_stats_read(p->l.e, &after);
-    const engine_stats *from = result.going.steps > 0 ? &result.going : &before;
+    engine_profile_read(p->l.e, &after);
+    const engine_profile *from = result.going.steps > 0 ? &result.going : &before;
     p->l.b->ops->trace(p->l.b, NULL);
     lab_forget(p->requests, o->batch);
     TRY(e);

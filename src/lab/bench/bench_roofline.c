@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "json/json_out.h"
+#include "lab/json_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/peak.h"
 

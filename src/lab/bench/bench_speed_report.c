@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "json/json_out.h"
+#include "lab/json_line.h"
 
 typedef struct speed_target {
     const char *name, *type;

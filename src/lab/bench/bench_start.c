@@ -11,7 +11,7 @@
 #include "base/beside.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "json/json_out.h"
+#include "lab/json_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/sheet.h"

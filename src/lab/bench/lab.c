@@ -180,7 +180,7 @@ static void take_token(course *c, runner *u, int32_t token) {
     c->result->n_output++;
     c->n_going += ++u->n_tokens == LAB_GOING;
     if (u->n_tokens == LAB_GOING && c->n_going == c->n_runners) {
-        engine_stats_read(c->l->e, &c->result->going);
+        engine_profile_read(c->l->e, &c->result->going);
     }
 }
 
@@ -244,10 +244,12 @@ static quire_err run_course(course *c, int32_t at_once, runner *runners, const i
 }
 
 static void fill_result(course *c, int64_t start_us) {
-    engine_stats s;
+    quire_stats s;
+    engine_profile profile;
     do { /* the last step is counted when its events have been read */
         engine_stats_read(c->l->e, &s);
-    } while (s.n_running > 0);
+    } while (s.n_requests_running > 0);
+    engine_profile_read(c->l->e, &profile);
     lab_result *r = c->result;
     int32_t n_answers = 0;
     for (int32_t i = 0; i < c->n; i++) {
@@ -255,9 +257,9 @@ static void fill_result(course *c, int64_t start_us) {
     }
     r->n_prompt_computed = s.step_rows - (r->n_output - n_answers); /* an answer's last token is never computed */
     r->n_pages_kept = s.n_pages_cached;
-    r->n_queried = s.prompt_tokens_queried;
-    r->n_cached = s.prompt_tokens_reused;
-    r->n_pages_most = s.n_pages_held_most;
+    r->n_queried = s.prefix_queries;
+    r->n_cached = s.prefix_hits;
+    r->n_pages_most = profile.n_pages_held_most;
     r->n_preemptions = s.preemptions;
     r->n_steps = s.steps;
     r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;

@@ -51,7 +51,7 @@ typedef struct lab_result {
     double seconds;            /* from the first sent to the last token, by figures_time_us */
     double first_ms, token_ms; /* wall time, means: to the first token; between tokens */
     uint64_t digest;           /* of all answers: equal where they are */
-    engine_stats going;        /* the engine's counts when the last sample had LAB_GOING tokens; zeros where some had fewer */
+    engine_profile going;      /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had fewer */
 } lab_result;
 
 /* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads, prefix_cache, eviction_policy, schedule, page_tokens,

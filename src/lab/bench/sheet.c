@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "json/json_out.h"
+#include "lab/json_line.h"
 
 void sheet_begin(const sheet *s, const char *heading) {
     if (s->json) {

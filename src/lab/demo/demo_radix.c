@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "json/json_out.h"
+#include "lab/json_line.h"
 #include "lab/demo/demo_parts.h"
 #include "lab/demo/demo_tree.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "file/show.h"
-#include "json/json_out.h"
+#include "lab/json_line.h"
 
 double sim_hit_rate(const sim_row *row) {
     return row->result.prompt_tokens > 0 ? (double)row->result.hit_tokens / (double)row->result.prompt_tokens : 0;

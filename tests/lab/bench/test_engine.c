@@ -62,10 +62,10 @@ static void a_real_engine_runs_over_it_and_every_step_is_noted(void **state) {
         }
     }
     assert_int_equal(n_tokens, N * OUT);
-    engine_stats s;
+    quire_stats s;
     do {
         engine_stats_read(e, &s);
-    } while (s.n_running > 0);
+    } while (s.n_requests_running > 0);
     engine_out_close(out);
     engine_close(e);
     assert_int_equal(null->n_steps, s.steps - 1); /* each but the first, which has none before it */

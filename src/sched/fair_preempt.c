@@ -1,0 +1,105 @@
+#include "sched/fair_preempt.h"
+
+#include "sched/admission_candidates.h"
+#include "sched/prefix_wait.h"
+
+/* The waiting task that goes next; NULL: all wait for prefixes. */
+static sched_task *head_of_waiting(scheduler *s) {
+    int32_t n = candidates_order_begin(s);
+    for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
+        if (!prefix_wait_blocks(s, s->waiting[i])) {
+            return s->waiting[i];
+        }
+    }
+    return NULL;
+}
+
+/* Running tasks of a tenant besides t. */
+static int32_t count_running(const scheduler *s, int32_t slot, const sched_task *t) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        n += s->running[i] != t && s->running[i]->tenant_slot == slot;
+    }
+    return n;
+}
+
+static int32_t count_active(const scheduler *s, int32_t slot) {
+    return s->service.slots[slot].n_active;
+}
+
+/* The newest task that may be preempted of the tenant that runs most, of those that have more requests than t's tenant and run more than it
+ * does besides t. NULL: none. */
+static const sched_task *victim_for(const scheduler *s, const sched_task *t) {
+    const sched_task *victim = NULL;
+    int32_t most = count_running(s, t->tenant_slot, t), examined = t->tenant_slot;
+    for (int32_t i = s->n_running - 1; i >= 0; i--) {
+        const sched_task *r = s->running[i];
+        if (r->tenant_slot == examined || r->is_first || r->n_preempted >= s->limits.max_preemptions) {
+            continue;
+        }
+        examined = r->tenant_slot;
+        int32_t n = count_running(s, r->tenant_slot, NULL);
+        if (n > most && count_active(s, r->tenant_slot) > count_active(s, t->tenant_slot)) {
+            most = n;
+            victim = r;
+        }
+    }
+    return victim;
+}
+
+/* Pages that t's known tokens and the next one take from the pool. */
+static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
+    int32_t n_held = kv_seq_pages(&t->kv);
+    if (t->state == TASK_WAITING) {
+        (void)kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &n_held);
+    }
+    int64_t n = kv_pages_for(t->n_known + 1, s->limits.page_tokens) * s->options.n_groups + s->limits.state_pages - n_held;
+    return n > 0 ? n : 0;
+}
+
+static void preempt_with_group(scheduler *s, const sched_task *victim) {
+    s->plan.n_preempted = 0;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        const sched_task *r = s->running[i];
+        bool goes = r == victim || (r->group != 0 && r->group == victim->group);
+        s->plan.decisions[i] = goes ? SCHED_PREEMPTED : SCHED_IDLE;
+        s->plan.n_preempted += goes;
+    }
+    scheduler_preempt_marked(s);
+}
+
+/* Makes t first where another tenant runs more, and makes room for it, *promised pages being those of others that are first. */
+static void put_first(scheduler *s, sched_task *t, int64_t *promised) {
+    const sched_task *victim = t->n_preempted == 0 && t->group == 0 ? victim_for(s, t) : NULL;
+    int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
+    int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
+    t->is_first = victim != NULL;
+    while (victim != NULL && (s->n_running + n_places > s->limits.max_seqs || (s->kv != NULL && n_pages > kv_cache_available(s->kv)))) {
+        preempt_with_group(s, victim);
+        victim = victim_for(s, t);
+    }
+    *promised = t->is_first ? n_pages : *promised;
+}
+
+void fair_preempt(scheduler *s) {
+    if (s->options.policy != ADMISSION_FAIR) {
+        return;
+    }
+    int32_t n = 0;
+    int64_t promised = 0;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        s->running[i]->is_first = false;
+        if (s->running[i]->state == TASK_PREFILL) {
+            s->candidates[n++] = s->running[i];
+        }
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (s->candidates[i]->state == TASK_PREFILL) { /* it was not preempted for one before it */
+            put_first(s, s->candidates[i], &promised);
+        }
+    }
+    sched_task *head = s->n_running > 0 ? head_of_waiting(s) : NULL;
+    if (head != NULL) {
+        put_first(s, head, &promised);
+    }
+}
