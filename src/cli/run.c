@@ -96,6 +96,8 @@ static quire_err run(const cli_options *o, quire_error *err) {
     session s;
     TRY(prompt_check(o, err));
     TRY(batch_file_check(o, err));
+    TRY(files_check_readable("--prompts", o->prompts, err));
+    TRY(files_check_writable("--out", o->out, err));
     quire_err e = has_prompt ? prompt_read(o, &prompt, err) : QUIRE_OK;
     e = e == QUIRE_OK ? session_open(o, &s, err) : e;
     if (e == QUIRE_OK) {

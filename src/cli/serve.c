@@ -8,6 +8,7 @@ static quire_err serve(const cli_options *o, quire_error *err) {
     session s;
     signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
     signal(SIGUSR1, SIG_IGN);
+    TRY(server_check(&o->server, err)); /* before the model is loaded */
     TRY(session_open(o, &s, err));
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */

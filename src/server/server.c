@@ -115,12 +115,26 @@ static quire_err open_loops(server *s, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err open_parts(server *s, quire_error *err) {
+static quire_err load_keys(server *s, quire_error *err) {
     const server_options *o = &s->options;
     TRY(auth_load(o->api_keys, o->n_api_keys, o->api_key_file, &s->keys, err));
-    if (o->operator_key != NULL) {
-        TRY(auth_set_operator(s->keys, o->operator_key, err));
+    return o->operator_key != NULL ? auth_set_operator(s->keys, o->operator_key, err) : QUIRE_OK;
+}
+
+quire_err server_check(const server_options *o, quire_error *err) {
+    server probe = {.options = *o, .listen_fd = -1};
+    TRY(server_options_check(o, err));
+    quire_err e = load_keys(&probe, err);
+    e = e == QUIRE_OK ? start_listening(&probe, err) : e;
+    if (probe.listen_fd >= 0) {
+        close(probe.listen_fd);
     }
+    auth_free(probe.keys);
+    return e;
+}
+
+static quire_err open_parts(server *s, quire_error *err) {
+    TRY(load_keys(s, err));
     if (RAND_bytes(s->pool_key, sizeof s->pool_key) != 1) {
         return err_set(err, QUIRE_INTERNAL, -1, "server: no random numbers for the key of page hashes");
     }
