@@ -32,7 +32,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     const field_desc *fields = params_fields(&n);
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
         bool mine = (fields[i].flags & request_endpoint_flag(r)) && !(fields[i].flags & FIELD_LATER);
-        if (mine && strcmp(fields[i].fallback, "null") != 0) {
+        if (mine && (strcmp(fields[i].fallback, "null") != 0 || request_defaults_find(ctx->defaults, fields[i].name) != NULL)) {
             e = request_set_field(r, &fields[i], NULL, NULL);
         }
     }
@@ -245,6 +245,12 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     }
     i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
+    int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
+    if (r->context.max_logprobs > 0 && most > r->context.max_logprobs) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, i->logprobs == most ? "logprobs" : "prompt_logprobs",
+                             "log-probabilities of %d tokens a position; this server gives at most %d (--max-logprobs)", (int)most,
+                             (int)r->context.max_logprobs);
+    }
     if (r->fork_from.held != NULL && i->prompt_logprobs >= 0) { /* prompt_logprobs itself was refused before */
         return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
                              "echo with logprobs asks for those of what stands before the fork, which it does not compute; leave echo out, "

@@ -21,9 +21,6 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 /* Validates v (NULL: null) by the field's row and stores it. On failure r is unchanged. Texts point into v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 
-/* The JSON of a field's default; NULL: d (which may be NULL) has none. */
-const char *request_defaults_find(const request_defaults *d, const char *field);
-
 /* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX for index >= 0), or of the wrong size (param
  * NAME). */
 quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what, quire_error *err);
