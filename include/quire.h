@@ -101,6 +101,10 @@ typedef struct quire_options {
                                       has them; or such a file, or its directory */
     /* a response's limit in JSON bytes: a request that could exceed it by n, echo, logprobs and max_tokens is refused; 0: no limit */
     int64_t max_answer_bytes;
+    /* a JSON object: defaults that go before those of generation_config, of the same fields and of presence_penalty, frequency_penalty,
+     * seed and max_tokens; NULL: none */
+    const char *request_defaults;
+    int32_t max_logprobs;         /* most likeliest tokens that a request may have reported beside a token, 1..20 */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -132,7 +136,7 @@ typedef struct quire_info {
     int32_t bos, eos;             /* -1: none */
     bool has_vocabulary, has_chat_template;
     const char *generation_config;   /* the file with defaults of requests; NULL: the API's own defaults only */
-    const char *generation_defaults; /* the defaults from it: "temperature 0.6, top_k 20"; "": none */
+    const char *generation_defaults; /* the defaults from it and quire_options' request_defaults: "temperature 0.6, top_k 20"; "": none */
     size_t max_answer_bytes;         /* 0: no limit */
 } quire_info;
 

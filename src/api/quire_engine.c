@@ -2,6 +2,7 @@
 #include "api/quire_engine.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "setup/engine_config.h"
@@ -15,13 +16,21 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     engine_parts *p = &e->parts;
     quire_info *i = &p->info;
     TRY(options_read(given, &o, err));
+    TRY(request_defaults_read(&e->defaults, o.request_defaults, err));
+    int32_t n_given = e->defaults.n;
     TRY(engine_parts_open(&o, ablations, p, err));
-    TRY(request_defaults_init(&p->defaults, &e->defaults, err));
+    TRY(request_defaults_add(&e->defaults, &p->defaults, err));
     bool has_defaults = e->defaults.n > 0;
-    i->generation_config = has_defaults ? p->defaults.source.p : NULL;
+    const char *most = request_defaults_find(&e->defaults, "max_tokens");
+    if (most != NULL && strtoll(most, NULL, 10) > i->max_model_len) {
+        return err_set(err, QUIRE_INVALID, -1, "defaults of requests: max_tokens is %s; a sequence has at most %d tokens here", most,
+                       (int)i->max_model_len);
+    }
+    i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = has_defaults ? e->defaults.text.p : "";
     e->context = (request_context){.n_vocab = i->n_vocab,
                                    .max_model_len = i->max_model_len,
+                                   .max_logprobs = o.max_logprobs,
                                    .has_vocabulary = i->has_vocabulary,
                                    .tokenizer = p->tokenizer,
                                    .has_chat_template = i->has_chat_template,

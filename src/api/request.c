@@ -12,11 +12,11 @@ uint32_t request_endpoint_flag(const quire_request *r) {
     return r->info.endpoint == QUIRE_CHAT ? FIELD_CHAT : FIELD_COMPLETIONS;
 }
 
-quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out) {
+quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err) {
     *out = NULL;
     quire_request *r = mem_new(1, sizeof *r);
     if (r == NULL) {
-        return QUIRE_NO_MEMORY;
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     r->context = *ctx;
     r->info.endpoint = endpoint;
@@ -32,13 +32,13 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     const field_desc *fields = params_fields(&n);
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
         bool mine = (fields[i].flags & request_endpoint_flag(r)) && !(fields[i].flags & FIELD_LATER);
-        if (mine && strcmp(fields[i].fallback, "null") != 0) {
+        if (mine && (strcmp(fields[i].fallback, "null") != 0 || request_defaults_find(ctx->defaults, fields[i].name) != NULL)) {
             e = request_set_field(r, &fields[i], NULL, NULL);
         }
     }
     if (e != QUIRE_OK) {
         quire_request_free(r);
-        return e;
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     *out = r;
     return QUIRE_OK;
@@ -245,6 +245,12 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     }
     i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
+    int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
+    if (r->context.max_logprobs > 0 && most > r->context.max_logprobs) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, i->logprobs == most ? "logprobs" : "prompt_logprobs",
+                             "log-probabilities of %d tokens a position; this server gives at most %d (--max-logprobs)", (int)most,
+                             (int)r->context.max_logprobs);
+    }
     if (r->fork_from.held != NULL && i->prompt_logprobs >= 0) { /* prompt_logprobs itself was refused before */
         return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
                              "echo with logprobs asks for those of what stands before the fork, which it does not compute; leave echo out, "
@@ -296,9 +302,7 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
                         quire_error *err) {
     *out = NULL;
     quire_request *r;
-    if (request_new(ctx, endpoint, &r) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(request_new(ctx, endpoint, &r, err));
     quire_err e = read_body(r, body, n, err);
     e = e == QUIRE_OK ? request_check(r, err) : e;
     if (e != QUIRE_OK) {
@@ -333,9 +337,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
         }
     }
     quire_request *r;
-    if (request_new(ctx, QUIRE_COMPLETIONS, &r) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(request_new(ctx, QUIRE_COMPLETIONS, &r, err));
     int32_t *copy = mem_new(n, sizeof *copy);
     if (copy != NULL) {
         memcpy(copy, ids, n * sizeof *copy);

@@ -22,14 +22,16 @@
 #define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
 #define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
 #define REQUEST_MAX_PROMPTS 1024
+#define REQUEST_DEFAULT_FIELDS 9 /* that can have a default of this engine's own */
 
-/* The defaults of sampling fields that the model's makers recommend, or those of another generation_config.json. */
+/* The defaults of fields that an option gives, and of sampling fields that the model's makers recommend, or those of another
+ * generation_config.json. */
 typedef struct request_defaults {
     int32_t n;
     struct {
         const char *field;
         char json[32]; /* the value */
-    } values[SAMPLING_DEFAULT_FIELDS];
+    } values[REQUEST_DEFAULT_FIELDS];
     strbuf text; /* "temperature 0.6, top_k 20" */
 } request_defaults;
 
@@ -37,6 +39,7 @@ typedef struct request_defaults {
 typedef struct request_context {
     int32_t n_vocab;        /* ids are 0..n_vocab-1 */
     int32_t max_model_len;  /* tokens */
+    int32_t max_logprobs;   /* most likeliest tokens to report beside one; 0: as the table of fields has it */
     bool has_vocabulary;    /* else only prompts of ids are accepted */
     const tokenizer *tokenizer; /* gives the least number of tokens of a text; NULL: unknown */
     bool has_chat_template; /* else chat is refused */
@@ -100,9 +103,14 @@ struct quire_request {
     float cache_ttl_s;      /* 0: no end */
 };
 
-/* Checks each value of `from` as a request's would be; BAD_FILE names file and field. Deinit *out also after a failure. */
-quire_err request_defaults_init(const sampling_defaults *from, request_defaults *out, quire_error *err);
+/* Two sources of an empty *d, each value checked as a request's would be; deinit it also after a failure. json: an object, or NULL; INVALID
+ * names the field. */
+quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err);
+/* Adds fields that d has not yet; BAD_FILE names file and field. */
+quire_err request_defaults_add(request_defaults *d, const sampling_defaults *from, quire_error *err);
 void request_defaults_deinit(request_defaults *d);
+/* The JSON of a field's default; NULL: d (which may be NULL) has none. */
+const char *request_defaults_find(const request_defaults *d, const char *field);
 
 /* As quire_request_parse and quire_request_ids, with a context in place of an engine. */
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,

@@ -7,9 +7,7 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     static const char *const own[] = {"stream", "n", "best_of", "echo", "prompt_logprobs"};
     quire_request *copy;
     *out = NULL;
-    if (request_new(&r->context, r->info.endpoint, &copy) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(request_new(&r->context, r->info.endpoint, &copy, err));
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < r->n_values && e == QUIRE_OK; i++) {
         const field_desc *f = r->values[i].field;

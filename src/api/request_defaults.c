@@ -1,4 +1,4 @@
-/* The defaults of requests' sampling fields, from a model or a generation_config.json. */
+/* The defaults of requests' fields, from an option, a model or a generation_config.json. */
 #include <math.h>
 
 #include "api/request_read.h"
@@ -14,37 +14,74 @@ static quire_err check_value(const char *name, const char *json, quire_error *er
     return e;
 }
 
-static quire_err add(request_defaults *d, const char *source, const char *name, double value, quire_error *err) {
+static quire_err add(request_defaults *d, const char *name, double value, quire_error *err) {
     strbuf json = {0};
     json_out o = {.to = &json};
-    quire_error why = {.message = ""};
     if (value == floor(value) && fabs(value) < 0x1p53) {
         json_int(&o, (int64_t)value);
     } else {
         json_exact(&o, value);
     }
     quire_err e = o.err == QUIRE_OK && json.n >= sizeof d->values->json ? QUIRE_INTERNAL : o.err;
-    e = e == QUIRE_OK ? check_value(name, json.p, &why) : e;
+    e = e == QUIRE_OK ? check_value(name, json.p, err) : e;
     if (e == QUIRE_OK) {
         d->values[d->n].field = name;
         memcpy(d->values[d->n++].json, json.p, json.n + 1);
         e = strbuf_addf(&d->text, "%s%s %s", d->n > 1 ? ", " : "", name, json.p);
     }
     strbuf_deinit(&json);
-    if (e == QUIRE_BAD_REQUEST) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s; repair it, or start with --generation-config none", source, why.message);
-    }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", source, quire_err_text(e));
+    return e;
 }
 
-quire_err request_defaults_init(const sampling_defaults *from, request_defaults *out, quire_error *err) {
-    *out = (request_defaults){0};
+quire_err request_defaults_add(request_defaults *d, const sampling_defaults *from, quire_error *err) {
     for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
-        if (from->names[i] != NULL) {
-            TRY(add(out, from->source.p, from->names[i], from->values[i], err));
+        quire_error why = {.message = ""};
+        bool is_new = from->names[i] != NULL && request_defaults_find(d, from->names[i]) == NULL;
+        quire_err e = is_new ? add(d, from->names[i], from->values[i], &why) : QUIRE_OK;
+        if (e == QUIRE_BAD_REQUEST) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s; repair it, or start with --generation-config none", from->source.p,
+                           why.message);
         }
+        TRY(e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", from->source.p, quire_err_text(e)));
     }
     return QUIRE_OK;
+}
+
+/* One member of the option's object. */
+static quire_err add_member(request_defaults *d, const json_member *m, quire_error *err) {
+    static const char *const names[REQUEST_DEFAULT_FIELDS] = {
+        "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "seed", "max_tokens"};
+    const char *name = NULL;
+    for (int i = 0; i < REQUEST_DEFAULT_FIELDS; i++) {
+        name = strcmp(names[i], m->name) == 0 ? names[i] : name;
+    }
+    if (name == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "%.100s can have no default here; temperature, top_k, top_p, min_p, seed and others can",
+                       m->name);
+    }
+    if (!json_is(m->value, JSON_KIND_INT) && !json_is(m->value, JSON_KIND_REAL)) {
+        return err_set(err, QUIRE_INVALID, -1, "%s must be a number", name);
+    }
+    if (strcmp(name, "max_tokens") == 0 && json_double(m->value) < 1) {
+        return err_set(err, QUIRE_INVALID, -1, "max_tokens must be at least 1");
+    }
+    return request_defaults_find(d, name) == NULL ? add(d, name, json_double(m->value), err) : QUIRE_OK;
+}
+
+quire_err request_defaults_read(request_defaults *d, const char *json, quire_error *err) {
+    json_value *all = NULL;
+    quire_error why = {.message = "it must be a JSON object"};
+    *d = (request_defaults){0};
+    if (json == NULL) {
+        return QUIRE_OK;
+    }
+    quire_err e = request_read_value(str_of(json), 0, NULL, &all, &why);
+    e = e == QUIRE_OK && !json_is(all, JSON_KIND_OBJECT) ? QUIRE_INVALID : e;
+    for (json_member m = {0}; e == QUIRE_OK && json_next(all, &m);) {
+        e = add_member(d, &m, &why);
+    }
+    json_drop(all);
+    return e == QUIRE_OK ? e : err_set(err, e == QUIRE_BAD_REQUEST ? QUIRE_INVALID : e, -1, "defaults of requests: %s", why.message);
 }
 
 void request_defaults_deinit(request_defaults *d) {

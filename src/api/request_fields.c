@@ -181,15 +181,7 @@ static quire_err read_stop_tokens(quire_request *r, const field_desc *f, const j
         return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n, PARAMS_MAX_STOP_TOKENS);
     }
     int32_t ids[PARAMS_MAX_STOP_TOKENS];
-    for (size_t i = 0; i < n; i++) {
-        int64_t id = -1;
-        json_whole(json_at(v, i), &id);
-        if (id >= r->context.n_vocab) {
-            return request_range_error(f, err, "stop_token_ids[%zu] is %lld; the vocabulary has %d ids", i, (long long)id,
-                                       (int)r->context.n_vocab);
-        }
-        ids[i] = (int32_t)id;
-    }
+    TRY(request_read_ids(r, f, v, n, ids, err));
     memcpy(r->sampling.stop_tokens, ids, n * sizeof *ids);
     r->sampling.n_stop_tokens = (int32_t)n;
     return QUIRE_OK;

@@ -28,6 +28,19 @@ static quire_err need_lists(quire_request *r, quire_error *err) {
 
 /* ---- ids ---- */
 
+quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n, int32_t *ids, quire_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        int64_t id = -1;
+        json_whole(json_at(v, i), &id);
+        if (id < 0 || id >= r->context.n_vocab) {
+            return request_range_error(f, err, "%s[%zu] is %lld; the vocabulary has %d ids", f->name, i, (long long)id,
+                                       (int)r->context.n_vocab);
+        }
+        ids[i] = (int32_t)id;
+    }
+    return QUIRE_OK;
+}
+
 /* Reads one member of logit_bias: "ID": number. Biases are limited to [-100, 100], as in vLLM. */
 static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, const json_value *v, int32_t *id, float *bias,
                            quire_error *err) {
@@ -88,15 +101,7 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
     }
     int32_t *ids = mem_new(n, sizeof *ids);
     quire_err e = ids == NULL ? no_memory(err) : need_lists(r, err);
-    for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
-        int64_t id = -1;
-        json_whole(json_at(v, i), &id);
-        if (id < 0 || id >= r->context.n_vocab) {
-            e = request_range_error(f, err, "allowed_token_ids[%zu] is %lld; the vocabulary has %d ids", i, (long long)id,
-                                    (int)r->context.n_vocab);
-        }
-        ids[i] = (int32_t)id;
-    }
+    e = e == QUIRE_OK ? request_read_ids(r, f, v, n, ids, err) : e;
     if (e == QUIRE_OK && sampling_lists_set_allowed(r->sampling.lists, ids, (int32_t)n) != QUIRE_OK) {
         e = no_memory(err);
     }

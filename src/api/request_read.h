@@ -11,8 +11,8 @@ quire_err request_check_body(str text, quire_error *err);
  * for errors of a single value, or NULL. */
 quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err);
 
-/* A new request of an endpoint, with every field at its default. */
-quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out);
+/* A new request of an endpoint, with every field at its default. QUIRE_NO_MEMORY. */
+quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err);
 uint32_t request_endpoint_flag(const quire_request *r);
 
 /* Sets a field as request_set_field does, and keeps v as long as the request (except a conversation and ids, which are copied). */
@@ -20,9 +20,6 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 
 /* Validates v (NULL: null) by the field's row and stores it. On failure r is unchanged. Texts point into v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-
-/* The JSON of a field's default; NULL: d (which may be NULL) has none. */
-const char *request_defaults_find(const request_defaults *d, const char *field);
 
 /* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX for index >= 0), or of the wrong size (param
  * NAME). */
@@ -37,6 +34,8 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
 /* The texts of a string, of an array of strings, or of NULL: their number, and text i. */
 size_t request_n_texts(const json_value *v);
 str request_text_at(const json_value *v, size_t i);
+/* Reads the first n ids of an array, whose items are integers; QUIRE_BAD_REQUEST for one that the vocabulary does not have. */
+quire_err request_read_ids(const quire_request *r, const field_desc *f, const json_value *v, size_t n, int32_t *ids, quire_error *err);
 /* Fields that fill sampling.lists (request_lists.c). */
 quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);

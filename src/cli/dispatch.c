@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/nearest.h"
+#include "cli/help_json.h"
 #include "cli/read_flags.h"
 
 int dispatch_count_words(const char *name, int argc, char **argv) {
@@ -56,6 +57,9 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
     }
     int status = 2;
     if (read_flags(o, c, p->commands, p->others, argc, argv, &err) == QUIRE_OK) {
+        if (o->without_effect.n && !o->quiet && !o->help && !o->help_all) {
+            log_line(LOG_INFO, "%s: taken without effect (docs/flags.md says why)", o->without_effect.p);
+        }
         status = run_command(c, o);
     } else {
         log_line(LOG_ERROR, "%s", err.message);
@@ -113,6 +117,9 @@ int dispatch(const program *p, int argc, char **argv) {
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         p->help(false);
         return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "--json") == 0) {
+        return help_json_print(p->commands) == QUIRE_OK ? 0 : 1;
     }
     if (strcmp(name, "help") == 0) {
         return print_help_of(p, argc - 2, argv + 2);

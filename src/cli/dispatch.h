@@ -18,8 +18,8 @@ typedef struct program {
 /* Prints a line for each command. */
 void dispatch_list(const command *const *commands);
 
-/* Runs the command whose name the arguments begin with, or prints --help, --version, "help COMMAND" or "help all"; prints what went wrong to
- * standard error, and gives the exit status. */
+/* Runs the command whose name the arguments begin with, or prints --help, --version, "help COMMAND", "help all" or "help --json". Prints
+ * what went wrong to standard error, and gives the exit status. */
 int dispatch(const program *p, int argc, char **argv);
 
 #endif

@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -11,6 +13,32 @@
 
 quire_err files_failed(const char *path, quire_error *err) {
     return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+}
+
+static quire_err check_access(const char *flag, const char *path, const char *at, int mode, quire_error *err) {
+    return access(at, mode) == 0 ? QUIRE_OK : err_prefix(err, files_failed(path, err), flag);
+}
+
+quire_err files_check_readable(const char *flag, const char *path, quire_error *err) {
+    return !path || strcmp(path, "-") == 0 ? QUIRE_OK : check_access(flag, path, path, R_OK, err);
+}
+
+quire_err files_check_writable(const char *flag, const char *path, quire_error *err) {
+    struct stat is;
+    if (!path || strcmp(path, "-") == 0) {
+        return QUIRE_OK;
+    }
+    if (stat(path, &is) == 0) {
+        return S_ISDIR(is.st_mode) ? err_set(err, QUIRE_IO, -1, "%s: %s: it is a directory", flag, path)
+                                   : check_access(flag, path, path, W_OK, err);
+    }
+    strbuf directory = {0};
+    const char *slash = strrchr(path, '/');
+    quire_err e = slash ? strbuf_add(&directory, path, (size_t)(slash - path) + 1) : QUIRE_OK;
+    e = e == QUIRE_OK ? strbuf_add_str(&directory, ".") : e;
+    e = e == QUIRE_OK ? check_access(flag, path, directory.p, W_OK | X_OK, err) : err_set(err, e, -1, "out of memory");
+    strbuf_deinit(&directory);
+    return e;
 }
 
 quire_err files_read(const char *path, strbuf *out, quire_error *err) {

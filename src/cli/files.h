@@ -30,6 +30,11 @@ quire_err id_list_read(const char *path, id_list *out, quire_error *err);
 /* Reads a JSON file with a list of such lists. *out is mem_new'd; the caller frees it and deinits the *n lists, also after a failure. */
 quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err);
 
+/* Check before a long task what opening the file behind it would fail at: NOT_FOUND or IO; err names flag and file. Nothing is changed. "-"
+ * and NULL are good. */
+quire_err files_check_readable(const char *flag, const char *path, quire_error *err);
+quire_err files_check_writable(const char *flag, const char *path, quire_error *err);
+
 /* Writes float32 [n_rows, n_columns], little endian, C order, format version 1.0. */
 quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns, quire_error *err);
 

@@ -40,7 +40,7 @@ const flag flags_generation_config[] = {
     {0},
 };
 const flag flags_chat_template[] = {
-    {"--chat-template", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
+    {"--chat-template --chat-template-file", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
     {0},
 };
 const flag flags_json[] = {
@@ -52,15 +52,19 @@ const flag flags_compute[] = {
     {0},
 };
 const flag flags_kv_dtype[] = {
-    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", FLAG_CHOICE, AT(engine.kv_dtype),
+    {"--kv-dtype --kv-cache-dtype -ctk --cache-type-k", NULL, "type of stored keys and values", FLAG_CHOICE, AT(engine.kv_dtype),
      .choices = choices_kv_dtype},
+    {"--cache-type-v -ctv", NULL, "type of stored values: as that of keys", FLAG_CHOICE, AT(cache_type_v), .choices = choices_kv_dtype,
+     .rare = true},
     {0},
 };
 const flag flags_prefix_cache[] = {
     {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", FLAG_CHOICE, AT(engine.prefix_cache),
      .choices = choices_prefix_cache},
-    {"--enable-prefix-caching", NULL, "as --prefix-cache token", FLAG_PRESET, AT(engine.prefix_cache), .choices = prefix_cache_on},
-    {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", FLAG_PRESET, AT(engine.prefix_cache), .choices = prefix_cache_off},
+    {"--enable-prefix-caching --cache-prompt", NULL, "as --prefix-cache token", FLAG_PRESET, AT(engine.prefix_cache),
+     .choices = prefix_cache_on},
+    {"--no-enable-prefix-caching --no-cache-prompt", NULL, "as --prefix-cache none", FLAG_PRESET, AT(engine.prefix_cache),
+     .choices = prefix_cache_off},
     {0},
 };
 const flag flags_eviction[] = {

@@ -23,7 +23,15 @@ typedef enum flag_type {
     FLAG_FIELD_INTEGER, /* request field: integer */
     FLAG_FIELD_NUMBER,  /* request field: number */
     FLAG_FIELD_SWITCH,  /* request field: true */
-    FLAG_FIELD_TEXTS    /* request field: array of strings, one more each time */
+    FLAG_FIELD_TEXTS,   /* request field: array of strings, one more each time */
+    FLAG_FIELDS,        /* request fields: a JSON object of them */
+    FLAG_NAMES,         /* appended to served_names: one, and those that follow it */
+    /* flags of other servers (carried_flags.c), which --help omits; `meaning` is the reason */
+    FLAG_TAKEN,        /* without effect here; takes no value */
+    FLAG_TAKEN_VALUE,  /* the same with a value, one of choices where it has those */
+    FLAG_TAKEN_CHOICE, /* the same; the value may be missing */
+    FLAG_LATER,        /* refused: not here yet */
+    FLAG_REFUSED       /* refused: the reason names what is used instead */
 } flag_type;
 
 /* A spelling and its value. A spelling that is its own value is shown in --help. */
@@ -44,6 +52,13 @@ typedef struct flag {
 } flag;
 
 extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[];
+
+/* The spelling's value, or NULL. */
+const char *flag_choice_find(const flag_choice *choices, const char *spelling);
+
+/* Flags of vLLM and llama-server that scripts carry over: taken without effect, or refused with the reason (docs/flags.md). A command's own
+ * flags go before. */
+extern const flag flags_carried[];
 
 /* Groups of cli_options' own members; each ends with a flag without names. */
 extern const flag flags_help[], flags_help_all[]; /* every command takes the first, last; the second where one of its flags is rare */

@@ -12,11 +12,15 @@
 
 #define CLI_MAX_API_KEYS 64
 #define CLI_MAX_PREFIXES 16
+#define CLI_MAX_NAMES    16
 
 typedef struct cli_options {
     quire_options engine;
     server_options server;
     const char *api_keys[CLI_MAX_API_KEYS];
+    const char *served_names[CLI_MAX_NAMES];
+    const char *cache_type_v;                  /* as --kv-dtype; NULL: not given */
+    strbuf without_effect;                     /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
     const char *argument;                      /* what followed the name where that is no model; NULL: nothing */
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;

@@ -10,6 +10,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->out) {
         return err_set(err, QUIRE_INVALID, -1, "quire pack needs -o FILE, where the packed model goes");
     }
+    TRY(files_check_writable("--out", o->out, err));
     if (o->quiet) {
         log_set_level(LOG_WARN);
     }

@@ -51,7 +51,7 @@ static quire_err unknown_flag(str name, const command *c, const command *owner, 
     nearest near = {.wanted = name};
     for (const flag *const *group = c->flags; *group; group++) {
         for (const flag *f = *group; f->names; f++) {
-            nearest_offer_all(&near, f->names);
+            nearest_offer_all(&near, f->type < FLAG_LATER ? f->names : "");
         }
     }
     return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; %s%.*s%s`quire %s --help%s` lists them", (int)name.n, name.p,
@@ -119,19 +119,59 @@ static quire_err set_bytes(const flag *f, const char *name, const char *text, in
     return QUIRE_OK;
 }
 
+const char *flag_choice_find(const flag_choice *choices, const char *spelling) {
+    for (; choices->spelling; choices++) {
+        if (strcmp(choices->spelling, spelling) == 0) {
+            return choices->value;
+        }
+    }
+    return NULL;
+}
+
 static quire_err set_choice(const flag *f, const char *name, const char *text, const char **out, quire_error *err) {
     char all[128] = "";
-    for (const flag_choice *c = f->choices; c->spelling; c++) {
-        if (strcmp(c->spelling, text) == 0) {
-            *out = c->value;
-            return QUIRE_OK;
-        }
+    *out = flag_choice_find(f->choices, text);
+    for (const flag_choice *c = f->choices; c->spelling && !*out; c++) {
         if (strcmp(c->spelling, c->value) == 0) {
             size_t n = strlen(all);
             snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
+    return *out ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
+}
+
+/* A flag that is taken without effect. text: its value, or NULL. */
+static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
+    if (text && f->choices && !flag_choice_find(f->choices, text)) {
+        char all[128] = "";
+        for (const flag_choice *c = f->choices; c->spelling; c++) {
+            size_t n = strlen(all);
+            snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
+        }
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is possible here: %s", name, text, all, f->meaning);
+    }
+    quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name, text ? " " : "", text ? text : "");
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+}
+
+/* Request fields as a JSON object, with vLLM's name of max_tokens in generation_config.json too. */
+static quire_err set_fields(const char *name, const char *text, body *fields, quire_error *err) {
+    json_value *all = json_document(str_of(text));
+    quire_err e = QUIRE_OK;
+    if (!json_is(all, JSON_KIND_OBJECT)) {
+        json_drop(all);
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a JSON object, as {\"temperature\":0.7}", name, text);
+    }
+    for (json_member m = {0}; e == QUIRE_OK && json_next(all, &m);) {
+        strbuf json = {0};
+        json_out o = {.to = &json};
+        json_add(&o, m.value);
+        const char *field = strcmp(m.name, "max_new_tokens") == 0 ? "max_tokens" : m.name;
+        e = o.err == QUIRE_OK ? body_set(fields, field, (str){json.p, json.n}) : o.err;
+        strbuf_deinit(&json);
+    }
+    json_drop(all);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
 /* Request fields keep their JSON form; the API checks the range when the request is made. */
@@ -189,6 +229,22 @@ static quire_err set_flag(cli_options *o, const flag *f, const char *name, const
         }
         o->api_keys[o->server.n_api_keys++] = text;
         return QUIRE_OK;
+    case FLAG_NAMES:
+        if (o->server.n_served_model_names == CLI_MAX_NAMES) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d names", name, CLI_MAX_NAMES);
+        }
+        o->served_names[o->server.n_served_model_names++] = text;
+        return QUIRE_OK;
+    case FLAG_FIELDS:
+        return set_fields(name, text, &o->fields, err);
+    case FLAG_TAKEN:
+    case FLAG_TAKEN_VALUE:
+    case FLAG_TAKEN_CHOICE:
+        return take_without_effect(o, f, name, text, err);
+    case FLAG_LATER:
+        return err_set(err, QUIRE_INVALID, -1, "%s: not here yet: %s", name, f->meaning);
+    case FLAG_REFUSED:
+        return err_set(err, QUIRE_INVALID, -1, "%s: not taken: %s", name, f->meaning);
     case FLAG_PRESET:
         *(const char **)at = f->choices[0].value;
         return QUIRE_OK;
@@ -248,22 +304,37 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
     const char *equals = name.p[name.n] == '=' ? name.p + name.n : NULL;
     char label[64];
     snprintf(label, sizeof label, "%.*s", (int)name.n, name.p);
-    bool is_switch = f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_PRESET;
+    bool is_switch = f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_PRESET || f->type == FLAG_TAKEN;
+    if (f->type == FLAG_LATER || f->type == FLAG_REFUSED) {
+        return set_flag(o, f, label, NULL, err);
+    }
     if (is_switch && equals) {
         return err_set(err, QUIRE_INVALID, -1, "%s: takes no value", label);
     }
     const char *value = equals ? equals + 1 : NULL;
-    if (!is_switch && !value) {
+    bool may_lack = f->type == FLAG_TAKEN_CHOICE && (*i + 1 >= argc || !flag_choice_find(f->choices, argv[*i + 1]));
+    if (!is_switch && !value && !may_lack) {
         if (*i + 1 >= argc) {
             return err_set(err, QUIRE_INVALID, -1, "%s: needs a value: %s", label, f->value ? f->value : f->meaning);
         }
         value = argv[++*i];
     }
-    return set_flag(o, f, label, value, err);
+    TRY(set_flag(o, f, label, value, err));
+    while (f->type == FLAG_NAMES && *i + 1 < argc && argv[*i + 1][0] != '-') {
+        TRY(set_flag(o, f, label, argv[++*i], err));
+    }
+    return QUIRE_OK;
 }
 
 /* What follows the flags: `positional` is the one argument that is none, or NULL. */
 static quire_err resolve_model(cli_options *o, const command *c, const char *positional, quire_error *err) {
+    if (!positional && !o->engine.model && o->server.n_served_model_names > 1) { /* --served-model-name NAME MODEL */
+        positional = o->served_names[--o->server.n_served_model_names];
+    }
+    if (o->cache_type_v && strcmp(o->cache_type_v, o->engine.kv_dtype) != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "-ctv %s: keys and values have one type here; give -ctk %s too", o->cache_type_v,
+                       o->cache_type_v);
+    }
     if (positional && o->engine.model) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional, o->engine.model);
     }
@@ -281,6 +352,7 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
         o->engine.model = "builtin";
     }
     o->server.api_keys = o->api_keys;
+    o->server.served_model_names = o->served_names;
     TRY(resolve_template(o, err));
     return resolve_prefixes(o, err);
 }
@@ -350,7 +422,7 @@ void read_flags_help(const command *c, bool all) {
     int n_left_out = 0;
     for (const flag *const *group = c->flags; *group; group++) {
         for (const flag *f = *group; f->names; f++) {
-            if (f->type == FLAG_PRESET) {
+            if (f->type == FLAG_PRESET || f->type >= FLAG_TAKEN) {
                 continue;
             }
             if (f->rare && !all) {

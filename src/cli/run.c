@@ -96,6 +96,8 @@ static quire_err run(const cli_options *o, quire_error *err) {
     session s;
     TRY(prompt_check(o, err));
     TRY(batch_file_check(o, err));
+    TRY(files_check_readable("--prompts", o->prompts, err));
+    TRY(files_check_writable("--out", o->out, err));
     quire_err e = has_prompt ? prompt_read(o, &prompt, err) : QUIRE_OK;
     e = e == QUIRE_OK ? session_open(o, &s, err) : e;
     if (e == QUIRE_OK) {
@@ -135,7 +137,7 @@ static const flag ending_flags[] = {
 
 static const flag *const groups[] = {flags_model,  flags_prompt,        task_flags,    flags_out,   sampling_flags, flags_generation_config,
                                      ending_flags, flags_chat_template, FLAGS_NUMERIC, flags_audit, FLAGS_MACHINE,  FLAGS_BATCH,
-                                     flags_mlock,  FLAGS_MEMORY,        NULL};
+                                     flags_mlock,  FLAGS_MEMORY,        flags_carried, NULL};
 
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";

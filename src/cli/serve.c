@@ -20,11 +20,12 @@ static void set_log(const cli_options *o) {
     log_set_format(strcmp(o->log_format, "json") == 0 ? LOG_JSON : LOG_TEXT);
 }
 
-static quire_err run(const cli_options *o, quire_error *err) {
+static quire_err serve(const cli_options *o, quire_error *err) {
     session s;
     set_log(o);
     signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
     signal(SIGUSR1, SIG_IGN);
+    TRY(server_check(&o->server, err)); /* before the model is loaded */
     TRY(session_open(o, &s, err));
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
@@ -34,7 +35,24 @@ static quire_err run(const cli_options *o, quire_error *err) {
     return e;
 }
 
+static quire_err run(const cli_options *o, quire_error *err) {
+    cli_options own = *o;
+    body defaults = {0};
+    strbuf text = {0};
+    quire_err e = request_begin(o, &defaults, err);
+    if (e == QUIRE_OK && defaults.n > 0) {
+        e = body_write(&defaults, &text) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+        own.engine.request_defaults = text.p;
+    }
+    e = e == QUIRE_OK ? serve(&own, err) : e;
+    strbuf_deinit(&text);
+    body_deinit(&defaults);
+    return e;
+}
+
 #define AT(member) .offset = offsetof(cli_options, member)
+
+static const flag_choice any_origin[] = {{"*", "*"}, {"[\"*\"]", "*"}, {NULL, NULL}};
 
 static const flag server_flags[] = {
     {"--host", "NAME", "address to listen on (127.0.0.1), or unix:PATH", FLAG_TEXT, AT(server.host)},
@@ -42,12 +60,13 @@ static const flag server_flags[] = {
     {"--api-key", "KEY", "who asks must show it (may be given again)", FLAG_KEY, AT(api_keys)},
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
     {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool)", FLAG_TEXT, AT(server.operator_key)},
-    {"--served-model-name", "NAME", "what the API calls the model", FLAG_TEXT, AT(server.served_model_name)},
+    {"--served-model-name --alias -a", "NAME", "what the API calls the model (more may follow)", FLAG_NAMES, AT(served_names)},
     {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
     {"--log-level", NULL, "which lines the log has (info)", FLAG_CHOICE, AT(log_level), .choices = log_levels},
     {"--log-format", NULL, "how it writes them (text)", FLAG_CHOICE, AT(log_format), .choices = log_formats},
     {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL, "no line in the log for each request", FLAG_SWITCH,
      AT(server.no_request_log), .rare = true},
+    {"--allowed-origins", NULL, "as --allow-origin", FLAG_CHOICE, AT(server.allow_origin), .choices = any_origin, .rare = true},
     {"--max-answer-bytes", "BYTES", "most that one answer may take as JSON (64M; 0: any)", FLAG_BYTES, AT(engine.max_answer_bytes),
      .rare = true},
     {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", FLAG_TEXT, AT(server.allowed_hosts),
@@ -56,11 +75,28 @@ static const flag server_flags[] = {
      .rare = true},
     {"--drain-s", "S", "seconds that running requests have at SIGTERM (10)", FLAG_SECONDS, AT(server.shutdown_deadline_us), .minimum = 0,
      .maximum = 1e6, .rare = true},
-    {"--server-threads", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256, .rare = true},
+    {"--max-logprobs", "N", "most likeliest tokens reported beside a token (20)", FLAG_COUNT, AT(engine.max_logprobs), .minimum = 1,
+     .maximum = 20, .rare = true},
+    {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256,
+     .rare = true},
     {"--header-timeout", "S", "seconds a request's header may take", FLAG_SECONDS, AT(server.header_deadline_us), .minimum = 0.01,
      .maximum = 1e6, .rare = true},
     {"--body-timeout", "S", "seconds its body may take", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01, .maximum = 1e6,
      .rare = true},
+    {0},
+};
+static const flag default_flags[] = {
+    {"--seed -s", "N", "seed of requests without one (-1: a new one each)", FLAG_FIELD_INTEGER, .field = "seed"},
+    {"--override-generation-config", "JSON", "defaults of requests: {\"temperature\":0.7,\"max_tokens\":512}", FLAG_FIELDS, .offset = 0},
+    {"--temp --temperature", "T", "temperature of requests without one", FLAG_FIELD_NUMBER, .field = "temperature", .rare = true},
+    {"--top-k", "N", "the same of top_k", FLAG_FIELD_INTEGER, .field = "top_k", .rare = true},
+    {"--top-p", "P", "the same of top_p", FLAG_FIELD_NUMBER, .field = "top_p", .rare = true},
+    {"--min-p", "P", "the same of min_p", FLAG_FIELD_NUMBER, .field = "min_p", .rare = true},
+    {"--repeat-penalty", "X", "the same of repetition_penalty", FLAG_FIELD_NUMBER, .field = "repetition_penalty", .rare = true},
+    {"--presence-penalty", "X", "the same of presence_penalty", FLAG_FIELD_NUMBER, .field = "presence_penalty", .rare = true},
+    {"--frequency-penalty", "X", "the same of frequency_penalty", FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
+    {"--max-tokens -n --predict --n-predict", "N", "the same of max_tokens (-1: none)", FLAG_COUNT, AT(n_predict), .minimum = -1,
+     .maximum = INT32_MAX, .rare = true},
     {0},
 };
 static const flag tenant_flags[] = {
@@ -75,22 +111,10 @@ static const flag text_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model,
-                                     flags_generation_config,
-                                     server_flags,
-                                     flags_chat_template,
-                                     FLAGS_NUMERIC,
-                                     flags_eviction,
-                                     flags_audit,
-                                     flags_schedule,
-                                     flags_step_target,
-                                     tenant_flags,
-                                     FLAGS_MACHINE,
-                                     text_flags,
-                                     FLAGS_BATCH,
-                                     flags_mlock,
-                                     FLAGS_MEMORY,
-                                     NULL};
+static const flag *const groups[] = {flags_model,   flags_generation_config, default_flags, server_flags,   flags_chat_template,
+                                     FLAGS_NUMERIC, flags_eviction,          flags_audit,   flags_schedule, flags_step_target,
+                                     tenant_flags,  FLAGS_MACHINE,           text_flags,    FLAGS_BATCH,    flags_mlock,
+                                     FLAGS_MEMORY,  flags_carried,           NULL};
 
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";

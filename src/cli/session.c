@@ -24,8 +24,9 @@ static void announce(const quire_options *o, const quire_info *i) {
     log_line(LOG_INFO, "KV: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
              (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens,
              (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
-    if (i->generation_config) {
-        log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults, i->generation_config);
+    if (i->generation_defaults[0]) {
+        log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults,
+                 i->generation_config ? i->generation_config : "flags");
     }
 }
 

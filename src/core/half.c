@@ -1,28 +1,21 @@
 #include "core/half.h"
 
-static float float_of(uint32_t bits) {
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 float f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
     uint32_t exponent = (h >> 10) & 0x1fu;
     uint32_t fraction = h & 0x3ffu;
     if (exponent == 0x1f) { /* infinity, or a NaN made quiet */
-        return float_of(sign | 0x7f800000u | fraction << 13 | (fraction != 0 ? 0x400000u : 0));
+        return float_of_bits(sign | 0x7f800000u | fraction << 13 | (fraction != 0 ? 0x400000u : 0));
     }
     if (exponent == 0) { /* zero or subnormal: fraction * 2^-24 is exact */
         float magnitude = (float)fraction * 0x1p-24f;
         return sign != 0 ? -magnitude : magnitude;
     }
-    return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
 uint16_t f32_to_f16(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
+    uint32_t bits = float_bits(f);
     uint32_t sign = bits >> 16 & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) { /* NaN: the fraction's top bits, quiet */
@@ -32,10 +25,7 @@ uint16_t f32_to_f16(float f) {
         return (uint16_t)(sign | 0x7c00u);
     }
     if (magnitude < 0x38800000u) { /* under 2^-14: adding 0.5 rounds to a multiple of 2^-24, nearest even, in the low bits of the sum */
-        float sum = float_of(magnitude) + 0.5f;
-        uint32_t sum_bits;
-        memcpy(&sum_bits, &sum, sizeof sum_bits);
-        return (uint16_t)(sign | (sum_bits - 0x3f000000u));
+        return (uint16_t)(sign | (float_bits(float_of_bits(magnitude) + 0.5f) - 0x3f000000u));
     }
     uint32_t odd = magnitude >> 13 & 1u;
     return (uint16_t)(sign | ((magnitude - (112u << 23) + 0xfffu + odd) >> 13));

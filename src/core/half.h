@@ -2,19 +2,14 @@
 #ifndef CORE_HALF_H
 #define CORE_HALF_H
 
-#include <stdint.h>
-#include <string.h>
+#include "base/float_bits.h"
 
 static inline float bf16_to_f32(uint16_t h) {
-    uint32_t u = (uint32_t)h << 16;
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
+    return float_of_bits((uint32_t)h << 16);
 }
 
 static inline uint16_t f32_to_bf16(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
+    uint32_t u = float_bits(f);
     if ((u & 0x7fffffffu) > 0x7f800000u) {
         return (uint16_t)((u >> 16) | 0x40u);
     }

@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "engine/features.h"
 #include "sched/deadline.h"
-#include "sched/step_plan.h"
 
 /* Plans a step and reserves its pages. False: nothing can be computed now. */
 static bool plan(engine *e, int64_t now_us) {

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "file/open_file.h"
 #include "file/packed.h"
-#include "file/safetensors.h"
 #include "file/show.h"
 
 #define MEBIBYTE            ((size_t)1 << 20)

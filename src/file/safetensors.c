@@ -1,5 +1,8 @@
-#include "file/safetensors.h"
-
+/* safetensors: reads the tensor directory of one file in memory.
+ *
+ *   u64 n, n bytes of JSON {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {}}, data.
+ *
+ * Tensors with a dtype, rank or zero dimension that a tensor_view cannot describe are recorded as unread. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -7,6 +10,7 @@
 #include "file/cursor.h"
 #include "file/json_doc.h"
 #include "file/show.h"
+#include "file/tensors.h"
 
 #define MAX_HEADER_BYTES 100000000
 #define MAX_RANK         16

@@ -27,7 +27,7 @@ static inline int32_t append_inside(candidate *inside, int32_t n, int32_t first,
     while (n < end) {
         UNROLL for (int i = 0; i < AT_A_TIME; i++) {
             int place = __builtin_ctzll(set | (uint64_t)1 << (GROUP - 1));
-            inside[n + i] = (candidate){sampler_bits_of(w[place]), first + place};
+            inside[n + i] = (candidate){float_bits(w[place]), first + place};
             set &= set - 1;
         }
         n += AT_A_TIME;

@@ -47,12 +47,7 @@ static inline float power_of_2(float x) {
     p = fmaf(p, r, c[3]);
     p = fmaf(p, r, c[4]);
     p = fmaf(p, r, c[5]);
-    uint32_t bits, n;
-    memcpy(&bits, &p, sizeof bits);
-    memcpy(&n, &rounded, sizeof n);
-    bits += n << 23;
-    memcpy(&p, &bits, sizeof p);
-    return p;
+    return float_of_bits(float_bits(p) + (float_bits(rounded) << 23));
 }
 
 static inline float sum_of_lanes(float *lanes) {

@@ -64,12 +64,12 @@ static float bound_of_top_k(sampler *s, int32_t k) {
     s->rows->weigh(s->weights, (int32_t)s->n_groups, s->max, s->scale);
     memset(s->mass, 0, sizeof s->mass);
     for (size_t g = 0; g < s->n_groups; g++) {
-        s->mass[sampler_bits_of(s->weights[g]) >> FIRST_SHIFT & (N_BUCKETS - 1)] += 1.0;
+        s->mass[float_bits(s->weights[g]) >> FIRST_SHIFT & (N_BUCKETS - 1)] += 1.0;
     }
     while (n_above + (int32_t)s->mass[b] < k) {
         n_above += (int32_t)s->mass[b--];
     }
-    return sampler_logit_below(s, sampler_weight_of((uint32_t)b << FIRST_SHIFT));
+    return sampler_logit_below(s, float_of_bits((uint32_t)b << FIRST_SHIFT));
 }
 
 /* ---- the cuts ---- */
@@ -119,7 +119,7 @@ static double surprise_of(const sampler *s, const float *logits, int32_t id, dou
 
 /* A key that is larger for a surprise nearer to the entropy. */
 static uint32_t nearness_of(double surprise, double entropy) {
-    return 0x7fffffffu - sampler_bits_of((float)fabs(surprise - entropy));
+    return 0x7fffffffu - float_bits((float)fabs(surprise - entropy));
 }
 
 /* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay.

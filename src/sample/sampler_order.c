@@ -113,7 +113,7 @@ bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, ca
 
 /* A key that is larger for larger logits, and equal for equal ones. */
 static uint32_t rank_of(float logit) {
-    uint32_t bits = sampler_bits_of(logit + 0.0f); /* -0 becomes 0 */
+    uint32_t bits = float_bits(logit + 0.0f); /* -0 becomes 0 */
     return bits >> 31 != 0 ? ~bits : bits | 1u << 31;
 }
 
@@ -129,7 +129,7 @@ void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candi
         for (int32_t i = 0; i < s->n_kept; i++) {
             uint32_t rank = rank_of(logits[s->ids[i]]);
             bool stays = rank > cut.key || (rank == cut.key && (ties_stay || i <= cut.place));
-            s->weights[i] = sampler_bits_of(s->weights[i]) != last->key || stays ? s->weights[i] : 0.0f;
+            s->weights[i] = float_bits(s->weights[i]) != last->key || stays ? s->weights[i] : 0.0f;
         }
     }
     last->place = s->n_kept - 1;
@@ -138,7 +138,7 @@ void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candi
 void sampler_cut_after(sampler *s, candidate last) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
-        uint32_t key = sampler_bits_of(s->weights[i]);
+        uint32_t key = float_bits(s->weights[i]);
         n = sampler_keep(s, n, i, (key > last.key) | ((key == last.key) & (i <= last.place)));
     }
     s->n_kept = n;

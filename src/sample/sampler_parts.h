@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/float_bits.h"
 #include "sample/sampler.h"
 
 #define N_BUCKETS    2048  /* buckets of the upper bits of a 31-bit key */
@@ -67,18 +68,6 @@ struct sampler {
     int32_t *repeats; /* [max_tokens + 1] lengths of common suffixes */
     double mass[N_BUCKETS];
 };
-
-static inline uint32_t sampler_bits_of(float v) {
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-}
-
-static inline float sampler_weight_of(uint32_t key) {
-    float w;
-    memcpy(&w, &key, sizeof w);
-    return w;
-}
 
 /* Keeps the kept token at index i, at index n <= i; returns how many are kept then. */
 static inline int32_t sampler_keep(sampler *s, int32_t n, int32_t i, bool stays) {

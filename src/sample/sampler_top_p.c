@@ -26,7 +26,7 @@ static int32_t take_sample(sampler *s, const float *logits) {
     s->rows->weigh(s->weights, n, s->max, s->scale);
     memset(s->mass + FIRST_BUCKET, 0, (LAST_BUCKET - FIRST_BUCKET + 1) * sizeof *s->mass);
     for (int32_t i = 0; i < n; i++) {
-        s->mass[sampler_bits_of(s->weights[i]) >> FIRST_SHIFT] += (double)s->weights[i];
+        s->mass[float_bits(s->weights[i]) >> FIRST_SHIFT] += (double)s->weights[i];
     }
     return n;
 }
@@ -36,11 +36,11 @@ static int32_t take_sample(sampler *s, const float *logits) {
  * not the sample has some of the few. */
 static weight_range guess(sampler *s, const float *logits, double weight, double n_errors) {
     double share = weight * take_sample(s, logits) / s->n_vocab, below = 0.0, squares = 0.0;
-    weight_range r = {sampler_weight_of((uint32_t)FIRST_BUCKET << FIRST_SHIFT), INFINITY};
+    weight_range r = {float_of_bits((uint32_t)FIRST_BUCKET << FIRST_SHIFT), INFINITY};
     bool is_low = true;
     for (int32_t b = FIRST_BUCKET; b <= LAST_BUCKET && r.high == INFINITY; b++) {
         if (s->mass[b] > 0.0) {
-            float end = sampler_weight_of((uint32_t)(b + 1) << FIRST_SHIFT);
+            float end = float_of_bits((uint32_t)(b + 1) << FIRST_SHIFT);
             below += s->mass[b];
             squares += s->mass[b] * (double)end;
             double left = share - below;
@@ -68,7 +68,7 @@ static bool cut_inside(sampler *s, const float *logits, weight_range guessed, do
         return false;
     }
     sampler_order_equals(s, logits, false, &last);
-    s->rows->drop_after(s->weights, s->n_kept, sampler_weight_of(last.key), last.place);
+    s->rows->drop_after(s->weights, s->n_kept, float_of_bits(last.key), last.place);
     return true;
 }
 

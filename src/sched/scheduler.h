@@ -1,4 +1,4 @@
-/* A scheduler: the queues of waiting and running tasks, the admission policy, and the plan of the present step (step_plan.h).
+/* A scheduler: the queues of waiting and running tasks, the admission policy, and the plan of the present step.
  *
  * What only the owner of the tasks knows comes through hooks. Nothing is allocated after scheduler_open, and no clock is read. One
  * thread. */
@@ -96,5 +96,11 @@ void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
 void scheduler_preempt_marked(scheduler *s);
 /* Preempts t, which is in neither queue: releases its pages and puts it among the waiting. */
 void scheduler_preempt(scheduler *s, sched_task *t);
+
+/* ---- step_plan.c ---- */
+/* Plans a step, moves tasks between the queues, and reserves pages for every planned row: plan, tasks and copies of s are set. False:
+ * nothing can be computed now. A task that finds no pages after all is left out. now_us: any clock that only grows.
+ * O(running + waiting), and the lookups of the candidates in the prefix cache. */
+bool step_plan(scheduler *s, int64_t now_us);
 
 #endif

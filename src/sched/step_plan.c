@@ -1,10 +1,16 @@
-#include "sched/step_plan.h"
-
+/* step_plan decides what a step computes.
+ *
+ *   candidates -> describe -> plan -> admit -> preempt -> reserve pages
+ *   (waiting tasks in the order   (sched.h)  (kv_seq_admit)  (kv_seq_release)  (kv_seq_reserve)
+ *    of the admission policy)
+ *
+ * The engine calls it before each forward pass. The simulator (lab/sim/serving.h) calls the same function with a clock of its own. */
 #include <string.h>
 
 #include "sched/admission_candidates.h"
 #include "sched/fair_preempt.h"
 #include "sched/prefix_wait.h"
+#include "sched/scheduler.h"
 
 /* ---- describe ---- */
 

@@ -74,7 +74,7 @@ struct server {
     web_page *pool_page;
     uint8_t pool_key[POOL_KEY_BYTES]; /* for the hashes in /debug/pool */
     bool on_loopback;        /* only this machine can connect */
-    const char *model_name;
+    const char *model_name;  /* the first of its served names */
     int64_t started_s;
     int listen_fd;
     int32_t port;            /* 0 with a socket file */
@@ -91,6 +91,8 @@ struct server {
 /* The head of a function that an event calls: `arg` is its object. */
 #define LOOP_CALLBACK(name) void name(__attribute__((unused)) evutil_socket_t fd, __attribute__((unused)) short what, void *arg)
 
+/* Whether name is one of the model's served names. */
+bool server_answers_to(const server *s, str name);
 /* Starts a timer, or starts it again: it fires once, after us. */
 void loop_set_timer(struct event *timer, int64_t us);
 /* Wakes all loops that are open. Any thread. */

@@ -189,7 +189,7 @@ void response_start_request(conn *c, quire_request *r) {
     if (info->ignored != NULL) {
         snprintf(c->warning, sizeof c->warning, "Warning: 199 quire \"ignored: %s\"\r\n", info->ignored);
     }
-    if (info->model != NULL && strcmp(info->model, s->model_name) != 0) {
+    if (info->model != NULL && !server_answers_to(s, str_of(info->model))) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.", info->model, s->model_name);
         quire_request_free(r);
         conn_reply_error(c, 404, "model", err.message, NULL);

@@ -45,9 +45,9 @@ static void get_metrics(conn *c) {
     conn_reply(c, &(reply){.status = 200, .content_type = "text/plain; version=0.0.4; charset=utf-8", .body = {out->p, out->n}});
 }
 
-static void write_model(const server *s, json_out *o) {
+static void write_model(const server *s, str name, json_out *o) {
     json_begin(o, '{');
-    json_cstr(json_name(o, "id"), s->model_name);
+    json_text(json_name(o, "id"), name.p, name.n);
     json_cstr(json_name(o, "object"), "model");
     json_int(json_name(o, "created"), s->started_s);
     json_cstr(json_name(o, "owned_by"), "quire");
@@ -59,8 +59,13 @@ static void write_model(const server *s, json_out *o) {
 
 static void list_models(conn *c) {
     json_out o = conn_begin_json(c);
+    const server *s = c->loop->server;
     json_raw(&o, "{\"object\":\"list\",\"data\":[");
-    write_model(c->loop->server, &o);
+    write_model(s, str_of(s->model_name), &o);
+    for (int32_t i = 1; i < s->options.n_served_model_names; i++) {
+        json_raw(&o, ",");
+        write_model(s, str_of(s->options.served_model_names[i]), &o);
+    }
     json_raw(&o, "]}");
     conn_reply_json(c, &o, NULL);
 }
@@ -68,7 +73,7 @@ static void list_models(conn *c) {
 static void get_model(conn *c) {
     const server *s = c->loop->server;
     str name = c->parameter;
-    if (!str_is(name, s->model_name)) {
+    if (!server_answers_to(s, name)) {
         quire_error err;
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`.", (int)(name.n < 200 ? name.n : 200),
                 name.p, s->model_name);
@@ -76,7 +81,7 @@ static void get_model(conn *c) {
         return;
     }
     json_out o = conn_begin_json(c);
-    write_model(s, &o);
+    write_model(s, name, &o);
     conn_reply_json(c, &o, NULL);
 }
 

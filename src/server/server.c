@@ -18,7 +18,15 @@
 static const char *name_of_model(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
     const char *own = info->model_name != NULL && info->model_name[0] != '\0' ? info->model_name : info->model_path;
-    return o->served_model_name != NULL ? o->served_model_name : own;
+    return o->n_served_model_names > 0 ? o->served_model_names[0] : own;
+}
+
+bool server_answers_to(const server *s, str name) {
+    bool found = str_is(name, s->model_name);
+    for (int32_t i = 0; i < s->options.n_served_model_names; i++) {
+        found = found || str_is(name, s->options.served_model_names[i]);
+    }
+    return found;
 }
 
 static quire_err open_loops(server *s, quire_error *err) {
@@ -35,12 +43,24 @@ static quire_err open_loops(server *s, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err open_parts(server *s, quire_error *err) {
+static quire_err load_keys(server *s, quire_error *err) {
     const server_options *o = &s->options;
     TRY(auth_load(o->api_keys, o->n_api_keys, o->api_key_file, &s->keys, err));
-    if (o->operator_key != NULL) {
-        TRY(auth_set_operator(s->keys, o->operator_key, err));
-    }
+    return o->operator_key != NULL ? auth_set_operator(s->keys, o->operator_key, err) : QUIRE_OK;
+}
+
+quire_err server_check(const server_options *o, quire_error *err) {
+    server probe = {.options = *o, .listen_fd = -1};
+    TRY(server_options_check(o, err));
+    quire_err e = load_keys(&probe, err);
+    e = e == QUIRE_OK ? listen_open(&probe, err) : e;
+    listen_close(&probe);
+    auth_free(probe.keys);
+    return e;
+}
+
+static quire_err open_parts(server *s, quire_error *err) {
+    TRY(load_keys(s, err));
     if (RAND_bytes(s->pool_key, sizeof s->pool_key) != 1) {
         return err_set(err, QUIRE_INTERNAL, -1, "server: no random numbers for the key of page hashes");
     }

@@ -11,7 +11,8 @@
 typedef struct server_options {
     const char *host;              /* a name, an address, or unix: and the path of a socket file */
     int32_t port;                  /* 0: any free one */
-    const char *served_model_name; /* NULL: the model's own name, else its path */
+    const char *const *served_model_names; /* the first is the one in responses; none: the model's own name, else its path */
+    int32_t n_served_model_names;
     const char *const *api_keys;   /* with none here and no file, requests need no key */
     int32_t n_api_keys;
     const char *api_key_file;      /* lines tenant:key; NULL: none */

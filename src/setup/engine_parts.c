@@ -205,9 +205,9 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     TRY(options_open_file(o, &f, err));
-    quire_err r = open_model(p, o, f, &max_len, err);
+    quire_err r = read_defaults(p, o, f, err); /* the weights last: they take the time */
     r = r ? r : open_text(p, o, f, err);
-    r = r ? r : read_defaults(p, o, f, err);
+    r = r ? r : open_model(p, o, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);

@@ -8,8 +8,14 @@
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
 #include "setup/loaded_model.h"
-#include "setup/speculation.h"
 #include "text/tokenizer.h"
+
+/* What `--speculative-config` says, and the open draft model. */
+typedef struct speculation {
+    draft_options draft;
+    char *name;         /* mem_new'd: the draft model's name for DRAFT_METHOD_MODEL, else NULL */
+    loaded_model model; /* which speculation_open opens */
+} speculation;
 
 typedef struct engine_parts {
     quire_info info;            /* without the defaults of requests */
@@ -29,6 +35,16 @@ typedef struct engine_parts {
 quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, engine_parts *out, quire_error *err);
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);
+
+/* ---- speculation.c ---- */
+/* Reads o->speculative_config (NULL: no speculation). Members: docs/speculation.md. QUIRE_INVALID names the wrong or
+ * unknown member. Close *out with speculation_close in any case. */
+quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err);
+/* Opens the draft model, if there is one, with pages for n_tokens tokens, at most what all sequences can have. max_len: tokens of the
+ * target's sequences. The draft model has its own numeric choices ("auto"): they change the guesses, not the output. */
+quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len, quire_error *err);
+/* Closes the draft model. Call it after the engine that used it was closed. */
+void speculation_close(speculation *s);
 
 /* ---- tier_version.c ---- */
 /* Writes a version of at most KV_VERSION_BYTES. It names the weights (by a hash of every byte), the description, the numeric configuration

@@ -1,4 +1,5 @@
-#include "setup/speculation.h"
+/* Parses `--speculative-config`, vLLM's JSON object, into the engine's options, and opens the draft model. */
+#include "setup/engine_parts.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 #include "spec/draft.h"
 
-#include "spec/draft_model.h"
 #include "spec/draft_ngram.h"
 #include "spec/draft_suffix.h"
 

@@ -105,6 +105,10 @@ typedef struct draft_target {
  * layer's state cannot be rolled back or the draft model has another vocabulary. */
 quire_err draft_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
+/* Opens the one of draft_model.c. o->model has the model, its backend, layout and pages. QUIRE_UNSUPPORTED when its vocabulary is
+ * not the target's. */
+quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
+
 /* Rows a step whose logits are wanted, for the backend's step_open: those of max_seqs sequences with all their drafts, at most max_rows. */
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows);
 /* Whether the drafts of a sequence with these parameters are accepted by rejection sampling. */

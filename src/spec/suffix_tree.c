@@ -2,23 +2,6 @@
 
 #include "base/mem.h"
 
-typedef struct node {
-    int32_t parent, token, count;
-    int32_t child, next, previous; /* its first child; its siblings */
-    int32_t best;                  /* the last child that reached the highest count */
-    int32_t bucket;                /* the next in its hash bucket; in the free list or the dropped list the next there */
-    uint8_t depth;
-} node;
-
-struct suffix_tree {
-    node *nodes;
-    int32_t *buckets; /* [mask + 1] */
-    uint32_t mask;
-    int32_t max_nodes, n_used, n_free; /* n_used: nodes that were ever in use; n_free: nodes in the free list */
-    int32_t free, dropped;             /* dropped: subtrees whose nodes are to be freed */
-    int32_t depth;
-};
-
 quire_err suffix_tree_open(int32_t max_nodes, int32_t depth, suffix_tree **out) {
     suffix_tree *t = mem_new(1, sizeof *t);
     if (!t) {
@@ -104,10 +87,11 @@ static int32_t new_node(suffix_tree *t, int32_t parent, int32_t token) {
     if (i == SUFFIX_NONE) {
         return i;
     }
-    node *n = &t->nodes[i];
-    *n = (node){.parent = parent, .token = token, .child = SUFFIX_NONE, .next = SUFFIX_NONE, .previous = SUFFIX_NONE, .best = SUFFIX_NONE};
+    suffix_node *n = &t->nodes[i];
+    *n = (suffix_node){.parent = parent, .token = token, .child = SUFFIX_NONE, .next = SUFFIX_NONE};
+    n->previous = n->best = SUFFIX_NONE;
     if (parent != SUFFIX_NONE) {
-        node *p = &t->nodes[parent];
+        suffix_node *p = &t->nodes[parent];
         n->depth = (uint8_t)(p->depth + 1);
         n->next = p->child;
         if (p->child != SUFFIX_NONE) {
@@ -123,7 +107,7 @@ static int32_t new_node(suffix_tree *t, int32_t parent, int32_t token) {
 
 /* Frees a child whose count is 0, and which has no children. */
 static void free_node(suffix_tree *t, int32_t i) {
-    node *n = &t->nodes[i], *p = &t->nodes[n->parent];
+    suffix_node *n = &t->nodes[i], *p = &t->nodes[n->parent];
     leave_bucket(t, i);
     if (n->previous != SUFFIX_NONE) {
         t->nodes[n->previous].next = n->next;
@@ -151,7 +135,7 @@ static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
     i = i != SUFFIX_NONE ? i : new_node(t, parent, token);
     if (i != SUFFIX_NONE) {
         t->nodes[i].count++;
-        node *p = &t->nodes[parent];
+        suffix_node *p = &t->nodes[parent];
         if (p->best == SUFFIX_NONE || t->nodes[i].count >= t->nodes[p->best].count) {
             p->best = i;
         }
@@ -270,10 +254,6 @@ int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tok
     return found;
 }
 
-int32_t suffix_tree_count(const suffix_tree *t, int32_t i) {
-    return t->nodes[i].count;
-}
-
 /* ---- guesses ---- */
 
 /* A candidate guess: the token of `node` follows node `parent` of the draft tree. */
@@ -305,7 +285,7 @@ static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
 /* Adds the most frequent children of node i, which has probability p and corresponds to `parent`. Of equally frequent ones the best is the
  * first. */
 static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
-    const node *nodes = g->t->nodes;
+    const suffix_node *nodes = g->t->nodes;
     guess *first = g->open + g->n_open;
     /* the deepest level has no children: continues from half as many tokens */
     if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) {
@@ -368,35 +348,4 @@ double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const in
     }
     draft_tree_sort(out);
     return score;
-}
-
-/* Whether the node's own links and counts agree. */
-static bool check_node(const suffix_tree *t, int32_t i) {
-    const node *n = &t->nodes[i];
-    int64_t sum = 0;
-    int32_t previous = SUFFIX_NONE;
-    bool has_best = n->best == SUFFIX_NONE && n->child == SUFFIX_NONE;
-    for (int32_t c = n->child; c != SUFFIX_NONE; previous = c, c = t->nodes[c].next) {
-        sum += t->nodes[c].count;
-        has_best = has_best || c == n->best;
-        if (t->nodes[c].parent != i || t->nodes[c].previous != previous || t->nodes[c].depth != n->depth + 1) {
-            return false;
-        }
-    }
-    return n->count >= 1 && sum <= n->count && has_best && find_child(t, n->parent, n->token) == i;
-}
-
-bool suffix_tree_check(const suffix_tree *t) {
-    int32_t n_free = 0;
-    for (int32_t i = t->free; i != SUFFIX_NONE; i = t->nodes[i].bucket) {
-        n_free++;
-    }
-    for (uint32_t b = 0; b <= t->mask; b++) {
-        for (int32_t i = t->buckets[b]; i != SUFFIX_NONE; i = t->nodes[i].bucket) {
-            if (!check_node(t, i)) {
-                return false;
-            }
-        }
-    }
-    return n_free == t->n_free && t->n_used <= t->max_nodes;
 }

@@ -16,7 +16,23 @@
 #define SUFFIX_MAX_DEPTH 32
 #define SUFFIX_NONE      (-1)
 
-typedef struct suffix_tree suffix_tree;
+/* A run of tokens: its last token, and how often the run occurs. The fields are the tree's own. */
+typedef struct suffix_node {
+    int32_t parent, token, count;
+    int32_t child, next, previous; /* its first child; its siblings */
+    int32_t best;                  /* the last child that reached the highest count */
+    int32_t bucket;                /* the next in its hash bucket; in the free list or the dropped list the next there */
+    uint8_t depth;
+} suffix_node;
+
+typedef struct suffix_tree {
+    suffix_node *nodes;
+    int32_t *buckets; /* [mask + 1] */
+    uint32_t mask;
+    int32_t max_nodes, n_used, n_free; /* n_used: nodes that were ever in use; n_free: nodes in the free list */
+    int32_t free, dropped;             /* dropped: subtrees whose nodes are to be freed */
+    int32_t depth;
+} suffix_tree;
 
 /* The end of a growing text: the nodes of its last 1, 2 .. n_active tokens. */
 typedef struct suffix_cursor {
@@ -53,15 +69,11 @@ int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *toke
 /* The node of the longest suffix of tokens[0..n) that occurs with a token behind it, and its length; SUFFIX_NONE: there is none. O(depth
  * log depth). */
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t *length);
-int32_t suffix_tree_count(const suffix_tree *t, int32_t node);
 
 /* Guesses what follows tokens[0..n), which ends with the `length` tokens of `node`, into an empty tree. It adds the likeliest continuation
  * of the guesses so far again and again, while its probability, with all before it, is at least min_prob. Returns the sum of these
  * probabilities: the expected number of right tokens. */
 double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t node, const int32_t *tokens, int32_t n, const draft_bounds *most,
                          double min_prob, draft_tree *out);
-
-/* Whether counts, links and the number of nodes agree; for tests. O(nodes). */
-bool suffix_tree_check(const suffix_tree *t);
 
 #endif

@@ -1,4 +1,5 @@
 /* Builds the merge table of a BPE vocabulary. */
+#include "base/float_bits.h"
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/chars.h"
@@ -52,12 +53,10 @@ quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scra
 
 /* Maps scores to ranks as unsigned numbers, highest first. Equal scores have equal ranks; NaN is last. */
 static uint32_t rank_of(float score) {
-    uint32_t bits;
     if (score != score) {
         return UINT32_MAX;
     }
-    score = score == 0 ? 0.0f : score;
-    memcpy(&bits, &score, sizeof bits);
+    uint32_t bits = float_bits(score == 0 ? 0.0f : score);
     uint32_t ascending = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
     return ~ascending;
 }

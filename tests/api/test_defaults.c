@@ -182,12 +182,62 @@ static void values_that_no_request_may_have_are_refused_with_file_and_field(void
     assert_int_equal(open_with("builtin-small", NULL, &e, &err), QUIRE_INVALID);
 }
 
+static void read_refused(const char *json, const char *words) {
+    request_defaults d;
+    quire_error err = {0};
+    assert_int_equal(request_defaults_read(&d, json, &err), QUIRE_INVALID);
+    if (strstr(err.message, words) == NULL) {
+        fail_msg("%s: %s", json, err.message);
+    }
+    request_defaults_deinit(&d);
+}
+
+static void an_option_gives_defaults_of_seed_and_length_too(void **state) {
+    (void)state;
+    static const sampling_defaults of_model = {.names = {"temperature", "top_k"}, .values = {0.6, 20}, .source = {.p = "file"}};
+    request_defaults d;
+    quire_error err = {0};
+    assert_int_equal(request_defaults_read(&d, "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9,\"temperature\":1}", &err), QUIRE_INVALID);
+    request_defaults_deinit(&d);
+    assert_int_equal(request_defaults_read(&d, "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9}", &err), QUIRE_OK);
+    assert_int_equal(request_defaults_add(&d, &of_model, &err), QUIRE_OK);
+    assert_string_equal(d.text.p, "temperature 0.25, seed 7, max_tokens 9, top_k 20");
+    request_context own = context;
+    own.defaults = &d;
+    static const struct {
+        quire_endpoint endpoint;
+        const char *body;
+        bool has_seed;
+        int32_t max_tokens;
+    } cases[] = {{QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}", true, 9},
+                 {QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"seed\":null}", true, 9},
+                 {QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_completion_tokens\":4}", true, 4},
+                 {QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-1,\"max_tokens\":3}", false, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        quire_request *r;
+        assert_int_equal(request_parse(&own, cases[i].endpoint, cases[i].body, strlen(cases[i].body), &r, &err), QUIRE_OK);
+        assert_true(r->sampling.temperature == 0.25f && r->sampling.top_k == 20);
+        assert_int_equal(r->sampling.has_seed, cases[i].has_seed);
+        assert_int_equal(r->sampling.seed, cases[i].has_seed ? 7 : 0);
+        assert_int_equal(r->sampling.max_tokens, cases[i].max_tokens);
+        quire_request_free(r);
+    }
+    request_defaults_deinit(&d);
+    read_refused("[]", "a JSON object");
+    read_refused("{", "defaults of requests: ");
+    read_refused("{\"colour\":1}", "colour can have no default");
+    read_refused("{\"seed\":\"x\"}", "seed must be a number");
+    read_refused("{\"top_p\":2}", "top_p is 2");
+    read_refused("{\"max_tokens\":0}", "at least 1");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_request_leaves_out_is_as_recommended),
         cmocka_unit_test(what_a_request_says_goes_before),
         cmocka_unit_test(a_search_draws_nothing_and_so_has_no_use_for_them),
         cmocka_unit_test(an_engine_takes_them_from_the_model_a_file_or_nowhere),
+        cmocka_unit_test(an_option_gives_defaults_of_seed_and_length_too),
         cmocka_unit_test(values_that_no_request_may_have_are_refused_with_file_and_field),
     };
     log_set_level(LOG_ERROR);

@@ -1,6 +1,8 @@
 """The command line: what it prints, how it fails, and the batch file."""
 import json
 import re
+import shutil
+import socket
 import subprocess
 
 import pytest
@@ -120,6 +122,37 @@ def test_what_fails_says_what_and_where(quire, arguments, words):
     done = run(*arguments)
     assert done.returncode in (1, 2)
     assert all(word in done.stderr for word in words), done.stderr
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["serve", "MODEL", "--port", "PORT"], ["can't listen", "--port"]),
+    (["serve", "MODEL", "--port", "0", "--host", "no.such.host.invalid"], ["--host no.such.host.invalid"]),
+    (["serve", "MODEL", "--port", "0", "--api-key-file", "/nowhere/keys"], ["/nowhere/keys"]),
+    (["serve", "MODEL", "--port", "0", "--chat-template", "/nowhere/template"], ["--chat-template", "/nowhere/template"]),
+    (["serve", "MODEL", "--port", "0", "--public-prefix", "/nowhere/prefix"], ["/nowhere/prefix"]),
+    (["serve", "MODEL", "--port", "0", "--temp", "9"], ["temperature is 9"]),
+    (["serve", "MODEL", "--port", "0", "--generation-config", "/nowhere/g.json"], ["/nowhere/g.json"]),
+    (["serve", "MODEL", "--port", "0", "--chat-template", "{% for"], ["line 1"]),
+    (["run", "MODEL", "-f", "/nowhere/prompt"], ["/nowhere/prompt"]),
+    (["run", "MODEL", "--prompts", "/nowhere/in", "--out", "x"], ["--prompts", "/nowhere/in"]),
+    (["run", "MODEL", "-p", "x", "--out", "/nowhere/out"], ["--out", "/nowhere/out"]),
+    (["run", "MODEL", "-p", "x", "--out", "/tmp"], ["--out", "/tmp", "directory"]),
+    (["logits", "MODEL", "--ids", "1", "--out", "/nowhere/out.npy"], ["--out", "/nowhere/out.npy"]),
+    (["pack", "MODEL", "-o", "/nowhere/packed"], ["--out", "/nowhere/packed"]),
+])
+def test_what_needs_no_weights_is_checked_before_they_are_loaded(quire, tmp_path, arguments, words):
+    model = tmp_path / "model"
+    shutil.copytree("models/builtin-small-hf", model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1000}))  # fails when its weights are loaded
+    assert "tensor model.layers.2" in run("run", str(model), "-p", "x").stderr
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        values = {"MODEL": str(model), "PORT": str(used.getsockname()[1])}
+        done = run(*[values.get(word, word) for word in arguments])
+    assert done.returncode in (1, 2) and done.stderr.count("\n") == 1
+    assert all(word in done.stderr for word in words) and "tensor" not in done.stderr, done.stderr
 
 
 LATIN_1 = "Le caf\u00e9 {{ messages }}".encode("latin-1")

@@ -254,7 +254,8 @@ static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
         }
         if (clock_us() - since_us > PATIENCE_US) {
             fail_msg("seed %llu: the engine stands still with %d open: %lld running, %lld waiting, %lld pages free",
-                     (unsigned long long)seed, (int)last, (long long)s.n_requests_running, (long long)s.n_requests_waiting, (long long)s.n_pages_free);
+                     (unsigned long long)seed, (int)last, (long long)s.n_requests_running, (long long)s.n_requests_waiting,
+                     (long long)s.n_pages_free);
         }
         if (pick(3) == 0) {
             wake_wait(&h->reader, 500);

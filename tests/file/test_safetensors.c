@@ -1,6 +1,6 @@
 /* safetensors: the header's promises are checked against the file. */
 #include "base/log.h"
-#include "file/safetensors.h"
+#include "file/tensors.h"
 #include "make_files.h"
 
 static quire_err parse(const strbuf *b, tensor_dir *dir, quire_error *err) {

@@ -1,5 +1,5 @@
 /* safetensors bytes of any kind: refused with a message, or every tensor's bytes lie inside. */
-#include "file/safetensors.h"
+#include "file/tensors.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -13,7 +13,6 @@
 #include "base/rng.h"
 #include "sched/deadline.h"
 #include "sched/prefix_wait.h"
-#include "sched/step_plan.h"
 
 enum { PAGE = 4, MAX_TASKS = 64, MAX_LEN = 120, MAX_SEQS = 6 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/cpu/math_poly.h"
+#include "base/float_bits.h"
 
 /* Like simd.h's f_max and f_min: the second operand when either is NaN or both are zero. */
 static inline float plain_max(float a, float b) {
@@ -14,17 +15,6 @@ static inline float plain_max(float a, float b) {
 }
 static inline float plain_min(float a, float b) {
     return a < b ? a : b;
-}
-
-static inline uint32_t plain_bits(float x) {
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u;
-}
-static inline float plain_of_bits(uint32_t u) {
-    float x;
-    memcpy(&x, &u, sizeof x);
-    return x;
 }
 
 static inline float plain_poly(const float *c, int degree, float x) {
@@ -37,7 +27,7 @@ static inline float plain_poly(const float *c, int degree, float x) {
 
 /* 2^n for n in -126..127. */
 static inline float plain_exp2_int(int32_t n) {
-    return plain_of_bits((uint32_t)(n + 127) << 23);
+    return float_of_bits((uint32_t)(n + 127) << 23);
 }
 
 /* x = n ln 2 + r; exp(x) = exp(r) 2^n, the power in two factors so that subnormal results round once. */
@@ -47,27 +37,27 @@ static inline float plain_exp(float x) {
     float n = shifted - EXP_ROUND;
     float r = fmaf(n, -EXP_LN2_LO, fmaf(n, -EXP_LN2_HI, x));
     float p = fmaf(r * r, plain_poly(EXP_POLY, EXP_DEGREE, r), r) + 1.0f;
-    int32_t power = (int32_t)(plain_bits(shifted) - plain_bits(EXP_ROUND));
+    int32_t power = (int32_t)(float_bits(shifted) - float_bits(EXP_ROUND));
     int32_t half = power >> 1;
     return (p * plain_exp2_int(half)) * plain_exp2_int(power - half);
 }
 
 static inline float plain_tanh(float x) {
-    uint32_t sign = plain_bits(x) & 0x80000000u;
-    float a = plain_of_bits(plain_bits(x) & 0x7fffffffu);
+    uint32_t sign = float_bits(x) & 0x80000000u;
+    float a = float_of_bits(float_bits(x) & 0x7fffffffu);
     float u = a * a;
     float small = fmaf(a * u, plain_poly(TANH_POLY, TANH_DEGREE, u), a);
     float large = 1.0f - 2.0f / (plain_exp(a + a) + 1.0f);
-    return plain_of_bits(plain_bits(a < TANH_SMALL ? small : large) | sign);
+    return float_of_bits(float_bits(a < TANH_SMALL ? small : large) | sign);
 }
 
 static inline float plain_erf(float x) {
-    uint32_t sign = plain_bits(x) & 0x80000000u;
-    float a = plain_of_bits(plain_bits(x) & 0x7fffffffu);
+    uint32_t sign = float_bits(x) & 0x80000000u;
+    float a = float_of_bits(float_bits(x) & 0x7fffffffu);
     float small = a * plain_poly(ERF_POLY, ERF_DEGREE, a * a);
     float t = plain_min(ERF_HIGHEST, a);
     float large = 1.0f - plain_exp(-plain_poly(ERFC_POLY, ERFC_DEGREE, t));
-    return plain_of_bits(plain_bits(a < 1.0f ? small : large) | sign);
+    return float_of_bits(float_bits(a < 1.0f ? small : large) | sign);
 }
 
 static inline float plain_silu(float x) {

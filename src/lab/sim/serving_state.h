@@ -4,7 +4,7 @@
 
 #include "lab/sim/first_fit.h"
 #include "lab/sim/serving.h"
-#include "sched/step_plan.h"
+#include "sched/scheduler.h"
 
 /* A request from its arrival to its end. task.arrival is its number in the trace; task.tokens is NULL where there is no cache, and task.kv
  * has no tables with pieces. */

@@ -1,0 +1,146 @@
+/* Flags of vLLM and llama-server that a script may carry over. docs/flags.md is made from these rows (tools/flags.py). */
+#include "cli/flags.h"
+
+#define TAKEN(names_, reason)                                                                                                              \
+    { names_, NULL, reason, FLAG_TAKEN, .offset = 0 }
+#define TAKEN_ANY(names_, reason)                                                                                                          \
+    { names_, "X", reason, FLAG_TAKEN_VALUE, .offset = 0 }
+#define TAKEN_IF(names_, of, reason)                                                                                                       \
+    { names_, "X", reason, FLAG_TAKEN_VALUE, .choices = of }
+#define TAKEN_MAY(names_, of, reason)                                                                                                      \
+    { names_, "X", reason, FLAG_TAKEN_CHOICE, .choices = of }
+#define LATER(names_, reason)                                                                                                              \
+    { names_, NULL, reason, FLAG_LATER, .offset = 0 }
+#define REFUSED(names_, reason)                                                                                                            \
+    { names_, NULL, reason, FLAG_REFUSED, .offset = 0 }
+#define ONLY(value)                                                                                                                        \
+    (const flag_choice[]) {                                                                                                                \
+        {value, value}, {                                                                                                                  \
+            NULL, NULL                                                                                                                     \
+        }                                                                                                                                  \
+    }
+
+static const flag_choice one[] = {{"1", "1"}, {NULL, NULL}}, main_branch[] = {{"main", ""}, {NULL, NULL}};
+static const flag_choice on_or_off[] = {{"on", ""}, {"off", ""}, {"auto", ""}, {"1", ""}, {"0", ""}, {NULL, NULL}};
+static const flag_choice load_formats[] = {{"auto", ""}, {"safetensors", ""}, {"gguf", ""}, {NULL, NULL}};
+static const flag_choice quantizations[] = {{"gguf", ""}, {"compressed-tensors", ""}, {NULL, NULL}};
+static const flag_choice executors[] = {{"mp", ""}, {"uni", ""}, {NULL, NULL}};
+static const flag_choice tokenizer_modes[] = {{"auto", ""}, {"hf", ""}, {"slow", ""}, {NULL, NULL}};
+static const flag_choice config_formats[] = {{"auto", ""}, {"hf", ""}, {NULL, NULL}};
+static const flag_choice runners[] = {{"auto", ""}, {"generate", ""}, {NULL, NULL}},
+                         conversions[] = {{"auto", ""}, {"none", ""}, {NULL, NULL}};
+
+const flag flags_carried[] = {
+    /* the machine and the model's file */
+    TAKEN("--trust-remote-code", "no code of a model is ever run"),
+    TAKEN("--enforce-eager --async-scheduling -O0 -O1 -O2 -O3", "nothing is compiled or captured while the engine runs"),
+    TAKEN_ANY("--compilation-config -O -cc", "nothing is compiled while the engine runs"),
+    TAKEN_IF("--tensor-parallel-size -tp --pipeline-parallel-size -pp --data-parallel-size -dp --nnodes", one,
+             "one process runs the whole model"),
+    TAKEN_IF("--distributed-executor-backend", executors, "one process runs the whole model"),
+    TAKEN("--enable-expert-parallel --enable-eplb", "one process has all experts"),
+    TAKEN_ANY("--gpu-layers -ngl --n-gpu-layers -ngld --gpu-layers-draft", "all layers run on the CPU"),
+    TAKEN_ANY("--split-mode -sm --tensor-split -ts --main-gpu -mg --override-tensor -ot", "all layers run on the CPU"),
+    TAKEN_ANY("--cpu-offload-gb --n-cpu-moe -ncmoe", "weights are in the host's memory anyway"),
+    TAKEN("--no-kv-offload -nkvo --cpu-moe -cmoe", "keys, values and experts are in the host's memory anyway"),
+    TAKEN_MAY("--flash-attn -fa", on_or_off, "attention has one implementation, which stores no matrix of scores"),
+    TAKEN_ANY("--ubatch-size -ub", "a step is not divided: --max-num-batched-tokens are its rows"),
+    TAKEN_ANY("--threads-batch -tb", "--threads compute prompts and answers alike"),
+    TAKEN_ANY("--numa", "pages are spread over memory nodes anyway; --cpu-bind places threads"),
+    TAKEN("--warmup --no-warmup", "an engine that is open needs no warm-up"),
+    TAKEN("--mmap --no-mmap", "the format decides: packed models are mapped (quire pack), the others' weights are packed as they load"),
+    TAKEN("--cont-batching -cb --kv-unified --enable-chunked-prefill", "always so"),
+    TAKEN("--no-context-shift", "always so: a sequence that is full ends"),
+    TAKEN_ANY("--keep", "no context is shifted, so no tokens are dropped"),
+    TAKEN_IF("--cache-reuse", ONLY("0"), "cached pages are reused at the positions at which they were computed"),
+    TAKEN_ANY("--slot-prompt-similarity -sps", "the prefix cache finds what any sequence has computed"),
+    TAKEN_ANY("--prefix-caching-hash-algo", "the prefix cache compares tokens, not hashes"),
+    TAKEN("--calculate-kv-scales", "int8 keys and values have scales of their own anyway"),
+    TAKEN("--disable-hybrid-kv-cache-manager", "layers of every kind have their own pages"),
+    TAKEN("--offline", "nothing is ever downloaded"),
+    TAKEN_ANY("--download-dir --hf-token --ignore-patterns", "nothing is ever downloaded"),
+    TAKEN_IF("--revision --tokenizer-revision --code-revision", main_branch, "a model is the file or directory that is named"),
+    TAKEN_IF("--load-format", load_formats, "the file itself says its format"),
+    TAKEN_IF("--config-format", config_formats, "the file itself says its format"),
+    TAKEN_IF("--quantization", quantizations, "the file itself says how its weights are quantised"),
+    TAKEN_IF("--tokenizer-mode", tokenizer_modes, "there is one tokenizer"),
+    TAKEN_IF("--runner", runners, "models generate text"),
+    TAKEN_IF("--convert", conversions, "models generate text"),
+    /* the server */
+    TAKEN("--enable-log-requests --disable-uvicorn-access-log", "each request has one line in the log; --disable-log-requests ends that"),
+    TAKEN("--enable-request-id-headers", "every response has X-Request-Id"),
+    TAKEN("--log-timestamps", "every line of the server has its time"),
+    TAKEN_ANY("--max-log-len", "prompts and answers are never logged"),
+    TAKEN("--disable-log-stats", "statistics are at /metrics only"),
+    TAKEN("--metrics", "/metrics is always there"),
+    TAKEN("--no-slots --no-webui --disable-fastapi-docs", "the server has no such pages"),
+    TAKEN("--disable-frontend-multiprocessing", "one process"),
+    TAKEN_IF("--api-server-count", one, "one process; --server-threads is how many of its threads speak HTTP"),
+    TAKEN("--jinja --no-jinja", "the model's template, or that of --chat-template, is always rendered as Jinja"),
+    TAKEN_IF("--chat-template-content-format", ONLY("auto"), "the template decides"),
+    TAKEN_IF("--response-role", ONLY("assistant"), "the role of answers"),
+    TAKEN_IF("--reasoning-format", ONLY("none"), "thoughts stay in the answer's content"),
+    TAKEN_IF("--reasoning-budget", ONLY("-1"), "thoughts have no budget of their own"),
+    TAKEN("--enable-prompt-tokens-details", "usage always has prompt_tokens_details"),
+    TAKEN_IF("--allowed-methods --allowed-headers", ONLY("[\"*\"]"), "pages of --allow-origin may use all that the API has"),
+    TAKEN("--verbose -v", "no such lines are written"),
+    TAKEN_ANY("--uvicorn-log-level --log-verbosity --verbosity -lv --log-colors", "no such lines are written"),
+    TAKEN("--log-disable", "--quiet writes fewer lines"),
+    /* not here yet */
+    LATER(
+        "--enable-lora --lora-modules --max-loras --max-lora-rank --max-cpu-loras --fully-sharded-loras --lora-dtype --lora --lora-scaled "
+        "--lora-init-without-apply",
+        "LoRA adapters"),
+    LATER("--enable-auto-tool-choice --tool-call-parser --tool-parser-plugin --exclude-tools-when-tool-choice-none", "tool calls"),
+    LATER("--reasoning-parser", "reasoning apart from the answer"),
+    LATER("--structured-outputs-config --grammar --grammar-file --json-schema -j --json-schema-file -jf", "structured output"),
+    LATER("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-key-file --ssl-cert-file",
+          "TLS; a reverse proxy in front of it speaks it"),
+    LATER("--embedding --embeddings --pooling --pooler-config --reranking --rerank", "embeddings and ranking"),
+    LATER("--tokenizer --skip-tokenizer-init", "a tokenizer beside the model's own"),
+    LATER("--hf-overrides --hf-config-path --override-kv --rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx "
+          "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast",
+          "changes of the model's own description"),
+    LATER("--limit-mm-per-prompt", "images and sound"),
+    LATER("--otlp-traces-endpoint --collect-detailed-traces", "traces"),
+    LATER("--kv-transfer-config --kv-events-config", "pages between servers"),
+    LATER("--config", "a file of flags"),
+    LATER("--enable-force-include-usage", "the request's stream_options.include_usage has it"),
+    LATER("--return-tokens-as-token-ids", "the request's return_token_ids is the nearest"),
+    LATER("--logprobs-mode", "log-probabilities of another stage of sampling"),
+    LATER("--check-tensors", "a look at every weight"),
+    LATER("--control-vector", "control vectors"),
+    LATER("--chat-template-kwargs", "the request's chat_template_kwargs has them"),
+    LATER("--api-prefix --root-path", "paths behind a prefix; a reverse proxy can remove it"),
+    LATER("--log-file --log-config-file --log-prefix", "a file of log lines; standard error can be directed to one"),
+    /* other ways to the same */
+    REFUSED("--hf-repo -hf -hfr --hf-file -hff --model-url -mu", "nothing is downloaded; fetch the model and give its path"),
+    REFUSED("--model-draft -md --draft --draft-n --draft-max --draft-min --draft-p-min -ctkd -ctvd",
+            "--speculative-config '{\"model\":\"FILE\",\"num_speculative_tokens\":4}' does it"),
+    REFUSED("--uds", "--host unix:PATH does it"),
+    REFUSED("--timeout -to", "--header-timeout and --body-timeout do it"),
+    REFUSED("--allow-credentials", "--allow-origin ORIGIN does it"),
+    REFUSED("--no-cont-batching -nocb", "batches are always continuous; --max-num-seqs 1 runs one sequence at a time"),
+    REFUSED("--slots --webui --path --props --slot-save-path",
+            "the server has no slots and serves no files; /pool shows its sequences and pages"),
+    REFUSED("--cache-ram", "--kv-tier-host-bytes 8G does it"),
+    REFUSED("--kv-cache-memory-bytes", "--kv-pages N or --memory-utilization PART does it"),
+    REFUSED("--cpu-mask -C --prio --poll", "--cpu-bind does it"),
+    REFUSED("--device", "there is the CPU only"),
+    REFUSED("--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills",
+            "--chunk N and --step-target-ms MS do it"),
+    REFUSED("--typical --repeat-last-n --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
+            "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range --dynatemp-exp --logit-bias -l "
+            "--ignore-eos --special -sp --prefill-assistant --trust-request-chat-template",
+            "a request has it as a field; --override-generation-config has the defaults that a server can set"),
+    REFUSED("--samplers --sampler-seq", "samplers have one order (docs/http.md)"),
+    REFUSED("--escape -e", "prompts are JSON strings, which have escapes"),
+    REFUSED("--context-shift --swa-full --disable-sliding-window", "attention is as the model has it; --max-model-len bounds a sequence"),
+    REFUSED("--models-dir --models-max --tags --sleep-idle-seconds", "one process serves one model"),
+    REFUSED("--node-rank --master-addr --master-port --data-parallel-address --data-parallel-rank --headless",
+            "one process on one machine"),
+    REFUSED("--load-mode -lm --model-loader-extra-config", "the format decides how a model is loaded; quire pack makes the fastest"),
+    REFUSED("--middleware --h11-max-incomplete-event-size --enable-server-load-tracking --show-hidden-metrics-for-version",
+            "the server is in C and has its own limits and metrics (docs/http.md)"),
+    {0},
+};

@@ -1,0 +1,58 @@
+#include "cli/help_json.h"
+
+#include <stdio.h>
+
+#include "json/json_out.h"
+
+static void write_names(json_out *o, const char *names) {
+    json_begin(o, '[');
+    while (*names) {
+        size_t n = strcspn(names, " ");
+        json_text(json_item(o), names, n);
+        names += n + (names[n] == ' ');
+    }
+    json_end(o, ']');
+}
+
+static void write_flag(json_out *o, const flag *f) {
+    static const char *const kinds[] = {"notice", "notice", "notice", "later", "refused"};
+    json_begin(o, '{');
+    write_names(json_name(o, "names"), f->names);
+    json_cstr(json_name(o, "here"), f->type < FLAG_TAKEN ? "works" : kinds[f->type - FLAG_TAKEN]);
+    json_cstr(json_name(o, "value"), f->value);
+    json_begin(json_name(o, "choices"), '[');
+    for (const flag_choice *c = f->choices; c && c->spelling; c++) {
+        json_cstr(json_item(o), c->spelling);
+    }
+    json_end(o, ']');
+    json_cstr(json_name(o, "meaning"), f->meaning);
+    json_end(o, '}');
+}
+
+quire_err help_json_print(const command *const *commands) {
+    strbuf text = {0};
+    json_out writer = {.to = &text}, *o = &writer;
+    json_begin(o, '{');
+    json_begin(json_name(o, "commands"), '[');
+    for (; *commands; commands++) {
+        json_begin(json_item(o), '{');
+        json_cstr(json_name(o, "name"), (*commands)->name);
+        json_cstr(json_name(o, "summary"), (*commands)->summary);
+        json_begin(json_name(o, "flags"), '[');
+        for (const flag *const *group = (*commands)->flags; *group; group++) {
+            for (const flag *f = *group; f->names; f++) {
+                json_item(o);
+                write_flag(o, f);
+            }
+        }
+        json_end(o, ']');
+        json_end(o, '}');
+    }
+    json_end(o, ']');
+    json_end(o, '}');
+    if (o->err == QUIRE_OK) {
+        printf("%s\n", text.p);
+    }
+    strbuf_deinit(&text);
+    return o->err;
+}

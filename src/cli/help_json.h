@@ -1,0 +1,11 @@
+/* The commands of a program with their flags as JSON, for programs: `quire help --json`. */
+#ifndef CLI_HELP_JSON_H
+#define CLI_HELP_JSON_H
+
+#include "cli/command.h"
+
+/* Prints {"commands":[{"name","summary","flags":[{"names":[..],"here","value","choices":[..],"meaning"}]}]}. "here" is works, notice (taken
+ * without effect), later or refused. QUIRE_NO_MEMORY: nothing is printed. */
+quire_err help_json_print(const command *const *commands);
+
+#endif

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""docs/flags.md: what becomes of each flag of vllm serve and llama-server here, as the program itself says (`quire help --json`).
+
+    tools/flags.py                    writes docs/flags.md again, for the flags that it lists
+    tools/flags.py --list FILE        the same for the flags of a list, each entry `-a` / `--b`, usual ones in bold
+    tools/flags.py --check            compares only; exit status 1 where docs/flags.md is not what would be written
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs/flags.md"
+QUIRE = os.environ.get("QUIRE_BIN", str(PAGE.parent.parent / "build/quire"))
+WORDS = {"works": "works", "notice": "taken, without effect", "later": "later", "refused": "refused"}
+OTHER_MEANING = {"-q": "here it is `--quiet`; give `--quantization`"}
+
+
+def entries(text):
+    """(section, usual, names) of each entry of a list: between section marks, entries have flags in backquotes."""
+    section, found = None, []
+    for line in text.split("\n"):
+        if line.startswith("## "):
+            section = line[3:]
+        elif line.startswith("| ") and "`" in line:
+            found.append((section, "**" in line.split(" | ")[0], re.findall(r"`([^`]+)`", line.split(" | ")[0])))
+        elif " · " in line:
+            found += [(section if not line.startswith("Older") else "Older names", "**" in part, re.findall(r"`([^`]+)`", part)) for part in line.split(" · ")]
+    return [e for e in found if e[2]]
+
+
+def flags_of_serve():
+    commands = json.loads(subprocess.run([QUIRE, "help", "--json"], capture_output=True, text=True, check=True).stdout)["commands"]
+    rows = next(c["flags"] for c in commands if c["name"] == "serve")
+    found = {}
+    for row in rows:
+        for name in row["names"]:
+            found.setdefault(name, row)
+    return found
+
+
+def say(name, row):
+    """What the page says about a flag, of which the program has this row."""
+    if name in OTHER_MEANING:
+        return "refused", OTHER_MEANING[name]
+    if row is None:
+        return "refused", "no such flag"
+    if row["here"] == "works":
+        return "works", f"`{row['names'][0]}`: {row['meaning']}"
+    only = f" (only {', '.join(f'`{c}`' for c in row['choices'])})" if row["here"] == "notice" and row["choices"] else ""
+    return row["here"], row["meaning"] + only
+
+
+def page(listed):
+    known, lines, section, count = flags_of_serve(), [], None, {}
+    for place, usual, names in listed:
+        if place != section:
+            section = place
+            lines += ["", f"## {section}", "", "| flag | here | how, or why not |", "|---|---|---|"]
+        mark = "**" if usual else ""
+        shown = {}
+        for name in names:
+            kind, text = say(name, known.get(name.split(" ")[0]))
+            shown.setdefault((kind, text.replace("|", "\\|")), []).append(f"`{name}`")
+        kinds = [kind for kind, _ in shown]
+        if usual:
+            good = kinds[0] in ("works", "notice")
+            count[good] = count.get(good, 0) + 1
+        for (kind, text), some in shown.items():
+            lines.append(f"| {mark}{' / '.join(some)}{mark} | {WORDS[kind]} | {text} |")
+            mark = mark and "" if len(shown) > 1 else mark
+    head = f"""# Flags of vLLM and llama-server
+
+What `quire serve` does with each of their flags. **Bold**: usual in scripts. Of those {sum(count.values())}, {count.get(True, 0)} work or
+are taken without effect: then one line on standard error names them, and nothing else changes. Others end the program with the reason,
+before a model is loaded. `quire run` takes the flags without effect too.
+
+`tools/flags.py` writes this page from what the program says (`quire help --json`); `quire serve --help-all` lists quire's own flags."""
+    return head + "\n" + "\n".join(lines) + "\n"
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--list", type=pathlib.Path)
+    p.add_argument("--check", action="store_true")
+    a = p.parse_args()
+    old = PAGE.read_text() if PAGE.exists() else ""
+    new = page(entries(a.list.read_text() if a.list else old))
+    if not a.check:
+        PAGE.write_text(new)
+    elif new != old:
+        sys.exit(f"{PAGE}: not what {QUIRE} says; run tools/flags.py")
+
+
+if __name__ == "__main__":
+    main()
