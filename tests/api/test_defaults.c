@@ -197,7 +197,8 @@ static void an_option_gives_defaults_of_seed_and_length_too(void **state) {
     static const sampling_defaults of_model = {.names = {"temperature", "top_k"}, .values = {0.6, 20}, .source = {.p = "file"}};
     request_defaults d;
     quire_error err = {0};
-    assert_int_equal(request_defaults_read(&d, "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9,\"temperature\":1}", &err), QUIRE_INVALID);
+    const char *twice = "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9,\"temperature\":1}";
+    assert_int_equal(request_defaults_read(&d, twice, &err), QUIRE_INVALID);
     request_defaults_deinit(&d);
     assert_int_equal(request_defaults_read(&d, "{\"temperature\":0.25,\"seed\":7,\"max_tokens\":9}", &err), QUIRE_OK);
     assert_int_equal(request_defaults_add(&d, &of_model, &err), QUIRE_OK);
