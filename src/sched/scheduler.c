@@ -85,7 +85,9 @@ void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n) {
 void scheduler_admit(scheduler *s, sched_task *t) {
     t->n_admitted++;
     t->n_reused = 0;
-    t->queue_us = t->n_admitted == 1 ? s->now_us - t->submitted_us : t->queue_us;
+    if (t->n_admitted == 1) {
+        t->queue_us = s->now_us - t->submitted_us; /* only once, as n_cached */
+    }
     *(t->n_admitted == 1 ? &s->counts.prompt_tokens_queried : &s->counts.known_tokens_queried) += t->n_known;
     if (s->kv != NULL) {
         (void)kv_seq_admit(s->kv, &t->kv, t->tokens, task_reusable(t)); /* its tables have room */
