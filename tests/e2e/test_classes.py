@@ -232,6 +232,7 @@ def test_class_04_no_answer_tells_addresses_paths_or_internal_names(server, home
                         r"No such file|errno|Permission denied|\.so\b|core dumped|%[sdpzn]\b|zebra|quagga|okapi", re.I)
 
     def look(what, text, sent=""):
+        text = re.sub(r"\breq-[0-9a-f]{16}\b", "", text)  # the id that the server makes for a request: a random number
         for word in set(re.findall(r"[\w./-]+", text)) & (sources | internal - fields):
             assert word in sent, (what, word, text)
         for found in shapes.finditer(text):
@@ -780,7 +781,7 @@ def test_class_17_nothing_that_a_request_names_is_fetched(server):
                 for value in (url, [url], {"url": url, "remote_host": "127.0.0.1", "remote_port": port}):
                     assert post(server, {**SMALL, "max_tokens": 1, field: value})[0] in (200, 400, 404)
             got = statuses(raw(server, request("GET", url.replace("\\", "/"), headers=[f"Referer: {url}", f"X-Forwarded-Host: {here}", f"Forwarded: host={here}"], key=ALICE)))
-            assert len(got) == 1 and got[0] in (400, 401, 404), (url, got)
+            assert len(got) == 1 and got[0] in (200, 400, 401, 404), (url, got)  # 200: a URL that ends with / asks this server for its page
         assert statuses(raw(server, f"CONNECT {here} HTTP/1.1\r\nHost: {here}\r\nConnection: close\r\n\r\n".encode()))[0] in (400, 401, 404, 405)
         with pytest.raises(BlockingIOError):
             listener.accept()
