@@ -5,12 +5,15 @@
 #define N_BOUNDS 16 /* buckets of a histogram, as quire_stats_bounds has them */
 
 /* Adds to a cumulative histogram. */
+/* Counts in one bucket; engine_stats_read sums them up, since that happens less often. */
 static void histogram_add(int64_t *buckets, double *sum, int64_t *count, int64_t us) {
     static const int64_t bounds_us[N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
                                                 500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
-    for (int32_t i = N_BOUNDS - 1; i >= 0 && us <= bounds_us[i]; i--) {
-        buckets[i]++;
+    int32_t i = 0;
+    while (us > bounds_us[i]) {
+        i++;
     }
+    buckets[i]++;
     *sum += (double)us * 1e-6;
     ++*count;
 }
@@ -59,10 +62,19 @@ void stats_publish(engine *e) {
     pthread_mutex_unlock(&e->lock);
 }
 
+static void accumulate(int64_t *buckets) {
+    for (int32_t i = 1; i < N_BOUNDS; i++) {
+        buckets[i] += buckets[i - 1];
+    }
+}
+
 void engine_stats_read(engine *e, quire_stats *out) {
     pthread_mutex_lock(&e->lock);
     *out = e->published;
     pthread_mutex_unlock(&e->lock);
+    accumulate(out->ttft_buckets);
+    accumulate(out->gap_buckets);
+    accumulate(out->e2e_buckets);
 }
 
 void engine_profile_read(engine *e, engine_profile *out) {

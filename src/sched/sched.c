@@ -15,6 +15,7 @@ typedef struct planner {
     int32_t n_running;
     budget left;
     bool has_prefill; /* one is planned */
+    bool has_first;   /* some running sequence is first */
     int32_t places;   /* for waiting sequences to run */
     sched_plan *plan;
 } planner;
@@ -295,7 +296,9 @@ static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting
     while (n_first < n_waiting && waiting[n_first].is_first) {
         n_first++;
     }
-    plan_running(p, PHASE_FIRST);
+    if (p->has_first) {
+        plan_running(p, PHASE_FIRST);
+    }
     sched_item *from = plan->items + plan->n_items;
     bool goes_on = plan->n_preempted > 0 || plan_waiting(p, waiting, 0, n_first);
     int32_t n_early = plan->n_admitted;
@@ -312,10 +315,11 @@ static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting
 void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
                      int32_t n_free, sched_plan *plan) {
     *plan = (sched_plan){.items = plan->items, .decisions = plan->decisions};
-    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, l->max_seqs - n_running, plan};
+    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, false, l->max_seqs - n_running, plan};
     for (int32_t i = 0; i < n_running; i++) {
         plan->decisions[i] = SCHED_IDLE;
         p.places -= running[i].n_beside;
+        p.has_first = p.has_first || running[i].is_first;
         p.left.pages -= pages_promised(l, &running[i]);
     }
     plan_running(&p, PHASE_DECODE);
