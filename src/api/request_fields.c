@@ -319,7 +319,7 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
         *(int32_t *)at = (int32_t)integer;
         break;
     case FIELD_NUMBER: {
-        double value = json_double(v);
+        double value = fmin(fmax(json_double(v), -FLT_MAX), FLT_MAX);
         *(float *)at = value != 0 && (float)value == 0 ? FLT_MIN : (float)value; /* a value over 0 stays over 0 */
         break;
     }

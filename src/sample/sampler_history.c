@@ -52,13 +52,15 @@ static void keep_going(float *logits, const sample_context *c) {
     }
 }
 
+#define RAISED_MAX 1e30f /* a logit that a penalty near 0 raises: it stays finite, whatever the temperature */
+
 static void penalise_seen(sampler *s, float *logits, const sample_context *c) {
     float r = c->params->repetition_penalty;
     sampler_unmark(s);
     for (int32_t i = 0; i < c->n_tokens; i++) {
         float *l = &logits[c->tokens[i]];
         if (sampler_mark(s, c->tokens[i])) {
-            *l = *l > 0.0f ? *l / r : *l * r;
+            *l = *l > 0.0f ? fminf(*l / r, RAISED_MAX) : *l * r;
         }
     }
 }

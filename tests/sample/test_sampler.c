@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include <float.h>
 #include <math.h>
 
 #include "base/rng.h"
@@ -129,6 +131,26 @@ static void penalties_count_each_row_afresh(void **state) {
             assert_float_equal(row[2], -9.5f, 0); /* -4 * 2 - 1 - 0.5 */
         }
         assert_memory_equal(row, first, sizeof first);
+    }
+    sampler_close(s);
+}
+
+/* The least and the greatest penalty that a request can name give a token, not an error of the model. */
+static void penalties_at_their_bounds_leave_finite_rows(void **state) {
+    (void)state;
+    int32_t history[] = {0, 1, 2}, token;
+    const float penalties[] = {FLT_MIN, 1e-30f, FLT_MAX}, temperatures[] = {0.0f, 0.01f, 1.0f, 2.0f};
+    sampler *s;
+    assert_int_equal(sampler_open(4, 16, &s), QUIRE_OK);
+    for (size_t i = 0; i < sizeof penalties / sizeof *penalties; i++) {
+        for (size_t k = 0; k < sizeof temperatures / sizeof *temperatures; k++) {
+            float row[] = {30, 0, -30, 1};
+            sampling_params p = params(temperatures[k]);
+            p.repetition_penalty = penalties[i];
+            sample_context c = {.params = &p, .tokens = history, .n_tokens = 3, .n_prompt = 1};
+            assert_int_equal(sampler_sample(s, row, &c, &token), QUIRE_OK);
+            assert_true(penalties[i] < 1.0f ? token == 0 : token != 2);
+        }
     }
     sampler_close(s);
 }
@@ -454,6 +476,7 @@ int main(void) {
         cmocka_unit_test(a_seed_fixes_the_token_and_its_position_changes_it),
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(penalties_count_each_row_afresh),
+        cmocka_unit_test(penalties_at_their_bounds_leave_finite_rows),
         cmocka_unit_test(a_request_that_rules_out_every_token_is_at_fault_itself),
         cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
         cmocka_unit_test(the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie),
