@@ -49,19 +49,30 @@ typedef struct linear_use {
 
 /* The attention mask and score changes, as data. A zeroed struct with causal = true and scale set describes a plain decoder. */
 typedef struct attn_spec {
-    float scale;              /* multiplies q . k */
-    bool causal;              /* key j visible to row i iff j <= i */
-    int32_t window;           /* 0: none; else also i - j < window */
-    float soft_cap;           /* 0: none; else s = cap * tanh(s / cap) */
-    const float *sinks;       /* [H] extra logit in the softmax's sum, unscaled, or NULL */
+    float scale;               /* multiplies q . k */
+    bool causal;               /* key j visible to row i iff j <= i; else all keys are */
+    int32_t window;            /* 0: none; else also i - j < window, and where not causal j - i < window */
+    int32_t chunk;             /* 0: none; else also i / chunk == j / chunk */
+    float soft_cap;            /* 0: none; else s = cap * tanh(s / cap) */
+    const float *sinks;        /* [H] extra logit in the softmax's sum, unscaled, or NULL */
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
 } attn_spec;
 
-/* q and k norms over each head before (or after) rotary; NULL: none. */
-typedef struct qk_norms {
-    const norm *q, *k;
-    bool after_rope;
-} qk_norms;
+/* What a layer does with its queries, keys and values before attention, in this order: it clips them, norms them, rotates queries and keys
+ * (or norms behind that), and scales each query by its position. Then it stores keys and values. On a GPU this is one kernel, a block for
+ * each row and head; norms over all heads take a block for the row. */
+typedef struct kv_store_use {
+    int32_t cache;  /* whose pages get keys and values, at the batch's slots */
+    buffer q, k, v; /* [M, H E], [M, G E], [M, G E], changed in place. k BUFFER_NONE: another layer has written the cache;
+                     * only q is prepared */
+    const norm *q_norm, *k_norm, *v_norm; /* over each head or over the row, as wide as they are; NULL: none */
+    bool norm_after_rope;                 /* of q and k */
+    const rope *rope;                     /* NULL: no positions */
+    float clip;                           /* q, k and v are clamped to -clip .. clip; 0: they are not */
+    float
+        scale_slope; /* q at position p is multiplied by 1 + scale_slope * ln(1 + floor((p + scale_offset) / scale_length)); 0: it is not */
+    int32_t scale_offset, scale_length;
+} kv_store_use;
 
 /* One copy of a whole page inside the pool: dst = src. */
 typedef struct kv_copy_pair {
@@ -82,8 +93,8 @@ typedef struct step_limits {
 /* How to open a backend: the numeric configuration and the machine. */
 typedef struct backend_options {
     compute_mode compute;
-    const char *isa;   /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
-    int32_t n_threads; /* 0: one for each core that the process may use */
+    const char *isa;      /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
+    int32_t n_threads;    /* 0: one for each core that the process may use */
     const char *cpu_bind; /* "auto", "none" (or NULL), or processors to which threads are bound: "0-3,8" */
 } backend_options;
 
@@ -146,8 +157,8 @@ typedef struct backend_ops {
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
     /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G, E], as f32, exactly as the pages hold them. pages is
-     * the sequence's block table for the layer's group. */
-    void (*kv_gather)(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);
+     * the sequence's block table for the cache's group. */
+    void (*kv_gather)(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v);
     /* Copy a page's bytes (page_bytes of the layout) to and from host memory, for swapping, tiers and transfer. */
     void (*kv_read_page)(backend *b, int32_t page, void *host);
     void (*kv_write_page)(backend *b, int32_t page, const void *host);
@@ -162,11 +173,10 @@ typedef struct backend_ops {
     void (*embed)(backend *b, const embedding *e, float scale, buffer x);
     /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. */
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
-    /* Norms and rotates q [M, H E] and k [M, G E] in place (r NULL: no rotary). Writes k and v to the layer's pages at the batch's
-     * slots. */
-    void (*qk_norm_rope_store)(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r);
-    /* out [M, H E] = softmax(scale q K^T, masked) V over the layer's pages, by the batch's work list. */
-    void (*attention)(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
+    /* Prepares queries, keys and values and writes the latter to pages. */
+    void (*kv_store)(backend *b, const kv_store_use *use);
+    /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the batch's work list. */
+    void (*attention)(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
     /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w is read. reader: the weights of the one linear_add that

@@ -9,8 +9,9 @@
 
 quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c) {
     int32_t max_rows = limits->max_rows, max_seqs = limits->max_seqs;
-    assert(limits->tile_rows > 0 && limits->n_workers > 0 && layout->n_kv_heads > 0);
-    *c = (cascade){.layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + layout->n_kv_heads - 1) / layout->n_kv_heads};
+    assert(limits->tile_rows > 0 && limits->n_workers > 0 && kv_layout_most_heads(layout) > 0);
+    int32_t n_heads = kv_layout_most_heads(layout);
+    *c = (cascade){.layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + n_heads - 1) / n_heads};
     /* Rows' own items, the pieces of each inner node of the tree, and the items that SHARED_ROWS adds to a level. */
     c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_LEVELS * (max_rows / SHARED_ROWS);
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);

@@ -3,68 +3,18 @@
 #include "base/size.h"
 
 #define PLANE_ALIGN     64
-#define N_KINDS         4
-#define MAX_LAYER_BYTES ((int64_t)1 << 40) /* so that a group's bytes, and the padding of all groups, fit int64_t by far */
-
-/* The inputs of the cut. A layer's bytes are those in a page, for LAYER_STATE those of its state. */
-typedef struct cut_input {
-    int32_t n_layers, n_of_kind[N_KINDS];
-    int64_t layer_bytes[N_KINDS];
-} cut_input;
-
-static layer_kind kind_of(const model_desc *d, int32_t layer) {
-    return d->layer_kinds != NULL ? d->layer_kinds[layer] : LAYER_FULL;
-}
-
-static int32_t min_i32(int32_t a, int32_t b) {
-    return a < b ? a : b;
-}
+#define MAX_CACHE_BYTES ((int64_t)1 << 40) /* so that a group's bytes, and the padding of all groups, fit int64_t by far */
 
 static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-/* ---- how many layers a group has ---- */
-
-/* Bytes of the largest group, among those that hold tokens if there are any. */
-static int64_t page_bytes_of(const cut_input *in, int32_t size) {
-    int64_t page = 0;
-    for (int k = 0; k < LAYER_STATE; k++) {
-        int64_t group = in->layer_bytes[k] * min_i32(size, in->n_of_kind[k]);
-        page = group > page ? group : page;
-    }
-    return page > 0 ? page : in->layer_bytes[LAYER_STATE] * min_i32(size, in->n_of_kind[LAYER_STATE]);
+/* Bytes of a cache in a page; of a state in its group's pages. */
+static int64_t bytes_of(const kv_planes *p) {
+    return p->key.bytes + p->value.bytes;
 }
 
-/* Groups of at most `size` layers, and the bytes of padding in a page of each that holds tokens. */
-static void cut(const cut_input *in, int32_t size, int32_t *n_groups, int64_t *padding_bytes) {
-    int64_t page = page_bytes_of(in, size);
-    *n_groups = 0;
-    *padding_bytes = 0;
-    for (int k = 0; k < N_KINDS; k++) {
-        int32_t n = (in->n_of_kind[k] + size - 1) / size;
-        *n_groups += n;
-        *padding_bytes += k != LAYER_STATE ? n * page - in->n_of_kind[k] * in->layer_bytes[k] : 0;
-    }
-}
-
-/* The size of least padding that gives at most KV_MAX_GROUPS groups; of equals the largest. */
-static int32_t choose_size(const cut_input *in) {
-    int32_t best = in->n_layers;
-    int64_t least = INT64_MAX;
-    for (int32_t size = in->n_layers; size >= 1; size--) {
-        int32_t n_groups;
-        int64_t padding;
-        cut(in, size, &n_groups, &padding);
-        if (n_groups <= KV_MAX_GROUPS && padding < least) {
-            best = size;
-            least = padding;
-        }
-    }
-    return best;
-}
-
-/* ---- the layout ---- */
+/* ---- planes ---- */
 
 static quire_err check_options(dtype type, int32_t page_tokens, quire_error *err) {
     if (page_tokens < 1 || page_tokens > KV_MAX_PAGE_TOKENS || (page_tokens & (page_tokens - 1)) != 0) {
@@ -76,103 +26,141 @@ static quire_err check_options(dtype type, int32_t page_tokens, quire_error *err
     return QUIRE_OK;
 }
 
-static quire_err count_kinds(const model_desc *d, cut_input *in, quire_error *err) {
-    if (d->n_layers < 1 || d->n_layers > DESC_MAX_LAYERS) {
-        return err_set(err, QUIRE_INVALID, -1, "%d layers: must be 1 to %d", d->n_layers, DESC_MAX_LAYERS);
-    }
-    in->n_layers = d->n_layers;
-    for (int32_t layer = 0; layer < d->n_layers; layer++) {
-        if ((unsigned)kind_of(d, layer) >= N_KINDS) {
-            return err_set(err, QUIRE_INVALID, -1, "layer %d is of an unknown kind", layer);
-        }
-        in->n_of_kind[kind_of(d, layer)]++;
-    }
-    if (in->n_of_kind[LAYER_WINDOW] > 0 && d->window < 1) {
-        return err_set(err, QUIRE_INVALID, -1, "a window of %d tokens: must be 1 or more", d->window);
-    }
-    return QUIRE_OK;
-}
-
-/* *out = a * b * c * d rounded up to PLANE_ALIGN. */
-static quire_err plane_size(int64_t a, int64_t b, int64_t c, int64_t d, const char *what, int64_t *out, quire_error *err) {
+/* Sets the sizes of a plane of n_heads rows a token, each of `width` elements. */
+static quire_err measure_plane(const char *what, int32_t n_heads, int32_t width, dtype type, int32_t page_tokens, kv_plane *out,
+                               quire_error *err) {
     size_t bytes = 0;
-    bool fits = a > 0 && b > 0 && size_mul((size_t)a, (size_t)b, &bytes) && size_mul(bytes, (size_t)c, &bytes) &&
-                size_mul(bytes, (size_t)d, &bytes) && bytes <= (size_t)MAX_LAYER_BYTES / 2 - PLANE_ALIGN;
+    *out = (kv_plane){.type = type, .width = width, .scale_bytes = type == DTYPE_I8 ? (int32_t)sizeof(float) : 0};
+    out->row_bytes = type == DTYPE_I8 ? ((int64_t)width + 3) / 4 * 4 : width * (int64_t)dtype_block_bytes(type);
+    bool fits = n_heads > 0 && width > 0 && size_mul((size_t)n_heads, (size_t)(out->row_bytes + out->scale_bytes), &bytes) &&
+                size_mul(bytes, (size_t)page_tokens, &bytes) && bytes <= (size_t)MAX_CACHE_BYTES / 2 - PLANE_ALIGN;
     if (!fits) {
-        return err_set(err, QUIRE_INVALID, -1, "%s of %lld x %lld: more than a page can hold, or nothing", what, (long long)a,
-                       (long long)b);
+        return err_set(err, QUIRE_INVALID, -1, "%s of %d x %d: more than a page can hold, or nothing", what, n_heads, width);
     }
-    *out = (int64_t)size_align(bytes, PLANE_ALIGN);
+    out->bytes = (int64_t)size_align(bytes, PLANE_ALIGN);
     return QUIRE_OK;
 }
 
-/* Computes the sizes of planes and states of the kinds that the model has. */
-static quire_err measure_layers(const model_desc *d, kv_layout *l, cut_input *in, quire_error *err) {
-    int64_t element_bytes = dtype_block_bytes(l->type);
-    if (in->n_of_kind[LAYER_FULL] + in->n_of_kind[LAYER_WINDOW] > 0) {
-        int64_t row_bytes = l->type == DTYPE_I8 ? ((int64_t)d->d_head + 3) / 4 * 4 : d->d_head * element_bytes;
-        int32_t scale_bytes = l->type == DTYPE_I8 ? (int32_t)sizeof(float) : 0;
-        TRY(plane_size(d->n_kv_heads, d->d_head > 0 ? row_bytes + scale_bytes : 0, l->page_tokens, 1, "key-value heads", &l->plane_bytes,
-                       err));
-        l->row_bytes = row_bytes;
-        l->scale_bytes = scale_bytes;
+static quire_err measure_cache(const cache_desc *d, const kv_layout *l, kv_planes *out, quire_error *err) {
+    *out = (kv_planes){.kind = d->kind, .page_tokens = l->page_tokens};
+    switch (d->kind) {
+    case LAYER_WINDOW:
+        if (d->window < 1) {
+            return err_set(err, QUIRE_INVALID, -1, "a window of %d tokens: must be 1 or more", d->window);
+        }
+        /* fallthrough */
+    case LAYER_FULL:
+        out->n_heads = d->n_kv_heads;
+        TRY(measure_plane("key heads", d->n_kv_heads, d->d_key, l->type, l->page_tokens, &out->key, err));
+        return measure_plane("value heads", d->n_kv_heads, d->d_value, l->type, l->page_tokens, &out->value, err);
+    case LAYER_LATENT:
+        if (l->type == DTYPE_I8) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "int8 keys and values: not for layers that keep latents");
+        }
+        out->n_heads = 1;
+        return measure_plane("latents", 1, d->d_latent, l->type, l->page_tokens, &out->key, err);
+    case LAYER_STATE:
+        if (d->state_bytes < 1 || d->state_bytes > MAX_CACHE_BYTES / 2 - PLANE_ALIGN) {
+            return err_set(err, QUIRE_INVALID, -1, "a state of %lld bytes: more than pages can hold, or nothing",
+                           (long long)d->state_bytes);
+        }
+        out->key.bytes = (int64_t)size_align((size_t)d->state_bytes, PLANE_ALIGN);
+        return QUIRE_OK;
     }
-    if (in->n_of_kind[LAYER_LATENT] > 0 && l->type == DTYPE_I8) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "int8 keys and values: not for layers that keep latents");
-    }
-    if (in->n_of_kind[LAYER_LATENT] > 0) {
-        TRY(plane_size(1, d->d_latent, l->page_tokens, element_bytes, "latents", &l->latent_bytes, err));
-        l->d_latent = d->d_latent;
-    }
-    if (in->n_of_kind[LAYER_STATE] > 0) {
-        TRY(plane_size(1, d->state_bytes, 1, 1, "states", &l->state_bytes, err));
-    }
-    in->layer_bytes[LAYER_FULL] = in->layer_bytes[LAYER_WINDOW] = 2 * l->plane_bytes;
-    in->layer_bytes[LAYER_LATENT] = l->latent_bytes;
-    in->layer_bytes[LAYER_STATE] = l->state_bytes;
-    return QUIRE_OK;
+    return err_set(err, QUIRE_INVALID, -1, "a cache of an unknown kind");
 }
 
-/* Groups of full layers first, then those of a window, latent ones, states; layers keep their order inside a kind. */
-static void assign_layers(const model_desc *d, const cut_input *in, int32_t size, kv_layout *l) {
-    for (int k = 0; k < N_KINDS; k++) {
-        kv_group *g = NULL;
-        for (int32_t layer = 0; layer < d->n_layers; layer++) {
-            if (kind_of(d, layer) != (layer_kind)k) {
-                continue;
+/* ---- groups ---- */
+
+/* The caches in the order of their groups: by kind, then by window, then by number. */
+static void sort_caches(const model_desc *d, int16_t *order) {
+    for (int32_t i = 0; i < d->n_caches; i++) {
+        const cache_desc *c = &d->caches[i];
+        int32_t to = i;
+        for (; to > 0; to--) {
+            const cache_desc *before = &d->caches[order[to - 1]];
+            if (before->kind < c->kind || (before->kind == c->kind && before->window <= c->window)) {
+                break;
             }
-            if (g == NULL || g->n_layers == size) {
-                g = &l->groups[l->n_groups++];
-                *g = (kv_group){.kind = (layer_kind)k, .window = k == LAYER_WINDOW ? d->window : 0};
+            order[to] = order[to - 1];
+        }
+        order[to] = (int16_t)i;
+    }
+}
+
+/* Cuts the sorted caches into groups of at most `capacity` bytes and sets the layout's groups, page_bytes and each cache's place. *padding:
+ * bytes that pages of tokens leave over. false: a cache is larger, or there would be too many groups. */
+static bool cut(const model_desc *d, const int16_t *order, int64_t capacity, kv_layout *l, int64_t *padding) {
+    int64_t used = 0;
+    int32_t n_token_groups = 0;
+    l->n_groups = 0;
+    l->page_bytes = 0;
+    for (int32_t i = 0; i < d->n_caches; i++) {
+        const cache_desc *c = &d->caches[order[i]];
+        kv_planes *p = &l->caches[order[i]];
+        kv_group *g = l->n_groups > 0 ? &l->groups[l->n_groups - 1] : NULL;
+        bool is_state = c->kind == LAYER_STATE;
+        bool joins = g != NULL && g->kind == c->kind && g->window == c->window && (is_state || g->used_bytes + bytes_of(p) <= capacity);
+        if (!joins) {
+            if (l->n_groups == KV_MAX_GROUPS || (!is_state && bytes_of(p) > capacity)) {
+                return false;
             }
-            l->layer_group[layer] = (int16_t)(l->n_groups - 1);
-            l->layer_index[layer] = (int16_t)g->n_layers++;
-            g->used_bytes += in->layer_bytes[k];
+            g = &l->groups[l->n_groups++];
+            *g = (kv_group){.kind = c->kind, .window = c->window};
+            n_token_groups += !is_state;
+        }
+        p->group = l->n_groups - 1;
+        p->key.offset = g->used_bytes;
+        p->value.offset = g->used_bytes + p->key.bytes;
+        g->used_bytes += bytes_of(p);
+        g->n_caches++;
+        used += is_state ? 0 : bytes_of(p);
+        l->page_bytes = (!is_state || n_token_groups == 0) && g->used_bytes > l->page_bytes ? g->used_bytes : l->page_bytes;
+    }
+    *padding = n_token_groups * l->page_bytes - used;
+    return true;
+}
+
+/* Cuts for each page that holds the first caches of some kind and window, and keeps the cut of least padding; of equals the one of the
+ * largest page. */
+static quire_err cut_best(const model_desc *d, const int16_t *order, kv_layout *l, quire_error *err) {
+    int64_t sum = 0, best = 0, least = INT64_MAX, best_page = 0, padding;
+    for (int32_t i = 0; i < d->n_caches; i++) {
+        const cache_desc *c = &d->caches[order[i]], *before = i > 0 ? &d->caches[order[i - 1]] : c;
+        sum = before->kind == c->kind && before->window == c->window ? sum : 0;
+        sum += bytes_of(&l->caches[order[i]]);
+        if (cut(d, order, sum, l, &padding) && (padding < least || (padding == least && l->page_bytes > best_page))) {
+            best = sum;
+            least = padding;
+            best_page = l->page_bytes;
         }
     }
+    if (least == INT64_MAX || !cut(d, order, best, l, &padding)) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "the layers' caches are of too many kinds and sizes for %d groups", KV_MAX_GROUPS);
+    }
+    return QUIRE_OK;
 }
 
 quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err) {
     TRY(check_options(type, page_tokens, err));
-    kv_layout l = {.type = type,
-                   .page_tokens = page_tokens,
-                   .n_kv_heads = d->n_kv_heads,
-                   .d_head = d->d_head,
-                   .n_layers = d->n_layers};
-    cut_input in = {0};
-    TRY(count_kinds(d, &in, err));
-    TRY(measure_layers(d, &l, &in, err));
-    int32_t size = choose_size(&in);
-    l.page_bytes = page_bytes_of(&in, size);
-    if (divide_up(in.n_of_kind[LAYER_STATE] * l.state_bytes, l.page_bytes) > INT32_MAX - KV_MAX_GROUPS) {
-        return err_set(err, QUIRE_INVALID, -1, "states of %lld bytes a layer in pages of %lld: too many pages", (long long)l.state_bytes,
-                       (long long)l.page_bytes);
+    if (d->n_caches < 1 || d->n_caches > DESC_MAX_CACHES) {
+        return err_set(err, QUIRE_INVALID, -1, "%d caches: must be 1 to %d", d->n_caches, DESC_MAX_CACHES);
     }
-    assign_layers(d, &in, size, &l);
+    kv_layout l = {.type = type, .page_tokens = page_tokens, .n_caches = d->n_caches};
+    int16_t order[DESC_MAX_CACHES];
+    for (int32_t i = 0; i < d->n_caches; i++) {
+        TRY(measure_cache(&d->caches[i], &l, &l.caches[i], err));
+    }
+    sort_caches(d, order);
+    TRY(cut_best(d, order, &l, err));
     for (int32_t g = 0; g < l.n_groups; g++) {
-        if (l.groups[g].kind == LAYER_STATE) {
-            l.groups[g].state_pages = (int32_t)divide_up(l.groups[g].used_bytes, l.page_bytes);
+        kv_group *group = &l.groups[g];
+        int64_t n_pages = group->kind == LAYER_STATE ? divide_up(group->used_bytes, l.page_bytes) : 0;
+        if (n_pages > INT32_MAX / KV_MAX_GROUPS) {
+            return err_set(err, QUIRE_INVALID, -1, "states of %lld bytes in pages of %lld: too many pages", (long long)group->used_bytes,
+                           (long long)l.page_bytes);
         }
+        group->state_pages = (int32_t)n_pages;
     }
     *out = l;
     return QUIRE_OK;
@@ -180,21 +168,30 @@ quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, k
 
 /* ---- figures ---- */
 
+int64_t kv_planes_token_bytes(const kv_planes *p) {
+    return p->n_heads * (p->key.row_bytes + p->key.scale_bytes + p->value.row_bytes + p->value.scale_bytes);
+}
+
 int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g) {
-    const kv_group *group = &l->groups[g];
-    if (group->kind == LAYER_STATE) {
-        return 0;
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        bytes += l->caches[i].group == g ? kv_planes_token_bytes(&l->caches[i]) : 0;
     }
-    if (group->kind == LAYER_LATENT) {
-        return (int64_t)group->n_layers * l->d_latent * dtype_block_bytes(l->type);
-    }
-    return (int64_t)group->n_layers * 2 * l->n_kv_heads * (l->row_bytes + l->scale_bytes);
+    return bytes;
 }
 
 int64_t kv_layout_token_bytes(const kv_layout *l) {
     int64_t bytes = 0;
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        bytes += kv_layout_group_token_bytes(l, g);
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        bytes += kv_planes_token_bytes(&l->caches[i]);
     }
     return bytes;
+}
+
+int32_t kv_layout_most_heads(const kv_layout *l) {
+    int32_t most = 0;
+    for (int32_t i = 0; i < l->n_caches; i++) {
+        most = l->caches[i].n_heads > most ? l->caches[i].n_heads : most;
+    }
+    return most;
 }

@@ -8,6 +8,72 @@
 #define MAX_FF        (1 << 20)
 #define MAX_VOCAB     (1 << 22)
 #define MAX_POSITIONS (1 << 30)
+#define MAX_EXPERTS   (1 << 14)
+
+/* ---- tables of layers ---- */
+
+void desc_add_layer(model_desc *d, layer_desc l, const cache_desc *c) {
+    d->caches[d->n_caches] = *c;
+    l.caches[0] = (int16_t)d->n_caches++;
+    d->layers[d->n_layers++] = l;
+}
+
+model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int32_t d_head, int32_t d_ff) {
+    model_desc d = {.bos = -1, .n_ropes = 1};
+    cache_desc c = {.kind = LAYER_FULL, .n_kv_heads = n_kv_heads, .d_key = d_head, .d_value = d_head};
+    for (int32_t i = 0; i < n_layers && i < DESC_MAX_LAYERS; i++) {
+        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .n_heads = n_heads, .d_ff = d_ff}, &c);
+    }
+    return d;
+}
+
+int32_t desc_widest_queries(const model_desc *d) {
+    int32_t widest = 0;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        const layer_desc *l = &d->layers[i];
+        int32_t width = l->n_heads > 0 ? l->n_heads * d->caches[l->caches[0]].d_key : 0;
+        widest = width > widest ? width : widest;
+    }
+    return widest;
+}
+
+int32_t desc_widest_keys(const model_desc *d) {
+    int32_t widest = 0;
+    for (int32_t i = 0; i < d->n_caches; i++) {
+        const cache_desc *c = &d->caches[i];
+        int32_t width = c->n_kv_heads * (c->d_key > c->d_value ? c->d_key : c->d_value);
+        widest = width > widest ? width : widest;
+    }
+    return widest;
+}
+
+int32_t desc_widest_ff(const model_desc *d) {
+    int32_t widest = 0;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        widest = d->layers[i].d_ff > widest ? d->layers[i].d_ff : widest;
+    }
+    return widest;
+}
+
+bool desc_scales_by_length(const model_desc *d) {
+    for (int32_t i = 0; i < d->n_ropes; i++) {
+        if (d->ropes[i].kind == ROPE_NTK || d->ropes[i].kind == ROPE_LONGROPE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const layer_desc *desc_attention_layer(const model_desc *d) {
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if (d->layers[i].n_heads > 0) {
+            return &d->layers[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- checks ---- */
 
 static quire_err check_count(const char *name, int32_t v, int32_t max, quire_error *err) {
     if (v < 1 || v > max) {
@@ -25,28 +91,17 @@ static quire_err check_positive(const char *name, float v, quire_error *err) {
 
 static quire_err check_shape(const model_desc *d, quire_error *err) {
     TRY(check_count("the number of layers", d->n_layers, DESC_MAX_LAYERS, err));
+    TRY(check_count("the number of caches", d->n_caches, DESC_MAX_CACHES, err));
     TRY(check_count("the hidden size", d->d_model, MAX_WIDTH, err));
-    TRY(check_count("the number of attention heads", d->n_heads, MAX_HEADS, err));
-    TRY(check_count("the number of key-value heads", d->n_kv_heads, MAX_HEADS, err));
-    TRY(check_count("the head size", d->d_head, DESC_MAX_HEAD, err));
-    TRY(check_count("the feed-forward size", d->d_ff, MAX_FF, err));
     TRY(check_count("the vocabulary size", d->n_vocab, MAX_VOCAB, err));
-    TRY(check_count("the number of positions", d->max_positions, MAX_POSITIONS, err));
-    if (d->n_heads % d->n_kv_heads != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%d attention heads cannot share %d key-value heads evenly", d->n_heads, d->n_kv_heads);
-    }
-    if (d->d_head % 2 != 0) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "the head size is %d; it must be even", d->d_head);
-    }
-    return QUIRE_OK;
+    return check_count("the number of positions", d->max_positions, MAX_POSITIONS, err);
 }
 
 static quire_err check_rope_scaling(const rope_desc *r, quire_error *err) {
-    bool scaled = r->kind == ROPE_LINEAR || r->kind == ROPE_NTK || r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN;
-    if (scaled) {
+    if (r->kind > ROPE_PLAIN) {
         TRY(check_positive("the rotary scaling factor", r->factor, err));
     }
-    if (r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN) {
+    if (r->kind == ROPE_LLAMA3 || r->kind == ROPE_YARN || r->kind == ROPE_LONGROPE) {
         TRY(check_count("the rotary scaling's original number of positions", r->original_positions, MAX_POSITIONS, err));
     }
     if (r->kind == ROPE_LLAMA3) {
@@ -60,6 +115,8 @@ static quire_err check_rope_scaling(const rope_desc *r, quire_error *err) {
     if (r->kind == ROPE_YARN) {
         TRY(check_positive("beta_fast", r->beta_fast, err));
         TRY(check_positive("beta_slow", r->beta_slow, err));
+    }
+    if (r->kind == ROPE_YARN || r->kind == ROPE_LONGROPE) {
         if (!isfinite(r->attention_factor) || r->attention_factor < 0.0f) {
             return err_set(err, QUIRE_BAD_FILE, -1, "the rotary attention factor is %g; it must be 0 or more", (double)r->attention_factor);
         }
@@ -67,41 +124,112 @@ static quire_err check_rope_scaling(const rope_desc *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err check_rope(const model_desc *d, quire_error *err) {
-    const rope_desc *r = &d->rope;
-    if ((unsigned)r->kind > ROPE_YARN || (unsigned)r->pairs > ROPE_NEIGHBOURS) {
+static quire_err check_rope(const rope_desc *r, quire_error *err) {
+    if ((unsigned)r->kind > ROPE_LONGROPE || (unsigned)r->pairs > ROPE_NEIGHBOURS) {
         return err_set(err, QUIRE_INVALID, -1, "unknown kind of rotary embedding");
     }
     if (r->kind == ROPE_NONE) {
         return QUIRE_OK;
     }
-    if (r->n_dims < 2 || r->n_dims > d->d_head || r->n_dims % 2 != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions; an even number from 2 to the head size, %d, is possible", r->n_dims,
-                       d->d_head);
+    if (r->n_dims < 2 || r->n_dims > DESC_MAX_HEAD || r->n_dims % 2 != 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions; an even number from 2 to the head size is possible", r->n_dims);
     }
     TRY(check_positive("the rotary base", r->theta, err));
     TRY(check_rope_scaling(r, err));
-    for (int32_t i = 0; r->freq_factors != NULL && i < r->n_dims / 2; i++) {
-        TRY(check_positive("a rotary frequency factor", r->freq_factors[i], err));
+    for (int32_t i = 0; r->has_factors && i < r->n_dims / 2; i++) {
+        TRY(check_positive("a rotary frequency factor", r->factors[i], err));
+    }
+    for (int32_t i = 0; r->kind == ROPE_LONGROPE && i < r->n_dims / 2; i++) {
+        TRY(check_positive("a long rotary frequency factor", r->long_factors[i], err));
     }
     return QUIRE_OK;
 }
 
+static quire_err check_ropes(const model_desc *d, quire_error *err) {
+    if (d->n_ropes < 0 || d->n_ropes > DESC_MAX_ROPES) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%d rotary tables; this build keeps up to %d", d->n_ropes, DESC_MAX_ROPES);
+    }
+    for (int32_t i = 0; i < d->n_ropes; i++) {
+        TRY(check_rope(&d->ropes[i], err));
+    }
+    return QUIRE_OK;
+}
+
+static bool holds_heads(const cache_desc *c) {
+    return c->kind == LAYER_FULL || c->kind == LAYER_WINDOW;
+}
+
+static quire_err check_cache(const cache_desc *c, int32_t i, quire_error *err) {
+    if ((unsigned)c->kind > LAYER_STATE) {
+        return err_set(err, QUIRE_INVALID, -1, "cache %d is of an unknown kind", i);
+    }
+    if (holds_heads(c)) {
+        TRY(check_count("the number of key-value heads", c->n_kv_heads, MAX_HEADS, err));
+        TRY(check_count("the head size", c->d_key, DESC_MAX_HEAD, err));
+        TRY(check_count("the head size of values", c->d_value, DESC_MAX_HEAD, err));
+        if (c->d_key % 2 != 0 || c->d_value % 2 != 0) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "the head size is %d; it must be even", c->d_key % 2 != 0 ? c->d_key : c->d_value);
+        }
+    }
+    if (c->kind == LAYER_WINDOW && c->window < 1) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "a layer attends to a window of %d tokens; it must be 1 or more", c->window);
+    }
+    if (c->kind == LAYER_LATENT) {
+        TRY(check_count("the latent size", c->d_latent, DESC_MAX_LATENT, err));
+    }
+    if (c->kind == LAYER_STATE && (c->state_bytes < 1 || c->state_bytes > DESC_MAX_STATE_BYTES)) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "a layer keeps a state of %lld bytes; this build keeps 1 to %lld",
+                       (long long)c->state_bytes, (long long)DESC_MAX_STATE_BYTES);
+    }
+    return QUIRE_OK;
+}
+
+/* The heads of a layer that attends, and its rotary table. */
+static quire_err check_heads(const model_desc *d, const layer_desc *l, int32_t i, quire_error *err) {
+    TRY(check_count("the number of attention heads", l->n_heads, MAX_HEADS, err));
+    const cache_desc *c = l->caches[0] >= 0 ? &d->caches[l->caches[0]] : NULL;
+    if (c == NULL || c->kind == LAYER_STATE) {
+        return err_set(err, QUIRE_INVALID, -1, "layer %d attends to no cache", i);
+    }
+    if (holds_heads(c) && l->n_heads % c->n_kv_heads != 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%d attention heads cannot share %d key-value heads evenly", l->n_heads, c->n_kv_heads);
+    }
+    if (l->rope >= 0 && holds_heads(c) && d->ropes[l->rope].kind != ROPE_NONE && d->ropes[l->rope].n_dims > c->d_key) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%d rotary dimensions; an even number from 2 to the head size, %d, is possible",
+                       d->ropes[l->rope].n_dims, c->d_key);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
+    const layer_desc *l = &d->layers[i];
+    for (int k = 0; k < 2; k++) {
+        if (l->caches[k] < NO_CACHE || l->caches[k] >= d->n_caches) {
+            return err_set(err, QUIRE_INVALID, -1, "layer %d names cache %d of %d", i, l->caches[k], d->n_caches);
+        }
+    }
+    if (l->rope < NO_ROPE || l->rope >= d->n_ropes) {
+        return err_set(err, QUIRE_INVALID, -1, "layer %d names rotary table %d of %d", i, l->rope, d->n_ropes);
+    }
+    if (l->window < 0 || l->chunk < 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "layer %d attends to a window of %d and chunks of %d tokens; they must be 0 or more", i,
+                       l->window, l->chunk);
+    }
+    if (l->d_ff < 0 || l->d_ff > MAX_FF || (l->d_ff == 0 && l->n_experts == 0 && l->n_heads == 0 && l->caches[1] < 0 && l->caches[0] < 0)) {
+        return check_count("the feed-forward size", l->d_ff, MAX_FF, err);
+    }
+    if (l->n_experts < 0 || l->n_experts > MAX_EXPERTS) {
+        return check_count("the number of experts", l->n_experts, MAX_EXPERTS, err);
+    }
+    return l->n_heads != 0 ? check_heads(d, l, i, err) : QUIRE_OK;
+}
+
 static quire_err check_layers(const model_desc *d, quire_error *err) {
-    for (int32_t i = 0; d->layer_kinds != NULL && i < d->n_layers; i++) {
-        if ((unsigned)d->layer_kinds[i] > LAYER_STATE) {
-            return err_set(err, QUIRE_INVALID, -1, "layer %d is of an unknown kind", i);
-        }
-        if (d->layer_kinds[i] == LAYER_WINDOW && d->window < 1) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "layer %d attends to a window of %d tokens; it must be 1 or more", i, d->window);
-        }
-        if (d->layer_kinds[i] == LAYER_LATENT) {
-            TRY(check_count("the latent size", d->d_latent, DESC_MAX_LATENT, err));
-        }
-        if (d->layer_kinds[i] == LAYER_STATE && (d->state_bytes < 1 || d->state_bytes > DESC_MAX_STATE_BYTES)) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "layer %d keeps a state of %lld bytes; this build keeps 1 to %lld", i,
-                           (long long)d->state_bytes, (long long)DESC_MAX_STATE_BYTES);
-        }
+    for (int32_t i = 0; i < d->n_caches; i++) {
+        TRY(check_cache(&d->caches[i], i, err));
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        TRY(check_layer(d, i, err));
     }
     return QUIRE_OK;
 }
@@ -126,11 +254,11 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     if (!isfinite(d->norm_eps) || d->norm_eps < 0.0f || d->norm_eps >= 1.0f) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the norm's epsilon is %g; it must be at least 0 and under 1", (double)d->norm_eps);
     }
-    TRY(check_positive("the attention scale", d->attention_scale, err));
     if ((unsigned)d->activation > ACT_RELU2) {
         return err_set(err, QUIRE_INVALID, -1, "unknown activation function");
     }
-    TRY(check_rope(d, err));
+    TRY(check_ropes(d, err));
     TRY(check_layers(d, err));
+    TRY(check_positive("the attention scale", d->attention_scale, err));
     return check_tokens(d, err);
 }

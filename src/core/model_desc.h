@@ -1,7 +1,11 @@
 /* A model description: plain numbers that say what a model is. src/model reads them from a file's metadata; every room uses them.
  *
- * Invariant after desc_check(): every count is positive; n_heads * d_head and n_layers times any width fit int32_t, any three widths
- * multiply within int64_t; n_heads is a multiple of n_kv_heads; d_head is even and at most DESC_MAX_HEAD. Plain data: copy freely. */
+ * A model is a table of layers over a numbered list of caches. A layer names the caches in which it keeps keys and values, latents or a
+ * state: none, one or two. Layers may share a cache: the first that names it writes it, the others read.
+ *
+ * Invariant after desc_check(): every count is positive; widths fit int32_t, any three of them multiply within int64_t; a layer's heads are
+ * a multiple of its cache's; head widths are even and at most DESC_MAX_HEAD; every number of a cache or a rotary table lies in its list.
+ * Plain data: copy freely. */
 #ifndef CORE_MODEL_DESC_H
 #define CORE_MODEL_DESC_H
 
@@ -11,13 +15,15 @@
 #include "base/err.h"
 #include "core/dtype.h"
 
-#define DESC_MAX_EOS 8
-#define DESC_MAX_LAYERS 1024
-#define DESC_MAX_HEAD 512 /* widest head */
-#define DESC_MAX_LATENT (1 << 16)              /* widest latent */
+#define DESC_MAX_EOS         8
+#define DESC_MAX_LAYERS      512
+#define DESC_MAX_CACHES      512
+#define DESC_MAX_ROPES       4
+#define DESC_MAX_HEAD        512                /* widest head */
+#define DESC_MAX_LATENT      (1 << 16)          /* widest latent */
 #define DESC_MAX_STATE_BYTES ((int64_t)1 << 32) /* largest state of a layer */
 
-typedef enum rope_kind { ROPE_NONE, ROPE_PLAIN, ROPE_LINEAR, ROPE_NTK, ROPE_LLAMA3, ROPE_YARN } rope_kind;
+typedef enum rope_kind { ROPE_NONE, ROPE_PLAIN, ROPE_LINEAR, ROPE_NTK, ROPE_LLAMA3, ROPE_YARN, ROPE_LONGROPE } rope_kind;
 /* The pairs of a head's elements that rotate together: (i, i + n/2), as Hugging Face stores them, or (2i, 2i + 1), as GGUF stores
  * Llama's. */
 typedef enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS } rope_pairs;
@@ -25,43 +31,81 @@ typedef enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS } rope_pairs;
 typedef struct rope_desc {
     rope_kind kind;
     rope_pairs pairs;
-    int32_t n_dims;         /* elements of a head that rotate (even, <= d_head) */
-    float theta;            /* base */
-    float factor;           /* linear, ntk, llama3, yarn */
+    int32_t n_dims;                          /* elements of a head that rotate (even, <= the head's width) */
+    float theta;                             /* base */
+    float factor;                            /* linear, ntk, llama3, yarn, longrope */
     float low_freq_factor, high_freq_factor; /* llama3 */
     float beta_fast, beta_slow;              /* yarn */
-    float attention_factor; /* yarn: scales cos and sin; 0: 0.1 ln(factor) + 1 */
-    bool truncate;          /* yarn: correction range rounded outwards to integers */
-    int32_t original_positions; /* trained length before scaling */
-    const float *freq_factors;  /* [n_dims/2] divisors of the frequencies from GGUF's rope_freqs, or NULL; the file owns them */
+    float attention_factor;                  /* yarn, longrope: scales cos and sin; 0: the published formula of factor */
+    bool truncate;                           /* yarn: correction range rounded outwards to integers */
+    int32_t original_positions;              /* trained length before scaling */
+    bool has_factors;                        /* frequencies are divided by these: GGUF's rope_freqs; longrope's short factors */
+    float factors[DESC_MAX_HEAD / 2];
+    float long_factors[DESC_MAX_HEAD / 2]; /* longrope: in their place where the configured length is over the original one */
 } rope_desc;
 
 typedef enum activation { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2 } activation;
 
-/* What a layer keeps of the past (docs/design.md, Pages). */
+/* What a cache keeps of the past (docs/design.md, Pages). */
 typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;
+
+/* One cache. Of the numbers only those of its kind are set, the others are 0. */
+typedef struct cache_desc {
+    layer_kind kind;
+    int32_t n_kv_heads, d_key, d_value; /* full, window: heads, and elements of a head's key and value */
+    int32_t window;                     /* window: how many tokens it has to keep */
+    int32_t d_latent;                   /* latent: elements kept a token (latent rank + rotary part) */
+    int64_t state_bytes;                /* state: bytes kept for a sequence */
+} cache_desc;
+
+#define NO_CACHE (-1)
+#define NO_ROPE  (-1)
+
+typedef struct layer_desc {
+    int16_t caches[2]; /* numbers in the list of caches, or NO_CACHE. The first is attention's */
+    int16_t rope;      /* number of its rotary table, or NO_ROPE */
+    int32_t n_heads;   /* of queries; 0: the layer does not attend */
+    int32_t window;    /* a query sees this many positions, its own the last; 0: all */
+    int32_t chunk;     /* a query sees positions of its own chunk of this length only; 0: all */
+    int32_t d_ff;      /* width of the dense feed-forward part; 0: none */
+    int32_t n_experts; /* 0: none */
+} layer_desc;
 
 typedef struct model_desc {
     char architecture[64]; /* "llama" */
     char name[128];        /* for people; may be empty */
-    int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab;
+    int32_t n_layers, n_caches, n_ropes, d_model, n_vocab;
     int32_t max_positions;
     float norm_eps;
-    float attention_scale; /* 1 / sqrt(d_head) for Llama */
+    float attention_scale; /* multiplies q . k; 1 / sqrt(head width) for Llama */
     activation activation;
     bool tied_embeddings;
-    rope_desc rope;
-    layer_kind *layer_kinds; /* [n_layers], or NULL: all LAYER_FULL; owned by the model */
-    int32_t window;          /* of LAYER_WINDOW layers, 0 otherwise */
-    int32_t d_latent;        /* of LAYER_LATENT layers: elements kept a token (latent rank + rotary part), 0 otherwise */
-    int64_t state_bytes;     /* of LAYER_STATE layers: bytes a layer keeps for a sequence, 0 otherwise */
     int32_t n_eos, eos[DESC_MAX_EOS]; /* tokens that end a generation */
-    int32_t bos;             /* -1: none known */
-    dtype weight_type;       /* the type of most of the matrices' parameters */
+    int32_t bos;                      /* -1: none known */
+    dtype weight_type;                /* the type of most of the matrices' parameters */
     int64_t n_params, weight_bytes;
-    bool is_packed;              /* its weights are in the backend's layout, for one compute mode only: */
+    bool is_packed; /* its weights are in the backend's layout, for one compute mode only: */
     compute_mode packed_compute;
+    rope_desc ropes[DESC_MAX_ROPES];
+    cache_desc caches[DESC_MAX_CACHES];
+    layer_desc layers[DESC_MAX_LAYERS];
 } model_desc;
+
+/* A layer with a cache of its own: adds both at the end of their lists. l->caches[0] is set here; l->caches[1] must be set by the caller.
+ * The caller keeps within the limits. */
+void desc_add_layer(model_desc *d, layer_desc l, const cache_desc *c);
+/* A plain decoder: n_layers layers with full attention of n_heads heads over n_kv_heads, each d_head wide, the first rotary table and a
+ * feed-forward part of d_ff. Everything else of the description is 0. */
+model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int32_t d_head, int32_t d_ff);
+
+/* The widest of all layers: elements of a row of queries, of keys or values, of the dense feed-forward part. 0: no layer has any. */
+int32_t desc_widest_queries(const model_desc *d);
+int32_t desc_widest_keys(const model_desc *d);
+int32_t desc_widest_ff(const model_desc *d);
+/* Whether a rotary table depends on the configured maximum length: it is then part of the numeric configuration. */
+bool desc_scales_by_length(const model_desc *d);
+/* The first layer that attends, or NULL: what a line for people says of a model. */
+const layer_desc *desc_attention_layer(const model_desc *d);
 
 /* Refuses a description that no model has or that this build cannot compute; err names the first bad number. */
 quire_err desc_check(const model_desc *d, quire_error *err);

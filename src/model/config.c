@@ -141,26 +141,46 @@ static quire_err config_activation(const model_file *f, model_desc *d, quire_err
                    (int)(name.n < 40 ? name.n : 40), name.p);
 }
 
-quire_err config_transformer(const model_file *f, model_desc *d, quire_error *err) {
-    TRY(need_i32(f, d, "block_count", "num_hidden_layers", &d->n_layers, err));
-    TRY(need_i32(f, d, "embedding_length", "hidden_size", &d->d_model, err));
-    TRY(need_i32(f, d, "attention.head_count", "num_attention_heads", &d->n_heads, err));
-    if (d->n_heads <= 0) {
+/* Layers that are all alike, with full attention. */
+static quire_err config_layers(const model_file *f, model_desc *d, quire_error *err) {
+    int32_t n_layers, d_ff;
+    layer_desc l = {.caches = {NO_CACHE, NO_CACHE}};
+    cache_desc c = {.kind = LAYER_FULL};
+    TRY(need_i32(f, d, "block_count", "num_hidden_layers", &n_layers, err));
+    if (n_layers < 1 || n_layers > DESC_MAX_LAYERS) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build computes 1 to %d", model_file_path(f), n_layers,
+                       DESC_MAX_LAYERS);
+    }
+    TRY(need_i32(f, d, "attention.head_count", "num_attention_heads", &l.n_heads, err));
+    if (l.n_heads <= 0) {
         return bad(f, "the number of attention heads", "must be at least 1", err);
     }
-    TRY(need_i32(f, d, "feed_forward_length", "intermediate_size", &d->d_ff, err));
+    TRY(need_i32(f, d, "feed_forward_length", "intermediate_size", &d_ff, err));
+    if (d_ff < 1) {
+        return bad(f, "the feed-forward size", "must be at least 1", err);
+    }
+    l.d_ff = d_ff;
+    c.n_kv_heads = l.n_heads;
+    TRY(may(read_i32(f, d, "attention.head_count_kv", "num_key_value_heads", &c.n_kv_heads, err)));
+    c.d_key = d->d_model / l.n_heads;
+    TRY(may(read_i32(f, d, "attention.key_length", "head_dim", &c.d_key, err)));
+    c.d_value = c.d_key;
+    TRY(may(read_i32(f, d, "attention.value_length", NULL, &c.d_value, err)));
+    if (c.d_value != c.d_key) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: keys of %d and values of %d elements a head: different widths are not supported",
+                       model_file_path(f), (int)c.d_key, (int)c.d_value);
+    }
+    for (int32_t i = 0; i < n_layers; i++) {
+        desc_add_layer(d, l, &c);
+    }
+    return QUIRE_OK;
+}
+
+quire_err config_transformer(const model_file *f, model_desc *d, quire_error *err) {
+    TRY(need_i32(f, d, "embedding_length", "hidden_size", &d->d_model, err));
     TRY(need_i32(f, d, "context_length", "max_position_embeddings", &d->max_positions, err));
     TRY(config_vocabulary(f, d, err));
-    d->n_kv_heads = d->n_heads;
-    TRY(may(read_i32(f, d, "attention.head_count_kv", "num_key_value_heads", &d->n_kv_heads, err)));
-    d->d_head = d->d_model / d->n_heads;
-    TRY(may(read_i32(f, d, "attention.key_length", "head_dim", &d->d_head, err)));
-    int32_t value_length = d->d_head;
-    TRY(may(read_i32(f, d, "attention.value_length", NULL, &value_length, err)));
-    if (value_length != d->d_head) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: keys of %d and values of %d elements a head: different widths are not supported",
-                       model_file_path(f), (int)d->d_head, (int)value_length);
-    }
+    TRY(config_layers(f, d, err));
     int32_t n_experts = 0;
     TRY(may(read_i32(f, d, "expert_count", "num_local_experts", &n_experts, err)));
     if (n_experts > 0) {
@@ -218,7 +238,7 @@ static float yarn_mscale(float factor, float mscale) {
 }
 
 static quire_err rope_hf(const model_file *f, model_desc *d, quire_error *err) {
-    rope_desc *r = &d->rope;
+    rope_desc *r = &d->ropes[0];
     str type;
     const char *object;
     char path[96];
@@ -261,7 +281,8 @@ static quire_err gguf_freq_factors(const model_file *f, model_desc *d, quire_err
     if (!t) {
         return QUIRE_OK;
     }
-    if (t->type != DTYPE_F32 || t->n_dims != 1 || t->dims[0] != d->rope.n_dims / 2 || (uintptr_t)t->data % sizeof(float) != 0) {
+    if (t->type != DTYPE_F32 || t->n_dims != 1 || t->dims[0] > DESC_MAX_HEAD / 2 || t->dims[0] != d->ropes[0].n_dims / 2 ||
+        (uintptr_t)t->data % sizeof(float) != 0) {
         return bad(f, "rope_freqs.weight", "must hold one F32 divisor for each pair of rotary dimensions", err);
     }
     const float *factors = t->data;
@@ -270,12 +291,13 @@ static quire_err gguf_freq_factors(const model_file *f, model_desc *d, quire_err
             return bad(f, "rope_freqs.weight", "holds a divisor that is not a positive number", err);
         }
     }
-    d->rope.freq_factors = factors;
+    memcpy(d->ropes[0].factors, factors, (size_t)t->dims[0] * sizeof *factors);
+    d->ropes[0].has_factors = true;
     return QUIRE_OK;
 }
 
 static quire_err rope_gguf(const model_file *f, model_desc *d, quire_error *err) {
-    rope_desc *r = &d->rope;
+    rope_desc *r = &d->ropes[0];
     char key[128];
     TRY(may(read_f32(f, d, "rope.freq_base", NULL, &r->theta, err)));
     TRY(may(read_i32(f, d, "rope.dimension_count", NULL, &r->n_dims, err)));
@@ -305,16 +327,17 @@ static quire_err rope_gguf(const model_file *f, model_desc *d, quire_error *err)
 }
 
 quire_err config_rope(const model_file *f, model_desc *d, quire_error *err) {
-    d->rope = (rope_desc){.kind = ROPE_PLAIN,
-                          .pairs = is_gguf(f) ? ROPE_NEIGHBOURS : ROPE_HALVES,
-                          .n_dims = d->d_head,
-                          .theta = 10000.0f,
-                          .factor = 1.0f,
-                          .low_freq_factor = 1.0f,
-                          .high_freq_factor = 4.0f,
-                          .beta_fast = 32.0f,
-                          .beta_slow = 1.0f,
-                          .truncate = true,
-                          .original_positions = d->max_positions};
+    d->n_ropes = 1;
+    d->ropes[0] = (rope_desc){.kind = ROPE_PLAIN,
+                              .pairs = is_gguf(f) ? ROPE_NEIGHBOURS : ROPE_HALVES,
+                              .n_dims = d->caches[0].d_key,
+                              .theta = 10000.0f,
+                              .factor = 1.0f,
+                              .low_freq_factor = 1.0f,
+                              .high_freq_factor = 4.0f,
+                              .beta_fast = 32.0f,
+                              .beta_slow = 1.0f,
+                              .truncate = true,
+                              .original_positions = d->max_positions};
     return is_gguf(f) ? rope_gguf(f, d, err) : rope_hf(f, d, err);
 }

@@ -37,21 +37,23 @@ static const weight_name DOWN = {"blk.%d.ffn_down", "model.layers.%d.mlp.down_pr
 static quire_err llama_describe(const model_file *f, model_desc *d, quire_error *err) {
     TRY(config_transformer(f, d, err));
     TRY(config_rope(f, d, err));
-    d->attention_scale = 1.0f / sqrtf((float)d->d_head);
+    d->attention_scale = 1.0f / sqrtf((float)d->caches[0].d_key);
     return QUIRE_OK;
 }
 
 static quire_err load_layer(loader *l, const model_desc *d, int32_t i, llama_layer_weights *w) {
-    int64_t q_width = (int64_t)d->n_heads * d->d_head, kv_width = (int64_t)d->n_kv_heads * d->d_head;
+    const layer_desc *layer = &d->layers[i];
+    const cache_desc *cache = &d->caches[layer->caches[0]];
+    int64_t q_width = (int64_t)layer->n_heads * cache->d_key, kv_width = (int64_t)cache->n_kv_heads * cache->d_key;
     TRY(loader_norm(l, ATTN_NORM, i, NORM_RMS, d->d_model, d->norm_eps, &w->attn_norm));
     TRY(loader_linear(l, WQ, i, q_width, d->d_model, &w->wq));
     TRY(loader_linear(l, WK, i, kv_width, d->d_model, &w->wk));
     TRY(loader_linear(l, WV, i, kv_width, d->d_model, &w->wv));
     TRY(loader_linear(l, WO, i, d->d_model, q_width, &w->wo));
     TRY(loader_norm(l, FFN_NORM, i, NORM_RMS, d->d_model, d->norm_eps, &w->ffn_norm));
-    TRY(loader_linear(l, GATE, i, d->d_ff, d->d_model, &w->gate));
-    TRY(loader_linear(l, UP, i, d->d_ff, d->d_model, &w->up));
-    return loader_linear(l, DOWN, i, d->d_model, d->d_ff, &w->down);
+    TRY(loader_linear(l, GATE, i, layer->d_ff, d->d_model, &w->gate));
+    TRY(loader_linear(l, UP, i, layer->d_ff, d->d_model, &w->up));
+    return loader_linear(l, DOWN, i, d->d_model, layer->d_ff, &w->down);
 }
 
 static quire_err llama_load(loader *l, const model_desc *d, void **weights) {
@@ -69,15 +71,15 @@ static quire_err llama_load(loader *l, const model_desc *d, void **weights) {
     TRY(loader_head(l, tied ? TOKENS : HEAD, tied ? &HEAD : NULL, d->n_vocab, d->d_model, &w->head));
     const tensor_view *copy;
     TRY(loader_find(l, HEAD, NO_LAYER, ".weight", &copy)); /* marks a tied model's second copy as used */
-    TRY(l->b->ops->rope_load(l->b, &d->rope, l->max_positions, &w->rope, l->err));
+    TRY(l->b->ops->rope_load(l->b, &d->ropes[0], l->max_positions, &w->rope, l->err));
 
     const backend_ops *op = l->b->ops;
     w->x = op->buffer_reserve(l->b, d->d_model);
-    w->q = op->buffer_reserve(l->b, d->n_heads * d->d_head);
-    w->k = op->buffer_reserve(l->b, d->n_kv_heads * d->d_head);
-    w->v = op->buffer_reserve(l->b, d->n_kv_heads * d->d_head);
-    w->a = op->buffer_reserve(l->b, d->n_heads * d->d_head);
-    w->h = op->buffer_reserve(l->b, d->d_ff);
+    w->q = op->buffer_reserve(l->b, desc_widest_queries(d));
+    w->k = op->buffer_reserve(l->b, desc_widest_keys(d));
+    w->v = op->buffer_reserve(l->b, desc_widest_keys(d));
+    w->a = op->buffer_reserve(l->b, desc_widest_queries(d));
+    w->h = op->buffer_reserve(l->b, desc_widest_ff(d));
     return QUIRE_OK;
 }
 
@@ -85,7 +87,7 @@ static void llama_layer(backend *b, const llama_weights *m, const llama_layer_we
                         int32_t layer) {
     const backend_ops *op = b->ops;
     op->norm_linears(b, m->x, w->attn_norm, (linear_use[]){{w->wq, m->q}, {w->wk, m->k}, {w->wv, m->v}}, 3);
-    op->qk_norm_rope_store(b, layer, m->q, m->k, m->v, NULL, m->rope);
+    op->kv_store(b, &(kv_store_use){.cache = layer, .q = m->q, .k = m->k, .v = m->v, .rope = m->rope});
     op->attention(b, layer, m->q, mask, m->a);
     op->linear_add(b, m->a, &(linear_use){w->wo, m->x}, 1.0f, m->x);
     op->norm_gate_up(b, m->x, w->ffn_norm, &(linear_use){w->gate, m->h}, &(linear_use){w->up, m->h}, f, m->h, w->down);

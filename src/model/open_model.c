@@ -109,7 +109,6 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
         model_close(m);
         return e;
     }
-    m->desc.rope.freq_factors = NULL; /* pointed into the file, which may be closed after this */
     m->file = m->desc.is_packed ? model_file_share(f) : NULL;
     *out = m;
     return QUIRE_OK;

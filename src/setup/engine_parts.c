@@ -172,10 +172,13 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->backend = b->ops->describe(b);
     i->n_layers = d->n_layers;
     i->d_model = d->d_model;
-    i->n_heads = d->n_heads;
-    i->n_kv_heads = d->n_kv_heads;
-    i->d_head = d->d_head;
-    i->d_ff = d->d_ff;
+    const layer_desc *l = desc_attention_layer(d);
+    if (l != NULL) {
+        i->n_heads = l->n_heads;
+        i->n_kv_heads = d->caches[l->caches[0]].n_kv_heads;
+        i->d_head = d->caches[l->caches[0]].d_key;
+    }
+    i->d_ff = desc_widest_ff(d);
     i->n_vocab = d->n_vocab;
     i->max_model_len = max_len;
     i->page_tokens = o->page_tokens;

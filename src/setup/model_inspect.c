@@ -138,14 +138,18 @@ static quire_err write_memory(strbuf *b, const summary *s) {
 
 static quire_err write_text(strbuf *b, const summary *s) {
     const model_desc *d = &s->d;
-    static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "Llama 3", "YaRN"};
+    static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "Llama 3", "YaRN", "longrope"};
+    static const rope_desc none = {.kind = ROPE_NONE};
+    const layer_desc *l = desc_attention_layer(d);
+    const cache_desc *c = l != NULL ? &d->caches[l->caches[0]] : &(const cache_desc){0};
+    const rope_desc *r = d->n_ropes > 0 ? &d->ropes[0] : &none;
     TRY(strbuf_addf(b, "model           %s\n", s->path.p));
     TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
                     d->is_packed ? "packed from " : "", model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
     TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n",
-                    (int)d->n_layers, (int)d->d_model, (int)d->n_heads, (int)d->d_head, (int)d->n_kv_heads, (int)d->d_ff, (int)d->n_vocab,
-                    d->tied_embeddings ? ", tied head" : ""));
-    TRY(strbuf_addf(b, "positions       %d, rotary %s, base %g\n", (int)d->max_positions, ropes[d->rope.kind], (double)d->rope.theta));
+                    (int)d->n_layers, (int)d->d_model, l != NULL ? (int)l->n_heads : 0, (int)c->d_key, (int)c->n_kv_heads,
+                    (int)desc_widest_ff(d), (int)d->n_vocab, d->tied_embeddings ? ", tied head" : ""));
+    TRY(strbuf_addf(b, "positions       %d, rotary %s, base %g\n", (int)d->max_positions, ropes[r->kind], (double)r->theta));
     TRY(write_weights(b, s));
     TRY(strbuf_addf(b, "vocabulary      %s\n", s->vocabulary.p));
     TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
@@ -181,10 +185,12 @@ static void write_description(json_out *o, const summary *s) {
     add_text(o, "name", s->name.p);
     add_int(o, "n_layers", d->n_layers);
     add_int(o, "d_model", d->d_model);
-    add_int(o, "n_heads", d->n_heads);
-    add_int(o, "n_kv_heads", d->n_kv_heads);
-    add_int(o, "d_head", d->d_head);
-    add_int(o, "d_ff", d->d_ff);
+    const layer_desc *l = desc_attention_layer(d);
+    const cache_desc *c = l != NULL ? &d->caches[l->caches[0]] : &(const cache_desc){0};
+    add_int(o, "n_heads", l != NULL ? l->n_heads : 0);
+    add_int(o, "n_kv_heads", c->n_kv_heads);
+    add_int(o, "d_head", c->d_key);
+    add_int(o, "d_ff", desc_widest_ff(d));
     add_int(o, "n_vocab", d->n_vocab);
     add_int(o, "max_positions", d->max_positions);
     json_bool(json_name(o, "tied_embeddings"), d->tied_embeddings);

@@ -24,19 +24,43 @@ static uint64_t hash_weights(const model_file *f) {
     return h;
 }
 
-/* Hashes the numbers of a description that affect a layer's results. freq_factors is a tensor of the file. */
+static uint64_t hash_rope(uint64_t h, const rope_desc *r) {
+    char text[512];
+    (void)snprintf(text, sizeof text, "rope %d %d %d %a %a %a %a %a %a %a %d %d %d", (int)r->kind, (int)r->pairs, r->n_dims,
+                   (double)r->theta, (double)r->factor, (double)r->low_freq_factor, (double)r->high_freq_factor, (double)r->beta_fast,
+                   (double)r->beta_slow, (double)r->attention_factor, r->truncate, r->original_positions, r->has_factors);
+    h = kv_hash_root(hash_text(h, text), r->factors, sizeof r->factors);
+    return kv_hash_root(h, r->long_factors, sizeof r->long_factors);
+}
+
+static uint64_t hash_layer(uint64_t h, const layer_desc *l) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "layer %d %d %d %d %d %d %d %d", l->caches[0], l->caches[1], l->rope, l->n_heads, l->window, l->chunk,
+                   l->d_ff, l->n_experts);
+    return hash_text(h, text);
+}
+
+static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "cache %d %d %d %d %d %d %lld", (int)c->kind, c->n_kv_heads, c->d_key, c->d_value, c->window,
+                   c->d_latent, (long long)c->state_bytes);
+    return hash_text(h, text);
+}
+
+/* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
-    char text[1024];
-    const rope_desc *r = &d->rope;
-    (void)snprintf(text, sizeof text, "%s %d %d %d %d %d %d %d %a %a %d %d %d %d %lld | %d %d %d %a %a %a %a %a %a %a %d %d",
-                   d->architecture, d->n_layers, d->d_model, d->n_heads, d->n_kv_heads, d->d_head, d->d_ff, d->n_vocab, (double)d->norm_eps,
-                   (double)d->attention_scale, (int)d->activation, d->tied_embeddings, d->window, d->d_latent, (long long)d->state_bytes,
-                   (int)r->kind, (int)r->pairs, r->n_dims, (double)r->theta, (double)r->factor, (double)r->low_freq_factor,
-                   (double)r->high_freq_factor, (double)r->beta_fast, (double)r->beta_slow, (double)r->attention_factor, r->truncate,
-                   r->original_positions);
+    char text[512];
+    (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d", d->architecture, d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps,
+                   (double)d->attention_scale, (int)d->activation, d->tied_embeddings);
     uint64_t h = hash_text(0, text);
-    for (int32_t i = 0; d->layer_kinds != NULL && i < d->n_layers; i++) {
-        h = kv_hash_root(h, &d->layer_kinds[i], sizeof d->layer_kinds[i]);
+    for (int32_t i = 0; i < d->n_ropes; i++) {
+        h = hash_rope(h, &d->ropes[i]);
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        h = hash_layer(h, &d->layers[i]);
+    }
+    for (int32_t i = 0; i < d->n_caches; i++) {
+        h = hash_cache(h, &d->caches[i]);
     }
     return h;
 }
@@ -52,7 +76,7 @@ void tier_version(const model_file *f, const model_desc *d, const backend *b, dt
             *threads = 0;
         }
     }
-    int32_t length = d->rope.kind == ROPE_NTK ? max_positions : 0;
+    int32_t length = desc_scales_by_length(d) ? max_positions : 0;
     (void)snprintf(out, KV_VERSION_BYTES + 1,
                    "quire %s, model %016llx %016llx, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
                    (unsigned long long)hash_weights(f), (unsigned long long)hash_description(d), b->ops->name, compute_name(b->compute),

@@ -48,7 +48,7 @@ static inline void case_open(case_run *r, const attention_case *c) {
     *r = (case_run){.c = c, .b = open_isa(c->isa, c->n_threads)};
     assert_non_null(r->b);
     quire_error err;
-    model_desc d = {.n_layers = 2, .n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads, .d_head = c->d_head};
+    model_desc d = desc_plain(2, c->n_heads, c->n_kv_heads, c->d_head, 0);
     assert_int_equal(kv_layout_init(&d, c->type, c->page_tokens, &r->layout, &err), QUIRE_OK);
     int32_t n_tokens = 0, n_pages = 0;
     for (int32_t s = 0; s < c->n_seqs; s++) {
@@ -180,7 +180,7 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
             r->b->ops->buffer_write(r->b, r->k, seqs[i].row0, seqs[i].n_rows, c->k + first * k_row);
             r->b->ops->buffer_write(r->b, r->v, seqs[i].row0, seqs[i].n_rows, c->v + first * k_row);
         }
-        r->b->ops->qk_norm_rope_store(r->b, CASE_LAYER, r->q, r->k, r->v, NULL, NULL);
+        r->b->ops->kv_store(r->b, &(kv_store_use){.cache = CASE_LAYER, .q = r->q, .k = r->k, .v = r->v});
         r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);
         r->b->ops->step_wait(r->b);
         for (int32_t i = 0; i < n_seqs; i++) {

@@ -23,7 +23,8 @@ static inline void reference_row(const attention_case *c, int32_t first, int32_t
         s *= (double)spec->scale;
         s = spec->soft_cap > 0.0f ? (double)spec->soft_cap * tanh(s / (double)spec->soft_cap) : s;
         s += spec->alibi_slopes != NULL ? (double)spec->alibi_slopes[h] * (j - i) : 0.0;
-        bool seen = (!spec->causal || j <= i) && (spec->window == 0 || i - j < spec->window);
+        bool seen = (!spec->causal || j <= i) && (spec->window == 0 || (i - j < spec->window && j - i < spec->window)) &&
+                    (spec->chunk == 0 || i / spec->chunk == j / spec->chunk);
         scores[j] = seen ? s : -INFINITY;
         max = fmax(max, scores[j]);
     }

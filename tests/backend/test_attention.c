@@ -19,7 +19,12 @@ static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **un
                                {.scale = 0.3f, .causal = true, .soft_cap = 2.0f},
                                {.scale = 0.3f, .causal = true, .alibi_slopes = slopes},
                                {.scale = 0.3f, .causal = false},
-                               {.scale = 0.3f, .causal = false, .window = 12}};
+                               {.scale = 0.3f, .causal = false, .window = 12},
+                               {.scale = 0.3f, .causal = true, .chunk = 1},
+                               {.scale = 0.3f, .causal = true, .chunk = 100, .soft_cap = 2.0f},
+                               {.scale = 0.3f, .causal = true, .chunk = 256, .window = 90},
+                               {.scale = 0.3f, .causal = false, .chunk = 77},
+                               {.scale = 0.3f, .causal = false, .chunk = 1000, .window = 300}};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         attention_case c = base_case();
         c.lengths[2] = 333;

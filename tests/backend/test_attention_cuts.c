@@ -22,6 +22,7 @@ static void the_cut_shows_in_no_bit_with_masks_and_score_changes(void **unused) 
     c.type = DTYPE_F16;
     c.lengths[2] = 530;
     c.spec.window = 19;
+    c.spec.chunk = 111;
     c.spec.sinks = sinks;
     check_every_way(&c);
     c = base_case();

@@ -16,7 +16,7 @@
 /* Llama's activations and the widest of its weights; of their outputs a few will do, which nothing here is sized by. */
 static int64_t step_bytes(compute_mode mode, dtype type) {
     static const int32_t widths[] = {2048, 2048, 256, 256, 2048, 5632};
-    model_desc d = {.n_layers = 22, .d_model = 2048, .n_heads = 32, .n_kv_heads = 4, .d_head = 64, .d_ff = 5632, .n_vocab = 32000};
+    model_desc d = desc_plain(22, 32, 4, 64, 5632);
     backend *b = open_isa("auto", mode, 2);
     kv_layout layout;
     quire_error err;

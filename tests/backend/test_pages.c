@@ -22,7 +22,7 @@ typedef struct pool {
 
 static void pool_open(pool *p, dtype type, int32_t page_tokens, int32_t n_threads) {
     quire_error err;
-    model_desc d = {.n_layers = N_LAYERS, .n_heads = N_HEADS, .n_kv_heads = N_HEADS, .d_head = D_HEAD};
+    model_desc d = desc_plain(N_LAYERS, N_HEADS, N_HEADS, D_HEAD, 0);
     p->b = open_isa("plain", n_threads);
     assert_int_equal(kv_layout_init(&d, type, page_tokens, &p->layout, &err), QUIRE_OK);
     p->q = p->b->ops->buffer_reserve(p->b, ROW);
@@ -59,7 +59,7 @@ static void pool_write(pool *p, int32_t layer, const float *k, const float *v, i
     p->b->ops->step_begin(p->b, &step);
     p->b->ops->buffer_write(p->b, p->k, 0, n, k);
     p->b->ops->buffer_write(p->b, p->v, 0, n, v);
-    p->b->ops->qk_norm_rope_store(p->b, layer, p->q, p->k, p->v, NULL, NULL);
+    p->b->ops->kv_store(p->b, &(kv_store_use){.cache = layer, .q = p->q, .k = p->k, .v = p->v});
     p->b->ops->step_wait(p->b);
 }
 
@@ -218,8 +218,8 @@ static void layers_that_there_are_no_ops_for_are_refused(void **state) {
     for (layer_kind kind = LAYER_LATENT; kind <= LAYER_STATE; kind++) {
         quire_error err;
         kv_layout layout;
-        layer_kind kinds[] = {LAYER_FULL, kind};
-        model_desc d = {.n_layers = 2, .n_heads = 1, .n_kv_heads = 1, .d_head = 8, .layer_kinds = kinds, .d_latent = 8, .state_bytes = 8};
+        model_desc d = desc_plain(2, 1, 1, 8, 0);
+        d.caches[1] = (cache_desc){.kind = kind, .d_latent = 8, .state_bytes = 8};
         backend *b = open_isa("plain", 1);
         assert_int_equal(kv_layout_init(&d, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
         assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, &layout, 0, &err), QUIRE_UNSUPPORTED);

@@ -18,7 +18,7 @@ typedef struct rig {
 static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t d_head, const float *norm_weight) {
     quire_error err;
     kv_layout layout;
-    model_desc m = {.n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .d_head = d_head};
+    model_desc m = desc_plain(1, 2, 1, d_head, 0);
     g->b = open_isa("auto", 2);
     g->d_head = d_head;
     assert_int_equal(kv_layout_init(&m, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
@@ -40,7 +40,7 @@ static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t 
 }
 
 /* q = k = x in every row, put at these positions; the rows' q and k afterwards. */
-static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n, const qk_norms *norms, float *q, float *k) {
+static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n, const norm *nm, bool after, float *q, float *k) {
     kv_slot slots[MAX_ROWS] = {{-1}, {-1}, {-1}, {-1}};
     batch step = {.n_rows = n, .n_axes = 1, .positions = positions, .slots = {slots}};
     g->b->ops->step_begin(g->b, &step);
@@ -51,7 +51,8 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
         g->b->ops->buffer_write(g->b, g->q, row, 1, both);
         g->b->ops->buffer_write(g->b, g->k, row, 1, x);
     }
-    g->b->ops->qk_norm_rope_store(g->b, 0, g->q, g->k, g->v, norms, g->r);
+    g->b->ops->kv_store(
+        g->b, &(kv_store_use){.q = g->q, .k = g->k, .v = g->v, .q_norm = nm, .k_norm = nm, .norm_after_rope = after, .rope = g->r});
     g->b->ops->step_wait(g->b);
     g->b->ops->buffer_read(g->b, g->q, 0, n, q);
     g->b->ops->buffer_read(g->b, g->k, 0, n, k);
@@ -66,7 +67,7 @@ static void check_angles(const rope_desc *d, int32_t max_positions, const double
     for (int32_t i = 0; i < N_DIMS / 2; i++) {
         x[d->pairs == ROPE_HALVES ? i : 2 * i] = 1.0f;
     }
-    rig_run(&g, x, positions, 4, NULL, q, k);
+    rig_run(&g, x, positions, 4, NULL, false, q, k);
     for (int32_t row = 0; row < 4; row++) {
         for (int32_t i = 0; i < N_DIMS / 2; i++) {
             int32_t a = d->pairs == ROPE_HALVES ? i : 2 * i, b = d->pairs == ROPE_HALVES ? i + N_DIMS / 2 : 2 * i + 1;
@@ -100,14 +101,13 @@ static void each_scaling_turns_by_its_frequencies(void **unused) {
     d.pairs = ROPE_NEIGHBOURS;
     check_angles(&d, 2048, f, 1.0);
 
-    float factors[N_DIMS / 2];
     for (int32_t i = 0; i < N_DIMS / 2; i++) {
-        factors[i] = 1.0f + (float)i;
+        d.factors[i] = 1.0f + (float)i;
         scaled[i] = f[i] / (1.0 + i);
     }
-    d.freq_factors = factors;
+    d.has_factors = true;
     check_angles(&d, 2048, scaled, 1.0);
-    d.freq_factors = NULL;
+    d.has_factors = false;
 
     d.kind = ROPE_LINEAR;
     for (int32_t i = 0; i < N_DIMS / 2; i++) {
@@ -181,7 +181,7 @@ static void only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after(
         }
         rig g = {0};
         rig_open(&g, &d, 64, HEAD, weight);
-        rig_run(&g, x, (const int32_t[]){3}, 1, &(qk_norms){.q = g.nm, .k = g.nm, .after_rope = after == 1}, q, k);
+        rig_run(&g, x, (const int32_t[]){3}, 1, g.nm, after == 1, q, k);
         for (int32_t i = 0; i < HEAD; i++) {
             assert_true(fabs((double)k[i] - y[i]) < 1e-5 && q[i] == k[i] && q[HEAD + i] == k[i]);
         }

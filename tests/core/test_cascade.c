@@ -31,7 +31,7 @@ typedef struct world {
 } world;
 
 static void world_open_for(world *w, int32_t n_groups, int32_t n_workers) {
-    *w = (world){.layout = {.page_tokens = PAGE, .n_groups = n_groups, .n_kv_heads = 2}};
+    *w = (world){.layout = {.page_tokens = PAGE, .n_groups = n_groups, .n_caches = 1, .caches = {{.n_heads = 2}}}};
     assert_int_equal(cascade_open(&w->layout, &(cascade_limits){MAX_ROWS, MAX_SEQS, TILE_ROWS, n_workers}, &w->cascade), QUIRE_OK);
     w->b.seqs = w->seqs;
     for (int32_t g = 0; g < 2; g++) {
@@ -129,9 +129,9 @@ static void nothing_is_shared_where_pages_differ(void **state) {
     static world w;
     world_open(&w, 2);
     add(&w, 1000, 1, 0, 0);
-    add(&w, 1000, 4, 0, 192);  /* less than a chunk */
-    add(&w, 255, 1, 0, 192);   /* no whole chunk */
-    add(&w, 1000, 1, 0, 512);  /* in one group of layers, as the next line has it */
+    add(&w, 1000, 4, 0, 192); /* less than a chunk */
+    add(&w, 255, 1, 0, 192);  /* no whole chunk */
+    add(&w, 1000, 1, 0, 512); /* in one group of layers, as the next line has it */
     w.tables[1][3][1]++;
     add(&w, 600, 300, 0, 0);
     cascade_plan(&w.cascade, &w.b);
@@ -272,7 +272,7 @@ static void a_path_longer_than_the_waves_ends_in_rows_of_their_own(void **state)
 #ifdef QUIRE_DEBUG
 static void without_memory_nothing_stays_open(void **state) {
     (void)state;
-    static const kv_layout layout = {.page_tokens = PAGE, .n_groups = 1, .n_kv_heads = 2};
+    static const kv_layout layout = {.page_tokens = PAGE, .n_groups = 1, .n_caches = 1, .caches = {{.n_heads = 2}}};
     for (int64_t point = 1; point <= 5; point++) {
         cascade c;
         fault_at(point);

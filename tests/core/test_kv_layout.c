@@ -8,33 +8,34 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "core/kv_layout.h"
+#include "layer_plan.h"
 
-static model_desc plain(int32_t n_layers, int32_t n_kv_heads, int32_t d_head) {
-    return (model_desc){.n_layers = n_layers, .n_kv_heads = n_kv_heads, .n_heads = n_kv_heads, .d_head = d_head};
+static layer_plan plain(int32_t n_layers, int32_t n_kv_heads, int32_t d_head) {
+    return (layer_plan){.n_layers = n_layers, .n_kv_heads = n_kv_heads, .d_head = d_head};
 }
 
 static void a_plain_llama_is_one_group_of_all_its_layers(void **state) {
     (void)state;
-    model_desc d = plain(32, 32, 128);
+    layer_plan d = plain(32, 32, 128);
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 1);
-    assert_int_equal(l.groups[0].n_layers, 32);
-    assert_int_equal(l.plane_bytes, 32 * 128 * 16 * 2);
-    assert_int_equal(l.page_bytes, 2 * 32 * l.plane_bytes);
+    assert_int_equal(l.groups[0].n_caches, 32);
+    assert_int_equal(l.caches[0].key.bytes, 32 * 128 * 16 * 2);
+    assert_int_equal(l.page_bytes, 2 * 32 * l.caches[0].key.bytes);
     for (int i = 0; i < 32; i++) {
-        assert_int_equal(l.layer_group[i], 0);
-        assert_int_equal(l.layer_index[i], i);
+        assert_int_equal(l.caches[i].group, 0);
+        assert_int_equal(l.caches[i].key.offset, i * 2 * l.caches[0].key.bytes);
+        assert_int_equal(l.caches[i].value.offset, (i * 2 + 1) * l.caches[0].key.bytes);
     }
 }
 
 /* Worked example 8. */
 static void a_7b_shape_takes_524288_bytes_a_token(void **state) {
     (void)state;
-    model_desc d = plain(32, 32, 128);
+    layer_plan d = plain(32, 32, 128);
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(kv_layout_token_bytes(&l), 524288);
     assert_int_equal(4096 * kv_layout_token_bytes(&l), (int64_t)2 << 30);
     assert_int_equal(kv_pages_for(4096, 16) * l.page_bytes, (int64_t)2 << 30);
@@ -46,14 +47,14 @@ static void a_7b_shape_takes_524288_bytes_a_token(void **state) {
 static void grouped_queries_divide_the_bytes_a_token(void **state) {
     (void)state;
     kv_layout l;
-    model_desc d = plain(32, 8, 128);
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    layer_plan d = plain(32, 8, 128);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(99 * kv_layout_token_bytes(&l), 12976128);
     d = plain(80, 8, 128);
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(kv_layout_token_bytes(&l), 327680);
     d = plain(80, 64, 128);
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(kv_layout_token_bytes(&l), 2621440);
 }
 
@@ -91,32 +92,32 @@ static void fifteen_window_layers_and_three_full_are_six_groups_of_three(void **
     for (int i = 0; i < 18; i++) {
         kinds[i] = i % 6 == 5 ? LAYER_FULL : LAYER_WINDOW;
     }
-    model_desc d = plain(18, 1, 256);
-    d.layer_kinds = kinds;
+    layer_plan d = plain(18, 1, 256);
+    d.kinds = kinds;
     d.window = 512;
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 6);
     for (int g = 0; g < 6; g++) {
-        assert_int_equal(l.groups[g].n_layers, 3);
+        assert_int_equal(l.groups[g].n_caches, 3);
         assert_int_equal(l.groups[g].kind, g == 0 ? LAYER_FULL : LAYER_WINDOW);
         assert_int_equal(l.groups[g].window, g == 0 ? 0 : 512);
     }
     assert_int_equal(l.page_bytes, 3 * 2 * 256 * 16 * 2);
-    assert_int_equal(l.layer_group[5], 0);
-    assert_int_equal(l.layer_index[11], 1);
-    assert_int_equal(l.layer_group[0], 1);
-    assert_int_equal(l.layer_index[4], 1); /* window layers 0 1 2 | 3 4 6 | ... */
+    assert_int_equal(l.caches[5].group, 0);
+    assert_int_equal(l.caches[11].key.offset, 2 * 256 * 16 * 2);
+    assert_int_equal(l.caches[0].group, 1);
+    assert_int_equal(l.caches[4].key.offset, 2 * 256 * 16 * 2); /* window layers 0 1 2 | 3 4 6 | ... */
 }
 
 /* Every period-th layer is of one kind, the others of another. */
-static model_desc mixed(int32_t n_layers, int32_t period, layer_kind others, layer_kind every, int32_t n_kv_heads, int32_t d_head) {
+static layer_plan mixed(int32_t n_layers, int32_t period, layer_kind others, layer_kind every, int32_t n_kv_heads, int32_t d_head) {
     static layer_kind kinds[DESC_MAX_LAYERS];
-    model_desc d = plain(n_layers, n_kv_heads, d_head);
+    layer_plan d = plain(n_layers, n_kv_heads, d_head);
     for (int32_t i = 0; i < n_layers; i++) {
         kinds[i] = i % period == period - 1 ? every : others;
     }
-    d.layer_kinds = kinds;
+    d.kinds = kinds;
     return d;
 }
 
@@ -156,20 +157,20 @@ static void expect_no_padding(const kv_layout *l) {
 static void groups_are_cut_so_that_padding_is_least(void **state) {
     (void)state;
     kv_layout l;
-    model_desc d = mixed(18, 6, LAYER_WINDOW, LAYER_FULL, 1, 256);
+    layer_plan d = mixed(18, 6, LAYER_WINDOW, LAYER_FULL, 1, 256);
     d.window = 512;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     expect_no_padding(&l);
     assert_int_equal(kv_layout_token_bytes(&l), 18 * 2 * 256 * 2);
     assert_int_equal(l.n_groups * l.page_bytes, 16 * kv_layout_token_bytes(&l));
     d = mixed(34, 6, LAYER_WINDOW, LAYER_FULL, 4, 256);
     d.window = 1024;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 34);
     expect_no_padding(&l);
     d = mixed(62, 6, LAYER_WINDOW, LAYER_FULL, 16, 128);
     d.window = 1024;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 31); /* 26 of 2 window layers, 5 of 2 full ones */
     expect_no_padding(&l);
 }
@@ -177,12 +178,12 @@ static void groups_are_cut_so_that_padding_is_least(void **state) {
 /* 97 + 2 layers one by one would be 99 groups: in pairs one page of each 50 is half empty. */
 static void what_padding_remains_is_counted(void **state) {
     (void)state;
-    model_desc d = mixed(99, 49, LAYER_WINDOW, LAYER_FULL, 2, 64);
+    layer_plan d = mixed(99, 49, LAYER_WINDOW, LAYER_FULL, 2, 64);
     d.window = 100;
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 50);
-    assert_int_equal(l.groups[49].n_layers, 1);
+    assert_int_equal(l.groups[49].n_caches, 1);
     assert_int_equal(l.groups[49].used_bytes, 2 * 2 * 64 * 16 * 2);
     assert_int_equal(l.page_bytes, 2 * l.groups[49].used_bytes);
     assert_int_equal(padding_bytes(&l), l.groups[49].used_bytes);
@@ -193,14 +194,14 @@ static void a_latent_layer_has_one_plane(void **state) {
     (void)state;
     static const int32_t n_layers[] = {27, 61}, token_bytes[] = {31104, 70272}, page_bytes[] = {497664, 1124352};
     for (int i = 0; i < 2; i++) {
-        model_desc d = mixed(n_layers[i], 1, LAYER_LATENT, LAYER_LATENT, 16, 192);
+        layer_plan d = mixed(n_layers[i], 1, LAYER_LATENT, LAYER_LATENT, 16, 192);
         d.d_latent = 576;
         kv_layout l;
-        assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+        assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
         assert_int_equal(l.n_groups, 1);
         assert_int_equal(l.groups[0].kind, LAYER_LATENT);
-        assert_int_equal(l.latent_bytes, 576 * 16 * 2);
-        assert_int_equal(l.plane_bytes, 0);
+        assert_int_equal(l.caches[0].key.bytes, 576 * 16 * 2);
+        assert_int_equal(l.caches[0].value.bytes, 0);
         assert_int_equal(l.page_bytes, page_bytes[i]);
         assert_int_equal(kv_layout_token_bytes(&l), token_bytes[i]);
         expect_no_padding(&l);
@@ -211,78 +212,116 @@ static void a_latent_layer_has_one_plane(void **state) {
  * channels in BF16, and 12 full layers of 2 heads of 256. */
 static void the_states_of_qwen3_next_take_197_pages(void **state) {
     (void)state;
-    model_desc d = mixed(48, 4, LAYER_STATE, LAYER_FULL, 2, 256);
+    layer_plan d = mixed(48, 4, LAYER_STATE, LAYER_FULL, 2, 256);
     d.state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2;
     assert_int_equal(36 * d.state_bytes, 77266944);
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 2);
     assert_int_equal(l.page_bytes, 12 * 2 * 2 * 256 * 16 * 2);
     assert_int_equal(l.page_bytes, 393216);
     assert_int_equal(kv_layout_token_bytes(&l), 24576);
     assert_int_equal(l.groups[0].kind, LAYER_FULL);
-    assert_int_equal(l.groups[0].n_layers, 12);
+    assert_int_equal(l.groups[0].n_caches, 12);
     assert_int_equal(l.groups[1].kind, LAYER_STATE);
-    assert_int_equal(l.groups[1].n_layers, 36);
+    assert_int_equal(l.groups[1].n_caches, 36);
     assert_int_equal(l.groups[1].used_bytes, 77266944);
-    assert_int_equal(l.layer_group[0], 1);
-    assert_int_equal(l.layer_group[3], 0);
+    assert_int_equal(l.caches[0].group, 1);
+    assert_int_equal(l.caches[3].group, 0);
     assert_int_equal(state_pages(&l), 197);
     assert_int_equal(padding_bytes(&l), 0);
     assert_int_equal(state_padding_bytes(&l), 196608);
     assert_int_equal(197 * l.page_bytes, 77266944 + 196608);
 }
 
-/* Full and window layers that ask for groups of 3 cut 10 states into 3, 3, 3 and 1. */
-static void a_smaller_group_of_states_takes_fewer_pages(void **state) {
+/* Full and window layers are cut into groups of 3; all states are one group. */
+static void all_states_are_one_group(void **state) {
     (void)state;
     layer_kind kinds[28];
     for (int i = 0; i < 28; i++) {
         kinds[i] = i < 10 ? LAYER_STATE : i < 13 ? LAYER_FULL : LAYER_WINDOW;
     }
-    model_desc d = plain(28, 1, 256);
-    d.layer_kinds = kinds;
+    layer_plan d = plain(28, 1, 256);
+    d.kinds = kinds;
     d.window = 512;
     d.state_bytes = 1000001;
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
-    assert_int_equal(l.n_groups, 10);
-    assert_int_equal(l.state_bytes, 1000064);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 7);
+    assert_int_equal(l.caches[3].key.bytes, 1000064);
+    assert_int_equal(l.caches[3].key.offset, 3 * 1000064);
     assert_int_equal(l.page_bytes, 49152);
-    static const int32_t pages[] = {62, 62, 62, 21};
-    for (int g = 0; g < 4; g++) {
-        assert_int_equal(l.groups[6 + g].kind, LAYER_STATE);
-        assert_int_equal(l.groups[6 + g].n_layers, g < 3 ? 3 : 1);
-        assert_int_equal(l.groups[6 + g].state_pages, pages[g]);
-    }
-    assert_int_equal(state_pages(&l), 207);
+    assert_int_equal(l.groups[6].kind, LAYER_STATE);
+    assert_int_equal(l.groups[6].n_caches, 10);
+    assert_int_equal(state_pages(&l), 204);
     assert_int_equal(padding_bytes(&l), 0);
-    assert_int_equal(state_padding_bytes(&l), 207 * 49152 - 10 * 1000064);
+    assert_int_equal(state_padding_bytes(&l), 204 * 49152 - 10 * 1000064);
+}
+
+/* Gemma 4's global layers have other heads than those with windows: 5 layers of 2 heads of 256 are as large as 2.5 of 1 head of 512. */
+static void caches_of_two_widths_share_pages_of_one_size(void **state) {
+    (void)state;
+    model_desc d = {.n_layers = 0};
+    for (int i = 0; i < 12; i++) {
+        bool global = i % 6 == 5;
+        cache_desc c = {.kind = global ? LAYER_FULL : LAYER_WINDOW, .n_kv_heads = global ? 4 : 16, .d_key = global ? 512 : 256};
+        c.d_value = c.d_key;
+        c.window = global ? 0 : 1024;
+        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 16}, &c);
+    }
+    kv_layout l;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    int64_t global_bytes = 2 * 4 * 512 * 16 * 2, window_bytes = 2 * 16 * 256 * 16 * 2;
+    assert_int_equal(window_bytes, 2 * global_bytes);
+    assert_int_equal(l.page_bytes, window_bytes);
+    assert_int_equal(l.n_groups, 11); /* both global caches in one page, each other cache in its own */
+    assert_int_equal(padding_bytes(&l), 0);
+    assert_int_equal(l.caches[11].key.offset, global_bytes);
+    assert_int_equal(l.caches[11].value.offset, global_bytes + global_bytes / 2);
+    assert_int_equal(kv_layout_token_bytes(&l), (2 * global_bytes + 10 * window_bytes) / 16);
+    assert_int_equal(kv_layout_most_heads(&l), 16);
+}
+
+/* Layers with windows of two lengths are never in one group: pages behind a window are freed group by group. */
+static void each_window_has_groups_of_its_own(void **state) {
+    (void)state;
+    model_desc d = {.n_layers = 0};
+    for (int i = 0; i < 8; i++) {
+        cache_desc c = {.kind = LAYER_WINDOW, .n_kv_heads = 1, .d_key = 64, .d_value = 64, .window = i % 2 == 0 ? 128 : 32};
+        desc_add_layer(&d, (layer_desc){.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = 1}, &c);
+    }
+    kv_layout l;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 2);
+    assert_int_equal(l.groups[0].window, 32);
+    assert_int_equal(l.groups[1].window, 128);
+    assert_int_equal(l.caches[0].group, 1);
+    assert_int_equal(l.caches[7].group, 0);
 }
 
 static void int8_rows_have_scales_and_count_them(void **state) {
     (void)state;
     kv_layout l;
-    model_desc d = plain(3, 5, 18);
-    assert_int_equal(kv_layout_init(&d, DTYPE_I8, 16, &l, NULL), QUIRE_OK);
-    assert_int_equal(l.row_bytes, 20); /* whole quads */
-    assert_int_equal(l.scale_bytes, 4);
-    assert_int_equal(l.plane_bytes, 16 * 5 * 24);
+    layer_plan d = plain(3, 5, 18);
+    assert_int_equal(lay_out(&d, DTYPE_I8, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.caches[0].key.row_bytes, 20); /* whole quads */
+    assert_int_equal(l.caches[0].key.scale_bytes, 4);
+    assert_int_equal(l.caches[0].key.bytes, 16 * 5 * 24);
     assert_int_equal(l.page_bytes, 2 * 3 * 16 * 5 * 24);
     assert_int_equal(kv_layout_token_bytes(&l), 2 * 3 * 5 * 24);
     expect_no_padding(&l);
     d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
     d.d_latent = 576;
-    assert_int_equal(kv_layout_init(&d, DTYPE_I8, 16, &l, NULL), QUIRE_UNSUPPORTED);
+    assert_int_equal(lay_out(&d, DTYPE_I8, 16, &l, NULL), QUIRE_UNSUPPORTED);
 }
 
 /* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full layer and a bit. */
 static void pages_are_as_large_as_the_largest_group(void **state) {
     (void)state;
-    model_desc d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
+    layer_plan d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
     d.d_latent = 576;
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 3); /* in groups of 4: one full layer of 65,536 bytes, 4 and 3 latent ones of 18,432 */
     assert_int_equal(l.page_bytes, 4 * 18432);
     assert_int_equal(padding_bytes(&l), (73728 - 65536) + 18432);
@@ -291,10 +330,10 @@ static void pages_are_as_large_as_the_largest_group(void **state) {
 
 static void a_model_of_states_alone_has_one_page_a_sequence(void **state) {
     (void)state;
-    model_desc d = mixed(64, 1, LAYER_STATE, LAYER_STATE, 1, 2);
+    layer_plan d = mixed(64, 1, LAYER_STATE, LAYER_STATE, 1, 2);
     d.state_bytes = 5000;
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_F32, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_F32, 16, &l, NULL), QUIRE_OK);
     assert_int_equal(l.n_groups, 1);
     assert_int_equal(l.page_bytes, 64 * 5056);
     assert_int_equal(state_pages(&l), 1);
@@ -308,29 +347,33 @@ static void random_layer_kinds_give_every_layer_a_place_of_its_own(void **state)
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 500; round++) {
         layer_kind kinds[128];
-        model_desc d = plain(1 + (int32_t)(rng_next(&s) % 128), 2, 8);
+        layer_plan d = plain(1 + (int32_t)(rng_next(&s) % 128), 2, 8);
         uint64_t full_in_8 = rng_next(&s) % 9;
         for (int i = 0; i < d.n_layers; i++) {
             kinds[i] = rng_next(&s) % 8 < full_in_8 ? LAYER_FULL : (layer_kind)(rng_next(&s) % 4);
         }
-        d.layer_kinds = kinds;
+        d.kinds = kinds;
         d.window = 4;
         d.d_latent = 1 + (int32_t)(rng_next(&s) % 40);
         d.state_bytes = 1 + (int64_t)(rng_next(&s) % 5000);
         kv_layout l;
-        assert_int_equal(kv_layout_init(&d, DTYPE_F32, 4, &l, NULL), QUIRE_OK);
+        assert_int_equal(lay_out(&d, DTYPE_F32, 4, &l, NULL), QUIRE_OK);
         assert_in_range(l.n_groups, 1, KV_MAX_GROUPS);
-        int32_t used[KV_MAX_GROUPS] = {0};
+        int32_t n[KV_MAX_GROUPS] = {0};
+        int64_t used[KV_MAX_GROUPS] = {0};
         for (int i = 0; i < d.n_layers; i++) {
-            const kv_group *g = &l.groups[l.layer_group[i]];
-            assert_int_equal(g->kind, kinds[i]);
-            assert_int_equal(l.layer_index[i], used[l.layer_group[i]]++);
+            const kv_planes *p = &l.caches[i];
+            assert_int_equal(l.groups[p->group].kind, kinds[i]);
+            assert_int_equal(p->key.offset, used[p->group]);
+            assert_int_equal(p->value.offset, p->key.offset + p->key.bytes);
+            assert_int_equal(p->key.bytes % 64, 0);
+            used[p->group] += p->key.bytes + p->value.bytes;
+            n[p->group]++;
         }
         for (int g = 0; g < l.n_groups; g++) {
-            assert_int_equal(used[g], l.groups[g].n_layers);
+            assert_int_equal(n[g], l.groups[g].n_caches);
+            assert_int_equal(used[g], l.groups[g].used_bytes);
             bool is_state = l.groups[g].kind == LAYER_STATE;
-            int64_t bytes[] = {2 * l.plane_bytes, 2 * l.plane_bytes, l.latent_bytes, l.state_bytes};
-            assert_int_equal(l.groups[g].used_bytes, l.groups[g].n_layers * bytes[l.groups[g].kind]);
             assert_true(l.groups[g].used_bytes <= l.page_bytes * (is_state ? l.groups[g].state_pages : 1));
             assert_true(!is_state || l.groups[g].used_bytes > l.page_bytes * (l.groups[g].state_pages - 1));
         }
@@ -339,42 +382,42 @@ static void random_layer_kinds_give_every_layer_a_place_of_its_own(void **state)
 
 static void planes_start_at_multiples_of_64_bytes(void **state) {
     (void)state;
-    model_desc d = plain(2, 1, 6);
+    layer_plan d = plain(2, 1, 6);
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 1, &l, NULL), QUIRE_OK);
-    assert_int_equal(l.plane_bytes, 64);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 1, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.caches[0].key.bytes, 64);
     assert_int_equal(l.page_bytes, 256);
     assert_int_equal(kv_layout_token_bytes(&l), 48);
 }
 
 static void what_cannot_be_laid_out_is_refused_with_a_reason(void **state) {
     (void)state;
-    model_desc d = plain(2, 1, 8);
-    kv_layout l = {.n_layers = 77};
+    layer_plan d = plain(2, 1, 8);
+    kv_layout l = {.n_caches = 77};
     quire_error err;
     static const int32_t bad[] = {0, -16, 3, 24, 512, INT32_MIN};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(kv_layout_init(&d, DTYPE_F16, bad[i], &l, &err), QUIRE_INVALID);
+        assert_int_equal(lay_out(&d, DTYPE_F16, bad[i], &l, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.message, "power of two"));
     }
-    assert_int_equal(kv_layout_init(&d, DTYPE_Q8_0, 16, &l, &err), QUIRE_INVALID);
+    assert_int_equal(lay_out(&d, DTYPE_Q8_0, 16, &l, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.message, "Q8_0"));
-    assert_int_equal(l.n_layers, 77);
+    assert_int_equal(l.n_caches, 77);
 }
 
-static void expect_refused(const model_desc *d) {
-    kv_layout l = {.n_layers = 77};
+static void expect_refused(const layer_plan *d) {
+    kv_layout l = {.n_caches = 77};
     quire_error err = {.message = ""};
-    assert_int_equal(kv_layout_init(d, DTYPE_F32, 256, &l, &err), QUIRE_INVALID);
+    assert_int_equal(lay_out(d, DTYPE_F32, 256, &l, &err), QUIRE_INVALID);
     assert_true(err.message[0] != 0);
-    assert_int_equal(l.n_layers, 77);
+    assert_int_equal(l.n_caches, 77);
 }
 
 static void sizes_that_would_overflow_are_refused(void **state) {
     (void)state;
     static const int32_t bad_counts[] = {0, -1, INT32_MIN, INT32_MAX};
     for (int i = 0; i < 4; i++) {
-        model_desc d = plain(2, bad_counts[i], INT32_MAX);
+        layer_plan d = plain(2, bad_counts[i], INT32_MAX);
         expect_refused(&d);
         d = plain(2, INT32_MAX, bad_counts[i]);
         expect_refused(&d);
@@ -384,21 +427,21 @@ static void sizes_that_would_overflow_are_refused(void **state) {
         d.d_latent = bad_counts[i] == INT32_MAX ? 0 : bad_counts[i];
         expect_refused(&d);
     }
-    model_desc d = mixed(8, 2, LAYER_FULL, LAYER_STATE, 1, 8);
+    layer_plan d = mixed(8, 2, LAYER_FULL, LAYER_STATE, 1, 8);
     static const int64_t bad_states[] = {0, -1, INT64_MIN, INT64_MAX, INT64_MAX - 63, (int64_t)1 << 39};
     for (int i = 0; i < 6; i++) {
         d.state_bytes = bad_states[i];
         expect_refused(&d);
     }
-    d = mixed(1024, 1024, LAYER_STATE, LAYER_FULL, 1, 2);
+    d = mixed(512, 512, LAYER_STATE, LAYER_FULL, 1, 2);
     d.state_bytes = ((int64_t)1 << 39) - 64; /* the largest layer there may be, but not in such small pages */
     expect_refused(&d);
     d = mixed(8, 2, LAYER_FULL, LAYER_WINDOW, 1, 8);
     expect_refused(&d);
-    ((layer_kind *)d.layer_kinds)[3] = (layer_kind)4;
+    ((layer_kind *)d.kinds)[3] = (layer_kind)4;
     d.window = 1;
     expect_refused(&d);
-    ((layer_kind *)d.layer_kinds)[3] = (layer_kind)-1;
+    ((layer_kind *)d.kinds)[3] = (layer_kind)-1;
     expect_refused(&d);
 }
 
@@ -413,7 +456,9 @@ int main(void) {
         cmocka_unit_test(what_padding_remains_is_counted),
         cmocka_unit_test(a_latent_layer_has_one_plane),
         cmocka_unit_test(the_states_of_qwen3_next_take_197_pages),
-        cmocka_unit_test(a_smaller_group_of_states_takes_fewer_pages),
+        cmocka_unit_test(all_states_are_one_group),
+        cmocka_unit_test(caches_of_two_widths_share_pages_of_one_size),
+        cmocka_unit_test(each_window_has_groups_of_its_own),
         cmocka_unit_test(int8_rows_have_scales_and_count_them),
         cmocka_unit_test(pages_are_as_large_as_the_largest_group),
         cmocka_unit_test(a_model_of_states_alone_has_one_page_a_sequence),

@@ -9,12 +9,12 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "spec/draft.h"
 #include "engine/engine.h"
 #include "engine/explain.h"
 #include "engine/output.h"
 #include "engine/state.h"
 #include "file/model_file.h"
+#include "spec/draft.h"
 
 #define BUILTIN "models/builtin.gguf"
 #define TINY    "tests/engine/tiny.gguf" /* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
@@ -88,7 +88,7 @@ typedef struct harness_run {
     const int32_t *prompt;
     int32_t n_prompt, n_tokens;
     sampling_params sampling;
-    float *logits;    /* [n_prompt, n_vocab] if wanted, from position logits_first on */
+    float *logits; /* [n_prompt, n_vocab] if wanted, from position logits_first on */
     int32_t logits_first;
     int32_t tokens[512];
     const char *namespace; /* NULL: everybody's */
@@ -142,8 +142,10 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .step_target_us = o->step_target_us,
                          .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ADMISSION_LAMBDA};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
-    d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;
-    d.window = o->layer_kinds ? o->window : d.window;
+    for (int32_t i = 0; o->layer_kinds != NULL && i < d.n_caches; i++) {
+        d.caches[i].kind = o->layer_kinds[i];
+        d.caches[i].window = o->layer_kinds[i] == LAYER_WINDOW ? o->window : 0;
+    }
     r = r ? r : kv_layout_init(&d, o->kv, o->page_tokens, &h->layout, &err);
     r = r ? r : h->b->ops->step_open(h->b, &limits, &h->layout, h->n_vocab, &err);
     r = r ? r : h->b->ops->kv_open(h->b, o->n_pages, &err);

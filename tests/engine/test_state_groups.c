@@ -120,13 +120,13 @@ static void open_world(int32_t n_pages, int64_t n_frames, harness *h) {
     null->b->ops = &ops;
     h->m = null->m;
     h->b = null->b;
-    h->layout = (kv_layout){.page_tokens = PAGE,
-                            .n_kv_heads = 1,
-                            .page_bytes = sizeof memory[0],
-                            .n_groups = 2,
-                            .groups = {{.kind = LAYER_FULL, .n_layers = 1},
-                                       {.kind = LAYER_STATE, .n_layers = 1, .state_pages = STATE_PAGES}},
-                            .n_layers = 2};
+    h->layout =
+        (kv_layout){.page_tokens = PAGE,
+                    .page_bytes = sizeof memory[0],
+                    .n_groups = 2,
+                    .groups = {{.kind = LAYER_FULL, .n_caches = 1}, {.kind = LAYER_STATE, .n_caches = 1, .state_pages = STATE_PAGES}},
+                    .n_caches = 2,
+                    .caches = {{.kind = LAYER_FULL, .n_heads = 1}, {.kind = LAYER_STATE, .group = 1}}};
     engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
                         .page_tokens = PAGE,
                         .n_pages = n_pages,
@@ -200,7 +200,7 @@ static void snapshots_are_taken_before_the_last_token_at_branches_and_at_the_end
     assert_int_equal(run(&h, a, N, N_OUT, a + N), 0);
     assert_int_equal(run(&h, a, N, 1, NULL), N - 1);
     assert_int_equal(run(&h, a, N + N_OUT + 9, 3, NULL), N + N_OUT - 1); /* a next turn: behind all that was computed */
-    assert_int_equal(run(&h, b, N, 2, NULL), 0); /* no state was kept where it branches off */
+    assert_int_equal(run(&h, b, N, 2, NULL), 0);                         /* no state was kept where it branches off */
     b[COMMON] = 0;
     assert_int_equal(run(&h, b, N, 2, NULL), COMMON); /* now there is one */
     close_world(&h);

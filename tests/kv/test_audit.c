@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../core/layer_plan.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/audit.h"
@@ -224,11 +225,11 @@ static void cached_pages_are_neither_reserved_nor_free(void **state) {
 /* 1 head of 3 elements in f16, 16 tokens: a plane holds 96 bytes in 128. 2 layers: 4 planes. */
 static void padding_of_planes_is_wasted(void **state) {
     (void)state;
-    model_desc d = {.n_layers = 2, .n_heads = 1, .n_kv_heads = 1, .d_head = 3};
+    layer_plan d = {.n_layers = 2, .n_kv_heads = 1, .d_head = 3};
     kv_layout l;
     world w;
     kv_audit_shape shape;
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
     kv_audit_shape_init(&l, &shape);
     assert_int_equal(shape.page_bytes, 512);
     assert_int_equal(shape.token_bytes[0], 24);
@@ -248,11 +249,11 @@ static void a_window_groups_page_is_live_from_the_first_token_it_sees(void **sta
     for (int i = 0; i < 18; i++) {
         kinds[i] = i % 6 == 5 ? LAYER_FULL : LAYER_WINDOW;
     }
-    model_desc d = {.n_layers = 18, .n_heads = 4, .n_kv_heads = 1, .d_head = 256, .layer_kinds = kinds, .window = 512};
+    layer_plan d = {.n_layers = 18, .n_kv_heads = 1, .d_head = 256, .kinds = kinds, .window = 512};
     kv_layout l;
     world w;
     kv_audit_shape shape;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
     kv_audit_shape_init(&l, &shape);
     assert_int_equal(shape.n_groups, 6);
     assert_int_equal(shape.page_bytes, 3 * 2 * 256 * 2 * 16);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "../core/layer_plan.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/check.h"
@@ -528,10 +529,9 @@ static kv_index_options options_of_model(int32_t n_layers, int32_t period, layer
     for (int32_t i = 0; i < n_layers; i++) {
         kinds[i] = i % period == period - 1 ? every : others;
     }
-    model_desc d = {
-        .n_layers = n_layers, .n_kv_heads = 1, .d_head = 64, .window = 11, .d_latent = 32, .state_bytes = 5000, .layer_kinds = kinds};
+    layer_plan d = {.n_layers = n_layers, .n_kv_heads = 1, .d_head = 64, .window = 11, .d_latent = 32, .state_bytes = 5000, .kinds = kinds};
     kv_layout l;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, page_tokens, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, page_tokens, &l, NULL), QUIRE_OK);
     return options_of(&l);
 }
 

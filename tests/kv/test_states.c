@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
+#include "../core/layer_plan.h"
 #include "base/fault.h"
 #include "base/rng.h"
-#include "core/kv_layout.h"
 #include "quire_kv.h"
 
 enum { STATE = 197, SIZE = 16 };
@@ -23,10 +23,10 @@ static quire_kv_options options(int32_t n_pages) {
     for (int i = 0; i < 48; i++) {
         kinds[i] = i % 4 == 3 ? LAYER_FULL : LAYER_STATE;
     }
-    model_desc d = {.n_layers = 48, .n_kv_heads = 2, .d_head = 256, .state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2, .layer_kinds = kinds};
+    layer_plan d = {.n_layers = 48, .n_kv_heads = 2, .d_head = 256, .state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2, .kinds = kinds};
     kv_layout l;
     quire_kv_options o;
-    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, SIZE, &l, NULL), QUIRE_OK);
+    assert_int_equal(lay_out(&d, DTYPE_BF16, SIZE, &l, NULL), QUIRE_OK);
     quire_kv_options_init(&o);
     o.n_pages = n_pages;
     o.n_groups = l.n_groups;

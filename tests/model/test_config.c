@@ -8,7 +8,6 @@
 static quire_err describe(const model_plan *p, model_desc *d, quire_error *err) {
     plan_file f = plan_open(p);
     quire_err e = model_describe(f.f, d, err);
-    d->rope.freq_factors = NULL; /* lay in the file */
     plan_close(&f);
     return e;
 }
@@ -47,10 +46,10 @@ static void a_gguf_file_is_described(void **state) {
     assert_string_equal(d.name, "a name");
     assert_int_equal(d.n_layers, 2);
     assert_int_equal(d.d_model, 64);
-    assert_int_equal(d.n_heads, 4);
-    assert_int_equal(d.n_kv_heads, 2);
-    assert_int_equal(d.d_head, 16);
-    assert_int_equal(d.d_ff, 96);
+    assert_int_equal(d.layers[0].n_heads, 4);
+    assert_int_equal(d.caches[0].n_kv_heads, 2);
+    assert_int_equal(d.caches[0].d_key, 16);
+    assert_int_equal(d.layers[0].d_ff, 96);
     assert_int_equal(d.n_vocab, 40);
     assert_int_equal(d.max_positions, 128);
     assert_true(d.tied_embeddings);
@@ -58,8 +57,8 @@ static void a_gguf_file_is_described(void **state) {
     assert_int_equal(d.n_eos, 2); /* the same id twice is one */
     assert_int_equal(d.eos[0], 2);
     assert_int_equal(d.eos[1], 5);
-    assert_int_equal(d.rope.kind, ROPE_PLAIN);
-    assert_int_equal(d.rope.pairs, ROPE_NEIGHBOURS);
+    assert_int_equal(d.ropes[0].kind, ROPE_PLAIN);
+    assert_int_equal(d.ropes[0].pairs, ROPE_NEIGHBOURS);
     assert_int_equal(d.weight_type, DTYPE_F32);
     assert_int_equal(d.n_params, 40 * 64 + 64 + 2 * (64 + 64 * 64 + 2 * 32 * 64 + 64 * 64 + 64 + 3 * 96 * 64));
     assert_int_equal(d.weight_bytes, d.n_params * 4);
@@ -73,7 +72,7 @@ static void what_may_be_absent_has_its_default(void **state) {
     drop_key(&p, "llama.attention.head_count_kv");
     drop_key(&p, "llama.attention.layer_norm_rms_epsilon");
     model_desc d = described(&p);
-    assert_int_equal(d.n_kv_heads, 4);
+    assert_int_equal(d.caches[0].n_kv_heads, 4);
     assert_true(d.norm_eps == 1e-6f);
     assert_int_equal(d.bos, -1);
     assert_int_equal(d.n_eos, 0);
@@ -192,28 +191,28 @@ static void rotary_scaling_of_gguf_is_read(void **state) {
     set_f32(&p, "llama.rope.freq_base", 500000.0f);
     set_u32(&p, "llama.rope.dimension_count", 8);
     model_desc d = described(&p);
-    assert_true(d.rope.theta == 500000.0f);
-    assert_int_equal(d.rope.n_dims, 8);
+    assert_true(d.ropes[0].theta == 500000.0f);
+    assert_int_equal(d.ropes[0].n_dims, 8);
     set_f32(&p, "llama.rope.scale_linear", 4.0f); /* the old key */
     d = described(&p);
-    assert_int_equal(d.rope.kind, ROPE_LINEAR);
-    assert_true(d.rope.factor == 4.0f);
+    assert_int_equal(d.ropes[0].kind, ROPE_LINEAR);
+    assert_true(d.ropes[0].factor == 4.0f);
     drop_key(&p, "llama.rope.scale_linear");
     set_f32(&p, "llama.rope.scaling.factor", 2.0f); /* a factor without a type is linear */
     d = described(&p);
-    assert_int_equal(d.rope.kind, ROPE_LINEAR);
-    assert_true(d.rope.factor == 2.0f);
+    assert_int_equal(d.ropes[0].kind, ROPE_LINEAR);
+    assert_true(d.ropes[0].factor == 2.0f);
     set_str(&p, "llama.rope.scaling.type", "none");
-    assert_int_equal(described(&p).rope.kind, ROPE_PLAIN);
+    assert_int_equal(described(&p).ropes[0].kind, ROPE_PLAIN);
     set_f32(&p, "llama.rope.scaling.factor", 0.0f); /* 0: none */
     drop_key(&p, "llama.rope.scaling.type");
-    assert_int_equal(described(&p).rope.kind, ROPE_PLAIN);
+    assert_int_equal(described(&p).ropes[0].kind, ROPE_PLAIN);
     set_str(&p, "llama.rope.scaling.type", "yarn");
     set_f32(&p, "llama.rope.scaling.factor", 8.0f);
     set_u32(&p, "llama.rope.scaling.original_context_length", 32);
     d = described(&p);
-    assert_int_equal(d.rope.kind, ROPE_YARN);
-    assert_int_equal(d.rope.original_positions, 32);
+    assert_int_equal(d.ropes[0].kind, ROPE_YARN);
+    assert_int_equal(d.ropes[0].original_positions, 32);
     set_u32(&p, "llama.rope.scaling.original_context_length", 0);
     refused(&p, "positions");
     set_str(&p, "llama.rope.scaling.type", "longrope");
@@ -292,20 +291,20 @@ static void refused_hf(const char *more, const char *what) {
 static void a_hugging_face_config_is_described(void **state) {
     (void)state;
     model_desc d = described_hf("", NULL);
-    assert_int_equal(d.n_kv_heads, 4);
-    assert_int_equal(d.d_head, 16);
+    assert_int_equal(d.caches[0].n_kv_heads, 4);
+    assert_int_equal(d.caches[0].d_key, 16);
     assert_false(d.tied_embeddings);
     assert_int_equal(d.activation, ACT_SILU);
-    assert_int_equal(d.rope.pairs, ROPE_HALVES);
+    assert_int_equal(d.ropes[0].pairs, ROPE_HALVES);
     d = described_hf(
         "\"num_key_value_heads\": 2, \"head_dim\": 32, \"hidden_act\": \"gelu_new\", \"tie_word_embeddings\": true, \"rope_theta\": 5e5, "
         "\"eos_token_id\": [3, 4, 3, 900], \"bos_token_id\": 1, \"rope_scaling\": null",
         NULL);
-    assert_int_equal(d.n_kv_heads, 2);
-    assert_int_equal(d.d_head, 32);
+    assert_int_equal(d.caches[0].n_kv_heads, 2);
+    assert_int_equal(d.caches[0].d_key, 32);
     assert_int_equal(d.activation, ACT_GELU_TANH);
     assert_true(d.tied_embeddings);
-    assert_true(d.rope.theta == 5e5f);
+    assert_true(d.ropes[0].theta == 5e5f);
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.bos, 1);
     d = described_hf("\"eos_token_id\": 3", "{\"eos_token_id\": [7, 8]}"); /* generation_config.json goes before */
@@ -318,17 +317,17 @@ static void a_hugging_face_config_is_described(void **state) {
 static void rotary_scaling_of_hugging_face_is_read(void **state) {
     (void)state;
     model_desc d = described_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", NULL);
-    assert_int_equal(d.rope.kind, ROPE_LINEAR);
+    assert_int_equal(d.ropes[0].kind, ROPE_LINEAR);
     d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
                      "\"original_max_position_embeddings\": 64}",
                      NULL);
-    assert_int_equal(d.rope.kind, ROPE_LLAMA3);
-    assert_int_equal(d.rope.original_positions, 64);
+    assert_int_equal(d.ropes[0].kind, ROPE_LLAMA3);
+    assert_int_equal(d.ropes[0].original_positions, 64);
     d = described_hf(
         "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 2e4, \"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 1}", NULL);
-    assert_int_equal(d.rope.kind, ROPE_YARN);
-    assert_true(d.rope.theta == 2e4f);
-    assert_true(d.rope.attention_factor == 1.0f);
+    assert_int_equal(d.ropes[0].kind, ROPE_YARN);
+    assert_true(d.ropes[0].theta == 2e4f);
+    assert_true(d.ropes[0].attention_factor == 1.0f);
     refused_hf("\"rope_scaling\": {\"type\": \"su\", \"factor\": 2}", "su");
     refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");

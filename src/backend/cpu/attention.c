@@ -13,18 +13,22 @@
 #include "backend/cpu/pages.h"
 #include "base/size.h"
 
-#define NEAR_BYTES (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
-#define MOST_TOGETHER 4 /* kv heads of one task */
-#define ENOUGH_TASKS  8 /* for each worker: enough that it matters little who runs the last */
+#define NEAR_BYTES    (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
+#define MOST_TOGETHER 4            /* kv heads of one task */
+#define ENOUGH_TASKS  8            /* for each worker: enough that it matters little who runs the last */
 
 /* Softmax states of rows for all their heads: states that items carry on, and partial results. */
 typedef struct cpu_attention_state {
-    attn_scratch *scratch; /* [workers][MOST_TOGETHER] */
-    int32_t acc_stride, max_heads;
+    attn_scratch *scratch;            /* [workers][MOST_TOGETHER] */
+    int32_t acc_stride, max_heads;    /* of the widest cache */
     float *carried_max, *carried_sum; /* [max_rows, max_heads] */
     float *partial_max, *partial_sum; /* [max_partials, max_heads] */
     float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
 } cpu_attention_state;
+
+static int32_t acc_stride_of(const kv_planes *p) {
+    return (int32_t)size_align((size_t)p->key.width, 16);
+}
 
 /* Allocates n elements of size bytes, counted in step_bytes. */
 static void *step_new(cpu_backend *b, size_t n, size_t size) {
@@ -35,17 +39,17 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
     return p;
 }
 
-/* Allocates a worker's scratch. All kv heads share the memory that is used within one chunk only. */
-static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
+/* Allocates a worker's scratch. All kv heads share the memory that is used within one chunk only. widest: the cache of the widest heads. */
+static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t acc_stride, attn_scratch *s) {
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
     float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
     float *acc = step_new(b, (size_t)ATTN_TILE * (size_t)acc_stride, sizeof *acc);
     float *states = step_new(b, (size_t)(MOST_TOGETHER * ATTN_TILE) * (size_t)acc_stride, sizeof *states);
-    uint8_t *copies = step_new(b, attn_copies_bytes(&b->layout), 1), *weights = NULL;
+    uint8_t *copies = step_new(b, attn_copies_bytes(widest), 1), *weights = NULL;
     int8_t *q_int8 = NULL;
     if (b->layout.type == DTYPE_I8) {
         weights = step_new(b, ATTN_TILE, ATTN_CHUNK);
-        q_int8 = step_new(b, MOST_TOGETHER * ATTN_TILE, (size_t)attn_int8_stride(b->layout.d_head));
+        q_int8 = step_new(b, MOST_TOGETHER * ATTN_TILE, (size_t)attn_int8_stride(widest->key.width));
     }
     if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL ||
         (b->layout.type == DTYPE_I8 && (weights == NULL || q_int8 == NULL))) {
@@ -53,13 +57,13 @@ static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *
     }
     for (int32_t h = 0; h < MOST_TOGETHER; h++) {
         attn_tile *tile = &s[h].tile;
-        attn_copies_init(&b->layout, copies, &s[h].copies);
+        attn_copies_init(widest, copies, &s[h].copies);
         tile->scores = scores;
         tile->max = sums;
         tile->sum = sums + ATTN_TILE;
         tile->acc = acc;
         tile->weights = weights;
-        tile->q_int8 = q_int8 != NULL ? q_int8 + (int64_t)h * ATTN_TILE * attn_int8_stride(b->layout.d_head) : NULL;
+        tile->q_int8 = q_int8 != NULL ? q_int8 + (int64_t)h * ATTN_TILE * attn_int8_stride(widest->key.width) : NULL;
         for (int32_t t = 0; t < ATTN_TILE; t++) {
             s[h].states[t].acc = states + (int64_t)(h * ATTN_TILE + t) * acc_stride;
         }
@@ -68,20 +72,25 @@ static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *
 }
 
 quire_err cpu_attention_step_open(cpu_backend *b) {
-    const kv_layout *l = &b->layout;
-    if (l->d_head < 1 || l->n_kv_heads < 1) {
+    const kv_planes *widest = NULL, *narrowest = NULL;
+    for (int32_t i = 0; i < b->layout.n_caches; i++) {
+        const kv_planes *p = &b->layout.caches[i];
+        widest = widest == NULL || p->key.width > widest->key.width ? p : widest;
+        narrowest = narrowest == NULL || p->key.width < narrowest->key.width ? p : narrowest;
+    }
+    if (widest == NULL) {
         return QUIRE_OK;
     }
     cpu_attention_state *s = step_new(b, 1, sizeof *s);
     if (s == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    int32_t widest = 0, n_workers = thread_pool_size(b->thread_pool);
+    int32_t widest_row = 0, n_workers = thread_pool_size(b->thread_pool);
     for (int32_t i = 0; i < b->n_acts; i++) {
-        widest = b->buffers[i].width > widest ? b->buffers[i].width : widest;
+        widest_row = b->buffers[i].width > widest_row ? b->buffers[i].width : widest_row;
     }
-    s->acc_stride = (int32_t)size_align((size_t)l->d_head, 16);
-    s->max_heads = widest / l->d_head;
+    s->acc_stride = acc_stride_of(widest);
+    s->max_heads = widest_row / narrowest->key.width;
     size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads, n_carried = (size_t)b->limits.max_rows * (size_t)s->max_heads;
     s->scratch = step_new(b, (size_t)n_workers * MOST_TOGETHER, sizeof *s->scratch);
     s->carried_max = step_new(b, n_carried, sizeof *s->carried_max);
@@ -94,7 +103,7 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n_workers; i++) {
-        TRY(scratch_open(b, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
+        TRY(scratch_open(b, widest, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
     }
     b->attention_state = s;
     return QUIRE_OK;
@@ -196,7 +205,7 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
  * that memory is read once. */
 static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
     int32_t n_queries = item->n_rows * job->group_size, end = item->chunk0 + item->n_chunks;
-    size_t chunk_bytes = 2 * ATTN_CHUNK * (size_t)s->tile.d_head * cpu_kv_element_bytes(&job->b->layout);
+    size_t chunk_bytes = 2 * ATTN_CHUNK * (size_t)s->tile.d_head * cpu_kv_element_bytes(job->planes);
     int32_t n_near = chunk_bytes < NEAR_BYTES ? (int32_t)(NEAR_BYTES / chunk_bytes) : 1;
     for (int32_t chunk = item->chunk0; chunk < end; chunk += n_near) {
         for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
@@ -211,15 +220,15 @@ static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_hea
 /* Task: n_together kv heads of one item. */
 static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
-    const cpu_backend *b = job->b;
-    int32_t at = task * job->n_together, kv_head = at % b->layout.n_kv_heads;
-    const attn_item *item = &job->items[at / b->layout.n_kv_heads];
+    const kv_planes *planes = job->planes;
+    int32_t at = task * job->n_together, kv_head = at % planes->n_heads;
+    const attn_item *item = &job->items[at / planes->n_heads];
     attn_scratch *s = &job->state->scratch[worker * MOST_TOGETHER];
     for (int32_t h = 0; h < job->n_together; h++) {
         attn_tile *tile = &s[h].tile;
-        tile->d_head = b->layout.d_head;
-        tile->acc_stride = job->state->acc_stride;
-        tile->type = b->layout.type;
+        tile->d_head = planes->key.width;
+        tile->acc_stride = acc_stride_of(planes);
+        tile->type = planes->key.type;
         tile->scale = job->spec->scale;
         tile->soft_cap = job->spec->soft_cap;
         tile->has_slopes = job->spec->alibi_slopes != NULL;
@@ -242,7 +251,7 @@ static void run_item(void *context, int32_t task, int32_t worker) {
 /* How many kv heads of an item are one task. Several, where one tile has an item's queries, as pages are then read once and in larger
  * pieces. But not so many that a worker is idle: tasks of one item are alike, and of several items there have to be enough tasks. */
 static int32_t heads_together(const attn_job *job, int32_t n_items) {
-    int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->b->layout.n_kv_heads, n = MOST_TOGETHER;
+    int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->planes->n_heads, n = MOST_TOGETHER;
     for (int32_t i = 0; i < n_items; i++) {
         if (job->items[i].partial != ATTN_WHOLE || job->items[i].n_rows * job->group_size > ATTN_TILE) {
             return 1;
@@ -262,37 +271,39 @@ static void run_merge(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const attn_merge *merge = &job->b->batch->merges[task];
     const math_kernels *math = job->b->math;
+    int32_t d_head = job->planes->key.width, acc_stride = acc_stride_of(job->planes);
     attn_state *state = &job->state->scratch[worker * MOST_TOGETHER].states[0];
     float *out = cpu_act_row(job->b, job->out, merge->row);
     for (int32_t head = 0; head < job->n_heads; head++) {
         state->sum = 0.0f;
         for (int32_t i = 0; i < merge->n_partials; i++) {
             attn_state chunk = partial_state(job->state, merge->partials[i], head);
-            math->attention_merge(state, &chunk, job->state->acc_stride);
+            math->attention_merge(state, &chunk, acc_stride);
         }
-        math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, job->b->layout.d_head,
-                               out + (int64_t)head * job->b->layout.d_head);
+        math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, d_head, out + (int64_t)head * d_head);
     }
 }
 
-void cpu_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
+void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out) {
     cpu_backend *c = (cpu_backend *)b;
-    int32_t n_heads = c->buffers[q.id].width / c->layout.d_head;
-    assert(n_heads % c->layout.n_kv_heads == 0);
+    const kv_planes *planes = &c->layout.caches[cache];
+    int32_t n_heads = c->buffers[q.id].width / planes->key.width;
+    assert(n_heads % planes->n_heads == 0);
     attn_job job = {.b = c,
                     .state = c->attention_state,
                     .spec = spec,
-                    .layer = layer,
+                    .planes = planes,
+                    .cache = cache,
                     .n_heads = n_heads,
                     .max_heads = c->attention_state->max_heads,
-                    .group_size = n_heads / c->layout.n_kv_heads,
+                    .group_size = n_heads / planes->n_heads,
                     .q = q,
                     .out = out};
     for (int32_t level = 0, from = 0; level <= c->batch->n_levels; level++) {
         int32_t end = level < c->batch->n_levels ? c->batch->level_ends[level] : c->batch->n_work;
         job.items = c->batch->work + from;
         job.n_together = heads_together(&job, end - from);
-        thread_pool_run(c->thread_pool, run_item, &job, (end - from) * c->layout.n_kv_heads / job.n_together);
+        thread_pool_run(c->thread_pool, run_item, &job, (end - from) * planes->n_heads / job.n_together);
         from = end;
     }
     if (c->batch->n_merges > 0) {

@@ -6,15 +6,15 @@
 
 #define READ_AHEAD_BYTES 64 /* kernels read whole vectors, past the last value */
 
-static size_t block_bytes(const kv_layout *l) {
-    return (size_t)l->row_bytes * ATTN_BLOCK;
+static size_t block_bytes(const kv_planes *l) {
+    return (size_t)l->key.row_bytes * ATTN_BLOCK;
 }
 
-size_t attn_copies_bytes(const kv_layout *l) {
+size_t attn_copies_bytes(const kv_planes *l) {
     return 2 * sizeof(float) * ATTN_CHUNK + 2 * (ATTN_BLOCKS * block_bytes(l) + READ_AHEAD_BYTES);
 }
 
-void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
+void attn_copies_init(const kv_planes *l, uint8_t *memory, attn_copies *c) {
     c->k_scales = (float *)(void *)memory;
     c->v_scales = c->k_scales + ATTN_CHUNK;
     c->keys = (uint8_t *)(c->v_scales + ATTN_CHUNK);
@@ -22,14 +22,14 @@ void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
 }
 
 /* Makes the block's keys, values and scales point to copies. The caller fills them. */
-static void use_copy(const kv_layout *l, int32_t block, const attn_copies *c, attn_tile *tile) {
+static void use_copy(const kv_planes *l, int32_t block, const attn_copies *c, attn_tile *tile) {
     tile->k_blocks[block] = c->keys + block_bytes(l) * (size_t)block;
     tile->v_blocks[block] = c->values + block_bytes(l) * (size_t)block;
     tile->k_scales[block] = c->k_scales + block * ATTN_BLOCK;
     tile->v_scales[block] = c->v_scales + block * ATTN_BLOCK;
 }
 
-static void copy_block(const kv_layout *l, int32_t block, const attn_copies *c, attn_tile *tile) {
+static void copy_block(const kv_planes *l, int32_t block, const attn_copies *c, attn_tile *tile) {
     attn_tile *t = tile;
     size_t bytes = block_bytes(l), scales = sizeof(float) * ATTN_BLOCK;
     if (t->k_blocks[block] == c->keys + bytes * (size_t)block) {
@@ -37,7 +37,7 @@ static void copy_block(const kv_layout *l, int32_t block, const attn_copies *c, 
     }
     memcpy(c->keys + bytes * (size_t)block, t->k_blocks[block], bytes);
     memcpy(c->values + bytes * (size_t)block, t->v_blocks[block], bytes);
-    if (l->type == DTYPE_I8) {
+    if (l->key.type == DTYPE_I8) {
         memcpy(c->k_scales + block * ATTN_BLOCK, t->k_scales[block], scales);
         memcpy(c->v_scales + block * ATTN_BLOCK, t->v_scales[block], scales);
     }
@@ -47,19 +47,19 @@ static void copy_block(const kv_layout *l, int32_t block, const attn_copies *c, 
 /* Copies n tokens from `offset` of a page on, all of one of its blocks, into the copies from the chunk's position p on. */
 static void copy_floats(const attn_pages *a, const uint8_t *k, const uint8_t *v, int32_t offset, int32_t n, int32_t p,
                         const attn_copies *c) {
-    const kv_layout *l = &a->b->layout;
-    size_t size = cpu_kv_element_bytes(l), stride = size * (size_t)cpu_kv_block(l), row = (size_t)l->row_bytes;
+    const kv_planes *l = attn_pages_planes(a);
+    size_t size = cpu_kv_element_bytes(l), stride = size * (size_t)cpu_kv_block(l), row = (size_t)l->key.row_bytes;
     const uint8_t *from = k + size * (size_t)cpu_k_index(l, a->head, offset);
     uint8_t *to = c->keys + block_bytes(l) * (size_t)(p / ATTN_BLOCK) + size * (size_t)(p % ATTN_BLOCK);
-    for (size_t e = 0; e < (size_t)l->d_head; e++) {
+    for (size_t e = 0; e < (size_t)l->key.width; e++) {
         memcpy(to + e * size * ATTN_BLOCK, from + e * stride, size * (size_t)n);
     }
     memcpy(c->values + row * (size_t)p, v + size * (size_t)cpu_v_index(l, a->head, offset), row * (size_t)n);
 }
 
 static void copy_int8(const attn_pages *a, uint8_t *k, uint8_t *v, int32_t offset, int32_t p, const attn_copies *c) {
-    const kv_layout *l = &a->b->layout;
-    int32_t lane = p % ATTN_BLOCK, row = (int32_t)l->row_bytes;
+    const kv_planes *l = attn_pages_planes(a);
+    int32_t lane = p % ATTN_BLOCK, row = (int32_t)l->key.row_bytes;
     uint8_t *keys = c->keys + block_bytes(l) * (size_t)(p / ATTN_BLOCK), *values = c->values + block_bytes(l) * (size_t)(p / ATTN_BLOCK);
     for (int32_t e = 0; e < row; e++) {
         keys[e / 4 * 4 * ATTN_BLOCK + lane * 4 + e % 4] = k[cpu_k_int8_index(l, a->head, offset, e)];
@@ -70,8 +70,8 @@ static void copy_int8(const attn_pages *a, uint8_t *k, uint8_t *v, int32_t offse
 }
 
 static void copy_tokens(const attn_pages *a, int32_t page, int32_t offset, int32_t n, int32_t p, const attn_copies *c) {
-    uint8_t *k = cpu_kv_plane(a->b, page, a->layer, KV_PLANE_K), *v = cpu_kv_plane(a->b, page, a->layer, KV_PLANE_V);
-    if (a->b->layout.type != DTYPE_I8) {
+    uint8_t *k = cpu_kv_plane(a->b, page, a->cache, KV_PLANE_K), *v = cpu_kv_plane(a->b, page, a->cache, KV_PLANE_V);
+    if (attn_pages_planes(a)->key.type != DTYPE_I8) {
         copy_floats(a, k, v, offset, n, p, c);
         return;
     }
@@ -84,7 +84,7 @@ static void copy_tokens(const attn_pages *a, int32_t page, int32_t offset, int32
 static void find_copies(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
     int32_t n = a->b->layout.page_tokens;
     for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
-        use_copy(&a->b->layout, block, c, tile);
+        use_copy(attn_pages_planes(a), block, c, tile);
     }
     for (int32_t p = first - first % n; p < end; p += n) {
         copy_tokens(a, a->pages[(base + p) / n], 0, n, p, c);
@@ -92,7 +92,7 @@ static void find_copies(const attn_pages *a, int32_t base, int32_t first, int32_
 }
 
 void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
-    const kv_layout *l = &a->b->layout;
+    const kv_planes *l = attn_pages_planes(a);
     if (l->page_tokens < ATTN_BLOCK) {
         find_copies(a, base, first, end, c, tile);
         return;
@@ -100,13 +100,13 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
     int32_t block = first / ATTN_BLOCK, position = base + block * ATTN_BLOCK, page = position / l->page_tokens,
             offset = position % l->page_tokens;
     for (; block * ATTN_BLOCK < end; page++, offset = 0) {
-        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K),
-                *v = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_V);
+        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->cache, KV_PLANE_K),
+                *v = cpu_kv_plane(a->b, a->pages[page], a->cache, KV_PLANE_V);
         for (; offset < l->page_tokens && block * ATTN_BLOCK < end; offset += ATTN_BLOCK, block++) {
-            int64_t at = cpu_kv_head(l, a->head) + offset * l->row_bytes;
+            int64_t at = cpu_kv_head(l, a->head) + offset * l->key.row_bytes;
             tile->k_blocks[block] = k + at;
             tile->v_blocks[block] = v + at;
-            if (l->type == DTYPE_I8) {
+            if (l->key.type == DTYPE_I8) {
                 tile->k_scales[block] = cpu_int8_scales(l, k, a->head) + offset;
                 tile->v_scales[block] = cpu_int8_scales(l, v, a->head) + offset;
             }
@@ -115,16 +115,16 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
 }
 
 void attn_pages_find_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile) {
-    const kv_layout *l = &a->b->layout;
+    const kv_planes *l = attn_pages_planes(a);
     tile->n_next = 0;
     if (l->page_tokens < ATTN_BLOCK) {
         return;
     }
     for (int32_t p = 0, page = base / l->page_tokens; p < n; page++) {
-        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K);
+        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->cache, KV_PLANE_K);
         for (int32_t offset = 0; offset < l->page_tokens && p < n; offset += ATTN_BLOCK, p += ATTN_BLOCK, tile->n_next++) {
-            tile->next_k_blocks[tile->n_next] = k + cpu_kv_head(l, a->head) + offset * l->row_bytes;
-            if (l->type == DTYPE_I8) {
+            tile->next_k_blocks[tile->n_next] = k + cpu_kv_head(l, a->head) + offset * l->key.row_bytes;
+            if (l->key.type == DTYPE_I8) {
                 tile->next_k_scales[tile->n_next] = cpu_int8_scales(l, k, a->head) + offset;
             }
         }
@@ -133,6 +133,6 @@ void attn_pages_find_next(const attn_pages *a, int32_t base, int32_t n, attn_til
 
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile) {
     int32_t n = a->b->layout.page_tokens;
-    copy_block(&a->b->layout, p / ATTN_BLOCK, c, tile);
+    copy_block(attn_pages_planes(a), p / ATTN_BLOCK, c, tile);
     copy_tokens(a, a->pages[place / n], place % n, 1, p, c);
 }

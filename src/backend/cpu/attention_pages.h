@@ -12,15 +12,19 @@ typedef struct attn_copies {
 } attn_copies;
 
 /* attn_copies_bytes is the size of that memory. attn_copies_init sets the pointers into it. */
-size_t attn_copies_bytes(const kv_layout *l);
-void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c);
+size_t attn_copies_bytes(const kv_planes *l);
+void attn_copies_init(const kv_planes *l, uint8_t *memory, attn_copies *c);
 
-/* The pages of one sequence for one kv head of one layer. */
+/* The pages of one sequence for one kv head of one cache. */
 typedef struct attn_pages {
     const cpu_backend *b;
     const int32_t *pages;
-    int32_t layer, head;
+    int32_t cache, head;
 } attn_pages;
+
+static inline const kv_planes *attn_pages_planes(const attn_pages *a) {
+    return &a->b->layout.caches[a->cache];
+}
 
 /* Sets the tile's blocks (and scales) for positions first..end of the chunk at position `base`. */
 void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile);

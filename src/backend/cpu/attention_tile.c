@@ -3,7 +3,21 @@
 #include "backend/cpu/pages.h"
 
 static attn_pages pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head) {
-    return (attn_pages){job->b, seq->pages[job->b->layout.layer_group[job->layer]], job->layer, kv_head};
+    return (attn_pages){job->b, seq->pages[job->planes->group], job->cache, kv_head};
+}
+
+/* Sets the positions that a query at `position` sees: first..end. */
+static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first, int32_t *end) {
+    *first = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
+    *end = spec->causal ? position + 1 : n_tokens;
+    if (!spec->causal && spec->window > 0 && spec->window < n_tokens - position) {
+        *end = position + spec->window;
+    }
+    if (spec->chunk > 0) {
+        int32_t base = position - position % spec->chunk, left = n_tokens - base;
+        *first = *first < base ? base : *first;
+        *end = !spec->causal && left > spec->chunk && *end > base + spec->chunk ? base + spec->chunk : *end;
+    }
 }
 
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
@@ -25,8 +39,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
         }
         s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
         s->tile.position[t] = position;
-        s->first[t] = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
-        s->end[t] = spec->causal ? position + 1 : seq->n_tokens;
+        set_range(spec, position, seq->n_tokens, &s->first[t], &s->end[t]);
         s->states[t].sum = 0.0f;
     }
 }

@@ -18,7 +18,7 @@ typedef struct attn_scratch {
     int64_t row_head[ATTN_TILE];              /* row of the batch * max_heads + head of each query */
     float *out[ATTN_TILE];                    /* its result */
     attn_copies copies;
-    attn_tile branch;                         /* the tile's queries whose rows are one branch of a draft tree */
+    attn_tile branch; /* the tile's queries whose rows are one branch of a draft tree */
 } attn_scratch;
 
 /* One attention op. */
@@ -26,9 +26,10 @@ typedef struct attn_job {
     const cpu_backend *b;
     struct cpu_attention_state *state;
     const attn_spec *spec;
-    const attn_item *items; /* of the level that runs */
-    int32_t layer, n_heads, max_heads, group_size; /* group_size: query heads that share a kv head */
-    int32_t n_together;     /* kv heads of one task */
+    const attn_item *items;                        /* of the level that runs */
+    const kv_planes *planes;                       /* of the cache */
+    int32_t cache, n_heads, max_heads, group_size; /* group_size: query heads that share a kv head */
+    int32_t n_together;                            /* kv heads of one task */
     buffer q, out;
 } attn_job;
 

@@ -109,10 +109,15 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
         return err_set(err, QUIRE_INVALID, -1, "a step of %d rows, %d logits rows and %d partials", limits->max_rows, limits->max_out,
                        limits->max_partials);
     }
-    for (int32_t g = 0; layout != NULL && g < layout->n_groups; g++) {
-        if (layout->groups[g].kind == LAYER_LATENT || layout->groups[g].kind == LAYER_STATE) {
+    for (int32_t i = 0; layout != NULL && i < layout->n_caches; i++) {
+        const kv_planes *p = &layout->caches[i];
+        if (p->kind == LAYER_LATENT || p->kind == LAYER_STATE) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
                            "the CPU backend has no ops yet for layers that keep a compressed latent or a recurrent state");
+        }
+        if (p->key.width != p->value.width || p->key.type != p->value.type) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "the CPU backend has no ops yet for keys of width %d and values of width %d",
+                           p->key.width, p->value.width);
         }
     }
     c->limits = *limits;
@@ -209,7 +214,7 @@ static const backend_ops CPU_OPS = {
     .step_wait = cpu_step_wait,
     .embed = cpu_embed,
     .norm_linears = cpu_norm_linears,
-    .qk_norm_rope_store = cpu_qk_norm_rope_store,
+    .kv_store = cpu_kv_store,
     .attention = cpu_attention,
     .linear_add = cpu_linear_add,
     .norm_gate_up = cpu_norm_gate_up,

@@ -99,10 +99,10 @@ void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_he
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err);
 void cpu_kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n);
 void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n);
-void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);
+void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v);
 void cpu_kv_read_page(backend *b, int32_t page, void *host);
 void cpu_kv_write_page(backend *b, int32_t page, const void *host);
-void cpu_qk_norm_rope_store(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r);
+void cpu_kv_store(backend *b, const kv_store_use *use);
 
 /* ---- implemented in op_trace.c ---- */
 void cpu_trace(backend *b, op_trace *to);
@@ -110,6 +110,6 @@ void cpu_trace(backend *b, op_trace *to);
 /* ---- implemented in attention.c ---- */
 /* Sizes scratch and partial buffers. Does nothing for a layout without heads. */
 quire_err cpu_attention_step_open(cpu_backend *b);
-void cpu_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
+void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
 
 #endif

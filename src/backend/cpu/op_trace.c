@@ -26,10 +26,8 @@ static void count_product(op_time *op, const linear *w) {
 
 /* Counts the keys and values that each sequence's rows see, once, and shared ones once for all. A window counts at most its length and the
  * rows, as if nothing were shared. */
-static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, buffer q, const attn_spec *spec) {
-    const kv_layout *l = &b->layout;
-    int32_t group = l->layer_group[layer];
-    int64_t token_bytes = kv_layout_group_token_bytes(l, group) / l->groups[group].n_layers;
+static void count_attention(op_time *op, const cpu_backend *b, int32_t cache, buffer q, const attn_spec *spec) {
+    int64_t token_bytes = kv_planes_token_bytes(&b->layout.caches[cache]);
     for (int32_t i = 0; i < b->batch->n_seqs; i++) {
         const batch_seq *s = &b->batch->seqs[i];
         int64_t most = spec->window > 0 && spec->window < s->n_tokens ? spec->window : s->n_tokens, first = s->n_tokens - s->n_rows,
@@ -62,18 +60,18 @@ static void traced_norm_linears(backend *base, buffer x, const norm *nm, const l
     end(b, &op);
 }
 
-static void traced_rope_store(backend *base, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r) {
+static void traced_kv_store(backend *base, const kv_store_use *use) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_ROPE_STORE, b->batch->n_rows);
-    b->untraced->qk_norm_rope_store(base, layer, q, k, v, norms, r);
+    b->untraced->kv_store(base, use);
     end(b, &op);
 }
 
-static void traced_attention(backend *base, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
+static void traced_attention(backend *base, int32_t cache, buffer q, const attn_spec *spec, buffer out) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_ATTENTION, b->batch->n_rows);
-    count_attention(&op, b, layer, q, spec);
-    b->untraced->attention(base, layer, q, spec, out);
+    count_attention(&op, b, cache, q, spec);
+    b->untraced->attention(base, cache, q, spec, out);
     end(b, &op);
 }
 
@@ -110,7 +108,7 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced = *base->ops;
         b->traced.embed = traced_embed;
         b->traced.norm_linears = traced_norm_linears;
-        b->traced.qk_norm_rope_store = traced_rope_store;
+        b->traced.kv_store = traced_kv_store;
         b->traced.attention = traced_attention;
         b->traced.linear_add = traced_linear_add;
         b->traced.norm_gate_up = traced_gate_up;

@@ -1,5 +1,6 @@
 /* KV pages in memory: writes keys and values at slots, reads them back, copies and moves them. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
@@ -49,33 +50,38 @@ void cpu_kv_write_page(backend *b, int32_t page, const void *host) {
 }
 
 /* One head's key and value of one token, from slot to slot. */
-static void move_head(const cpu_backend *b, int32_t layer, int32_t head, kv_slot src, kv_slot dst) {
-    const kv_layout *l = &b->layout;
+static void move_head(const cpu_backend *b, int32_t cache, int32_t head, kv_slot src, kv_slot dst) {
+    const kv_planes *l = &b->layout.caches[cache];
     size_t size = cpu_kv_element_bytes(l);
     size_t stride = size * (size_t)cpu_kv_block(l);
     int32_t src_page = (int32_t)(src.v / l->page_tokens), dst_page = (int32_t)(dst.v / l->page_tokens);
     int32_t src_offset = (int32_t)(src.v % l->page_tokens), dst_offset = (int32_t)(dst.v % l->page_tokens);
-    const uint8_t *k_src = cpu_kv_plane(b, src_page, layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, src_offset);
-    uint8_t *k_dst = cpu_kv_plane(b, dst_page, layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, dst_offset);
-    for (size_t e = 0; e < (size_t)l->d_head; e++) {
+    const uint8_t *k_src = cpu_kv_plane(b, src_page, cache, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, src_offset);
+    uint8_t *k_dst = cpu_kv_plane(b, dst_page, cache, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, dst_offset);
+    for (size_t e = 0; e < (size_t)l->key.width; e++) {
         memcpy(k_dst + e * stride, k_src + e * stride, size);
     }
-    memmove(cpu_kv_plane(b, dst_page, layer, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, dst_offset),
-            cpu_kv_plane(b, src_page, layer, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, src_offset), size * (size_t)l->d_head);
+    memmove(cpu_kv_plane(b, dst_page, cache, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, dst_offset),
+            cpu_kv_plane(b, src_page, cache, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, src_offset), size * (size_t)l->key.width);
+}
+
+static void move_token(const cpu_backend *b, int32_t cache, kv_slot src, kv_slot dst) {
+    for (int32_t head = 0; head < b->layout.caches[cache].n_heads; head++) {
+        if (b->layout.type == DTYPE_I8) {
+            cpu_int8_move(b, cache, head, src, dst);
+        } else {
+            move_head(b, cache, head, src, dst);
+        }
+    }
 }
 
 void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n) {
     cpu_backend *c = (cpu_backend *)b;
     const kv_layout *l = &c->layout;
     for (int32_t i = 0; i < n; i++) {
-        for (int32_t layer = 0; layer < l->n_layers; layer++) {
-            for (int32_t head = 0; l->layer_group[layer] == pairs[i].group && pairs[i].src.v != pairs[i].dst.v && head < l->n_kv_heads;
-                 head++) {
-                if (l->type == DTYPE_I8) {
-                    cpu_int8_move(c, layer, head, pairs[i].src, pairs[i].dst);
-                } else {
-                    move_head(c, layer, head, pairs[i].src, pairs[i].dst);
-                }
+        for (int32_t cache = 0; cache < l->n_caches && pairs[i].src.v != pairs[i].dst.v; cache++) {
+            if (l->caches[cache].group == pairs[i].group) {
+                move_token(c, cache, pairs[i].src, pairs[i].dst);
             }
         }
     }
@@ -89,9 +95,8 @@ static float read_element(dtype type, const uint8_t *plane, int64_t index) {
     return type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-/* Writes one head's x[0..d_head) to elements index, index + stride, ... of a plane, rounded to its type. */
-static void write_head(const cpu_backend *b, uint8_t *plane, int64_t index, int32_t stride, const float *x) {
-    int32_t n = b->layout.d_head;
+/* Writes one head's x[0..n) to elements index, index + stride, ... of a plane, rounded to its type. */
+static void write_head(const cpu_backend *b, uint8_t *plane, int64_t index, int32_t stride, const float *x, int32_t n) {
     if (b->layout.type == DTYPE_F32) {
         float *to = (float *)(void *)plane + index;
         for (int32_t e = 0; e < n; e++) {
@@ -106,22 +111,22 @@ static void write_head(const cpu_backend *b, uint8_t *plane, int64_t index, int3
     }
 }
 
-void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v) {
+void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v) {
     const cpu_backend *c = (const cpu_backend *)b;
-    const kv_layout *l = &c->layout;
+    const kv_planes *l = &c->layout.caches[cache];
     int32_t block = cpu_kv_block(l);
     for (int32_t t = 0; t < n_tokens; t++) {
         int32_t page = pages[t / l->page_tokens], offset = t % l->page_tokens;
-        const uint8_t *k_plane = cpu_kv_plane(c, page, layer, KV_PLANE_K), *v_plane = cpu_kv_plane(c, page, layer, KV_PLANE_V);
-        for (int32_t head = 0; head < l->n_kv_heads; head++) {
-            int64_t row = ((int64_t)t * l->n_kv_heads + head) * l->d_head;
-            if (l->type == DTYPE_I8) {
-                cpu_int8_read(c, layer, head, (kv_slot){(int64_t)page * l->page_tokens + offset}, k + row, v + row);
+        const uint8_t *k_plane = cpu_kv_plane(c, page, cache, KV_PLANE_K), *v_plane = cpu_kv_plane(c, page, cache, KV_PLANE_V);
+        for (int32_t head = 0; head < l->n_heads; head++) {
+            int64_t row = ((int64_t)t * l->n_heads + head) * l->key.width;
+            if (l->key.type == DTYPE_I8) {
+                cpu_int8_read(c, cache, head, (kv_slot){(int64_t)page * l->page_tokens + offset}, k + row, v + row);
                 continue;
             }
-            for (int32_t e = 0; e < l->d_head; e++) {
-                k[row + e] = read_element(l->type, k_plane, cpu_k_index(l, head, offset) + (int64_t)e * block);
-                v[row + e] = read_element(l->type, v_plane, cpu_v_index(l, head, offset) + e);
+            for (int32_t e = 0; e < l->key.width; e++) {
+                k[row + e] = read_element(l->key.type, k_plane, cpu_k_index(l, head, offset) + (int64_t)e * block);
+                v[row + e] = read_element(l->key.type, v_plane, cpu_v_index(l, head, offset) + e);
             }
         }
     }
@@ -129,48 +134,77 @@ void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_to
 
 typedef struct store_job {
     const cpu_backend *b;
-    int32_t layer, part_rows;
-    buffer q, k, v;
-    const qk_norms *norms;
-    const rope *r;
+    const kv_store_use *use;
+    const kv_planes *planes;
+    int32_t part_rows;
 } store_job;
 
-/* Norms and rotates one activation row of heads, in place. */
-static void norm_and_rotate(const store_job *job, const norm *nm, int32_t row, float *x, int32_t width) {
-    bool after = job->norms != NULL && job->norms->after_rope;
+/* What a row is multiplied by for its position. */
+static float position_scale(const store_job *job, int32_t row) {
+    const kv_store_use *use = job->use;
+    const batch *step = job->b->batch;
+    int64_t position = (int64_t)step->positions[(int64_t)row * step->n_axes] + use->scale_offset;
+    return 1.0f + use->scale_slope * (float)log(1.0 + (double)(position / use->scale_length));
+}
+
+/* Clips, norms and rotates one activation row of queries or keys, in place. */
+static void prepare_row(const store_job *job, buffer a, const norm *nm, const rope *r, bool after, int32_t row) {
+    float *x = cpu_act_row(job->b, a, row);
+    int32_t width = job->b->buffers[a.id].width, d_head = job->planes->key.width;
+    float clip = job->use->clip;
+    for (int32_t i = 0; clip > 0.0f && i < width; i++) {
+        x[i] = x[i] < -clip ? -clip : x[i] > clip ? clip : x[i];
+    }
     if (nm != NULL && !after) {
         cpu_norm_row(job->b, nm, x, width, x);
     }
-    if (job->r != NULL) {
-        cpu_rope_row(job->b, job->r, row, job->b->layout.d_head, x, width);
+    if (r != NULL) {
+        cpu_rope_row(job->b, r, row, d_head, x, width);
     }
     if (nm != NULL && after) {
         cpu_norm_row(job->b, nm, x, width, x);
     }
 }
 
-static void store_row(const store_job *job, int32_t row) {
-    const cpu_backend *b = job->b;
-    const kv_layout *l = &b->layout;
-    float *k = cpu_act_row(b, job->k, row), *v = cpu_act_row(b, job->v, row);
-    norm_and_rotate(job, job->norms != NULL ? job->norms->q : NULL, row, cpu_act_row(b, job->q, row), b->buffers[job->q.id].width);
-    norm_and_rotate(job, job->norms != NULL ? job->norms->k : NULL, row, k, b->buffers[job->k.id].width);
-
-    int64_t slot = b->batch->slots[l->layer_group[job->layer]][row].v;
-    if (slot < 0) {
-        return;
+static void scale_row(const store_job *job, int32_t row) {
+    float *q = cpu_act_row(job->b, job->use->q, row), scale = position_scale(job, row);
+    for (int32_t i = 0; i < job->b->buffers[job->use->q.id].width; i++) {
+        q[i] *= scale;
     }
+}
+
+static void write_row(const store_job *job, int32_t row, int64_t slot) {
+    const cpu_backend *b = job->b;
+    const kv_planes *l = job->planes;
+    int32_t cache = job->use->cache, width = l->key.width;
+    const float *k = cpu_act_row(b, job->use->k, row), *v = cpu_act_row(b, job->use->v, row);
     int32_t page = (int32_t)(slot / l->page_tokens), offset = (int32_t)(slot % l->page_tokens);
     assert(page < b->n_pages);
-    uint8_t *k_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_K), *v_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_V);
-    for (int32_t head = 0; head < l->n_kv_heads; head++) {
-        const float *k_head = k + (int64_t)head * l->d_head, *v_head = v + (int64_t)head * l->d_head;
-        if (l->type == DTYPE_I8) {
-            cpu_int8_store(b, job->layer, head, (kv_slot){slot}, k_head, v_head);
+    uint8_t *k_plane = cpu_kv_plane(b, page, cache, KV_PLANE_K), *v_plane = cpu_kv_plane(b, page, cache, KV_PLANE_V);
+    for (int32_t head = 0; head < l->n_heads; head++, k += width, v += width) {
+        if (l->key.type == DTYPE_I8) {
+            cpu_int8_store(b, cache, head, (kv_slot){slot}, k, v);
         } else {
-            write_head(b, k_plane, cpu_k_index(l, head, offset), cpu_kv_block(l), k_head);
-            write_head(b, v_plane, cpu_v_index(l, head, offset), 1, v_head);
+            write_head(b, k_plane, cpu_k_index(l, head, offset), cpu_kv_block(l), k, width);
+            write_head(b, v_plane, cpu_v_index(l, head, offset), 1, v, width);
         }
+    }
+}
+
+static void store_row(const store_job *job, int32_t row) {
+    const kv_store_use *use = job->use;
+    prepare_row(job, use->q, use->q_norm, use->rope, use->norm_after_rope, row);
+    if (use->scale_slope != 0.0f) {
+        scale_row(job, row);
+    }
+    if (use->k.id == BUFFER_NONE.id) {
+        return;
+    }
+    prepare_row(job, use->k, use->k_norm, use->rope, use->norm_after_rope, row);
+    prepare_row(job, use->v, use->v_norm, NULL, false, row);
+    int64_t slot = job->b->batch->slots[job->planes->group][row].v;
+    if (slot >= 0) {
+        write_row(job, row, slot);
     }
 }
 
@@ -183,10 +217,10 @@ static void store_part(void *context, int32_t task, int32_t worker) {
     }
 }
 
-void cpu_qk_norm_rope_store(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r) {
+void cpu_kv_store(backend *b, const kv_store_use *use) {
     cpu_backend *c = (cpu_backend *)b;
     int32_t n_rows = c->batch->n_rows, share = n_rows / (TASKS_A_WORKER * thread_pool_size(c->thread_pool));
     int32_t part_rows = share < 1 ? 1 : share < TASK_ROWS ? share : TASK_ROWS;
-    store_job job = {c, layer, part_rows, q, k, v, norms, r};
+    store_job job = {c, use, &c->layout.caches[use->cache], part_rows};
     thread_pool_run(c->thread_pool, store_part, &job, (n_rows + part_rows - 1) / part_rows);
 }

@@ -12,21 +12,21 @@ typedef struct place {
     int32_t offset;
 } place;
 
-static place place_of(const cpu_backend *b, int32_t layer, kv_slot slot) {
+static place place_of(const cpu_backend *b, int32_t cache, kv_slot slot) {
     int32_t page = (int32_t)(slot.v / b->layout.page_tokens);
-    return (place){cpu_kv_plane(b, page, layer, KV_PLANE_K), cpu_kv_plane(b, page, layer, KV_PLANE_V),
+    return (place){cpu_kv_plane(b, page, cache, KV_PLANE_K), cpu_kv_plane(b, page, cache, KV_PLANE_V),
                    (int32_t)(slot.v % b->layout.page_tokens)};
 }
 
-void cpu_int8_store(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, const float *k, const float *v) {
-    const kv_layout *l = &b->layout;
-    const int32_t block = cpu_kv_block(l), quad = cpu_v_int8_quad(l), n = (int32_t)l->row_bytes;
-    place to = place_of(b, layer, slot);
+void cpu_int8_store(const cpu_backend *b, int32_t cache, int32_t head, kv_slot slot, const float *k, const float *v) {
+    const kv_planes *l = &b->layout.caches[cache];
+    const int32_t block = cpu_kv_block(l), quad = cpu_v_int8_quad(l), n = (int32_t)l->key.row_bytes;
+    place to = place_of(b, cache, slot);
     int8_t k_bytes[DESC_MAX_HEAD + 3], v_bytes[DESC_MAX_HEAD + 3];
     int32_t sum;
-    memset(k_bytes + l->d_head, 0, (size_t)(n - l->d_head));
-    memset(v_bytes + l->d_head, 0, (size_t)(n - l->d_head));
-    float k_scale = b->math->narrow_int8(k, l->d_head, k_bytes, &sum), v_scale = b->math->narrow_int8(v, l->d_head, v_bytes, &sum);
+    memset(k_bytes + l->key.width, 0, (size_t)(n - l->key.width));
+    memset(v_bytes + l->key.width, 0, (size_t)(n - l->key.width));
+    float k_scale = b->math->narrow_int8(k, l->key.width, k_bytes, &sum), v_scale = b->math->narrow_int8(v, l->key.width, v_bytes, &sum);
     if (isnan(k_scale) || isnan(v_scale)) {
         k_scale = v_scale = NAN;
     }
@@ -41,10 +41,10 @@ void cpu_int8_store(const cpu_backend *b, int32_t layer, int32_t head, kv_slot s
     cpu_int8_scales(l, to.v, head)[to.offset] = v_scale;
 }
 
-void cpu_int8_move(const cpu_backend *b, int32_t layer, int32_t head, kv_slot src, kv_slot dst) {
-    const kv_layout *l = &b->layout;
-    place from = place_of(b, layer, src), to = place_of(b, layer, dst);
-    for (int32_t e = 0; e < (int32_t)l->row_bytes; e++) {
+void cpu_int8_move(const cpu_backend *b, int32_t cache, int32_t head, kv_slot src, kv_slot dst) {
+    const kv_planes *l = &b->layout.caches[cache];
+    place from = place_of(b, cache, src), to = place_of(b, cache, dst);
+    for (int32_t e = 0; e < (int32_t)l->key.row_bytes; e++) {
         to.k[cpu_k_int8_index(l, head, to.offset, e)] = from.k[cpu_k_int8_index(l, head, from.offset, e)];
         to.v[cpu_v_int8_index(l, head, to.offset, e)] = from.v[cpu_v_int8_index(l, head, from.offset, e)];
     }
@@ -52,11 +52,11 @@ void cpu_int8_move(const cpu_backend *b, int32_t layer, int32_t head, kv_slot sr
     cpu_int8_scales(l, to.v, head)[to.offset] = cpu_int8_scales(l, from.v, head)[from.offset];
 }
 
-void cpu_int8_read(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, float *k, float *v) {
-    const kv_layout *l = &b->layout;
-    place at = place_of(b, layer, slot);
+void cpu_int8_read(const cpu_backend *b, int32_t cache, int32_t head, kv_slot slot, float *k, float *v) {
+    const kv_planes *l = &b->layout.caches[cache];
+    place at = place_of(b, cache, slot);
     float k_scale = cpu_int8_scales(l, at.k, head)[at.offset], v_scale = cpu_int8_scales(l, at.v, head)[at.offset];
-    for (int32_t e = 0; e < l->d_head; e++) {
+    for (int32_t e = 0; e < l->key.width; e++) {
         k[e] = (float)(int8_t)at.k[cpu_k_int8_index(l, head, at.offset, e)] * k_scale;
         v[e] = (float)(int8_t)at.v[cpu_v_int8_index(l, head, at.offset, e)] * v_scale;
     }

@@ -86,8 +86,9 @@ static void fill_frequencies(const rope_desc *d, int32_t max_positions, float *o
     if (d->kind == ROPE_YARN) {
         yarn_frequencies(d, out);
     }
-    for (int32_t i = 0; d->freq_factors != NULL && i < d->n_dims / 2; i++) {
-        out[i] = out[i] / d->freq_factors[i];
+    const float *factors = d->kind == ROPE_LONGROPE && max_positions > d->original_positions ? d->long_factors : d->factors;
+    for (int32_t i = 0; (d->has_factors || d->kind == ROPE_LONGROPE) && i < d->n_dims / 2; i++) {
+        out[i] = out[i] / factors[i];
     }
 }
 
@@ -98,7 +99,7 @@ static quire_err check_desc(const rope_desc *d, quire_error *err) {
     if (d->kind != ROPE_PLAIN && !(d->factor > 0.0f)) {
         return err_set(err, QUIRE_INVALID, -1, "rotary scaling by a factor of %g", (double)d->factor);
     }
-    if ((d->kind == ROPE_NTK || d->kind == ROPE_LLAMA3 || d->kind == ROPE_YARN) && d->original_positions < 1) {
+    if (d->kind >= ROPE_NTK && d->original_positions < 1) {
         return err_set(err, QUIRE_INVALID, -1, "rotary scaling needs the length the model was trained for");
     }
     if (d->kind == ROPE_NTK && d->n_dims < 4) {
@@ -114,6 +115,18 @@ static quire_err check_desc(const rope_desc *d, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* What cosines and sines are multiplied by. YaRN: 0.1 ln(factor) + 1; longrope: sqrt(1 + ln(factor) / ln(trained length)). */
+static float amplitude_of(const rope_desc *d) {
+    double growth = d->factor > 1.0f ? log((double)d->factor) : 0.0;
+    if (d->kind != ROPE_YARN && d->kind != ROPE_LONGROPE) {
+        return 1.0f;
+    }
+    if (d->attention_factor > 0.0f) {
+        return d->attention_factor;
+    }
+    return d->kind == ROPE_YARN ? (float)(0.1 * growth + 1.0) : (float)sqrt(1.0 + growth / log((double)d->original_positions));
+}
+
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
     if (d->kind == ROPE_NONE) {
@@ -126,12 +139,9 @@ quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, r
     if (r == NULL || frequencies == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "rotary embedding: out of memory");
     }
-    *r = (rope){.next = c->ropes, .pairs = d->pairs, .n_pairs = d->n_dims / 2, .amplitude = 1.0f, .frequencies = frequencies};
+    *r = (rope){.next = c->ropes, .pairs = d->pairs, .n_pairs = d->n_dims / 2, .frequencies = frequencies};
     fill_frequencies(d, max_positions, frequencies);
-    if (d->kind == ROPE_YARN) {
-        double usual = d->factor > 1.0f ? 0.1 * log((double)d->factor) + 1.0 : 1.0;
-        r->amplitude = d->attention_factor > 0.0f ? d->attention_factor : (float)usual;
-    }
+    r->amplitude = amplitude_of(d);
     c->ropes = r;
     *out = r;
     return QUIRE_OK;

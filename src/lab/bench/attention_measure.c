@@ -33,8 +33,8 @@ typedef struct stage {
     batch_seq *seqs;    /* [n_seqs] */
     attn_item *work;    /* [max_work] */
     int32_t max_rows, max_work;
-    cascade cascade;    /* with shared pages only */
-    bool cascades;      /* whether it is used */
+    cascade cascade; /* with shared pages only */
+    bool cascades;   /* whether it is used */
 } stage;
 
 static int32_t rows_of_step(const attention_shape *s) {
@@ -78,8 +78,8 @@ static void fill_pages(stage *s) {
     }
     batch step = {.n_rows = n, .n_seqs = 1, .positions = s->positions, .n_axes = 1, .slots = {s->slots}, .seqs = s->seqs};
     s->b->ops->step_begin(s->b, &step);
-    for (int32_t layer = 0; layer < s->layout.n_layers; layer++) {
-        s->b->ops->qk_norm_rope_store(s->b, layer, s->q, s->k, s->v, NULL, NULL);
+    for (int32_t layer = 0; layer < s->layout.n_caches; layer++) {
+        s->b->ops->kv_store(s->b, &(kv_store_use){.cache = layer, .q = s->q, .k = s->k, .v = s->v});
     }
     s->b->ops->step_wait(s->b);
     for (int32_t i = 1; i < s->n_pages; i++) {
@@ -99,10 +99,8 @@ static quire_err open_arrays(stage *s) {
 
 static quire_err stage_open(const attention_shape *shape, const attention_machine *m, int32_t page_tokens, stage *s, quire_error *err) {
     int64_t bytes = attention_bytes(shape), n_layers = shape->n_rows > 1 || bytes == 0 ? 1 : CACHES_BYTES / bytes + 1;
-    const model_desc d = {.n_layers = n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS,
-                          .n_heads = shape->n_heads,
-                          .n_kv_heads = shape->n_kv_heads,
-                          .d_head = shape->d_head};
+    const model_desc d =
+        desc_plain(n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
     *s = (stage){.shape = shape, .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens)};
     TRY(kv_layout_init(&d, shape->type, page_tokens, &s->layout, err));
     int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs,
@@ -158,7 +156,7 @@ static void pass(stage *s) {
         batch step;
         step_of(s, from, s->shape->n_tokens - from < most ? s->shape->n_tokens - from : most, &step);
         s->b->ops->step_begin(s->b, &step);
-        for (int32_t layer = 0; layer < s->layout.n_layers; layer++) {
+        for (int32_t layer = 0; layer < s->layout.n_caches; layer++) {
             s->b->ops->attention(s->b, layer, s->q, &spec, s->out);
         }
         s->b->ops->step_wait(s->b);
@@ -172,7 +170,7 @@ static double run_us(stage *s, int32_t n_threads) {
     int32_t n = 0;
     for (; took < LEAST_US; took = figures_time_us(n_threads) - start) {
         pass(s);
-        n += s->layout.n_layers;
+        n += s->layout.n_caches;
     }
     s->b->ops->leave(s->b);
     return (double)took / n;
@@ -232,7 +230,7 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
     batch step;
     quire_err e = stage_open(shape, m, PAGE_TOKENS, &s, err);
     if (e == QUIRE_OK) {
-        int64_t token_bytes = kv_layout_token_bytes(&s.layout) / s.layout.n_layers;
+        int64_t token_bytes = kv_layout_token_bytes(&s.layout) / s.layout.n_caches;
         *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
         scatter(s.n_pages, s.pages);
         lay_out(&s);
@@ -252,7 +250,7 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
 }
 
 int64_t attention_bytes(const attention_shape *shape) {
-    const model_desc d = {.n_layers = 1, .n_heads = shape->n_heads, .n_kv_heads = shape->n_kv_heads, .d_head = shape->d_head};
+    const model_desc d = desc_plain(1, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
     kv_layout l;
     return kv_layout_init(&d, shape->type, 16, &l, NULL) == QUIRE_OK
                ? kv_layout_token_bytes(&l) * (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared))

@@ -47,17 +47,22 @@ typedef struct job {
     int32_t longest;    /* padded: positions computed for each */
 } job;
 
+/* The planes of every cache: the models measured have layers that are all alike. */
+static const kv_planes *planes_of(const cpu_backend *c) {
+    return &c->layout.caches[0];
+}
+
 static int32_t blocks_of(int32_t n) {
     return (n + CPU_KV_BLOCK - 1) / CPU_KV_BLOCK;
 }
 
 static size_t k_bytes(const cpu_backend *c, int32_t n) {
-    return cpu_kv_element_bytes(&c->layout) * (size_t)c->layout.n_kv_heads * (size_t)c->layout.d_head *
+    return cpu_kv_element_bytes(planes_of(c)) * (size_t)planes_of(c)->n_heads * (size_t)planes_of(c)->key.width *
            (size_t)(blocks_of(n) * CPU_KV_BLOCK);
 }
 
 static size_t v_bytes(const cpu_backend *c, int32_t n) {
-    return cpu_kv_element_bytes(&c->layout) * (size_t)c->layout.n_kv_heads * (size_t)c->layout.d_head * (size_t)n;
+    return cpu_kv_element_bytes(planes_of(c)) * (size_t)planes_of(c)->n_heads * (size_t)planes_of(c)->key.width * (size_t)n;
 }
 
 static piece *piece_of(const baseline_kv *k, int32_t layer, int32_t seq) {
@@ -82,8 +87,8 @@ static void piece_free(piece *p) {
 
 /* All that p holds into a larger one, head by head. */
 static void copy_piece(const cpu_backend *c, const piece *from, const piece *to) {
-    size_t row = cpu_kv_element_bytes(&c->layout) * (size_t)c->layout.d_head;
-    for (size_t head = 0; head < (size_t)c->layout.n_kv_heads; head++) {
+    size_t row = cpu_kv_element_bytes(planes_of(c)) * (size_t)planes_of(c)->key.width;
+    for (size_t head = 0; head < (size_t)planes_of(c)->n_heads; head++) {
         size_t from_block = row * CPU_KV_BLOCK * (size_t)blocks_of(from->cap), to_block = row * CPU_KV_BLOCK * (size_t)blocks_of(to->cap);
         memcpy(to->k + head * to_block, from->k + head * from_block, row * CPU_KV_BLOCK * (size_t)blocks_of(from->n));
         memcpy(to->v + head * row * (size_t)to->cap, from->v + head * row * (size_t)from->cap, row * (size_t)from->n);
@@ -120,30 +125,30 @@ static void write_row(dtype type, void *plane, size_t index, size_t stride, cons
 }
 
 static void store_token(const cpu_backend *c, piece *p, const float *key, const float *value) {
-    const kv_layout *l = &c->layout;
-    size_t d = (size_t)l->d_head, at = (size_t)p->n;
-    for (size_t head = 0; head < (size_t)l->n_kv_heads; head++) {
+    const kv_planes *l = planes_of(c);
+    size_t d = (size_t)l->key.width, at = (size_t)p->n;
+    for (size_t head = 0; head < (size_t)l->n_heads; head++) {
         size_t block = head * (size_t)blocks_of(p->cap) + at / CPU_KV_BLOCK;
-        write_row(l->type, p->k, block * d * CPU_KV_BLOCK + at % CPU_KV_BLOCK, CPU_KV_BLOCK, key + head * d, l->d_head);
-        write_row(l->type, p->v, (head * (size_t)p->cap + at) * d, 1, value + head * d, l->d_head);
+        write_row(l->key.type, p->k, block * d * CPU_KV_BLOCK + at % CPU_KV_BLOCK, CPU_KV_BLOCK, key + head * d, l->key.width);
+        write_row(l->key.type, p->v, (head * (size_t)p->cap + at) * d, 1, value + head * d, l->key.width);
     }
     p->n++;
 }
 
 /* Norms and rotates as always, with nothing stored in pages (the rows have no slots); then every sequence's piece grows by its rows. */
-static void store_growing(backend *b, int32_t layer, buffer q, buffer key, buffer value, const qk_norms *norms, const rope *r) {
+static void store_growing(backend *b, const kv_store_use *use) {
     baseline_kv *k = (baseline_kv *)(uintptr_t)b->ops;
     cpu_backend *c = (cpu_backend *)b;
-    k->own->qk_norm_rope_store(b, layer, q, key, value, norms, r);
+    k->own->kv_store(b, use);
     for (int32_t s = 0; s < c->batch->n_seqs; s++) {
         const batch_seq *seq = &c->batch->seqs[s];
-        piece *p = piece_of(k, layer, s);
+        piece *p = piece_of(k, use->cache, s);
         if (p->n != seq->n_tokens - seq->n_rows || grow(k, c, p, seq->n_rows) != QUIRE_OK) {
             k->error = p->n != seq->n_tokens - seq->n_rows ? QUIRE_INVALID : QUIRE_NO_MEMORY;
             return;
         }
         for (int32_t i = 0; i < seq->n_rows; i++) {
-            store_token(c, p, cpu_act_row(c, key, seq->row0 + i), cpu_act_row(c, value, seq->row0 + i));
+            store_token(c, p, cpu_act_row(c, use->k, seq->row0 + i), cpu_act_row(c, use->v, seq->row0 + i));
         }
     }
 }
@@ -153,10 +158,10 @@ static void store_growing(backend *b, int32_t layer, buffer q, buffer key, buffe
 /* One kv head of one sequence: its pages into its piece. */
 static void gather_head(const job *j, int32_t s, int32_t head) {
     const cpu_backend *c = j->c;
-    const kv_layout *l = &c->layout;
+    const kv_planes *l = planes_of(c);
     const batch_seq *seq = &c->batch->seqs[s];
     piece *p = piece_of(j->k, j->layer, s);
-    size_t size = cpu_kv_element_bytes(l), row = size * (size_t)l->d_head;
+    size_t size = cpu_kv_element_bytes(l), row = size * (size_t)l->key.width;
     for (int32_t at = 0; at < seq->n_tokens; at += l->page_tokens) {
         int32_t page = seq->pages[0][at / l->page_tokens], n = seq->n_tokens - at < l->page_tokens ? seq->n_tokens - at : l->page_tokens;
         const uint8_t *keys = cpu_kv_plane(c, page, j->layer, KV_PLANE_K), *values = cpu_kv_plane(c, page, j->layer, KV_PLANE_V);
@@ -169,7 +174,7 @@ static void gather_head(const job *j, int32_t s, int32_t head) {
 static void gather_task(void *context, int32_t task, int32_t thread) {
     (void)thread;
     const job *j = context;
-    int32_t heads = j->c->layout.n_kv_heads;
+    int32_t heads = planes_of(j->c)->n_heads;
     gather_head(j, j->seq >= 0 ? j->seq : task / heads, task % heads);
 }
 
@@ -191,8 +196,8 @@ static int32_t clamp(int32_t v, int32_t high) {
 
 /* Positions base .. base + ATTN_CHUNK of the piece against the tile's queries, of which query t sees those from first to end[t]. */
 static void compute_chunk(const job *j, const piece *p, int32_t head, int32_t base, int32_t first, const int32_t *end, worker *w) {
-    const kv_layout *l = &j->c->layout;
-    size_t row = cpu_kv_element_bytes(l) * (size_t)l->d_head;
+    const kv_planes *l = planes_of(j->c);
+    size_t row = cpu_kv_element_bytes(l) * (size_t)l->key.width;
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
         w->tile.first[t] = clamp(first - base, ATTN_CHUNK);
         w->tile.end[t] = clamp(end[t] - base, ATTN_CHUNK);
@@ -227,7 +232,7 @@ static void attend(const job *j, int32_t s, int32_t head, worker *w) {
     const cpu_backend *c = j->c;
     const batch_seq *seq = &c->batch->seqs[s];
     const piece *p = piece_of(j->k, j->layer, s);
-    int32_t group = c->buffers[j->q.id].width / c->layout.d_head / c->layout.n_kv_heads, n_queries = seq->n_rows * group;
+    int32_t group = c->buffers[j->q.id].width / planes_of(c)->key.width / planes_of(c)->n_heads, n_queries = seq->n_rows * group;
     w->tile.scale = j->spec->scale;
     for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
         set_queries(j, seq, head, from, n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, group, w);
@@ -248,12 +253,12 @@ static void attend(const job *j, int32_t s, int32_t head, worker *w) {
 
 static void attend_task(void *context, int32_t task, int32_t thread) {
     const job *j = context;
-    int32_t heads = j->c->layout.n_kv_heads;
+    int32_t heads = planes_of(j->c)->n_heads;
     attend(j, j->seq >= 0 ? j->seq : task / heads, task % heads, &j->k->workers[thread]);
 }
 
 static void attention_one_by_one(job *j) {
-    int32_t heads = j->c->layout.n_kv_heads;
+    int32_t heads = planes_of(j->c)->n_heads;
     for (j->seq = 0; j->seq < j->c->batch->n_seqs; j->seq++) {
         if (j->k->way == BASELINE_GATHERED) {
             j->k->copied_bytes += (int64_t)(2 * v_bytes(j->c, j->c->batch->seqs[j->seq].n_tokens));
@@ -264,7 +269,7 @@ static void attention_one_by_one(job *j) {
 }
 
 static void attention_padded(job *j) {
-    int32_t parts = j->c->batch->n_seqs * j->c->layout.n_kv_heads;
+    int32_t parts = j->c->batch->n_seqs * planes_of(j->c)->n_heads;
     j->seq = -1;
     for (int32_t s = 0; s < j->c->batch->n_seqs; s++) {
         int32_t n = j->c->batch->seqs[s].n_tokens;
@@ -301,7 +306,7 @@ static quire_err open_workers(baseline_kv *k, const cpu_backend *c) {
     for (size_t i = 0; i < n; i++) {
         worker *w = &k->workers[i];
         float *at = k->scratch + i * each;
-        w->tile = (attn_tile){.d_head = c->layout.d_head, .acc_stride = k->acc_stride, .type = c->layout.type, .scores = at};
+        w->tile = (attn_tile){.d_head = planes_of(c)->key.width, .acc_stride = k->acc_stride, .type = planes_of(c)->key.type, .scores = at};
         w->tile.max = at + ATTN_TILE * ATTN_CHUNK;
         w->tile.sum = w->tile.max + ATTN_TILE;
         w->tile.acc = w->tile.sum + ATTN_TILE;
@@ -314,7 +319,7 @@ static quire_err open_workers(baseline_kv *k, const cpu_backend *c) {
 
 /* The arrays that pages are gathered into have room for the longest from the start. */
 static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
-    size_t n = k->way == BASELINE_GROWING  ? (size_t)c->layout.n_layers * (size_t)k->max_seqs
+    size_t n = k->way == BASELINE_GROWING  ? (size_t)c->layout.n_caches * (size_t)k->max_seqs
                : k->way == BASELINE_PADDED ? (size_t)k->max_seqs
                                            : 1;
     k->pieces = mem_new(n, sizeof *k->pieces);
@@ -332,7 +337,8 @@ static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
 
 quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, int32_t max_len, baseline_kv **out) {
     const cpu_backend *c = (const cpu_backend *)b;
-    if (c->layout.n_groups != 1 || c->layout.type == DTYPE_I8 || (way != BASELINE_GROWING && c->layout.page_tokens < CPU_KV_BLOCK)) {
+    if (c->layout.n_groups != 1 || planes_of(c)->key.type == DTYPE_I8 ||
+        (way != BASELINE_GROWING && c->layout.page_tokens < CPU_KV_BLOCK)) {
         return QUIRE_UNSUPPORTED;
     }
     baseline_kv *k = mem_new(1, sizeof *k);
@@ -345,7 +351,7 @@ quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, 
     k->way = way;
     k->max_seqs = max_seqs;
     k->max_len = (int32_t)size_align((size_t)max_len, (size_t)c->layout.page_tokens);
-    k->acc_stride = (int32_t)size_align((size_t)c->layout.d_head, 16);
+    k->acc_stride = (int32_t)size_align((size_t)planes_of(c)->key.width, 16);
     b->ops = &k->ops;
     quire_err e = open_workers(k, c);
     e = e == QUIRE_OK ? open_pieces(k, c) : e;
@@ -354,13 +360,13 @@ quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, 
         return e;
     }
     k->ops.attention = baseline_attention;
-    k->ops.qk_norm_rope_store = way == BASELINE_GROWING ? store_growing : k->own->qk_norm_rope_store;
+    k->ops.kv_store = way == BASELINE_GROWING ? store_growing : k->own->kv_store;
     *out = k;
     return QUIRE_OK;
 }
 
 static size_t n_pieces(const baseline_kv *k) {
-    return k->way == BASELINE_GROWING  ? (size_t)((const cpu_backend *)k->b)->layout.n_layers * (size_t)k->max_seqs
+    return k->way == BASELINE_GROWING  ? (size_t)((const cpu_backend *)k->b)->layout.n_caches * (size_t)k->max_seqs
            : k->way == BASELINE_PADDED ? (size_t)k->max_seqs
                                        : 1;
 }

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/json_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/memory_cases.h"
+#include "lab/json_line.h"
 
 #define MODEL_LLAMA_1B_WEIGHTS 2471628800.0 /* 1,235,814,400 parameters of 2 bytes */
 
@@ -138,7 +138,7 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
         }
     }
     memory_bench b = {.o = o, .type = type_named(o->kv_dtype)};
-    b.shape = (model_desc){.n_layers = shape[0], .n_heads = shape[1], .n_kv_heads = shape[1], .d_head = shape[2]};
+    b.shape = desc_plain(shape[0], shape[1], shape[1], shape[2], 0);
     kv_layout layout;
     TRY(kv_layout_init(&b.shape, b.type, 1, &layout, err));
     if (!o->json) {

@@ -95,7 +95,9 @@ quire_err null_model_open(int32_t max_steps, null_model **out) {
     b->owner = n;
     b->logits[ARGMAX] = 1.0f;
     *m = (model){.b = &b->head, .arch = &null_arch};
-    m->desc = (model_desc){.n_layers = 1, .d_model = WIDTH, .n_heads = 1, .n_kv_heads = 1, .d_head = WIDTH, .n_vocab = N_VOCAB, .bos = -1};
+    m->desc = desc_plain(1, 1, 1, WIDTH, 0);
+    m->desc.d_model = WIDTH;
+    m->desc.n_vocab = N_VOCAB;
     *n = (null_model){.m = m, .b = &b->head, .steps = steps, .cap = max_steps};
     *out = n;
     return QUIRE_OK;

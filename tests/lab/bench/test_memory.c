@@ -12,7 +12,7 @@ enum { TOKEN = 2 * 16 * 8 * 64 * 2 }; /* bytes, Llama 3.2 1B in f16 */
 #define WEIGHTS 2471628800
 
 static memory_result run(memory_scenario scenario, memory_method method, int32_t parameter) {
-    model_desc d = {.n_layers = 16, .n_heads = 8, .n_kv_heads = 8, .d_head = 64};
+    model_desc d = desc_plain(16, 8, 8, 64, 0);
     memory_case c = {scenario, method, parameter};
     memory_result r;
     quire_error err = {.message = ""};
@@ -97,7 +97,7 @@ static void metadata_is_under_a_thousandth_on_a_1b_model_at_page_16(void **state
 
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
-    model_desc d = {.n_layers = 16, .n_heads = 8, .n_kv_heads = 8, .d_head = 64};
+    model_desc d = desc_plain(16, 8, 8, 64, 0);
     quire_error err;
     memory_result r;
     assert_int_equal(memory_run(&(memory_case){MEMORY_BATCH, MEMORY_STATIC, 7999}, &d, DTYPE_F16, &r, &err), QUIRE_INVALID);

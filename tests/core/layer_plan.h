@@ -1,0 +1,42 @@
+/* Descriptions for tests of layouts: layers of given kinds, each with a cache of its own. */
+#ifndef TESTS_CORE_LAYER_PLAN_H
+#define TESTS_CORE_LAYER_PLAN_H
+
+#include "core/kv_layout.h"
+
+/* kinds: [n_layers], or NULL: all full. The numbers of kinds that do not occur are not read. */
+typedef struct layer_plan {
+    int32_t n_layers, n_kv_heads, d_head;
+    const layer_kind *kinds;
+    int32_t window, d_latent;
+    int64_t state_bytes;
+} layer_plan;
+
+/* Counts of layers that no model has are passed on as they are. */
+static inline model_desc desc_of_plan(const layer_plan *p) {
+    model_desc d = {.n_layers = p->n_layers, .n_caches = p->n_layers};
+    for (int32_t i = 0; i < p->n_layers && i < DESC_MAX_CACHES; i++) {
+        layer_kind kind = p->kinds != NULL ? p->kinds[i] : LAYER_FULL;
+        cache_desc *c = &d.caches[i];
+        *c = (cache_desc){.kind = kind};
+        d.layers[i] = (layer_desc){.caches = {(int16_t)i, NO_CACHE}, .rope = NO_ROPE};
+        switch (kind) {
+        case LAYER_WINDOW: c->window = p->window; /* fallthrough */
+        case LAYER_FULL:
+            c->n_kv_heads = p->n_kv_heads;
+            c->d_key = c->d_value = p->d_head;
+            d.layers[i].n_heads = p->n_kv_heads;
+            break;
+        case LAYER_LATENT: c->d_latent = p->d_latent; break;
+        case LAYER_STATE: c->state_bytes = p->state_bytes; break;
+        }
+    }
+    return d;
+}
+
+static inline quire_err lay_out(const layer_plan *p, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err) {
+    model_desc d = desc_of_plan(p);
+    return kv_layout_init(&d, type, page_tokens, out, err);
+}
+
+#endif
