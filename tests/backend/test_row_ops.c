@@ -333,7 +333,8 @@ static void norms_of_the_wrong_shape_or_type_are_refused(void **state) {
     spec.width = 0;
     REFUSED(QUIRE_INVALID, "over 0");
     spec.width = 64;
-    static const int64_t wrong[] = {0, -64, INT64_MAX / 64 * 64, 1 << 20};
+    /* among them lengths that are 64 modulo 2^32, as a vector and as rows of 64 */
+    static const int64_t wrong[] = {0, -64, INT64_MAX / 64 * 64, INT64_C(0x100000040), (1 << 26) + 1, 1 << 20};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) { /* the last: longer than its bytes */
         w.dims[0] = wrong[i];
         REFUSED(QUIRE_BAD_FILE, "blk.3.norm");
