@@ -254,7 +254,7 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     if (!isfinite(d->norm_eps) || d->norm_eps < 0.0f || d->norm_eps >= 1.0f) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the norm's epsilon is %g; it must be at least 0 and under 1", (double)d->norm_eps);
     }
-    if ((unsigned)d->activation > ACT_RELU2) {
+    if ((unsigned)d->activation >= N_ACTIVATIONS) {
         return err_set(err, QUIRE_INVALID, -1, "unknown activation function");
     }
     TRY(check_ropes(d, err));
