@@ -77,6 +77,15 @@ quire_err model_file_str(const model_file *f, const char *key, str *out) {
 
 /* ---- arrays ---- */
 
+/* A list's number: true and false count as 1 and 0. */
+static quire_err to_number(const meta_value *v, int64_t *out) {
+    if (v->kind == META_BOOL) {
+        *out = v->i;
+        return QUIRE_OK;
+    }
+    return to_i64(v, out);
+}
+
 /* Converts every element first, then writes: on an error out is unchanged. */
 static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out, size_t max, size_t *n) {
     int64_t one;
@@ -90,13 +99,13 @@ static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out,
     }
     for (size_t i = 0; i < v->n; i++) {
         meta_value x = item(f, v, i);
-        if (to_i64(&x, &one) != QUIRE_OK) {
+        if (to_number(&x, &one) != QUIRE_OK) {
             return QUIRE_BAD_FILE;
         }
     }
     for (size_t i = 0; i < v->n && i < max; i++) {
         meta_value x = item(f, v, i);
-        TRY(to_i64(&x, &out[i]));
+        TRY(to_number(&x, &out[i]));
     }
     *n = v->n;
     return QUIRE_OK;
@@ -105,6 +114,20 @@ static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out,
 quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
     meta_value v = find(f, key);
     return to_i64s(f, &v, out, max, n);
+}
+
+quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n) {
+    meta_value v = find(f, key);
+    TRY(missing_or(&v, META_ARRAY));
+    for (size_t i = 0; i < v.n; i++) {
+        meta_value x = item(f, &v, i);
+        float one;
+        if (to_f32(&x, i < max ? &out[i] : &one) != QUIRE_OK) {
+            return QUIRE_BAD_FILE;
+        }
+    }
+    *n = v.n;
+    return QUIRE_OK;
 }
 
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n) {

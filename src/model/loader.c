@@ -4,42 +4,45 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
+#include "core/quant.h"
+
+#define MAX_NAME 160
 
 quire_err loader_init(loader *l, const model_file *f, backend *b, int32_t max_positions, quire_error *err) {
     *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions};
-    l->cap_used = model_file_n_tensors(f) + 1;
-    l->used = mem_new((size_t)l->cap_used, sizeof *l->used);
+    l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
 
 void loader_deinit(loader *l) {
     mem_free(l->used);
+    mem_free(l->linears);
     *l = (loader){0};
 }
 
-/* NULL when the tensor was not used. */
-static used_tensor *find_used(const loader *l, const tensor_view *t) {
-    for (int32_t i = 0; i < l->n_used; i++) {
-        if (l->used[i].view == t) {
-            return &l->used[i];
-        }
-    }
-    return NULL;
-}
+/* ---- names ---- */
 
 /* The full name of a tensor, in the file's own convention. */
-static void full_name(const loader *l, weight_name name, int32_t layer, const char *suffix, char out[128]) {
+static void full_name(const loader *l, weight_name name, int32_t layer, const char *suffix, char out[MAX_NAME]) {
     const char *pattern = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf;
     const char *hole = strstr(pattern, "%d");
     if (hole) {
-        snprintf(out, 128, "%.*s%d%s%s", (int)(hole - pattern), pattern, (int)layer, hole + 2, suffix);
+        snprintf(out, MAX_NAME, "%.*s%d%s%s", (int)(hole - pattern), pattern, (int)layer, hole + 2, suffix);
     } else {
-        snprintf(out, 128, "%s%s", pattern, suffix);
+        snprintf(out, MAX_NAME, "%s%s", pattern, suffix);
     }
 }
 
+/* Marks a tensor of the file used. */
+static used_tensor *use(loader *l, const tensor_view *t) {
+    used_tensor *u = &l->used[t - model_file_tensor(l->file, 0)];
+    u->used = true;
+    return u;
+}
+
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out) {
-    char full[128];
+    char full[MAX_NAME];
     full_name(l, name, layer, suffix, full);
     const char *why = model_file_why_unread(l->file, full);
     if (why) {
@@ -47,85 +50,227 @@ quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *su
                        why);
     }
     *out = model_file_find(l->file, full);
-    if (*out && !find_used(l, *out)) {
-        l->used[l->n_used++] = (used_tensor){.view = *out};
+    if (*out) {
+        use(l, *out);
     }
     return QUIRE_OK;
 }
 
+/* Finds a weight or bias; stacked ones are stored without ".weight" and with "_bias" in some files. */
+static quire_err find_either(loader *l, weight_name name, int32_t layer, bool bias, const tensor_view **out) {
+    TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
+    return *out ? QUIRE_OK : loader_find(l, name, layer, bias ? "_bias" : "", out);
+}
+
+static bool has(const loader *l, weight_name name, int32_t layer, const char *suffix) {
+    char full[MAX_NAME];
+    full_name(l, name, layer, suffix, full);
+    return model_file_find(l->file, full) != NULL;
+}
+
+bool loader_has(const loader *l, weight_name name, int32_t layer) {
+    return has(l, name, layer, ".weight") || has(l, name, layer, ".weight" PACKED_SUFFIX) || has(l, name, layer, "");
+}
+
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
-    char full[128];
+    char full[MAX_NAME];
     full_name(l, name, layer, ".weight", full);
     return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete", model_file_path(l->file), full);
 }
 
-static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1) {
-    bool fits = t->n_dims == n_dims && t->dims[0] == d0 && (n_dims < 2 || t->dims[1] == d1);
+/* ---- shapes ---- */
+
+static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1, int64_t d2) {
+    const int64_t want[] = {d0, d1, d2};
+    bool fits = t->n_dims == n_dims;
+    for (int32_t i = 0; i < n_dims && fits; i++) {
+        fits = t->dims[i] == want[i];
+    }
     if (fits) {
         return QUIRE_OK;
     }
-    char want[64];
-    if (n_dims == 1) {
-        snprintf(want, sizeof want, "[%lld]", (long long)d0);
-    } else {
-        snprintf(want, sizeof want, "[%lld, %lld]", (long long)d0, (long long)d1);
+    char text[96];
+    int at = snprintf(text, sizeof text, "[%lld", (long long)d0);
+    for (int32_t i = 1; i < n_dims; i++) {
+        at += snprintf(text + at, sizeof text - (size_t)at, ", %lld", (long long)want[i]);
     }
+    snprintf(text + at, sizeof text - (size_t)at, "]");
     return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s has shape [%lld, %lld] (%d dimensions); the model's numbers ask for %s",
-                   model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1], (int)t->n_dims, want);
+                   model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1], (int)t->n_dims, text);
 }
 
-/* scale: the scales of int8 weights, or NULL. */
-static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, int64_t n_out,
-                             int64_t n_in, linear **out) {
-    tensor_view scaled = *w;
-    scaled.scale = scale;
-    TRY(check_shape(l, w, 2, n_out, n_in));
-    if (bias) {
-        TRY(check_shape(l, bias, 1, n_out, 1));
-        find_used(l, bias)->as_is = true;
+/* Bytes of n elements of a type, which are whole blocks. */
+static size_t bytes_of(dtype type, int64_t n) {
+    return (size_t)(n / dtype_block_elements(type)) * (size_t)dtype_block_bytes(type);
+}
+
+/* ---- parts ---- */
+
+/* The tensor's row that is row r of the part. */
+static int64_t part_row(const weight_part *p, int64_t r) {
+    return p->first + r / p->block * p->step + r % p->block;
+}
+
+/* Copies the part's rows, [n_out, n_in], out of one slab of a tensor. */
+static void copy_rows(const weight_part *p, const uint8_t *from, dtype type, int64_t n_out, int64_t n_in, uint8_t *to) {
+    size_t row = bytes_of(type, n_in), size = (size_t)dtype_block_bytes(type);
+    for (int64_t r = 0; r < n_out; r++) {
+        int64_t at = part_row(p, r);
+        if (!p->transposed) {
+            memcpy(to + (size_t)r * row, from + (size_t)at * row, row);
+            continue;
+        }
+        for (int64_t i = 0; i < n_in; i++) {
+            memcpy(to + (size_t)r * row + (size_t)i * size, from + ((size_t)i * (size_t)p->n_rows + (size_t)at) * size, size);
+        }
     }
-    TRY(l->b->ops->linear_load(l->b, &scaled, bias, out, l->err));
-    find_used(l, w)->packed = *out;
+}
+
+/* The part of t as a view [n_out, n_in] (n_in 0: a vector [n_out]). *copy: memory that the view needs, freed by the caller, or NULL where
+ * it lies in the tensor. */
+static quire_err take_part(const loader *l, const tensor_view *t, const weight_part *p, int64_t n_out, int64_t n_in, tensor_view *out,
+                           void **copy) {
+    bool is_vector = n_in == 0;
+    int64_t width = is_vector ? 1 : n_in, n_rows = p->n_rows;
+    int32_t n_slabs = p->n_slabs > 0 ? 1 : 0;
+    *copy = NULL;
+    if (is_vector) {
+        TRY(check_shape(l, t, 1 + n_slabs, n_slabs ? p->n_slabs : n_rows, n_rows, 1));
+    } else {
+        int64_t d0 = p->transposed ? n_in : n_rows, d1 = p->transposed ? n_rows : n_in;
+        TRY(check_shape(l, t, 2 + n_slabs, n_slabs ? p->n_slabs : d0, n_slabs ? d0 : d1, d1));
+    }
+    if (p->transposed && !is_vector && dtype_block_elements(t->type) != 1) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s is stored transposed, which type %s cannot be", model_file_path(l->file),
+                       t->name, dtype_name(t->type));
+    }
+    if ((is_vector ? n_rows : width) % dtype_block_elements(t->type) != 0 || (is_vector && dtype_is_quantised(t->type))) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be cut into parts in type %s", model_file_path(l->file), t->name,
+                       dtype_name(t->type));
+    }
+    const uint8_t *slab = (const uint8_t *)t->data + (n_slabs ? (size_t)p->slab * bytes_of(t->type, n_rows * width) : 0);
+    *out = *t;
+    out->n_dims = is_vector ? 1 : 2;
+    out->dims[0] = n_out;
+    out->dims[1] = width;
+    out->dims[2] = 1;
+    out->n_bytes = bytes_of(t->type, n_out * width);
+    bool whole = (!p->transposed || is_vector) && p->block >= n_out;
+    if (whole) {
+        out->data = slab + bytes_of(t->type, p->first * width);
+        return QUIRE_OK;
+    }
+    uint8_t *memory = mem_new(out->n_bytes, 1);
+    if (memory == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(l->file), t->name);
+    }
+    weight_part plain = *p;
+    plain.transposed = p->transposed && !is_vector;
+    copy_rows(&plain, slab, t->type, n_out, width, memory);
+    out->data = *copy = memory;
+    out->stays = false;
     return QUIRE_OK;
 }
 
+/* ---- products ---- */
+
+/* Records the weights under the name that a packed model gives them. */
+static quire_err note_linear(loader *l, const char *name, const weight_part *p, const tensor_view *w, const linear *made) {
+    if (!mem_grow_(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears)) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    }
+    loaded_linear *note = &l->linears[l->n_linears++];
+    *note = (loaded_linear){.type = w->type, .dims = {w->dims[0], w->dims[1]}, .w = made};
+    size_t n = strlen(name), suffix = w->packing != 0 ? strlen(PACKED_SUFFIX) : 0;
+    (void)snprintf(note->name, sizeof note->name, "%.*s%s%s", (int)(n - suffix), name, p && !w->packing ? "." : "",
+                   p && !w->packing ? p->suffix : "");
+    return QUIRE_OK;
+}
+
+/* w: the weight's tensor, [n_out, n_in] or the one that p is a part of. */
+static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, const weight_part *p,
+                             int64_t n_out, int64_t n_in, linear **out) {
+    tensor_view weight = *w, bias_view;
+    void *copy = NULL, *bias_copy = NULL;
+    quire_err e = QUIRE_OK;
+    if (p != NULL && w->packing == 0) {
+        e = scale ? err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s: a part of int8 weights with scales is not supported",
+                            model_file_path(l->file), w->name)
+                  : take_part(l, w, p, n_out, n_in, &weight, &copy);
+    } else {
+        e = check_shape(l, w, 2, n_out, n_in, 1);
+    }
+    weight.scale = scale;
+    if (e == QUIRE_OK && bias != NULL) {
+        use(l, bias)->as_is = true;
+        e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
+        bias = p ? &bias_view : bias;
+    }
+    e = e ? e : l->b->ops->linear_load(l->b, &weight, bias, out, l->err);
+    e = e ? e : note_linear(l, w->name, p, w->packing != 0 ? w : &weight, *out);
+    mem_free(copy);
+    mem_free(bias_copy);
+    return e;
+}
+
 /* Finds a product's weight, in its packed form where the file has one. */
-static quire_err find_weight(loader *l, weight_name name, int32_t layer, const tensor_view **out) {
-    TRY(loader_find(l, name, layer, ".weight" PACKED_SUFFIX, out));
-    return *out ? QUIRE_OK : loader_find(l, name, layer, ".weight", out);
+static quire_err find_weight(loader *l, weight_name name, int32_t layer, const weight_part *p, const tensor_view **out) {
+    char suffix[64];
+    (void)snprintf(suffix, sizeof suffix, ".weight%s%s" PACKED_SUFFIX, p ? "." : "", p ? p->suffix : "");
+    TRY(loader_find(l, name, layer, suffix, out));
+    if (!*out && p) {
+        TRY(loader_find(l, name, layer, suffix + strlen(".weight"), out));
+    }
+    return *out ? QUIRE_OK : find_either(l, name, layer, false, out);
 }
 
 /* Loads a linear layer. or_name: a second name for the weight, or NULL. */
-static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, int64_t n_out, int64_t n_in,
-                             linear **out) {
+static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, const weight_part *p, int64_t n_out,
+                             int64_t n_in, linear **out) {
     const tensor_view *w, *scale, *bias;
-    TRY(find_weight(l, name, layer, &w));
+    TRY(find_weight(l, name, layer, p, &w));
     if (!w && or_name) {
-        TRY(find_weight(l, *or_name, layer, &w));
+        TRY(find_weight(l, *or_name, layer, p, &w));
     }
     TRY(loader_find(l, name, layer, ".weight_scale", &scale));
-    TRY(loader_find(l, name, layer, ".bias", &bias));
-    return w ? load_linear(l, w, scale, bias, n_out, n_in, out) : missing(l, name, layer);
+    TRY(find_either(l, name, layer, true, &bias));
+    return w ? load_linear(l, w, scale, bias, p, n_out, n_in, out) : missing(l, name, layer);
 }
 
-quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
-    return find_linear(l, name, NULL, layer, n_out, n_in, out);
+quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out) {
+    return find_linear(l, name, NULL, layer, part, n_out, n_in, out);
 }
 
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
-    return find_linear(l, name, or_name, NO_LAYER, n_vocab, width, out);
+    return find_linear(l, name, or_name, NO_LAYER, NULL, n_vocab, width, out);
 }
 
-quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, int64_t width, float eps, norm **out) {
-    const tensor_view *w;
+/* ---- norms, embeddings, vectors ---- */
+
+quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out) {
+    const tensor_view *w, *bias;
+    norm_spec s = *spec;
+    tensor_view flat;
     TRY(loader_find(l, name, layer, ".weight", &w));
     if (!w) {
         return missing(l, name, layer);
     }
-    TRY(check_shape(l, w, 1, width, 1));
-    find_used(l, w)->as_is = true;
-    const norm_spec spec = {.kind = kind, .width = (int32_t)width, .eps = eps, .weight = w};
-    return l->b->ops->norm_load(l->b, &spec, out, l->err);
+    flat = *w;
+    if (w->n_dims == 2 && w->dims[0] * w->dims[1] == n) { /* a weight a head */
+        flat.n_dims = 1;
+        flat.dims[0] = n;
+        flat.dims[1] = 1;
+    }
+    TRY(check_shape(l, &flat, 1, n, 1, 1));
+    use(l, w)->as_is = true;
+    s.weight = &flat;
+    TRY(loader_find(l, name, layer, ".bias", &bias));
+    if (bias) {
+        TRY(check_shape(l, bias, 1, n, 1, 1));
+        use(l, bias)->as_is = true;
+        s.bias = bias;
+    }
+    return l->b->ops->norm_load(l->b, &s, out, l->err);
 }
 
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {
@@ -137,32 +282,61 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
     if (!w) {
         return missing(l, name, NO_LAYER);
     }
-    TRY(check_shape(l, w, 2, n_vocab, width));
-    find_used(l, w)->as_is = true;
+    TRY(check_shape(l, w, 2, n_vocab, width, 1));
+    use(l, w)->as_is = true;
     return l->b->ops->embedding_load(l->b, w, out, l->err);
 }
 
+quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out) {
+    const tensor_view *t;
+    *out = NULL;
+    TRY(loader_find(l, name, layer, suffix, &t));
+    if (!t) {
+        return QUIRE_OK;
+    }
+    use(l, t)->as_is = true;
+    tensor_view flat = *t;
+    if (t->n_dims == 2 && t->dims[0] == 1) {
+        flat.n_dims = 1;
+        flat.dims[0] = t->dims[1];
+    }
+    TRY(check_shape(l, &flat, 1, n, 1, 1));
+    float *v = mem_new((size_t)n, sizeof *v);
+    if (v == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    }
+    if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)n, v) != QUIRE_OK) {
+        mem_free(v);
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s", model_file_path(l->file), t->name,
+                       dtype_name(t->type));
+    }
+    *out = v;
+    return QUIRE_OK;
+}
+
+/* ---- the whole file ---- */
+
 quire_err loader_write(const loader *l, packed_writer *w) {
+    for (size_t i = 0; i < l->n_linears; i++) {
+        const loaded_linear *made = &l->linears[i];
+        tensor_view packed = {.name = made->name, .type = made->type, .n_dims = 2, .dims = {made->dims[0], made->dims[1], 1, 1}};
+        packed.data = l->b->ops->linear_packed(made->w, &packed.n_bytes, &packed.packing);
+        TRY(packed_writer_add(w, &packed, l->err));
+    }
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
-        const tensor_view *t = model_file_tensor(l->file, i);
-        const used_tensor *u = find_used(l, t);
-        if (u && u->packed) {
-            tensor_view packed = *t;
-            packed.data = l->b->ops->linear_packed(u->packed, &packed.n_bytes, &packed.packing);
-            TRY(packed_writer_add(w, &packed, l->err));
-        }
-        if (!u || u->as_is) {
-            TRY(packed_writer_add(w, t, l->err));
+        if (!l->used[i].used || l->used[i].as_is) {
+            TRY(packed_writer_add(w, model_file_tensor(l->file, i), l->err));
         }
     }
     return QUIRE_OK;
 }
 
 quire_err loader_finish(const loader *l) {
-    static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", ".attn.bias", ".masked_bias"};
+    static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", ".attn.bias", ".masked_bias",
+                                          "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
-        bool known = find_used(l, t) != NULL;
+        bool known = l->used[i].used;
         for (size_t d = 0; d < sizeof derived / sizeof *derived && !known; d++) {
             known = str_ends(str_of(t->name), derived[d]);
         }

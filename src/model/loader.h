@@ -9,25 +9,43 @@
 #include "file/model_file.h"
 #include "file/packed.h"
 
-/* A weight's two names, without ".weight"; %d is the layer. */
+/* A weight's two names, without ".weight"; %d is the layer. HF names that have another prefix in a file (loader_init) are still found. */
 typedef struct weight_name {
     const char *gguf, *hf;
 } weight_name;
 
-/* A tensor that the architecture has used, and in which form. */
+/* Where a weight lies inside a tensor that holds several. Its rows are blocks of `block` rows of the tensor, `step` rows apart, from row
+ * `first` on. */
+typedef struct weight_part {
+    const char *suffix;     /* names the part in a packed model: "q" */
+    int64_t n_rows;         /* of the whole tensor (of one slab) */
+    int64_t first, block, step;
+    int32_t slab, n_slabs;  /* the tensor is [n_slabs, n_rows, n_in] and the weight lies in this slab; n_slabs 0: it is [n_rows, n_in] */
+    bool transposed;        /* the tensor (or slab) is stored as [n_in, n_rows] */
+} weight_part;
+
+/* How the file's tensor has been used. */
 typedef struct used_tensor {
-    const tensor_view *view;
-    const linear *packed; /* a product's weights were made from it */
-    bool as_is;           /* it was read unchanged */
+    bool used;
+    bool as_is; /* it was read unchanged */
 } used_tensor;
+
+/* A product's weights that were made from a tensor or a part of it. */
+typedef struct loaded_linear {
+    char name[160]; /* under which a packed model holds them, without PACKED_SUFFIX */
+    dtype type;
+    int64_t dims[2];
+    const linear *w;
+} loaded_linear;
 
 typedef struct loader {
     const model_file *file;
     backend *b;
     quire_error *err;
     int32_t max_positions;
-    int32_t n_used, cap_used;
-    used_tensor *used;
+    used_tensor *used;     /* [tensors of the file] */
+    loaded_linear *linears;
+    size_t n_linears, cap_linears;
 } loader;
 
 #define NO_LAYER (-1)
@@ -38,20 +56,25 @@ void loader_deinit(loader *l);
 /* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL when the file has none. QUIRE_UNSUPPORTED when the
  * file has it in a form that cannot be read: without it the result would be another model. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out);
+/* Whether the file has the weight, packed or not. Marks nothing. */
+bool loader_has(const loader *l, weight_name name, int32_t layer);
 
-/* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. */
-quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out);
-/* A norm's weight [width]. */
-quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, int64_t width, float eps, norm **out);
+/* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the whole tensor. exact: computed in f32 in every
+ * mode. */
+quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out);
+/* A norm over stretches of `width` elements; n: elements of its weight. without: it has no weight, and no name. */
+quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out);
 /* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a tied model may store only its head). */
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);
 /* The head [n_vocab, width]; or_name as in loader_embedding. */
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
+/* A vector of n elements as f32 in *out, which is freed with mem_free. NULL when the file has none. */
+quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out);
 
 /* Writes all that was loaded: weights as the backend packed them, and the tensors that only the description uses. */
 quire_err loader_write(const loader *l, packed_writer *w);
 
-/* Refuses a file with unused weights and names the first. Tensors whose names end in an ignored suffix are derived data, not weights. */
+/* Refuses a file with unused weights and names the first. Tensors whose names hold an ignored part are derived data, not weights. */
 quire_err loader_finish(const loader *l);
 
 #endif

@@ -1,0 +1,73 @@
+/* A reader of a model's numbers: GGUF's metadata or config.json behind one set of calls.
+ *
+ * Every call takes two keys. gguf is the part behind the architecture's name ("block_count"). hf is a dotted path of config.json, or
+ * several with '|' between them, of which the first that is there counts ("hidden_size|n_embd"); inside "text_config" first, where the file
+ * has one. NULL: that format never has the number. An absent key leaves *out as it is. A value of another type or out of range is
+ * QUIRE_BAD_FILE, and the error names the file and the key. */
+#ifndef MODEL_CONFIG_H
+#define MODEL_CONFIG_H
+
+#include "core/model_desc.h"
+#include "file/model_file.h"
+
+typedef struct config {
+    const model_file *f;
+    const char *arch;  /* prefix of GGUF's keys */
+    bool is_gguf;
+    bool has_text;     /* config.json has "text_config" */
+    quire_error *err;
+} config;
+
+config config_of(const model_file *f, const char *gguf_arch, quire_error *err);
+
+quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
+quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */
+quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);
+quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
+/* A number that must be there. */
+quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
+/* A list of numbers, or one number: at most max of them, *n: how many there are (0: the key is absent). */
+quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max, size_t *n);
+/* A list of numbers of config.json; *n 0: the key is absent. */
+quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, size_t *n);
+/* Element i of a list of strings; *out empty: there is none. */
+quire_err config_str_at(const config *c, const char *hf, size_t i, str *out);
+bool config_has(const config *c, const char *gguf, const char *hf);
+/* A refusal of what this build does not compute: "FILE: WHAT". */
+quire_err config_unsupported(const config *c, const char *what);
+quire_err config_bad(const config *c, const char *key, const char *what);
+
+/* ---- config_shape.c ---- */
+
+/* The numbers of a model whose layers are all alike. What an architecture assumes where the file says nothing is set before the call. */
+typedef struct decoder_shape {
+    int32_t n_layers, n_heads, n_kv_heads, d_head, d_ff;
+} decoder_shape;
+
+/* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying and the tokens that end and begin a text. Zeroes in
+ * *s stand for: as many KV heads as heads; width / heads; a feed-forward width that must be there. Adds the layers, with full attention and
+ * no rotary table, to d. */
+quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
+/* Reads the activation function of config.json's key; d keeps its own where the key is absent. */
+quire_err config_activation(const config *c, const char *hf, model_desc *d);
+
+/* ---- config_layers.c ---- */
+
+/* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees all. */
+void config_set_window(model_desc *d, int32_t layer, int32_t window);
+/* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's sliding_window_pattern as a list, else all but
+ * each `period`-th, where first_full shifts which one of them is full (period - 1: the last of each). period 0: none, 1: all.
+ * is_window[i] for the model's layers. */
+quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window);
+
+/* ---- config_rope.c ---- */
+
+/* What rotary embedding is without any key. */
+rope_desc config_plain_rope(const config *c, const model_desc *d);
+/* Reads a rotary table with its scaling into *r, which holds the defaults. object: the object of config.json with its numbers, NULL:
+ * "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling that this build does not know. */
+quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
+/* Adds a table to the description and gives it to every layer. */
+quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
+
+#endif

@@ -1,0 +1,40 @@
+/* Which layers have windows. */
+#include "model/config.h"
+
+void config_set_window(model_desc *d, int32_t layer, int32_t window) {
+    cache_desc *c = &d->caches[d->layers[layer].caches[0]];
+    d->layers[layer].window = c->window = window;
+    c->kind = window > 0 ? LAYER_WINDOW : LAYER_FULL;
+}
+
+static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t *period, bool *is_window, bool *found) {
+    int32_t pattern[DESC_MAX_LAYERS];
+    size_t n;
+    TRY(config_i32s(c, "attention.sliding_window_pattern", NULL, pattern, DESC_MAX_LAYERS, &n));
+    *found = n > 1 || (n == 1 && d->n_layers == 1);
+    for (int32_t i = 0; *found && i < d->n_layers; i++) {
+        is_window[i] = (size_t)i < n && pattern[i] != 0;
+    }
+    if (n == 1 && !*found) {
+        *period = pattern[0];
+    }
+    return QUIRE_OK;
+}
+
+quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window) {
+    bool found = false;
+    TRY(read_gguf_pattern(c, d, &period, is_window, &found));
+    for (int32_t i = 0; !found && i < d->n_layers; i++) {
+        str type;
+        TRY(config_str_at(c, "layer_types", (size_t)i, &type));
+        if (type.n == 0) {
+            is_window[i] = period == 1 || (period > 1 && i % period != full_at);
+        } else if (str_is(type, "sliding_attention") || str_is(type, "full_attention")) {
+            is_window[i] = str_is(type, "sliding_attention");
+        } else {
+            return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: a layer of type \"%.*s\" is not supported", model_file_path(c->f),
+                           (int)(type.n < 40 ? type.n : 40), type.p);
+        }
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,209 @@
+/* Rotary embedding and its scaling. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/config.h"
+
+rope_desc config_plain_rope(const config *c, const model_desc *d) {
+    return (rope_desc){.kind = ROPE_PLAIN,
+                       .pairs = c->is_gguf ? ROPE_NEIGHBOURS : ROPE_HALVES,
+                       .n_dims = d->caches[0].d_key,
+                       .theta = 10000.0f,
+                       .factor = 1.0f,
+                       .low_freq_factor = 1.0f,
+                       .high_freq_factor = 4.0f,
+                       .beta_fast = 32.0f,
+                       .beta_slow = 1.0f,
+                       .truncate = true,
+                       .original_positions = d->max_positions};
+}
+
+quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r) {
+    if (d->n_ropes == DESC_MAX_ROPES) {
+        return config_unsupported(c, "too many rotary tables");
+    }
+    d->ropes[d->n_ropes] = *r;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].rope = (int16_t)d->n_ropes;
+    }
+    d->n_ropes++;
+    return QUIRE_OK;
+}
+
+static quire_err unknown_scaling(const config *c, str type) {
+    return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: rotary scaling \"%.*s\" is not supported", model_file_path(c->f),
+                   (int)(type.n < 40 ? type.n : 40), type.p);
+}
+
+/* The factor by which YaRN raises the attention's temperature (Peng et al. 2023, arXiv:2309.00071). */
+static float yarn_mscale(float factor, float mscale) {
+    return factor <= 1.0f ? 1.0f : 0.1f * mscale * logf(factor) + 1.0f;
+}
+
+/* ---- config.json ---- */
+
+/* An object of config.json with a table's numbers. */
+typedef struct scaling {
+    const config *c;
+    const char *object;
+    char key[192];
+} scaling;
+
+static const char *key_of(scaling *s, const char *name) {
+    snprintf(s->key, sizeof s->key, "%s.%s", s->object, name);
+    return s->key;
+}
+
+/* The scaling's name, and the object that holds its numbers, in the old style or the new. */
+static quire_err find_scaling(scaling *s, str *type) {
+    static const char *const objects[] = {"rope_parameters", "rope_scaling"};
+    for (int o = 0; o < 2 && s->object == NULL; o++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s.rope_type|%s.type", objects[o], objects[o]);
+        TRY(config_str(s->c, NULL, key, type));
+        s->object = type->n > 0 ? objects[o] : NULL;
+    }
+    if (s->object == NULL) {
+        s->object = objects[0];
+    } else {
+        TRY(config_str(s->c, NULL, key_of(s, "rope_type"), type));
+    }
+    *type = type->n > 0 ? *type : str_of("default");
+    return QUIRE_OK;
+}
+
+static quire_err read_factors(const config *c, const char *key, int32_t n, float *out) {
+    size_t length = 0;
+    TRY(config_f32s(c, key, out, (size_t)n, &length));
+    return length == (size_t)n ? QUIRE_OK : config_bad(c, key, "must hold one factor for each pair of rotary dimensions");
+}
+
+/* longrope: two sets of factors, and the length up to which the short ones hold. The factor is the ratio of the lengths. */
+static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
+    TRY(config_i32(s->c, NULL, "original_max_position_embeddings", &r->original_positions));
+    TRY(read_factors(s->c, key_of(s, "short_factor"), r->n_dims / 2, r->factors));
+    TRY(read_factors(s->c, key_of(s, "long_factor"), r->n_dims / 2, r->long_factors));
+    if (r->original_positions > 0 && r->factor == 1.0f) {
+        r->factor = (float)d->max_positions / (float)r->original_positions;
+    }
+    TRY(config_f32(s->c, NULL, key_of(s, "long_mscale"), &r->attention_factor));
+    return QUIRE_OK;
+}
+
+static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
+    float mscale = 0, mscale_all = 0;
+    TRY(config_f32(s->c, NULL, key_of(s, "mscale"), &mscale));
+    TRY(config_f32(s->c, NULL, key_of(s, "mscale_all_dim"), &mscale_all));
+    if (r->attention_factor == 0 && mscale > 0 && mscale_all > 0) {
+        r->attention_factor = yarn_mscale(r->factor, mscale) / yarn_mscale(r->factor, mscale_all);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err rope_hf(const config *c, const char *object, const model_desc *d, rope_desc *r) {
+    scaling s = {.c = c, .object = object};
+    str type = {0};
+    float rotary = (float)r->n_dims / (float)d->caches[0].d_key;
+    TRY(find_scaling(&s, &type));
+    TRY(config_f32(c, NULL, "rope_theta", &r->theta));
+    TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
+    TRY(config_f32(c, NULL, "partial_rotary_factor|rotary_pct", &rotary));
+    TRY(config_f32(c, NULL, key_of(&s, "partial_rotary_factor"), &rotary));
+    if (!(rotary > 0.0f && rotary <= 1.0f)) {
+        return config_bad(c, "partial_rotary_factor", "must be over 0 and at most 1");
+    }
+    r->n_dims = (int32_t)((float)d->caches[0].d_key * rotary);
+    TRY(config_f32(c, NULL, key_of(&s, "factor"), &r->factor));
+    TRY(config_f32(c, NULL, key_of(&s, "low_freq_factor"), &r->low_freq_factor));
+    TRY(config_f32(c, NULL, key_of(&s, "high_freq_factor"), &r->high_freq_factor));
+    TRY(config_f32(c, NULL, key_of(&s, "beta_fast"), &r->beta_fast));
+    TRY(config_f32(c, NULL, key_of(&s, "beta_slow"), &r->beta_slow));
+    TRY(config_f32(c, NULL, key_of(&s, "attention_factor"), &r->attention_factor));
+    TRY(config_i32(c, NULL, key_of(&s, "original_max_position_embeddings"), &r->original_positions));
+    TRY(config_bool(c, NULL, key_of(&s, "truncate"), &r->truncate));
+    static const struct {
+        const char *name;
+        rope_kind kind;
+    } kinds[] = {{"default", ROPE_PLAIN}, {"linear", ROPE_LINEAR}, {"dynamic", ROPE_NTK}, {"llama3", ROPE_LLAMA3},
+                 {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (str_is(type, kinds[i].name)) {
+            r->kind = kinds[i].kind;
+            return r->kind == ROPE_LONGROPE ? read_longrope(&s, d, r) : read_yarn_scale(&s, r);
+        }
+    }
+    return unknown_scaling(c, type);
+}
+
+/* ---- GGUF ---- */
+
+/* Reads a tensor of divisors, one for each pair of rotary dimensions. *found: whether there is one. */
+static quire_err read_factor_tensor(const config *c, const char *name, int32_t n, float *out, bool *found) {
+    const tensor_view *t = model_file_find(c->f, name);
+    *found = t != NULL;
+    if (t == NULL) {
+        return QUIRE_OK;
+    }
+    if (t->type != DTYPE_F32 || t->n_dims != 1 || t->dims[0] != n || n > DESC_MAX_HEAD / 2) {
+        return config_bad(c, name, "must hold one F32 divisor for each pair of rotary dimensions");
+    }
+    memcpy(out, t->data, (size_t)n * sizeof *out);
+    for (int32_t i = 0; i < n; i++) {
+        if (!(out[i] > 0) || !isfinite(out[i])) {
+            return config_bad(c, name, "holds a divisor that is not a positive number");
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight: longrope's. */
+static quire_err read_factor_tensors(const config *c, const model_desc *d, rope_desc *r) {
+    bool has_short, has_long;
+    TRY(read_factor_tensor(c, "rope_freqs.weight", r->n_dims / 2, r->factors, &r->has_factors));
+    TRY(read_factor_tensor(c, "rope_factors_long.weight", r->n_dims / 2, r->long_factors, &has_long));
+    if (!has_long) {
+        return QUIRE_OK;
+    }
+    TRY(read_factor_tensor(c, "rope_factors_short.weight", r->n_dims / 2, r->factors, &has_short));
+    if (!has_short) {
+        return config_bad(c, "rope_factors_short.weight", "is missing, and rope_factors_long.weight is there");
+    }
+    r->kind = ROPE_LONGROPE;
+    r->factor = r->original_positions > 0 ? (float)d->max_positions / (float)r->original_positions : 0.0f;
+    return QUIRE_OK;
+}
+
+static quire_err read_gguf_scaling(const config *c, rope_desc *r) {
+    str type = {0};
+    TRY(config_str(c, "rope.scaling.type", NULL, &type));
+    if (type.n == 0) {
+        return QUIRE_OK;
+    }
+    if (!str_is(type, "none") && !str_is(type, "linear") && !str_is(type, "yarn") && !str_is(type, "longrope")) {
+        return unknown_scaling(c, type);
+    }
+    r->kind = str_is(type, "linear") ? ROPE_LINEAR : str_is(type, "yarn") ? ROPE_YARN : ROPE_PLAIN;
+    return QUIRE_OK;
+}
+
+static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
+    float attn_factor = 0;
+    TRY(config_f32(c, "rope.freq_base", NULL, &r->theta));
+    TRY(config_i32(c, "rope.dimension_count", NULL, &r->n_dims));
+    TRY(config_f32(c, "rope.scale_linear", NULL, &r->factor));
+    TRY(config_f32(c, "rope.scaling.factor", NULL, &r->factor));
+    r->factor = r->factor == 0.0f ? 1.0f : r->factor; /* files write 0 for "none" */
+    r->kind = r->factor != 1.0f ? ROPE_LINEAR : ROPE_PLAIN;
+    TRY(config_i32(c, "rope.scaling.original_context_length", NULL, &r->original_positions));
+    TRY(config_f32(c, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast));
+    TRY(config_f32(c, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow));
+    TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &attn_factor));
+    TRY(read_gguf_scaling(c, r));
+    r->attention_factor = attn_factor > 0 ? attn_factor * (r->kind == ROPE_YARN ? yarn_mscale(r->factor, 1.0f) : 1.0f) : 0.0f;
+    return read_factor_tensors(c, d, r);
+}
+
+quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r) {
+    return c->is_gguf ? rope_gguf(c, d, r) : rope_hf(c, object, d, r);
+}

@@ -1,0 +1,137 @@
+/* Widths, counts, activation, tying, and the tokens that end a text. */
+#include <math.h>
+#include <string.h>
+
+#include "file/packed.h"
+#include "model/config.h"
+
+static quire_err read_vocabulary(const config *c, model_desc *d) {
+    const tensor_view *t = c->is_gguf ? model_file_find(c->f, "token_embd.weight") : NULL;
+    if (t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX && !config_has(c, "vocab_size", NULL)) {
+        d->n_vocab = (int32_t)t->dims[0];
+        return QUIRE_OK;
+    }
+    return config_need_i32(c, "vocab_size", "vocab_size", &d->n_vocab);
+}
+
+static void add_eos(model_desc *d, int64_t id) {
+    if (id < 0 || id >= d->n_vocab || d->n_eos == DESC_MAX_EOS) {
+        return;
+    }
+    for (int32_t i = 0; i < d->n_eos; i++) {
+        if (d->eos[i] == id) {
+            return;
+        }
+    }
+    d->eos[d->n_eos++] = (int32_t)id;
+}
+
+/* Reads the tokens that end and begin a text. Ids outside the vocabulary are left out: some published files have such ids. */
+static void read_special_tokens(const config *c, model_desc *d) {
+    int64_t ids[DESC_MAX_EOS], bos = -1;
+    size_t n = 0;
+    if (c->is_gguf) {
+        static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+            if (model_file_i64(c->f, keys[i], ids) == QUIRE_OK) {
+                add_eos(d, ids[0]);
+            }
+        }
+        model_file_i64(c->f, "tokenizer.ggml.bos_token_id", &bos);
+    } else {
+        if (model_file_generation_i64s(c->f, "eos_token_id", ids, DESC_MAX_EOS, &n) != QUIRE_OK &&
+            model_file_i64s(c->f, "eos_token_id", ids, DESC_MAX_EOS, &n) != QUIRE_OK &&
+            model_file_i64s(c->f, "text_config.eos_token_id", ids, DESC_MAX_EOS, &n) != QUIRE_OK) {
+            n = 0;
+        }
+        for (size_t i = 0; i < n && i < DESC_MAX_EOS; i++) {
+            add_eos(d, ids[i]);
+        }
+        model_file_i64(c->f, c->has_text ? "text_config.bos_token_id" : "bos_token_id", &bos);
+    }
+    d->bos = bos >= 0 && bos < d->n_vocab ? (int32_t)bos : -1;
+}
+
+quire_err config_activation(const config *c, const char *hf, model_desc *d) {
+    static const struct {
+        const char *name;
+        activation kind;
+    } kinds[] = {{"silu", ACT_SILU},
+                 {"swish", ACT_SILU},
+                 {"gelu", ACT_GELU},
+                 {"gelu_new", ACT_GELU_TANH},
+                 {"gelu_fast", ACT_GELU_TANH},
+                 {"gelu_pytorch_tanh", ACT_GELU_TANH},
+                 {"quick_gelu", ACT_GELU_QUICK},
+                 {"relu", ACT_RELU},
+                 {"relu2", ACT_RELU2}};
+    str name = {0};
+    TRY(config_str(c, NULL, hf, &name));
+    for (size_t i = 0; name.n > 0 && i < sizeof kinds / sizeof *kinds; i++) {
+        if (str_is(name, kinds[i].name)) {
+            d->activation = kinds[i].kind;
+            return QUIRE_OK;
+        }
+    }
+    return name.n == 0 ? QUIRE_OK
+                       : err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: hidden_act \"%.*s\" is not supported", model_file_path(c->f),
+                                 (int)(name.n < 40 ? name.n : 40), name.p);
+}
+
+static quire_err read_heads(const config *c, decoder_shape *s, const model_desc *d) {
+    TRY(config_need_i32(c, "block_count", "num_hidden_layers|n_layer|n_layers", &s->n_layers));
+    if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build computes 1 to %d", model_file_path(c->f), s->n_layers,
+                       DESC_MAX_LAYERS);
+    }
+    TRY(config_need_i32(c, "attention.head_count", "num_attention_heads|n_head|n_heads", &s->n_heads));
+    if (s->n_heads <= 0) {
+        return config_bad(c, "the number of attention heads", "must be at least 1");
+    }
+    s->n_kv_heads = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
+    TRY(config_i32(c, "attention.head_count_kv", "num_key_value_heads|num_kv_heads", &s->n_kv_heads));
+    s->d_head = s->d_head == 0 ? d->d_model / s->n_heads : s->d_head;
+    TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
+    int32_t value_length = s->d_head;
+    TRY(config_i32(c, "attention.value_length", NULL, &value_length));
+    if (value_length != s->d_head) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: keys of %d and values of %d elements a head: different widths are not supported",
+                       model_file_path(c->f), (int)s->d_head, (int)value_length);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_tying(const config *c, model_desc *d) {
+    if (!c->is_gguf) {
+        return config_bool(c, NULL, "tie_word_embeddings", &d->tied_embeddings);
+    }
+    d->tied_embeddings = !model_file_find(c->f, "output.weight") && !model_file_find(c->f, "output.weight" PACKED_SUFFIX);
+    return QUIRE_OK;
+}
+
+quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
+    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd|d_model", &d->d_model));
+    TRY(read_heads(c, s, d));
+    const char *ff = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
+    TRY(s->d_ff > 0 ? config_i32(c, "feed_forward_length", ff, &s->d_ff) : config_need_i32(c, "feed_forward_length", ff, &s->d_ff));
+    if (s->d_ff < 1) {
+        return config_bad(c, "the feed-forward size", "must be at least 1");
+    }
+    const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";
+    TRY(d->max_positions > 0 ? config_i32(c, "context_length", positions, &d->max_positions)
+                             : config_need_i32(c, "context_length", positions, &d->max_positions));
+    TRY(read_vocabulary(c, d));
+    d->norm_eps = d->norm_eps == 0.0f ? 1e-6f : d->norm_eps;
+    TRY(config_f32(c, "attention.layer_norm_rms_epsilon", "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon", &d->norm_eps));
+    TRY(config_f32(c, "attention.layer_norm_epsilon", NULL, &d->norm_eps));
+    TRY(config_activation(c, "hidden_act|hidden_activation|activation_function", d));
+    TRY(read_tying(c, d));
+    read_special_tokens(c, d);
+    const cache_desc cache = {.kind = LAYER_FULL, .n_kv_heads = s->n_kv_heads, .d_key = s->d_head, .d_value = s->d_head};
+    const layer_desc layer = {.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = s->n_heads, .d_ff = s->d_ff};
+    for (int32_t i = 0; i < s->n_layers; i++) {
+        desc_add_layer(d, layer, &cache);
+    }
+    d->attention_scale = 1.0f / sqrtf((float)s->d_head);
+    return QUIRE_OK;
+}
