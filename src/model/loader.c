@@ -84,7 +84,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         TRY(check_shape(l, bias, 1, n_out, 1));
         find_used(l, bias)->as_is = true;
     }
-    TRY(l->b->ops->linear_load(l->b, &scaled, bias, out, l->err));
+    TRY(l->b->ops->linear_load(l->b, &(linear_spec){.weight = &scaled, .bias = bias}, out, l->err));
     find_used(l, w)->packed = *out;
     return QUIRE_OK;
 }

@@ -39,6 +39,8 @@ static stage stage_of(const op_time *op, op_kind before) {
     case OP_LINEAR_ADD:
         return before == OP_ATTENTION ? STAGE_OUTPUT : STAGE_DOWN;
     case OP_GATE_UP:
+    case OP_ROUTE:
+    case OP_EXPERTS:
         return STAGE_GATE_UP;
     default:
         return STAGE_HEAD;
