@@ -124,7 +124,8 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind
     }
     TRY(check_shape(l, w, 1, width, 1));
     find_used(l, w)->as_is = true;
-    return l->b->ops->norm_load(l->b, kind, w, NULL, eps, false, out, l->err);
+    const norm_spec spec = {.kind = kind, .width = (int32_t)width, .eps = eps, .weight = w};
+    return l->b->ops->norm_load(l->b, &spec, out, l->err);
 }
 
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {

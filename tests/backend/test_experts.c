@@ -13,6 +13,7 @@
 #include "backend/linear_cases.h"
 
 #define MAX_ROWS 200
+#define LIMIT    1.5f
 
 /* How rows are spread over experts. */
 typedef enum spread { AT_RANDOM, ALL_TO_ONE, TO_THE_FIRST_FEW } spread;
@@ -24,6 +25,7 @@ typedef struct mixture {
     int32_t n_experts, n_used, d_in, d_hidden, d_out;
     spread spread;
     bool is_gated, has_bias, has_norm, scales_inputs, overwrites, in_place; /* in_place: y is x */
+    activation f;
     float scale;
 } mixture;
 
@@ -116,7 +118,8 @@ static fixture *fixture_open(const mixture *c, const char *isa, int32_t n_thread
                             .data = weight,
                             .n_bytes = sizeof *weight * (size_t)c->d_in};
     quire_error err;
-    assert_int_equal(b->ops->norm_load(b, NORM_RMS, &nw, NULL, 1e-5f, false, &f->nm, &err), QUIRE_OK);
+    assert_int_equal(b->ops->norm_load(b, &(norm_spec){.kind = NORM_RMS, .width = c->d_in, .eps = 1e-5f, .weight = &nw}, &f->nm, &err),
+                     QUIRE_OK);
     free(weight);
     load_mixture(f);
     f->x = b->ops->buffer_reserve(b, c->d_in);
@@ -156,7 +159,8 @@ static void run(fixture *f, int32_t row0, int32_t n, float *out) {
     ops->experts(f->b, &(experts_use){.x = f->x,
                                       .nm = f->c.has_norm ? f->nm : NULL,
                                       .w = f->w,
-                                      .f = ACT_SILU,
+                                      .f = f->c.f,
+                                      .limit = LIMIT,
                                       .scale = f->c.scale,
                                       .overwrite = f->c.overwrites,
                                       .y = y});
@@ -174,15 +178,16 @@ static void run_expert(fixture *f, int32_t e, const float *input, float *out) {
     ops->buffer_write(f->b, f->one, 0, 1, input);
     ops->norm_linears(f->b, f->one, NULL, &(linear_use){f->ups[e], f->up}, 1);
     ops->buffer_read(f->b, f->up, 0, 1, up);
-    memcpy(gate, up, sizeof *gate * (size_t)c->d_hidden);
     if (c->is_gated) {
         ops->norm_linears(f->b, f->one, NULL, &(linear_use){f->gates[e], f->gate}, 1);
         ops->buffer_read(f->b, f->gate, 0, 1, gate);
     }
-    for (int32_t i = 0; i < c->d_hidden && !c->is_gated; i++) {
-        up[i] = 1.0f;
+    const math_kernels *math = ((cpu_backend *)f->b)->math;
+    if (c->is_gated) {
+        math->gate_up(c->f, LIMIT, gate, up, c->d_hidden, gate);
+    } else {
+        math->activate(c->f, up, c->d_hidden, gate);
     }
-    ((cpu_backend *)f->b)->math->gate_up(ACT_SILU, gate, up, c->d_hidden, gate);
     ops->buffer_write(f->b, f->hidden, 0, 1, gate);
     ops->norm_linears(f->b, f->hidden, NULL, &(linear_use){f->downs[e], f->down}, 1);
     ops->step_wait(f->b);
@@ -341,6 +346,7 @@ static void so_it_has_in_every_form(void **state) {
         c.scales_inputs = (options & 8) != 0;
         c.in_place = (options & 16) != 0;
         c.overwrites = (options & 20) == 4 || (options & 24) == 24;
+        c.f = c.is_gated && (options & 2) != 0 ? ACT_SWIGLU_CLAMPED : (options & 4) != 0 ? ACT_RELU2 : ACT_SILU;
         c.scale = (options & 1) != 0 ? 0.75f : 1.0f;
         check_bits(&c, "auto", 8);
     }

@@ -90,10 +90,27 @@ static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **o
     return QUIRE_OK;
 }
 
+/* One scratch row for each worker, each on cache lines of its own. */
+static quire_err scratch_open(cpu_backend *b) {
+    int32_t widest = 0;
+    for (int32_t i = 0; i < b->n_acts; i++) {
+        widest = b->buffers[i].width > widest ? b->buffers[i].width : widest;
+    }
+    b->scratch_stride = size_align((size_t)widest * sizeof *b->scratch_rows, MEM_ALIGN) / sizeof *b->scratch_rows;
+    size_t n = (size_t)thread_pool_size(b->thread_pool) * b->scratch_stride;
+    b->scratch_rows = cpu_own(b, n, sizeof *b->scratch_rows);
+    if (b->scratch_rows == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    b->step_bytes += (int64_t)(n * sizeof *b->scratch_rows);
+    return QUIRE_OK;
+}
+
 static quire_err buffers_open(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         TRY(rows_new(b, b->limits.max_rows, b->buffers[i].width, &b->buffers[i].rows));
     }
+    TRY(scratch_open(b));
     if (b->n_vocab > 0) {
         TRY(rows_new(b, b->limits.max_out, b->n_vocab, &b->logits));
     }
@@ -169,6 +186,16 @@ static void cpu_act_write(backend *b, buffer a, int32_t row0, int32_t n, const f
     memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->buffers[a.id].width);
 }
 
+void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows) {
+    if (n_rows > CPU_SERIAL_ROWS) {
+        thread_pool_run(b->thread_pool, fn, context, n_rows);
+        return;
+    }
+    for (int32_t row = 0; row < n_rows; row++) {
+        fn(context, row, 0);
+    }
+}
+
 static void cpu_run_tasks(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks) {
     thread_pool_run(((cpu_backend *)b)->thread_pool, fn, context, n_tasks);
 }
@@ -214,7 +241,11 @@ static const backend_ops CPU_OPS = {
     .qk_norm_rope_store = cpu_qk_norm_rope_store,
     .attention = cpu_attention,
     .linear_add = cpu_linear_add,
-    .norm_gate_up = cpu_norm_gate_up,
+    .feed_forward = cpu_feed_forward,
+    .norm_add = cpu_norm_add,
+    .norm_rows = cpu_norm_rows,
+    .multiply = cpu_multiply,
+    .scale_rows = cpu_scale_rows,
     .route = cpu_route,
     .experts = cpu_experts,
     .head = cpu_head,

@@ -60,9 +60,13 @@ static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n
 
 /* ---- the rows that experts read ---- */
 
-/* x times the weight, in scratch of the worker. */
+static float *worker_row(const cpu_experts_state *s, int32_t worker) {
+    return s->rows + (size_t)worker * (size_t)s->row_width;
+}
+
+/* x times the weight, in the worker's row. */
 static const float *scaled_input(const experts_job *job, const float *x, float weight, int32_t worker) {
-    float *scaled = job->s->scaled + (size_t)worker * (size_t)linear_pad(job->s->d_in, 16);
+    float *scaled = worker_row(job->s, worker);
     for (int32_t k = 0; k < job->w->d_in; k++) {
         scaled[k] = x[k] * weight;
     }
@@ -77,11 +81,10 @@ static uint8_t *gathered_row(const experts_job *job, row_format f, int32_t place
 static void gather_row(void *context, int32_t row, int32_t worker) {
     const experts_job *job = context;
     const cpu_experts_state *s = job->s;
-    const cpu_linear_state *l = job->b->linear_state;
     const float *x = job->x + (int64_t)row * job->x_width;
     const uint8_t *made[N_ROW_FORMATS] = {NULL};
     if (job->use->nm != NULL) {
-        float *normed = l->normed + (int64_t)worker * l->normed_width;
+        float *normed = cpu_scratch_row(job->b, worker);
         cpu_norm_row(job->b, job->use->nm, x, job->w->d_in, normed);
         x = normed;
     }
@@ -164,6 +167,15 @@ static void store_groups(const experts_job *job, int32_t n_rows, int32_t n, floa
     }
 }
 
+/* out = f(gate) * up, or f(gate), which is up's product where there is no gate. */
+static void activate(const experts_job *job, const float *gate, const float *up, int32_t n, float *out) {
+    if (job->w->gate != NULL) {
+        job->b->math->gate_up(job->use->f, job->use->limit, gate, up, n, out);
+    } else {
+        job->b->math->activate(job->use->f, gate, n, out);
+    }
+}
+
 /* A tile of hidden columns of one expert, for all its rows. */
 static void hidden_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
@@ -180,17 +192,14 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
             row_view rows = {gathered_row(job, parts[i]->format, place), linear_row_bytes(parts[i]->format, w->d_in)};
             product(job->b, parts[i], rows, n_rows, t.block0, t.n_blocks, sums[i], c.kernel);
         }
-        for (int32_t i = 0; i < n_rows * t.stride && w->gate == NULL; i++) {
-            c.up[i] = 1.0f;
-        }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
         bool is_groups = w->down[e]->format == ROWS_GROUPS;
         if (is_groups) {
-            job->b->math->gate_up(job->use->f, c.y, c.up, n_rows * t.stride, c.y);
+            activate(job, c.y, c.up, n_rows * t.stride, c.y);
             store_groups(job, n_rows, t.n_columns, c.y, c.up, out + (size_t)t.column0 / PACK_GROUP * sizeof(row_group));
         }
         for (int32_t r = 0; r < n_rows && !is_groups; r++, out += job->hidden_bytes) {
-            job->b->math->gate_up(job->use->f, c.y + r * t.stride, c.up + r * t.stride, t.n_columns, (float *)(void *)out + t.column0);
+            activate(job, c.y + r * t.stride, c.up + r * t.stride, t.n_columns, (float *)(void *)out + t.column0);
         }
     }
 }
@@ -198,10 +207,9 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
 /* Converts a hidden row in place to what its expert's down product reads, where that needs the whole row. */
 static void convert_hidden(void *context, int32_t place, int32_t worker) {
     const experts_job *job = context;
-    const cpu_linear_state *l = job->b->linear_state;
     row_format f = job->w->down[job->s->chosen[job->s->sources[place]]]->format;
     if (f == ROWS_TOKEN || f == ROWS_BF16) {
-        float *copy = l->normed + (int64_t)worker * l->normed_width;
+        float *copy = worker_row(job->s, worker);
         uint8_t *row = job->s->hidden + (size_t)place * job->hidden_bytes;
         memcpy(copy, row, (size_t)job->w->d_hidden * sizeof *copy);
         job->b->linear->quantise[f](copy, job->w->d_hidden, row);

@@ -22,9 +22,8 @@ struct experts {
 typedef struct cpu_experts_state {
     int32_t n_experts, n_used;    /* the most of any mixture */
     int32_t width[N_ROW_FORMATS]; /* the widest row that experts read in a format, 0: none */
-    int32_t d_in;
-    size_t hidden_bytes; /* the most bytes of a row between up and down */
-    bool scales_inputs;  /* some mixture does */
+    int32_t row_width;            /* the widest row that experts read, or that lies between up and down, in any format */
+    size_t hidden_bytes;          /* the most bytes of a row between up and down */
     int32_t n_places;
 
     /* The choice, by route(). */
@@ -42,12 +41,9 @@ typedef struct cpu_experts_state {
     uint8_t *gathered[N_ROW_FORMATS]; /* [n_places] quantised rows */
     uint8_t *hidden;                  /* [n_places][hidden_bytes]: f32, or what down reads */
     float *sums;                      /* [workers][sums_width] */
-    float *scaled;                    /* [workers][d_in], where scales_inputs */
+    float *rows;                      /* [workers][row_width]: a row of each worker's own */
     size_t sums_width;
 } cpu_experts_state;
-
-/* The state, made at the first call; NULL when out of memory. */
-cpu_experts_state *cpu_experts_state_of(cpu_backend *b);
 
 /* Bytes from one row between up and down to the next: f32, or groups where every down product reads groups. */
 size_t cpu_experts_hidden_bytes(const experts *w);

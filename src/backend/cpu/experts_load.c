@@ -3,7 +3,10 @@
 #include "backend/cpu/linear_ops.h"
 #include "base/size.h"
 
-cpu_experts_state *cpu_experts_state_of(cpu_backend *b) {
+#define LINE_FLOATS 16 /* of a cache line: workers share none */
+
+/* Made at the first call; NULL when out of memory. */
+static cpu_experts_state *state_of(cpu_backend *b) {
     if (b->experts_state == NULL) {
         b->experts_state = cpu_own(b, 1, sizeof *b->experts_state);
     }
@@ -76,23 +79,22 @@ static int32_t larger(int32_t a, int32_t b) {
     return a > b ? a : b;
 }
 
-static void note_sizes(const experts *w, bool scales_inputs, cpu_experts_state *s) {
+static void note_sizes(const experts *w, cpu_experts_state *s) {
     size_t hidden_bytes = cpu_experts_hidden_bytes(w);
     s->n_experts = larger(s->n_experts, w->n_experts);
     s->n_used = larger(s->n_used, w->n_used);
-    s->d_in = larger(s->d_in, w->d_in);
+    s->row_width = larger(s->row_width, linear_pad(larger(w->d_in, w->d_hidden), LINE_FLOATS));
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         s->width[f] = w->reads[f] ? larger(s->width[f], w->d_in) : s->width[f];
     }
     s->hidden_bytes = hidden_bytes > s->hidden_bytes ? hidden_bytes : s->hidden_bytes;
-    s->scales_inputs = s->scales_inputs || scales_inputs;
 }
 
 quire_err cpu_experts_load(backend *base, const experts_weights *from, experts **out, quire_error *err) {
     cpu_backend *b = (cpu_backend *)base;
     const routing *r = from->routing;
     TRY(check_routing(r, err));
-    cpu_experts_state *s = cpu_experts_state_of(b);
+    cpu_experts_state *s = state_of(b);
     experts *w = cpu_own(b, 1, sizeof *w);
     if (s == NULL || w == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "a mixture of %d experts: out of memory", r->n_experts);
@@ -106,7 +108,7 @@ quire_err cpu_experts_load(backend *base, const experts_weights *from, experts *
     TRY(take_weights(b, from->up, "up", w->d_hidden, w->d_in, &w->up, w->n_experts, err));
     TRY(take_weights(b, from->down, "down", w->d_out, w->d_hidden, &w->down, w->n_experts, err));
     note_formats(w);
-    note_sizes(w, r->scale_inputs, s);
+    note_sizes(w, s);
     *out = w;
     return QUIRE_OK;
 }
@@ -137,9 +139,9 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     s->hidden = scratch(b, n, s->hidden_bytes);
     s->sums_width = (n_rows > LINEAR_TILE_ROWS ? n_rows : LINEAR_TILE_ROWS) * LINEAR_TILE_COLUMNS;
     s->sums = scratch(b, workers, s->sums_width * sizeof *s->sums);
-    s->scaled = scratch(b, s->scales_inputs ? workers : 0, (size_t)linear_pad(s->d_in, 16) * sizeof *s->scaled);
+    s->rows = scratch(b, workers, (size_t)s->row_width * sizeof *s->rows);
     bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL && s->first != NULL &&
-                    s->active != NULL && s->hidden != NULL && s->sums != NULL && s->scaled != NULL;
+                    s->active != NULL && s->hidden != NULL && s->sums != NULL && s->rows != NULL;
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         if (s->width[f] > 0) {
             s->gathered[f] = scratch(b, n, linear_row_bytes((row_format)f, s->width[f]));

@@ -181,7 +181,7 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
     cpu_linear_state *s;
     TRY(state_of(b, &s));
     size_t n_rows = (size_t)(b->limits.max_rows > b->limits.max_out ? b->limits.max_rows : b->limits.max_out);
-    size_t workers = (size_t)thread_pool_size(b->thread_pool), bytes;
+    size_t workers = (size_t)thread_pool_size(b->thread_pool);
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         if (s->widest[f] == 0) {
             continue;
@@ -192,19 +192,12 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
             return QUIRE_NO_MEMORY;
         }
         b->step_bytes += (int64_t)(n_rows * row);
-        s->normed_width = s->widest[f] > s->normed_width ? s->widest[f] : s->normed_width;
     }
-    if (!size_mul(workers, (size_t)linear_pad(s->normed_width, 16), &bytes)) {
-        return QUIRE_TOO_LARGE;
-    }
-    s->normed_width = linear_pad(s->normed_width, 16);
-    s->normed = cpu_own(b, bytes, sizeof *s->normed);
     size_t tiles = workers * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
     s->scratch = cpu_own(b, workers, LINEAR_SCRATCH_BYTES);
     s->largest = cpu_own(b, workers * (size_t)b->limits.max_out, sizeof *s->largest);
-    b->step_bytes +=
-        (int64_t)((bytes + tiles) * sizeof(float) + workers * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
-    bool is_there = s->normed != NULL && s->tiles != NULL && s->scratch != NULL && (s->largest != NULL || b->limits.max_out == 0);
+    b->step_bytes += (int64_t)(tiles * sizeof(float) + workers * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
+    bool is_there = s->tiles != NULL && s->scratch != NULL && (s->largest != NULL || b->limits.max_out == 0);
     return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
 }

@@ -49,10 +49,10 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, bu
     op->bytes += spec->window > 0 ? 0 : token_bytes * batch_read_tokens(b->batch);
 }
 
-static void traced_embed(backend *base, const embedding *e, float scale, buffer x) {
+static void traced_embed(backend *base, const embed_use *use) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_EMBED, b->batch->n_rows);
-    b->untraced->embed(base, e, scale, x);
+    b->untraced->embed(base, use);
     end(b, &op);
 }
 
@@ -89,13 +89,42 @@ static void traced_linear_add(backend *base, buffer a, const linear_use *w, floa
     end(b, &op);
 }
 
-static void traced_gate_up(backend *base, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
-                           const linear *reader) {
+static void traced_feed_forward(backend *base, const feed_forward_use *use) {
     cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_GATE_UP, b->batch->n_rows);
-    count_product(&op, gate->w);
-    count_product(&op, up->w);
-    b->untraced->norm_gate_up(base, x, nm, gate, up, f, h, reader);
+    op_time op = begin(b, OP_FEED_FORWARD, b->batch->n_rows);
+    if (use->gate != NULL) {
+        count_product(&op, use->gate);
+    }
+    count_product(&op, use->up);
+    b->untraced->feed_forward(base, use);
+    end(b, &op);
+}
+
+static void traced_norm_add(backend *base, buffer y, const norm *nm, float scale, buffer x) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_NORM_ADD, b->batch->n_rows);
+    b->untraced->norm_add(base, y, nm, scale, x);
+    end(b, &op);
+}
+
+static void traced_norm_rows(backend *base, buffer x, const norm *nm, buffer out) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_NORM_ROWS, b->batch->n_rows);
+    b->untraced->norm_rows(base, x, nm, out);
+    end(b, &op);
+}
+
+static void traced_multiply(backend *base, const multiply_use *use) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_MULTIPLY, b->batch->n_rows);
+    b->untraced->multiply(base, use);
+    end(b, &op);
+}
+
+static void traced_scale_rows(backend *base, float scale, buffer x) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_SCALE_ROWS, b->batch->n_rows);
+    b->untraced->scale_rows(base, scale, x);
     end(b, &op);
 }
 
@@ -141,7 +170,11 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced.qk_norm_rope_store = traced_rope_store;
         b->traced.attention = traced_attention;
         b->traced.linear_add = traced_linear_add;
-        b->traced.norm_gate_up = traced_gate_up;
+        b->traced.feed_forward = traced_feed_forward;
+        b->traced.norm_add = traced_norm_add;
+        b->traced.norm_rows = traced_norm_rows;
+        b->traced.multiply = traced_multiply;
+        b->traced.scale_rows = traced_scale_rows;
         b->traced.route = traced_route;
         b->traced.experts = traced_experts;
         b->traced.head = traced_head;
