@@ -32,6 +32,7 @@ typedef struct linear linear;       /* packed weights [n_out, n_in] with optiona
 typedef struct norm norm;           /* a norm's weight and kind */
 typedef struct embedding embedding; /* rows that are looked up by number: tokens [V, D], positions [P, D], token types [T, D] */
 typedef struct rope rope;           /* a rotary table or its frequencies */
+typedef struct experts experts;     /* the weights of a mixture of experts */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -89,6 +90,62 @@ typedef struct linear_use {
     const linear *w;
     buffer out;
 } linear_use;
+
+/* The weights of a product. */
+typedef struct linear_spec {
+    const tensor_view *weight; /* [n_out, n_in] */
+    const tensor_view *bias;   /* [n_out], or NULL */
+    bool exact;                /* computed as under f32 in every compute mode: float weights stay as they are, and so do the rows */
+} linear_spec;
+
+/* What a row's logits become before experts are chosen, and what weighs their results.
+ *   ROUTE_SOFTMAX         a softmax over all experts
+ *   ROUTE_SIGMOID         a sigmoid of each
+ *   ROUTE_SOFTMAX_CHOSEN  the logits themselves; the weights are a softmax over those of the chosen (gpt-oss, GraniteMoE)
+ *   ROUTE_SPARSE_MIXER    PhiMoE's: two experts, the best and the best of the others. Each one's weight is its part of a softmax over the
+ *                         logits s that lie near its own, t: those with (t - s) / max(|s|, t) at most 2 * jitter_eps; the second time
+ *                         without the first expert. */
+typedef enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_CHOSEN, ROUTE_SPARSE_MIXER } route_score;
+
+#define ROUTE_MAX_EXPERTS 1024
+#define ROUTE_MAX_USED    64
+
+/* How a layer's rows choose their experts. The choice takes scores + bias, first of groups, then of the experts in the chosen groups; of
+ * equal ones always the lower. NaN loses to every number. A weight is the expert's score without bias, through renormalise, scale and
+ * expert_scales in this order. ROUTE_SIGMOID without bias and groups chooses by logits, which a sigmoid close to 1 would make equal.
+ * Invariant, checked by experts_load: 1 <= n_used <= n_experts; groups have one size; those used hold n_used experts. */
+typedef struct routing {
+    int32_t n_experts, n_used;       /* n_used: experts a row */
+    int32_t n_groups, n_groups_used; /* n_groups 0 or 1: none */
+    route_score score;
+    bool group_by_best_two;     /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best one's (V2) */
+    const float *bias;          /* [n_experts], added for the choice only; or NULL */
+    bool renormalise;           /* a row's weights are divided by their sum */
+    float scale;                /* multiplies every weight */
+    const float *expert_scales; /* [n_experts], multiplies an expert's weights (Gemma 4); or NULL */
+    bool scale_inputs;          /* the weight multiplies the row that the expert reads, not what it gives (Llama 4) */
+    float jitter_eps;           /* of ROUTE_SPARSE_MIXER */
+} routing;
+
+/* The weights of a mixture: routing->n_experts each of one shape. Loaded before; the backend keeps the pointers to them, not the arrays. */
+typedef struct experts_weights {
+    const routing *routing;
+    linear *const *gate; /* [F, D] each, or NULL: not gated */
+    linear *const *up;   /* [F, D] each */
+    linear *const *down; /* [D, F] each */
+} experts_weights;
+
+/* One use of a mixture; experts() says what it computes. */
+typedef struct experts_use {
+    buffer x;
+    const norm *nm; /* or NULL */
+    const experts *w;
+    activation f;
+    float limit; /* of an activation that has one */
+    float scale;
+    bool overwrite; /* y = scale * the sum, in place of y += */
+    buffer y;       /* may be x's buffer */
+} experts_use;
 
 /* The attention mask and score changes, as data. A zeroed struct with causal = true and scale set describes a plain decoder. */
 typedef struct attn_spec {
@@ -153,6 +210,8 @@ typedef enum op_kind {
     OP_NORM_ROWS,
     OP_MULTIPLY,
     OP_SCALE_ROWS,
+    OP_ROUTE,
+    OP_EXPERTS,
     OP_HEAD,
     N_OPS
 } op_kind;
@@ -182,15 +241,17 @@ typedef struct backend_ops {
 
     /* ---- loading: each call makes an object that the backend owns until close. The tensor's bytes may be freed afterwards, unless its
      * view says that they stay ---- */
-    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout for the compute mode and the weight's type. I8 weights have one
-     * scale a row; in int8 both are kept unchanged. A weight that is packed already (linear_packed, under the same mode) is used in
-     * place. */
-    quire_err (*linear_load)(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
+    /* Packs the weight into the layout for the compute mode and the weight's type. I8 weights have one scale a row; in int8 both are kept
+     * unchanged. A weight that is packed already (linear_packed, under the same mode and the same `exact`) is used in place. */
+    quire_err (*linear_load)(backend *b, const linear_spec *spec, linear **out, quire_error *err);
     /* The loaded weights in the form that linear_load accepts, without the bias: *n_bytes at a multiple of 64, in the layout of version
      * *packing. */
     const void *(*linear_packed)(const linear *l, size_t *n_bytes, uint32_t *packing);
     /* QUIRE_BAD_FILE for a weight or bias of another length than the spec says. */
     quire_err (*norm_load)(backend *b, const norm_spec *spec, norm **out, quire_error *err);
+    /* QUIRE_INVALID for a routing that breaks its invariant, QUIRE_BAD_FILE for weights of different shapes; err names the number or the
+     * expert. */
+    quire_err (*experts_load)(backend *b, const experts_weights *w, experts **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
     /* max_positions: the length of the tables. */
     quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
@@ -247,6 +308,14 @@ typedef struct backend_ops {
     void (*multiply)(backend *b, const multiply_use *use);
     /* x [M, D] *= scale. On a GPU: as multiply. */
     void (*scale_rows)(backend *b, float scale, buffer x);
+    /* Chooses the experts of every row and their weights from its logits [M, n_experts], and keeps them for the next experts(). A row with a
+     * NaN chooses some experts, with weights that may be NaN. On a GPU the choice stays in device memory: no host waits for it. */
+    void (*route)(backend *b, const routing *r, buffer logits);
+    /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row with w's routing, in ascending order, of
+     * weight * (f(h gate^T) * (h up^T)) down^T with h = norm(x) (nm NULL: h = x); f(h up^T) without gate. Biases as the weights have them.
+     * An expert's weights are read once for all its rows, and only if it has some. On a GPU this is one grouped product for gate and up and
+     * one for down, over rows sorted by expert. */
+    void (*experts)(backend *b, const experts_use *use);
     /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias), soft-capped when cap > 0. Written to the backend's own
      * logits buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);

@@ -26,7 +26,7 @@ static int64_t step_bytes(compute_mode mode, dtype type) {
         uint8_t *source = random_weights(type, (size_t)16 * (size_t)n_in, &seed);
         tensor_view w = matrix_view(type, 16, n_in, source);
         linear *l;
-        assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_OK);
+        assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err), QUIRE_OK);
         free(source);
     }
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {

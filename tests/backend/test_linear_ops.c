@@ -33,7 +33,7 @@ static linear *load(backend *b, dtype t, int32_t n_out, int32_t n_in, const floa
         .name = "b", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias, .n_bytes = 4 * (size_t)n_out};
     linear *l = NULL;
     quire_error err;
-    if (b->ops->linear_load(b, &w, bias != NULL ? &bias_view : NULL, &l, &err) != QUIRE_OK) {
+    if (b->ops->linear_load(b, &(linear_spec){.weight = &w, .bias = bias != NULL ? &bias_view : NULL}, &l, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     free(source);
@@ -360,7 +360,7 @@ static linear *load_repeated(backend *b, int32_t n_own) {
     tensor_view w = matrix_view(DTYPE_F32, WIDE_V, D, (uint8_t *)data);
     linear *l = NULL;
     quire_error err;
-    assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_OK);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err), QUIRE_OK);
     free(data);
     return l;
 }
@@ -429,27 +429,27 @@ static void impossible_weights_are_refused_with_their_name(void **state) {
         .name = "blk.0.w", .type = DTYPE_F32, .n_dims = 2, .dims = {16, 16, 1, 1}, .data = data, .n_bytes = sizeof data};
     tensor_view t = good;
     t.n_bytes = sizeof data - 1;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "blk.0.w"));
     t = good;
     t.dims[0] = 0;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     t = good;
     t.dims[1] = INT64_C(1) << 40;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     t = good;
     t.n_dims = 3;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     t = good;
     t.type = DTYPE_I32;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_UNSUPPORTED);
     t = good;
     t.type = DTYPE_Q4_K;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     const tensor_view bias = {.name = "blk.0.b", .type = DTYPE_F32, .n_dims = 1, .dims = {15, 1, 1, 1}, .data = data, .n_bytes = 60};
-    assert_int_equal(b->ops->linear_load(b, &good, &bias, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &good, .bias = &bias}, &l, &err), QUIRE_BAD_FILE);
     assert_null(l);
-    assert_int_equal(b->ops->linear_load(b, &good, NULL, &l, &err), QUIRE_OK);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &good}, &l, &err), QUIRE_OK);
     b->ops->close(b);
 }
 

@@ -115,6 +115,7 @@ static quire_err buffers_open(cpu_backend *b) {
         TRY(rows_new(b, b->limits.max_out, b->n_vocab, &b->logits));
     }
     TRY(cpu_linear_step_open(b));
+    TRY(cpu_experts_step_open(b));
     TRY(cpu_rope_step_open(b));
     return cpu_attention_step_open(b);
 }
@@ -224,6 +225,7 @@ static const backend_ops CPU_OPS = {
     .describe = cpu_describe,
     .linear_load = cpu_linear_load,
     .linear_packed = cpu_linear_packed,
+    .experts_load = cpu_experts_load,
     .norm_load = cpu_norm_load,
     .embedding_load = cpu_embedding_load,
     .rope_load = cpu_rope_load,
@@ -249,6 +251,8 @@ static const backend_ops CPU_OPS = {
     .norm_rows = cpu_norm_rows,
     .multiply = cpu_multiply,
     .scale_rows = cpu_scale_rows,
+    .route = cpu_route,
+    .experts = cpu_experts,
     .head = cpu_head,
     .logits = cpu_logits,
     .argmax = cpu_argmax,

@@ -47,6 +47,7 @@ typedef struct cpu_backend {
     int64_t step; /* how many steps have begun; marks what was computed for this step */
 
     struct cpu_linear_state *linear_state;       /* linear_ops.c: scratch and the list of loaded weights */
+    struct cpu_experts_state *experts_state;     /* experts.c: scratch and the step's choice of experts */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
@@ -80,7 +81,7 @@ static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
 void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
 /* ---- implemented in linear_ops*.c ---- */
-quire_err cpu_linear_load(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
+quire_err cpu_linear_load(backend *b, const linear_spec *spec, linear **out, quire_error *err);
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);
 /* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to b->step_bytes; called by step_open. */
@@ -90,6 +91,15 @@ void cpu_linear_add(backend *b, buffer a, const linear_use *w, float scale, buff
 void cpu_feed_forward(backend *b, const feed_forward_use *use);
 void cpu_head(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
 int32_t cpu_argmax(const backend *b, int32_t i);
+
+/* ---- implemented in route.c ---- */
+void cpu_route(backend *b, const routing *r, buffer logits);
+
+/* ---- implemented in experts_load.c and experts.c ---- */
+quire_err cpu_experts_load(backend *b, const experts_weights *w, experts **out, quire_error *err);
+/* Sizes the scratch for max_rows rows of the loaded mixtures. Behind cpu_linear_step_open. */
+quire_err cpu_experts_step_open(cpu_backend *b);
+void cpu_experts(backend *b, const experts_use *use);
 
 /* ---- implemented in norm.c ---- */
 /* A norm's weight and bias are f32 here, 1 + w already added, and a weight of ones where it has none. Adds to b->weight_bytes. */

@@ -73,8 +73,8 @@ static quire_err load_pairs(const bench_kernels_options *o, const void *weights,
     down.dims[1] = WIDE;
     const backend_ops *ops = r->b->ops;
     while (r->n_pairs < MAX_PAIRS && (r->n_pairs == 0 || ops->weight_bytes(r->b) < (int64_t)o->weights_mib << 20)) {
-        TRY(ops->linear_load(r->b, &up, NULL, &r->up[r->n_pairs], err));
-        TRY(ops->linear_load(r->b, &down, NULL, &r->down[r->n_pairs], err));
+        TRY(ops->linear_load(r->b, &(linear_spec){.weight = &up}, &r->up[r->n_pairs], err));
+        TRY(ops->linear_load(r->b, &(linear_spec){.weight = &down}, &r->down[r->n_pairs], err));
         r->n_pairs++;
     }
     r->pair_bytes = ops->weight_bytes(r->b) / r->n_pairs;

@@ -26,7 +26,7 @@ stage_kind stage_kind_of(stage s) {
 }
 
 static bool is_elements(op_kind kind) {
-    return kind == OP_NORM_ADD || kind == OP_NORM_ROWS || kind == OP_MULTIPLY || kind == OP_SCALE_ROWS;
+    return kind == OP_NORM_ADD || kind == OP_NORM_ROWS || kind == OP_MULTIPLY || kind == OP_SCALE_ROWS || kind == OP_ROUTE;
 }
 
 /* True for the products of a layer's queries, keys and values, with which it begins. */
@@ -58,6 +58,8 @@ static stage stage_of(const op_time *ops, int32_t n, int32_t i, stage *product) 
         return STAGE_ATTENTION;
     case OP_FEED_FORWARD:
         *product = STAGE_DOWN;
+        return STAGE_GATE_UP;
+    case OP_EXPERTS:
         return STAGE_GATE_UP;
     default:
         return STAGE_HEAD;
