@@ -40,8 +40,6 @@ typedef struct buffer {
 } buffer;
 #define BUFFER_NONE ((buffer){-1})
 
-typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
-
 /* A norm to load. Statistics are taken over stretches of `width` elements: a row is one stretch, or several (its heads). Weight and bias
  * have `width` elements, the same for every stretch, or one for each element of a row of several stretches ([W] or [H, width]). */
 typedef struct norm_spec {
@@ -97,15 +95,6 @@ typedef struct linear_spec {
     const tensor_view *bias;   /* [n_out], or NULL */
     bool exact;                /* computed as under f32 in every compute mode: float weights stay as they are, and so do the rows */
 } linear_spec;
-
-/* What a row's logits become before experts are chosen, and what weighs their results.
- *   ROUTE_SOFTMAX         a softmax over all experts
- *   ROUTE_SIGMOID         a sigmoid of each
- *   ROUTE_SOFTMAX_CHOSEN  the logits themselves; the weights are a softmax over those of the chosen (gpt-oss, GraniteMoE)
- *   ROUTE_SPARSE_MIXER    PhiMoE's: two experts, the best and the best of the others. Each one's weight is its part of a softmax over the
- *                         logits s that lie near its own, t: those with (t - s) / max(|s|, t) at most 2 * jitter_eps; the second time
- *                         without the first expert. */
-typedef enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_CHOSEN, ROUTE_SPARSE_MIXER } route_score;
 
 #define ROUTE_MAX_EXPERTS 1024
 #define ROUTE_MAX_USED    64

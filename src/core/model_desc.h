@@ -83,6 +83,67 @@ typedef struct layer_desc {
     int32_t n_experts; /* 0: none */
 } layer_desc;
 
+typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
+
+/* Norms of queries and keys. */
+typedef enum qk_norm_kind {
+    QK_NORM_NONE,
+    QK_NORM_HEAD,  /* over each head, one weight for all heads */
+    QK_NORM_HEADS, /* over each head, a weight for each */
+    QK_NORM_ROW,   /* over all heads */
+} qk_norm_kind;
+
+/* How the rows of a checkpoint's query_key_value lie: all of q, then k, then v; or for each KV head its queries, its key, its value. GGUF
+ * has the first. */
+typedef enum qkv_order { QKV_STACKED, QKV_GROUPED } qkv_order;
+
+/* How a decoder's layers are put together. All 0: as Llama's. */
+typedef struct block_desc {
+    norm_kind norm, qk_norm_type;
+    bool norm_add_one; /* weights are stored as w - 1 */
+    bool norm_bare;    /* norms have no weights */
+    bool parallel;     /* attention and feed-forward read the same residual */
+    bool one_norm;     /* parallel: and through the same norm */
+    bool ungated;      /* the feed-forward part has no gate */
+    bool conv1d;       /* a checkpoint's matrices are stored as [n_in, n_out] */
+    bool two_sided;    /* rows see later positions too */
+    bool sinks;        /* each head has a logit that nothing is read from */
+    qkv_order order;
+    qk_norm_kind qk_norm;
+    bool qk_norm_after_rope;
+    float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
+    float attention_cap, logits_cap;                     /* 0: none */
+    float clip;        /* of q, k and v; 0: none */
+    float alibi;       /* the largest exponent of ALiBi's slopes; 0: none */
+    float alibi_scale; /* of the slopes; 0: 1 */
+    bool alibi_bf16;   /* slopes are rounded to BF16 */
+    bool positions;    /* learned positions are added to the embeddings */
+    int32_t position_offset;
+} block_desc;
+
+/* What a row's logits become before experts are chosen, and what weighs their results.
+ *   ROUTE_SOFTMAX         a softmax over all experts
+ *   ROUTE_SIGMOID         a sigmoid of each
+ *   ROUTE_SOFTMAX_CHOSEN  the logits themselves; the weights are a softmax over those of the chosen (gpt-oss, GraniteMoE)
+ *   ROUTE_SPARSE_MIXER    PhiMoE's: two experts, the best and the best of the others. Each one's weight is its part of a softmax over the
+ *                         logits s that lie near its own, t: those with (t - s) / max(|s|, t) at most 2 * jitter_eps; the second time
+ *                         without the first expert. */
+typedef enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_CHOSEN, ROUTE_SPARSE_MIXER } route_score;
+
+typedef struct moe_desc {
+    int32_t n_used, d_expert, d_shared; /* widths of an expert, of the shared expert (0: none) */
+    int32_t n_groups, n_groups_used;
+    route_score score;
+    bool group_by_best_two, correction_bias, renormalise, scale_inputs, shared_gate;
+    float scale; /* of the weights; 0: 1 */
+    float jitter_eps;
+    float limit; /* of the experts' activation */
+    activation activation;
+    bool interleaved; /* a checkpoint's gate and up rows alternate */
+    bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */
+    bool biases;
+} moe_desc;
+
 typedef struct model_desc {
     char architecture[64]; /* "llama" */
     char name[128];        /* for people; may be empty */
@@ -98,6 +159,8 @@ typedef struct model_desc {
     int64_t n_params, weight_bytes;
     bool is_packed; /* its weights are in the backend's layout, for one compute mode only: */
     compute_mode packed_compute;
+    block_desc blocks;
+    moe_desc moe;
     rope_desc ropes[DESC_MAX_ROPES];
     cache_desc caches[DESC_MAX_CACHES];
     layer_desc layers[DESC_MAX_LAYERS];

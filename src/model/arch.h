@@ -1,20 +1,26 @@
-/* Architectures: each finds a model's weights in a file and runs the forward pass over them. One file an architecture; the table is in
- * open_model.c. */
+/* Architectures: each says what its numbers and weights are called and how its layers are put together. One file a family; the table is in
+ * architectures.c. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 
-#include "model/loader.h"
+#include "base/nearest.h"
+#include "model/config.h"
 #include "model/model.h"
+#include "model/names.h"
+
+#define ARCH_MAX_NAMES 6
 
 typedef struct arch {
-    const char *gguf_name; /* general.architecture */
-    const char *hf_name;   /* config.json: architectures[0] */
+    const char *gguf[ARCH_MAX_NAMES]; /* general.architecture, up to the first NULL; the first is what the model is called */
+    const char *hf[ARCH_MAX_NAMES];   /* config.json: architectures[0] */
+    const arch_names *names;          /* NULL: Llama's */
     /* Fills the description from the file's metadata. The caller zeroes it and sets architecture and name. */
-    quire_err (*describe)(const model_file *f, model_desc *d, quire_error *err);
-    /* Loads weights and reserves activations. *weights is freed with mem_free. */
-    quire_err (*load)(loader *l, const model_desc *d, void **weights);
+    quire_err (*describe)(const config *c, model_desc *d);
+    /* The rest is NULL for a decoder made of blocks (decoder.h). */
+    quire_err (*load)(loader *l, const model_desc *d, const arch_names *names, void **weights); /* loads weights, reserves activations */
     void (*forward)(const model *m, const batch *rows);
     buffer (*hidden)(const model *m);
+    void (*close)(void *weights); /* frees what load made; NULL is allowed as weights */
 } arch;
 
 struct model {
@@ -25,13 +31,9 @@ struct model {
     void *weights;
 };
 
-extern const arch arch_llama;
-
-/* ---- config.c: the numbers that most decoders share, under GGUF's keys or config.json's ---- */
-/* Reads layers, widths, heads, vocabulary, eps, activation, tying, eos and bos. If a required number is missing, err names it. */
-quire_err config_transformer(const model_file *f, model_desc *d, quire_error *err);
-/* Reads the rotary embedding with its scaling. Call it after config_transformer. An unknown scaling is refused by name. */
-quire_err config_rope(const model_file *f, model_desc *d, quire_error *err);
+/* The architecture of a name in general.architecture or in config.json. NULL: this build has none; the known ones are
+ * then offered to *similar. */
+const arch *arch_find(model_format format, str name, nearest *similar);
 
 /* ---- quantisation.c ---- */
 /* QUIRE_UNSUPPORTED, with err on the first setting of another form. Files without the key, and GGUF files, pass. */

@@ -69,5 +69,16 @@ rope_desc config_plain_rope(const config *c, const model_desc *d);
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
 /* Adds a table to the description and gives it to every layer. */
 quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
+/* The one table of most models: reads and adds it. hf, gguf: which elements of a head rotate together in checkpoints of either form.
+ * fraction: of a head's elements that rotate where the file does not say it. */
+quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction);
+
+/* ---- config_moe.c ---- */
+
+/* Reads the numbers of experts and how rows choose them into d->moe, which holds the architecture's defaults, and gives every layer its
+ * experts in place of the dense part. A model without experts: nothing changes. */
+quire_err config_moe(const config *c, model_desc *d);
+/* Gives a layer its dense feed-forward part back. */
+void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff);
 
 #endif

@@ -207,3 +207,11 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r) {
     return c->is_gguf ? rope_gguf(c, d, r) : rope_hf(c, object, d, r);
 }
+
+quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction) {
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = c->is_gguf ? gguf : hf;
+    r.n_dims = (int32_t)((float)r.n_dims * fraction);
+    TRY(config_rope(c, NULL, d, &r));
+    return config_add_rope(c, d, &r);
+}

@@ -7,10 +7,25 @@
 #include "base/size.h"
 #include "core/quant.h"
 
-#define MAX_NAME 160
+#define MAX_NAME   160
+#define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
+
+/* Where the names of a checkpoint begin that architectures call "model.": checkpoints of several parts have the text model further in,
+ * those of a model without its head leave it out. */
+static const char *find_root(const model_file *f) {
+    static const char *const roots[] = {"language_model.model.", "model.language_model.", "language_model.", ""};
+    for (size_t i = 0; i < sizeof roots / sizeof *roots && !model_file_find(f, "model.embed_tokens.weight"); i++) {
+        char name[MAX_NAME];
+        (void)snprintf(name, sizeof name, "%sembed_tokens.weight", roots[i]);
+        if (model_file_find(f, name)) {
+            return roots[i];
+        }
+    }
+    return MODEL_ROOT;
+}
 
 quire_err loader_init(loader *l, const model_file *f, backend *b, int32_t max_positions, quire_error *err) {
-    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions};
+    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .root = find_root(f)};
     l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
@@ -23,15 +38,33 @@ void loader_deinit(loader *l) {
 
 /* ---- names ---- */
 
-/* The full name of a tensor, in the file's own convention. */
-static void full_name(const loader *l, weight_name name, int32_t layer, const char *suffix, char out[MAX_NAME]) {
-    const char *pattern = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf;
-    const char *hole = strstr(pattern, "%d");
-    if (hole) {
-        snprintf(out, MAX_NAME, "%.*s%d%s%s", (int)(hole - pattern), pattern, (int)layer, hole + 2, suffix);
-    } else {
-        snprintf(out, MAX_NAME, "%s%s", pattern, suffix);
+/* The full name of a tensor, in the file's own convention. pattern: the first of alternatives with '|' between them. */
+static void spell(const loader *l, const char *pattern, int32_t layer, const char *suffix, char out[MAX_NAME]) {
+    int n = (int)strcspn(pattern, "|"), skip = 0;
+    const char *hole = strstr(pattern, "%d"), *root = "";
+    if (strncmp(pattern, MODEL_ROOT, strlen(MODEL_ROOT)) == 0) {
+        root = l->root;
+        skip = (int)strlen(MODEL_ROOT);
     }
+    if (hole != NULL && hole - pattern < n) {
+        int head = (int)(hole - pattern);
+        snprintf(out, MAX_NAME, "%s%.*s%d%.*s%s", root, head - skip, pattern + skip, (int)layer, n - head - 2, hole + 2, suffix);
+    } else {
+        snprintf(out, MAX_NAME, "%s%.*s%s", root, n - skip, pattern + skip, suffix);
+    }
+}
+
+/* The full name under which the file has the tensor; of alternatives of which it has none, the first. */
+static void full_name(const loader *l, weight_name name, int32_t layer, const char *suffix, char out[MAX_NAME]) {
+    const char *first = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf;
+    for (const char *pattern = first; pattern != NULL; pattern = strchr(pattern, '|')) {
+        pattern += *pattern == '|';
+        spell(l, pattern, layer, suffix, out);
+        if (model_file_find(l->file, out) || model_file_why_unread(l->file, out)) {
+            return;
+        }
+    }
+    spell(l, first, layer, suffix, out);
 }
 
 /* Marks a tensor of the file used. */
@@ -189,7 +222,7 @@ static quire_err note_linear(loader *l, const char *name, const weight_part *p, 
 
 /* w: the weight's tensor, [n_out, n_in] or the one that p is a part of. */
 static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, const weight_part *p,
-                             int64_t n_out, int64_t n_in, linear **out) {
+                             bool exact, int64_t n_out, int64_t n_in, linear **out) {
     tensor_view weight = *w, bias_view;
     void *copy = NULL, *bias_copy = NULL;
     quire_err e = QUIRE_OK;
@@ -206,7 +239,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
-    e = e ? e : l->b->ops->linear_load(l->b, &weight, bias, out, l->err);
+    e = e ? e : l->b->ops->linear_load(l->b, &(linear_spec){&weight, bias, exact}, out, l->err);
     e = e ? e : note_linear(l, w->name, p, w->packing != 0 ? w : &weight, *out);
     mem_free(copy);
     mem_free(bias_copy);
@@ -225,8 +258,8 @@ static quire_err find_weight(loader *l, weight_name name, int32_t layer, const w
 }
 
 /* Loads a linear layer. or_name: a second name for the weight, or NULL. */
-static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, const weight_part *p, int64_t n_out,
-                             int64_t n_in, linear **out) {
+static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, const weight_part *p, bool exact,
+                             int64_t n_out, int64_t n_in, linear **out) {
     const tensor_view *w, *scale, *bias;
     TRY(find_weight(l, name, layer, p, &w));
     if (!w && or_name) {
@@ -234,21 +267,25 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
     }
     TRY(loader_find(l, name, layer, ".weight_scale", &scale));
     TRY(find_either(l, name, layer, true, &bias));
-    return w ? load_linear(l, w, scale, bias, p, n_out, n_in, out) : missing(l, name, layer);
+    return w ? load_linear(l, w, scale, bias, p, exact, n_out, n_in, out) : missing(l, name, layer);
 }
 
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out) {
-    return find_linear(l, name, NULL, layer, part, n_out, n_in, out);
+    return find_linear(l, name, NULL, layer, part, false, n_out, n_in, out);
+}
+
+quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
+    return find_linear(l, name, NULL, layer, NULL, true, n_out, n_in, out);
 }
 
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
-    return find_linear(l, name, or_name, NO_LAYER, NULL, n_vocab, width, out);
+    return find_linear(l, name, or_name, NO_LAYER, NULL, false, n_vocab, width, out);
 }
 
 /* ---- norms, embeddings, vectors ---- */
 
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out) {
-    const tensor_view *w, *bias;
+    const tensor_view *w;
     norm_spec s = *spec;
     tensor_view flat;
     TRY(loader_find(l, name, layer, ".weight", &w));
@@ -264,11 +301,12 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
     TRY(check_shape(l, &flat, 1, n, 1, 1));
     use(l, w)->as_is = true;
     s.weight = &flat;
-    TRY(loader_find(l, name, layer, ".bias", &bias));
-    if (bias) {
-        TRY(check_shape(l, bias, 1, n, 1, 1));
-        use(l, bias)->as_is = true;
-        s.bias = bias;
+    if (s.kind == NORM_LAYER) {
+        TRY(loader_find(l, name, layer, ".bias", &s.bias));
+    }
+    if (s.bias) {
+        TRY(check_shape(l, s.bias, 1, n, 1, 1));
+        use(l, s.bias)->as_is = true;
     }
     return l->b->ops->norm_load(l->b, &s, out, l->err);
 }

@@ -9,7 +9,8 @@
 #include "file/model_file.h"
 #include "file/packed.h"
 
-/* A weight's two names, without ".weight"; %d is the layer. HF names that have another prefix in a file (loader_init) are still found. */
+/* A weight's two names, without ".weight"; %d is the layer. Alternatives have '|' between them. "model." at the beginning of an hf name
+ * stands for wherever the file has its text model. */
 typedef struct weight_name {
     const char *gguf, *hf;
 } weight_name;
@@ -43,6 +44,7 @@ typedef struct loader {
     backend *b;
     quire_error *err;
     int32_t max_positions;
+    const char *root;      /* what "model." is in this file */
     used_tensor *used;     /* [tensors of the file] */
     loaded_linear *linears;
     size_t n_linears, cap_linears;
@@ -62,7 +64,9 @@ bool loader_has(const loader *l, weight_name name, int32_t layer);
 /* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the whole tensor. exact: computed in f32 in every
  * mode. */
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in, linear **out);
-/* A norm over stretches of `width` elements; n: elements of its weight. without: it has no weight, and no name. */
+/* A linear layer without bias that is computed in f32 in every mode: a mixture's router. */
+quire_err loader_router(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out);
+/* A norm over stretches of `width` elements; n: elements of its weight. */
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out);
 /* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a tied model may store only its head). */
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);

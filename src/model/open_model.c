@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/arch.h"
-
-static const arch *const archs[] = {&arch_llama};
+#include "model/decoder.h"
 
 /* The file's name for its architecture: GGUF's general.architecture or config.json's architectures[0]. */
 static quire_err architecture_name(const model_file *f, str *name, quire_error *err) {
@@ -21,17 +19,16 @@ static quire_err architecture_name(const model_file *f, str *name, quire_error *
     return QUIRE_OK;
 }
 
-static quire_err find_arch(const model_file *f, const arch **out, quire_error *err) {
-    str name;
-    TRY(architecture_name(f, &name, err));
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        if (str_is(name, model_file_format(f) == MODEL_GGUF ? archs[i]->gguf_name : archs[i]->hf_name)) {
-            *out = archs[i];
-            return QUIRE_OK;
-        }
+static quire_err find_arch(const model_file *f, const arch **out, str *name, quire_error *err) {
+    TRY(architecture_name(f, name, err));
+    nearest similar = {.wanted = *name};
+    *out = arch_find(model_file_format(f), *name, &similar);
+    if (*out != NULL) {
+        return QUIRE_OK;
     }
-    return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: architecture %.*s is not supported by this version; it runs Llama models",
-                   model_file_path(f), (int)(name.n < 60 ? name.n : 60), name.p);
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: architecture %.*s is not supported by this version%s%.*s%s", model_file_path(f),
+                   (int)(name->n < 60 ? name->n : 60), name->p, similar.best.n > 0 ? "; the nearest that is: " : "", (int)similar.best.n,
+                   similar.best.n > 0 ? similar.best.p : "", similar.best.n > 0 ? "" : "; docs/models.md lists those that are");
 }
 
 /* True for a packed matrix that the file also has unpacked: one matrix that is head and embedding. */
@@ -71,15 +68,18 @@ static void describe_weights(const model_file *f, model_desc *d) {
 
 quire_err model_describe(const model_file *f, model_desc *out, quire_error *err) {
     const arch *a;
-    TRY(find_arch(f, &a, err));
-    model_desc d = {.bos = -1};
-    snprintf(d.architecture, sizeof d.architecture, "%s", a->gguf_name);
     str name;
+    char prefix[64];
+    TRY(find_arch(f, &a, &name, err));
+    model_desc d = {.bos = -1};
+    snprintf(prefix, sizeof prefix, "%.*s", (int)name.n, name.p);
+    snprintf(d.architecture, sizeof d.architecture, "%s", a->gguf[0]);
+    const config c = config_of(f, prefix, err);
     if (model_file_str(f, "general.name", &name) == QUIRE_OK) {
         snprintf(d.name, sizeof d.name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.p);
     }
     TRY(quantisation_check(f, err));
-    TRY(a->describe(f, &d, err));
+    TRY(a->describe(&c, &d));
     describe_weights(f, &d);
     quire_err e = desc_check(&d, err);
     if (e != QUIRE_OK) {
@@ -98,10 +98,11 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     }
     m->b = b;
     loader l = {0};
-    quire_err e = find_arch(f, &m->arch, err);
+    str name;
+    quire_err e = find_arch(f, &m->arch, &name, err);
     e = e ? e : model_describe(f, &m->desc, err);
     e = e ? e : loader_init(&l, f, b, max_positions, err);
-    e = e ? e : m->arch->load(&l, &m->desc, &m->weights);
+    e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
     e = e ? e : loader_finish(&l);
     e = e || !w ? e : loader_write(&l, w);
     loader_deinit(&l);
@@ -128,7 +129,7 @@ quire_err model_pack(model_file *f, backend *b, packed_writer *w, quire_error *e
 void model_close(model *m) {
     if (m) {
         model_file_close(m->file);
-        mem_free(m->weights);
+        (m->arch != NULL && m->arch->close != NULL ? m->arch->close : decoder_close)(m->weights);
         mem_free(m);
     }
 }
@@ -138,9 +139,9 @@ const model_desc *model_description(const model *m) {
 }
 
 void model_forward(model *m, const batch *rows) {
-    m->arch->forward(m, rows);
+    (m->arch->forward != NULL ? m->arch->forward : decoder_forward)(m, rows);
 }
 
 buffer model_hidden(const model *m) {
-    return m->arch->hidden(m);
+    return (m->arch->hidden != NULL ? m->arch->hidden : decoder_hidden)(m);
 }

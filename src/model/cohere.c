@@ -1,0 +1,36 @@
+/* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side behind one layer norm without bias; Cohere 2 has windows on
+ * all but every fourth layer, which has no positions. */
+#include "model/architectures.h"
+
+static const arch_names cohere_names = {.hf = {[W_FFN_NORM] = NO_WEIGHT}};
+
+static quire_err describe_common(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    bool qk_norm = c->is_gguf && model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
+    d->tied_embeddings = true;
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = true, .one_norm = true, .logits_scale = 0.0625f};
+    TRY(config_bool(c, NULL, "use_qk_norm", &qk_norm));
+    d->blocks.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
+    d->blocks.qk_norm_type = NORM_LAYER;
+    TRY(config_f32(c, "logit_scale", "logit_scale", &d->blocks.logits_scale));
+    return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
+}
+
+static quire_err describe_cohere2(const config *c, model_desc *d) {
+    int32_t window = 4096, period = 4;
+    bool is_window[DESC_MAX_LAYERS];
+    TRY(describe_common(c, d));
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_i32(c, NULL, "sliding_window_pattern|_sliding_window_pattern", &period));
+    TRY(config_window_layers(c, d, period, period - 1, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, is_window[i] ? window : 0);
+        d->layers[i].rope = is_window[i] ? d->layers[i].rope : NO_ROPE;
+    }
+    return QUIRE_OK;
+}
+
+const arch arch_cohere = {.gguf = {"command-r"}, .hf = {"CohereForCausalLM"}, .names = &cohere_names, .describe = describe_common};
+const arch arch_cohere2 = {.gguf = {"cohere2"}, .hf = {"Cohere2ForCausalLM"}, .names = &cohere_names, .describe = describe_cohere2};

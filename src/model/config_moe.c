@@ -1,0 +1,57 @@
+/* Experts: how many, how wide, and how rows choose them. */
+#include <math.h>
+
+#include "model/config.h"
+
+void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
+    d->layers[layer].n_experts = 0;
+    d->layers[layer].d_ff = d_ff;
+}
+
+/* GGUF's expert_gating_func. */
+static quire_err read_score(const config *c, moe_desc *m) {
+    int32_t func = 0;
+    TRY(config_i32(c, "expert_gating_func", NULL, &func));
+    if (func > 3) {
+        return config_unsupported(c, "an expert_gating_func over 3 is not supported");
+    }
+    m->score = func == 1 ? ROUTE_SOFTMAX : func == 2 ? ROUTE_SIGMOID : func == 3 ? ROUTE_SOFTMAX_CHOSEN : m->score;
+    return QUIRE_OK;
+}
+
+static quire_err read_shared(const config *c, moe_desc *m) {
+    int32_t n_shared = m->d_shared > 0 ? 1 : 0;
+    TRY(config_i32(c, "expert_shared_count", "n_shared_experts|moe_num_shared_experts", &n_shared));
+    if (n_shared > INT32_MAX / (m->d_expert > 0 ? m->d_expert : 1)) {
+        return config_bad(c, "the number of shared experts", "is too large");
+    }
+    m->d_shared = m->d_shared > 0 ? m->d_shared : n_shared * m->d_expert;
+    return config_i32(c, "expert_shared_feed_forward_length", "shared_expert_intermediate_size|shared_intermediate_size", &m->d_shared);
+}
+
+quire_err config_moe(const config *c, model_desc *d) {
+    moe_desc *m = &d->moe;
+    int32_t n = 0;
+    TRY(config_i32(c, "expert_count", "num_local_experts|num_experts|n_routed_experts|moe_num_experts", &n));
+    if (n == 0) {
+        return QUIRE_OK;
+    }
+    TRY(config_need_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|top_k_experts", &m->n_used));
+    m->d_expert = m->d_expert > 0 ? m->d_expert : d->layers[0].d_ff;
+    TRY(config_i32(c, "expert_feed_forward_length", "moe_intermediate_size", &m->d_expert));
+    if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {
+        return config_bad(c, "the experts", "must have a width over 0, and a row must use 1 to all of them");
+    }
+    TRY(config_i32(c, "expert_group_count", "n_group", &m->n_groups));
+    TRY(config_i32(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
+    TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob", &m->renormalise));
+    TRY(config_f32(c, "expert_weights_scale", "routed_scaling_factor", &m->scale));
+    TRY(read_score(c, m));
+    TRY(read_shared(c, m));
+    m->activation = d->activation;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].n_experts = n;
+        d->layers[i].d_ff = 0;
+    }
+    return QUIRE_OK;
+}

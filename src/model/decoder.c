@@ -1,0 +1,191 @@
+#include "model/decoder.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "core/half.h"
+
+static quire_err no_memory(const loader *l) {
+    return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+}
+
+quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width, buffer *out) {
+    for (int32_t i = 0; i < w->n_buffers; i++) {
+        if (w->buffers[i].role == role && w->buffers[i].width == width) {
+            *out = w->buffers[i].id;
+            return QUIRE_OK;
+        }
+    }
+    buffer id = w->n_buffers < DECODER_MAX_BUFFERS ? l->b->ops->buffer_reserve(l->b, width) : BUFFER_NONE;
+    if (id.id == BUFFER_NONE.id) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: the layers have too many different widths", model_file_path(l->file));
+    }
+    w->buffers[w->n_buffers].role = role;
+    w->buffers[w->n_buffers].width = width;
+    w->buffers[w->n_buffers++].id = *out = id;
+    return QUIRE_OK;
+}
+
+quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int32_t width, norm **out) {
+    norm_spec spec = {.kind = d->blocks.norm, .width = width, .eps = d->norm_eps};
+    *out = NULL;
+    if (!weight_role_is(names, role)) {
+        return QUIRE_OK;
+    }
+    if (d->blocks.norm_bare) {
+        return l->b->ops->norm_load(l->b, &spec, out, l->err);
+    }
+    spec.add_one = d->blocks.norm_add_one && model_file_format(l->file) != MODEL_GGUF; /* GGUF files have the 1 added */
+    return loader_norm(l, weight_name_of(names, role), layer, &spec, width, out);
+}
+
+quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int64_t n_out, int64_t n_in,
+                         linear **out) {
+    weight_part conv = {.suffix = "t", .n_rows = n_out, .block = n_out, .step = n_out, .transposed = true};
+    bool transposed = d->blocks.conv1d && model_file_format(l->file) != MODEL_GGUF;
+    return loader_linear(l, weight_name_of(names, role), layer, transposed ? &conv : NULL, n_out, n_in, out);
+}
+
+quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int32_t layer, int64_t n_out, int64_t n_in, linear **first,
+                       linear **second) {
+    weight_part part = {.suffix = "gate", .n_rows = 2 * n_out, .block = n_out, .step = n_out};
+    TRY(loader_linear(l, weight_name_of(names, role), layer, &part, n_out, n_in, first));
+    part.suffix = "up";
+    part.first = n_out;
+    return loader_linear(l, weight_name_of(names, role), layer, &part, n_out, n_in, second);
+}
+
+/* ---- load ---- */
+
+/* ALiBi's slopes: a geometric series from 2^(-max / n) for the largest power of two n within the heads, then every other one of the series
+ * for 2 n. Press et al. 2021, arXiv:2108.12409. */
+static quire_err load_slopes(const loader *l, const model_desc *d, decoder *w) {
+    int32_t n_heads = d->layers[0].n_heads, n = 1;
+    if (d->blocks.alibi <= 0.0f) {
+        return QUIRE_OK;
+    }
+    w->slopes = mem_new((size_t)n_heads, sizeof *w->slopes);
+    if (w->slopes == NULL) {
+        return no_memory(l);
+    }
+    while (2 * n <= n_heads) {
+        n *= 2;
+    }
+    for (int32_t i = 0; i < n_heads; i++) {
+        double exponent = i < n ? (double)(i + 1) / n : (2.0 * (i - n) + 1.0) / (2.0 * n);
+        float slope = (float)pow(2.0, -(double)d->blocks.alibi * exponent);
+        slope = d->blocks.alibi_bf16 ? bf16_to_f32(f32_to_bf16(slope)) : slope;
+        w->slopes[i] = d->blocks.alibi_scale > 0.0f ? slope * d->blocks.alibi_scale : slope;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err load_ends(loader *l, const model_desc *d, const arch_names *names, decoder *w) {
+    weight_name tokens = weight_name_of(names, W_TOKENS), head = weight_name_of(names, W_HEAD);
+    bool tied = d->tied_embeddings;
+    const tensor_view *copy;
+    TRY(loader_embedding(l, tokens, tied ? &head : NULL, d->n_vocab, d->d_model, &w->tokens));
+    if (d->blocks.positions) {
+        weight_name positions = weight_name_of(names, W_POSITIONS);
+        TRY(loader_embedding(l, positions, NULL, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model, &w->positions));
+    }
+    TRY(decoder_norm(l, d, names, W_EMBED_NORM, NO_LAYER, d->d_model, &w->embed_norm));
+    TRY(decoder_norm(l, d, names, W_OUT_NORM, NO_LAYER, d->d_model, &w->out_norm));
+    TRY(loader_head(l, tied ? tokens : head, tied ? &head : NULL, d->n_vocab, d->d_model, &w->head));
+    return loader_find(l, head, NO_LAYER, ".weight", &copy); /* marks a tied model's second copy as used */
+}
+
+static quire_err load_layer(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder *w) {
+    decoder_layer *layer = &w->layers[i];
+    TRY(decoder_norm(l, d, names, W_ATTN_NORM, i, d->d_model, &layer->attn_norm));
+    TRY(attention_load(l, d, names, i, w));
+    TRY(decoder_norm(l, d, names, W_ATTN_POST_NORM, i, d->d_model, &layer->attn_post_norm));
+    if (!d->blocks.one_norm) {
+        TRY(decoder_norm(l, d, names, W_FFN_NORM, i, d->d_model, &layer->ffn_norm));
+    }
+    TRY(d->layers[i].n_experts > 0 ? moe_load(l, d, names, i, w) : mlp_load(l, d, names, i, w));
+    return decoder_norm(l, d, names, W_FFN_POST_NORM, i, d->d_model, &layer->ffn_post_norm);
+}
+
+quire_err decoder_load(loader *l, const model_desc *d, const arch_names *names, void **weights) {
+    decoder *w = mem_new(1, sizeof *w + (size_t)d->n_layers * sizeof w->layers[0]);
+    if (!w) {
+        return no_memory(l);
+    }
+    *weights = w;
+    w->n_layers = d->n_layers;
+    TRY(load_ends(l, d, names, w));
+    TRY(load_slopes(l, d, w));
+    for (int32_t i = 0; i < d->n_ropes; i++) {
+        TRY(l->b->ops->rope_load(l->b, &d->ropes[i], l->max_positions, &w->ropes[i], l->err));
+    }
+    TRY(decoder_buffer(l, w, BUFFER_X, d->d_model, &w->x));
+    TRY(decoder_buffer(l, w, BUFFER_Y, d->d_model, &w->y));
+    TRY(decoder_buffer(l, w, BUFFER_Z, d->d_model, &w->z));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        TRY(load_layer(l, d, names, i, w));
+    }
+    return QUIRE_OK;
+}
+
+void decoder_close(void *weights) {
+    decoder *w = weights;
+    for (int32_t i = 0; w != NULL && i < w->n_layers; i++) {
+        mem_free(w->layers[i].sinks);
+        mem_free(w->layers[i].moe.correction);
+    }
+    if (w != NULL) {
+        mem_free(w->slopes);
+        mem_free(w);
+    }
+}
+
+/* ---- forward ---- */
+
+/* Both halves of a layer read the residual as it was before the layer. */
+static void run_parallel(const pass *p, int32_t i) {
+    const decoder *w = p->w;
+    const decoder_layer *l = &w->layers[i];
+    p->op->norm_rows(p->b, w->x, l->attn_norm, w->y);
+    if (l->ffn_norm != NULL) {
+        p->op->norm_rows(p->b, w->x, l->ffn_norm, w->z);
+    }
+    attention_run(p, i, w->y, NULL);
+    mlp_run(p, i, l->ffn_norm != NULL ? w->z : w->y, NULL);
+}
+
+static void run_sequential(const pass *p, int32_t i) {
+    attention_run(p, i, p->w->x, p->w->layers[i].attn_norm);
+    mlp_run(p, i, p->w->x, p->w->layers[i].ffn_norm);
+}
+
+static float or_one(float scale) {
+    return scale == 0.0f ? 1.0f : scale;
+}
+
+void decoder_forward(const model *m, const batch *rows) {
+    const decoder *w = m->weights;
+    const block_desc *blocks = &m->desc.blocks;
+    const pass p = {m->b, m->b->ops, &m->desc, w};
+    p.op->step_begin(p.b, rows);
+    p.op->embed(p.b, &(embed_use){.tokens = w->tokens,
+                                  .scale = or_one(blocks->embedding_scale),
+                                  .positions = w->positions,
+                                  .position_offset = blocks->position_offset,
+                                  .nm = w->embed_norm,
+                                  .x = w->x});
+    for (int32_t i = 0; i < m->desc.n_layers; i++) {
+        if (blocks->parallel) {
+            run_parallel(&p, i);
+        } else {
+            run_sequential(&p, i);
+        }
+    }
+    if (rows->n_out > 0) {
+        p.op->head(p.b, w->x, w->out_norm, w->head, or_one(blocks->logits_scale), blocks->logits_cap);
+    }
+}
+
+buffer decoder_hidden(const model *m) {
+    return ((const decoder *)m->weights)->x;
+}

@@ -1,0 +1,138 @@
+/* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts. EXAONE 4: arXiv:2507.11407: norms behind both halves of
+ * a layer, windows on three of four layers, no positions on the fourth. Hunyuan: norms of queries and keys behind rotary embedding. MiniMax-M2:
+ * norms over all heads of queries and keys. */
+#include <math.h>
+
+#include "model/architectures.h"
+
+static const arch_names ernie_moe_names = {.hf = {[W_ROUTER_BIAS] = "model.layers.%d.mlp.moe_statics.e_score_correction_bias"}};
+static const arch_names exaone4_names = {
+    .hf = {[W_ATTN_NORM] = NO_WEIGHT,
+           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
+           [W_FFN_NORM] = NO_WEIGHT,
+           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
+};
+static const arch_names hunyuan_names = {
+    .hf = {[W_Q_NORM] = "model.layers.%d.self_attn.query_layernorm",
+           [W_K_NORM] = "model.layers.%d.self_attn.key_layernorm",
+           [W_ROUTER] = "model.layers.%d.mlp.gate.wg",
+           [W_SHARED_GATE] = "model.layers.%d.mlp.shared_mlp.gate_proj",
+           [W_SHARED_UP] = "model.layers.%d.mlp.shared_mlp.up_proj",
+           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_mlp.down_proj"},
+};
+static const arch_names minimax_names = {
+    .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
+           [W_ROUTER_BIAS] = "model.layers.%d.block_sparse_moe.e_score_correction_bias",
+           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
+           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
+           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2"},
+};
+
+static quire_err describe_ernie(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    d->tied_embeddings = true;
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
+}
+
+/* Experts from moe_layer_start_index to moe_layer_end_index, in every moe_layer_interval-th layer. */
+static quire_err describe_ernie_moe(const config *c, model_desc *d) {
+    int32_t first = 1, last = -1, step = 1;
+    TRY(describe_ernie(c, d));
+    int32_t d_ff = d->layers[0].d_ff;
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .correction_bias = true, .renormalise = true};
+    TRY(config_moe(c, d));
+    d->moe.renormalise = true;
+    TRY(config_i32(c, "leading_dense_block_count", "moe_layer_start_index", &first));
+    TRY(config_i32(c, NULL, "moe_layer_end_index", &last));
+    TRY(config_i32(c, "interleave_moe_layer_step", "moe_layer_interval", &step));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if (i < first || (last >= 0 && i > last) || (step > 1 && (i + 1) % step != 0)) {
+            config_set_dense(d, i, d_ff);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_exaone4(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    int32_t window = 0, period = 4;
+    bool is_window[DESC_MAX_LAYERS];
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    d->blocks.qk_norm = QK_NORM_HEAD;
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_i32(c, NULL, "sliding_window_pattern", &period));
+    if (window == 0) {
+        return QUIRE_OK;
+    }
+    TRY(config_window_layers(c, d, period, period - 1, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, is_window[i] ? window : 0);
+        d->layers[i].rope = is_window[i] ? d->layers[i].rope : NO_ROPE;
+    }
+    return QUIRE_OK;
+}
+
+/* Dynamic scaling by a fixed alpha: a larger base. */
+static quire_err read_alpha(const config *c, const model_desc *d, rope_desc *r) {
+    float alpha = 0.0f;
+    TRY(config_f32(c, NULL, "rope_scaling.alpha|rope_parameters.alpha", &alpha));
+    if (alpha > 0.0f) {
+        r->kind = ROPE_PLAIN;
+        r->theta *= powf(alpha, (float)r->n_dims / (float)(r->n_dims - 2));
+    }
+    (void)d;
+    return QUIRE_OK;
+}
+
+static quire_err describe_hunyuan(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    TRY(config_rope(c, NULL, d, &r));
+    TRY(read_alpha(c, d, &r));
+    TRY(config_add_rope(c, d, &r));
+    d->blocks.qk_norm = QK_NORM_HEAD;
+    d->blocks.qk_norm_after_rope = true;
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
+    return config_moe(c, d);
+}
+
+static quire_err describe_hunyuan_moe(const config *c, model_desc *d) {
+    TRY(describe_hunyuan(c, d));
+    d->moe.d_shared = d->moe.d_shared > 0 ? d->moe.d_shared : d->moe.d_expert;
+    return QUIRE_OK;
+}
+
+static quire_err describe_minimax_m2(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    int32_t rotary = 0;
+    TRY(config_decoder(c, &s, d));
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    TRY(config_i32(c, NULL, "rotary_dim", &rotary));
+    r.n_dims = rotary > 0 ? rotary : r.n_dims;
+    TRY(config_rope(c, NULL, d, &r));
+    TRY(config_add_rope(c, d, &r));
+    d->blocks.qk_norm = QK_NORM_ROW;
+    d->moe = (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .renormalise = true};
+    return config_moe(c, d);
+}
+
+const arch arch_ernie4_5 = {.gguf = {"ernie4_5"}, .hf = {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, .describe = describe_ernie};
+const arch arch_ernie4_5_moe = {.gguf = {"ernie4_5-moe"},
+                                .hf = {"Ernie4_5_MoeForCausalLM", "Ernie4_5_MoeForCausalLM"},
+                                .names = &ernie_moe_names,
+                                .describe = describe_ernie_moe};
+const arch arch_exaone4 = {.gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
+const arch arch_hunyuan = {.gguf = {"hunyuan-dense"}, .hf = {"HunYuanDenseV1ForCausalLM"}, .names = &hunyuan_names, .describe = describe_hunyuan};
+const arch arch_hunyuan_moe = {.gguf = {"hunyuan-moe"},
+                               .hf = {"HunYuanMoEV1ForCausalLM"},
+                               .names = &hunyuan_names,
+                               .describe = describe_hunyuan_moe};
+const arch arch_minimax_m2 = {.gguf = {"minimax-m2"}, .hf = {"MiniMaxM2ForCausalLM"}, .names = &minimax_names, .describe = describe_minimax_m2};

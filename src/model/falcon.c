@@ -1,0 +1,113 @@
+/* Falcon: arXiv:2311.16867, in its three layouts. BLOOM: 2211.05100. MPT. */
+#include <math.h>
+
+#include "model/architectures.h"
+
+static const arch_names falcon_names = {
+    .gguf = {[W_ATTN_NORM] = "blk.%d.attn_norm_2|blk.%d.attn_norm", [W_FFN_NORM] = "blk.%d.ffn_norm|blk.%d.attn_norm"},
+    .hf = {[W_TOKENS] = "transformer.word_embeddings",
+           [W_OUT_NORM] = "transformer.ln_f",
+           [W_ATTN_NORM] = "transformer.h.%d.input_layernorm|transformer.h.%d.ln_attn",
+           [W_QKV] = "transformer.h.%d.self_attention.query_key_value",
+           [W_O] = "transformer.h.%d.self_attention.dense",
+           [W_FFN_NORM] = "transformer.h.%d.post_attention_layernorm|transformer.h.%d.ln_mlp",
+           [W_UP] = "transformer.h.%d.mlp.dense_h_to_4h",
+           [W_DOWN] = "transformer.h.%d.mlp.dense_4h_to_h"},
+};
+static const arch_names bloom_names = {
+    .hf = {[W_TOKENS] = "transformer.word_embeddings|word_embeddings",
+           [W_EMBED_NORM] = "transformer.word_embeddings_layernorm|word_embeddings_layernorm",
+           [W_OUT_NORM] = "transformer.ln_f|ln_f",
+           [W_ATTN_NORM] = "transformer.h.%d.input_layernorm|h.%d.input_layernorm",
+           [W_QKV] = "transformer.h.%d.self_attention.query_key_value|h.%d.self_attention.query_key_value",
+           [W_O] = "transformer.h.%d.self_attention.dense|h.%d.self_attention.dense",
+           [W_FFN_NORM] = "transformer.h.%d.post_attention_layernorm|h.%d.post_attention_layernorm",
+           [W_UP] = "transformer.h.%d.mlp.dense_h_to_4h|h.%d.mlp.dense_h_to_4h",
+           [W_DOWN] = "transformer.h.%d.mlp.dense_4h_to_h|h.%d.mlp.dense_4h_to_h"},
+};
+static const arch_names mpt_names = {
+    .hf = {[W_TOKENS] = "transformer.wte",
+           [W_OUT_NORM] = "transformer.norm_f",
+           [W_ATTN_NORM] = "transformer.blocks.%d.norm_1",
+           [W_QKV] = "transformer.blocks.%d.attn.Wqkv",
+           [W_O] = "transformer.blocks.%d.attn.out_proj",
+           [W_FFN_NORM] = "transformer.blocks.%d.norm_2",
+           [W_UP] = "transformer.blocks.%d.ffn.up_proj",
+           [W_DOWN] = "transformer.blocks.%d.ffn.down_proj"},
+};
+
+static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
+    decoder_shape s = {.n_kv_heads = n_kv_heads};
+    TRY(config_need_i32(c, "embedding_length", "hidden_size|d_model", &d->d_model));
+    s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
+    d->activation = ACT_GELU;
+    d->tied_embeddings = true;
+    d->blocks.norm = NORM_LAYER;
+    d->blocks.ungated = true;
+    d->norm_eps = 1e-5f;
+    return config_decoder(c, &s, d);
+}
+
+/* 7B: one norm for attention and feed-forward side by side, one KV head. 40B ("new"): two norms, groups of heads. RW: ALiBi, one after the
+ * other. GGUF has the first two. */
+static quire_err describe_falcon(const config *c, model_desc *d) {
+    bool is_new = false, multi_query = true, alibi = false, parallel = true;
+    int32_t n_norms = 0, n_kv_heads = 0;
+    TRY(config_bool(c, NULL, "new_decoder_architecture", &is_new));
+    TRY(config_bool(c, NULL, "multi_query", &multi_query));
+    TRY(config_bool(c, NULL, "alibi", &alibi));
+    TRY(config_bool(c, NULL, "parallel_attn", &parallel));
+    TRY(config_i32(c, NULL, "num_ln_in_parallel_attn", &n_norms));
+    TRY(config_i32(c, "attention.head_count_kv", "num_kv_heads", &n_kv_heads));
+    d->max_positions = 2048;
+    TRY(describe_shape(c, d, n_kv_heads));
+    if (c->is_gguf) {
+        is_new = model_file_find(c->f, "blk.0.attn_norm_2.weight") != NULL;
+    } else if (!is_new && multi_query) {
+        n_kv_heads = 1;
+    } else if (!is_new) {
+        n_kv_heads = d->layers[0].n_heads;
+    }
+    for (int32_t i = 0; i < d->n_caches && n_kv_heads > 0; i++) {
+        d->caches[i].n_kv_heads = n_kv_heads;
+    }
+    d->blocks.parallel = is_new || parallel;
+    d->blocks.one_norm = d->blocks.parallel && !(is_new && n_norms != 1);
+    d->blocks.order = is_new || !multi_query ? QKV_GROUPED : QKV_STACKED;
+    if (alibi) { /* the slopes are rounded, and scaled as the scores are */
+        d->blocks.alibi = 8.0f;
+        d->blocks.alibi_bf16 = true;
+        d->blocks.alibi_scale = d->attention_scale;
+        return QUIRE_OK;
+    }
+    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
+}
+
+static quire_err describe_bloom(const config *c, model_desc *d) {
+    d->max_positions = 2048;
+    TRY(describe_shape(c, d, 0));
+    d->activation = ACT_GELU_TANH;
+    d->blocks.alibi = 8.0f;
+    d->blocks.order = QKV_GROUPED;
+    return QUIRE_OK;
+}
+
+static quire_err describe_mpt(const config *c, model_desc *d) {
+    bool alibi = true, qk_norm = false;
+    float scale = 0.0f;
+    TRY(describe_shape(c, d, 0));
+    TRY(config_bool(c, NULL, "attn_config.alibi", &alibi));
+    TRY(config_bool(c, NULL, "attn_config.qk_ln", &qk_norm));
+    TRY(config_f32(c, NULL, "attn_config.softmax_scale", &scale));
+    if (!alibi || qk_norm) {
+        return config_unsupported(c, "MPT without ALiBi or with norms of queries and keys is not supported");
+    }
+    d->attention_scale = scale > 0.0f ? scale : d->attention_scale;
+    d->blocks.alibi = 8.0f;
+    TRY(config_f32(c, "attention.max_alibi_bias", "attn_config.alibi_bias_max", &d->blocks.alibi));
+    return config_f32(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->blocks.clip);
+}
+
+const arch arch_falcon = {.gguf = {"falcon"}, .hf = {"FalconForCausalLM", "RWForCausalLM"}, .names = &falcon_names, .describe = describe_falcon};
+const arch arch_bloom = {.gguf = {"bloom"}, .hf = {"BloomForCausalLM"}, .names = &bloom_names, .describe = describe_bloom};
+const arch arch_mpt = {.gguf = {"mpt"}, .hf = {"MPTForCausalLM", "MptForCausalLM"}, .names = &mpt_names, .describe = describe_mpt};

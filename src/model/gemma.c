@@ -1,0 +1,89 @@
+/* Gemma: arXiv:2403.08295. Gemma 2: 2408.00118: windows on every other layer, soft caps, norms behind both halves of a layer. Gemma 3:
+ * 2503.19786: five layers with windows and a rotary base of their own to one without, norms of queries and keys. */
+#include <math.h>
+
+#include "model/architectures.h"
+
+static const arch_names gemma2_names = {
+    .gguf = {[W_ATTN_POST_NORM] = "blk.%d.post_attention_norm", [W_FFN_POST_NORM] = "blk.%d.post_ffw_norm"},
+    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
+           [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
+           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
+};
+
+/* What all have: norms by 1 + w, embeddings times the root of their width (rounded to BF16 as in training), a tied head. */
+static quire_err describe_common(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    d->tied_embeddings = true;
+    d->activation = ACT_GELU_TANH;
+    TRY(config_decoder(c, &s, d));
+    d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation; /* files say gelu and mean its approximation */
+    d->blocks.norm_add_one = true;
+    d->blocks.embedding_scale = sqrtf((float)d->d_model);
+    float scalar = 0.0f;
+    TRY(config_f32(c, NULL, "query_pre_attn_scalar", &scalar));
+    d->attention_scale = scalar > 0.0f ? 1.0f / sqrtf(scalar) : d->attention_scale;
+    TRY(config_f32(c, "attn_logit_softcapping", "attn_logit_softcapping", &d->blocks.attention_cap));
+    return config_f32(c, "final_logit_softcapping", "final_logit_softcapping", &d->blocks.logits_cap);
+}
+
+static quire_err describe_gemma(const config *c, model_desc *d) {
+    TRY(describe_common(c, d));
+    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
+}
+
+static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
+    int32_t window = 4096;
+    bool is_window[DESC_MAX_LAYERS];
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_i32(c, NULL, "sliding_window_pattern", &period));
+    TRY(config_window_layers(c, d, period, period - 1, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, is_window[i] ? window : 0);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_gemma2(const config *c, model_desc *d) {
+    d->blocks.attention_cap = 50.0f;
+    d->blocks.logits_cap = 30.0f;
+    TRY(describe_gemma(c, d));
+    return read_windows(c, d, 2);
+}
+
+/* The second table is that of layers with windows: no scaling, a base of its own. */
+static quire_err read_local_rope(const config *c, model_desc *d) {
+    rope_desc local = config_plain_rope(c, d);
+    local.pairs = ROPE_HALVES;
+    if (!c->is_gguf && config_has(c, NULL, "rope_parameters.sliding_attention.rope_theta")) {
+        TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
+    } else {
+        TRY(config_f32(c, "rope.freq_base_swa", "rope_local_base_freq", &local.theta));
+    }
+    d->ropes[d->n_ropes] = local;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].rope = (int16_t)(d->layers[i].window > 0 ? d->n_ropes : 0);
+    }
+    d->n_ropes++;
+    return QUIRE_OK;
+}
+
+static quire_err describe_gemma3(const config *c, model_desc *d) {
+    TRY(describe_common(c, d));
+    rope_desc global = config_plain_rope(c, d);
+    bool by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_theta");
+    global.pairs = ROPE_HALVES;
+    global.theta = 1e6f;
+    TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &global));
+    TRY(config_add_rope(c, d, &global));
+    TRY(read_windows(c, d, 6));
+    d->blocks.qk_norm = QK_NORM_HEAD;
+    return read_local_rope(c, d);
+}
+
+const arch arch_gemma = {.gguf = {"gemma"}, .hf = {"GemmaForCausalLM"}, .describe = describe_gemma};
+const arch arch_gemma2 = {.gguf = {"gemma2"}, .hf = {"Gemma2ForCausalLM"}, .names = &gemma2_names, .describe = describe_gemma2};
+const arch arch_gemma3 = {.gguf = {"gemma3"},
+                          .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
+                          .names = &gemma2_names,
+                          .describe = describe_gemma3};

@@ -1,0 +1,152 @@
+/* GPT-2: Radford et al. 2019. GPT-BigCode (StarCoder): arXiv:2305.06161. GPT-J, GPT-NeoX: 2204.06745. OPT: 2205.01068. StarCoder 2:
+ * 2402.19173. */
+#include "model/architectures.h"
+
+static const arch_names gpt2_names = {
+    .hf = {[W_TOKENS] = "transformer.wte|wte",
+           [W_POSITIONS] = "transformer.wpe|wpe",
+           [W_OUT_NORM] = "transformer.ln_f|ln_f",
+           [W_ATTN_NORM] = "transformer.h.%d.ln_1|h.%d.ln_1",
+           [W_QKV] = "transformer.h.%d.attn.c_attn|h.%d.attn.c_attn",
+           [W_O] = "transformer.h.%d.attn.c_proj|h.%d.attn.c_proj",
+           [W_FFN_NORM] = "transformer.h.%d.ln_2|h.%d.ln_2",
+           [W_UP] = "transformer.h.%d.mlp.c_fc|h.%d.mlp.c_fc",
+           [W_DOWN] = "transformer.h.%d.mlp.c_proj|h.%d.mlp.c_proj"},
+};
+static const arch_names gptj_names = {
+    .hf = {[W_TOKENS] = "transformer.wte",
+           [W_OUT_NORM] = "transformer.ln_f",
+           [W_ATTN_NORM] = "transformer.h.%d.ln_1",
+           [W_Q] = "transformer.h.%d.attn.q_proj",
+           [W_K] = "transformer.h.%d.attn.k_proj",
+           [W_V] = "transformer.h.%d.attn.v_proj",
+           [W_O] = "transformer.h.%d.attn.out_proj",
+           [W_UP] = "transformer.h.%d.mlp.fc_in",
+           [W_DOWN] = "transformer.h.%d.mlp.fc_out"},
+};
+static const arch_names neox_names = {
+    .hf = {[W_TOKENS] = "gpt_neox.embed_in",
+           [W_OUT_NORM] = "gpt_neox.final_layer_norm",
+           [W_HEAD] = "embed_out",
+           [W_ATTN_NORM] = "gpt_neox.layers.%d.input_layernorm",
+           [W_QKV] = "gpt_neox.layers.%d.attention.query_key_value",
+           [W_O] = "gpt_neox.layers.%d.attention.dense",
+           [W_FFN_NORM] = "gpt_neox.layers.%d.post_attention_layernorm",
+           [W_UP] = "gpt_neox.layers.%d.mlp.dense_h_to_4h",
+           [W_DOWN] = "gpt_neox.layers.%d.mlp.dense_4h_to_h"},
+};
+static const arch_names opt_names = {
+    .hf = {[W_TOKENS] = "model.decoder.embed_tokens",
+           [W_POSITIONS] = "model.decoder.embed_positions",
+           [W_OUT_NORM] = "model.decoder.final_layer_norm",
+           [W_ATTN_NORM] = "model.decoder.layers.%d.self_attn_layer_norm",
+           [W_Q] = "model.decoder.layers.%d.self_attn.q_proj",
+           [W_K] = "model.decoder.layers.%d.self_attn.k_proj",
+           [W_V] = "model.decoder.layers.%d.self_attn.v_proj",
+           [W_O] = "model.decoder.layers.%d.self_attn.out_proj",
+           [W_FFN_NORM] = "model.decoder.layers.%d.final_layer_norm",
+           [W_UP] = "model.decoder.layers.%d.fc1",
+           [W_DOWN] = "model.decoder.layers.%d.fc2"},
+};
+static const arch_names starcoder2_names = {
+    .hf = {[W_UP] = "model.layers.%d.mlp.c_fc", [W_DOWN] = "model.layers.%d.mlp.c_proj"},
+};
+
+/* A feed-forward part four times as wide as the model, unless the file says otherwise. */
+static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
+    decoder_shape s = {.n_kv_heads = n_kv_heads};
+    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
+    s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
+    d->blocks.norm = NORM_LAYER;
+    d->blocks.ungated = true;
+    d->norm_eps = 1e-5f;
+    return config_decoder(c, &s, d);
+}
+
+static quire_err describe_gpt2(const config *c, model_desc *d) {
+    bool scaled = true, by_layer = false;
+    d->tied_embeddings = true;
+    d->activation = ACT_GELU_TANH;
+    TRY(describe_shape(c, d, 0));
+    TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
+    TRY(config_bool(c, NULL, "scale_attn_by_inverse_layer_idx", &by_layer));
+    if (by_layer) {
+        return config_unsupported(c, "attention scaled by layer (scale_attn_by_inverse_layer_idx) is not supported");
+    }
+    d->attention_scale = scaled ? d->attention_scale : 1.0f;
+    d->blocks.positions = d->blocks.conv1d = true;
+    return QUIRE_OK;
+}
+
+static quire_err describe_bigcode(const config *c, model_desc *d) {
+    bool multi_query = true;
+    d->tied_embeddings = true;
+    d->activation = ACT_GELU_TANH;
+    TRY(config_bool(c, NULL, "multi_query", &multi_query));
+    TRY(describe_shape(c, d, multi_query ? 1 : 0));
+    d->blocks.positions = true;
+    d->blocks.order = multi_query ? QKV_STACKED : QKV_GROUPED;
+    return QUIRE_OK;
+}
+
+static quire_err describe_gptj(const config *c, model_desc *d) {
+    int32_t n_dims = 64;
+    d->activation = ACT_GELU_TANH;
+    TRY(describe_shape(c, d, 0));
+    d->blocks.parallel = d->blocks.one_norm = true;
+    TRY(config_i32(c, NULL, "rotary_dim", &n_dims));
+    rope_desc r = config_plain_rope(c, d);
+    r.n_dims = n_dims;
+    r.pairs = ROPE_NEIGHBOURS;
+    return config_add_rope(c, d, &r);
+}
+
+static quire_err describe_neox(const config *c, model_desc *d) {
+    d->activation = ACT_GELU;
+    d->blocks.parallel = true;
+    TRY(describe_shape(c, d, 0));
+    TRY(config_bool(c, "use_parallel_residual", "use_parallel_residual", &d->blocks.parallel));
+    d->blocks.order = QKV_GROUPED;
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    r.n_dims = r.n_dims / 4;
+    TRY(config_f32(c, NULL, "rotary_emb_base", &r.theta));
+    TRY(config_rope(c, NULL, d, &r));
+    return config_add_rope(c, d, &r);
+}
+
+static quire_err describe_opt(const config *c, model_desc *d) {
+    bool before = true;
+    int32_t projection;
+    d->tied_embeddings = true;
+    d->activation = ACT_RELU;
+    TRY(describe_shape(c, d, 0));
+    projection = d->d_model;
+    TRY(config_bool(c, NULL, "do_layer_norm_before", &before));
+    TRY(config_i32(c, NULL, "word_embed_proj_dim", &projection));
+    if (!before || projection != d->d_model) {
+        return config_unsupported(c, "OPT with norms behind its layers or with projected embeddings (the 350M model) is not supported");
+    }
+    d->blocks.positions = true;
+    d->blocks.position_offset = 2;
+    return QUIRE_OK;
+}
+
+static quire_err describe_starcoder2(const config *c, model_desc *d) {
+    int32_t window = 0;
+    d->tied_embeddings = true;
+    d->activation = ACT_GELU_TANH;
+    TRY(describe_shape(c, d, 0));
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, window);
+    }
+    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
+}
+
+const arch arch_gpt2 = {.gguf = {"gpt2"}, .hf = {"GPT2LMHeadModel"}, .names = &gpt2_names, .describe = describe_gpt2};
+const arch arch_gpt_bigcode = {.gguf = {"starcoder"}, .hf = {"GPTBigCodeForCausalLM"}, .names = &gpt2_names, .describe = describe_bigcode};
+const arch arch_gptj = {.gguf = {"gptj"}, .hf = {"GPTJForCausalLM"}, .names = &gptj_names, .describe = describe_gptj};
+const arch arch_gpt_neox = {.gguf = {"gptneox"}, .hf = {"GPTNeoXForCausalLM"}, .names = &neox_names, .describe = describe_neox};
+const arch arch_opt = {.gguf = {"opt"}, .hf = {"OPTForCausalLM"}, .names = &opt_names, .describe = describe_opt};
+const arch arch_starcoder2 = {.gguf = {"starcoder2"}, .hf = {"Starcoder2ForCausalLM"}, .names = &starcoder2_names, .describe = describe_starcoder2};

@@ -1,0 +1,30 @@
+/* gpt-oss: arXiv:2508.10925: sinks in the softmax, windows on every other layer, YaRN, experts with biases and a clamped SwiGLU. */
+#include "model/architectures.h"
+
+static const arch_names gpt_oss_names = {
+    .gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm", [W_ROUTER] = "blk.%d.ffn_gate_inp"},
+    .hf = {[W_ROUTER] = "model.layers.%d.mlp.router",
+           [W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj",
+           [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
+};
+
+static quire_err describe_gpt_oss(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    int32_t window = 128;
+    bool is_window[DESC_MAX_LAYERS];
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_window_layers(c, d, 2, 1, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, is_window[i] ? window : 0);
+    }
+    d->blocks.sinks = true;
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .biases = true, .limit = 7.0f};
+    TRY(config_moe(c, d));
+    d->moe.activation = ACT_SWIGLU_CLAMPED;
+    return config_f32(c, NULL, "swiglu_limit", &d->moe.limit);
+}
+
+const arch arch_gpt_oss = {.gguf = {"gpt-oss"}, .hf = {"GptOssForCausalLM"}, .names = &gpt_oss_names, .describe = describe_gpt_oss};

@@ -1,0 +1,54 @@
+#include "model/names.h"
+
+/* GGUF has one name for a role in all architectures. NULL under Hugging Face: Llama has no such weight. */
+static const weight_name usual[N_WEIGHT_ROLES] = {
+    [W_TOKENS] = {"token_embd", "model.embed_tokens"},
+    [W_POSITIONS] = {"position_embd", NULL},
+    [W_TYPES] = {"token_types", NULL},
+    [W_EMBED_NORM] = {"token_embd_norm", NULL},
+    [W_OUT_NORM] = {"output_norm", "model.norm"},
+    [W_HEAD] = {"output", "lm_head|language_model.lm_head"},
+    [W_ATTN_NORM] = {"blk.%d.attn_norm", "model.layers.%d.input_layernorm"},
+    [W_QKV] = {"blk.%d.attn_qkv", NULL},
+    [W_Q] = {"blk.%d.attn_q", "model.layers.%d.self_attn.q_proj"},
+    [W_K] = {"blk.%d.attn_k", "model.layers.%d.self_attn.k_proj"},
+    [W_V] = {"blk.%d.attn_v", "model.layers.%d.self_attn.v_proj"},
+    [W_Q_NORM] = {"blk.%d.attn_q_norm", "model.layers.%d.self_attn.q_norm"},
+    [W_K_NORM] = {"blk.%d.attn_k_norm", "model.layers.%d.self_attn.k_norm"},
+    [W_SINKS] = {"blk.%d.attn_sinks", "model.layers.%d.self_attn.sinks"},
+    [W_O] = {"blk.%d.attn_output", "model.layers.%d.self_attn.o_proj"},
+    [W_ATTN_POST_NORM] = {"blk.%d.post_attention_norm", NULL},
+    [W_FFN_NORM] = {"blk.%d.ffn_norm", "model.layers.%d.post_attention_layernorm"},
+    [W_GATE_UP] = {"blk.%d.ffn_gate_up", NULL},
+    [W_GATE] = {"blk.%d.ffn_gate", "model.layers.%d.mlp.gate_proj"},
+    [W_UP] = {"blk.%d.ffn_up", "model.layers.%d.mlp.up_proj"},
+    [W_DOWN] = {"blk.%d.ffn_down", "model.layers.%d.mlp.down_proj"},
+    [W_FFN_POST_NORM] = {"blk.%d.post_ffw_norm", NULL},
+    [W_ROUTER] = {"blk.%d.ffn_gate_inp", "model.layers.%d.mlp.gate"},
+    [W_ROUTER_BIAS] = {"blk.%d.exp_probs_b", "model.layers.%d.mlp.gate.e_score_correction_bias"},
+    [W_EXPERT_GATE_UP] = {"blk.%d.ffn_gate_up_exps", NULL},
+    [W_EXPERT_GATE] = {"blk.%d.ffn_gate_exps", "model.layers.%d.mlp.experts.%d.gate_proj"},
+    [W_EXPERT_UP] = {"blk.%d.ffn_up_exps", "model.layers.%d.mlp.experts.%d.up_proj"},
+    [W_EXPERT_DOWN] = {"blk.%d.ffn_down_exps", "model.layers.%d.mlp.experts.%d.down_proj"},
+    [W_SHARED_GATE_UP] = {"blk.%d.ffn_gate_up_shexp", NULL},
+    [W_SHARED_GATE] = {"blk.%d.ffn_gate_shexp", "model.layers.%d.mlp.shared_experts.gate_proj"},
+    [W_SHARED_UP] = {"blk.%d.ffn_up_shexp", "model.layers.%d.mlp.shared_experts.up_proj"},
+    [W_SHARED_DOWN] = {"blk.%d.ffn_down_shexp", "model.layers.%d.mlp.shared_experts.down_proj"},
+    [W_SHARED_ROUTER] = {"blk.%d.ffn_gate_inp_shexp", NULL},
+};
+
+weight_name weight_name_of(const arch_names *names, weight_role role) {
+    weight_name n = usual[role];
+    if (names != NULL && names->gguf[role] != NULL) {
+        n.gguf = names->gguf[role];
+    }
+    if (names != NULL && names->hf[role] != NULL) {
+        n.hf = names->hf[role];
+    }
+    n.hf = n.hf != NULL ? n.hf : NO_WEIGHT;
+    return n;
+}
+
+bool weight_role_is(const arch_names *names, weight_role role) {
+    return weight_name_of(names, role).hf[0] != 0;
+}

@@ -1,0 +1,56 @@
+/* The names of weights: a role in a decoder, and what GGUF files and Hugging Face checkpoints call it. */
+#ifndef MODEL_NAMES_H
+#define MODEL_NAMES_H
+
+#include "model/loader.h"
+
+typedef enum weight_role {
+    W_TOKENS,
+    W_POSITIONS,
+    W_TYPES,
+    W_EMBED_NORM,
+    W_OUT_NORM,
+    W_HEAD,
+    W_ATTN_NORM,
+    W_QKV,
+    W_Q,
+    W_K,
+    W_V,
+    W_Q_NORM,
+    W_K_NORM,
+    W_SINKS,
+    W_O,
+    W_ATTN_POST_NORM,
+    W_FFN_NORM,
+    W_GATE_UP,
+    W_GATE,
+    W_UP,
+    W_DOWN,
+    W_FFN_POST_NORM,
+    W_ROUTER,
+    W_ROUTER_BIAS,
+    W_EXPERT_GATE_UP, /* a checkpoint's stacked gate and up of all experts */
+    W_EXPERT_GATE,    /* of one expert: its number is the second %d */
+    W_EXPERT_UP,
+    W_EXPERT_DOWN,
+    W_SHARED_GATE_UP,
+    W_SHARED_GATE,
+    W_SHARED_UP,
+    W_SHARED_DOWN,
+    W_SHARED_ROUTER, /* one logit: how much the shared expert counts */
+    N_WEIGHT_ROLES
+} weight_role;
+
+/* What an architecture names otherwise than Llama does. NULL: as Llama; NO_WEIGHT: it has none. */
+typedef struct arch_names {
+    const char *gguf[N_WEIGHT_ROLES], *hf[N_WEIGHT_ROLES];
+} arch_names;
+
+#define NO_WEIGHT ""
+
+/* The names of a role. names NULL: Llama's. */
+weight_name weight_name_of(const arch_names *names, weight_role role);
+/* Whether the architecture has such a weight at all. */
+bool weight_role_is(const arch_names *names, weight_role role);
+
+#endif

@@ -1,0 +1,59 @@
+/* Nemotron-4 and Minitron: arXiv:2402.16819: layer norms by 1 + w, a squared ReLU without gate, half of each head rotates. StableLM 2:
+ * 2402.17834. SmolLM 3: every fourth layer has no positions. Seed-OSS. */
+#include "model/architectures.h"
+
+static const arch_names nemotron_names = {.hf = {[W_GATE] = NO_WEIGHT}};
+
+static quire_err describe_nemotron(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    d->activation = ACT_RELU2;
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    d->blocks = (block_desc){.norm = NORM_LAYER, .norm_add_one = true, .ungated = true};
+    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
+}
+
+static quire_err describe_stablelm(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    bool parallel = false, qk_norm = false;
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    TRY(config_bool(c, "use_parallel_residual", "use_parallel_residual", &parallel));
+    TRY(config_bool(c, NULL, "qk_layernorm", &qk_norm));
+    if (c->is_gguf) { /* whether a layer has a second norm tells */
+        parallel = model_file_find(c->f, "blk.0.ffn_norm.weight") == NULL;
+        qk_norm = model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
+    }
+    d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = parallel, .one_norm = parallel, .qk_norm_type = NORM_LAYER};
+    d->blocks.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
+    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.25f);
+}
+
+static quire_err describe_smollm3(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    int32_t period = 4, has[DESC_MAX_LAYERS];
+    size_t n;
+    d->tied_embeddings = true;
+    TRY(config_decoder(c, &s, d));
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f));
+    TRY(config_i32(c, NULL, "no_rope_layer_interval", &period));
+    TRY(config_i32s(c, NULL, "no_rope_layers", has, DESC_MAX_LAYERS, &n));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        bool rotates = (size_t)i < n ? has[i] != 0 : period < 1 || (i + 1) % period != 0;
+        d->layers[i].rope = rotates ? d->layers[i].rope : NO_ROPE;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_seed(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    TRY(config_decoder(c, &s, d));
+    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
+}
+
+static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
+
+const arch arch_nemotron = {.gguf = {"nemotron"}, .hf = {"NemotronForCausalLM"}, .names = &nemotron_names, .describe = describe_nemotron};
+const arch arch_stablelm = {.gguf = {"stablelm"}, .hf = {"StableLmForCausalLM"}, .describe = describe_stablelm};
+const arch arch_smollm3 = {.gguf = {"smollm3"}, .hf = {"SmolLM3ForCausalLM"}, .describe = describe_smollm3};
+const arch arch_seed_oss = {.gguf = {"seed_oss"}, .hf = {"SeedOssForCausalLM"}, .names = &seed_names, .describe = describe_seed};

@@ -1,0 +1,66 @@
+/* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656: norms behind both halves of a layer only, norms over
+ * all heads of q and k. OLMo 3: windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. */
+#include "model/architectures.h"
+
+static const arch_names olmo2_names = {
+    .hf = {[W_ATTN_NORM] = NO_WEIGHT,
+           [W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
+           [W_FFN_NORM] = NO_WEIGHT,
+           [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
+};
+
+static quire_err describe_olmo(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    TRY(config_decoder(c, &s, d));
+    d->norm_eps = 1e-5f;
+    d->blocks.norm = NORM_LAYER;
+    d->blocks.norm_bare = true;
+    TRY(config_f32(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
+    return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
+}
+
+/* OLMo 3 is called olmo2 in GGUF, where its window tells it apart. Layers with windows have a table without scaling. */
+static quire_err describe_olmo2(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    int32_t window = 0;
+    bool is_window[DESC_MAX_LAYERS], by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_theta");
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    d->blocks.qk_norm = QK_NORM_ROW;
+    rope_desc full = config_plain_rope(c, d), local = full;
+    full.pairs = local.pairs = ROPE_HALVES;
+    TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &full));
+    TRY(config_add_rope(c, d, &full));
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    if (window == 0) {
+        return QUIRE_OK;
+    }
+    if (by_type) {
+        TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
+    } else {
+        local.theta = full.theta;
+    }
+    d->ropes[d->n_ropes] = local;
+    TRY(config_window_layers(c, d, 4, 3, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, is_window[i] ? window : 0);
+        d->layers[i].rope = (int16_t)(is_window[i] ? d->n_ropes : 0);
+    }
+    d->n_ropes++;
+    return QUIRE_OK;
+}
+
+static quire_err describe_olmoe(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    d->norm_eps = 1e-5f;
+    TRY(config_decoder(c, &s, d));
+    d->blocks.qk_norm = QK_NORM_ROW;
+    TRY(config_f32(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX};
+    return config_moe(c, d);
+}
+
+const arch arch_olmo = {.gguf = {"olmo"}, .hf = {"OlmoForCausalLM"}, .describe = describe_olmo};
+const arch arch_olmo2 = {.gguf = {"olmo2"}, .hf = {"Olmo2ForCausalLM", "Olmo3ForCausalLM"}, .names = &olmo2_names, .describe = describe_olmo2};
+const arch arch_olmoe = {.gguf = {"olmoe"}, .hf = {"OlmoeForCausalLM"}, .describe = describe_olmoe};

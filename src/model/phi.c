@@ -1,0 +1,60 @@
+/* Phi and Phi-2: arXiv:2309.05463: attention and feed-forward side by side. Phi-3 and 4: 2404.14219: Llama with fused weights. PhiMoE. */
+#include "model/architectures.h"
+
+static const arch_names phi_names = {
+    .hf = {[W_OUT_NORM] = "model.final_layernorm",
+           [W_O] = "model.layers.%d.self_attn.dense",
+           [W_UP] = "model.layers.%d.mlp.fc1",
+           [W_DOWN] = "model.layers.%d.mlp.fc2"},
+};
+static const arch_names phi3_names = {
+    .gguf = {[W_GATE_UP] = "blk.%d.ffn_up"},
+    .hf = {[W_QKV] = "model.layers.%d.self_attn.qkv_proj", [W_GATE_UP] = "model.layers.%d.mlp.gate_up_proj"},
+};
+static const arch_names phimoe_names = {
+    .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.gate",
+           [W_EXPERT_GATE] = "model.layers.%d.block_sparse_moe.experts.%d.w1",
+           [W_EXPERT_UP] = "model.layers.%d.block_sparse_moe.experts.%d.w3",
+           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2"},
+};
+
+static quire_err describe_phi(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    d->activation = ACT_GELU_TANH;
+    TRY(config_decoder(c, &s, d));
+    d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
+    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
+}
+
+static quire_err read_window(const config *c, model_desc *d) {
+    int32_t window = 0;
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, window);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_phi3(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    TRY(config_decoder(c, &s, d));
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    return read_window(c, d);
+}
+
+static quire_err describe_phimoe(const config *c, model_desc *d) {
+    TRY(describe_phi3(c, d));
+    d->blocks.norm = NORM_LAYER;
+    d->moe = (moe_desc){.score = ROUTE_SPARSE_MIXER, .jitter_eps = 0.01f};
+    TRY(config_f32(c, NULL, "router_jitter_noise", &d->moe.jitter_eps));
+    TRY(config_moe(c, d));
+    d->moe.score = ROUTE_SPARSE_MIXER;
+    return QUIRE_OK;
+}
+
+const arch arch_phi = {.gguf = {"phi2"}, .hf = {"PhiForCausalLM"}, .names = &phi_names, .describe = describe_phi};
+const arch arch_phi3 = {.gguf = {"phi3"}, .hf = {"Phi3ForCausalLM"}, .names = &phi3_names, .describe = describe_phi3};
+const arch arch_phimoe = {.gguf = {"phimoe"},
+                          .hf = {"PhiMoEForCausalLM", "PhimoeForCausalLM"},
+                          .names = &phimoe_names,
+                          .describe = describe_phimoe};

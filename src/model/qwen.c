@@ -1,0 +1,82 @@
+/* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3: arXiv:2505.09388: with norms over the heads of q and k
+ * instead. Their mixtures of experts. */
+#include "model/architectures.h"
+
+static const arch_names qwen2_moe_names = {
+    .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
+           [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
+           [W_SHARED_DOWN] = "model.layers.%d.mlp.shared_expert.down_proj",
+           [W_SHARED_ROUTER] = "model.layers.%d.mlp.shared_expert_gate"},
+};
+
+/* Layers from max_window_layers on have a window, where use_sliding_window says that any has. */
+static quire_err read_windows(const config *c, model_desc *d) {
+    bool use = false, is_window[DESC_MAX_LAYERS];
+    int32_t window = 0, first = d->n_layers;
+    TRY(config_bool(c, NULL, "use_sliding_window", &use));
+    TRY(config_i32(c, NULL, "sliding_window", &window));
+    TRY(config_i32(c, NULL, "max_window_layers", &first));
+    if (!use || window == 0) {
+        return QUIRE_OK;
+    }
+    TRY(config_window_layers(c, d, 0, 0, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        bool has = config_has(c, NULL, "layer_types") ? is_window[i] : i >= first;
+        config_set_window(d, i, has ? window : 0);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_qwen2(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    TRY(config_decoder(c, &s, d));
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    return read_windows(c, d);
+}
+
+static quire_err describe_qwen3(const config *c, model_desc *d) {
+    TRY(describe_qwen2(c, d));
+    d->blocks.qk_norm = QK_NORM_HEAD;
+    return QUIRE_OK;
+}
+
+/* Layers that mlp_only_layers names, and all but each decoder_sparse_step-th, are dense. */
+static quire_err read_dense(const config *c, model_desc *d, int32_t d_ff) {
+    int32_t step = 1, only[DESC_MAX_LAYERS];
+    size_t n;
+    TRY(config_i32(c, NULL, "decoder_sparse_step", &step));
+    TRY(config_i32s(c, NULL, "mlp_only_layers", only, DESC_MAX_LAYERS, &n));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        bool dense = step > 0 && (i + 1) % step != 0;
+        for (size_t k = 0; k < n; k++) {
+            dense = dense || only[k] == i;
+        }
+        if (dense) {
+            config_set_dense(d, i, d_ff);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_experts(const config *c, model_desc *d) {
+    int32_t d_ff = d->layers[0].d_ff;
+    TRY(config_moe(c, d));
+    return read_dense(c, d, d_ff);
+}
+
+static quire_err describe_qwen2_moe(const config *c, model_desc *d) {
+    TRY(describe_qwen2(c, d));
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .shared_gate = true, .d_shared = d->layers[0].d_ff};
+    return describe_experts(c, d);
+}
+
+static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
+    TRY(describe_qwen3(c, d));
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = c->is_gguf};
+    return describe_experts(c, d);
+}
+
+const arch arch_qwen2 = {.gguf = {"qwen2"}, .hf = {"Qwen2ForCausalLM"}, .describe = describe_qwen2};
+const arch arch_qwen2_moe = {.gguf = {"qwen2moe"}, .hf = {"Qwen2MoeForCausalLM"}, .names = &qwen2_moe_names, .describe = describe_qwen2_moe};
+const arch arch_qwen3 = {.gguf = {"qwen3"}, .hf = {"Qwen3ForCausalLM"}, .describe = describe_qwen3};
+const arch arch_qwen3_moe = {.gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};
