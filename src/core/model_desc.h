@@ -111,6 +111,7 @@ typedef struct block_desc {
     qkv_order order;
     qk_norm_kind qk_norm;
     bool qk_norm_after_rope;
+    bool qk_norm_by_head; /* QK_NORM_HEADS: a checkpoint has a tensor for each head */
     float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
     float attention_cap, logits_cap;                     /* 0: none */
     float clip;        /* of q, k and v; 0: none */
