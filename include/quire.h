@@ -138,9 +138,17 @@ typedef struct quire_info {
     const char *generation_config;   /* the file with defaults of requests; NULL: the API's own defaults only */
     const char *generation_defaults; /* the defaults from it and quire_options' request_defaults: "temperature 0.6, top_k 20"; "": none */
     size_t max_answer_bytes;         /* 0: no limit */
+    /* how the number of pages came about: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that the machine has available .." */
+    const char *pool_plan;
+    int32_t model_max_len;           /* tokens a sequence may have by the model; max_model_len may be less */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);
+
+/* Drops the prefix cache: requests submitted from now on find no page that no running request holds, and the memory of unused pages goes
+ * back to the system. Answers do not change. Tiers keep their copies. Returns at once; the engine does it before its next step. Any
+ * thread. */
+void quire_engine_drop_cache(quire_engine *e);
 
 /* All counters and gauges, read together. Any thread. */
 void quire_engine_stats(const quire_engine *e, quire_stats *out);

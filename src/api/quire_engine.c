@@ -90,6 +90,10 @@ quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n,
     return request_ids(&e->context, ids, n, out, err);
 }
 
+void quire_engine_drop_cache(quire_engine *e) {
+    engine_drop_cache(e->parts.core);
+}
+
 bool quire_engine_healthy(const quire_engine *e) {
     return engine_busy_us(e->parts.core) < STUCK_US;
 }

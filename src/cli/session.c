@@ -21,9 +21,14 @@ static void announce(const quire_options *o, const quire_info *i) {
              compute_reason(o->compute, i->compute), i->kv_dtype, i->backend);
     int64_t tokens = (int64_t)i->n_pages * i->page_tokens;
     int64_t pages_each = (i->max_model_len + i->page_tokens - 1) / i->page_tokens;
-    log_line(LOG_INFO, "KV: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
+    log_line(LOG_INFO, "KV pool: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
              (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens,
              (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
+    log_line(LOG_INFO, "KV pool: %s; a page takes memory when it is first used", i->pool_plan);
+    if (o->max_model_len == 0 && i->max_model_len < i->model_max_len) {
+        log_line(LOG_WARN, "the model was made for %d tokens, but the KV pool holds %d, so no sequence may have more: raise "
+                 "--memory-utilization (or --kv-pages), or take --kv-dtype int8", (int)i->model_max_len, (int)i->max_model_len);
+    }
     if (i->generation_defaults[0]) {
         log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults,
                  i->generation_config ? i->generation_config : "flags");

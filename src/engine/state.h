@@ -49,6 +49,7 @@ struct engine {
     ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
     wake in_wake;
     atomic_bool stop, paused;
+    atomic_bool drops_cache; /* before the next step: engine_drop_cache */
     atomic_uint n_cancels;   /* calls of engine_cancel */
     engine_entry *entries;   /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */

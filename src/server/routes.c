@@ -155,6 +155,16 @@ static void post_sandbox(conn *c) {
     conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
+/* vLLM's name and answer. */
+static void post_reset(conn *c) {
+    if (c->is_operator) {
+        quire_engine_drop_cache(c->loop->server->engine);
+        conn_reply(c, &(reply){.status = 200});
+    } else {
+        conn_reply_error(c, 403, NULL, "the prefix cache is the operator's to drop (--operator-key)", NULL);
+    }
+}
+
 #define READ "GET, HEAD"
 
 static const route table[] = {
@@ -165,6 +175,7 @@ static const route table[] = {
     {.path = "/metrics", .allow = READ, .run = get_metrics, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = get_page},
     {.path = "/pool/sandbox", .allow = "POST", .run = post_sandbox, .takes_json = true, .max_body_bytes = SANDBOX_BODY_BYTES},
+    {.path = "/reset_prefix_cache", .allow = "POST", .run = post_reset},
     {.path = "/debug/pool", .allow = READ, .run = get_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
     {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},

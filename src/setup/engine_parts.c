@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "setup/engine_config.h"
-#include "setup/memory_limits.h"
+#include "setup/pool_plan.h"
 
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
@@ -57,6 +57,25 @@ static quire_err read_defaults(engine_parts *p, const quire_options *o, const mo
     return strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &p->defaults, err) : sampling_defaults_read(from, &p->defaults, err);
 }
 
+/* How many pages there are to be, and why. Weights and buffers have their memory already. */
+static quire_err plan_pages(engine_parts *p, const quire_options *o, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
+    const backend *b = p->model.b;
+    pool_plan plan = pool_plan_of(o);
+    plan.weight_bytes = b->ops->weight_bytes(b);
+    plan.buffer_bytes = b->ops->step_bytes(b);
+    memory_room_read("", model_description(p->model.m)->is_packed ? plan.weight_bytes : 0, &plan.room);
+    TRY(pool_plan_resolve(&plan, &p->model.layout, least_tokens, n_pages, err));
+    if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    int64_t bytes = *n_pages * p->model.layout.page_bytes;
+    if (plan.room.bytes >= 0 && bytes > plan.room.bytes) {
+        log_line(LOG_WARN, "the KV pages take %.1f MB when all are used, more than there is (%s): the system may end the process then",
+                 (double)bytes / 1e6, p->pool_plan.p);
+    }
+    return QUIRE_OK;
+}
+
 /* Allocates as many pages as fit; without --max-model-len the longest sequence is limited to what the pool holds. */
 static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *max_len, quire_error *err) {
     backend *b = p->model.b;
@@ -66,7 +85,7 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
                           .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
-    TRY(options_pages(o, layout, memory_available(), least, &n_pages, err));
+    TRY(plan_pages(p, o, least, &n_pages, err));
     int64_t holds = (int64_t)(n_pages / layout->n_groups) * o->page_tokens;
     *max_len = holds < *max_len ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));
@@ -168,7 +187,7 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->architecture = d->architecture;
     i->model_name = d->name;
     i->compute = compute_name(b->compute);
-    i->kv_dtype = dtype_name(p->model.layout.type);
+    i->kv_dtype = dtype_flag_name(p->model.layout.type);
     i->backend = b->ops->describe(b);
     i->n_layers = d->n_layers;
     i->d_model = d->d_model;
@@ -192,6 +211,8 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->has_vocabulary = p->tokenizer != NULL;
     i->has_chat_template = p->chat != NULL;
     i->max_answer_bytes = (size_t)o->max_answer_bytes;
+    i->pool_plan = p->pool_plan.p;
+    i->model_max_len = d->max_positions;
 }
 
 quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, engine_parts *p, quire_error *err) {
@@ -226,5 +247,6 @@ void engine_parts_close(engine_parts *p) {
     speculation_close(&p->speculation);
     sampling_defaults_deinit(&p->defaults);
     mem_free(p->model_path);
+    strbuf_deinit(&p->pool_plan);
     *p = (engine_parts){0};
 }

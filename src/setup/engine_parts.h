@@ -22,6 +22,7 @@ typedef struct engine_parts {
     sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
     quire_error text_error;     /* why there is no tokenizer, when there is none */
     char *model_path;
+    strbuf pool_plan; /* pool_plan_explain */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
     speculation speculation;

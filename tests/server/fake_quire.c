@@ -14,7 +14,7 @@
 
 struct quire_engine {
     int64_t tick_us;
-    atomic_llong running, cancelled, generation_tokens, parses;
+    atomic_llong running, cancelled, generation_tokens, parses, drops;
     atomic_bool unhealthy, held;
     quire_info info;
 };
@@ -80,8 +80,16 @@ int64_t fake_produced(const quire_engine *e) {
     return atomic_load(&e->generation_tokens);
 }
 
+int64_t fake_drops(const quire_engine *e) {
+    return atomic_load(&e->drops);
+}
+
 int64_t fake_cancelled(const quire_engine *e) {
     return atomic_load(&e->cancelled);
+}
+
+void quire_engine_drop_cache(quire_engine *e) {
+    atomic_fetch_add(&e->drops, 1);
 }
 
 const quire_info *quire_engine_info(const quire_engine *e) {

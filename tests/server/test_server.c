@@ -254,6 +254,34 @@ static void without_keys_a_name_of_somebody_else_is_refused(void **state) {
     stop(s);
 }
 
+static void only_the_operator_drops_the_prefix_cache(void **state) {
+    (void)state;
+    server_options o;
+    server_options_init(&o);
+    site *s = start(&o, TICK_US);
+    expect_in(ask(s, "GET /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "\r\n"), "HTTP/1.1 405 ");
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 403 ");
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 403 ");
+    assert_int_equal(fake_drops(s->engine), 0);
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 200 ");
+    assert_int_equal(fake_drops(s->engine), 1);
+    stop(s);
+    const char *keys[] = {"k"};
+    o.api_keys = keys;
+    o.n_api_keys = 1;
+    o.operator_key = "root";
+    s = start(&o, TICK_US);
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 403 ");
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 403 ");
+    assert_int_equal(fake_drops(s->engine), 0);
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer root\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 200 ");
+    assert_int_equal(fake_drops(s->engine), 1);
+    stop(s);
+}
+
 /* ---- framing ---- */
 
 static void malformed_requests_get_a_status_and_the_connection_closes(void **state) {
@@ -771,6 +799,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simple_routes_response),
         cmocka_unit_test(web_pages_elsewhere_may_ask_only_where_that_was_allowed),
+        cmocka_unit_test(only_the_operator_drops_the_prefix_cache),
         cmocka_unit_test(without_keys_a_name_of_somebody_else_is_refused),
         cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),
         cmocka_unit_test(pipelined_requests_are_answered_in_order),
