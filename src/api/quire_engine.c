@@ -51,6 +51,9 @@ quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ab
     }
     quire_err r = open_all(e, o, ablations, err);
     if (r != QUIRE_OK) {
+        if (r == QUIRE_NO_MEMORY) {
+            engine_parts_explain_memory(&e->parts, err);
+        }
         quire_engine_close(e);
         return r;
     }

@@ -57,22 +57,19 @@ static quire_err read_defaults(engine_parts *p, const quire_options *o, const mo
     return strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &p->defaults, err) : sampling_defaults_read(from, &p->defaults, err);
 }
 
-/* How many pages there are to be, and why. Weights and buffers have their memory already. */
-static quire_err plan_pages(engine_parts *p, const quire_options *o, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
+/* How many pages there are to be, and why; whether they exceed the memory that there is. Weights and buffers have theirs already. */
+static quire_err plan_pages(engine_parts *p, const quire_options *o, int32_t least_tokens, int32_t *n_pages, bool *exceeds,
+                            quire_error *err) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
     plan.weight_bytes = b->ops->weight_bytes(b);
     plan.buffer_bytes = b->ops->step_bytes(b);
     memory_room_read("", model_description(p->model.m)->is_packed ? plan.weight_bytes : 0, &plan.room);
-    TRY(pool_plan_resolve(&plan, &p->model.layout, least_tokens, n_pages, err));
     if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    int64_t bytes = *n_pages * p->model.layout.page_bytes;
-    if (plan.room.bytes >= 0 && bytes > plan.room.bytes) {
-        log_line(LOG_WARN, "the KV pages take %.1f MB when all are used, more than there is (%s): the system may end the process then",
-                 (double)bytes / 1e6, p->pool_plan.p);
-    }
+    TRY(pool_plan_resolve(&plan, &p->model.layout, least_tokens, n_pages, err));
+    *exceeds = plan.room.bytes >= 0 && *n_pages * p->model.layout.page_bytes > plan.room.bytes;
     return QUIRE_OK;
 }
 
@@ -85,10 +82,15 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
                           .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
-    TRY(plan_pages(p, o, least, &n_pages, err));
+    bool exceeds = false;
+    TRY(plan_pages(p, o, least, &n_pages, &exceeds, err));
     int64_t holds = (int64_t)(n_pages / layout->n_groups) * o->page_tokens;
     *max_len = holds < *max_len ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));
+    if (exceeds) {
+        log_line(LOG_WARN, "the KV pages take %.1f MB once all are used, more than there is (%s): the system may end the process then",
+                 (double)n_pages * (double)layout->page_bytes / 1e6, p->pool_plan.p);
+    }
     p->info.n_pages = n_pages;
     return QUIRE_OK;
 }
@@ -237,6 +239,18 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
     return QUIRE_OK;
+}
+
+void engine_parts_explain_memory(const engine_parts *p, quire_error *err) {
+    strbuf room = {0};
+    memory_room now;
+    memory_room_read("", 0, &now);
+    const char *text = p->pool_plan.n > 0 ? p->pool_plan.p : memory_room_explain(&now, &room) == QUIRE_OK ? room.p : NULL;
+    if (text != NULL) {
+        quire_error first = *err;
+        err_set(err, first.code, first.position, "%s (%s %s)", first.message, p->pool_plan.n > 0 ? "the pool:" : "there is", text);
+    }
+    strbuf_deinit(&room);
 }
 
 void engine_parts_close(engine_parts *p) {

@@ -34,6 +34,8 @@ typedef struct engine_parts {
 /* Loads the model and starts the engine thread. o was read by options_read; its texts may be freed afterwards. Close *out also after a
  * failure, which err explains. */
 quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, engine_parts *out, quire_error *err);
+/* Adds to an error for want of memory, from opening these parts or what belongs to them, how much there is. */
+void engine_parts_explain_memory(const engine_parts *p, quire_error *err);
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);
 

@@ -1,12 +1,14 @@
 #include "setup/memory_limits.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #define PATH_BYTES 4096
+#define N_STACKS   6 /* of threads that start later: the engine's, text, server, log, tiers */
 #define UNLIMITED  ((int64_t)1 << 60) /* a limit from here on is none */
 
 /* The number of the line "name N kB" in root/path, in bytes; -1 when there is none. */
@@ -37,18 +39,29 @@ static void bound_room(memory_room *room, int64_t bytes, memory_bound bound, int
     }
 }
 
+/* Address space that the stacks of later threads take, of which they touch little. */
+static int64_t stack_bytes(void) {
+    pthread_attr_t attr;
+    size_t n = 0;
+    if (pthread_attr_init(&attr) == 0) {
+        (void)pthread_attr_getstacksize(&attr, &n);
+        (void)pthread_attr_destroy(&attr);
+    }
+    return N_STACKS * (int64_t)n;
+}
+
 /* Bounds the room by what a soft limit leaves of the memory that the process has by this line of its status. */
 static void bound_by_rlimit(memory_room *room, const char *root, int resource, memory_bound bound, const char *name) {
     struct rlimit limit;
     int64_t used = read_kib(root, "/proc/self/status", name);
     if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < (rlim_t)UNLIMITED) { /* RLIM_INFINITY is the largest number */
         int64_t most = (int64_t)limit.rlim_cur;
-        bound_room(room, most - (used > 0 ? used : 0), bound, most);
+        bound_room(room, most - (used > 0 ? used : 0) - room->stack_bytes, bound, most);
     }
 }
 
 void memory_room_read(const char *root, int64_t mapped_bytes, memory_room *out) {
-    *out = (memory_room){.bytes = -1, .bound = MEMORY_UNKNOWN};
+    *out = (memory_room){.bytes = -1, .bound = MEMORY_UNKNOWN, .stack_bytes = stack_bytes()};
     int64_t available = read_kib(root, "/proc/meminfo", "MemAvailable:");
     if (available >= 0) {
         bound_room(out, available - mapped_bytes, MEMORY_OF_MACHINE, available);
@@ -75,7 +88,13 @@ quire_err memory_room_explain(const memory_room *room, strbuf *out) {
     bool is_cgroup = room->bound == MEMORY_OF_CGROUP, is_as = room->bound == MEMORY_OF_RLIMIT_AS;
     TRY(strbuf_addf(out, " that %s of ", is_cgroup ? "the cgroup's limit" : is_as ? "the limit of address space" : "the limit of data"));
     TRY(memory_print(room->limit, out));
-    return strbuf_addf(out, " leaves (%s)", is_cgroup ? room->file : is_as ? "ulimit -v" : "ulimit -d");
+    TRY(strbuf_addf(out, " (%s) leaves", is_cgroup ? room->file : is_as ? "ulimit -v" : "ulimit -d"));
+    if (!is_cgroup) {
+        TRY(strbuf_add_str(out, " beside stacks ("));
+        TRY(memory_print(room->stack_bytes, out));
+        TRY(strbuf_add_str(out, ")"));
+    }
+    return QUIRE_OK;
 }
 
 quire_err memory_print(int64_t bytes, strbuf *out) {

@@ -24,7 +24,8 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
         TRY(strbuf_addf(out, "%g%% (--memory-utilization, %g by default) of ", 100.0 * p->utilization, POOL_UTILIZATION));
     }
     TRY(memory_room_explain(&p->room, out));
-    TRY(strbuf_add_str(out, " beside weights ("));
+    bool is_beside = p->room.bound == MEMORY_OF_RLIMIT_AS || p->room.bound == MEMORY_OF_RLIMIT_DATA;
+    TRY(strbuf_addf(out, "%s weights (", is_beside ? "," : " beside"));
     TRY(memory_print(p->weight_bytes, out));
     TRY(strbuf_add_str(out, ")"));
     if (p->buffer_bytes > 0) {
@@ -46,16 +47,10 @@ quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, int32_t leas
         return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
     }
     if (n < least) {
-        strbuf why = {0};
-        if (pool_plan_explain(p, &why) != QUIRE_OK) {
-            strbuf_clear(&why);
-        }
-        err_set(err, QUIRE_NO_MEMORY, -1,
-                "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s (the pool: %s)",
-                (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
-                p->given_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory", why.p != NULL ? why.p : "");
-        strbuf_deinit(&why);
-        return QUIRE_NO_MEMORY;
+        return err_set(err, QUIRE_NO_MEMORY, -1,
+                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s",
+                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
+                       p->given_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
     }
     *n_pages = (int32_t)n;
     return QUIRE_OK;
