@@ -126,8 +126,8 @@ static char *next_word(char **rest) {
 static void unescape(char *text) {
     char *to = text;
     for (const char *from = text; *from != '\0'; to++) {
-        bool is_escape = from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' && from[2] <= '7' && from[3] >= '0' &&
-                         from[3] <= '7';
+        bool is_escape =
+            from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' && from[2] <= '7' && from[3] >= '0' && from[3] <= '7';
         *to = is_escape ? (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0')) : *from;
         from += is_escape ? 4 : 1;
     }
@@ -251,15 +251,18 @@ static void note_limit(const memory_search *s, const char *directory, const char
     best->used = used;
     char path[PATH_BYTES + NUMBER_BYTES];
     int n = snprintf(path, sizeof path, "%s/%s", directory + s->root_n, name);
-    bool is_cut = (size_t)n >= sizeof best->file;
-    (void)snprintf(best->file, sizeof best->file, "%s%s", is_cut ? "..." : "",
-                   path + (is_cut ? (size_t)n - (sizeof best->file - sizeof "...") : 0));
+    size_t length = (size_t)n < sizeof path ? (size_t)n : sizeof path - 1, cut = 0;
+    if (length >= sizeof best->file) {
+        cut = length - (sizeof best->file - 1);
+        memcpy(path + cut, "...", 3);
+    }
+    memcpy(best->file, path + cut, length - cut + 1);
 }
 
 static void visit_memory(void *context, const char *directory, bool is_v2) {
     int64_t used = read_bytes(directory, is_v2 ? "memory.current" : "memory.usage_in_bytes");
-    int64_t cached = is_v2 ? read_cached(directory, "inactive_file", "active_file")
-                           : read_cached(directory, "total_inactive_file", "total_active_file");
+    int64_t cached =
+        is_v2 ? read_cached(directory, "inactive_file", "active_file") : read_cached(directory, "total_inactive_file", "total_active_file");
     used = used > cached ? used - cached : 0;
     if (is_v2) {
         note_limit(context, directory, "memory.max", read_bytes(directory, "memory.max"), used);

@@ -12,8 +12,8 @@
 #define CGROUP_FILE_BYTES 256
 
 typedef struct cgroup_memory {
-    int64_t limit; /* bytes; -1: there is no limit */
-    int64_t used;  /* by all processes of that group, without cached pages of files, which the kernel drops on demand */
+    int64_t limit;                /* bytes; -1: there is no limit */
+    int64_t used;                 /* by all processes of that group, without cached pages of files, which the kernel drops on demand */
     char file[CGROUP_FILE_BYTES]; /* the file that sets the limit; a longer name is cut in front, which "..." shows */
 } cgroup_memory;
 

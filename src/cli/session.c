@@ -26,8 +26,10 @@ static void announce(const quire_options *o, const quire_info *i) {
              (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
     log_line(LOG_INFO, "KV pool: %s; a page takes memory when it is first used", i->pool_plan);
     if (o->max_model_len == 0 && i->max_model_len < i->model_max_len) {
-        log_line(LOG_WARN, "the model was made for %d tokens, but the KV pool holds %d, so no sequence may have more: raise "
-                 "--memory-utilization (or --kv-pages), or take --kv-dtype int8", (int)i->model_max_len, (int)i->max_model_len);
+        log_line(LOG_WARN,
+                 "the model was made for %d tokens, but the KV pool holds %d, so no sequence may have more: raise "
+                 "--memory-utilization (or --kv-pages), or take --kv-dtype int8",
+                 (int)i->model_max_len, (int)i->max_model_len);
     }
     if (i->generation_defaults[0]) {
         log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults,

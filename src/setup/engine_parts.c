@@ -242,13 +242,20 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
 }
 
 void engine_parts_explain_memory(const engine_parts *p, quire_error *err) {
+    if (err == NULL) {
+        return;
+    }
     strbuf room = {0};
-    memory_room now;
-    memory_room_read("", 0, &now);
-    const char *text = p->pool_plan.n > 0 ? p->pool_plan.p : memory_room_explain(&now, &room) == QUIRE_OK ? room.p : NULL;
+    quire_error first = *err;
+    bool is_planned = p->pool_plan.n > 0;
+    if (!is_planned) {
+        memory_room now;
+        memory_room_read("", 0, &now);
+        (void)memory_room_explain(&now, &room);
+    }
+    const char *text = is_planned ? p->pool_plan.p : room.p;
     if (text != NULL) {
-        quire_error first = *err;
-        err_set(err, first.code, first.position, "%s (%s %s)", first.message, p->pool_plan.n > 0 ? "the pool:" : "there is", text);
+        err_set(err, first.code, first.position, "%s (%s: %s)", first.message, is_planned ? "the pool" : "memory", text);
     }
     strbuf_deinit(&room);
 }

@@ -18,10 +18,10 @@ typedef enum memory_bound {
 
 /* How much memory the process may still allocate, and what allows no more. */
 typedef struct memory_room {
-    int64_t bytes;      /* -1: unknown */
-    memory_bound bound; /* what leaves least */
-    int64_t limit;      /* bytes: the limit that leaves `bytes` of it */
-    int64_t stack_bytes; /* MEMORY_OF_RLIMIT_*: already taken off for threads that start later */
+    int64_t bytes;                /* -1: unknown */
+    memory_bound bound;           /* what leaves least */
+    int64_t limit;                /* bytes: the limit that leaves `bytes` of it */
+    int64_t stack_bytes;          /* MEMORY_OF_RLIMIT_*: already taken off for threads that start later */
     char file[CGROUP_FILE_BYTES]; /* MEMORY_OF_CGROUP: that sets the limit */
 } memory_room;
 

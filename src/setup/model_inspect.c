@@ -154,8 +154,8 @@ static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *length
     while (++*i < s->n_kv && s->kv[*i].layout.page_bytes == l->page_bytes && n < (int)sizeof names) {
         n += snprintf(names + n, sizeof names - (size_t)n, ", %s", dtype_flag_name(s->kv[*i].type));
     }
-    TRY(strbuf_addf(b, "  %-9s %12lld %12lld %10lld %10lld  ", names, (long long)kv_layout_token_bytes(l), (long long)l->page_bytes, n_pages,
-                    n_pages / l->n_groups * l->page_tokens));
+    TRY(strbuf_addf(b, "  %-9s %12lld %12lld %10lld %10lld  ", names, (long long)kv_layout_token_bytes(l), (long long)l->page_bytes,
+                    n_pages, n_pages / l->n_groups * l->page_tokens));
     for (int k = 0; k < n_lengths; k++) {
         TRY(strbuf_addf(b, "%s %lld", k == 0 ? "" : " /", (long long)requests_held(s, at, lengths[k])));
     }

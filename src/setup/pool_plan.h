@@ -6,11 +6,11 @@
 #include "quire.h"
 #include "setup/memory_limits.h"
 
-#define POOL_MAX_PAGES    ((int64_t)1 << 30)
-#define POOL_UTILIZATION  0.5 /* the part of the memory that pages take, unless options say otherwise */
+#define POOL_MAX_PAGES   ((int64_t)1 << 30)
+#define POOL_UTILIZATION 0.5 /* the part of the memory that pages take, unless options say otherwise */
 
 typedef struct pool_plan {
-    memory_room room;     /* of it, weights and buffers are taken already */
+    memory_room room; /* of it, weights and buffers are taken already */
     int64_t weight_bytes;
     int64_t buffer_bytes; /* 0: not known, since the model is not loaded */
     int64_t aside_bytes;  /* of the room: swap space and host tier */

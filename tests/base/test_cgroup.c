@@ -66,8 +66,16 @@ static void without_a_limit_there_is_none(void **state) {
     assert_memory(-1, 0, NULL);
     put_v2("sys/fs/cgroup/a", "max\n", "max\n", "1048576\n");
     assert_memory(-1, 0, NULL);
-    static const char *const wrong[] = {"", "\n", "-1\n", "12x\n", " 12\n", "0x10\n", "9223372036854771712\n", "99999999999999999999999999\n",
-                                        "1152921504606846976\n", "12 34\n"};
+    static const char *const wrong[] = {"",
+                                        "\n",
+                                        "-1\n",
+                                        "12x\n",
+                                        " 12\n",
+                                        "0x10\n",
+                                        "9223372036854771712\n",
+                                        "99999999999999999999999999\n",
+                                        "1152921504606846976\n",
+                                        "12 34\n"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         put_v2("sys/fs/cgroup/a", wrong[i], wrong[i], wrong[i]);
         assert_memory(-1, 0, NULL);
@@ -132,7 +140,7 @@ static void a_mount_of_one_group_is_seen_through(void **state) {
                                "32 22 0:28 /docker/ab /other ro - cgroup2 cgroup2 rw\n");
     put_v2("sys/fs/cgroup/inner", "3145728\n", NULL, "0\n");
     put_v2("sys/fs/cgroup", "2097152\n", NULL, "0\n");
-    put_v2("other", "1048576\n", NULL, "0\n"); /* another group, whose name ours begins with */
+    put_v2("otherc", "1048576\n", NULL, "0\n"); /* what is below another group, whose name ours begins with */
     assert_memory(2 * MIB, 0, "/sys/fs/cgroup/memory.max");
 }
 
@@ -143,7 +151,8 @@ static const char V1_MOUNTS[] = "25 30 0:23 / /sys/fs/cgroup ro - tmpfs tmpfs ro
                                 "34 25 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
                                 "35 25 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
                                 "36 25 0:33 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-static const char V1_GROUPS[] = "12:memory:/user.slice/quire\n11:cpuset:/other\n4:cpu,cpuacct:/user.slice\n1:name=systemd:/memory\n0::/user.slice\n";
+static const char V1_GROUPS[] =
+    "12:memory:/user.slice/quire\n11:cpuset:/other\n4:cpu,cpuacct:/user.slice\n1:name=systemd:/memory\n0::/user.slice\n";
 
 static void version_1_has_its_own_files(void **state) {
     (void)state;
@@ -152,7 +161,8 @@ static void version_1_has_its_own_files(void **state) {
     put("sys/fs/cgroup/memory/user.slice/quire/memory.limit_in_bytes", "9223372036854771712\n");
     put("sys/fs/cgroup/memory/user.slice/memory.limit_in_bytes", "8388608\n");
     put("sys/fs/cgroup/memory/user.slice/memory.usage_in_bytes", "4194304\n");
-    put("sys/fs/cgroup/memory/user.slice/memory.stat", "inactive_file 1\nactive_file 1\ntotal_inactive_file 1048576\ntotal_active_file 1048576\n");
+    put("sys/fs/cgroup/memory/user.slice/memory.stat",
+        "inactive_file 1\nactive_file 1\ntotal_inactive_file 1048576\ntotal_active_file 1048576\n");
     put("sys/fs/cgroup/cpuset/other/memory.limit_in_bytes", "1048576\n"); /* not of this hierarchy */
     assert_memory(8 * MIB, 2 * MIB, "/sys/fs/cgroup/memory/user.slice/memory.limit_in_bytes");
 }

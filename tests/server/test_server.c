@@ -260,8 +260,9 @@ static void only_the_operator_drops_the_prefix_cache(void **state) {
     server_options_init(&o);
     site *s = start(&o, TICK_US);
     expect_in(ask(s, "GET /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "\r\n"), "HTTP/1.1 405 ");
-    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
-              "HTTP/1.1 403 ");
+    expect_in(
+        ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+        "HTTP/1.1 403 ");
     expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 403 ");
     assert_int_equal(fake_drops(s->engine), 0);
     expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 200 ");

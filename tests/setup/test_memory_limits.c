@@ -50,11 +50,9 @@ static void the_tightest_bound_holds(void **state) {
     put_cgroup(16 * GIB, 1 * GIB);
     assert_room(0, 8 * GIB, MEMORY_OF_MACHINE, "the 8.6 GB that the machine has available");
     put_cgroup(4 * GIB, 1 * GIB);
-    assert_room(0, 3 * GIB, MEMORY_OF_CGROUP,
-                "the 3.2 GB that the cgroup's limit of 4.3 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
+    assert_room(0, 3 * GIB, MEMORY_OF_CGROUP, "the 3.2 GB that the cgroup's limit of 4.3 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
     put_cgroup(1 * GIB, 2 * GIB);
-    assert_room(0, 0, MEMORY_OF_CGROUP,
-                "the 0 bytes that the cgroup's limit of 1.1 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
+    assert_room(0, 0, MEMORY_OF_CGROUP, "the 0 bytes that the cgroup's limit of 1.1 GB (/sys/fs/cgroup/my.service/memory.max) leaves");
 }
 
 static void mapped_weights_are_not_free_although_the_system_says_so(void **state) {
@@ -110,9 +108,9 @@ static void bytes_are_written_for_people(void **state) {
     static const struct {
         int64_t bytes;
         const char *text;
-    } cases[] = {{0, "0 bytes"},         {999, "999 bytes"},       {1000, "1.0 kB"},           {999949, "999.9 kB"},
-                 {999950, "1.0 MB"},     {2934528, "2.9 MB"},      {21346576640, "21.3 GB"},   {999949999999, "999.9 GB"},
-                 {1000000000000, "1.0 TB"}, {INT64_MAX, "9223372.0 TB"}};
+    } cases[] = {
+        {0, "0 bytes"},      {999, "999 bytes"},       {1000, "1.0 kB"},           {999949, "999.9 kB"},      {999950, "1.0 MB"},
+        {2934528, "2.9 MB"}, {21346576640, "21.3 GB"}, {999949999999, "999.9 GB"}, {1000000000000, "1.0 TB"}, {INT64_MAX, "9223372.0 TB"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf b = {0};
         assert_int_equal(memory_print(cases[i].bytes, &b), QUIRE_OK);
@@ -151,8 +149,9 @@ static void a_pool_takes_its_part_of_what_is_left(void **state) {
     p = plan_of(&o, 1000 * MIB);
     p.buffer_bytes = 5 * MIB;
     assert_int_equal(pool_plan_pages(&p, &l), 100);
-    assert_explained(&p, "12.5% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has available beside weights (2.1 GB) "
-                         "and buffers (5.2 MB), less 209.7 MB for --swap-space and --kv-tier-host-bytes");
+    assert_explained(&p,
+                     "12.5% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has available beside weights (2.1 GB) "
+                     "and buffers (5.2 MB), less 209.7 MB for --swap-space and --kv-tier-host-bytes");
     o.tier_host_bytes = INT64_MAX;
     p = plan_of(&o, 1000 * MIB);
     assert_int_equal(pool_plan_pages(&p, &l), 0);
