@@ -146,8 +146,8 @@ typedef struct quire_info {
 const quire_info *quire_engine_info(const quire_engine *e);
 
 /* Drops the prefix cache: requests submitted from now on find no page that no running request holds, and the memory of unused pages goes
- * back to the system. Answers do not change. Tiers keep their copies. Returns at once; the engine does it before its next step. Any
- * thread. */
+ * back to the system. Answers do not change. With tiers the pages go there, as all that leave the pool do. Returns at once; the engine
+ * does it before its next step. Any thread. */
 void quire_engine_drop_cache(quire_engine *e);
 
 /* All counters and gauges, read together. Any thread. */

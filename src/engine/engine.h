@@ -152,7 +152,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
 /* Starts the steps of an engine that was opened with starts_paused. Any thread. */
 void engine_release(engine *e);
 /* Drops all pages that are cached and that no request holds, before the next step is planned: requests submitted from now on find none of
- * them. The memory of free pages goes back to the system. Tiers keep their copies. Any thread. */
+ * them. The memory of free pages goes back to the system. With tiers the pages go there, as all that leave the pool do. Any thread. */
 void engine_drop_cache(engine *e);
 /* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop their events and close their output tables before. */
 void engine_close(engine *e);

@@ -36,11 +36,33 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
     return QUIRE_OK;
 }
 
+static quire_err write_shortage(const model_desc *d, const memory_room *room, strbuf *out) {
+    TRY(strbuf_add_str(out, "the weights take "));
+    TRY(memory_print(d->weight_bytes, out));
+    TRY(strbuf_add_str(out, ", more than "));
+    TRY(memory_room_explain(room, out));
+    return strbuf_addf(out, ": the system may end the process%s", d->is_packed ? ", or read them from the file again and again" : "");
+}
+
+/* Says so where the weights exceed the memory: who is ended by the system while they are loaded gets no other message. A limit of the
+ * process itself makes a call fail instead. */
+static void warn_of_weights(const model_desc *d) {
+    memory_room room;
+    strbuf text = {0};
+    memory_room_read("", 0, &room);
+    bool is_outside = room.bound == MEMORY_OF_MACHINE || room.bound == MEMORY_OF_CGROUP;
+    if (is_outside && d->weight_bytes > room.bytes && write_shortage(d, &room, &text) == QUIRE_OK) {
+        log_line(LOG_WARN, "%s", text.p);
+    }
+    strbuf_deinit(&text);
+}
+
 /* Loads the weights. */
 static quire_err open_model(engine_parts *p, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
+    warn_of_weights(&d);
     TRY(loaded_model_open(o, f, &d, *max_len, &p->model, err));
     if (options_tiers_last(o)) {
         tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
@@ -64,7 +86,8 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, int32_t lea
     pool_plan plan = pool_plan_of(o);
     plan.weight_bytes = b->ops->weight_bytes(b);
     plan.buffer_bytes = b->ops->step_bytes(b);
-    memory_room_read("", model_description(p->model.m)->is_packed ? plan.weight_bytes : 0, &plan.room);
+    int64_t mapped = model_description(p->model.m)->is_packed ? plan.weight_bytes : 0;
+    memory_room_read("", mapped + plan.buffer_bytes, &plan.room);
     if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }

@@ -60,16 +60,16 @@ static void bound_by_rlimit(memory_room *room, const char *root, int resource, m
     }
 }
 
-void memory_room_read(const char *root, int64_t mapped_bytes, memory_room *out) {
+void memory_room_read(const char *root, int64_t pending_bytes, memory_room *out) {
     *out = (memory_room){.bytes = -1, .bound = MEMORY_UNKNOWN, .stack_bytes = stack_bytes()};
     int64_t available = read_kib(root, "/proc/meminfo", "MemAvailable:");
     if (available >= 0) {
-        bound_room(out, available - mapped_bytes, MEMORY_OF_MACHINE, available);
+        bound_room(out, available - pending_bytes, MEMORY_OF_MACHINE, available);
     }
     cgroup_memory group;
     cgroup_memory_read(root, &group);
     if (group.limit >= 0) {
-        bound_room(out, group.limit - group.used - mapped_bytes, MEMORY_OF_CGROUP, group.limit);
+        bound_room(out, group.limit - group.used - pending_bytes, MEMORY_OF_CGROUP, group.limit);
         memcpy(out->file, group.file, sizeof out->file);
     }
     bound_by_rlimit(out, root, RLIMIT_AS, MEMORY_OF_RLIMIT_AS, "VmSize:");

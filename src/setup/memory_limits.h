@@ -26,9 +26,9 @@ typedef struct memory_room {
 } memory_room;
 
 /* Reads how much memory is left: what the kernel estimates as available, and what the limits of cgroups, RLIMIT_AS and RLIMIT_DATA leave.
- * mapped_bytes of mapped files will be needed all the time: the kernel takes them for memory that it can have back. The kernel's files are
- * read below root, "" on a running system. Any thread. */
-void memory_room_read(const char *root, int64_t mapped_bytes, memory_room *out);
+ * pending_bytes will be needed although the kernel takes them for free: of mapped files, and of buffers that were not touched yet. In the
+ * two limits of the process they count already. The kernel's files are read below root, "" on a running system. Any thread. */
+void memory_room_read(const char *root, int64_t pending_bytes, memory_room *out);
 /* Appends, for people: "the 21.3 GB that the machine has available". Errors of strbuf_add. */
 quire_err memory_room_explain(const memory_room *room, strbuf *out);
 /* Appends a number of bytes for people: "21.3 GB". A GB is 10^9 bytes. Errors of strbuf_add. */

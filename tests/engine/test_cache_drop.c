@@ -127,6 +127,23 @@ static void a_running_request_keeps_its_pages(void **state) {
     harness_close(&h);
 }
 
+/* Pages that leave the pool go to the tiers, here too: their bytes are read before the backend may discard them. */
+static void with_a_tier_dropped_pages_come_back_from_there(void **state) {
+    (void)state;
+    harness_options o = options();
+    harness h = {0};
+    o.tiers = (engine_tiers){.version = "test", .host_bytes = 1 << 24, .wait_us = INT64_C(3600) * 1000000};
+    harness_open(&o, &h);
+    harness_run cold = request(20), warm = request(20);
+    ask(&h, &cold);
+    engine_drop_cache(h.e);
+    ask(&h, &warm);
+    assert_int_equal(n_discarded, N_PAGES);
+    assert_int_equal(harness_idle_stats(&h).promoted_tokens, N_PROMPT / PAGE * PAGE);
+    assert_memory_equal(warm.tokens, cold.tokens, (size_t)cold.n_tokens * sizeof *cold.tokens);
+    harness_close(&h);
+}
+
 static void without_a_cache_or_against_the_system_s_will_nothing_breaks(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -149,6 +166,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dropped_prefix_is_computed_again_to_the_same_tokens),
         cmocka_unit_test(a_running_request_keeps_its_pages),
+        cmocka_unit_test(with_a_tier_dropped_pages_come_back_from_there),
         cmocka_unit_test(without_a_cache_or_against_the_system_s_will_nothing_breaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
