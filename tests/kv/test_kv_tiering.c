@@ -145,6 +145,12 @@ static void play(const char *directory, int64_t host_bytes, bool writes_through,
             kv_cache_make_free(&cache, 1 + any(N_PAGES));
             audit();
         }
+        if (any(20) == 0) { /* while pages are on their way in both directions */
+            int32_t n_dropped, n_cached = kv_pool_counts(cache.pool).n_cached;
+            assert_true(kv_cache_drop(&cache, &n_dropped));
+            assert_int_equal(n_dropped, n_cached);
+            audit();
+        }
     }
     assert_true(n_promoted > 0);
     close_world();
