@@ -90,6 +90,16 @@ static void choose_text(int32_t text) {
     }
 }
 
+/* Drops what is cached, once in a while: also while pages move in both directions. */
+static void drop_at_times(void) {
+    if (any(20) == 0) {
+        int32_t n_dropped, n_cached = kv_pool_counts(cache.pool).n_cached;
+        assert_true(kv_cache_drop(&cache, &n_dropped));
+        assert_int_equal(n_dropped, n_cached);
+        audit();
+    }
+}
+
 /* One request: waits for its pages and computes the rest. checks: the device catches up, and all is as it must be. Returns the tokens that
  * it found. */
 static int32_t request(int32_t n, int64_t wait_us, bool checks) {
@@ -99,6 +109,7 @@ static int32_t request(int32_t n, int64_t wait_us, bool checks) {
         audit();
         kv_tiering_poll(tiering, clock_us());
         audit();
+        drop_at_times();
     }
     assert_int_equal(kv_seq_admit(&cache, &seq, tokens, n - 1), QUIRE_OK);
     int32_t n_found = seq.n_computed;
@@ -145,12 +156,7 @@ static void play(const char *directory, int64_t host_bytes, bool writes_through,
             kv_cache_make_free(&cache, 1 + any(N_PAGES));
             audit();
         }
-        if (any(20) == 0) { /* while pages are on their way in both directions */
-            int32_t n_dropped, n_cached = kv_pool_counts(cache.pool).n_cached;
-            assert_true(kv_cache_drop(&cache, &n_dropped));
-            assert_int_equal(n_dropped, n_cached);
-            audit();
-        }
+        drop_at_times();
     }
     assert_true(n_promoted > 0);
     close_world();
