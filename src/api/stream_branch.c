@@ -62,9 +62,7 @@ static int32_t *copy_tokens(const choice *c, int32_t n_kept, int32_t n_more) {
     int32_t *ids = mem_new(c->prompt.n + (size_t)n_kept + (size_t)n_more, sizeof *ids);
     if (ids != NULL) {
         memcpy(ids, c->prompt.ids, c->prompt.n * sizeof *ids);
-        if (n_kept > 0) {
-            memcpy(ids + c->prompt.n, c->history.ids, (size_t)n_kept * sizeof *ids);
-        }
+        mem_copy(ids + c->prompt.n, c->history.ids, (size_t)n_kept * sizeof *ids);
     }
     return ids;
 }
@@ -263,9 +261,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     if (r.tokens == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
-    if (m->tail.n > 0) {
-        memcpy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
-    }
+    mem_copy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
     r.fork_from = m->fork_from;
     quire_err e = engine_submit(s->q->e->parts.core, &r, id, err);
     if (e != QUIRE_OK) {

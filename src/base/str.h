@@ -33,6 +33,8 @@ static inline bool str_ends(str s, const char *with) {
     return s.n >= n && memcmp(s.p + s.n - n, with, n) == 0;
 }
 
+bool str_contains(str s, str part);
+
 /* The value of a hexadecimal digit, or -1. */
 static inline int hex_digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;

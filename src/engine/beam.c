@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
@@ -69,9 +70,7 @@ bool beam_is_cancelled(const engine *e, const beams *g) {
 static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs, int32_t *to,
                         token_logprob *to_logprobs) {
     memcpy(to, tokens, (size_t)n * sizeof *to);
-    if (g->width > 0) {
-        memcpy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
-    }
+    mem_copy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
 }
 
 /* The best result of all sets that was not taken yet; at[i] is how many of set i's were taken. NULL: there is none. */

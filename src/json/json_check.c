@@ -78,11 +78,9 @@ static quire_err note_name(walk *w, size_t start) {
     if (name.n > 0 && memchr(name.p, 0, name.n) != NULL) {
         return fail(w, QUIRE_BAD_FILE, start, "a name with a NUL character");
     }
-    void *p = w->names;
-    if (!mem_grow_(&p, &w->cap_names, w->n_names + 1, sizeof *w->names)) {
+    if (mem_grow(&w->names, &w->cap_names, w->n_names + 1, sizeof *w->names) != QUIRE_OK) {
         return no_memory(w);
     }
-    w->names = p;
     w->names[w->n_names++] = (name_seen){hash_of(name), start};
     return QUIRE_OK;
 }

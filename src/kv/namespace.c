@@ -59,9 +59,7 @@ int32_t kv_namespaces_add(kv_namespaces *s, int32_t behind, const void *name, si
     slot->behind = behind;
     slot->n_paths = 0;
     slot->n_name = (uint8_t)n;
-    if (n > 0) {
-        memcpy(slot->name, name, n);
-    }
+    mem_copy(slot->name, name, n);
     slot->next = *bucket;
     *bucket = i;
     return i;

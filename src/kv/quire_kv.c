@@ -78,9 +78,7 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
         return QUIRE_INVALID;
     }
     quire_kv *kv = mem_new(1, sizeof *kv);
-    if (kv == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(kv));
     kv->o = *o;
     kv->open.prev = kv->open.next = &kv->open;
     kv_cache_options co;
@@ -142,10 +140,7 @@ static void free_seq(quire_kv_seq *seq) {
 }
 
 static quire_err reserve_tokens(quire_kv_seq *seq, int32_t n) {
-    void *p = seq->tokens;
-    bool ok = mem_grow_(&p, &seq->cap_tokens, (size_t)n, sizeof *seq->tokens);
-    seq->tokens = p;
-    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return mem_grow(&seq->tokens, &seq->cap_tokens, (size_t)n, sizeof *seq->tokens);
 }
 
 static bool is_state(const quire_kv *kv, int32_t g) {
@@ -155,13 +150,9 @@ static bool is_state(const quire_kv *kv, int32_t g) {
 /* Reserves memory for one more copy a group, and of a whole state, here and in the list that is returned. */
 static quire_err reserve_copies(quire_kv *kv) {
     size_t n = (size_t)kv->copies.n + (size_t)kv->c.n_token_groups + (size_t)kv->c.n_state_pages, cap = (size_t)kv->copies.cap;
-    void *pairs = kv->copies.pairs, *taken = kv->taken;
-    bool ok = mem_grow_(&pairs, &cap, n, sizeof *kv->copies.pairs);
-    kv->copies.pairs = pairs;
+    TRY(mem_grow(&kv->copies.pairs, &cap, n, sizeof *kv->copies.pairs));
     kv->copies.cap = (int32_t)cap;
-    ok = ok && mem_grow_(&taken, &kv->cap_taken, n, sizeof *kv->taken);
-    kv->taken = taken;
-    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return mem_grow(&kv->taken, &kv->cap_taken, n, sizeof *kv->taken);
 }
 
 /* Reserves pages for n tokens behind those that have some. What may fail comes before what changes, but for evictions. */
@@ -309,9 +300,7 @@ quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
         free_seq(twin);
         return e;
     }
-    if (seq->n > 0) {
-        memcpy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
-    }
+    mem_copy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
     twin->n = seq->n;
     kv_seq_fork(&kv->c, &seq->s, seq->n, &twin->s);
     *out = twin;

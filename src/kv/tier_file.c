@@ -224,10 +224,6 @@ int64_t kv_file_bytes(const kv_file *f) {
     return f->dir.n_filled * ((int64_t)f->head_bytes + f->shape.page_bytes);
 }
 
-kv_io_way kv_file_way(const kv_file *f) {
-    return kv_io_which(f->io);
-}
-
 void kv_file_touch(kv_file *f, int32_t slot) {
     kv_dir_touch(&f->dir, slot);
 }

@@ -223,9 +223,7 @@ static LOOP_CALLBACK(on_tick) {
 
 quire_err watch_open(loop *l) {
     l->watch = mem_new(1, sizeof *l->watch);
-    if (l->watch == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(l->watch));
     l->watch->on_tick = evtimer_new(l->base, on_tick, l);
     return l->watch->on_tick != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }

@@ -29,9 +29,7 @@ static void fill_direct(bpe *b) {
 quire_err bpe_begin(bpe *b, size_t n_merges) {
     size_t n = (size_t)b->vocab->n;
     b->whole = mem_new(n, sizeof *b->whole);
-    if (b->whole == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(b->whole));
     for (size_t i = 0; i < n; i++) {
         atomic_init(&b->whole[i], 0);
     }

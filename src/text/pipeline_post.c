@@ -23,14 +23,10 @@ void postprocessor_deinit(postprocessor *p) {
 
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids) {
     int32_t *copy = NULL;
-    if (!mem_grow_(&t->parts, &t->cap, t->n + 1, sizeof *t->parts)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&t->parts, &t->cap, t->n + 1, sizeof *t->parts));
     if (n_ids > 0) {
         copy = mem_new(n_ids, sizeof *copy);
-        if (copy == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(copy));
         memcpy(copy, ids, n_ids * sizeof *copy);
     }
     t->parts[t->n++] = (post_part){kind, type_id, copy, n_ids};

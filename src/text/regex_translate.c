@@ -407,9 +407,7 @@ static quire_err translate_brace(translator *t) {
     if (next == '+' || (next == '?' && !comma)) { /* repeats the repetition: put it in a group of its own */
         size_t n = t->out->n - t->atom;
         char *copy = mem_dup(t->out->p + t->atom, n);
-        if (copy == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(copy));
         t->out->n = t->atom;
         quire_err e = strbuf_addf(t->out, "(?:%s)", copy);
         mem_free(copy);

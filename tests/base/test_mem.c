@@ -56,12 +56,12 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     (void)state;
     void *p = NULL;
     size_t cap = 0;
-    assert_true(mem_grow_(&p, &cap, 3, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, 3, sizeof(int)), QUIRE_OK);
     assert_true(cap >= 3);
     int *v = p;
     v[0] = 1, v[1] = 2, v[2] = 3;
     size_t before = cap;
-    assert_true(mem_grow_(&p, &cap, before + 1, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, before + 1, sizeof(int)), QUIRE_OK);
     v = p;
     assert_int_equal(v[0] + v[1] + v[2], 6);
     for (size_t i = 3; i < cap; i++) {
@@ -69,7 +69,7 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     }
     void *same = p;
     before = cap;
-    assert_false(mem_grow_(&p, &cap, SIZE_MAX / 2, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, SIZE_MAX / 2, sizeof(int)), QUIRE_NO_MEMORY);
     assert_ptr_equal(p, same);
     assert_int_equal(cap, before);
     mem_free(p);
@@ -115,9 +115,9 @@ static void allocate_after_the_guard(void) {
 static void grow_within_capacity_in_a_guard(void) {
     void *p = NULL;
     size_t cap = 0;
-    (void)mem_grow_(&p, &cap, 8, 1);
+    (void)mem_grow(&p, &cap, 8, 1);
     mem_guard_enter();
-    (void)mem_grow_(&p, &cap, 8, 1);
+    (void)mem_grow(&p, &cap, 8, 1);
     mem_free(p);
     mem_guard_leave();
 }

@@ -83,9 +83,7 @@ static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **o
         return QUIRE_TOO_LARGE;
     }
     *out = cpu_own(b, n, sizeof **out);
-    if (*out == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(*out));
     b->step_bytes += (int64_t)(n * sizeof **out);
     return QUIRE_OK;
 }

@@ -61,9 +61,7 @@ quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len
 void lab_close(lab *l) {
     engine_out_close(l->out);
     engine_close(l->e);
-    if (l->reader.fd >= 0) {
-        wake_deinit(&l->reader);
-    }
+    wake_deinit(&l->reader);
     model_close(l->m);
     if (l->b != NULL) {
         l->b->ops->close(l->b);

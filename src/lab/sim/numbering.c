@@ -56,11 +56,9 @@ quire_err numbering_of(numbering *g, str name, int32_t *out) {
     uint64_t hash = hash_of(name);
     size_t slot = slot_of(g, name, hash);
     if (g->slots[slot] == 0) {
-        void *names = g->names;
-        bool grown = mem_grow_(&names, &g->cap_names, (size_t)g->n + 1, sizeof *g->names);
-        g->names = names;
-        if (!grown || g->n == MAX_NAMES) {
-            return grown ? QUIRE_TOO_LARGE : QUIRE_NO_MEMORY;
+        TRY(mem_grow(&g->names, &g->cap_names, (size_t)g->n + 1, sizeof *g->names));
+        if (g->n == MAX_NAMES) {
+            return QUIRE_TOO_LARGE;
         }
         size_t at = g->bytes.n;
         TRY(strbuf_add(&g->bytes, name.p, name.n));
