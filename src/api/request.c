@@ -15,9 +15,7 @@ uint32_t request_endpoint_flag(const quire_request *r) {
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err) {
     *out = NULL;
     quire_request *r = mem_new(1, sizeof *r);
-    if (r == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(r, "a request", err));
     r->context = *ctx;
     r->info.endpoint = endpoint;
     r->n = 1;

@@ -93,6 +93,10 @@ void *mem_new_huge(size_t n, size_t size) {
     return p;
 }
 
+quire_err mem_check_for(const void *p, const char *what, quire_error *err) {
+    return p != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %s", what);
+}
+
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
     if (n <= *cap) {
         return QUIRE_OK;

@@ -21,6 +21,8 @@ void *mem_new_huge(size_t n, size_t size);
 static inline quire_err mem_check(const void *p) {
     return p != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
+/* The same, with "out of memory for `what`" in *err (which may be NULL). */
+quire_err mem_check_for(const void *p, const char *what, quire_error *err);
 /* Grows the array to which the pointer at p points, so that it holds at least n elements of size bytes; *cap is its capacity in elements.
  * Keeps the content, zeroes the rest. QUIRE_NO_MEMORY: nothing changed. The pointer may be NULL with *cap 0. */
 quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size);

@@ -238,9 +238,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err) {
     *out = NULL;
     engine *e = mem_new(1, sizeof *e);
-    if (!e) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(e, "an engine", err));
     e->m = m;
     e->b = b;
     e->options = *o;

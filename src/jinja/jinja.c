@@ -14,9 +14,7 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
         return err_set(err, QUIRE_TOO_LARGE, -1, "the template has %zu bytes; at most %zu are read", source.n, JINJA_MAX_SOURCE);
     }
     jinja_program *p = mem_new(1, sizeof *p);
-    if (p == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a template");
-    }
+    TRY(mem_check_for(p, "a template", err));
     p->arena.max = JINJA_MAX_BYTES;
     jtoken *tokens = NULL;
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);

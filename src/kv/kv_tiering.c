@@ -217,9 +217,7 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
                        "tiers keep pages of the prefix cache: they need --prefix-cache and a model without recurrent state");
     }
     kv_tiering *t = mem_new(1, sizeof *t);
-    if (t == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(t, "tiers", err));
     t->c = c;
     t->reader = o->tiers.reader;
     t->on_promoted = o->on_promoted;

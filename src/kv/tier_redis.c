@@ -375,9 +375,7 @@ quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t b
                         quire_error *err) {
     *out = NULL;
     kv_redis *r = mem_new(1, sizeof *r);
-    if (r == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(r, "a Redis tier", err));
     r->shape = *shape;
     r->head_bytes = kv_record_head_bytes(shape);
     r->record_bytes = r->head_bytes + (size_t)shape->page_bytes;

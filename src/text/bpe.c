@@ -43,16 +43,17 @@ static bpe_entry heap_pop(bpe_scratch *s) {
 
 /* ---- symbols ---- */
 
-static int32_t symbol_of(const bpe *b, str character, int32_t c) {
-    if (c < BPE_DIRECT_CHARS) {
-        return b->direct[c];
-    }
+int32_t bpe_find_symbol(const bpe *b, str character) {
     int32_t id = piece_table_find(b->vocab, character);
     if (id >= 0 || b->inner.slots == NULL) {
         return id;
     }
     int32_t inner = piece_table_find(&b->inner, character);
     return inner >= 0 ? b->vocab->n + inner : -1;
+}
+
+static int32_t symbol_of(const bpe *b, str character, int32_t c) {
+    return c < BPE_DIRECT_CHARS ? b->direct[c] : bpe_find_symbol(b, character);
 }
 
 static quire_err add_symbol(bpe_scratch *s, int32_t id, size_t at, size_t n) {

@@ -22,13 +22,9 @@ void postprocessor_deinit(postprocessor *p) {
 }
 
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids) {
-    int32_t *copy = NULL;
     TRY(mem_grow(&t->parts, &t->cap, t->n + 1, sizeof *t->parts));
-    if (n_ids > 0) {
-        copy = mem_new(n_ids, sizeof *copy);
-        TRY(mem_check(copy));
-        memcpy(copy, ids, n_ids * sizeof *copy);
-    }
+    void *copy = mem_dup(ids, n_ids * sizeof *ids);
+    TRY(mem_check(copy));
     t->parts[t->n++] = (post_part){kind, type_id, copy, n_ids};
     return QUIRE_OK;
 }

@@ -287,9 +287,7 @@ quire_err backend_cpu_open(const backend_options *options, backend **out, quire_
     cpu_isa isa = ISA_PLAIN;
     TRY(cpu_isa_choose(options->isa, &isa, err));
     cpu_backend *b = mem_new(1, sizeof *b);
-    if (b == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "the CPU backend: out of memory");
-    }
+    TRY(mem_check_for(b, "a backend", err));
     b->base = (backend){.ops = &CPU_OPS, .compute = options->compute};
     b->isa = isa;
     b->math = cpu_isa_math(isa);
