@@ -14,6 +14,13 @@ bool str_contains(str s, str part) {
     return false;
 }
 
+uint64_t str_hash(uint64_t h, str s) {
+    for (size_t i = 0; i < s.n; i++) {
+        h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
 void strbuf_deinit(strbuf *b) {
     mem_free(b->p);
     *b = (strbuf){.max = b->max};

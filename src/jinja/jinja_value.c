@@ -275,10 +275,7 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
         }
         break;
     case J_STRING:
-        for (size_t i = 0; i < v.u.s.n; i++) {
-            h = (h ^ (unsigned char)v.u.s.p[i]) * 0x100000001b3u;
-        }
-        h = mix(h, v.u.s.n);
+        h = mix(str_hash(h, v.u.s), v.u.s.n);
         break;
     case J_TUPLE:
         for (size_t i = 0; i < v.u.list->n; i++) {

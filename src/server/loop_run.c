@@ -203,9 +203,7 @@ void loop_close(loop *l) {
     watch_shut(l);
     struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-        if (events[i] != NULL) {
-            event_free(events[i]);
-        }
+        loop_free_event(events[i]);
     }
     if (l->queue != NULL) {
         quire_queue_close(l->queue);

@@ -207,9 +207,7 @@ quire_err server_run(quire_engine *e, const server_options *o, quire_error *err)
         log_line(LOG_INFO, "stopped: every connection is closed");
     }
     for (int i = 0; i < N_CAUGHT; i++) {
-        if (events[i] != NULL) {
-            event_free(events[i]);
-        }
+        loop_free_event(events[i]);
     }
     server_close(s);
     log_stop();

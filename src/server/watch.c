@@ -237,9 +237,7 @@ static quire_err open_view(loop *l) {
     TRY(quire_pool_view_open(l->server->engine, &h->view));
     h->on_view = event_new(l->base, quire_pool_view_fd(h->view), EV_READ | EV_PERSIST, on_view, l);
     if (h->on_view == NULL || event_add(h->on_view, NULL) != 0) {
-        if (h->on_view != NULL) {
-            event_free(h->on_view);
-        }
+        loop_free_event(h->on_view);
         quire_pool_view_close(h->view);
         h->view = NULL;
         h->on_view = NULL;
@@ -253,12 +251,8 @@ void watch_shut(loop *l) {
     if (h == NULL) {
         return;
     }
-    if (h->on_view != NULL) {
-        event_free(h->on_view);
-    }
-    if (h->on_tick != NULL) {
-        event_free(h->on_tick);
-    }
+    loop_free_event(h->on_view);
+    loop_free_event(h->on_tick);
     quire_pool_view_close(h->view);
     strbuf_deinit(&h->text[0]);
     strbuf_deinit(&h->text[1]);

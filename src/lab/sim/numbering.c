@@ -11,10 +11,7 @@ enum { MAX_NAMES = 1 << 30, FIRST_SLOTS = 64 };
 
 /* FNV-1a, with the upper bits folded in, as the slots take the lower ones. */
 static uint64_t hash_of(str name) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < name.n; i++) {
-        h = (h ^ (unsigned char)name.p[i]) * 0x100000001b3u;
-    }
+    uint64_t h = str_hash(STR_HASH_START, name);
     return h ^ h >> 32;
 }
 
