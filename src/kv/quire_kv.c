@@ -127,18 +127,6 @@ static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
     return QUIRE_OK;
 }
 
-/* Frees it; its pages are released before. */
-static void free_seq(quire_kv_seq *seq) {
-    kv_seq_release(&seq->kv->c, &seq->s, seq->tokens, KV_DROP);
-    kv_seq_close(&seq->kv->c, &seq->s);
-    kv_seq_deinit(&seq->s);
-    seq->prev->next = seq->next;
-    seq->next->prev = seq->prev;
-    seq->kv->n_seqs--;
-    mem_free(seq->tokens);
-    mem_free(seq);
-}
-
 static quire_err reserve_tokens(quire_kv_seq *seq, int32_t n) {
     return mem_grow(&seq->tokens, &seq->cap_tokens, (size_t)n, sizeof *seq->tokens);
 }
@@ -221,9 +209,17 @@ quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_sco
 }
 
 void quire_kv_seq_close(quire_kv_seq *seq) {
-    if (seq != NULL) {
-        free_seq(seq);
+    if (seq == NULL) {
+        return;
     }
+    kv_seq_release(&seq->kv->c, &seq->s, seq->tokens, KV_DROP);
+    kv_seq_close(&seq->kv->c, &seq->s);
+    kv_seq_deinit(&seq->s);
+    seq->prev->next = seq->next;
+    seq->next->prev = seq->prev;
+    seq->kv->n_seqs--;
+    mem_free(seq->tokens);
+    mem_free(seq);
 }
 
 quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t n) {
@@ -271,10 +267,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
 
 quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
-    if (n < 0 || n > seq->n) {
-        return QUIRE_INVALID;
-    }
-    if (!kv_seq_sees_back(&kv->c, &seq->s, n)) {
+    if (n < 0 || n > seq->n || !kv_seq_sees_back(&kv->c, &seq->s, n)) {
         return QUIRE_INVALID;
     }
     if (kv->c.n_state_pages > 0 && n > 0 && n < seq->n) {
@@ -297,7 +290,7 @@ quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
         e = kv_table_reserve(&twin->s.tables[g], seq->s.tables[g].n_pages);
     }
     if (e != QUIRE_OK) {
-        free_seq(twin);
+        quire_kv_seq_close(twin);
         return e;
     }
     mem_copy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
@@ -364,9 +357,7 @@ void quire_kv_clear(quire_kv *kv) {
 quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
     int32_t n = 0;
     const kv_table **tables = mem_new((size_t)kv->n_seqs * (size_t)kv->o.n_groups, sizeof *tables);
-    if (tables == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the audit");
-    }
+    TRY(mem_check_for(tables, "the audit", err));
     for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
         n += kv_seq_list_tables(&seq->s, tables + n);
     }

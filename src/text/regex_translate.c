@@ -50,15 +50,11 @@ static quire_err add_literal(strbuf *out, int32_t c) {
     return c < 0x80 && !is_alnum(c) ? strbuf_addf(out, "\\x{%02x}", (unsigned)c) : utf8_add(out, c);
 }
 
-static int32_t hex_value(int c) {
-    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Reads hexadecimal digits at t->at, at least 1 and at most max. */
 static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
     int32_t v = 0, n = 0;
-    while (n < max && hex_value(peek(t, 0)) >= 0) {
-        v = v * 16 + hex_value(peek(t, 0));
+    while (n < max && hex_digit((char)peek(t, 0)) >= 0) {
+        v = v * 16 + hex_digit((char)peek(t, 0));
         t->at++;
         n++;
     }
