@@ -75,6 +75,19 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     mem_free(p);
 }
 
+static void a_missing_block_is_an_error_that_names_its_purpose(void **state) {
+    (void)state;
+    quire_error err = {.message = ""};
+    assert_int_equal(mem_check(&err), QUIRE_OK);
+    assert_int_equal(mem_check(NULL), QUIRE_NO_MEMORY);
+    assert_int_equal(mem_check_for(&err, "a test", &err), QUIRE_OK);
+    assert_string_equal(err.message, "");
+    assert_int_equal(mem_check_for(NULL, "a test", &err), QUIRE_NO_MEMORY);
+    assert_int_equal(err.code, QUIRE_NO_MEMORY);
+    assert_string_equal(err.message, "out of memory for a test");
+    mem_copy(NULL, NULL, 0);
+}
+
 static void a_copy_has_a_zero_behind_it(void **state) {
     (void)state;
     char *copy = mem_dup("a\0b", 3);
@@ -159,6 +172,7 @@ int main(void) {
         cmocka_unit_test(a_product_that_overflows_gives_null),
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
+        cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),
         cmocka_unit_test(a_copy_has_a_zero_behind_it),
         cmocka_unit_test(a_chosen_allocation_fails_once_in_debug_builds),
         cmocka_unit_test(an_allocation_inside_the_guard_aborts_in_debug_builds),
