@@ -8,9 +8,7 @@
 quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
     *out = NULL;
     quire_queue *q = mem_new(1, sizeof *q);
-    if (!q) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(q));
     q->e = e;
     q->ran_last = &q->ran;
     quire_err r = wake_init(&q->wake);

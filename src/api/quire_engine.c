@@ -46,9 +46,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
 quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err) {
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
-    if (!e) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(e, "an engine", err));
     quire_err r = open_all(e, o, ablations, err);
     if (r != QUIRE_OK) {
         if (r == QUIRE_NO_MEMORY) {

@@ -15,9 +15,7 @@ uint32_t request_endpoint_flag(const quire_request *r) {
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err) {
     *out = NULL;
     quire_request *r = mem_new(1, sizeof *r);
-    if (r == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(r, "a request", err));
     r->context = *ctx;
     r->info.endpoint = endpoint;
     r->n = 1;
@@ -61,12 +59,10 @@ void quire_request_free(quire_request *r) {
 }
 
 quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err) {
-    void *p = r->values;
     bool copied = f->type == FIELD_MESSAGES || (f->flags & FIELD_IGNORED);
-    if (!mem_grow_(&p, &r->cap_values, r->n_values + 1, sizeof *r->values)) {
+    if (mem_grow(&r->values, &r->cap_values, r->n_values + 1, sizeof *r->values) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    r->values = p;
     TRY(request_set_field(r, f, v, err));
     if (!copied && !(f->type == FIELD_PROMPT && r->prompts[0].ids != NULL)) {
         r->values[r->n_values++] = (request_value){f, json_share(v)};
@@ -338,10 +334,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
     }
     quire_request *r;
     TRY(request_new(ctx, QUIRE_COMPLETIONS, &r, err));
-    int32_t *copy = mem_new(n, sizeof *copy);
-    if (copy != NULL) {
-        memcpy(copy, ids, n * sizeof *copy);
-    }
+    void *copy = mem_dup(ids, n * sizeof *ids);
     quire_err e = request_take_ids(r, copy, (int32_t)n, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);

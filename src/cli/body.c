@@ -31,14 +31,12 @@ bool body_has(const body *b, const char *name) {
 /* Takes over json, also on failure. */
 static quire_err put(body *b, const char *name, strbuf json) {
     body_member *m = find(b, name);
-    void *p = b->members;
     char *copy = m != NULL ? NULL : mem_dup(name, strlen(name));
-    if (m == NULL && (copy == NULL || !mem_grow_(&p, &b->cap, b->n + 1, sizeof *b->members))) {
+    if (m == NULL && (copy == NULL || mem_grow(&b->members, &b->cap, b->n + 1, sizeof *b->members) != QUIRE_OK)) {
         mem_free(copy);
         strbuf_deinit(&json);
         return QUIRE_NO_MEMORY;
     }
-    b->members = p;
     if (m == NULL) {
         m = &b->members[b->n++];
         *m = (body_member){.name = copy};

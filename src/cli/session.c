@@ -90,7 +90,7 @@ quire_err response_submit(response *a, session *s, quire_endpoint endpoint, cons
 }
 
 static bool add_tokens(response_choice *c, const int32_t *more, int32_t n) {
-    if (!mem_grow_((void **)&c->tokens, &c->tokens_cap, c->n_tokens + (size_t)n, sizeof *c->tokens)) {
+    if (mem_grow(&c->tokens, &c->tokens_cap, c->n_tokens + (size_t)n, sizeof *c->tokens) != QUIRE_OK) {
         return false;
     }
     memcpy(c->tokens + c->n_tokens, more, (size_t)n * sizeof *more);

@@ -4,10 +4,10 @@
 
 #include "base/clock.h"
 #include "engine/beam.h"
+#include "engine/cache.h"
 #include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
-#include "engine/cache.h"
 
 /* ---- service counters: what each tenant was served ---- */
 

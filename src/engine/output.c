@@ -1,5 +1,6 @@
 #include "engine/output.h"
 
+#include "base/mem.h"
 #include "engine/state.h"
 
 #define DIRTY_BITS 64
@@ -33,9 +34,7 @@ static void output_close(engine_out *o) {
 
 quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
     engine_out *o = mem_new(1, sizeof *o);
-    if (!o) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(o));
     size_t n = (size_t)e->options.max_requests;
     o->e = e;
     o->reader = reader;

@@ -71,9 +71,7 @@ quire_err kv_pool_open(int32_t n_pages, kv_pool **out) {
         return QUIRE_INVALID;
     }
     kv_pool *pool = mem_new(1, sizeof *pool);
-    if (pool == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(pool));
     pool->n_pages = n_pages;
     pool->page = mem_new_huge((size_t)n_pages + 1, sizeof *pool->page);
     if (pool->page == NULL) {

@@ -619,9 +619,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
     *c = (conn){.loop = l, .bev = bev, .next = l->conns};
     c->deadline = evtimer_new(l->base, on_deadline, c);
     if (c->deadline == NULL || evbuffer_add_cb(bufferevent_get_output(bev), on_output, c) == NULL) {
-        if (c->deadline != NULL) {
-            event_free(c->deadline);
-        }
+        loop_free_event(c->deadline);
         bufferevent_free(bev);
         mem_free(c);
         return;

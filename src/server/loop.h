@@ -95,6 +95,8 @@ struct server {
 bool server_answers_to(const server *s, str name);
 /* Starts a timer, or starts it again: it fires once, after us. */
 void loop_set_timer(struct event *timer, int64_t us);
+/* Frees an event, which may be NULL. */
+void loop_free_event(struct event *event);
 /* Wakes all loops that are open. Any thread. */
 void loop_wake_all(const server *s);
 /* Requests in progress on all loops. Any thread. */

@@ -170,7 +170,7 @@ static struct event_base *new_base(void) {
 }
 
 quire_err loop_open(loop *l, server *s) {
-    *l = (loop){.server = s, .bell = {.fd = -1}, .random = rng_os_seed()};
+    *l = (loop){.server = s, .random = rng_os_seed()};
     TRY(wake_init(&l->bell));
     quire_err e = quire_queue_open(s->engine, &l->queue);
     l->base = e == QUIRE_OK ? new_base() : NULL;
@@ -203,9 +203,7 @@ void loop_close(loop *l) {
     watch_shut(l);
     struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-        if (events[i] != NULL) {
-            event_free(events[i]);
-        }
+        loop_free_event(events[i]);
     }
     if (l->queue != NULL) {
         quire_queue_close(l->queue);
@@ -213,15 +211,13 @@ void loop_close(loop *l) {
     if (l->base != NULL) {
         event_base_free(l->base);
     }
-    if (l->bell.fd >= 0) {
-        wake_deinit(&l->bell);
-    }
+    wake_deinit(&l->bell);
     for (int32_t i = 0; i < l->n_token_texts; i++) {
         quire_free(l->token_texts[i].p);
     }
     mem_free(l->token_texts);
     strbuf_deinit(&l->scratch);
-    *l = (loop){.bell = {.fd = -1}};
+    *l = (loop){0};
 }
 
 quire_err loop_run(loop *l) {

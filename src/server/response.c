@@ -218,14 +218,10 @@ void response_start_request(conn *c, quire_request *r) {
 /* ---- events ---- */
 
 static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, int32_t n_more) {
-    void *p = *ids;
-    if (!mem_grow_(&p, cap, *n + (size_t)n_more, sizeof(int32_t))) {
+    if (mem_grow(ids, cap, *n + (size_t)n_more, sizeof(int32_t)) != QUIRE_OK) {
         return false;
     }
-    *ids = p;
-    if (n_more > 0) {
-        memcpy(*ids + *n, more, (size_t)n_more * sizeof(int32_t));
-    }
+    mem_copy(*ids + *n, more, (size_t)n_more * sizeof(int32_t));
     *n += (size_t)n_more;
     return true;
 }

@@ -188,8 +188,8 @@ static const route table[] = {
 
 static const route *find(str path) {
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        size_t n = strlen(table[i].path);
-        bool fits = table[i].is_prefix ? path.n > n && memcmp(path.p, table[i].path, n) == 0 : str_is(path, table[i].path);
+        bool fits = str_is(path, table[i].path);
+        fits = table[i].is_prefix ? !fits && str_begins(path, table[i].path) : fits;
         if (fits) {
             return &table[i];
         }
@@ -224,20 +224,15 @@ static bool is_json(str type) {
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
 }
 
-static bool starts_with(str s, const char *start) {
-    size_t n = strlen(start);
-    return s.n >= n && memcmp(s.p, start, n) == 0;
-}
-
 /* True when path is `folder` or below it. */
 static bool path_is_in(str path, const char *folder) {
     size_t n = strlen(folder);
-    return starts_with(path, folder) && (path.n == n || path.p[n] == '/');
+    return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
 }
 
 /* The page at /pool is the same for all clients and contains no data: a browser can open it without a header. */
 static bool needs_key(str path) {
-    return starts_with(path, "/v1/") || starts_with(path, "/debug/") || starts_with(path, "/pool/");
+    return str_begins(path, "/v1/") || str_begins(path, "/debug/") || str_begins(path, "/pool/");
 }
 
 /* True when the operator allows requests to this name (--allowed-hosts, --host). */
@@ -300,7 +295,7 @@ static bool may_enter(conn *c, str path, str authorization) {
     }
     if (needs_key(path) && auth_required(keys)) {
         c->has_tenant = auth_check(keys, authorization, c->tenant);
-        if (!c->has_tenant && (starts_with(path, "/v1/") || !c->is_operator)) {
+        if (!c->has_tenant && (str_begins(path, "/v1/") || !c->is_operator)) {
             refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"", "WWW-Authenticate: Bearer\r\n");
             return false;
         }

@@ -93,12 +93,12 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     (void)state;
     void *p = NULL;
     size_t cap = 0;
-    assert_true(mem_grow_(&p, &cap, 3, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, 3, sizeof(int)), QUIRE_OK);
     assert_true(cap >= 3);
     int *v = p;
     v[0] = 1, v[1] = 2, v[2] = 3;
     size_t before = cap;
-    assert_true(mem_grow_(&p, &cap, before + 1, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, before + 1, sizeof(int)), QUIRE_OK);
     v = p;
     assert_int_equal(v[0] + v[1] + v[2], 6);
     for (size_t i = 3; i < cap; i++) {
@@ -106,10 +106,23 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     }
     void *same = p;
     before = cap;
-    assert_false(mem_grow_(&p, &cap, SIZE_MAX / 2, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, SIZE_MAX / 2, sizeof(int)), QUIRE_NO_MEMORY);
     assert_ptr_equal(p, same);
     assert_int_equal(cap, before);
     mem_free(p);
+}
+
+static void a_missing_block_is_an_error_that_names_its_purpose(void **state) {
+    (void)state;
+    quire_error err = {.message = ""};
+    assert_int_equal(mem_check(&err), QUIRE_OK);
+    assert_int_equal(mem_check(NULL), QUIRE_NO_MEMORY);
+    assert_int_equal(mem_check_for(&err, "a test", &err), QUIRE_OK);
+    assert_string_equal(err.message, "");
+    assert_int_equal(mem_check_for(NULL, "a test", &err), QUIRE_NO_MEMORY);
+    assert_int_equal(err.code, QUIRE_NO_MEMORY);
+    assert_string_equal(err.message, "out of memory for a test");
+    mem_copy(NULL, NULL, 0);
 }
 
 static void a_copy_has_a_zero_behind_it(void **state) {
@@ -152,9 +165,9 @@ static void allocate_after_the_guard(void) {
 static void grow_within_capacity_in_a_guard(void) {
     void *p = NULL;
     size_t cap = 0;
-    (void)mem_grow_(&p, &cap, 8, 1);
+    (void)mem_grow(&p, &cap, 8, 1);
     mem_guard_enter();
-    (void)mem_grow_(&p, &cap, 8, 1);
+    (void)mem_grow(&p, &cap, 8, 1);
     mem_free(p);
     mem_guard_leave();
 }
@@ -197,6 +210,7 @@ int main(void) {
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
         cmocka_unit_test(what_is_given_back_is_whole_pages_that_read_as_zeroes),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
+        cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),
         cmocka_unit_test(a_copy_has_a_zero_behind_it),
         cmocka_unit_test(a_chosen_allocation_fails_once_in_debug_builds),
         cmocka_unit_test(an_allocation_inside_the_guard_aborts_in_debug_builds),

@@ -222,7 +222,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
 }
 
 quire_err bench_profile_run(const bench_profile_options *o, quire_error *err) {
-    profile p = {.o = o, .l = {.reader = {-1}}};
+    profile p = {.o = o};
     quire_err e = run_profile(&p, err);
     e = e == QUIRE_OK ? print_profile(&p, err) : e;
     close_profile(&p);
@@ -230,7 +230,7 @@ quire_err bench_profile_run(const bench_profile_options *o, quire_error *err) {
 }
 
 quire_err profile_decode(const bench_profile_options *o, struct step_costs *out, quire_error *err) {
-    profile p = {.o = o, .l = {.reader = {-1}}};
+    profile p = {.o = o};
     quire_err e = run_profile(&p, err);
     *out = p.decode;
     out->layers = NULL;
