@@ -79,7 +79,8 @@ static quire_err set_system(chat_state *c, str argument, quire_error *err) {
 }
 
 /* Runs a command on a file: its path with a 0 behind it. */
-static quire_err with_path(chat_state *c, str argument, quire_err (*run)(chat_state *c, const char *path, quire_error *err), quire_error *err) {
+static quire_err with_path(chat_state *c, str argument, quire_err (*run)(chat_state *c, const char *path, quire_error *err),
+                           quire_error *err) {
     strbuf path = {0};
     quire_err e = strbuf_add(&path, argument.p, argument.n);
     e = e == QUIRE_OK ? run(c, path.p, err) : err_set(err, e, -1, "out of memory");
@@ -146,9 +147,11 @@ static quire_err help(chat_state *c, str argument, quire_error *err) {
             e = strbuf_addf(&out, "  %-20s %s\n", usage, k->meaning);
         }
     }
-    e = e == QUIRE_OK ? strbuf_add_str(&out, "  \"\"\"                  begins a text of several lines, which ends with \"\"\"; pasted lines stay together\n"
-                                             "  Ctrl-C               stops an answer, or clears the line; twice ends")
-                      : e;
+    e = e == QUIRE_OK
+            ? strbuf_add_str(
+                  &out, "  \"\"\"                  begins a text of several lines, which ends with \"\"\"; pasted lines stay together\n"
+                        "  Ctrl-C               stops an answer, or clears the line; twice ends")
+            : e;
     e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory");
     strbuf_deinit(&out);
     return e;
@@ -198,7 +201,8 @@ quire_err chat_commands_run(chat_state *c, str line, quire_error *err) {
         return unknown(name, err);
     }
     if (c->completes && (k->marks & TALKS)) {
-        return err_set(err, QUIRE_INVALID, -1, "%.*s: there is no conversation here: each text is completed by itself", (int)name.n, name.p);
+        return err_set(err, QUIRE_INVALID, -1, "%.*s: there is no conversation here: each text is completed by itself", (int)name.n,
+                       name.p);
     }
     if (!k->argument && argument.n > 0) {
         return err_set(err, QUIRE_INVALID, -1, "%.*s takes nothing behind it", (int)name.n, name.p);

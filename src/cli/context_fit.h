@@ -10,7 +10,8 @@ typedef struct context_fit {
     int32_t limit;
 } context_fit;
 
-/* The first plan: what was sent before and what is new, and room for an answer of max_tokens (0: not limited). context_tokens: of the model.
+/* The first plan: what was sent before and what is new, and room for an answer of max_tokens (0: not limited). context_tokens: of the
+ * model.
  */
 context_fit context_fit_begin(const conversation *c, int32_t context_tokens, int32_t max_tokens);
 /* The next plan, after one that did not fit: a turn less. Then a quarter of the context is kept free, so that the following turns fit

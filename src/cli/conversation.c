@@ -173,7 +173,8 @@ quire_err conversation_load(conversation *c, const char *path, quire_error *err)
     conversation loaded = {0};
     quire_err e = files_read_text(path, &text, err);
     if (e == QUIRE_OK && json_read((str){text.n > 0 ? text.p : "", text.n}, &json_limits_file, JSON_WIDE_REAL, &file, &fault) != QUIRE_OK) {
-        e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at, text.n ? fault.what : "it is empty");
+        e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at,
+                    text.n ? fault.what : "it is empty");
     }
     e = e == QUIRE_OK ? load_messages(&loaded, path, file, err) : e;
     if (e == QUIRE_OK) {

@@ -17,7 +17,9 @@ struct line_editor {
     wchar_t prompt[16];
     char bytes[4]; /* of a character that is not complete */
     size_t n_bytes;
-    line_end end; /* of the line being read */
+    line_end end;   /* of the line being read */
+    int n_back;     /* entries that the arrow keys have gone back; 0: the line is the person's own */
+    wchar_t *draft; /* mem_new'd: the person's own line while n_back > 0 */
 };
 
 static line_editor *editor_of(EditLine *el) {
@@ -161,16 +163,77 @@ static unsigned char insert_pasted(EditLine *el, wint_t key) {
     return good ? CC_REFRESH : CC_REFRESH_BEEP;
 }
 
+/* ---- history ---- */
+
+/* The text of the entry that is n entries back, borrowed; NULL: there are not so many. */
+static const wchar_t *entry_back(line_editor *e, int n) {
+    HistEventW event;
+    int result = history_w(e->past, &event, H_FIRST);
+    for (int i = 1; i < n && result >= 0; i++) {
+        result = history_w(e->past, &event, H_NEXT);
+    }
+    return result >= 0 ? event.str : NULL;
+}
+
+static bool keep_draft(line_editor *e) {
+    const LineInfoW *now = el_wline(e->el);
+    size_t n = (size_t)(now->lastchar - now->buffer);
+    mem_free(e->draft);
+    e->draft = mem_new(n + 1, sizeof *e->draft);
+    if (e->draft) {
+        wmemcpy(e->draft, now->buffer, n);
+    }
+    return e->draft != NULL;
+}
+
+/* Replaces the line by an entry, or by the draft. libedit's own keys for this lose a draft's characters past the 1,024th. */
+static unsigned char show_entry(line_editor *e, int n_back) {
+    const LineInfoW *now = el_wline(e->el);
+    int length = (int)(now->lastchar - now->buffer);
+    if (n_back < 0 || (e->n_back == 0 && !keep_draft(e))) {
+        return CC_ERROR;
+    }
+    const wchar_t *text = n_back > 0 ? entry_back(e, n_back) : e->draft;
+    if (!text) {
+        return CC_ERROR;
+    }
+    (void)el_cursor(e->el, length); /* to the end */
+    el_deletestr(e->el, length);
+    e->n_back = n_back;
+    return text[0] == 0 || el_winsertstr(e->el, text) == 0 ? CC_REFRESH : CC_REFRESH_BEEP;
+}
+
+static unsigned char show_older(EditLine *el, wint_t key) {
+    (void)key;
+    return show_entry(editor_of(el), editor_of(el)->n_back + 1);
+}
+
+static unsigned char show_newer(EditLine *el, wint_t key) {
+    (void)key;
+    return show_entry(editor_of(el), editor_of(el)->n_back - 1);
+}
+
 /* ---- the editor ---- */
+
+static bool bind_keys(EditLine *el) {
+    static const char *const keys[][2] = {
+        {TTY_PASTE_BEGINS, "quire-paste"}, {"\033[A", "quire-older"}, {"\033OA", "quire-older"}, {"^P", "quire-older"},
+        {"\033[B", "quire-newer"},         {"\033OB", "quire-newer"}, {"^N", "quire-newer"}};
+    bool good = el_wset(el, EL_ADDFN, L"quire-paste", L"insert pasted text", insert_pasted) == 0 &&
+                el_wset(el, EL_ADDFN, L"quire-older", L"go back in the history", show_older) == 0 &&
+                el_wset(el, EL_ADDFN, L"quire-newer", L"go forward in the history", show_newer) == 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && good; i++) {
+        good = el_set(el, EL_BIND, keys[i][0], keys[i][1], NULL) == 0;
+    }
+    return good;
+}
 
 static bool set_up(line_editor *e) {
     HistEventW event;
     return history_w(e->past, &event, H_SETSIZE, HISTORY_ENTRIES) == 0 && history_w(e->past, &event, H_SETUNIQUE, 1) == 0 &&
            el_wset(e->el, EL_CLIENTDATA, e) == 0 && el_wset(e->el, EL_PROMPT, prompt_text) == 0 &&
            el_wset(e->el, EL_EDITOR, L"emacs") == 0 && el_wset(e->el, EL_HIST, history_w, e->past) == 0 &&
-           el_wset(e->el, EL_GETCFN, read_character) == 0 &&
-           el_wset(e->el, EL_ADDFN, L"quire-paste", L"insert pasted text", insert_pasted) == 0 &&
-           el_set(e->el, EL_BIND, TTY_PASTE_BEGINS, "quire-paste", NULL) == 0;
+           el_wset(e->el, EL_GETCFN, read_character) == 0 && bind_keys(e->el);
 }
 
 quire_err line_editor_open(FILE *out, line_editor **out_editor, quire_error *err) {
@@ -197,6 +260,7 @@ void line_editor_close(line_editor *e) {
     if (e->el) {
         el_end(e->el);
     }
+    mem_free(e->draft);
     mem_free(e);
 }
 
@@ -214,6 +278,7 @@ quire_err line_editor_read(line_editor *e, const char *prompt, strbuf *line, lin
     strbuf_clear(line);
     swprintf(e->prompt, sizeof e->prompt / sizeof *e->prompt, L"%s", prompt);
     e->end = LINE_READ;
+    e->n_back = 0;
     tty_forget_interrupt();
     tty_edit();
     const wchar_t *typed = el_wgets(e->el, &n);

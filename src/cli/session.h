@@ -31,10 +31,10 @@ typedef struct response {
     response_choice *choices; /* mem_new'd, n_choices of them */
     size_t n_choices;
     int32_t prompt_tokens, completion_tokens;
-    int32_t cached_tokens;      /* of prompt_tokens, found in the prefix cache */
+    int32_t cached_tokens;       /* of prompt_tokens, found in the prefix cache */
     int64_t first_us, tokens_us; /* response_run: from its start to the first token, and from there to the end; first_us 0: no token came */
-    bool has_begun, done; /* has_begun: the prompt was accepted */
-    quire_error error;    /* code OK unless the request failed */
+    bool has_begun, done;        /* has_begun: the prompt was accepted */
+    quire_error error;           /* code OK unless the request failed */
 } response;
 
 void response_deinit(response *a);
@@ -48,8 +48,9 @@ const char *response_finish_name(quire_finish f);
 
 /* How response_run prints. Zero-initialised: the text alone. */
 typedef struct response_printing {
-    str before;                 /* printed before the text */
-    const volatile int *cancel; /* the response is cancelled when this becomes non-zero; NULL: never, and after a failure the line is not ended */
+    str before; /* printed before the text */
+    const volatile int
+        *cancel; /* the response is cancelled when this becomes non-zero; NULL: never, and after a failure the line is not ended */
     void (*on_start)(void *user); /* called once when the prompt was accepted, before text is printed; may be NULL */
     void *user;
 } response_printing;

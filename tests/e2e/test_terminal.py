@@ -24,7 +24,7 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 OPENING = TEMPLATE + "{% if add_generation_prompt %}assistant: {% endif %}"  # the next prompt begins with what was answered
 CHAT = ("run", "builtin", "--chat-template", TEMPLATE)
 PASTE, MARKED, UNMARKED = "\x1b[200~%s\x1b[201~", "\x1b[?2004h", "\x1b[?2004l"
-UP, CTRL_C, CTRL_D = "\x1b[A", "\x03", "\x04"
+UP, DOWN, CTRL_C, CTRL_D = "\x1b[A", "\x1b[B", "\x03", "\x04"
 
 
 class Terminal:
@@ -469,6 +469,23 @@ def test_lines_come_back_in_the_next_chat(chat, tmp_path):
     terminal.read_until('wo"""')
     terminal.ask("")
     assert terminal.messages(tmp_path / "a")[0]["content"] == "one\nt\\wo"
+
+
+def test_a_long_line_survives_a_look_at_the_history(chat, tmp_path):
+    terminal = chat("-c", "0", term="xterm")
+    terminal.ask("first")
+    terminal.ask("second")
+    text = "y" * 2000
+    terminal.type(PASTE % text)
+    terminal.read_until("y" * 70)
+    terminal.type(UP + UP + UP)  # one more than there are
+    terminal.read_until("first")
+    terminal.type(DOWN)
+    terminal.read_until("second")
+    terminal.type(DOWN + "end")
+    terminal.read_until("end")
+    terminal.ask("")
+    assert terminal.messages(tmp_path / "a")[4]["content"] == text + "end"
 
 
 def test_no_history_is_kept_where_it_is_not_wanted(chat, tmp_path):
