@@ -83,14 +83,17 @@ static quire_err run_plan(chat_state *c, const context_fit *fit, response *a, qu
     return e;
 }
 
-/* Adds the answer; nothing where it was stopped before it began. */
-static quire_err keep_answer(chat_state *c, const response *a, quire_error *err) {
+/* Adds the answer to the messages that the plan sent; nothing where it was stopped before it began. */
+static quire_err keep_answer(chat_state *c, const context_fit *fit, const response *a, quire_error *err) {
     const response_choice *said = &a->choices[0];
     if (said->finish == QUIRE_FINISH_CANCELLED && said->text.n == 0) {
         return QUIRE_OK;
     }
-    quire_err e = conversation_add(&c->talk, CONVERSATION_ASSISTANT, (str){said->text.n > 0 ? said->text.p : "", said->text.n});
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    if (conversation_add(&c->talk, CONVERSATION_ASSISTANT, (str){said->text.n > 0 ? said->text.p : "", said->text.n}) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    c->talk.first = fit->from;
+    return QUIRE_OK;
 }
 
 /* Prints and adds an answer to the last message. */
@@ -104,23 +107,23 @@ static quire_err answer(chat_state *c, quire_error *err) {
         e = run_plan(c, &fit, &a, err);
     }
     if (e == QUIRE_OK) {
-        c->talk.first = fit.from;
         report(c, &a);
-        e = keep_answer(c, &a, err);
+        e = keep_answer(c, &fit, &a, err);
     }
     response_deinit(&a);
     return e;
 }
 
 quire_err chat_turn_take(chat_state *c, str message, quire_error *err) {
-    size_t before = c->talk.n, first = c->talk.first;
-    quire_err e = conversation_add(&c->talk, CONVERSATION_USER, message);
-    e = e == QUIRE_OK ? answer(c, err) : err_set(err, e, -1, "out of memory");
+    size_t before = c->talk.n;
+    if (conversation_add(&c->talk, CONVERSATION_USER, message) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    quire_err e = answer(c, err);
     if (e == QUIRE_OK && c->talk.n == before + 2) {
         return QUIRE_OK;
     }
     conversation_drop_last(&c->talk);
-    c->talk.first = first;
     if (e == QUIRE_OK) {
         log_line(LOG_INFO, "stopped before an answer began; the message is forgotten");
     }

@@ -49,7 +49,6 @@ quire_err conversation_add(conversation *c, conversation_role role, str text) {
 
 void conversation_drop_last(conversation *c) {
     strbuf_deinit(&c->messages[--c->n].text);
-    c->first = c->first < c->n ? c->first : c->n;
 }
 
 size_t conversation_next_turn(const conversation *c, size_t at) {

@@ -30,7 +30,7 @@ void conversation_clear(conversation *c);
 quire_err conversation_set_system(conversation *c, str text);
 /* Adds a message; the text is copied. */
 quire_err conversation_add(conversation *c, conversation_role role, str text);
-/* Removes the last message. */
+/* Removes the last message, which is not before `first`. */
 void conversation_drop_last(conversation *c);
 /* The index of the first message of the turn behind the one that message `at` belongs to; n where that is the last one. */
 size_t conversation_next_turn(const conversation *c, size_t at);

@@ -151,7 +151,6 @@ static quire_err read_and_run(terminal_chat *t, quire_error *err) {
         return QUIRE_OK;
     }
     quire_error wrong = {.code = QUIRE_OK, .position = -1};
-    tty_forget_interrupt();
     e = remember(t);
     if (e == QUIRE_OK && run_typed(t, &wrong) != QUIRE_OK) {
         log_line(LOG_ERROR, "%s", wrong.message);

@@ -38,7 +38,7 @@ tty_event tty_wait(void);
 void tty_suspend(void);
 /* Moves to the beginning of the row, and clears the screen from there on where the terminal can. */
 void tty_clear_line(void);
-/* Non-zero from a SIGINT, SIGTERM or SIGHUP on, until tty_forget_interrupt; SIGTERM and SIGHUP stay. */
+/* Non-zero from a SIGINT, SIGTERM or SIGHUP on that tty_wait did not return, until tty_forget_interrupt; SIGTERM and SIGHUP stay. */
 const volatile int *tty_interrupted(void);
 void tty_forget_interrupt(void);
 

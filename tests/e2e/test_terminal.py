@@ -189,16 +189,19 @@ def test_an_interrupt_stops_the_answer_and_keeps_what_was_said(start, tmp_path):
     assert terminal.process.wait(20) == 0
 
 
-def test_an_interrupt_before_the_answer_begins_forgets_the_message(start, tmp_path):
-    terminal = start("run", "builtin", "--chat-template", OPENING, "--ignore-eos", "--temp", "0", "--chunk", "1")
+def test_an_interrupt_before_the_answer_begins_changes_nothing(start, tmp_path):
+    terminal = start("run", "builtin", "--chat-template", OPENING, "-n", "4", "--chunk", "1", "--prefix-cache", "none")
     terminal.read_until("> ")
-    terminal.type("x " * 900 + "\n")
-    while terminal.lines_are_edited():  # until it computes the prompt, token by token
-        time.sleep(0.001)
-    os.write(terminal.master, CTRL_C.encode())
-    terminal.read_until("forgotten")
-    terminal.read_until("\n> ")
-    assert terminal.messages(tmp_path / "kept") == []
+    for line, words, n in (("x " * 900, "the message is forgotten", 0), ("/regen", "the last one stays", 2)):
+        if n > 0:
+            terminal.ask("y " * 900)
+        terminal.type(line + "\n")
+        while terminal.lines_are_edited():  # until it computes the prompt, token by token
+            time.sleep(0.001)
+        os.write(terminal.master, CTRL_C.encode())
+        terminal.read_until(words)
+        terminal.read_until("\n> ")
+        assert len(terminal.messages(tmp_path / str(n))) == n
 
 
 # ---- keys ----
@@ -281,7 +284,8 @@ def test_a_plain_terminal_gets_no_control_sequences(chat):
 
 def test_a_paste_that_does_not_end_is_interrupted(chat):
     terminal = chat(term="xterm")
-    terminal.type("\x1b[200~one\r")
+    terminal.type("zero\x1b[200~one\r")
+    terminal.read_until("zero")
     terminal.interrupt()
     terminal.read_until("Ctrl-C again ends")
     terminal.read_until("> ")
@@ -438,6 +442,16 @@ def test_a_message_that_has_no_room_is_refused_and_the_conversation_stays(chat, 
     assert "left out" not in terminal.text
     assert terminal.messages(tmp_path / "b") == before
     assert "answer 8 tokens" in terminal.ask("again")
+
+
+def test_a_message_may_fill_the_context(chat):
+    terminal, n, most, spoken = chat("-c", "64"), 10, 0, ""
+    while "maximum context length" not in spoken:
+        terminal.ask("/clear")
+        spoken = terminal.ask("x " * n)
+        most = max([most, *(int(tokens) for tokens in re.findall(r"quire: prompt (\d+) tokens", spoken))])
+        n += 1
+    assert 64 - 3 <= most < 64
 
 
 def test_an_answer_that_fills_the_context_says_so(start):
