@@ -61,7 +61,7 @@ static quire_err set(chat_state *c, str argument, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "/set needs a name and a value, as in /set temperature 0.5; /set alone shows the values");
     }
     TRY(chat_settings_set(c, name, value, err));
-    log_line(LOG_INFO, "%.*s is %.*s from the next answer on", (int)name.n, name.p, (int)value.n, value.p);
+    log_line(LOG_INFO, "%.*s: %.*s, from the next answer on", (int)name.n, name.p, (int)value.n, value.p);
     return QUIRE_OK;
 }
 
