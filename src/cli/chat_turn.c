@@ -96,13 +96,43 @@ static quire_err keep_answer(chat_state *c, const context_fit *fit, const respon
     return QUIRE_OK;
 }
 
+/* How many tokens the message's text has by itself; 0 where that cannot be said. */
+static size_t count_tokens(const chat_state *c, const conversation_message *m) {
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (quire_tokenize(c->session->engine, m->text.n > 0 ? m->text.p : "", m->text.n, false, &ids, &n, NULL) != QUIRE_OK) {
+        return 0;
+    }
+    quire_free(ids);
+    return n;
+}
+
+/* The first message from which on the texts alone, without what the template adds, are within the plan's limit. */
+static size_t first_that_may_fit(const chat_state *c, const context_fit *fit) {
+    size_t i = c->talk.n, n = 0;
+    while (i > fit->from && (n += count_tokens(c, &c->talk.messages[i - 1])) <= (size_t)fit->limit) {
+        i--;
+    }
+    return i;
+}
+
+/* The next plan that is worth a try: of a long conversation that was loaded most turns cannot be sent, and each try takes time. */
+static bool next_plan(const chat_state *c, int32_t context, context_fit *fit) {
+    bool more = context_fit_next(&c->talk, context, fit);
+    size_t first = more && fit->limit > 0 ? first_that_may_fit(c, fit) : 0;
+    while (more && fit->limit > 0 && fit->from < first) {
+        more = context_fit_next(&c->talk, context, fit);
+    }
+    return more;
+}
+
 /* Prints and adds an answer to the last message. */
 static quire_err answer(chat_state *c, quire_error *err) {
     int32_t context = quire_engine_info(c->session->engine)->max_model_len;
     context_fit fit = context_fit_begin(&c->talk, context, max_tokens(c));
     response a = {0};
     quire_err e = run_plan(c, &fit, &a, err);
-    while (e != QUIRE_OK && is_too_long(err) && context_fit_next(&c->talk, context, &fit)) {
+    while (e != QUIRE_OK && is_too_long(err) && next_plan(c, context, &fit)) {
         response_deinit(&a);
         e = run_plan(c, &fit, &a, err);
     }

@@ -1,5 +1,4 @@
 /* quire COMMAND ...: --help and --version, its own commands, and those of quire-lab, which it starts. */
-#include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +26,8 @@ static void print_help(bool all) {
 
 /* Characters are UTF-8, also where nothing is said about them: in a container the locale is often C. */
 static void use_locale(void) {
-    (void)setlocale(LC_CTYPE, "");
-    if (strcmp(nl_langinfo(CODESET), "ANSI_X3.4-1968") == 0) {
+    const char *name = setlocale(LC_CTYPE, ""); /* NULL: one that is not installed */
+    if (!name || strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0) {
         (void)setlocale(LC_CTYPE, "C.UTF-8");
     }
 }

@@ -434,6 +434,23 @@ def test_the_oldest_turns_are_left_out_where_the_context_ends(chat, tmp_path):
     assert len(kept) == 1 + 2 * (n + 1)  # nothing is lost to /save
 
 
+def test_of_a_long_conversation_the_newest_turns_are_sent(chat, tmp_path):
+    texts = [f"message number {i} of a very long conversation" for i in range(400)]
+    (tmp_path / "long").write_text(json.dumps(said(*texts)))
+    terminal = chat("-c", "256")
+    assert "400 messages loaded" in terminal.ask(f"/load {tmp_path}/long")
+    spoken = terminal.ask("hello")
+    n_out, tokens = int(re.search(r"its oldest (\d+) turns", spoken)[1]), int(re.search(r"prompt (\d+) tokens", spoken)[1])
+    (tmp_path / "newest").write_text(json.dumps(said(*texts[2 * n_out:])))
+    (tmp_path / "more").write_text(json.dumps(said(*texts[2 * n_out - 2:])))
+    other = chat()
+    sizes = []
+    for name in ("newest", "more"):
+        other.ask(f"/load {tmp_path}/{name}")
+        sizes.append(int(re.search(r"prompt (\d+) tokens", other.ask("hello"))[1]))
+    assert sizes[0] == tokens <= 192 < sizes[1]  # a turn more, and no quarter of the context is free
+
+
 def test_a_message_that_has_no_room_is_refused_and_the_conversation_stays(chat, tmp_path):
     terminal = chat("-c", "64")
     terminal.ask("hello")
