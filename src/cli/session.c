@@ -1,5 +1,6 @@
 #include "cli/session.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -128,6 +129,7 @@ void response_add(response *a, const quire_event *ev) {
     a->done = true;
     a->prompt_tokens = ev->prompt_tokens;
     a->completion_tokens = ev->completion_tokens;
+    a->cached_tokens = ev->cached_tokens;
     if (ev->finish == QUIRE_FINISH_ERROR && a->error.code == QUIRE_OK) {
         a->error = *ev->error;
     }
@@ -148,10 +150,28 @@ static void print_event(response *a, text_out *out, const quire_event *ev) {
     }
 }
 
+/* Notes when tokens came. */
+static void time_event(response *a, const quire_event *ev, int64_t start) {
+    int64_t passed = clock_us() - start;
+    if (ev->kind == QUIRE_EVENT_DELTA) {
+        a->first_us = a->first_us > 0 ? a->first_us : passed > 0 ? passed : 1;
+        a->tokens_us = passed - a->first_us;
+    }
+}
+
+static void handle_event(response *a, text_out *out, const quire_event *ev, const response_printing *how) {
+    if (ev->kind == QUIRE_EVENT_START && !a->has_begun && how->on_start) {
+        how->on_start(how->user);
+    }
+    print_event(a, out, ev);
+    response_add(a, ev);
+}
+
 /* Runs one request to its end. a->error has the error. */
 static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out,
-                             const volatile int *cancel) {
+                             const response_printing *how) {
     strbuf text = {0};
+    int64_t start = clock_us();
     quire_err e = body_write(request, &text);
     e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
     strbuf_deinit(&text);
@@ -160,12 +180,12 @@ static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, c
     while (!a->done) {
         quire_event ev;
         if (!quire_queue_next(s->queue, &ev)) {
-            quire_queue_wait(s->queue, cancel ? 50000 : -1);
+            quire_queue_wait(s->queue, how->cancel ? 50000 : -1);
         } else {
-            print_event(a, out, &ev);
-            response_add(a, &ev);
+            time_event(a, &ev, start);
+            handle_event(a, out, &ev, how);
         }
-        if (cancel && *cancel && !cancelled && a->stream) {
+        if (how->cancel && *how->cancel && !cancelled && a->stream) {
             quire_stream_cancel(a->stream);
             cancelled = true;
         }
@@ -173,16 +193,16 @@ static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, c
     return a->error.code;
 }
 
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, str before, const volatile int *cancel,
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, const response_printing *how,
                        quire_error *err) {
     text_out out;
     text_out_init(&out);
-    quire_err e = text_out_add(&out, before, err);
-    if (e == QUIRE_OK && run_printed(a, s, endpoint, request, &out, cancel) != QUIRE_OK) {
+    quire_err e = text_out_add(&out, how->before, err);
+    if (e == QUIRE_OK && run_printed(a, s, endpoint, request, &out, how) != QUIRE_OK) {
         *err = a->error;
         e = err->code;
     }
-    if (e == QUIRE_OK || cancel) {
+    if (e == QUIRE_OK || (how->cancel && a->has_begun)) {
         quire_err ended = text_out_end_line(&out, e == QUIRE_OK ? err : NULL);
         e = e == QUIRE_OK ? ended : e;
     }
