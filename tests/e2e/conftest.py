@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+import chromium
+
 QUIRE = os.environ.get("QUIRE_BIN", "build/quire")
 SHARED = pathlib.Path(os.environ.get("QUIRE_SHARED", "../shared"))
 KEY = "k-test"
@@ -74,6 +76,15 @@ def quire():
     if not os.path.exists(QUIRE):
         pytest.skip(f"{QUIRE} is not built")
     return QUIRE
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if chromium.program() is None:
+        pytest.skip("chromium is not installed (tools/packages.sh test)")
+    b = chromium.Chromium()
+    yield b
+    b.close()
 
 
 @pytest.fixture(scope="session")
