@@ -113,7 +113,7 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
                        "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids", info->model_path);
     }
     printf("%s\n", chats ? "Chat: /clear forgets, /exit or Ctrl-D ends, Ctrl-C stops an answer."
-                         : "This model has no chat template: it goes on from what you type. /exit or Ctrl-D ends, Ctrl-C stops.");
+                         : "Each line is completed by itself: the model goes on from what you type. /exit or Ctrl-D ends, Ctrl-C stops.");
     struct sigaction action = {.sa_handler = on_interrupt}, before;
     sigaction(SIGINT, &action, &before);
     EditLine *el = el_init("quire", stdin, stdout, stderr);

@@ -56,9 +56,9 @@ class Terminal:
             os.close(self.master)
 
 
-def test_a_model_without_a_template_completes_each_line(quire):
-    terminal = Terminal("run", "builtin", "-n", "12", "--temp", "0")
-    assert "no chat template" in terminal.read_until("> ")
+def test_without_a_chat_each_line_is_completed(quire):
+    terminal = Terminal("run", "builtin", "--complete", "-n", "12", "--temp", "0")
+    assert "goes on from what you type" in terminal.read_until("> ")
     terminal.type("The prince\n")
     wanted = subprocess.run([QUIRE, "run", "-p", "The prince", "-n", "12", "--temp", "0"], capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     said = terminal.read_until("\n> ").replace("\r", "")

@@ -164,10 +164,13 @@ static void the_end_of_the_one_waited_for_frees_the_others(void **state) {
     quire_stats s;
     do {
         engine_stats_read(h.e, &s);
-    } while (s.steps < 5);
+        assert_true(s.n_requests_deferred <= s.n_requests_waiting);
+    } while (s.steps < 5 || s.n_requests_deferred < N - 1);
+    assert_int_equal(s.n_requests_waiting, N - 1); /* for its pages, not for a place */
     engine_cancel(h.e, runs[0].id);
     harness_wait(&h, N);
     s = harness_idle_stats(&h);
+    assert_int_equal(s.n_requests_deferred, 0);
     assert_int_equal(runs[0].finish, FINISH_CANCELLED);
     for (int i = 1; i < N; i++) {
         assert_int_equal(runs[i].finish, FINISH_LENGTH);

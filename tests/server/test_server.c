@@ -177,7 +177,11 @@ static void simple_routes_response(void **state) {
     expect_in(ask(s, "GET /v1/models/nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 404 Not Found\r\n");
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     expect_in(metrics, "vllm:num_requests_running{engine=\"0\",model_name=\"fake\"} 0\n");
-    expect_in(metrics, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"+Inf\",model_name=\"fake\"} 15\n");
+    expect_in(metrics, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"fake\",le=\"0.001\"} 3\n");
+    expect_in(metrics, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"fake\",le=\"2560.0\"} 4\n");
+    expect_in(metrics, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",model_name=\"fake\",le=\"+Inf\"} 6\n");
+    expect_in(metrics, "vllm:time_to_first_token_seconds_sum{engine=\"0\",model_name=\"fake\"} 1.5\n");
+    expect_in(metrics, "kv_cache_memory_bytes=\"409600\",kv_cache_size_tokens=\"800\",num_gpu_blocks=\"50\"} 1\n");
     expect_in(metrics, "\nquire_pages_held 0\n");
     const char *none = ask(s, "GET /nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     expect_in(none, "HTTP/1.1 404 Not Found\r\n");
@@ -333,9 +337,9 @@ static void pipelined_requests_wait_for_their_reader(void **state) {
     send_ahead(fd, N);
     pause_us(900000);
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
-    const char *answered = strstr(metrics, "\nquire_http_requests_total ");
+    const char *answered = strstr(metrics, "\nquire_http_requests_total{status=\"200\"} ");
     assert_non_null(answered);
-    assert_true(atoi(answered + strlen("\nquire_http_requests_total ")) < N);
+    assert_true(atoi(answered + strlen("\nquire_http_requests_total{status=\"200\"} ")) < N);
     close(fd);
     stop(s);
 }
