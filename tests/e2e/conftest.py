@@ -66,9 +66,10 @@ class Server:
             connection.close()
 
     def metric(self, name):
-        """The value of a metric without labels."""
-        text = self.ask("GET", "/metrics")[2]
-        return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+        """The value of a metric, all labels together. name: a regular expression, which may have labels."""
+        values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.ask("GET", "/metrics")[2], re.M)
+        assert values, name
+        return sum(map(float, values))
 
 
 @pytest.fixture(scope="session")
