@@ -135,8 +135,9 @@ typedef struct quire_info {
     int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
     int32_t bos, eos;             /* -1: none */
     bool has_vocabulary, has_chat_template, caches_prefixes; /* the second: it can chat, in the form that chat_form names */
-    const char *chat_form;        /* where the template of chats comes from: "file" (given), "model", or, where the model has none, the form of
-                                     docs/http.md: "chatml" or "plain"; NULL: no chat */
+    /* where the template of chats comes from: "file" (given), "model", or, where the model has none, "chatml" or "plain" (docs/http.md);
+     * NULL: no chat */
+    const char *chat_form;
     int32_t n_page_groups;        /* groups of layers: a token takes room in a page of each */
     const char *generation_config;   /* the file with defaults of requests; NULL: the API's own defaults only */
     const char *generation_defaults; /* the defaults from it and quire_options' request_defaults: "temperature 0.6, top_k 20"; "": none */
