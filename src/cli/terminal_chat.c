@@ -188,7 +188,7 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
                        "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids", info->model_path);
     }
     fprintf(out, "%s\n",
-            t.state.completes ? "This model has no chat template: it goes on from what you type. /help lists commands, Ctrl-D ends."
+            t.state.completes ? "Each line is completed by itself: the model goes on from what you type. /help lists commands, Ctrl-D ends."
                               : "Chat: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends.");
     TRY(tty_open(out, o->environment.plain_terminal, err));
     quire_err e = chat_on(&t, o, out, err);

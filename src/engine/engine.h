@@ -105,6 +105,11 @@ typedef struct engine_event {
     double beam_score, beam_sum; /* at the end of a beam search's result: its rank's score; the sum of its tokens' log-probabilities */
     int32_t n_cached;     /* prompt tokens found in the prefix cache when the request was first admitted */
     int64_t queue_us;     /* how long it waited for that */
+    int64_t admitted_us;  /* when that was (clock_us); 0: it never was */
+    int64_t first_token_us; /* 0: not yet */
+    int64_t ended_us;     /* with the end, as are the next two */
+    int32_t n_prefilled;  /* of the prompt, computed for it: at most all of it */
+    int32_t n_preempted;  /* how often it was preempted */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 192

@@ -25,13 +25,15 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
         tokens.bos = tokenizer_bos_text(p->tokenizer);
         tokens.eos = tokenizer_eos_text(p->tokenizer);
     }
-    if (o->chat_template) {
-        return chat_template_open(str_of(o->chat_template), &tokens, &p->chat, err);
+    if (p->tokenizer == NULL && !o->chat_template) {
+        return QUIRE_OK;
     }
-    quire_error why = {0};
-    str own = model_file_chat_template(f);
-    if (own.n > 0 && chat_template_open(own, &tokens, &p->chat, &why) != QUIRE_OK) {
-        log_line(LOG_WARN, "the model's chat template is not understood (%s); give --chat-template to chat", why.message);
+    quire_error refused;
+    TRY(chat_form_open(o->chat_template, model_file_chat_template(f), &tokens, &p->chat, &refused, err));
+    if (refused.code != QUIRE_OK) {
+        log_line(LOG_WARN,
+                 "the model's chat template is not understood (%s): chats have the form %s instead; --chat-template gives another",
+                 refused.message, p->chat.name);
     }
     return QUIRE_OK;
 }
@@ -234,7 +236,10 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->bos = d->bos;
     i->eos = d->n_eos > 0 ? d->eos[0] : -1;
     i->has_vocabulary = p->tokenizer != NULL;
-    i->has_chat_template = p->chat != NULL;
+    i->has_chat_template = p->tokenizer != NULL;
+    i->chat_form = i->has_chat_template ? p->chat.name : NULL;
+    i->caches_prefixes = strcmp(o->prefix_cache, "none") != 0;
+    i->n_page_groups = p->model.layout.n_groups;
     i->max_answer_bytes = (size_t)o->max_answer_bytes;
     i->pool_plan = p->pool_plan.p;
     i->model_max_len = d->max_positions;
@@ -285,7 +290,7 @@ void engine_parts_explain_memory(const engine_parts *p, quire_error *err) {
 
 void engine_parts_close(engine_parts *p) {
     engine_close(p->core);
-    chat_template_close(p->chat);
+    chat_form_close(&p->chat);
     tokenizer_close(p->tokenizer);
     loaded_model_close(&p->model);
     speculation_close(&p->speculation);

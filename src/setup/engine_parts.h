@@ -3,7 +3,7 @@
 #ifndef SETUP_ENGINE_PARTS_H
 #define SETUP_ENGINE_PARTS_H
 
-#include "chat/template.h"
+#include "chat/chat_form.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
@@ -27,7 +27,7 @@ typedef struct engine_parts {
     loaded_model model;
     speculation speculation;
     tokenizer *tokenizer; /* NULL: prompts of ids only */
-    chat_template *chat;  /* NULL: no chat */
+    chat_form chat;       /* without a tokenizer it has no template: no chat */
     engine *core;
 } engine_parts;
 
