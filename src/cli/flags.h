@@ -49,6 +49,7 @@ typedef struct flag {
     const flag_choice *choices; /* ends with a NULL spelling */
     const char *field;          /* OpenAI's name of the request field */
     bool rare;                  /* --help omits it, --help-all shows it */
+    bool secret;                /* its variable is erased once read */
 } flag;
 
 extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[];

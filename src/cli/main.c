@@ -8,6 +8,8 @@
 #include "cli/lab_start.h"
 #include "cli/standard_files.h"
 
+extern char **environ;
+
 static void print_help(bool all) {
     const command *const usual[] = {&command_run, &command_serve, &command_inspect, &command_pack, &command_tokenize, lab_rows[0], NULL};
     printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", quire_version());
@@ -24,7 +26,7 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program quire = {"quire", quire_commands, lab_rows, print_help};
+    const program quire = {"quire", "runs and serves language models", quire_commands, lab_rows, print_help, environ};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
     setlocale(LC_CTYPE, "");
     standard_files_open();

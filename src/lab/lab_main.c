@@ -41,7 +41,8 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program lab = {"quire-lab", commands, quire_commands, print_help};
+    const program lab = {"quire-lab", "measures and shows what quire does", commands, quire_commands, print_help,
+                         NULL /* only the command line decides what is measured */};
     setlocale(LC_CTYPE, "");
     standard_files_open();
     return standard_files_finish(dispatch(&lab, argc, argv));
