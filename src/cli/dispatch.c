@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/nearest.h"
 #include "cli/shell_completions.h"
-#include "cli/environment.h"
+#include "cli/env_flags.h"
 #include "cli/help_json.h"
 #include "cli/man_page.h"
 #include "cli/read_flags.h"
@@ -49,7 +49,7 @@ static int run_command(const command *c, const cli_options *o) {
 /* Notices about flags and variables, in the log's format. */
 static void say_what_was_taken(const program *p, const cli_options *o) {
     cli_options_set_log(o);
-    environment_warn(p->commands, p->others, p->environment);
+    env_flags_warn(p->commands, p->others, p->variables);
     if (o->from_environment.n && !o->quiet) {
         log_line(LOG_INFO, "from the environment: %s", o->from_environment.p);
     }
@@ -71,7 +71,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
         c->defaults(o);
     }
     int status = 2;
-    const read_flags_from from = {argc, argv, p->environment, p->commands, p->others};
+    const read_flags_from from = {argc, argv, p->variables, p->commands, p->others};
     if (read_flags(o, c, &from, &err) == QUIRE_OK) {
         if (!o->help && !o->help_all) {
             say_what_was_taken(p, o);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/environment.h"
+#include "cli/env_flags.h"
 #include "cli/set_flag.h"
 #include "quire.h"
 
@@ -100,8 +100,8 @@ static void add_flag(page *p, const flag *f) {
         add(p, "\\fB");
         add_text(p, name);
         add(p, *names ? "\\fR, " : "\\fR");
-        if (p->of->environment && variable.n == 0 && f != flags_help && f != flags_help_all) {
-            (void)environment_name(name, &variable, &p->e);
+        if (p->of->variables && variable.n == 0 && f != flags_help && f != flags_help_all) {
+            (void)env_flags_name(name, &variable, &p->e);
         }
     }
     add_value(p, f);
@@ -134,7 +134,7 @@ static void add_examples(page *p, const char *examples) {
 /* ---- what all pages end with ---- */
 
 static void add_environment(page *p) {
-    if (!p->of->environment) {
+    if (!p->of->variables) {
         return;
     }
     add(p, ".SH ENVIRONMENT\n");
@@ -153,7 +153,7 @@ static void add_exit_status(page *p) {
 
 /* The pages of quire's commands, but for that of the name, and of the other program. */
 static void add_see_also(page *p, const char *but) {
-    const command *const *commands = p->of->environment ? p->of->commands : p->of->others;
+    const command *const *commands = p->of->variables ? p->of->commands : p->of->others;
     add(p, ".SH SEE ALSO\n");
     for (; *commands; commands++) {
         if (!but || strcmp((*commands)->name, but) != 0) {
@@ -162,7 +162,7 @@ static void add_see_also(page *p, const char *but) {
             add(p, "\\fR(1),\n");
         }
     }
-    add(p, p->of->environment ? "\\fBquire\\-lab\\fR(1)\n" : "\\fBquire\\fR(1)\n");
+    add(p, p->of->variables ? "\\fBquire\\-lab\\fR(1)\n" : "\\fBquire\\fR(1)\n");
 }
 
 /* ---- pages ---- */

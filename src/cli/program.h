@@ -9,7 +9,7 @@ typedef struct program {
     const command *const *commands; /* ends with NULL */
     const command *const *others;   /* another program's, whose names and flags are known here; NULL: none */
     void (*help)(bool all);         /* prints --help; all: with every command */
-    char **environment;             /* as environ, for flags (environment.h); NULL: this program does not read it */
+    char **variables;             /* as environ, for flags (env_flags.h); NULL: this program does not read it */
 } program;
 
 #endif

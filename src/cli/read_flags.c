@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/nearest.h"
-#include "cli/environment.h"
+#include "cli/env_flags.h"
 #include "cli/set_flag.h"
 
 /* True when `name` is one of the flag's names. */
@@ -198,7 +198,7 @@ static quire_err read_all(cli_options *o, const command *c, const read_flags_fro
     if (model) {
         line->given[line->n_given++] = model;
     }
-    TRY(environment_read(o, c, line->given, from->environment, err));
+    TRY(env_flags_read(o, c, line->given, from->variables, err));
     if (c->argument == ARGUMENT_NAME || c->argument == ARGUMENT_TRACE) {
         o->argument = line->positional;
     }

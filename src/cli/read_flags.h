@@ -8,7 +8,7 @@
 typedef struct read_flags_from {
     int argc; /* the arguments behind the command's name */
     char **argv;
-    char **environment;             /* as environ; NULL: not read */
+    char **variables;             /* as environ; NULL: not read */
     const command *const *commands; /* of this program; ends with NULL */
     const command *const *others;   /* of another; NULL: none */
 } read_flags_from;

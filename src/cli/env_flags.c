@@ -1,4 +1,4 @@
-#include "cli/environment.h"
+#include "cli/env_flags.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define PREFIX   "QUIRE_"
 #define N_PREFIX (sizeof PREFIX - 1)
 
-bool environment_name(str spelling, strbuf *to, quire_err *e) {
+bool env_flags_name(str spelling, strbuf *to, quire_err *e) {
     if (!str_begins(spelling, "--")) {
         return false;
     }
@@ -133,7 +133,7 @@ static quire_err read_flag(cli_options *o, const flag *f, char **environment, qu
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
-quire_err environment_read(cli_options *o, const command *c, const flag *const *given, char **environment, quire_error *err) {
+quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment, quire_error *err) {
     for (const flag *const *group = c->flags; environment && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
             if (has_variable(f) && !is_given(f, given)) {
@@ -186,13 +186,13 @@ static void warn(const command *const *commands, const command *const *others, c
     }
     strbuf best = {0};
     quire_err e = QUIRE_OK;
-    bool is_near = length <= EDIT_MAX && near.best.n > 0 && environment_name(near.best, &best, &e) && e == QUIRE_OK;
+    bool is_near = length <= EDIT_MAX && near.best.n > 0 && env_flags_name(near.best, &best, &e) && e == QUIRE_OK;
     log_line(LOG_WARN, "%.*s: a variable of no flag, without effect%s%s%s", (int)n, variable, is_near ? "; did you mean " : "",
              is_near ? best.p : "", is_near ? "?" : "");
     strbuf_deinit(&best);
 }
 
-void environment_warn(const command *const *commands, const command *const *others, char **environment) {
+void env_flags_warn(const command *const *commands, const command *const *others, char **environment) {
     for (char **v = environment; v && *v; v++) {
         size_t n = strcspn(*v, "=");
         if (strncmp(*v, PREFIX, N_PREFIX) == 0 && (*v)[n] == '=' && !is_of_tests(*v, n) && !is_service_link(*v, *v + n + 1)) {
