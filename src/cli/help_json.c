@@ -24,6 +24,7 @@ static void write_flag(json_out *o, const flag *f) {
     }
     json_end(o, ']');
     json_cstr(json_name(o, "meaning"), f->meaning);
+    json_cstr(json_name(o, "field"), f->field);
     json_end(o, '}');
 }
 

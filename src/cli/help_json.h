@@ -4,8 +4,8 @@
 
 #include "cli/command.h"
 
-/* Appends {"commands":[{"name","summary","flags":[{"names":[..],"here","value","choices":[..],"meaning"}]}]}. "here" is works, notice
- * (taken without effect), later or refused. NO_MEMORY. */
+/* Appends {"commands":[{"name","summary","flags":[{"names":[..],"here","value","choices":[..],"meaning","field"}]}]}. "here" is works,
+ * notice (taken without effect), later or refused. NO_MEMORY. */
 quire_err help_json_write(const command *const *commands, strbuf *to);
 
 #endif

@@ -83,8 +83,8 @@ static void add_value(page *p, const flag *f) {
         add(p, "\\fR");
     }
     const char *between = " ";
-    for (const flag_choice *c = f->type == FLAG_CHOICE ? f->choices : NULL; c && c->spelling; c++) {
-        if (strcmp(c->spelling, c->value) == 0) {
+    for (const flag_choice *c = f->choices; c && c->spelling; c++) {
+        if (flag_choice_is_shown(f, c)) {
             add(p, between);
             add_text(p, str_of(c->spelling));
             between = "|";

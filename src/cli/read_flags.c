@@ -226,8 +226,8 @@ static void print_flag(const flag *f) {
         used = (size_t)snprintf(out, n, "%.*s, ", (int)strcspn(brief + 1, " "), brief + 1);
     }
     used += (size_t)snprintf(out + used, n - used, "%.*s ", (int)own, f->names);
-    for (const flag_choice *c = f->type == FLAG_CHOICE ? f->choices : NULL; c && c->spelling && used < n; c++) {
-        if (strcmp(c->spelling, c->value) == 0) {
+    for (const flag_choice *c = f->choices; c && c->spelling && used < n; c++) {
+        if (flag_choice_is_shown(f, c)) {
             used += (size_t)snprintf(out + used, n - used, "%s%s", c == f->choices ? "" : "|", c->spelling);
         }
     }

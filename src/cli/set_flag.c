@@ -10,11 +10,16 @@
 #include "json/json_out.h"
 
 bool flag_is_switch(const flag *f) {
-    return f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_PRESET || f->type == FLAG_TAKEN;
+    return f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_FIELD_PRESET || f->type == FLAG_PRESET ||
+           f->type == FLAG_TAKEN;
 }
 
 bool flag_is_own(const flag *f) {
     return f->type != FLAG_PRESET && f->type < FLAG_TAKEN;
+}
+
+bool flag_choice_is_shown(const flag *f, const flag_choice *c) {
+    return f->type == FLAG_FIELD_CHOICE || (f->type == FLAG_CHOICE && strcmp(c->spelling, c->value) == 0);
 }
 
 str flag_next_name(const char **names) {
@@ -96,7 +101,7 @@ static quire_err set_choice(const flag *f, const char *name, const char *text, c
     char all[128] = "";
     *out = flag_choice_find(f->choices, text);
     for (const flag_choice *c = f->choices; c->spelling && !*out; c++) {
-        if (strcmp(c->spelling, c->value) == 0) {
+        if (flag_choice_is_shown(f, c)) {
             size_t n = strlen(all);
             snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
         }
@@ -138,6 +143,35 @@ static quire_err set_fields(const char *name, const char *text, body *fields, qu
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
+static quire_err set_ids(const char *field, const char *name, const char *text, body *fields, quire_error *err) {
+    id_list ids = {0};
+    strbuf json = {0};
+    json_out o = {.to = &json};
+    quire_error why = {.message = ""};
+    if (id_list_parse(text, &ids, &why) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be token ids, as in 1,2,3", name, text);
+    }
+    json_ints(&o, ids.ids, ids.n);
+    quire_err e = o.err == QUIRE_OK ? body_set(fields, field, (str){json.p, json.n}) : o.err;
+    strbuf_deinit(&json);
+    id_list_deinit(&ids);
+    return e;
+}
+
+/* "15043+1.5" or "15043-1.5" */
+static quire_err add_bias(const char *field, const char *name, const char *text, body *fields, quire_error *err) {
+    char id[16], *end;
+    size_t n = strspn(text, "0123456789");
+    double v = strtod(text + n, &end);
+    bool good = n > 0 && n < sizeof id && (text[n] == '+' || text[n] == '-') && end != text + n && *end == 0 && isfinite(v);
+    if (!good) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a token id and what is added to its logit, as in 15043+1 or 15043-0.5", name,
+                       text);
+    }
+    (void)snprintf(id, sizeof id, "%.*s", (int)n, text);
+    return body_add_number(fields, field, id, v);
+}
+
 /* Request fields keep their JSON form; the API checks the range when the request is made. */
 static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
     quire_err e;
@@ -155,10 +189,20 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
         strbuf_deinit(&json);
     } else if (f->type == FLAG_FIELD_SWITCH) {
         e = body_set(fields, f->field, str_of("true"));
+    } else if (f->type == FLAG_FIELD_PRESET) {
+        e = body_set(fields, f->field, str_of(f->choices[0].value));
+    } else if (f->type == FLAG_FIELD_CHOICE) {
+        const char *json;
+        TRY(set_choice(f, name, text, &json, err));
+        e = body_set(fields, f->field, str_of(json));
+    } else if (f->type == FLAG_FIELD_IDS) {
+        e = set_ids(f->field, name, text, fields, err);
+    } else if (f->type == FLAG_FIELD_BIAS) {
+        e = add_bias(f->field, name, text, fields, err);
     } else {
         e = body_add_text(fields, f->field, text);
     }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+    return e == QUIRE_OK || e == QUIRE_INVALID ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
 quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {

@@ -31,7 +31,7 @@ void script_add_quoted(script *s, const char *text, const char *quote) {
 void script_add_words(script *s, const flag *f) {
     const char *between = "";
     for (const flag_choice *c = f->choices; c->spelling; c++) {
-        if (strcmp(c->spelling, c->value) == 0) {
+        if (flag_choice_is_shown(f, c)) {
             script_add(s, "%s%s", between, c->spelling);
             between = " ";
         }
@@ -48,7 +48,9 @@ static bool names_a_file(const char *value) {
 }
 
 completed script_completed(const flag *f) {
-    return f->type == FLAG_CHOICE ? COMPLETED_WORDS : names_a_file(f->value) ? COMPLETED_FILES : COMPLETED_NONE;
+    return f->type == FLAG_CHOICE || f->type == FLAG_FIELD_CHOICE ? COMPLETED_WORDS
+           : names_a_file(f->value)                               ? COMPLETED_FILES
+                                                                  : COMPLETED_NONE;
 }
 
 bool script_takes_file(const command *c) {
