@@ -18,7 +18,8 @@ static void print_help(bool all) {
         dispatch_list(lab_rows);
     }
     printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or `builtin`, a tiny model in here.\n"
-           "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.\n\n"
+           "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.\n"
+           "A flag can be a variable too: QUIRE_MAX_NUM_SEQS=8 is --max-num-seqs 8 (man quire).\n\n"
            "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
            "  quire run model.gguf                           chat\n"
            "  quire serve model.gguf                         OpenAI's API on http://127.0.0.1:8000\n"
