@@ -84,7 +84,8 @@ def test_bash_completes_every_flag_and_every_value(offered):
             assert (flag["names"][0] in names) == in_page, flag["names"]  # both leave out synonyms of other flags
             if in_page and flag["choices"]:
                 (shown,) = re.findall(rf"^\\fB{flag['names'][0]}\\fR.*?(?: (\S+))$", page, re.M)
-                assert offered(f"quire {command['name']} {flag['names'][0]} ") == shown.split("|")
+                if not shown.startswith("\\fB"):  # a switch has no value behind its names
+                    assert offered(f"quire {command['name']} {flag['names'][0]} ") == shown.split("|")
         assert names, command["name"]
 
 
