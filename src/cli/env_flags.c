@@ -106,6 +106,14 @@ static quire_err take_secret(cli_options *o, const char *name, char **value, qui
     return QUIRE_OK;
 }
 
+/* Erases all that is left of a flag's variables. */
+static void erase(const flag *f, char **environment) {
+    for (char *v = find_variable(f, environment); v; v = find_variable(f, environment)) {
+        char *value = v + strcspn(v, "=") + 1;
+        memset(value, 0, strlen(value));
+    }
+}
+
 static quire_err read_variable(cli_options *o, const flag *f, const char *name, char *value, quire_error *err) {
     if (flag_is_switch(f)) {
         int on = parse_switch(value);
@@ -136,8 +144,10 @@ static quire_err read_flag(cli_options *o, const flag *f, char **environment, qu
 quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment, quire_error *err) {
     for (const flag *const *group = c->flags; environment && *group; group++) {
         for (const flag *f = *group; f->names; f++) {
-            if (has_variable(f) && !is_given(f, given)) {
-                TRY(read_flag(o, f, environment, err));
+            bool is_read = has_variable(f) && !is_given(f, given);
+            TRY(is_read ? read_flag(o, f, environment, err) : QUIRE_OK);
+            if (f->secret) {
+                erase(f, environment); /* of a flag that was given too */
             }
         }
     }

@@ -9,8 +9,8 @@
 #include "cli/command.h"
 
 /* Sets the flags of command c that have a variable and are not given; `given` ends with NULL. environment, as environ, may be NULL: nothing
- * is read. Texts are borrowed from it as long as o, but those of secret flags are copied and then erased from it, so that neither /proc nor
- * a program that is started shows them. o->from_environment gets the variables' names. INVALID: err names the variable. */
+ * is read. Texts are borrowed from it as long as o, but those of secret flags are copied, and erased from it, read or not, so that neither
+ * /proc nor a program that is started shows them. o->from_environment gets the variables' names. INVALID: err names the variable. */
 quire_err env_flags_read(cli_options *o, const command *c, const flag *const *given, char **environment, quire_error *err);
 
 /* Says of variables that begin with QUIRE_ and belong to no flag of these commands that they have no effect, and which name is near. Each

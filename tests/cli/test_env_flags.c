@@ -95,6 +95,12 @@ static void a_secret_is_erased_where_it_stood(void **state) {
     assert_string_equal(o.api_keys[0], "hush");
     assert_memory_equal(key, "QUIRE_API_KEY=\0\0\0\0", sizeof key - 1);
     forget(&o);
+    char unread[] = "QUIRE_API_KEY=hush";
+    variables[0] = unread;
+    assert_int_equal(read_given(&o, &own_flags[API_KEY], variables, NULL), QUIRE_OK);
+    assert_memory_equal(unread, "QUIRE_API_KEY=\0\0\0\0", sizeof unread - 1);
+    assert_int_equal(o.server.n_api_keys, 0);
+    forget(&o);
 }
 
 static void switches_take_words(void **state) {
