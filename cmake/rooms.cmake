@@ -2,7 +2,7 @@
 quire_room(base base Threads::Threads)
 quire_room(core core)
 quire_room(json json PkgConfig::JANSSON)
-quire_room(file file)
+quire_room(file file PkgConfig::XXHASH)
 quire_room(text text PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 quire_room(jinja jinja PkgConfig::UTF8PROC)
 quire_room(chat chat)

@@ -1,6 +1,7 @@
 /* quire COMMAND ...: --help and --version, its own commands, and those of quire-lab, which it starts. */
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -24,7 +25,12 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program quire = {"quire", quire_commands, lab_rows, print_help};
+    const program quire = {.name = "quire",
+                           .commands = quire_commands,
+                           .others = lab_rows,
+                           .help = print_help,
+                           .home = getenv("HOME"),
+                           .cache_home = getenv("XDG_CACHE_HOME")};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
     setlocale(LC_CTYPE, "");
     standard_files_open();

@@ -26,6 +26,7 @@ typedef struct cli_options {
     const char *prompts, *out;
     const char *ids, *ids_file, *batch_with;
     const char *chat_template;                 /* as given: a file or the text */
+    strbuf pack_cache;                         /* owned: the path that --pack-cache auto stands for */
     strbuf template_text;                      /* owned: the text of engine.chat_template when it was a file */
     const char *prefix_files[CLI_MAX_PREFIXES];
     strbuf prefix_texts[CLI_MAX_PREFIXES];     /* owned: the texts of engine.public_prefixes, or ids where the file has those */

@@ -135,12 +135,14 @@ static const flag ending_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model,  flags_prompt,        task_flags,    flags_out,   sampling_flags, flags_generation_config,
-                                     ending_flags, flags_chat_template, FLAGS_NUMERIC, flags_audit, FLAGS_MACHINE,  FLAGS_BATCH,
-                                     flags_mlock,  FLAGS_MEMORY,        flags_carried, NULL};
+static const flag *const groups[] = {
+    flags_model,   flags_prompt, task_flags,    flags_out,   sampling_flags, flags_generation_config, ending_flags, flags_chat_template,
+    FLAGS_NUMERIC, flags_audit,  FLAGS_MACHINE, FLAGS_BATCH, flags_mlock,    flags_pack_cache,        FLAGS_MEMORY, flags_carried,
+    NULL};
 
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";
+    o->engine.pack_cache = "auto";
 }
 
 const command command_run = {

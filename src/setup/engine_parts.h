@@ -8,6 +8,7 @@
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
 #include "setup/loaded_model.h"
+#include "setup/pack_start.h"
 #include "text/tokenizer.h"
 
 /* What `--speculative-config` says, and the open draft model. */
@@ -24,6 +25,7 @@ typedef struct engine_parts {
     char *model_path;
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
+    pack_start pack; /* which keeps the model's packed form */
     speculation speculation;
     tokenizer *tokenizer; /* NULL: prompts of ids only */
     chat_template *chat;  /* NULL: no chat */
