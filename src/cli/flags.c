@@ -164,7 +164,7 @@ const flag flags_tier_limits[] = {
 };
 const flag flags_pack_cache[] = {
     {"--pack-cache", "auto|DIR|none", "where packed forms of models are kept for later starts (auto: ~/.cache/quire)", FLAG_TEXT,
-     AT(engine.pack_cache)},
+     AT(engine.pack_cache), .rare = true},
     {"--pack-cache-bytes", "BYTES", "most that they may take there (20G)", FLAG_BYTES, AT(engine.pack_cache_bytes), .rare = true},
     {0},
 };

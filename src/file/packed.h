@@ -49,16 +49,4 @@ int32_t packed_n_blocks(const model_file *f);
 /* Whether a block's bytes are those that were written. Reads PACKED_BLOCK bytes. Any thread. */
 bool packed_block_is_whole(const model_file *f, int32_t block);
 
-/* The file of a packed model that is being written, under a temporary name until it is complete. One thread. */
-typedef struct packed_writer packed_writer;
-struct packed_image;
-
-/* path: the model's final name. A file there stays until packed_writer_finish. QUIRE_INVALID where that file is neither empty nor a packed
- * model. */
-quire_err packed_writer_open(const char *path, packed_writer **out, quire_error *err);
-/* Writes a finished image, renames the file to its final name and frees w. A failure frees w too. */
-quire_err packed_writer_finish(packed_writer *w, const struct packed_image *i, quire_error *err);
-/* Frees w and deletes what it has written. NULL is allowed. */
-void packed_writer_discard(packed_writer *w);
-
 #endif

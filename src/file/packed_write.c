@@ -1,4 +1,5 @@
-/* Writes the file of a packed model under a name of its own, which becomes the final one when all is written. */
+#include "file/packed_write.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,7 +7,6 @@
 
 #include "base/mem.h"
 #include "file/map.h"
-#include "file/packed_image.h"
 
 #define MAX_WRITERS 100 /* of one file at once, including those that were killed */
 

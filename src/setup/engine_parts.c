@@ -80,6 +80,17 @@ static quire_err open_model(engine_parts *p, const quire_options *o, model_file 
     return QUIRE_OK;
 }
 
+/* A template that was given is checked before the weights are loaded. */
+static quire_err check_template(const quire_options *o, quire_error *err) {
+    chat_template *t = NULL;
+    if (!o->chat_template) {
+        return QUIRE_OK;
+    }
+    TRY(chat_template_open(str_of(o->chat_template), &(chat_tokens){.tokenizer = NULL}, &t, err));
+    chat_template_close(t);
+    return QUIRE_OK;
+}
+
 /* Reads the file that o->generation_config names, f being the model. */
 static quire_err read_defaults(engine_parts *p, const quire_options *o, const model_file *f, quire_error *err) {
     const char *from = o->generation_config;
@@ -238,6 +249,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     }
     TRY(options_open_file(o, &f, err));
     quire_err r = read_defaults(p, o, f, err);
+    r = r ? r : check_template(o, err);
     r = r ? r : open_model(p, o, f, &max_len, err);
     model_file_close(f);
     TRY(r);

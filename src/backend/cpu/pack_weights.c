@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include "base/size.h"
