@@ -1,4 +1,4 @@
-/* `quire run` on a terminal: a chat with line editing, or completion where the model has no template. */
+/* `quire run` on a terminal: a chat with line editing, or with --complete completion. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-"""`quire run` on a terminal: a chat, or completions where there is no template; its commands, keys, pasted text, history and the context's end. What a
+"""`quire run` on a terminal: a chat, or with --complete completions; its commands, keys, pasted text, history and the context's end. What a
 model, a prompt or a file says is no command to the terminal."""
 import fcntl
 import json
@@ -310,7 +310,7 @@ def test_a_new_size_breaks_neither_line_nor_answer(chat, start, tmp_path):
     terminal.ask(" jumps")
     assert terminal.messages(tmp_path / "a")[0]["content"] == "The quick brown fox jumps"
 
-    terminal = start("run", "builtin", "--temp", "0", "-n", "400", "--ignore-eos")
+    terminal = start("run", "builtin", "--complete", "--temp", "0", "-n", "400", "--ignore-eos")
     wanted = subprocess.run([QUIRE, "run", "-p", "The prince", "--temp", "0", "-n", "400", "--ignore-eos"], capture_output=True, text=True,
                             stdin=subprocess.DEVNULL).stdout
     terminal.read_until("> ")
