@@ -158,6 +158,14 @@ def test_without_a_chat_each_line_is_completed(start):
     assert terminal.end() == 0
 
 
+def test_a_model_without_a_template_chats_in_plain_turns(start, chat, tmp_path):
+    terminal = start("run", "builtin", "-n", "8", "--temp", "0")
+    assert "no chat template" in terminal.read_until("\n> ")
+    answer = terminal.answer("hello")
+    assert terminal.messages(tmp_path / "a") == said("hello", answer)
+    assert "no chat template" not in chat().text
+
+
 def test_a_chat_takes_turns_and_forgets(chat):
     terminal = chat()
     answers = [terminal.answer(line) for line in ("hello", "again")]
@@ -552,7 +560,7 @@ def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
 
 
 def test_a_signal_ends_an_answer_and_the_program(start):
-    terminal = start("run", "builtin", "--ignore-eos", "--temp", "0")
+    terminal = start("run", "builtin", "--complete", "--ignore-eos", "--temp", "0")
     terminal.read_until("> ")
     terminal.type("The prince\n")
     terminal.read_until("prince\r\n")
