@@ -100,6 +100,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     if (match >= 0) {
         c->stop_string = match;
         c->finish = QUIRE_FINISH_STOP;
+        c->over_us = clock_us();
         engine_cancel(c->e->parts.core, c->current);
     }
     c->detokenise_us += c->request->info.explain ? clock_us() - began_us : 0;
@@ -109,11 +110,14 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
 void choice_take_end(choice *c, const engine_event *event) {
     _Static_assert((int)FINISH_STOP == (int)QUIRE_FINISH_STOP && (int)FINISH_ERROR == (int)QUIRE_FINISH_ERROR, "in the same order");
     c->gone = true;
+    c->n_prefilled = event->n_prefilled;
+    c->n_preempted = event->n_preempted;
     c->explain = event->explain;
     c->beam_score = event->beam_score;
     c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
         c->finish = (quire_finish)event->finish;
+        c->over_us = event->ended_us;
         c->stop_token = event->finish == FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
     }
 }

@@ -38,6 +38,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
         quire_request_free(r);
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
+    r->add_special = r->add_special || (endpoint == QUIRE_CHAT && ctx->form != NULL && ctx->form->adds_special);
     *out = r;
     return QUIRE_OK;
 }
@@ -188,10 +189,6 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
     if (!r->context.has_vocabulary) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "this model has no vocabulary, so it cannot chat; use completions with token ids");
     }
-    if (!r->context.has_chat_template) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "this model has no chat template, so it cannot chat; start with --chat-template FILE to give it one");
-    }
     if (r->messages.json.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages", "messages is missing; give an array of messages");
     }
@@ -282,6 +279,7 @@ quire_err request_check(quire_request *r, quire_error *err) {
     TRY(request_check_beams(r, err));
     TRY(check_logprobs(r, err));
     TRY(request_check_lengths(r, err));
+    request_end_turns(r);
     if (r->has_stream_options && !r->info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options", "stream_options is given without stream; set stream to true");
     }

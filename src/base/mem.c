@@ -121,6 +121,13 @@ void mem_free(void *p) {
     free(p);
 }
 
+bool mem_give_back(void *p, size_t n_bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p + page - 1, to = (uintptr_t)p + n_bytes;
+    from -= from % page;
+    to -= to % page;
+    return from >= to || madvise((void *)from, to - from, MADV_DONTNEED) == 0;
+}
+
 void mem_trim(void) {
     (void)malloc_trim(0);
 }

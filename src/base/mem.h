@@ -36,6 +36,11 @@ static inline void mem_copy(void *to, const void *from, size_t n) {
     }
 }
 
+/* Gives the memory of p[0..n_bytes), in a block of mem_new_huge, back to the system as far as whole system pages lie in it. These read as
+ * zeroes from then on, and take memory again when they are written. False: the system refused, as it does for locked memory; nothing
+ * changed. No thread may use these bytes meanwhile. A GB that was in use takes some
+ * 5 ms at once, 0.2 s in calls of a few system pages each. */
+bool mem_give_back(void *p, size_t n_bytes);
 /* Returns freed memory that the allocator keeps to the system. Takes milliseconds after much was freed. Any thread. */
 void mem_trim(void);
 

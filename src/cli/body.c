@@ -28,6 +28,22 @@ bool body_has(const body *b, const char *name) {
     return find(b, name) != NULL;
 }
 
+str body_get(const body *b, const char *name) {
+    const body_member *m = find(b, name);
+    return m != NULL ? (str){m->json.p, m->json.n} : (str){"", 0};
+}
+
+void body_unset(body *b, const char *name) {
+    body_member *m = find(b, name);
+    if (m != NULL) {
+        mem_free(m->name);
+        strbuf_deinit(&m->json);
+        size_t n_behind = (size_t)(b->members + b->n - (m + 1));
+        memmove(m, m + 1, n_behind * sizeof *m);
+        b->n--;
+    }
+}
+
 /* Takes over json, also on failure. */
 static quire_err put(body *b, const char *name, strbuf json) {
     body_member *m = find(b, name);

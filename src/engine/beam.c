@@ -90,6 +90,8 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     const sequence *first = g->beams[0].seq;
     s->task.n_known = s->task.n_prompt;
     s->task.n_cached = g->n_cached;
+    s->task.n_admitted = first->task.n_admitted;
+    s->task.queue_us = first->task.queue_us;
     s->retry_after_s = first->retry_after_s;
     s->stopped_by_eos = true;
     if (g->beams[s->beam].spare != NULL) {
@@ -108,7 +110,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     s->task.n_known += r->n_tokens;
     s->beam_score = r->score;
     s->beam_sum = r->sum;
-    stats_token(e, s, clock_us());
+    stats_token(e, s, g->reporter->ended_us);
     e->stats.generation_tokens += r->n_tokens - 1;
     end_kind end = end_token_kind(&s->sampling, e->desc, r->tokens[r->n_tokens - 1]);
     if (end != END_NONE) {
@@ -161,7 +163,6 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         s->task.state = TASK_DONE;
         if (i < g->n_results) {
             s->ended_us = now_us;
-            stats_ended(e, s);
             out_publish(s, reasons[i]);
         } else {
             sequence_drop(s); /* the reference of the reader that it does not have */

@@ -76,6 +76,9 @@ static void *engine_main(void *arg) {
         ops->enter(e->b);
     }
     while (!atomic_load(&e->stop)) {
+        if (atomic_exchange(&e->drops_cache, false)) {
+            cache_drop(e);
+        }
         mem_guard_enter();
         bool started = !atomic_load(&e->paused) && step_submit(e);
         if (started) {
@@ -124,6 +127,11 @@ static kv_fence read_page(void *b, page_id page, void *host) {
 static kv_fence write_page(void *b, page_id page, const void *host) {
     ((backend *)b)->ops->kv_write_page(b, page.v, host);
     return 0;
+}
+
+static bool discard_pages(void *b, page_id first, int32_t n) {
+    const backend_ops *ops = ((backend *)b)->ops;
+    return ops->kv_discard != NULL && ops->kv_discard(b, first.v, n);
 }
 
 /* Backends copy pages before the call returns. */
@@ -204,6 +212,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
                           .copy = copy_pages,
                           .read = read_page,
                           .write = write_page,
+                          .discard = discard_pages,
                           .done = is_done};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), size_power_of_two((size_t)o->max_requests), &e->in));
@@ -244,6 +253,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->options = *o;
     atomic_init(&e->stop, false);
     atomic_init(&e->paused, o->starts_paused);
+    atomic_init(&e->drops_cache, false);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
@@ -259,6 +269,11 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
 
 void engine_release(engine *e) {
     atomic_store(&e->paused, false);
+    wake_ring(&e->in_wake);
+}
+
+void engine_drop_cache(engine *e) {
+    atomic_store(&e->drops_cache, true);
     wake_ring(&e->in_wake);
 }
 

@@ -287,6 +287,27 @@ bool kv_pool_is_shared(const kv_pool *pool, page_id id) {
     return kv_pool_count(pool, id) > 1 || get_entry(pool, id.v) >= 0;
 }
 
+static bool is_free(const kv_pool *pool, int32_t page) {
+    return kv_pool_count(pool, (page_id){page}) == 0 && get_entry(pool, page) < 0;
+}
+
+void kv_pool_tidy(kv_pool *pool, kv_pool_run_fn *fn, void *context) {
+    int32_t top = END, n = 0;
+    for (int32_t page = pool->n_pages - 1; page >= 0; page--) {
+        bool free = is_free(pool, page);
+        if (free) {
+            set_next(pool, page, top);
+            top = page;
+            n++;
+        }
+        if (n > 0 && (!free || page == 0)) {
+            fn(context, (page_id){free ? page : page + 1}, n);
+            n = 0;
+        }
+    }
+    atomic_store(&pool->head, raised(atomic_load(&pool->head), top));
+}
+
 /* ---- audit ---- */
 
 /* Checks the free stack: n_free different pages with count 0 that are not indexed. */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "server/conn.h"
+#include "server/http_stats.h"
 #include "server/notify.h"
 #include "server/response.h"
 #include "server/streams.h"
@@ -172,7 +173,8 @@ static struct event_base *new_base(void) {
 quire_err loop_open(loop *l, server *s) {
     *l = (loop){.server = s, .random = rng_os_seed()};
     TRY(wake_init(&l->bell));
-    quire_err e = quire_queue_open(s->engine, &l->queue);
+    quire_err e = http_stats_open(&l->http);
+    e = e == QUIRE_OK ? quire_queue_open(s->engine, &l->queue) : e;
     l->base = e == QUIRE_OK ? new_base() : NULL;
     if (l->base == NULL) {
         loop_close(l);
@@ -217,6 +219,7 @@ void loop_close(loop *l) {
     }
     mem_free(l->token_texts);
     strbuf_deinit(&l->scratch);
+    http_stats_close(l->http);
     *l = (loop){0};
 }
 

@@ -38,7 +38,7 @@ static void get_version(conn *c) {
 static void get_metrics(conn *c) {
     strbuf *out = &c->loop->scratch;
     strbuf_clear(out);
-    if (metrics_write(c->loop->server, out) != QUIRE_OK) {
+    if (metrics_write(c->loop->server, c->is_operator, out) != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
@@ -143,6 +143,11 @@ static void get_home(conn *c) {
     strbuf_deinit(&headers);
 }
 
+/* Browsers ask for it beside every page: there is none, which is no error. */
+static void get_icon(conn *c) {
+    conn_reply(c, &(reply){.status = 204});
+}
+
 static void post_sandbox(conn *c) {
     quire_error err = {0};
     json_out o = conn_begin_json(c);
@@ -155,6 +160,16 @@ static void post_sandbox(conn *c) {
     conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
+/* vLLM's name and answer. */
+static void post_reset(conn *c) {
+    if (c->is_operator) {
+        quire_engine_drop_cache(c->loop->server->engine);
+        conn_reply(c, &(reply){.status = 200});
+    } else {
+        conn_reply_error(c, 403, NULL, "the prefix cache is the operator's to drop (--operator-key)", NULL);
+    }
+}
+
 #define READ "GET, HEAD"
 
 static const route table[] = {
@@ -163,8 +178,10 @@ static const route table[] = {
     {.path = "/ping", .allow = READ ", POST", .run = get_health, .is_probe = true},
     {.path = "/version", .allow = READ, .run = get_version},
     {.path = "/metrics", .allow = READ, .run = get_metrics, .is_probe = true},
+    {.path = "/favicon.ico", .allow = READ, .run = get_icon, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = get_page},
     {.path = "/pool/sandbox", .allow = "POST", .run = post_sandbox, .takes_json = true, .max_body_bytes = SANDBOX_BODY_BYTES},
+    {.path = "/reset_prefix_cache", .allow = "POST", .run = post_reset},
     {.path = "/debug/pool", .allow = READ, .run = get_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
     {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},

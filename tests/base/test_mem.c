@@ -1,3 +1,6 @@
+/* mincore() is outside POSIX. */
+#define _DEFAULT_SOURCE
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +9,9 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +55,38 @@ static void a_huge_block_is_zeroed_also_when_the_memory_was_used_before(void **s
         memset(p, 0xAA, n);
         mem_free(p);
     }
+}
+
+/* How many system pages of p[0..n) are in memory; p is at the start of one. */
+static size_t n_resident(void *p, size_t n) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n_pages = n / page, sum = 0;
+    unsigned char *there = malloc(n_pages);
+    assert_int_equal(mincore(p, n, there), 0);
+    for (size_t i = 0; i < n_pages; i++) {
+        sum += there[i] & 1;
+    }
+    free(there);
+    return sum;
+}
+
+static void what_is_given_back_is_whole_pages_that_read_as_zeroes(void **state) {
+    (void)state;
+    size_t n = (size_t)8 << 20, page = (size_t)sysconf(_SC_PAGESIZE), from = 3 * page + 1, to = n - 5 * page - 1;
+    unsigned char *p = mem_new_huge(n, 1);
+    assert_non_null(p);
+    assert_int_equal(n_resident(p, n), 0); /* not before they are touched */
+    memset(p, 0xAA, n);
+    assert_int_equal(n_resident(p, n), n / page);
+    assert_true(mem_give_back(p + from, page)); /* no whole page lies inside */
+    assert_int_equal(n_resident(p, n), n / page);
+    assert_true(mem_give_back(p + from, to - from));
+    assert_int_equal(n_resident(p, n), 4 + 6);
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != (i >= 4 * page && i < n - 6 * page ? 0 : 0xAA)) {
+            fail_msg("byte %zu is %d", i, p[i]);
+        }
+    }
+    mem_free(p);
 }
 
 static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
@@ -171,6 +208,7 @@ int main(void) {
         cmocka_unit_test(a_new_block_is_zeroed_and_aligned),
         cmocka_unit_test(a_product_that_overflows_gives_null),
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
+        cmocka_unit_test(what_is_given_back_is_whole_pages_that_read_as_zeroes),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
         cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),
         cmocka_unit_test(a_copy_has_a_zero_behind_it),

@@ -198,6 +198,7 @@ static const backend_ops CPU_OPS = {
     .step_open = cpu_step_open,
     .step_bytes = cpu_step_bytes,
     .kv_open = cpu_kv_open,
+    .kv_discard = cpu_kv_discard,
     .kv_copy = cpu_kv_copy,
     .kv_move = cpu_kv_move,
     .kv_gather = cpu_kv_gather,
