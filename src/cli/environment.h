@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-typedef struct environment {
+typedef struct cli_environment {
     const char *history_file; /* where `quire run` keeps the lines that were typed: below XDG_STATE_HOME, or ~/.local/state */
     bool plain_terminal;      /* TERM says that the terminal takes no control sequences */
-} environment;
+} cli_environment;
 
 #endif

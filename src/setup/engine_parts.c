@@ -59,12 +59,14 @@ static void warn_of_weights(const model_desc *d) {
     strbuf_deinit(&text);
 }
 
-/* Loads the weights. */
-static quire_err open_model(engine_parts *p, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
+/* Loads the weights, once check has nothing against it. */
+static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check, model_file *f, int32_t *max_len,
+                            quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
     warn_of_weights(&d);
+    TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
     TRY(loaded_model_open(o, f, &d, *max_len, &p->model, err));
     if (options_tiers_last(o)) {
         tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
@@ -245,7 +247,8 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->model_max_len = d->max_positions;
 }
 
-quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, engine_parts *p, quire_error *err) {
+quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, const engine_parts_check *check,
+                            engine_parts *p, quire_error *err) {
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
@@ -258,7 +261,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(options_open_file(o, &f, err));
     quire_err r = read_defaults(p, o, f, err); /* the weights last: they take the time */
     r = r ? r : open_text(p, o, f, err);
-    r = r ? r : open_model(p, o, f, &max_len, err);
+    r = r ? r : open_model(p, o, check, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);

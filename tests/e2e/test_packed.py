@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import bench_lines
 from conftest import Server
 
 MAKE = pathlib.Path(__file__).parents[2] / "tools/make_llama.py"
@@ -105,9 +106,10 @@ def test_mlock_says_what_to_do_when_it_may_not(quire):
 
 def test_bench_start_times_the_program_from_its_start(quire, tmp_path):
     packed = pack(quire, "builtin", tmp_path / "m.quire")
-    line = json.loads(subprocess.run([quire, "bench", "start", packed, "--runs", "3", "--json"], check=True, capture_output=True, text=True).stdout)
-    assert line["name"] == "start" and line["unit"] == "ms" and line["params"] == {"model": str(packed), "runs": 3}
-    assert line["token_ms"] > 0 and 0 < line["first_token_ms"] <= line["first_token_median_ms"]
-    assert line["value"] == pytest.approx(line["first_token_ms"] - line["token_ms"])
+    text = subprocess.run([quire, "bench", "start", packed, "--runs", "3", "--json"], check=True, capture_output=True, text=True).stdout
+    (row,) = bench_lines.rows(text)
+    assert (row["bench"], row["model"], row["runs"]) == ("start", str(packed), 3)
+    assert row["token"] > 0 and 0 < row["first_token"] <= row["first_token_median"]
+    assert row["start"] == pytest.approx(row["first_token"] - row["token"])
     broken = subprocess.run([quire, "bench", "start", tmp_path / "none"], capture_output=True, text=True)
     assert broken.returncode == 1 and "none" in broken.stderr

@@ -11,7 +11,7 @@
 #include "base/beside.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "lab/json_line.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/sheet.h"
@@ -124,32 +124,31 @@ quire_err bench_start_measure(const bench_start_options *o, start_times *out, qu
 
 /* ---- what is printed ---- */
 
-static void print_json(const bench_start_options *o, const start_times *t) {
-    json_line l;
-    json_out *line = json_line_begin(&l);
-    json_cstr(json_name(line, "name"), "start");
-    json_begin(json_name(line, "params"), '{');
-    json_cstr(json_name(line, "model"), o->engine.model);
-    json_int(json_name(line, "runs"), o->n_runs);
-    json_end(line, '}');
-    json_exact(json_name(line, "value"), t->least_ms - t->token_ms);
-    json_cstr(json_name(line, "unit"), "ms");
-    json_exact(json_name(line, "first_token_ms"), t->least_ms);
-    json_exact(json_name(line, "first_token_median_ms"), t->median_ms);
-    json_exact(json_name(line, "token_ms"), t->token_ms);
-    json_line_print(&l);
+static void print_lines(const bench_start_options *o, const start_times *t) {
+    const struct {
+        const char *name;
+        double ms;
+    } found[] = {
+        {"start", t->least_ms - t->token_ms}, {"first_token", t->least_ms}, {"first_token_median", t->median_ms}, {"token", t->token_ms}};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        json_line l;
+        json_out *params = bench_line_begin(&l, "start", found[i].name);
+        json_cstr(json_name(params, "model"), o->engine.model);
+        json_int(json_name(params, "runs"), o->n_runs);
+        bench_line_end(&l, found[i].ms, "ms");
+    }
 }
 
 quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"first_token_ms", "first token ms", 15, 1},
-                                           {"median_ms", "median ms", 10, 1},
-                                           {"token_ms", "token alone ms", 15, 1},
-                                           {"start_ms", "start ms", 9, 1}};
+    static const sheet_column columns[] = {{"first_token_ms", "first token ms", 15, 1, NULL},
+                                           {"median_ms", "median ms", 10, 1, NULL},
+                                           {"token_ms", "token alone ms", 15, 1, NULL},
+                                           {"start_ms", "start ms", 9, 1, NULL}};
     const sheet t = {.what = "start", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns)};
     start_times s;
     TRY(bench_start_measure(o, &s, err));
     if (o->json) {
-        print_json(o, &s);
+        print_lines(o, &s);
         return QUIRE_OK;
     }
     sheet_begin(&t, "from exec to the first token of a prompt of one token");
