@@ -58,6 +58,19 @@ static void say_what_was_taken(const program *p, const cli_options *o) {
     }
 }
 
+/* Puts the directory in the place of --pack-cache auto and none. */
+static void find_pack_cache(const program *p, cli_options *o) {
+    const char *given = o->engine.pack_cache;
+    if (!given || strcmp(given, "auto") != 0) {
+        o->engine.pack_cache = given && strcmp(given, "none") == 0 ? NULL : given;
+        return;
+    }
+    o->engine.pack_cache = p->environment.cache_directory;
+    if (!o->engine.pack_cache) {
+        log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the model starts without");
+    }
+}
+
 /* Parses the flags and runs the command; returns the exit status. */
 static int read_and_run(const program *p, const command *c, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
@@ -77,6 +90,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
         if (!o->help && !o->help_all) {
             say_what_was_taken(p, o);
         }
+        find_pack_cache(p, o);
         status = run_command(c, o);
     } else {
         log_line(LOG_ERROR, "%s", err.message);
@@ -109,8 +123,8 @@ static int unknown_command(const program *p, const char *name) {
     for (const command *const *c = p->others; c && *c; c++) {
         nearest_offer(&near, str_of((*c)->name));
     }
-    log_line(LOG_ERROR, "%s: no such command; %s%.*s%s`%s help all` lists them", name, near.best.n ? "did you mean " : "",
-             (int)near.best.n, near.best.n ? near.best.p : "", near.best.n ? "? " : "", p->name);
+    log_line(LOG_ERROR, "%s: no such command; %s%.*s%s`%s help all` lists them", name, near.best.n ? "did you mean " : "", (int)near.best.n,
+             near.best.n ? near.best.p : "", near.best.n ? "? " : "", p->name);
     return 2;
 }
 

@@ -162,6 +162,12 @@ const flag flags_tier_limits[] = {
      .maximum = 60, .rare = true},
     {0},
 };
+const flag flags_pack_cache[] = {
+    {"--pack-cache", "auto|DIR|none", "where packed forms of models are kept for later starts (auto: ~/.cache/quire)", FLAG_TEXT,
+     AT(engine.pack_cache), .rare = true},
+    {"--pack-cache-bytes", "BYTES", "most that they may take there (20G)", FLAG_BYTES, AT(engine.pack_cache_bytes), .rare = true},
+    {0},
+};
 const flag flags_quiet[] = {
     {"--quiet -q", NULL, "say less on standard error", FLAG_SWITCH, AT(quiet)},
     {0},

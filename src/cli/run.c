@@ -165,12 +165,14 @@ static const flag *const groups[] = {flags_model,
                                      FLAGS_MACHINE,
                                      FLAGS_BATCH,
                                      flags_mlock,
+                                     flags_pack_cache,
                                      FLAGS_MEMORY,
                                      flags_carried,
                                      NULL};
 
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";
+    o->engine.pack_cache = "auto";
 }
 
 const command command_run = {

@@ -114,13 +114,29 @@ static const flag text_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model,   flags_generation_config, default_flags, server_flags,   flags_chat_template,
-                                     FLAGS_NUMERIC, flags_eviction,          flags_audit,   flags_schedule, flags_step_target,
-                                     tenant_flags,  FLAGS_MACHINE,           text_flags,    FLAGS_BATCH,    flags_mlock,
-                                     FLAGS_MEMORY,  flags_carried,           NULL};
+static const flag *const groups[] = {flags_model,
+                                     flags_generation_config,
+                                     default_flags,
+                                     server_flags,
+                                     flags_chat_template,
+                                     FLAGS_NUMERIC,
+                                     flags_eviction,
+                                     flags_audit,
+                                     flags_schedule,
+                                     flags_step_target,
+                                     tenant_flags,
+                                     FLAGS_MACHINE,
+                                     text_flags,
+                                     FLAGS_BATCH,
+                                     flags_mlock,
+                                     flags_pack_cache,
+                                     FLAGS_MEMORY,
+                                     flags_carried,
+                                     NULL};
 
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";
+    o->engine.pack_cache = "auto";
     o->engine.max_answer_bytes = (int64_t)64 << 20;
     o->log_level = "info";
     o->log_format = "text";
