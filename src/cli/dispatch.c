@@ -43,21 +43,16 @@ static int run_command(const command *c, const cli_options *o) {
     return e == QUIRE_INVALID ? 2 : 1;
 }
 
-/* Puts the directory in the place of --pack-cache auto and none. */
-static void find_pack_cache(const program *p, cli_options *o) {
+/* Puts the directory in the place of --pack-cache auto, and none in that of "none". */
+static void find_pack_cache(cli_options *o) {
     const char *given = o->engine.pack_cache;
-    bool is_auto = given && strcmp(given, "auto") == 0;
-    const char *cache = p->cache_home && p->cache_home[0] == '/' ? p->cache_home : NULL; /* a relative path does not count there */
-    const char *home = p->home && p->home[0] == '/' ? p->home : NULL;
-    if (!is_auto) {
-        o->engine.pack_cache = given && strcmp(given, "none") == 0 ? NULL : given;
-        return;
-    }
-    o->engine.pack_cache = NULL;
-    if (!cache && !home) {
-        log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the model starts without");
-    } else if (strbuf_addf(&o->pack_cache, "%s%s/quire", cache ? cache : home, cache ? "" : "/.cache") == QUIRE_OK) {
-        o->engine.pack_cache = o->pack_cache.p;
+    if (given && strcmp(given, "auto") == 0) {
+        o->engine.pack_cache = o->environment.pack_cache;
+        if (!o->engine.pack_cache) {
+            log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the model starts without");
+        }
+    } else if (given && strcmp(given, "none") == 0) {
+        o->engine.pack_cache = NULL;
     }
 }
 
@@ -70,6 +65,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
         return 1;
     }
     cli_options_init(o);
+    o->environment = p->environment;
     if (c->defaults) {
         c->defaults(o);
     }
@@ -78,7 +74,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
         if (o->without_effect.n && !o->quiet && !o->help && !o->help_all) {
             log_line(LOG_INFO, "%s: taken without effect (docs/flags.md says why)", o->without_effect.p);
         }
-        find_pack_cache(p, o);
+        find_pack_cache(o);
         status = run_command(c, o);
     } else {
         log_line(LOG_ERROR, "%s", err.message);

@@ -24,15 +24,34 @@ static void print_help(bool all) {
            "  quire inspect model.gguf                       what it holds and the memory it needs\n");
 }
 
+/* Characters are UTF-8, also where nothing is said about them: in a container the locale is often C. */
+static void use_locale(void) {
+    const char *name = setlocale(LC_CTYPE, ""); /* NULL: one that is not installed */
+    if (!name || strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0) {
+        (void)setlocale(LC_CTYPE, "C.UTF-8");
+    }
+}
+
+/* Writes the path of `name` in the directory that the variable names or, where it names none, in ~/fallback. NULL: there is neither. */
+static const char *find_place(const char *variable, const char *fallback, const char *name, char path[4096]) {
+    const char *place = getenv(variable), *home = getenv("HOME");
+    bool by_place = place && place[0] == '/'; /* others are to be ignored */
+    int n = by_place ? snprintf(path, 4096, "%s/%s", place, name) : snprintf(path, 4096, "%s/%s/%s", home ? home : "", fallback, name);
+    return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;
+}
+
+static environment read_environment(void) {
+    static char history[4096], cache[4096];
+    const char *term = getenv("TERM");
+    return (environment){.history_file = find_place("XDG_STATE_HOME", ".local/state", "quire/history", history),
+                         .pack_cache = find_place("XDG_CACHE_HOME", ".cache", "quire", cache),
+                         .plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0};
+}
+
 int main(int argc, char **argv) {
-    const program quire = {.name = "quire",
-                           .commands = quire_commands,
-                           .others = lab_rows,
-                           .help = print_help,
-                           .home = getenv("HOME"),
-                           .cache_home = getenv("XDG_CACHE_HOME")};
+    const program quire = {"quire", quire_commands, lab_rows, print_help, read_environment()};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
-    setlocale(LC_CTYPE, "");
+    use_locale();
     standard_files_open();
     bool is_lab = argc > n_before && lab_has_command(argc - n_before, argv + n_before);
     return standard_files_finish(is_lab ? lab_start(argv, argv[n_before]) : dispatch(&quire, argc, argv));

@@ -14,7 +14,6 @@ void cli_options_deinit(cli_options *o) {
         strbuf_deinit(&o->prefix_texts[i]);
         id_list_deinit(&o->prefix_ids[i]);
     }
-    strbuf_deinit(&o->pack_cache);
     strbuf_deinit(&o->template_text);
     strbuf_deinit(&o->without_effect);
     body_deinit(&o->fields);

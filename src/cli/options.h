@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "cli/body.h"
+#include "cli/environment.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
@@ -26,7 +27,6 @@ typedef struct cli_options {
     const char *prompts, *out;
     const char *ids, *ids_file, *batch_with;
     const char *chat_template;                 /* as given: a file or the text */
-    strbuf pack_cache;                         /* owned: the path that --pack-cache auto stands for */
     strbuf template_text;                      /* owned: the text of engine.chat_template when it was a file */
     const char *prefix_files[CLI_MAX_PREFIXES];
     strbuf prefix_texts[CLI_MAX_PREFIXES];     /* owned: the texts of engine.public_prefixes, or ids where the file has those */
@@ -34,7 +34,8 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     body fields;                             /* owned: request fields that flags set */
     int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
-    bool echo, complete, json, show_ids, quiet, resume, help, help_all;
+    bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
+    environment environment;
     const char *log_level, *log_format;        /* of a server */
     int n_arguments;                         /* the arguments behind the command's name, borrowed */
     char **arguments;

@@ -185,9 +185,7 @@ typedef struct listing {
 } listing;
 
 static bool list_entry(listing *l, const char *name, const struct stat *st) {
-    void *entries = l->entries;
-    bool ok = mem_grow_(&entries, &l->cap, l->n + 1, sizeof *l->entries);
-    l->entries = entries;
+    bool ok = mem_grow(&l->entries, &l->cap, l->n + 1, sizeof *l->entries) == QUIRE_OK;
     if (ok) {
         listed *e = &l->entries[l->n++];
         *e = (listed){.n_bytes = (int64_t)st->st_size, .used = st->st_mtim};

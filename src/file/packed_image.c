@@ -64,12 +64,7 @@ static quire_err put_tensor(strbuf *b, const tensor_view *t, uint64_t at) {
 
 /* Adds a piece at the next multiple of PACKED_ALIGN. */
 static quire_err add_piece(packed_image *i, const void *p, size_t n, bool is_owned) {
-    void *pieces = i->pieces;
-    bool ok = mem_grow_(&pieces, &i->cap_pieces, i->n_pieces + 1, sizeof *i->pieces);
-    i->pieces = pieces;
-    if (!ok) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&i->pieces, &i->cap_pieces, i->n_pieces + 1, sizeof *i->pieces));
     piece *last = &i->pieces[i->n_pieces++];
     *last = (piece){.at = i->at + (-i->at & (PACKED_ALIGN - 1)), .p = p, .n = n, .is_owned = is_owned};
     i->at = last->at + n;
