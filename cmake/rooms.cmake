@@ -24,6 +24,8 @@ quire_room(cli cli PkgConfig::EDIT) # without its main, which is of one program 
 get_target_property(cli_sources quire_cli SOURCES)
 list(REMOVE_ITEM cli_sources ${CMAKE_SOURCE_DIR}/src/cli/main.c)
 set_property(TARGET quire_cli PROPERTY SOURCES ${cli_sources})
+string(TIMESTAMP quire_man_date "%Y-%m-%d" UTC) # SOURCE_DATE_EPOCH, where it is set
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/man_page.c PROPERTIES COMPILE_DEFINITIONS "QUIRE_MAN_DATE=\"${quire_man_date}\"")
 include(cmake/isa.cmake)
 
 # The built-in models, as bytes in the binary.

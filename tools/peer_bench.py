@@ -54,7 +54,7 @@ class Quire:
                  "--batch", ",".join(map(str, batches)), "--context", ",".join(map(str, contexts)), "--decode", str(n_tokens), "--runs", "1"]
         out, _ = output([self.program, "bench", model, *words, "--max-model-len", str(n_most), "--json", *self.rest])
         lines = map(json.loads, out.splitlines())
-        return {(line["bench"], line["params"]["batch"], line["params"]["context"]): line["value"] for line in lines}
+        return {(line["name"], line["params"]["batch"], line["params"]["context"]): line["value"] for line in lines if line["name"] in ("prefill", "decode")}
 
     def prefill(self, model):
         # the short prompt warms up, as the others' own first runs do

@@ -9,6 +9,8 @@
 #include "cli/lab_start.h"
 #include "cli/standard_files.h"
 
+extern char **environ;
+
 static void print_help(bool all) {
     const command *const usual[] = {&command_run, &command_serve, &command_inspect, &command_pack, &command_tokenize, lab_rows[0], NULL};
     printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", quire_version());
@@ -17,7 +19,8 @@ static void print_help(bool all) {
         dispatch_list(lab_rows);
     }
     printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or `builtin`, a tiny model in here.\n"
-           "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.\n\n"
+           "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.\n"
+           "A flag can be a variable too: QUIRE_MAX_NUM_SEQS=8 is --max-num-seqs 8 (man quire).\n\n"
            "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
            "  quire run model.gguf                           chat\n"
            "  quire serve model.gguf                         OpenAI's API on http://127.0.0.1:8000\n"
@@ -40,16 +43,17 @@ static const char *find_place(const char *variable, const char *fallback, const 
     return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;
 }
 
-static environment read_environment(void) {
+static cli_environment read_environment(void) {
     static char history[4096], cache[4096];
     const char *term = getenv("TERM");
-    return (environment){.history_file = find_place("XDG_STATE_HOME", ".local/state", "quire/history", history),
+    return (cli_environment){.history_file = find_place("XDG_STATE_HOME", ".local/state", "quire/history", history),
                          .pack_cache = find_place("XDG_CACHE_HOME", ".cache", "quire", cache),
                          .plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0};
 }
 
 int main(int argc, char **argv) {
-    const program quire = {"quire", quire_commands, lab_rows, print_help, read_environment()};
+    const program quire = {"quire",    "runs and serves language models", quire_commands, lab_rows, print_help, environ,
+                           read_environment()};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
     use_locale();
     standard_files_open();

@@ -15,6 +15,7 @@
 #include "base/beside.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/sheet.h"
@@ -183,32 +184,26 @@ quire_err bench_start_measure(const bench_start_options *o, start_times *out, qu
 
 /* ---- what is printed ---- */
 
-static void print_json(const bench_start_options *o, const char *name, double value) {
+static void print_line(const bench_start_options *o, const char *name, double ms) {
     json_line l;
-    json_out *line = json_line_begin(&l);
-    json_cstr(json_name(line, "bench"), "start");
-    json_cstr(json_name(line, "name"), name);
-    json_begin(json_name(line, "params"), '{');
-    json_cstr(json_name(line, "model"), o->engine.model);
-    json_int(json_name(line, "runs"), o->n_runs);
-    json_int(json_name(line, "threads"), o->engine.n_threads);
-    json_cstr(json_name(line, "compute"), o->engine.compute);
-    json_end(line, '}');
-    json_exact(json_name(line, "value"), value);
-    json_cstr(json_name(line, "unit"), "ms");
-    json_exact(json_name(line, "limit"), (double)NAN);
-    json_exact(json_name(line, "fraction"), (double)NAN);
-    json_line_print(&l);
+    json_out *params = bench_line_begin(&l, "start", name);
+    json_cstr(json_name(params, "model"), o->engine.model);
+    json_int(json_name(params, "runs"), o->n_runs);
+    bench_line_end(&l, ms, "ms");
 }
 
-static void print_all_json(const bench_start_options *o, const start_times *t) {
-    print_json(o, t->has_second ? "first" : "start", t->first.least_ms);
-    print_json(o, t->has_second ? "first_median" : "start_median", t->first.median_ms);
+static void print_lines(const bench_start_options *o, const start_times *t) {
     if (t->has_second) {
-        print_json(o, "second", t->second.least_ms);
-        print_json(o, "second_median", t->second.median_ms);
+        print_line(o, "first", t->first.least_ms);
+        print_line(o, "first_median", t->first.median_ms);
+        print_line(o, "second", t->second.least_ms);
+        print_line(o, "second_median", t->second.median_ms);
+    } else {
+        print_line(o, "start", t->first.least_ms - t->token_ms);
+        print_line(o, "first_token", t->first.least_ms);
+        print_line(o, "first_token_median", t->first.median_ms);
     }
-    print_json(o, "token", t->token_ms);
+    print_line(o, "token", t->token_ms);
 }
 
 static void print_row(const sheet *t, const char *which, const start_figure *f, double token_ms) {
@@ -216,16 +211,16 @@ static void print_row(const sheet *t, const char *which, const start_figure *f, 
 }
 
 quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"which", "", 8, SHEET_TEXT},
-                                           {"first_token_ms", "first token ms", 15, 1},
-                                           {"median_ms", "median ms", 10, 1},
-                                           {"token_ms", "token alone ms", 15, 1},
-                                           {"start_ms", "start ms", 9, 1}};
+    static const sheet_column columns[] = {{"which", "", 8, SHEET_TEXT, NULL},
+                                           {"first_token_ms", "first token ms", 15, 1, NULL},
+                                           {"median_ms", "median ms", 10, 1, NULL},
+                                           {"token_ms", "token alone ms", 15, 1, NULL},
+                                           {"start_ms", "start ms", 9, 1, NULL}};
     const sheet t = {.what = "start", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns)};
     start_times s;
     TRY(bench_start_measure(o, &s, err));
     if (o->json) {
-        print_all_json(o, &s);
+        print_lines(o, &s);
         return QUIRE_OK;
     }
     sheet_begin(&t, "from exec to the first token of a prompt of one token");
