@@ -60,16 +60,6 @@ static bool find_entry(pack_start *s, backend *b) {
     return true;
 }
 
-/* Prepares what the loading adds its tensors to. */
-static void begin_image(pack_start *s, compute_mode compute) {
-    if (!pack_cache_can_name(s->source)) {
-        log_line(LOG_INFO, "%s: was changed just now; the packed form of a later start is kept", model_file_path(s->source));
-    } else if (packed_image_open(compute, &s->image) == QUIRE_OK) {
-        log_line(LOG_INFO, "%s: its packed form is kept in %s for later starts (--pack-cache none: not)", model_file_path(s->source),
-                 s->cache.dir);
-    }
-}
-
 void pack_start_find(const quire_options *o, model_file *source, backend *b, pack_start *out) {
     char form[160];
     quire_error err = {0};
@@ -87,14 +77,18 @@ void pack_start_find(const quire_options *o, model_file *source, backend *b, pac
         log_line(LOG_WARN, "pack cache: %s; the model starts without", err.message);
         return;
     }
-    if (!find_entry(out, b)) {
-        begin_image(out, b->compute);
+    if (!find_entry(out, b) && pack_cache_can_name(source) && packed_image_open(b->compute, &out->image) != QUIRE_OK) {
+        log_line(LOG_WARN, "pack cache: out of memory; the model starts without");
     }
 }
 
 void pack_start_keep(pack_start *s, const tokenizer *t) {
+    const char *path = model_file_path(s->source);
     if (s->image != NULL) {
+        log_line(LOG_INFO, "%s: its packed form is kept in %s for later starts (--pack-cache none: not)", path, s->cache.dir);
         s->keeper = pack_keeper_open(&(pack_keep){.cache = &s->cache, .key = s->key, .image = s->image, .source = s->source, .t = t});
+    } else if (s->cache.dir != NULL && s->file == s->source) {
+        log_line(LOG_INFO, "%s: was changed just now; the packed form of a later start is kept", path);
     }
 }
 

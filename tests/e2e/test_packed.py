@@ -112,15 +112,13 @@ def bench_start(quire, model, *flags):
 def test_bench_start_times_the_program_from_its_start(quire, tmp_path):
     packed, model = pack(quire, "builtin", tmp_path / "m.quire"), tmp_path / "m.gguf"
     subprocess.run([sys.executable, MAKE, *SHAPE, "--type", "Q4_0", "--out", model], check=True, capture_output=True)
-    for what, names in ((packed, ["start"]), (model, ["first", "second"])):
-        lines = [json.loads(line) for line in bench_start(quire, what, "--json").splitlines()]
-        assert [line["name"] for line in lines] == [n for name in names for n in (name, name + "_median")] + ["token"]
-        for line in lines:
-            assert list(line) == ["bench", "name", "params", "value", "unit", "limit", "fraction"]
-            assert line["bench"] == "start" and line["unit"] == "ms" and line["limit"] is line["fraction"] is None
-            assert line["params"] == {"model": str(what), "runs": 3, "threads": 2, "compute": "auto"}
-        values = {line["name"]: line["value"] for line in lines}
-        assert 0 < values["token"] and all(0 < values[name] <= values[name + "_median"] for name in names)
+    (row,) = bench_lines.rows(bench_start(quire, packed, "--json"))
+    assert (row["bench"], row["model"], row["runs"]) == ("start", str(packed), 3)
+    assert row["token"] > 0 and 0 < row["first_token"] <= row["first_token_median"]
+    assert row["start"] == pytest.approx(row["first_token"] - row["token"])
+    (row,) = bench_lines.rows(bench_start(quire, model, "--json"))
+    assert (row["bench"], row["model"], row["runs"]) == ("start", str(model), 3)
+    assert row["token"] > 0 and 0 < row["first"] <= row["first_median"] and 0 < row["second"] <= row["second_median"]
     assert "first token ms" in bench_start(quire, packed) and "second" in bench_start(quire, model)
     broken = subprocess.run([quire, "bench", "start", tmp_path / "none"], capture_output=True, text=True)
     assert broken.returncode == 1 and "none" in broken.stderr

@@ -184,24 +184,26 @@ quire_err bench_start_measure(const bench_start_options *o, start_times *out, qu
 
 /* ---- what is printed ---- */
 
-static void print_json(const bench_start_options *o, const char *name, double value) {
+static void print_line(const bench_start_options *o, const char *name, double ms) {
     json_line l;
     json_out *params = bench_line_begin(&l, "start", name);
     json_cstr(json_name(params, "model"), o->engine.model);
     json_int(json_name(params, "runs"), o->n_runs);
-    json_int(json_name(params, "threads"), o->engine.n_threads);
-    json_cstr(json_name(params, "compute"), o->engine.compute);
-    bench_line_end(&l, value, "ms");
+    bench_line_end(&l, ms, "ms");
 }
 
-static void print_all_json(const bench_start_options *o, const start_times *t) {
-    print_json(o, t->has_second ? "first" : "start", t->first.least_ms);
-    print_json(o, t->has_second ? "first_median" : "start_median", t->first.median_ms);
+static void print_lines(const bench_start_options *o, const start_times *t) {
     if (t->has_second) {
-        print_json(o, "second", t->second.least_ms);
-        print_json(o, "second_median", t->second.median_ms);
+        print_line(o, "first", t->first.least_ms);
+        print_line(o, "first_median", t->first.median_ms);
+        print_line(o, "second", t->second.least_ms);
+        print_line(o, "second_median", t->second.median_ms);
+    } else {
+        print_line(o, "start", t->first.least_ms - t->token_ms);
+        print_line(o, "first_token", t->first.least_ms);
+        print_line(o, "first_token_median", t->first.median_ms);
     }
-    print_json(o, "token", t->token_ms);
+    print_line(o, "token", t->token_ms);
 }
 
 static void print_row(const sheet *t, const char *which, const start_figure *f, double token_ms) {
@@ -218,7 +220,7 @@ quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
     start_times s;
     TRY(bench_start_measure(o, &s, err));
     if (o->json) {
-        print_all_json(o, &s);
+        print_lines(o, &s);
         return QUIRE_OK;
     }
     sheet_begin(&t, "from exec to the first token of a prompt of one token");
