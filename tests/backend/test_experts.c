@@ -358,6 +358,7 @@ static void so_it_has_where_tasks_are_wide(void **state) {
     mixture c = base_case(COMPUTE_INT8, DTYPE_Q4_0);
     c.n_experts = 4;
     c.n_used = 2;
+    c.has_bias = true;
     c.d_in = c.d_out = 2080;
     c.d_hidden = 544;
     check_bits(&c, "auto", 4);

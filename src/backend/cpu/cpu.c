@@ -10,6 +10,16 @@
 #include "base/numa.h"
 #include "base/size.h"
 
+/* Blocks of middle size share slabs, so that the many small matrices of a mixture of experts lie in huge pages as large ones do. From small
+ * pages they were read a tenth slower (bench experts). A sanitizer sees the ends of blocks only where each has memory of its own. */
+#define SLAB_BYTES ((size_t)64 << 20)
+#define SLAB_LEAST ((size_t)64 << 10)
+#if defined(__SANITIZE_ADDRESS__)
+#define SLAB_MOST SLAB_LEAST
+#else
+#define SLAB_MOST (SLAB_BYTES / 4)
+#endif
+
 /* A block of cpu_own: this header, then its bytes. */
 typedef struct cpu_owned {
     struct cpu_owned *next;
@@ -23,18 +33,41 @@ void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
     return p;
 }
 
-void *cpu_own(cpu_backend *b, size_t n, size_t size) {
-    size_t bytes;
-    if (!size_mul(n, size, &bytes) || !size_add(bytes, MEM_ALIGN, &bytes)) {
-        return NULL;
-    }
-    cpu_owned *block = cpu_new_spread(b, bytes);
+/* A block with its header in the list, n_bytes behind it; NULL when out of memory. */
+static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
+    cpu_owned *block = n_bytes <= SIZE_MAX - MEM_ALIGN ? cpu_new_spread(b, n_bytes + MEM_ALIGN) : NULL;
     if (block == NULL) {
         return NULL;
     }
     block->next = b->owned;
     b->owned = block;
     return (uint8_t *)block + MEM_ALIGN;
+}
+
+/* n_bytes of a slab, or NULL. */
+static uint8_t *new_in_slab(cpu_backend *b, size_t n_bytes) {
+    if (b->slab_left < n_bytes) {
+        uint8_t *slab = new_owned(b, SLAB_BYTES);
+        if (slab == NULL) {
+            return NULL;
+        }
+        b->slab = slab;
+        b->slab_left = SLAB_BYTES;
+    }
+    uint8_t *p = b->slab;
+    b->slab += n_bytes;
+    b->slab_left -= n_bytes;
+    return p;
+}
+
+void *cpu_own(cpu_backend *b, size_t n, size_t size) {
+    size_t bytes;
+    if (!size_mul(n, size, &bytes)) {
+        return NULL;
+    }
+    bool is_middle = bytes >= SLAB_LEAST && bytes < SLAB_MOST;
+    uint8_t *p = is_middle ? new_in_slab(b, size_align(bytes, MEM_ALIGN)) : NULL;
+    return p != NULL ? p : new_owned(b, bytes);
 }
 
 static void cpu_close(backend *b) {

@@ -51,6 +51,8 @@ typedef struct cpu_backend {
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
+    uint8_t *slab;                               /* where the next block of middle size goes, */
+    size_t slab_left;                            /* and the zeroed bytes there */
 
     op_trace *trace;             /* NULL: ops are not timed */
     const backend_ops *untraced; /* while a trace is on: the ops that the traced ones call */

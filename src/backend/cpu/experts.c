@@ -14,8 +14,9 @@
 
 #define SERIAL_ROWS     4     /* up to so many rows are gathered by the caller */
 #define SERIAL_ELEMENTS 32768 /* up to so many hidden elements are converted by the caller */
-#define MAX_TASK_BLOCKS 16
-#define TASKS_A_WORKER  8
+#define HIDDEN_BLOCKS   16    /* column blocks of a task at most, */
+#define HIDDEN_TASKS    8     /* and tasks a worker at least, in as far as tasks are wider than a tile: of gate and up, */
+#define SUM_TASKS       4     /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
 #define TILE_FLOATS     (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
 #define GROUPS_AT_ONCE  4
 
@@ -253,11 +254,11 @@ static void sum_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* With few rows a task can be wider, as far as its results fit: a product prefetches only its own weights. But there must be enough tasks
- * for the threads to end together. fit: the most rows of one task's results. */
-static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t fit) {
-    int32_t blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
-    while (blocks < MAX_TASK_BLOCKS && 2 * blocks * fit <= LINEAR_TILE_BLOCKS * LINEAR_TILE_ROWS && n_blocks >= 2 * blocks * enough) {
+/* With few rows a task can be wider, as far as its results fit: memory is read faster in long runs, and an expert's tile is one. But there
+ * must be enough tasks for the threads to end together. fit: blocks that fit; most: of a task. */
+static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t tasks_a_worker, int32_t fit, int32_t most) {
+    int32_t blocks = LINEAR_TILE_BLOCKS, enough = tasks_a_worker * thread_pool_size(job->b->thread_pool);
+    while (2 * blocks <= most && 2 * blocks <= fit && n_blocks >= 2 * blocks * enough) {
         blocks *= 2;
     }
     return blocks;
@@ -281,12 +282,15 @@ static void run_experts(experts_job *job) {
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
-    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), job->most_rows);
+    int32_t tile_blocks = TILE_FLOATS / PACK_LANES / job->most_rows; /* of which all rows of an expert fit a tile */
+    int32_t sums_blocks = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
+    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, tile_blocks, HIDDEN_BLOCKS);
     run(job, hidden_task, job->s->n_active * n_tiles(w->d_hidden, job->hidden_blocks), false);
     if (w->rereads[ROWS_TOKEN] || w->rereads[ROWS_BF16]) {
         run(job, convert_hidden, n_places, (int64_t)n_places * w->d_hidden <= SERIAL_ELEMENTS);
     }
-    job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), job->n_rows);
+    job->sum_blocks =
+        task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, tile_blocks < sums_blocks ? tile_blocks : sums_blocks, EXPERTS_SUM_BLOCKS);
     run(job, sum_task, n_tiles(w->d_out, job->sum_blocks), false);
 }
 

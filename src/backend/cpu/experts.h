@@ -9,6 +9,8 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
 
+#define EXPERTS_SUM_BLOCKS 32 /* column blocks of y in one task, at most */
+
 /* Loaded by cpu_experts_load, unchanged afterwards. */
 struct experts {
     int32_t n_experts, n_used, d_in, d_hidden, d_out;
