@@ -18,6 +18,7 @@
 #define HIDDEN_TASKS    8     /* and tasks a worker at least, in as far as tasks are wider than a tile: of gate and up, */
 #define SUM_TASKS       4     /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
 #define TILE_FLOATS     (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
+#define SUM_FLOATS      (2 * TILE_FLOATS) /* down has no second tile */
 #define GROUPS_AT_ONCE  4
 
 typedef struct experts_job {
@@ -132,18 +133,19 @@ static void product(const cpu_backend *b, const linear *w, row_view rows, int32_
     }
 }
 
-/* The columns of a task, and the rows that fit its tile at once. */
+/* The columns of a task, and the rows whose results fit n_floats at once. */
 typedef struct tile {
     int32_t block0, n_blocks, column0, n_columns, stride, rows_at_once;
 } tile;
 
-static tile tile_of(int32_t index, int32_t task_blocks, int32_t width) {
+static tile tile_of(int32_t index, int32_t task_blocks, int32_t width, int32_t n_floats) {
     tile t = {.block0 = index * task_blocks, .column0 = index * task_blocks * PACK_LANES};
     int32_t left = width - t.column0;
     t.n_columns = left < task_blocks * PACK_LANES ? left : task_blocks * PACK_LANES;
     t.n_blocks = (t.n_columns + PACK_LANES - 1) / PACK_LANES;
     t.stride = t.n_blocks * PACK_LANES;
-    t.rows_at_once = TILE_FLOATS / (task_blocks * PACK_LANES);
+    t.rows_at_once = n_floats / (task_blocks * PACK_LANES);
+    t.rows_at_once = t.rows_at_once < LINEAR_TILE_ROWS ? t.rows_at_once : LINEAR_TILE_ROWS;
     return t;
 }
 
@@ -183,7 +185,7 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
     const cpu_experts_state *s = job->s;
     const experts *w = job->w;
     int32_t tiles = n_tiles(w->d_hidden, job->hidden_blocks), e = s->active[task / tiles];
-    tile t = tile_of(task % tiles, job->hidden_blocks, w->d_hidden);
+    tile t = tile_of(task % tiles, job->hidden_blocks, w->d_hidden, TILE_FLOATS);
     tile_scratch c = scratch_of(job->b, worker);
     for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t.rows_at_once) {
         int32_t n_rows = end - place < t.rows_at_once ? end - place : t.rows_at_once;
@@ -236,7 +238,7 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, const t
 static void sum_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
     const math_kernels *math = job->b->math;
-    tile t = tile_of(task, job->sum_blocks, job->w->d_out);
+    tile t = tile_of(task, job->sum_blocks, job->w->d_out, SUM_FLOATS);
     tile_scratch c = scratch_of(job->b, worker);
     float *sums = job->s->sums + (size_t)worker * job->s->sums_width;
     memset(sums, 0, sizeof *sums * (size_t)job->n_rows * (size_t)t.stride);
@@ -282,15 +284,14 @@ static void run_experts(experts_job *job) {
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
-    int32_t tile_blocks = TILE_FLOATS / PACK_LANES / job->most_rows; /* of which all rows of an expert fit a tile */
-    int32_t sums_blocks = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
-    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, tile_blocks, HIDDEN_BLOCKS);
+    int32_t hidden_fit = TILE_FLOATS / PACK_LANES / job->most_rows, sum_fit = SUM_FLOATS / PACK_LANES / job->most_rows;
+    int32_t sums = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
+    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);
     run(job, hidden_task, job->s->n_active * n_tiles(w->d_hidden, job->hidden_blocks), false);
     if (w->rereads[ROWS_TOKEN] || w->rereads[ROWS_BF16]) {
         run(job, convert_hidden, n_places, (int64_t)n_places * w->d_hidden <= SERIAL_ELEMENTS);
     }
-    job->sum_blocks =
-        task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, tile_blocks < sums_blocks ? tile_blocks : sums_blocks, EXPERTS_SUM_BLOCKS);
+    job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums, EXPERTS_SUM_BLOCKS);
     run(job, sum_task, n_tiles(w->d_out, job->sum_blocks), false);
 }
 
