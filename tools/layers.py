@@ -13,7 +13,7 @@ ALL = "base core json file text jinja chat grammar kv backend backend/cpu backen
 # room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
 ROOMS = {
     "base": ("", ""),
-    "core": ("base", ""),
+    "core": ("base quire_stats.h", ""),
     "json": ("base", "jansson"),
     "text": ("json core base", "pcre2 utf8proc"),
     "jinja": ("json core base", "utf8proc"),

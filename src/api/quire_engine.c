@@ -1,7 +1,6 @@
 /* Opens and closes a quire_engine, makes its requests, and reads its statistics. */
 #include "api/quire_engine.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -33,9 +32,9 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
                                    .max_logprobs = o.max_logprobs,
                                    .has_vocabulary = i->has_vocabulary,
                                    .tokenizer = p->tokenizer,
-                                   .has_chat_template = i->has_chat_template,
+                                   .form = i->chat_form != NULL ? &p->chat : NULL,
                                    .defaults = has_defaults ? &e->defaults : NULL,
-                                   .content = p->chat != NULL ? chat_template_content(p->chat) : CHAT_CONTENT_TEXT};
+                                   .content = i->chat_form != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
     quire_err r = text_pool_open(o.n_text_threads, &e->text);
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");
@@ -46,11 +45,13 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
 quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err) {
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
-    if (!e) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    quire_err r = open_all(e, o, ablations, err);
+    TRY(mem_check_for(e, "an engine", err));
+    quire_err r = mem_check_for(request_stats_open(&e->requests) == QUIRE_OK ? e : NULL, "an engine", err);
+    r = r ? r : open_all(e, o, ablations, err);
     if (r != QUIRE_OK) {
+        if (r == QUIRE_NO_MEMORY) {
+            engine_parts_explain_memory(&e->parts, err);
+        }
         quire_engine_close(e);
         return r;
     }
@@ -67,6 +68,7 @@ void quire_engine_close(quire_engine *e) {
         return;
     }
     text_pool_close(e->text);
+    request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
     request_defaults_deinit(&e->defaults);
@@ -90,18 +92,15 @@ quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n,
     return request_ids(&e->context, ids, n, out, err);
 }
 
+void quire_engine_drop_cache(quire_engine *e) {
+    engine_drop_cache(e->parts.core);
+}
+
 bool quire_engine_healthy(const quire_engine *e) {
     return engine_busy_us(e->parts.core) < STUCK_US;
 }
 
 void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     engine_stats_read(e->parts.core, out);
-    for (int i = 0; i < 4; i++) { /* as their readers saw them end: a stop string is a cancelled request of the engine */
-        out->requests_finished[i] = atomic_load(&e->finished[i]);
-    }
-}
-
-const double *quire_stats_bounds(void) {
-    static const double bounds[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, HUGE_VAL};
-    return bounds;
+    request_stats_read(e->requests, out); /* as their readers saw them: a stop string is a cancelled request of the engine */
 }

@@ -258,6 +258,9 @@ typedef struct backend_ops {
     quire_err (*kv_open)(backend *b, int32_t n_pages, quire_error *err);
 
     /* ---- pages ---- */
+    /* The contents of n pages from `first` on are needed no more and become undefined: their memory goes back to the system, until they are
+     * written. False: the system keeps them as they are. NULL: memory of this device stays with it. */
+    bool (*kv_discard)(backend *b, int32_t first, int32_t n);
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
     /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G, E], as f32, exactly as the pages hold them. pages is

@@ -28,17 +28,31 @@ bool body_has(const body *b, const char *name) {
     return find(b, name) != NULL;
 }
 
+str body_get(const body *b, const char *name) {
+    const body_member *m = find(b, name);
+    return m != NULL ? (str){m->json.p, m->json.n} : (str){"", 0};
+}
+
+void body_unset(body *b, const char *name) {
+    body_member *m = find(b, name);
+    if (m != NULL) {
+        mem_free(m->name);
+        strbuf_deinit(&m->json);
+        size_t n_behind = (size_t)(b->members + b->n - (m + 1));
+        memmove(m, m + 1, n_behind * sizeof *m);
+        b->n--;
+    }
+}
+
 /* Takes over json, also on failure. */
 static quire_err put(body *b, const char *name, strbuf json) {
     body_member *m = find(b, name);
-    void *p = b->members;
     char *copy = m != NULL ? NULL : mem_dup(name, strlen(name));
-    if (m == NULL && (copy == NULL || !mem_grow_(&p, &b->cap, b->n + 1, sizeof *b->members))) {
+    if (m == NULL && (copy == NULL || mem_grow(&b->members, &b->cap, b->n + 1, sizeof *b->members) != QUIRE_OK)) {
         mem_free(copy);
         strbuf_deinit(&json);
         return QUIRE_NO_MEMORY;
     }
-    b->members = p;
     if (m == NULL) {
         m = &b->members[b->n++];
         *m = (body_member){.name = copy};

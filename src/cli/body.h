@@ -27,7 +27,11 @@ quire_err body_set_text(body *b, const char *name, str text);
 quire_err body_add_text(body *b, const char *name, const char *text);
 /* Adds all members of `from`. */
 quire_err body_set_all(body *b, const body *from);
+/* Removes the member, where there is one. */
+void body_unset(body *b, const char *name);
 bool body_has(const body *b, const char *name);
+/* The member's JSON, valid until b changes; empty where there is none. */
+str body_get(const body *b, const char *name);
 /* Appends the body as a JSON object. */
 quire_err body_write(const body *b, strbuf *out);
 

@@ -52,6 +52,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
         return 1;
     }
     cli_options_init(o);
+    o->environment = p->environment;
     if (c->defaults) {
         c->defaults(o);
     }

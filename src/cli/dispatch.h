@@ -13,6 +13,7 @@ typedef struct program {
     const command *const *commands; /* ends with NULL */
     const command *const *others;   /* another program's, whose names and flags are known here; NULL: none */
     void (*help)(bool all);         /* prints --help; all: with every command */
+    environment environment;        /* what main read */
 } program;
 
 /* Prints a line for each command. */

@@ -125,7 +125,7 @@ const flag flags_page_size[] = {
 const flag flags_pool[] = {
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", FLAG_COUNT, AT(engine.n_pages), .minimum = 0,
      .maximum = INT32_MAX},
-    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", FLAG_PART,
+    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages (0.5)", FLAG_PART,
      AT(engine.memory_utilization), .minimum = 0.001, .maximum = 1},
     {0},
 };

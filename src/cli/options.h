@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "cli/body.h"
+#include "cli/environment.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
@@ -33,7 +34,8 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     body fields;                             /* owned: request fields that flags set */
     int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
-    bool echo, complete, json, show_ids, quiet, resume, help, help_all;
+    bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
+    environment environment;
     const char *log_level, *log_format;        /* of a server */
     int n_arguments;                         /* the arguments behind the command's name, borrowed */
     char **arguments;

@@ -67,9 +67,10 @@ quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, 
 static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_error *err) {
     body b = {0};
     response a = {0};
+    const response_printing how = {.before = o->echo ? prompt : (str){"", 0}};
     int64_t start = clock_us();
     quire_err e = request_of_prompt(o, s, prompt, &b, err);
-    e = e == QUIRE_OK ? response_run(&a, s, QUIRE_COMPLETIONS, &b, o->echo ? prompt : (str){"", 0}, NULL, err) : e;
+    e = e == QUIRE_OK ? response_run(&a, s, QUIRE_COMPLETIONS, &b, &how, err) : e;
     if (e == QUIRE_OK) {
         if (isatty(STDERR_FILENO)) {
             double seconds = (double)(clock_us() - start) / 1e6;
@@ -114,6 +115,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
 static const flag task_flags[] = {
     {"--system -sys", "TEXT", "the system message of a chat", FLAG_TEXT, AT(system)},
     {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", FLAG_SWITCH, AT(complete)},
+    {"--no-history", NULL, "a chat neither reads nor writes the history of lines", FLAG_SWITCH, AT(no_history), .rare = true},
     {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo)},
     {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT, AT(prompts)},
     {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", FLAG_SWITCH, AT(resume)},

@@ -20,6 +20,20 @@ static void set_log(const cli_options *o) {
     log_set_format(strcmp(o->log_format, "json") == 0 ? LOG_JSON : LOG_TEXT);
 }
 
+static void say_chat_form(const quire_info *i) {
+    static const struct {
+        const char *form, *text;
+    } said[] = {{"file", "the template that --chat-template gives"},
+                {"model", "the model's template"},
+                {"chatml", "ChatML, since the model has its tokens and no template"},
+                {"plain", "plain turns \"user:\" and \"assistant:\", since the model has no template; --chat-template gives one"}};
+    for (size_t k = 0; k < sizeof said / sizeof *said && i->chat_form != NULL; k++) {
+        if (strcmp(said[k].form, i->chat_form) == 0) {
+            log_line(LOG_INFO, "chats: %s", said[k].text);
+        }
+    }
+}
+
 static quire_err serve(const cli_options *o, quire_error *err) {
     session s;
     set_log(o);
@@ -27,6 +41,7 @@ static quire_err serve(const cli_options *o, quire_error *err) {
     signal(SIGUSR1, SIG_IGN);
     TRY(server_check(&o->server, err)); /* before the model is loaded */
     TRY(session_open(o, &s, err));
+    say_chat_form(quire_engine_info(s.engine));
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
     signal(SIGPIPE, SIG_IGN);
@@ -59,7 +74,7 @@ static const flag server_flags[] = {
     {"--port", "N", "port to listen on (8000; 0: any free one)", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
     {"--api-key", "KEY", "who asks must show it (may be given again)", FLAG_KEY, AT(api_keys)},
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
-    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool)", FLAG_TEXT, AT(server.operator_key)},
+    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT, AT(server.operator_key)},
     {"--served-model-name --alias -a", "NAME", "what the API calls the model (more may follow)", FLAG_NAMES, AT(served_names)},
     {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
     {"--log-level", NULL, "which lines the log has (info)", FLAG_CHOICE, AT(log_level), .choices = log_levels},

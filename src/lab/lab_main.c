@@ -42,7 +42,7 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program lab = {"quire-lab", commands, quire_commands, print_help};
+    const program lab = {.name = "quire-lab", .commands = commands, .others = quire_commands, .help = print_help};
     setlocale(LC_CTYPE, "");
     standard_files_open();
     return standard_files_finish(dispatch(&lab, argc, argv));

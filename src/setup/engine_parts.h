@@ -3,7 +3,7 @@
 #ifndef SETUP_ENGINE_PARTS_H
 #define SETUP_ENGINE_PARTS_H
 
-#include "chat/template.h"
+#include "chat/chat_form.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
@@ -22,17 +22,20 @@ typedef struct engine_parts {
     sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
     quire_error text_error;     /* why there is no tokenizer, when there is none */
     char *model_path;
+    strbuf pool_plan; /* pool_plan_explain */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
     speculation speculation;
     tokenizer *tokenizer; /* NULL: prompts of ids only */
-    chat_template *chat;  /* NULL: no chat */
+    chat_form chat;       /* without a tokenizer it has no template: no chat */
     engine *core;
 } engine_parts;
 
 /* Loads the model and starts the engine thread. o was read by options_read; its texts may be freed afterwards. Close *out also after a
  * failure, which err explains. */
 quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, engine_parts *out, quire_error *err);
+/* Adds to an error for want of memory, from opening these parts or what belongs to them, how much there is. */
+void engine_parts_explain_memory(const engine_parts *p, quire_error *err);
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);
 

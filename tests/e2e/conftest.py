@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+import chromium
+
 QUIRE = os.environ.get("QUIRE_BIN", "build/quire")
 SHARED = pathlib.Path(os.environ.get("QUIRE_SHARED", "../shared"))
 KEY = "k-test"
@@ -64,9 +66,10 @@ class Server:
             connection.close()
 
     def metric(self, name):
-        """The value of a metric without labels."""
-        text = self.ask("GET", "/metrics")[2]
-        return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+        """The value of a metric, all labels together. name: a regular expression, which may have labels."""
+        values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.ask("GET", "/metrics")[2], re.M)
+        assert values, name
+        return sum(map(float, values))
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +77,15 @@ def quire():
     if not os.path.exists(QUIRE):
         pytest.skip(f"{QUIRE} is not built")
     return QUIRE
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if chromium.program() is None:
+        pytest.skip("chromium is not installed (tools/packages.sh test)")
+    b = chromium.Chromium()
+    yield b
+    b.close()
 
 
 @pytest.fixture(scope="session")

@@ -116,9 +116,7 @@ static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **o
         return QUIRE_TOO_LARGE;
     }
     *out = cpu_own(b, n, sizeof **out);
-    if (*out == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(*out));
     b->step_bytes += (int64_t)(n * sizeof **out);
     return QUIRE_OK;
 }
@@ -262,6 +260,7 @@ static const backend_ops CPU_OPS = {
     .step_open = cpu_step_open,
     .step_bytes = cpu_step_bytes,
     .kv_open = cpu_kv_open,
+    .kv_discard = cpu_kv_discard,
     .kv_copy = cpu_kv_copy,
     .kv_move = cpu_kv_move,
     .kv_gather = cpu_kv_gather,
@@ -357,9 +356,7 @@ quire_err backend_cpu_open(const backend_options *options, backend **out, quire_
     cpu_isa isa = ISA_PLAIN;
     TRY(cpu_isa_choose(options->isa, &isa, err));
     cpu_backend *b = mem_new(1, sizeof *b);
-    if (b == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "the CPU backend: out of memory");
-    }
+    TRY(mem_check_for(b, "a backend", err));
     b->base = (backend){.ops = &CPU_OPS, .compute = options->compute};
     b->isa = isa;
     b->math = cpu_isa_math(isa);

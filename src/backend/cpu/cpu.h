@@ -128,6 +128,7 @@ void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_he
 
 /* ---- implemented in pages.c ---- */
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err);
+bool cpu_kv_discard(backend *b, int32_t first, int32_t n);
 void cpu_kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n);
 void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n);
 void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);

@@ -73,9 +73,7 @@ static quire_err open_world(world *w, quire_error *err) {
 static void close_world(world *w) {
     engine_out_close(w->out);
     engine_close(w->e);
-    if (w->reader.fd >= 0) {
-        wake_deinit(&w->reader);
-    }
+    wake_deinit(&w->reader);
     null_model_close(w->null);
 }
 
@@ -185,7 +183,7 @@ static void print(const world *w, const figures *f) {
 }
 
 static quire_err run_one(const bench_engine_options *o, int32_t n, load kind, quire_error *err) {
-    world w = {.options = o, .n = n, .load = kind, .reader = {.fd = -1}, .draw = 1};
+    world w = {.options = o, .n = n, .load = kind, .draw = 1};
     double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
     quire_err e = scratch ? open_world(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     e = e == QUIRE_OK ? run_load(&w, err) : e;

@@ -210,7 +210,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     double peak = products_peak(&r, compute, p->type != NULL ? p->type->published : p->l.desc->weight_type, &by);
     if (!p->o->json) {
         printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) %.1f GOP/s, attention %.1f\n",
-               p->l.desc->name, compute_name(compute), dtype_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch,
+               p->l.desc->name, compute_name(compute), dtype_flag_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch,
                (int)p->o->n_prompt, r.read.best / 1e9, by, peak / 1e9, attention_peak(p, &r) / 1e9);
     }
     print_step(p, &p->prompt, &r, "prefill", peak);
@@ -222,7 +222,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
 }
 
 quire_err bench_profile_run(const bench_profile_options *o, quire_error *err) {
-    profile p = {.o = o, .l = {.reader = {-1}}};
+    profile p = {.o = o};
     quire_err e = run_profile(&p, err);
     e = e == QUIRE_OK ? print_profile(&p, err) : e;
     close_profile(&p);
@@ -230,7 +230,7 @@ quire_err bench_profile_run(const bench_profile_options *o, quire_error *err) {
 }
 
 quire_err profile_decode(const bench_profile_options *o, struct step_costs *out, quire_error *err) {
-    profile p = {.o = o, .l = {.reader = {-1}}};
+    profile p = {.o = o};
     quire_err e = run_profile(&p, err);
     *out = p.decode;
     out->layers = NULL;
