@@ -297,7 +297,8 @@ static void run_experts(experts_job *job) {
 
 void cpu_experts(backend *base, const experts_use *use) {
     cpu_backend *b = (cpu_backend *)base;
-    const cpu_buffer *x = &b->buffers[use->x.id], *y = &b->buffers[use->y.id];
+    const cpu_buffer *x = &b->buffers[use->x.id];
+    cpu_buffer *y = &b->buffers[use->y.id];
     experts_job job = {.b = b,
                        .s = b->experts_state,
                        .use = use,
@@ -308,8 +309,9 @@ void cpu_experts(backend *base, const experts_use *use) {
                        .y_width = y->width,
                        .n_rows = b->batch->n_rows,
                        .hidden_bytes = cpu_experts_hidden_bytes(use->w)};
-    assert(!x->is_quantised && x->width == use->w->d_in && y->width == use->w->d_out);
-    assert(job.s->step == b->step && job.s->chosen_used == use->w->n_used);
+    assert(!x->is_quantised && (use->overwrite || !y->is_quantised) && x->width == use->w->d_in && y->width == use->w->d_out);
+    assert(job.s->step == b->step && job.s->chosen_from == use->w->n_experts && job.s->chosen_used == use->w->n_used);
+    y->is_quantised = false;
     if (job.n_rows > 0) {
         run_experts(&job);
     }

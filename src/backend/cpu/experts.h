@@ -29,8 +29,8 @@ typedef struct cpu_experts_state {
     int32_t n_places;
 
     /* The choice, by route(). */
-    int64_t step; /* of the backend, when it was made */
-    int32_t chosen_used;
+    int64_t step;                     /* of the backend, when it was made */
+    int32_t chosen_from, chosen_used; /* of how many experts how many a row */
     bool is_input_scaled;
     int32_t *chosen; /* [n_places] the expert of an assignment */
     float *weights;  /* [n_places] */
