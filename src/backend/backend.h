@@ -301,8 +301,8 @@ typedef struct backend_ops {
     void (*multiply)(backend *b, const multiply_use *use);
     /* x [M, D] *= scale. On a GPU: as multiply. */
     void (*scale_rows)(backend *b, float scale, buffer x);
-    /* Chooses the experts of every row and their weights from its logits [M, n_experts], and keeps them for the next experts(). A row with a
-     * NaN chooses some experts, with weights that may be NaN. On a GPU the choice stays in device memory: no host waits for it. */
+    /* Chooses the experts of every row and their weights from its logits [M, n_experts], and keeps them for the next experts(). A row with
+     * a NaN chooses some experts, with weights that may be NaN. On a GPU the choice stays in device memory: no host waits for it. */
     void (*route)(backend *b, const routing *r, buffer logits);
     /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row with w's routing, in ascending order, of
      * weight * (f(h gate^T) * (h up^T)) down^T with h = norm(x) (nm NULL: h = x); f(h up^T) without gate. Biases as the weights have them.
