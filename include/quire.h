@@ -105,6 +105,13 @@ typedef struct quire_options {
      * seed and max_tokens; NULL: none */
     const char *request_defaults;
     int32_t max_logprobs;         /* most likeliest tokens that a request may have reported beside a token, 1..20 */
+    /* a request to /v1/completions that is checked once the model's metadata are read, before its weights are: what is wrong with it is the
+     * error of opening, QUIRE_INVALID; NULL: none */
+    const char *request_check;
+    /* a directory where the packed form of a loaded model is kept, from which later starts load in milliseconds: made if it is not there,
+     * written to after the start, shared by any number of processes of one user. NULL: none */
+    const char *pack_cache;
+    int64_t pack_cache_bytes;     /* most that it may take: the least recently used models go first */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become

@@ -18,7 +18,7 @@ ROOMS = {
     "text": ("json core base", "pcre2 utf8proc"),
     "jinja": ("json core base", "utf8proc"),
     "chat": ("jinja text json core base", ""),
-    "file": ("json core base", "curl openssl"),
+    "file": ("json core base", "curl openssl xxhash"),
     "grammar": ("json core base", ""),
     "kv": ("core base quire_kv.h quire_stats.h", "xxhash hiredis liburing"),
     "backend": ("core base", ""),

@@ -10,6 +10,52 @@
 
 #define STUCK_US 60000000
 
+/* Defaults may not ask for more tokens than a sequence has. */
+static quire_err check_default_length(const request_defaults *d, int32_t max_len, quire_error *err) {
+    const char *most = request_defaults_find(d, "max_tokens");
+    return most == NULL || strtoll(most, NULL, 10) <= max_len
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "defaults of requests: max_tokens is %s; a sequence has at most %d tokens here", most,
+                         (int)max_len);
+}
+
+static request_context context_of(const quire_engine *e, const quire_options *o, int32_t n_vocab, int32_t max_len) {
+    const engine_parts *p = &e->parts;
+    return (request_context){.n_vocab = n_vocab,
+                             .max_model_len = max_len,
+                             .max_logprobs = o->max_logprobs,
+                             .has_vocabulary = p->tokenizer != NULL,
+                             .tokenizer = p->tokenizer,
+                             .form = p->tokenizer != NULL ? &p->chat : NULL,
+                             .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
+                             .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
+}
+
+typedef struct early_check {
+    quire_engine *e;
+    const quire_options *o;
+} early_check;
+
+/* Before the weights are loaded: numbers of defaults, and of the request that options show. */
+static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err) {
+    const early_check *c = user;
+    quire_request *r;
+    TRY(request_defaults_add(&c->e->defaults, &p->defaults, err));
+    TRY(check_default_length(&c->e->defaults, max_len, err));
+    if (c->o->request_check == NULL) {
+        return QUIRE_OK;
+    }
+    request_context context = context_of(c->e, c->o, d->n_vocab, max_len);
+    context.has_vocabulary = true; /* it is opened beside the weights */
+    quire_err e = request_parse(&context, QUIRE_COMPLETIONS, c->o->request_check, strlen(c->o->request_check), &r, err);
+    if (e == QUIRE_BAD_REQUEST) {
+        return err->code = QUIRE_INVALID;
+    }
+    TRY(e);
+    quire_request_free(r);
+    return QUIRE_OK;
+}
+
 static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations, quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
@@ -17,24 +63,12 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     TRY(options_read(given, &o, err));
     TRY(request_defaults_read(&e->defaults, o.request_defaults, err));
     int32_t n_given = e->defaults.n;
-    TRY(engine_parts_open(&o, ablations, p, err));
-    TRY(request_defaults_add(&e->defaults, &p->defaults, err));
-    bool has_defaults = e->defaults.n > 0;
-    const char *most = request_defaults_find(&e->defaults, "max_tokens");
-    if (most != NULL && strtoll(most, NULL, 10) > i->max_model_len) {
-        return err_set(err, QUIRE_INVALID, -1, "defaults of requests: max_tokens is %s; a sequence has at most %d tokens here", most,
-                       (int)i->max_model_len);
-    }
+    const engine_parts_check check = {check_early, &(early_check){e, &o}};
+    TRY(engine_parts_open(&o, ablations, &check, p, err));
+    TRY(check_default_length(&e->defaults, i->max_model_len, err)); /* which the pages may have shortened */
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
-    i->generation_defaults = has_defaults ? e->defaults.text.p : "";
-    e->context = (request_context){.n_vocab = i->n_vocab,
-                                   .max_model_len = i->max_model_len,
-                                   .max_logprobs = o.max_logprobs,
-                                   .has_vocabulary = i->has_vocabulary,
-                                   .tokenizer = p->tokenizer,
-                                   .form = i->chat_form != NULL ? &p->chat : NULL,
-                                   .defaults = has_defaults ? &e->defaults : NULL,
-                                   .content = i->chat_form != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
+    i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
+    e->context = context_of(e, &o, i->n_vocab, i->max_model_len);
     quire_err r = text_pool_open(o.n_text_threads, &e->text);
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");

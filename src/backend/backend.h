@@ -224,6 +224,7 @@ typedef struct op_trace {
 
 typedef struct backend_ops {
     const char *name; /* "cpu" */
+    uint32_t packing; /* the version of the layout of linear_packed */
     void (*close)(backend *b);
     /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Valid as long as the backend. */
     const char *(*describe)(const backend *b);

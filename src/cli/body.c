@@ -99,6 +99,27 @@ quire_err body_add_text(body *b, const char *name, const char *text) {
     return put(b, name, json);
 }
 
+quire_err body_add_number(body *b, const char *name, const char *key, double v) {
+    const body_member *m = find(b, name);
+    json_value *object = m != NULL ? json_document((str){m->json.p, m->json.n}) : NULL;
+    strbuf json = {0};
+    json_out o = {.to = &json};
+    json_begin(&o, '{');
+    for (json_member old = {0}; json_is(object, JSON_KIND_OBJECT) && json_next(object, &old);) {
+        if (strcmp(old.name, key) != 0) {
+            json_add(json_name(&o, old.name), old.value);
+        }
+    }
+    json_exact(json_name(&o, key), v);
+    json_end(&o, '}');
+    json_drop(object);
+    if (o.err != QUIRE_OK) {
+        strbuf_deinit(&json);
+        return o.err;
+    }
+    return put(b, name, json);
+}
+
 quire_err body_set_all(body *b, const body *from) {
     for (size_t i = 0; i < from->n; i++) {
         TRY(body_set(b, from->members[i].name, (str){from->members[i].json.p, from->members[i].json.n}));

@@ -39,7 +39,7 @@ quire_err conversation_set_system(conversation *c, str text) {
 quire_err conversation_add(conversation *c, conversation_role role, str text) {
     conversation_message m = {.role = role};
     TRY(strbuf_add(&m.text, text.p, text.n));
-    if (!mem_grow_((void **)&c->messages, &c->cap, c->n + 1, sizeof *c->messages)) {
+    if (mem_grow(&c->messages, &c->cap, c->n + 1, sizeof *c->messages) != QUIRE_OK) {
         strbuf_deinit(&m.text);
         return QUIRE_NO_MEMORY;
     }

@@ -4,9 +4,10 @@
 
 #include <stdbool.h>
 
-typedef struct environment {
+typedef struct cli_environment {
     const char *history_file; /* where `quire run` keeps the lines that were typed: below XDG_STATE_HOME, or ~/.local/state */
+    const char *cache_directory; /* for what can be made again: quire below XDG_CACHE_HOME, or below ~/.cache */
     bool plain_terminal;      /* TERM says that the terminal takes no control sequences */
-} environment;
+} cli_environment;
 
 #endif

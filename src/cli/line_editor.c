@@ -124,7 +124,7 @@ static bool add_pasted(pasted *p, wchar_t c, wchar_t before) {
         p->too_long = true;
         return true;
     }
-    if (!mem_grow_((void **)&p->text, &p->cap, p->n + 2, sizeof *p->text)) {
+    if (mem_grow(&p->text, &p->cap, p->n + 2, sizeof *p->text) != QUIRE_OK) {
         return false;
     }
     p->text[p->n++] = c == L'\r' ? L'\n' : c;

@@ -9,6 +9,10 @@
 #include "cli/lab_start.h"
 #include "cli/standard_files.h"
 
+#define PATH_BYTES 4096
+
+extern char **environ;
+
 static void print_help(bool all) {
     const command *const usual[] = {&command_run, &command_serve, &command_inspect, &command_pack, &command_tokenize, lab_rows[0], NULL};
     printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", quire_version());
@@ -17,7 +21,8 @@ static void print_help(bool all) {
         dispatch_list(lab_rows);
     }
     printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or `builtin`, a tiny model in here.\n"
-           "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.\n\n"
+           "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.\n"
+           "A flag can be a variable too: QUIRE_MAX_NUM_SEQS=8 is --max-num-seqs 8 (man quire).\n\n"
            "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
            "  quire run model.gguf                           chat\n"
            "  quire serve model.gguf                         OpenAI's API on http://127.0.0.1:8000\n"
@@ -32,18 +37,24 @@ static void use_locale(void) {
     }
 }
 
-static environment read_environment(void) {
-    static char path[4096];
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *term = getenv("TERM");
-    bool by_state = state && state[0] == '/'; /* others are to be ignored */
-    int n = by_state ? snprintf(path, sizeof path, "%s/quire/history", state)
-                     : snprintf(path, sizeof path, "%s/.local/state/quire/history", home ? home : "");
-    bool good = (by_state || (home && home[0] == '/')) && n > 0 && (size_t)n < sizeof path;
-    return (environment){.history_file = good ? path : NULL, .plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0};
+/* Writes home or, where that is no absolute path, below $HOME; "" where neither is. */
+static const char *user_path(const char *home, const char *below, const char *name, char out[PATH_BYTES]) {
+    const char *user = getenv("HOME"), *base = home && home[0] == '/' ? home : user; /* a relative path is to be ignored */
+    int n = base && base[0] == '/' ? snprintf(out, PATH_BYTES, "%s%s%s", base, base == home ? "" : below, name) : 0;
+    return n > 0 && n < PATH_BYTES ? out : NULL;
+}
+
+static cli_environment read_environment(void) {
+    static char history[PATH_BYTES], cache[PATH_BYTES];
+    const char *term = getenv("TERM");
+    return (cli_environment){.history_file = user_path(getenv("XDG_STATE_HOME"), "/.local/state", "/quire/history", history),
+                             .cache_directory = user_path(getenv("XDG_CACHE_HOME"), "/.cache", "/quire", cache),
+                             .plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0};
 }
 
 int main(int argc, char **argv) {
-    const program quire = {"quire", quire_commands, lab_rows, print_help, read_environment()};
+    const program quire = {"quire",    "runs and serves language models", quire_commands, lab_rows, print_help, environ,
+                           read_environment()};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
     use_locale();
     standard_files_open();

@@ -101,7 +101,7 @@ quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, 
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
     }
-    file_map map = {bytes, n};
+    file_map map = {.p = bytes, .n = n};
     return finish(f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
 }
 

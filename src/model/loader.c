@@ -142,17 +142,17 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
     return l->b->ops->embedding_load(l->b, w, out, l->err);
 }
 
-quire_err loader_write(const loader *l, packed_writer *w) {
+quire_err loader_image(const loader *l, packed_image *image) {
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
         const used_tensor *u = find_used(l, t);
         if (u && u->packed) {
             tensor_view packed = *t;
             packed.data = l->b->ops->linear_packed(u->packed, &packed.n_bytes, &packed.packing);
-            TRY(packed_writer_add(w, &packed, l->err));
+            TRY(packed_image_add(image, &packed));
         }
         if (!u || u->as_is) {
-            TRY(packed_writer_add(w, t, l->err));
+            TRY(packed_image_add(image, t));
         }
     }
     return QUIRE_OK;

@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "file/model_file.h"
-#include "file/packed.h"
+#include "file/packed_image.h"
 
 /* A weight's two names, without ".weight"; %d is the layer. */
 typedef struct weight_name {
@@ -48,8 +48,8 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
 /* The head [n_vocab, width]; or_name as in loader_embedding. */
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
 
-/* Writes all that was loaded: weights as the backend packed them, and the tensors that only the description uses. */
-quire_err loader_write(const loader *l, packed_writer *w);
+/* Adds all that was loaded to an image: weights as the backend packed them, and the tensors that are used unchanged. */
+quire_err loader_image(const loader *l, packed_image *i);
 
 /* Refuses a file with unused weights and names the first. Tensors whose names end in an ignored suffix are derived data, not weights. */
 quire_err loader_finish(const loader *l);

@@ -50,7 +50,7 @@ static http_row *row_of(http_stats *s, const char *handler, const char *method, 
             return r;
         }
     }
-    if (!mem_grow_((void **)&s->rows, &s->cap_rows, s->n_rows + 1, sizeof *s->rows)) {
+    if (mem_grow(&s->rows, &s->cap_rows, s->n_rows + 1, sizeof *s->rows) != QUIRE_OK) {
         return NULL;
     }
     s->rows[s->n_rows] = (http_row){.handler = handler, .method = method, .status_class = status_class};
@@ -64,7 +64,7 @@ static tenant_row *tenant_of(http_stats *s, const char *name) {
         }
     }
     char *own = mem_dup(name, strlen(name));
-    if (own == NULL || !mem_grow_((void **)&s->tenants, &s->cap_tenants, s->n_tenants + 1, sizeof *s->tenants)) {
+    if (own == NULL || mem_grow(&s->tenants, &s->cap_tenants, s->n_tenants + 1, sizeof *s->tenants) != QUIRE_OK) {
         mem_free(own);
         return NULL;
     }

@@ -30,7 +30,8 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .tier_wait_us = 200000,
                                        .n_text_threads = 1,
                                        .generation_config = "auto",
-                                       .max_logprobs = 20};
+                                       .max_logprobs = 20,
+                                       .pack_cache_bytes = (int64_t)20 << 30};
 
 void quire_options_init_sized(quire_options *o, size_t size) {
     if (size < sizeof o->size) {
@@ -197,6 +198,7 @@ static quire_err check(const quire_options *o, quire_error *err) {
     TRY(options_engine(o, &policies, err));
     TRY(check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
     TRY(check_range("--max-logprobs", o->max_logprobs, 1, 20, err));
+    TRY(check_range("--pack-cache-bytes", o->pack_cache_bytes, 0, INT64_MAX, err));
     TRY(check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));
     if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
         return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9",

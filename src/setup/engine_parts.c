@@ -1,6 +1,7 @@
 /* Opens the parts of an engine in the order in which they need each other. */
 #include "setup/engine_parts.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -59,17 +60,61 @@ static void warn_of_weights(const model_desc *d) {
     strbuf_deinit(&text);
 }
 
-/* Loads the weights. */
-static quire_err open_model(engine_parts *p, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
+/* ---- the model: its text on a thread of its own, beside the weights ---- */
+
+typedef struct text_job {
+    engine_parts *p;
+    const quire_options *o;
+    quire_err result;
+    quire_error err;
+} text_job;
+
+static void *run_text(void *argument) {
+    text_job *job = argument;
+    job->result = open_text(job->p, job->o, job->p->pack.file, &job->err);
+    return NULL;
+}
+
+/* Opens the text and loads the weights from p->pack.file. An error of the text goes before one of the weights. */
+static quire_err load_both(engine_parts *p, const quire_options *o, int32_t max_len, quire_error *err) {
+    text_job job = {.p = p, .o = o, .err = {.code = QUIRE_OK, .position = -1}};
+    pthread_t thread;
+    bool is_beside = pthread_create(&thread, NULL, run_text, &job) == 0;
+    if (!is_beside) {
+        run_text(&job);
+    }
+    quire_err e = loaded_model_load(&p->model, o, p->pack.file, p->pack.image, max_len, err);
+    if (is_beside) {
+        pthread_join(thread, NULL);
+    }
+    return job.result != QUIRE_OK ? err_set(err, job.result, job.err.position, "%s", job.err.message) : e;
+}
+
+/* Loads the model, once check has nothing against it. */
+static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check, model_file *f, int32_t *max_len,
+                            quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
+    TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
     warn_of_weights(&d);
-    TRY(loaded_model_open(o, f, &d, *max_len, &p->model, err));
-    if (options_tiers_last(o)) {
+    TRY(loaded_model_begin(o, &d, &p->model, err));
+    pack_start_find(o, f, p->model.b, &p->pack);
+    TRY(load_both(p, o, *max_len, err));
+    if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
         tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
     }
     return QUIRE_OK;
+}
+
+/* A template that was given is checked before the weights are loaded. */
+static quire_err check_template(const quire_options *o, quire_error *err) {
+    chat_form form = {.template = NULL};
+    quire_error refused;
+    quire_err e = o->chat_template ? chat_form_open(o->chat_template, (str){"", 0}, &(chat_tokens){.tokenizer = NULL}, &form, &refused, err)
+                                   : QUIRE_OK;
+    chat_form_close(&form);
+    return e;
 }
 
 /* Reads the file that o->generation_config names, f being the model. */
@@ -245,7 +290,8 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->model_max_len = d->max_positions;
 }
 
-quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, engine_parts *p, quire_error *err) {
+quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, const engine_parts_check *check,
+                            engine_parts *p, quire_error *err) {
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
@@ -256,9 +302,9 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     TRY(options_open_file(o, &f, err));
-    quire_err r = read_defaults(p, o, f, err); /* the weights last: they take the time */
-    r = r ? r : open_text(p, o, f, err);
-    r = r ? r : open_model(p, o, f, &max_len, err);
+    quire_err r = read_defaults(p, o, f, err);
+    r = r ? r : check_template(o, err);
+    r = r ? r : open_model(p, o, check, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
@@ -266,6 +312,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(speculation_open(&p->speculation, o, (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len, err));
     TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
+    pack_start_keep(&p->pack, p->tokenizer);
     return QUIRE_OK;
 }
 
@@ -290,6 +337,7 @@ void engine_parts_explain_memory(const engine_parts *p, quire_error *err) {
 
 void engine_parts_close(engine_parts *p) {
     engine_close(p->core);
+    pack_start_close(&p->pack);
     chat_form_close(&p->chat);
     tokenizer_close(p->tokenizer);
     loaded_model_close(&p->model);

@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
 
 import pytest
@@ -15,6 +17,12 @@ QUIRE = os.environ.get("QUIRE_BIN", "build/quire")
 SHARED = pathlib.Path(os.environ.get("QUIRE_SHARED", "../shared"))
 KEY = "k-test"
 START_SECONDS = 60
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="quire-e2e-cache-")  # the packed forms that programs keep: not among the user's
+
+
+def pytest_sessionfinish():
+    shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
 
 
 class Server:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import bench_lines
 from conftest import Server
 
 MAKE = pathlib.Path(__file__).parents[2] / "tools/make_llama.py"
@@ -103,11 +104,23 @@ def test_mlock_says_what_to_do_when_it_may_not(quire):
     assert done.returncode == 1 and "--mlock: " in done.stderr and "ulimit -l: 64 KiB" in done.stderr
 
 
+def bench_start(quire, model, *flags):
+    done = subprocess.run([quire, "bench", "start", model, "--runs", "3", "--threads", "2", *flags], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
 def test_bench_start_times_the_program_from_its_start(quire, tmp_path):
-    packed = pack(quire, "builtin", tmp_path / "m.quire")
-    line = json.loads(subprocess.run([quire, "bench", "start", packed, "--runs", "3", "--json"], check=True, capture_output=True, text=True).stdout)
-    assert line["name"] == "start" and line["unit"] == "ms" and line["params"] == {"model": str(packed), "runs": 3}
-    assert line["token_ms"] > 0 and 0 < line["first_token_ms"] <= line["first_token_median_ms"]
-    assert line["value"] == pytest.approx(line["first_token_ms"] - line["token_ms"])
+    packed, model = pack(quire, "builtin", tmp_path / "m.quire"), tmp_path / "m.gguf"
+    subprocess.run([sys.executable, MAKE, *SHAPE, "--type", "Q4_0", "--out", model], check=True, capture_output=True)
+    for what, names in ((packed, ["start"]), (model, ["first", "second"])):
+        lines = [json.loads(line) for line in bench_start(quire, what, "--json").splitlines()]
+        assert [line["name"] for line in lines] == [n for name in names for n in (name, name + "_median")] + ["token"]
+        for line in lines:
+            assert list(line) == ["bench", "name", "params", "value", "unit", "limit", "fraction"]
+            assert line["bench"] == "start" and line["unit"] == "ms" and line["limit"] is line["fraction"] is None
+            assert line["params"] == {"model": str(what), "runs": 3, "threads": 2, "compute": "auto"}
+        values = {line["name"]: line["value"] for line in lines}
+        assert 0 < values["token"] and all(0 < values[name] <= values[name + "_median"] for name in names)
+    assert "first token ms" in bench_start(quire, packed) and "second" in bench_start(quire, model)
     broken = subprocess.run([quire, "bench", "start", tmp_path / "none"], capture_output=True, text=True)
     assert broken.returncode == 1 and "none" in broken.stderr

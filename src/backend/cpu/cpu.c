@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/pack_weights.h"
 #include "backend/cpu/placement.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -247,6 +248,7 @@ static void cpu_leave(backend *b) {
 
 static const backend_ops CPU_OPS = {
     .name = "cpu",
+    .packing = PACK_VERSION,
     .close = cpu_close,
     .describe = cpu_describe,
     .linear_load = cpu_linear_load,

@@ -109,9 +109,9 @@ static quire_err run_type(const bench_kernels_options *o, kernels_run *r, const 
 }
 
 quire_err bench_kernels_run(const bench_kernels_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"type", "type", 6, SHEET_TEXT}, {"threads", "threads", 7, 0},
-                                           {"rows", "rows", 5, 0},          {"us", "us", 9, 0},
-                                           {"gb_per_s", "GB/s", 7, 2},      {"gop_per_s", "GOP/s", 8, 1}};
+    static const sheet_column columns[] = {{"type", "type", 6, SHEET_TEXT, NULL}, {"threads", "threads", 7, 0, NULL},
+                                           {"rows", "rows", 5, 0, NULL},          {"time", "us", 9, 0, "us"},
+                                           {"read_rate", "GB/s", 7, 2, "GB/s"},   {"compute_rate", "GOP/s", 8, 1, "GOP/s"}};
     sheet t = {.what = "kernels", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()}, n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));

@@ -144,11 +144,11 @@ static void close_tput(tput *t) {
 }
 
 quire_err demo_tput(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"batch", "batch", 5, 0},           {"alone", "pass a seq", 10, 0},
-                                           {"growing", "growing", 9, 0},       {"gathered", "gathered", 9, 0},
-                                           {"padded", "padded", 9, 0},         {"fused", "fused", 9, 0},
-                                           {"over_growing", "/growing", 8, 2}, {"over_gathered", "/gathered", 9, 2},
-                                           {"growing_mb", "MB copied", 9, 2},  {"gathered_mb", "MB gathered", 11, 2}};
+    static const sheet_column columns[] = {{"batch", "batch", 5, 0, NULL},           {"alone", "pass a seq", 10, 0, NULL},
+                                           {"growing", "growing", 9, 0, NULL},       {"gathered", "gathered", 9, 0, NULL},
+                                           {"padded", "padded", 9, 0, NULL},         {"fused", "fused", 9, 0, NULL},
+                                           {"over_growing", "/growing", 8, 2, NULL}, {"over_gathered", "/gathered", 9, 2, NULL},
+                                           {"growing_mb", "MB copied", 9, 2, NULL},  {"gathered_mb", "MB gathered", 11, 2, NULL}};
     demo_numbers batches, contexts;
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
     TRY(demo_read_numbers("--context", o->contexts, "256", &contexts, err));
