@@ -5,7 +5,7 @@ PROMPT ?= The prince looked at her and
 CMAKE  := cmake -S . -G Ninja
 export QUIRE_SHARED := $(abspath $(SHARED))
 
-.PHONY: all packages run check test test-quick test-long bench bench-json bench-save asan asan-quick tsan tsan-quick fuzz neon layers map size format install clean
+.PHONY: all packages run check test test-quick test-long bench bench-json bench-save asan asan-quick tsan tsan-quick fuzz neon layers map size format install uninstall clean
 
 all: ## build/quire, and build/quire-lab beside it
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
@@ -82,8 +82,11 @@ format:
 	@tools/packages.sh format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
-install: all
-	cmake --install build --prefix $(PREFIX)
+install: all ## programs, pages, completions and the library below PREFIX (/usr/local); DESTDIR goes before it
+	@tools/install.sh install build $(PREFIX)
+
+uninstall: all ## removes what install put there
+	@tools/install.sh uninstall build $(PREFIX)
 
 clean:
 	rm -rf build

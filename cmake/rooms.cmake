@@ -2,7 +2,7 @@
 quire_room(base base Threads::Threads)
 quire_room(core core)
 quire_room(json json PkgConfig::JANSSON)
-quire_room(file file)
+quire_room(file file PkgConfig::XXHASH)
 quire_room(text text PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 quire_room(jinja jinja PkgConfig::UTF8PROC)
 quire_room(chat chat)
@@ -24,6 +24,8 @@ quire_room(cli cli PkgConfig::EDIT) # without its main, which is of one program 
 get_target_property(cli_sources quire_cli SOURCES)
 list(REMOVE_ITEM cli_sources ${CMAKE_SOURCE_DIR}/src/cli/main.c)
 set_property(TARGET quire_cli PROPERTY SOURCES ${cli_sources})
+string(TIMESTAMP quire_man_date "%Y-%m-%d" UTC) # SOURCE_DATE_EPOCH, where it is set
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/man_page.c PROPERTIES COMPILE_DEFINITIONS "QUIRE_MAN_DATE=\"${quire_man_date}\"")
 include(cmake/isa.cmake)
 
 # The built-in models, as bytes in the binary.
@@ -35,6 +37,9 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/setup/builtin.c PROPERTIES
 
 # The page at /pool, the same way.
 set(QUIRE_POOL_PAGE ${CMAKE_SOURCE_DIR}/src/server/pages/pool.html)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/file/checksum_avx2.c PROPERTIES COMPILE_OPTIONS -mavx2)
+endif()
 # Whole rows of the vocabulary: vector registers, whatever the build type. Without traps a choice between two floats needs no branch; no value changes.
 set(quire_rows_options -O3 -fno-trapping-math)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_plain.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options}")

@@ -81,7 +81,9 @@ if(TARGET tests_server)
     target_link_libraries(tests_server PRIVATE PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
 endif()
 if(TARGET tests_cli)
-    target_sources(tests_cli PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/batch_part.c ${CMAKE_SOURCE_DIR}/src/cli/files.c)
+    foreach(unit batch_part context_fit conversation files input_history env_flags set_flag flags body)
+        target_sources(tests_cli PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/${unit}.c)
+    endforeach()
 endif()
 
 # A model without work, whose passes a test defines itself.

@@ -105,6 +105,13 @@ typedef struct quire_options {
      * seed and max_tokens; NULL: none */
     const char *request_defaults;
     int32_t max_logprobs;         /* most likeliest tokens that a request may have reported beside a token, 1..20 */
+    /* a request to /v1/completions that is checked once the model's metadata are read, before its weights are: what is wrong with it is the
+     * error of opening, QUIRE_INVALID; NULL: none */
+    const char *request_check;
+    /* a directory where the packed form of a loaded model is kept, from which later starts load in milliseconds: made if it is not there,
+     * written to after the start, shared by any number of processes of one user. NULL: none */
+    const char *pack_cache;
+    int64_t pack_cache_bytes;     /* most that it may take: the least recently used models go first */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -134,18 +141,28 @@ typedef struct quire_info {
     int32_t n_threads;            /* compute threads */
     int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
     int32_t bos, eos;             /* -1: none */
-    bool has_vocabulary, has_chat_template;
+    bool has_vocabulary, has_chat_template, caches_prefixes; /* the second: it can chat, in the form that chat_form names */
+    /* where the template of chats comes from: "file" (given), "model", or, where the model has none, "chatml" or "plain" (docs/http.md);
+     * NULL: no chat */
+    const char *chat_form;
+    int32_t n_page_groups;        /* groups of layers: a token takes room in a page of each */
     const char *generation_config;   /* the file with defaults of requests; NULL: the API's own defaults only */
     const char *generation_defaults; /* the defaults from it and quire_options' request_defaults: "temperature 0.6, top_k 20"; "": none */
     size_t max_answer_bytes;         /* 0: no limit */
+    /* how the number of pages came about: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that the machine has available .." */
+    const char *pool_plan;
+    int32_t model_max_len;           /* tokens a sequence may have by the model; max_model_len may be less */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);
 
+/* Drops the prefix cache: requests submitted from now on find no page that no running request holds, and the memory of unused pages goes
+ * back to the system. Answers do not change. With tiers the pages go there, as all that leave the pool do. Returns at once; the engine
+ * does it before its next step. Any thread. */
+void quire_engine_drop_cache(quire_engine *e);
+
 /* All counters and gauges, read together. Any thread. */
 void quire_engine_stats(const quire_engine *e, quire_stats *out);
-/* Upper bounds of the histogram buckets in seconds (16 of them, the last is infinite): for first tokens, gaps and whole requests. */
-const double *quire_stats_bounds(void);
 /* False while one step has been running for over a minute: the engine is stuck. */
 bool quire_engine_healthy(const quire_engine *e);
 

@@ -5,6 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library exports what is declared here, and nothing else. */
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
 /* The statistics of one tier, which stores pages that left the pool. */
 typedef struct quire_tier_stats {
     bool is_open;
@@ -12,6 +21,46 @@ typedef struct quire_tier_stats {
     int64_t puts, dropped; /* pages stored; not stored for lack of room */
     int64_t errors, bytes; /* failed transfers and damaged records; bytes stored now, in Redis by this process */
 } quire_tier_stats;
+
+/* What a histogram of the statistics is of. Those of a completion (one choice of a request) count when it is over, however it ended: under
+ * QUIRE_HISTOGRAM_E2E there are as many as in requests_finished. */
+typedef enum quire_histogram_kind {
+    /* seconds, from the times of submission, first admission, first token and end */
+    QUIRE_HISTOGRAM_FIRST_TOKEN, /* submission to first token; counts at the first token */
+    QUIRE_HISTOGRAM_E2E,         /* submission to end */
+    QUIRE_HISTOGRAM_QUEUE,       /* until its admission, or its end where it was never admitted; without tokenising */
+    QUIRE_HISTOGRAM_PREFILL,     /* admission to first token, where there is one */
+    QUIRE_HISTOGRAM_DECODE,      /* first token to end, where there is one */
+    QUIRE_HISTOGRAM_INFERENCE,   /* admission to end, where it was admitted */
+    QUIRE_HISTOGRAM_TOKEN_TIME,  /* decode time by token behind the first, where there are two tokens */
+    /* numbers */
+    QUIRE_HISTOGRAM_PROMPT_TOKENS,
+    QUIRE_HISTOGRAM_COMPUTED_TOKENS, /* of the prompt: neither cached nor shared */
+    QUIRE_HISTOGRAM_COMPLETION_TOKENS,
+    QUIRE_HISTOGRAM_MAX_TOKENS,  /* the most that it might have had */
+    QUIRE_HISTOGRAM_PREEMPTIONS,
+    /* numbers of a prompt with all its completions, which count with the last of them */
+    QUIRE_HISTOGRAM_LONGEST,     /* tokens of the longest completion */
+    QUIRE_HISTOGRAM_SAMPLES,     /* completions that were asked for */
+    /* of the engine */
+    QUIRE_HISTOGRAM_TOKEN_GAP,   /* seconds between two tokens of a sequence */
+    QUIRE_HISTOGRAM_STEP_TOKENS, /* tokens that a step computes */
+    QUIRE_N_HISTOGRAMS
+} quire_histogram_kind;
+
+#define QUIRE_N_REQUEST_HISTOGRAMS QUIRE_HISTOGRAM_TOKEN_GAP
+#define QUIRE_HISTOGRAM_BUCKETS    23 /* the most that one has */
+
+/* A histogram. Times are in microseconds, the others are numbers. */
+typedef struct quire_histogram {
+    int64_t buckets[QUIRE_HISTOGRAM_BUCKETS]; /* values up to the bucket's bound and over the one before: not cumulated */
+    int64_t sum, count;
+} quire_histogram;
+
+/* The upper bounds of a histogram's buckets, ascending, in its unit: *n of them; one more bucket, the last, has no bound. Constant. */
+const int64_t *quire_histogram_bounds(quire_histogram_kind kind, int32_t *n);
+/* Whether it is of times. */
+bool quire_histogram_is_time(quire_histogram_kind kind);
 
 /* Counters and gauges, read together. */
 typedef struct quire_stats {
@@ -31,10 +80,18 @@ typedef struct quire_stats {
     quire_tier_stats tiers[3];                           /* host memory, file, Redis */
     int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */
     int64_t preempted_queries, preempted_hits;           /* the same for preempted requests that are admitted again; separate counts */
-    /* Cumulative histograms, seconds; bounds in quire_stats_bounds. */
-    int64_t ttft_buckets[16], gap_buckets[16], e2e_buckets[16];
-    double ttft_sum, gap_sum, e2e_sum;
-    int64_t ttft_count, gap_count, e2e_count;
+    int64_t prompt_tokens_cached;                        /* of prompt_tokens, those that were not computed: cached, or shared by samples */
+    int64_t n_requests_deferred;                         /* of those that wait: for pages that others compute, or that a tier fetches */
+    int64_t requests_refused;                            /* since as many wait or run as the engine takes */
+    quire_histogram histograms[QUIRE_N_HISTOGRAMS];
 } quire_stats;
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Does a fresh clone build and pass its tests on a bare Debian? Makes a minimal system with git and make only, clones the committed HEAD into it
 # and runs `make run` and `make test` there.
-#   bare.sh 12|13            all of it
+#   bare.sh 12|13            all of it, then README.md's quick start is typed (tools/readme_check.py)
 #   bare.sh 12|13 --quick    `make run` and `make test-quick`
+#   bare.sh 12|13 --readme   `make run`, the packages of `make test`, and the quick start without it
 # Runs as root on a Debian system with debootstrap. The mirror, proxies, certificates and pip settings are this machine's own. ../shared (or
 # QUIRE_SHARED) is there read-only where this machine has it. build/bare-NN/base is the system, kept for the next run, and debs the packages
 # fetched; build/bare-NN/root is a run's copy, left for a look. All mounts lie in a mount namespace that ends with the script, however it
@@ -10,15 +11,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { echo "usage: $0 12|13 [--quick]" >&2; exit 2; }
+usage() { echo "usage: $0 12|13 [--quick|--readme]" >&2; exit 2; }
 case ${1:-} in
 12) codename=bookworm ;;
 13) codename=trixie ;;
 *) usage ;;
 esac
 case ${2:-} in
-'') target='test' ;;
---quick) target=test-quick ;;
+'') target='make test && $readme' ;;
+--quick) target='make test-quick' ;;
+--readme) target='tools/packages.sh test && $readme' ;;
 *) usage ;;
 esac
 place=$PWD/build/bare-$1
@@ -61,7 +63,7 @@ inside() {
         done
     fi
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "${settings[@]}" \
-        chroot "$root" sh -ec "cd /work && git clone -q quire.bundle quire && cd quire && make run && make $target"
+        chroot "$root" sh -ec "cd /work && git clone -q quire.bundle quire && cd quire && make run && readme='python3 tools/readme_check.py --here --skip ^make.test' && $target"
 }
 
 if [ "${BARE_INSIDE:-}" = "$place" ]; then
@@ -127,7 +129,7 @@ cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
 [ ! -f ~/.config/pip/pip.conf ] || install -D ~/.config/pip/pip.conf "$root/root/.config/pip/pip.conf"
 git bundle create -q "$root/work/quire.bundle" HEAD
 
-say "commit $(git rev-parse --short HEAD), make run, make $target; log: $log"
+say "commit $(git rev-parse --short HEAD), make run, $target; log: $log"
 started=$SECONDS
 status=0
 BARE_INSIDE=$place unshare --mount --propagation private --pid --fork --kill-child "$0" "$@" >>"$log" 2>&1 9>&- </dev/null &

@@ -69,24 +69,42 @@ def table(titles, rows):
         yield "| " + " | ".join(row) + " |\n"
 
 
+def key(line, name=None):
+    return name or line["name"], json.dumps(line["params"], sort_keys=True)
+
+
+def said_goal(line):
+    """The goal of a figure, and whether it is met."""
+    p = line["params"]
+    if "goal" in p:
+        return percent(p["goal"]), line["fraction"] >= p["goal"]
+    if "at_most" in p:
+        return f"{p['at_most']:g}", line["value"] <= p["at_most"]
+    return f"{p['at_least']:g}", line["value"] >= p["at_least"]
+
+
 def goal_rows(lines):
+    spreads = {key(line): line["value"] for line in lines}
     for line in lines:
         p = line["params"]
-        work = " ".join([line["name"], p.get("type", "")] + [f"{key} {p[key]}" for key in ("batch", "prompt", "context") if key in p])
-        if "skipped" in line:
-            yield work, "skipped", "", "", line["skipped"], ""
+        if line["name"].endswith(" spread"):
             continue
-        goal = "" if line["goal"] is None else percent(line["goal"]) if line["limit"] is not None else f"{line['goal']:g}"
-        met = "" if line["met"] is None else ", met" if line["met"] else ", missed"
-        limit = "" if line["limit"] is None else f"{number(line['limit'])} ({line['limit_by']})"
-        yield work, f"{number(line['value'], 2)} {line['unit']}", f"{number(line['spread'], 2)}", limit, percent(line["fraction"]), goal + met
+        work = " ".join([line["name"], p.get("type", "")] + [f"{key} {p[key]}" for key in ("batch", "prompt", "context") if key in p])
+        goal, met = said_goal(line) if {"goal", "at_most", "at_least"} & set(p) else ("", None)
+        limit = "" if line["limit"] is None else f"{number(line['limit'])} ({p['limit_by']})"
+        spread = spreads.get(key(line, line["name"] + " spread"), 0)
+        yield (work, f"{number(line['value'], 2)} {line['unit']}", f"{number(spread, 2)}", limit, percent(line["fraction"]),
+               goal + ("" if met is None else ", met" if met else ", missed"))
 
 
 def stage_rows(lines, what):
+    stages = {}
     for line in lines:
-        if line.get("experiment") == what and "stage" in line:
-            yield (line["stage"], number(line["us"]), number(line["share_percent"]), number(line["gb_per_s"]), number(line["gop_per_s"]),
-                   percent(line["limit_percent"] / 100 if line["limit_percent"] is not None else None))
+        if line["params"].get("phase") == what:
+            stages.setdefault(line["params"]["stage"], {})[line["name"]] = line
+    for stage, found in stages.items():
+        figures = [number(found[name]["value"] if name in found else None) for name in ("time", "share", "read_rate", "compute_rate")]
+        yield stage, *figures, percent(found["time"]["fraction"])
 
 
 def page(result):
@@ -102,7 +120,7 @@ def page(result):
 def cell(lines, name, kind, batch):
     for line in lines:
         p = line["params"]
-        if line["name"] == name and p.get("type") == kind and p.get("batch") == batch and "skipped" not in line:
+        if line["name"] == name and p.get("type") == kind and p.get("batch") == batch:
             return f"{number(line['value'], 0)} ({percent(line['fraction'])})"
     return ""
 

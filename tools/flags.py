@@ -78,7 +78,16 @@ What `quire serve` does with each of their flags. **Bold**: usual in scripts. Of
 are taken without effect: then one line on standard error names them, and nothing else changes. Others end the program with the reason,
 before a model is loaded. `quire run` takes the flags without effect too.
 
-`tools/flags.py` writes this page from what the program says (`quire help --json`); `quire serve --help-all` lists quire's own flags."""
+`tools/flags.py` writes this page from what the program says (`quire help --json`); `quire serve --help-all` lists quire's own flags.
+
+Each of quire's own flags can be given as a variable too: `QUIRE_MAX_NUM_SEQS=8` is `--max-num-seqs 8`, and so for every long spelling. A flag
+on the command line goes before its variable; an empty variable counts as none; a flag without a value is on with `1`, `true`, `yes` or `on`
+and off with `0`, `false`, `no` or `off`; a flag that may be given several times takes one value. An error names the variable, one line on
+standard error names those that were read, and another says which QUIRE_ variables belong to no flag. `QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`
+and `QUIRE_KV_TIER_REDIS` are erased from the process's environment once they are read, so that `/proc/PID/environ` does not show them; on a
+command line, keys are for all to see. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is not
+read. `quire bench`, `sim` and `demo` read no variables: only the command line decides what is measured.
+`man quire-serve` has every flag with its variable."""
     return head + "\n" + "\n".join(lines) + "\n"
 
 

@@ -13,12 +13,12 @@ ALL = "base core json file text jinja chat grammar kv backend backend/cpu backen
 # room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
 ROOMS = {
     "base": ("", ""),
-    "core": ("base", ""),
+    "core": ("base quire_stats.h", ""),
     "json": ("base", "jansson"),
     "text": ("json core base", "pcre2 utf8proc"),
     "jinja": ("json core base", "utf8proc"),
     "chat": ("jinja text json core base", ""),
-    "file": ("json core base", "curl openssl"),
+    "file": ("json core base", "curl openssl xxhash"),
     "grammar": ("json core base", ""),
     "kv": ("core base quire_kv.h quire_stats.h", "xxhash hiredis liburing"),
     "backend": ("core base", ""),

@@ -44,7 +44,8 @@ class Quire:
     name = "Quire"
 
     def __init__(self, program, threads, packed):
-        self.program, self.rest, self.packed = program, ["--threads", str(threads), "--kv-dtype", "f16", "--quiet"], packed
+        self.numeric = ["--threads", str(threads), "--kv-dtype", "f16"]
+        self.program, self.rest, self.packed = program, [*self.numeric, "--quiet"], packed
         self.version = bench_save.git("rev-parse", "HEAD")[:12]
 
     def lines(self, model, batches, contexts, n_tokens, n_most):
@@ -53,7 +54,7 @@ class Quire:
                  "--batch", ",".join(map(str, batches)), "--context", ",".join(map(str, contexts)), "--decode", str(n_tokens), "--runs", "1"]
         out, _ = output([self.program, "bench", model, *words, "--max-model-len", str(n_most), "--json", *self.rest])
         lines = map(json.loads, out.splitlines())
-        return {(line["bench"], line["params"]["batch"], line["params"]["context"]): line["value"] for line in lines}
+        return {(line["name"], line["params"]["batch"], line["params"]["context"]): line["value"] for line in lines if line["name"] in ("prefill", "decode")}
 
     def prefill(self, model):
         # the short prompt warms up, as the others' own first runs do
@@ -68,6 +69,12 @@ class Quire:
 
     def start(self, model):
         return seconds([self.program, "logits", model, "--ids", "1", "--out", "/dev/null", *self.rest])
+
+    def first_tokens(self, model, runs=5):
+        """Milliseconds to the first token with an empty pack cache, and with the entry that a start has left there."""
+        out, _ = output([self.program, "bench", "start", model, "--runs", str(runs), "--json", *self.numeric])
+        lines = {line["name"]: line["value"] for line in map(json.loads, out.splitlines())}
+        return lines["first"], lines["second"]
 
     def start_packed(self, model):
         path = f"{self.packed}/{pathlib.Path(model).stem}.quire"
@@ -137,18 +144,31 @@ class Figures:
             yield {"work": work, "unit": unit, "samples": by_name, "median": {name: statistics.median(s) for name, s in by_name.items()}}
 
 
+def measure_rates(kind, model, programs, figures):
+    for p in programs:
+        figures.add(f"{kind}: prompt of {LONG_PROMPT}", "tokens/s", p.name, p.prefill(model))
+    for p in programs:
+        for n, rate in p.decode(model).items():
+            figures.add(f"{kind}: {n} decode{'s' if n == 1 else ''}", "tokens/s", p.name, [rate])
+
+
+def measure_starts(kind, model, programs, figures):
+    quire = programs[0]
+    for _ in range(3):
+        for p in programs:
+            figures.add(f"{kind}: exec to one token and exit, GGUF", "ms", p.name, [1e3 * p.start(model)])
+    figures.add(f"{kind}: the same, packed", "ms", quire.name, [1e3 * quire.start_packed(model) for _ in range(3)])
+    first, second = quire.first_tokens(model)
+    figures.add(f"{kind}: exec to the first token, GGUF, first start", "ms", quire.name, [first])
+    figures.add(f"{kind}: the same, second start", "ms", quire.name, [second])
+
+
 def measure(o, programs, figures):
     for kind in o.types.split(","):
         model = f"{o.models}/llama-1.1b-{kind}.gguf"
-        for p in programs:
-            figures.add(f"{kind}: prompt of {LONG_PROMPT}", "tokens/s", p.name, p.prefill(model))
-        for p in programs:
-            for n, rate in p.decode(model).items():
-                figures.add(f"{kind}: {n} decode{'s' if n == 1 else ''}", "tokens/s", p.name, [rate])
-        for p in programs:
-            figures.add(f"{kind}: exec to one token and exit, GGUF", "ms", p.name, [1e3 * p.start(model) for _ in range(3)])
-        quire = programs[0]
-        figures.add(f"{kind}: the same, packed", "ms", quire.name, [1e3 * quire.start_packed(model) for _ in range(3)])
+        if not o.starts_only:
+            measure_rates(kind, model, programs, figures)
+        measure_starts(kind, model, programs, figures)
 
 
 def measure_depths(o, programs, least):
@@ -187,6 +207,7 @@ def options():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--threads", type=int, default=bench_save.machine()["cores"])
     p.add_argument("--depths", default="", help="also attention that deep, by deep.gguf: 8192,32768")
+    p.add_argument("--starts-only", action="store_true", help="no prompts and decodes")
     p.add_argument("--save", action="store_true", help="into bench/results and docs/performance.md")
     return p.parse_args()
 

@@ -37,9 +37,7 @@ quire_err beam_stop_matcher_open(quire_engine *e, const quire_request *r, beam_s
     }
     size_t cap = longest_stop + token_texts_longest(texts);
     *out = mem_new(1, sizeof **out + cap);
-    if (*out == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(*out));
     **out = (beam_stop_matcher){.request = r, .tokenizer = e->parts.tokenizer, .texts = texts, .cap = cap};
     return QUIRE_OK;
 }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "sample/end_tokens.h"
 
 void event_memory_deinit(event_memory *m) {
     strbuf_deinit(&m->text);
@@ -25,23 +26,11 @@ void choice_deinit(choice *c) {
 
 /* ---- text ---- */
 
-/* Whether a token ends its choice and its text is not shown. */
-static bool is_stop_token(const choice *c, const sampling_params *p, int32_t token) {
-    const model_desc *d = model_description(c->e->parts.model.m);
-    bool stops = false;
-    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
-        stops = d->eos[i] == token;
-    }
-    for (int32_t i = 0; i < p->n_stop_tokens && !stops; i++) {
-        stops = p->stop_tokens[i] == token;
-    }
-    return stops;
-}
-
 quire_err choice_feed(const choice *c, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end, strbuf *out,
                       int32_t *match) {
     *match = -1;
-    if (d == NULL || (is_stop_token(c, p, token) && !c->request->include_stop)) {
+    end_kind end = end_token_kind(p, model_description(c->e->parts.model.m), token);
+    if (d == NULL || (end != END_NONE && !c->request->include_stop)) { /* an end token's text is not shown */
         return QUIRE_OK;
     }
     if (stops == NULL) {
@@ -90,9 +79,7 @@ quire_err choice_open_text(const choice *c, detok **d, stop_matcher **stops) {
 static quire_err remember(choice *c, int32_t token) {
     TRY(token_list_add(&c->history, token));
     if (c->request->info.logprobs >= 0) {
-        if (!mem_grow_((void **)&c->sums, &c->cap_sums, c->history.n, sizeof *c->sums)) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_grow(&c->sums, &c->cap_sums, c->history.n, sizeof *c->sums));
         c->sums[c->history.n - 1] = c->sum_logprob;
     }
     return QUIRE_OK;
@@ -113,6 +100,7 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     if (match >= 0) {
         c->stop_string = match;
         c->finish = QUIRE_FINISH_STOP;
+        c->over_us = clock_us();
         engine_cancel(c->e->parts.core, c->current);
     }
     c->detokenise_us += c->request->info.explain ? clock_us() - began_us : 0;
@@ -122,11 +110,14 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
 void choice_take_end(choice *c, const engine_event *event) {
     _Static_assert((int)FINISH_STOP == (int)QUIRE_FINISH_STOP && (int)FINISH_ERROR == (int)QUIRE_FINISH_ERROR, "in the same order");
     c->gone = true;
+    c->n_prefilled = event->n_prefilled;
+    c->n_preempted = event->n_preempted;
     c->explain = event->explain;
     c->beam_score = event->beam_score;
     c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
         c->finish = (quire_finish)event->finish;
+        c->over_us = event->ended_us;
         c->stop_token = event->finish == FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
     }
 }
@@ -176,9 +167,7 @@ static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_
     if (from == NULL || n == 0) {
         return QUIRE_OK;
     }
-    if (!mem_grow_((void **)&m->logprobs, &m->cap_logprobs, n, sizeof *m->logprobs)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&m->logprobs, &m->cap_logprobs, n, sizeof *m->logprobs));
     for (size_t i = 0; i < n; i++) {
         m->logprobs[i] = (quire_logprob){.token = from[i].id, .rank = from[i].rank, .logprob = from[i].logprob};
     }

@@ -42,6 +42,10 @@ typedef struct choice {
     double beam_score;
     int32_t n_cached; /* of the prompt, from the engine */
     int64_t queue_us; /* until its first admission, from the engine */
+    int64_t admitted_us, first_token_us; /* of its first sequence that came so far, from the engine; 0: not yet */
+    int64_t over_us;  /* when its finish was known */
+    int32_t n_prefilled, n_preempted; /* from the engine's end event */
+    bool counted;     /* in the statistics */
     explain *explain; /* from the engine's end event, where it was requested */
     int64_t detokenise_us;
     quire_finish finish;

@@ -32,7 +32,7 @@ static quire_err encode(const quire_engine *e, const quire_request *r, str text,
 static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
     strbuf marked = {0}, text = {0};
     text_marks marks = {0};
-    quire_err er = request_render(r, e->parts.chat, &marked, err);
+    quire_err er = request_render(r, e->parts.chat.template, &marked, err);
     if (er == QUIRE_OK &&
         marks_take((str){marked.p, marked.n}, (str){r->messages.roles.p, r->messages.roles.n}, &text, &marks) != QUIRE_OK) {
         er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
@@ -217,6 +217,9 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     quire_err e = engine_submit_samples(s->q->e->parts.core, &r, n, users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(tokens);
+        if (e == QUIRE_BUSY) {
+            request_stats_refused(s->q->e->requests);
+        }
         return e;
     }
     for (int32_t k = 0; k < n; k++) {

@@ -1,6 +1,7 @@
 /* Queues: takes the jobs that text threads have run and the events of the engine, hands them to their choices, and returns one quire_event
  * a call. */
 #include "api/stream.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* ---- open and close ---- */
@@ -8,9 +9,7 @@
 quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
     *out = NULL;
     quire_queue *q = mem_new(1, sizeof *q);
-    if (!q) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(q));
     q->e = e;
     q->ran_last = &q->ran;
     quire_err r = wake_init(&q->wake);
@@ -198,6 +197,7 @@ bool queue_take_prepared(text_job *job, quire_event *out) {
     }
     for (int32_t i = 0; s->verdict.code == QUIRE_CANCELLED && i < s->n_choices; i++) { /* released before the engine had any */
         s->choices[i].finish = QUIRE_FINISH_CANCELLED;
+        s->choices[i].over_us = clock_us();
         stream_settle(&s->choices[i]);
     }
     if (s->error.code == QUIRE_OK) {
@@ -244,6 +244,15 @@ static void take_stale(quire_stream *s, const engine_event *event) {
     }
 }
 
+/* A choice whose sequence was replaced keeps the times of the first one. */
+static void take_times(choice *c, const engine_event *event) {
+    c->admitted_us = c->admitted_us > 0 ? c->admitted_us : event->admitted_us;
+    if (c->first_token_us == 0 && event->first_token_us > 0) {
+        c->first_token_us = event->first_token_us;
+        request_stats_first_token(c->e->requests, c->first_token_us - c->stream->submitted_us);
+    }
+}
+
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
@@ -254,6 +263,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     c->current = event->id;
     c->n_cached = event->n_cached;
     c->queue_us = event->queue_us;
+    take_times(c, event);
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
     bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and later tokens do not count */
@@ -267,6 +277,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     bool end_waited = choice_end_waits(c);
     choice_take_end(c, event);
     s->n_gone++;
+    stream_count(c);
     if (open && event->finish == FINISH_ERROR) {
         set_failed(s, event->error);
         set_refused(s, event);

@@ -1,7 +1,6 @@
 /* Opens and closes a quire_engine, makes its requests, and reads its statistics. */
 #include "api/quire_engine.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -11,6 +10,51 @@
 
 #define STUCK_US 60000000
 
+/* Defaults may not ask for more tokens than a sequence has. */
+static quire_err check_default_length(const request_defaults *d, int32_t max_len, quire_error *err) {
+    const char *most = request_defaults_find(d, "max_tokens");
+    return most == NULL || strtoll(most, NULL, 10) <= max_len
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "defaults of requests: max_tokens is %s; a sequence has at most %d tokens here", most,
+                         (int)max_len);
+}
+
+static request_context context_of(const quire_engine *e, const quire_options *o, int32_t n_vocab, int32_t max_len) {
+    const engine_parts *p = &e->parts;
+    return (request_context){.n_vocab = n_vocab,
+                             .max_model_len = max_len,
+                             .max_logprobs = o->max_logprobs,
+                             .has_vocabulary = p->tokenizer != NULL,
+                             .tokenizer = p->tokenizer,
+                             .form = p->tokenizer != NULL ? &p->chat : NULL,
+                             .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
+                             .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
+}
+
+typedef struct early_check {
+    quire_engine *e;
+    const quire_options *o;
+} early_check;
+
+/* Before the weights are loaded: numbers of defaults, and of the request that options show. */
+static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err) {
+    const early_check *c = user;
+    quire_request *r;
+    TRY(request_defaults_add(&c->e->defaults, &p->defaults, err));
+    TRY(check_default_length(&c->e->defaults, max_len, err));
+    if (c->o->request_check == NULL) {
+        return QUIRE_OK;
+    }
+    request_context context = context_of(c->e, c->o, d->n_vocab, max_len);
+    quire_err e = request_parse(&context, QUIRE_COMPLETIONS, c->o->request_check, strlen(c->o->request_check), &r, err);
+    if (e == QUIRE_BAD_REQUEST) {
+        return err->code = QUIRE_INVALID;
+    }
+    TRY(e);
+    quire_request_free(r);
+    return QUIRE_OK;
+}
+
 static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations, quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
@@ -18,24 +62,12 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     TRY(options_read(given, &o, err));
     TRY(request_defaults_read(&e->defaults, o.request_defaults, err));
     int32_t n_given = e->defaults.n;
-    TRY(engine_parts_open(&o, ablations, p, err));
-    TRY(request_defaults_add(&e->defaults, &p->defaults, err));
-    bool has_defaults = e->defaults.n > 0;
-    const char *most = request_defaults_find(&e->defaults, "max_tokens");
-    if (most != NULL && strtoll(most, NULL, 10) > i->max_model_len) {
-        return err_set(err, QUIRE_INVALID, -1, "defaults of requests: max_tokens is %s; a sequence has at most %d tokens here", most,
-                       (int)i->max_model_len);
-    }
+    const engine_parts_check check = {check_early, &(early_check){e, &o}};
+    TRY(engine_parts_open(&o, ablations, &check, p, err));
+    TRY(check_default_length(&e->defaults, i->max_model_len, err)); /* which the pages may have shortened */
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
-    i->generation_defaults = has_defaults ? e->defaults.text.p : "";
-    e->context = (request_context){.n_vocab = i->n_vocab,
-                                   .max_model_len = i->max_model_len,
-                                   .max_logprobs = o.max_logprobs,
-                                   .has_vocabulary = i->has_vocabulary,
-                                   .tokenizer = p->tokenizer,
-                                   .has_chat_template = i->has_chat_template,
-                                   .defaults = has_defaults ? &e->defaults : NULL,
-                                   .content = p->chat != NULL ? chat_template_content(p->chat) : CHAT_CONTENT_TEXT};
+    i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
+    e->context = context_of(e, &o, i->n_vocab, i->max_model_len);
     quire_err r = text_pool_open(o.n_text_threads, &e->text);
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");
@@ -46,11 +78,13 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
 quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err) {
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
-    if (!e) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    quire_err r = open_all(e, o, ablations, err);
+    TRY(mem_check_for(e, "an engine", err));
+    quire_err r = mem_check_for(request_stats_open(&e->requests) == QUIRE_OK ? e : NULL, "an engine", err);
+    r = r ? r : open_all(e, o, ablations, err);
     if (r != QUIRE_OK) {
+        if (r == QUIRE_NO_MEMORY) {
+            engine_parts_explain_memory(&e->parts, err);
+        }
         quire_engine_close(e);
         return r;
     }
@@ -67,6 +101,7 @@ void quire_engine_close(quire_engine *e) {
         return;
     }
     text_pool_close(e->text);
+    request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
     request_defaults_deinit(&e->defaults);
@@ -90,18 +125,15 @@ quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n,
     return request_ids(&e->context, ids, n, out, err);
 }
 
+void quire_engine_drop_cache(quire_engine *e) {
+    engine_drop_cache(e->parts.core);
+}
+
 bool quire_engine_healthy(const quire_engine *e) {
     return engine_busy_us(e->parts.core) < STUCK_US;
 }
 
 void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     engine_stats_read(e->parts.core, out);
-    for (int i = 0; i < 4; i++) { /* as their readers saw them end: a stop string is a cancelled request of the engine */
-        out->requests_finished[i] = atomic_load(&e->finished[i]);
-    }
-}
-
-const double *quire_stats_bounds(void) {
-    static const double bounds[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, HUGE_VAL};
-    return bounds;
+    request_stats_read(e->requests, out); /* as their readers saw them: a stop string is a cancelled request of the engine */
 }

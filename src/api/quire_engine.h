@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "api/request.h"
+#include "api/request_stats.h"
 #include "api/text_pool.h"
 #include "setup/engine_parts.h"
 
@@ -14,7 +15,7 @@ struct quire_engine {
     request_context context;
     _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
     text_pool *text;
-    atomic_llong finished[4]; /* choices ended, by quire_finish - 1 */
+    request_stats *requests; /* shared by its threads */
 };
 
 /* As quire_engine_open, with mechanisms switched off: for src/lab. */

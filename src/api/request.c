@@ -15,9 +15,7 @@ uint32_t request_endpoint_flag(const quire_request *r) {
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err) {
     *out = NULL;
     quire_request *r = mem_new(1, sizeof *r);
-    if (r == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(r, "a request", err));
     r->context = *ctx;
     r->info.endpoint = endpoint;
     r->n = 1;
@@ -40,6 +38,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
         quire_request_free(r);
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
+    r->add_special = r->add_special || (endpoint == QUIRE_CHAT && ctx->form != NULL && ctx->form->adds_special);
     *out = r;
     return QUIRE_OK;
 }
@@ -61,12 +60,10 @@ void quire_request_free(quire_request *r) {
 }
 
 quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err) {
-    void *p = r->values;
     bool copied = f->type == FIELD_MESSAGES || (f->flags & FIELD_IGNORED);
-    if (!mem_grow_(&p, &r->cap_values, r->n_values + 1, sizeof *r->values)) {
+    if (mem_grow(&r->values, &r->cap_values, r->n_values + 1, sizeof *r->values) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    r->values = p;
     TRY(request_set_field(r, f, v, err));
     if (!copied && !(f->type == FIELD_PROMPT && r->prompts[0].ids != NULL)) {
         r->values[r->n_values++] = (request_value){f, json_share(v)};
@@ -192,10 +189,6 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
     if (!r->context.has_vocabulary) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "this model has no vocabulary, so it cannot chat; use completions with token ids");
     }
-    if (!r->context.has_chat_template) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1,
-                       "this model has no chat template, so it cannot chat; start with --chat-template FILE to give it one");
-    }
     if (r->messages.json.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages", "messages is missing; give an array of messages");
     }
@@ -286,6 +279,7 @@ quire_err request_check(quire_request *r, quire_error *err) {
     TRY(request_check_beams(r, err));
     TRY(check_logprobs(r, err));
     TRY(request_check_lengths(r, err));
+    request_end_turns(r);
     if (r->has_stream_options && !r->info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options", "stream_options is given without stream; set stream to true");
     }
@@ -338,10 +332,7 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
     }
     quire_request *r;
     TRY(request_new(ctx, QUIRE_COMPLETIONS, &r, err));
-    int32_t *copy = mem_new(n, sizeof *copy);
-    if (copy != NULL) {
-        memcpy(copy, ids, n * sizeof *copy);
-    }
+    void *copy = mem_dup(ids, n * sizeof *ids);
     quire_err e = request_take_ids(r, copy, (int32_t)n, err);
     if (e != QUIRE_OK) {
         quire_request_free(r);

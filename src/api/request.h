@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/str.h"
+#include "chat/chat_form.h"
 #include "chat/render.h"
 #include "core/params.h"
 #include "engine/engine.h"
@@ -42,7 +43,7 @@ typedef struct request_context {
     int32_t max_logprobs;   /* most likeliest tokens to report beside one; 0: as the table of fields has it */
     bool has_vocabulary;    /* else only prompts of ids are accepted */
     const tokenizer *tokenizer; /* gives the least number of tokens of a text; NULL: unknown */
-    bool has_chat_template; /* else chat is refused */
+    const chat_form *form;  /* of chats; NULL: chat is refused */
     chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
@@ -90,8 +91,8 @@ struct quire_request {
     int32_t truncate_prompt_tokens; /* -1: not given, or as many as fit; a longer prompt is refused, since none is truncated */
     int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
     const json_value *bad_words, *dry_breakers; /* in values, or NULL: request_tokenize_lists makes tokens of them */
-    str stops[PARAMS_MAX_STOP];
-    int32_t n_stops;
+    str stops[PARAMS_MAX_STOP + CHAT_FORM_STOPS];
+    int32_t n_stops, n_given_stops; /* the request's own are the first */
     bool include_stop, skip_special;
     bool has_stream_options;
     request_fork fork_from;
@@ -134,6 +135,8 @@ quire_err request_check(quire_request *r, quire_error *err);
 /* The part of them about max_tokens and min_tokens. Afterwards sampling.max_tokens is the final limit, and sums with positions stay within
  * int32_t. */
 quire_err request_check_lengths(quire_request *r, quire_error *err);
+/* Adds what ends the answers of a chat besides its fields, unless ignore_eos is set. Once more where they have changed. */
+void request_end_turns(quire_request *r);
 
 /* Renders a chat request's prompt as chat_render does; a conversation too large for the template is QUIRE_BAD_REQUEST. err is not NULL. */
 quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);

@@ -171,7 +171,7 @@ static quire_err read_stop(quire_request *r, const field_desc *f, const json_val
         }
     }
     memcpy(r->stops, stops, n * sizeof *stops);
-    r->n_stops = (int32_t)n;
+    r->n_stops = r->n_given_stops = (int32_t)n;
     return QUIRE_OK;
 }
 

@@ -197,15 +197,6 @@ static quire_err add_bad_word(token_seqs *words, const tokenizer *t, str word, q
     return e;
 }
 
-static bool contains(str text, str part) {
-    for (size_t i = 0; i + part.n <= text.n; i++) {
-        if (memcmp(text.p + i, part.p, part.n) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static const char *const usual_breakers[] = {"\n", ":", "\"", "*"};
 
 static str breaker_at(const quire_request *r, size_t i) {
@@ -241,7 +232,7 @@ static quire_err add_holders(const quire_request *r, const tokenizer *t, const a
         if (tokenizer_decode(t, &id, 1, false, piece) != QUIRE_OK) {
             return no_memory(err);
         }
-        while (i < n && !contains((str){piece->p, piece->n}, breaker_at(r, i))) {
+        while (i < n && !str_contains((str){piece->p, piece->n}, breaker_at(r, i))) {
             i++;
         }
         if (i < n && token_seqs_add(breakers, &id, 1) != QUIRE_OK) {

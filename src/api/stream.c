@@ -71,8 +71,49 @@ void stream_settle(choice *c) {
     if (!c->ended && c->finish != QUIRE_FINISH_NONE) {
         c->ended = true;
         c->stream->n_ended++;
-        atomic_fetch_add(&c->stream->q->e->finished[c->finish - 1], 1);
+        stream_count(c);
     }
+}
+
+/* Whether all completions of c's prompt are counted, and the tokens of the longest. */
+static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest) {
+    int32_t n = s->request->info.n_samples;
+    const choice *first = c - c->index % n;
+    bool all = true;
+    *longest = 0;
+    for (int32_t i = 0; i < n; i++) {
+        all = all && first[i].counted;
+        *longest = first[i].n_completion > *longest ? first[i].n_completion : *longest;
+    }
+    return all;
+}
+
+/* The tokens that a choice may have, as far as its request and the maximum length allow. */
+static int32_t most_tokens(const choice *c) {
+    int32_t room = c->e->parts.info.max_model_len - (int32_t)c->prompt.n, most = c->prompt_only ? 0 : c->sampling.max_tokens;
+    return most < 0 || most > room ? room : most;
+}
+
+void stream_count(choice *c) {
+    quire_stream *s = c->stream;
+    bool is_known = c->gone || (s->prepared && !c->submitted);
+    if (!c->ended || c->counted || !is_known) {
+        return;
+    }
+    c->counted = true;
+    request_times t = {.submitted_us = s->submitted_us,
+                       .tokenise_us = c->tokenise_us,
+                       .admitted_us = c->admitted_us,
+                       .first_token_us = c->first_token_us,
+                       .ended_us = c->over_us};
+    request_numbers n = {.n_prompt = (int32_t)c->prompt.n,
+                         .n_computed = c->n_prefilled,
+                         .n_completion = c->n_completion,
+                         .n_preempted = c->n_preempted,
+                         .max_tokens = most_tokens(c)};
+    int32_t longest;
+    bool all = are_counted(s, c, &longest);
+    request_stats_over(s->q->e->requests, c->finish, &t, &n, all ? s->request->info.n_best : 0, longest);
 }
 
 void stream_free_if_over(quire_stream *s) {

@@ -86,6 +86,9 @@ void stream_command_free(stream_command *m);
 /* ---- stream.c ---- */
 /* Counts c as ended, once its finish is known. */
 void stream_settle(choice *c);
+/* Adds c to the statistics once it has ended and the engine is done with it, so that the numbers of a completion are known and count
+ * together. */
+void stream_count(choice *c);
 /* Frees s when neither the engine, a text thread nor the user refers to it. */
 void stream_free_if_over(quire_stream *s);
 /* Cancels every choice that still runs in the engine. */

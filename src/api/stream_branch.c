@@ -62,9 +62,7 @@ static int32_t *copy_tokens(const choice *c, int32_t n_kept, int32_t n_more) {
     int32_t *ids = mem_new(c->prompt.n + (size_t)n_kept + (size_t)n_more, sizeof *ids);
     if (ids != NULL) {
         memcpy(ids, c->prompt.ids, c->prompt.n * sizeof *ids);
-        if (n_kept > 0) {
-            memcpy(ids + c->prompt.n, c->history.ids, (size_t)n_kept * sizeof *ids);
-        }
+        mem_copy(ids + c->prompt.n, c->history.ids, (size_t)n_kept * sizeof *ids);
     }
     return ids;
 }
@@ -205,9 +203,7 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         return err_set(err, QUIRE_BUSY, -1, "what was asked of the prompt is still being computed; try again when the answer has begun");
     }
     stream_command *m = mem_new(1, sizeof *m);
-    if (m == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
-    }
+    TRY(mem_check_for(m, "a request", err));
     m->c = c;
     quire_err e = engine_fork_acquire(s->q->e->parts.core, c->current, &m->fork_from);
     e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index)
@@ -260,12 +256,8 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     r.sampling.min_tokens += generated;
     r.sample_index = (uint32_t)(c->index % s->request->info.n_samples);
     r.user = c;
-    if (r.tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    }
-    if (m->tail.n > 0) {
-        memcpy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
-    }
+    TRY(mem_check_for(r.tokens, "a prompt", err));
+    mem_copy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
     r.fork_from = m->fork_from;
     quire_err e = engine_submit(s->q->e->parts.core, &r, id, err);
     if (e != QUIRE_OK) {

@@ -224,6 +224,7 @@ typedef struct op_trace {
 
 typedef struct backend_ops {
     const char *name; /* "cpu" */
+    uint32_t packing; /* the version of the layout of linear_packed */
     void (*close)(backend *b);
     /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Valid as long as the backend. */
     const char *(*describe)(const backend *b);
@@ -258,6 +259,9 @@ typedef struct backend_ops {
     quire_err (*kv_open)(backend *b, int32_t n_pages, quire_error *err);
 
     /* ---- pages ---- */
+    /* The contents of n pages from `first` on are needed no more and become undefined: their memory goes back to the system, until they are
+     * written. False: the system keeps them as they are. NULL: memory of this device stays with it. */
+    bool (*kv_discard)(backend *b, int32_t first, int32_t n);
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
     /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G, E], as f32, exactly as the pages hold them. pages is
@@ -297,8 +301,8 @@ typedef struct backend_ops {
     void (*multiply)(backend *b, const multiply_use *use);
     /* x [M, D] *= scale. On a GPU: as multiply. */
     void (*scale_rows)(backend *b, float scale, buffer x);
-    /* Chooses the experts of every row and their weights from its logits [M, n_experts], and keeps them for the next experts(). A row with a
-     * NaN chooses some experts, with weights that may be NaN. On a GPU the choice stays in device memory: no host waits for it. */
+    /* Chooses the experts of every row and their weights from its logits [M, n_experts], and keeps them for the next experts(). A row with
+     * a NaN chooses some experts, with weights that may be NaN. On a GPU the choice stays in device memory: no host waits for it. */
     void (*route)(backend *b, const routing *r, buffer logits);
     /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row with w's routing, in ascending order, of
      * weight * (f(h gate^T) * (h up^T)) down^T with h = norm(x) (nm NULL: h = x); f(h up^T) without gate. Biases as the weights have them.

@@ -93,9 +93,13 @@ void *mem_new_huge(size_t n, size_t size) {
     return p;
 }
 
-bool mem_grow_(void *p, size_t *cap, size_t n, size_t size) {
+quire_err mem_check_for(const void *p, const char *what, quire_error *err) {
+    return p != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %s", what);
+}
+
+quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
     if (n <= *cap) {
-        return true;
+        return QUIRE_OK;
     }
     size_t doubled;
     if (!size_mul(*cap, 2, &doubled) || doubled < n) {
@@ -103,22 +107,25 @@ bool mem_grow_(void *p, size_t *cap, size_t n, size_t size) {
     }
     size_t new_cap = doubled < FIRST_CAPACITY ? FIRST_CAPACITY : doubled;
     void *grown = mem_new(new_cap, size);
-    if (grown == NULL) {
-        return false;
-    }
+    TRY(mem_check(grown));
     void *old;
     memcpy(&old, p, sizeof old); /* whatever it points to */
-    if (*cap > 0) {
-        memcpy(grown, old, *cap * size);
-    }
+    mem_copy(grown, old, *cap * size);
     mem_free(old);
     memcpy(p, &grown, sizeof grown);
     *cap = new_cap;
-    return true;
+    return QUIRE_OK;
 }
 
 void mem_free(void *p) {
     free(p);
+}
+
+bool mem_give_back(void *p, size_t n_bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)p + page - 1, to = (uintptr_t)p + n_bytes;
+    from -= from % page;
+    to -= to % page;
+    return from >= to || madvise((void *)from, to - from, MADV_DONTNEED) == 0;
 }
 
 void mem_trim(void) {
@@ -132,9 +139,7 @@ char *mem_dup(const void *p, size_t n) {
     }
     char *copy = new_aligned(MEM_ALIGN, n_bytes);
     if (copy != NULL) {
-        if (n > 0) {
-            memcpy(copy, p, n);
-        }
+        mem_copy(copy, p, n);
         copy[n] = '\0';
     }
     return copy;

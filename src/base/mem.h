@@ -6,6 +6,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
+
+#include "base/err.h"
 
 #define MEM_HUGE_BYTES ((size_t)2 << 20) /* a huge page */
 #define MEM_ALIGN      64 /* bytes: a cache line and a 512-bit vector */
@@ -14,13 +17,30 @@
 void *mem_new(size_t n, size_t size);
 /* As mem_new; a block of 2 MiB or more is aligned to 2 MiB and advised for huge pages. */
 void *mem_new_huge(size_t n, size_t size);
+/* QUIRE_NO_MEMORY if p, which one of the calls here returned, is NULL. */
+static inline quire_err mem_check(const void *p) {
+    return p != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+/* The same, with "out of memory for `what`" in *err (which may be NULL). */
+quire_err mem_check_for(const void *p, const char *what, quire_error *err);
 /* Grows the array to which the pointer at p points, so that it holds at least n elements of size bytes; *cap is its capacity in elements.
- * Keeps the content, zeroes the rest. False: nothing changed. The pointer may be NULL with *cap 0. */
-bool mem_grow_(void *p, size_t *cap, size_t n, size_t size);
+ * Keeps the content, zeroes the rest. QUIRE_NO_MEMORY: nothing changed. The pointer may be NULL with *cap 0. */
+quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);
 /* A copy of n bytes, with a 0 byte behind them; NULL when out of memory. */
 char *mem_dup(const void *p, size_t n);
+/* Copies n bytes between blocks that do not overlap. Either may be NULL where n is 0. */
+static inline void mem_copy(void *to, const void *from, size_t n) {
+    if (n > 0) {
+        memcpy(to, from, n);
+    }
+}
 
+/* Gives the memory of p[0..n_bytes), in a block of mem_new_huge, back to the system as far as whole system pages lie in it. These read as
+ * zeroes from then on, and take memory again when they are written. False: the system refused, as it does for locked memory; nothing
+ * changed. No thread may use these bytes meanwhile. A GB that was in use takes some
+ * 5 ms at once, 0.2 s in calls of a few system pages each. */
+bool mem_give_back(void *p, size_t n_bytes);
 /* Returns freed memory that the allocator keeps to the system. Takes milliseconds after much was freed. Any thread. */
 void mem_trim(void);
 

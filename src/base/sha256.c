@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/mem.h"
+
 #define BLOCK 64
 
 /* The first 32 bits of the fractional parts of the cube roots of the first 64 primes. */
@@ -49,9 +51,7 @@ void sha256_add(sha256_sum *s, const void *bytes, size_t n) {
     s->n += n;
     if (s->n_rest > 0) {
         size_t room = BLOCK - s->n_rest, taken = n < room ? n : room;
-        if (taken > 0) {
-            memcpy(s->rest + s->n_rest, p, taken);
-        }
+        mem_copy(s->rest + s->n_rest, p, taken);
         s->n_rest += taken;
         if (s->n_rest < BLOCK) {
             return;
@@ -63,9 +63,7 @@ void sha256_add(sha256_sum *s, const void *bytes, size_t n) {
     for (; n >= BLOCK; n -= BLOCK, p += BLOCK) {
         add_block(s->h, p);
     }
-    if (n > 0) {
-        memcpy(s->rest, p, n);
-    }
+    mem_copy(s->rest, p, n);
     s->n_rest = n;
 }
 

@@ -28,4 +28,13 @@ static inline size_t size_align(size_t v, size_t align) {
     return (v + align - 1) & ~(align - 1);
 }
 
+/* The least power of two that is at least n; n is at most half the address space. */
+static inline size_t size_power_of_two(size_t n) {
+    size_t p = 1;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
 #endif

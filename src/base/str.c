@@ -5,6 +5,22 @@
 #include "base/mem.h"
 #include "base/size.h"
 
+bool str_contains(str s, str part) {
+    for (size_t i = 0; i + part.n <= s.n; i++) {
+        if (str_eq((str){s.p + i, part.n}, part)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t str_hash(uint64_t h, str s) {
+    for (size_t i = 0; i < s.n; i++) {
+        h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
 void strbuf_deinit(strbuf *b) {
     mem_free(b->p);
     *b = (strbuf){.max = b->max};
@@ -22,19 +38,12 @@ quire_err strbuf_reserve(strbuf *b, size_t n) {
     if (!size_add(b->n, n, &total) || !size_add(total, 1, &with_zero) || (b->max != 0 && total > b->max)) {
         return QUIRE_TOO_LARGE;
     }
-    void *p = b->p;
-    if (!mem_grow_(&p, &b->cap, with_zero, 1)) {
-        return QUIRE_NO_MEMORY;
-    }
-    b->p = p;
-    return QUIRE_OK;
+    return mem_grow(&b->p, &b->cap, with_zero, 1);
 }
 
 quire_err strbuf_add(strbuf *b, const void *p, size_t n) {
     TRY(strbuf_reserve(b, n));
-    if (n > 0) {
-        memcpy(b->p + b->n, p, n);
-    }
+    mem_copy(b->p + b->n, p, n);
     b->n += n;
     b->p[b->n] = '\0';
     return QUIRE_OK;

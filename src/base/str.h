@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -32,6 +33,11 @@ static inline bool str_ends(str s, const char *with) {
     size_t n = strlen(with);
     return s.n >= n && memcmp(s.p + s.n - n, with, n) == 0;
 }
+
+bool str_contains(str s, str part);
+/* FNV-1a: continues the hash h of what stands before s. Equal hashes can be forged. */
+#define STR_HASH_START 0xcbf29ce484222325u
+uint64_t str_hash(uint64_t h, str s);
 
 /* The value of a hexadecimal digit, or -1. */
 static inline int hex_digit(char c) {

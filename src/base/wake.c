@@ -12,13 +12,14 @@
 
 quire_err wake_init(wake *w) {
     w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return w->fd >= 0 ? QUIRE_OK : QUIRE_IO;
+    w->is_open = w->fd >= 0;
+    return w->is_open ? QUIRE_OK : QUIRE_IO;
 }
 
 void wake_deinit(wake *w) {
-    if (w->fd >= 0) {
+    if (w->is_open) {
         close(w->fd);
-        w->fd = -1;
+        w->is_open = false;
     }
 }
 

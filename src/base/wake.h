@@ -1,5 +1,5 @@
 /* A wake-up between threads: an eventfd that any thread may ring and one thread waits on. Rings before the wait are not lost, and count as
- * one. */
+ * one. A zeroed wake is closed. */
 #ifndef BASE_WAKE_H
 #define BASE_WAKE_H
 
@@ -10,6 +10,7 @@
 
 typedef struct wake {
     int fd;
+    bool is_open;
 } wake;
 
 quire_err wake_init(wake *w);

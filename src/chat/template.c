@@ -68,9 +68,7 @@ static quire_err compile(chat_template *t, str source, const chat_tokens *tokens
 quire_err chat_template_open(str source, const chat_tokens *tokens, chat_template **out, quire_error *err) {
     *out = NULL;
     chat_template *t = mem_new(1, sizeof *t);
-    if (t == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a chat template");
-    }
+    TRY(mem_check_for(t, "a chat template", err));
     quire_err e = compile(t, source, tokens, err);
     if (e != QUIRE_OK) {
         chat_template_close(t);

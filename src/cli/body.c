@@ -28,17 +28,31 @@ bool body_has(const body *b, const char *name) {
     return find(b, name) != NULL;
 }
 
+str body_get(const body *b, const char *name) {
+    const body_member *m = find(b, name);
+    return m != NULL ? (str){m->json.p, m->json.n} : (str){"", 0};
+}
+
+void body_unset(body *b, const char *name) {
+    body_member *m = find(b, name);
+    if (m != NULL) {
+        mem_free(m->name);
+        strbuf_deinit(&m->json);
+        size_t n_behind = (size_t)(b->members + b->n - (m + 1));
+        memmove(m, m + 1, n_behind * sizeof *m);
+        b->n--;
+    }
+}
+
 /* Takes over json, also on failure. */
 static quire_err put(body *b, const char *name, strbuf json) {
     body_member *m = find(b, name);
-    void *p = b->members;
     char *copy = m != NULL ? NULL : mem_dup(name, strlen(name));
-    if (m == NULL && (copy == NULL || !mem_grow_(&p, &b->cap, b->n + 1, sizeof *b->members))) {
+    if (m == NULL && (copy == NULL || mem_grow(&b->members, &b->cap, b->n + 1, sizeof *b->members) != QUIRE_OK)) {
         mem_free(copy);
         strbuf_deinit(&json);
         return QUIRE_NO_MEMORY;
     }
-    b->members = p;
     if (m == NULL) {
         m = &b->members[b->n++];
         *m = (body_member){.name = copy};
@@ -78,6 +92,27 @@ quire_err body_add_text(body *b, const char *name, const char *text) {
     o.err = m != NULL ? strbuf_add(&json, m->json.p, m->json.n - 1) : strbuf_add_char(&json, '[');
     json_cstr(json_item(&o), text);
     json_end(&o, ']');
+    if (o.err != QUIRE_OK) {
+        strbuf_deinit(&json);
+        return o.err;
+    }
+    return put(b, name, json);
+}
+
+quire_err body_add_number(body *b, const char *name, const char *key, double v) {
+    const body_member *m = find(b, name);
+    json_value *object = m != NULL ? json_document((str){m->json.p, m->json.n}) : NULL;
+    strbuf json = {0};
+    json_out o = {.to = &json};
+    json_begin(&o, '{');
+    for (json_member old = {0}; json_is(object, JSON_KIND_OBJECT) && json_next(object, &old);) {
+        if (strcmp(old.name, key) != 0) {
+            json_add(json_name(&o, old.name), old.value);
+        }
+    }
+    json_exact(json_name(&o, key), v);
+    json_end(&o, '}');
+    json_drop(object);
     if (o.err != QUIRE_OK) {
         strbuf_deinit(&json);
         return o.err;

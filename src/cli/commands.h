@@ -9,7 +9,10 @@ extern const command command_run, command_serve, command_tokenize, command_logit
 /* All of them, in the order of --help; ends with NULL. */
 extern const command *const quire_commands[];
 
-/* terminal_chat.c: a conversation on the terminal, or completions line by line where the model has no chat template. */
+/* sampling_flags.c: flags that are fields of a request; seldom needed ones are in the second. */
+extern const flag flags_sampling[], flags_more_sampling[], flags_ending[];
+
+/* terminal_chat.c: a conversation on the terminal, or with --complete completions line by line. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);
 
 /* batch_file.c: checks --prompts, --out and --resume before a model is loaded: INVALID. */

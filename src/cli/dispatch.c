@@ -7,7 +7,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/nearest.h"
+#include "cli/shell_completions.h"
+#include "cli/env_flags.h"
 #include "cli/help_json.h"
+#include "cli/man_page.h"
 #include "cli/read_flags.h"
 
 int dispatch_count_words(const char *name, int argc, char **argv) {
@@ -43,6 +46,31 @@ static int run_command(const command *c, const cli_options *o) {
     return e == QUIRE_INVALID ? 2 : 1;
 }
 
+/* Notices about flags and variables, in the log's format. */
+static void say_what_was_taken(const program *p, const cli_options *o) {
+    cli_options_set_log(o);
+    env_flags_warn(p->commands, p->others, p->variables);
+    if (o->from_environment.n && !o->quiet) {
+        log_line(LOG_INFO, "from the environment: %s", o->from_environment.p);
+    }
+    if (o->without_effect.n && !o->quiet) {
+        log_line(LOG_INFO, "%s: taken without effect (docs/flags.md says why)", o->without_effect.p);
+    }
+}
+
+/* Puts the directory in the place of --pack-cache auto, and none in that of "none". */
+static void find_pack_cache(cli_options *o) {
+    const char *given = o->engine.pack_cache;
+    if (given && strcmp(given, "auto") == 0) {
+        o->engine.pack_cache = o->environment.pack_cache;
+        if (!o->engine.pack_cache) {
+            log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the model starts without");
+        }
+    } else if (given && strcmp(given, "none") == 0) {
+        o->engine.pack_cache = NULL;
+    }
+}
+
 /* Parses the flags and runs the command; returns the exit status. */
 static int read_and_run(const program *p, const command *c, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
@@ -52,14 +80,17 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
         return 1;
     }
     cli_options_init(o);
+    o->environment = p->environment;
     if (c->defaults) {
         c->defaults(o);
     }
     int status = 2;
-    if (read_flags(o, c, p->commands, p->others, argc, argv, &err) == QUIRE_OK) {
-        if (o->without_effect.n && !o->quiet && !o->help && !o->help_all) {
-            log_line(LOG_INFO, "%s: taken without effect (docs/flags.md says why)", o->without_effect.p);
+    const read_flags_from from = {argc, argv, p->variables, p->commands, p->others};
+    if (read_flags(o, c, &from, &err) == QUIRE_OK) {
+        if (!o->help && !o->help_all) {
+            say_what_was_taken(p, o);
         }
+        find_pack_cache(o);
         status = run_command(c, o);
     } else {
         log_line(LOG_ERROR, "%s", err.message);
@@ -92,8 +123,8 @@ static int unknown_command(const program *p, const char *name) {
     for (const command *const *c = p->others; c && *c; c++) {
         nearest_offer(&near, str_of((*c)->name));
     }
-    log_line(LOG_ERROR, "%s: no such command; %s%.*s%s`%s help all` lists them", name, near.best.n ? "did you mean " : "",
-             (int)near.best.n, near.best.n ? near.best.p : "", near.best.n ? "? " : "", p->name);
+    log_line(LOG_ERROR, "%s: no such command; %s%.*s%s`%s help all` lists them", name, near.best.n ? "did you mean " : "", (int)near.best.n,
+             near.best.n ? near.best.p : "", near.best.n ? "? " : "", p->name);
     return 2;
 }
 
@@ -112,17 +143,42 @@ static int print_help_of(const program *p, int argc, char **argv) {
     return 0;
 }
 
+/* `help --json`, `help --man [all|COMMAND]` and `help --completions SHELL`: argv is what follows help. */
+static int print_made_of_rows(const program *p, int argc, char **argv) {
+    quire_error err = {.code = QUIRE_OK, .position = -1};
+    strbuf text = {0};
+    quire_err e;
+    if (strcmp(argv[0], "--json") == 0) {
+        e = help_json_write(p->commands, &text);
+    } else if (strcmp(argv[0], "--man") == 0) {
+        bool all = argc > 1 && strcmp(argv[1], "all") == 0;
+        const command *found = argc > 1 && !all ? find_command(p, argc - 1, argv + 1) : NULL;
+        if (argc > 1 && !all && !found) {
+            return unknown_command(p, argv[1]);
+        }
+        e = found ? man_page_command(p, found, &text) : man_page_program(p, all, &text);
+    } else if (strcmp(argv[0], "--completions") == 0) {
+        e = completions_write(argc > 1 ? argv[1] : "", p->commands, p->others, &text, &err);
+    } else {
+        e = err_set(&err, QUIRE_INVALID, -1, "help %s: must be help COMMAND, all, --json, --man or --completions", argv[0]);
+    }
+    if (e == QUIRE_OK) {
+        printf("%s", text.p);
+    } else {
+        log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
+    }
+    strbuf_deinit(&text);
+    return e == QUIRE_OK ? 0 : e == QUIRE_INVALID ? 2 : 1;
+}
+
 int dispatch(const program *p, int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         p->help(false);
         return argc > 1 ? 0 : 2;
     }
-    if (strcmp(name, "help") == 0 && argc > 2 && strcmp(argv[2], "--json") == 0) {
-        return help_json_print(p->commands) == QUIRE_OK ? 0 : 1;
-    }
     if (strcmp(name, "help") == 0) {
-        return print_help_of(p, argc - 2, argv + 2);
+        return argc > 2 && argv[2][0] == '-' ? print_made_of_rows(p, argc - 2, argv + 2) : print_help_of(p, argc - 2, argv + 2);
     }
     if (strcmp(name, "--version") == 0) {
         printf("%s %s\n", p->name, quire_version());

@@ -125,7 +125,7 @@ const flag flags_page_size[] = {
 const flag flags_pool[] = {
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", FLAG_COUNT, AT(engine.n_pages), .minimum = 0,
      .maximum = INT32_MAX},
-    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", FLAG_PART,
+    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages (0.5)", FLAG_PART,
      AT(engine.memory_utilization), .minimum = 0.001, .maximum = 1},
     {0},
 };
@@ -151,7 +151,7 @@ const flag flags_tier_file_bytes[] = {
     {0},
 };
 const flag flags_tier_redis[] = {
-    {"--kv-tier-redis", "URL", "a Redis or Valkey server for them: redis://host:port/0", FLAG_TEXT, AT(engine.tier_redis)},
+    {"--kv-tier-redis", "URL", "a Redis or Valkey server for them: redis://host:port/0", FLAG_TEXT, AT(engine.tier_redis), .secret = true},
     {0},
 };
 const flag flags_tier_limits[] = {
@@ -160,6 +160,12 @@ const flag flags_tier_limits[] = {
      .choices = tier_writes, .rare = true},
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", FLAG_SECONDS, AT(engine.tier_wait_us), .minimum = 0,
      .maximum = 60, .rare = true},
+    {0},
+};
+const flag flags_pack_cache[] = {
+    {"--pack-cache", "auto|DIR|none", "where packed forms of models are kept for later starts (auto: ~/.cache/quire)", FLAG_TEXT,
+     AT(engine.pack_cache), .rare = true},
+    {"--pack-cache-bytes", "BYTES", "most that they may take there (20G)", FLAG_BYTES, AT(engine.pack_cache_bytes), .rare = true},
     {0},
 };
 const flag flags_quiet[] = {

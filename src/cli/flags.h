@@ -24,6 +24,10 @@ typedef enum flag_type {
     FLAG_FIELD_NUMBER,  /* request field: number */
     FLAG_FIELD_SWITCH,  /* request field: true */
     FLAG_FIELD_TEXTS,   /* request field: array of strings, one more each time */
+    FLAG_FIELD_IDS,     /* request field: array of token ids, given as 1,2,3 */
+    FLAG_FIELD_BIAS,    /* request field: object of numbers by token id, given as ID+X or ID-X, one more each time */
+    FLAG_FIELD_CHOICE,  /* request field: one of choices, whose values are JSON */
+    FLAG_FIELD_PRESET,  /* request field: the only choice's JSON; takes no value */
     FLAG_FIELDS,        /* request fields: a JSON object of them */
     FLAG_NAMES,         /* appended to served_names: one, and those that follow it */
     /* flags of other servers (carried_flags.c), which --help omits; `meaning` is the reason */
@@ -49,6 +53,7 @@ typedef struct flag {
     const flag_choice *choices; /* ends with a NULL spelling */
     const char *field;          /* OpenAI's name of the request field */
     bool rare;                  /* --help omits it, --help-all shows it */
+    bool secret;                /* its variable is erased once read */
 } flag;
 
 extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[];
@@ -66,7 +71,7 @@ extern const flag flags_json[], flags_quiet[], flags_model[], flags_prompt[], fl
 extern const flag flags_compute[], flags_kv_dtype[], flags_prefix_cache[], flags_eviction[], flags_audit[];
 extern const flag flags_schedule[], flags_step_target[], flags_isa[], flags_threads[], flags_cpu_bind[], flags_model_len[];
 extern const flag flags_step_rows[], flags_seqs[], flags_page_size[], flags_pool[], flags_mlock[], flags_memory[];
-extern const flag flags_tier_file[], flags_tier_file_bytes[], flags_tier_redis[], flags_tier_limits[];
+extern const flag flags_pack_cache[], flags_tier_file[], flags_tier_file_bytes[], flags_tier_redis[], flags_tier_limits[];
 
 /* Groups that every command with an engine takes; others may lie between them. */
 #define FLAGS_NUMERIC flags_compute, flags_kv_dtype, flags_prefix_cache

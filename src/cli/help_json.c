@@ -1,15 +1,13 @@
 #include "cli/help_json.h"
 
-#include <stdio.h>
-
+#include "cli/set_flag.h"
 #include "json/json_out.h"
 
 static void write_names(json_out *o, const char *names) {
     json_begin(o, '[');
     while (*names) {
-        size_t n = strcspn(names, " ");
-        json_text(json_item(o), names, n);
-        names += n + (names[n] == ' ');
+        str name = flag_next_name(&names);
+        json_text(json_item(o), name.p, name.n);
     }
     json_end(o, ']');
 }
@@ -26,12 +24,12 @@ static void write_flag(json_out *o, const flag *f) {
     }
     json_end(o, ']');
     json_cstr(json_name(o, "meaning"), f->meaning);
+    json_cstr(json_name(o, "field"), f->field);
     json_end(o, '}');
 }
 
-quire_err help_json_print(const command *const *commands) {
-    strbuf text = {0};
-    json_out writer = {.to = &text}, *o = &writer;
+quire_err help_json_write(const command *const *commands, strbuf *to) {
+    json_out writer = {.to = to}, *o = &writer;
     json_begin(o, '{');
     json_begin(json_name(o, "commands"), '[');
     for (; *commands; commands++) {
@@ -50,9 +48,6 @@ quire_err help_json_print(const command *const *commands) {
     }
     json_end(o, ']');
     json_end(o, '}');
-    if (o->err == QUIRE_OK) {
-        printf("%s\n", text.p);
-    }
-    strbuf_deinit(&text);
+    json_raw(o, "\n");
     return o->err;
 }

@@ -4,8 +4,8 @@
 
 #include "cli/command.h"
 
-/* Prints {"commands":[{"name","summary","flags":[{"names":[..],"here","value","choices":[..],"meaning"}]}]}. "here" is works, notice (taken
- * without effect), later or refused. QUIRE_NO_MEMORY: nothing is printed. */
-quire_err help_json_print(const command *const *commands);
+/* Appends {"commands":[{"name","summary","flags":[{"names":[..],"here","value","choices":[..],"meaning","field"}]}]}. "here" is works,
+ * notice (taken without effect), later or refused. NO_MEMORY. */
+quire_err help_json_write(const command *const *commands, strbuf *to);
 
 #endif

@@ -1,5 +1,8 @@
 #include "cli/options.h"
 
+#include "base/log.h"
+#include "base/mem.h"
+
 void cli_options_init(cli_options *o) {
     *o = (cli_options){.n_predict = -1};
     quire_options_init(&o->engine);
@@ -16,5 +19,21 @@ void cli_options_deinit(cli_options *o) {
     }
     strbuf_deinit(&o->template_text);
     strbuf_deinit(&o->without_effect);
+    strbuf_deinit(&o->from_environment);
+    for (int i = 0; i < o->n_secrets; i++) {
+        mem_free(o->secrets[i]);
+    }
     body_deinit(&o->fields);
+}
+
+void cli_options_set_log(const cli_options *o) {
+    static const char *const levels[] = {"error", "warning", "info", "debug"}; /* in the order of log_level */
+    for (int i = 0; o->log_level && i < (int)(sizeof levels / sizeof *levels); i++) {
+        if (strcmp(levels[i], o->log_level) == 0) {
+            log_set_level((log_level)i);
+        }
+    }
+    if (o->log_format) {
+        log_set_format(strcmp(o->log_format, "json") == 0 ? LOG_JSON : LOG_TEXT);
+    }
 }

@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "cli/body.h"
+#include "cli/environment.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
@@ -13,6 +14,7 @@
 #define CLI_MAX_API_KEYS 64
 #define CLI_MAX_PREFIXES 16
 #define CLI_MAX_NAMES    16
+#define CLI_MAX_SECRETS  8
 
 typedef struct cli_options {
     quire_options engine;
@@ -21,6 +23,9 @@ typedef struct cli_options {
     const char *served_names[CLI_MAX_NAMES];
     const char *cache_type_v;                  /* as --kv-dtype; NULL: not given */
     strbuf without_effect;                     /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
+    strbuf from_environment;                   /* owned: variables that were read, "QUIRE_PORT, QUIRE_API_KEY" */
+    char *secrets[CLI_MAX_SECRETS];            /* owned: values that were erased from the environment; n_secrets of them */
+    int n_secrets;
     const char *argument;                      /* what followed the name where that is no model; NULL: nothing */
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;
@@ -33,7 +38,8 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     body fields;                             /* owned: request fields that flags set */
     int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
-    bool echo, complete, json, show_ids, quiet, resume, help, help_all;
+    bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
+    cli_environment environment;
     const char *log_level, *log_format;        /* of a server */
     int n_arguments;                         /* the arguments behind the command's name, borrowed */
     char **arguments;
@@ -42,5 +48,8 @@ typedef struct cli_options {
 /* Sets defaults. cli_options_deinit frees what parsing added. argv is borrowed until then. */
 void cli_options_init(cli_options *o);
 void cli_options_deinit(cli_options *o);
+
+/* Sets the log's level and format, where the command has them: then lines have a time and a level. --quiet still wins. */
+void cli_options_set_log(const cli_options *o);
 
 #endif

@@ -1,25 +1,21 @@
 #include "cli/read_flags.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/nearest.h"
-#include "json/json_out.h"
+#include "cli/env_flags.h"
+#include "cli/set_flag.h"
 
 /* True when `name` is one of the flag's names. */
 static bool flag_is(const flag *f, str name) {
-    for (const char *p = f->names; *p;) {
-        size_t n = strcspn(p, " ");
-        if (str_eq((str){p, n}, name)) {
-            return true;
-        }
-        p += n + (p[n] == ' ');
+    bool is = false;
+    for (const char *names = f->names; *names;) {
+        is = str_eq(flag_next_name(&names), name) || is;
     }
-    return false;
+    return is;
 }
 
 static const flag *find_flag(str name, const command *c) {
@@ -57,206 +53,6 @@ static quire_err unknown_flag(str name, const command *c, const command *owner, 
     return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; %s%.*s%s`quire %s --help%s` lists them", (int)name.n, name.p,
                    near.best.n ? "did you mean " : "", (int)near.best.n, near.best.p ? near.best.p : "", near.best.n ? "? " : "", c->name,
                    find_flag(str_of("--help-all"), c) ? "-all" : "");
-}
-
-static quire_err parse_number(const char *name, const char *text, double *out, quire_error *err) {
-    char *end;
-    double v = strtod(text, &end);
-    if (end == text || *end != 0 || !isfinite(v)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a number", name, text);
-    }
-    *out = v;
-    return QUIRE_OK;
-}
-
-static quire_err parse_integer(const char *name, const char *text, int64_t *out, quire_error *err) {
-    char *end;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (end == text || *end != 0 || errno == ERANGE) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a whole number", name, text);
-    }
-    *out = v;
-    return QUIRE_OK;
-}
-
-static quire_err set_count(const flag *f, const char *name, const char *text, int32_t *out, quire_error *err) {
-    int64_t v;
-    TRY(parse_integer(name, text, &v, err));
-    bool power = f->type == FLAG_POWER_OF_TWO;
-    if ((double)v < f->minimum || (double)v > f->maximum || (power && (v & (v - 1)) != 0)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be %s from %.0f to %.0f", name, text,
-                       power ? "a power of two" : "a whole number", f->minimum, f->maximum);
-    }
-    *out = (int32_t)v;
-    return QUIRE_OK;
-}
-
-static quire_err set_part(const flag *f, const char *name, const char *text, double *out, quire_error *err) {
-    double v;
-    TRY(parse_number(name, text, &v, err));
-    if (v < f->minimum || v > f->maximum) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be from %g to %g", name, text, f->minimum, f->maximum);
-    }
-    *out = v;
-    return QUIRE_OK;
-}
-
-static quire_err set_bytes(const flag *f, const char *name, const char *text, int64_t *out, quire_error *err) {
-    static const char letters[] = "KMGT";
-    char *end;
-    double v = strtod(text, &end), unit = f->type == FLAG_GIB ? 0x1p30 : 1.0;
-    const char *letter = end != text && *end != 0 ? strchr(letters, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end) : NULL;
-    if (letter) {
-        unit = ldexp(1.0, 10 * (int)(letter - letters + 1));
-        end++;
-    }
-    if (end == text || *end != 0 || !isfinite(v) || v < 0 || v * unit > 0x1p62) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a size: %s, or a number with K, M, G or T behind it", name, text,
-                       f->type == FLAG_GIB ? "GiB" : "bytes");
-    }
-    *out = (int64_t)(v * unit);
-    return QUIRE_OK;
-}
-
-const char *flag_choice_find(const flag_choice *choices, const char *spelling) {
-    for (; choices->spelling; choices++) {
-        if (strcmp(choices->spelling, spelling) == 0) {
-            return choices->value;
-        }
-    }
-    return NULL;
-}
-
-static quire_err set_choice(const flag *f, const char *name, const char *text, const char **out, quire_error *err) {
-    char all[128] = "";
-    *out = flag_choice_find(f->choices, text);
-    for (const flag_choice *c = f->choices; c->spelling && !*out; c++) {
-        if (strcmp(c->spelling, c->value) == 0) {
-            size_t n = strlen(all);
-            snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
-        }
-    }
-    return *out ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
-}
-
-/* A flag that is taken without effect. text: its value, or NULL. */
-static quire_err take_without_effect(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
-    if (text && f->choices && !flag_choice_find(f->choices, text)) {
-        char all[128] = "";
-        for (const flag_choice *c = f->choices; c->spelling; c++) {
-            size_t n = strlen(all);
-            snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
-        }
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: only %s is possible here: %s", name, text, all, f->meaning);
-    }
-    quire_err e = strbuf_addf(&o->without_effect, "%s%s%s%s", o->without_effect.n ? ", " : "", name, text ? " " : "", text ? text : "");
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
-}
-
-/* Request fields as a JSON object, with vLLM's name of max_tokens in generation_config.json too. */
-static quire_err set_fields(const char *name, const char *text, body *fields, quire_error *err) {
-    json_value *all = json_document(str_of(text));
-    quire_err e = QUIRE_OK;
-    if (!json_is(all, JSON_KIND_OBJECT)) {
-        json_drop(all);
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a JSON object, as {\"temperature\":0.7}", name, text);
-    }
-    for (json_member m = {0}; e == QUIRE_OK && json_next(all, &m);) {
-        strbuf json = {0};
-        json_out o = {.to = &json};
-        json_add(&o, m.value);
-        const char *field = strcmp(m.name, "max_new_tokens") == 0 ? "max_tokens" : m.name;
-        e = o.err == QUIRE_OK ? body_set(fields, field, (str){json.p, json.n}) : o.err;
-        strbuf_deinit(&json);
-    }
-    json_drop(all);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
-}
-
-/* Request fields keep their JSON form; the API checks the range when the request is made. */
-static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
-    quire_err e;
-    if (f->type == FLAG_FIELD_INTEGER) {
-        int64_t v;
-        TRY(parse_integer(name, text, &v, err));
-        e = body_set_int(fields, f->field, v);
-    } else if (f->type == FLAG_FIELD_NUMBER) {
-        double v;
-        strbuf json = {0};
-        json_out o = {.to = &json};
-        TRY(parse_number(name, text, &v, err));
-        json_exact(&o, v);
-        e = o.err == QUIRE_OK ? body_set(fields, f->field, (str){json.p, json.n}) : o.err;
-        strbuf_deinit(&json);
-    } else if (f->type == FLAG_FIELD_SWITCH) {
-        e = body_set(fields, f->field, str_of("true"));
-    } else {
-        e = body_add_text(fields, f->field, text);
-    }
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
-}
-
-static quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
-    void *at = (char *)o + f->offset;
-    switch (f->type) {
-    case FLAG_SWITCH:
-        *(bool *)at = true;
-        return QUIRE_OK;
-    case FLAG_TEXT:
-        *(const char **)at = text;
-        return QUIRE_OK;
-    case FLAG_COUNT:
-    case FLAG_POWER_OF_TWO:
-        return set_count(f, name, text, at, err);
-    case FLAG_PART:
-        return set_part(f, name, text, at, err);
-    case FLAG_SECONDS:
-    case FLAG_MILLISECONDS: {
-        double number;
-        TRY(set_part(f, name, text, &number, err));
-        *(int64_t *)at = (int64_t)(number * (f->type == FLAG_SECONDS ? 1e6 : 1e3));
-        return QUIRE_OK;
-    }
-    case FLAG_BYTES:
-    case FLAG_GIB:
-        return set_bytes(f, name, text, at, err);
-    case FLAG_CHOICE:
-        return set_choice(f, name, text, at, err);
-    case FLAG_KEY:
-        if (o->server.n_api_keys == CLI_MAX_API_KEYS) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name, CLI_MAX_API_KEYS);
-        }
-        o->api_keys[o->server.n_api_keys++] = text;
-        return QUIRE_OK;
-    case FLAG_NAMES:
-        if (o->server.n_served_model_names == CLI_MAX_NAMES) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d names", name, CLI_MAX_NAMES);
-        }
-        o->served_names[o->server.n_served_model_names++] = text;
-        return QUIRE_OK;
-    case FLAG_FIELDS:
-        return set_fields(name, text, &o->fields, err);
-    case FLAG_TAKEN:
-    case FLAG_TAKEN_VALUE:
-    case FLAG_TAKEN_CHOICE:
-        return take_without_effect(o, f, name, text, err);
-    case FLAG_LATER:
-        return err_set(err, QUIRE_INVALID, -1, "%s: not here yet: %s", name, f->meaning);
-    case FLAG_REFUSED:
-        return err_set(err, QUIRE_INVALID, -1, "%s: not taken: %s", name, f->meaning);
-    case FLAG_PRESET:
-        *(const char **)at = f->choices[0].value;
-        return QUIRE_OK;
-    case FLAG_PREFIX:
-        if (o->engine.n_public_prefixes == CLI_MAX_PREFIXES) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d", name, CLI_MAX_PREFIXES);
-        }
-        o->prefix_files[o->engine.n_public_prefixes++] = text;
-        return QUIRE_OK;
-    default:
-        return set_field(f, name, text, &o->fields, err);
-    }
 }
 
 /* --chat-template: reads a file, or takes the text itself when it looks like a template. */
@@ -304,7 +100,7 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
     const char *equals = name.p[name.n] == '=' ? name.p + name.n : NULL;
     char label[64];
     snprintf(label, sizeof label, "%.*s", (int)name.n, name.p);
-    bool is_switch = f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_PRESET || f->type == FLAG_TAKEN;
+    bool is_switch = flag_is_switch(f);
     if (f->type == FLAG_LATER || f->type == FLAG_REFUSED) {
         return set_flag(o, f, label, NULL, err);
     }
@@ -363,11 +159,15 @@ static quire_err second_argument(const command *c, const char *arg, const char *
                    c->argument == ARGUMENT_MODEL_OR_BUILTIN ? "; a prompt goes after -p" : "");
 }
 
-quire_err read_flags(cli_options *o, const command *c, const command *const *commands, const command *const *others, int argc, char **argv,
-                     quire_error *err) {
-    const char *positional = NULL;
-    o->n_arguments = argc;
-    o->arguments = argv;
+/* What a command line is read into: the flags that it gives, and the one argument that is none. */
+typedef struct command_line {
+    const flag **given; /* ends with NULL */
+    int n_given;
+    const char *positional; /* NULL: there is none */
+} command_line;
+
+static quire_err read_arguments(cli_options *o, const command *c, const command *const *commands, const command *const *others, int argc,
+                                char **argv, command_line *line, quire_error *err) {
     for (int i = 0; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != 0) {
             str name = flag_name(argv[i]);
@@ -376,23 +176,42 @@ quire_err read_flags(cli_options *o, const command *c, const command *const *com
                 const command *owner = find_owner(name, others);
                 return unknown_flag(name, c, owner ? owner : find_owner(name, commands), err);
             }
+            line->given[line->n_given++] = f;
             TRY(parse_flag(o, f, name, argc, argv, &i, err));
         } else if (c->argument == ARGUMENT_NONE) {
             return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], c->name);
-        } else if (positional) {
-            return second_argument(c, argv[i], positional, err);
+        } else if (line->positional) {
+            return second_argument(c, argv[i], line->positional, err);
         } else {
-            positional = argv[i];
+            line->positional = argv[i];
         }
     }
-    if (o->help || o->help_all || c->argument == ARGUMENT_NONE) {
+    return QUIRE_OK;
+}
+
+static quire_err read_all(cli_options *o, const command *c, const read_flags_from *from, command_line *line, quire_error *err) {
+    TRY(read_arguments(o, c, from->commands, from->others, from->argc, from->argv, line, err));
+    if (o->help || o->help_all) {
         return QUIRE_OK;
     }
+    const flag *model = line->positional && c->argument >= ARGUMENT_MODEL ? find_flag(str_of("--model"), c) : NULL;
+    if (model) {
+        line->given[line->n_given++] = model;
+    }
+    TRY(env_flags_read(o, c, line->given, from->variables, err));
     if (c->argument == ARGUMENT_NAME || c->argument == ARGUMENT_TRACE) {
-        o->argument = positional;
-        return QUIRE_OK;
+        o->argument = line->positional;
     }
-    return resolve_model(o, c, positional, err);
+    return c->argument >= ARGUMENT_MODEL ? resolve_model(o, c, line->positional, err) : QUIRE_OK;
+}
+
+quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err) {
+    o->n_arguments = from->argc;
+    o->arguments = from->argv;
+    command_line line = {.given = mem_new((size_t)from->argc + 2, sizeof *line.given)}; /* each argument, the model, NULL */
+    quire_err e = line.given ? read_all(o, c, from, &line, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    mem_free(line.given);
+    return e;
 }
 
 /* Prints "-n, --max-tokens N": the short form, quire's name, the value; and the meaning. */
@@ -407,8 +226,8 @@ static void print_flag(const flag *f) {
         used = (size_t)snprintf(out, n, "%.*s, ", (int)strcspn(brief + 1, " "), brief + 1);
     }
     used += (size_t)snprintf(out + used, n - used, "%.*s ", (int)own, f->names);
-    for (const flag_choice *c = f->type == FLAG_CHOICE ? f->choices : NULL; c && c->spelling && used < n; c++) {
-        if (strcmp(c->spelling, c->value) == 0) {
+    for (const flag_choice *c = f->choices; c && c->spelling && used < n; c++) {
+        if (flag_choice_is_shown(f, c)) {
             used += (size_t)snprintf(out + used, n - used, "%s%s", c == f->choices ? "" : "|", c->spelling);
         }
     }
@@ -422,7 +241,7 @@ void read_flags_help(const command *c, bool all) {
     int n_left_out = 0;
     for (const flag *const *group = c->flags; *group; group++) {
         for (const flag *f = *group; f->names; f++) {
-            if (f->type == FLAG_PRESET || f->type >= FLAG_TAKEN) {
+            if (!flag_is_own(f)) {
                 continue;
             }
             if (f->rare && !all) {

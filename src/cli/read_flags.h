@@ -1,14 +1,21 @@
-/* Reads a command line into a command's options, by the flags of its row. */
+/* Reads a command line, and the environment, into a command's options, by the flags of its row. */
 #ifndef CLI_READ_FLAGS_H
 #define CLI_READ_FLAGS_H
 
 #include "cli/command.h"
 
-/* Reads the arguments after the name of command c into o, which is of c->options_size. INVALID: err names the flag and says what to do; a
- * flag of another command in these lists (each ends with NULL; others may be NULL) is named as that one's.
- * argv is borrowed as long as o. */
-quire_err read_flags(cli_options *o, const command *c, const command *const *commands, const command *const *others, int argc, char **argv,
-                     quire_error *err);
+/* Where flags come from, and which others are known. All borrowed as long as the options. */
+typedef struct read_flags_from {
+    int argc; /* the arguments behind the command's name */
+    char **argv;
+    char **variables;             /* as environ; NULL: not read */
+    const command *const *commands; /* of this program; ends with NULL */
+    const command *const *others;   /* of another; NULL: none */
+} read_flags_from;
+
+/* Reads the arguments into o, which is of c->options_size, and from the environment what they do not set. INVALID: err names the flag or
+ * the variable and says what to do; a flag of another command in from's lists is named as that one's. */
+quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err);
 
 /* Prints the command's flags, one a line; all: rarely needed ones too. */
 void read_flags_help(const command *c, bool all);

@@ -64,19 +64,31 @@ quire_err request_of_prompt(const cli_options *o, const session *s, str prompt, 
     return request_complete(s, QUIRE_COMPLETIONS, out, err);
 }
 
+/* Choice 0 was printed as it came; the others follow it, each after an empty line. */
+static quire_err print_other_choices(const response *a, quire_error *err) {
+    for (size_t i = 1; i < a->n_choices; i++) {
+        const strbuf *text = &a->choices[i].text;
+        TRY(text_out_print((str){"", 0}, err));
+        TRY(text_out_print((str){text->n ? text->p : "", text->n}, err));
+    }
+    return QUIRE_OK;
+}
+
 static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_error *err) {
     body b = {0};
     response a = {0};
+    const response_printing how = {.before = o->echo ? prompt : (str){"", 0}};
     int64_t start = clock_us();
     quire_err e = request_of_prompt(o, s, prompt, &b, err);
-    e = e == QUIRE_OK ? response_run(&a, s, QUIRE_COMPLETIONS, &b, o->echo ? prompt : (str){"", 0}, NULL, err) : e;
+    e = e == QUIRE_OK ? response_run(&a, s, QUIRE_COMPLETIONS, &b, &how, err) : e;
     if (e == QUIRE_OK) {
         if (isatty(STDERR_FILENO)) {
             double seconds = (double)(clock_us() - start) / 1e6;
             log_line(LOG_INFO, "%d tokens in %.2f s: %.1f tokens/s, the prompt's %d included", (int)a.completion_tokens, seconds,
                      a.completion_tokens / seconds, (int)a.prompt_tokens);
         }
-        e = o->out ? batch_file_write_one(o->out, &a, err) : QUIRE_OK;
+        e = print_other_choices(&a, err);
+        e = e == QUIRE_OK && o->out ? batch_file_write_one(o->out, &a, err) : e;
     }
     response_deinit(&a);
     body_deinit(&b);
@@ -90,6 +102,24 @@ static quire_err run_on(const cli_options *o, session *s, bool has_prompt, const
     return has_prompt ? run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err) : chat_loop(o, s, err);
 }
 
+/* Opens the session, and before the weights are loaded checks the fields that all requests will have. */
+static quire_err open_checked(const cli_options *o, session *s, quire_error *err) {
+    cli_options own = *o;
+    body b = {0};
+    strbuf text = {0};
+    quire_err e = request_begin(o, &b, err);
+    if (e == QUIRE_OK) {
+        e = body_set(&b, "prompt", str_of("[0]")) == QUIRE_OK && body_write(&b, &text) == QUIRE_OK
+                ? QUIRE_OK
+                : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    own.engine.request_check = text.p;
+    e = e == QUIRE_OK ? session_open(&own, s, err) : e;
+    strbuf_deinit(&text);
+    body_deinit(&b);
+    return e;
+}
+
 static quire_err run(const cli_options *o, quire_error *err) {
     bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO)); /* else the user is prompted */
     strbuf prompt = {0};
@@ -99,7 +129,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
     quire_err e = has_prompt ? prompt_read(o, &prompt, err) : QUIRE_OK;
-    e = e == QUIRE_OK ? session_open(o, &s, err) : e;
+    e = e == QUIRE_OK ? open_checked(o, &s, err) : e;
     if (e == QUIRE_OK) {
         announce_custom(o, &s);
         e = run_on(o, &s, has_prompt, &prompt, err);
@@ -114,33 +144,35 @@ static quire_err run(const cli_options *o, quire_error *err) {
 static const flag task_flags[] = {
     {"--system -sys", "TEXT", "the system message of a chat", FLAG_TEXT, AT(system)},
     {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", FLAG_SWITCH, AT(complete)},
+    {"--no-history", NULL, "a chat neither reads nor writes the history of lines", FLAG_SWITCH, AT(no_history), .rare = true},
     {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo)},
     {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT, AT(prompts)},
     {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", FLAG_SWITCH, AT(resume)},
     {0},
 };
-static const flag sampling_flags[] = {
-    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce (-1: until the end)", FLAG_COUNT, AT(n_predict), .minimum = -1,
-     .maximum = INT32_MAX},
-    {"--temp --temperature", "T", "0: the likeliest token; 1: as the model says", FLAG_FIELD_NUMBER, .field = "temperature"},
-    {"--top-k", "N", "choose among the N likeliest tokens", FLAG_FIELD_INTEGER, .field = "top_k"},
-    {"--top-p", "P", "choose among the likeliest tokens of probability P together", FLAG_FIELD_NUMBER, .field = "top_p"},
-    {"--min-p", "P", "leave out what is less likely than P times the likeliest", FLAG_FIELD_NUMBER, .field = "min_p"},
-    {0},
-};
-static const flag ending_flags[] = {
-    {"--seed -s", "N", "makes sampling repeatable", FLAG_FIELD_INTEGER, .field = "seed"},
-    {"--stop -r --reverse-prompt", "TEXT", "end at this text (may be given again)", FLAG_FIELD_TEXTS, .field = "stop"},
-    {"--ignore-eos", NULL, "go on after the end-of-sequence token", FLAG_FIELD_SWITCH, .field = "ignore_eos", .rare = true},
-    {0},
-};
 
-static const flag *const groups[] = {flags_model,  flags_prompt,        task_flags,    flags_out,   sampling_flags, flags_generation_config,
-                                     ending_flags, flags_chat_template, FLAGS_NUMERIC, flags_audit, FLAGS_MACHINE,  FLAGS_BATCH,
-                                     flags_mlock,  FLAGS_MEMORY,        flags_carried, NULL};
+static const flag *const groups[] = {flags_model,
+                                     flags_prompt,
+                                     task_flags,
+                                     flags_out,
+                                     flags_sampling,
+                                     flags_generation_config,
+                                     flags_ending,
+                                     flags_more_sampling,
+                                     flags_chat_template,
+                                     FLAGS_NUMERIC,
+                                     flags_audit,
+                                     FLAGS_MACHINE,
+                                     FLAGS_BATCH,
+                                     flags_mlock,
+                                     flags_pack_cache,
+                                     FLAGS_MEMORY,
+                                     flags_carried,
+                                     NULL};
 
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";
+    o->engine.pack_cache = "auto";
 }
 
 const command command_run = {

@@ -6,27 +6,30 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
-/* In the order of log_level. */
 static const flag_choice log_levels[] = {{"error", "error"}, {"warning", "warning"}, {"info", "info"}, {"debug", "debug"}, {NULL, NULL}};
 static const flag_choice log_formats[] = {{"text", "text"}, {"json", "json"}, {NULL, NULL}};
 
-/* A server's lines have a time and a level from here on. --quiet still wins. */
-static void set_log(const cli_options *o) {
-    for (int i = 0; log_levels[i].spelling != NULL; i++) {
-        if (strcmp(log_levels[i].spelling, o->log_level) == 0) {
-            log_set_level((log_level)i);
+static void say_chat_form(const quire_info *i) {
+    static const struct {
+        const char *form, *text;
+    } said[] = {{"file", "the template that --chat-template gives"},
+                {"model", "the model's template"},
+                {"chatml", "ChatML, since the model has its tokens and no template"},
+                {"plain", "plain turns \"user:\" and \"assistant:\", since the model has no template; --chat-template gives one"}};
+    for (size_t k = 0; k < sizeof said / sizeof *said && i->chat_form != NULL; k++) {
+        if (strcmp(said[k].form, i->chat_form) == 0) {
+            log_line(LOG_INFO, "chats: %s", said[k].text);
         }
     }
-    log_set_format(strcmp(o->log_format, "json") == 0 ? LOG_JSON : LOG_TEXT);
 }
 
 static quire_err serve(const cli_options *o, quire_error *err) {
     session s;
-    set_log(o);
     signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
     signal(SIGUSR1, SIG_IGN);
     TRY(server_check(&o->server, err)); /* before the model is loaded */
     TRY(session_open(o, &s, err));
+    say_chat_form(quire_engine_info(s.engine));
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
     signal(SIGPIPE, SIG_IGN);
@@ -57,9 +60,9 @@ static const flag_choice any_origin[] = {{"*", "*"}, {"[\"*\"]", "*"}, {NULL, NU
 static const flag server_flags[] = {
     {"--host", "NAME", "address to listen on (127.0.0.1), or unix:PATH", FLAG_TEXT, AT(server.host)},
     {"--port", "N", "port to listen on (8000; 0: any free one)", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
-    {"--api-key", "KEY", "who asks must show it (may be given again)", FLAG_KEY, AT(api_keys)},
+    {"--api-key", "KEY", "who asks must show it (may be given again)", FLAG_KEY, AT(api_keys), .secret = true},
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
-    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool)", FLAG_TEXT, AT(server.operator_key)},
+    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT, AT(server.operator_key), .secret = true},
     {"--served-model-name --alias -a", "NAME", "what the API calls the model (more may follow)", FLAG_NAMES, AT(served_names)},
     {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
     {"--log-level", NULL, "which lines the log has (info)", FLAG_CHOICE, AT(log_level), .choices = log_levels},
@@ -111,13 +114,29 @@ static const flag text_flags[] = {
     {0},
 };
 
-static const flag *const groups[] = {flags_model,   flags_generation_config, default_flags, server_flags,   flags_chat_template,
-                                     FLAGS_NUMERIC, flags_eviction,          flags_audit,   flags_schedule, flags_step_target,
-                                     tenant_flags,  FLAGS_MACHINE,           text_flags,    FLAGS_BATCH,    flags_mlock,
-                                     FLAGS_MEMORY,  flags_carried,           NULL};
+static const flag *const groups[] = {flags_model,
+                                     flags_generation_config,
+                                     default_flags,
+                                     server_flags,
+                                     flags_chat_template,
+                                     FLAGS_NUMERIC,
+                                     flags_eviction,
+                                     flags_audit,
+                                     flags_schedule,
+                                     flags_step_target,
+                                     tenant_flags,
+                                     FLAGS_MACHINE,
+                                     text_flags,
+                                     FLAGS_BATCH,
+                                     flags_mlock,
+                                     flags_pack_cache,
+                                     FLAGS_MEMORY,
+                                     flags_carried,
+                                     NULL};
 
 static void defaults(cli_options *o) {
     o->engine.generation_config = "auto";
+    o->engine.pack_cache = "auto";
     o->engine.max_answer_bytes = (int64_t)64 << 20;
     o->log_level = "info";
     o->log_format = "text";

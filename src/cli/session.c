@@ -1,5 +1,6 @@
 #include "cli/session.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -21,9 +22,16 @@ static void announce(const quire_options *o, const quire_info *i) {
              compute_reason(o->compute, i->compute), i->kv_dtype, i->backend);
     int64_t tokens = (int64_t)i->n_pages * i->page_tokens;
     int64_t pages_each = (i->max_model_len + i->page_tokens - 1) / i->page_tokens;
-    log_line(LOG_INFO, "KV: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
+    log_line(LOG_INFO, "KV pool: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
              (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens,
              (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
+    log_line(LOG_INFO, "KV pool: %s; a page takes memory when it is first used", i->pool_plan);
+    if (o->max_model_len == 0 && i->max_model_len < i->model_max_len) {
+        log_line(LOG_WARN,
+                 "the model was made for %d tokens, but the KV pool holds %d, so no sequence may have more: raise "
+                 "--memory-utilization (or --kv-pages), or take --kv-dtype int8",
+                 (int)i->model_max_len, (int)i->max_model_len);
+    }
     if (i->generation_defaults[0]) {
         log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults,
                  i->generation_config ? i->generation_config : "flags");
@@ -83,7 +91,7 @@ quire_err response_submit(response *a, session *s, quire_endpoint endpoint, cons
 }
 
 static bool add_tokens(response_choice *c, const int32_t *more, int32_t n) {
-    if (!mem_grow_((void **)&c->tokens, &c->tokens_cap, c->n_tokens + (size_t)n, sizeof *c->tokens)) {
+    if (mem_grow(&c->tokens, &c->tokens_cap, c->n_tokens + (size_t)n, sizeof *c->tokens) != QUIRE_OK) {
         return false;
     }
     memcpy(c->tokens + c->n_tokens, more, (size_t)n * sizeof *more);
@@ -121,6 +129,7 @@ void response_add(response *a, const quire_event *ev) {
     a->done = true;
     a->prompt_tokens = ev->prompt_tokens;
     a->completion_tokens = ev->completion_tokens;
+    a->cached_tokens = ev->cached_tokens;
     if (ev->finish == QUIRE_FINISH_ERROR && a->error.code == QUIRE_OK) {
         a->error = *ev->error;
     }
@@ -141,10 +150,28 @@ static void print_event(response *a, text_out *out, const quire_event *ev) {
     }
 }
 
+/* Notes when tokens came. */
+static void time_event(response *a, const quire_event *ev, int64_t start) {
+    int64_t passed = clock_us() - start;
+    if (ev->kind == QUIRE_EVENT_DELTA) {
+        a->first_us = a->first_us > 0 ? a->first_us : passed > 0 ? passed : 1;
+        a->tokens_us = passed - a->first_us;
+    }
+}
+
+static void handle_event(response *a, text_out *out, const quire_event *ev, const response_printing *how) {
+    if (ev->kind == QUIRE_EVENT_START && !a->has_begun && how->on_start) {
+        how->on_start(how->user);
+    }
+    print_event(a, out, ev);
+    response_add(a, ev);
+}
+
 /* Runs one request to its end. a->error has the error. */
 static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out,
-                             const volatile int *cancel) {
+                             const response_printing *how) {
     strbuf text = {0};
+    int64_t start = clock_us();
     quire_err e = body_write(request, &text);
     e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
     strbuf_deinit(&text);
@@ -153,12 +180,12 @@ static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, c
     while (!a->done) {
         quire_event ev;
         if (!quire_queue_next(s->queue, &ev)) {
-            quire_queue_wait(s->queue, cancel ? 50000 : -1);
+            quire_queue_wait(s->queue, how->cancel ? 50000 : -1);
         } else {
-            print_event(a, out, &ev);
-            response_add(a, &ev);
+            time_event(a, &ev, start);
+            handle_event(a, out, &ev, how);
         }
-        if (cancel && *cancel && !cancelled && a->stream) {
+        if (how->cancel && *how->cancel && !cancelled && a->stream) {
             quire_stream_cancel(a->stream);
             cancelled = true;
         }
@@ -166,16 +193,16 @@ static quire_err run_printed(response *a, session *s, quire_endpoint endpoint, c
     return a->error.code;
 }
 
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, str before, const volatile int *cancel,
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, const response_printing *how,
                        quire_error *err) {
     text_out out;
     text_out_init(&out);
-    quire_err e = text_out_add(&out, before, err);
-    if (e == QUIRE_OK && run_printed(a, s, endpoint, request, &out, cancel) != QUIRE_OK) {
+    quire_err e = text_out_add(&out, how->before, err);
+    if (e == QUIRE_OK && run_printed(a, s, endpoint, request, &out, how) != QUIRE_OK) {
         *err = a->error;
         e = err->code;
     }
-    if (e == QUIRE_OK || cancel) {
+    if (e == QUIRE_OK || (how->cancel && a->has_begun)) {
         quire_err ended = text_out_end_line(&out, e == QUIRE_OK ? err : NULL);
         e = e == QUIRE_OK ? ended : e;
     }

@@ -31,8 +31,10 @@ typedef struct response {
     response_choice *choices; /* mem_new'd, n_choices of them */
     size_t n_choices;
     int32_t prompt_tokens, completion_tokens;
-    bool has_begun, done; /* has_begun: the prompt was accepted */
-    quire_error error;    /* code OK unless the request failed */
+    int32_t cached_tokens;       /* of prompt_tokens, found in the prefix cache */
+    int64_t first_us, tokens_us; /* response_run: from its start to the first token, and from there to the end; first_us 0: no token came */
+    bool has_begun, done;        /* has_begun: the prompt was accepted */
+    quire_error error;           /* code OK unless the request failed */
 } response;
 
 void response_deinit(response *a);
@@ -44,9 +46,18 @@ void response_add(response *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
 const char *response_finish_name(quire_finish f);
 
-/* Runs one request to its end and prints `before`, the text of choice 0 piece by piece, and the end of the line. It is cancelled when
- * *cancel becomes non-zero, or when nothing can be printed any more. cancel may be NULL: then the line is not ended after a failure. */
-quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, str before, const volatile int *cancel,
+/* How response_run prints. Zero-initialised: the text alone. */
+typedef struct response_printing {
+    str before; /* printed before the text */
+    const volatile int
+        *cancel; /* the response is cancelled when this becomes non-zero; NULL: never, and after a failure the line is not ended */
+    void (*on_start)(void *user); /* called once when the prompt was accepted, before text is printed; may be NULL */
+    void *user;
+} response_printing;
+
+/* Runs one request to its end and prints the text of choice 0 piece by piece, and the end of the line. It is cancelled, too, when nothing
+ * can be printed any more. */
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, const response_printing *how,
                        quire_error *err);
 
 #endif

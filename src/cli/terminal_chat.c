@@ -1,141 +1,205 @@
-/* `quire run` on a terminal: a chat with line editing, or completion where the model has no template. */
-#include <histedit.h>
-#include <signal.h>
+/* `quire run` on a terminal: a chat with line editing, or with --complete completion. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "cli/chat_commands.h"
+#include "cli/chat_turn.h"
 #include "cli/commands.h"
-#include "json/json_out.h"
+#include "cli/input_history.h"
+#include "cli/line_editor.h"
+#include "cli/tty.h"
 
-static volatile sig_atomic_t interrupted;
+#define QUOTES "\"\"\""
 
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    interrupted = 1;
+typedef struct terminal_chat {
+    chat_state state;
+    line_editor *editor;
+    const char *history; /* NULL: what is typed is not kept */
+    bool may_end;        /* the last key was Ctrl-C at an empty line */
+    strbuf typed, line;  /* what is sent, as it was typed; one line of it */
+} terminal_chat;
+
+/* ---- reading ---- */
+
+static str text_of(const strbuf *b) {
+    return (str){b->n > 0 ? b->p : "", b->n};
 }
 
-static char *prompt_text(EditLine *el) {
-    (void)el;
-    static char text[] = "> ";
-    return text;
-}
-
-/* Adds a message to the conversation: JSON objects with commas between them, not yet in brackets. */
-static quire_err add_message(strbuf *messages, const char *role, str content) {
-    json_out o = {.to = messages};
-    size_t before = messages->n;
-    if (before > 0) {
-        json_raw(&o, ",");
+static str trim_end(str s) {
+    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t' || s.p[s.n - 1] == '\n')) {
+        s.n--;
     }
-    json_begin(&o, '{');
-    json_cstr(json_name(&o, "role"), role);
-    json_name(&o, "content");
-    json_text(&o, content.p, content.n);
-    json_end(&o, '}');
-    messages->n = o.err == QUIRE_OK ? messages->n : before;
-    return o.err;
+    return s;
 }
 
-/* Starts a new conversation, with the system message. */
-static quire_err begin_conversation(const cli_options *o, strbuf *messages) {
-    strbuf_clear(messages);
-    return o->system ? add_message(messages, "system", str_of(o->system)) : QUIRE_OK;
-}
-
-/* Builds the body of a turn: the conversation. */
-static quire_err turn_body(const cli_options *o, session *s, const strbuf *messages, body *out, quire_error *err) {
-    TRY(request_begin(o, out, err));
-    strbuf list = {0};
-    quire_err e = strbuf_addf(&list, "[%s]", messages->p);
-    e = e == QUIRE_OK ? body_set(out, "messages", (str){list.p, list.n}) : e;
-    strbuf_deinit(&list);
-    return e != QUIRE_OK ? err_set(err, e, -1, "out of memory") : request_complete(s, QUIRE_CHAT, out, err);
-}
-
-/* Runs one line of the user: a turn of the chat (messages not NULL), or a text to complete. A failed turn is removed from the
- * conversation. */
-static quire_err take_turn(const cli_options *o, session *s, strbuf *messages, str line, quire_error *err) {
-    size_t before = messages != NULL ? messages->n : 0;
-    body b = {0};
-    response a = {0};
-    quire_err e =
-        messages != NULL && add_message(messages, "user", line) != QUIRE_OK ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
-    if (e == QUIRE_OK) {
-        e = messages != NULL ? turn_body(o, s, messages, &b, err) : request_of_prompt(o, s, line, &b, err);
+/* Where the quotes lie that begin a text of several lines: at the beginning, or behind a command and a space. s.n: nowhere. */
+static size_t find_quotes(str s) {
+    if (str_begins(s, QUOTES)) {
+        return 0;
     }
-    e = e == QUIRE_OK ? response_run(&a, s, messages ? QUIRE_CHAT : QUIRE_COMPLETIONS, &b, (str){"", 0}, &interrupted, err) : e;
-    if (messages != NULL && e == QUIRE_OK) {
-        const strbuf *said = &a.choices[0].text;
-        e = add_message(messages, "assistant", (str){said->n ? said->p : "", said->n});
-        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    if (!str_begins(s, "/")) {
+        return s.n;
     }
-    if (messages != NULL && e != QUIRE_OK) {
-        messages->n = before;
-    }
-    body_deinit(&b);
-    response_deinit(&a);
-    return e;
+    const char *space = memchr(s.p, ' ', s.n);
+    size_t at = space ? (size_t)(space + 1 - s.p) : s.n;
+    return str_begins((str){s.p + at, s.n - at}, QUOTES) ? at : s.n;
 }
 
-static quire_err read_lines(const cli_options *o, session *s, EditLine *el, History *past, bool chats, quire_error *err) {
-    strbuf messages = {0};
-    HistEvent event;
-    const char *typed;
-    int n;
-    quire_err e = begin_conversation(o, &messages);
-    while (e == QUIRE_OK && (typed = el_gets(el, &n)) != NULL && n > 0) {
-        str line = {typed, strcspn(typed, "\n")};
-        if (line.n == 0) {
-            continue;
-        }
-        history(past, &event, H_ENTER, typed);
-        if (str_is(line, "/exit")) {
-            break;
-        }
-        if (str_is(line, "/clear") && chats) {
-            e = begin_conversation(o, &messages);
-            continue;
-        }
-        interrupted = 0;
-        if (take_turn(o, s, chats ? &messages : NULL, line, err) != QUIRE_OK) {
-            log_line(LOG_ERROR, "%s", err->message);
+/* Whether the text, whose quotes begin at `at`, has those that end it. */
+static bool is_closed(str s, size_t at) {
+    s = trim_end(s);
+    return s.n >= at + 2 * strlen(QUOTES) && str_ends(s, QUOTES);
+}
+
+/* Reads what the user wants to send into t->typed: a line, or several between quotes. */
+static quire_err read_typed(terminal_chat *t, line_end *end) {
+    TRY(line_editor_read(t->editor, "> ", &t->typed, end));
+    size_t at = find_quotes(text_of(&t->typed));
+    bool has_quotes = at < t->typed.n;
+    while (*end == LINE_READ && has_quotes && !is_closed(text_of(&t->typed), at)) {
+        TRY(line_editor_read(t->editor, "... ", &t->line, end));
+        TRY(strbuf_add_char(&t->typed, '\n'));
+        TRY(strbuf_add(&t->typed, t->line.n ? t->line.p : "", t->line.n));
+        if (*end == LINE_CLOSED) {
+            log_line(LOG_WARN, "the text was not ended with " QUOTES ": it is dropped");
+            *end = LINE_INTERRUPTED;
         }
     }
-    strbuf_deinit(&messages);
+    return QUIRE_OK;
+}
+
+/* Adds what was typed to the history. A file that fails is named once. */
+static quire_err remember(terminal_chat *t) {
+    quire_error err;
+    str entry = trim_end(text_of(&t->typed));
+    TRY(line_editor_remember(t->editor, entry));
+    if (t->history && input_history_add(t->history, entry, &err) != QUIRE_OK) {
+        log_line(LOG_WARN, "the history of lines is not kept: %s", err.message);
+        t->history = NULL;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err take_entry(void *user, str entry) {
+    return line_editor_remember(user, entry);
+}
+
+static void load_history(terminal_chat *t) {
+    quire_error err;
+    if (t->history && input_history_read(t->history, take_entry, t->editor, &err) != QUIRE_OK) {
+        log_line(LOG_WARN, "the history of lines is not kept: %s", err.message);
+        t->history = NULL;
+    }
+}
+
+/* ---- the loop ---- */
+
+/* Removes the quotes; the text without them is in t->line. */
+static quire_err unquote(terminal_chat *t, size_t at) {
+    str s = trim_end(text_of(&t->typed));
+    size_t begin = at + strlen(QUOTES), n = s.n - begin - strlen(QUOTES);
+    strbuf_clear(&t->line);
+    TRY(strbuf_add(&t->line, s.p, at));
+    return strbuf_add(&t->line, s.p + begin, n);
+}
+
+/* Runs what was typed: a command, or a message. */
+static quire_err run_typed(terminal_chat *t, quire_error *err) {
+    str s = trim_end(text_of(&t->typed));
+    size_t at = find_quotes(s);
+    bool quoted = at < s.n;
+    if (quoted) {
+        quire_err e = unquote(t, at);
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "out of memory");
+        }
+        s = text_of(&t->line);
+    }
+    if (str_begins(s, "/") && (!quoted || at > 0)) {
+        return chat_commands_run(&t->state, s, err);
+    }
+    if (trim_end(s).n == 0) {
+        return QUIRE_OK;
+    }
+    return t->state.completes ? chat_turn_complete(&t->state, s, err) : chat_turn_take(&t->state, s, err);
+}
+
+/* Ctrl-C: clears the line; the second one at an empty line ends. */
+static void interrupt(terminal_chat *t) {
+    bool is_empty = t->typed.n == 0;
+    t->state.is_over = is_empty && t->may_end;
+    t->may_end = true;
+    if (!t->state.is_over) {
+        log_line(LOG_INFO, "Ctrl-C again ends, as Ctrl-D does");
+    }
+}
+
+static quire_err read_and_run(terminal_chat *t, quire_error *err) {
+    line_end end;
+    quire_err e = read_typed(t, &end);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory");
+    }
+    if (end == LINE_INTERRUPTED) {
+        interrupt(t);
+        return QUIRE_OK;
+    }
+    t->state.is_over = end != LINE_READ;
+    t->may_end = false;
+    if (end != LINE_READ || trim_end(text_of(&t->typed)).n == 0) {
+        return QUIRE_OK;
+    }
+    quire_error wrong = {.code = QUIRE_OK, .position = -1};
+    e = remember(t);
+    if (e == QUIRE_OK && run_typed(t, &wrong) != QUIRE_OK) {
+        log_line(LOG_ERROR, "%s", wrong.message);
+    }
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+}
+
+static quire_err chat_on(terminal_chat *t, const cli_options *o, FILE *out, quire_error *err) {
+    quire_err e = request_begin(o, &t->state.fields, err);
+    if (e == QUIRE_OK && o->system && conversation_set_system(&t->state.talk, str_of(o->system)) != QUIRE_OK) {
+        e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    e = e == QUIRE_OK ? line_editor_open(out, &t->editor, err) : e;
+    if (e == QUIRE_OK) {
+        load_history(t);
+    }
+    while (e == QUIRE_OK && !t->state.is_over) {
+        e = read_and_run(t, err);
+    }
+    line_editor_close(t->editor);
+    conversation_deinit(&t->state.talk);
+    body_deinit(&t->state.fields);
+    strbuf_deinit(&t->typed);
+    strbuf_deinit(&t->line);
+    return e;
 }
 
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
     const quire_info *info = quire_engine_info(s->engine);
-    bool chats = info->has_chat_template && !o->complete;
+    terminal_chat t = {.state = {.session = s, .completes = !info->has_chat_template || o->complete},
+                       .history = o->no_history ? NULL : o->environment.history_file};
+    FILE *out = isatty(STDOUT_FILENO) ? stdout : stderr; /* answers may go to a file */
     if (!info->has_vocabulary) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids", info->model_path);
     }
-    printf("%s\n", chats ? "Chat: /clear forgets, /exit or Ctrl-D ends, Ctrl-C stops an answer."
-                         : "This model has no chat template: it goes on from what you type. /exit or Ctrl-D ends, Ctrl-C stops.");
-    struct sigaction action = {.sa_handler = on_interrupt}, before;
-    sigaction(SIGINT, &action, &before);
-    EditLine *el = el_init("quire", stdin, stdout, stderr);
-    History *past = history_init();
-    quire_err e = QUIRE_OK;
-    if (!el || !past) {
-        e = err_set(err, QUIRE_NO_MEMORY, -1, "the line editor could not start");
-    } else {
-        HistEvent event;
-        history(past, &event, H_SETSIZE, 1000);
-        el_set(el, EL_PROMPT, prompt_text);
-        el_set(el, EL_EDITOR, "emacs");
-        el_set(el, EL_HIST, history, past);
-        e = read_lines(o, s, el, past, chats, err);
-        putchar('\n');
+    if (!t.state.completes && strcmp(info->chat_form, "plain") == 0) {
+        log_line(LOG_INFO,
+                 "the model has no chat template: turns are written \"user:\" and \"assistant:\"; --chat-template gives one, and with "
+                 "--complete it goes on from each text");
     }
-    if (past) {
-        history_end(past);
+    fprintf(out, "%s\n",
+            t.state.completes ? "Each line is completed by itself: the model goes on from what you type. /help lists commands, Ctrl-D ends."
+                              : "Chat: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends.");
+    TRY(tty_open(out, o->environment.plain_terminal, err));
+    quire_err e = chat_on(&t, o, out, err);
+    if (fputc('\n', out) == EOF || fflush(out) != 0) {
+        e = e == QUIRE_OK ? err_set(err, QUIRE_IO, -1, "the terminal could not be written") : e;
     }
-    if (el) {
-        el_end(el);
-    }
-    sigaction(SIGINT, &before, NULL);
+    tty_close();
     return e;
 }

@@ -3,18 +3,22 @@
 #include <string.h>
 
 typedef struct dtype_info {
-    const char *name;
+    const char *name, *flag_name;
     int32_t block_elements, block_bytes, ggml;
 } dtype_info;
 
 static const dtype_info infos[N_DTYPES] = {
-#define DTYPE_INFO(name, elements, bytes, ggml) {#name, elements, bytes, ggml},
+#define DTYPE_INFO(name, flag, elements, bytes, ggml) {#name, #flag, elements, bytes, ggml},
     DTYPE_LIST(DTYPE_INFO)
 #undef DTYPE_INFO
 };
 
 const char *dtype_name(dtype t) {
     return (unsigned)t < N_DTYPES ? infos[t].name : "unknown";
+}
+
+const char *dtype_flag_name(dtype t) {
+    return (unsigned)t < N_DTYPES ? infos[t].flag_name : "unknown";
 }
 
 int32_t dtype_block_elements(dtype t) {

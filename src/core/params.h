@@ -60,7 +60,7 @@ typedef struct sampling_params {
     bool ignore_eos;
     bool has_seed;
     uint64_t seed;
-    int32_t n_stop_tokens, stop_tokens[PARAMS_MAX_STOP_TOKENS];
+    int32_t n_stop_tokens, stop_tokens[PARAMS_MAX_STOP_TOKENS + 1]; /* one more: the end of a chat's turn */
     sampling_lists *lists; /* NULL: none. Each kept copy of the struct has a reference (sampling_lists_hold) */
 } sampling_params;
 

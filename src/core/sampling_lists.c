@@ -61,9 +61,7 @@ quire_err sampling_lists_set_bias(sampling_lists *lists, const int32_t *ids, con
 
 quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, int32_t n) {
     void *copy = mem_dup(ids, (size_t)n * sizeof *ids);
-    if (copy == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(copy));
     mem_free(lists->allowed);
     lists->allowed = copy;
     lists->n_allowed = n;
@@ -71,19 +69,13 @@ quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, 
     return QUIRE_OK;
 }
 
-static bool grow(int32_t **p, size_t *cap, size_t n) {
-    void *grown = *p;
-    bool ok = mem_grow_(&grown, cap, n, sizeof **p);
-    *p = grown;
-    return ok;
-}
-
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n) {
     int32_t end = s->n > 0 ? s->starts[s->n] : 0;
-    if (n > INT32_MAX - end || !grow(&s->starts, &s->cap_starts, (size_t)s->n + 2) ||
-        !grow(&s->tokens, &s->cap_tokens, (size_t)end + (size_t)n)) {
+    if (n > INT32_MAX - end) {
         return QUIRE_NO_MEMORY;
     }
+    TRY(mem_grow(&s->starts, &s->cap_starts, (size_t)s->n + 2, sizeof *s->starts));
+    TRY(mem_grow(&s->tokens, &s->cap_tokens, (size_t)end + (size_t)n, sizeof *s->tokens));
     memcpy(s->tokens + end, tokens, (size_t)n * sizeof *tokens);
     s->starts[++s->n] = end + n;
     return QUIRE_OK;

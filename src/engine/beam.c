@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
@@ -69,9 +70,7 @@ bool beam_is_cancelled(const engine *e, const beams *g) {
 static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs, int32_t *to,
                         token_logprob *to_logprobs) {
     memcpy(to, tokens, (size_t)n * sizeof *to);
-    if (g->width > 0) {
-        memcpy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
-    }
+    mem_copy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
 }
 
 /* The best result of all sets that was not taken yet; at[i] is how many of set i's were taken. NULL: there is none. */
@@ -91,6 +90,8 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     const sequence *first = g->beams[0].seq;
     s->task.n_known = s->task.n_prompt;
     s->task.n_cached = g->n_cached;
+    s->task.n_admitted = first->task.n_admitted;
+    s->task.queue_us = first->task.queue_us;
     s->retry_after_s = first->retry_after_s;
     s->stopped_by_eos = true;
     if (g->beams[s->beam].spare != NULL) {
@@ -109,7 +110,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     s->task.n_known += r->n_tokens;
     s->beam_score = r->score;
     s->beam_sum = r->sum;
-    stats_token(e, s, clock_us());
+    stats_token(e, s, g->reporter->ended_us);
     e->stats.generation_tokens += r->n_tokens - 1;
     end_kind end = end_token_kind(&s->sampling, e->desc, r->tokens[r->n_tokens - 1]);
     if (end != END_NONE) {
@@ -162,7 +163,6 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         s->task.state = TASK_DONE;
         if (i < g->n_results) {
             s->ended_us = now_us;
-            stats_ended(e, s);
             out_publish(s, reasons[i]);
         } else {
             sequence_drop(s); /* the reference of the reader that it does not have */
@@ -276,11 +276,13 @@ static void choose_set(beams *g, beam_set *set) {
     set->n_live = 0;
 }
 
-static int32_t count_shared(const engine *e, const sequence *s) {
+/* Pages of s that others hold too, without those that all n_all beams share. */
+static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         for (int32_t i = 0; i < s->task.kv.tables[g].n_pages; i++) {
-            n += kv_seq_holders(&e->kv, &s->task.kv, g, i) > 1;
+            int32_t count = kv_seq_holders(&e->kv, &s->task.kv, g, i);
+            n += count > 1 && count != n_all;
         }
     }
     return n;
@@ -288,7 +290,7 @@ static int32_t count_shared(const engine *e, const sequence *s) {
 
 /* With forks that share nothing (for comparison), s copies its shared pages, if there is room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
-    int32_t n = e->options.ablations.no_fork_sharing ? count_shared(e, s) : 0;
+    int32_t n = e->options.ablations.no_fork_sharing ? shared_pages(e, s, 0) : 0;
     kv_cache_make_free(&e->kv, n);
     if (kv_pool_counts(e->kv.pool).n_free < n) {
         return;
@@ -505,18 +507,6 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
 static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
     int64_t each = kv_pages_for(s->task.n_max, e->options.page_tokens) - beam_pages_shared(e, s->task.n_prompt);
     return (int32_t)each * e->layout.n_groups * n;
-}
-
-/* Pages of s that others hold too, without those that all n_all beams share. */
-static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
-    int32_t n = 0;
-    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
-        for (int32_t i = 0; i < s->task.kv.tables[g].n_pages; i++) {
-            int32_t count = kv_seq_holders(&e->kv, &s->task.kv, g, i);
-            n += count != 1 && count != n_all;
-        }
-    }
-    return n;
 }
 
 void beam_describe(const engine *e, const sequence *s, sched_seq *d) {

@@ -122,9 +122,7 @@ static void connect(beams *g, sequence *first) {
 
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first) {
     beams *g = mem_new(1, sizeof *g);
-    if (g == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(g));
     const sampling_params *p = &first->sampling;
     g->params = r->beams;
     g->n_results = n;

@@ -55,6 +55,8 @@ void branch_enter(engine *e, sequence *s) {
         s->task.arrival = fork_from->task.arrival;
         s->task.priority = fork_from->task.priority;
         s->last_token_us = fork_from->last_token_us;
+        atomic_store_explicit(&s->first_token_us, atomic_load_explicit(&fork_from->first_token_us, memory_order_relaxed),
+                              memory_order_relaxed);
     }
     int32_t n = shareable(e, s, fork_from);
     if (n > 0) {

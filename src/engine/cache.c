@@ -1,5 +1,6 @@
 #include "engine/cache.h"
 
+#include "base/log.h"
 #include "engine/explain.h"
 
 #define MAX_NAMESPACES 4096 /* tenants with their salts that have sequences or cached pages at once */
@@ -39,6 +40,13 @@ void cache_publish(engine *e, sequence *s) {
         }
         kv_tiering_published(e->tiering, &s->task.kv);
     }
+}
+
+void cache_drop(engine *e) {
+    int32_t n;
+    bool all_went = kv_cache_drop(&e->kv, &n);
+    log_line(LOG_INFO, "prefix cache dropped: %d pages, %.1f MB; %s", (int)n, (double)n * (double)e->layout.page_bytes / 1e6,
+             all_went ? "the memory of free pages went back to the system" : "their memory stays here (--mlock?)");
 }
 
 /* ---- swap ---- */

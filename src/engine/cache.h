@@ -18,6 +18,9 @@ void cache_enter(engine *e, sequence *s);
 /* Publishes the full pages among s's computed tokens, also for write-through to tiers, and a snapshot of its states where one is due. */
 void cache_publish(engine *e, sequence *s);
 
+/* Drops the cached pages and gives the memory of free ones back to the system. Between steps. */
+void cache_drop(engine *e);
+
 /* ---- swap ---- */
 /* A preempted sequence is swapped out where measured costs say that it pays (preempt_cost.h).
  *

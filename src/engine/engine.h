@@ -105,6 +105,11 @@ typedef struct engine_event {
     double beam_score, beam_sum; /* at the end of a beam search's result: its rank's score; the sum of its tokens' log-probabilities */
     int32_t n_cached;     /* prompt tokens found in the prefix cache when the request was first admitted */
     int64_t queue_us;     /* how long it waited for that */
+    int64_t admitted_us;  /* when that was (clock_us); 0: it never was */
+    int64_t first_token_us; /* 0: not yet */
+    int64_t ended_us;     /* with the end, as are the next two */
+    int32_t n_prefilled;  /* of the prompt, computed for it: at most all of it */
+    int32_t n_preempted;  /* how often it was preempted */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 192
@@ -151,6 +156,9 @@ typedef struct engine_request {
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
 /* Starts the steps of an engine that was opened with starts_paused. Any thread. */
 void engine_release(engine *e);
+/* Drops all pages that are cached and that no request holds, before the next step is planned: requests submitted from now on find none of
+ * them. The memory of free pages goes back to the system. With tiers the pages go there, as all that leave the pool do. Any thread. */
+void engine_drop_cache(engine *e);
 /* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop their events and close their output tables before. */
 void engine_close(engine *e);
 

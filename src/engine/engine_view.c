@@ -26,9 +26,7 @@ static int32_t at_most(int32_t n, int32_t most) {
 
 quire_err engine_view_open(engine *e, engine_view **out) {
     engine_view *w = mem_new(1, sizeof *w);
-    if (w == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(w));
     int32_t n_pages = at_most(e->options.n_pages, MAX_PAGES);
     quire_err r = quire_kv_view_open(n_pages, at_most(e->options.max_seqs, MAX_SEQS), n_pages, MAX_EVENTS, &w->view);
     r = r != QUIRE_OK ? r : wake_init(&w->reader);

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "sched/prefix_wait.h"
 #include "engine/state.h"
+#include "sched/prefix_wait.h"
 
 void explain_entered(engine *e, sequence *s) {
     if (s->explain) {

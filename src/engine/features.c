@@ -4,10 +4,10 @@
 
 #include "base/clock.h"
 #include "engine/beam.h"
+#include "engine/cache.h"
 #include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
-#include "engine/cache.h"
 
 /* ---- service counters: what each tenant was served ---- */
 
@@ -58,9 +58,9 @@ HANDLERS(planned, engine *e) = {explain_waiting};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
 HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten, draft_step_preempted};
-HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed};
+HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed, stats_computed};
 HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
-HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_step_ended, service_ended, stats_ended};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_step_ended, service_ended};
 
 #define RAISE(event, ...)                                                                      \
     for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {          \

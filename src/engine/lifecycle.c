@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
 #include "engine/draft_step.h"
@@ -75,6 +76,9 @@ static void *engine_main(void *arg) {
         ops->enter(e->b);
     }
     while (!atomic_load(&e->stop)) {
+        if (atomic_exchange(&e->drops_cache, false)) {
+            cache_drop(e);
+        }
         mem_guard_enter();
         bool started = !atomic_load(&e->paused) && step_submit(e);
         if (started) {
@@ -125,6 +129,11 @@ static kv_fence write_page(void *b, page_id page, const void *host) {
     return 0;
 }
 
+static bool discard_pages(void *b, page_id first, int32_t n) {
+    const backend_ops *ops = ((backend *)b)->ops;
+    return ops->kv_discard != NULL && ops->kv_discard(b, first.v, n);
+}
+
 /* Backends copy pages before the call returns. */
 static bool is_done(void *b, kv_fence fence) {
     (void)b, (void)fence;
@@ -161,9 +170,8 @@ static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
     e->free_entries = mem_new((size_t)n, sizeof *e->free_entries);
-    if (!e->entries || !e->free_entries) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(e->entries));
+    TRY(mem_check(e->free_entries));
     for (int32_t i = 0; i < n; i++) {
         e->entries[i].generation = 1; /* cancel starts at 0, which is no generation */
         atomic_init(&e->entries[i].cancel, 0);
@@ -171,14 +179,6 @@ static quire_err open_tables(engine *e) {
     }
     e->n_free_entries = n;
     return QUIRE_OK;
-}
-
-static size_t power_of_two_from(int32_t n) {
-    size_t p = 2;
-    while (p < (size_t)n) {
-        p *= 2;
-    }
-    return p;
 }
 
 static quire_err open_scheduler(engine *e) {
@@ -212,9 +212,10 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
                           .copy = copy_pages,
                           .read = read_page,
                           .write = write_page,
+                          .discard = discard_pages,
                           .done = is_done};
     TRY(open_tables(e));
-    TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
+    TRY(ring_open(sizeof(sequence *), size_power_of_two((size_t)o->max_requests), &e->in));
     TRY(cache_open(e));
     /* one of the tokens may be the last, and a recurrent state cannot go back to it */
     e->options.ablations.no_jump_forward = o->ablations.no_jump_forward || e->kv.n_state_pages > 0;
@@ -246,15 +247,13 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err) {
     *out = NULL;
     engine *e = mem_new(1, sizeof *e);
-    if (!e) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    e->in_wake.fd = -1;
+    TRY(mem_check_for(e, "an engine", err));
     e->m = m;
     e->b = b;
     e->options = *o;
     atomic_init(&e->stop, false);
     atomic_init(&e->paused, o->starts_paused);
+    atomic_init(&e->drops_cache, false);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
@@ -270,6 +269,11 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
 
 void engine_release(engine *e) {
     atomic_store(&e->paused, false);
+    wake_ring(&e->in_wake);
+}
+
+void engine_drop_cache(engine *e) {
+    atomic_store(&e->drops_cache, true);
     wake_ring(&e->in_wake);
 }
 
@@ -293,9 +297,7 @@ void engine_close(engine *e) {
     sample_pool_close(&e->samples);
     kv_tiering_close(e->tiering);
     kv_cache_close(&e->kv);
-    if (e->in_wake.fd >= 0) {
-        wake_deinit(&e->in_wake);
-    }
+    wake_deinit(&e->in_wake);
     ring_close(e->in);
     mem_free(e->entries);
     mem_free(e->free_entries);

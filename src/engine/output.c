@@ -1,5 +1,6 @@
 #include "engine/output.h"
 
+#include "base/mem.h"
 #include "engine/state.h"
 
 #define DIRTY_BITS 64
@@ -33,9 +34,7 @@ static void output_close(engine_out *o) {
 
 quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
     engine_out *o = mem_new(1, sizeof *o);
-    if (!o) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(o));
     size_t n = (size_t)e->options.max_requests;
     o->e = e;
     o->reader = reader;
@@ -133,6 +132,14 @@ static void leave_table(sequence *s) {
     sequence_drop(s);
 }
 
+/* What was written before the first token was known. */
+static void fill_times(const sequence *s, engine_event *event) {
+    event->n_cached = s->task.n_cached;
+    event->queue_us = s->task.queue_us;
+    event->admitted_us = s->task.submitted_us + s->task.queue_us;
+    event->first_token_us = atomic_load_explicit(&s->first_token_us, memory_order_relaxed);
+}
+
 static void take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
     event->prompt_logprobs = NULL; /* the sequence may be freed with its end */
@@ -144,8 +151,11 @@ static void take_end(sequence *s, engine_event *event) {
     s->explain = NULL;
     event->beam_score = s->beam_score;
     event->beam_sum = s->beam_sum;
-    event->n_cached = s->task.n_cached;
-    event->queue_us = s->task.queue_us;
+    fill_times(s, event);
+    event->admitted_us = s->task.n_admitted > 0 ? event->admitted_us : 0;
+    event->ended_us = s->ended_us;
+    event->n_prefilled = s->n_prefilled < s->task.n_prompt ? s->n_prefilled : s->task.n_prompt;
+    event->n_preempted = s->task.n_preempted;
 }
 
 /* The next event of s; false when it has none. */
@@ -154,8 +164,7 @@ static bool next_of(sequence *s, engine_event *event) {
     int32_t n = word_tokens(word);
     *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
     if (s->n_read < n) {
-        event->n_cached = s->task.n_cached;
-        event->queue_us = s->task.queue_us;
+        fill_times(s, event);
         event->position = s->n_read;
         event->logprobs = s->logprobs && s->n_read >= s->n_given
                               ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width

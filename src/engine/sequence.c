@@ -70,9 +70,7 @@ quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t 
     s->task.wants_prompt_logits = r->logits_out != NULL || r->prompt_logprobs_width > 0;
     s->task.logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;
     s->n_namespace = r->n_namespace < sizeof s->namespace ? r->n_namespace : sizeof s->namespace;
-    if (s->n_namespace > 0) {
-        memcpy(s->namespace, r->namespace, s->n_namespace);
-    }
+    mem_copy(s->namespace, r->namespace, s->n_namespace);
     s->context = (sample_context){.params = &s->sampling,
                                   .tokens = tokens,
                                   .n_prompt = s->task.n_prompt,

@@ -33,6 +33,8 @@ typedef struct sequence {
     void *user;
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
+    int32_t n_prefilled;      /* rows of its prompt that were computed; the engine thread's until its end */
+    atomic_llong first_token_us; /* 0 before: a branch has tokens before its own first one */
     int32_t n_given;          /* tokens at submission: the prompt, and for a branch the tokens generated before */
 
     /* The reader's, used in every step; and what both write, but seldom. */

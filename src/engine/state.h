@@ -49,6 +49,7 @@ struct engine {
     ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
     wake in_wake;
     atomic_bool stop, paused;
+    atomic_bool drops_cache; /* before the next step: engine_drop_cache */
     atomic_uint n_cancels;   /* calls of engine_cancel */
     engine_entry *entries;   /* [max_requests] */
     _Atomic(struct engine_view *) views; /* snapshots that are requested (engine_view.h): a stack */
@@ -144,8 +145,10 @@ int32_t engine_list_tables(const engine *e);
 void engine_audit(const engine *e);
 
 /* ---- stats.c ---- */
+void stats_computed(engine *e, sequence *s, int32_t n);
 void stats_token(engine *e, sequence *s, int64_t now_us);
-void stats_ended(engine *e, sequence *s);
+/* Counts a step that took us. */
+void stats_step(engine *e, int64_t us);
 /* Counts the pages of a step that has reserved them. */
 void stats_pages(engine *e);
 /* Copies the engine thread's numbers to where engine_stats_read finds them. */

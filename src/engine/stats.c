@@ -1,43 +1,53 @@
 /* The engine's counters: its thread keeps them without locks, and publishes them once a step for other threads. */
 #include "base/clock.h"
+#include "core/histogram.h"
 #include "engine/state.h"
+#include "sched/prefix_wait.h"
 
-#define N_BOUNDS 16 /* buckets of a histogram, as quire_stats_bounds has them */
+static void add(engine *e, quire_histogram_kind kind, int64_t value) {
+    histogram_add(&e->stats.histograms[kind], kind, value);
+}
 
-/* Adds to a cumulative histogram. */
-/* Counts in one bucket; engine_stats_read sums them up, since that happens less often. */
-static void histogram_add(int64_t *buckets, double *sum, int64_t *count, int64_t us) {
-    static const int64_t bounds_us[N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
-                                                500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
-    int32_t i = 0;
-    while (us > bounds_us[i]) {
-        i++;
-    }
-    buckets[i]++;
-    *sum += (double)us * 1e-6;
-    ++*count;
+/* Rows of a prompt that is computed again after a preemption count too; stats_token counts no more than the prompt has. */
+void stats_computed(engine *e, sequence *s, int32_t n) {
+    (void)e;
+    s->n_prefilled += s->task.n_known == s->task.n_prompt ? n : 0;
 }
 
 void stats_token(engine *e, sequence *s, int64_t now_us) {
     quire_stats *st = &e->stats;
     if (s->last_token_us == 0) {
-        histogram_add(st->ttft_buckets, &st->ttft_sum, &st->ttft_count, now_us - s->task.submitted_us);
+        int32_t computed = s->n_prefilled < s->task.n_prompt ? s->n_prefilled : s->task.n_prompt;
         st->prompt_tokens += s->task.n_prompt;
+        st->prompt_tokens_cached += s->task.n_prompt - computed;
+        atomic_store_explicit(&s->first_token_us, now_us, memory_order_relaxed);
     } else {
-        histogram_add(st->gap_buckets, &st->gap_sum, &st->gap_count, now_us - s->last_token_us);
+        add(e, QUIRE_HISTOGRAM_TOKEN_GAP, now_us - s->last_token_us);
     }
     s->last_token_us = now_us;
     st->generation_tokens++;
 }
 
-void stats_ended(engine *e, sequence *s) {
-    quire_stats *st = &e->stats;
-    histogram_add(st->e2e_buckets, &st->e2e_sum, &st->e2e_count, s->ended_us - s->task.submitted_us);
+void stats_step(engine *e, int64_t us) {
+    e->stats.steps++;
+    e->stats.step_rows += e->step.rows.n_rows;
+    e->stats.step_us += us;
+    add(e, QUIRE_HISTOGRAM_STEP_TOKENS, e->step.rows.n_rows);
 }
 
 void stats_pages(engine *e) {
     int64_t held = kv_pool_counts(e->kv.pool).n_held;
     e->profile.n_pages_held_most = held > e->profile.n_pages_held_most ? held : e->profile.n_pages_held_most;
+}
+
+/* Waiting sequences that others than the scheduler's limits keep waiting. Where every place is taken, all of them wait for that. */
+static int64_t count_deferred(const engine *e) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < e->sched.n_waiting && e->sched.n_running < e->sched.limits.max_seqs; i++) {
+        const sched_task *t = e->sched.waiting[i];
+        n += t->kv.tier_wait == KV_TIER_WAITS || prefix_wait_blocks(&e->sched, t);
+    }
+    return n;
 }
 
 void stats_publish(engine *e) {
@@ -50,6 +60,7 @@ void stats_publish(engine *e) {
     e->stats.preempted_hits = q->known_tokens_reused;
     e->stats.n_requests_running = e->sched.n_running;
     e->stats.n_requests_waiting = e->sched.n_waiting;
+    e->stats.n_requests_deferred = count_deferred(e);
     e->stats.n_pages = c.n_pages;
     e->stats.n_pages_free = c.n_free;
     e->stats.n_pages_held = c.n_held;
@@ -62,19 +73,10 @@ void stats_publish(engine *e) {
     pthread_mutex_unlock(&e->lock);
 }
 
-static void accumulate(int64_t *buckets) {
-    for (int32_t i = 1; i < N_BOUNDS; i++) {
-        buckets[i] += buckets[i - 1];
-    }
-}
-
 void engine_stats_read(engine *e, quire_stats *out) {
     pthread_mutex_lock(&e->lock);
     *out = e->published;
     pthread_mutex_unlock(&e->lock);
-    accumulate(out->ttft_buckets);
-    accumulate(out->gap_buckets);
-    accumulate(out->e2e_buckets);
 }
 
 void engine_profile_read(engine *e, engine_profile *out) {

@@ -43,10 +43,8 @@ void step_collect(engine *e) {
     int64_t start_ns = clock_ns(), sampled_ns = e->profile.sample_ns;
     collect_items(e);
     intake_drop_done(e->sched.running, &e->sched.n_running);
-    e->stats.steps++;
-    e->stats.step_rows += e->step.rows.n_rows;
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
-    e->stats.step_us += us;
+    stats_step(e, us);
     e->profile.commit_ns += clock_ns() - start_ns - (e->profile.sample_ns - sampled_ns);
     if (e->step.rows.n_rows == e->sched.plan.n_rows) { /* the step computed all that was planned */
         step_cost_note(&e->sched.step_cost, e->sched.plan.n_rows, e->sched.plan.n_pairs, (double)us);

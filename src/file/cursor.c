@@ -13,18 +13,19 @@ quire_err cursor_take(cursor *c, uint64_t n, const char *what, const uint8_t **o
     return QUIRE_OK;
 }
 
-quire_err cursor_u32(cursor *c, const char *what, uint32_t *out) {
+static quire_err copy(cursor *c, const char *what, void *out, size_t n) {
     const uint8_t *p;
-    TRY(cursor_take(c, sizeof *out, what, &p));
-    memcpy(out, p, sizeof *out);
+    TRY(cursor_take(c, n, what, &p));
+    memcpy(out, p, n);
     return QUIRE_OK;
 }
 
+quire_err cursor_u32(cursor *c, const char *what, uint32_t *out) {
+    return copy(c, what, out, sizeof *out);
+}
+
 quire_err cursor_u64(cursor *c, const char *what, uint64_t *out) {
-    const uint8_t *p;
-    TRY(cursor_take(c, sizeof *out, what, &p));
-    memcpy(out, p, sizeof *out);
-    return QUIRE_OK;
+    return copy(c, what, out, sizeof *out);
 }
 
 quire_err cursor_str(cursor *c, const char *what, str *out) {

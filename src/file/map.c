@@ -6,11 +6,28 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "file/show.h"
 
 static const char empty[1];
+
+static int64_t ns_of(struct timespec t) {
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static file_stamp stamp_of(const struct stat *st) {
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (file_stamp){.size = (uint64_t)st->st_size,
+                        .inode = (uint64_t)st->st_ino,
+                        .mtime_ns = ns_of(st->st_mtim),
+                        .ctime_ns = ns_of(st->st_ctim),
+                        .opened_ns = ns_of(now),
+                        .owner = (uint32_t)st->st_uid,
+                        .mode = (uint32_t)st->st_mode & 07777u};
+}
 
 static quire_err map_fd(int fd, const char *path, size_t max_bytes, file_map *out, quire_error *err) {
     struct stat st;
@@ -26,14 +43,14 @@ static quire_err map_fd(int fd, const char *path, size_t max_bytes, file_map *ou
                        show_count(max_bytes).text);
     }
     if (n == 0) {
-        *out = (file_map){empty, 0};
+        *out = (file_map){.p = empty, .stamp = stamp_of(&st)};
         return QUIRE_OK;
     }
     void *p = mmap(NULL, (size_t)n, PROT_READ, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) {
         return err_set(err, QUIRE_IO, -1, "%s: cannot be mapped: %s", path, strerror(errno));
     }
-    *out = (file_map){p, (size_t)n};
+    *out = (file_map){.p = p, .n = (size_t)n, .stamp = stamp_of(&st)};
     return QUIRE_OK;
 }
 
@@ -53,5 +70,5 @@ void file_map_close(file_map *m) {
     if (m->p != NULL && m->p != empty) {
         munmap((void *)(uintptr_t)m->p, m->n);
     }
-    *m = (file_map){NULL, 0};
+    *m = (file_map){0};
 }

@@ -13,7 +13,7 @@ quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_e
 }
 
 quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err) {
-    if (!mem_grow_(&f->maps, &f->cap_maps, f->n_maps + 1, sizeof *f->maps)) {
+    if (mem_grow(&f->maps, &f->cap_maps, f->n_maps + 1, sizeof *f->maps) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to map it", path);
     }
     TRY(file_map_open(path, max_bytes, out, err));
@@ -101,7 +101,7 @@ quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, 
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
     }
-    file_map map = {bytes, n};
+    file_map map = {.p = bytes, .n = n};
     return finish(f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
 }
 

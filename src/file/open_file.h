@@ -24,6 +24,7 @@ typedef struct model_file {
     gguf gguf; /* MODEL_GGUF: keys of the first part */
 
     bool is_packed;
+    file_map whole; /* of a packed model: all its bytes */
     compute_mode compute; /* of a packed model */
     file_section *sections;
     size_t n_sections;

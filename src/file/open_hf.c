@@ -120,10 +120,10 @@ static int compare_texts(const void *a, const void *b) {
 }
 
 static bool shards_add(shard_list *l, const char *name) {
-    void *names = l->names;
-    bool ok = mem_grow_(&names, &l->cap, l->n + 1, sizeof *l->names);
-    l->names = names;
-    char *copy = ok ? mem_dup(name, strlen(name)) : NULL;
+    if (mem_grow(&l->names, &l->cap, l->n + 1, sizeof *l->names) != QUIRE_OK) {
+        return false;
+    }
+    char *copy = mem_dup(name, strlen(name));
     if (copy != NULL) {
         l->names[l->n++] = copy;
     }

@@ -155,6 +155,7 @@ quire_err packed_open(model_file *f, file_map map, quire_error *err) {
     cursor c = {.file = f->path, .p = (const uint8_t *)map.p + h.directory_at, .n = (size_t)h.directory_bytes, .err = err};
     f->format = (model_format)h.format;
     f->is_packed = true;
+    f->whole = map;
     f->compute = (compute_mode)h.compute;
     TRY(read_sections(&c, f, map));
     TRY(read_tensors(&c, f, map, h.packing));

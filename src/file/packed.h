@@ -9,9 +9,12 @@
  *
  * Strings are u64 length and bytes. Little-endian. Offsets count from the file's start. Packed tensors have PACKED_SUFFIX behind their
  * names: a matrix that is embedding and head is stored in both forms. The sections are metadata, under the names of a Hugging Face
- * directory's files or as "gguf", a GGUF file without tensors; and PACKED_TABLES.
+ * directory's files or as "gguf", a GGUF file without tensors; PACKED_TABLES; and PACKED_CHECKSUMS, the last:
+ *   u64 end; u64 XXH3 of each PACKED_BLOCK bytes from PACKED_ALIGN to end, the last block perhaps shorter; u64 XXH3 of all these
+ * Before end lie all tensors and other sections.
  *
- * The digests detect damage, not forgery: the directory is checked like that of any untrusted file. */
+ * Digests and checksums detect damage, not forgery: the directory is checked like that of any untrusted file. Opening checks the digests of
+ * header and directory. The checksums of the data are checked by who does not trust the file (packed_block_is_whole). */
 #ifndef FILE_PACKED_H
 #define FILE_PACKED_H
 
@@ -22,9 +25,12 @@
 #define PACKED_MAGIC   "QUIREPCK"
 #define PACKED_VERSION 1 /* version of this layout; the backend has its own for weights */
 #define PACKED_ALIGN   4096
+#define PACKED_BLOCK   ((uint64_t)1 << 20)
 #define PACKED_SUFFIX  ".packed"
 #define PACKED_GGUF    "gguf"
 #define PACKED_TABLES  "tokenizer"
+#define PACKED_CHECKSUMS "checksums"
+#define PACKED_KEY     "key" /* of an entry of the pack cache: its name there */
 #define PACKED_N_TOKENS "quire.n_tokens" /* a key of "gguf" beside tables: the length of the omitted lists */
 
 typedef struct packed_header {
@@ -38,20 +44,9 @@ typedef struct packed_header {
     uint8_t header_digest[SHA256_BYTES]; /* of all fields before it */
 } packed_header;
 
-/* Writes a packed model under a temporary name until it is complete. One thread. */
-typedef struct packed_writer packed_writer;
-
-/* path: the model's final name. A file there stays until packed_writer_finish. QUIRE_INVALID where that file is neither empty nor a packed
- * model. */
-quire_err packed_writer_open(const char *path, compute_mode compute, packed_writer **out, quire_error *err);
-/* Writes one tensor. view->packing 0: its bytes are unchanged. Else they are its packed form, and its name gets PACKED_SUFFIX. */
-quire_err packed_writer_add(packed_writer *w, const tensor_view *view, quire_error *err);
-/* Writes the metadata of f, which must not be a packed model itself. tables: the tokenizer's tables; the vocabulary's own lists are then
- * omitted. json: tokenizer.json without those lists. Both empty: the vocabulary is kept unchanged. */
-quire_err packed_writer_metadata(packed_writer *w, const model_file *f, str tables, str json, quire_error *err);
-/* Completes the file, renames it to its final name and frees w. A failure frees w too. *n_bytes: the size of the file. */
-quire_err packed_writer_finish(packed_writer *w, int64_t *n_bytes, quire_error *err);
-/* Frees w and deletes what it has written. NULL is allowed. */
-void packed_writer_discard(packed_writer *w);
+/* The blocks of an open packed model that have checksums; 0: it has none, or those that it has are damaged. */
+int32_t packed_n_blocks(const model_file *f);
+/* Whether a block's bytes are those that were written. Reads PACKED_BLOCK bytes. Any thread. */
+bool packed_block_is_whole(const model_file *f, int32_t block);
 
 #endif

@@ -45,12 +45,8 @@ static quire_err copy_numbers(const model_file *f, const char *key, gguf_type it
     if (v->n != (size_t)n) {
         return bad(f, key, "has another length than " KEY "tokens", err);
     }
-    *out = mem_new(v->n, 4);
-    if (*out == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for the vocabulary", f->path);
-    }
-    memcpy(*out, v->data, v->n * 4);
-    return QUIRE_OK;
+    *out = mem_dup(v->data, v->n * 4);
+    return *out != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for the vocabulary", f->path);
 }
 
 /* Reads a special token's id, -1 when it is missing. Some published files have an id outside the vocabulary: that is logged, and counts as

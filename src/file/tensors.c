@@ -29,11 +29,12 @@ static quire_err add_name(tensor_dir *d, str name) {
 
 quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32_t part) {
     size_t i = (size_t)d->n;
-    if (d->n == INT32_MAX || !mem_grow_(&d->views, &d->cap_views, i + 1, sizeof *d->views) ||
-        !mem_grow_(&d->parts, &d->cap_parts, i + 1, sizeof *d->parts) ||
-        !mem_grow_(&d->name_at, &d->cap_name_at, i + 1, sizeof *d->name_at)) {
+    if (d->n == INT32_MAX) {
         return QUIRE_NO_MEMORY;
     }
+    TRY(mem_grow(&d->views, &d->cap_views, i + 1, sizeof *d->views));
+    TRY(mem_grow(&d->parts, &d->cap_parts, i + 1, sizeof *d->parts));
+    TRY(mem_grow(&d->name_at, &d->cap_name_at, i + 1, sizeof *d->name_at));
     size_t at = d->names.n;
     TRY(add_name(d, name));
     d->views[i] = *view;
@@ -44,9 +45,7 @@ quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32
 }
 
 quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why) {
-    if (!mem_grow_(&d->unread, &d->cap_unread, d->n_unread + 1, sizeof *d->unread)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&d->unread, &d->cap_unread, d->n_unread + 1, sizeof *d->unread));
     size_t at = d->names.n;
     TRY(add_name(d, name));
     unread_tensor *u = &d->unread[d->n_unread++];

@@ -14,9 +14,7 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
         return err_set(err, QUIRE_TOO_LARGE, -1, "the template has %zu bytes; at most %zu are read", source.n, JINJA_MAX_SOURCE);
     }
     jinja_program *p = mem_new(1, sizeof *p);
-    if (p == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a template");
-    }
+    TRY(mem_check_for(p, "a template", err));
     p->arena.max = JINJA_MAX_BYTES;
     jtoken *tokens = NULL;
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
@@ -65,6 +63,14 @@ quire_err jrun_no_memory(jrun *r) {
                      bound ? "the template makes more than %zu bytes of values" : "out of memory (%zu)", r->arena.max);
 }
 
+quire_err jrun_check_memory(jrun *r, const void *p) {
+    return p != NULL ? QUIRE_OK : jrun_no_memory(r);
+}
+
+quire_err jrun_too_big(jrun *r) {
+    return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+}
+
 quire_err jrun_step(jrun *r, size_t n) {
     if (n > (size_t)(JINJA_MAX_STEPS - r->steps)) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "the template takes more than %d steps", JINJA_MAX_STEPS);
@@ -92,7 +98,8 @@ quire_err jrun_values(jrun *r, size_t n, jvalue **out) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "a list of %zu items", n);
     }
     *out = jarena_new(&r->arena, (n > 0 ? n : 1) * sizeof **out);
-    return *out == NULL ? jrun_no_memory(r) : jrun_step(r, n);
+    TRY(jrun_check_memory(r, *out));
+    return jrun_step(r, n);
 }
 
 static quire_err check_depth(jrun *r, jvalue v) {
@@ -107,7 +114,7 @@ quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out) {
 
 quire_err jrun_dict(jrun *r, jdict **out) {
     *out = jdict_new(&r->arena);
-    return *out != NULL ? QUIRE_OK : jrun_no_memory(r);
+    return jrun_check_memory(r, *out);
 }
 
 quire_err jrun_append(jrun *r, str left, str right, str *out) {
@@ -152,6 +159,12 @@ quire_err jrun_scratch(jrun *r, jvalue *out) {
     return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
 }
 
+quire_err jrun_take_text(jrun *r, quire_err e, strbuf *text, jvalue *out) {
+    e = e == QUIRE_OK ? jrun_text(r, (str){text->p, text->n}, out) : e;
+    strbuf_deinit(text);
+    return e;
+}
+
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
     char message[200];
     va_list args;
@@ -160,13 +173,25 @@ quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
     va_end(args);
     jvalue text;
     jundefined *u = jarena_new(&r->arena, sizeof *u);
-    if (u == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, u));
     TRY(jrun_text(r, str_of(message), &text));
     u->message = text.u.s;
     *out = (jvalue){.kind = J_UNDEFINED, .u.undefined = u};
     return QUIRE_OK;
+}
+
+quire_err jrun_write(jrun *r, jvalue v, strbuf *out) {
+    quire_err e = jvalue_write(v, out);
+    switch (e) {
+    case QUIRE_OK:
+        return e;
+    case QUIRE_UNSUPPORTED:
+        return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
+    case QUIRE_TOO_LARGE:
+        return jrun_fail(r, e, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
+    default:
+        return jrun_no_memory(r);
+    }
 }
 
 quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
@@ -174,15 +199,9 @@ quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
         *out = v.u.s;
         return v.safe ? jrun_fail(r, QUIRE_UNSUPPORTED, "this use of an escaped string is not supported") : QUIRE_OK;
     }
-    strbuf_clear(&r->scratch);
-    quire_err e = jvalue_write(v, &r->scratch);
-    if (e == QUIRE_UNSUPPORTED) {
-        return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
-    }
-    if (e != QUIRE_OK) {
-        return jrun_no_memory(r);
-    }
     jvalue text;
+    strbuf_clear(&r->scratch);
+    TRY(jrun_write(r, v, &r->scratch));
     TRY(jrun_scratch(r, &text));
     *out = text.u.s;
     return QUIRE_OK;

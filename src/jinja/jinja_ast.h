@@ -129,6 +129,10 @@ typedef struct jnodes {
 quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* An error if p, which an allocation returned, is NULL. */
+quire_err jparse_check_memory(jparser *parser, const void *p);
+/* Goes one level deeper; every recursion of the parser goes through a function that calls this and takes the level back. */
+quire_err jparse_enter(jparser *p);
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out);
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node);
 static inline void jnode_set_items(jnode *node, const jnodes *items) {

@@ -174,9 +174,7 @@ static quire_err call_loop(jrun *r, const jloop *l, const jargs *args, jvalue *o
     r->out = &text;
     quire_err e = jexec_for(r, l->node, l->scope, args->values[0], l->depth + 1);
     r->out = before;
-    e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
-    strbuf_deinit(&text);
-    return e;
+    return jrun_take_text(r, e, &text, out);
 }
 
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out) {

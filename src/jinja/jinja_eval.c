@@ -1,7 +1,13 @@
 /* Evaluates expressions. */
 #include "jinja/jinja_run.h"
 
-static quire_err lookup(jrun *r, str name, const jscope *scope, jvalue *out) {
+static quire_err eval_const(__attribute__((unused)) jrun *r, const jnode *node, __attribute__((unused)) jscope *scope, jvalue *out) {
+    *out = node->value;
+    return QUIRE_OK;
+}
+
+static quire_err eval_name(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    str name = node->name;
     for (; scope != NULL; scope = scope->parent) {
         for (size_t i = 0; i < scope->n; i++) {
             if (str_eq(scope->bindings[i].name, name)) {
@@ -179,50 +185,17 @@ static quire_err eval_member(jrun *r, const jnode *node, jscope *scope, jvalue *
     return jget_member(r, object, node->name, out);
 }
 
-static quire_err eval_kind(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
-    switch (node->kind) {
-    case N_CONST:
-        *out = node->value;
-        return QUIRE_OK;
-    case N_NAME:
-        return lookup(r, node->name, scope, out);
-    case N_LIST:
-    case N_TUPLE:
-        return eval_list(r, node, scope, out);
-    case N_DICT:
-        return eval_dict(r, node, scope, out);
-    case N_MEMBER:
-        return eval_member(r, node, scope, out);
-    case N_ITEM:
-        return eval_item(r, node, scope, out);
-    case N_CALL:
-        return eval_call(r, node, scope, out);
-    case N_FILTER:
-    case N_TEST:
-        return eval_filter(r, node, scope, out);
-    case N_NEGATE:
-    case N_PLUS:
-    case N_NOT:
-        return eval_unary(r, node, scope, out);
-    case N_BINARY:
-        return eval_binary(r, node, scope, out);
-    case N_CONCAT:
-        return eval_concat(r, node, scope, out);
-    case N_COMPARE:
-        return eval_comparison(r, node, scope, out);
-    case N_AND:
-    case N_OR:
-        return eval_logic(r, node, scope, out);
-    case N_COND:
-        return eval_conditional(r, node, scope, out);
-    default:
-        return jrun_fail(r, QUIRE_INTERNAL, "not an expression");
-    }
-}
+static quire_err (*const evaluators[])(jrun *r, const jnode *node, jscope *scope, jvalue *out) = {
+    [N_CONST] = eval_const,        [N_NAME] = eval_name,  [N_LIST] = eval_list, [N_TUPLE] = eval_list,       [N_DICT] = eval_dict,
+    [N_MEMBER] = eval_member,      [N_ITEM] = eval_item,  [N_CALL] = eval_call, [N_FILTER] = eval_filter,    [N_TEST] = eval_filter,
+    [N_NEGATE] = eval_unary,       [N_PLUS] = eval_unary, [N_NOT] = eval_unary, [N_BINARY] = eval_binary,    [N_CONCAT] = eval_concat,
+    [N_COMPARE] = eval_comparison, [N_AND] = eval_logic,  [N_OR] = eval_logic,  [N_COND] = eval_conditional,
+};
 
 quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     TRY(jrun_enter(r, node));
-    quire_err e = eval_kind(r, node, scope, out);
+    bool known = node->kind < sizeof evaluators / sizeof evaluators[0] && evaluators[node->kind] != NULL;
+    quire_err e = known ? evaluators[node->kind](r, node, scope, out) : jrun_fail(r, QUIRE_INTERNAL, "not an expression");
     r->depth--;
     return e;
 }

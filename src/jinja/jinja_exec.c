@@ -5,9 +5,7 @@
 
 quire_err jscope_new(jrun *r, jscope *parent, jscope **out) {
     *out = jarena_new(&r->arena, sizeof **out);
-    if (*out == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, *out));
     (*out)->parent = parent;
     return QUIRE_OK;
 }
@@ -19,17 +17,8 @@ quire_err jscope_set(jrun *r, jscope *s, str name, jvalue value) {
             return QUIRE_OK;
         }
     }
-    if (s->n == s->cap) {
-        size_t cap = s->cap == 0 ? 4 : s->cap * 2;
-        struct jbinding *grown = jarena_new(&r->arena, cap * sizeof *grown);
-        if (grown == NULL) {
-            return jrun_no_memory(r);
-        }
-        if (s->n > 0) {
-            memcpy(grown, s->bindings, s->n * sizeof *grown);
-        }
-        s->bindings = grown;
-        s->cap = cap;
+    if (!jarena_grow(&r->arena, &s->bindings, &s->cap, s->n, sizeof *s->bindings)) {
+        return jrun_no_memory(r);
     }
     s->bindings[s->n++] = (struct jbinding){name, value};
     return QUIRE_OK;
@@ -73,19 +62,11 @@ static quire_err assign(jrun *r, const jnode *target, jscope *scope, jvalue valu
 
 /* ---- output ---- */
 
-static quire_err emit(jrun *r, quire_err e) {
-    if (e == QUIRE_TOO_LARGE) {
-        return jrun_fail(r, e, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
-    }
-    return e == QUIRE_OK ? e : jrun_no_memory(r);
-}
-
 static quire_err print(jrun *r, const jnode *node, jscope *scope) {
     jvalue v;
     TRY(jeval(r, node->a, scope, &v));
     r->at = node;
-    quire_err e = jvalue_write(v, r->out);
-    return e == QUIRE_UNSUPPORTED ? jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v)) : emit(r, e);
+    return jrun_write(r, v, r->out);
 }
 
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) {
@@ -93,21 +74,15 @@ quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) 
     r->out = &text;
     quire_err e = jexec(r, body, scope);
     r->out = before;
-    e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
-    strbuf_deinit(&text);
-    return e;
+    return jrun_take_text(r, e, &text, out);
 }
 
 /* Passes v through a chain of filters: v is the input of the innermost. */
 static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalue v, jvalue *out) {
     jnode input = {.kind = N_CONST, .line = chain->line, .column = chain->column, .value = v};
     jnode copy = *chain;
-    if (chain->a == NULL) {
-        copy.a = &input;
-    } else {
-        TRY(apply_filters(r, chain->a, scope, v, &input.value));
-        copy.a = &input;
-    }
+    copy.a = &input;
+    TRY(chain->a != NULL ? apply_filters(r, chain->a, scope, v, &input.value) : QUIRE_OK);
     quire_err e = jeval(r, &copy, scope, out);
     r->at = chain; /* not the copy, which is freed */
     return e;
@@ -151,9 +126,7 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
     const jvalue *items;
     size_t n;
     jloop *loop = jarena_new(&r->arena, sizeof *loop);
-    if (loop == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, loop));
     r->at = node;
     TRY(jrun_items(r, iterable, &items, &n));
     TRY(select_items(r, node, scope, &items, &n));
@@ -220,9 +193,7 @@ static quire_err exec_set_block(jrun *r, const jnode *node, jscope *scope) {
 
 static quire_err make_macro(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     jmacro *macro = jarena_new(&r->arena, sizeof *macro);
-    if (macro == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, macro));
     *macro = (jmacro){node, scope};
     for (; scope != NULL; scope = scope->parent) {
         scope->captured = true;
@@ -254,13 +225,13 @@ static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
     names[call->n] = str_of("caller");
     r->at = call;
     TRY(jcall(r, callee, &args, &result));
-    return emit(r, jvalue_write(result, r->out));
+    return jrun_write(r, result, r->out);
 }
 
 static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
     jvalue value;
     TRY(block_text(r, node, node->a, scope, &value));
-    return emit(r, jvalue_write(value, r->out));
+    return jrun_write(r, value, r->out);
 }
 
 static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
@@ -287,7 +258,7 @@ static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
     case N_BODY:
         return exec_body(r, node, scope);
     case N_DATA:
-        return emit(r, strbuf_add(r->out, node->name.p, node->name.n));
+        return jrun_write(r, jstring(node->name), r->out);
     case N_PRINT:
         return print(r, node, scope);
     case N_IF:

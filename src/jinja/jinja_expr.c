@@ -7,11 +7,6 @@ static quire_err parse_unary(jparser *p, bool with_filter, jnode **out);
 
 /* ---- steps ---- */
 
-/* Goes one level deeper; every recursion of the parser goes through a function that calls this. */
-static quire_err enter(jparser *p) {
-    return ++p->depth > JINJA_MAX_NESTING ? jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING) : QUIRE_OK;
-}
-
 /* Puts left (may be NULL) under node. */
 static quire_err put_left(jparser *p, jnode *node, jnode *left) {
     node->a = left;
@@ -63,9 +58,7 @@ static quire_err call_arguments(jparser *p, jnode *call) {
     TRY(jparse_expect_op(p, ")"));
     jnode_set_items(call, &args);
     call->names = jarena_new(p->arena, (args.n + 1) * sizeof *call->names);
-    if (call->names == NULL) {
-        return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
-    }
+    TRY(jparse_check_memory(p, call->names));
     memcpy(call->names, names, args.n * sizeof *names);
     return QUIRE_OK;
 }
@@ -322,9 +315,7 @@ static quire_err parse_test(jparser *p, jnode *input, jnode **out) {
         test->items = args.p;
         test->n = 1;
         test->names = jarena_new(p->arena, sizeof *test->names);
-        if (test->names == NULL) {
-            return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
-        }
+        TRY(jparse_check_memory(p, test->names));
     }
     *out = test;
     return negated ? binary(p, N_NOT, test, NULL, out) : QUIRE_OK;
@@ -358,7 +349,7 @@ static quire_err parse_sign(jparser *p, jnode **out) {
     const jtoken *sign = p->at;
     jnode *operand;
     p->at++;
-    TRY(enter(p));
+    TRY(jparse_enter(p));
     TRY(parse_unary(p, false, &operand));
     p->depth--;
     TRY(jparse_node(p, str_is(sign->text, "-") ? N_NEGATE : N_PLUS, sign, out));
@@ -477,9 +468,7 @@ static quire_err parse_comparison(jparser *p, jnode **out) {
     TRY(binary(p, N_COMPARE, *out, NULL, out));
     jnode_set_items(*out, &operands);
     (*out)->ops = jarena_new(p->arena, operands.n);
-    if ((*out)->ops == NULL) {
-        return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
-    }
+    TRY(jparse_check_memory(p, (*out)->ops));
     memcpy((*out)->ops, ops, operands.n);
     return QUIRE_OK;
 }
@@ -490,7 +479,7 @@ static quire_err parse_not(jparser *p, jnode **out) {
         return parse_comparison(p, out);
     }
     jnode *operand;
-    TRY(enter(p));
+    TRY(jparse_enter(p));
     TRY(parse_not(p, &operand));
     p->depth--;
     TRY(jparse_node(p, N_NOT, start, out));
@@ -510,7 +499,7 @@ static quire_err parse_or(jparser *p, jnode **out) {
 
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
     bool soft = p->soft;
-    TRY(enter(p));
+    TRY(jparse_enter(p));
     TRY(parse_or(p, out));
     while (with_cond && jparse_skip_name(p, "if")) {
         jnode *test, *otherwise = NULL, *value = *out;

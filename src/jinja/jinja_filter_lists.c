@@ -1,6 +1,8 @@
 /* Filters of lists and dictionaries. args[0] is the input. Jinja's generators are iterators here: computed at once, walked once. */
 #include "jinja/jinja_filters.h"
 
+#include "base/mem.h"
+
 static const jvalue absent = {.kind = J_MISSING};
 
 /* The key for sorting and comparing: a member where attribute is given, in lower case unless case counts. */
@@ -76,9 +78,7 @@ static quire_err copy_items(jrun *r, jvalue v, jvalue **items, size_t *n) {
     const jvalue *from;
     TRY(jrun_items(r, v, &from, n));
     TRY(jrun_values(r, *n, items));
-    if (*n > 0) {
-        memcpy(*items, from, *n * sizeof **items);
-    }
+    mem_copy(*items, from, *n * sizeof **items);
     return QUIRE_OK;
 }
 
@@ -96,26 +96,16 @@ JFUNCTION(filter_reverse) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "argument must be iterable");
     }
     TRY(copy_items(r, args[0], &items, &n));
-    for (size_t i = 0; i < n / 2; i++) {
-        jvalue v = items[i];
-        items[i] = items[n - 1 - i];
-        items[n - 1 - i] = v;
-    }
+    jvalues_reverse(items, n);
     if (!jis(args[0], J_STRING)) {
         return jrun_list(r, J_ITERATOR, items, n, out);
     }
     str s;
     TRY(jrun_to_text(r, args[0], &s));
-    char *p = jarena_bytes(&r->arena, s.n);
-    if (p == NULL) {
-        return jrun_no_memory(r);
-    }
-    size_t at = 0;
+    *out = jstring((str){0});
     for (size_t i = 0; i < n; i++) {
-        memcpy(p + at, items[i].u.s.p, items[i].u.s.n);
-        at += items[i].u.s.n;
+        TRY(jrun_append(r, out->u.s, items[i].u.s, &out->u.s));
     }
-    *out = jstring((str){p, at});
     return QUIRE_OK;
 }
 
@@ -135,16 +125,17 @@ static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *
     return QUIRE_OK;
 }
 
-/* Sorts items by keys: a merge sort from the bottom up. */
-static quire_err sort_by(jrun *r, jvalue *items, const jvalue *keys, size_t n, bool descending) {
+/* Makes a list of items, sorted by their keys: a merge sort from the bottom up. */
+static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribute, bool case_sensitive, bool descending, jvalue *out) {
     size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order), *other = jarena_new(&r->arena, (n + 1) * sizeof *other);
-    jvalue *sorted;
+    jvalue *sorted, *keys;
+    TRY(jrun_check_memory(r, order));
+    TRY(jrun_check_memory(r, other));
     TRY(jrun_values(r, n, &sorted));
-    if (order == NULL || other == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_values(r, n, &keys));
     for (size_t i = 0; i < n; i++) {
         order[i] = i;
+        TRY(key_of(r, items[i], attribute, case_sensitive, &keys[i]));
     }
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t start = 0; start < n; start += 2 * width) {
@@ -158,22 +149,14 @@ static quire_err sort_by(jrun *r, jvalue *items, const jvalue *keys, size_t n, b
     for (size_t i = 0; i < n; i++) {
         sorted[i] = items[order[i]];
     }
-    if (n > 0) {
-        memcpy(items, sorted, n * sizeof *items);
-    }
-    return QUIRE_OK;
+    return jrun_list(r, J_LIST, sorted, n, out);
 }
 
 JFUNCTION(filter_sort) {
-    jvalue *items, *keys;
+    const jvalue *items;
     size_t n;
-    TRY(copy_items(r, args[0], &items, &n));
-    TRY(jrun_values(r, n, &keys));
-    for (size_t i = 0; i < n; i++) {
-        TRY(key_of(r, items[i], args[3], jflag(args[2]), &keys[i]));
-    }
-    TRY(sort_by(r, items, keys, n, jflag(args[1])));
-    return jrun_list(r, J_LIST, items, n, out);
+    TRY(jrun_items(r, args[0], &items, &n));
+    return sort_by(r, items, n, args[3], jflag(args[2]), jflag(args[1]), out);
 }
 
 static quire_err dict_pairs(jrun *r, jvalue dict, jvalue **items, size_t *n) {
@@ -183,7 +166,7 @@ static quire_err dict_pairs(jrun *r, jvalue dict, jvalue **items, size_t *n) {
 }
 
 JFUNCTION(filter_dictsort) {
-    jvalue *items, *keys;
+    jvalue *items;
     size_t n;
     str by = str_of("key");
     TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[2], "by", &by));
@@ -197,12 +180,7 @@ JFUNCTION(filter_dictsort) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object has no attribute 'items'", jvalue_type(args[0]));
     }
     TRY(dict_pairs(r, args[0], &items, &n));
-    TRY(jrun_values(r, n, &keys));
-    for (size_t i = 0; i < n; i++) {
-        TRY(key_of(r, items[i], jint(str_is(by, "value")), jflag(args[1]), &keys[i]));
-    }
-    TRY(sort_by(r, items, keys, n, jflag(args[3])));
-    return jrun_list(r, J_LIST, items, n, out);
+    return sort_by(r, items, n, jint(str_is(by, "value")), jflag(args[1]), jflag(args[3]), out);
 }
 
 JFUNCTION(filter_items) {
@@ -346,15 +324,6 @@ JFUNCTION(filter_pick) {
 
 /* ---- joining and cutting ---- */
 
-/* Appends str(v) to text; an escaped string counts as the plain one. */
-static quire_err add_text(jrun *r, jvalue v, strbuf *text) {
-    quire_err e = jvalue_write(v, text);
-    if (e == QUIRE_UNSUPPORTED) {
-        return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
-    }
-    return e == QUIRE_OK ? e : jrun_no_memory(r);
-}
-
 JFUNCTION(filter_join) {
     const jvalue *items;
     size_t n;
@@ -364,12 +333,10 @@ JFUNCTION(filter_join) {
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         jvalue v = items[i];
         e = jgiven(args[2]) ? jget_path(r, v, args[2], absent, &v) : QUIRE_OK;
-        e = e == QUIRE_OK && i > 0 && !jis(args[1], J_MISSING) ? add_text(r, args[1], &text) : e;
-        e = e == QUIRE_OK ? add_text(r, v, &text) : e;
+        e = e == QUIRE_OK && i > 0 && !jis(args[1], J_MISSING) ? jrun_write(r, args[1], &text) : e;
+        e = e == QUIRE_OK ? jrun_write(r, v, &text) : e;
     }
-    e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
-    strbuf_deinit(&text);
-    return e;
+    return jrun_take_text(r, e, &text, out);
 }
 
 JFUNCTION(filter_sum) {

@@ -195,7 +195,7 @@ static JFUNCTION(filter_float) {
     } else {
         *out = jis(args[1], J_MISSING) ? jfloat(0) : args[1];
     }
-    return jis(args[0], J_HUGE) ? jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported") : QUIRE_OK;
+    return jis(args[0], J_HUGE) ? jrun_too_big(r) : QUIRE_OK;
 }
 
 static quire_err truncate_float(jrun *r, double f, jvalue *out) {
@@ -225,7 +225,7 @@ static JFUNCTION(filter_int) {
                   : jis(args[0], J_STRING) ? parse_integer(args[0].u.s, base, &value)
                                            : QUIRE_NOT_FOUND;
     if (e == QUIRE_UNSUPPORTED) {
-        return jrun_fail(r, e, "integers of more than 64 bits are not supported");
+        return jrun_too_big(r);
     }
     if (e == QUIRE_OK) {
         *out = jint(value);
@@ -305,10 +305,7 @@ static JFUNCTION(filter_tojson) {
     }
     TRY(jgiven(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
     strbuf text = {.max = JINJA_MAX_OUTPUT};
-    quire_err e = jjson_write(r, args[0], &style, &text);
-    e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
-    strbuf_deinit(&text);
-    return e;
+    return jrun_take_text(r, jjson_write(r, args[0], &style, &text), &text, out);
 }
 
 static const jfunction filters[] = {

@@ -17,9 +17,7 @@ static JFUNCTION(global_range) {
         }
     }
     jrange *range = jarena_new(&r->arena, sizeof *range);
-    if (range == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, range));
     bool one = jis(args[1], J_MISSING);
     *range = (jrange){.start = one ? 0 : bounds[0], .stop = one ? bounds[0] : bounds[1], .step = bounds[2]};
     int64_t distance;

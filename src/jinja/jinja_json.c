@@ -7,6 +7,11 @@
 #include "json/json_check.h"
 #include "json/json_scan.h"
 
+/* The result of a call that only memory can fail. */
+static quire_err memory(jrun *r, quire_err e) {
+    return e == QUIRE_OK ? e : jrun_no_memory(r);
+}
+
 /* ---- reading: text that json_check accepted, so that only memory can fail ---- */
 
 static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
@@ -35,11 +40,7 @@ static quire_err convert_items(jrun *r, json_scan *s, jvalue **items, size_t *n)
         if (!more) {
             return QUIRE_OK;
         }
-        void *p = *items;
-        if (!mem_grow_(&p, &cap, *n + 1, sizeof **items)) {
-            return jrun_no_memory(r);
-        }
-        *items = p;
+        TRY(memory(r, mem_grow(items, &cap, *n + 1, sizeof **items)));
         TRY(convert(r, s, *items + *n));
         ++*n;
     }
@@ -51,9 +52,7 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
     quire_err e = convert_items(r, s, &found, &n);
     e = e == QUIRE_OK ? jrun_values(r, n, &items) : e;
     if (e == QUIRE_OK) {
-        if (n > 0) {
-            memcpy(items, found, n * sizeof *items);
-        }
+        mem_copy(items, found, n * sizeof *items);
         e = jrun_list(r, J_LIST, items, n, out);
     }
     mem_free(found);
@@ -94,9 +93,7 @@ static quire_err convert_number(jrun *r, json_scan *s, jvalue *out) {
         return QUIRE_OK;
     }
     char *copy = mem_dup(v.text.p, v.text.n);
-    if (copy == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, copy));
     *out = jfloat(strtod(copy, NULL));
     mem_free(copy);
     return QUIRE_OK;
@@ -136,10 +133,6 @@ quire_err jjson_read(jrun *r, str text, jvalue *out) {
 }
 
 /* ---- writing: Python's json.dumps ---- */
-
-static quire_err memory(jrun *r, quire_err e) {
-    return e == QUIRE_OK ? e : jrun_no_memory(r);
-}
 
 static quire_err write_string(str s, bool ascii, strbuf *out) {
     static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb"; /* those that a backslash and a letter stand for */
@@ -215,9 +208,7 @@ static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, strbuf
 /* The order of the entries: unchanged, or by key (an insertion sort of entry numbers; dictionaries are small). */
 static quire_err entry_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
-    if (*order == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, *order));
     for (size_t i = 0; i < d->n; i++) {
         size_t at = i;
         for (; sort && at > 0; at--) {
@@ -269,7 +260,7 @@ static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int le
     case J_DICT:
         return write_object(r, v.u.dict, style, level, out);
     case J_HUGE:
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+        return jrun_too_big(r);
     default:
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Object of type %s is not JSON serializable", jvalue_type(v));
     }

@@ -64,11 +64,9 @@ static quire_err no_memory(lexer *l) {
 }
 
 static quire_err add(lexer *l, jtoken_kind kind, size_t offset, str text, jvalue value) {
-    void *tokens = l->tokens;
-    if (!mem_grow_(&tokens, &l->cap, l->n + 1, sizeof *l->tokens)) {
+    if (mem_grow(&l->tokens, &l->cap, l->n + 1, sizeof *l->tokens) != QUIRE_OK) {
         return no_memory(l);
     }
-    l->tokens = tokens;
     jtoken *t = &l->tokens[l->n++];
     *t = (jtoken){.kind = kind, .text = text, .value = value};
     locate(l, offset, &t->line, &t->column);
@@ -422,9 +420,7 @@ static quire_err lex_all(lexer *l) {
 /* Copies the source with \n as the only line end, and without the last line's end. */
 static quire_err normalise(str source, jarena *arena, str *out) {
     char *text = jarena_bytes(arena, source.n + 1);
-    if (text == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(text));
     size_t n = 0;
     for (size_t i = 0; i < source.n; i++) {
         if (source.p[i] == '\r') {

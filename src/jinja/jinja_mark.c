@@ -101,9 +101,7 @@ quire_err jrun_unmarked(jrun *r, jvalue *v) {
         return QUIRE_OK;
     }
     char *bare = jarena_bytes(&r->arena, s.n - n);
-    if (bare == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, bare));
     v->u.s = (str){bare, 0};
     for (size_t i = 0; i < s.n; i++) {
         if ((uint8_t)s.p[i] < JINJA_FIRST_MARK) {

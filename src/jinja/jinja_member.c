@@ -5,11 +5,9 @@
 
 /* The object's type as in Jinja's messages: "dict object", "None". */
 static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
-    const char *type = jis(object, J_NONE) ? "'None'" : NULL;
-    if (type != NULL) {
-        return jrun_make_undefined(r, out, "%s has no attribute '%.*s'", type, (int)name.n, name.p);
-    }
-    return jrun_make_undefined(r, out, "'%s object' has no attribute '%.*s'", jvalue_type(object), (int)name.n, name.p);
+    bool none = jis(object, J_NONE);
+    return jrun_make_undefined(r, out, "'%s%s' has no attribute '%.*s'", none ? "None" : jvalue_type(object), none ? "" : " object",
+                               (int)name.n, name.p);
 }
 
 /* True for a method that would change a list or dictionary. Its use is refused, as in the sandbox. */
@@ -71,9 +69,7 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
     const jfunction *f = jinja_find_method(object, name);
     if (f != NULL) {
         jmethod *m = jarena_new(&r->arena, sizeof *m);
-        if (m == NULL) {
-            return jrun_no_memory(r);
-        }
+        TRY(jrun_check_memory(r, m));
         *m = (jmethod){f, object};
         *out = (jvalue){.kind = J_METHOD, .u.method = m};
         return QUIRE_OK;
@@ -151,7 +147,7 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
         }
     }
     if (jis(key, J_HUGE)) {
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+        return jrun_too_big(r);
     }
     return jis(key, J_STRING) ? jget_member(r, object, key.u.s, out) : no_element(r, object, key, out);
 }

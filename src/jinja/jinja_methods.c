@@ -107,27 +107,18 @@ static JFUNCTION(str_strip) {
     return QUIRE_OK;
 }
 
-static bool starts_with(str s, str part) {
-    return part.n <= s.n && (part.n == 0 || memcmp(s.p, part.p, part.n) == 0);
+/* end: END_LEFT or END_RIGHT. */
+static bool has_end(str s, str part, int end) {
+    return part.n <= s.n && str_eq((str){end == END_LEFT ? s.p : s.p + s.n - part.n, part.n}, part);
 }
 
-static bool ends_with(str s, str part) {
-    return part.n <= s.n && (part.n == 0 || memcmp(s.p + s.n - part.n, part.p, part.n) == 0);
-}
-
-static JFUNCTION(str_removeprefix) {
+/* how: the end. */
+static JFUNCTION(str_remove_end) {
     str s, part;
     TRY(jarg_self(r, args, &s));
-    TRY(jrun_want_text(r, args[1], "the prefix", &part));
-    *out = jstring(starts_with(s, part) ? (str){s.p + part.n, s.n - part.n} : s);
-    return QUIRE_OK;
-}
-
-static JFUNCTION(str_removesuffix) {
-    str s, part;
-    TRY(jarg_self(r, args, &s));
-    TRY(jrun_want_text(r, args[1], "the suffix", &part));
-    *out = jstring(ends_with(s, part) ? (str){s.p, s.n - part.n} : s);
+    TRY(jrun_want_text(r, args[1], how == END_LEFT ? "the prefix" : "the suffix", &part));
+    size_t n = has_end(s, part, how) ? part.n : 0;
+    *out = jstring((str){how == END_LEFT ? s.p + n : s.p, s.n - n});
     return QUIRE_OK;
 }
 
@@ -165,7 +156,7 @@ static JFUNCTION(str_has_end) {
     bool found = false;
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_want_text(r, parts[i], "the argument", &part));
-        found = found || (!beyond && (how == END_LEFT ? starts_with(s, part) : ends_with(s, part)));
+        found = found || (!beyond && has_end(s, part, how));
     }
     *out = jbool(found);
     return QUIRE_OK;
@@ -310,9 +301,7 @@ static JFUNCTION(loop_changed) {
         same = jvalue_equal(l->changed->values[i], rest->values[i]);
     }
     jargs *now = jarena_new(&r->arena, sizeof *now);
-    if (now == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, now));
     *now = *rest;
     l->changed = now;
     *out = jbool(!same);
@@ -336,8 +325,8 @@ static const jfunction of_string[] = {
     {"strip", "self ?chars", str_strip, END_LEFT | END_RIGHT},
     {"lstrip", "self ?chars", str_strip, END_LEFT},
     {"rstrip", "self ?chars", str_strip, END_RIGHT},
-    {"removeprefix", "self prefix", str_removeprefix, 0},
-    {"removesuffix", "self suffix", str_removesuffix, 0},
+    {"removeprefix", "self prefix", str_remove_end, END_LEFT},
+    {"removesuffix", "self suffix", str_remove_end, END_RIGHT},
     {"startswith", "self prefix ?start ?end", str_has_end, END_LEFT},
     {"endswith", "self suffix ?start ?end", str_has_end, END_RIGHT},
     {"find", "self sub ?start ?end", str_find, 0},

@@ -9,26 +9,11 @@ typedef struct pieces {
 } pieces;
 
 static quire_err add_piece(jrun *r, pieces *p, str s) {
-    if (p->n == p->cap) {
-        size_t cap = p->cap == 0 ? 8 : p->cap * 2;
-        jvalue *grown;
-        TRY(jrun_values(r, cap, &grown));
-        if (p->n > 0) {
-            memcpy(grown, p->items, p->n * sizeof *grown);
-        }
-        p->items = grown;
-        p->cap = cap;
+    if (!jarena_grow(&r->arena, &p->items, &p->cap, p->n, sizeof *p->items)) {
+        return jrun_no_memory(r);
     }
     p->items[p->n++] = jstring(s);
-    return QUIRE_OK;
-}
-
-static void reverse(pieces *p) {
-    for (size_t i = 0; i < p->n / 2; i++) {
-        jvalue v = p->items[i];
-        p->items[i] = p->items[p->n - 1 - i];
-        p->items[p->n - 1 - i] = v;
-    }
+    return jrun_step(r, 1);
 }
 
 /* Cuts at runs of blanks, from the left or, with last, from the right; at most max cuts. */
@@ -87,7 +72,7 @@ JFUNCTION(str_split) {
         TRY(split_at(r, s, separator, max, last, &p));
     }
     if (last) {
-        reverse(&p);
+        jvalues_reverse(p.items, p.n);
     }
     return jrun_list(r, J_LIST, p.items, p.n, out);
 }

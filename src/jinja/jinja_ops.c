@@ -5,17 +5,16 @@
 
 static const char *const symbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
 
-static quire_err too_big(jrun *r) {
-    return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
-}
-
-static quire_err type_error(jrun *r, jop op, jvalue a, jvalue b) {
+/* The error of an operand that no operator takes, if a or b is one. */
+static quire_err check_operands(jrun *r, jvalue a, jvalue b) {
     if (jis(a, J_UNDEFINED) || jis(b, J_UNDEFINED)) {
         return jrun_undefined(r, jis(a, J_UNDEFINED) ? a : b);
     }
-    if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
-        return too_big(r);
-    }
+    return jis(a, J_HUGE) || jis(b, J_HUGE) ? jrun_too_big(r) : QUIRE_OK;
+}
+
+static quire_err type_error(jrun *r, jop op, jvalue a, jvalue b) {
+    TRY(check_operands(r, a, b));
     if (op == OP_ADD && jis(a, J_STRING)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "can only concatenate str (not \"%s\") to str", jvalue_type(b));
     }
@@ -40,7 +39,7 @@ static quire_err integer_power(jrun *r, int64_t base, int64_t exponent, jvalue *
             break;
         }
         if (__builtin_mul_overflow(value, base, &value)) {
-            return too_big(r);
+            return jrun_too_big(r);
         }
     }
     *out = jint(value);
@@ -53,7 +52,7 @@ static quire_err integer_divide(jrun *r, int64_t a, int64_t b, int64_t *quotient
         return jrun_fail(r, QUIRE_BAD_REQUEST, "integer division or modulo by zero");
     }
     if (a == INT64_MIN && b == -1) {
-        return too_big(r);
+        return jrun_too_big(r);
     }
     *quotient = a / b;
     *remainder = a % b;
@@ -68,13 +67,13 @@ static quire_err integer_op(jrun *r, jop op, int64_t a, int64_t b, jvalue *out) 
     int64_t value = 0, other = 0;
     switch (op) {
     case OP_ADD:
-        TRY(__builtin_add_overflow(a, b, &value) ? too_big(r) : QUIRE_OK);
+        TRY(__builtin_add_overflow(a, b, &value) ? jrun_too_big(r) : QUIRE_OK);
         break;
     case OP_SUB:
-        TRY(__builtin_sub_overflow(a, b, &value) ? too_big(r) : QUIRE_OK);
+        TRY(__builtin_sub_overflow(a, b, &value) ? jrun_too_big(r) : QUIRE_OK);
         break;
     case OP_MUL:
-        TRY(__builtin_mul_overflow(a, b, &value) ? too_big(r) : QUIRE_OK);
+        TRY(__builtin_mul_overflow(a, b, &value) ? jrun_too_big(r) : QUIRE_OK);
         break;
     case OP_FLOOR_DIV:
         TRY(integer_divide(r, a, b, &value, &other));
@@ -89,7 +88,7 @@ static quire_err integer_op(jrun *r, jop op, int64_t a, int64_t b, jvalue *out) 
             return jrun_fail(r, QUIRE_BAD_REQUEST, "division by zero");
         }
         if (a > 0x20000000000000 || a < -0x20000000000000 || b > 0x20000000000000 || b < -0x20000000000000) {
-            return too_big(r); /* a double would round twice */
+            return jrun_too_big(r); /* a double would round twice */
         }
         *out = jfloat((double)a / (double)b);
         return QUIRE_OK;
@@ -175,9 +174,7 @@ static quire_err repeat_string(jrun *r, str s, size_t times, jvalue *out) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "a text of %zu times %zu bytes", times, s.n);
     }
     char *p = jarena_bytes(&r->arena, s.n * times);
-    if (p == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_check_memory(r, p));
     for (size_t i = 0; i < times && s.n > 0; i++) {
         memcpy(p + i * s.n, s.p, s.n);
     }
@@ -242,14 +239,14 @@ quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
         return QUIRE_OK;
     }
     if (jis(a, J_HUGE)) {
-        return too_big(r);
+        return jrun_too_big(r);
     }
     if (!jis_integer(a)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "bad operand type for unary %c: '%s'", minus ? '-' : '+', jvalue_type(a));
     }
     int64_t value = jas_integer(a);
     if (minus && value == INT64_MIN) {
-        return too_big(r);
+        return jrun_too_big(r);
     }
     *out = jint(minus ? -value : value);
     return QUIRE_OK;
@@ -294,12 +291,7 @@ quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order)
         *order = (x->n > y->n) - (x->n < y->n);
         return QUIRE_OK;
     }
-    if (jis(a, J_UNDEFINED) || jis(b, J_UNDEFINED)) {
-        return jrun_undefined(r, jis(a, J_UNDEFINED) ? a : b);
-    }
-    if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
-        return too_big(r);
-    }
+    TRY(check_operands(r, a, b));
     return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' not supported between instances of '%s' and '%s'", symbol, jvalue_type(a), jvalue_type(b));
 }
 
@@ -340,7 +332,7 @@ quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out) {
         return QUIRE_OK;
     }
     if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
-        return too_big(r);
+        return jrun_too_big(r);
     }
     if (op == CMP_EQ || op == CMP_NE) {
         *out = jvalue_equal(a, b) == (op == CMP_EQ);

@@ -18,11 +18,17 @@ quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) {
     return jinja_error(p->err, code, p->at->line, p->at->column, "%s", message);
 }
 
+quire_err jparse_check_memory(jparser *parser, const void *p) {
+    return p != NULL ? QUIRE_OK : jparse_fail(parser, QUIRE_NO_MEMORY, "out of memory");
+}
+
+quire_err jparse_enter(jparser *p) {
+    return ++p->depth > JINJA_MAX_NESTING ? jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING) : QUIRE_OK;
+}
+
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out) {
     jnode *node = jarena_new(p->arena, sizeof *node);
-    if (node == NULL) {
-        return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
-    }
+    TRY(jparse_check_memory(p, node));
     node->kind = (uint8_t)kind;
     node->line = at->line;
     node->column = at->column;
@@ -31,17 +37,8 @@ quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out
 }
 
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node) {
-    if (list->n == list->cap) {
-        size_t cap = list->cap == 0 ? 4 : list->cap * 2;
-        jnode **grown = jarena_new(p->arena, cap * sizeof(jnode *));
-        if (grown == NULL) {
-            return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
-        }
-        if (list->n > 0) {
-            memcpy(grown, list->p, list->n * sizeof(jnode *));
-        }
-        list->p = grown;
-        list->cap = cap;
+    if (!jarena_grow(p->arena, &list->p, &list->cap, list->n, sizeof(jnode *))) {
+        return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
     }
     list->p[list->n++] = node;
     return QUIRE_OK;
@@ -107,21 +104,22 @@ quire_err jparse_expect_op(jparser *p, const char *op) {
     return jparse_skip_op(p, op) ? QUIRE_OK : expected(p, op);
 }
 
-quire_err jparse_expect_name(jparser *p, str *name) {
-    if (p->at->kind != T_NAME) {
-        return expected(p, "name");
+/* Skips a token of a kind, which what describes. */
+static quire_err expect_kind(jparser *p, jtoken_kind kind, const char *what) {
+    if (p->at->kind != kind) {
+        return expected(p, what);
     }
-    *name = p->at->text;
     p->at++;
     return QUIRE_OK;
 }
 
+quire_err jparse_expect_name(jparser *p, str *name) {
+    *name = p->at->text;
+    return expect_kind(p, T_NAME, "name");
+}
+
 static quire_err expect_block_end(jparser *p) {
-    if (p->at->kind != T_BLOCK_END) {
-        return expected(p, "end of statement block");
-    }
-    p->at++;
-    return QUIRE_OK;
+    return expect_kind(p, T_BLOCK_END, "end of statement block");
 }
 
 /* ---- targets ---- */
@@ -172,9 +170,7 @@ static quire_err parse_if(jparser *p, jnode **out) {
     TRY(jparse_node(p, N_IF, p->at, out));
     p->at++;
     p->soft = true;
-    if (++p->depth > JINJA_MAX_NESTING) {
-        return jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING);
-    }
+    TRY(jparse_enter(p));
     TRY(jparse_tuple(p, false, NULL, &(*out)->a));
     TRY(parse_body(p, ends, 3, "if", &(*out)->b));
     if (jparse_is_name(p, "elif")) {
@@ -414,10 +410,7 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
             TRY(jparse_node(p, N_PRINT, start, &node));
             p->at++;
             TRY(jparse_tuple(p, true, NULL, &node->a));
-            if (p->at->kind != T_PRINT_END) {
-                return expected(p, "end of print statement");
-            }
-            p->at++;
+            TRY(expect_kind(p, T_PRINT_END, "end of print statement"));
             break;
         default:
             p->at++; /* T_BLOCK_BEGIN: no other token can come here */
@@ -438,9 +431,7 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     jparse_skip_op(p, ":"); /* Jinja allows a colon there */
     TRY(expect_block_end(p));
     TRY(jparse_node(p, N_BODY, p->at, out));
-    if (++p->depth > JINJA_MAX_NESTING) {
-        return jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING);
-    }
+    TRY(jparse_enter(p));
     TRY(parse_items(p, ends, n_ends, opened, &items));
     p->depth--;
     jnode_set_items(*out, &items);

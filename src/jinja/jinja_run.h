@@ -78,6 +78,10 @@ typedef struct jloop {
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jrun_no_memory(jrun *r);
+/* That error if p, which an allocation returned, is NULL. */
+quire_err jrun_check_memory(jrun *r, const void *p);
+/* The error of an integer beyond 64 bits. */
+quire_err jrun_too_big(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
 /* Begins the evaluation of a node: one step, and one level deeper; the caller takes the level back at its end. */
@@ -101,6 +105,8 @@ quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 /* Copies bytes to a string. */
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Appends str(v) to *out; an escaped string counts as the plain one. */
+quire_err jrun_write(jrun *r, jvalue v, strbuf *out);
 /* str(v) as a string of the arena (v itself where it is a string). */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
 /* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
@@ -118,6 +124,8 @@ static inline bool jflag(jvalue v) {
 quire_err jrun_add(jrun *r, str s);
 /* The scratch buffer's text as a string. */
 quire_err jrun_scratch(jrun *r, jvalue *out);
+/* The text of a buffer as a string, unless e, what filled it, failed. Frees the buffer. */
+quire_err jrun_take_text(jrun *r, quire_err e, strbuf *text, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
 /* Escapes & < > ' " for HTML. A safe string is unchanged. */

@@ -53,19 +53,31 @@ bool jarena_copy(jarena *a, str s, str *out) {
     if (copy == NULL) {
         return false;
     }
-    if (s.n > 0) {
-        memcpy(copy, s.p, s.n);
-    }
+    mem_copy(copy, s.p, s.n);
     *out = (str){copy, s.n};
+    return true;
+}
+
+bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size) {
+    if (n < *cap) {
+        return true;
+    }
+    size_t wanted = *cap == 0 ? 4 : *cap * 2;
+    void *old, *grown = wanted > a->max / size ? NULL : jarena_new(a, wanted * size);
+    if (grown == NULL) {
+        return false;
+    }
+    memcpy(&old, p, sizeof old);
+    mem_copy(grown, old, n * size);
+    memcpy(p, &grown, sizeof grown);
+    *cap = wanted;
     return true;
 }
 
 /* Copies a text to *end, which has room for it, and moves *end. */
 static void put_at(char **end, str s) {
-    if (s.n > 0) {
-        memcpy(*end, s.p, s.n);
-        *end += s.n;
-    }
+    mem_copy(*end, s.p, s.n);
+    *end += s.n;
 }
 
 bool jarena_append(jarena *a, str left, str right, str *out) {
@@ -223,6 +235,14 @@ jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n) {
     return (jvalue){.kind = (uint8_t)kind, .u.list = list};
 }
 
+void jvalues_reverse(jvalue *items, size_t n) {
+    for (size_t i = 0; i < n / 2; i++) {
+        jvalue v = items[i];
+        items[i] = items[n - 1 - i];
+        items[n - 1 - i] = v;
+    }
+}
+
 /* ---- dictionaries ---- */
 
 jdict *jdict_new(jarena *a) {
@@ -255,10 +275,7 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
         }
         break;
     case J_STRING:
-        for (size_t i = 0; i < v.u.s.n; i++) {
-            h = (h ^ (unsigned char)v.u.s.p[i]) * 0x100000001b3u;
-        }
-        h = mix(h, v.u.s.n);
+        h = mix(str_hash(h, v.u.s), v.u.s.n);
         break;
     case J_TUPLE:
         for (size_t i = 0; i < v.u.list->n; i++) {
@@ -327,9 +344,7 @@ static bool grow(jarena *a, jdict *d) {
     if (entries == NULL) {
         return false;
     }
-    if (d->n > 0) {
-        memcpy(entries, d->entries, d->n * sizeof *entries);
-    }
+    mem_copy(entries, d->entries, d->n * sizeof *entries);
     uint32_t *index = NULL;
     if (cap > SMALL_DICT) {
         index = jarena_new(a, cap * 2 * sizeof *index);

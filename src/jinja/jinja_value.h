@@ -24,6 +24,9 @@ void *jarena_new(jarena *a, size_t n);
 char *jarena_bytes(jarena *a, size_t n);
 /* A copy of s; false when out of memory, and *out is unchanged. */
 bool jarena_copy(jarena *a, str s, str *out);
+/* Gives the array to which the pointer at p points room for one more element of size bytes: n are in use, *cap fit. False when out of
+ * memory: nothing changed. */
+bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size);
 /* Appends right to left: in place where left was allocated last or is the long text appended to last. So a text that grows in a loop takes
  * linear time and memory. */
 bool jarena_append(jarena *a, str left, str right, str *out);
@@ -140,6 +143,8 @@ const char *jvalue_type(jvalue v);
 
 /* A list, tuple, iterator or view of n items (borrowed), or J_MISSING when out of memory. */
 jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n);
+/* Turns the order of items round. */
+void jvalues_reverse(jvalue *items, size_t n);
 
 /* ---- dictionaries: insertion order, keys unique under == ---- */
 

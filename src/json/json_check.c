@@ -46,27 +46,9 @@ static quire_err no_memory(walk *w) {
 
 /* ---- names ---- */
 
-/* Decodes the name whose opening quote is at `at`: *out borrows the text, or scratch where the name has escapes. */
+/* The name whose opening quote is at `at`, as json_lex_text. */
 static quire_err name_at(const walk *w, size_t at, strbuf *scratch, str *out) {
-    const char *what;
-    bool escaped;
-    size_t end = at;
-    TRY(json_lex_string(w->text, &end, &escaped, &what));
-    *out = (str){w->text.p + at + 1, end - at - 2};
-    if (escaped) {
-        strbuf_clear(scratch);
-        TRY(json_lex_unescape(*out, scratch));
-        *out = (str){scratch->p, scratch->n};
-    }
-    return QUIRE_OK;
-}
-
-static uint64_t hash_of(str s) { /* FNV-1a: equal hashes are compared, so a forged one gains nothing */
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < s.n; i++) {
-        h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;
-    }
-    return h;
+    return json_lex_text(w->text, &at, scratch, out);
 }
 
 /* Records the name whose opening quote is at start. */
@@ -78,12 +60,10 @@ static quire_err note_name(walk *w, size_t start) {
     if (name.n > 0 && memchr(name.p, 0, name.n) != NULL) {
         return fail(w, QUIRE_BAD_FILE, start, "a name with a NUL character");
     }
-    void *p = w->names;
-    if (!mem_grow_(&p, &w->cap_names, w->n_names + 1, sizeof *w->names)) {
+    if (mem_grow(&w->names, &w->cap_names, w->n_names + 1, sizeof *w->names) != QUIRE_OK) {
         return no_memory(w);
     }
-    w->names = p;
-    w->names[w->n_names++] = (name_seen){hash_of(name), start};
+    w->names[w->n_names++] = (name_seen){str_hash(STR_HASH_START, name), start};
     return QUIRE_OK;
 }
 

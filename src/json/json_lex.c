@@ -185,3 +185,17 @@ quire_err json_lex_word(str text, size_t *at, const char **what) {
     char c = text.p[*at];
     return fail(what, c == '\0' ? "a NUL byte" : c == 'N' || c == 'I' ? "NaN and Infinity are no JSON" : "unexpected character");
 }
+
+quire_err json_lex_text(str text, size_t *at, strbuf *scratch, str *out) {
+    const char *what;
+    bool escaped;
+    size_t start = *at + 1;
+    TRY(json_lex_string(text, at, &escaped, &what));
+    *out = (str){text.p + start, *at - 1 - start};
+    if (escaped) {
+        strbuf_clear(scratch);
+        TRY(json_lex_unescape(*out, scratch));
+        *out = (str){scratch->p, scratch->n};
+    }
+    return QUIRE_OK;
+}

@@ -25,5 +25,8 @@ quire_err json_lex_number(str text, size_t *at, json_number *out, const char **w
 quire_err json_lex_word(str text, size_t *at, const char **what);
 /* Appends the decoded contents of a checked string (the bytes between its quotes). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */
 quire_err json_lex_unescape(str inside, strbuf *out);
+/* Skips the string whose opening quote is at *at, and decodes it: *out borrows the text, or scratch where it has escapes. Errors of both
+ * calls above. */
+quire_err json_lex_text(str text, size_t *at, strbuf *scratch, str *out);
 
 #endif

@@ -175,6 +175,14 @@ void json_ints(json_out *o, const int32_t *v, size_t n) {
     json_raw(o, "]");
 }
 
+void json_named_ints(json_out *o, const json_named_int *v) {
+    json_begin(o, '{');
+    for (; v->name != NULL; v++) {
+        json_int(json_name(o, v->name), v->value);
+    }
+    json_end(o, '}');
+}
+
 void json_row(json_out *o, const int64_t *v, int32_t n) {
     char text[JSON_ROW_MAX * NUMBER_BYTES + 1], *p = text + sizeof(text);
     *--p = ']';

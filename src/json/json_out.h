@@ -43,6 +43,12 @@ void json_exact(json_out *o, double v);
 void json_add(json_out *o, const json_value *v);
 /* [1,2,3] */
 void json_ints(json_out *o, const int32_t *v, size_t n);
+typedef struct json_named_int {
+    const char *name;
+    int64_t value;
+} json_named_int;
+/* {"name":value,..} of v, which a name of NULL ends. */
+void json_named_ints(json_out *o, const json_named_int *v);
 #define JSON_ROW_MAX 16
 /* The same for 1 to JSON_ROW_MAX numbers, in one append: a pool's state has tens of thousands of such rows. */
 void json_row(json_out *o, const int64_t *v, int32_t n);

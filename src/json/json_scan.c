@@ -29,20 +29,7 @@ quire_err json_scan_more(json_scan *s, char closing, bool *more) {
 }
 
 quire_err json_scan_string(json_scan *s, strbuf *scratch, str *out) {
-    const char *what;
-    bool escaped;
-    if (json_scan_peek(s) != '"') {
-        return QUIRE_BAD_FILE;
-    }
-    size_t start = s->at + 1;
-    TRY(json_lex_string(s->text, &s->at, &escaped, &what));
-    *out = (str){s->text.p + start, s->at - 1 - start};
-    if (escaped) {
-        strbuf_clear(scratch);
-        TRY(json_lex_unescape(*out, scratch));
-        *out = (str){scratch->p, scratch->n};
-    }
-    return QUIRE_OK;
+    return json_scan_peek(s) == '"' ? json_lex_text(s->text, &s->at, scratch, out) : QUIRE_BAD_FILE;
 }
 
 quire_err json_scan_key(json_scan *s, strbuf *scratch, str *out) {

@@ -74,11 +74,8 @@ static void *writer_main(void *arg) {
 
 quire_err audit_file_open(const char *path, const kv_layout *layout, const kv_pool *pool, audit_file **out, quire_error *err) {
     audit_file *a = *out = mem_new(1, sizeof *a);
-    if (!a) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(a));
     a->pool = pool;
-    a->wake.fd = -1;
     atomic_init(&a->stop, false);
     atomic_init(&a->n_lost, 0);
     kv_audit_shape_init(layout, &a->shape);
@@ -87,9 +84,7 @@ quire_err audit_file_open(const char *path, const kv_layout *layout, const kv_po
     if (!a->file) {
         return err_set(err, QUIRE_IO, -1, "--audit %s: %s", path, strerror(errno));
     }
-    if (!a->scratch) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(a->scratch));
     TRY(ring_open(sizeof(audit_line), N_LINES, &a->lines));
     TRY(wake_init(&a->wake));
     a->has_writer = pthread_create(&a->writer, NULL, writer_main, a) == 0;
@@ -110,9 +105,7 @@ void audit_file_close(audit_file *a) {
     if (failed) {
         log_line(LOG_WARN, "--audit: not all lines could be written");
     }
-    if (a->wake.fd >= 0) {
-        wake_deinit(&a->wake);
-    }
+    wake_deinit(&a->wake);
     ring_close(a->lines);
     mem_free(a->scratch);
     mem_free(a);

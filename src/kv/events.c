@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 
 #define MAX_EVENTS (1 << 24)
 
@@ -31,14 +32,9 @@ quire_err kv_events_open(int32_t n_events, int32_t page_tokens, kv_events **out)
     if (n_events < 1 || n_events > MAX_EVENTS || page_tokens < 1 || page_tokens > KV_MAX_PAGE_TOKENS) {
         return QUIRE_INVALID;
     }
-    size_t n_slots = 1;
-    while (n_slots < (size_t)n_events) {
-        n_slots *= 2;
-    }
+    size_t n_slots = size_power_of_two((size_t)n_events);
     kv_events *ev = mem_new(1, sizeof *ev);
-    if (ev == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(ev));
     ev->mask = n_slots - 1;
     ev->page_tokens = page_tokens;
     ev->slot_words = (size_t)(HEAD_WORDS + NAME_WORDS + page_tokens);

@@ -182,9 +182,7 @@ static void activate(kv_evict *ev) {
 quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, int32_t n_others, kv_evict **out) {
     int32_t n_pages = kv_pool_counts(pool).n_pages;
     kv_evict *ev = mem_new(1, sizeof *ev);
-    if (ev == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(ev));
     *ev = (kv_evict){.pool = pool, .tree = tree, .policy = policy, .all_full = true};
     for (int32_t g = 0; g < tree->n_groups; g++) {
         ev->full[g] = full[g];

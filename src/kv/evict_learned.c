@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 
 /* How far the first outcome moves a weight; later ones move it less and less. */
 #define RATE 0.1
@@ -11,10 +12,7 @@
 
 quire_err kv_learned_open(kv_learned *l, int32_t n_pages) {
     *l = (kv_learned){.cap = n_pages, .age = n_pages};
-    l->n_sets = 1;
-    while ((int64_t)l->n_sets * 4 < n_pages) {
-        l->n_sets *= 2;
-    }
+    l->n_sets = (uint32_t)size_power_of_two(((size_t)n_pages + 3) / 4);
     l->trials = mem_new_huge((size_t)n_pages, sizeof *l->trials);
     l->names = mem_new_huge(l->n_sets, sizeof *l->names);
     if (l->trials == NULL || l->names == NULL) {

@@ -29,6 +29,27 @@ static quire_err open_eviction(kv_index *ix) {
     return kv_evict_open(ix->pool, &ix->tree, ix->o.policy, full, ix->snapshots.shape.cap, &ix->evict);
 }
 
+static quire_err open_parts(kv_index *ix) {
+    const kv_index_options *o = &ix->o;
+    int32_t max_entries = entries_for(o, kv_pool_counts(ix->pool).n_pages);
+    TRY(kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_namespaces));
+    ix->tree.random = o->seed != 0 ? o->seed : rng_os_seed();
+    TRY(kv_namespaces_open(&ix->namespaces, o->max_namespaces));
+    ix->hashes = mem_new_huge((size_t)max_entries, sizeof *ix->hashes);
+    TRY(mem_check(ix->hashes));
+    TRY(kv_index_open_snapshots(ix));
+    return open_eviction(ix);
+}
+
+static void free_parts(kv_index *ix) {
+    kv_tree_close(&ix->tree);
+    kv_namespaces_close(&ix->namespaces);
+    kv_publics_close(&ix->publics);
+    kv_snapshots_close(&ix->snapshots);
+    mem_free(ix->hashes);
+    mem_free(ix);
+}
+
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
     if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_namespaces < 1 || o->max_entries < 0 ||
         o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 ||
@@ -37,31 +58,13 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
         return QUIRE_INVALID;
     }
     kv_index *ix = mem_new(1, sizeof *ix);
-    if (ix == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(ix));
     ix->pool = pool;
     ix->o = *o;
-    int32_t max_entries = entries_for(o, kv_pool_counts(pool).n_pages);
-    quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_namespaces);
-    ix->tree.random = o->seed != 0 ? o->seed : rng_os_seed();
-    if (e == QUIRE_OK) {
-        e = kv_namespaces_open(&ix->namespaces, o->max_namespaces);
-    }
     ix->hash_mask = o->hash_bits == 0 || o->hash_bits == 64 ? UINT64_MAX : ((uint64_t)1 << o->hash_bits) - 1;
-    ix->hashes = e == QUIRE_OK ? mem_new_huge((size_t)max_entries, sizeof *ix->hashes) : NULL;
-    if (e == QUIRE_OK) {
-        e = ix->hashes != NULL ? kv_index_open_snapshots(ix) : QUIRE_NO_MEMORY;
-    }
-    if (e == QUIRE_OK) {
-        e = open_eviction(ix);
-    }
+    quire_err e = open_parts(ix);
     if (e != QUIRE_OK) {
-        kv_snapshots_close(&ix->snapshots);
-        kv_tree_close(&ix->tree);
-        kv_namespaces_close(&ix->namespaces);
-        mem_free(ix->hashes);
-        mem_free(ix);
+        free_parts(ix);
         return e;
     }
     *out = ix;
@@ -93,12 +96,7 @@ void kv_index_close(kv_index *ix) {
     if (ix->o.events != NULL) {
         kv_events_cleared(ix->o.events);
     }
-    kv_tree_close(&ix->tree);
-    kv_namespaces_close(&ix->namespaces);
-    kv_publics_close(&ix->publics);
-    kv_snapshots_close(&ix->snapshots);
-    mem_free(ix->hashes);
-    mem_free(ix);
+    free_parts(ix);
 }
 
 kv_index_counts kv_index_count(const kv_index *ix) {
@@ -170,11 +168,6 @@ static void remove_page(kv_index *ix, int32_t e, int32_t g) {
     if (ix->o.events != NULL && ix->hashes[e] != 0 && !ix->is_clearing) {
         kv_events_removed(ix->o.events, g, ix->hashes[e]);
     }
-}
-
-uint64_t kv_index_page_hash(const kv_index *ix, page_id page) {
-    int32_t e = kv_pool_entry(ix->pool, page);
-    return e >= 0 && e < ix->tree.cap_entries ? ix->hashes[e] : 0;
 }
 
 /* Removes an entry that nothing follows from the tree; its cached pages become free. */

@@ -156,8 +156,6 @@ void kv_index_clear(kv_index *ix);
 kv_index_counts kv_index_count(const kv_index *ix);
 /* Memory that tree and namespaces take, used or not. */
 int64_t kv_index_bytes(const kv_index *ix);
-/* The chained hash (kv/hash.h) of an indexed full page; 0 of any other. It stays with the page until that is evicted. */
-uint64_t kv_index_page_hash(const kv_index *ix, page_id page);
 
 /* One entry, which is a page of tokens at its position in the tree, as kv_index_visit shows it. Valid during the call. */
 typedef struct kv_index_entry {
@@ -170,7 +168,7 @@ typedef struct kv_index_entry {
     const int32_t *tokens;
     const int32_t *pages; /* [n_groups], -1: not cached */
     int32_t n_pins;       /* paths whose position is here */
-    uint64_t hash;        /* 0: part-filled */
+    uint64_t hash;        /* chained (kv/hash.h); 0: part-filled */
 } kv_index_entry;
 
 typedef void kv_index_visit_fn(const kv_index_entry *entry, void *context);

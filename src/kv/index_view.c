@@ -99,9 +99,7 @@ static void visit_node(const kv_index *ix, const kv_namespace *s, int32_t n, kv_
 quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *context) {
     const kv_tree *t = &ix->tree;
     int32_t n_stack = 0, *stack = mem_new((size_t)t->n_nodes, sizeof *stack);
-    if (stack == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(stack));
     for (int32_t root = 0; root < t->made_nodes; root++) {
         if (t->nodes[root].priority == 0 || t->nodes[root].parent != TREE_NONE) {
             continue;

@@ -109,6 +109,28 @@ void kv_cache_make_free(kv_cache *c, int32_t n) {
     }
 }
 
+typedef struct discarding {
+    const kv_mover *mover;
+    bool all_went;
+} discarding;
+
+static void discard_run(void *context, page_id first, int32_t n) {
+    discarding *d = context;
+    const kv_mover *m = d->mover;
+    d->all_went = m != NULL && m->discard != NULL && m->discard(m->context, first, n) && d->all_went;
+}
+
+bool kv_cache_drop(kv_cache *c, int32_t *n_dropped) {
+    discarding d = {.mover = c->mover, .all_went = true};
+    *n_dropped = kv_pool_counts(c->pool).n_free;
+    if (c->index != NULL) {
+        kv_index_clear(c->index);
+    }
+    *n_dropped = kv_pool_counts(c->pool).n_free - *n_dropped;
+    kv_pool_tidy(c->pool, discard_run, &d);
+    return d.all_went;
+}
+
 void kv_cache_set_time(kv_cache *c, int64_t now_us) {
     if (c->index != NULL) {
         kv_index_set_time(c->index, now_us);

@@ -55,6 +55,10 @@ void kv_cache_close(kv_cache *c);
 int32_t kv_cache_available(const kv_cache *c);
 /* Evicts until n pages are free, as far as possible: a lack of pages shows when they are reserved. */
 void kv_cache_make_free(kv_cache *c, int32_t n);
+/* Evicts every cached page, and gives the memory of all free pages back through the mover. Held pages stay, and so does what is indexed of
+ * them. *n_dropped: pages that are free now and were cached. False: the mover keeps the memory. No other thread may be inside the pool.
+ * O(pages). */
+bool kv_cache_drop(kv_cache *c, int32_t *n_dropped);
 /* Sets the time for retention, in microseconds from any start. Without an index: nothing. */
 void kv_cache_set_time(kv_cache *c, int64_t now_us);
 /* The first position that group g's layers attend to from position n. */

@@ -27,6 +27,9 @@ typedef struct kv_mover {
     kv_fence (*read)(void *context, page_id page, void *host);
     /* Copies host[page_bytes] to a page. */
     kv_fence (*write)(void *context, page_id page, const void *host);
+    /* The contents of n pages from `first` on are needed no more: their memory may have other use until they are written. False: it stays.
+     * NULL: it always does. */
+    bool (*discard)(void *context, page_id first, int32_t n);
     /* Whether the device has passed the fence. Does not block. */
     bool (*done)(void *context, kv_fence fence);
 } kv_mover;

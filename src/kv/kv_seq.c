@@ -11,9 +11,7 @@
 
 quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages) {
     *s = (kv_seq){.tables = mem_new((size_t)n_groups, sizeof *s->tables)};
-    if (s->tables == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(s->tables));
     for (; s->n_tables < n_groups; s->n_tables++) {
         quire_err e = kv_table_init(&s->tables[s->n_tables], cap_pages);
         if (e != QUIRE_OK) {

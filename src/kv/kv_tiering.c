@@ -182,15 +182,12 @@ static quire_err open_arrays(kv_tiering *t, const kv_tiering_options *o) {
     int32_t n_most = (int32_t)kv_pages_for(o->max_tokens, t->c->page_tokens);
     t->names = mem_new((size_t)kv_index_cap_entries(t->c->index), sizeof *t->names);
     t->path = mem_new((size_t)n_most + 1, sizeof *t->path);
-    if (t->names == NULL || t->path == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(t->names));
+    TRY(mem_check(t->path));
     if (o->writes_through) {
         t->to_write.cap = t->c->n_pages;
         t->to_write.entries = mem_new((size_t)t->to_write.cap, sizeof *t->to_write.entries);
-        if (t->to_write.entries == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(t->to_write.entries));
     }
     TRY(kv_seq_init(&t->seq, t->c->n_groups, n_most + 1));
     for (int i = 0; i < MAX_PROMOTIONS; i++) {
@@ -220,9 +217,7 @@ quire_err kv_tiering_open(kv_cache *c, const kv_tiering_options *o, kv_tiering *
                        "tiers keep pages of the prefix cache: they need --prefix-cache and a model without recurrent state");
     }
     kv_tiering *t = mem_new(1, sizeof *t);
-    if (t == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(t, "tiers", err));
     t->c = c;
     t->reader = o->tiers.reader;
     t->on_promoted = o->on_promoted;

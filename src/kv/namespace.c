@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 
 quire_err kv_namespaces_open(kv_namespaces *s, int32_t cap) {
     *s = (kv_namespaces){.cap = cap};
@@ -26,12 +27,8 @@ void kv_namespaces_close(kv_namespaces *s) {
     *s = (kv_namespaces){0};
 }
 
-/* FNV-1a. */
 static int32_t *bucket_of(const kv_namespaces *s, int32_t behind, const void *name, size_t n) {
-    uint64_t h = (0xcbf29ce484222325u ^ (uint32_t)behind) * 0x100000001b3u;
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ ((const unsigned char *)name)[i]) * 0x100000001b3u;
-    }
+    uint64_t h = str_hash(STR_HASH_START ^ (uint32_t)behind, (str){name, n});
     return &s->buckets[h % (uint64_t)s->cap];
 }
 
@@ -59,9 +56,7 @@ int32_t kv_namespaces_add(kv_namespaces *s, int32_t behind, const void *name, si
     slot->behind = behind;
     slot->n_paths = 0;
     slot->n_name = (uint8_t)n;
-    if (n > 0) {
-        memcpy(slot->name, name, n);
-    }
+    mem_copy(slot->name, name, n);
     slot->next = *bucket;
     *bucket = i;
     return i;

@@ -71,9 +71,7 @@ quire_err kv_pool_open(int32_t n_pages, kv_pool **out) {
         return QUIRE_INVALID;
     }
     kv_pool *pool = mem_new(1, sizeof *pool);
-    if (pool == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(pool));
     pool->n_pages = n_pages;
     pool->page = mem_new_huge((size_t)n_pages + 1, sizeof *pool->page);
     if (pool->page == NULL) {
@@ -287,6 +285,27 @@ void kv_pool_watch(kv_pool *pool, kv_pool_watch_fn *fn, void *context) {
 
 bool kv_pool_is_shared(const kv_pool *pool, page_id id) {
     return kv_pool_count(pool, id) > 1 || get_entry(pool, id.v) >= 0;
+}
+
+static bool is_free(const kv_pool *pool, int32_t page) {
+    return kv_pool_count(pool, (page_id){page}) == 0 && get_entry(pool, page) < 0;
+}
+
+void kv_pool_tidy(kv_pool *pool, kv_pool_run_fn *fn, void *context) {
+    int32_t top = END, n = 0;
+    for (int32_t page = pool->n_pages - 1; page >= 0; page--) {
+        bool free = is_free(pool, page);
+        if (free) {
+            set_next(pool, page, top);
+            top = page;
+            n++;
+        }
+        if (n > 0 && (!free || page == 0)) {
+            fn(context, (page_id){free ? page : page + 1}, n);
+            n = 0;
+        }
+    }
+    atomic_store(&pool->head, raised(atomic_load(&pool->head), top));
 }
 
 /* ---- audit ---- */

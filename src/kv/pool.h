@@ -63,6 +63,12 @@ void kv_pool_watch(kv_pool *pool, kv_pool_watch_fn *fn, void *context);
 /* Whether the page must not be written in place: it has other holders, or it is indexed. */
 bool kv_pool_is_shared(const kv_pool *pool, page_id id);
 
+/* fn is called for n free pages, first.v up to first.v + n - 1. */
+typedef void kv_pool_run_fn(void *context, page_id first, int32_t n);
+/* Puts the free pages in the order of their numbers, so that the next reservations lie side by side, and calls fn for each longest run of
+ * them. No other thread may be inside the pool. O(pages). */
+void kv_pool_tidy(kv_pool *pool, kv_pool_run_fn *fn, void *context);
+
 /* Checks the invariant; else QUIRE_INTERNAL and what is wrong. No other thread may be inside the pool. O(n). */
 quire_err kv_pool_check(const kv_pool *pool, quire_error *err);
 

@@ -31,18 +31,14 @@ quire_err kv_publics_add(kv_publics *p, const void *scope, size_t n_scope, const
     if (found != PUBLIC_NONE && p->list[found].n == n) {
         return QUIRE_OK;
     }
-    void *list = p->list;
-    bool ok = mem_grow_(&list, &p->cap, (size_t)p->n + 1, sizeof *p->list);
-    p->list = list;
+    TRY(mem_grow(&p->list, &p->cap, (size_t)p->n + 1, sizeof *p->list));
     kv_public one = {.scope = mem_new(n_scope, 1), .n_scope = n_scope, .tokens = mem_new((size_t)n, sizeof *tokens), .n = n};
-    if (!ok || one.scope == NULL || one.tokens == NULL) {
+    if (one.scope == NULL || one.tokens == NULL) {
         mem_free(one.scope);
         mem_free(one.tokens);
         return QUIRE_NO_MEMORY;
     }
-    if (n_scope > 0) {
-        memcpy(one.scope, scope, n_scope);
-    }
+    mem_copy(one.scope, scope, n_scope);
     memcpy(one.tokens, tokens, (size_t)n * sizeof *tokens);
     p->list[p->n++] = one;
     return QUIRE_OK;

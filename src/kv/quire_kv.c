@@ -78,9 +78,7 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
         return QUIRE_INVALID;
     }
     quire_kv *kv = mem_new(1, sizeof *kv);
-    if (kv == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(kv));
     kv->o = *o;
     kv->open.prev = kv->open.next = &kv->open;
     kv_cache_options co;
@@ -129,23 +127,8 @@ static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
     return QUIRE_OK;
 }
 
-/* Frees it; its pages are released before. */
-static void free_seq(quire_kv_seq *seq) {
-    kv_seq_release(&seq->kv->c, &seq->s, seq->tokens, KV_DROP);
-    kv_seq_close(&seq->kv->c, &seq->s);
-    kv_seq_deinit(&seq->s);
-    seq->prev->next = seq->next;
-    seq->next->prev = seq->prev;
-    seq->kv->n_seqs--;
-    mem_free(seq->tokens);
-    mem_free(seq);
-}
-
 static quire_err reserve_tokens(quire_kv_seq *seq, int32_t n) {
-    void *p = seq->tokens;
-    bool ok = mem_grow_(&p, &seq->cap_tokens, (size_t)n, sizeof *seq->tokens);
-    seq->tokens = p;
-    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return mem_grow(&seq->tokens, &seq->cap_tokens, (size_t)n, sizeof *seq->tokens);
 }
 
 static bool is_state(const quire_kv *kv, int32_t g) {
@@ -155,13 +138,9 @@ static bool is_state(const quire_kv *kv, int32_t g) {
 /* Reserves memory for one more copy a group, and of a whole state, here and in the list that is returned. */
 static quire_err reserve_copies(quire_kv *kv) {
     size_t n = (size_t)kv->copies.n + (size_t)kv->c.n_token_groups + (size_t)kv->c.n_state_pages, cap = (size_t)kv->copies.cap;
-    void *pairs = kv->copies.pairs, *taken = kv->taken;
-    bool ok = mem_grow_(&pairs, &cap, n, sizeof *kv->copies.pairs);
-    kv->copies.pairs = pairs;
+    TRY(mem_grow(&kv->copies.pairs, &cap, n, sizeof *kv->copies.pairs));
     kv->copies.cap = (int32_t)cap;
-    ok = ok && mem_grow_(&taken, &kv->cap_taken, n, sizeof *kv->taken);
-    kv->taken = taken;
-    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return mem_grow(&kv->taken, &kv->cap_taken, n, sizeof *kv->taken);
 }
 
 /* Reserves pages for n tokens behind those that have some. What may fail comes before what changes, but for evictions. */
@@ -230,9 +209,17 @@ quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_sco
 }
 
 void quire_kv_seq_close(quire_kv_seq *seq) {
-    if (seq != NULL) {
-        free_seq(seq);
+    if (seq == NULL) {
+        return;
     }
+    kv_seq_release(&seq->kv->c, &seq->s, seq->tokens, KV_DROP);
+    kv_seq_close(&seq->kv->c, &seq->s);
+    kv_seq_deinit(&seq->s);
+    seq->prev->next = seq->next;
+    seq->next->prev = seq->prev;
+    seq->kv->n_seqs--;
+    mem_free(seq->tokens);
+    mem_free(seq);
 }
 
 quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t n) {
@@ -280,10 +267,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
 
 quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
-    if (n < 0 || n > seq->n) {
-        return QUIRE_INVALID;
-    }
-    if (!kv_seq_sees_back(&kv->c, &seq->s, n)) {
+    if (n < 0 || n > seq->n || !kv_seq_sees_back(&kv->c, &seq->s, n)) {
         return QUIRE_INVALID;
     }
     if (kv->c.n_state_pages > 0 && n > 0 && n < seq->n) {
@@ -306,12 +290,10 @@ quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
         e = kv_table_reserve(&twin->s.tables[g], seq->s.tables[g].n_pages);
     }
     if (e != QUIRE_OK) {
-        free_seq(twin);
+        quire_kv_seq_close(twin);
         return e;
     }
-    if (seq->n > 0) {
-        memcpy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
-    }
+    mem_copy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
     twin->n = seq->n;
     kv_seq_fork(&kv->c, &seq->s, seq->n, &twin->s);
     *out = twin;
@@ -375,9 +357,7 @@ void quire_kv_clear(quire_kv *kv) {
 quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
     int32_t n = 0;
     const kv_table **tables = mem_new((size_t)kv->n_seqs * (size_t)kv->o.n_groups, sizeof *tables);
-    if (tables == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the audit");
-    }
+    TRY(mem_check_for(tables, "the audit", err));
     for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
         n += kv_seq_list_tables(&seq->s, tables + n);
     }

@@ -116,9 +116,7 @@ int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, in
     s->list[i] = (kv_snapshot){.place = place, .n_tail = n_tail, .next = s->places[place]};
     s->places[place] = i;
     link_youngest(s, i);
-    if (n_tail > 0) {
-        memcpy(s->tails + (int64_t)i * s->shape.page_tokens, tail, (size_t)n_tail * sizeof *tail);
-    }
+    mem_copy(s->tails + (int64_t)i * s->shape.page_tokens, tail, (size_t)n_tail * sizeof *tail);
     int32_t *pages = pages_of(s, i);
     for (int32_t g = 0; g < s->shape.n_groups; g++) {
         assert(tables[g].n_pages == s->shape.state_pages[g]);

@@ -10,12 +10,8 @@ static int32_t pages_for(int32_t n_tokens, int32_t page_tokens) {
 }
 
 quire_err kv_table_reserve(kv_table *t, int32_t n_pages) {
-    void *pages = t->pages;
     size_t cap = (size_t)t->cap_pages;
-    if (!mem_grow_(&pages, &cap, (size_t)n_pages, sizeof *t->pages)) {
-        return QUIRE_NO_MEMORY;
-    }
-    t->pages = pages;
+    TRY(mem_grow(&t->pages, &cap, (size_t)n_pages, sizeof *t->pages));
     t->cap_pages = cap < INT32_MAX ? (int32_t)cap : INT32_MAX;
     return QUIRE_OK;
 }
@@ -61,12 +57,17 @@ bool kv_table_copies_tail(const kv_pool *pool, const kv_table *t, int32_t page_t
     return plan_growth(pool, t, 1, page_tokens).copies_tail;
 }
 
+static void add_copy(kv_copies *copies, page_id src, page_id dst) {
+    assert(copies->n < copies->cap);
+    copies->pairs[copies->n].src = src;
+    copies->pairs[copies->n++].dst = dst;
+}
+
 /* Applies the growth: new pages are at the end already, `copy` replaces the shared tail. */
 static void grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens, kv_copies *copies) {
     if (g.copies_tail) {
         page_id *tail = &t->pages[t->n_pages - 1];
-        copies->pairs[copies->n].src = *tail;
-        copies->pairs[copies->n++].dst = copy;
+        add_copy(copies, *tail, copy);
         kv_pool_release(pool, *tail);
         *tail = copy;
     }
@@ -114,9 +115,7 @@ void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t
     for (int32_t i = 0; i < t->n_pages; i++) {
         page_id page = t->pages[i];
         if (kv_pool_is_shared(pool, page)) {
-            assert(copies->n < copies->cap);
-            copies->pairs[copies->n].src = page;
-            copies->pairs[copies->n++].dst = *ids;
+            add_copy(copies, page, *ids);
             t->pages[i] = *ids++;
             kv_pool_release(pool, page);
         }

@@ -67,9 +67,8 @@ static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
     t->n_kept_for_reads = (int32_t)n_staging / KEPT_FOR_READS;
     t->memory = mem_new_huge((size_t)t->n_frames, t->frame_bytes);
     t->frames = mem_new((size_t)t->n_frames, sizeof *t->frames);
-    if (t->memory == NULL || t->frames == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(t->memory));
+    TRY(mem_check(t->frames));
     t->free_frame = FRAME_NONE;
     for (int32_t f = t->n_frames - 1; f >= 0; f--) {
         t->frames[f].next = t->free_frame;
@@ -81,14 +80,6 @@ static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
     return QUIRE_OK;
 }
 
-static size_t power_of_two_from(int64_t n) {
-    size_t p = 2;
-    while ((int64_t)p < n) {
-        p *= 2;
-    }
-    return p;
-}
-
 static quire_err open_file_tier(kv_tiers *t, const kv_tiers_options *o, quire_error *err) {
     if (o->file_path == NULL) {
         return QUIRE_OK;
@@ -98,7 +89,7 @@ static quire_err open_file_tier(kv_tiers *t, const kv_tiers_options *o, quire_er
                          .hash_bits = o->hash_bits,
                          .way = o->file_way,
                          .calls = o->file_calls,
-                         .most = power_of_two_from(t->n_frames)};
+                         .most = size_power_of_two((size_t)t->n_frames)};
     TRY(kv_file_open(&t->shape, &f, t->done, &t->file, err));
     t->stamp = kv_file_last_stamp(t->file);
     t->stats[KV_TIER_FILE].is_open = true;
@@ -109,7 +100,7 @@ static quire_err open_redis_tier(kv_tiers *t, const kv_tiers_options *o, quire_e
     if (o->redis_url == NULL) {
         return QUIRE_OK;
     }
-    TRY(kv_redis_open(&t->shape, o->redis_url, o->redis_bytes, power_of_two_from(t->n_frames), t->done, &t->redis, err));
+    TRY(kv_redis_open(&t->shape, o->redis_url, o->redis_bytes, size_power_of_two((size_t)t->n_frames), t->done, &t->redis, err));
     t->stats[KV_TIER_REDIS].is_open = true;
     return QUIRE_OK;
 }
@@ -117,9 +108,7 @@ static quire_err open_redis_tier(kv_tiers *t, const kv_tiers_options *o, quire_e
 static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
     size_t page_bytes = (size_t)o->shape.page_bytes;
     t->shape = o->shape;
-    if (o->shape.n_version > 0) {
-        memcpy(t->version, o->shape.version, o->shape.n_version);
-    }
+    mem_copy(t->version, o->shape.version, o->shape.n_version);
     t->shape.version = t->version;
     t->head_bytes = kv_record_head_bytes(&t->shape);
     if (!size_add(t->head_bytes, page_bytes, &t->frame_bytes) || t->frame_bytes > INT64_MAX - 63) {
@@ -128,7 +117,7 @@ static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
     t->frame_bytes = size_align(t->frame_bytes, 64);
     TRY(open_frames(t, o->host_bytes));
     t->done.reader = o->reader;
-    TRY(ring_open(sizeof(kv_job), power_of_two_from(JOBS_A_FRAME * t->n_frames), &t->done.ring));
+    TRY(ring_open(sizeof(kv_job), size_power_of_two(JOBS_A_FRAME * (size_t)t->n_frames), &t->done.ring));
     return t->has_host ? kv_dir_open(&t->host, (int32_t)(o->host_bytes / (int64_t)t->frame_bytes), o->shape.page_tokens, o->hash_bits)
                        : QUIRE_OK;
 }
@@ -254,19 +243,12 @@ static void hold_for_job(kv_tiers *t, int32_t f) {
     t->n_pending++;
 }
 
-static void write_to_redis(kv_tiers *t, int32_t f) {
-    if (kv_redis_write(t->redis, f, head_of(t, f))) {
+/* After frame f was given to a tier to write; submitted: that tier has taken it. */
+static void begin_write(kv_tiers *t, kv_tier_kind to, int32_t f, bool submitted) {
+    if (submitted) {
         hold_for_job(t, f);
     } else {
-        t->stats[KV_TIER_REDIS].dropped++;
-    }
-}
-
-static void write_to_file(kv_tiers *t, int32_t f) {
-    if (kv_file_write(t->file, f, head_of(t, f), body_of(t, f))) {
-        hold_for_job(t, f);
-    } else {
-        t->stats[KV_TIER_FILE].dropped++;
+        t->stats[to].dropped++;
     }
 }
 
@@ -280,10 +262,10 @@ void kv_tiers_put_end(kv_tiers *t, int32_t f) {
         keep_in_host(t, &r, f);
     }
     if (t->frames[f].to_file) {
-        write_to_file(t, f);
+        begin_write(t, KV_TIER_FILE, f, kv_file_write(t->file, f, head_of(t, f), body_of(t, f)));
     }
     if (t->frames[f].to_redis) {
-        write_to_redis(t, f);
+        begin_write(t, KV_TIER_REDIS, f, kv_redis_write(t->redis, f, head_of(t, f)));
     }
     drop_frame(t, f);
 }
@@ -310,29 +292,20 @@ static int32_t find_in_host(kv_tiers *t, const kv_tier_key *key) {
     return f;
 }
 
-/* Starts to read slot into a frame. */
-static kv_fetch fetch_from_file(kv_tiers *t, int32_t slot, int32_t *out) {
-    int32_t f = take_frame(t, FRAME_PENDING);
-    if (f == FRAME_NONE) {
-        return KV_FETCH_LATER;
-    }
-    if (!kv_file_read(t->file, slot, f, head_of(t, f), body_of(t, f))) {
-        drop_frame(t, f);
-        return KV_FETCH_LATER;
-    }
-    hold_for_job(t, f);
-    *out = f;
-    return KV_FETCH_STARTED;
-}
-
-static kv_fetch fetch_from_redis(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
-    int32_t f = take_frame(t, FRAME_PENDING);
-    if (f == FRAME_NONE) {
-        return KV_FETCH_LATER;
-    }
+static bool read_from_redis(kv_tiers *t, const kv_tier_key *key, int32_t f) {
     kv_record wanted = {.key = *key};
     kv_record_write(&t->shape, &wanted, head_of(t, f));
-    if (!kv_redis_read(t->redis, f, head_of(t, f))) {
+    return kv_redis_read(t->redis, f, head_of(t, f));
+}
+
+/* Starts to read the key's page into a frame, from the file's slot or, where that is SLOT_NONE, from Redis. */
+static kv_fetch begin_read(kv_tiers *t, const kv_tier_key *key, int32_t slot, int32_t *out) {
+    int32_t f = take_frame(t, FRAME_PENDING);
+    if (f == FRAME_NONE) {
+        return KV_FETCH_LATER;
+    }
+    bool in_file = slot != SLOT_NONE;
+    if (!(in_file ? kv_file_read(t->file, slot, f, head_of(t, f), body_of(t, f)) : read_from_redis(t, key, f))) {
         drop_frame(t, f);
         return KV_FETCH_LATER;
     }
@@ -349,11 +322,9 @@ kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
         return KV_FETCH_STARTED;
     }
     int32_t slot = t->file != NULL ? kv_dir_find(kv_file_dir(t->file), key) : SLOT_NONE;
-    if (slot != SLOT_NONE) {
-        return fetch_from_file(t, slot, out);
-    }
-    t->stats[KV_TIER_FILE].misses += t->file != NULL;
-    return t->redis != NULL && kv_redis_is_up(t->redis) ? fetch_from_redis(t, key, out) : KV_FETCH_NOWHERE;
+    t->stats[KV_TIER_FILE].misses += t->file != NULL && slot == SLOT_NONE;
+    bool may_find = slot != SLOT_NONE || (t->redis != NULL && kv_redis_is_up(t->redis));
+    return may_find ? begin_read(t, key, slot, out) : KV_FETCH_NOWHERE;
 }
 
 static void count_write(quire_tier_stats *s, quire_err result) {

@@ -182,9 +182,7 @@ static quire_err open_parts(kv_file *f, const kv_file_options *o, kv_io_done don
 quire_err kv_file_open(const kv_record_shape *shape, const kv_file_options *o, kv_io_done done, kv_file **out, quire_error *err) {
     *out = NULL;
     kv_file *f = mem_new(1, sizeof *f);
-    if (f == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(f, "a file tier", err));
     f->shape = *shape;
     f->head_bytes = kv_record_head_bytes(shape);
     f->heads = f->pages = -1;
@@ -222,10 +220,6 @@ uint64_t kv_file_last_stamp(const kv_file *f) {
 
 int64_t kv_file_bytes(const kv_file *f) {
     return f->dir.n_filled * ((int64_t)f->head_bytes + f->shape.page_bytes);
-}
-
-kv_io_way kv_file_way(const kv_file *f) {
-    return kv_io_which(f->io);
 }
 
 void kv_file_touch(kv_file *f, int32_t slot) {

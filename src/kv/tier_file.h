@@ -34,7 +34,6 @@ const kv_dir *kv_file_dir(const kv_file *f);
 /* The largest stamp of the adopted records. */
 uint64_t kv_file_last_stamp(const kv_file *f);
 int64_t kv_file_bytes(const kv_file *f);
-kv_io_way kv_file_way(const kv_file *f);
 /* Makes the slot's record the most recently used. */
 void kv_file_touch(kv_file *f, int32_t slot);
 

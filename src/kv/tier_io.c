@@ -14,7 +14,7 @@ typedef struct io_thread {
     kv_io_queue jobs;
     wake wake;
     pthread_t id;
-    bool has_wake, runs;
+    bool runs;
 } io_thread;
 
 struct kv_io {
@@ -47,7 +47,8 @@ void kv_io_queue_close(kv_io_queue *q) {
 }
 
 bool kv_io_queue_push(kv_io_queue *q, const kv_job *job) {
-    return ring_push(job->kind == KV_JOB_FILE_WRITE ? q->writes : q->reads, job);
+    bool is_write = job->kind == KV_JOB_FILE_WRITE || job->kind == KV_JOB_REDIS_WRITE;
+    return ring_push(is_write ? q->writes : q->reads, job);
 }
 
 bool kv_io_queue_pop(kv_io_queue *q, kv_job *job) {
@@ -96,7 +97,6 @@ static quire_err open_thread(kv_io *io, size_t most, io_thread *t) {
     t->io = io;
     TRY(kv_io_queue_open(most, &t->jobs));
     TRY(wake_init(&t->wake));
-    t->has_wake = true;
     t->runs = pthread_create(&t->id, NULL, io_main, t) == 0;
     return t->runs ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -119,9 +119,7 @@ static quire_err open_way(kv_io *io, kv_io_way way, size_t most) {
 quire_err kv_io_open(kv_io_way way, size_t most, const kv_io_calls *calls, kv_io_done done, kv_io **out) {
     *out = NULL;
     kv_io *io = mem_new(1, sizeof *io);
-    if (io == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(io));
     io->calls = calls != NULL ? *calls : (kv_io_calls){pread, pwrite};
     io->done = done;
     atomic_init(&io->stop, false);
@@ -145,9 +143,7 @@ void kv_io_close(kv_io *io) {
             wake_ring(&t->wake);
             pthread_join(t->id, NULL);
         }
-        if (t->has_wake) {
-            wake_deinit(&t->wake);
-        }
+        wake_deinit(&t->wake);
         kv_io_queue_close(&t->jobs);
     }
     kv_uring_close(io->uring);
@@ -164,8 +160,4 @@ bool kv_io_submit(kv_io *io, const kv_job *job) {
     }
     wake_ring(&t->wake);
     return true;
-}
-
-kv_io_way kv_io_which(const kv_io *io) {
-    return io->uring != NULL ? KV_IO_URING : KV_IO_THREADS;
 }

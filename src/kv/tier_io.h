@@ -56,7 +56,6 @@ quire_err kv_io_open(kv_io_way way, size_t most, const kv_io_calls *calls, kv_io
 void kv_io_close(kv_io *io);
 /* Submits a job. False: the queue is full. */
 bool kv_io_submit(kv_io *io, const kv_job *job);
-kv_io_way kv_io_which(const kv_io *io);
 
 /* Two queues of jobs, reads and writes. */
 typedef struct kv_io_queue {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/sha256.h"
 #include "base/size.h"
 #include "core/kv_layout.h"
@@ -36,9 +37,7 @@ static kv_tier_id digest(id_of what, kv_tier_id before, const void *bytes, size_
     } in = {.what = what, .before = before};
     uint8_t out[SHA256_BYTES];
     kv_tier_id id;
-    if (n > 0) {
-        memcpy(in.bytes, bytes, n);
-    }
+    mem_copy(in.bytes, bytes, n);
     sha256(&in, sizeof in - sizeof in.bytes + n, out);
     memcpy(&id, out, sizeof id);
     return id;
@@ -101,9 +100,7 @@ void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsi
                      .n_namespace = (uint16_t)key->n_namespace};
     memset(head, 0, kv_record_head_bytes(shape));
     memcpy(head + sizeof f, shape->version, shape->n_version);
-    if (key->n_namespace > 0) {
-        memcpy(head + sizeof f + shape->n_version, key->namespace, key->n_namespace);
-    }
+    mem_copy(head + sizeof f + shape->n_version, key->namespace, key->n_namespace);
     memcpy(head + tokens_at(shape), key->tokens, (size_t)shape->page_tokens * sizeof(int32_t));
     memcpy(head, &f, sizeof f);
     f.head_sum = head_sum(shape, head);

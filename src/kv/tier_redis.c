@@ -44,10 +44,10 @@ struct kv_redis {
     size_t head_bytes, record_bytes;
     uint64_t version_hash;
     kv_io_done done;
-    ring *reads, *writes;
+    kv_io_queue jobs;
     wake wake, tried; /* wake: there is work, or it stops; tried: it has tried to connect */
     pthread_t thread;
-    bool has_wake, has_tried, runs;
+    bool runs;
     atomic_bool stop, up;
     atomic_llong bytes;
 
@@ -127,10 +127,8 @@ static struct timeval timeval_of(int64_t us) {
 
 /* Disconnects after a failure: the next try is after a pause. */
 static void disconnect(kv_redis *r) {
-    if (r->c != NULL) {
-        redisFree(r->c);
-        r->c = NULL;
-    }
+    redisFree(r->c);
+    r->c = NULL;
     r->failed = false;
     atomic_store(&r->up, false);
     r->pause_us = r->pause_us == 0 ? FIRST_PAUSE_US : r->pause_us < LAST_PAUSE_US / 2 ? 2 * r->pause_us : LAST_PAUSE_US;
@@ -167,18 +165,14 @@ static redisReply *command(kv_redis *r, const char *format, ...) {
 /* Whether a command got a reply that is not an error. */
 static bool is_done(redisReply *reply) {
     bool ok = reply != NULL && reply->type != REDIS_REPLY_ERROR;
-    if (reply != NULL) {
-        freeReplyObject(reply);
-    }
+    freeReplyObject(reply);
     return ok;
 }
 
 static bool greet(kv_redis *r) {
     const redis_url *u = &r->url;
-    if (u->password[0] != 0 && u->user[0] != 0 && !is_done(command(r, "AUTH %s %s", u->user, u->password))) {
-        return false;
-    }
-    if (u->password[0] != 0 && u->user[0] == 0 && !is_done(command(r, "AUTH %s", u->password))) {
+    if (u->password[0] != 0 &&
+        !is_done(u->user[0] != 0 ? command(r, "AUTH %s %s", u->user, u->password) : command(r, "AUTH %s", u->password))) {
         return false;
     }
     return (u->number == 0 || is_done(command(r, "SELECT %d", u->number))) && is_done(command(r, "PING"));
@@ -230,9 +224,7 @@ static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
 static quire_err ask_exists(kv_redis *r, const char *key) {
     redisReply *reply = command(r, "EXISTS %s", key);
     quire_err e = reply == NULL || reply->type != REDIS_REPLY_INTEGER ? QUIRE_IO : reply->integer != 0 ? QUIRE_OK : QUIRE_NOT_FOUND;
-    if (reply != NULL) {
-        freeReplyObject(reply);
-    }
+    freeReplyObject(reply);
     return e;
 }
 
@@ -252,9 +244,7 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
     r->failed = redisAppendCommandArgv(r->c, 4, argv, lengths) != REDIS_OK;
     redisReply *reply = r->failed ? NULL : next_reply(r);
     bool stored = reply != NULL && reply->type == REDIS_REPLY_STATUS, was_there = reply != NULL && reply->type == REDIS_REPLY_NIL;
-    if (reply != NULL) {
-        freeReplyObject(reply);
-    }
+    freeReplyObject(reply);
     if (stored) {
         count_put(r, record.key.id, record.key.group);
     }
@@ -292,8 +282,8 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
         (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read has checked it */
         write_key(r, wanted[i].key.id, wanted[i].key.group, key);
-        if (redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes) !=
-            REDIS_OK) { /* a byte more than a record has */
+        int sent = redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes); /* a byte more than a record has */
+        if (sent != REDIS_OK) {
             disconnect(r);
         }
     }
@@ -303,9 +293,7 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
             disconnect(r);
         }
         jobs[i].result = reply != NULL ? take_reply(r, reply, &wanted[i], &jobs[i]) : QUIRE_IO;
-        if (reply != NULL) {
-            freeReplyObject(reply);
-        }
+        freeReplyObject(reply);
     }
     for (int32_t i = 0; i < n; i++) {
         if (jobs[i].result == QUIRE_BAD_FILE) {
@@ -321,7 +309,7 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
 static bool work(kv_redis *r) {
     kv_job jobs[MOST_READS];
     int32_t n = 0;
-    while (n < MOST_READS && ring_pop(r->reads, &jobs[n])) {
+    while (n < MOST_READS && ring_pop(r->jobs.reads, &jobs[n])) {
         n++;
     }
     if (n > 0) {
@@ -331,7 +319,7 @@ static bool work(kv_redis *r) {
         }
         return true;
     }
-    if (!ring_pop(r->writes, &jobs[0])) {
+    if (!ring_pop(r->jobs.writes, &jobs[0])) {
         return false;
     }
     jobs[0].result = r->c != NULL ? write_record(r, &jobs[0]) : QUIRE_IO;
@@ -370,15 +358,11 @@ static void *redis_main(void *arg) {
 static quire_err open_parts(kv_redis *r, size_t most) {
     r->head = mem_new(1, r->head_bytes);
     r->puts = mem_new_huge((size_t)r->cap_puts, sizeof *r->puts);
-    if (r->head == NULL || r->puts == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
-    TRY(ring_open(sizeof(kv_job), most, &r->reads));
-    TRY(ring_open(sizeof(kv_job), most, &r->writes));
+    TRY(mem_check(r->head));
+    TRY(mem_check(r->puts));
+    TRY(kv_io_queue_open(most, &r->jobs));
     TRY(wake_init(&r->wake));
-    r->has_wake = true;
     TRY(wake_init(&r->tried));
-    r->has_tried = true;
     r->runs = pthread_create(&r->thread, NULL, redis_main, r) == 0;
     if (!r->runs) {
         return QUIRE_NO_MEMORY;
@@ -391,9 +375,7 @@ quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t b
                         quire_error *err) {
     *out = NULL;
     kv_redis *r = mem_new(1, sizeof *r);
-    if (r == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
+    TRY(mem_check_for(r, "a Redis tier", err));
     r->shape = *shape;
     r->head_bytes = kv_record_head_bytes(shape);
     r->record_bytes = r->head_bytes + (size_t)shape->page_bytes;
@@ -430,17 +412,10 @@ void kv_redis_close(kv_redis *r) {
         wake_ring(&r->wake);
         pthread_join(r->thread, NULL);
     }
-    if (r->c != NULL) {
-        redisFree(r->c);
-    }
-    if (r->has_wake) {
-        wake_deinit(&r->wake);
-    }
-    if (r->has_tried) {
-        wake_deinit(&r->tried);
-    }
-    ring_close(r->reads);
-    ring_close(r->writes);
+    redisFree(r->c);
+    wake_deinit(&r->wake);
+    wake_deinit(&r->tried);
+    kv_io_queue_close(&r->jobs);
     mem_free(r->head);
     mem_free(r->puts);
     mem_free(r);
@@ -454,8 +429,9 @@ int64_t kv_redis_bytes(const kv_redis *r) {
     return atomic_load(&r->bytes);
 }
 
-static bool submit(kv_redis *r, ring *to, const kv_job *job) {
-    if (!ring_push(to, job)) {
+static bool submit(kv_redis *r, kv_job_kind kind, int32_t frame, unsigned char *head) {
+    kv_job job = {.kind = kind, .frame = frame, .n_parts = 1, .parts = {{-1, head, r->record_bytes, 0}}};
+    if (!kv_io_queue_push(&r->jobs, &job)) {
         return false;
     }
     wake_ring(&r->wake);
@@ -463,12 +439,10 @@ static bool submit(kv_redis *r, ring *to, const kv_job *job) {
 }
 
 bool kv_redis_write(kv_redis *r, int32_t frame, unsigned char *head) {
-    kv_job job = {.kind = KV_JOB_REDIS_WRITE, .frame = frame, .n_parts = 1, .parts = {{-1, head, r->record_bytes, 0}}};
-    return submit(r, r->writes, &job);
+    return submit(r, KV_JOB_REDIS_WRITE, frame, head);
 }
 
 bool kv_redis_read(kv_redis *r, int32_t frame, unsigned char *head) {
     kv_record wanted;
-    kv_job job = {.kind = KV_JOB_REDIS_READ, .frame = frame, .n_parts = 1, .parts = {{-1, head, r->record_bytes, 0}}};
-    return kv_record_read(&r->shape, head, &wanted) && submit(r, r->reads, &job);
+    return kv_record_read(&r->shape, head, &wanted) && submit(r, KV_JOB_REDIS_READ, frame, head);
 }

@@ -26,7 +26,7 @@ struct kv_uring {
     pthread_t thread;
     atomic_bool stop;
     kv_io_done done;
-    bool has_ring, has_wake, runs;
+    bool has_ring, runs;
     bool polls; /* a poll of `wake` is in the kernel */
     uring_op ops[DEPTH];
     int32_t free_op, n_ops;
@@ -144,7 +144,6 @@ static quire_err open_parts(kv_uring *u, size_t most) {
     }
     TRY(kv_io_queue_open(most, &u->jobs));
     TRY(wake_init(&u->wake));
-    u->has_wake = true;
     for (int32_t i = 0; i < DEPTH; i++) {
         u->ops[i].next = i + 1;
     }
@@ -155,9 +154,7 @@ static quire_err open_parts(kv_uring *u, size_t most) {
 quire_err kv_uring_open(size_t most, kv_io_done done, kv_uring **out) {
     *out = NULL;
     kv_uring *u = mem_new(1, sizeof *u);
-    if (u == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(u));
     u->done = done;
     atomic_init(&u->stop, false);
     quire_err e = open_parts(u, most);
@@ -181,9 +178,7 @@ void kv_uring_close(kv_uring *u) {
     if (u->has_ring) {
         io_uring_queue_exit(&u->ring);
     }
-    if (u->has_wake) {
-        wake_deinit(&u->wake);
-    }
+    wake_deinit(&u->wake);
     kv_io_queue_close(&u->jobs);
     mem_free(u);
 }

@@ -15,9 +15,7 @@ quire_err quire_kv_view_open(int32_t cap_pages, int32_t cap_seqs, int32_t cap_en
         }
     }
     quire_kv_view *v = mem_new(1, sizeof *v);
-    if (v == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(v));
     *v = (quire_kv_view){.page = -1, .cap_pages = cap_pages, .cap_seqs = cap_seqs, .cap_entries = cap_entries, .cap_events = cap_events};
     v->pages = mem_new((size_t)cap_pages, sizeof *v->pages);
     v->seqs = mem_new((size_t)cap_seqs, sizeof *v->seqs);

@@ -21,6 +21,7 @@ static const command *const commands[] = {&command_bench,
                                           &command_bench_calibrate,
                                           &command_bench_sampler,
                                           &command_bench_kernels,
+                                          &command_bench_experts,
                                           &command_bench_stall,
                                           &command_bench_start,
                                           &command_bench_pages,
@@ -41,7 +42,8 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program lab = {"quire-lab", commands, quire_commands, print_help};
+    const program lab = {.name = "quire-lab", .summary = "measures and shows what quire does", .commands = commands, .others = quire_commands,
+                         .help = print_help}; /* no variables: only the command line decides what is measured */
     setlocale(LC_CTYPE, "");
     standard_files_open();
     return standard_files_finish(dispatch(&lab, argc, argv));

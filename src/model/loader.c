@@ -210,7 +210,7 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
 
 /* Records the weights under the name that a packed model gives them. */
 static quire_err note_linear(loader *l, const char *name, const weight_part *p, const tensor_view *w, const linear *made) {
-    if (!mem_grow_(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears)) {
+    if (mem_grow(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears) != QUIRE_OK) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
     }
     loaded_linear *note = &l->linears[l->n_linears++];
@@ -386,16 +386,16 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
 
 /* ---- the whole file ---- */
 
-quire_err loader_write(const loader *l, packed_writer *w) {
+quire_err loader_image(const loader *l, packed_image *image) {
     for (size_t i = 0; i < l->n_linears; i++) {
         const loaded_linear *made = &l->linears[i];
         tensor_view packed = {.name = made->name, .type = made->type, .n_dims = 2, .dims = {made->dims[0], made->dims[1], 1, 1}};
         packed.data = l->b->ops->linear_packed(made->w, &packed.n_bytes, &packed.packing);
-        TRY(packed_writer_add(w, &packed, l->err));
+        TRY(packed_image_add(image, &packed));
     }
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         if (!l->used[i].used || l->used[i].as_is) {
-            TRY(packed_writer_add(w, model_file_tensor(l->file, i), l->err));
+            TRY(packed_image_add(image, model_file_tensor(l->file, i)));
         }
     }
     return QUIRE_OK;

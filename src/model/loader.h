@@ -7,7 +7,7 @@
 
 #include "backend/backend.h"
 #include "file/model_file.h"
-#include "file/packed.h"
+#include "file/packed_image.h"
 
 /* A weight's two names, without ".weight"; %d is the layer. Alternatives have '|' between them. "model." at the beginning of an hf name
  * stands for wherever the file has its text model. */
@@ -77,8 +77,8 @@ quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, i
 /* A vector of n elements as f32 in *out, which is freed with mem_free. NULL when the file has none. */
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out);
 
-/* Writes all that was loaded: weights as the backend packed them, and the tensors that only the description uses. */
-quire_err loader_write(const loader *l, packed_writer *w);
+/* Adds all that was loaded to an image: weights as the backend packed them, and the tensors that are used unchanged. */
+quire_err loader_image(const loader *l, packed_image *i);
 
 /* Refuses a file with unused weights and names the first. Tensors whose names hold an ignored part are derived data, not weights. */
 quire_err loader_finish(const loader *l);

@@ -7,7 +7,7 @@
 #include "core/batch.h"
 #include "core/model_desc.h"
 #include "file/model_file.h"
-#include "file/packed.h"
+#include "file/packed_image.h"
 
 typedef struct model model;
 
@@ -19,8 +19,9 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
  * the rotary tables. The caller may close the file afterwards: where b uses tensors in place, the model shares the file until
  * model_close. */
 quire_err model_open(model_file *f, backend *b, int32_t max_positions, model **out, quire_error *err);
-/* Loads into b as model_open does, and writes the tensors to w, with the weights as b packed them. f must not be packed itself. */
-quire_err model_pack(model_file *f, backend *b, packed_writer *w, quire_error *err);
+/* As model_open; and adds the tensors to an image, with the weights as b packed them: the image borrows them from f and b. f must not be
+ * packed itself. */
+quire_err model_open_image(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out, quire_error *err);
 void model_close(model *m);
 const model_desc *model_description(const model *m);
 

@@ -89,8 +89,8 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     return QUIRE_OK;
 }
 
-/* w: the writer for the weights, or NULL. */
-static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_writer *w, model **out, quire_error *err) {
+/* image: gets the tensors, or NULL. */
+static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out, quire_error *err) {
     *out = NULL;
     model *m = mem_new(1, sizeof *m);
     if (!m) {
@@ -104,7 +104,9 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     e = e ? e : loader_init(&l, f, b, max_positions, err);
     e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
     e = e ? e : loader_finish(&l);
-    e = e || !w ? e : loader_write(&l, w);
+    if (e == QUIRE_OK && image != NULL && loader_image(&l, image) != QUIRE_OK) {
+        e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
     loader_deinit(&l);
     if (e != QUIRE_OK) {
         model_close(m);
@@ -119,11 +121,8 @@ quire_err model_open(model_file *f, backend *b, int32_t max_positions, model **o
     return open_model(f, b, max_positions, NULL, out, err);
 }
 
-quire_err model_pack(model_file *f, backend *b, packed_writer *w, quire_error *err) {
-    model *m;
-    TRY(open_model(f, b, 1, w, &m, err));
-    model_close(m);
-    return QUIRE_OK;
+quire_err model_open_image(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out, quire_error *err) {
+    return open_model(f, b, max_positions, image, out, err);
 }
 
 void model_close(model *m) {

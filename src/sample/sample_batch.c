@@ -7,9 +7,7 @@ enum { WORTH_IT = 1 << 14 }; /* least logits in all: fewer are sampled faster th
 quire_err sample_pool_open(int32_t n_vocab, int32_t max_tokens, int32_t n_workers, sample_run run, void *threads, sample_pool *out) {
     *out = (sample_pool){.n_vocab = n_vocab, .n_workers = n_workers, .run = run, .threads = threads};
     out->samplers = mem_new((size_t)n_workers, sizeof(sampler *));
-    if (!out->samplers) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(out->samplers));
     for (int32_t i = 0; i < n_workers; i++) {
         TRY(sampler_open(n_vocab, max_tokens, &out->samplers[i]));
     }

@@ -10,9 +10,7 @@
 
 quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     sampler *s = mem_new(1, sizeof *s);
-    if (!s) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(s));
     size_t n = (size_t)n_vocab;
     const sampler_rows *all[SAMPLER_ROWS_MOST];
     s->rows = all[sampler_rows_here(all) - 1];

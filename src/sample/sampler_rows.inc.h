@@ -6,16 +6,12 @@
 
 /* A float as an integer of the same order: negative ones have their other bits inverted. */
 static inline int32_t order_of(float v) {
-    int32_t bits;
-    memcpy(&bits, &v, sizeof bits);
+    int32_t bits = (int32_t)float_bits(v);
     return bits ^ ((bits >> 31) & INT32_MAX);
 }
 
 static float float_of(int32_t order) {
-    int32_t bits = order ^ ((order >> 31) & INT32_MAX);
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
+    return float_of_bits((uint32_t)(order ^ ((order >> 31) & INT32_MAX)));
 }
 
 static bool scan(sampler *s, const float *logits) {

@@ -1,6 +1,7 @@
 #include "sched/admission_policy.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 
 double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda) {
     return (double)n_matched + lambda * (double)waited_us * 1e-6;
@@ -16,15 +17,6 @@ void service_counters_close(service_counters *s) {
     *s = (service_counters){0};
 }
 
-/* FNV-1a. */
-static uint64_t hash_of(const void *tenant, size_t n) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ ((const unsigned char *)tenant)[i]) * 0x100000001b3u;
-    }
-    return h;
-}
-
 /* The least service counter of the active tenants; false when there is none. */
 static bool least_served(const service_counters *s, double *least) {
     bool found = false;
@@ -38,7 +30,7 @@ static bool least_served(const service_counters *s, double *least) {
 }
 
 int32_t service_counters_enter(service_counters *s, const void *tenant, size_t n) {
-    uint64_t hash = hash_of(tenant, n);
+    uint64_t hash = str_hash(STR_HASH_START, (str){tenant, n});
     int32_t slot = TENANT_NONE;
     for (int32_t i = 0; i < s->n; i++) {
         const tenant_slot *at = &s->slots[i];

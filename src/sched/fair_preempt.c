@@ -34,12 +34,13 @@ static const sched_task *victim_for(const scheduler *s, const sched_task *t) {
     int32_t most = count_running(s, t->tenant_slot, t), examined = t->tenant_slot;
     for (int32_t i = s->n_running - 1; i >= 0; i--) {
         const sched_task *r = s->running[i];
-        if (r->tenant_slot == examined || r->is_first || r->n_preempted >= s->limits.max_preemptions) {
+        bool is_busier = r->tenant_slot != examined && count_active(s, r->tenant_slot) > count_active(s, t->tenant_slot);
+        if (!is_busier || r->is_first || r->n_preempted >= s->limits.max_preemptions) {
             continue;
         }
-        examined = r->tenant_slot;
+        examined = r->tenant_slot; /* spares counting again for each task of a flood */
         int32_t n = count_running(s, r->tenant_slot, NULL);
-        if (n > most && count_active(s, r->tenant_slot) > count_active(s, t->tenant_slot)) {
+        if (n > most) {
             most = n;
             victim = r;
         }
@@ -57,17 +58,6 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     return n > 0 ? n : 0;
 }
 
-static void preempt_with_group(scheduler *s, const sched_task *victim) {
-    s->plan.n_preempted = 0;
-    for (int32_t i = 0; i < s->n_running; i++) {
-        const sched_task *r = s->running[i];
-        bool goes = r == victim || (r->group != 0 && r->group == victim->group);
-        s->plan.decisions[i] = goes ? SCHED_PREEMPTED : SCHED_IDLE;
-        s->plan.n_preempted += goes;
-    }
-    scheduler_preempt_marked(s);
-}
-
 /* Makes t first where another tenant runs more, and makes room for it, *promised pages being those of others that are first. */
 static void put_first(scheduler *s, sched_task *t, int64_t *promised) {
     const sched_task *victim = t->n_preempted == 0 && t->group == 0 ? victim_for(s, t) : NULL;
@@ -75,7 +65,7 @@ static void put_first(scheduler *s, sched_task *t, int64_t *promised) {
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
     t->is_first = victim != NULL;
     while (victim != NULL && (s->n_running + n_places > s->limits.max_seqs || (s->kv != NULL && n_pages > kv_cache_available(s->kv)))) {
-        preempt_with_group(s, victim);
+        scheduler_preempt_group(s, victim, NULL);
         victim = victim_for(s, t);
     }
     *promised = t->is_first ? n_pages : *promised;

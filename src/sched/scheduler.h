@@ -94,6 +94,8 @@ void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
 /* Preempts the running tasks that plan.decisions marks so (plan.n_preempted of them). Calls the hook `settle`. */
 void scheduler_preempt_marked(scheduler *s);
+/* Preempts victim, which runs, with its group. spared (NULL: nobody) stays, with its group. */
+void scheduler_preempt_group(scheduler *s, const sched_task *victim, const sched_task *spared);
 /* Preempts t, which is in neither queue: releases its pages and puts it among the waiting. */
 void scheduler_preempt(scheduler *s, sched_task *t);
 

@@ -1,7 +1,7 @@
 /* step_plan decides what a step computes.
  *
- *   candidates -> describe -> plan -> admit -> preempt -> reserve pages
- *   (waiting tasks in the order   (sched.h)  (kv_seq_admit)  (kv_seq_release)  (kv_seq_reserve)
+ *   candidates -> describe -> plan -> preempt -> admit -> reserve pages
+ *   (waiting tasks in the order   (sched.h)  (kv_seq_release)  (kv_seq_admit)  (kv_seq_reserve)
  *    of the admission policy)
  *
  * The engine calls it before each forward pass. The simulator (lab/sim/serving.h) calls the same function with a clock of its own. */
@@ -71,7 +71,7 @@ static void describe_candidate(scheduler *s, int32_t i) {
     }
 }
 
-/* ---- admit and preempt ---- */
+/* ---- admit ---- */
 
 /* Moves the candidates that have an item to the running ones. */
 static void admit_planned(scheduler *s) {
@@ -93,21 +93,6 @@ static void admit_planned(scheduler *s) {
         }
     }
     s->n_waiting = kept;
-}
-
-/* No task found pages: preempts the newest with its group, so that the others try again. The first one is never preempted, so in the end a
- * step has rows. */
-static void preempt_newest(scheduler *s) {
-    const sched_task *victim = s->running[s->n_running - 1], *first = s->running[0];
-    s->plan.n_preempted = 0;
-    for (int32_t i = 0; i < s->n_running; i++) {
-        const sched_task *t = s->running[i];
-        bool goes = t == victim || (t->group != 0 && t->group == victim->group);
-        bool stays = t == first || (t->group != 0 && t->group == first->group);
-        s->plan.decisions[i] = goes && !stays ? SCHED_PREEMPTED : SCHED_IDLE;
-        s->plan.n_preempted += s->plan.decisions[i] == SCHED_PREEMPTED;
-    }
-    scheduler_preempt_marked(s);
 }
 
 /* ---- pages ---- */
@@ -193,8 +178,8 @@ static void reserve_planned(scheduler *s) {
 /* Nothing runs in this step: makes room for the next one. A task alone needs no more than the pages that the index shares with it, which is
  * known only here: the plan counts them as pages to copy. */
 static void make_room(scheduler *s) {
-    if (s->n_running > 1) {
-        preempt_newest(s);
+    if (s->n_running > 1) { /* the newest; never the first one, so in the end a step has rows */
+        scheduler_preempt_group(s, s->running[s->n_running - 1], s->running[0]);
     } else if (s->n_running == 1 && s->kv != NULL) {
         (void)kv_seq_take_over(s->kv, &s->running[0]->kv);
     }

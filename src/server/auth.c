@@ -29,13 +29,11 @@ struct auth {
 };
 
 static quire_err add_key(key_set *a, str tenant, str text, quire_error *err) {
-    void *p = a->keys;
     char *name = mem_dup(tenant.p, tenant.n);
-    if (name == NULL || !mem_grow_(&p, &a->cap, a->n + 1, sizeof(key))) {
+    if (name == NULL || mem_grow(&a->keys, &a->cap, a->n + 1, sizeof(key)) != QUIRE_OK) {
         mem_free(name);
         return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
     }
-    a->keys = p;
     sha256(text.p, text.n, a->keys[a->n].digest);
     a->keys[a->n++].tenant = name;
     return QUIRE_OK;

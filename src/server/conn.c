@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/http_stats.h"
 
 #define AHEAD_BYTES (1u << 20)     /* a client may send so much ahead of the responses that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
@@ -128,8 +129,11 @@ static void end_request(conn *c) {
     const server_options *o = &c->loop->server->options;
     if (c->record.is_open) {
         atomic_fetch_sub(&c->loop->n_busy, 1);
+        const char *tenant = c->has_tenant ? c->tenant : NULL;
+        c->record.request_bytes = c->request.length <= o->max_body_bytes ? (size_t)c->request.length : 0; /* a longer one was not read */
+        http_stats_note(c->loop->http, &c->record, tenant);
         if (!o->no_request_log) {
-            request_log(&c->record, c->has_tenant ? c->tenant : NULL);
+            request_log(&c->record, tenant);
         }
         c->record = (request_record){0};
     }
@@ -285,12 +289,8 @@ static void write_head(conn *c, int status, const char *content_type, const char
     if (headers != NULL) {
         evbuffer_add(out, headers, strlen(headers));
     }
-    evbuffer_add(out, c->warning, strlen(c->warning));
-    c->warning[0] = '\0';
-    atomic_fetch_add(&c->loop->n_requests, 1);
-    if (status >= 400) {
-        atomic_fetch_add(&c->loop->n_errors, 1);
-    }
+    evbuffer_add(out, c->headers, strlen(c->headers));
+    c->headers[0] = '\0';
 }
 
 void conn_reply(conn *c, const reply *r) {
@@ -301,6 +301,7 @@ void conn_reply(conn *c, const reply *r) {
         evbuffer_add_printf(output(c), "Content-Length: %zu\r\n\r\n", r->body.n);
         if (!(c->request.head_done && c->request.method == HTTP_HEAD)) {
             evbuffer_add(output(c), r->body.p, r->body.n);
+            c->record.response_bytes = r->body.n;
         }
     }
     finish(c);
@@ -349,7 +350,8 @@ size_t conn_unsent(const conn *c) {
     return evbuffer_get_length(output(c));
 }
 
-static void begin_piece(const conn *c, size_t n) {
+static void begin_piece(conn *c, size_t n) {
+    c->record.response_bytes += n;
     if (c->chunked) {
         evbuffer_add_printf(output(c), "%zx\r\n", n);
     }
@@ -619,9 +621,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
     *c = (conn){.loop = l, .bev = bev, .next = l->conns};
     c->deadline = evtimer_new(l->base, on_deadline, c);
     if (c->deadline == NULL || evbuffer_add_cb(bufferevent_get_output(bev), on_output, c) == NULL) {
-        if (c->deadline != NULL) {
-            event_free(c->deadline);
-        }
+        loop_free_event(c->deadline);
         bufferevent_free(bev);
         mem_free(c);
         return;

@@ -56,7 +56,7 @@ struct conn {
     const pending_kind *pending;  /* what the response waits for, in CONN_RESPONSE; or NULL */
     void *pending_of;         /* its object */
     request_record record;    /* what the log says about the request in progress */
-    char warning[256];        /* for the response in progress: a header line with its end, or "" */
+    char headers[320];        /* for the response in progress: header lines with their ends, or "" */
     bool has_tenant;          /* the request has a key, which belongs to `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
     bool is_operator;         /* it may see the contents of the pool's pages */

@@ -46,7 +46,12 @@ quire_err home_write_html(const server *s, strbuf *to) {
     for (int i = 0; i < N_LINKS; i++) {
         TRY(strbuf_addf(to, "<li><a href=\"%s\">%s</a>: %s</li>\n", links[i].path, links[i].path, links[i].meaning));
     }
-    return strbuf_add_str(to, "</ul>\n</html>\n");
+    TRY(strbuf_add_str(to, "</ul>\n"));
+    if (auth_required(s->keys)) {
+        TRY(strbuf_add_str(to, "<p>Requests below /v1 need an API key, sent as the header <code>Authorization: Bearer KEY</code>. "
+                               "The page at /pool asks for one.</p>\n"));
+    }
+    return strbuf_add_str(to, "</html>\n");
 }
 
 void home_write_json(const server *s, json_out *o) {
@@ -58,6 +63,7 @@ void home_write_json(const server *s, json_out *o) {
     json_int(json_name(o, "uptime_s"), clock_unix_s() - s->started_s);
     json_int(json_name(o, "running"), st.n_requests_running);
     json_int(json_name(o, "waiting"), st.n_requests_waiting);
+    json_bool(json_name(o, "needs_key"), auth_required(s->keys));
     json_begin(json_name(o, "links"), '[');
     for (int i = 0; i < N_LINKS; i++) {
         json_cstr(json_item(o), links[i].path);

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -56,13 +57,9 @@ static quire_err note_address(server *s, quire_error *err) {
         getnameinfo((struct sockaddr *)&at, n, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
         return err_set(err, QUIRE_IO, -1, "the listening address can't be read: %s", strerror(errno));
     }
-    int number = 0;
-    for (const char *p = port; *p >= '0' && *p <= '9'; p++) {
-        number = number * 10 + (*p - '0');
-    }
-    s->port = number;
+    s->port = atoi(port);
     s->on_loopback = is_loopback(&at);
-    snprintf(s->url, sizeof(s->url), at.ss_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", host, number);
+    snprintf(s->url, sizeof(s->url), at.ss_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", host, (int)s->port);
     return QUIRE_OK;
 }
 

@@ -7,9 +7,15 @@ void loop_set_timer(struct event *timer, int64_t us) {
     event_add(timer, &t);
 }
 
+void loop_free_event(struct event *event) {
+    if (event != NULL) {
+        event_free(event);
+    }
+}
+
 void loop_wake_all(const server *s) {
     for (int32_t i = 0; i < s->n_loops; i++) {
-        if (s->loops[i].bell.fd >= 0) { /* not closed yet */
+        if (s->loops[i].bell.is_open) { /* not closed yet */
             wake_ring(&s->loops[i].bell);
         }
     }

@@ -27,6 +27,7 @@ struct conn_handler;
 struct response;
 struct watch;
 struct stream_order;
+struct http_stats;
 
 #define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
 
@@ -60,8 +61,9 @@ typedef struct loop {
     int stops_seen;          /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
+    struct http_stats *http;
     atomic_llong n_busy; /* requests whose head was read and whose response is not complete */
-    atomic_llong n_requests, n_errors, n_disconnects, n_slow_readers, n_open;
+    atomic_llong n_disconnects, n_slow_readers, n_open;
 } loop;
 
 struct server {
@@ -95,6 +97,8 @@ struct server {
 bool server_answers_to(const server *s, str name);
 /* Starts a timer, or starts it again: it fires once, after us. */
 void loop_set_timer(struct event *timer, int64_t us);
+/* Frees an event, which may be NULL. */
+void loop_free_event(struct event *event);
 /* Wakes all loops that are open. Any thread. */
 void loop_wake_all(const server *s);
 /* Requests in progress on all loops. Any thread. */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "server/conn.h"
+#include "server/http_stats.h"
 #include "server/notify.h"
 #include "server/response.h"
 #include "server/streams.h"
@@ -170,9 +171,10 @@ static struct event_base *new_base(void) {
 }
 
 quire_err loop_open(loop *l, server *s) {
-    *l = (loop){.server = s, .bell = {.fd = -1}, .random = rng_os_seed()};
+    *l = (loop){.server = s, .random = rng_os_seed()};
     TRY(wake_init(&l->bell));
-    quire_err e = quire_queue_open(s->engine, &l->queue);
+    quire_err e = http_stats_open(&l->http);
+    e = e == QUIRE_OK ? quire_queue_open(s->engine, &l->queue) : e;
     l->base = e == QUIRE_OK ? new_base() : NULL;
     if (l->base == NULL) {
         loop_close(l);
@@ -203,9 +205,7 @@ void loop_close(loop *l) {
     watch_shut(l);
     struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-        if (events[i] != NULL) {
-            event_free(events[i]);
-        }
+        loop_free_event(events[i]);
     }
     if (l->queue != NULL) {
         quire_queue_close(l->queue);
@@ -213,15 +213,14 @@ void loop_close(loop *l) {
     if (l->base != NULL) {
         event_base_free(l->base);
     }
-    if (l->bell.fd >= 0) {
-        wake_deinit(&l->bell);
-    }
+    wake_deinit(&l->bell);
     for (int32_t i = 0; i < l->n_token_texts; i++) {
         quire_free(l->token_texts[i].p);
     }
     mem_free(l->token_texts);
     strbuf_deinit(&l->scratch);
-    *l = (loop){.bell = {.fd = -1}};
+    http_stats_close(l->http);
+    *l = (loop){0};
 }
 
 quire_err loop_run(loop *l) {

@@ -51,9 +51,7 @@ quire_err page_write_headers(const char *html, strbuf *to) {
 
 quire_err page_open(web_page **out) {
     web_page *p = mem_new(1, sizeof *p);
-    if (p == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(p));
     quire_err e = page_write_headers(quire_pool_page_begin, &p->headers);
     if (e != QUIRE_OK) {
         page_close(p);

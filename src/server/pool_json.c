@@ -27,18 +27,12 @@ static void write_hash(const pool_viewer *who, uint64_t hash, json_out *o) {
 }
 
 static void write_counts(const quire_kv_view *v, json_out *o) {
-    json_begin(json_name(o, "counts"), '{');
-    json_int(json_name(o, "pages"), v->n_pages);
-    json_int(json_name(o, "free"), v->n_free);
-    json_int(json_name(o, "held"), v->n_held);
-    json_int(json_name(o, "cached"), v->n_cached);
-    json_int(json_name(o, "shared"), v->n_shared);
-    json_int(json_name(o, "unshared"), v->n_unshared);
-    json_int(json_name(o, "seqs"), v->n_seqs);
-    json_int(json_name(o, "entries"), v->n_entries);
-    json_int(json_name(o, "nodes"), v->n_nodes);
-    json_int(json_name(o, "spaces"), v->n_namespaces);
-    json_end(o, '}');
+    const json_named_int counts[] = {
+        {"pages", v->n_pages},   {"free", v->n_free},         {"held", v->n_held}, {"cached", v->n_cached},
+        {"shared", v->n_shared}, {"unshared", v->n_unshared}, {"seqs", v->n_seqs}, {"entries", v->n_entries},
+        {"nodes", v->n_nodes},   {"spaces", v->n_namespaces}, {NULL, 0},
+    };
+    json_named_ints(json_name(o, "counts"), counts);
 }
 
 /* Returns how many sequences were written. */

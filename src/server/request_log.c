@@ -79,6 +79,10 @@ static void name_finishes(unsigned finishes, char *out, size_t size) {
     }
 }
 
+int32_t request_status(const request_record *r) {
+    return r->status > 0 ? r->status : STATUS_CLIENT_LEFT;
+}
+
 static log_level level_of(const request_record *r) {
     if (r->error_status >= 500) {
         return r->error_status == 503 ? LOG_WARN : LOG_ERROR;
@@ -93,7 +97,7 @@ void request_log(const request_record *r, const char *tenant) {
     add_text(&l, "tenant", tenant);
     add_text(&l, "method", r->method);
     add_text(&l, "endpoint", r->endpoint);
-    add_int(&l, "status", r->status > 0 ? r->status : STATUS_CLIENT_LEFT);
+    add_int(&l, "status", request_status(r));
     if (r->is_generation) {
         add_int(&l, "prompt_tokens", r->prompt_tokens);
         add_int(&l, "completion_tokens", r->completion_tokens);

@@ -21,6 +21,7 @@ typedef struct request_record {
     int status;               /* as sent; 0: nothing was sent */
     int error_status;         /* of an error, also of one that ends a stream; 0: none */
     char error[160];          /* why, where error_status is 500 or more; else "" */
+    size_t request_bytes, response_bytes; /* of the bodies */
     int64_t begun_us, first_token_us, queue_us; /* first_token_us 0: there was none */
     int32_t prompt_tokens, completion_tokens, cached_tokens;
     unsigned finishes;        /* bit f: a choice ended with the quire_finish f */
@@ -32,7 +33,9 @@ void request_record_open(request_record *r, str id, loop *l);
 void request_record_token(request_record *r, int64_t queue_us);
 /* The response is an error, or its stream ends with one. */
 void request_record_fail(request_record *r, const api_error *e);
-/* Writes the line. tenant: NULL: none. A client that left before anything was sent has status 499, as in nginx. */
+/* The status as sent. A client that left before anything was sent has status 499, as in nginx. */
+int32_t request_status(const request_record *r);
+/* Writes the line. tenant: NULL: none. */
 void request_log(const request_record *r, const char *tenant);
 
 #endif

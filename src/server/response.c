@@ -182,13 +182,21 @@ static void response_parsed(const quire_event *ev) {
     response_start_request(c, ev->request);
 }
 
+/* Headers that say what the body does not: where a chat's template comes from, and fields that have no effect. */
+static void note_headers(conn *c, const quire_request_info *info) {
+    const char *form = quire_engine_info(c->loop->server->engine)->chat_form;
+    int n =
+        info->endpoint == QUIRE_CHAT && form != NULL ? snprintf(c->headers, sizeof c->headers, "X-Quire-Chat-Template: %s\r\n", form) : 0;
+    if (info->ignored != NULL) {
+        snprintf(c->headers + n, sizeof c->headers - (size_t)n, "Warning: 199 quire \"ignored: %s\"\r\n", info->ignored);
+    }
+}
+
 void response_start_request(conn *c, quire_request *r) {
     server *s = c->loop->server;
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
-    if (info->ignored != NULL) {
-        snprintf(c->warning, sizeof c->warning, "Warning: 199 quire \"ignored: %s\"\r\n", info->ignored);
-    }
+    note_headers(c, info);
     if (info->model != NULL && !server_answers_to(s, str_of(info->model))) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.", info->model, s->model_name);
         quire_request_free(r);
@@ -218,14 +226,10 @@ void response_start_request(conn *c, quire_request *r) {
 /* ---- events ---- */
 
 static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, int32_t n_more) {
-    void *p = *ids;
-    if (!mem_grow_(&p, cap, *n + (size_t)n_more, sizeof(int32_t))) {
+    if (mem_grow(ids, cap, *n + (size_t)n_more, sizeof(int32_t)) != QUIRE_OK) {
         return false;
     }
-    *ids = p;
-    if (n_more > 0) {
-        memcpy(*ids + *n, more, (size_t)n_more * sizeof(int32_t));
-    }
+    mem_copy(*ids + *n, more, (size_t)n_more * sizeof(int32_t));
     *n += (size_t)n_more;
     return true;
 }

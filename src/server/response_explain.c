@@ -20,21 +20,21 @@ static void write_waits(const quire_explain *x, json_out *o) {
 }
 
 static void write_reuse(const quire_explain *x, json_out *o) {
-    json_begin(json_name(o, "reused"), '{');
-    json_int(json_name(o, "matched_tokens"), x->matched);
-    json_int(json_name(o, "copied_page_tokens"), x->copied);
-    json_int(json_name(o, "tier_tokens"), x->tier);
-    json_int(json_name(o, "shared_tokens"), x->shared);
-    json_end(o, '}');
+    const json_named_int counts[] = {
+        {"matched_tokens", x->matched},
+        {"copied_page_tokens", x->copied},
+        {"tier_tokens", x->tier},
+        {"shared_tokens", x->shared},
+        {NULL, 0},
+    };
+    json_named_ints(json_name(o, "reused"), counts);
 }
 
 static void write_chunks(const quire_explain *x, json_out *o) {
     json_begin(json_name(o, "chunks"), '[');
     for (int32_t i = 0; i < x->n_chunks && i < QUIRE_EXPLAIN_CHUNKS; i++) {
-        json_begin(json_item(o), '{');
-        json_int(json_name(o, "step"), x->chunks[i].step);
-        json_int(json_name(o, "tokens"), x->chunks[i].tokens);
-        json_end(o, '}');
+        const json_named_int counts[] = {{"step", x->chunks[i].step}, {"tokens", x->chunks[i].tokens}, {NULL, 0}};
+        json_named_ints(json_item(o), counts);
     }
     json_end(o, ']');
     json_int(json_name(o, "n_chunks"), x->n_chunks);
@@ -42,11 +42,8 @@ static void write_chunks(const quire_explain *x, json_out *o) {
 }
 
 static void write_cost(const quire_explain_preemption *p, json_out *o) {
-    json_begin(o, '{');
-    json_int(json_name(o, "recomputed_tokens"), p->recomputed);
-    json_int(json_name(o, "swapped_bytes"), p->swapped_bytes);
-    json_int(json_name(o, "us"), p->us);
-    json_end(o, '}');
+    const json_named_int counts[] = {{"recomputed_tokens", p->recomputed}, {"swapped_bytes", p->swapped_bytes}, {"us", p->us}, {NULL, 0}};
+    json_named_ints(o, counts);
 }
 
 static void write_preemptions(const quire_explain *x, json_out *o) {
@@ -68,13 +65,11 @@ static void write_choice(int32_t index, const response_choice *c, json_out *o) {
         write_reuse(x, o);
         write_chunks(x, o);
         write_preemptions(x, o);
-        json_begin(json_name(o, "stages_us"), '{');
-        json_int(json_name(o, "tokenise"), x->tokenise_us);
-        json_int(json_name(o, "queue"), x->queue_us);
-        json_int(json_name(o, "prefill"), x->prefill_us);
-        json_int(json_name(o, "decode"), x->decode_us);
-        json_int(json_name(o, "detokenise"), x->detokenise_us);
-        json_end(o, '}');
+        const json_named_int stages[] = {
+            {"tokenise", x->tokenise_us}, {"queue", x->queue_us},           {"prefill", x->prefill_us},
+            {"decode", x->decode_us},     {"detokenise", x->detokenise_us}, {NULL, 0},
+        };
+        json_named_ints(json_name(o, "stages_us"), stages);
     }
     json_end(o, '}');
 }

@@ -3,21 +3,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "server/response.h"
 
 /* The number that the APIs show for minus infinity. */
 static double shown(float logprob) {
     return logprob > -9999.0f ? (double)logprob : -9999.0;
-}
-
-/* True when it contains U+FFFD, which replaces a part of a character. */
-static bool has_replacement(str text) {
-    for (size_t i = 0; i + 3 <= text.n; i++) {
-        if (memcmp(text.p + i, "\xEF\xBF\xBD", 3) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* The text of one token, "" where it is only a part of a character. Computed once for each token and kept by the loop; without memory for
@@ -35,7 +26,8 @@ static str text_of(const response *a, int32_t token) {
         return (str){"", 0};
     }
     token_text *t = &l->token_texts[token];
-    if (t->p == NULL && quire_detokenize(e, &token, 1, false, &t->p, &t->n, &err) == QUIRE_OK && has_replacement((str){t->p, t->n})) {
+    if (t->p == NULL && quire_detokenize(e, &token, 1, false, &t->p, &t->n, &err) == QUIRE_OK &&
+        str_contains((str){t->p, t->n}, str_of(UTF8_REPLACEMENT))) {
         t->n = 0;
     }
     return t->p != NULL ? (str){t->p, t->n} : (str){"", 0};

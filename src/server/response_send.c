@@ -4,10 +4,6 @@
 
 #define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole response is written choice by choice */
 
-static str scratch_of(const conn *c) {
-    return (str){c->loop->scratch.p, c->loop->scratch.n};
-}
-
 /* ---- unsent bytes ---- */
 
 static bool has_room(const response *a) {
@@ -46,7 +42,7 @@ void response_fail(response *a, api_error e) {
     json_raw(&o, "data: ");
     error_body(&o, &e);
     json_raw(&o, "\n\ndata: [DONE]\n\n");
-    conn_stream_add(c, scratch_of(c));
+    conn_stream_take(c, &c->loop->scratch);
     response_close(a);
     request_record_fail(&c->record, &e);
     conn_stream_end(c);
@@ -69,7 +65,7 @@ bool response_send_piece(response *a, const json_out *o) {
         response_fail_with(a, 500, "out of memory");
         return false;
     }
-    conn_stream_add(a->conn, scratch_of(a->conn));
+    conn_stream_take(a->conn, &a->conn->loop->scratch);
     return true;
 }
 
@@ -213,16 +209,6 @@ static void send_whole(response *a) {
     conn_reply_json(c, &o, NULL);
 }
 
-/* Sends the part of a long response that is in the scratch buffer. False: a was freed. */
-static bool send_part(response *a, const json_out *o) {
-    if (o->err != QUIRE_OK) {
-        response_fail_with(a, 500, "out of memory");
-        return false;
-    }
-    conn_stream_take(a->conn, &a->conn->loop->scratch);
-    return true;
-}
-
 /* Writes choices while there is room, and clears each. Ends the response after the last. */
 static void send_parts(response *a) {
     conn *c = a->conn;
@@ -234,7 +220,7 @@ static void send_parts(response *a) {
         clear_choice(a, choice);
         response_deinit_logprobs(&choice->logprobs);
         strbuf_deinit(&choice->text);
-        if (!send_part(a, &o)) {
+        if (!response_send_piece(a, &o)) {
             return;
         }
     }
@@ -243,7 +229,7 @@ static void send_parts(response *a) {
     }
     o = conn_begin_json(a->conn);
     a->format->end(a, &o);
-    if (send_part(a, &o)) {
+    if (response_send_piece(a, &o)) {
         response_close(a);
         conn_stream_end(c);
     }
@@ -254,7 +240,7 @@ static void send_long(response *a) {
     conn_stream_begin(a->conn, "application/json");
     json_out o = conn_begin_json(a->conn);
     a->format->begin(a, &o);
-    if (send_part(a, &o)) {
+    if (response_send_piece(a, &o)) {
         send_parts(a);
     }
 }

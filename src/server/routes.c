@@ -38,7 +38,7 @@ static void get_version(conn *c) {
 static void get_metrics(conn *c) {
     strbuf *out = &c->loop->scratch;
     strbuf_clear(out);
-    if (metrics_write(c->loop->server, out) != QUIRE_OK) {
+    if (metrics_write(c->loop->server, c->is_operator, out) != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
@@ -143,6 +143,11 @@ static void get_home(conn *c) {
     strbuf_deinit(&headers);
 }
 
+/* Browsers ask for it beside every page: there is none, which is no error. */
+static void get_icon(conn *c) {
+    conn_reply(c, &(reply){.status = 204});
+}
+
 static void post_sandbox(conn *c) {
     quire_error err = {0};
     json_out o = conn_begin_json(c);
@@ -155,6 +160,16 @@ static void post_sandbox(conn *c) {
     conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
+/* vLLM's name and answer. */
+static void post_reset(conn *c) {
+    if (c->is_operator) {
+        quire_engine_drop_cache(c->loop->server->engine);
+        conn_reply(c, &(reply){.status = 200});
+    } else {
+        conn_reply_error(c, 403, NULL, "the prefix cache is the operator's to drop (--operator-key)", NULL);
+    }
+}
+
 #define READ "GET, HEAD"
 
 static const route table[] = {
@@ -163,8 +178,10 @@ static const route table[] = {
     {.path = "/ping", .allow = READ ", POST", .run = get_health, .is_probe = true},
     {.path = "/version", .allow = READ, .run = get_version},
     {.path = "/metrics", .allow = READ, .run = get_metrics, .is_probe = true},
+    {.path = "/favicon.ico", .allow = READ, .run = get_icon, .is_probe = true},
     {.path = "/pool", .allow = READ, .run = get_page},
     {.path = "/pool/sandbox", .allow = "POST", .run = post_sandbox, .takes_json = true, .max_body_bytes = SANDBOX_BODY_BYTES},
+    {.path = "/reset_prefix_cache", .allow = "POST", .run = post_reset},
     {.path = "/debug/pool", .allow = READ, .run = get_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
     {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},
@@ -177,8 +194,8 @@ static const route table[] = {
 
 static const route *find(str path) {
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        size_t n = strlen(table[i].path);
-        bool fits = table[i].is_prefix ? path.n > n && memcmp(path.p, table[i].path, n) == 0 : str_is(path, table[i].path);
+        bool fits = str_is(path, table[i].path);
+        fits = table[i].is_prefix ? !fits && str_begins(path, table[i].path) : fits;
         if (fits) {
             return &table[i];
         }
@@ -213,20 +230,15 @@ static bool is_json(str type) {
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
 }
 
-static bool starts_with(str s, const char *start) {
-    size_t n = strlen(start);
-    return s.n >= n && memcmp(s.p, start, n) == 0;
-}
-
 /* True when path is `folder` or below it. */
 static bool path_is_in(str path, const char *folder) {
     size_t n = strlen(folder);
-    return starts_with(path, folder) && (path.n == n || path.p[n] == '/');
+    return str_begins(path, folder) && (path.n == n || path.p[n] == '/');
 }
 
 /* The page at /pool is the same for all clients and contains no data: a browser can open it without a header. */
 static bool needs_key(str path) {
-    return starts_with(path, "/v1/") || starts_with(path, "/debug/") || starts_with(path, "/pool/");
+    return str_begins(path, "/v1/") || str_begins(path, "/debug/") || str_begins(path, "/pool/");
 }
 
 /* True when the operator allows requests to this name (--allowed-hosts, --host). */
@@ -289,7 +301,7 @@ static bool may_enter(conn *c, str path, str authorization) {
     }
     if (needs_key(path) && auth_required(keys)) {
         c->has_tenant = auth_check(keys, authorization, c->tenant);
-        if (!c->has_tenant && (starts_with(path, "/v1/") || !c->is_operator)) {
+        if (!c->has_tenant && (str_begins(path, "/v1/") || !c->is_operator)) {
             refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"", "WWW-Authenticate: Bearer\r\n");
             return false;
         }

@@ -95,9 +95,7 @@ static const pool_text words = {write_words, NULL};
 
 quire_err sandboxes_open(sandboxes **out) {
     sandboxes *s = mem_new(1, sizeof *s);
-    if (s == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(s));
     quire_err e = quire_kv_view_open(N_PAGES, MAX_SEQS, N_PAGES, MAX_EVENTS, &s->view);
     e = e == QUIRE_OK && RAND_bytes(s->key, sizeof s->key) != 1 ? QUIRE_INTERNAL : e;
     if (e != QUIRE_OK || pthread_mutex_init(&s->lock, NULL) != 0) {

@@ -31,9 +31,7 @@ bool server_answers_to(const server *s, str name) {
 
 static quire_err open_loops(server *s, quire_error *err) {
     s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
-    if (s->loops == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
-    }
+    TRY(mem_check_for(s->loops, "a server", err));
     for (; s->n_loops < s->options.n_loops; s->n_loops++) {
         quire_err e = loop_open(&s->loops[s->n_loops], s);
         if (e != QUIRE_OK) {
@@ -75,9 +73,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     *out = NULL;
     TRY(server_options_check(o, err));
     server *s = mem_new(1, sizeof(*s));
-    if (s == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
-    }
+    TRY(mem_check_for(s, "a server", err));
     *s = (server){.engine = e, .options = *o, .handler = &routes, .listen_fd = -1,
                   .started_s = clock_unix_s(), .bodies = {.max_bytes = o->max_bodies_bytes}};
     s->model_name = name_of_model(e, o);
@@ -211,9 +207,7 @@ quire_err server_run(quire_engine *e, const server_options *o, quire_error *err)
         log_line(LOG_INFO, "stopped: every connection is closed");
     }
     for (int i = 0; i < N_CAUGHT; i++) {
-        if (events[i] != NULL) {
-            event_free(events[i]);
-        }
+        loop_free_event(events[i]);
     }
     server_close(s);
     log_stop();

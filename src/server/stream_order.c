@@ -13,7 +13,7 @@ void order_drop(stream_order *o) {
 }
 
 void order_send(stream_order *o, loop *to) {
-    if (to->bell.fd < 0) { /* closed already: the server shuts down */
+    if (!to->bell.is_open) { /* closed already: the server shuts down */
         order_drop(o);
         return;
     }

@@ -223,9 +223,7 @@ static LOOP_CALLBACK(on_tick) {
 
 quire_err watch_open(loop *l) {
     l->watch = mem_new(1, sizeof *l->watch);
-    if (l->watch == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(l->watch));
     l->watch->on_tick = evtimer_new(l->base, on_tick, l);
     return l->watch->on_tick != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
@@ -239,9 +237,7 @@ static quire_err open_view(loop *l) {
     TRY(quire_pool_view_open(l->server->engine, &h->view));
     h->on_view = event_new(l->base, quire_pool_view_fd(h->view), EV_READ | EV_PERSIST, on_view, l);
     if (h->on_view == NULL || event_add(h->on_view, NULL) != 0) {
-        if (h->on_view != NULL) {
-            event_free(h->on_view);
-        }
+        loop_free_event(h->on_view);
         quire_pool_view_close(h->view);
         h->view = NULL;
         h->on_view = NULL;
@@ -255,12 +251,8 @@ void watch_shut(loop *l) {
     if (h == NULL) {
         return;
     }
-    if (h->on_view != NULL) {
-        event_free(h->on_view);
-    }
-    if (h->on_tick != NULL) {
-        event_free(h->on_tick);
-    }
+    loop_free_event(h->on_view);
+    loop_free_event(h->on_tick);
     quire_pool_view_close(h->view);
     strbuf_deinit(&h->text[0]);
     strbuf_deinit(&h->text[1]);

@@ -4,11 +4,10 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "setup/pool_plan.h"
 
-#define DEFAULT_UTILIZATION 0.5
-#define MAX_PAGES           ((int64_t)1 << 30)
-#define LEAST_SIZE          (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options has a model at least */
-#define MAX_SIZE            4096                                                    /* a larger size is invalid */
+#define LEAST_SIZE (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options has a model at least */
+#define MAX_SIZE   4096                                                    /* a larger size is invalid */
 
 static const quire_options defaults = {.size = sizeof(quire_options),
                                        .model = "builtin",
@@ -22,7 +21,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .isa = "auto",
                                        .cpu_bind = "none",
                                        .page_tokens = 16,
-                                       .memory_utilization = DEFAULT_UTILIZATION,
+                                       .memory_utilization = POOL_UTILIZATION,
                                        .max_batched_tokens = 512,
                                        .max_seqs = 64,
                                        .tier_file_bytes = (int64_t)16 << 30,
@@ -32,7 +31,8 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .tier_wait_us = 200000,
                                        .n_text_threads = 1,
                                        .generation_config = "auto",
-                                       .max_logprobs = 20};
+                                       .max_logprobs = 20,
+                                       .pack_cache_bytes = (int64_t)20 << 30};
 
 void quire_options_init_sized(quire_options *o, size_t size) {
     if (size < sizeof o->size) {
@@ -197,12 +197,13 @@ static quire_err check(const quire_options *o, quire_error *err) {
     TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
     TRY(check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
     TRY(check_range("--threads", o->n_threads, 0, 4096, err));
-    TRY(check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
+    TRY(check_range("--kv-pages", o->n_pages, 0, POOL_MAX_PAGES, err));
     TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
     engine_options policies;
     TRY(options_engine(o, &policies, err));
     TRY(check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
     TRY(check_range("--max-logprobs", o->max_logprobs, 1, 20, err));
+    TRY(check_range("--pack-cache-bytes", o->pack_cache_bytes, 0, INT64_MAX, err));
     TRY(check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));
     if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
         return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9",
@@ -233,27 +234,4 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
     memcpy(out, given, size < sizeof *out ? size : sizeof *out);
     out->size = sizeof *out;
     return check(out, err);
-}
-
-quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
-                        quire_error *err) {
-    int64_t least = kv_pages_for(least_tokens, l->page_tokens) * l->n_groups;
-    int64_t n = o->n_pages;
-    if (n == 0) {
-        if (free_bytes < 0) {
-            return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
-        }
-        int64_t left = free_bytes - (o->swap_bytes < free_bytes ? o->swap_bytes : free_bytes);
-        left -= o->tier_host_bytes < left ? o->tier_host_bytes : left;
-        n = (int64_t)((double)left * o->memory_utilization) / l->page_bytes;
-        n = n > MAX_PAGES ? MAX_PAGES : n;
-    }
-    if (n < least) {
-        return err_set(err, QUIRE_NO_MEMORY, -1,
-                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s",
-                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
-                       o->n_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
-    }
-    *n_pages = (int32_t)n;
-    return QUIRE_OK;
 }

@@ -30,10 +30,5 @@ int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err);
 /* Whether o has a tier that outlives the process, or is shared with others: only then do its pages need a version. */
 bool options_tiers_last(const quire_options *o);
-/* The number of pages: o->n_pages, or what fits into memory_utilization of the free memory (-1: unknown) less the swap space and the host
- * tier. QUIRE_NO_MEMORY when that does not hold one
- * sequence of least_tokens. */
-quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
-                        quire_error *err);
 
 #endif

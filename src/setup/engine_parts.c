@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "setup/engine_config.h"
-#include "setup/memory_limits.h"
+#include "setup/pool_plan.h"
 
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
@@ -25,24 +25,54 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
         tokens.bos = tokenizer_bos_text(p->tokenizer);
         tokens.eos = tokenizer_eos_text(p->tokenizer);
     }
-    if (o->chat_template) {
-        return chat_template_open(str_of(o->chat_template), &tokens, &p->chat, err);
+    if (p->tokenizer == NULL && !o->chat_template) {
+        return QUIRE_OK;
     }
-    quire_error why = {0};
-    str own = model_file_chat_template(f);
-    if (own.n > 0 && chat_template_open(own, &tokens, &p->chat, &why) != QUIRE_OK) {
-        log_line(LOG_WARN, "the model's chat template is not understood (%s); give --chat-template to chat", why.message);
+    quire_error refused;
+    TRY(chat_form_open(o->chat_template, model_file_chat_template(f), &tokens, &p->chat, &refused, err));
+    if (refused.code != QUIRE_OK) {
+        log_line(LOG_WARN,
+                 "the model's chat template is not understood (%s): chats have the form %s instead; --chat-template gives another",
+                 refused.message, p->chat.name);
     }
     return QUIRE_OK;
 }
 
-/* Loads the weights. */
-static quire_err open_model(engine_parts *p, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
+static quire_err write_shortage(const model_desc *d, const memory_room *room, strbuf *out) {
+    TRY(strbuf_add_str(out, "the weights take "));
+    TRY(memory_print(d->weight_bytes, out));
+    TRY(strbuf_add_str(out, ", more than "));
+    TRY(memory_room_explain(room, out));
+    return strbuf_addf(out, ": the system may end the process%s", d->is_packed ? ", or read them from the file again and again" : "");
+}
+
+/* Says so where the weights exceed the memory: who is ended by the system while they are loaded gets no other message. A limit of the
+ * process itself makes a call fail instead. */
+static void warn_of_weights(const model_desc *d) {
+    memory_room room;
+    strbuf text = {0};
+    memory_room_read("", 0, &room);
+    bool is_outside = room.bound == MEMORY_OF_MACHINE || room.bound == MEMORY_OF_CGROUP;
+    if (is_outside && d->weight_bytes > room.bytes && write_shortage(d, &room, &text) == QUIRE_OK) {
+        log_line(LOG_WARN, "%s", text.p);
+    }
+    strbuf_deinit(&text);
+}
+
+/* Opens the text and loads the weights, from the model's own files or their packed form, once check has nothing against it. The weights
+ * last: they take the time. */
+static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check, model_file *f, int32_t *max_len,
+                            quire_error *err) {
     model_desc d;
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
-    TRY(loaded_model_open(o, f, &d, *max_len, &p->model, err));
-    if (options_tiers_last(o)) {
+    warn_of_weights(&d);
+    TRY(loaded_model_begin(o, &d, &p->model, err));
+    pack_start_find(o, f, p->model.b, &p->pack);
+    TRY(open_text(p, o, p->pack.file, err));
+    TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
+    TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
+    if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
         tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
     }
     return QUIRE_OK;
@@ -57,6 +87,23 @@ static quire_err read_defaults(engine_parts *p, const quire_options *o, const mo
     return strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &p->defaults, err) : sampling_defaults_read(from, &p->defaults, err);
 }
 
+/* How many pages there are to be, and why; whether they exceed the memory that there is. Weights and buffers have theirs already. */
+static quire_err plan_pages(engine_parts *p, const quire_options *o, int32_t least_tokens, int32_t *n_pages, bool *exceeds,
+                            quire_error *err) {
+    const backend *b = p->model.b;
+    pool_plan plan = pool_plan_of(o);
+    plan.weight_bytes = b->ops->weight_bytes(b);
+    plan.buffer_bytes = b->ops->step_bytes(b);
+    int64_t mapped = model_description(p->model.m)->is_packed ? plan.weight_bytes : 0;
+    memory_room_read("", mapped + plan.buffer_bytes, &plan.room);
+    if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    TRY(pool_plan_resolve(&plan, &p->model.layout, least_tokens, n_pages, err));
+    *exceeds = plan.room.bytes >= 0 && *n_pages * p->model.layout.page_bytes > plan.room.bytes;
+    return QUIRE_OK;
+}
+
 /* Allocates as many pages as fit; without --max-model-len the longest sequence is limited to what the pool holds. */
 static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *max_len, quire_error *err) {
     backend *b = p->model.b;
@@ -66,10 +113,15 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
                           .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
-    TRY(options_pages(o, layout, memory_available(), least, &n_pages, err));
+    bool exceeds = false;
+    TRY(plan_pages(p, o, least, &n_pages, &exceeds, err));
     int64_t holds = (int64_t)(n_pages / layout->n_groups) * o->page_tokens;
     *max_len = holds < *max_len ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));
+    if (exceeds) {
+        log_line(LOG_WARN, "the KV pages take %.1f MB once all are used, more than there is (%s): the system may end the process then",
+                 (double)n_pages * (double)layout->page_bytes / 1e6, p->pool_plan.p);
+    }
     p->info.n_pages = n_pages;
     return QUIRE_OK;
 }
@@ -168,7 +220,7 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->architecture = d->architecture;
     i->model_name = d->name;
     i->compute = compute_name(b->compute);
-    i->kv_dtype = dtype_name(p->model.layout.type);
+    i->kv_dtype = dtype_flag_name(p->model.layout.type);
     i->backend = b->ops->describe(b);
     i->n_layers = d->n_layers;
     i->d_model = d->d_model;
@@ -193,11 +245,17 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->bos = d->bos;
     i->eos = d->n_eos > 0 ? d->eos[0] : -1;
     i->has_vocabulary = p->tokenizer != NULL;
-    i->has_chat_template = p->chat != NULL;
+    i->has_chat_template = p->tokenizer != NULL;
+    i->chat_form = i->has_chat_template ? p->chat.name : NULL;
+    i->caches_prefixes = strcmp(o->prefix_cache, "none") != 0;
+    i->n_page_groups = p->model.layout.n_groups;
     i->max_answer_bytes = (size_t)o->max_answer_bytes;
+    i->pool_plan = p->pool_plan.p;
+    i->model_max_len = d->max_positions;
 }
 
-quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, engine_parts *p, quire_error *err) {
+quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, const engine_parts_check *check,
+                            engine_parts *p, quire_error *err) {
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
@@ -208,9 +266,8 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     TRY(options_open_file(o, &f, err));
-    quire_err r = read_defaults(p, o, f, err); /* the weights last: they take the time */
-    r = r ? r : open_text(p, o, f, err);
-    r = r ? r : open_model(p, o, f, &max_len, err);
+    quire_err r = read_defaults(p, o, f, err);
+    r = r ? r : open_model(p, o, check, f, &max_len, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
@@ -218,16 +275,38 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(speculation_open(&p->speculation, o, (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len, err));
     TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
+    pack_start_keep(&p->pack, p->tokenizer);
     return QUIRE_OK;
+}
+
+void engine_parts_explain_memory(const engine_parts *p, quire_error *err) {
+    if (err == NULL) {
+        return;
+    }
+    strbuf room = {0};
+    quire_error first = *err;
+    bool is_planned = p->pool_plan.n > 0;
+    if (!is_planned) {
+        memory_room now;
+        memory_room_read("", 0, &now);
+        (void)memory_room_explain(&now, &room);
+    }
+    const char *text = is_planned ? p->pool_plan.p : room.p;
+    if (text != NULL) {
+        err_set(err, first.code, first.position, "%s (%s: %s)", first.message, is_planned ? "the pool" : "memory", text);
+    }
+    strbuf_deinit(&room);
 }
 
 void engine_parts_close(engine_parts *p) {
     engine_close(p->core);
-    chat_template_close(p->chat);
+    pack_start_close(&p->pack);
+    chat_form_close(&p->chat);
     tokenizer_close(p->tokenizer);
     loaded_model_close(&p->model);
     speculation_close(&p->speculation);
     sampling_defaults_deinit(&p->defaults);
     mem_free(p->model_path);
+    strbuf_deinit(&p->pool_plan);
     *p = (engine_parts){0};
 }

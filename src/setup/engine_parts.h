@@ -3,11 +3,12 @@
 #ifndef SETUP_ENGINE_PARTS_H
 #define SETUP_ENGINE_PARTS_H
 
-#include "chat/template.h"
+#include "chat/chat_form.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
 #include "setup/loaded_model.h"
+#include "setup/pack_start.h"
 #include "text/tokenizer.h"
 
 /* What `--speculative-config` says, and the open draft model. */
@@ -22,17 +23,28 @@ typedef struct engine_parts {
     sampling_defaults defaults; /* as o->generation_config names them; their ranges are not checked */
     quire_error text_error;     /* why there is no tokenizer, when there is none */
     char *model_path;
+    strbuf pool_plan; /* pool_plan_explain */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
+    pack_start pack; /* which keeps the model's packed form */
     speculation speculation;
     tokenizer *tokenizer; /* NULL: prompts of ids only */
-    chat_template *chat;  /* NULL: no chat */
+    chat_form chat;       /* without a tokenizer it has no template: no chat */
     engine *core;
 } engine_parts;
 
+/* What is checked before the weights are loaded. run gets the parts, of which the defaults are read, and the model's description. max_len: tokens of a sequence, which memory may shorten later. Its failure is that of engine_parts_open. */
+typedef struct engine_parts_check {
+    quire_err (*run)(void *context, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err); /* NULL: nothing */
+    void *context;
+} engine_parts_check;
+
 /* Loads the model and starts the engine thread. o was read by options_read; its texts may be freed afterwards. Close *out also after a
  * failure, which err explains. */
-quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, engine_parts *out, quire_error *err);
+quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, const engine_parts_check *check, engine_parts *out,
+                            quire_error *err);
+/* Adds to an error for want of memory, from opening these parts or what belongs to them, how much there is. */
+void engine_parts_explain_memory(const engine_parts *p, quire_error *err);
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);
 

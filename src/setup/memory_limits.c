@@ -1,65 +1,111 @@
 #include "setup/memory_limits.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* Reads a file that contains one number; -1 when there is none, or the word "max". */
-static int64_t read_number(const char *path) {
-    FILE *f = fopen(path, "r");
-    long long v = -1;
-    if (f) {
-        if (fscanf(f, "%lld", &v) != 1) {
-            v = -1;
+#define PATH_BYTES 4096
+#define N_STACKS   6                  /* of threads that start later: the engine's, text, server, log, tiers */
+#define UNLIMITED  ((int64_t)1 << 60) /* a limit from here on is none */
+
+/* The number of the line "name N kB" in root/path, in bytes; -1 when there is none. */
+static int64_t read_kib(const char *root, const char *path, const char *name) {
+    char full[PATH_BYTES], line[256];
+    int n = snprintf(full, sizeof full, "%s%s", root, path);
+    FILE *f = n > 0 && (size_t)n < sizeof full ? fopen(full, "re") : NULL;
+    int64_t bytes = -1;
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        size_t n_name = strlen(name);
+        long long kib;
+        if (strncmp(line, name, n_name) == 0 && sscanf(line + n_name, "%lld", &kib) == 1 && kib >= 0 && kib < UNLIMITED / 1024) {
+            bytes = kib * 1024;
         }
+    }
+    if (f != NULL) {
         fclose(f);
     }
-    return v;
+    return bytes;
 }
 
-/* The number of the line "name N" in a file; -1 when there is none. */
-static int64_t read_named(const char *path, const char *name) {
-    FILE *f = fopen(path, "r");
-    char line[128], key[64];
-    long long v, found = -1;
-    while (f && fgets(line, sizeof line, f)) {
-        if (sscanf(line, "%63s %lld", key, &v) == 2 && strcmp(key, name) == 0) {
-            found = v;
-        }
+/* Takes over `bytes` as the room if that is less than before. */
+static void bound_room(memory_room *room, int64_t bytes, memory_bound bound, int64_t limit) {
+    if (room->bytes < 0 || bytes < room->bytes) {
+        room->bytes = bytes > 0 ? bytes : 0;
+        room->bound = bound;
+        room->limit = limit;
     }
-    if (f) {
-        fclose(f);
-    }
-    return found;
 }
 
-/* What a cgroup's limit leaves. Unused cached file pages count as used there, but the kernel frees them on demand. */
-static int64_t cgroup_available(const char *limit_path, const char *used_path, const char *stat_path, const char *unused) {
-    int64_t limit = read_number(limit_path), used = read_number(used_path);
-    if (limit < 0 || used < 0 || limit > ((int64_t)1 << 60)) {
-        return -1;
+/* Address space that the stacks of later threads take, of which they touch little. */
+static int64_t stack_bytes(void) {
+    pthread_attr_t attr;
+    size_t n = 0;
+    if (pthread_attr_init(&attr) == 0) {
+        (void)pthread_attr_getstacksize(&attr, &n);
+        (void)pthread_attr_destroy(&attr);
     }
-    int64_t freeable = read_named(stat_path, unused);
-    used -= freeable > 0 ? freeable : 0;
-    return limit > used ? limit - used : 0;
+    return N_STACKS * (int64_t)n;
 }
 
-int64_t memory_available(void) {
-    int64_t kib = read_named("/proc/meminfo", "MemAvailable:");
-    int64_t known[] = {
-        kib < 0 ? -1 : kib * 1024,
-        cgroup_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
-        cgroup_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-                         "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file")};
-    int64_t least = -1;
-    for (int i = 0; i < 3; i++) {
-        if (known[i] >= 0 && (least < 0 || known[i] < least)) {
-            least = known[i];
-        }
+/* Bounds the room by what a soft limit leaves of the memory that the process has by this line of its status. */
+static void bound_by_rlimit(memory_room *room, const char *root, int resource, memory_bound bound, const char *name) {
+    struct rlimit limit;
+    int64_t used = read_kib(root, "/proc/self/status", name);
+    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < (rlim_t)UNLIMITED) { /* RLIM_INFINITY is the largest number */
+        int64_t most = (int64_t)limit.rlim_cur;
+        bound_room(room, most - (used > 0 ? used : 0) - room->stack_bytes, bound, most);
     }
-    return least;
+}
+
+void memory_room_read(const char *root, int64_t pending_bytes, memory_room *out) {
+    *out = (memory_room){.bytes = -1, .bound = MEMORY_UNKNOWN, .stack_bytes = stack_bytes()};
+    int64_t available = read_kib(root, "/proc/meminfo", "MemAvailable:");
+    if (available >= 0) {
+        bound_room(out, available - pending_bytes, MEMORY_OF_MACHINE, available);
+    }
+    cgroup_memory group;
+    cgroup_memory_read(root, &group);
+    if (group.limit >= 0) {
+        bound_room(out, group.limit - group.used - pending_bytes, MEMORY_OF_CGROUP, group.limit);
+        memcpy(out->file, group.file, sizeof out->file);
+    }
+    bound_by_rlimit(out, root, RLIMIT_AS, MEMORY_OF_RLIMIT_AS, "VmSize:");
+    bound_by_rlimit(out, root, RLIMIT_DATA, MEMORY_OF_RLIMIT_DATA, "VmData:");
+}
+
+quire_err memory_room_explain(const memory_room *room, strbuf *out) {
+    if (room->bytes < 0) {
+        return strbuf_add_str(out, "an unknown amount of memory");
+    }
+    TRY(strbuf_add_str(out, "the "));
+    TRY(memory_print(room->bytes, out));
+    if (room->bound == MEMORY_OF_MACHINE) {
+        return strbuf_add_str(out, " that the machine has available");
+    }
+    bool is_cgroup = room->bound == MEMORY_OF_CGROUP, is_as = room->bound == MEMORY_OF_RLIMIT_AS;
+    TRY(strbuf_addf(out, " that %s of ", is_cgroup ? "the cgroup's limit" : is_as ? "the limit of address space" : "the limit of data"));
+    TRY(memory_print(room->limit, out));
+    TRY(strbuf_addf(out, " (%s) leaves", is_cgroup ? room->file : is_as ? "ulimit -v" : "ulimit -d"));
+    if (!is_cgroup) {
+        TRY(strbuf_add_str(out, " beside stacks ("));
+        TRY(memory_print(room->stack_bytes, out));
+        TRY(strbuf_add_str(out, ")"));
+    }
+    return QUIRE_OK;
+}
+
+quire_err memory_print(int64_t bytes, strbuf *out) {
+    static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    double v = (double)bytes / 1e3;
+    int u = 0;
+    while (v >= 999.95 && u < 3) {
+        v /= 1e3;
+        u++;
+    }
+    return bytes < 1000 ? strbuf_addf(out, "%lld bytes", (long long)bytes) : strbuf_addf(out, "%.1f %s", v, units[u]);
 }
 
 quire_err memory_lock(quire_error *err) {

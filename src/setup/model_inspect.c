@@ -1,11 +1,12 @@
 /* `quire inspect`: describes a model file and the memory it needs, without loading its weights. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "base/utf8.h"
 #include "model/model.h"
 #include "setup/engine_config.h"
-#include "setup/memory_limits.h"
+#include "setup/pool_plan.h"
 #include "json/json_out.h"
 
 enum { N_KV_TYPES = 4 };
@@ -15,14 +16,17 @@ typedef struct summary {
     model_desc d;
     const model_file *f;
     strbuf path, name, vocabulary; /* the file's texts, safe to show */
+    strbuf pool_plan;              /* pool_plan_explain, the same */
     compute_mode compute;
     int32_t max_len, page_tokens;
-    double utilization;
-    int64_t free_bytes, by_type[N_DTYPES];
+    pool_plan plan;
+    int64_t by_type[N_DTYPES];
+    dtype kv_type; /* that an engine takes by these options */
+    bool kv_is_asked;
     struct {
         dtype type;
         kv_layout layout;
-        int64_t n_pages;
+        int64_t n_pages; /* 0 also where it is unknown */
     } kv[N_KV_TYPES];
     int n_kv; /* without the types that the model's layers do not support */
 } summary;
@@ -50,21 +54,62 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
 }
 
+/* The plan of an engine that is to load this model. */
+static void fill_plan(const quire_options *o, summary *s) {
+    int64_t weights = s->d.weight_bytes;
+    memory_room room;
+    memory_room_read("", 0, &room);
+    room.bytes = room.bytes < 0 ? -1 : room.bytes > weights ? room.bytes - weights : 0;
+    s->plan = pool_plan_of(o);
+    s->plan.room = room;
+    s->plan.weight_bytes = weights;
+}
+
+static quire_err add_plan(strbuf *b, const pool_plan *plan) {
+    strbuf text = {0};
+    quire_err e = pool_plan_explain(plan, &text);
+    e = e == QUIRE_OK ? add_shown(b, (str){text.p, text.n}) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
 static quire_err fill_texts(const model_file *f, summary *s) {
     TRY(add_shown(&s->path, str_of(model_file_path(f))));
     TRY(strbuf_add(&s->name, "", 0));
     TRY(add_shown(&s->name, str_of(s->d.name)));
+    TRY(add_plan(&s->pool_plan, &s->plan));
     return add_vocabulary(&s->vocabulary, model_file_vocab(f));
 }
 
-static quire_err fill(const quire_options *o, const model_file *f, summary *s, quire_error *err) {
+/* Plans a pool for each type of keys and values, or for the one that is asked for. */
+static quire_err fill_kv(const quire_options *o, summary *s, quire_error *err) {
     static const dtype types[N_KV_TYPES] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
+    for (int i = 0; i < N_KV_TYPES; i++) {
+        if (s->kv_is_asked && types[i] != s->kv_type) {
+            continue;
+        }
+        quire_err e = kv_layout_init(&s->d, types[i], o->page_tokens, &s->kv[s->n_kv].layout, err);
+        if (e == QUIRE_UNSUPPORTED && !s->kv_is_asked) {
+            continue;
+        }
+        TRY(e);
+        s->kv[s->n_kv].type = types[i];
+        int64_t n = pool_plan_pages(&s->plan, &s->kv[s->n_kv].layout);
+        s->kv[s->n_kv].n_pages = n > 0 ? n : 0;
+        s->n_kv++;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err fill(const quire_options *o, const model_file *f, summary *s, quire_error *err) {
     s->f = f;
     s->page_tokens = o->page_tokens;
-    s->utilization = o->memory_utilization;
     TRY(model_describe(f, &s->d, err));
     TRY(options_compute(o, &s->d, &s->compute, err));
+    TRY(options_kv_dtype(o, s->compute, &s->kv_type, err));
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
+    s->kv_is_asked = strcmp(o->kv_dtype, "auto") != 0;
+    fill_plan(o, s);
     quire_err e = fill_texts(f, s);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for the summary");
@@ -73,19 +118,7 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
         const tensor_view *t = model_file_tensor(f, i);
         s->by_type[t->type] += (int64_t)t->n_bytes;
     }
-    int64_t available = memory_available();
-    s->free_bytes = available > s->d.weight_bytes ? available - s->d.weight_bytes : 0;
-    for (int i = 0; i < N_KV_TYPES; i++) {
-        e = kv_layout_init(&s->d, types[i], o->page_tokens, &s->kv[s->n_kv].layout, err);
-        if (e == QUIRE_UNSUPPORTED) {
-            continue;
-        }
-        TRY(e);
-        s->kv[s->n_kv].type = types[i];
-        s->kv[s->n_kv].n_pages = (int64_t)((double)s->free_bytes * s->utilization) / s->kv[s->n_kv].layout.page_bytes;
-        s->n_kv++;
-    }
-    return QUIRE_OK;
+    return fill_kv(o, s, err);
 }
 
 /* How many requests of n tokens each fit into a pool. */
@@ -94,44 +127,57 @@ static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
     return s->kv[kv].n_pages / (kv_pages_for(n_tokens, l->page_tokens) * l->n_groups);
 }
 
-static quire_err add_bytes(strbuf *b, double bytes) {
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-    int u = 0;
-    while (bytes >= 1024.0 && u < 4) {
-        bytes /= 1024.0;
-        u++;
-    }
-    return strbuf_addf(b, u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
-}
-
 static quire_err write_weights(strbuf *b, const summary *s) {
+    const char *before = ": ";
     TRY(strbuf_addf(b, "weights         %lld parameters, ", (long long)s->d.n_params));
-    TRY(add_bytes(b, (double)s->d.weight_bytes));
+    TRY(memory_print(s->d.weight_bytes, b));
     if (s->d.n_params > 0) {
-        TRY(strbuf_addf(b, " (%.2f bits each):", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
+        TRY(strbuf_addf(b, " (%.2f bits each)", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
     }
     for (int t = 0; t < N_DTYPES; t++) {
         if (s->by_type[t] > 0) {
-            TRY(strbuf_addf(b, " %s ", dtype_name((dtype)t)));
-            TRY(add_bytes(b, (double)s->by_type[t]));
+            TRY(strbuf_addf(b, "%s%s ", before, dtype_flag_name((dtype)t)));
+            TRY(memory_print(s->by_type[t], b));
+            before = ", ";
         }
     }
-    return strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default");
+    TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default"));
+    return strbuf_addf(b, "KV type         %s %s\n", dtype_flag_name(s->kv_type), s->kv_is_asked ? "as asked" : "by default");
+}
+
+/* Writes one row for type *i and those behind it whose pages are alike; *i moves behind them. */
+static quire_err write_kv_row(strbuf *b, const summary *s, const int32_t *lengths, int n_lengths, int *i) {
+    const kv_layout *l = &s->kv[*i].layout;
+    long long n_pages = (long long)s->kv[*i].n_pages;
+    char names[32];
+    int n = snprintf(names, sizeof names, "%s", dtype_flag_name(l->type)), at = *i;
+    while (++*i < s->n_kv && s->kv[*i].layout.page_bytes == l->page_bytes && n < (int)sizeof names) {
+        n += snprintf(names + n, sizeof names - (size_t)n, ", %s", dtype_flag_name(s->kv[*i].type));
+    }
+    TRY(strbuf_addf(b, "  %-9s %12lld %12lld %10lld %10lld  ", names, (long long)kv_layout_token_bytes(l), (long long)l->page_bytes,
+                    n_pages, n_pages / l->n_groups * l->page_tokens));
+    for (int k = 0; k < n_lengths; k++) {
+        TRY(strbuf_addf(b, "%s %lld", k == 0 ? "" : " /", (long long)requests_held(s, at, lengths[k])));
+    }
+    return strbuf_add_char(b, '\n');
 }
 
 static quire_err write_memory(strbuf *b, const summary *s) {
-    int32_t lengths[] = {s->max_len < 1024 ? s->max_len : 1024, s->max_len};
-    TRY(strbuf_add_str(b, "memory plan     "));
-    TRY(add_bytes(b, (double)s->free_bytes));
-    TRY(strbuf_addf(b, " free after the weights, %.0f%% of it for pages of %d tokens\n", 100.0 * s->utilization, (int)s->page_tokens));
-    TRY(strbuf_addf(b, "  %-6s %12s %12s %10s %10s   requests of %d / %d tokens\n", "KV", "bytes/token", "bytes/page", "pages", "tokens",
-                    (int)lengths[0], (int)lengths[1]));
-    for (int i = 0; i < s->n_kv; i++) {
-        const kv_layout *l = &s->kv[i].layout;
-        TRY(strbuf_addf(b, "  %-6s %12lld %12lld %10lld %10lld   %lld / %lld\n", dtype_name(s->kv[i].type),
-                        (long long)kv_layout_token_bytes(l), (long long)l->page_bytes, (long long)s->kv[i].n_pages,
-                        (long long)(s->kv[i].n_pages / l->n_groups * l->page_tokens), (long long)requests_held(s, i, lengths[0]),
-                        (long long)requests_held(s, i, lengths[1])));
+    int32_t lengths[] = {1024, s->max_len};
+    const int32_t *first = s->max_len > 1024 ? lengths : lengths + 1;
+    int n = s->max_len > 1024 ? 2 : 1, i = 0;
+    TRY(strbuf_addf(b, "memory plan     pages of %d tokens: ", (int)s->page_tokens));
+    TRY(strbuf_add_str(b, s->pool_plan.p));
+    if (s->plan.room.bytes < 0 && s->plan.given_pages == 0) {
+        return strbuf_add_str(b, "; give --kv-pages N\n");
+    }
+    TRY(strbuf_addf(b, "\n  %-9s %12s %12s %10s %10s   requests of", "KV", "bytes/token", "bytes/page", "pages", "tokens"));
+    for (int k = 0; k < n; k++) {
+        TRY(strbuf_addf(b, "%s %d", k == 0 ? "" : " /", (int)first[k]));
+    }
+    TRY(strbuf_add_str(b, " tokens\n"));
+    while (i < s->n_kv) {
+        TRY(write_kv_row(b, s, first, n, &i));
     }
     return QUIRE_OK;
 }
@@ -167,7 +213,7 @@ static void add_text(json_out *o, const char *name, const char *v) {
 static void write_plan(json_out *o, const summary *s, int i) {
     const kv_layout *l = &s->kv[i].layout;
     json_begin(json_item(o), '{');
-    add_text(o, "kv_dtype", dtype_name(s->kv[i].type));
+    add_text(o, "kv_dtype", dtype_flag_name(s->kv[i].type));
     add_int(o, "token_bytes", kv_layout_token_bytes(l));
     add_int(o, "page_bytes", l->page_bytes);
     add_int(o, "n_pages", s->kv[i].n_pages);
@@ -199,7 +245,7 @@ static void write_description(json_out *o, const summary *s) {
     json_begin(json_name(o, "weight_bytes_by_type"), '{');
     for (int t = 0; t < N_DTYPES; t++) {
         if (s->by_type[t] > 0) {
-            add_int(o, dtype_name((dtype)t), s->by_type[t]);
+            add_int(o, dtype_flag_name((dtype)t), s->by_type[t]);
         }
     }
     json_end(o, '}');
@@ -210,10 +256,13 @@ static quire_err write_json(strbuf *b, const summary *s) {
     json_begin(&o, '{');
     write_description(&o, s);
     add_text(&o, "compute", compute_name(s->compute));
+    add_text(&o, "kv_dtype", dtype_flag_name(s->kv_type));
     add_text(&o, "vocabulary", s->vocabulary.p);
     json_bool(json_name(&o, "chat_template"), model_file_chat_template(s->f).n > 0);
     add_int(&o, "page_tokens", s->page_tokens);
-    add_int(&o, "free_bytes", s->free_bytes);
+    add_int(&o, "free_bytes", s->plan.room.bytes);
+    json_number(json_name(&o, "memory_utilization"), s->plan.utilization);
+    add_text(&o, "pool_plan", s->pool_plan.p);
     json_begin(json_name(&o, "memory_plan"), '[');
     for (int i = 0; i < s->n_kv; i++) {
         write_plan(&o, s, i);
@@ -242,6 +291,7 @@ quire_err quire_inspect(const quire_options *given, bool json, char **text, quir
     strbuf_deinit(&s.path);
     strbuf_deinit(&s.name);
     strbuf_deinit(&s.vocabulary);
+    strbuf_deinit(&s.pool_plan);
     model_file_close(f);
     if (e != QUIRE_OK) {
         strbuf_deinit(&b);

@@ -255,9 +255,7 @@ static quire_err open_seqs(model_drafter *d) {
     kv_cache_options o = kv_cache_options_of(l, d->options.model.n_pages);
     o.no_index = true;
     d->seqs = mem_new((size_t)d->target.max_seqs, sizeof *d->seqs);
-    if (!d->seqs) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(d->seqs));
     for (int32_t i = 0; i < d->target.max_seqs; i++) {
         TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens)));
     }
@@ -275,9 +273,7 @@ static quire_err open_arrays(model_drafter *d) {
     d->work = mem_new((size_t)d->max_work, sizeof *d->work);
     for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
         d->rows.slots[g] = d->slots[g] = mem_new(n_rows, sizeof *d->slots[g]);
-        if (!d->slots[g]) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(d->slots[g]));
     }
     d->rows.tokens = d->tokens;
     d->rows.positions = d->positions;
@@ -296,9 +292,7 @@ quire_err draft_model_open(const draft_options *o, const draft_target *t, drafte
                        (int)n_vocab, (int)t->desc->n_vocab);
     }
     model_drafter *d = mem_new(1, sizeof *d);
-    if (!d) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(d));
     d->head.ops = &ops;
     d->options = *o;
     d->target = *t;

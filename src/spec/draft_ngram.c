@@ -70,9 +70,7 @@ static void ngram_close(drafter *d) {
 quire_err draft_ngram_open(const draft_options *o, drafter **out) {
     static const draft_ops ops = {.propose = propose, .close = ngram_close};
     ngram_drafter *d = mem_new(1, sizeof *d);
-    if (!d) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(d));
     *d = (ngram_drafter){.head = {&ops}, .lookup_min = o->lookup_min, .lookup_max = o->lookup_max};
     *out = &d->head;
     return QUIRE_OK;

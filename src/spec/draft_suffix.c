@@ -189,9 +189,7 @@ static void suffix_close(drafter *head) {
 quire_err draft_suffix_open(const draft_options *o, drafter **out) {
     static const draft_ops ops = {.propose = propose, .forget = forget, .close = suffix_close};
     suffix_drafter *d = mem_new(1, sizeof *d);
-    if (!d) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(d));
     d->head.ops = &ops;
     d->options = *o;
     d->max_texts = o->suffix_texts < MAX_TEXTS ? o->suffix_texts : MAX_TEXTS;

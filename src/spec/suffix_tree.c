@@ -1,16 +1,12 @@
 #include "spec/suffix_tree.h"
 
 #include "base/mem.h"
+#include "base/size.h"
 
 quire_err suffix_tree_open(int32_t max_nodes, int32_t depth, suffix_tree **out) {
     suffix_tree *t = mem_new(1, sizeof *t);
-    if (!t) {
-        return QUIRE_NO_MEMORY;
-    }
-    uint32_t n_buckets = 2;
-    while (n_buckets < (uint32_t)max_nodes) {
-        n_buckets *= 2;
-    }
+    TRY(mem_check(t));
+    uint32_t n_buckets = (uint32_t)size_power_of_two((size_t)max_nodes);
     t->nodes = mem_new((size_t)max_nodes, sizeof *t->nodes);
     t->buckets = mem_new(n_buckets, sizeof *t->buckets);
     if (!t->nodes || !t->buckets) {

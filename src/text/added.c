@@ -12,9 +12,7 @@ static bool looks_like_control(str content) {
 }
 
 quire_err added_set_add(added_set *a, const added_token *t) {
-    if (!mem_grow_(&a->tokens, &a->cap, a->n + 1, sizeof *a->tokens)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&a->tokens, &a->cap, a->n + 1, sizeof *a->tokens));
     char *content = mem_dup(t->content.p, t->content.n), *pattern = mem_dup(t->pattern.p, t->pattern.n);
     if (content == NULL || pattern == NULL) {
         mem_free(content);
@@ -74,9 +72,8 @@ static quire_err add_children(added_trie *t, const added_token **sorted, const a
         while (end < r.high && (uint8_t)sorted[end]->pattern.p[r.depth] == byte) {
             end++;
         }
-        if (!mem_grow_(&t->nodes, &t->cap, t->n + 1, sizeof *t->nodes) || !mem_grow_(stack, cap_stack, *n_stack + 1, sizeof **stack)) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_grow(&t->nodes, &t->cap, t->n + 1, sizeof *t->nodes));
+        TRY(mem_grow(stack, cap_stack, *n_stack + 1, sizeof **stack));
         t->nodes[t->n] = (trie_node){.token = -1, .byte = byte};
         t->nodes[r.node].n_children++;
         (*stack)[(*n_stack)++] = (trie_range){r.low, end, r.depth + 1, t->n++};
@@ -92,8 +89,10 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
     trie_range *stack = NULL;
     size_t n_stack = 0, cap_stack = 0, n = 0;
     const added_token **sorted = mem_new(a->n, sizeof *sorted);
-    quire_err e = QUIRE_NO_MEMORY;
-    if (sorted != NULL && mem_grow_(&t->nodes, &t->cap, 1, sizeof *t->nodes) && mem_grow_(&stack, &cap_stack, 1, sizeof *stack)) {
+    quire_err e = mem_check(sorted);
+    e = e == QUIRE_OK ? mem_grow(&t->nodes, &t->cap, 1, sizeof *t->nodes) : e;
+    e = e == QUIRE_OK ? mem_grow(&stack, &cap_stack, 1, sizeof *stack) : e;
+    if (e == QUIRE_OK) {
         for (size_t i = 0; i < a->n; i++) {
             if (a->tokens[i].normalized == normalized) {
                 sorted[n++] = &a->tokens[i];
@@ -103,7 +102,6 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
         t->nodes[0] = (trie_node){.token = -1};
         t->n = 1;
         stack[n_stack++] = (trie_range){0, n, 0, 0};
-        e = QUIRE_OK;
         while (n_stack > 0 && e == QUIRE_OK) {
             trie_range r = stack[--n_stack];
             e = add_children(t, sorted, a->tokens, r, &stack, &n_stack, &cap_stack);
@@ -116,9 +114,7 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
 
 quire_err added_set_finish(added_set *a, int32_t n_ids) {
     a->by_id = mem_new((size_t)n_ids, sizeof *a->by_id);
-    if (a->by_id == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(a->by_id));
     a->n_ids = n_ids;
     for (size_t i = 0; i < a->n; i++) {
         a->by_id[a->tokens[i].id] = (int32_t)i + 1;

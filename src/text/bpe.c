@@ -17,9 +17,7 @@ void bpe_scratch_deinit(bpe_scratch *s) {
 /* ---- the heap: smallest key on top ---- */
 
 static quire_err heap_push(bpe_scratch *s, bpe_entry e) {
-    if (!mem_grow_(&s->heap, &s->cap_heap, s->n_heap + 1, sizeof e)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&s->heap, &s->cap_heap, s->n_heap + 1, sizeof e));
     size_t i = s->n_heap++;
     for (; i > 0 && s->heap[(i - 1) / 2].key > e.key; i = (i - 1) / 2) {
         s->heap[i] = s->heap[(i - 1) / 2];
@@ -45,10 +43,7 @@ static bpe_entry heap_pop(bpe_scratch *s) {
 
 /* ---- symbols ---- */
 
-static int32_t symbol_of(const bpe *b, str character, int32_t c) {
-    if (c < BPE_DIRECT_CHARS) {
-        return b->direct[c];
-    }
+int32_t bpe_find_symbol(const bpe *b, str character) {
     int32_t id = piece_table_find(b->vocab, character);
     if (id >= 0 || b->inner.slots == NULL) {
         return id;
@@ -57,10 +52,12 @@ static int32_t symbol_of(const bpe *b, str character, int32_t c) {
     return inner >= 0 ? b->vocab->n + inner : -1;
 }
 
+static int32_t symbol_of(const bpe *b, str character, int32_t c) {
+    return c < BPE_DIRECT_CHARS ? b->direct[c] : bpe_find_symbol(b, character);
+}
+
 static quire_err add_symbol(bpe_scratch *s, int32_t id, size_t at, size_t n) {
-    if (!mem_grow_(&s->symbols, &s->cap_symbols, s->n_symbols + 1, sizeof *s->symbols)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&s->symbols, &s->cap_symbols, s->n_symbols + 1, sizeof *s->symbols));
     int32_t i = (int32_t)s->n_symbols++;
     s->symbols[i] = (bpe_symbol){.id = id, .prev = i - 1, .next = i + 1, .at = (uint32_t)at, .n = (uint32_t)n};
     return QUIRE_OK;

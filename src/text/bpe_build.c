@@ -4,20 +4,10 @@
 #include "text/bpe.h"
 #include "text/chars.h"
 
-/* The symbol of one character: its id, its index among the inner characters, or -1. */
-static int32_t symbol_of(const bpe *b, str character) {
-    int32_t id = piece_table_find(b->vocab, character);
-    if (id >= 0 || b->inner.slots == NULL) {
-        return id;
-    }
-    int32_t inner = piece_table_find(&b->inner, character);
-    return inner >= 0 ? b->vocab->n + inner : -1;
-}
-
 static void fill_direct(bpe *b) {
     for (int32_t c = 0; c < BPE_DIRECT_CHARS; c++) {
         char bytes[4];
-        b->direct[c] = symbol_of(b, (str){bytes, utf8_encode(c, bytes)});
+        b->direct[c] = bpe_find_symbol(b, (str){bytes, utf8_encode(c, bytes)});
     }
     for (int32_t c = 0; c < 256 && !b->sentencepiece; c++) {
         static const char hex[] = "0123456789ABCDEF";
@@ -29,9 +19,7 @@ static void fill_direct(bpe *b) {
 quire_err bpe_begin(bpe *b, size_t n_merges) {
     size_t n = (size_t)b->vocab->n;
     b->whole = mem_new(n, sizeof *b->whole);
-    if (b->whole == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(b->whole));
     for (size_t i = 0; i < n; i++) {
         atomic_init(&b->whole[i], 0);
     }
@@ -104,7 +92,7 @@ quire_err bpe_derive_merges(bpe *b, const float *scores) {
             if (right.n == 0) {
                 break;
             }
-            int32_t l = symbol_of(b, left), r = l < 0 ? -1 : symbol_of(b, right);
+            int32_t l = bpe_find_symbol(b, left), r = l < 0 ? -1 : bpe_find_symbol(b, right);
             if (r >= 0) {
                 TRY(pair_table_put(&b->pairs, l, r, rank_of(scores[t]), t));
             }
@@ -121,7 +109,7 @@ static quire_err find_neighbours(bpe *b) {
         int32_t before = -1;
         for (size_t i = 0; i < p.n; i += len) {
             bool valid = utf8_decode(p.p + i, p.n - i, &len) >= 0;
-            int32_t symbol = valid ? symbol_of(b, (str){p.p + i, len}) : -1;
+            int32_t symbol = valid ? bpe_find_symbol(b, (str){p.p + i, len}) : -1;
             if (before >= 0 && symbol >= 0) {
                 TRY(pair_table_put(&b->neighbours, before, symbol, 0, 0));
             }

@@ -76,20 +76,14 @@ static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte)
     return w->n == 0 ? QUIRE_OK : put(s, i + 1, (str){w->p, w->n}, true);
 }
 
+/* True for "<0xAB>". */
 static bool is_byte_token(str token, uint8_t *byte) {
     if (token.n != 6 || memcmp(token.p, "<0x", 3) != 0 || token.p[5] != '>') {
         return false;
     }
-    uint8_t value = 0;
-    for (size_t i = 3; i < 5; i++) {
-        int c = token.p[i], digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-        if (digit < 0) {
-            return false;
-        }
-        value = (uint8_t)(value * 16 + digit);
-    }
-    *byte = value;
-    return true;
+    int high = hex_digit(token.p[3]), low = hex_digit(token.p[4]);
+    *byte = (uint8_t)(high * 16 + low);
+    return high >= 0 && low >= 0;
 }
 
 /* Ends a run of byte tokens. */

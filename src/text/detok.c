@@ -17,9 +17,7 @@ struct detok {
 
 quire_err detok_open(const tokenizer *t, bool skip_special, detok **out) {
     detok *d = mem_new(1, sizeof *d);
-    if (d == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(d));
     d->t = t;
     d->skip_special = skip_special;
     decode_begin(&d->state, &t->decoder, DECODE_STREAM);

@@ -32,9 +32,7 @@ static quire_err read_vocab(json_vocab *r, json_scan *s) {
         if (id < 0 || id > INT32_MAX - 1 || piece.n > UINT32_MAX) {
             return QUIRE_BAD_FILE;
         }
-        if (!mem_grow_(&r->entries, &r->cap, r->n + 1, sizeof *r->entries)) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_grow(&r->entries, &r->cap, r->n + 1, sizeof *r->entries));
         bool own = piece.p == r->scratch.p;
         size_t at = own ? r->own.n : (size_t)(piece.p - r->file.p);
         if (own) {

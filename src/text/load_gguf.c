@@ -119,9 +119,7 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
 
 static quire_err load_classes(tokenizer *t, const vocab *v) {
     t->classes = mem_new((size_t)v->n_tokens, 1);
-    if (t->classes == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(t->classes));
     for (int32_t i = 0; i < v->n_tokens; i++) {
         vocab_type k = type_at(v, i);
         t->classes[i] = k == VOCAB_BYTE      ? PIECE_BYTE
@@ -156,9 +154,7 @@ static quire_err add_mark_steps(tokenizer *t, bool prefix) {
     if (prefix) {
         norm_step *step = &n->steps[n->n++];
         *step = (norm_step){.kind = NORM_PREPEND, .content = mem_dup(MARK, 3), .n_content = 3};
-        if (step->content == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(step->content));
     }
     norm_step *step = &n->steps[n->n++];
     *step = (norm_step){.kind = NORM_REPLACE, .content = mem_dup(MARK, 3), .n_content = 3};

@@ -190,17 +190,13 @@ static quire_err read_special(json_value *const docs[2], const char *key, const 
     return QUIRE_OK;
 }
 
-static bool has_parts(const postprocessor *p) {
-    return p->single.n > 0;
-}
-
 static quire_err load_specials(tokenizer *t, const vocab *v) {
     json_value *docs[2] = {json_document(v->tokenizer_config_json), json_document(v->special_tokens_map_json)};
     quire_err e = read_special(docs, "bos_token", t, &t->bos_text, &t->bos);
     e = e != QUIRE_OK ? e : read_special(docs, "eos_token", t, &t->eos_text, &t->eos);
     bool add_bos = json_get_bool(docs[0], "add_bos_token", false) && t->bos >= 0;
     bool add_eos = json_get_bool(docs[0], "add_eos_token", false) && t->eos >= 0;
-    if (e == QUIRE_OK && !has_parts(&t->post) && (add_bos || add_eos)) {
+    if (e == QUIRE_OK && t->post.single.n == 0 && (add_bos || add_eos)) {
         e = tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1);
     }
     json_drop(docs[0]);

@@ -88,9 +88,7 @@ static quire_err add_if(strbuf *out, bool wanted, int mark) {
 
 quire_err marker_write(const marker *m, str literal, strbuf *out) {
     uint8_t *flags = mem_new(literal.n + 1, sizeof *flags);
-    if (flags == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(flags));
     uint8_t all = flag_places(m, literal, flags);
     quire_err e = add_if(out, all & CLOSES, MARK_EDGE_BEFORE);
     for (size_t i = 0; i <= literal.n && e == QUIRE_OK; i++) {

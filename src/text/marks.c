@@ -13,9 +13,7 @@ void text_marks_deinit(text_marks *m) {
 }
 
 quire_err mark_list_add(mark_list *l, size_t at) {
-    if (!mem_grow_(&l->at, &l->cap, l->n + 1, sizeof *l->at)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&l->at, &l->cap, l->n + 1, sizeof *l->at));
     l->at[l->n++] = at;
     return QUIRE_OK;
 }

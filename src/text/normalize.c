@@ -73,9 +73,7 @@ static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s,
     *n = 0;
     for (size_t i = 0; i < text.n; i += len) {
         int32_t c = utf8_next(text.p + i, &len), boundary = 0;
-        if (!mem_grow_(&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars)) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_grow(&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars));
         utf8proc_ssize_t made = utf8proc_decompose_char(c, s->chars + *n, 32, options, &boundary);
         if (made < 0 || made > 32) { /* the longest decomposition in Unicode has 18 characters */
             return QUIRE_INTERNAL;
@@ -86,9 +84,8 @@ static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s,
 }
 
 static quire_err order_marks(norm_scratch *s, size_t n) {
-    if (!mem_grow_(&s->classes, &s->cap_classes, n, 1) || !mem_grow_(&s->chars, &s->cap_chars, 2 * n, sizeof *s->chars)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&s->classes, &s->cap_classes, n, 1));
+    TRY(mem_grow(&s->chars, &s->cap_chars, 2 * n, sizeof *s->chars));
     for (size_t i = 0; i < n; i++) {
         s->classes[i] = s->chars[i] < 0x300 ? 0 : (uint8_t)utf8proc_get_property(s->chars[i])->combining_class;
     }

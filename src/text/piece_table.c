@@ -21,9 +21,7 @@ static uint32_t hash_piece(uint64_t seed, str s) {
         s.n -= 8;
     }
     uint64_t tail = 0;
-    if (s.n > 0) {
-        memcpy(&tail, s.p, s.n);
-    }
+    mem_copy(&tail, s.p, s.n);
     return (uint32_t)mix(h ^ tail);
 }
 
@@ -47,7 +45,7 @@ quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_
     *t = (piece_table){.n = n_ids, .mask = (uint32_t)(n_slots - 1), .seed = rng_os_seed(), .bytes = {.max = UINT32_MAX}};
     t->spans = mem_new((size_t)n_ids, sizeof *t->spans);
     t->slots = mem_new_huge(n_slots, sizeof *t->slots);
-    if (t->spans == NULL || t->slots == NULL || !mem_grow_(&t->bytes.p, &t->bytes.cap, n_bytes + 1, 1)) {
+    if (t->spans == NULL || t->slots == NULL || mem_grow(&t->bytes.p, &t->bytes.cap, n_bytes + 1, 1) != QUIRE_OK) {
         piece_table_deinit(t);
         return QUIRE_NO_MEMORY;
     }

@@ -17,9 +17,7 @@ static str type_of(json_value *o) {
     return json_get_str(o, "type");
 }
 
-/* Parses a document and calls load with it. "null" and empty text mean no steps. */
-static quire_err load_document(str json, const char *component, void *out, quire_err (*load)(json_value *, void *, quire_error *),
-                               quire_error *err) {
+quire_err pipeline_load_document(str json, const char *component, void *out, pipeline_load_fn *load, quire_error *err) {
     if (json.n == 0 || str_is(json, "null")) {
         return QUIRE_OK;
     }
@@ -29,9 +27,7 @@ static quire_err load_document(str json, const char *component, void *out, quire
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;
 }
 
-/* Calls load for each member of the array o[key]. */
-static quire_err load_each(json_value *o, const char *key, const char *component, void *out,
-                           quire_err (*load)(json_value *, void *, quire_error *), quire_error *err) {
+quire_err pipeline_load_each(json_value *o, const char *key, const char *component, void *out, pipeline_load_fn *load, quire_error *err) {
     json_value *list = json_get(o, key);
     if (!json_is(list, JSON_KIND_ARRAY)) {
         return malformed(err, component);
@@ -104,7 +100,7 @@ static quire_err load_normalizer(json_value *o, void *out, quire_error *err) {
                  {"ByteLevel", NORM_BYTE_LEVEL}};
     str type = type_of(o);
     if (str_is(type, "Sequence")) {
-        return load_each(o, "normalizers", "normalizer", out, load_normalizer, err);
+        return pipeline_load_each(o, "normalizers", "normalizer", out, load_normalizer, err);
     }
     if (str_is(type, "BertNormalizer")) {
         return load_bert_normalizer(o, out, err);
@@ -126,7 +122,7 @@ static quire_err load_normalizer(json_value *o, void *out, quire_error *err) {
 }
 
 quire_err pipeline_load_normalizer(str json, normalizer *out, quire_error *err) {
-    return load_document(json, "normalizer", out, load_normalizer, err);
+    return pipeline_load_document(json, "normalizer", out, load_normalizer, err);
 }
 
 /* ---- pre-tokenizers ---- */
@@ -221,7 +217,7 @@ static quire_err load_pretokenizer(json_value *o, void *out, quire_error *err) {
     pre_step *step = NULL;
     str type = type_of(o);
     if (str_is(type, "Sequence")) {
-        return load_each(o, "pretokenizers", "pre-tokenizer", out, load_pretokenizer, err);
+        return pipeline_load_each(o, "pretokenizers", "pre-tokenizer", out, load_pretokenizer, err);
     }
     if (str_is(type, "ByteLevel")) {
         return pretokenizer_add_byte_level(p, json_get_bool(o, "add_prefix_space", true), json_get_bool(o, "use_regex", true), err);
@@ -246,7 +242,7 @@ static quire_err load_pretokenizer(json_value *o, void *out, quire_error *err) {
 }
 
 quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *err) {
-    return load_document(json, "pre-tokenizer", out, load_pretokenizer, err);
+    return pipeline_load_document(json, "pre-tokenizer", out, load_pretokenizer, err);
 }
 
 /* ---- decoders ---- */
@@ -294,7 +290,7 @@ static quire_err load_decoder(json_value *o, void *out, quire_error *err) {
     decoder *d = out;
     str type = type_of(o);
     if (str_is(type, "Sequence")) {
-        return load_each(o, "decoders", "decoder", out, load_decoder, err);
+        return pipeline_load_each(o, "decoders", "decoder", out, load_decoder, err);
     }
     if (d->n == DECODE_MAX_STEPS) {
         return unsupported(err, "a decoder of", str_of("more than 16 steps"));
@@ -304,7 +300,7 @@ static quire_err load_decoder(json_value *o, void *out, quire_error *err) {
 }
 
 quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err) {
-    TRY(load_document(json, "decoder", out, load_decoder, err));
+    TRY(pipeline_load_document(json, "decoder", out, load_decoder, err));
     if (out->n == 0) {
         out->steps[out->n++] = (decode_step){.kind = DECODE_SPACED};
     }

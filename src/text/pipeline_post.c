@@ -22,17 +22,9 @@ void postprocessor_deinit(postprocessor *p) {
 }
 
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids) {
-    int32_t *copy = NULL;
-    if (!mem_grow_(&t->parts, &t->cap, t->n + 1, sizeof *t->parts)) {
-        return QUIRE_NO_MEMORY;
-    }
-    if (n_ids > 0) {
-        copy = mem_new(n_ids, sizeof *copy);
-        if (copy == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
-        memcpy(copy, ids, n_ids * sizeof *copy);
-    }
+    TRY(mem_grow(&t->parts, &t->cap, t->n + 1, sizeof *t->parts));
+    void *copy = mem_dup(ids, n_ids * sizeof *ids);
+    TRY(mem_check(copy));
     t->parts[t->n++] = (post_part){kind, type_id, copy, n_ids};
     return QUIRE_OK;
 }
@@ -114,7 +106,8 @@ static quire_err load_bert(const post_reader *r, json_value *o, bool roberta, qu
     return post_template_add(&p->pair, POST_TOKENS, second, &sep, 1);
 }
 
-static quire_err load_post(const post_reader *r, json_value *o, quire_error *err) {
+static quire_err load_post(json_value *o, void *reader, quire_error *err) {
+    const post_reader *r = reader;
     str type = json_get_str(o, "type");
     if (str_is(type, "ByteLevel")) {
         return QUIRE_OK;
@@ -127,25 +120,13 @@ static quire_err load_post(const post_reader *r, json_value *o, quire_error *err
         return load_bert(r, o, type.p[0] == 'R', err);
     }
     if (str_is(type, "Sequence")) {
-        json_value *list = json_get(o, "processors");
-        if (!json_is(list, JSON_KIND_ARRAY)) {
-            return malformed(err);
-        }
-        for (size_t i = 0; i < json_length(list); i++) {
-            TRY(load_post(r, json_at(list, i), err));
-        }
-        return QUIRE_OK;
+        return pipeline_load_each(o, "processors", "post-processor", reader, load_post, err);
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: the post-processor %.*s is not supported by this version",
                    (int)(type.n < 100 ? type.n : 100), type.p);
 }
 
 quire_err pipeline_load_postprocessor(str json, int32_t n_ids, postprocessor *out, quire_error *err) {
-    if (json.n == 0 || str_is(json, "null")) {
-        return QUIRE_OK;
-    }
-    json_value *o = json_document(json);
-    quire_err e = o == NULL ? malformed(err) : load_post(&(post_reader){out, n_ids}, o, err);
-    json_drop(o);
-    return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the post-processor") : e;
+    post_reader r = {out, n_ids};
+    return pipeline_load_document(json, "post-processor", &r, load_post, err);
 }

@@ -36,9 +36,7 @@ static quire_err list_add(piece_list *l, size_t at, size_t n) {
     if (n == 0) {
         return QUIRE_OK;
     }
-    if (!mem_grow_(&l->pieces, &l->cap, l->n + 1, sizeof *l->pieces)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&l->pieces, &l->cap, l->n + 1, sizeof *l->pieces));
     l->pieces[l->n++] = (text_span){at, n};
     return QUIRE_OK;
 }
@@ -47,9 +45,7 @@ static quire_err add_cut(pre_scratch *s, size_t start, size_t end, bool match) {
     if (s->max_cuts > 0 && s->n_cuts >= s->max_cuts) {
         return QUIRE_NO_ROOM;
     }
-    if (!mem_grow_(&s->cuts, &s->cap_cuts, s->n_cuts + 1, sizeof *s->cuts)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&s->cuts, &s->cap_cuts, s->n_cuts + 1, sizeof *s->cuts));
     s->cuts[s->n_cuts++] = (struct cut){start, end, match};
     return QUIRE_OK;
 }

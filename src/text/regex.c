@@ -75,9 +75,7 @@ void regex_scratch_deinit(regex_scratch *s) {
 
 quire_err matcher_open_literal(str literal, matcher *out) {
     char *copy = mem_dup(literal.p, literal.n);
-    if (copy == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(copy));
     *out = (matcher){.literal = copy, .n_literal = literal.n};
     return QUIRE_OK;
 }
@@ -91,9 +89,7 @@ void matcher_deinit(matcher *m) {
 static quire_err search_regex(const regex *r, regex_scratch *s, match_iter *it, bool *found) {
     if (s->match_data == NULL) {
         s->match_data = pcre2_match_data_create(1, NULL);
-        if (s->match_data == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(s->match_data));
     }
     PCRE2_SPTR subject = (PCRE2_SPTR)(it->subject.n > 0 ? it->subject.p : "");
     int rc = pcre2_match(r->code, subject, it->subject.n, it->from, PCRE2_NO_UTF_CHECK, s->match_data, r->limits);

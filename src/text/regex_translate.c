@@ -50,15 +50,11 @@ static quire_err add_literal(strbuf *out, int32_t c) {
     return c < 0x80 && !is_alnum(c) ? strbuf_addf(out, "\\x{%02x}", (unsigned)c) : utf8_add(out, c);
 }
 
-static int32_t hex_value(int c) {
-    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Reads hexadecimal digits at t->at, at least 1 and at most max. */
 static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
     int32_t v = 0, n = 0;
-    while (n < max && hex_value(peek(t, 0)) >= 0) {
-        v = v * 16 + hex_value(peek(t, 0));
+    while (n < max && hex_digit((char)peek(t, 0)) >= 0) {
+        v = v * 16 + hex_digit((char)peek(t, 0));
         t->at++;
         n++;
     }
@@ -291,6 +287,27 @@ static quire_err class_expr(translator *t, strbuf *out, int32_t depth) {
 
 /* ---- outside classes ---- */
 
+/* Escapes that are neither characters nor properties. */
+static const struct {
+    int letter;
+    const char *regex;
+} escapes[] = {
+    {'s', "[" SPACE_ITEMS "]"},
+    {'S', "[^" SPACE_ITEMS "]"},
+    {'w', "[" WORD_ITEMS "]"},
+    {'W', "[^" WORD_ITEMS "]"},
+    {'d', "\\p{Nd}"},
+    {'D', "\\P{Nd}"},
+    {'h', "[" HEX_ITEMS "]"},
+    {'H', "[^" HEX_ITEMS "]"},
+    {'b', "(?:(?<=[" WORD_ITEMS "])(?![" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?=[" WORD_ITEMS "]))"},
+    {'B', "(?:(?<=[" WORD_ITEMS "])(?=[" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?![" WORD_ITEMS "]))"},
+    {'A', "\\A"},
+    {'Z', "\\Z"},
+    {'z', "\\z"},
+    {'R', "\\R"},
+};
+
 static quire_err translate_escape(translator *t) {
     strbuf *out = t->out;
     size_t start = out->n;
@@ -307,39 +324,16 @@ static quire_err translate_escape(translator *t) {
         return copy_property(t, out);
     }
     t->at++;
-    switch (b) {
-    case 's':
-        return strbuf_add_str(out, "[" SPACE_ITEMS "]");
-    case 'S':
-        return strbuf_add_str(out, "[^" SPACE_ITEMS "]");
-    case 'w':
-        return strbuf_add_str(out, "[" WORD_ITEMS "]");
-    case 'W':
-        return strbuf_add_str(out, "[^" WORD_ITEMS "]");
-    case 'd':
-        return strbuf_add_str(out, "\\p{Nd}");
-    case 'D':
-        return strbuf_add_str(out, "\\P{Nd}");
-    case 'h':
-        return strbuf_add_str(out, "[" HEX_ITEMS "]");
-    case 'H':
-        return strbuf_add_str(out, "[^" HEX_ITEMS "]");
-    case 'b':
-        return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?![" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?=[" WORD_ITEMS "]))");
-    case 'B':
-        return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?=[" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?![" WORD_ITEMS "]))");
-    case 'A':
-    case 'Z':
-    case 'z':
-    case 'R':
-        return strbuf_addf(out, "\\%c", b);
-    default:
-        if (b >= '1' && b <= '9' && !is_digit(peek(t, 0))) {
-            return strbuf_addf(out, "\\%c", b);
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
+        if (escapes[i].letter == b) {
+            return strbuf_add_str(out, escapes[i].regex);
         }
-        t->at--;
-        return refuse(t, "this escape");
     }
+    if (b >= '1' && b <= '9' && !is_digit(peek(t, 0))) {
+        return strbuf_addf(out, "\\%c", b);
+    }
+    t->at--;
+    return refuse(t, "this escape");
 }
 
 /* Translates the head of a group. Option letters: i is kept; m is PCRE2's s. */
@@ -407,9 +401,7 @@ static quire_err translate_brace(translator *t) {
     if (next == '+' || (next == '?' && !comma)) { /* repeats the repetition: put it in a group of its own */
         size_t n = t->out->n - t->atom;
         char *copy = mem_dup(t->out->p + t->atom, n);
-        if (copy == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(copy));
         t->out->n = t->atom;
         quire_err e = strbuf_addf(t->out, "(?:%s)", copy);
         mem_free(copy);

@@ -29,9 +29,8 @@ static size_t automaton_step(const automaton *a, size_t state, char c) {
 static quire_err automaton_init(automaton *a, str text) {
     a->text = mem_dup(text.p, text.n);
     a->border = mem_new(text.n, sizeof *a->border);
-    if (a->text == NULL || a->border == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(a->text));
+    TRY(mem_check(a->border));
     a->n = text.n;
     for (size_t k = 1; k < text.n; k++) {
         a->border[k] = automaton_step(a, a->border[k - 1], text.p[k]);
@@ -47,9 +46,7 @@ quire_err stop_matcher_open(const str *stops, size_t n, stop_matcher **out) {
         }
     }
     stop_matcher *s = mem_new(1, sizeof *s);
-    if (s == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(s));
     s->automata = mem_new(n, sizeof *s->automata);
     if (s->automata == NULL) {
         stop_matcher_close(s);

@@ -10,9 +10,7 @@ void token_list_deinit(token_list *l) {
 }
 
 quire_err token_list_add(token_list *l, int32_t id) {
-    if (l->n == l->cap && !mem_grow_(&l->ids, &l->cap, l->n + 1, sizeof *l->ids)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&l->ids, &l->cap, l->n + 1, sizeof *l->ids));
     l->ids[l->n++] = id;
     return QUIRE_OK;
 }
@@ -21,9 +19,7 @@ quire_err token_list_add_all(token_list *l, const int32_t *ids, size_t n) {
     if (n == 0) {
         return QUIRE_OK;
     }
-    if (!mem_grow_((void **)&l->ids, &l->cap, l->n + n, sizeof *l->ids)) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_grow(&l->ids, &l->cap, l->n + n, sizeof *l->ids));
     memcpy(l->ids + l->n, ids, n * sizeof *ids);
     l->n += n;
     return QUIRE_OK;

@@ -9,9 +9,7 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");
     }
     tokenizer *t = mem_new(1, sizeof *t);
-    if (t == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the tokenizer");
-    }
+    TRY(mem_check_for(t, "a tokenizer", err));
     t->bos = t->eos = -1;
     quire_err e = v->source == VOCAB_GGUF ? tokenizer_load_gguf(t, v, err) : tokenizer_load_json(t, v, err);
     if (e != QUIRE_OK) {

@@ -213,12 +213,37 @@ static inline void sleep_ms(int ms) {
     nanosleep(&(struct timespec){0, (long)ms * 1000000}, NULL);
 }
 
+/* What holds of the statistics at any time: a completion that is over is in all histograms that it has a value for. */
+static inline void expect_numbers_agree(const quire_stats *s) {
+    const quire_histogram *h = s->histograms;
+    int64_t n_over = s->requests_finished[0] + s->requests_finished[1] + s->requests_finished[2] + s->requests_finished[3];
+    static const quire_histogram_kind of_all[] = {QUIRE_HISTOGRAM_E2E,
+                                                  QUIRE_HISTOGRAM_QUEUE,
+                                                  QUIRE_HISTOGRAM_PROMPT_TOKENS,
+                                                  QUIRE_HISTOGRAM_COMPUTED_TOKENS,
+                                                  QUIRE_HISTOGRAM_COMPLETION_TOKENS,
+                                                  QUIRE_HISTOGRAM_MAX_TOKENS,
+                                                  QUIRE_HISTOGRAM_PREEMPTIONS};
+    for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++) {
+        assert_int_equal(h[of_all[i]].count, n_over);
+    }
+    int64_t n_admitted = h[QUIRE_HISTOGRAM_INFERENCE].count, n_begun = h[QUIRE_HISTOGRAM_DECODE].count;
+    assert_true(n_begun == h[QUIRE_HISTOGRAM_PREFILL].count && n_begun <= n_admitted && n_admitted <= n_over);
+    assert_true(n_begun <= h[QUIRE_HISTOGRAM_FIRST_TOKEN].count);
+    int64_t inference_us = h[QUIRE_HISTOGRAM_INFERENCE].sum;
+    assert_true(inference_us >= h[QUIRE_HISTOGRAM_PREFILL].sum + h[QUIRE_HISTOGRAM_DECODE].sum);
+    assert_true(h[QUIRE_HISTOGRAM_E2E].sum >= inference_us);
+    assert_true(h[QUIRE_HISTOGRAM_COMPUTED_TOKENS].sum <= h[QUIRE_HISTOGRAM_PROMPT_TOKENS].sum);
+    assert_int_equal(h[QUIRE_HISTOGRAM_LONGEST].count, h[QUIRE_HISTOGRAM_SAMPLES].count);
+}
+
 /* Nothing runs, nothing waits, no page is held. The numbers are published after the step that sent the last event. */
 static inline void wait_until_idle(const quire_engine *e) {
     for (int i = 0; i < 20000; i++) {
         quire_stats s = stats_of(e);
         if (s.n_requests_running == 0 && s.n_requests_waiting == 0 && s.n_pages_held == 0) {
             assert_int_equal(s.n_pages_free + s.n_pages_cached, s.n_pages);
+            expect_numbers_agree(&s);
             return;
         }
         sleep_ms(1);

@@ -641,16 +641,23 @@ static void the_engines_numbers_add_up(void **state) {
     assert_int_equal(s.generation_tokens, n_completion);
     assert_int_equal(s.requests_finished[QUIRE_FINISH_LENGTH - 1], 10);
     assert_int_equal(n_finished(e), 10);
-    assert_int_equal(s.ttft_count, 10);
-    assert_int_equal(s.gap_count, n_completion - 10);
-    assert_int_equal(s.e2e_count, 10);
-    assert_int_equal(s.ttft_buckets[15], 10);
-    assert_int_equal(s.gap_buckets[15], s.gap_count);
-    for (int i = 1; i < 16; i++) {
-        assert_true(s.e2e_buckets[i] >= s.e2e_buckets[i - 1]);
-        assert_true(quire_stats_bounds()[i] > quire_stats_bounds()[i - 1]);
+    const quire_histogram *h = s.histograms;
+    for (int i = 0; i < QUIRE_N_REQUEST_HISTOGRAMS; i++) {
+        assert_int_equal(h[i].count, 10);
     }
-    assert_true(s.steps > 0 && s.step_rows >= n_completion && s.step_us > 0 && s.e2e_sum >= s.ttft_sum && s.ttft_sum > 0);
+    assert_int_equal(h[QUIRE_HISTOGRAM_TOKEN_GAP].count, n_completion - 10);
+    assert_int_equal(h[QUIRE_HISTOGRAM_STEP_TOKENS].count, s.steps);
+    assert_int_equal(h[QUIRE_HISTOGRAM_STEP_TOKENS].sum, s.step_rows);
+    assert_int_equal(h[QUIRE_HISTOGRAM_PROMPT_TOKENS].sum, n_prompt);
+    assert_int_equal(h[QUIRE_HISTOGRAM_COMPUTED_TOKENS].sum, n_prompt - s.prompt_tokens_cached);
+    assert_int_equal(h[QUIRE_HISTOGRAM_COMPLETION_TOKENS].sum, n_completion);
+    assert_int_equal(h[QUIRE_HISTOGRAM_MAX_TOKENS].sum, 100);
+    assert_int_equal(h[QUIRE_HISTOGRAM_LONGEST].sum, n_completion);
+    assert_int_equal(h[QUIRE_HISTOGRAM_SAMPLES].sum, 10);
+    assert_int_equal(h[QUIRE_HISTOGRAM_INFERENCE].sum, h[QUIRE_HISTOGRAM_PREFILL].sum + h[QUIRE_HISTOGRAM_DECODE].sum);
+    assert_true(h[QUIRE_HISTOGRAM_E2E].sum >= h[QUIRE_HISTOGRAM_QUEUE].sum + h[QUIRE_HISTOGRAM_INFERENCE].sum);
+    assert_true(h[QUIRE_HISTOGRAM_E2E].sum >= h[QUIRE_HISTOGRAM_FIRST_TOKEN].sum && h[QUIRE_HISTOGRAM_FIRST_TOKEN].sum > 0);
+    assert_true(s.prompt_tokens_cached > 0 && s.steps > 0 && s.step_rows >= n_completion && s.step_us > 0);
     assert_true(quire_engine_healthy(e));
     quire_queue_close(q);
     quire_engine_close(e);

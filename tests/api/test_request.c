@@ -15,7 +15,7 @@
 #include "json/json.h"
 #include "json/json_scan.h"
 
-static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true, .has_chat_template = true};
+static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true};
 
 static quire_request *parse(quire_endpoint endpoint, const char *body) {
     quire_request *r;
@@ -446,12 +446,6 @@ static void a_model_without_a_vocabulary_takes_ids_only(void **state) {
     quire_request_free(r);
 }
 
-static void chat_without_a_template_names_the_flag(void **state) {
-    (void)state;
-    const request_context plain = {.n_vocab = 100, .max_model_len = 64, .has_vocabulary = true};
-    refuse_by(&plain, QUIRE_CHAT, "{" USER "}", "", "--chat-template");
-}
-
 static void malformed_messages_are_refused(void **state) {
     (void)state;
     refuse(QUIRE_CHAT, "{}", "body.messages", "messages is missing");
@@ -755,7 +749,6 @@ int main(void) {
         cmocka_unit_test(prompts_come_as_text_or_ids_one_or_many),
         cmocka_unit_test(malformed_prompts_are_refused),
         cmocka_unit_test(a_model_without_a_vocabulary_takes_ids_only),
-        cmocka_unit_test(chat_without_a_template_names_the_flag),
         cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(malformed_json_is_refused_with_its_position),
         cmocka_unit_test(a_name_that_occurs_twice_is_refused),

@@ -358,6 +358,7 @@ static void so_it_has_where_tasks_are_wide(void **state) {
     mixture c = base_case(COMPUTE_INT8, DTYPE_Q4_0);
     c.n_experts = 4;
     c.n_used = 2;
+    c.has_bias = true;
     c.d_in = c.d_out = 2080;
     c.d_hidden = 544;
     check_bits(&c, "auto", 4);
@@ -517,6 +518,39 @@ static void experts_of_different_shapes_are_refused(void **state) {
     b->ops->close(b);
 }
 
+/* As in a packed model that is mapped. */
+static void a_packed_mixture_is_read_where_it_lies(void **state) {
+    (void)state;
+    for (int m = 0; m < 3; m++) {
+        mixture c = base_case(modes[m], DTYPE_Q8_0);
+        fixture *f = fixture_open(&c, "auto", 2), g = {.c = c, .r = f->r, .b = open_isa("auto", c.mode, 2)};
+        const backend_ops *ops = g.b->ops;
+        quire_error err;
+        linear **from[] = {f->gates, f->ups, f->downs}, **to[] = {g.gates, g.ups, g.downs};
+        for (int32_t i = 0; i < 3 * c.n_experts; i++) {
+            tensor_view w = matrix_view(c.type, 256, 256, NULL);
+            w.stays = true;
+            w.data = ops->linear_packed(from[i % 3][i / 3], &w.n_bytes, &w.packing);
+            assert_int_equal(ops->linear_load(g.b, &(linear_spec){.weight = &w}, &to[i % 3][i / 3], &err), QUIRE_OK);
+            assert_ptr_equal(ops->linear_packed(to[i % 3][i / 3], &w.n_bytes, &w.packing), w.data);
+        }
+        const experts_weights w = {.routing = &g.r, .gate = g.gates, .up = g.ups, .down = g.downs};
+        assert_int_equal(ops->experts_load(g.b, &w, &g.w, &err), QUIRE_OK);
+        g.c.has_norm = f->c.has_norm = false;
+        g.x = ops->buffer_reserve(g.b, c.d_in);
+        g.logits = ops->buffer_reserve(g.b, c.n_experts);
+        assert_int_equal(ops->step_open(g.b, &(step_limits){.max_rows = 9, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+        g.rows = f->rows;
+        g.scores = f->scores;
+        float expected[9 * 256], got[9 * 256];
+        run(f, 0, 9, expected);
+        run(&g, 0, 9, got);
+        expect_same(&c, got, expected, 0, 9, "packed");
+        ops->close(g.b);
+        fixture_close(f);
+    }
+}
+
 static void a_trace_counts_the_experts_that_have_rows(void **state) {
     (void)state;
     mixture c = base_case(COMPUTE_INT8, DTYPE_Q8_0);
@@ -557,6 +591,7 @@ int main(void) {
         cmocka_unit_test(a_nan_in_a_row_stays_in_the_row),
         cmocka_unit_test(an_exact_product_has_the_bits_of_f32_in_every_mode),
         cmocka_unit_test(experts_of_different_shapes_are_refused),
+        cmocka_unit_test(a_packed_mixture_is_read_where_it_lies),
         cmocka_unit_test(a_trace_counts_the_experts_that_have_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,6 +191,26 @@ static void a_copied_or_transferred_page_holds_the_same_tokens(void **unused) {
     }
 }
 
+/* Whether its bytes are gone depends on the system; those of the pages beside it are not. */
+static void a_discarded_page_leaves_the_others_as_they_are(void **unused) {
+    (void)unused;
+    for (int s = 0; s < 6; s++) {
+        pool p;
+        pool_open(&p, DTYPE_F32, PAGE_TOKENS[s], 1);
+        float *k = values(1), *v = values(2);
+        pool_write(&p, 1, k, v, -1, N_TOKENS);
+        assert_true(p.b->ops->kv_discard(p.b, p.n_pages - 2, 2)); /* the free ones */
+        assert_true(p.b->ops->kv_discard(p.b, 0, 0));
+        check_rows(&p, 1, k, v);
+        assert_true(p.b->ops->kv_discard(p.b, 0, p.n_pages));
+        pool_write(&p, 1, v, k, -1, N_TOKENS); /* they can be written again */
+        check_rows(&p, 1, v, k);
+        free(k);
+        free(v);
+        pool_close(&p);
+    }
+}
+
 static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused) {
     (void)unused;
     for (int s = 0; s < 12; s++) {
@@ -233,6 +253,7 @@ int main(void) {
         cmocka_unit_test(a_row_without_a_slot_is_not_written),
         cmocka_unit_test(every_number_of_rows_is_stored_by_every_team),
         cmocka_unit_test(a_copied_or_transferred_page_holds_the_same_tokens),
+        cmocka_unit_test(a_discarded_page_leaves_the_others_as_they_are),
         cmocka_unit_test(layers_that_there_are_no_ops_for_are_refused),
         cmocka_unit_test(a_moved_token_takes_its_keys_and_values_in_every_layer),
     };

@@ -277,6 +277,25 @@ static void a_bias_changes_the_choice_but_no_weight(void **state) {
 }
 
 /* Their sigmoids are all 1 in f32. */
+/* Not even to those behind it. */
+static void an_expert_whose_bias_is_nan_loses_to_every_other(void **state) {
+    (void)state;
+    fixture f = fixture_open("auto", 1, 6);
+    const float logits[] = {0.0f, 1.0f, 5.0f, 2.0f, 4.0f, 3.0f};
+    float bias[] = {0.0f, 0.0f, NAN, 0.0f, 0.0f, 0.0f}, weights[5];
+    static const int32_t two[] = {4, 5}, five[] = {0, 1, 3, 4, 5};
+    int32_t chosen[5];
+    for (int score = ROUTE_SOFTMAX; score <= ROUTE_SOFTMAX_CHOSEN; score++) {
+        routing r = {.n_experts = 6, .n_used = 2, .score = (route_score)score, .bias = bias, .scale = 1.0f};
+        route(&f, &r, logits, 1, chosen, weights);
+        assert_memory_equal(chosen, two, sizeof two);
+        r.n_used = 5;
+        route(&f, &r, logits, 1, chosen, weights);
+        assert_memory_equal(chosen, five, sizeof five);
+    }
+    fixture_close(&f);
+}
+
 static void large_logits_of_sigmoids_are_told_apart(void **state) {
     (void)state;
     fixture f = fixture_open("auto", 1, 4);
@@ -362,9 +381,8 @@ static uint64_t hash_of_all(fixture *f, const float *logits, const float *bias, 
             r.jitter_eps = 0.1f;
         }
         for (int32_t row = 0; row < n; row += alone ? 1 : n) {
-            size_t n_choices = (size_t)(alone ? 1 : n) * (size_t)r.n_used, at = (size_t)row * (size_t)r.n_used;
+            size_t at = (size_t)row * (size_t)r.n_used;
             route(f, &r, logits + row * f->n_experts, alone ? 1 : n, chosen + at, weights + at);
-            (void)n_choices;
         }
         hash = hash_bytes(hash, chosen, sizeof *chosen * (size_t)(n * r.n_used));
         hash = hash_bytes(hash, weights, sizeof *weights * (size_t)(n * r.n_used));
@@ -433,6 +451,7 @@ int main(void) {
         cmocka_unit_test(every_routing_chooses_and_weighs_as_published),
         cmocka_unit_test(ties_go_to_the_lower_expert),
         cmocka_unit_test(a_bias_changes_the_choice_but_no_weight),
+        cmocka_unit_test(an_expert_whose_bias_is_nan_loses_to_every_other),
         cmocka_unit_test(large_logits_of_sigmoids_are_told_apart),
         cmocka_unit_test(weights_that_are_all_zero_stay_so),
         cmocka_unit_test(a_row_without_sense_chooses_experts_and_changes_no_other),

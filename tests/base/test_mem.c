@@ -1,3 +1,6 @@
+/* mincore() is outside POSIX. */
+#define _DEFAULT_SOURCE
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +9,9 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,16 +57,48 @@ static void a_huge_block_is_zeroed_also_when_the_memory_was_used_before(void **s
     }
 }
 
+/* How many system pages of p[0..n) are in memory; p is at the start of one. */
+static size_t n_resident(void *p, size_t n) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n_pages = n / page, sum = 0;
+    unsigned char *there = malloc(n_pages);
+    assert_int_equal(mincore(p, n, there), 0);
+    for (size_t i = 0; i < n_pages; i++) {
+        sum += there[i] & 1;
+    }
+    free(there);
+    return sum;
+}
+
+static void what_is_given_back_is_whole_pages_that_read_as_zeroes(void **state) {
+    (void)state;
+    size_t n = (size_t)8 << 20, page = (size_t)sysconf(_SC_PAGESIZE), from = 3 * page + 1, to = n - 5 * page - 1;
+    unsigned char *p = mem_new_huge(n, 1);
+    assert_non_null(p);
+    assert_int_equal(n_resident(p, n), 0); /* not before they are touched */
+    memset(p, 0xAA, n);
+    assert_int_equal(n_resident(p, n), n / page);
+    assert_true(mem_give_back(p + from, page)); /* no whole page lies inside */
+    assert_int_equal(n_resident(p, n), n / page);
+    assert_true(mem_give_back(p + from, to - from));
+    assert_int_equal(n_resident(p, n), 4 + 6);
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != (i >= 4 * page && i < n - 6 * page ? 0 : 0xAA)) {
+            fail_msg("byte %zu is %d", i, p[i]);
+        }
+    }
+    mem_free(p);
+}
+
 static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     (void)state;
     void *p = NULL;
     size_t cap = 0;
-    assert_true(mem_grow_(&p, &cap, 3, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, 3, sizeof(int)), QUIRE_OK);
     assert_true(cap >= 3);
     int *v = p;
     v[0] = 1, v[1] = 2, v[2] = 3;
     size_t before = cap;
-    assert_true(mem_grow_(&p, &cap, before + 1, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, before + 1, sizeof(int)), QUIRE_OK);
     v = p;
     assert_int_equal(v[0] + v[1] + v[2], 6);
     for (size_t i = 3; i < cap; i++) {
@@ -69,10 +106,23 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     }
     void *same = p;
     before = cap;
-    assert_false(mem_grow_(&p, &cap, SIZE_MAX / 2, sizeof(int)));
+    assert_int_equal(mem_grow(&p, &cap, SIZE_MAX / 2, sizeof(int)), QUIRE_NO_MEMORY);
     assert_ptr_equal(p, same);
     assert_int_equal(cap, before);
     mem_free(p);
+}
+
+static void a_missing_block_is_an_error_that_names_its_purpose(void **state) {
+    (void)state;
+    quire_error err = {.message = ""};
+    assert_int_equal(mem_check(&err), QUIRE_OK);
+    assert_int_equal(mem_check(NULL), QUIRE_NO_MEMORY);
+    assert_int_equal(mem_check_for(&err, "a test", &err), QUIRE_OK);
+    assert_string_equal(err.message, "");
+    assert_int_equal(mem_check_for(NULL, "a test", &err), QUIRE_NO_MEMORY);
+    assert_int_equal(err.code, QUIRE_NO_MEMORY);
+    assert_string_equal(err.message, "out of memory for a test");
+    mem_copy(NULL, NULL, 0);
 }
 
 static void a_copy_has_a_zero_behind_it(void **state) {
@@ -115,9 +165,9 @@ static void allocate_after_the_guard(void) {
 static void grow_within_capacity_in_a_guard(void) {
     void *p = NULL;
     size_t cap = 0;
-    (void)mem_grow_(&p, &cap, 8, 1);
+    (void)mem_grow(&p, &cap, 8, 1);
     mem_guard_enter();
-    (void)mem_grow_(&p, &cap, 8, 1);
+    (void)mem_grow(&p, &cap, 8, 1);
     mem_free(p);
     mem_guard_leave();
 }
@@ -158,7 +208,9 @@ int main(void) {
         cmocka_unit_test(a_new_block_is_zeroed_and_aligned),
         cmocka_unit_test(a_product_that_overflows_gives_null),
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
+        cmocka_unit_test(what_is_given_back_is_whole_pages_that_read_as_zeroes),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
+        cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),
         cmocka_unit_test(a_copy_has_a_zero_behind_it),
         cmocka_unit_test(a_chosen_allocation_fails_once_in_debug_builds),
         cmocka_unit_test(an_allocation_inside_the_guard_aborts_in_debug_builds),

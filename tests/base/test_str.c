@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "base/size.h"
 #include "base/str.h"
 
 static void slices_compare_by_bytes(void **state) {
@@ -57,12 +58,41 @@ static void adding_nothing_to_an_empty_buffer_makes_a_string(void **state) {
     strbuf_deinit(&b);
 }
 
+static void a_part_is_found_anywhere_and_the_empty_one_everywhere(void **state) {
+    (void)state;
+    assert_true(str_contains(str_of("abcd"), str_of("ab")));
+    assert_true(str_contains(str_of("abcd"), str_of("cd")));
+    assert_false(str_contains(str_of("abcd"), str_of("ce")));
+    assert_false(str_contains(str_of("ab"), str_of("abc")));
+    assert_true(str_contains((str){NULL, 0}, (str){NULL, 0}));
+}
+
+/* The published values of FNV-1a with 64 bits. */
+static void a_hash_is_fnv_1a_and_goes_on(void **state) {
+    (void)state;
+    assert_true(str_hash(STR_HASH_START, str_of("")) == STR_HASH_START);
+    assert_true(str_hash(STR_HASH_START, str_of("a")) == 0xaf63dc4c8601ec8cu);
+    assert_true(str_hash(STR_HASH_START, str_of("foobar")) == 0x85944171f73967e8u);
+    assert_true(str_hash(str_hash(STR_HASH_START, str_of("foo")), str_of("bar")) == 0x85944171f73967e8u);
+}
+
+static void the_least_power_of_two_is_at_least_the_number(void **state) {
+    (void)state;
+    const size_t cases[][2] = {{0, 1}, {1, 1}, {2, 2}, {3, 4}, {4, 4}, {1000, 1024}, {(size_t)1 << 40, (size_t)1 << 40}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(size_power_of_two(cases[i][0]), cases[i][1]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_compare_by_bytes),
         cmocka_unit_test(a_buffer_grows_and_stays_terminated),
         cmocka_unit_test(an_append_past_the_maximum_changes_nothing),
         cmocka_unit_test(adding_nothing_to_an_empty_buffer_makes_a_string),
+        cmocka_unit_test(a_part_is_found_anywhere_and_the_empty_one_everywhere),
+        cmocka_unit_test(a_hash_is_fnv_1a_and_goes_on),
+        cmocka_unit_test(the_least_power_of_two_is_at_least_the_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,18 @@ static void a_ring_before_the_wait_is_not_lost_and_many_count_as_one(void **stat
     wake_deinit(&w);
 }
 
+static void a_wake_that_was_never_opened_closes_nothing(void **state) {
+    (void)state;
+    wake w, closed = {0};
+    assert_int_equal(wake_init(&w), QUIRE_OK);
+    closed.fd = w.fd;
+    wake_deinit(&closed);
+    wake_ring(&w);
+    assert_true(wake_wait(&w, 0));
+    wake_deinit(&w);
+    assert_false(w.is_open);
+}
+
 static void a_wait_ends_at_its_time(void **state) {
     (void)state;
     wake w;
@@ -55,6 +67,7 @@ static void another_thread_wakes_a_wait_without_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ring_before_the_wait_is_not_lost_and_many_count_as_one),
+        cmocka_unit_test(a_wake_that_was_never_opened_closes_nothing),
         cmocka_unit_test(a_wait_ends_at_its_time),
         cmocka_unit_test(another_thread_wakes_a_wait_without_end),
     };

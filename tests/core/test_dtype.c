@@ -40,6 +40,15 @@ static void safetensors_names_are_matched_whole(void **state) {
     assert_false(dtype_from_name("", 0, &t));
 }
 
+static void flags_have_names_of_their_own(void **state) {
+    (void)state;
+    assert_string_equal(dtype_flag_name(DTYPE_Q4_0), "q4_0");
+    assert_string_equal(dtype_flag_name(DTYPE_IQ4_NL), "iq4_nl");
+    assert_string_equal(dtype_flag_name(DTYPE_BF16), "bf16");
+    assert_string_equal(dtype_flag_name(DTYPE_I8), "int8");
+    assert_string_equal(dtype_flag_name((dtype)N_DTYPES), "unknown");
+}
+
 static void only_block_types_are_quantised(void **state) {
     (void)state;
     for (int t = 0; t < N_DTYPES; t++) {
@@ -59,6 +68,7 @@ int main(void) {
         cmocka_unit_test(ggml_numbers_give_the_type_with_its_block),
         cmocka_unit_test(types_this_build_does_not_read_are_refused),
         cmocka_unit_test(safetensors_names_are_matched_whole),
+        cmocka_unit_test(flags_have_names_of_their_own),
         cmocka_unit_test(only_block_types_are_quantised),
         cmocka_unit_test(compute_modes_have_names),
     };

@@ -69,7 +69,7 @@ class Chromium:
         if method == "Runtime.exceptionThrown":
             self.complaints.append(what["exceptionDetails"].get("exception", {}).get("description") or what["exceptionDetails"]["text"])
         elif method == "Log.entryAdded" and what["entry"]["level"] in ("error", "warning"):
-            self.complaints.append(what["entry"]["text"])
+            self.complaints.append(what["entry"]["text"] + " " + what["entry"].get("url", ""))
         elif method == "Runtime.consoleAPICalled" and what["type"] in ("error", "warning", "assert"):
             self.complaints.append(json.dumps(what["args"]))
 
@@ -97,10 +97,21 @@ class Chromium:
             raise RuntimeError(result["exceptionDetails"].get("exception", {}).get("description", expression))
         return result["result"].get("value")
 
+    def follow(self, selector):
+        """Clicks a link, and waits for the page that it leads to."""
+        path = self.js(f"document.querySelector({json.dumps(selector)}).pathname")
+        self.js(f"setTimeout(() => document.querySelector({json.dumps(selector)}).click())")  # the answer comes before the page goes
+        self.wait(f"location.pathname === {json.dumps(path)} && document.readyState === 'complete'")
+
     def wait(self, expression, seconds=20):
         end = time.monotonic() + seconds
         while True:
-            value = self.js(expression)
+            try:
+                value = self.js(expression)
+            except RuntimeError as e:
+                if "navigated" not in str(e) and "context" not in str(e):
+                    raise
+                value = None  # between two pages
             if value:
                 return value
             assert time.monotonic() < end, f"not within {seconds} s: {expression}"

@@ -4,15 +4,25 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
 
 import pytest
+
+import chromium
 
 QUIRE = os.environ.get("QUIRE_BIN", "build/quire")
 SHARED = pathlib.Path(os.environ.get("QUIRE_SHARED", "../shared"))
 KEY = "k-test"
 START_SECONDS = 60
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="quire-e2e-cache-")  # the packed forms that programs keep: not among the user's
+
+
+def pytest_sessionfinish():
+    shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
 
 
 class Server:
@@ -64,9 +74,10 @@ class Server:
             connection.close()
 
     def metric(self, name):
-        """The value of a metric without labels."""
-        text = self.ask("GET", "/metrics")[2]
-        return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+        """The value of a metric, all labels together. name: a regular expression, which may have labels."""
+        values = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.ask("GET", "/metrics")[2], re.M)
+        assert values, name
+        return sum(map(float, values))
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +85,15 @@ def quire():
     if not os.path.exists(QUIRE):
         pytest.skip(f"{QUIRE} is not built")
     return QUIRE
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if chromium.program() is None:
+        pytest.skip("chromium is not installed (tools/packages.sh test)")
+    b = chromium.Chromium()
+    yield b
+    b.close()
 
 
 @pytest.fixture(scope="session")

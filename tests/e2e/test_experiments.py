@@ -4,14 +4,19 @@ import subprocess
 
 import pytest
 
+import bench_lines
 from conftest import QUIRE
 
 
 def rows(*arguments):
-    """The JSON lines of a command, by the name of their experiment; notes apart."""
+    """The rows of a command by the name of their experiment; notes apart."""
     done = subprocess.run([QUIRE, *arguments, "--json"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     tables, notes = {}, []
+    if arguments[0] == "bench":
+        for row in bench_lines.rows(done.stdout):
+            tables.setdefault(row.pop("bench"), []).append(row)
+        return tables, [line.removeprefix("quire: ") for line in done.stderr.splitlines()]
     for line in map(json.loads, done.stdout.splitlines()):
         if "note" in line:
             notes.append(line["note"])
@@ -133,7 +138,7 @@ def test_tput_counts_what_growing_and_gathering_copy(quire):
 
 
 def test_the_chatbot_workload_is_worked_example_24(quire):
-    table = rows("bench", "workload", "chatbot")[0]["bench workload"]
+    table = rows("bench", "workload", "chatbot")[0]["workload"]
     by_cache = {row["cache"]: row for row in reversed(table) if row["pool"] is None}
     assert [by_cache[c]["computed"] for c in ("none", "page", "token")] == [16240, 2240, 2240]
     assert [by_cache[c]["pages_most"] for c in ("none", "page", "token")] == [1096, 221, 221]
@@ -143,7 +148,7 @@ def test_the_chatbot_workload_is_worked_example_24(quire):
 
 
 def test_sharing_holds_the_prompt_once(quire):
-    table = rows("bench", "sharing", "--samples", "2", "--runs", "1")[0]["bench sharing"]
+    table = rows("bench", "sharing", "--samples", "2", "--runs", "1")[0]["sharing"]
     for row, (n, prompt, output) in zip([row for row in table if row["way"] == "samples"], [(8, 19, 58), (4, 161, 338)]):
         whole, all_pages = prompt // 16, -(-(prompt + output - 1) // 16)
         assert row["pages_apart"] == n * 2 * all_pages
@@ -157,25 +162,25 @@ def test_sharing_holds_the_prompt_once(quire):
 def test_pages_counts_tails_and_names_the_best(quire):
     tables, notes = rows("bench", "pages", "--pages", "16,256", "--runs", "1")
     lengths = [65 + i * 115 // 3 + i % 3 + 47 for i in range(16)]
-    for row in tables["bench pages"]:
+    for row in tables["pages"]:
         size = row["page_tokens"]
         pages = sum(-(-n // size) for n in lengths)
-        assert row["pages"] == pages and row["table_bytes"] == 4 * pages
+        assert row["pages"] == pages and row["table"] == 4 * pages
         assert abs(row["wasted"] - 100 * (1 - sum(lengths) / (pages * size))) < 1e-9
     assert notes[-1].startswith("best: 16 ")
 
 
 def test_scenarios_take_what_their_tokens_need_and_the_ends_of_pages(quire):
-    table = rows("bench", "scenario", "single", "--runs", "1")[0]["bench scenario"]
+    table = rows("bench", "scenario", "single", "--runs", "1")[0]["scenario"]
     assert table[0]["tokens"] == 512 + 127
     assert abs(table[0]["overhead"] - 100 * (640 / 639 - 1)) < 1e-9
-    assert table[0]["kv_mib"] == 40 * 16 * 1536 / 2**20
-    table = rows("bench", "scenario", "chat", "--runs", "1")[0]["bench scenario"]
+    assert table[0]["kv"] == 40 * 16 * 1536 / 2**20
+    table = rows("bench", "scenario", "chat", "--runs", "1")[0]["scenario"]
     assert table[0]["tokens"] == 200 + 6 * 150 + 7 * 64 - 1 and table[0]["overhead"] < 4
 
 
 def test_ablation_switches_do_what_they_say(quire):
-    table = {row["switch"]: row for row in rows("bench", "ablation", "unique")[0]["bench ablation"]}
+    table = {row["switch"]: row for row in rows("bench", "ablation", "unique")[0]["ablation"]}
     assert {row["computed"] for row in table.values()} == {24 * 300}
     assert table["--max-num-seqs 1"]["steps"] >= 24 * 60 > table["all on"]["steps"]
 
@@ -203,21 +208,21 @@ def test_requests_of_one_prefix_that_arrive_together_compute_it_once(quire):
     table = tables["prefix"]
     assert column(table, "case") == ["strangers, no index", "strangers, index", "one, then 31 tails", "32 together"]
     tails = sum(range(1, 33))
-    assert column(table, "prompt_tokens") == [64 * 256] * 2 + [32 * 4096 + tails] * 2
-    assert column(table, "cached_tokens") == [0, 0] + [31 * 4096] * 2
-    assert column(table, "computed_tokens") == [64 * 256] * 2 + [4096 + tails] * 2
+    assert column(table, "prompt") == [64 * 256] * 2 + [32 * 4096 + tails] * 2
+    assert column(table, "cached") == [0, 0] + [31 * 4096] * 2
+    assert column(table, "computed") == [64 * 256] * 2 + [4096 + tails] * 2
     assert all(ratio < 1.5 for ratio in column(table, "to_first"))
     assert "64 prompts" in notes[0]
 
 
 def test_batching_compares_with_servers_that_give_the_same_answers(quire):
-    table = {row["way"]: row for row in rows("bench", "ablation", "batching", "--runs", "1")[0]["bench ablation batching"]}
+    table = {row["way"]: row for row in rows("bench", "ablation", "batching", "--runs", "1")[0]["ablation"]}
     useful = table["continuous, paged"]["rows"]
     assert all(row["rows"] == useful for way, row in table.items() if way.startswith("iteration") and row["dropped"] == 0)
     static = table["static, padded"]
     assert static["rows"] == useful + static["padding"] + static["dead"] and static["padding"] > 1000 and static["dead"] > 1000
     assert static["used"] < table["iteration, oracle"]["used"] < table["iteration, growing"]["used"]
-    assert table["iteration, growing"]["copied_mb"] > 0 and table["iteration, max"]["at_once"] == 3072 // 512
+    assert table["iteration, growing"]["copied"] > 0 and table["iteration, max"]["at_once"] == 3072 // 512
 
 
 def test_prompts_of_a_file_are_answered_and_their_lengths_taken(quire, tmp_path):

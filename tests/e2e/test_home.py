@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 
-from conftest import Server
+from conftest import KEY, Server
 
 
 def test_the_page_says_what_runs_and_loads_nothing(server):
@@ -40,6 +40,7 @@ def test_programs_get_json(server):
     browser = server.ask("GET", "/", headers={"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"})
     assert browser[1]["content-type"].startswith("text/html")
     assert server.ask("POST", "/", {})[0] == 405
+    assert server.ask("GET", "/favicon.ico", key="")[0] == 204
 
 
 def test_the_models_name_is_text(quire):
@@ -49,3 +50,48 @@ def test_the_models_name_is_text(quire):
     assert "<dd>&lt;b&gt;&quot;x&quot;&amp;y</dd>" in page and name not in page
     assert json.loads(s.ask("GET", "/", headers={"accept": "application/json"})[2])["model"] == name
     assert s.stop() == 0
+
+
+# ---- in a browser ----
+
+def open_home(browser, server):
+    browser.complaints.clear()
+    browser.open("about:blank#away")
+    browser.open(server.url + "/")
+
+
+def complaints(browser, server):
+    """Those of this server's pages: a browser may still tell of one that has stopped."""
+    return [c for c in browser.complaints if server.url in c or "http" not in c]
+
+
+def test_a_browser_shows_it_and_its_links_lead_somewhere(browser, quire):
+    s = Server("builtin", "--served-model-name", "a <b>model</b>", "--kv-pages", "64")
+    open_home(browser, s)
+    assert browser.js("document.title") == "Quire" and browser.js("getComputedStyle(document.body).maxWidth") == "640px"  # its style is allowed
+    terms = browser.js("[...document.querySelectorAll('dt')].map(t => [t.textContent, t.nextElementSibling.textContent])")
+    assert dict(terms)["model"] == "a <b>model</b>" and dict(terms)["sequences running"] == "0"
+    assert "key" not in browser.js("document.body.textContent")
+    shows = {"/pool": "document.querySelectorAll('.cell').length > 0", "/metrics": "document.body.textContent.includes('vllm:num_requests_running')",
+             "/health": "true", "/v1/models": "document.body.textContent.includes('\"object\":\"list\"')"}
+    paths = browser.js("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
+    assert paths == list(shows)
+    for path in paths:
+        open_home(browser, s)
+        browser.follow(f'a[href="{path}"]')
+        browser.wait(shows[path])
+        assert complaints(browser, s) == [], path
+    assert s.stop() == 0
+
+
+def test_with_keys_a_browser_shows_what_to_do(browser, server):
+    open_home(browser, server)
+    text = browser.js("document.body.textContent")
+    assert "Authorization: Bearer KEY" in text and "/v1" in text and KEY not in text
+    assert complaints(browser, server) == []
+    browser.follow('a[href="/v1/models"]')
+    assert "Authorization: Bearer KEY" in browser.wait("document.body.textContent")
+    open_home(browser, server)
+    browser.follow('a[href="/pool"]')
+    browser.wait("!document.getElementById('ask-key').hidden")
+    assert json.loads(server.ask("GET", "/", headers={"accept": "application/json"})[2])["needs_key"] is True

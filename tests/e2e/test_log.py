@@ -1,5 +1,7 @@
 """The server's log, and the ids of requests."""
+import concurrent.futures
 import json
+import pathlib
 import re
 import signal
 import socket
@@ -163,3 +165,46 @@ def test_a_log_that_nobody_reads_delays_no_request(quire):
         assert process.wait(30) == 0
     finally:
         process.kill()
+
+
+# What a line may have, by its message; other messages have the first three only. docs/http.md names them.
+ALWAYS = {"time", "level", "message"}
+OF_REQUESTS = {"id", "tenant", "method", "endpoint", "status", "prompt_tokens", "completion_tokens", "cached_tokens", "queue_ms", "first_token_ms",
+               "total_ms", "finish_reason", "error"}
+NUMBERS = {"status", "prompt_tokens", "completion_tokens", "cached_tokens", "queue_ms", "first_token_ms", "total_ms"}
+
+
+def test_every_line_under_load_is_json_with_the_documented_keys(quire):
+    s = Server("builtin", "--api-key", KEY, "--log-format", "json", "--log-level", "debug", "--max-num-seqs", "4")
+
+    def one(i):
+        body = {"prompt": f"{SECRET} {i}", "max_tokens": 3 + i % 5, "ignore_eos": True, "stream": i % 3 == 0, "n": 1 + i % 2}
+        sent = ['"\\', "a" * 128, f"plain-{i}", "a\tb"][i % 4]
+        what = [("POST", "/v1/completions", body), ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": SECRET}], "max_tokens": 2}),
+                ("GET", "/health", None), ("POST", "/v1/completions", {"prompt": SECRET, "top_p": 9}), ("GET", f"/{SECRET}", None)][i % 5]
+        s.ask(*what, headers={"x-request-id": sent})
+        if i % 10 == 0:
+            connection = start_stream(s, True, 1000)
+            connection.recv(1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(60)))
+    assert s.stop() == 0
+    wait_for(lambda: "stopped" in s.said[-1])
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/http.md").read_text()
+    assert all(f"`{name}`" in page for name in OF_REQUESTS)
+    requests = 0
+    for text in s.said:
+        line = json.loads(text)
+        assert ALWAYS <= set(line) and re.fullmatch(TIME, line["time"]) and line["level"] in ("debug", "info", "warning", "error"), text
+        assert SECRET not in text and KEY not in text
+        if line["message"] != "request":
+            assert set(line) - ALWAYS <= {"lines"}, text
+            continue
+        requests += 1
+        assert set(line) - ALWAYS <= OF_REQUESTS and {"id", "status", "total_ms"} <= set(line), text
+        assert all(isinstance(line[k], (int, float)) for k in NUMBERS & set(line)) and all(isinstance(line[k], str) for k in set(line) - NUMBERS), text
+        assert ("finish_reason" in line) == ("completion_tokens" in line) == ("prompt_tokens" in line), text
+    assert requests == 66

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import bench_lines
 from conftest import Server
 
 MAKE = pathlib.Path(__file__).parents[2] / "tools/make_llama.py"
@@ -103,11 +104,21 @@ def test_mlock_says_what_to_do_when_it_may_not(quire):
     assert done.returncode == 1 and "--mlock: " in done.stderr and "ulimit -l: 64 KiB" in done.stderr
 
 
+def bench_start(quire, model, *flags):
+    done = subprocess.run([quire, "bench", "start", model, "--runs", "3", "--threads", "2", *flags], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
 def test_bench_start_times_the_program_from_its_start(quire, tmp_path):
-    packed = pack(quire, "builtin", tmp_path / "m.quire")
-    line = json.loads(subprocess.run([quire, "bench", "start", packed, "--runs", "3", "--json"], check=True, capture_output=True, text=True).stdout)
-    assert line["name"] == "start" and line["unit"] == "ms" and line["params"] == {"model": str(packed), "runs": 3}
-    assert line["token_ms"] > 0 and 0 < line["first_token_ms"] <= line["first_token_median_ms"]
-    assert line["value"] == pytest.approx(line["first_token_ms"] - line["token_ms"])
+    packed, model = pack(quire, "builtin", tmp_path / "m.quire"), tmp_path / "m.gguf"
+    subprocess.run([sys.executable, MAKE, *SHAPE, "--type", "Q4_0", "--out", model], check=True, capture_output=True)
+    (row,) = bench_lines.rows(bench_start(quire, packed, "--json"))
+    assert (row["bench"], row["model"], row["runs"]) == ("start", str(packed), 3)
+    assert row["token"] > 0 and 0 < row["first_token"] <= row["first_token_median"]
+    assert row["start"] == pytest.approx(row["first_token"] - row["token"])
+    (row,) = bench_lines.rows(bench_start(quire, model, "--json"))
+    assert (row["bench"], row["model"], row["runs"]) == ("start", str(model), 3)
+    assert row["token"] > 0 and 0 < row["first"] <= row["first_median"] and 0 < row["second"] <= row["second_median"]
+    assert "first token ms" in bench_start(quire, packed) and "second" in bench_start(quire, model)
     broken = subprocess.run([quire, "bench", "start", tmp_path / "none"], capture_output=True, text=True)
     assert broken.returncode == 1 and "none" in broken.stderr

@@ -1,6 +1,8 @@
 """tools/peer_bench.py: what it makes of times."""
 import importlib
 import pathlib
+import subprocess
+import sys
 import types
 
 import pytest
@@ -36,3 +38,12 @@ def test_without_depths_no_token_is_timed(peer_bench):
     least = {}
     peer_bench.measure_depths(types.SimpleNamespace(models=".", depths=""), [Program("Quire", [], [])], least)
     assert least == {}
+
+
+def test_first_and_second_starts_are_those_that_bench_start_times(quire, peer_bench, tmp_path):
+    model = tmp_path / "m.gguf"
+    subprocess.run([sys.executable, ROOT / "tools/make_llama.py", "--preset", "tiny-128k", "--layers", "2", "--vocab", "320", "--type", "Q4_0", "--out", model], check=True,
+                   capture_output=True)
+    first, second = peer_bench.Quire(str(pathlib.Path(quire).resolve()), 1, str(tmp_path)).first_tokens(str(model), runs=1)
+    assert 0 < second and 0 < first
+    assert list(tmp_path.iterdir()) == [model]  # what was kept for it is gone

@@ -9,20 +9,10 @@ import time
 
 import pytest
 
-import chromium
 from conftest import KEY, Server
 
 OPERATOR = "k-operator"
 PROMPT = "The prince had been walking up and down the drawing room for a long time. " * 3
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if chromium.program() is None:
-        pytest.skip("chromium is not installed (tools/packages.sh test)")
-    b = chromium.Chromium()
-    yield b
-    b.close()
 
 
 @pytest.fixture(scope="module")

@@ -64,11 +64,42 @@ def test_the_client_understands_refusals(server, client):
         stranger.models.list()
 
 
-def test_a_model_without_a_template_says_so(server):
-    status, _, text = server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
-    if status == 200:
-        pytest.skip("the built-in model has a chat template")
-    assert status == 400 and "--chat-template" in json.loads(text)["error"]["message"]
+def test_a_model_without_a_template_chats_in_plain_turns(server):
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What did the prince say?"}]
+    plain = "system:\nBe brief.\n\nuser:\nWhat did the prince say?\n\nassistant:\n"
+    body = {"max_tokens": 24, "temperature": 0, "return_token_ids": True}
+    status, headers, text = server.ask("POST", "/v1/chat/completions", {"messages": messages, **body})
+    answer = json.loads(text)
+    assert status == 200 and headers["x-quire-chat-template"] == "plain"
+    completed = json.loads(server.ask("POST", "/v1/completions", {"prompt": plain, "stop": ["\nuser:"], **body})[2])
+    assert answer["prompt_token_ids"] == completed["choices"][0]["prompt_token_ids"]
+    assert answer["choices"][0]["message"]["content"] == completed["choices"][0]["text"] != ""
+    status, headers, text = server.ask("POST", "/v1/chat/completions", {"messages": messages, "stream": True, **body})
+    assert status == 200 and headers["x-quire-chat-template"] == "plain"
+    chunks = [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: {")]
+    assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks if c["choices"]) == answer["choices"][0]["message"]["content"]
+    assert "chats: plain turns" in "".join(server.said)
+    assert "x-quire-chat-template" not in server.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": 1})[1]
+
+
+def test_the_users_next_turn_ends_an_answer_of_plain_turns(server):
+    """The model is led to write a turn of the user: what stands before is the answer."""
+    talk = [{"role": r, "content": c} for r, c in [("user", "Say a."), ("assistant", "a"), ("user", "Say a."), ("assistant", "a")] * 6]
+    user = json.loads(server.ask("POST", "/v1/completions", {"prompt": "x\n\nuser:\n", "max_tokens": 1, "return_token_ids": True})[2])["choices"][0]["prompt_token_ids"]
+    x = json.loads(server.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "return_token_ids": True})[2])["choices"][0]["prompt_token_ids"]
+    assert user[:len(x)] == x
+    turn = sorted(set(user[len(x):]))  # only these can be written, so that the turn is sure to come
+    body = {"messages": talk + [{"role": "user", "content": "Say a."}], "temperature": 1, "max_tokens": 200, "allowed_token_ids": turn}
+    n_ended = 0
+    for seed in range(4):
+        choice = json.loads(server.ask("POST", "/v1/chat/completions", {**body, "seed": seed})[2])["choices"][0]
+        free = json.loads(server.ask("POST", "/v1/chat/completions", {**body, "seed": seed, "ignore_eos": True})[2])["choices"][0]
+        whole, shown = free["message"]["content"], choice["message"]["content"]
+        ends = [whole.index(s) for s in ("\n\nuser:", "\nuser:") if s in whole]
+        assert shown == (whole[:min(ends)] if ends else whole)
+        n_ended += bool(ends)
+        assert choice["finish_reason"] == ("stop" if ends else "length") and free["finish_reason"] == "length"
+    assert n_ended > 0
 
 
 # ---- many at once ----

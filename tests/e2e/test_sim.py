@@ -5,6 +5,7 @@ import xml.etree.ElementTree
 
 import pytest
 
+import bench_lines
 from conftest import QUIRE, SHARED
 
 TRACES = SHARED / "data/traces"
@@ -20,6 +21,13 @@ def rows(*arguments):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def served(*arguments):
+    """The rows of a simulated server, in the form of benches."""
+    done = sim(*arguments, "--json")
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return bench_lines.rows(done.stdout)
 
 
 @pytest.fixture
@@ -127,27 +135,26 @@ def bench(*arguments):
 
 
 def test_compare_has_a_row_for_every_way_to_serve(quire, chats):
-    found = rows(chats, "--compare", "--described", "llama-3-8b,a100-80gb")
+    found = served(chats, "--compare", "--described", "llama-3-8b,a100-80gb")
     assert [(row["batching"], row["reservation"]) for row in found] == WAYS
     assert [row["prefix_cache"] for row in found[-3:]] == ["none", "page", "token"]
-    assert [round(row["hit_percent"], 2) for row in found[-3:]] == [0, 86.21, 86.21]  # worked example 24: 14,000 of 16,240
-    assert all(row["requests_per_s"] > 0 and row["highest_rate"] is None and row["refused"] == 0 for row in found)
+    assert [round(row["hit"], 2) for row in found[-3:]] == [0, 86.21, 86.21]  # worked example 24: 14,000 of 16,240
+    assert all(row["served"] > 0 and "highest_rate" not in row and row["refused"] == 0 for row in found)
 
 
 def test_pages_stand_more_requests_than_reservations(quire):
     done = bench("serving", "--described", "opt-13b,a100-40gb", "--lengths", "sharegpt", "--rate", "2", "--requests", "200", "--slo", "token=0.1",
                  "--cost-per-hour", "2", "--json")
     assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    table, notes = [row for row in found if "batching" in row], [row for row in found if "note" in row]
+    table, notes = bench_lines.rows(done.stdout), done.stderr.splitlines()
     rate = {(row["batching"], row["reservation"], row["prefix_cache"]): row["highest_rate"] for row in table}
     assert rate["static", "max", "none"] < rate["iteration", "max", "none"] < rate["iteration", "pow2", "none"]
     assert rate["iteration", "pow2", "none"] < rate["iteration", "oracle", "none"] < rate["continuous", "paged", "none"]
     # nothing is the same as anything else: the cache keeps what was preempted, no more
     assert rate["continuous", "paged", "none"] <= rate["continuous", "paged", "token"] < 1.2 * rate["continuous", "paged", "none"]
-    live = {row["reservation"]: row["live_percent"] for row in table}
+    live = {row["reservation"]: row["live"] for row in table}
     assert live["max"] < live["pow2"] < live["oracle"] < live["paged"] and live["paged"] > 95
-    assert table[-1]["cost_per_million"] < table[0]["cost_per_million"] and len(notes) == 2
+    assert table[-1]["cost"] < table[0]["cost"] and len(notes) == 2
 
 
 @pytest.mark.parametrize("arguments, said", [
@@ -163,6 +170,11 @@ def test_a_server_that_cannot_be_is_refused(quire, chats, arguments, said):
     assert done.returncode in (1, 2) and said in done.stderr
 
 
+def measured_and_predicted(done):
+    found = {row["source"]: row for row in bench_lines.rows(done.stdout)}
+    return found["measured"], found["predicted"]
+
+
 def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
     """Not how near they are, which is a figure of a quiet machine, but that what is counted agrees: answers, and tokens found in the cache."""
     cost = tmp_path / "cost.json"
@@ -171,31 +183,27 @@ def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
     fitted = json.loads(cost.read_text())
     assert fitted["format"] == "quire-cost-1" and [pair[0] for pair in fitted["rows_us"]] == [1, 2, 4, 8, 16, 32]
     assert "shrink the trace" in sim(chats, "--cost", cost).stderr  # it was measured with 256 positions
-    (row,) = rows(chats, "--cost", cost, "--shrink", "10")
+    (row,) = served(chats, "--cost", cost, "--shrink", "10")
     assert (row["batching"], row["reservation"], row["prefix_cache"], row["refused"]) == ("continuous", "paged", "token", 0)
-    assert row["requests_per_s"] > 0 and round(row["hit_percent"], 2) == round(100 * 1400 / (8 * 203), 2)
+    assert row["served"] > 0 and round(row["hit"], 2) == round(100 * 1400 / (8 * 203), 2)
     done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--cost", cost, "--json")
     assert done.returncode == 0, done.stderr
-    found = {row["what"]: row for row in map(json.loads, done.stdout.splitlines()) if "what" in row}
-    assert found["requests answered"]["measured"] == found["requests answered"]["predicted"] == 8
-    rows_computed = found["rows computed"]
-    assert abs(rows_computed["measured"] - rows_computed["predicted"]) <= 7 * 8  # all but what is found, below
-    hits = found["prompt tokens found in the cache"]
-    assert 7 * 192 <= hits["measured"] <= 7 * 200 and 7 * 192 <= hits["predicted"] <= 7 * 200  # whole pages while the one before still runs
-    assert found["time to first token 50%, s"]["measured"] > 0
+    measured, predicted = measured_and_predicted(done)
+    assert measured["answered"] == predicted["answered"] == 8
+    assert abs(measured["rows"] - predicted["rows"]) <= 7 * 8  # all but what is found, below
+    assert 7 * 192 <= measured["hit"] <= 7 * 200 and 7 * 192 <= predicted["hit"] <= 7 * 200  # whole pages while the one before still runs
+    assert measured["first_token_p50"] > 0
 
 
 def test_costs_are_measured_before_and_after_the_run(quire, chats):
     small = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--max-model-len", "256")
     done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--calibrate", "--runs", "2", *small, "--json")
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    found = {row["what"]: row for row in lines if "what" in row}
-    answered, hits = found["requests answered"], found["prompt tokens found in the cache"]
-    assert (answered["measured"], answered["spread_percent"], answered["predicted"]) == (8, 0, 8)
-    assert hits["measured"] <= 7 * 200  # the second run finds nothing of the first
-    assert found["time to first token 50%, s"]["predicted"] > 0
-    assert any("3 calibrations, before and after" in row.get("note", "") for row in lines)
+    measured, predicted = measured_and_predicted(done)
+    assert (measured["answered"], measured["answered_spread"], predicted["answered"]) == (8, 0, 8)
+    assert measured["hit"] <= 7 * 200  # the second run finds nothing of the first
+    assert predicted["first_token_p50"] > 0
+    assert "3 calibrations, before and after" in done.stderr
 
 
 @pytest.mark.parametrize("arguments, said", [

@@ -95,6 +95,7 @@ typedef struct harness_run {
     bool retains;
     kv_retention retention;
     int32_t priority, n_cached, retry_after_s;
+    int64_t whole_us; /* from submission to end */
     int64_t deadline_us;
     int32_t place; /* how many of the engine's requests had ended before */
     finish_reason finish;
@@ -221,6 +222,7 @@ static inline bool harness_read(harness *h, bool *ended) {
     r->finish = ev.finish;
     r->error = ev.error;
     r->n_cached = ev.n_cached;
+    r->whole_us = ev.ended_us - (ev.admitted_us - ev.queue_us);
     r->report = ev.explain;
     r->retry_after_s = ev.retry_after_s;
     r->place = (int32_t)ev.n_ended_before;

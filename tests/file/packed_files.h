@@ -5,7 +5,7 @@
 #include "file/make_files.h"
 
 #include "base/mem.h"
-#include "file/packed.h"
+#include "file/packed_write.h"
 
 /* A file's bytes at a multiple of 64, freed by mem_free. */
 static inline uint8_t *read_whole(const char *path, size_t *n) {

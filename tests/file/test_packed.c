@@ -10,24 +10,27 @@ static uint8_t *make_packed(bool with_tables, size_t *n) {
     temp_dir d = temp_new();
     model_file *f;
     packed_writer *w;
+    packed_image *image;
     quire_error err = {0};
-    int64_t n_bytes;
     make_gguf(&source, 3, NULL);
     assert_int_equal(model_file_open_memory(source.p, source.n, "source.gguf", &f, &err), QUIRE_OK);
-    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_INT8, &w, &err), QUIRE_OK);
+    assert_int_equal(packed_image_open(COMPUTE_INT8, &image), QUIRE_OK);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), &w, &err), QUIRE_OK);
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         tensor_view packed = *model_file_tensor(f, i);
-        assert_int_equal(packed_writer_add(w, &packed, &err), QUIRE_OK);
+        assert_int_equal(packed_image_add(image, &packed), QUIRE_OK);
         packed.data = "0123456789";
         packed.n_bytes = 10 - (size_t)i;
         packed.packing = 7;
-        assert_int_equal(packed_writer_add(w, &packed, &err), QUIRE_OK);
+        assert_int_equal(packed_image_add(image, &packed), QUIRE_OK);
     }
-    assert_int_equal(packed_writer_metadata(w, f, str_of(with_tables ? "tables" : ""), str_of(""), &err), QUIRE_OK);
+    assert_int_equal(packed_image_metadata(image, f, str_of(with_tables ? "tables" : ""), str_of("")), QUIRE_OK);
     assert_int_not_equal(access(temp_path(&d, NAME), F_OK), 0); /* not before it is whole */
-    assert_int_equal(packed_writer_finish(w, &n_bytes, &err), QUIRE_OK);
+    assert_int_equal(packed_image_finish(image), QUIRE_OK);
+    assert_int_equal(packed_writer_finish(w, image, &err), QUIRE_OK);
     uint8_t *bytes = read_whole(temp_path(&d, NAME), n);
-    assert_int_equal(n_bytes, *n);
+    assert_int_equal(packed_image_bytes(image), *n);
+    packed_image_close(image);
     model_file_close(f);
     temp_delete(&d, (const char *[]){NAME, NULL});
     strbuf_deinit(&source);
@@ -143,6 +146,85 @@ static void a_byte_that_changed_is_noticed(void **state) {
     mem_free(bytes);
 }
 
+/* Every byte that opening does not check has a checksum: the data, and the checksums themselves. Only padding has none. */
+static void a_byte_of_the_data_that_changed_is_found_by_its_checksum(void **state) {
+    (void)state;
+    size_t n;
+    uint8_t *bytes = make_packed(true, &n);
+    packed_header h;
+    int n_opened = 0;
+    uint64_t end;
+    memcpy(&h, bytes, sizeof h);
+    size_t sums = (size_t)h.directory_at - PACKED_ALIGN; /* one page: the end, a block's, their own */
+    memcpy(&end, bytes + sums, sizeof end);
+    assert_in_range(end, PACKED_ALIGN + 1000, sums);
+    for (size_t at = PACKED_ALIGN; at < sums + 3 * sizeof(uint64_t); at = at + 1 == end ? sums : at + 1) {
+        model_file *f;
+        quire_error err = {0};
+        bytes[at] ^= 16;
+        if (model_file_open_memory(bytes, n, "test.quire", &f, &err) == QUIRE_OK) { /* else its metadata made no sense */
+            int32_t n_blocks = packed_n_blocks(f), n_whole = 0;
+            for (int32_t i = 0; i < n_blocks; i++) {
+                n_whole += packed_block_is_whole(f, i);
+            }
+            if (n_blocks > 0 && n_whole == n_blocks) {
+                fail_msg("byte %zu of %zu", at, n);
+            }
+            n_opened++;
+            model_file_close(f);
+        }
+        bytes[at] ^= 16;
+    }
+    assert_true(n_opened > 1000);
+    mem_free(bytes);
+}
+
+/* Blocks end inside pieces and inside the zeros between them. */
+static void checksums_are_of_the_bytes_that_are_written(void **state) {
+    (void)state;
+    enum { N = 3 };
+    static const size_t sizes[N] = {PACKED_BLOCK + 1, 3 * PACKED_BLOCK - 5000, 100};
+    temp_dir d = temp_new();
+    strbuf source = {0};
+    model_file *f;
+    packed_writer *w;
+    packed_image *image;
+    quire_error err = {0};
+    uint8_t *data = mem_new(3 * PACKED_BLOCK, 1);
+    make_gguf(&source, 3, NULL);
+    assert_int_equal(model_file_open_memory(source.p, source.n, "source.gguf", &f, &err), QUIRE_OK);
+    for (size_t i = 0; i < 3 * PACKED_BLOCK; i++) {
+        data[i] = (uint8_t)(i * i >> 7);
+    }
+    assert_int_equal(packed_image_open(COMPUTE_INT8, &image), QUIRE_OK);
+    for (int i = 0; i < N; i++) {
+        const tensor_view view = {.name = (const char *[]){"a", "b", "c"}[i],
+                                  .type = DTYPE_F32,
+                                  .n_dims = 2,
+                                  .dims = {1, 1, 1, 1},
+                                  .data = data + i,
+                                  .n_bytes = sizes[i],
+                                  .packing = 7};
+        assert_int_equal(packed_image_add(image, &view), QUIRE_OK);
+    }
+    assert_int_equal(packed_image_metadata(image, f, str_of(""), str_of("")), QUIRE_OK);
+    assert_int_equal(packed_image_finish(image), QUIRE_OK);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), &w, &err), QUIRE_OK);
+    assert_int_equal(packed_writer_finish(w, image, &err), QUIRE_OK);
+    packed_image_close(image);
+    model_file_close(f);
+    assert_int_equal(model_file_open(temp_path(&d, NAME), &f, &err), QUIRE_OK);
+    assert_int_equal(packed_n_blocks(f), 5);
+    for (int32_t i = 0; i < 5; i++) {
+        assert_true(packed_block_is_whole(f, i));
+    }
+    assert_memory_equal(model_file_find(f, "b.packed")->data, data + 1, sizes[1]);
+    model_file_close(f);
+    temp_delete(&d, (const char *[]){NAME, NULL});
+    mem_free(data);
+    strbuf_deinit(&source);
+}
+
 static void a_forged_file_is_refused_or_read_inside_its_bounds(void **state) {
     (void)state;
     uint64_t seed = test_seed("forged packed models");
@@ -173,9 +255,9 @@ static void a_model_that_cannot_be_written_leaves_nothing(void **state) {
     packed_writer *w;
     quire_error err = {0};
     temp_dir d = temp_new();
-    assert_int_equal(packed_writer_open(temp_path(&d, "no/where"), COMPUTE_F32, &w, &err), QUIRE_IO);
+    assert_int_equal(packed_writer_open(temp_path(&d, "no/where"), &w, &err), QUIRE_IO);
     assert_non_null(strstr(err.message, "no/where"));
-    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w, &err), QUIRE_OK);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), &w, &err), QUIRE_OK);
     packed_writer_discard(w);
     temp_delete(&d, (const char *[]){NULL}); /* fails where something is left */
 }
@@ -183,29 +265,33 @@ static void a_model_that_cannot_be_written_leaves_nothing(void **state) {
 static void writers_of_one_file_do_not_meet(void **state) {
     (void)state;
     packed_writer *w[2];
+    packed_image *image[2];
     quire_error err = {0};
     temp_dir d = temp_new();
     strbuf source = {0};
     model_file *f;
-    int64_t n_bytes[2];
     size_t n;
     make_gguf(&source, 3, NULL);
     assert_int_equal(model_file_open_memory(source.p, source.n, "source.gguf", &f, &err), QUIRE_OK);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w[i], &err), QUIRE_OK);
+        assert_int_equal(packed_writer_open(temp_path(&d, NAME), &w[i], &err), QUIRE_OK);
+        assert_int_equal(packed_image_open(COMPUTE_F32, &image[i]), QUIRE_OK);
     }
     for (int i = 0; i < 2; i++) {
         tensor_view packed = *model_file_tensor(f, 0);
         packed.packing = 7;
-        assert_int_equal(packed_writer_add(w[i], &packed, &err), QUIRE_OK);
-        assert_int_equal(packed_writer_metadata(w[i], f, str_of(i == 0 ? "tables" : ""), str_of(""), &err), QUIRE_OK);
-        assert_int_equal(packed_writer_finish(w[i], &n_bytes[i], &err), QUIRE_OK);
+        assert_int_equal(packed_image_add(image[i], &packed), QUIRE_OK);
+        assert_int_equal(packed_image_metadata(image[i], f, str_of(i == 0 ? "tables" : ""), str_of("")), QUIRE_OK);
+        assert_int_equal(packed_image_finish(image[i]), QUIRE_OK);
+        assert_int_equal(packed_writer_finish(w[i], image[i], &err), QUIRE_OK);
         uint8_t *bytes = read_whole(temp_path(&d, NAME), &n);
-        assert_int_equal(n, n_bytes[i]);
+        assert_int_equal(n, packed_image_bytes(image[i]));
         assert_int_equal(open_bytes(bytes, n, &err), QUIRE_OK);
         mem_free(bytes);
     }
-    assert_int_not_equal(n_bytes[0], n_bytes[1]);
+    assert_int_not_equal(packed_image_bytes(image[0]), packed_image_bytes(image[1]));
+    packed_image_close(image[0]);
+    packed_image_close(image[1]);
     model_file_close(f);
     temp_delete(&d, (const char *[]){NAME, NULL});
     strbuf_deinit(&source);
@@ -217,12 +303,12 @@ static void what_is_no_packed_model_is_not_replaced(void **state) {
     quire_error err = {0};
     temp_dir d = temp_new();
     write_file(temp_path(&d, NAME), "GGUF and so on", 14);
-    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w, &err), QUIRE_INVALID);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), &w, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.message, "give another name"));
-    assert_int_not_equal(packed_writer_open(temp_path(&d, ""), COMPUTE_F32, &w, &err), QUIRE_OK);
-    assert_int_not_equal(packed_writer_open("/dev/null", COMPUTE_F32, &w, &err), QUIRE_OK);
+    assert_int_not_equal(packed_writer_open(temp_path(&d, ""), &w, &err), QUIRE_OK);
+    assert_int_not_equal(packed_writer_open("/dev/null", &w, &err), QUIRE_OK);
     write_file(temp_path(&d, NAME), "", 0);
-    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w, &err), QUIRE_OK);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), &w, &err), QUIRE_OK);
     packed_writer_discard(w);
     temp_delete(&d, (const char *[]){NAME, NULL});
 }
@@ -234,6 +320,8 @@ int main(void) {
         cmocka_unit_test(a_file_that_is_cut_anywhere_is_refused),
         cmocka_unit_test(another_version_is_named),
         cmocka_unit_test(a_byte_that_changed_is_noticed),
+        cmocka_unit_test(a_byte_of_the_data_that_changed_is_found_by_its_checksum),
+        cmocka_unit_test(checksums_are_of_the_bytes_that_are_written),
         cmocka_unit_test(a_forged_file_is_refused_or_read_inside_its_bounds),
         cmocka_unit_test(a_model_that_cannot_be_written_leaves_nothing),
         cmocka_unit_test(writers_of_one_file_do_not_meet),

@@ -238,6 +238,18 @@ static void a_tree_is_written_as_it_was_read(void **state) {
     }
 }
 
+static void named_integers_make_an_object_in_their_order(void **state) {
+    (void)state;
+    strbuf b = {0};
+    json_out o = {.to = &b};
+    json_begin(&o, '{');
+    json_named_ints(json_name(&o, "n"), (const json_named_int[]){{"b", -1}, {"a", INT64_MAX}, {NULL, 0}});
+    json_named_ints(json_name(&o, "none"), (const json_named_int[]){{NULL, 0}});
+    json_end(&o, '}');
+    assert_string_equal(b.p, "{\"n\":{\"b\":-1,\"a\":9223372036854775807},\"none\":{}}");
+    strbuf_deinit(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_escaped),
@@ -246,6 +258,7 @@ int main(void) {
         cmocka_unit_test(the_first_failure_is_kept),
         cmocka_unit_test(integers_and_lists),
         cmocka_unit_test(objects_and_arrays_get_their_commas_and_lines),
+        cmocka_unit_test(named_integers_make_an_object_in_their_order),
         cmocka_unit_test(what_is_not_finite_is_null),
         cmocka_unit_test(reals_read_back_to_the_last_bit),
         cmocka_unit_test(a_tree_is_written_as_it_was_read),

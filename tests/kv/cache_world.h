@@ -115,13 +115,18 @@ static inline void mirror_take(const world *w, world_mirror *m, const kv_event *
     fail();
 }
 
+/* The chained hash of an indexed full page; 0 of any other. */
+static inline uint64_t world_page_hash(const world *w, page_id page) {
+    int32_t e = kv_pool_entry(w->pool, page);
+    return e >= 0 && e < kv_index_cap_entries(w->ix) ? kv_index_describe(w->ix, e).hash : 0;
+}
+
 static inline void mirror_compare(const kv_index_entry *entry, void *context) {
     world *w = context;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         if (entry->pages[g] >= 0 && entry->hash != 0) {
             w->mirror.n_entries++;
             assert_true(mirror_find(&w->mirror, entry->hash, g) >= 0);
-            assert_true(kv_index_page_hash(w->ix, (page_id){entry->pages[g]}) == entry->hash);
         }
     }
 }

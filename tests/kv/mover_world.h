@@ -16,7 +16,7 @@
 enum { PAGE_WORDS = 4, DEVICE_PAGES = 64, DEVICE_CALLS = 1 << 16, DEVICE_PACE = 3 };
 
 typedef struct device_call {
-    enum { CALL_READ, CALL_WRITE, CALL_COPY, CALL_STORE } kind;
+    enum { CALL_READ, CALL_WRITE, CALL_COPY, CALL_STORE, CALL_DISCARD } kind;
     int32_t page, from; /* from: a page to copy, or a word of the page */
     uint64_t *host, word;
 } device_call;
@@ -43,6 +43,9 @@ static inline void device_do(device *d) {
         break;
     case CALL_STORE:
         d->pages[c->page][c->from] = c->word;
+        break;
+    case CALL_DISCARD:
+        memset(d->pages[c->page], 0xDD, n);
         break;
     }
 }
@@ -84,13 +87,25 @@ static inline void device_copy(void *context, const kv_copies *copies) {
     }
 }
 
+static inline bool device_discard(void *context, page_id first, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        (void)device_give(context, (device_call){.kind = CALL_DISCARD, .page = first.v + i});
+    }
+    return true;
+}
+
 static inline void device_store(device *d, int32_t page, int32_t word, uint64_t value) {
     (void)device_give(d, (device_call){.kind = CALL_STORE, .page = page, .from = word, .word = value});
 }
 
 static inline kv_mover device_mover(device *d) {
-    return (kv_mover){.context = d, .page_bytes = sizeof d->pages[0],
-                      .copy = device_copy, .read = device_read, .write = device_write, .done = device_passed};
+    return (kv_mover){.context = d,
+                      .page_bytes = sizeof d->pages[0],
+                      .copy = device_copy,
+                      .read = device_read,
+                      .write = device_write,
+                      .discard = device_discard,
+                      .done = device_passed};
 }
 
 #endif

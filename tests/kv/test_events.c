@@ -38,17 +38,17 @@ static void full_pages_are_told_parent_first_and_removed_child_first(void **stat
     expect_stored(&w, 1, first, 0, "alice", a);
     expect_stored(&w, 2, second, first, "alice", a + 4);
     page_id second_page = w.seqs[0].tables[0].pages[1];
-    assert_true(kv_index_page_hash(w.ix, second_page) == second);
-    assert_true(kv_index_page_hash(w.ix, w.seqs[0].tables[0].pages[2]) == 0);
+    assert_true(world_page_hash(&w, second_page) == second);
+    assert_true(world_page_hash(&w, w.seqs[0].tables[0].pages[2]) == 0);
     world_finish(&w, 0); /* the part-filled page is cached, and not told */
     assert_true(kv_events_last(w.events) == 2);
     assert_int_equal(kv_pool_count(w.pool, second_page), 0);
-    assert_true(kv_index_page_hash(w.ix, second_page) == second); /* it is still what it was */
+    assert_true(world_page_hash(&w, second_page) == second); /* it is still what it was */
     world_check(&w);
     assert_int_equal(kv_index_evict(w.ix, 15), QUIRE_OK);
     assert_int_equal(kv_events_read(w.events, 3, &e), KV_EVENT_FOUND);
     assert_int_equal(e.kind, KV_EVENT_REMOVED);
-    assert_true(kv_index_page_hash(w.ix, second_page) == 0);
+    assert_true(world_page_hash(&w, second_page) == 0);
     assert_true(e.hash == second && kv_events_last(w.events) == 3);
     world_check(&w);
     kv_index_clear(w.ix);

@@ -216,7 +216,7 @@ static void one_tenants_adapters_share_nothing(void **state) {
     for (int32_t a = 0; a < 2; a++) {
         assert_int_equal(world_peek(&w, names[a], tokens, 40), 40);
         for (int32_t i = 0; i < 10; i++) {
-            hashes[a][i] = kv_index_page_hash(w.ix, w.seqs[a].tables[0].pages[i]);
+            hashes[a][i] = world_page_hash(&w, w.seqs[a].tables[0].pages[i]);
             assert_int_not_equal(hashes[a][i], 0);
             assert_int_not_equal(w.seqs[0].tables[0].pages[i].v, w.seqs[1].tables[0].pages[i].v);
         }

@@ -24,6 +24,7 @@ static device gpu;
 static kv_seq seq;
 static int32_t tokens[LEN];
 static int32_t n_promoted;
+static bool drops; /* the cache is dropped once in a while */
 
 static int32_t any(int32_t n) {
     return (int32_t)(rng_next(&seed) % (uint64_t)n);
@@ -90,6 +91,16 @@ static void choose_text(int32_t text) {
     }
 }
 
+/* Drops what is cached, also while pages move in both directions. */
+static void drop_at_times(void) {
+    if (drops && any(20) == 0) {
+        int32_t n_dropped, n_cached = kv_pool_counts(cache.pool).n_cached;
+        assert_true(kv_cache_drop(&cache, &n_dropped));
+        assert_int_equal(n_dropped, n_cached);
+        audit();
+    }
+}
+
 /* One request: waits for its pages and computes the rest. checks: the device catches up, and all is as it must be. Returns the tokens that
  * it found. */
 static int32_t request(int32_t n, int64_t wait_us, bool checks) {
@@ -99,6 +110,7 @@ static int32_t request(int32_t n, int64_t wait_us, bool checks) {
         audit();
         kv_tiering_poll(tiering, clock_us());
         audit();
+        drop_at_times();
     }
     assert_int_equal(kv_seq_admit(&cache, &seq, tokens, n - 1), QUIRE_OK);
     int32_t n_found = seq.n_computed;
@@ -133,6 +145,7 @@ static int32_t request(int32_t n, int64_t wait_us, bool checks) {
 static void play(const char *directory, int64_t host_bytes, bool writes_through, bool is_prompt) {
     open_world(directory, host_bytes, writes_through, is_prompt);
     n_promoted = 0;
+    drops = true;
     int64_t end_us = clock_us() + 60 * INT64_C(1000000); /* a file may be slow on a busy machine */
     for (int32_t i = 0; i < N_OPERATIONS || (n_promoted == 0 && clock_us() < end_us); i++) {
         choose_text(any(N_TEXTS));
@@ -145,8 +158,10 @@ static void play(const char *directory, int64_t host_bytes, bool writes_through,
             kv_cache_make_free(&cache, 1 + any(N_PAGES));
             audit();
         }
+        drop_at_times();
     }
     assert_true(n_promoted > 0);
+    drops = false;
     close_world();
 }
 

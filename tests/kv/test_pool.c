@@ -138,6 +138,45 @@ static void a_held_page_that_is_unindexed_is_freed_when_released(void **state) {
     kv_pool_close(pool);
 }
 
+typedef struct runs {
+    int32_t first[8], n[8], n_runs;
+} runs;
+
+static void note_run(void *context, page_id first, int32_t n) {
+    runs *r = context;
+    assert_true(r->n_runs < 8);
+    r->first[r->n_runs] = first.v;
+    r->n[r->n_runs++] = n;
+}
+
+static void a_tidy_pool_offers_free_pages_in_order_and_lists_their_runs(void **state) {
+    (void)state;
+    enum { N = 12 };
+    kv_pool *pool = open_pool(N);
+    page_id ids[N], back[N] = {{7}, {0}, {9}, {10}, {3}, {8}, {2}}, next[N];
+    runs r = {.n_runs = 0};
+    assert_int_equal(kv_pool_reserve(pool, N, ids), QUIRE_OK);
+    kv_pool_tidy(pool, note_run, &r);
+    assert_int_equal(r.n_runs, 0);
+    kv_pool_index(pool, (page_id){10}, 1); /* cached, not free */
+    kv_pool_release_all(pool, back, 7);
+    expect_counts(pool, 6, 5, 1);
+    kv_pool_tidy(pool, note_run, &r);
+    expect_counts(pool, 6, 5, 1);
+    assert_int_equal(r.n_runs, 3);
+    for (int32_t i = 0; i < r.n_runs; i++) { /* in any order */
+        int32_t expected = r.first[i] == 0 ? 1 : r.first[i] == 2 ? 2 : r.first[i] == 7 ? 3 : -1;
+        assert_int_equal(r.n[i], expected);
+    }
+    static const int32_t order[] = {0, 2, 3, 7, 8, 9};
+    assert_int_equal(kv_pool_reserve(pool, 6, next), QUIRE_OK);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(next[i].v, order[i]);
+    }
+    expect_counts(pool, 0, 11, 1);
+    kv_pool_close(pool);
+}
+
 static void impossible_sizes_are_refused(void **state) {
     (void)state;
     kv_pool *pool = NULL;
@@ -304,6 +343,7 @@ int main(void) {
         cmocka_unit_test(the_page_released_longest_ago_is_evicted_first_unless_touched),
         cmocka_unit_test(a_sequences_last_page_is_offered_for_eviction_before_its_first),
         cmocka_unit_test(a_held_page_that_is_unindexed_is_freed_when_released),
+        cmocka_unit_test(a_tidy_pool_offers_free_pages_in_order_and_lists_their_runs),
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(random_operations_agree_with_a_plain_model),
         cmocka_unit_test(eight_threads_never_hold_the_same_page_and_lose_none),

@@ -14,7 +14,7 @@
 
 struct quire_engine {
     int64_t tick_us;
-    atomic_llong running, cancelled, generation_tokens, parses;
+    atomic_llong running, cancelled, generation_tokens, parses, drops;
     atomic_bool unhealthy, held;
     quire_info info;
 };
@@ -56,7 +56,15 @@ int64_t fake_parses(const quire_engine *e) {
 quire_engine *fake_open(int64_t tick_us) {
     quire_engine *e = calloc(1, sizeof(*e));
     e->tick_us = tick_us;
-    e->info = (quire_info){.model_name = "fake", .model_path = "/nowhere", .max_model_len = 128, .n_vocab = 100, .n_pages = 100};
+    e->info = (quire_info){.model_name = "fake",
+                           .model_path = "/nowhere",
+                           .max_model_len = 128,
+                           .n_vocab = 100,
+                           .n_pages = 100,
+                           .page_tokens = 16,
+                           .page_bytes = 4096,
+                           .n_page_groups = 2,
+                           .kv_dtype = "f32"};
     return e;
 }
 
@@ -80,8 +88,16 @@ int64_t fake_produced(const quire_engine *e) {
     return atomic_load(&e->generation_tokens);
 }
 
+int64_t fake_drops(const quire_engine *e) {
+    return atomic_load(&e->drops);
+}
+
 int64_t fake_cancelled(const quire_engine *e) {
     return atomic_load(&e->cancelled);
+}
+
+void quire_engine_drop_cache(quire_engine *e) {
+    atomic_fetch_add(&e->drops, 1);
 }
 
 const quire_info *quire_engine_info(const quire_engine *e) {
@@ -98,15 +114,7 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     out->n_pages_held = out->n_requests_running;
     out->n_pages_free -= out->n_pages_held;
     out->generation_tokens = atomic_load(&e->generation_tokens);
-    for (int i = 0; i < 16; i++) {
-        out->ttft_buckets[i] = i;
-    }
-    out->ttft_count = 15;
-}
-
-const double *quire_stats_bounds(void) {
-    static const double bounds[16] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 1e300};
-    return bounds;
+    out->histograms[QUIRE_HISTOGRAM_FIRST_TOKEN] = (quire_histogram){.buckets = {3, 1, [22] = 2}, .count = 6, .sum = 1500000};
 }
 
 /* ---- the pool: a real one, small, with one sequence of the tenant alice, whose tokens are 0, 1, 2, ... ---- */

@@ -13,6 +13,7 @@ void fake_set_healthy(quire_engine *e, bool healthy);
 void fake_hold(quire_engine *e, bool held);    /* held: no stream says anything */
 int64_t fake_running(const quire_engine *e);   /* streams submitted and neither done nor released */
 int64_t fake_produced(const quire_engine *e);  /* tokens so far */
+int64_t fake_drops(const quire_engine *e);     /* calls of quire_engine_drop_cache */
 int64_t fake_cancelled(const quire_engine *e); /* streams released before their end */
 
 int64_t fake_parses(const quire_engine *e);    /* bodies handed to a text thread */

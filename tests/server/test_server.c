@@ -177,7 +177,6 @@ static void simple_routes_response(void **state) {
     expect_in(ask(s, "GET /v1/models/nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 404 Not Found\r\n");
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     expect_in(metrics, "vllm:num_requests_running{engine=\"0\",model_name=\"fake\"} 0\n");
-    expect_in(metrics, "vllm:time_to_first_token_seconds_bucket{engine=\"0\",le=\"+Inf\",model_name=\"fake\"} 15\n");
     expect_in(metrics, "\nquire_pages_held 0\n");
     const char *none = ask(s, "GET /nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     expect_in(none, "HTTP/1.1 404 Not Found\r\n");
@@ -251,6 +250,35 @@ static void without_keys_a_name_of_somebody_else_is_refused(void **state) {
     o.n_api_keys = 1;
     s = start(&o, TICK_US);
     expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer k\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
+    stop(s);
+}
+
+static void only_the_operator_drops_the_prefix_cache(void **state) {
+    (void)state;
+    server_options o;
+    server_options_init(&o);
+    site *s = start(&o, TICK_US);
+    expect_in(ask(s, "GET /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "\r\n"), "HTTP/1.1 405 ");
+    expect_in(
+        ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+        "HTTP/1.1 403 ");
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: evil.com\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 403 ");
+    assert_int_equal(fake_drops(s->engine), 0);
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: 127.0.0.1\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 200 ");
+    assert_int_equal(fake_drops(s->engine), 1);
+    stop(s);
+    const char *keys[] = {"k"};
+    o.api_keys = keys;
+    o.n_api_keys = 1;
+    o.operator_key = "root";
+    s = start(&o, TICK_US);
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\n" CLOSE "Content-Length: 0\r\n\r\n"), "HTTP/1.1 403 ");
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 403 ");
+    assert_int_equal(fake_drops(s->engine), 0);
+    expect_in(ask(s, "POST /reset_prefix_cache HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer root\r\n" CLOSE "Content-Length: 0\r\n\r\n"),
+              "HTTP/1.1 200 ");
+    assert_int_equal(fake_drops(s->engine), 1);
     stop(s);
 }
 
@@ -333,9 +361,9 @@ static void pipelined_requests_wait_for_their_reader(void **state) {
     send_ahead(fd, N);
     pause_us(900000);
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
-    const char *answered = strstr(metrics, "\nquire_http_requests_total ");
+    const char *answered = strstr(metrics, "\nquire_http_requests_total{status=\"200\"} ");
     assert_non_null(answered);
-    assert_true(atoi(answered + strlen("\nquire_http_requests_total ")) < N);
+    assert_true(atoi(answered + strlen("\nquire_http_requests_total{status=\"200\"} ")) < N);
     close(fd);
     stop(s);
 }
@@ -771,6 +799,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simple_routes_response),
         cmocka_unit_test(web_pages_elsewhere_may_ask_only_where_that_was_allowed),
+        cmocka_unit_test(only_the_operator_drops_the_prefix_cache),
         cmocka_unit_test(without_keys_a_name_of_somebody_else_is_refused),
         cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),
         cmocka_unit_test(pipelined_requests_are_answered_in_order),

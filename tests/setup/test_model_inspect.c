@@ -61,13 +61,13 @@ static void the_builtin_model_is_summed_up(void **state) {
     assert_int_equal(number(v, "n_params"), matrices + norms);
     assert_int_equal(number(v, "weight_bytes"), matrices / 32 * 34 + norms * 4);
     json_value *types = json_get(v, "weight_bytes_by_type");
-    assert_int_equal(number(types, "Q8_0"), matrices / 32 * 34);
-    assert_int_equal(number(types, "F32"), norms * 4);
-    json_value *f32 = plan_of(v, "F32"), *f16 = plan_of(v, "F16"), *bf16 = plan_of(v, "BF16");
+    assert_int_equal(number(types, "q8_0"), matrices / 32 * 34);
+    assert_int_equal(number(types, "f32"), norms * 4);
+    json_value *f32 = plan_of(v, "f32"), *f16 = plan_of(v, "f16"), *bf16 = plan_of(v, "bf16");
     assert_int_equal(number(f32, "token_bytes"), 2 * 6 * kv * 4);
     assert_int_equal(number(f16, "token_bytes"), 2 * 6 * kv * 2);
     assert_int_equal(number(bf16, "page_bytes"), 16 * number(bf16, "token_bytes"));
-    assert_int_equal(number(plan_of(v, "I8"), "token_bytes"), 2 * 6 * (kv + 4 * number(v, "n_kv_heads")));
+    assert_int_equal(number(plan_of(v, "int8"), "token_bytes"), 2 * 6 * (kv + 4 * number(v, "n_kv_heads")));
     assert_int_equal(number(f16, "n_tokens"), 16 * number(f16, "n_pages"));
     assert_int_equal(number(f16, "full_length_requests"), number(f16, "n_pages") / 128);
     quire_options hf = options_for("models/builtin-hf");
@@ -75,7 +75,7 @@ static void the_builtin_model_is_summed_up(void **state) {
     assert_string_equal(json_get_str(w, "format").p, "huggingface");
     assert_int_equal(number(w, "n_params"), number(v, "n_params"));
     assert_int_equal(number(w, "max_positions"), number(v, "max_positions"));
-    assert_int_equal(number(plan_of(w, "F16"), "page_bytes"), number(f16, "page_bytes"));
+    assert_int_equal(number(plan_of(w, "f16"), "page_bytes"), number(f16, "page_bytes"));
     json_drop(w);
     json_drop(v);
     char *text = inspect(&o, false);
@@ -122,9 +122,9 @@ static void bytes_a_token_are_those_of_the_worked_examples(void **state) {
         model_plan p;
         numbers_of(&p, cases[i].n_layers, cases[i].n_heads, cases[i].n_kv_heads);
         json_value *v = inspect_plan(&p, "4096");
-        assert_int_equal(number(plan_of(v, "F16"), "token_bytes"), cases[i].token_bytes);
-        assert_int_equal(number(plan_of(v, "F16"), "page_bytes"), cases[i].token_bytes * 16);
-        assert_int_equal(number(plan_of(v, "F32"), "token_bytes"), cases[i].token_bytes * 2);
+        assert_int_equal(number(plan_of(v, "f16"), "token_bytes"), cases[i].token_bytes);
+        assert_int_equal(number(plan_of(v, "f16"), "page_bytes"), cases[i].token_bytes * 16);
+        assert_int_equal(number(plan_of(v, "f32"), "token_bytes"), cases[i].token_bytes * 2);
         json_drop(v);
     }
 }

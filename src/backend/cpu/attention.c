@@ -11,6 +11,7 @@
 
 #include "backend/cpu/attention_tile.h"
 #include "backend/cpu/pages.h"
+#include "base/mem.h"
 #include "base/size.h"
 
 #define NEAR_BYTES    (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
@@ -82,9 +83,7 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
         return QUIRE_OK;
     }
     cpu_attention_state *s = step_new(b, 1, sizeof *s);
-    if (s == NULL) {
-        return QUIRE_NO_MEMORY;
-    }
+    TRY(mem_check(s));
     int32_t widest_row = 0, n_workers = thread_pool_size(b->thread_pool);
     for (int32_t i = 0; i < b->n_acts; i++) {
         widest_row = b->buffers[i].width > widest_row ? b->buffers[i].width : widest_row;

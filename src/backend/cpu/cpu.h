@@ -51,6 +51,8 @@ typedef struct cpu_backend {
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
+    uint8_t *slab;                               /* where the next block of middle size goes, */
+    size_t slab_left;                            /* and the zeroed bytes there */
 
     op_trace *trace;             /* NULL: ops are not timed */
     const backend_ops *untraced; /* while a trace is on: the ops that the traced ones call */
@@ -126,6 +128,7 @@ void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_he
 
 /* ---- implemented in pages.c ---- */
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err);
+bool cpu_kv_discard(backend *b, int32_t first, int32_t n);
 void cpu_kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n);
 void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n);
 void cpu_kv_gather(backend *b, int32_t cache, const int32_t *pages, int32_t n_tokens, float *k, float *v);

@@ -14,9 +14,11 @@
 
 #define SERIAL_ROWS     4     /* up to so many rows are gathered by the caller */
 #define SERIAL_ELEMENTS 32768 /* up to so many hidden elements are converted by the caller */
-#define MAX_TASK_BLOCKS 16
-#define TASKS_A_WORKER  8
+#define HIDDEN_BLOCKS   16    /* column blocks of a task at most, */
+#define HIDDEN_TASKS    8     /* and tasks a worker at least, in as far as tasks are wider than a tile: of gate and up, */
+#define SUM_TASKS       4     /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
 #define TILE_FLOATS     (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
+#define SUM_FLOATS      (2 * TILE_FLOATS) /* down has no second tile */
 #define GROUPS_AT_ONCE  4
 
 typedef struct experts_job {
@@ -131,18 +133,19 @@ static void product(const cpu_backend *b, const linear *w, row_view rows, int32_
     }
 }
 
-/* The columns of a task, and the rows that fit its tile at once. */
+/* The columns of a task, and the rows whose results fit n_floats at once. */
 typedef struct tile {
     int32_t block0, n_blocks, column0, n_columns, stride, rows_at_once;
 } tile;
 
-static tile tile_of(int32_t index, int32_t task_blocks, int32_t width) {
+static tile tile_of(int32_t index, int32_t task_blocks, int32_t width, int32_t n_floats) {
     tile t = {.block0 = index * task_blocks, .column0 = index * task_blocks * PACK_LANES};
     int32_t left = width - t.column0;
     t.n_columns = left < task_blocks * PACK_LANES ? left : task_blocks * PACK_LANES;
     t.n_blocks = (t.n_columns + PACK_LANES - 1) / PACK_LANES;
     t.stride = t.n_blocks * PACK_LANES;
-    t.rows_at_once = TILE_FLOATS / (task_blocks * PACK_LANES);
+    t.rows_at_once = n_floats / (task_blocks * PACK_LANES);
+    t.rows_at_once = t.rows_at_once < LINEAR_TILE_ROWS ? t.rows_at_once : LINEAR_TILE_ROWS;
     return t;
 }
 
@@ -182,7 +185,7 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
     const cpu_experts_state *s = job->s;
     const experts *w = job->w;
     int32_t tiles = n_tiles(w->d_hidden, job->hidden_blocks), e = s->active[task / tiles];
-    tile t = tile_of(task % tiles, job->hidden_blocks, w->d_hidden);
+    tile t = tile_of(task % tiles, job->hidden_blocks, w->d_hidden, TILE_FLOATS);
     tile_scratch c = scratch_of(job->b, worker);
     for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t.rows_at_once) {
         int32_t n_rows = end - place < t.rows_at_once ? end - place : t.rows_at_once;
@@ -235,7 +238,7 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, const t
 static void sum_task(void *context, int32_t task, int32_t worker) {
     const experts_job *job = context;
     const math_kernels *math = job->b->math;
-    tile t = tile_of(task, job->sum_blocks, job->w->d_out);
+    tile t = tile_of(task, job->sum_blocks, job->w->d_out, SUM_FLOATS);
     tile_scratch c = scratch_of(job->b, worker);
     float *sums = job->s->sums + (size_t)worker * job->s->sums_width;
     memset(sums, 0, sizeof *sums * (size_t)job->n_rows * (size_t)t.stride);
@@ -253,11 +256,11 @@ static void sum_task(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* With few rows a task can be wider, as far as its results fit: a product prefetches only its own weights. But there must be enough tasks
- * for the threads to end together. fit: the most rows of one task's results. */
-static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t fit) {
-    int32_t blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
-    while (blocks < MAX_TASK_BLOCKS && 2 * blocks * fit <= LINEAR_TILE_BLOCKS * LINEAR_TILE_ROWS && n_blocks >= 2 * blocks * enough) {
+/* With few rows a task can be wider, as far as its results fit: memory is read faster in long runs, and an expert's tile is one. But there
+ * must be enough tasks for the threads to end together. fit: blocks that fit; most: of a task. */
+static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t tasks_a_worker, int32_t fit, int32_t most) {
+    int32_t blocks = LINEAR_TILE_BLOCKS, enough = tasks_a_worker * thread_pool_size(job->b->thread_pool);
+    while (2 * blocks <= most && 2 * blocks <= fit && n_blocks >= 2 * blocks * enough) {
         blocks *= 2;
     }
     return blocks;
@@ -281,18 +284,21 @@ static void run_experts(experts_job *job) {
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
-    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), job->most_rows);
+    int32_t hidden_fit = TILE_FLOATS / PACK_LANES / job->most_rows, sum_fit = SUM_FLOATS / PACK_LANES / job->most_rows;
+    int32_t sums = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
+    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);
     run(job, hidden_task, job->s->n_active * n_tiles(w->d_hidden, job->hidden_blocks), false);
     if (w->rereads[ROWS_TOKEN] || w->rereads[ROWS_BF16]) {
         run(job, convert_hidden, n_places, (int64_t)n_places * w->d_hidden <= SERIAL_ELEMENTS);
     }
-    job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), job->n_rows);
+    job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums, EXPERTS_SUM_BLOCKS);
     run(job, sum_task, n_tiles(w->d_out, job->sum_blocks), false);
 }
 
 void cpu_experts(backend *base, const experts_use *use) {
     cpu_backend *b = (cpu_backend *)base;
-    const cpu_buffer *x = &b->buffers[use->x.id], *y = &b->buffers[use->y.id];
+    const cpu_buffer *x = &b->buffers[use->x.id];
+    cpu_buffer *y = &b->buffers[use->y.id];
     experts_job job = {.b = b,
                        .s = b->experts_state,
                        .use = use,
@@ -303,8 +309,9 @@ void cpu_experts(backend *base, const experts_use *use) {
                        .y_width = y->width,
                        .n_rows = b->batch->n_rows,
                        .hidden_bytes = cpu_experts_hidden_bytes(use->w)};
-    assert(!x->is_quantised && x->width == use->w->d_in && y->width == use->w->d_out);
-    assert(job.s->step == b->step && job.s->chosen_used == use->w->n_used);
+    assert(!x->is_quantised && (use->overwrite || !y->is_quantised) && x->width == use->w->d_in && y->width == use->w->d_out);
+    assert(job.s->step == b->step && job.s->chosen_from == use->w->n_experts && job.s->chosen_used == use->w->n_used);
+    y->is_quantised = false;
     if (job.n_rows > 0) {
         run_experts(&job);
     }

@@ -9,6 +9,8 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
 
+#define EXPERTS_SUM_BLOCKS 32 /* column blocks of y in one task, at most */
+
 /* Loaded by cpu_experts_load, unchanged afterwards. */
 struct experts {
     int32_t n_experts, n_used, d_in, d_hidden, d_out;
@@ -27,8 +29,8 @@ typedef struct cpu_experts_state {
     int32_t n_places;
 
     /* The choice, by route(). */
-    int64_t step; /* of the backend, when it was made */
-    int32_t chosen_used;
+    int64_t step;                     /* of the backend, when it was made */
+    int32_t chosen_from, chosen_used; /* of how many experts how many a row */
     bool is_input_scaled;
     int32_t *chosen; /* [n_places] the expert of an assignment */
     float *weights;  /* [n_places] */

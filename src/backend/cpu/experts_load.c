@@ -3,7 +3,8 @@
 #include "backend/cpu/linear_ops.h"
 #include "base/size.h"
 
-#define LINE_FLOATS 16 /* of a cache line: workers share none */
+#define LINE_FLOATS 16    /* of a cache line: workers share none */
+#define SUMS_FLOATS 65536 /* of a worker's sums, which lie in its L2 cache, where they are not more for LINEAR_TILE_COLUMNS of all rows */
 
 /* Made at the first call; NULL when out of memory. */
 static cpu_experts_state *state_of(cpu_backend *b) {
@@ -137,7 +138,8 @@ quire_err cpu_experts_step_open(cpu_backend *b) {
     s->first = scratch(b, (size_t)s->n_experts + 1, sizeof *s->first);
     s->active = scratch(b, (size_t)s->n_experts, sizeof *s->active);
     s->hidden = scratch(b, n, s->hidden_bytes);
-    s->sums_width = (n_rows > LINEAR_TILE_ROWS ? n_rows : LINEAR_TILE_ROWS) * LINEAR_TILE_COLUMNS;
+    size_t widest = n_rows * EXPERTS_SUM_BLOCKS * PACK_LANES, least = n_rows * LINEAR_TILE_COLUMNS;
+    s->sums_width = widest < SUMS_FLOATS ? widest : least > SUMS_FLOATS ? least : SUMS_FLOATS;
     s->sums = scratch(b, workers, s->sums_width * sizeof *s->sums);
     s->rows = scratch(b, workers, (size_t)s->row_width * sizeof *s->rows);
     bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL && s->first != NULL &&

@@ -188,9 +188,7 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
         }
         size_t row = linear_row_bytes((row_format)f, s->widest[f]);
         s->rows[f] = cpu_own(b, n_rows, row);
-        if (s->rows[f] == NULL) {
-            return QUIRE_NO_MEMORY;
-        }
+        TRY(mem_check(s->rows[f]));
         b->step_bytes += (int64_t)(n_rows * row);
     }
     size_t tiles = workers * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;

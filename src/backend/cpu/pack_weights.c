@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 #include "base/size.h"
 #include "core/half.h"
@@ -249,35 +252,99 @@ static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
 
 /* ---- codes to planes ---- */
 
-/* Packs the planes of one group. A word holds one column's four bytes of a quad; all its bytes are shifted together. */
-static void join_planes(int bits, const quant_codes columns[PACK_LANES], int32_t at, uint8_t *out) {
-    uint32_t planes[QUADS * PLANE_WORDS] = {0};
-    int n_planes = bits == 8 ? 8 : (bits >= 4 ? 4 : 0) + (bits == 2 || bits == 3 || bits == 6 ? 2 : 0) + (bits == 3 || bits == 5 ? 1 : 0);
-    int pairs_at = bits == 6 ? 4 : 0, bits_at = bits == 5 ? 4 : 2;
-    for (int c = 0; c < PACK_LANES; c++) {
-        uint32_t quads[QUADS];
-        memcpy(quads, columns[c].q + at, sizeof quads);
-        uint32_t *p = planes + c;
-        for (int t = 0; t < QUADS; t++) {
-            uint32_t *plane = p;
-            if (bits == 8) {
-                plane[t * PLANE_WORDS] = quads[t];
-                continue;
-            }
-            if (bits >= 4) {
-                plane[t % 4 * PLANE_WORDS] |= (quads[t] & 0x0f0f0f0fu) << (4 * (t / 4));
-                plane += 4 * PLANE_WORDS;
-            }
-            if (bits == 2 || bits == 3 || bits == 6) {
-                plane[t / 4 * PLANE_WORDS] |= (quads[t] >> pairs_at & 0x03030303u) << (2 * (t % 4));
-                plane += 2 * PLANE_WORDS;
-            }
-            if (bits == 3 || bits == 5) {
-                plane[0] |= (quads[t] >> bits_at & 0x01010101u) << t;
+/* Word t of column c, of four at columns[c][at..], goes to word c of plane t. */
+static void transpose_words(const uint8_t *const columns[PACK_LANES], size_t at, uint8_t *planes) {
+    for (size_t c = 0; c < PACK_LANES; c += 4, planes += 16) {
+#if defined(__SSE2__)
+        __m128i x[4], low[2], high[2];
+        for (int i = 0; i < 4; i++) {
+            x[i] = _mm_loadu_si128((const __m128i *)(const void *)(columns[c + (size_t)i] + at));
+        }
+        for (int i = 0; i < 2; i++) {
+            low[i] = _mm_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
+            high[i] = _mm_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
+        }
+        _mm_storeu_si128((__m128i *)(void *)planes, _mm_unpacklo_epi64(low[0], low[1]));
+        _mm_storeu_si128((__m128i *)(void *)(planes + 4 * PLANE_WORDS), _mm_unpackhi_epi64(low[0], low[1]));
+        _mm_storeu_si128((__m128i *)(void *)(planes + 8 * PLANE_WORDS), _mm_unpacklo_epi64(high[0], high[1]));
+        _mm_storeu_si128((__m128i *)(void *)(planes + 12 * PLANE_WORDS), _mm_unpackhi_epi64(high[0], high[1]));
+#else
+        for (size_t i = 0; i < 4; i++) {
+            for (size_t t = 0; t < 4; t++) {
+                memcpy(planes + 4 * (t * PLANE_WORDS + i), columns[c + i] + at + 4 * t, 4);
             }
         }
+#endif
     }
-    memcpy(out, planes, (size_t)n_planes * PLANE_WORDS * sizeof planes[0]);
+}
+
+/* The quads of a group: word [t][c] holds the four bytes of quad t of column c. Planes are made of whole rows of them, all columns at once.
+ */
+typedef uint32_t group_quads[QUADS][PLANE_WORDS];
+
+static void gather_quads(const quant_codes columns[PACK_LANES], int32_t at, group_quads out) {
+    const uint8_t *q[PACK_LANES];
+    for (int c = 0; c < PACK_LANES; c++) {
+        q[c] = columns[c].q + at;
+    }
+    transpose_words(q, 0, (uint8_t *)out);
+    transpose_words(q, 16, (uint8_t *)(out + 4));
+}
+
+static void join_nibbles(group_quads q, uint32_t planes[4][PLANE_WORDS]) {
+    for (int v = 0; v < 4; v++) {
+        for (int c = 0; c < PLANE_WORDS; c++) {
+            planes[v][c] = (q[v][c] & 0x0f0f0f0fu) | (q[v + 4][c] & 0x0f0f0f0fu) << 4;
+        }
+    }
+}
+
+/* Bits at_bit and the next one of every number. */
+static void join_pairs(group_quads q, int at_bit, uint32_t planes[2][PLANE_WORDS]) {
+    for (int v = 0; v < 2; v++) {
+        for (int c = 0; c < PLANE_WORDS; c++) {
+            uint32_t word = 0;
+            for (int j = 0; j < 4; j++) {
+                word |= (q[4 * v + j][c] >> at_bit & 0x03030303u) << (2 * j);
+            }
+            planes[v][c] = word;
+        }
+    }
+}
+
+static void join_bits(group_quads q, int at_bit, uint32_t plane[PLANE_WORDS]) {
+    for (int c = 0; c < PLANE_WORDS; c++) {
+        uint32_t word = 0;
+        for (int t = 0; t < QUADS; t++) {
+            word |= (q[t][c] >> at_bit & 0x01010101u) << t;
+        }
+        plane[c] = word;
+    }
+}
+
+/* Packs the planes of one group. */
+static void join_planes(int bits, const quant_codes columns[PACK_LANES], int32_t at, uint8_t *out) {
+    group_quads quads;
+    uint32_t planes[QUADS][PLANE_WORDS];
+    int n = 0;
+    gather_quads(columns, at, quads);
+    if (bits == 8) {
+        memcpy(out, quads, sizeof quads);
+        return;
+    }
+    if (bits >= 4) {
+        join_nibbles(quads, planes);
+        n = 4;
+    }
+    if (bits == 2 || bits == 3 || bits == 6) {
+        join_pairs(quads, bits == 6 ? 4 : 0, planes + n);
+        n += 2;
+    }
+    if (bits == 3 || bits == 5) {
+        join_bits(quads, bits == 5 ? 4 : 2, planes[n]);
+        n++;
+    }
+    memcpy(out, planes, (size_t)n * sizeof planes[0]);
 }
 
 static void write_half(uint8_t *area, size_t index, uint16_t value) {
@@ -330,8 +397,69 @@ static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_L
     }
 }
 
+/* True for blocks of 32 whose numbers lie in the file as they do in a column's planes: nibbles of elements i and i + 16 in byte i, or
+ * bytes. */
+static bool is_simple(dtype t) {
+    return t == DTYPE_Q4_0 || t == DTYPE_Q4_1 || t == DTYPE_Q5_0 || t == DTYPE_Q5_1 || t == DTYPE_Q8_0 || t == DTYPE_IQ4_NL;
+}
+
+/* The fifth bits of 16 columns: bit 4t + j of a column's word is that of byte j of quad t, and goes to bit t of byte j of its plane word.
+ */
+static void spread_fifth_bits(const uint8_t *const columns[PACK_LANES], size_t at, uint32_t plane[PLANE_WORDS]) {
+    for (int c = 0; c < PACK_LANES; c++) {
+        uint32_t bits, word = 0;
+        memcpy(&bits, columns[c] + at, sizeof bits);
+        for (int t = 0; t < QUADS; t++) {
+            word |= ((bits >> (4 * t) & 15u) * 0x00204081u & 0x01010101u) << t;
+        }
+        plane[c] = word;
+    }
+}
+
+/* Simple blocks are moved word by word, without a look at their numbers. */
+static void pack_simple(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
+    static const uint8_t zeros[64];
+    const quant_format f = pack_formats[plan->kind];
+    bool has_min = f.coding == SCALE_F16_MIN, five = f.bits == 5;
+    size_t bytes = (size_t)dtype_block_bytes(w->type), bits_at = has_min ? 4 : 2, quants_at = bits_at + (five ? 4 : 0);
+    const uint8_t *columns[PACK_LANES];
+    size_t steps[PACK_LANES];
+    uint8_t *scales = out + plan->scales_at;
+    for (int32_t c = 0; c < PACK_LANES; c++) {
+        bool there = block * PACK_LANES + c < plan->n_out;
+        columns[c] = there ? column_at(w, plan->n_in, block * PACK_LANES + c, 0) : zeros;
+        steps[c] = there ? bytes : 0;
+    }
+    for (int32_t g = 0; g < plan->n_in / PACK_GROUP; g++) {
+        transpose_words(columns, quants_at, out);
+        out += 4 * PLANE_WORDS * sizeof(uint32_t);
+        if (f.bits == 8) {
+            transpose_words(columns, quants_at + 16, out);
+            out += 4 * PLANE_WORDS * sizeof(uint32_t);
+        }
+        if (five) {
+            uint32_t plane[PLANE_WORDS];
+            spread_fifth_bits(columns, bits_at, plane);
+            memcpy(out, plane, sizeof plane);
+            out += sizeof plane;
+        }
+        for (int half = 0; half <= has_min; half++, scales += 2 * PACK_LANES) {
+            for (int c = 0; c < PACK_LANES; c++) {
+                memcpy(scales + 2 * c, columns[c] + 2 * half, 2);
+            }
+        }
+        for (int c = 0; c < PACK_LANES; c++) {
+            columns[c] += steps[c];
+        }
+    }
+}
+
 static void pack_grouped(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     quant_codes columns[PACK_LANES];
+    if (is_simple(w->type)) {
+        pack_simple(plan, w, block, out);
+        return;
+    }
     for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         int32_t n = chunk_length(plan, k0);
         for (int32_t c = 0; c < PACK_LANES; c++) {

@@ -30,6 +30,12 @@ quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     return QUIRE_OK;
 }
 
+bool cpu_kv_discard(backend *b, int32_t first, int32_t n) {
+    cpu_backend *c = (cpu_backend *)b;
+    assert(first >= 0 && n >= 0 && n <= c->n_pages - first);
+    return mem_give_back(c->kv + (int64_t)first * c->layout.page_bytes, (size_t)n * (size_t)c->layout.page_bytes);
+}
+
 void cpu_kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n) {
     cpu_backend *c = (cpu_backend *)b;
     for (int32_t i = 0; i < n; i++) {

@@ -193,6 +193,7 @@ void cpu_route(backend *base, const routing *r, buffer logits) {
     route_job job = {b, r, logits};
     assert(s != NULL && r->n_experts <= s->n_experts && r->n_used <= s->n_used && b->buffers[logits.id].width >= r->n_experts);
     s->step = b->step;
+    s->chosen_from = r->n_experts;
     s->chosen_used = r->n_used;
     s->is_input_scaled = r->scale_inputs;
     if (b->batch->n_rows > SERIAL_ROWS) {

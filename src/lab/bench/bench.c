@@ -7,8 +7,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/mem.h"
-#include "lab/json_line.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/shape.h"
@@ -48,45 +49,66 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
     return QUIRE_OK;
 }
 
-/* One figure: a table's row or a JSON line. limit 0: there is none. A mean of NAN: not measured. */
-static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
-    bool measured = !isnan(f.mean);
-    if (!b->options->json && !measured) {
-        printf("%-8s %6d %8d not measured: the first answers ended before the last prompts were computed, or the machine is busy;", what,
-               (int)batch, (int)context);
-        printf(" ask for more --decode or --step-target-ms 0\n");
-        fflush(stdout);
-        return;
-    }
-    if (!b->options->json) {
-        printf("%-8s %6d %8d %12.1f  +-%5.1f%%", what, (int)batch, (int)context, f.mean, f.mean > 0 ? 100 * f.spread / f.mean : 0);
-        if (limit > 0) {
-            printf(" %12.1f %6.0f%%", limit, 100 * f.mean / limit);
+static json_out *begin_line(const bench *b, json_line *l, const char *name) {
+    const quire_info *info = b->client.info;
+    json_out *params = bench_line_begin(l, "bench", name);
+    json_cstr(json_name(params, "model"), info->model_name);
+    json_cstr(json_name(params, "compute"), info->compute);
+    json_cstr(json_name(params, "kv_dtype"), info->kv_dtype);
+    json_cstr(json_name(params, "backend"), info->backend);
+    return params;
+}
+
+/* The mean and the spread of one figure. */
+static void print_lines(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+    const char *const suffixes[] = {"", "_spread"};
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        json_line l;
+        (void)snprintf(name, sizeof name, "%s%s", what, suffixes[i]);
+        json_out *params = begin_line(b, &l, name);
+        json_int(json_name(params, "batch"), batch);
+        json_int(json_name(params, "context"), context);
+        json_int(json_name(params, "tokens"), b->options->n_decode);
+        json_int(json_name(params, "runs"), b->options->n_runs);
+        json_int(json_name(params, "threads"), b->n_threads);
+        if (i == 0) {
+            bench_line_end_limited(&l, f.mean, "tokens/s", limit, f.mean / limit);
+        } else {
+            bench_line_end(&l, f.spread, "tokens/s");
         }
-        printf("\n");
-        fflush(stdout);
-        return;
     }
+}
+
+static void print_bandwidth(const bench *b, int32_t threads, double bytes_per_s) {
     json_line l;
-    json_out *line = json_line_begin(&l);
-    json_cstr(json_name(line, "bench"), what);
-    json_cstr(json_name(line, "name"), b->client.info->model_name);
-    json_begin(json_name(line, "params"), '{');
-    json_int(json_name(line, "batch"), batch);
-    json_int(json_name(line, "context"), context);
-    json_int(json_name(line, "tokens"), b->options->n_decode);
-    json_int(json_name(line, "runs"), b->options->n_runs);
-    json_cstr(json_name(line, "compute"), b->client.info->compute);
-    json_cstr(json_name(line, "kv_dtype"), b->client.info->kv_dtype);
-    json_cstr(json_name(line, "backend"), b->client.info->backend);
-    json_int(json_name(line, "threads"), b->n_threads);
-    json_end(line, '}');
-    json_exact(json_name(line, "value"), measured ? f.mean : (double)NAN);
-    json_exact(json_name(line, "spread"), measured ? f.spread : (double)NAN);
-    json_cstr(json_name(line, "unit"), strcmp(what, "read") == 0 ? "bytes/s" : "tokens/s");
-    json_exact(json_name(line, "limit"), limit > 0 ? limit : (double)NAN);
-    json_exact(json_name(line, "fraction"), limit > 0 && measured ? f.mean / limit : (double)NAN);
-    json_line_print(&l);
+    json_int(json_name(begin_line(b, &l, "read"), "threads"), threads);
+    bench_line_end(&l, bytes_per_s, "bytes/s");
+}
+
+/* Says that a figure is missing, and why. */
+static void report_missing(const bench *b, const char *what, int32_t batch, int32_t context) {
+    static const char *const why = "not measured: the first answers ended before the last prompts were computed, or the machine is busy; "
+                                   "ask for more --decode or --step-target-ms 0";
+    if (b->options->json) {
+        log_line(LOG_WARN, "%s, batch %d, context %d: %s", what, (int)batch, (int)context, why);
+    } else {
+        printf("%-8s %6d %8d %s\n", what, (int)batch, (int)context, why);
+        fflush(stdout);
+    }
+}
+
+/* One figure: a table's row or JSON lines. A mean of NAN: not measured. */
+static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+    if (isnan(f.mean)) {
+        report_missing(b, what, batch, context);
+    } else if (b->options->json) {
+        print_lines(b, what, batch, context, f, limit);
+    } else {
+        printf("%-8s %6d %8d %12.1f  +-%5.1f%% %12.1f %6.0f%%\n", what, (int)batch, (int)context, f.mean,
+               f.mean > 0 ? 100 * f.spread / f.mean : 0, limit, 100 * f.mean / limit);
+        fflush(stdout);
+    }
 }
 
 static llama_shape shape_of(const quire_info *i) {
@@ -159,7 +181,7 @@ static quire_err measure_limits(bench *b, quire_error *err) {
         b->bandwidth = fmax(b->bandwidth, r.read.best);
         b->peak = fmax(b->peak, peak_of_products(b, &r));
         if (b->options->json) {
-            report(b, "read", threads, 0, (figure){r.read.best, 0}, 0);
+            print_bandwidth(b, threads, r.read.best);
         } else {
             printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s",
                    (int)effort.megabytes, r.read.best / 1e9, peak_of_products(b, &r) / 1e9);

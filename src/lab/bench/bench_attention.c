@@ -115,17 +115,17 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
 }
 
 quire_err bench_attention_run(const bench_attention_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT},
-                                           {"kv_dtype", "KV", -5, SHEET_TEXT},
-                                           {"heads", "heads", -11, SHEET_TEXT},
-                                           {"batch", "batch", 6, 0},
-                                           {"context", "context", 8, 0},
-                                           {"us", "us a layer", 11, 1},
-                                           {"gb_s", "GB/s", 7, 2},
-                                           {"gop_s", "GOP/s", 8, 1},
-                                           {"to_contiguous", "paged/contiguous", 17, 3},
-                                           {"read_mb", "MB read", 9, 1},
-                                           {"speedup", "times", 6, 2}};
+    static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT, NULL},
+                                           {"kv_dtype", "KV", -5, SHEET_TEXT, NULL},
+                                           {"heads", "heads", -11, SHEET_TEXT, NULL},
+                                           {"batch", "batch", 6, 0, NULL},
+                                           {"context", "context", 8, 0, NULL},
+                                           {"time", "us a layer", 11, 1, "us/layer"},
+                                           {"read_rate", "GB/s", 7, 2, "GB/s"},
+                                           {"compute_rate", "GOP/s", 8, 1, "GOP/s"},
+                                           {"paged_over_contiguous", "paged/contiguous", 17, 3, "x"},
+                                           {"read", "MB read", 9, 1, "MB"},
+                                           {"speedup", "times", 6, 2, "x"}};
     const sheet t = {.what = "attention", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     dtype list[MAX_TYPES];
     int32_t n;

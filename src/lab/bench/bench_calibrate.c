@@ -273,8 +273,8 @@ static double predicted_us(const calibration *k, const cost_model *c, const meas
 /* ---- reporting ---- */
 
 static const sheet_column columns[] = {
-    {"what", "what", 8, SHEET_TEXT}, {"sequences", "sequences", 9, 0}, {"prompt", "prompt", 7, 0},
-    {"measured_us", "measured us", 12, 1}, {"model_us", "model us", 12, 1}, {"off_percent", "off %", 7, 1},
+    {"what", "what", 8, SHEET_TEXT, NULL},    {"sequences", "sequences", 9, 0, NULL}, {"prompt", "prompt", 7, 0, NULL},
+    {"measured", "measured us", 12, 1, "us"}, {"model", "model us", 12, 1, "us"},     {"off", "off %", 7, 1, "%"},
 };
 
 static void report(const calibration *k, const cost_model *c) {

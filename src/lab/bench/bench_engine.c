@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/null_model.h"
 
 enum {
@@ -73,9 +74,7 @@ static quire_err open_world(world *w, quire_error *err) {
 static void close_world(world *w) {
     engine_out_close(w->out);
     engine_close(w->e);
-    if (w->reader.fd >= 0) {
-        wake_deinit(&w->reader);
-    }
+    wake_deinit(&w->reader);
     null_model_close(w->null);
 }
 
@@ -170,13 +169,26 @@ static figures measure(const world *w, double *scratch) {
     return f;
 }
 
+static void print_lines(const world *w, const figures *f) {
+    const struct {
+        const char *name;
+        double us;
+    } found[] = {{"step_median", f->median}, {"step_p95", f->p95}, {"step_cpu", f->cpu}, {"collect", f->collect}};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        json_line l;
+        json_out *params = bench_line_begin(&l, "engine", found[i].name);
+        json_int(json_name(params, "running"), w->n);
+        json_cstr(json_name(params, "load"), load_names[w->load]);
+        json_int(json_name(params, "prompt_tokens"), w->options->n_prompt);
+        json_int(json_name(params, "page_tokens"), w->options->page_tokens);
+        json_int(json_name(params, "steps"), f->n_steps);
+        bench_line_end(&l, found[i].us, "us");
+    }
+}
+
 static void print(const world *w, const figures *f) {
     if (w->options->json) {
-        printf("{\"running\":%d,\"load\":\"%s\",\"prompt_tokens\":%d,\"page_tokens\":%d,\"steps\":%d,\"median_us\":%.1f,\"p95_us\":%.1f,"
-               "\"cpu_us\":%.1f,"
-               "\"collect_us\":%.1f}\n",
-               (int)w->n, load_names[w->load], (int)w->options->n_prompt, (int)w->options->page_tokens, (int)f->n_steps, f->median, f->p95,
-               f->cpu, f->collect);
+        print_lines(w, f);
     } else {
         printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load], (int)f->n_steps, f->median, f->p95,
                f->cpu, f->collect, f->median * 1e3 / w->n);
@@ -185,7 +197,7 @@ static void print(const world *w, const figures *f) {
 }
 
 static quire_err run_one(const bench_engine_options *o, int32_t n, load kind, quire_error *err) {
-    world w = {.options = o, .n = n, .load = kind, .reader = {.fd = -1}, .draw = 1};
+    world w = {.options = o, .n = n, .load = kind, .draw = 1};
     double *scratch = mem_new((size_t)2 * N_STEPS, sizeof *scratch);
     quire_err e = scratch ? open_world(&w, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     e = e == QUIRE_OK ? run_load(&w, err) : e;

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "lab/json_line.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
@@ -14,17 +14,6 @@ enum { SEED = 1, N_SAMPLES = 20000, MAX_SEQS = 1024, SEQ_PAGES = 64, GOAL_PAGE_N
 void bench_kv_options_init(bench_kv_options *o) {
     *o = (bench_kv_options){
         .threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5};
-}
-
-static json_out *start_line(json_line *l, const char *bench, const char *op) {
-    json_out *line = json_line_begin(l);
-    json_cstr(json_name(line, "bench"), bench);
-    json_cstr(json_name(line, "op"), op);
-    return line;
-}
-
-static void add_number(json_out *line, const char *key, double v) {
-    json_exact(json_name(line, key), v);
 }
 
 /* ---- the pool ---- */
@@ -59,6 +48,24 @@ static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages, quire_err_text(e));
 }
 
+/* The time of an operation of one store, its spread, and how many times the time of one thread it is. */
+static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const char *store, figure f, double to_one) {
+    const struct {
+        const char *suffix, *unit;
+        double value;
+    } found[] = {{"", "ns/page", f.mean}, {"_spread", "ns/page", f.spread}, {"_to_one_thread", "x", to_one}};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        char name[48];
+        json_line l;
+        (void)snprintf(name, sizeof name, "%s%s", op, found[i].suffix);
+        json_out *params = bench_line_begin(&l, "kv", name);
+        json_int(json_name(params, "pages"), n_pages);
+        json_int(json_name(params, "threads"), n_threads);
+        json_cstr(json_name(params, "store"), store);
+        bench_line_end(&l, found[i].value, found[i].unit);
+    }
+}
+
 static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, const ops *now, const ops *one) {
     for (int op = 0; op < KV_OP_N; op++) {
         figure free = now->of[PAGE_STORE_LOCK_FREE][op], mutex = now->of[PAGE_STORE_MUTEX][op];
@@ -68,17 +75,8 @@ static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_thr
                    free.mean, free.spread, to_one, mutex.mean, mutex.spread, mutex_to_one, mutex.mean / free.mean);
             continue;
         }
-        json_line l;
-        json_out *line = start_line(&l, "kv", kv_op_name((kv_op)op));
-        json_int(json_name(line, "pages"), n_pages);
-        json_int(json_name(line, "threads"), n_threads);
-        add_number(line, "cpu_ns_a_page", free.mean);
-        add_number(line, "spread", free.spread);
-        add_number(line, "to_one_thread", to_one);
-        add_number(line, "mutex_cpu_ns_a_page", mutex.mean);
-        add_number(line, "mutex_spread", mutex.spread);
-        add_number(line, "mutex_to_one_thread", mutex_to_one);
-        json_line_print(&l);
+        print_op(kv_op_name((kv_op)op), n_pages, n_threads, "lock-free", free, to_one);
+        print_op(kv_op_name((kv_op)op), n_pages, n_threads, "mutex", mutex, mutex_to_one);
     }
 }
 
@@ -119,12 +117,11 @@ static quire_err bench_append_times(const bench_kv_options *o, quire_error *err)
         e = kv_bench_append_times(store, n_seqs, N_SAMPLES, ns);
         double p50 = figures_percentile(ns, N_SAMPLES, 0.5), p99 = figures_percentile(ns, N_SAMPLES, 0.99);
         if (o->json) {
-            json_line l;
-            json_out *line = start_line(&l, "kv", "append_one");
-            json_int(json_name(line, "sequences"), n_seqs);
-            add_number(line, "p50_ns", p50);
-            add_number(line, "p99_ns", p99);
-            json_line_print(&l);
+            for (int i = 0; i < 2; i++) {
+                json_line l;
+                json_int(json_name(bench_line_begin(&l, "kv", i == 0 ? "append_one_p50" : "append_one_p99"), "sequences"), n_seqs);
+                bench_line_end(&l, i == 0 ? p50 : p99, "ns");
+            }
         } else {
             printf("%10d %9.0f %9.0f\n", (int)n_seqs, p50, p99);
         }
@@ -142,15 +139,36 @@ static void report_index(const bench_kv_options *o, int32_t n_pages, const char 
         printf("%-10s %9.2f +-%5.2f ns a %s\n", op, f.mean, f.spread, unit);
         return;
     }
-    json_line l;
-    json_out *line = start_line(&l, "kv", op);
-    json_int(json_name(line, "pages"), n_pages);
-    json_int(json_name(line, "page_tokens"), o->page_tokens);
-    json_int(json_name(line, "prompt_tokens"), o->prompt_tokens);
-    add_number(line, "cpu_ns", f.mean);
-    add_number(line, "spread", f.spread);
-    json_cstr(json_name(line, "a"), unit);
-    json_line_print(&l);
+    char name[32], a_unit[32];
+    (void)snprintf(a_unit, sizeof a_unit, "ns/%s", unit);
+    for (int i = 0; i < 2; i++) {
+        json_line l;
+        (void)snprintf(name, sizeof name, "%s%s", op, i == 0 ? "" : "_spread");
+        json_out *params = bench_line_begin(&l, "kv", name);
+        json_int(json_name(params, "pages"), n_pages);
+        json_int(json_name(params, "page_tokens"), o->page_tokens);
+        json_int(json_name(params, "prompt_tokens"), o->prompt_tokens);
+        bench_line_end(&l, i == 0 ? f.mean : f.spread, a_unit);
+    }
+}
+
+static void report_bytes(const bench_kv_options *o, int32_t n_pages, const kv_index_sizes *sizes) {
+    const struct {
+        const char *name, *unit;
+        double value;
+    } found[] = {{"index_bytes", "bytes/page", sizes->index_bytes},
+                 {"pool_bytes", "bytes/page", sizes->pool_bytes},
+                 {"table_bytes", "bytes/token", sizes->table_bytes}};
+    if (!o->json) {
+        printf("bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n", sizes->index_bytes,
+               sizes->pool_bytes, sizes->table_bytes);
+        return;
+    }
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        json_line l;
+        json_int(json_name(bench_line_begin(&l, "kv", found[i].name), "pages"), n_pages);
+        bench_line_end(&l, found[i].value, found[i].unit);
+    }
 }
 
 static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_error *err) {
@@ -176,18 +194,7 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
     report_index(o, n_pages, "peek", "token", peek);
     report_index(o, n_pages, "insert", "token", insert);
     report_index(o, n_pages, "evict", "page", evict);
-    if (o->json) {
-        json_line l;
-        json_out *line = start_line(&l, "kv", "bytes");
-        json_int(json_name(line, "pages"), n_pages);
-        add_number(line, "index_bytes_a_page", sizes.index_bytes);
-        add_number(line, "pool_bytes_a_page", sizes.pool_bytes);
-        add_number(line, "table_bytes_a_token", sizes.table_bytes);
-        json_line_print(&l);
-    } else {
-        printf("bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n", sizes.index_bytes,
-               sizes.pool_bytes, sizes.table_bytes);
-    }
+    report_bytes(o, n_pages, &sizes);
     return QUIRE_OK;
 }
 

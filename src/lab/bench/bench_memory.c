@@ -1,11 +1,12 @@
 #include "lab/bench/bench_memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/memory_cases.h"
-#include "lab/json_line.h"
 
 #define MODEL_LLAMA_1B_WEIGHTS 2471628800.0 /* 1,235,814,400 parameters of 2 bytes */
 
@@ -46,6 +47,35 @@ static void print_percent(double part) {
     printf(100 * part < 10 ? " %10.4f%%" : " %10.1f%%", 100 * part);
 }
 
+static void print_lines(const memory_bench *b, const memory_case *c, const memory_result *r) {
+    static const char *const methods[] = {"static", "contiguous", "paged"};
+    static const char *const parameters[] = {"length", "growth_percent", "page_tokens"};
+    double least = (double)r->minimum_bytes, all = least + b->o->weight_bytes, over = (double)r->peak_bytes - least;
+    double metadata = c->method == MEMORY_PAGED ? (double)r->metadata_bytes : (double)NAN;
+    const struct {
+        const char *name, *unit;
+        double value, limit, fraction;
+    } found[] = {{"live", "tokens", (double)r->live_tokens, (double)NAN, (double)NAN},
+                 {"peak", "bytes", (double)r->peak_bytes, least, least / (double)r->peak_bytes},
+                 {"end", "bytes", (double)r->end_bytes, (double)NAN, (double)NAN},
+                 {"copied", "bytes", (double)r->copied_bytes, (double)NAN, (double)NAN},
+                 {"overhead", "%", 100 * over / least, (double)NAN, (double)NAN},
+                 {"overhead_with_weights", "%", 100 * over / all, (double)NAN, (double)NAN},
+                 {"pages", "pages", c->method == MEMORY_PAGED ? (double)r->n_pages : (double)NAN, (double)NAN, (double)NAN},
+                 {"metadata", "bytes", metadata, (double)NAN, (double)NAN},
+                 {"metadata_share", "%", 100 * metadata / least, (double)NAN, (double)NAN},
+                 {"metadata_share_with_weights", "%", 100 * metadata / all, (double)NAN, (double)NAN}};
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        json_line l;
+        json_out *params = bench_line_begin(&l, "memory", found[i].name);
+        json_cstr(json_name(params, "scenario"), memory_scenario_name(c->scenario));
+        json_cstr(json_name(params, "method"), methods[c->method]);
+        json_int(json_name(params, parameters[c->method]), c->parameter);
+        json_int(json_name(params, "weight_bytes"), (int64_t)b->o->weight_bytes);
+        bench_line_end_limited(&l, found[i].value, found[i].unit, found[i].limit, found[i].fraction);
+    }
+}
+
 static void report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
     double over = (double)(r->peak_bytes - r->minimum_bytes), kv = (double)r->minimum_bytes, all = kv + b->o->weight_bytes;
     char name[64];
@@ -62,29 +92,7 @@ static void report_row(const memory_bench *b, const memory_case *c, const memory
         printf("\n");
         return;
     }
-    static const char *const methods[] = {"static", "contiguous", "paged"};
-    static const char *const parameters[] = {"length", "growth_percent", "page"};
-    json_line l;
-    json_out *line = json_line_begin(&l);
-    json_cstr(json_name(line, "bench"), "memory");
-    json_cstr(json_name(line, "scenario"), memory_scenario_name(c->scenario));
-    json_cstr(json_name(line, "method"), methods[c->method]);
-    json_int(json_name(line, parameters[c->method]), c->parameter);
-    json_int(json_name(line, "live_tokens"), r->live_tokens);
-    json_int(json_name(line, "minimum_bytes"), r->minimum_bytes);
-    json_int(json_name(line, "peak_bytes"), r->peak_bytes);
-    json_int(json_name(line, "end_bytes"), r->end_bytes);
-    json_int(json_name(line, "copied_bytes"), r->copied_bytes);
-    json_int(json_name(line, "weight_bytes"), (int64_t)b->o->weight_bytes);
-    json_exact(json_name(line, "overhead"), over / kv);
-    json_exact(json_name(line, "overhead_with_weights"), over / all);
-    if (c->method == MEMORY_PAGED) {
-        json_int(json_name(line, "pages"), r->n_pages);
-        json_int(json_name(line, "metadata_bytes"), r->metadata_bytes);
-        json_exact(json_name(line, "metadata"), (double)r->metadata_bytes / kv);
-        json_exact(json_name(line, "metadata_with_weights"), (double)r->metadata_bytes / all);
-    }
-    json_line_print(&l);
+    print_lines(b, c, r);
 }
 
 static quire_err run_case(const memory_bench *b, memory_scenario scenario, memory_method method, int32_t parameter, quire_error *err) {

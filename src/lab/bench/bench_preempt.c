@@ -170,19 +170,19 @@ static quire_err check_points(const bench_preempt_options *o, const int32_t *pag
 }
 
 quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},
-                                           {"tokens", "tokens", 7, 0},
-                                           {"pages", "pages", 7, 0},
-                                           {"mb", "MB", 8, 2},
-                                           {"recompute_ms", "recompute ms", 13, 3},
-                                           {"recompute_spread_ms", "+-", 8, 3},
-                                           {"swap_ms", "swap ms", 9, 3},
-                                           {"swap_spread_ms", "+-", 8, 3},
-                                           {"out_ms", "out", 8, 3},
-                                           {"in_ms", "in", 8, 3},
-                                           {"swap_us_a_page", "us a page", 10, 2},
-                                           {"recompute_over_swap", "ratio", 8, 2},
-                                           {"cheaper", "cheaper", 10, SHEET_TEXT}};
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0, NULL},
+                                           {"tokens", "tokens", 7, 0, NULL},
+                                           {"pages", "pages", 7, 0, NULL},
+                                           {"size", "MB", 8, 2, "MB"},
+                                           {"recompute", "recompute ms", 13, 3, "ms"},
+                                           {"recompute_spread", "+-", 8, 3, "ms"},
+                                           {"swap", "swap ms", 9, 3, "ms"},
+                                           {"swap_spread", "+-", 8, 3, "ms"},
+                                           {"out", "out", 8, 3, "ms"},
+                                           {"in", "in", 8, 3, "ms"},
+                                           {"swap_page", "us a page", 10, 2, "us"},
+                                           {"recompute_over_swap", "ratio", 8, 2, "x"},
+                                           {"cheaper", "cheaper", 10, SHEET_TEXT, ""}};
     int32_t pages[FIGURES_MAX_POINTS], lengths[FIGURES_MAX_POINTS], n_pages, n_lengths, longest = 0;
     TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
@@ -190,7 +190,7 @@ quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
     for (int32_t i = 0; i < n_lengths; i++) {
         longest = lengths[i] > longest ? lengths[i] : longest;
     }
-    sheet s = {"bench preempt", columns, (int32_t)(sizeof columns / sizeof *columns), o->json};
+    sheet s = {"preempt", columns, (int32_t)(sizeof columns / sizeof *columns), o->json};
     for (int32_t i = 0; i < n_pages; i++) {
         preempt_bench p;
         TRY(open_bench(o, pages[i], longest, &p, err));
@@ -206,7 +206,7 @@ quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
                        "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and spread of %d runs (measured); "
                        "after each, the last token's "
                        "logits are the same to the bit",
-                       p.b.desc->name, compute_name(p.b.b->compute), dtype_name(p.b.layout.type), p.b.b->ops->describe(p.b.b),
+                       p.b.desc->name, compute_name(p.b.b->compute), dtype_flag_name(p.b.layout.type), p.b.b->ops->describe(p.b.b),
                        (int)o->engine.max_batched_tokens, (int)o->n_runs);
         }
         close_bench(&p);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/shape.h"
 #include "lab/bench/sheet.h"
@@ -140,7 +141,29 @@ static double rate(double amount, double us) {
     return amount > 0 && us > 0 ? amount / us * 1e-3 : SHEET_ABSENT;
 }
 
+/* A stage as JSON lines. part: what the machine's limit is of the time, NAN where the stage has none. */
+static void print_lines(const char *phase, const char *name, const stage_cost *c, double whole_us, double part) {
+    const struct {
+        const char *name, *unit;
+        double value, limit, fraction;
+    } figures[] = {{"time", "us", c->us, part * c->us, part},
+                   {"share", "%", 100 * c->us / whole_us, (double)NAN, (double)NAN},
+                   {"read_rate", "GB/s", rate(c->bytes, c->us), (double)NAN, (double)NAN},
+                   {"compute_rate", "GOP/s", rate(c->operations, c->us), (double)NAN, (double)NAN}};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        json_line l;
+        json_out *params = bench_line_begin(&l, "profile", figures[i].name);
+        json_cstr(json_name(params, "phase"), phase);
+        json_cstr(json_name(params, "stage"), name);
+        bench_line_end_limited(&l, figures[i].value, figures[i].unit, figures[i].limit, figures[i].fraction);
+    }
+}
+
 static void print_row(const sheet *t, const char *name, const stage_cost *c, double whole_us, double part) {
+    if (t->json) {
+        print_lines(t->what, name, c, whole_us, part);
+        return;
+    }
     sheet_row(t, (sheet_cell[]){{.text = name},
                                 {.number = c->us},
                                 {.number = 100 * c->us / whole_us},
@@ -155,9 +178,9 @@ static double attention_peak(const profile *p, const roofline *r) {
 }
 
 static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what, double peak) {
-    static const sheet_column columns[] = {{"stage", "stage", 20, SHEET_TEXT}, {"us", "us/step", 9, 1},
-                                           {"share_percent", "share %", 7, 1}, {"gb_per_s", "GB/s", 6, 1},
-                                           {"gop_per_s", "GOP/s", 7, 1},       {"limit_percent", "of limit %", 10, 0}};
+    static const sheet_column columns[] = {{"stage", "stage", 20, SHEET_TEXT, NULL}, {"time", "us/step", 9, 1, "us"},
+                                           {"share", "share %", 7, 1, "%"},          {"read_rate", "GB/s", 6, 1, "GB/s"},
+                                           {"compute_rate", "GOP/s", 7, 1, "GOP/s"}, {"limit", "of limit %", 10, 0, "%"}};
     char heading[160];
     sheet t = {.what = what, .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = p->o->json};
     snprintf(heading, sizeof heading, "\n%s: steps of %d rows, the mean of the faster half (%d)", what, (int)c->n_rows, (int)c->n_steps);
@@ -175,10 +198,10 @@ static void print_step(const profile *p, const step_costs *c, const roofline *r,
 
 static void print_layers(const profile *p) {
     static const sheet_column columns[] = {
-        {"layer", "layer", 5, 0},      {"qkv_us", "q k v", 8, 1},       {"rope_us", "rope", 7, 1}, {"attention_us", "attention", 9, 1},
-        {"output_us", "output", 8, 1}, {"gate_up_us", "gate up", 8, 1}, {"down_us", "down", 8, 1}, {"all_us", "all", 9, 1},
-        {"gb_per_s", "GB/s", 6, 1}};
-    sheet t = {.what = "layers", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = p->o->json};
+        {"layer", "layer", 5, 0, NULL},         {"qkv", "q k v", 8, 1, "us"},     {"rope", "rope", 7, 1, "us"},
+        {"attention", "attention", 9, 1, "us"}, {"output", "output", 8, 1, "us"}, {"gate_up", "gate up", 8, 1, "us"},
+        {"down", "down", 8, 1, "us"},           {"all", "all", 9, 1, "us"},       {"read_rate", "GB/s", 6, 1, "GB/s"}};
+    sheet t = {.what = "profile", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = p->o->json};
     sheet_begin(&t, "\ndecode, microseconds a layer, each product with its rows");
     for (int32_t i = 0; i < p->decode.n_layers; i++) {
         const stage_cost *l = p->decode.layers + (size_t)i * N_STAGES;
@@ -210,7 +233,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     double peak = products_peak(&r, compute, p->type != NULL ? p->type->published : p->l.desc->weight_type, &by);
     if (!p->o->json) {
         printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) %.1f GOP/s, attention %.1f\n",
-               p->l.desc->name, compute_name(compute), dtype_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch,
+               p->l.desc->name, compute_name(compute), dtype_flag_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch,
                (int)p->o->n_prompt, r.read.best / 1e9, by, peak / 1e9, attention_peak(p, &r) / 1e9);
     }
     print_step(p, &p->prompt, &r, "prefill", peak);
@@ -222,7 +245,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
 }
 
 quire_err bench_profile_run(const bench_profile_options *o, quire_error *err) {
-    profile p = {.o = o, .l = {.reader = {-1}}};
+    profile p = {.o = o};
     quire_err e = run_profile(&p, err);
     e = e == QUIRE_OK ? print_profile(&p, err) : e;
     close_profile(&p);
@@ -230,7 +253,7 @@ quire_err bench_profile_run(const bench_profile_options *o, quire_error *err) {
 }
 
 quire_err profile_decode(const bench_profile_options *o, struct step_costs *out, quire_error *err) {
-    profile p = {.o = o, .l = {.reader = {-1}}};
+    profile p = {.o = o};
     quire_err e = run_profile(&p, err);
     *out = p.decode;
     out->layers = NULL;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "lab/json_line.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/peak.h"
 
@@ -131,31 +131,35 @@ void bench_roofline_options_init(bench_roofline_options *o) {
 }
 
 static void print_json(const roofline *r, const char *what, const roofline_rate *rate, const char *unit) {
-    json_line l;
-    json_out *line = json_line_begin(&l);
-    json_cstr(json_name(line, "name"), "roofline");
-    json_begin(json_name(line, "params"), '{');
-    json_cstr(json_name(line, "what"), what);
-    json_cstr(json_name(line, "by"), rate->by);
-    json_int(json_name(line, "threads"), r->n_threads);
-    json_cstr(json_name(line, "machine"), r->machine);
-    json_end(line, '}');
-    json_exact(json_name(line, "value"), rate->best);
-    json_exact(json_name(line, "mean"), rate->mean);
-    json_cstr(json_name(line, "unit"), unit);
-    json_line_print(&l);
+    for (int i = 0; i < 2; i++) { /* the best, and the mean beside it */
+        char name[32];
+        json_line l;
+        (void)snprintf(name, sizeof name, "%s%s", what, i == 0 ? "" : "_mean");
+        json_out *params = bench_line_begin(&l, "roofline", name);
+        json_cstr(json_name(params, "by"), rate->by);
+        json_int(json_name(params, "threads"), r->n_threads);
+        json_cstr(json_name(params, "machine"), r->machine);
+        if (i == 0) {
+            bench_line_end(&l, rate->best, unit);
+        } else {
+            bench_line_end_limited(&l, rate->mean, unit, rate->best, rate->mean / rate->best);
+        }
+    }
 }
 
 static void report(const roofline *r, bool json) {
     const struct {
-        const char *what;
+        const char *what, *name;
         const roofline_rate *rate;
-    } peaks[] = {{"f32", &r->f32}, {"bf16", &r->bf16}, {"int8", &r->int8}, {"int8 by 4 bits", &r->int8_small}};
+    } peaks[] = {{"f32", "f32", &r->f32},
+                 {"bf16", "bf16", &r->bf16},
+                 {"int8", "int8", &r->int8},
+                 {"int8 by 4 bits", "int8_by_4_bits", &r->int8_small}};
     enum { N_PEAKS = (int)(sizeof peaks / sizeof *peaks) };
     if (json) {
         print_json(r, "read", &r->read, "bytes/s");
         for (int i = 0; i < N_PEAKS; i++) {
-            print_json(r, peaks[i].what, peaks[i].rate, "operations/s");
+            print_json(r, peaks[i].name, peaks[i].rate, "operations/s");
         }
     } else {
         printf("%s\n%24s %8s\n", r->machine, "best", "mean");

@@ -115,12 +115,9 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
 }
 
 quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"kind", "", -14, SHEET_TEXT},
-                                           {"logits", "logits", -6, SHEET_TEXT},
-                                           {"vocabulary", "vocabulary", 10, 0},
-                                           {"ns_per_logit", "ns a logit", 10, 3},
-                                           {"spread", "+-", 7, 3},
-                                           {"step_ms", "ms a step", 10, 2}};
+    static const sheet_column columns[] = {{"kind", "", -14, SHEET_TEXT, NULL},       {"logits", "logits", -6, SHEET_TEXT, NULL},
+                                           {"vocabulary", "vocabulary", 10, 0, NULL}, {"time", "ns a logit", 10, 3, "ns/logit"},
+                                           {"time_spread", "+-", 7, 3, "ns/logit"},   {"step", "ms a step", 10, 2, "ms"}};
     sheet t = {.what = "sampler", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     int32_t sizes[FIGURES_MAX_POINTS], n;
     thread_pool *threads;

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "lab/bench/bench_calibrate.h"
+#include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/sheet.h"
@@ -148,31 +149,30 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
 /* ---- measured beside predicted ---- */
 
 static const sheet_column columns[] = {
-    {"what", "", 34, SHEET_TEXT},
-    {"measured", "measured", 12, 4},
-    {"spread_percent", "+- %", 8, 1},
-    {"predicted", "predicted", 12, 4},
-    {"off_percent", "off %", 8, 1},
+    {"what", "", 34, SHEET_TEXT, NULL},      {"measured", "measured", 12, 4, ""},  {"spread_percent", "+- %", 8, 1, NULL},
+    {"predicted", "predicted", 12, 4, NULL}, {"off_percent", "off %", 8, 1, NULL},
 };
 
 enum { N_FIGURES = 16 };
-static const char *const figure_names[N_FIGURES] = {
-    "requests/s",
-    "answer tokens/s",
-    "time to first token 50%, s",
-    "time to first token 90%, s",
-    "time to first token 95%, s",
-    "time to first token 99%, s",
-    "mean time to first token, s",
-    "mean gap between tokens, s",
-    "gap 99%, s",
-    "latency a token, mean, s",
-    "busy part of the time",
-    "steps",
-    "rows computed",
-    "prompt tokens found in the cache",
-    "preemptions",
-    "requests answered",
+static const struct {
+    const char *title, *name, *unit;
+} figures[N_FIGURES] = {
+    {"requests/s", "served", "requests/s"},
+    {"answer tokens/s", "output", "tokens/s"},
+    {"time to first token 50%, s", "first_token_p50", "s"},
+    {"time to first token 90%, s", "first_token_p90", "s"},
+    {"time to first token 95%, s", "first_token_p95", "s"},
+    {"time to first token 99%, s", "first_token_p99", "s"},
+    {"mean time to first token, s", "first_token_mean", "s"},
+    {"mean gap between tokens, s", "gap_mean", "s"},
+    {"gap 99%, s", "gap_p99", "s"},
+    {"latency a token, mean, s", "token_mean", "s"},
+    {"busy part of the time", "busy", "x"},
+    {"steps", "steps", "steps"},
+    {"rows computed", "rows", "rows"},
+    {"prompt tokens found in the cache", "hit", "tokens"},
+    {"preemptions", "preemptions", "times"},
+    {"requests answered", "answered", "requests"},
 };
 
 /* In the order of the names. */
@@ -226,6 +226,24 @@ typedef struct rounds {
     int32_t n, n_costs;
 } rounds;
 
+/* A figure as JSON lines: measured, its spread over the rounds, and predicted. */
+static void print_lines(const real_run *run, int i, figure measured, double predicted) {
+    const struct {
+        const char *suffix, *source;
+        double value;
+    } found[] = {{"", "measured", measured.mean}, {"_spread", "measured", measured.spread}, {"", "predicted", predicted}};
+    for (size_t k = 0; k < sizeof found / sizeof *found; k++) {
+        char name[48];
+        json_line l;
+        (void)snprintf(name, sizeof name, "%s%s", figures[i].name, found[k].suffix);
+        json_out *params = bench_line_begin(&l, "serving", name);
+        json_cstr(json_name(params, "model"), run->c.info->model_name);
+        json_int(json_name(params, "requests"), run->t->n_requests);
+        json_cstr(json_name(params, "source"), found[k].source);
+        bench_line_end(&l, found[k].value, figures[i].unit);
+    }
+}
+
 static quire_err print_figures(const real_run *run, const rounds *f, const sheet *s, quire_error *err) {
     double predicted[N_FIGURES];
     if (f->n_costs > 0) {
@@ -238,9 +256,13 @@ static quire_err print_figures(const real_run *run, const rounds *f, const sheet
         figure m = figure_of(f->figures[i], f->n);
         double p = f->n_costs > 0 ? predicted[i] : SHEET_ABSENT;
         double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : SHEET_ABSENT;
+        if (s->json) {
+            print_lines(run, i, m, p);
+            continue;
+        }
         sheet_row(
             s, (sheet_cell[]){
-                   {.text = figure_names[i]}, {.number = m.mean}, {.number = spread}, {.number = p}, {.number = off_percent(m.mean, p)}});
+                   {.text = figures[i].title}, {.number = m.mean}, {.number = spread}, {.number = p}, {.number = off_percent(m.mean, p)}});
     }
     if (run->o->calibrate) {
         figure cost = figure_of(f->longest_us, f->n_costs);
@@ -334,7 +356,7 @@ static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
 }
 
 static quire_err run_engine(real_run *run, quire_error *err) {
-    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = run->o->json};
+    sheet s = {.what = "serving", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = run->o->json};
     rounds *f = mem_new(1, sizeof *f);
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");

@@ -223,7 +223,7 @@ static quire_err start_packed(const bench_speed_options *o, const llama_shape *s
     speed_report(&(speed_line){.name = "start",
                                .type = "q4_0",
                                .prompt = 1,
-                               .value = {t.least_ms - t.token_ms, 0},
+                               .value = {t.first.least_ms - t.token_ms, 0},
                                .unit = "ms",
                                .less_is_better = true,
                                .goal = 100},

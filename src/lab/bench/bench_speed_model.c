@@ -92,7 +92,7 @@ static quire_err measure_decode(run *m, int32_t batch, quire_error *err) {
         return QUIRE_OK;
     }
     double context = DECODE_PROMPT + DECODE_TOKENS / 2.0;
-    dtype kv = strcmp(m->c.info->kv_dtype, dtype_name(DTYPE_F32)) == 0 ? DTYPE_F32 : DTYPE_BF16;
+    dtype kv = strcmp(m->c.info->kv_dtype, dtype_flag_name(DTYPE_F32)) == 0 ? DTYPE_F32 : DTYPE_BF16;
     const speed_line line = {.name = "decode",
                              .type = m->type->name,
                              .batch = batch,

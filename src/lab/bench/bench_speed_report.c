@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/json_line.h"
+#include "base/log.h"
+#include "lab/bench/bench_line.h"
 
 typedef struct speed_target {
     const char *name, *type;
@@ -76,60 +77,54 @@ static void print_row(const speed_line *l) {
     }
 }
 
-static void add_params(json_out *line, const speed_line *l) {
+/* What was asked, and the goal: with a limit its fraction, else a bound on the value. */
+static void add_params(json_out *params, const speed_line *l) {
     const struct {
         const char *name;
         int32_t value;
     } numbers[] = {{"prompt", l->prompt}, {"batch", l->batch}, {"context", l->context}};
-    json_begin(json_name(line, "params"), '{');
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (numbers[i].value > 0) {
-            json_int(json_name(line, numbers[i].name), numbers[i].value);
+            json_int(json_name(params, numbers[i].name), numbers[i].value);
         }
     }
     if (l->type != NULL) {
-        json_cstr(json_name(line, "type"), l->type);
+        json_cstr(json_name(params, "type"), l->type);
     }
-    json_end(line, '}');
+    if (l->limit.by != NULL) {
+        json_cstr(json_name(params, "limit_by"), l->limit.by);
+    }
+    if (!isnan(l->goal)) {
+        json_exact(json_name(params, l->limit.by != NULL ? "goal" : l->less_is_better ? "at_most" : "at_least"), l->goal);
+    }
 }
 
-static void print_object(const speed_line *l) {
-    json_line object;
-    json_out *line = json_line_begin(&object);
-    json_cstr(json_name(line, "name"), l->name);
-    add_params(line, l);
-    json_exact(json_name(line, "value"), l->value.mean);
-    json_exact(json_name(line, "spread"), l->value.spread);
-    json_cstr(json_name(line, "unit"), l->unit);
-    json_exact(json_name(line, "limit"), l->limit.by != NULL ? l->limit.value : (double)NAN);
-    json_cstr(json_name(line, "limit_by"), l->limit.by);
-    json_exact(json_name(line, "fraction"), speed_fraction(l));
-    json_exact(json_name(line, "goal"), l->goal);
-    json_raw(json_name(line, "met"), isnan(l->goal) ? "null" : speed_is_met(l) ? "true" : "false");
-    json_line_print(&object);
+static void print_lines(const speed_line *l) {
+    char spread[64];
+    json_line line;
+    add_params(bench_line_begin(&line, "speed", l->name), l);
+    bench_line_end_limited(&line, l->value.mean, l->unit, l->limit.by != NULL ? l->limit.value : (double)NAN, speed_fraction(l));
+    if (l->value.spread > 0) { /* of several runs */
+        (void)snprintf(spread, sizeof spread, "%s spread", l->name);
+        add_params(bench_line_begin(&line, "speed", spread), l);
+        bench_line_end(&line, l->value.spread, l->unit);
+    }
 }
 
 void speed_report(const speed_line *l, bool json) {
     if (json) {
-        print_object(l);
+        print_lines(l);
     } else {
         print_row(l);
+        fflush(stdout);
     }
-    fflush(stdout);
 }
 
 void speed_report_skipped(const char *name, const char *type, const char *why, bool json) {
-    if (!json) {
-        printf("%s %s: skipped: %s\n", name, type, why);
+    if (json) {
+        log_line(LOG_WARN, "%s %s: skipped: %s", name, type, why);
     } else {
-        json_line l;
-        json_out *line = json_line_begin(&l);
-        json_cstr(json_name(line, "name"), name);
-        json_begin(json_name(line, "params"), '{');
-        json_cstr(json_name(line, "type"), type);
-        json_end(line, '}');
-        json_cstr(json_name(line, "skipped"), why);
-        json_line_print(&l);
+        printf("%s %s: skipped: %s\n", name, type, why);
+        fflush(stdout);
     }
-    fflush(stdout);
 }

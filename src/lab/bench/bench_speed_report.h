@@ -26,10 +26,10 @@ double speed_goal(const char *name, const char *type, int32_t batch);
 double speed_fraction(const speed_line *l);
 bool speed_is_met(const speed_line *l);
 
-/* The table's titles (nothing for JSON), and a line of it or a JSON object. */
+/* The table's titles (nothing for JSON), and a line of it, or JSON lines of the value and its spread. */
 void speed_report_begin(bool json);
 void speed_report(const speed_line *l, bool json);
-/* Says why a part was left out, and goes on. */
+/* Says why a part was left out, on stderr where lines are JSON. */
 void speed_report_skipped(const char *name, const char *type, const char *why, bool json);
 
 #endif

@@ -144,10 +144,11 @@ static quire_err measure_target(stall *b, const sheet *t, double target_ms, quir
 }
 
 quire_err bench_stall_run(const bench_stall_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"target_ms", "target ms", 9, 0}, {"gap_alone_ms", "alone ms", 9, 2},
-                                           {"gap_ms", "beside ms", 9, 2},    {"ratio", "ratio", 6, 2},
-                                           {"gap_p50_ms", "p50 ms", 8, 2},   {"gap_p99_ms", "p99 ms", 8, 2},
-                                           {"gap_max_ms", "longest", 8, 2},  {"first_token_ms", "first token of the prompt, ms", 30, 0}};
+    static const sheet_column columns[] = {
+        {"target_ms", "target ms", 9, 0, NULL}, {"gap_alone", "alone ms", 9, 2, "ms"},
+        {"gap", "beside ms", 9, 2, "ms"},       {"gap_ratio", "ratio", 6, 2, "x"},
+        {"gap_p50", "p50 ms", 8, 2, "ms"},      {"gap_p99", "p99 ms", 8, 2, "ms"},
+        {"gap_max", "longest", 8, 2, "ms"},     {"first_token", "first token of the prompt, ms", 30, 0, "ms"}};
     sheet t = {.what = "stall", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     const double targets[] = {0.0, (double)o->engine.step_target_us * 1e-3};
     stall b = {.options = o, .draw = 1, .gaps = {.ms = mem_new(MAX_GAPS, sizeof(double))}};

@@ -1,4 +1,5 @@
-/* `quire bench start`: from exec to a model's first token, and how much of that is the token's own arithmetic. */
+/* `quire bench start`: from exec to a model's first token, the first time and, with the pack cache, every later time; and how much of that
+ * is the token's own arithmetic. */
 #ifndef LAB_BENCH_BENCH_START_H
 #define LAB_BENCH_BENCH_START_H
 
@@ -14,10 +15,17 @@ typedef struct bench_start_options {
     bool json;
 } bench_start_options;
 
-/* Milliseconds of n_runs starts after one that does not count, so with the files in the page cache. */
+/* Milliseconds of n_runs starts, from before the program is started to the first bytes that it writes of a prompt of one token's logits. */
+typedef struct start_figure {
+    double least_ms, median_ms;
+} start_figure;
+
+/* All with the files in the page cache: one start before them does not count. */
 typedef struct start_times {
-    double least_ms, median_ms; /* from before the program is started to the first bytes that it writes of a prompt of one token's logits */
-    double token_ms;            /* the same request in an engine that is open, at least */
+    start_figure first;  /* with an empty pack cache; of a packed model without one */
+    start_figure second; /* with the entry that a start has left there */
+    bool has_second;     /* false for packed models and the built-in one, which no cache keeps */
+    double token_ms;     /* the same request in an engine that is open, at least */
 } start_times;
 
 void bench_start_options_init(bench_start_options *o);

@@ -200,10 +200,11 @@ static void remove_directory(const char *path) {
 }
 
 quire_err bench_tiers_run(const bench_tiers_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"tier", "tier", 6, SHEET_TEXT},   {"tokens", "tokens", 7, 0},          {"found", "found", 6, 0},  {"mb", "MB", 7, 2},
-        {"computed_ms", "computed", 9, 2}, {"computed_spread_ms", "+-", 8, 2},  {"pool_ms", "pool", 8, 2}, {"tier_ms", "tier", 8, 2},
-        {"tier_spread_ms", "+-", 8, 2},    {"computed_over_tier", "gain", 7, 2}};
+    static const sheet_column columns[] = {{"tier", "tier", 6, SHEET_TEXT, NULL},  {"tokens", "tokens", 7, 0, NULL},
+                                           {"found", "found", 6, 0, "tokens"},     {"size", "MB", 7, 2, "MB"},
+                                           {"computed", "computed", 9, 2, "ms"},   {"computed_spread", "+-", 8, 2, "ms"},
+                                           {"pool", "pool", 8, 2, "ms"},           {"from_tier", "tier", 8, 2, "ms"},
+                                           {"from_tier_spread", "+-", 8, 2, "ms"}, {"computed_over_tier", "gain", 7, 2, "x"}};
     int32_t lengths[FIGURES_MAX_POINTS], n_lengths;
     TRY(figures_parse_list("--lengths", o->lengths, lengths, &n_lengths, err));
     if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
@@ -220,7 +221,7 @@ quire_err bench_tiers_run(const bench_tiers_options *o, quire_error *err) {
     quire_err e = !directory ? err_set(err, QUIRE_IO, -1, "/tmp: no directory could be made there; name one with --kv-tier-file")
                   : b.prompt && b.filler ? QUIRE_OK
                                          : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for prompts of %d tokens", (int)b.longest);
-    sheet s = {"bench tiers", columns, (int32_t)(sizeof columns / sizeof *columns), o->json};
+    sheet s = {"tiers", columns, (int32_t)(sizeof columns / sizeof *columns), o->json};
     for (int32_t tier = TIER_HOST; e == QUIRE_OK && tier < (o->engine.tier_redis ? N_TIERS : TIER_REDIS); tier++) {
         if (tier == TIER_HOST) {
             sheet_begin(&s, "Time to the first token: the prompt computed, found in the pool, brought back from a tier");

@@ -116,12 +116,11 @@ static void fill_trials(batching *x) {
 }
 
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err) {
-    static const sheet_column columns[] = {{"way", "", 19, SHEET_TEXT},      {"at_once", "at once", 7, 0},
-                                           {"steps", "steps", 6, 0},         {"rows", "rows", 6, 0},
-                                           {"padding", "pads", 5, 0},        {"dead", "dead", 5, 0},
-                                           {"used", "used %", 6, 1},         {"tokens_per_s", "tokens/s", 8, 0},
-                                           {"relative", "of all", 6, 2},     {"first_token_ms", "first ms", 9, 1},
-                                           {"copied_mb", "MB copied", 9, 1}, {"dropped", "dropped", 7, 0}};
+    static const sheet_column columns[] = {
+        {"way", "", 19, SHEET_TEXT, NULL},       {"at_once", "at once", 7, 0, "sequences"}, {"steps", "steps", 6, 0, "steps"},
+        {"rows", "rows", 6, 0, "rows"},          {"padding", "pads", 5, 0, "rows"},         {"dead", "dead", 5, 0, "rows"},
+        {"used", "used %", 6, 1, "%"},           {"speed", "tokens/s", 8, 0, "tokens/s"},   {"relative", "of all", 6, 2, "x"},
+        {"first_token", "first ms", 9, 1, "ms"}, {"copied", "MB copied", 9, 1, "MB"},       {"dropped", "dropped", 7, 0, "times"}};
     batching x = {.o = o};
     int32_t lengths[N_REQUESTS], n_runs = o->n_runs > 0 ? o->n_runs : 2;
     uint64_t seed = SEED;
@@ -137,7 +136,7 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
         x.n_output += x.requests[i].n_output;
     }
     fill_trials(&x);
-    sheet s = {"bench ablation batching", EXPERIMENT_COLUMNS(columns), o->json};
+    sheet s = {"ablation", EXPERIMENT_COLUMNS(columns), o->json};
     quire_err e = run_all(&x, n_runs, err);
     if (e == QUIRE_OK) {
         sheet_begin(&s, "The same requests in the same memory: the engine, and servers without paging (baseline_serve.h)");

@@ -87,21 +87,21 @@ static quire_err run_workload(const experiment_options *o, const sheet *s, workl
 }
 
 quire_err experiment_workload(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT},
-                                           {"cache", "cache", 5, SHEET_TEXT},
-                                           {"schedule", "order", 6, SHEET_TEXT},
-                                           {"eviction", "evicts", 7, SHEET_TEXT},
-                                           {"pool", "pool", 5, 0},
-                                           {"prompt_tokens", "prompt", 7, 0},
-                                           {"computed", "computed", 8, 0},
-                                           {"hit_rate", "hit %", 6, 1},
-                                           {"pages_most", "pages", 6, 0},
-                                           {"tokens_per_s", "tokens/s", 8, 0},
-                                           {"first_token_ms", "first ms", 9, 1},
-                                           {"token_ms", "ms/token", 8, 2},
-                                           {"preemptions", "preempted", 9, 0}};
+    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT, NULL},
+                                           {"cache", "cache", 5, SHEET_TEXT, NULL},
+                                           {"schedule", "order", 6, SHEET_TEXT, NULL},
+                                           {"eviction", "evicts", 7, SHEET_TEXT, NULL},
+                                           {"pool", "pool", 5, 0, NULL},
+                                           {"prompt", "prompt", 7, 0, "tokens"},
+                                           {"computed", "computed", 8, 0, "tokens"},
+                                           {"hit_rate", "hit %", 6, 1, "%"},
+                                           {"pages_most", "pages", 6, 0, "pages"},
+                                           {"speed", "tokens/s", 8, 0, "tokens/s"},
+                                           {"first_token", "first ms", 9, 1, "ms"},
+                                           {"token", "ms/token", 8, 2, "ms"},
+                                           {"preemptions", "preempted", 9, 0, "times"}};
     char machine[160];
-    sheet s = {"bench workload", EXPERIMENT_COLUMNS(columns), o->json};
+    sheet s = {"workload", EXPERIMENT_COLUMNS(columns), o->json};
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     bool any = false;
     for (int32_t i = 0; workload_name(i) != NULL; i++) {
@@ -176,21 +176,21 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const char 
 }
 
 quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT},
-                                           {"switch", "", 21, SHEET_TEXT},
-                                           {"computed", "prompt computed", 15, 0},
-                                           {"pages_most", "pages", 6, 0},
-                                           {"steps", "steps", 6, 0},
-                                           {"tokens_per_s", "tokens/s", 8, 0},
-                                           {"relative", "of all", 7, 2},
-                                           {"first_token_ms", "first ms", 9, 1},
-                                           {"token_ms", "ms/token", 8, 2}};
+    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT, NULL},
+                                           {"switch", "", 21, SHEET_TEXT, NULL},
+                                           {"computed", "prompt computed", 15, 0, "tokens"},
+                                           {"pages_most", "pages", 6, 0, "pages"},
+                                           {"steps", "steps", 6, 0, "steps"},
+                                           {"speed", "tokens/s", 8, 0, "tokens/s"},
+                                           {"relative", "of all", 7, 2, "x"},
+                                           {"first_token", "first ms", 9, 1, "ms"},
+                                           {"token", "ms/token", 8, 2, "ms"}};
     static const struct {
         const char *name;
         int32_t n_samples;
     } loads[] = {{"json", 4}, {"gsm8k", 1}, {"chat", 1}, {"mmlu5", 1}, {"unique", 1}};
     char machine[160];
-    sheet s = {"bench ablation", EXPERIMENT_COLUMNS(columns), o->json};
+    sheet s = {"ablation", EXPERIMENT_COLUMNS(columns), o->json};
     bool any = false;
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {

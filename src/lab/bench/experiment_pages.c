@@ -26,11 +26,11 @@ static double waste_of(const trial *t) {
 }
 
 static void report_sizes(const experiment_options *o, const trial *trials, int32_t n, int32_t n_runs, const char *machine) {
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},        {"tokens_per_s", "tokens/s", 9, 0},
-                                           {"relative", "of best", 8, 3},        {"pages", "pages", 7, 0},
-                                           {"tail_slots", "tail slots", 10, 1},  {"wasted", "wasted %", 9, 2},
-                                           {"table_bytes", "table bytes", 11, 0}};
-    sheet s = {"bench pages", EXPERIMENT_COLUMNS(columns), o->json};
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0, NULL},     {"speed", "tokens/s", 9, 0, "tokens/s"},
+                                           {"relative", "of best", 8, 3, "x"},      {"pages", "pages", 7, 0, "pages"},
+                                           {"tail", "tail slots", 10, 1, "slots"},  {"wasted", "wasted %", 9, 2, "%"},
+                                           {"table", "table bytes", 11, 0, "bytes"}};
+    sheet s = {"pages", EXPERIMENT_COLUMNS(columns), o->json};
     double fastest = 0;
     int32_t best = -1;
     for (int32_t i = 0; i < n; i++) {
@@ -162,22 +162,22 @@ static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_sa
 }
 
 quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"lengths", "lengths", 9, SHEET_TEXT},
-                                           {"way", "", 7, SHEET_TEXT},
-                                           {"samples", "n", 3, 0},
-                                           {"pages_apart", "pages apart", 11, 0},
-                                           {"pages_shared", "shared", 7, 0},
-                                           {"saved", "saved %", 8, 1},
-                                           {"computed_apart", "prompt apart", 12, 0},
-                                           {"computed_shared", "shared", 7, 0},
-                                           {"speed_apart", "tokens/s apart", 14, 0},
-                                           {"speed_shared", "shared", 7, 0},
-                                           {"ratio", "ratio", 6, 2}};
+    static const sheet_column columns[] = {{"lengths", "lengths", 9, SHEET_TEXT, NULL},
+                                           {"way", "", 7, SHEET_TEXT, NULL},
+                                           {"samples", "n", 3, 0, NULL},
+                                           {"pages_apart", "pages apart", 11, 0, "pages"},
+                                           {"pages_shared", "shared", 7, 0, "pages"},
+                                           {"saved", "saved %", 8, 1, "%"},
+                                           {"computed_apart", "prompt apart", 12, 0, "tokens"},
+                                           {"computed_shared", "shared", 7, 0, "tokens"},
+                                           {"speed_apart", "tokens/s apart", 14, 0, "tokens/s"},
+                                           {"speed_shared", "shared", 7, 0, "tokens/s"},
+                                           {"ratio", "ratio", 6, 2, "x"}};
     int32_t samples[FIGURES_MAX_POINTS], n;
     char machine[160];
     TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
-    sharing sh = {.o = o, .sheet = {"bench sharing", EXPERIMENT_COLUMNS(columns), o->json}, .n_runs = o->n_runs > 0 ? o->n_runs : 2};
+    sharing sh = {.o = o, .sheet = {"sharing", EXPERIMENT_COLUMNS(columns), o->json}, .n_runs = o->n_runs > 0 ? o->n_runs : 2};
     sheet_begin(&sh.sheet, "n answers to each prompt, by forks of one sequence and each with pages of its own; pages held at most");
     for (int kind = 0; kind < N_KINDS; kind++) {
         for (int32_t i = 0; i < n; i++) {

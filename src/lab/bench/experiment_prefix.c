@@ -135,10 +135,10 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
 }
 
 quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"case", "", 20, SHEET_TEXT},          {"requests", "requests", 8, 0},
-                                           {"prompt_tokens", "prompt", 8, 0},     {"cached_tokens", "cached", 8, 0},
-                                           {"computed_tokens", "computed", 8, 0}, {"cpu_ms", "CPU ms", 9, 1},
-                                           {"to_first", "to first", 8, 3}};
+    static const sheet_column columns[] = {{"case", "", 20, SHEET_TEXT, NULL},       {"requests", "requests", 8, 0, NULL},
+                                           {"prompt", "prompt", 8, 0, "tokens"},     {"cached", "cached", 8, 0, "tokens"},
+                                           {"computed", "computed", 8, 0, "tokens"}, {"cpu", "CPU ms", 9, 1, "ms"},
+                                           {"to_first", "to first", 8, 3, "x"}};
     sheet s = {.what = "prefix", .columns = EXPERIMENT_COLUMNS(columns), .json = o->json};
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : N_RUNS;
     char machine[256];

@@ -98,14 +98,19 @@ static quire_err run_scenario(const experiment_options *o, const sheet *s, const
 }
 
 quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"scenario", "scenario", 12, SHEET_TEXT}, {"requests", "requests", 8, 0},       {"tokens", "tokens", 7, 0},
-        {"peak_mib", "peak MiB", 8, 2},           {"kv_mib", "KV MiB", 8, 2},           {"overhead", "over KV %", 9, 3},
-        {"overhead_all", "over all %", 10, 3},    {"first_token_ms", "first ms", 9, 1}, {"token_ms", "ms/token", 8, 2},
-        {"tokens_per_s", "tokens/s", 8, 1}};
+    static const sheet_column columns[] = {{"scenario", "scenario", 12, SHEET_TEXT, NULL},
+                                           {"requests", "requests", 8, 0, NULL},
+                                           {"tokens", "tokens", 7, 0, NULL},
+                                           {"peak", "peak MiB", 8, 2, "MiB"},
+                                           {"kv", "KV MiB", 8, 2, "MiB"},
+                                           {"overhead", "over KV %", 9, 3, "%"},
+                                           {"overhead_all", "over all %", 10, 3, "%"},
+                                           {"first_token", "first ms", 9, 1, "ms"},
+                                           {"token", "ms/token", 8, 2, "ms"},
+                                           {"speed", "tokens/s", 8, 1, "tokens/s"}};
     char machine[160];
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : 2;
-    sheet s = {"bench scenario", EXPERIMENT_COLUMNS(columns), o->json};
+    sheet s = {"scenario", EXPERIMENT_COLUMNS(columns), o->json};
     bool any = false;
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     for (int i = 0; i < N_SCENARIOS; i++) {

@@ -44,7 +44,7 @@ static quire_err open_engine(const quire_options *o, engine_ablations off, int32
 }
 
 quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out, quire_error *err) {
-    *out = (lab){.max_len = max_len, .n_threads = o->n_threads, .reader = {-1}};
+    *out = (lab){.max_len = max_len, .n_threads = o->n_threads};
     model_file *f = NULL;
     quire_err e = options_open_file(o, &f, err);
     if (e == QUIRE_OK) {
@@ -61,14 +61,12 @@ quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len
 void lab_close(lab *l) {
     engine_out_close(l->out);
     engine_close(l->e);
-    if (l->reader.fd >= 0) {
-        wake_deinit(&l->reader);
-    }
+    wake_deinit(&l->reader);
     model_close(l->m);
     if (l->b != NULL) {
         l->b->ops->close(l->b);
     }
-    *l = (lab){.reader = {-1}};
+    *l = (lab){0};
 }
 
 /* One run: who is on the way. */
@@ -329,7 +327,7 @@ quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error 
     quire_options small = *o;
     small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
     TRY(lab_open(&small, (engine_ablations){0}, small.page_tokens, &l, err));
-    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type),
+    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_flag_name(l.layout.type),
              l.b->ops->describe(l.b), figures_time_name(o->n_threads));
     lab_close(&l);
     return QUIRE_OK;

@@ -3,7 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "lab/json_line.h"
+#include "base/log.h"
+#include "lab/bench/bench_line.h"
 
 void sheet_begin(const sheet *s, const char *heading) {
     if (s->json) {
@@ -30,15 +31,44 @@ static void add_cell(json_out *line, const sheet_column *c, const sheet_cell *v)
     }
 }
 
+static bool has_figures(const sheet *s) {
+    bool has = false;
+    for (int32_t i = 0; i < s->n_columns; i++) {
+        has = has || s->columns[i].unit != NULL;
+    }
+    return has;
+}
+
+/* A line for each figure of a row. */
+static void print_figures(const sheet *s, const sheet_cell *cells) {
+    for (int32_t i = 0; i < s->n_columns; i++) {
+        if (s->columns[i].unit == NULL || s->columns[i].decimals == SHEET_TEXT) {
+            continue;
+        }
+        json_line l;
+        json_out *params = bench_line_begin(&l, s->what, s->columns[i].name);
+        for (int32_t k = 0; k < s->n_columns; k++) {
+            if (s->columns[k].unit == NULL) {
+                add_cell(params, &s->columns[k], &cells[k]);
+            }
+        }
+        bench_line_end(&l, cells[i].number, s->columns[i].unit);
+    }
+}
+
+static void print_object(const sheet *s, const sheet_cell *cells) {
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "experiment"), s->what);
+    for (int32_t i = 0; i < s->n_columns; i++) {
+        add_cell(line, &s->columns[i], &cells[i]);
+    }
+    json_line_print(&l);
+}
+
 void sheet_row(const sheet *s, const sheet_cell *cells) {
     if (s->json) {
-        json_line l;
-        json_out *line = json_line_begin(&l);
-        json_cstr(json_name(line, "experiment"), s->what);
-        for (int32_t i = 0; i < s->n_columns; i++) {
-            add_cell(line, &s->columns[i], &cells[i]);
-        }
-        json_line_print(&l);
+        (has_figures(s) ? print_figures : print_object)(s, cells);
         return;
     }
     for (int32_t i = 0; i < s->n_columns; i++) {
@@ -64,6 +94,10 @@ void sheet_note(const sheet *s, const char *format, ...) {
     if (!s->json) {
         printf("%s\n", text);
         fflush(stdout);
+        return;
+    }
+    if (has_figures(s)) {
+        log_line(LOG_INFO, "%s", text);
         return;
     }
     json_line l;

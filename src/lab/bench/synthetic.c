@@ -228,12 +228,14 @@ static quire_err write_file(const llama_shape *shape, dtype type, const strbuf *
 }
 
 static quire_err check_room(const llama_shape *shape, const synthetic *s, quire_error *err) {
-    int64_t available = memory_available(), needed = 2 * s->n_bytes + SPARE_BYTES;
-    return available < 0 || available >= needed
+    memory_room room;
+    memory_room_read("", 0, &room);
+    int64_t needed = 2 * s->n_bytes + SPARE_BYTES;
+    return room.bytes < 0 || room.bytes >= needed
                ? QUIRE_OK
                : err_set(err, QUIRE_NO_MEMORY, -1,
                          "a %s model of %lld MB and the engine's copy of it need %lld MB of memory, there are %lld", shape->name,
-                         (long long)(s->n_bytes / 1000000), (long long)(needed / 1000000), (long long)(available / 1000000));
+                         (long long)(s->n_bytes / 1000000), (long long)(needed / 1000000), (long long)(room.bytes / 1000000));
 }
 
 quire_err synthetic_open(const llama_shape *shape, dtype type, synthetic *out, quire_error *err) {

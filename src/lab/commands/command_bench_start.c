@@ -31,7 +31,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
 
 const command command_bench_start = {
     .name = "bench start",
-    .summary = "from exec to a model's first token",
+    .summary = "from exec to a model's first token, the first time and later ones",
     .usage = "quire bench start MODEL",
     .examples = "  quire bench start model.quire\n"
                 "  quire bench start model.gguf --compute int8 --runs 20 --json\n",

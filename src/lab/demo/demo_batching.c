@@ -23,8 +23,10 @@ static int64_t sum_of(const int32_t *v, int32_t n) {
 /* ---- waste ---- */
 
 static void show_pads(const demo_options *o, const demo_numbers *prompts) {
-    static const sheet_column columns[] = {
-        {"prompt", "prompt", 6, 0}, {"tokens", "tokens", 7, 0}, {"pads", "pads", 7, 0}, {"wasted", "wasted %", 9, 1}};
+    static const sheet_column columns[] = {{"prompt", "prompt", 6, 0, NULL},
+                                           {"tokens", "tokens", 7, 0, NULL},
+                                           {"pads", "pads", 7, 0, NULL},
+                                           {"wasted", "wasted %", 9, 1, NULL}};
     sheet s = {"demo waste prompts", DEMO_COLUMNS(columns), o->json};
     int64_t pads = baseline_pads(prompts->v, prompts->n), slots = pads + sum_of(prompts->v, prompts->n), widest = slots / prompts->n;
     sheet_begin(&s, "A static batch pads prompts on the left to the length of the longest");
@@ -61,9 +63,10 @@ static quire_err plan_all(const int32_t *lengths, int32_t n, int32_t slots, dry_
 }
 
 static quire_err show_dead_steps(const demo_options *o, const demo_numbers *lengths, quire_error *err) {
-    static const sheet_column columns[] = {{"request", "request", 7, 0},           {"tokens", "tokens", 7, 0},
-                                           {"batch_steps", "static steps", 12, 0}, {"dead_steps", "dead steps", 10, 0},
-                                           {"wasted", "wasted %", 9, 1},           {"continuous_steps", "continuous steps", 16, 0}};
+    static const sheet_column columns[] = {
+        {"request", "request", 7, 0, NULL},           {"tokens", "tokens", 7, 0, NULL},
+        {"batch_steps", "static steps", 12, 0, NULL}, {"dead_steps", "dead steps", 10, 0, NULL},
+        {"wasted", "wasted %", 9, 1, NULL},           {"continuous_steps", "continuous steps", 16, 0, NULL}};
     sheet s = {"demo waste steps", DEMO_COLUMNS(columns), o->json};
     int64_t ends[MAX_REQUESTS], steps = baseline_static(lengths->v, lengths->n, lengths->n, ends), useful = sum_of(lengths->v, lengths->n);
     dry_run d;
@@ -113,12 +116,12 @@ quire_err demo_waste(const demo_options *o, quire_error *err) {
 /* ---- latency ---- */
 
 quire_err demo_latency(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"request", "request", 7, 0},
-                                           {"tokens", "tokens", 7, 0},
-                                           {"static_end", "static end", 10, 0},
-                                           {"continuous_start", "continuous start", 16, 0},
-                                           {"continuous_end", "continuous end", 14, 0},
-                                           {"ratio", "ratio", 7, 2}};
+    static const sheet_column columns[] = {{"request", "request", 7, 0, NULL},
+                                           {"tokens", "tokens", 7, 0, NULL},
+                                           {"static_end", "static end", 10, 0, NULL},
+                                           {"continuous_start", "continuous start", 16, 0, NULL},
+                                           {"continuous_end", "continuous end", 14, 0, NULL},
+                                           {"ratio", "ratio", 7, 2, NULL}};
     demo_numbers prompts, lengths;
     TRY(read_lengths(o, "9,1269,24,443,23,1592,2,913", o->n_tokens, &prompts, &lengths, err));
     int32_t slots = demo_or(o->slots, 4), last = 0;
@@ -198,13 +201,13 @@ quire_err demo_schedule(const demo_options *o, quire_error *err) {
     dry_request requests[MAX_REQUESTS];
     char names[MAX_REQUESTS][8];
     sheet_column columns[MAX_REQUESTS + 4] = {
-        {"step", "step", 4, 0}, {"rows", "rows", 4, 0}, {"running", "running", 7, 0}, {"pages_free", "free", 4, 0}};
+        {"step", "step", 4, 0, NULL}, {"rows", "rows", 4, 0, NULL}, {"running", "running", 7, 0, NULL}, {"pages_free", "free", 4, 0, NULL}};
     int32_t n = 0, page_tokens = demo_or(o->page_tokens, 4), n_pages = demo_or(o->n_pages, 6), rows = demo_or(o->n_rows, 8),
             slots = demo_or(o->slots, 4);
     TRY(read_requests(o, requests, &n, err));
     for (int32_t i = 0; i < n; i++) {
         snprintf(names[i], sizeof names[i], "r%d", (int)i + 1);
-        columns[4 + i] = (sheet_column){names[i], names[i], STATE_WIDTH, SHEET_TEXT};
+        columns[4 + i] = (sheet_column){names[i], names[i], STATE_WIDTH, SHEET_TEXT, NULL};
     }
     sched_limits limits = {.max_rows = rows,
                            .max_out = slots,

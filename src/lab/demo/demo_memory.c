@@ -83,10 +83,11 @@ static quire_err wall_row(const sheet *s, const int32_t *lengths, int32_t n, int
 }
 
 quire_err demo_wall(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"concurrency", "requests", 8, 0},           {"mean_tokens", "mean tokens", 11, 1},
-                                           {"static_mib", "static MiB", 10, 1},         {"growing_mib", "growing MiB", 11, 1},
-                                           {"growing_peak_mib", "its peak", 9, 1},      {"paged_mib", "paged MiB", 9, 1},
-                                           {"static_wasted", "static wasted %", 15, 2}, {"paged_wasted", "paged wasted %", 14, 2}};
+    static const sheet_column columns[] = {
+        {"concurrency", "requests", 8, 0, NULL},           {"mean_tokens", "mean tokens", 11, 1, NULL},
+        {"static_mib", "static MiB", 10, 1, NULL},         {"growing_mib", "growing MiB", 11, 1, NULL},
+        {"growing_peak_mib", "its peak", 9, 1, NULL},      {"paged_mib", "paged MiB", 9, 1, NULL},
+        {"static_wasted", "static wasted %", 15, 2, NULL}, {"paged_wasted", "paged wasted %", 14, 2, NULL}};
     demo_numbers batches, given = {.n = 0};
     int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16);
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
@@ -147,14 +148,14 @@ static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_poo
 }
 
 quire_err demo_alloc(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"request", "request", 7, 0},
-                                           {"tokens", "tokens", 7, 0},
-                                           {"pages", "pages", 6, 0},
-                                           {"unused", "unused slots", 12, 0},
-                                           {"pages_free", "free", 6, 0},
-                                           {"static_pages", "static pages", 12, 0},
-                                           {"static_unused", "unused slots", 12, 0},
-                                           {"static_free", "free", 6, 0}};
+    static const sheet_column columns[] = {{"request", "request", 7, 0, NULL},
+                                           {"tokens", "tokens", 7, 0, NULL},
+                                           {"pages", "pages", 6, 0, NULL},
+                                           {"unused", "unused slots", 12, 0, NULL},
+                                           {"pages_free", "free", 6, 0, NULL},
+                                           {"static_pages", "static pages", 12, 0, NULL},
+                                           {"static_unused", "unused slots", 12, 0, NULL},
+                                           {"static_free", "free", 6, 0, NULL}};
     demo_numbers requests;
     int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 512);
     TRY(demo_read_numbers("--lengths", o->lengths, "29,1295,500,80,2000,161,7,338", &requests, err));
@@ -224,10 +225,10 @@ static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prom
 }
 
 quire_err demo_table(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"event", "", 10, SHEET_TEXT}, {"position", "position", 8, 0},
-                                           {"tokens", "tokens", 6, 0},    {"n_pages", "pages", 5, 0},
-                                           {"offset", "offset", 6, 0},    {"slot", "slot", 5, 0},
-                                           {"pages_free", "free", 4, 0},  {"pages", "block table", 24, SHEET_TEXT}};
+    static const sheet_column columns[] = {{"event", "", 10, SHEET_TEXT, NULL}, {"position", "position", 8, 0, NULL},
+                                           {"tokens", "tokens", 6, 0, NULL},    {"n_pages", "pages", 5, 0, NULL},
+                                           {"offset", "offset", 6, 0, NULL},    {"slot", "slot", 5, 0, NULL},
+                                           {"pages_free", "free", 4, 0, NULL},  {"pages", "block table", 24, SHEET_TEXT, NULL}};
     demo_numbers prompt;
     int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8), n_more = demo_or(o->n_tokens, N_EXTRA);
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "24", &prompt, err));

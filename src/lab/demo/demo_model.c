@@ -95,9 +95,9 @@ static quire_err compare_runs(const sheet *sh, snapshot *s, int32_t page_tokens,
 }
 
 quire_err demo_snapshot(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},    {"tokens", "tokens", 7, 0},
-                                           {"pages", "pages", 6, 0},         {"logits", "logits compared", 15, 0},
-                                           {"different", "different", 9, 0}, {"equal", "equal bits", 10, SHEET_TEXT}};
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0, NULL},    {"tokens", "tokens", 7, 0, NULL},
+                                           {"pages", "pages", 6, 0, NULL},         {"logits", "logits compared", 15, 0, NULL},
+                                           {"different", "different", 9, 0, NULL}, {"equal", "equal bits", 10, SHEET_TEXT, NULL}};
     static const int32_t sizes[] = {1, 4, 16, 64, 256};
     demo_numbers prompt;
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "300", &prompt, err));
@@ -120,7 +120,7 @@ quire_err demo_snapshot(const demo_options *o, quire_error *err) {
             sheet_note(
                 &sh,
                 "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really computed, compared byte for byte (exact)",
-                s.b.desc->name, compute_name(s.b.b->compute), dtype_name(s.b.layout.type), (int)s.n_prompt, (int)n_decode);
+                s.b.desc->name, compute_name(s.b.b->compute), dtype_flag_name(s.b.layout.type), (int)s.n_prompt, (int)n_decode);
         }
         bare_close(&s.b);
         mem_free(s.tokens);
@@ -170,10 +170,10 @@ static quire_err cache_rows(const sheet *s, cache_demo *d, const demo_numbers *c
 }
 
 quire_err demo_cache(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"tokens", "tokens before", 13, 0},
-                                           {"cached_ms", "with cache ms", 13, 3},
-                                           {"uncached_ms", "without ms", 10, 3},
-                                           {"ratio", "ratio", 8, 1}};
+    static const sheet_column columns[] = {{"tokens", "tokens before", 13, 0, NULL},
+                                           {"cached_ms", "with cache ms", 13, 3, NULL},
+                                           {"uncached_ms", "without ms", 10, 3, NULL},
+                                           {"ratio", "ratio", 8, 1, NULL}};
     demo_numbers contexts;
     TRY(demo_read_numbers("--context", o->contexts, "32,64,128,256,512,1024", &contexts, err));
     int32_t longest = 0;

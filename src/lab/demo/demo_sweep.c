@@ -40,9 +40,9 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
 
 quire_err demo_sweep(const demo_options *o, quire_error *err) {
     static const sheet_column columns[] = {
-        {"batch", "batch", 5, 0},       {"length", "length", 6, 0},           {"tokens_per_s", "tokens/s", 9, 1},
-        {"token_ms", "ms/token", 8, 2}, {"first_token_ms", "first ms", 9, 1}, {"pages_most", "pages", 6, 0},
-        {"peak_mib", "peak MiB", 8, 2}};
+        {"batch", "batch", 5, 0, NULL},       {"length", "length", 6, 0, NULL},           {"tokens_per_s", "tokens/s", 9, 1, NULL},
+        {"token_ms", "ms/token", 8, 2, NULL}, {"first_token_ms", "first ms", 9, 1, NULL}, {"pages_most", "pages", 6, 0, NULL},
+        {"peak_mib", "peak MiB", 8, 2, NULL}};
     demo_numbers batches, lengths;
     char machine[160];
     int32_t n_output = demo_or(o->n_tokens, 16);

@@ -144,11 +144,11 @@ static void close_tput(tput *t) {
 }
 
 quire_err demo_tput(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"batch", "batch", 5, 0},           {"alone", "pass a seq", 10, 0},
-                                           {"growing", "growing", 9, 0},       {"gathered", "gathered", 9, 0},
-                                           {"padded", "padded", 9, 0},         {"fused", "fused", 9, 0},
-                                           {"over_growing", "/growing", 8, 2}, {"over_gathered", "/gathered", 9, 2},
-                                           {"growing_mb", "MB copied", 9, 2},  {"gathered_mb", "MB gathered", 11, 2}};
+    static const sheet_column columns[] = {{"batch", "batch", 5, 0, NULL},           {"alone", "pass a seq", 10, 0, NULL},
+                                           {"growing", "growing", 9, 0, NULL},       {"gathered", "gathered", 9, 0, NULL},
+                                           {"padded", "padded", 9, 0, NULL},         {"fused", "fused", 9, 0, NULL},
+                                           {"over_growing", "/growing", 8, 2, NULL}, {"over_gathered", "/gathered", 9, 2, NULL},
+                                           {"growing_mb", "MB copied", 9, 2, NULL},  {"gathered_mb", "MB gathered", 11, 2, NULL}};
     demo_numbers batches, contexts;
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
     TRY(demo_read_numbers("--context", o->contexts, "256", &contexts, err));
@@ -177,7 +177,7 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
         sheet_note(&s,
                    "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d runs in turn (measured; MB a step "
                    "counted)",
-                   t.b.desc->name, compute_name(t.b.b->compute), dtype_name(t.b.layout.type), t.b.b->ops->describe(t.b.b),
+                   t.b.desc->name, compute_name(t.b.b->compute), dtype_flag_name(t.b.layout.type), t.b.b->ops->describe(t.b.b),
                    (int)(t.context - 7 * t.context / 16), (int)t.context, (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
     } else {
         err_set(err, e, -1, "%s", quire_err_text(e));

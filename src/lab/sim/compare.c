@@ -154,22 +154,22 @@ static quire_err highest_rate(const trace *t, const serving_options *server, con
 /* ---- the table ---- */
 
 static const sheet_column columns[] = {
-    {"batching", "batching", 10, SHEET_TEXT},
-    {"reservation", "memory", 8, SHEET_TEXT},
-    {"prefix_cache", "cache", 6, SHEET_TEXT},
-    {"requests_per_s", "req/s", 8, 3},
-    {"output_tokens_per_s", "tokens/s", 9, 1},
-    {"first_p50_s", "first 50%", 10, 4},
-    {"first_p99_s", "99%, s", 10, 4},
-    {"gap_p99_s", "gap 99%, s", 10, 5},
-    {"token_mean_s", "s/token", 9, 5},
-    {"running", "at once", 8, 2},
-    {"live_percent", "KV live%", 8, 1},
-    {"hit_percent", "hit %", 6, 1},
-    {"preemptions", "preempted", 9, 0},
-    {"refused", "refused", 7, 0},
-    {"highest_rate", "slo req/s", 9, 3},
-    {"cost_per_million", "$/M tokens", 10, 3},
+    {"batching", "batching", 10, SHEET_TEXT, NULL},
+    {"reservation", "memory", 8, SHEET_TEXT, NULL},
+    {"prefix_cache", "cache", 6, SHEET_TEXT, NULL},
+    {"served", "req/s", 8, 3, "requests/s"},
+    {"output", "tokens/s", 9, 1, "tokens/s"},
+    {"first_token_p50", "first 50%", 10, 4, "s"},
+    {"first_token_p99", "99%, s", 10, 4, "s"},
+    {"gap_p99", "gap 99%, s", 10, 5, "s"},
+    {"token_mean", "s/token", 9, 5, "s"},
+    {"running", "at once", 8, 2, "sequences"},
+    {"live", "KV live%", 8, 1, "%"},
+    {"hit", "hit %", 6, 1, "%"},
+    {"preemptions", "preempted", 9, 0, "times"},
+    {"refused", "refused", 7, 0, "requests"},
+    {"highest_rate", "slo req/s", 9, 3, "requests/s"},
+    {"cost", "$/M tokens", 10, 3, "$/M tokens"},
 };
 enum { N_COLUMNS = (int)(sizeof columns / sizeof *columns) };
 

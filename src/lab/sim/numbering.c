@@ -11,10 +11,7 @@ enum { MAX_NAMES = 1 << 30, FIRST_SLOTS = 64 };
 
 /* FNV-1a, with the upper bits folded in, as the slots take the lower ones. */
 static uint64_t hash_of(str name) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < name.n; i++) {
-        h = (h ^ (unsigned char)name.p[i]) * 0x100000001b3u;
-    }
+    uint64_t h = str_hash(STR_HASH_START, name);
     return h ^ h >> 32;
 }
 
@@ -56,11 +53,9 @@ quire_err numbering_of(numbering *g, str name, int32_t *out) {
     uint64_t hash = hash_of(name);
     size_t slot = slot_of(g, name, hash);
     if (g->slots[slot] == 0) {
-        void *names = g->names;
-        bool grown = mem_grow_(&names, &g->cap_names, (size_t)g->n + 1, sizeof *g->names);
-        g->names = names;
-        if (!grown || g->n == MAX_NAMES) {
-            return grown ? QUIRE_TOO_LARGE : QUIRE_NO_MEMORY;
+        TRY(mem_grow(&g->names, &g->cap_names, (size_t)g->n + 1, sizeof *g->names));
+        if (g->n == MAX_NAMES) {
+            return QUIRE_TOO_LARGE;
         }
         size_t at = g->bytes.n;
         TRY(strbuf_add(&g->bytes, name.p, name.n));

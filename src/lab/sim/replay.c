@@ -136,10 +136,7 @@ static void note_peaks(replay *r) {
 /* One request from arrival until its answer is complete, as s, which is free. */
 static quire_err serve(replay *r, int32_t number, open_request *s) {
     const trace_request *q = &r->t->requests[number];
-    void *tokens = s->tokens;
-    bool grown = mem_grow_(&tokens, &s->cap_tokens, (size_t)(q->n_prompt + q->n_output), sizeof *s->tokens);
-    s->tokens = tokens;
-    TRY(grown ? QUIRE_OK : QUIRE_NO_MEMORY);
+    TRY(mem_grow(&s->tokens, &s->cap_tokens, (size_t)(q->n_prompt + q->n_output), sizeof *s->tokens));
     trace_tokens(r->t, q, s->tokens);
     s->n = q->n_prompt + q->n_output;
     s->number = number;

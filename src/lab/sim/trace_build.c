@@ -16,10 +16,6 @@ void trace_build_deinit(trace_builder *b) {
     *b = (trace_builder){0};
 }
 
-static quire_err grow(void **p, size_t *cap, size_t n, size_t size) {
-    return mem_grow_(p, cap, n, size) ? QUIRE_OK : QUIRE_NO_MEMORY;
-}
-
 quire_err trace_build_start(trace_builder *b, int64_t arrival_us, str tenant) {
     b->now = (trace_request){.arrival_us = arrival_us, .first_run = (int64_t)b->n_runs};
     b->in_answer = false;
@@ -38,7 +34,7 @@ static quire_err count(trace_builder *b, int32_t n) {
 
 static quire_err add_run(trace_builder *b, int32_t first, int32_t n) {
     void *runs = b->runs;
-    quire_err e = grow(&runs, &b->cap_runs, b->n_runs + 1, sizeof *b->runs);
+    quire_err e = mem_grow(&runs, &b->cap_runs, b->n_runs + 1, sizeof *b->runs);
     b->runs = runs;
     TRY(e);
     b->runs[b->n_runs++] = (trace_run){first, n};
@@ -48,7 +44,8 @@ static quire_err add_run(trace_builder *b, int32_t first, int32_t n) {
 
 static quire_err new_text(trace_builder *b, int32_t *out) {
     void *lengths = b->lengths;
-    quire_err e = b->n_texts == INT32_MAX ? QUIRE_TOO_LARGE : grow(&lengths, &b->cap_lengths, (size_t)b->n_texts + 1, sizeof *b->lengths);
+    quire_err e =
+        b->n_texts == INT32_MAX ? QUIRE_TOO_LARGE : mem_grow(&lengths, &b->cap_lengths, (size_t)b->n_texts + 1, sizeof *b->lengths);
     b->lengths = lengths;
     TRY(e);
     b->lengths[b->n_texts] = 0;
@@ -72,7 +69,7 @@ quire_err trace_build_text(trace_builder *b, text_kind kind, str name, int32_t n
     memcpy(key + 1, name.p, name.n);
     int32_t before = b->names.n, number;
     void *text_of = b->text_of;
-    quire_err e = grow(&text_of, &b->cap_text_of, (size_t)before + 1, sizeof *b->text_of);
+    quire_err e = mem_grow(&text_of, &b->cap_text_of, (size_t)before + 1, sizeof *b->text_of);
     b->text_of = text_of;
     TRY(e);
     TRY(numbering_of(&b->names, (str){key, name.n + 1}, &number));
@@ -102,8 +99,8 @@ quire_err trace_build_end(trace_builder *b) {
         return QUIRE_INVALID;
     }
     void *requests = b->requests;
-    quire_err e =
-        b->n_requests == INT32_MAX ? QUIRE_TOO_LARGE : grow(&requests, &b->cap_requests, (size_t)b->n_requests + 1, sizeof *b->requests);
+    quire_err e = b->n_requests == INT32_MAX ? QUIRE_TOO_LARGE
+                                             : mem_grow(&requests, &b->cap_requests, (size_t)b->n_requests + 1, sizeof *b->requests);
     b->requests = requests;
     TRY(e);
     b->requests[b->n_requests++] = b->now;

@@ -1,0 +1,55 @@
+#include "chat/chat_form.h"
+
+#define TURN_START "<|im_start|>"
+#define TURN_END   "<|im_end|>"
+
+static const char chatml[] =
+    "{% for m in messages %}{{ '" TURN_START "' + m['role'] + '\n' + m['content'] + '" TURN_END "\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '" TURN_START "assistant\n' }}{% endif %}";
+
+static const char plain[] = "{% for m in messages %}{{ m['role'] + ':\n' + m['content'] + '\n\n' }}{% endfor %}"
+                            "{% if add_generation_prompt %}{{ 'assistant:\n' }}{% endif %}";
+
+/* The id of a special token, or -1. */
+static int32_t special(const tokenizer *t, const char *text) {
+    int32_t id = t != NULL ? tokenizer_find(t, str_of(text)) : -1;
+    return id >= 0 && tokenizer_is_special(t, id) ? id : -1;
+}
+
+static quire_err open_chatml(const chat_tokens *tokens, chat_form *f, quire_error *err) {
+    f->name = "chatml";
+    f->end_token = special(tokens->tokenizer, TURN_END);
+    return chat_template_open(str_of(chatml), tokens, &f->template, err);
+}
+
+static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error *err) {
+    /* With the empty line and without, so that none of it is shown: of two that end together the longer one counts. */
+    static const char *const stops[CHAT_FORM_STOPS] = {"\n\nuser:", "\nuser:", "\n\nassistant:", "\nassistant:"};
+    f->name = "plain";
+    for (; f->n_stops < CHAT_FORM_STOPS; f->n_stops++) {
+        f->stops[f->n_stops] = str_of(stops[f->n_stops]);
+    }
+    return chat_template_open(str_of(plain), tokens, &f->template, err);
+}
+
+quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err) {
+    *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1};
+    *refused = (quire_error){0};
+    if (given != NULL) {
+        return chat_template_open(str_of(given), tokens, &out->template, err);
+    }
+    if (own.n > 0) {
+        quire_err e = chat_template_open(own, tokens, &out->template, refused);
+        if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
+            return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
+        }
+    }
+    out->adds_special = true;
+    bool has_turns = special(tokens->tokenizer, TURN_START) >= 0 && special(tokens->tokenizer, TURN_END) >= 0;
+    return has_turns ? open_chatml(tokens, out, err) : open_plain(tokens, out, err);
+}
+
+void chat_form_close(chat_form *f) {
+    chat_template_close(f->template);
+    *f = (chat_form){.end_token = -1};
+}

@@ -1,0 +1,31 @@
+/* The form of a model's chats: its template, or one of two for models that have none, and what ends an answer.
+ *
+ *   given   by the operator            the template alone
+ *   model   the model's own            the template alone
+ *   chatml  there is none, but the tokens <|im_start|> and <|im_end|> are: a turn is <|im_start|>ROLE, a line break, the text, <|im_end|>
+ *   plain   there is none: a turn is a line "ROLE:", the text, an empty line. What the model writes as the user's next turn ends its answer
+ *
+ * Immutable after open: any thread. */
+#ifndef CHAT_FORM_H
+#define CHAT_FORM_H
+
+#include "chat/template.h"
+
+#define CHAT_FORM_STOPS 4
+
+typedef struct chat_form {
+    chat_template *template;    /* owned; NULL: no chat */
+    const char *name;           /* "file" (given), "model", "chatml" or "plain" */
+    str stops[CHAT_FORM_STOPS]; /* constant; strings that end an answer besides the request's */
+    int32_t n_stops;
+    int32_t end_token; /* a token that ends an answer besides the model's own; -1: none */
+    bool adds_special; /* the template leaves it to the tokenizer to begin the text, as a completion does */
+} chat_form;
+
+/* Opens the form with the given template (NULL: none), else the model's own (empty: none), else without one. *refused says why the model's
+ * own was not taken, where it has one that is not understood; else its code is QUIRE_OK. Errors of a given template as chat_template_open;
+ * QUIRE_NO_MEMORY. Close *out in any case. */
+quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err);
+void chat_form_close(chat_form *f);
+
+#endif

@@ -1,0 +1,188 @@
+#include "cli/conversation.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/files.h"
+#include "json/json_out.h"
+
+static void forget(conversation *c) {
+    for (size_t i = 0; i < c->n; i++) {
+        strbuf_deinit(&c->messages[i].text);
+    }
+    c->n = c->first = 0;
+}
+
+void conversation_deinit(conversation *c) {
+    forget(c);
+    mem_free(c->messages);
+    strbuf_deinit(&c->system);
+    *c = (conversation){0};
+}
+
+void conversation_clear(conversation *c) {
+    forget(c);
+}
+
+quire_err conversation_set_system(conversation *c, str text) {
+    strbuf copy = {0};
+    TRY(strbuf_add(&copy, text.p, text.n));
+    strbuf_deinit(&c->system);
+    c->system = copy;
+    c->has_system = text.n > 0;
+    return QUIRE_OK;
+}
+
+quire_err conversation_add(conversation *c, conversation_role role, str text) {
+    conversation_message m = {.role = role};
+    TRY(strbuf_add(&m.text, text.p, text.n));
+    if (mem_grow(&c->messages, &c->cap, c->n + 1, sizeof *c->messages) != QUIRE_OK) {
+        strbuf_deinit(&m.text);
+        return QUIRE_NO_MEMORY;
+    }
+    c->messages[c->n++] = m;
+    return QUIRE_OK;
+}
+
+void conversation_drop_last(conversation *c) {
+    strbuf_deinit(&c->messages[--c->n].text);
+}
+
+size_t conversation_next_turn(const conversation *c, size_t at) {
+    do {
+        at++;
+    } while (at < c->n && c->messages[at].role != CONVERSATION_USER);
+    return at < c->n ? at : c->n;
+}
+
+/* ---- as JSON ---- */
+
+static void write_message(json_out *o, const char *role, const strbuf *text) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "role"), role);
+    json_text(json_name(o, "content"), text->n > 0 ? text->p : "", text->n);
+    json_end(o, '}');
+}
+
+static void write_messages(const conversation *c, size_t from, json_out *o) {
+    json_begin(o, '[');
+    if (c->has_system) {
+        write_message(o, "system", &c->system);
+    }
+    for (size_t i = from; i < c->n; i++) {
+        write_message(o, c->messages[i].role == CONVERSATION_USER ? "user" : "assistant", &c->messages[i].text);
+    }
+    json_end(o, ']');
+}
+
+quire_err conversation_write(const conversation *c, size_t from, strbuf *out) {
+    json_out o = {.to = out};
+    write_messages(c, from, &o);
+    return o.err;
+}
+
+static quire_err write_file(int fd, str text) {
+    while (text.n > 0) {
+        ssize_t n = write(fd, text.p, text.n);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return QUIRE_IO;
+        }
+        text = (str){text.p + n, text.n - (size_t)n};
+    }
+    return QUIRE_OK;
+}
+
+static quire_err save_text(const char *path, str text, bool replace, quire_error *err) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL), 0600);
+    if (fd < 0 && errno == EEXIST) {
+        return err_set(err, QUIRE_INVALID, -1, "%s exists; name another file, or replace it with /save! %s", path, path);
+    }
+    if (fd < 0) {
+        return files_failed(path, err);
+    }
+    quire_err e = write_file(fd, text);
+    int cause = errno;
+    if (close(fd) != 0 && e == QUIRE_OK) {
+        cause = errno;
+        e = QUIRE_IO;
+    }
+    if (e == QUIRE_OK) {
+        return QUIRE_OK;
+    }
+    if (!replace) {
+        (void)unlink(path);
+    }
+    errno = cause;
+    return files_failed(path, err);
+}
+
+quire_err conversation_save(const conversation *c, const char *path, bool replace, quire_error *err) {
+    strbuf text = {0};
+    json_out o = {.to = &text, .indent = 2};
+    json_begin(&o, '{');
+    json_name(&o, "messages");
+    write_messages(c, 0, &o);
+    json_end(&o, '}');
+    quire_err e = o.err == QUIRE_OK ? strbuf_add_char(&text, '\n') : o.err;
+    e = e == QUIRE_OK ? save_text(path, (str){text.p, text.n}, replace, err) : err_set(err, e, -1, "%s: out of memory", path);
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* ---- reading ---- */
+
+/* Adds one message of a file: its i-th. */
+static quire_err load_message(conversation *c, const char *path, const json_value *v, size_t i, quire_error *err) {
+    str role = json_get_str(v, "role"), content = json_get_str(v, "content");
+    bool is_system = str_is(role, "system"), is_user = str_is(role, "user");
+    if (!json_is(json_get(v, "content"), JSON_KIND_TEXT) || (!is_system && !is_user && !str_is(role, "assistant"))) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: message %zu must have a \"role\" of system, user or assistant, and a text as its \"content\"", path, i);
+    }
+    if (is_system ? i > 0 : c->n == 0 && !is_user) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: message %zu: %s", path, i,
+                       is_system ? "the system message must be the first" : "the first message, but for the system's, must be the user's");
+    }
+    quire_err e = is_system ? conversation_set_system(c, content)
+                            : conversation_add(c, is_user ? CONVERSATION_USER : CONVERSATION_ASSISTANT, content);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", path);
+}
+
+static quire_err load_messages(conversation *c, const char *path, const json_value *file, quire_error *err) {
+    const json_value *list = json_is(file, JSON_KIND_OBJECT) ? json_get(file, "messages") : file;
+    if (!json_is(list, JSON_KIND_ARRAY)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of messages, as in {\"messages\": [..]}", path);
+    }
+    for (size_t i = 0; i < json_length(list); i++) {
+        TRY(load_message(c, path, json_at(list, i), i, err));
+    }
+    return QUIRE_OK;
+}
+
+quire_err conversation_load(conversation *c, const char *path, quire_error *err) {
+    strbuf text = {0};
+    json_value *file = NULL;
+    json_fault fault;
+    conversation loaded = {0};
+    quire_err e = files_read_text(path, &text, err);
+    if (e == QUIRE_OK && json_read((str){text.n > 0 ? text.p : "", text.n}, &json_limits_file, JSON_WIDE_REAL, &file, &fault) != QUIRE_OK) {
+        e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at,
+                    text.n ? fault.what : "it is empty");
+    }
+    e = e == QUIRE_OK ? load_messages(&loaded, path, file, err) : e;
+    if (e == QUIRE_OK) {
+        conversation_deinit(c);
+        *c = loaded;
+    } else {
+        conversation_deinit(&loaded);
+    }
+    json_drop(file);
+    strbuf_deinit(&text);
+    return e;
+}

@@ -1,0 +1,87 @@
+/* Flags of `quire run` that are fields of its request: how tokens are chosen, and when an answer ends. Spelt as llama.cpp spells them, or
+ * as the API does. tests/e2e/test_run_fields.py holds them against the table of fields. */
+#include <stddef.h>
+
+#include "cli/commands.h"
+
+#define AT(member) .offset = offsetof(cli_options, member)
+
+const flag flags_sampling[] = {
+    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce (-1: until the end)", FLAG_COUNT, AT(n_predict), .minimum = -1,
+     .maximum = INT32_MAX},
+    {"--temp --temperature", "T", "0: the likeliest token; 1: as the model says", FLAG_FIELD_NUMBER, .field = "temperature"},
+    {"--top-k", "N", "choose among the N likeliest tokens", FLAG_FIELD_INTEGER, .field = "top_k"},
+    {"--top-p", "P", "choose among the likeliest tokens of probability P together", FLAG_FIELD_NUMBER, .field = "top_p"},
+    {"--min-p", "P", "leave out what is less likely than P times the likeliest", FLAG_FIELD_NUMBER, .field = "min_p"},
+    {0},
+};
+
+static const flag_choice special[] = {{"on", "false"}, {NULL, NULL}};
+static const flag_choice stoppings[] = {{"true", "true"}, {"false", "false"}, {"never", "\"never\""}, {NULL, NULL}};
+
+const flag flags_more_sampling[] = {
+    {"--repeat-penalty --repetition-penalty", "X", "divide the logits of tokens that occurred by X (1: off)", FLAG_FIELD_NUMBER,
+     .field = "repetition_penalty", .rare = true},
+    {"--presence-penalty", "X", "take X off the logits of tokens that were produced", FLAG_FIELD_NUMBER, .field = "presence_penalty",
+     .rare = true},
+    {"--frequency-penalty", "X", "take X off for each time that they were", FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
+    {"--no-repeat-ngram-size", "N", "no sequence of N tokens occurs twice (0: off)", FLAG_FIELD_INTEGER, .field = "no_repeat_ngram_size",
+     .rare = true},
+    {"--dry-multiplier", "X", "strength of the penalty on repeated sequences (0: off)", FLAG_FIELD_NUMBER, .field = "dry_multiplier",
+     .rare = true},
+    {"--dry-base", "X", "each further token of a repeat costs X times more (1.75)", FLAG_FIELD_NUMBER, .field = "dry_base", .rare = true},
+    {"--dry-allowed-length", "N", "repeats shorter than N cost nothing (2)", FLAG_FIELD_INTEGER, .field = "dry_allowed_length",
+     .rare = true},
+    {"--dry-penalty-last-n", "N", "tokens looked back for repeats (-1: all)", FLAG_FIELD_INTEGER, .field = "dry_penalty_last_n",
+     .rare = true},
+    {"--dry-sequence-breaker", "TEXT", "no repeat reaches across it (may be given again)", FLAG_FIELD_TEXTS,
+     .field = "dry_sequence_breakers", .rare = true},
+    {"--xtc-probability", "P", "how often the likeliest tokens are left out (0)", FLAG_FIELD_NUMBER, .field = "xtc_probability",
+     .rare = true},
+    {"--xtc-threshold", "P", "those at least this likely, but for the last of them (0.1)", FLAG_FIELD_NUMBER, .field = "xtc_threshold",
+     .rare = true},
+    {"--typical --typical-p", "P", "choose among the tokens nearest to the expected surprise (1: off)", FLAG_FIELD_NUMBER,
+     .field = "typical_p", .rare = true},
+    {"--top-nsigma --top-n-sigma", "N", "leave out logits N standard deviations under the best (0: off)", FLAG_FIELD_NUMBER,
+     .field = "top_n_sigma", .rare = true},
+    {"--dynatemp-range", "T", "the temperature varies so much with the entropy (0: off)", FLAG_FIELD_NUMBER, .field = "dynatemp_range",
+     .rare = true},
+    {"--dynatemp-exp --dynatemp-exponent", "X", "how the entropy sets it (1)", FLAG_FIELD_NUMBER, .field = "dynatemp_exponent",
+     .rare = true},
+    {"--mirostat", "N", "keep the surprise of tokens steady, by version 1 or 2 (0: off)", FLAG_FIELD_INTEGER, .field = "mirostat",
+     .rare = true},
+    {"--mirostat-ent --mirostat-tau", "X", "the surprise that it aims at, in bits (5)", FLAG_FIELD_NUMBER, .field = "mirostat_tau",
+     .rare = true},
+    {"--mirostat-lr --mirostat-eta", "X", "how fast it learns (0.1)", FLAG_FIELD_NUMBER, .field = "mirostat_eta", .rare = true},
+    {"--logit-bias -l", "ID+X", "add X to the logit of a token, or take it off: ID-X (may be given again)", FLAG_FIELD_BIAS,
+     .field = "logit_bias", .rare = true},
+    {"--allowed-token-ids", "IDS", "only these may be sampled, as in 1,2,3", FLAG_FIELD_IDS, .field = "allowed_token_ids", .rare = true},
+    {"--bad-words", "TEXT", "a text that may not be produced (may be given again)", FLAG_FIELD_TEXTS, .field = "bad_words", .rare = true},
+    {"--samples --n", "N", "answers to the prompt (1)", FLAG_FIELD_INTEGER, .field = "n", .rare = true},
+    {"--best-of", "N", "so many are made, and the likeliest are shown", FLAG_FIELD_INTEGER, .field = "best_of", .rare = true},
+    {"--beam-width --num-beams", "N", "beam search with N beams", FLAG_FIELD_INTEGER, .field = "beam_width", .rare = true},
+    {"--use-beam-search", NULL, "beam search; --best-of or --samples is the number of beams", FLAG_FIELD_SWITCH, .field = "use_beam_search",
+     .rare = true},
+    {"--length-penalty", "X", "beams are compared by log-probability over length to this power (1)", FLAG_FIELD_NUMBER,
+     .field = "length_penalty", .rare = true},
+    {"--early-stopping", NULL, "when a beam search is over (false)", FLAG_FIELD_CHOICE, .choices = stoppings, .field = "early_stopping",
+     .rare = true},
+    {"--num-beam-groups", "N", "groups of diverse beam search (1)", FLAG_FIELD_INTEGER, .field = "num_beam_groups", .rare = true},
+    {"--diversity-penalty", "X", "what a token costs for each beam of the groups before that chose it (0)", FLAG_FIELD_NUMBER,
+     .field = "diversity_penalty", .rare = true},
+    {"--request-fields", "JSON", "any other fields of the request, as in {\"priority\":5}", FLAG_FIELDS, .offset = 0, .rare = true},
+    {0},
+};
+
+const flag flags_ending[] = {
+    {"--seed -s", "N", "makes sampling repeatable", FLAG_FIELD_INTEGER, .field = "seed"},
+    {"--stop -r --reverse-prompt", "TEXT", "end at this text (may be given again)", FLAG_FIELD_TEXTS, .field = "stop"},
+    {"--include-stop-str-in-output", NULL, "the text ends with the one that it stopped at", FLAG_FIELD_SWITCH,
+     .field = "include_stop_str_in_output", .rare = true},
+    {"--stop-token-ids", "IDS", "end at these tokens, as in 1,2,3", FLAG_FIELD_IDS, .field = "stop_token_ids", .rare = true},
+    {"--ignore-eos", NULL, "go on after the end-of-sequence token", FLAG_FIELD_SWITCH, .field = "ignore_eos", .rare = true},
+    {"--min-tokens", "N", "tokens to produce before a stop token is allowed (0)", FLAG_FIELD_INTEGER, .field = "min_tokens", .rare = true},
+    {"--special -sp", NULL, "print special tokens too", FLAG_FIELD_PRESET, .choices = special, .field = "skip_special_tokens",
+     .rare = true},
+    {0},
+};

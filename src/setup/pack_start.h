@@ -1,0 +1,26 @@
+/* What a start loads from: the model's own files or, where the pack cache has it, their packed form. */
+#ifndef SETUP_PACK_START_H
+#define SETUP_PACK_START_H
+
+#include "backend/backend.h"
+#include "quire.h"
+#include "setup/pack_keep.h"
+
+/* All zero: closed. */
+typedef struct pack_start {
+    model_file *source, *file; /* shared: the model's own files, and what is to be loaded */
+    packed_image *image;       /* not NULL: what is loaded is to be kept, and loading adds its tensors here */
+    pack_cache cache;
+    char key[PACK_KEY_BYTES];
+    pack_keeper *keeper;
+} pack_start;
+
+/* Finds source's packed form for b in the cache that o names. Every checksum of a found one is checked on b's threads; a damaged one is
+ * removed. Without a cache, or where anything is wrong with it, the source is loaded: a line on stderr says why. */
+void pack_start_find(const quire_options *o, model_file *source, backend *b, pack_start *out);
+/* Starts to keep what was loaded, if it is to be kept. t: the source's tokenizer, or NULL; it and b stay until the close. */
+void pack_start_keep(pack_start *s, const tokenizer *t);
+/* Ends the keeping and closes the files. Before t, and before b. */
+void pack_start_close(pack_start *s);
+
+#endif

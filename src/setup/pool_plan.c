@@ -1,0 +1,57 @@
+#include "setup/pool_plan.h"
+
+pool_plan pool_plan_of(const quire_options *o) {
+    int64_t both = o->swap_bytes < INT64_MAX - o->tier_host_bytes ? o->swap_bytes + o->tier_host_bytes : INT64_MAX;
+    return (pool_plan){.aside_bytes = both, .given_pages = o->n_pages, .utilization = o->memory_utilization};
+}
+
+int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
+    if (p->given_pages > 0) {
+        return p->given_pages;
+    }
+    if (p->room.bytes < 0) {
+        return -1;
+    }
+    int64_t left = p->room.bytes > p->aside_bytes ? p->room.bytes - p->aside_bytes : 0;
+    int64_t n = (int64_t)((double)left * p->utilization) / l->page_bytes;
+    return n < POOL_MAX_PAGES ? n : POOL_MAX_PAGES;
+}
+
+quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
+    if (p->given_pages > 0) {
+        TRY(strbuf_add_str(out, "as many as --kv-pages says, of "));
+    } else {
+        TRY(strbuf_addf(out, "%g%% (--memory-utilization, %g by default) of ", 100.0 * p->utilization, POOL_UTILIZATION));
+    }
+    TRY(memory_room_explain(&p->room, out));
+    bool is_beside = p->room.bound == MEMORY_OF_RLIMIT_AS || p->room.bound == MEMORY_OF_RLIMIT_DATA;
+    TRY(strbuf_addf(out, "%s weights (", is_beside ? "," : " beside"));
+    TRY(memory_print(p->weight_bytes, out));
+    TRY(strbuf_add_str(out, ")"));
+    if (p->buffer_bytes > 0) {
+        TRY(strbuf_add_str(out, " and buffers ("));
+        TRY(memory_print(p->buffer_bytes, out));
+        TRY(strbuf_add_str(out, ")"));
+    }
+    if (p->aside_bytes > 0) {
+        TRY(strbuf_add_str(out, ", less "));
+        TRY(memory_print(p->aside_bytes, out));
+        TRY(strbuf_add_str(out, " for --swap-space and --kv-tier-host-bytes"));
+    }
+    return QUIRE_OK;
+}
+
+quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
+    int64_t n = pool_plan_pages(p, l), least = kv_pages_for(least_tokens, l->page_tokens) * l->n_groups;
+    if (n < 0) {
+        return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
+    }
+    if (n < least) {
+        return err_set(err, QUIRE_NO_MEMORY, -1,
+                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s",
+                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
+                       p->given_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
+    }
+    *n_pages = (int32_t)n;
+    return QUIRE_OK;
+}

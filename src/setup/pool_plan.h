@@ -1,0 +1,32 @@
+/* Plan of the page pool: how many pages there are, and for people how that number came about. Plain data. */
+#ifndef SETUP_POOL_PLAN_H
+#define SETUP_POOL_PLAN_H
+
+#include "core/kv_layout.h"
+#include "quire.h"
+#include "setup/memory_limits.h"
+
+#define POOL_MAX_PAGES   ((int64_t)1 << 30)
+#define POOL_UTILIZATION 0.5 /* the part of the memory that pages take, unless options say otherwise */
+
+typedef struct pool_plan {
+    memory_room room; /* of it, weights and buffers are taken already */
+    int64_t weight_bytes;
+    int64_t buffer_bytes; /* 0: not known, since the model is not loaded */
+    int64_t aside_bytes;  /* of the room: swap space and host tier */
+    int64_t given_pages;  /* --kv-pages; 0: as many as fit */
+    double utilization;
+} pool_plan;
+
+/* The plan by options, with room, weights and buffers still to be set. */
+pool_plan pool_plan_of(const quire_options *o);
+/* The number of pages: the given one, or what fits into the plan's part of the room. -1: the room is unknown and none is given. */
+int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);
+/* The same, for an engine. NO_MEMORY when they do not hold one sequence of least_tokens, INVALID when their number is unknown; err says
+ * what to do. */
+quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, int32_t least_tokens, int32_t *n_pages, quire_error *err);
+/* Appends why there are so many: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that .. beside weights (2.9 MB)". Errors of
+ * strbuf_add. */
+quire_err pool_plan_explain(const pool_plan *p, strbuf *out);
+
+#endif

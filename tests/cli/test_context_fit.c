@@ -1,0 +1,82 @@
+/* Which turns are sent where the context has no room for all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "cli/context_fit.h"
+
+enum { CONTEXT = 1000 };
+
+static conversation talk;
+
+static void say(conversation_role role) {
+    assert_int_equal(conversation_add(&talk, role, str_of("text")), QUIRE_OK);
+}
+
+/* Turns of two messages, and a message that waits for its answer. */
+static void begin(int n_turns) {
+    for (int i = 0; i < n_turns; i++) {
+        say(CONVERSATION_USER);
+        say(CONVERSATION_ASSISTANT);
+    }
+    say(CONVERSATION_USER);
+}
+
+static int end(void **state) {
+    (void)state;
+    conversation_deinit(&talk);
+    return 0;
+}
+
+static void the_first_plan_leaves_room_for_an_answer(void **state) {
+    (void)state;
+    begin(2);
+    talk.first = 2;
+    context_fit fit = context_fit_begin(&talk, CONTEXT, 0);
+    assert_int_equal(fit.from, 2); /* what was left out stays so */
+    assert_int_equal(fit.limit, CONTEXT - CONTEXT / 8);
+    assert_int_equal(context_fit_begin(&talk, CONTEXT, 20).limit, CONTEXT - 20);
+    assert_int_equal(context_fit_begin(&talk, CONTEXT, 900).limit, CONTEXT - CONTEXT / 8);
+    assert_int_equal(context_fit_begin(&talk, 100000, 0).limit, 100000 - 512);
+    assert_int_equal(context_fit_begin(&talk, 2, 0).limit, 1);
+}
+
+static void further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits(void **state) {
+    (void)state;
+    begin(2);
+    context_fit fit = context_fit_begin(&talk, CONTEXT, 0);
+    assert_true(context_fit_next(&talk, CONTEXT, &fit));
+    assert_int_equal(fit.from, 2);
+    assert_int_equal(fit.limit, CONTEXT - CONTEXT / 4);
+    assert_true(context_fit_next(&talk, CONTEXT, &fit));
+    assert_int_equal(fit.from, 4);
+    assert_int_equal(fit.limit, CONTEXT - CONTEXT / 4);
+    assert_true(context_fit_next(&talk, CONTEXT, &fit));
+    assert_int_equal(fit.from, 4);
+    assert_int_equal(fit.limit, 0);
+    assert_false(context_fit_next(&talk, CONTEXT, &fit));
+}
+
+static void a_turn_is_left_out_whole(void **state) {
+    (void)state;
+    say(CONVERSATION_USER);
+    say(CONVERSATION_USER);
+    say(CONVERSATION_ASSISTANT);
+    say(CONVERSATION_ASSISTANT);
+    say(CONVERSATION_USER);
+    assert_int_equal(conversation_next_turn(&talk, 0), 1);
+    assert_int_equal(conversation_next_turn(&talk, 1), 4);
+    assert_int_equal(conversation_next_turn(&talk, 4), 5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_first_plan_leaves_room_for_an_answer, end),
+        cmocka_unit_test_teardown(further_plans_leave_out_a_turn_each_and_the_last_takes_what_fits, end),
+        cmocka_unit_test_teardown(a_turn_is_left_out_whole, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+/* Starts with a pack cache: the second loads the packed form, which is the same model to everything else. */
+#include "setup/engine_parts.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char MODEL[] = "models/builtin-small.gguf"; /* the file: it has a vocabulary and a template */
+
+static void remove_directory(const char *path) {
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    for (struct dirent *f; (f = readdir(d)) != NULL;) {
+        char name[512];
+        (void)snprintf(name, sizeof name, "%s/%s", path, f->d_name);
+        (void)unlink(name); /* which leaves . and .. */
+    }
+    closedir(d);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static quire_options options_with(const char *cache) {
+    quire_options o;
+    quire_options_init(&o);
+    assert_null(o.pack_cache); /* a library writes nowhere unless it is told to */
+    o.model = MODEL;
+    o.n_pages = 64;
+    o.n_threads = 2;
+    o.pack_cache = cache;
+    return o;
+}
+
+/* What is the same in every start. */
+typedef struct seen {
+    bool is_hit;
+    char version[KV_VERSION_BYTES + 1];
+    quire_info info;
+    token_list ids;
+} seen;
+
+static seen start(const char *cache, const char *tier) {
+    static const char text[] = "Once upon a time, <s> \xe6\x97\xa5 12345";
+    quire_options o = options_with(cache);
+    engine_parts p;
+    quire_error err = {0};
+    seen s = {.is_hit = false};
+    o.tier_file = tier;
+    o.tier_file_bytes = 1 << 24;
+    if (engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    s.is_hit = p.pack.file != p.pack.source;
+    s.info = p.info;
+    memcpy(s.version, p.tier_version, sizeof s.version);
+    assert_int_equal(tokenizer_encode(p.tokenizer, (str){text, strlen(text)}, (encode_options){.add_special = true}, &s.ids, &err),
+                     QUIRE_OK);
+    engine_parts_close(&p);
+    return s;
+}
+
+static void a_hit_is_the_same_model(void **state) {
+    (void)state;
+    char cache[] = "/tmp/quire-pack-XXXXXX", tier[] = "/tmp/quire-tiers-XXXXXX";
+    assert_non_null(mkdtemp(cache));
+    assert_non_null(mkdtemp(tier));
+    seen none = start(NULL, tier), first = start(cache, tier), second = start(cache, tier);
+    assert_false(none.is_hit);
+    assert_false(first.is_hit);
+    assert_true(second.is_hit);
+    const seen *all[] = {&first, &second};
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(all[i]->version, none.version); /* so that pages in tiers are found again */
+        assert_int_equal(all[i]->info.n_params, none.info.n_params);
+        assert_int_equal(all[i]->info.weight_bytes, none.info.weight_bytes);
+        assert_int_equal(all[i]->info.max_model_len, none.info.max_model_len);
+        assert_int_equal(all[i]->info.has_chat_template, none.info.has_chat_template);
+        assert_int_equal(all[i]->ids.n, none.ids.n);
+        assert_memory_equal(all[i]->ids.ids, none.ids.ids, none.ids.n * sizeof *none.ids.ids);
+    }
+    token_list_deinit(&none.ids);
+    token_list_deinit(&first.ids);
+    token_list_deinit(&second.ids);
+    remove_directory(cache);
+    remove_directory(tier);
+}
+
+/* An engine that could not open keeps nothing: its options are wrong, not the model. */
+static void a_failed_start_keeps_nothing(void **state) {
+    (void)state;
+    char cache[] = "/tmp/quire-pack-XXXXXX";
+    assert_non_null(mkdtemp(cache));
+    quire_options o = options_with(cache);
+    engine_parts p;
+    quire_error err = {0};
+    o.max_model_len = 1025; /* more than 64 pages hold */
+    assert_int_not_equal(engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err), QUIRE_OK);
+    engine_parts_close(&p);
+    assert_int_equal(rmdir(cache), 0); /* it is empty */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hit_is_the_same_model), cmocka_unit_test(a_failed_start_keeps_nothing)};
+    return cmocka_run_group_tests_name("starts with a pack cache", tests, NULL, NULL);
+}

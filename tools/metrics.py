@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""The tables of docs/metrics.md, from what a server's /metrics says: curl -s http://127.0.0.1:8000/metrics | tools/metrics.py
+
+Without an argument it prints them; `--write` puts them into docs/metrics.md. tests/e2e/test_metrics.py compares.
+"""
+import pathlib
+import re
+import sys
+
+DOC = pathlib.Path(__file__).resolve().parent.parent / "docs/metrics.md"
+BEGIN, END = "<!-- tools/metrics.py writes from here -->", "<!-- to here -->"
+SECTIONS = [("vllm:", "The engine, under vLLM's names"), ("http_", "HTTP, under the names of vLLM's server"), ("quire_", "Our own"),
+            ("process_", "The process, as the client libraries of Prometheus name it")]
+PARTS = ("_bucket", "_sum", "_count")
+
+
+def families(text):
+    """{name: (type, help, labels)} in the order of the text."""
+    found, helps = {}, {}
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name, said = line[7:].split(" ", 1)
+            helps[name] = said
+        elif line.startswith("# TYPE "):
+            name, kind = line[7:].split(" ")
+            found[name] = (kind, helps[name], set())
+        elif line:
+            name, labels = re.match(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? ", line).groups()
+            family = next((name[:-len(p)] for p in PARTS if name.endswith(p) and name[:-len(p)] in found), name)
+            found[family][2].update(re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', labels or ""))
+    return found
+
+
+def tables(text):
+    out = []
+    for prefix, title in SECTIONS:
+        out += [f"### {title}", "", "| name | type | labels | what |", "|---|---|---|---|"]
+        for name, (kind, said, labels) in families(text).items():
+            if name.startswith(prefix):
+                out.append(f"| `{name}` | {kind} | {', '.join(sorted(labels - {'le'})) or '-'} | {said} |")
+        out.append("")
+    return "\n".join(out)
+
+
+def documented():
+    """The tables in the page."""
+    return DOC.read_text().split(BEGIN)[1].split(END)[0].strip()
+
+
+def main():
+    made = tables(sys.stdin.read())
+    if "--write" not in sys.argv[1:]:
+        print(made)
+        return
+    before, rest = DOC.read_text().split(BEGIN)
+    DOC.write_text(before + BEGIN + "\n\n" + made + "\n" + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()
