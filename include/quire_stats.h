@@ -5,6 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library exports what is declared here, and nothing else. */
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
 /* The statistics of one tier, which stores pages that left the pool. */
 typedef struct quire_tier_stats {
     bool is_open;
@@ -76,5 +85,13 @@ typedef struct quire_stats {
     int64_t requests_refused;                            /* since as many wait or run as the engine takes */
     quire_histogram histograms[QUIRE_N_HISTOGRAMS];
 } quire_stats;
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -61,6 +61,7 @@ def pattern(shown):
         line = line.replace(re.escape("..."), ".*?").replace(r"\ ", r"\s+")
         line = re.sub(r"cmpl\\-[0-9a-f]+", "cmpl-[0-9a-f]+", line)
         line = re.sub(r'"created":\d+', r'"created":\\d+', line)
+        line = re.sub(r"\d+\\\.\d+(?=\\s\+[MG]B)", r"[\\d.]+", line)
         if line.startswith("quire:"):
             line = re.sub(r"(?<=\\s\+)\d+(\\\.\d+)?", r"[\\d.]+", re.sub(r"avx\d+", r"\\w+", line))
             line = re.sub(r"threads", "threads?", line)

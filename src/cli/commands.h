@@ -12,7 +12,7 @@ extern const command *const quire_commands[];
 /* sampling_flags.c: flags that are fields of a request; seldom needed ones are in the second. */
 extern const flag flags_sampling[], flags_more_sampling[], flags_ending[];
 
-/* terminal_chat.c: a conversation on the terminal, or completions line by line where the model has no chat template. */
+/* terminal_chat.c: a conversation on the terminal, or with --complete completions line by line. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);
 
 /* batch_file.c: checks --prompts, --out and --resume before a model is loaded: INVALID. */

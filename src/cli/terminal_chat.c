@@ -1,4 +1,4 @@
-/* `quire run` on a terminal: a chat with line editing, or completion where the model has no template. */
+/* `quire run` on a terminal: a chat with line editing, or with --complete completion. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -186,6 +186,11 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
     if (!info->has_vocabulary) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids", info->model_path);
+    }
+    if (!t.state.completes && strcmp(info->chat_form, "plain") == 0) {
+        log_line(LOG_INFO,
+                 "the model has no chat template: turns are written \"user:\" and \"assistant:\"; --chat-template gives one, and with "
+                 "--complete it goes on from each text");
     }
     fprintf(out, "%s\n",
             t.state.completes ? "Each line is completed by itself: the model goes on from what you type. /help lists commands, Ctrl-D ends."

@@ -41,7 +41,7 @@ def test_a_variable_is_a_flag(quire):
     said = run("run", *PROMPT)
     done = run("run", PROMPT="The prince", MAX_TOKENS="4", TEMP="0", THREADS="1", KV_PAGES="77")
     assert done.returncode == 0 and done.stdout == said.stdout != ""
-    assert "1 thread" in done.stderr and "KV: 77 pages" in done.stderr
+    assert "1 thread" in done.stderr and "KV pool: 77 pages" in done.stderr
     assert "from the environment: QUIRE_PROMPT, QUIRE_MAX_TOKENS, QUIRE_TEMP, QUIRE_THREADS, QUIRE_KV_PAGES" in done.stderr
     assert "from the environment" not in said.stderr + run("run", "-q", *PROMPT, THREADS="1").stderr
 

@@ -56,6 +56,7 @@ def test_what_is_shown_belongs_to_its_command(check):
     ('{"id":"cmpl-05","created":17,"text":"a b","x":[...],"n":3}', '{"id":"cmpl-ff7","created":1800000000,"text":"a b","x":[],"n":4}', False),
     ("quire: KV: 490130 pages of 16 tokens, 12045.4 MB\nThe prince", "[1/2] Linking\nquire: KV: 7 pages of 16 tokens, 0.1 MB\nThe prince\n", True),
     ("quire: KV: 490130 pages of 16 tokens, 12045.4 MB\nThe prince", "quire: KV: 7 pages of 16 tokens, 0.1 MB\nThe princess\n", False),
+    ("quire: beside buffers\n(4.5 MB); then", "quire: beside buffers (12.0 MB); then", True),
     ("quire: cpu, avx512, 2 threads", "quire: cpu, plain, 1 thread", True),
 ])
 def test_texts_are_compared_but_for_numbers_of_the_machine(check, shown, said, same):

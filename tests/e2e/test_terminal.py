@@ -1,4 +1,4 @@
-"""`quire run` on a terminal: a chat, or completions where there is no template; its commands, keys, pasted text, history and the context's end. What a
+"""`quire run` on a terminal: a chat, or with --complete completions; its commands, keys, pasted text, history and the context's end. What a
 model, a prompt or a file says is no command to the terminal."""
 import fcntl
 import json
@@ -158,6 +158,14 @@ def test_without_a_chat_each_line_is_completed(start):
     assert terminal.end() == 0
 
 
+def test_a_model_without_a_template_chats_in_plain_turns(start, chat, tmp_path):
+    terminal = start("run", "builtin", "-n", "8", "--temp", "0")
+    assert "no chat template" in terminal.read_until("\n> ")
+    answer = terminal.answer("hello")
+    assert terminal.messages(tmp_path / "a") == said("hello", answer)
+    assert "no chat template" not in chat().text
+
+
 def test_a_chat_takes_turns_and_forgets(chat):
     terminal = chat()
     answers = [terminal.answer(line) for line in ("hello", "again")]
@@ -310,7 +318,7 @@ def test_a_new_size_breaks_neither_line_nor_answer(chat, start, tmp_path):
     terminal.ask(" jumps")
     assert terminal.messages(tmp_path / "a")[0]["content"] == "The quick brown fox jumps"
 
-    terminal = start("run", "builtin", "--temp", "0", "-n", "400", "--ignore-eos")
+    terminal = start("run", "builtin", "--complete", "--temp", "0", "-n", "400", "--ignore-eos")
     wanted = subprocess.run([QUIRE, "run", "-p", "The prince", "--temp", "0", "-n", "400", "--ignore-eos"], capture_output=True, text=True,
                             stdin=subprocess.DEVNULL).stdout
     terminal.read_until("> ")
@@ -552,7 +560,7 @@ def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
 
 
 def test_a_signal_ends_an_answer_and_the_program(start):
-    terminal = start("run", "builtin", "--ignore-eos", "--temp", "0")
+    terminal = start("run", "builtin", "--complete", "--ignore-eos", "--temp", "0")
     terminal.read_until("> ")
     terminal.type("The prince\n")
     terminal.read_until("prince\r\n")

@@ -242,6 +242,31 @@ static void the_oldest_goes_on_when_nobody_finds_pages(void **state) {
     close_world(&w);
 }
 
+static void a_group_goes_together_but_for_what_is_spared(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 64, ADMISSION_FCFS);
+    for (int32_t i = 0; i < 4; i++) {
+        arrive(&w, 0, 4, 0, 8)->group = i < 2 ? 7 : 0;
+    }
+    while (w.sched.n_running < 4) {
+        assert_true(step(&w, 1) > 0);
+    }
+    scheduler_preempt_group(&w.sched, &w.tasks[1], &w.tasks[0]); /* its own group */
+    check(&w);
+    assert_int_equal(w.n_preempted, 0);
+    scheduler_preempt_group(&w.sched, &w.tasks[3], &w.tasks[0]); /* alone: no group is not one */
+    check(&w);
+    assert_int_equal(w.n_preempted, 1);
+    assert_int_equal(w.tasks[3].state, TASK_WAITING);
+    scheduler_preempt_group(&w.sched, &w.tasks[1], &w.tasks[2]);
+    check(&w);
+    assert_int_equal(w.n_preempted, 3);
+    assert_int_equal(w.sched.n_running, 1);
+    assert_ptr_equal(w.sched.running[0], &w.tasks[2]);
+    close_world(&w);
+}
+
 static void a_late_task_is_refused_with_a_time(void **state) {
     (void)state;
     static world w;
@@ -334,6 +359,7 @@ int main(void) {
         cmocka_unit_test(a_prefix_that_another_computes_is_waited_for),
         cmocka_unit_test(what_an_admission_finds_beyond_the_plan_is_not_computed_again),
         cmocka_unit_test(the_oldest_goes_on_when_nobody_finds_pages),
+        cmocka_unit_test(a_group_goes_together_but_for_what_is_spared),
         cmocka_unit_test(a_late_task_is_refused_with_a_time),
         cmocka_unit_test(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone),
         cmocka_unit_test(every_task_ends_under_every_policy_however_few_pages_there_are),
