@@ -46,7 +46,6 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
         return QUIRE_OK;
     }
     request_context context = context_of(c->e, c->o, d->n_vocab, max_len);
-    context.has_vocabulary = true; /* it is opened beside the weights */
     quire_err e = request_parse(&context, QUIRE_COMPLETIONS, c->o->request_check, strlen(c->o->request_check), &r, err);
     if (e == QUIRE_BAD_REQUEST) {
         return err->code = QUIRE_INVALID;

@@ -30,8 +30,9 @@
 typedef struct backend backend;
 typedef struct linear linear;       /* packed weights [n_out, n_in] with optional bias; owned by the backend */
 typedef struct norm norm;           /* a norm's weight and kind */
-typedef struct embedding embedding; /* token rows [V, D] */
+typedef struct embedding embedding; /* rows that are looked up by number: tokens [V, D], positions [P, D], token types [T, D] */
 typedef struct rope rope;           /* a rotary table or its frequencies */
+typedef struct experts experts;     /* the weights of a mixture of experts */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -41,11 +42,110 @@ typedef struct buffer {
 
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 
+/* A norm to load. Statistics are taken over stretches of `width` elements: a row is one stretch, or several (its heads). Weight and bias
+ * have `width` elements, the same for every stretch, or one for each element of a row of several stretches ([W] or [H, width]). */
+typedef struct norm_spec {
+    norm_kind kind;
+    int32_t width;
+    float eps;
+    bool add_one;              /* the weight is 1 + w */
+    const tensor_view *weight; /* NULL: the norm has none */
+    const tensor_view *bias;   /* NULL: none; NORM_LAYER only */
+} norm_spec;
+
+/* What a row begins with. Parts that are NULL are left out; one of the three embeddings is there. */
+typedef struct embed_use {
+    const embedding *tokens; /* by token id; an external row takes the place of this part, unscaled */
+    float scale;             /* of the token's row */
+    const embedding *positions;
+    int32_t position_offset;
+    const embedding *types; /* by token type */
+    const norm *nm;
+    buffer x;
+} embed_use;
+
+/* The first half of a feed-forward layer. */
+typedef struct feed_forward_use {
+    buffer x;
+    const norm *nm;     /* or NULL */
+    const linear *gate; /* NULL: ungated */
+    const linear *up;
+    activation f;
+    float limit; /* of ACT_SWIGLU_CLAMPED */
+    buffer h;
+    const linear *reader; /* the weights of the one product that reads h, or NULL */
+} feed_forward_use;
+
+/* A product of elements. */
+typedef struct multiply_use {
+    activation f; /* of one argument */
+    buffer gate;  /* [M, W], or [M, 1]: one for the row */
+    buffer x;
+    int32_t column; /* of x, where its W columns begin */
+    buffer out;     /* [M, W]; may be gate, or x with column 0 */
+} multiply_use;
+
 /* One product out of a fused set: out = x W^T (+ bias). */
 typedef struct linear_use {
     const linear *w;
     buffer out;
 } linear_use;
+
+/* The weights of a product. */
+typedef struct linear_spec {
+    const tensor_view *weight; /* [n_out, n_in] */
+    const tensor_view *bias;   /* [n_out], or NULL */
+    bool exact;                /* computed as under f32 in every compute mode: float weights stay as they are, and so do the rows */
+} linear_spec;
+
+/* What a row's logits become before experts are chosen, and what weighs their results.
+ *   ROUTE_SOFTMAX         a softmax over all experts
+ *   ROUTE_SIGMOID         a sigmoid of each
+ *   ROUTE_SOFTMAX_CHOSEN  the logits themselves; the weights are a softmax over those of the chosen (gpt-oss, GraniteMoE)
+ *   ROUTE_SPARSE_MIXER    PhiMoE's: two experts, the best and the best of the others. Each one's weight is its part of a softmax over the
+ *                         logits s that lie near its own, t: those with (t - s) / max(|s|, t) at most 2 * jitter_eps; the second time
+ *                         without the first expert. */
+typedef enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_CHOSEN, ROUTE_SPARSE_MIXER } route_score;
+
+#define ROUTE_MAX_EXPERTS 1024
+#define ROUTE_MAX_USED    64
+
+/* How a layer's rows choose their experts. The choice takes scores + bias, first of groups, then of the experts in the chosen groups; of
+ * equal ones always the lower. NaN loses to every number. A weight is the expert's score without bias, through renormalise, scale and
+ * expert_scales in this order. ROUTE_SIGMOID without bias and groups chooses by logits, which a sigmoid close to 1 would make equal.
+ * Invariant, checked by experts_load: 1 <= n_used <= n_experts; groups have one size; those used hold n_used experts. */
+typedef struct routing {
+    int32_t n_experts, n_used;       /* n_used: experts a row */
+    int32_t n_groups, n_groups_used; /* n_groups 0 or 1: none */
+    route_score score;
+    bool group_by_best_two;     /* a group's score is the sum of its two best experts' (DeepSeek-V3), else its best one's (V2) */
+    const float *bias;          /* [n_experts], added for the choice only; or NULL */
+    bool renormalise;           /* a row's weights are divided by their sum */
+    float scale;                /* multiplies every weight */
+    const float *expert_scales; /* [n_experts], multiplies an expert's weights (Gemma 4); or NULL */
+    bool scale_inputs;          /* the weight multiplies the row that the expert reads, not what it gives (Llama 4) */
+    float jitter_eps;           /* of ROUTE_SPARSE_MIXER */
+} routing;
+
+/* The weights of a mixture: routing->n_experts each of one shape. Loaded before; the backend keeps the pointers to them, not the arrays. */
+typedef struct experts_weights {
+    const routing *routing;
+    linear *const *gate; /* [F, D] each, or NULL: not gated */
+    linear *const *up;   /* [F, D] each */
+    linear *const *down; /* [D, F] each */
+} experts_weights;
+
+/* One use of a mixture; experts() says what it computes. */
+typedef struct experts_use {
+    buffer x;
+    const norm *nm; /* or NULL */
+    const experts *w;
+    activation f;
+    float limit; /* of an activation that has one */
+    float scale;
+    bool overwrite; /* y = scale * the sum, in place of y += */
+    buffer y;       /* may be x's buffer */
+} experts_use;
 
 /* The attention mask and score changes, as data. A zeroed struct with causal = true and scale set describes a plain decoder. */
 typedef struct attn_spec {
@@ -88,7 +188,22 @@ typedef struct backend_options {
 } backend_options;
 
 /* The kinds of op in a trace. */
-typedef enum op_kind { OP_EMBED, OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_HEAD, N_OPS } op_kind;
+typedef enum op_kind {
+    OP_EMBED,
+    OP_NORM_LINEARS,
+    OP_ROPE_STORE,
+    OP_ATTENTION,
+    OP_LINEAR_ADD,
+    OP_FEED_FORWARD,
+    OP_NORM_ADD,
+    OP_NORM_ROWS,
+    OP_MULTIPLY,
+    OP_SCALE_ROWS,
+    OP_ROUTE,
+    OP_EXPERTS,
+    OP_HEAD,
+    N_OPS
+} op_kind;
 
 /* One op that ran. bytes is the least that it has to read: weights as packed, and pages as in the work list (shared pages once). operations
  * counts the multiplications and additions of products and attention. Both are 0 for ops that only touch activations. */
@@ -116,17 +231,17 @@ typedef struct backend_ops {
 
     /* ---- loading: each call makes an object that the backend owns until close. The tensor's bytes may be freed afterwards, unless its
      * view says that they stay ---- */
-    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout for the compute mode and the weight's type. I8 weights have one
-     * scale a row; in int8 both are kept unchanged. A weight that is packed already (linear_packed, under the same mode) is used in
-     * place. */
-    quire_err (*linear_load)(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
+    /* Packs the weight into the layout for the compute mode and the weight's type. I8 weights have one scale a row; in int8 both are kept
+     * unchanged. A weight that is packed already (linear_packed, under the same mode and the same `exact`) is used in place. */
+    quire_err (*linear_load)(backend *b, const linear_spec *spec, linear **out, quire_error *err);
     /* The loaded weights in the form that linear_load accepts, without the bias: *n_bytes at a multiple of 64, in the layout of version
      * *packing. */
     const void *(*linear_packed)(const linear *l, size_t *n_bytes, uint32_t *packing);
-    /* weight [width]; bias [width] or NULL (layer norm). add_one: the weight is 1 + w. width is the row length that the norm works on (E
-     * for qk norms). */
-    quire_err (*norm_load)(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one,
-                           norm **out, quire_error *err);
+    /* QUIRE_BAD_FILE for a weight or bias of another length than the spec says. */
+    quire_err (*norm_load)(backend *b, const norm_spec *spec, norm **out, quire_error *err);
+    /* QUIRE_INVALID for a routing that breaks its invariant, QUIRE_BAD_FILE for weights of different shapes; err names the number or the
+     * expert. */
+    quire_err (*experts_load)(backend *b, const experts_weights *w, experts **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
     /* max_positions: the length of the tables. */
     quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
@@ -162,8 +277,9 @@ typedef struct backend_ops {
     void (*step_begin)(backend *b, const batch *batch);
     void (*step_wait)(backend *b);
 
-    /* x [M, D] = rows of e by token id, times scale. External rows are copied unchanged. */
-    void (*embed)(backend *b, const embedding *e, float scale, buffer x);
+    /* x [M, D] = norm(scale * tokens[id] + positions[position + position_offset] + types[type]), added in this order. Ids, positions and
+     * types lie in their tables. On a GPU: one kernel that reads each table where it lies, a block a row, the norm in the same pass. */
+    void (*embed)(backend *b, const embed_use *use);
     /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. */
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
     /* Norms and rotates q [M, H E] and k [M, G E] in place (r NULL: no rotary). Writes k and v to the layer's pages at the batch's
@@ -173,12 +289,29 @@ typedef struct backend_ops {
     void (*attention)(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
-    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w is read. reader: the weights of the one linear_add that
-     * reads h. h may then be stored in their format, and nothing else can read it. NULL: h is f32. */
-    void (*norm_gate_up)(backend *b, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
-                         const linear *reader);
-    /* Logits [n_out, V] of the batch's out_rows: scale * norm(x) W^T, soft-capped when cap > 0. Written to the backend's own logits
-     * buffer. */
+    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T); without gate h = f(norm(x) up^T). Each product has its bias added first. With a
+     * reader h may be stored in that product's format, and nothing else can read it; without one h is f32. On a GPU: one product over the
+     * columns of gate and up side by side, f in its epilogue. */
+    void (*feed_forward)(backend *b, const feed_forward_use *use);
+    /* x [M, D] += scale * norm(y); nm NULL: y itself. y keeps its values. For norms behind attention and feed-forward. On a GPU: one
+     * kernel, a block a row, which a backend may join to the product that wrote y. */
+    void (*norm_add)(backend *b, buffer y, const norm *nm, float scale, buffer x);
+    /* out [M, D] = norm(x). out may be x. On a GPU: as norm_add. */
+    void (*norm_rows)(backend *b, buffer x, const norm *nm, buffer out);
+    /* out [M, W] = f(gate) * x[:, column .. column + W]. On a GPU: one thread an element, bound by memory. */
+    void (*multiply)(backend *b, const multiply_use *use);
+    /* x [M, D] *= scale. On a GPU: as multiply. */
+    void (*scale_rows)(backend *b, float scale, buffer x);
+    /* Chooses the experts of every row and their weights from its logits [M, n_experts], and keeps them for the next experts(). A row with
+     * a NaN chooses some experts, with weights that may be NaN. On a GPU the choice stays in device memory: no host waits for it. */
+    void (*route)(backend *b, const routing *r, buffer logits);
+    /* y [M, D] += scale * the sum, over the experts that route() has chosen for the row with w's routing, in ascending order, of
+     * weight * (f(h gate^T) * (h up^T)) down^T with h = norm(x) (nm NULL: h = x); f(h up^T) without gate. Biases as the weights have them.
+     * An expert's weights are read once for all its rows, and only if it has some. On a GPU this is one grouped product for gate and up and
+     * one for down, over rows sorted by expert. */
+    void (*experts)(backend *b, const experts_use *use);
+    /* Logits [n_out, V] of the batch's out_rows: scale * (norm(x) W^T + bias), soft-capped when cap > 0. Written to the backend's own
+     * logits buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
 
     /* ---- results, after step_wait ---- */

@@ -6,7 +6,7 @@
 
 typedef struct cli_environment {
     const char *history_file; /* where `quire run` keeps the lines that were typed: below XDG_STATE_HOME, or ~/.local/state */
-    const char *cache_directory; /* for what can be made again: quire below XDG_CACHE_HOME, or below ~/.cache */
+    const char *pack_cache;   /* where packed forms of models are kept: XDG_CACHE_HOME/quire, or ~/.cache/quire */
     bool plain_terminal;      /* TERM says that the terminal takes no control sequences */
 } cli_environment;
 

@@ -9,8 +9,6 @@
 #include "cli/lab_start.h"
 #include "cli/standard_files.h"
 
-#define PATH_BYTES 4096
-
 extern char **environ;
 
 static void print_help(bool all) {
@@ -37,24 +35,24 @@ static void use_locale(void) {
     }
 }
 
-/* Writes home or, where that is no absolute path, below $HOME; "" where neither is. */
-static const char *user_path(const char *home, const char *below, const char *name, char out[PATH_BYTES]) {
-    const char *user = getenv("HOME"), *base = home && home[0] == '/' ? home : user; /* a relative path is to be ignored */
-    int n = base && base[0] == '/' ? snprintf(out, PATH_BYTES, "%s%s%s", base, base == home ? "" : below, name) : 0;
-    return n > 0 && n < PATH_BYTES ? out : NULL;
+/* Writes the path of `name` in the directory that the variable names or, where it names none, in ~/fallback. NULL: there is neither. */
+static const char *find_place(const char *variable, const char *fallback, const char *name, char path[4096]) {
+    const char *place = getenv(variable), *home = getenv("HOME");
+    bool by_place = place && place[0] == '/'; /* others are to be ignored */
+    int n = by_place ? snprintf(path, 4096, "%s/%s", place, name) : snprintf(path, 4096, "%s/%s/%s", home ? home : "", fallback, name);
+    return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;
 }
 
 static cli_environment read_environment(void) {
-    static char history[PATH_BYTES], cache[PATH_BYTES];
+    static char history[4096], cache[4096];
     const char *term = getenv("TERM");
-    return (cli_environment){.history_file = user_path(getenv("XDG_STATE_HOME"), "/.local/state", "/quire/history", history),
-                             .cache_directory = user_path(getenv("XDG_CACHE_HOME"), "/.cache", "/quire", cache),
+    return (cli_environment){.history_file = find_place("XDG_STATE_HOME", ".local/state", "quire/history", history),
+                             .pack_cache = find_place("XDG_CACHE_HOME", ".cache", "quire", cache),
                              .plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0};
 }
 
 int main(int argc, char **argv) {
-    const program quire = {"quire",    "runs and serves language models", quire_commands, lab_rows, print_help, environ,
-                           read_environment()};
+    const program quire = {"quire", "runs and serves language models", quire_commands, lab_rows, print_help, environ, read_environment()};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
     use_locale();
     standard_files_open();

@@ -60,6 +60,7 @@ typedef struct batch {
     const float *embeddings;  /* [.., d_model] external rows, or NULL */
     const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the position in the sequence */
     int32_t n_axes;           /* 1..BATCH_POS_AXES */
+    const int32_t *types;     /* [n_rows] token type (segment); NULL: all rows are of type 0 */
     const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written. NULL: a state group */
     const batch_seq *seqs;    /* [n_seqs] */
     const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */

@@ -127,7 +127,7 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the norm's epsilon is %g; it must be at least 0 and under 1", (double)d->norm_eps);
     }
     TRY(check_positive("the attention scale", d->attention_scale, err));
-    if ((unsigned)d->activation > ACT_RELU2) {
+    if ((unsigned)d->activation >= N_ACTIVATIONS) {
         return err_set(err, QUIRE_INVALID, -1, "unknown activation function");
     }
     TRY(check_rope(d, err));

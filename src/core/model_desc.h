@@ -36,7 +36,19 @@ typedef struct rope_desc {
     const float *freq_factors;  /* [n_dims/2] divisors of the frequencies from GGUF's rope_freqs, or NULL; the file owns them */
 } rope_desc;
 
-typedef enum activation { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2 } activation;
+/* The function of a gate g, and of an up product u where it is gated: f(g) * u. */
+typedef enum activation {
+    ACT_SILU,       /* g * sigmoid(g) */
+    ACT_GELU,       /* g * (1 + erf(g / sqrt(2))) / 2 */
+    ACT_GELU_TANH,  /* its approximation by tanh */
+    ACT_RELU,       /* max(g, 0) */
+    ACT_RELU2,      /* max(g, 0)^2 */
+    ACT_GELU_QUICK, /* g * sigmoid(1.702 g) */
+    ACT_SIGMOID,
+    ACT_NONE,           /* g */
+    ACT_SWIGLU_CLAMPED, /* gated only: ACT_GELU_QUICK of min(g, limit), times clamp(u, -limit, limit) + 1 */
+} activation;
+#define N_ACTIVATIONS (ACT_SWIGLU_CLAMPED + 1)
 
 /* What a layer keeps of the past (docs/design.md, Pages). */
 typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;

@@ -88,7 +88,8 @@ static void llama_layer(backend *b, const llama_weights *m, const llama_layer_we
     op->qk_norm_rope_store(b, layer, m->q, m->k, m->v, NULL, m->rope);
     op->attention(b, layer, m->q, mask, m->a);
     op->linear_add(b, m->a, &(linear_use){w->wo, m->x}, 1.0f, m->x);
-    op->norm_gate_up(b, m->x, w->ffn_norm, &(linear_use){w->gate, m->h}, &(linear_use){w->up, m->h}, f, m->h, w->down);
+    op->feed_forward(b,
+                     &(feed_forward_use){.x = m->x, .nm = w->ffn_norm, .gate = w->gate, .up = w->up, .f = f, .h = m->h, .reader = w->down});
     op->linear_add(b, m->h, &(linear_use){w->down, m->x}, 1.0f, m->x);
 }
 
@@ -97,7 +98,7 @@ static void llama_forward(const model *m, const batch *rows) {
     backend *b = m->b;
     attn_spec mask = {.scale = m->desc.attention_scale, .causal = true};
     b->ops->step_begin(b, rows);
-    b->ops->embed(b, w->tokens, 1.0f, w->x);
+    b->ops->embed(b, &(embed_use){.tokens = w->tokens, .scale = 1.0f, .x = w->x});
     for (int32_t i = 0; i < m->desc.n_layers; i++) {
         llama_layer(b, w, &w->layers[i], &mask, m->desc.activation, i);
     }

@@ -84,7 +84,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         TRY(check_shape(l, bias, 1, n_out, 1));
         find_used(l, bias)->as_is = true;
     }
-    TRY(l->b->ops->linear_load(l->b, &scaled, bias, out, l->err));
+    TRY(l->b->ops->linear_load(l->b, &(linear_spec){.weight = &scaled, .bias = bias}, out, l->err));
     find_used(l, w)->packed = *out;
     return QUIRE_OK;
 }
@@ -124,7 +124,8 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind
     }
     TRY(check_shape(l, w, 1, width, 1));
     find_used(l, w)->as_is = true;
-    return l->b->ops->norm_load(l->b, kind, w, NULL, eps, false, out, l->err);
+    const norm_spec spec = {.kind = kind, .width = (int32_t)width, .eps = eps, .weight = w};
+    return l->b->ops->norm_load(l->b, &spec, out, l->err);
 }
 
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {

@@ -26,7 +26,7 @@ static int64_t step_bytes(compute_mode mode, dtype type) {
         uint8_t *source = random_weights(type, (size_t)16 * (size_t)n_in, &seed);
         tensor_view w = matrix_view(type, 16, n_in, source);
         linear *l;
-        assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_OK);
+        assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err), QUIRE_OK);
         free(source);
     }
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
@@ -84,8 +84,33 @@ static void a_step_begins_with_rows_that_are_no_numbers(void **state) {
     b->ops->close(b);
 }
 
+/* Of all sizes, in turn: zeroed, aligned, and apart from each other. */
+static void blocks_of_a_backend_are_zeroed_and_share_nothing(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1,       64,       4096,     65535,   65536,    65537,    100001, 2000000, 2097152,
+                                   5000003, 16777215, 16777216, 3000000, 14000000, 15000001, 70000,  40000000};
+    enum { N = sizeof sizes / sizeof sizes[0], ROUNDS = 3 };
+    backend *b = open_isa("auto", COMPUTE_F32, 1);
+    uint8_t *blocks[ROUNDS * N];
+    for (int i = 0; i < ROUNDS * N; i++) {
+        size_t size = sizes[i % N];
+        blocks[i] = cpu_own((cpu_backend *)b, size, 1);
+        assert_non_null(blocks[i]);
+        assert_int_equal((uintptr_t)blocks[i] % 64, 0);
+        assert_true(blocks[i][0] == 0 && memcmp(blocks[i], blocks[i] + 1, size - 1) == 0);
+        memset(blocks[i], i + 1, size);
+    }
+    for (int i = 0; i < ROUNDS * N; i++) {
+        assert_true(blocks[i][0] == i + 1 && memcmp(blocks[i], blocks[i] + 1, sizes[i % N] - 1) == 0);
+    }
+    assert_null(cpu_own((cpu_backend *)b, SIZE_MAX, 2));
+    assert_null(cpu_own((cpu_backend *)b, SIZE_MAX, 1));
+    b->ops->close(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes),
-                                       cmocka_unit_test(a_step_begins_with_rows_that_are_no_numbers)};
+                                       cmocka_unit_test(a_step_begins_with_rows_that_are_no_numbers),
+                                       cmocka_unit_test(blocks_of_a_backend_are_zeroed_and_share_nothing)};
     return cmocka_run_group_tests_name("buffers of a step", tests, NULL, NULL);
 }

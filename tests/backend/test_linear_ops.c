@@ -22,7 +22,7 @@ typedef struct fixture {
     buffer x, q, k, v, h, gated, gate, up;
     norm *nm;
     linear *wq, *wk, *wv, *w_gate, *w_up, *head, *from_h;
-    float bias_q[D];
+    float bias_q[D], bias_up[F];
     float *rows; /* [MAX_ROWS, D] */
 } fixture;
 
@@ -33,7 +33,7 @@ static linear *load(backend *b, dtype t, int32_t n_out, int32_t n_in, const floa
         .name = "b", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias, .n_bytes = 4 * (size_t)n_out};
     linear *l = NULL;
     quire_error err;
-    if (b->ops->linear_load(b, &w, bias != NULL ? &bias_view : NULL, &l, &err) != QUIRE_OK) {
+    if (b->ops->linear_load(b, &(linear_spec){.weight = &w, .bias = bias != NULL ? &bias_view : NULL}, &l, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     free(source);
@@ -49,15 +49,18 @@ static fixture fixture_open(compute_mode mode, const char *isa, int32_t n_thread
         norm_weight[i] = 1.0f + random_float(&seed) * 0.5f;
         f.bias_q[i] = random_float(&seed);
     }
+    for (int i = 0; i < F; i++) {
+        f.bias_up[i] = random_float(&seed);
+    }
     tensor_view nw = {
         .name = "n", .type = DTYPE_F32, .n_dims = 1, .dims = {D, 1, 1, 1}, .data = norm_weight, .n_bytes = sizeof norm_weight};
     quire_error err;
-    assert_int_equal(ops->norm_load(f.b, NORM_RMS, &nw, NULL, 1e-5f, false, &f.nm, &err), QUIRE_OK);
+    assert_int_equal(ops->norm_load(f.b, &(norm_spec){.width = D, .eps = 1e-5f, .weight = &nw}, &f.nm, &err), QUIRE_OK);
     f.wq = load(f.b, DTYPE_Q4_K, D, D, f.bias_q, 1);
     f.wk = load(f.b, DTYPE_F32, 77, D, NULL, 2);
     f.wv = load(f.b, DTYPE_Q6_K, 64, D, NULL, 3);
     f.w_gate = load(f.b, DTYPE_Q4_0, F, D, NULL, 4);
-    f.w_up = load(f.b, DTYPE_BF16, F, D, NULL, 5);
+    f.w_up = load(f.b, DTYPE_BF16, F, D, f.bias_up, 5);
     f.from_h = load(f.b, DTYPE_F16, D, F, f.bias_q, 6);
     f.head = load(f.b, DTYPE_Q8_0, V, D, NULL, 7);
     f.x = ops->buffer_reserve(f.b, D);
@@ -94,7 +97,7 @@ static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
     ops->buffer_write(f->b, f->x, 0, n, f->rows + row0 * D);
     ops->norm_linears(f->b, f->x, f->nm, qkv, 3);
     ops->norm_linears(f->b, f->x, f->nm, apart, 2);
-    ops->norm_gate_up(f->b, f->x, f->nm, &apart[0], &apart[1], ACT_SILU, f->gated, NULL);
+    ops->feed_forward(f->b, &(feed_forward_use){.x = f->x, .nm = f->nm, .gate = f->w_gate, .up = f->w_up, .h = f->gated});
     ops->linear_add(f->b, f->gated, &down, 0.5f, f->x);
     ops->head(f->b, f->x, f->nm, f->head, 2.0f, soft_cap);
     ops->step_wait(f->b);
@@ -171,24 +174,44 @@ static void ops_have_the_bits_of_the_plain_twin(void **state) {
     }
 }
 
-static void gate_up_is_the_activation_of_one_product_times_the_other(void **state) {
+static void feed_forward_is_the_activation_of_its_products(void **state) {
     (void)state;
-    fixture f = fixture_open(COMPUTE_INT8, "auto", 2);
-    float *gate = malloc(sizeof *gate * 5 * F), *up = malloc(sizeof *up * 5 * F);
-    run(&f, 0, 5, 0.0f);
-    f.b->ops->buffer_read(f.b, f.gate, 0, 5, gate);
-    f.b->ops->buffer_read(f.b, f.up, 0, 5, up);
-    ((cpu_backend *)f.b)->math->gate_up(ACT_SILU, gate, up, 5 * F, gate);
-    expect_rows(&f, f.gated, F, gate, 0, 5, "gate_up");
-    free(gate);
-    free(up);
-    fixture_close(&f);
+    for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+        fixture f = fixture_open(mode, "auto", 2);
+        const math_kernels *math = ((cpu_backend *)f.b)->math;
+        float *gate = malloc(sizeof *gate * 5 * F), *up = malloc(sizeof *up * 5 * F), *want = malloc(sizeof *want * 5 * F);
+        run(&f, 0, 5, 0.0f);
+        f.b->ops->buffer_read(f.b, f.gate, 0, 5, gate);
+        f.b->ops->buffer_read(f.b, f.up, 0, 5, up);
+        for (int i = 0; i < 2 * N_ACTIVATIONS - 1; i++) { /* all but ACT_SWIGLU_CLAMPED with and without a gate */
+            activation a = (activation)(i / 2);
+            bool is_gated = i % 2 == 0;
+            feed_forward_use use = {.x = f.x, .nm = f.nm, .up = f.w_up, .f = a, .limit = 0.5f, .h = f.gated};
+            use.gate = is_gated ? f.w_gate : NULL;
+            f.b->ops->step_begin(f.b, &(batch){.n_rows = 5});
+            f.b->ops->buffer_write(f.b, f.x, 0, 5, f.rows);
+            f.b->ops->feed_forward(f.b, &use);
+            f.b->ops->step_wait(f.b);
+            if (is_gated) {
+                math->gate_up(a, 0.5f, gate, up, 5 * F, want);
+            } else {
+                math->activate(a, up, 5 * F, want);
+            }
+            expect_rows(&f, f.gated, F, want, 0, 5, is_gated ? "gated" : "ungated");
+        }
+        free(gate);
+        free(up);
+        free(want);
+        fixture_close(&f);
+    }
 }
 
 /* Rows of D through gate, up and down products of `wide` activations. */
 typedef struct feed_forward {
     compute_mode mode;
     int32_t n_rows, wide;
+    bool is_ungated;
+    activation f;
 } feed_forward;
 
 /* x of the rows afterwards; the last product is named as the reader of what lies between, or not. */
@@ -207,7 +230,9 @@ static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_t
     ops->step_begin(b, &(batch){.n_rows = c->n_rows});
     ops->buffer_write(b, rows, 0, c->n_rows, x);
     for (int layer = 0; layer < 2; layer++) {
-        ops->norm_gate_up(b, rows, NULL, &(linear_use){gate, h}, &(linear_use){up, h}, ACT_SILU, h, is_named ? down : NULL);
+        feed_forward_use use = {.x = rows, .up = up, .f = c->f, .limit = 2.0f, .h = h, .reader = is_named ? down : NULL};
+        use.gate = c->is_ungated ? NULL : gate;
+        ops->feed_forward(b, &use);
         ops->linear_add(b, h, &(linear_use){down, rows}, 0.01f, rows);
     }
     ops->step_wait(b);
@@ -223,9 +248,12 @@ static void activations_that_become_their_readers_rows_at_once_have_the_same_bit
     (void)state;
     /* 33, 3 and 1 groups: the last part is half a tile; of the others rows are a line longer than their groups; with many, and one thread,
      * parts are wider than a tile */
-    static const feed_forward cases[] = {{COMPUTE_INT8, 7, 64},  {COMPUTE_INT8, 6, 192},      {COMPUTE_INT8, 5, 1024},
-                                         {COMPUTE_F32, 5, 96},   {COMPUTE_INT8, 1, 1056},     {COMPUTE_INT8, 33, 96},
-                                         {COMPUTE_INT8, 65, 96}, {COMPUTE_INT8, MAX_ROWS, 32}};
+    static const feed_forward cases[] = {{COMPUTE_INT8, 7, 64, false, ACT_SILU},       {COMPUTE_INT8, 6, 192, false, ACT_SILU},
+                                         {COMPUTE_INT8, 5, 1024, false, ACT_SILU},     {COMPUTE_F32, 5, 96, false, ACT_SILU},
+                                         {COMPUTE_INT8, 1, 1056, false, ACT_SILU},     {COMPUTE_INT8, 33, 96, false, ACT_SILU},
+                                         {COMPUTE_INT8, 65, 96, false, ACT_SILU},      {COMPUTE_INT8, MAX_ROWS, 32, false, ACT_SILU},
+                                         {COMPUTE_INT8, 7, 64, true, ACT_GELU},        {COMPUTE_INT8, 33, 96, true, ACT_RELU2},
+                                         {COMPUTE_INT8, 5, 1024, true, ACT_GELU_TANH}, {COMPUTE_INT8, 6, 192, false, ACT_SWIGLU_CLAMPED}};
     float *apart = malloc(sizeof *apart * MAX_ROWS * D), *at_once = malloc(sizeof *at_once * MAX_ROWS * D);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         run_feed_forward(&cases[i], "plain", 1, false, apart);
@@ -284,6 +312,42 @@ static void head_gives_scaled_and_capped_logits_of_the_rows_asked_for(void **sta
     fixture_close(&f);
 }
 
+/* Biases as large as products, so that they decide which logit is the largest. */
+static void a_biased_head_gives_the_largest_of_the_biased_logits(void **state) {
+    (void)state;
+    for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+        for (int32_t threads = 1; threads <= 3; threads += 2) {
+            float bias[V], logits[V];
+            int32_t n_moved = 0, out_rows[MAX_ROWS];
+            fixture f = fixture_open(mode, "auto", threads);
+            uint64_t seed = 29;
+            for (int i = 0; i < V; i++) {
+                bias[i] = random_float(&seed) * 8.0f;
+            }
+            linear *biased = load(f.b, DTYPE_Q8_0, V, D, bias, 7);
+            for (int32_t row = 0; row < 4; row++) {
+                out_rows[0] = row;
+                f.b->ops->step_begin(f.b, &(batch){.n_rows = 4, .n_out = 1, .out_rows = out_rows});
+                f.b->ops->buffer_write(f.b, f.x, 0, 4, f.rows);
+                f.b->ops->head(f.b, f.x, f.nm, f.head, 1.0f, 0.0f);
+                memcpy(logits, f.b->ops->logits(f.b, 0), sizeof logits);
+                int32_t before = f.b->ops->argmax(f.b, 0), best = 0;
+                f.b->ops->head(f.b, f.x, f.nm, biased, 2.0f, 0.0f);
+                f.b->ops->step_wait(f.b);
+                for (int32_t i = 0; i < V; i++) {
+                    logits[i] = 2.0f * (logits[i] + bias[i]);
+                    best = logits[i] > logits[best] ? i : best;
+                }
+                assert_memory_equal(f.b->ops->logits(f.b, 0), logits, sizeof logits);
+                assert_int_equal(f.b->ops->argmax(f.b, 0), best);
+                n_moved += best != before;
+            }
+            assert_true(n_moved > 0);
+            fixture_close(&f);
+        }
+    }
+}
+
 enum { WIDE_V = 700, WIDE_ROWS = 70 };
 
 /* Weights of a vocabulary that repeats itself after n_own tokens: those that follow have the same logits. */
@@ -296,7 +360,7 @@ static linear *load_repeated(backend *b, int32_t n_own) {
     tensor_view w = matrix_view(DTYPE_F32, WIDE_V, D, (uint8_t *)data);
     linear *l = NULL;
     quire_error err;
-    assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_OK);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err), QUIRE_OK);
     free(data);
     return l;
 }
@@ -365,27 +429,27 @@ static void impossible_weights_are_refused_with_their_name(void **state) {
         .name = "blk.0.w", .type = DTYPE_F32, .n_dims = 2, .dims = {16, 16, 1, 1}, .data = data, .n_bytes = sizeof data};
     tensor_view t = good;
     t.n_bytes = sizeof data - 1;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     assert_non_null(strstr(err.message, "blk.0.w"));
     t = good;
     t.dims[0] = 0;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     t = good;
     t.dims[1] = INT64_C(1) << 40;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     t = good;
     t.n_dims = 3;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     t = good;
     t.type = DTYPE_I32;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_UNSUPPORTED);
     t = good;
     t.type = DTYPE_Q4_K;
-    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &t}, &l, &err), QUIRE_BAD_FILE);
     const tensor_view bias = {.name = "blk.0.b", .type = DTYPE_F32, .n_dims = 1, .dims = {15, 1, 1, 1}, .data = data, .n_bytes = 60};
-    assert_int_equal(b->ops->linear_load(b, &good, &bias, &l, &err), QUIRE_BAD_FILE);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &good, .bias = &bias}, &l, &err), QUIRE_BAD_FILE);
     assert_null(l);
-    assert_int_equal(b->ops->linear_load(b, &good, NULL, &l, &err), QUIRE_OK);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &good}, &l, &err), QUIRE_OK);
     b->ops->close(b);
 }
 
@@ -393,10 +457,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_does_not_depend_on_its_batch_or_on_threads),
         cmocka_unit_test(ops_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(gate_up_is_the_activation_of_one_product_times_the_other),
+        cmocka_unit_test(feed_forward_is_the_activation_of_its_products),
         cmocka_unit_test(activations_that_become_their_readers_rows_at_once_have_the_same_bits),
         cmocka_unit_test(linear_add_adds_the_scaled_product_and_its_bias),
         cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
+        cmocka_unit_test(a_biased_head_gives_the_largest_of_the_biased_logits),
         cmocka_unit_test(the_largest_logit_is_known_with_the_logits),
         cmocka_unit_test(impossible_weights_are_refused_with_their_name),
     };

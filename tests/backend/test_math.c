@@ -9,6 +9,7 @@
 #define MAX_N       100
 #define SEED        20240607u
 #define STORED_HASH 0x3408ce7e0be7ea45u /* the same on every instruction set and compiler */
+#define ACTIVATIONS 0xa7cbb4384591702eu /* that of run_activations */
 
 static const float SPECIALS[] = {0.0f,  -0.0f,  INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f, 0x1p-126f, 3.4e38f, -3.4e38f,
                                  88.7f, -87.3f, -103.9f,  -104.1f,   89.1f,  0.625f,    -0.625f,    1.0f,      -1.0f,   4.0f,
@@ -64,8 +65,8 @@ static uint64_t run_all(const math_kernels *k) {
     } while (0)
             CHECK(k->exp(x, n, got), math_plain.exp(x, n, want));
             CHECK(k->tanh(x, n, got), math_plain.tanh(x, n, want));
-            for (activation f = ACT_SILU; f <= ACT_RELU2; f++) {
-                CHECK(k->gate_up(f, x, y, n, got), math_plain.gate_up(f, x, y, n, want));
+            for (activation f = ACT_SILU; f <= ACT_RELU2; f++) { /* the others: run_activations */
+                CHECK(k->gate_up(f, 0.0f, x, y, n, got), math_plain.gate_up(f, 0.0f, x, y, n, want));
             }
             CHECK((memcpy(got, x, sizeof x), k->scale_cap(1.5f, 0.0f, n, got)),
                   (memcpy(want, x, sizeof x), math_plain.scale_cap(1.5f, 0.0f, n, want)));
@@ -94,6 +95,48 @@ static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
             uint64_t hash = run_all(k);
             printf("%s: %016llx\n", ISAS[i], (unsigned long long)hash);
             assert_true(hash == STORED_HASH);
+        }
+    }
+}
+
+/* Every activation by itself and with a gate, also onto its own input, over all lengths; the hash of all results of ordinary inputs. */
+static uint64_t run_activations(const math_kernels *k) {
+    uint64_t state = SEED, hash = HASH_START;
+    float x[MAX_N], y[MAX_N], got[MAX_N + 1], want[MAX_N + 1];
+    for (int32_t i = 0; i < MAX_N * 2 * N_ACTIVATIONS; i++) {
+        int32_t n = 1 + i % MAX_N;
+        bool ordinary = i / MAX_N % 2 == 1;
+        activation f = (activation)(i / MAX_N / 2);
+        (ordinary ? fill_normal : fill)(x, n, &state);
+        (ordinary ? fill_normal : fill)(y, n, &state);
+        got[n] = want[n] = 7.0f;
+        for (int way = 0; way < 3; way++) { /* apart, onto the gate, onto the other factor */
+            const float *gate = way == 1 ? memcpy(got, x, sizeof *x * (size_t)n) : x,
+                        *up = way == 2 ? memcpy(got, y, sizeof *y * (size_t)n) : y;
+            k->gate_up(f, 0.75f, gate, up, n, got);
+            math_plain.gate_up(f, 0.75f, x, y, n, want);
+            assert_true(same_floats(got, want, (size_t)n + 1));
+        }
+        hash = ordinary ? hash_floats(hash, got, n) : hash;
+        for (int way = 0; way < 2 && f != ACT_SWIGLU_CLAMPED; way++) {
+            const float *from = way == 1 ? memcpy(got, x, sizeof *x * (size_t)n) : x;
+            k->activate(f, from, n, got);
+            math_plain.activate(f, x, n, want);
+            assert_true(same_floats(got, want, (size_t)n + 1));
+        }
+        hash = ordinary ? hash_floats(hash, got, n) : hash;
+    }
+    return hash;
+}
+
+static void every_activation_is_the_plain_twins(void **unused) {
+    (void)unused;
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        const math_kernels *k = kernels(ISAS[i]);
+        if (k != NULL) {
+            uint64_t hash = run_activations(k);
+            printf("%s: %016llx\n", ISAS[i], (unsigned long long)hash);
+            assert_true(hash == ACTIVATIONS);
         }
     }
 }
@@ -240,6 +283,60 @@ static double exact_gelu_tanh(double x) {
     return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
 }
 
+static double exact_sigmoid(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static double exact_gelu_quick(double x) {
+    return x / (1.0 + exp(-1.702 * x));
+}
+
+/* gpt-oss: arXiv:2508.10925. */
+static double exact_swiglu_clamped(double limit, double gate, double up) {
+    double g = fmin(gate, limit), u = fmax(-limit, fmin(up, limit));
+    return exact_gelu_quick(g) * (u + 1.0);
+}
+
+static double exact_activation(activation f, double x) {
+    switch (f) {
+    case ACT_SILU:
+        return exact_silu(x);
+    case ACT_GELU:
+        return exact_gelu(x);
+    case ACT_GELU_TANH:
+        return exact_gelu_tanh(x);
+    case ACT_RELU:
+        return fmax(x, 0.0);
+    case ACT_RELU2:
+        return fmax(x, 0.0) * fmax(x, 0.0);
+    case ACT_GELU_QUICK:
+        return exact_gelu_quick(x);
+    case ACT_SIGMOID:
+        return exact_sigmoid(x);
+    default:
+        return x;
+    }
+}
+
+static void activations_agree_with_double(void **unused) {
+    (void)unused;
+    double quick = worst_ulps(plain_gelu_quick, exact_gelu_quick, -8.0, 60.0), s = worst_ulps(plain_sigmoid, exact_sigmoid, -80.0, 80.0);
+    printf("worst, ulp: gelu quick %.2f, sigmoid %.2f\n", quick, s);
+    assert_true(quick < 16.0 && s < 3.0);
+    for (int32_t i = -2000; i <= 2000; i++) {
+        float x = (float)i * 0.01f, up = (float)(i * 7 % 301) * 0.1f, got;
+        double size = fmax(1.0, fabs((double)x));
+        for (activation f = 0; f < ACT_SWIGLU_CLAMPED; f++) {
+            math_plain.activate(f, &x, 1, &got);
+            assert_true(fabs((double)got - exact_activation(f, (double)x)) < 2e-7 * size * size);
+            math_plain.gate_up(f, 0.0f, &x, &up, 1, &got);
+            assert_true(fabs((double)got - exact_activation(f, (double)x) * (double)up) < 1e-5 * size * size);
+        }
+        math_plain.gate_up(ACT_SWIGLU_CLAMPED, 7.0f, &x, &up, 1, &got);
+        assert_true(fabs((double)got - exact_swiglu_clamped(7.0, (double)x, (double)up)) < 2e-5);
+    }
+}
+
 static void the_functions_are_within_a_few_units_of_the_last_place(void **unused) {
     (void)unused;
     double e = worst_ulps(plain_exp, exp, -87.3, 88.7), t = worst_ulps(plain_tanh, tanh, -12.0, 12.0);
@@ -269,6 +366,10 @@ static void the_functions_are_defined_everywhere(void **unused) {
     assert_true(plain_tanh(INFINITY) == 1.0f && plain_tanh(-INFINITY) == -1.0f && signbit(plain_tanh(-0.0f)));
     assert_true(plain_erf(INFINITY) == 1.0f && plain_erf(-9.0f) == -1.0f);
     assert_true(plain_silu(1e30f) == 1e30f && plain_silu(-1e30f) == 0.0f && plain_silu(0.0f) == 0.0f);
+    assert_true(plain_sigmoid(INFINITY) == 1.0f && plain_sigmoid(-INFINITY) == 0.0f && isnan(plain_sigmoid(NAN)));
+    assert_true(plain_gelu_quick(1e30f) == 1e30f && plain_gelu_quick(-1e30f) == 0.0f && isnan(plain_gelu_quick(NAN)));
+    assert_true(isnan(plain_swiglu_clamped(7.0f, NAN, 1.0f)) && isnan(plain_swiglu_clamped(7.0f, 1.0f, NAN)));
+    assert_true(plain_swiglu_clamped(7.0f, INFINITY, -INFINITY) == plain_swiglu_clamped(7.0f, 7.0f, -7.0f));
     assert_true(isnan(plain_relu(NAN)) && plain_relu(-3.0f) == 0.0f && plain_relu(3.0f) == 3.0f);
 }
 
@@ -339,11 +440,13 @@ static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unuse
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
+        cmocka_unit_test(every_activation_is_the_plain_twins),
         cmocka_unit_test(sets_that_differ_in_products_only_share_the_rest),
         cmocka_unit_test(halves_are_those_of_the_plain_twin),
         cmocka_unit_test(bytes_are_those_of_the_plain_twin),
         cmocka_unit_test(the_largest_is_the_plain_twins),
         cmocka_unit_test(the_functions_are_within_a_few_units_of_the_last_place),
+        cmocka_unit_test(activations_agree_with_double),
         cmocka_unit_test(the_functions_are_defined_everywhere),
         cmocka_unit_test(norms_and_rotation_agree_with_double),
         cmocka_unit_test(a_name_that_is_no_instruction_set_is_refused),

@@ -30,7 +30,8 @@ static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t 
                          .dims = {d_head, 1, 1, 1},
                          .data = norm_weight,
                          .n_bytes = sizeof *norm_weight * (size_t)d_head};
-        assert_int_equal(g->b->ops->norm_load(g->b, NORM_RMS, &w, NULL, 1e-6f, true, &g->nm, &err), QUIRE_OK);
+        assert_int_equal(
+            g->b->ops->norm_load(g->b, &(norm_spec){.width = d_head, .eps = 1e-6f, .add_one = true, .weight = &w}, &g->nm, &err), QUIRE_OK);
     }
     g->q = g->b->ops->buffer_reserve(g->b, 2 * d_head);
     g->k = g->b->ops->buffer_reserve(g->b, d_head);

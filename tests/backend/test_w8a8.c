@@ -65,7 +65,7 @@ static linear *load(backend *b, const w8a8 *c, const tensor_view *scale) {
     linear *l;
     quire_error err;
     w.scale = scale;
-    if (b->ops->linear_load(b, &w, NULL, &l, &err) != QUIRE_OK) {
+    if (b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     return l;
@@ -122,14 +122,14 @@ static void scales_must_be_one_float_a_row(void **state) {
     bad[4].n_dims = 3;
     for (int i = 0; i < 5; i++) {
         w.scale = &bad[i];
-        assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_UNSUPPORTED);
+        assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err), QUIRE_UNSUPPORTED);
         assert_non_null(strstr(err.message, "w_scale"));
     }
     w.scale = NULL;
-    assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &w}, &l, &err), QUIRE_UNSUPPORTED);
     tensor_view floats = matrix_view(DTYPE_F32, ROWS, IN, c->x);
     floats.scale = &good;
-    assert_int_equal(b->ops->linear_load(b, &floats, NULL, &l, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->linear_load(b, &(linear_spec){.weight = &floats}, &l, &err), QUIRE_UNSUPPORTED);
     b->ops->close(b);
     free(c);
 }

@@ -26,15 +26,15 @@ static void note_batch(backend *b, const batch *of) {
     real->step_begin(b, of);
 }
 
-static void spoil_embedding(backend *b, const embedding *e, float scale, buffer x) {
+static void spoil_embedding(backend *b, const embed_use *use) {
     float bad[1024];
-    real->embed(b, e, scale, x);
+    real->embed(b, use);
     for (int32_t i = 0; i < width; i++) {
         bad[i] = i == width / 2 ? poison : 0.5f;
     }
     for (int32_t i = 0; i < rows->n_rows; i++) {
         if (rows->tokens[i] == BAD_HIDDEN) {
-            real->buffer_write(b, x, i, 1, bad);
+            real->buffer_write(b, use->x, i, 1, bad);
         }
     }
 }

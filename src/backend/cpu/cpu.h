@@ -40,12 +40,19 @@ typedef struct cpu_backend {
     const batch *batch; /* of the step that runs */
     int64_t weight_bytes, step_bytes;
 
+    /* [workers][scratch_stride]: one row of each worker's own, as wide as the widest buffer */
+    float *scratch_rows;
+    size_t scratch_stride;
+
     int64_t step; /* how many steps have begun; marks what was computed for this step */
 
     struct cpu_linear_state *linear_state;       /* linear_ops.c: scratch and the list of loaded weights */
+    struct cpu_experts_state *experts_state;     /* experts.c: scratch and the step's choice of experts */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
+    uint8_t *slab;                               /* where the next block of middle size goes, */
+    size_t slab_left;                            /* and the zeroed bytes there */
 
     op_trace *trace;             /* NULL: ops are not timed */
     const backend_ops *untraced; /* while a trace is on: the ops that the traced ones call */
@@ -64,29 +71,53 @@ static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
     return b->buffers[a.id].rows + (int64_t)row * b->buffers[a.id].width;
 }
 
+/* A row of the worker's own, of any buffer's width. What it holds is lost when the task ends. */
+static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
+    return b->scratch_rows + (size_t)worker * b->scratch_stride;
+}
+
+/* Up to so many rows are worked on by the caller: cheaper than waking the thread pool. */
+#define CPU_SERIAL_ROWS 4
+
+/* Runs fn for each of n_rows rows: tasks of the thread pool, or all by the caller where they are few. */
+void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
+
 /* ---- implemented in linear_ops*.c ---- */
-quire_err cpu_linear_load(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
+quire_err cpu_linear_load(backend *b, const linear_spec *spec, linear **out, quire_error *err);
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);
 /* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to b->step_bytes; called by step_open. */
 quire_err cpu_linear_step_open(cpu_backend *b);
 void cpu_norm_linears(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
 void cpu_linear_add(backend *b, buffer a, const linear_use *w, float scale, buffer x);
-void cpu_norm_gate_up(backend *b, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
-                      const linear *reader);
+void cpu_feed_forward(backend *b, const feed_forward_use *use);
 void cpu_head(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
 int32_t cpu_argmax(const backend *b, int32_t i);
 
+/* ---- implemented in route.c ---- */
+void cpu_route(backend *b, const routing *r, buffer logits);
+
+/* ---- implemented in experts_load.c and experts.c ---- */
+quire_err cpu_experts_load(backend *b, const experts_weights *w, experts **out, quire_error *err);
+/* Sizes the scratch for max_rows rows of the loaded mixtures. Behind cpu_linear_step_open. */
+quire_err cpu_experts_step_open(cpu_backend *b);
+void cpu_experts(backend *b, const experts_use *use);
+
 /* ---- implemented in norm.c ---- */
-/* A norm's weight and bias are f32 here, 1 + w already added. Adds to b->weight_bytes. */
-quire_err cpu_norm_load(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one, norm **out,
-                        quire_error *err);
+/* A norm's weight and bias are f32 here, 1 + w already added, and a weight of ones where it has none. Adds to b->weight_bytes. */
+quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err);
 /* Norms one row: each stretch of the norm's own width in x[0..width) (a head, or the whole row). out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
 
+/* ---- implemented in row_ops.c ---- */
+void cpu_norm_add(backend *b, buffer y, const norm *nm, float scale, buffer x);
+void cpu_norm_rows(backend *b, buffer x, const norm *nm, buffer out);
+void cpu_multiply(backend *b, const multiply_use *use);
+void cpu_scale_rows(backend *b, float scale, buffer x);
+
 /* ---- implemented in embed.c ---- */
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
-void cpu_embed(backend *b, const embedding *e, float scale, buffer x);
+void cpu_embed(backend *b, const embed_use *use);
 
 /* ---- implemented in rope.c ---- */
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);

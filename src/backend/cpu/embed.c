@@ -1,8 +1,10 @@
-/* Token embeddings: rows stay in the file's format (in place where possible) and are converted to f32 when they are read. */
+/* Embeddings of tokens, positions and token types: rows stay in the file's format (in place where possible) and are converted to f32 when
+ * they are read. */
 #include <assert.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/math.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
@@ -50,31 +52,59 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
 
 typedef struct embed_job {
     const cpu_backend *b;
-    const embedding *e;
-    float scale;
-    buffer x;
+    const embed_use *use;
 } embed_job;
 
-static void embed_row(void *context, int32_t row, int32_t worker) {
-    const embed_job *job = context;
-    const batch *step = job->b->batch;
-    int32_t width = job->b->buffers[job->x.id].width;
-    float *out = cpu_act_row(job->b, job->x, row);
-    int32_t token = step->tokens[row];
-    (void)worker;
-    if (token < 0) {
-        memcpy(out, step->embeddings + (int64_t)(-1 - token) * width, sizeof *out * (size_t)width);
+/* Row `id` of the embedding as f32 [width]. */
+static void read_row(const embedding *e, int64_t id, int32_t width, float *out) {
+    assert(id >= 0 && id < e->n_rows && width == e->width);
+    (void)quant_dequantise(e->type, e->rows + (size_t)id * e->row_bytes, (size_t)width, out); /* the type was checked at load */
+}
+
+/* out = the row of the token, or the external row; zeros without tokens. */
+static void begin_row(const cpu_backend *b, const embed_use *use, int32_t row, int32_t width, float *out) {
+    if (use->tokens == NULL) {
+        memset(out, 0, sizeof *out * (size_t)width);
         return;
     }
-    assert(token < job->e->n_rows && width == job->e->width);
-    (void)quant_dequantise(job->e->type, job->e->rows + (size_t)token * job->e->row_bytes, (size_t)width,
-                           out); /* the type was checked at load */
-    for (int32_t i = 0; job->scale != 1.0f && i < width; i++) {
-        out[i] *= job->scale;
+    int32_t token = b->batch->tokens[row];
+    if (token < 0) {
+        memcpy(out, b->batch->embeddings + (int64_t)(-1 - token) * width, sizeof *out * (size_t)width);
+        return;
+    }
+    read_row(use->tokens, token, width, out);
+    if (use->scale != 1.0f) {
+        b->math->scale_cap(use->scale, 0.0f, width, out);
     }
 }
 
-void cpu_embed(backend *b, const embedding *e, float scale, buffer x) {
-    cpu_backend *c = (cpu_backend *)b;
-    thread_pool_run(c->thread_pool, embed_row, &(embed_job){c, e, scale, x}, c->batch->n_rows);
+static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_t width, float *scratch, float *out) {
+    read_row(e, id, width, scratch);
+    b->math->add_scaled(1.0f, scratch, width, out);
+}
+
+static void embed_row(void *context, int32_t row, int32_t worker) {
+    const embed_job *job = context;
+    const cpu_backend *b = job->b;
+    const embed_use *use = job->use;
+    int32_t width = b->buffers[use->x.id].width;
+    float *out = cpu_act_row(b, use->x, row), *scratch = cpu_scratch_row(b, worker);
+    begin_row(b, use, row, width, out);
+    if (use->positions != NULL) {
+        int64_t position = b->batch->positions[(int64_t)row * b->batch->n_axes];
+        add_row(b, use->positions, position + use->position_offset, width, scratch, out);
+    }
+    if (use->types != NULL) {
+        add_row(b, use->types, b->batch->types != NULL ? b->batch->types[row] : 0, width, scratch, out);
+    }
+    if (use->nm != NULL) {
+        cpu_norm_row(b, use->nm, out, width, out);
+    }
+}
+
+void cpu_embed(backend *base, const embed_use *use) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(use->tokens != NULL || use->positions != NULL || use->types != NULL);
+    b->buffers[use->x.id].is_quantised = false;
+    cpu_run_rows(b, embed_row, &(embed_job){b, use}, b->batch->n_rows);
 }

@@ -11,7 +11,6 @@
 #define MAX_PART_BLOCKS 16
 #define TASKS_A_WORKER  8
 #define LINE_FLOATS     16 /* of a cache line */
-#define SERIAL_ROWS     4  /* up to so many rows are quantised by the caller: cheaper than waking the thread pool twice */
 #define GROUPS_AT_ONCE  4
 #define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
 
@@ -37,7 +36,7 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
     cpu_linear_state *s = b->linear_state;
     const float *x = job->x + (int64_t)(job->rows != NULL ? job->rows[i] : i) * job->width;
     if (job->nm != NULL) {
-        float *normed = s->normed + (int64_t)worker * s->normed_width;
+        float *normed = cpu_scratch_row(b, worker);
         cpu_norm_row(b, job->nm, x, job->width, normed);
         x = normed;
     }
@@ -65,21 +64,14 @@ static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n
             job->wanted[f] = quantise = true;
         }
     }
-    if (!quantise) {
-        return;
-    }
-    if (job->n_rows > SERIAL_ROWS) {
-        thread_pool_run(job->b->thread_pool, quantise_row, job, job->n_rows);
-        return;
-    }
-    for (int32_t i = 0; i < job->n_rows; i++) {
-        quantise_row(job, i, 0);
+    if (quantise) {
+        cpu_run_rows(job->b, quantise_row, job, job->n_rows);
     }
 }
 
 /* ---- products ---- */
 
-typedef enum product_end { END_STORE, END_ADD, END_GATE_UP, END_LOGITS } product_end;
+typedef enum product_end { END_STORE, END_ADD, END_ACTIVATE, END_GATE_UP, END_LOGITS } product_end;
 
 /* The products of one op. Tasks are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same
  * columns and a task computes both. */
@@ -93,7 +85,8 @@ typedef struct product_job {
     int32_t widths[MAX_USES]; /* floats from row to row */
     product_end end;
     activation f;
-    bool to_groups; /* END_GATE_UP: the results are quantised to ROWS_GROUPS while they are in cache, in place of f32 */
+    float limit;    /* of f */
+    bool to_groups; /* END_ACTIVATE, END_GATE_UP: the results are quantised to ROWS_GROUPS while they are in cache, in place of f32 */
     float scale, cap;
 } product_job;
 
@@ -139,8 +132,11 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
     case END_ADD:
         math->add_scaled(job->scale, y, n, out);
         break;
+    case END_ACTIVATE:
+        math->activate(job->f, y, n, out);
+        break;
     case END_GATE_UP:
-        math->gate_up(job->f, y, up, n, out);
+        math->gate_up(job->f, job->limit, y, up, n, out);
         break;
     case END_LOGITS:
         math->scale_cap(job->scale, job->cap, n, y);
@@ -169,7 +165,11 @@ static void note_argmax(const math_kernels *math, const float *logits, int32_t n
 static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
-    job->b->math->gate_up(job->f, y, up, n_rows * n, y);
+    if (job->end == END_ACTIVATE) {
+        job->b->math->activate(job->f, y, n_rows * n, y);
+    } else {
+        job->b->math->gate_up(job->f, job->limit, y, up, n_rows * n, y);
+    }
     if (is_narrow) {
         job->b->linear->quantise[ROWS_GROUPS](y, n_rows * n, up);
     }
@@ -253,11 +253,11 @@ static rows_job rows_of(cpu_backend *b, buffer x, const norm *nm) {
     return (rows_job){.b = b, .x = a->rows, .width = a->width, .n_rows = b->batch->n_rows, .nm = nm, .is_quantised = a->is_quantised};
 }
 
-static void add_product(product_job *job, const linear_use *use, buffer out) {
+static void add_product(product_job *job, const linear *w, buffer out) {
     cpu_buffer *to = &job->b->buffers[out.id];
     to->is_quantised = false;
-    assert(job->n < MAX_USES && to->width >= use->w->layout.n_out);
-    job->weights[job->n] = use->w;
+    assert(job->n < MAX_USES && to->width >= w->layout.n_out);
+    job->weights[job->n] = w;
     job->out[job->n] = to->rows;
     job->widths[job->n] = to->width;
     job->n++;
@@ -269,7 +269,7 @@ void cpu_norm_linears(backend *base, buffer x, const norm *nm, const linear_use 
     product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_STORE};
     for (int32_t i = 0; i < n; i++) {
         assert(uses[i].out.id != x.id);
-        add_product(&job, &uses[i], uses[i].out);
+        add_product(&job, uses[i].w, uses[i].out);
     }
     run_products(&job, &rows);
 }
@@ -279,7 +279,7 @@ void cpu_linear_add(backend *base, buffer a, const linear_use *w, float scale, b
     assert(a.id != x.id);
     rows_job rows = rows_of(b, a, NULL);
     product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_ADD, .scale = scale};
-    add_product(&job, w, x);
+    add_product(&job, w->w, x);
     run_products(&job, &rows);
 }
 
@@ -289,19 +289,24 @@ static bool can_be_groups(const cpu_buffer *h, const linear *reader) {
            linear_row_bytes(ROWS_GROUPS, h->width) <= (size_t)h->width * sizeof *h->rows;
 }
 
-void cpu_norm_gate_up(backend *base, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
-                      const linear *reader) {
+void cpu_feed_forward(backend *base, const feed_forward_use *use) {
     cpu_backend *b = (cpu_backend *)base;
-    assert(h.id != x.id && gate->w->layout.n_out == up->w->layout.n_out);
-    rows_job rows = rows_of(b, x, nm);
-    product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_GATE_UP, .f = f};
-    add_product(&job, gate, h);
-    add_product(&job, up, h);
-    job.to_groups = b->buffers[h.id].is_quantised = can_be_groups(&b->buffers[h.id], reader);
+    const linear *up = use->up;
+    cpu_buffer *h = &b->buffers[use->h.id];
+    assert(use->h.id != use->x.id && (use->reader == NULL || use->reader->layout.n_in == up->layout.n_out));
+    assert(use->gate == NULL || use->gate->layout.n_out == up->layout.n_out);
+    assert(use->f != ACT_SWIGLU_CLAMPED || (use->gate != NULL && use->limit > 0.0f));
+    rows_job rows = rows_of(b, use->x, use->nm);
+    product_job job = {
+        .b = b, .n_rows = rows.n_rows, .end = use->gate != NULL ? END_GATE_UP : END_ACTIVATE, .f = use->f, .limit = use->limit};
+    if (use->gate != NULL) {
+        add_product(&job, use->gate, use->h);
+    }
+    add_product(&job, up, use->h);
+    job.to_groups = h->is_quantised = can_be_groups(h, use->reader);
     if (job.to_groups) {
         job.widths[0] = (int32_t)(linear_row_bytes(ROWS_GROUPS, job.widths[0]) / sizeof(float));
     }
-    assert(reader == NULL || reader->layout.n_in == gate->w->layout.n_out);
     run_products(&job, &rows);
 }
 

@@ -24,8 +24,6 @@ typedef struct cpu_linear_state {
     linear *loaded;
     int32_t widest[N_ROW_FORMATS];
     uint8_t *rows[N_ROW_FORMATS]; /* quantised rows, max(max_rows, max_out) of the widest */
-    float *normed;                /* [workers][normed_width]: a row between norm and conversion */
-    int32_t normed_width;
     float *tiles;     /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
     uint8_t *scratch; /* [workers][LINEAR_SCRATCH_BYTES] */
     row_argmax *largest; /* [workers][max_out], of the last head */

@@ -137,13 +137,15 @@ const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packin
     return l->data;
 }
 
-quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err) {
+quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, quire_error *err) {
     cpu_backend *b = (cpu_backend *)base;
+    const tensor_view *weight = spec->weight;
+    compute_mode mode = spec->exact ? COMPUTE_F32 : base->compute;
     cpu_linear_state *s;
     pack_kind kind;
     TRY(check_weight(weight, err));
     TRY(check_scale(weight, err));
-    if (pack_choose(weight->type, base->compute, &kind) != QUIRE_OK) {
+    if (pack_choose(weight->type, mode, &kind) != QUIRE_OK) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", weight->name,
                        dtype_name(weight->type));
     }
@@ -151,15 +153,15 @@ quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor
     if (l == NULL || state_of(b, &s) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
     }
-    l->format = linear_format(kind, base->compute);
+    l->format = linear_format(kind, mode);
     quire_err e = pack_plan(kind, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
-                       (long long)weight->dims[1], compute_name(base->compute));
+                       (long long)weight->dims[1], compute_name(mode));
     }
     TRY(place(b, l, weight, err));
-    if (bias != NULL) {
-        TRY(load_bias(b, l, bias, err));
+    if (spec->bias != NULL) {
+        TRY(load_bias(b, l, spec->bias, err));
     }
     if (weight->packing == 0) {
         thread_pool_run(b->thread_pool, pack_part, &(pack_job){l, weight}, l->layout.n_blocks);
@@ -179,7 +181,7 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
     cpu_linear_state *s;
     TRY(state_of(b, &s));
     size_t n_rows = (size_t)(b->limits.max_rows > b->limits.max_out ? b->limits.max_rows : b->limits.max_out);
-    size_t workers = (size_t)thread_pool_size(b->thread_pool), bytes;
+    size_t workers = (size_t)thread_pool_size(b->thread_pool);
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         if (s->widest[f] == 0) {
             continue;
@@ -188,19 +190,12 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
         s->rows[f] = cpu_own(b, n_rows, row);
         TRY(mem_check(s->rows[f]));
         b->step_bytes += (int64_t)(n_rows * row);
-        s->normed_width = s->widest[f] > s->normed_width ? s->widest[f] : s->normed_width;
     }
-    if (!size_mul(workers, (size_t)linear_pad(s->normed_width, 16), &bytes)) {
-        return QUIRE_TOO_LARGE;
-    }
-    s->normed_width = linear_pad(s->normed_width, 16);
-    s->normed = cpu_own(b, bytes, sizeof *s->normed);
     size_t tiles = workers * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
     s->scratch = cpu_own(b, workers, LINEAR_SCRATCH_BYTES);
     s->largest = cpu_own(b, workers * (size_t)b->limits.max_out, sizeof *s->largest);
-    b->step_bytes +=
-        (int64_t)((bytes + tiles) * sizeof(float) + workers * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
-    bool is_there = s->normed != NULL && s->tiles != NULL && s->scratch != NULL && (s->largest != NULL || b->limits.max_out == 0);
+    b->step_bytes += (int64_t)(tiles * sizeof(float) + workers * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
+    bool is_there = s->tiles != NULL && s->scratch != NULL && (s->largest != NULL || b->limits.max_out == 0);
     return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
 }

@@ -68,8 +68,10 @@ typedef struct math_kernels {
     /* out[i] = exp(x[i]): a few ulp; exp(-inf) 0, overflow inf, NaN NaN, subnormal results kept. */
     void (*exp)(const float *x, int32_t n, float *out);
     void (*tanh)(const float *x, int32_t n, float *out);
-    /* out[i] = f(gate[i]) * up[i]. */
-    void (*gate_up)(activation f, const float *gate, const float *up, int32_t n, float *out);
+    /* out[i] = f(x[i]). f has one argument. */
+    void (*activate)(activation f, const float *x, int32_t n, float *out);
+    /* out[i] = f(gate[i]) * up[i]. limit: of ACT_SWIGLU_CLAMPED. out may be gate or up. */
+    void (*gate_up)(activation f, float limit, const float *gate, const float *up, int32_t n, float *out);
     /* x[i] = scale * x[i]; then with cap > 0: cap * tanh(x[i] / cap). In place. */
     void (*scale_cap)(float scale, float cap, int32_t n, float *x);
     /* The largest of x[0..n), n > 0, as a zero +0. NaN where some number is NaN or infinite. */

@@ -80,6 +80,23 @@ static inline f32x16 relu2_16(f32x16 x) {
     return f_mul(relu16(x), relu16(x));
 }
 
+static inline f32x16 sigmoid16(f32x16 x) {
+    return f_div(f_set1(1.0f), f_add(exp16(f_neg(x)), f_set1(1.0f)));
+}
+
+static inline f32x16 gelu_quick16(f32x16 x) {
+    return f_div(x, f_add(exp16(f_neg(f_mul(f_set1(GELU_QUICK), x))), f_set1(1.0f)));
+}
+
+static inline f32x16 none16(f32x16 x) {
+    return x;
+}
+
+static inline f32x16 swiglu_clamped16(f32x16 limit, f32x16 gate, f32x16 up) {
+    f32x16 u = f_max(f_neg(limit), f_min(limit, up));
+    return f_mul(gelu_quick16(f_min(limit, gate)), f_add(u, f_set1(1.0f)));
+}
+
 /* Forces the copy of a loop for one function. */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -111,7 +128,47 @@ INLINE void gate_with(f32x16 (*f)(f32x16), const float *gate, const float *up, i
     }
 }
 
-static void gate_up_kernel(activation f, const float *gate, const float *up, int32_t n, float *out) {
+static void swiglu_clamped(float limit, const float *gate, const float *up, int32_t n, float *out) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(out + i, swiglu_clamped16(f_set1(limit), f_load(gate + i), f_load(up + i)));
+    }
+    if (i < n) {
+        f_store_first(out + i, n - i, swiglu_clamped16(f_set1(limit), f_load_first(gate + i, n - i), f_load_first(up + i, n - i)));
+    }
+}
+
+static void activate_kernel(activation f, const float *x, int32_t n, float *out) {
+    switch (f) {
+    case ACT_SILU:
+        map(silu16, x, n, out);
+        break;
+    case ACT_GELU:
+        map(gelu16, x, n, out);
+        break;
+    case ACT_GELU_TANH:
+        map(gelu_tanh16, x, n, out);
+        break;
+    case ACT_RELU:
+        map(relu16, x, n, out);
+        break;
+    case ACT_RELU2:
+        map(relu2_16, x, n, out);
+        break;
+    case ACT_GELU_QUICK:
+        map(gelu_quick16, x, n, out);
+        break;
+    case ACT_SIGMOID:
+        map(sigmoid16, x, n, out);
+        break;
+    case ACT_NONE:
+    case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_kernel */
+        map(none16, x, n, out);
+        break;
+    }
+}
+
+static void gate_up_kernel(activation f, float limit, const float *gate, const float *up, int32_t n, float *out) {
     switch (f) {
     case ACT_SILU:
         gate_with(silu16, gate, up, n, out);
@@ -127,6 +184,18 @@ static void gate_up_kernel(activation f, const float *gate, const float *up, int
         break;
     case ACT_RELU2:
         gate_with(relu2_16, gate, up, n, out);
+        break;
+    case ACT_GELU_QUICK:
+        gate_with(gelu_quick16, gate, up, n, out);
+        break;
+    case ACT_SIGMOID:
+        gate_with(sigmoid16, gate, up, n, out);
+        break;
+    case ACT_SWIGLU_CLAMPED:
+        swiglu_clamped(limit, gate, up, n, out);
+        break;
+    case ACT_NONE:
+        gate_with(none16, gate, up, n, out);
         break;
     }
 }

@@ -29,13 +29,26 @@ static float activate(activation f, float x) {
         return plain_relu(x);
     case ACT_RELU2:
         return plain_relu(x) * plain_relu(x);
+    case ACT_GELU_QUICK:
+        return plain_gelu_quick(x);
+    case ACT_SIGMOID:
+        return plain_sigmoid(x);
+    case ACT_NONE:
+    case ACT_SWIGLU_CLAMPED: /* of two arguments: gate_up_plain */
+        break;
     }
     return x;
 }
 
-static void gate_up_plain(activation f, const float *gate, const float *up, int32_t n, float *out) {
+static void activate_plain(activation f, const float *x, int32_t n, float *out) {
     for (int32_t i = 0; i < n; i++) {
-        out[i] = activate(f, gate[i]) * up[i];
+        out[i] = activate(f, x[i]);
+    }
+}
+
+static void gate_up_plain(activation f, float limit, const float *gate, const float *up, int32_t n, float *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = f == ACT_SWIGLU_CLAMPED ? plain_swiglu_clamped(limit, gate[i], up[i]) : activate(f, gate[i]) * up[i];
     }
 }
 
@@ -126,6 +139,7 @@ static float narrow_int8_plain(const float *x, int32_t n, int8_t *out, int32_t *
 const math_kernels math_plain = {
     .exp = exp_plain,
     .tanh = tanh_plain,
+    .activate = activate_plain,
     .gate_up = gate_up_plain,
     .scale_cap = scale_cap_plain,
     .largest = largest_plain,

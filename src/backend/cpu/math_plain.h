@@ -77,6 +77,20 @@ static inline float plain_relu(float x) {
     return plain_max(0.0f, x);
 }
 
+static inline float plain_sigmoid(float x) {
+    return 1.0f / (plain_exp(-x) + 1.0f);
+}
+
+static inline float plain_gelu_quick(float x) {
+    return x / (plain_exp(-(GELU_QUICK * x)) + 1.0f);
+}
+
+static inline float plain_swiglu_clamped(float limit, float gate, float up) {
+    float g = plain_min(limit, gate);
+    float u = plain_max(-limit, plain_min(limit, up));
+    return plain_gelu_quick(g) * (u + 1.0f);
+}
+
 /* The 16-lane tree; destroys lanes. */
 static inline float plain_tree_sum(float *lanes) {
     for (int step = 8; step >= 1; step /= 2) {

@@ -30,5 +30,6 @@ static const float ERFC_POLY[ERFC_DEGREE + 1] = {-0x1.8a5954p-13f, 0x1.212c0ep+0
 #define SQRT_HALF  0x1.6a09e6p-1f /* sqrt(1/2) */
 #define GELU_CUBE  0.044715f
 #define GELU_SCALE 0x1.988454p-1f /* sqrt(2 / pi) */
+#define GELU_QUICK 1.702f
 
 #endif

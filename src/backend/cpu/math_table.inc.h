@@ -2,6 +2,7 @@
 const math_kernels MATH_TABLE = {
     .exp = exp_kernel,
     .tanh = tanh_kernel,
+    .activate = activate_kernel,
     .gate_up = gate_up_kernel,
     .scale_cap = scale_cap_kernel,
     .largest = largest_kernel,

@@ -5,47 +5,85 @@
 struct norm {
     norm_kind kind;
     float eps;
-    int32_t width;
-    float *weight; /* [width] */
-    float *bias;   /* [width], or NULL */
+    int32_t width;     /* of the stretch that statistics are taken over */
+    int32_t n_weights; /* a multiple of width: stretches take turns over the weights */
+    float *weight;     /* [n_weights] */
+    float *bias;       /* [n_weights], or NULL */
 };
 
-/* A vector of any float type as f32, owned by the backend. */
-static quire_err load_vector(cpu_backend *b, const tensor_view *t, int32_t width, float **out, quire_error *err) {
-    if (t->n_dims != 1 || t->dims[0] != width) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: a norm's weight and bias must be vectors of %d elements", t->name, width);
-    }
-    if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < (size_t)width / (size_t)dtype_block_elements(t->type)) {
+/* The number of weights in t, one a row element: width, or as many for each of several stretches. 0: it has another shape. */
+static int32_t count_weights(const tensor_view *t, int32_t width) {
+    int64_t last = t->dims[t->n_dims == 2 ? 1 : 0], rows = t->n_dims == 2 ? t->dims[0] : 1;
+    bool is_shape = (t->n_dims == 1 && last % width == 0) || (t->n_dims == 2 && last == width);
+    return is_shape && last >= 1 && rows >= 1 && rows <= INT32_MAX / last ? (int32_t)(rows * last) : 0;
+}
+
+/* The elements of any float type as f32, owned by the backend. */
+static quire_err load_weights(cpu_backend *b, const tensor_view *t, int32_t n, float **out, quire_error *err) {
+    if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < (size_t)n / (size_t)dtype_block_elements(t->type)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says", t->name);
     }
-    float *v = cpu_own(b, (size_t)width, sizeof *v);
+    float *v = cpu_own(b, (size_t)n, sizeof *v);
     if (v == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", t->name);
     }
-    if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)width, v) != QUIRE_OK) {
+    if (dtype_is_quantised(t->type) || quant_dequantise(t->type, t->data, (size_t)n, v) != QUIRE_OK) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a norm cannot be of type %s", t->name, dtype_name(t->type));
     }
-    b->weight_bytes += (int64_t)width * (int64_t)sizeof *v;
+    b->weight_bytes += (int64_t)n * (int64_t)sizeof *v;
     *out = v;
     return QUIRE_OK;
 }
 
-quire_err cpu_norm_load(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one, norm **out,
-                        quire_error *err) {
-    cpu_backend *c = (cpu_backend *)b;
-    if (weight->dims[0] < 1 || weight->dims[0] > INT32_MAX) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: a norm cannot be this wide", weight->name);
+/* Checks the spec; *n: the number of its weights. */
+static quire_err check_spec(const norm_spec *spec, int32_t *n, quire_error *err) {
+    if (spec->width < 1) {
+        return err_set(err, QUIRE_INVALID, -1, "a norm over %d elements", spec->width);
     }
+    const tensor_view *first = spec->weight != NULL ? spec->weight : spec->bias;
+    *n = first != NULL ? count_weights(first, spec->width) : spec->width;
+    const tensor_view *bad = *n == 0 ? first : NULL;
+    if (bad == NULL && spec->bias != NULL && count_weights(spec->bias, spec->width) != *n) {
+        bad = spec->bias;
+    }
+    if (bad != NULL) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "tensor %s: a norm's weight and bias must be vectors of %d elements, or both of as many for each head", bad->name,
+                       spec->width);
+    }
+    if (spec->kind == NORM_RMS && spec->bias != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a root mean square norm with a bias is not supported", spec->bias->name);
+    }
+    return QUIRE_OK;
+}
+
+/* A norm without weight has ones, which change no bit. */
+static quire_err load_ones(cpu_backend *b, int32_t n, float **out, quire_error *err) {
+    *out = cpu_own(b, (size_t)n, sizeof **out);
+    if (*out == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "a norm over %d elements: out of memory", n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        (*out)[i] = 1.0f;
+    }
+    b->weight_bytes += (int64_t)n * (int64_t)sizeof **out;
+    return QUIRE_OK;
+}
+
+quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err) {
+    cpu_backend *c = (cpu_backend *)b;
+    int32_t n;
+    TRY(check_spec(spec, &n, err));
     norm *nm = cpu_own(c, 1, sizeof *nm);
     if (nm == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "a norm over %d elements: out of memory", spec->width);
     }
-    *nm = (norm){.kind = kind, .eps = eps, .width = (int32_t)weight->dims[0]};
-    TRY(load_vector(c, weight, nm->width, &nm->weight, err));
-    if (bias != NULL) {
-        TRY(load_vector(c, bias, nm->width, &nm->bias, err));
+    *nm = (norm){.kind = spec->kind, .eps = spec->eps, .width = spec->width, .n_weights = n};
+    TRY(spec->weight != NULL ? load_weights(c, spec->weight, n, &nm->weight, err) : load_ones(c, n, &nm->weight, err));
+    if (spec->bias != NULL) {
+        TRY(load_weights(c, spec->bias, n, &nm->bias, err));
     }
-    for (int32_t i = 0; add_one && i < nm->width; i++) {
+    for (int32_t i = 0; spec->add_one && spec->weight != NULL && i < n; i++) {
         nm->weight[i] = 1.0f + nm->weight[i];
     }
     *out = nm;
@@ -53,11 +91,13 @@ quire_err cpu_norm_load(backend *b, norm_kind kind, const tensor_view *weight, c
 }
 
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out) {
-    for (int32_t i = 0; i + nm->width <= width; i += nm->width) {
+    assert(width % nm->n_weights == 0);
+    for (int32_t i = 0, w = 0; i < width; i += nm->width) {
         if (nm->kind == NORM_RMS) {
-            b->math->norm_rms(x + i, nm->weight, nm->eps, nm->width, out + i);
+            b->math->norm_rms(x + i, nm->weight + w, nm->eps, nm->width, out + i);
         } else {
-            b->math->norm_layer(x + i, nm->weight, nm->bias, nm->eps, nm->width, out + i);
+            b->math->norm_layer(x + i, nm->weight + w, nm->bias != NULL ? nm->bias + w : NULL, nm->eps, nm->width, out + i);
         }
+        w = w + nm->width < nm->n_weights ? w + nm->width : 0;
     }
 }

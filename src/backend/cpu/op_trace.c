@@ -1,7 +1,7 @@
 /* Op traces: wrappers that time the backend's own ops. While a trace is on, the backend's table is a copy with these wrappers, so that an
  * untraced op checks nothing. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/linear.h"
+#include "backend/cpu/experts.h"
 #include "base/clock.h"
 
 static op_time begin(cpu_backend *b, op_kind kind, int32_t n_rows) {
@@ -18,10 +18,14 @@ static void end(cpu_backend *b, op_time *op) {
     }
 }
 
-static void count_product(op_time *op, const linear *w) {
+static void count_rows(op_time *op, const linear *w, int32_t n_rows) {
     op->bytes += (int64_t)w->layout.block_bytes * w->layout.n_blocks;
     op->bytes += w->scales != NULL ? (int64_t)w->layout.n_out * (int64_t)sizeof *w->scales : 0;
-    op->operations += (int64_t)2 * w->layout.n_out * w->layout.n_in * op->n_rows;
+    op->operations += (int64_t)2 * w->layout.n_out * w->layout.n_in * n_rows;
+}
+
+static void count_product(op_time *op, const linear *w) {
+    count_rows(op, w, op->n_rows);
 }
 
 /* Counts the keys and values that each sequence's rows see, once, and shared ones once for all. A window counts at most its length and the
@@ -45,10 +49,10 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, bu
     op->bytes += spec->window > 0 ? 0 : token_bytes * batch_read_tokens(b->batch);
 }
 
-static void traced_embed(backend *base, const embedding *e, float scale, buffer x) {
+static void traced_embed(backend *base, const embed_use *use) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_EMBED, b->batch->n_rows);
-    b->untraced->embed(base, e, scale, x);
+    b->untraced->embed(base, use);
     end(b, &op);
 }
 
@@ -85,13 +89,66 @@ static void traced_linear_add(backend *base, buffer a, const linear_use *w, floa
     end(b, &op);
 }
 
-static void traced_gate_up(backend *base, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
-                           const linear *reader) {
+static void traced_feed_forward(backend *base, const feed_forward_use *use) {
     cpu_backend *b = (cpu_backend *)base;
-    op_time op = begin(b, OP_GATE_UP, b->batch->n_rows);
-    count_product(&op, gate->w);
-    count_product(&op, up->w);
-    b->untraced->norm_gate_up(base, x, nm, gate, up, f, h, reader);
+    op_time op = begin(b, OP_FEED_FORWARD, b->batch->n_rows);
+    if (use->gate != NULL) {
+        count_product(&op, use->gate);
+    }
+    count_product(&op, use->up);
+    b->untraced->feed_forward(base, use);
+    end(b, &op);
+}
+
+static void traced_norm_add(backend *base, buffer y, const norm *nm, float scale, buffer x) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_NORM_ADD, b->batch->n_rows);
+    b->untraced->norm_add(base, y, nm, scale, x);
+    end(b, &op);
+}
+
+static void traced_norm_rows(backend *base, buffer x, const norm *nm, buffer out) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_NORM_ROWS, b->batch->n_rows);
+    b->untraced->norm_rows(base, x, nm, out);
+    end(b, &op);
+}
+
+static void traced_multiply(backend *base, const multiply_use *use) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_MULTIPLY, b->batch->n_rows);
+    b->untraced->multiply(base, use);
+    end(b, &op);
+}
+
+static void traced_scale_rows(backend *base, float scale, buffer x) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_SCALE_ROWS, b->batch->n_rows);
+    b->untraced->scale_rows(base, scale, x);
+    end(b, &op);
+}
+
+static void traced_route(backend *base, const routing *r, buffer logits) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_ROUTE, b->batch->n_rows);
+    b->untraced->route(base, r, logits);
+    end(b, &op);
+}
+
+/* Counts the experts that have rows. */
+static void traced_experts(backend *base, const experts_use *use) {
+    cpu_backend *b = (cpu_backend *)base;
+    const cpu_experts_state *s = b->experts_state;
+    op_time op = begin(b, OP_EXPERTS, b->batch->n_rows);
+    b->untraced->experts(base, use);
+    for (int32_t i = 0; i < s->n_active; i++) {
+        int32_t e = s->active[i], n_rows = s->first[e + 1] - s->first[e];
+        if (use->w->gate != NULL) {
+            count_rows(&op, use->w->gate[e], n_rows);
+        }
+        count_rows(&op, use->w->up[e], n_rows);
+        count_rows(&op, use->w->down[e], n_rows);
+    }
     end(b, &op);
 }
 
@@ -113,7 +170,13 @@ void cpu_trace(backend *base, op_trace *to) {
         b->traced.qk_norm_rope_store = traced_rope_store;
         b->traced.attention = traced_attention;
         b->traced.linear_add = traced_linear_add;
-        b->traced.norm_gate_up = traced_gate_up;
+        b->traced.feed_forward = traced_feed_forward;
+        b->traced.norm_add = traced_norm_add;
+        b->traced.norm_rows = traced_norm_rows;
+        b->traced.multiply = traced_multiply;
+        b->traced.scale_rows = traced_scale_rows;
+        b->traced.route = traced_route;
+        b->traced.experts = traced_experts;
         b->traced.head = traced_head;
         base->ops = &b->traced;
     } else if (to == NULL && b->trace != NULL) {

@@ -4,8 +4,8 @@
 #include <stddef.h>
 
 const char *const stage_names[N_STAGES] = {
-    "plan, pages, batch", "embed",      "q k v: rows", "q k v",      "rope, store", "attention", "output: rows", "output",  "gate up: rows",
-    "gate up, act",       "down: rows", "down",        "head: rows", "head",        "sample",    "commit",       "between",
+    "plan, pages, batch", "embed",      "q k v: rows", "q k v",    "rope, store", "attention", "output: rows", "output", "gate up: rows",
+    "gate up, act",       "down: rows", "down",        "elements", "head: rows",  "head",      "sample",       "commit", "between",
 };
 
 stage_kind stage_kind_of(stage s) {
@@ -25,28 +25,48 @@ stage_kind stage_kind_of(stage s) {
     }
 }
 
-/* Whose rows come one stage before it. */
-static stage stage_of(const op_time *op, op_kind before) {
-    switch (op->kind) {
+static bool is_elements(op_kind kind) {
+    return kind == OP_NORM_ADD || kind == OP_NORM_ROWS || kind == OP_MULTIPLY || kind == OP_SCALE_ROWS || kind == OP_ROUTE;
+}
+
+/* True for the products of a layer's queries, keys and values, with which it begins. */
+static bool is_qkv(const op_time *ops, int32_t n, int32_t i) {
+    int32_t next = i + 1;
+    while (next < n && is_elements(ops[next].kind)) {
+        next++;
+    }
+    return ops[i].kind == OP_NORM_LINEARS && next < n && ops[next].kind == OP_ROPE_STORE;
+}
+
+/* Whose rows come one stage before it. *product: the stage of the next product in its layer, updated. */
+static stage stage_of(const op_time *ops, int32_t n, int32_t i, stage *product) {
+    stage s = is_qkv(ops, n, i) ? STAGE_QKV : *product;
+    if (is_elements(ops[i].kind)) {
+        return STAGE_ELEMENTS;
+    }
+    switch (ops[i].kind) {
     case OP_EMBED:
         return STAGE_EMBED;
     case OP_NORM_LINEARS:
-        return STAGE_QKV;
+    case OP_LINEAR_ADD:
+        *product = s == STAGE_OUTPUT ? STAGE_GATE_UP : s;
+        return s;
     case OP_ROPE_STORE:
         return STAGE_ROPE_STORE;
     case OP_ATTENTION:
+        *product = STAGE_OUTPUT;
         return STAGE_ATTENTION;
-    case OP_LINEAR_ADD:
-        return before == OP_ATTENTION ? STAGE_OUTPUT : STAGE_DOWN;
-    case OP_GATE_UP:
+    case OP_FEED_FORWARD:
+        *product = STAGE_DOWN;
+        return STAGE_GATE_UP;
+    case OP_EXPERTS:
         return STAGE_GATE_UP;
     default:
         return STAGE_HEAD;
     }
 }
 
-static void add_op(const op_time *op, op_kind before, stage_cost *to) {
-    stage s = stage_of(op, before);
+static void add_op(const op_time *op, stage s, stage_cost *to) {
     if (stage_kind_of(s) == STAGE_IS_PRODUCT) {
         to[s - 1].us += (double)op->rows_ns * 1e-3;
     }
@@ -78,12 +98,13 @@ int32_t stages_most_rows(const op_time *ops, int32_t n) {
 
 static void add_pass(const op_time *ops, int32_t n, step_costs *out) {
     int32_t layer = -1;
+    stage product = STAGE_QKV;
     for (int32_t i = 0; i < n; i++) {
-        op_kind before = i > 0 ? ops[i - 1].kind : OP_HEAD;
-        layer += ops[i].kind == OP_NORM_LINEARS;
-        add_op(&ops[i], before, out->stages);
+        stage s = stage_of(ops, n, i, &product);
+        layer += is_qkv(ops, n, i);
+        add_op(&ops[i], s, out->stages);
         if (out->layers != NULL && layer >= 0 && layer < out->n_layers && ops[i].kind != OP_HEAD) {
-            add_op(&ops[i], before, out->layers + (size_t)layer * N_STAGES);
+            add_op(&ops[i], s, out->layers + (size_t)layer * N_STAGES);
         }
     }
     out->n_steps++;

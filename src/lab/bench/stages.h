@@ -18,6 +18,7 @@ typedef enum stage {
     STAGE_GATE_UP,
     STAGE_DOWN_ROWS,
     STAGE_DOWN,
+    STAGE_ELEMENTS, /* what only touches activations: norms on their own, products of elements, scaling */
     STAGE_HEAD_ROWS,
     STAGE_HEAD,
     STAGE_SAMPLE,

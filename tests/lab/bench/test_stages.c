@@ -15,11 +15,11 @@ enum { PASS_OPS = 2 + 2 * 6 };
 /* A pass of two layers from start_ns on: op i takes (i + 1) * unit ns, a tenth of it for rows where it is a product. The end is given back.
  */
 static int64_t put_pass(op_time *ops, int32_t n_rows, int64_t start_ns, int64_t unit) {
-    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_LINEAR_ADD};
+    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_FEED_FORWARD, OP_LINEAR_ADD};
     for (int32_t i = 0; i < PASS_OPS; i++) {
         op_kind kind = i == 0 ? OP_EMBED : i == PASS_OPS - 1 ? OP_HEAD : layer[(i - 1) % 6];
         int64_t ns = (i + 1) * unit;
-        bool is_product = kind == OP_NORM_LINEARS || kind == OP_LINEAR_ADD || kind == OP_GATE_UP || kind == OP_HEAD;
+        bool is_product = kind == OP_NORM_LINEARS || kind == OP_LINEAR_ADD || kind == OP_FEED_FORWARD || kind == OP_HEAD;
         ops[i] = (op_time){.kind = kind,
                            .n_rows = n_rows,
                            .start_ns = start_ns,
@@ -69,6 +69,36 @@ static void every_op_counts_for_its_stage_and_layer(void **state) {
     assert_us(share, 1);
     assert_us(stages_share(&c, STAGE_IS_ATTENTION), 14 / c.us);
     assert_us(stages_share(&c, STAGE_IS_SAMPLING), 2.5 / c.us);
+}
+
+/* Norms behind attention and feed-forward, an output gate, a router: products are told apart by what stands around them. */
+static void products_are_known_where_other_ops_stand_between(void **state) {
+    (void)state;
+    static const op_kind kinds[] = {OP_EMBED,        OP_NORM_LINEARS, /* queries, keys, values */
+                                    OP_NORM_ROWS,    OP_ROPE_STORE,   OP_ATTENTION,    OP_MULTIPLY,     OP_NORM_LINEARS, /* output */
+                                    OP_NORM_ADD,     OP_NORM_LINEARS,                                                    /* a router */
+                                    OP_FEED_FORWARD, OP_NORM_LINEARS,                                                    /* down */
+                                    OP_NORM_ADD,     OP_SCALE_ROWS,   OP_NORM_LINEARS, /* the second layer's */
+                                    OP_ROPE_STORE,   OP_ATTENTION,    OP_LINEAR_ADD,   OP_FEED_FORWARD, OP_LINEAR_ADD,   OP_HEAD};
+    enum { N_KINDS = sizeof kinds / sizeof *kinds };
+    op_time ops[N_KINDS];
+    stage_cost layers[2 * N_STAGES] = {{0, 0, 0}};
+    step_costs c = {.n_rows = 2, .layers = layers, .n_layers = 2};
+    for (int32_t i = 0; i < N_KINDS; i++) {
+        ops[i] = (op_time){.kind = kinds[i], .n_rows = 2, .start_ns = 1 << (i + 10), .ns = 1000 * ((int64_t)1 << i)};
+    }
+    stages_add(ops, N_KINDS, &c);
+    stages_finish(&c, 0, 0, 0);
+    assert_us(c.stages[STAGE_QKV].us, (1 << 1) + (1 << 13));
+    assert_us(c.stages[STAGE_OUTPUT].us, (1 << 6) + (1 << 16));
+    assert_us(c.stages[STAGE_GATE_UP].us, (1 << 8) + (1 << 9) + (1 << 17));
+    assert_us(c.stages[STAGE_DOWN].us, (1 << 10) + (1 << 18));
+    assert_us(c.stages[STAGE_ELEMENTS].us, (1 << 2) + (1 << 5) + (1 << 7) + (1 << 11) + (1 << 12));
+    assert_us(c.stages[STAGE_HEAD].us, 1 << 19);
+    assert_us(layers[STAGE_QKV].us, 1 << 1);
+    assert_us(layers[STAGE_ELEMENTS].us, (1 << 2) + (1 << 5) + (1 << 7) + (1 << 11) + (1 << 12));
+    assert_us(layers[N_STAGES + STAGE_QKV].us, 1 << 13);
+    assert_us(layers[N_STAGES + STAGE_ELEMENTS].us, 0);
 }
 
 static void only_passes_of_the_asked_rows_count_and_of_those_the_faster_half(void **state) {
@@ -132,6 +162,7 @@ static void a_trace_without_a_pass_has_no_rows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_counts_for_its_stage_and_layer),
+        cmocka_unit_test(products_are_known_where_other_ops_stand_between),
         cmocka_unit_test(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half),
         cmocka_unit_test(a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too),
         cmocka_unit_test(a_trace_without_a_pass_has_no_rows),

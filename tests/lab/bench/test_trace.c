@@ -51,7 +51,7 @@ static void a_trace_notes_each_op_of_a_pass_and_changes_no_bit(void **state) {
     forward(&b, N - 2, 2, tokens, traced);
     assert_memory_equal(plain, traced, (size_t)d->n_vocab * sizeof *plain);
 
-    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_LINEAR_ADD};
+    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_FEED_FORWARD, OP_LINEAR_ADD};
     int64_t gate_operations = (int64_t)2 * 2 * 2 * d->d_ff * d->d_model; /* rows, matrices, multiplication and addition */
     int64_t kv_bytes = (int64_t)N * 2 * d->n_kv_heads * d->d_head * 4, pairs = (N - 1) + N;
     assert_int_equal(trace.n, 2 + 6 * d->n_layers);
@@ -61,7 +61,7 @@ static void a_trace_notes_each_op_of_a_pass_and_changes_no_bit(void **state) {
         assert_int_equal(op->kind, layer[i % 6]);
         assert_int_equal(op->n_rows, 2);
         assert_true(op->ns >= op->rows_ns && op->rows_ns >= 0 && op->start_ns >= op[-1].start_ns + op[-1].ns);
-        if (op->kind == OP_GATE_UP) {
+        if (op->kind == OP_FEED_FORWARD) {
             assert_int_equal(op->operations, gate_operations);
             assert_true(op->bytes >= (int64_t)2 * d->d_ff * d->d_model && op->rows_ns > 0);
         } else if (op->kind == OP_ATTENTION) {

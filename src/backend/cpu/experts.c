@@ -1,0 +1,318 @@
+/* A step's rows through a mixture of experts. Rows are sorted by expert; then the column tiles of all experts are shared by the workers.
+ *
+ * Barriers: one for gate and up of all experts, one for down, which sums too; more only with many rows, or where down reads rows that need
+ * the whole hidden row for their scale. Bytes: the weights of an expert once for every LINEAR_TILE_ROWS of its rows, the later times from
+ * cache.
+ * Order of a row's sum: s = 0; s = fma(weight, down, s) over its experts, ascending; y = fma(scale, s, y), or scale * s. */
+#include "backend/cpu/experts.h"
+
+#include <string.h>
+
+#include "backend/cpu/linear_ops.h"
+#include "backend/cpu/math.h"
+#include "base/clock.h"
+
+#define SERIAL_ROWS     4     /* up to so many rows are gathered by the caller */
+#define SERIAL_ELEMENTS 32768 /* up to so many hidden elements are converted by the caller */
+#define HIDDEN_BLOCKS   16    /* column blocks of a task at most, */
+#define HIDDEN_TASKS    8     /* and tasks a worker at least, in as far as tasks are wider than a tile: of gate and up, */
+#define SUM_TASKS       4     /* and of down, whose tasks have EXPERTS_SUM_BLOCKS at most */
+#define TILE_FLOATS     (LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS)
+#define SUM_FLOATS      (2 * TILE_FLOATS) /* down has no second tile */
+#define GROUPS_AT_ONCE  4
+
+typedef struct experts_job {
+    cpu_backend *b;
+    cpu_experts_state *s;
+    const experts_use *use;
+    const experts *w;
+    const float *x; /* [n_rows, x_width] */
+    float *y;       /* [n_rows, y_width] */
+    int32_t x_width, y_width, n_rows;
+    int32_t most_rows;                 /* of an expert */
+    int32_t hidden_blocks, sum_blocks; /* column blocks of a task */
+    size_t hidden_bytes;               /* from row to row */
+} experts_job;
+
+/* ---- sorting ---- */
+
+/* Gives every assignment its place: a counting sort by expert. Returns the most rows of an expert. */
+static int32_t sort_by_expert(cpu_experts_state *s, int32_t n_experts, int32_t n) {
+    int32_t *first = s->first, most = 0;
+    memset(first, 0, sizeof *first * ((size_t)n_experts + 1));
+    for (int32_t i = 0; i < n; i++) {
+        first[s->chosen[i] + 1]++;
+    }
+    s->n_active = 0;
+    for (int32_t e = 0; e < n_experts; e++) {
+        if (first[e + 1] > 0) {
+            s->active[s->n_active++] = e;
+            most = first[e + 1] > most ? first[e + 1] : most;
+        }
+        first[e + 1] += first[e];
+    }
+    for (int32_t i = 0; i < n; i++) {
+        s->places[i] = first[s->chosen[i]]++;
+        s->sources[s->places[i]] = i;
+    }
+    memmove(first + 1, first, sizeof *first * (size_t)n_experts); /* each has become the next one's */
+    first[0] = 0;
+    return most;
+}
+
+/* ---- the rows that experts read ---- */
+
+static float *worker_row(const cpu_experts_state *s, int32_t worker) {
+    return s->rows + (size_t)worker * (size_t)s->row_width;
+}
+
+/* x times the weight, in the worker's row. */
+static const float *scaled_input(const experts_job *job, const float *x, float weight, int32_t worker) {
+    float *scaled = worker_row(job->s, worker);
+    for (int32_t k = 0; k < job->w->d_in; k++) {
+        scaled[k] = x[k] * weight;
+    }
+    return scaled;
+}
+
+static uint8_t *gathered_row(const experts_job *job, row_format f, int32_t place) {
+    return job->s->gathered[f] + (size_t)place * linear_row_bytes(f, job->w->d_in);
+}
+
+/* Norms a row, converts it once for each format, and copies it to its places. */
+static void gather_row(void *context, int32_t row, int32_t worker) {
+    const experts_job *job = context;
+    const cpu_experts_state *s = job->s;
+    const float *x = job->x + (int64_t)row * job->x_width;
+    const uint8_t *made[N_ROW_FORMATS] = {NULL};
+    if (job->use->nm != NULL) {
+        float *normed = cpu_scratch_row(job->b, worker);
+        cpu_norm_row(job->b, job->use->nm, x, job->w->d_in, normed);
+        x = normed;
+    }
+    for (int32_t i = row * job->w->n_used; i < (row + 1) * job->w->n_used; i++) {
+        const float *input = s->is_input_scaled ? scaled_input(job, x, s->weights[i], worker) : x;
+        for (int f = 0; f < N_ROW_FORMATS; f++) {
+            if (!job->w->reads[f]) {
+                continue;
+            }
+            uint8_t *to = gathered_row(job, (row_format)f, s->places[i]);
+            if (made[f] != NULL && !s->is_input_scaled) {
+                memcpy(to, made[f], linear_row_bytes((row_format)f, job->w->d_in));
+            } else {
+                job->b->linear->quantise[f](input, job->w->d_in, to);
+                made[f] = to;
+            }
+        }
+    }
+}
+
+/* ---- products ---- */
+
+/* A worker's part of the scratch of products. */
+typedef struct tile_scratch {
+    float *y, *up; /* TILE_FLOATS each */
+    void *kernel;
+} tile_scratch;
+
+static tile_scratch scratch_of(const cpu_backend *b, int32_t worker) {
+    const cpu_linear_state *l = b->linear_state;
+    float *y = l->tiles + (size_t)worker * 2 * TILE_FLOATS;
+    return (tile_scratch){y, y + TILE_FLOATS, l->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES};
+}
+
+/* y[n_rows][n_blocks * 16] = rows w^T + bias. */
+static void product(const cpu_backend *b, const linear *w, row_view rows, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
+                    void *scratch) {
+    int32_t n = n_blocks * PACK_LANES;
+    b->linear->product(w, rows, n_rows, block0, n_blocks, y, scratch);
+    for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
+        for (int32_t c = 0; c < n; c++) {
+            y[r * n + c] += w->bias[block0 * PACK_LANES + c];
+        }
+    }
+}
+
+/* The columns of a task, and the rows whose results fit n_floats at once. */
+typedef struct tile {
+    int32_t block0, n_blocks, column0, n_columns, stride, rows_at_once;
+} tile;
+
+static tile tile_of(int32_t index, int32_t task_blocks, int32_t width, int32_t n_floats) {
+    tile t = {.block0 = index * task_blocks, .column0 = index * task_blocks * PACK_LANES};
+    int32_t left = width - t.column0;
+    t.n_columns = left < task_blocks * PACK_LANES ? left : task_blocks * PACK_LANES;
+    t.n_blocks = (t.n_columns + PACK_LANES - 1) / PACK_LANES;
+    t.stride = t.n_blocks * PACK_LANES;
+    t.rows_at_once = n_floats / (task_blocks * PACK_LANES);
+    t.rows_at_once = t.rows_at_once < LINEAR_TILE_ROWS ? t.rows_at_once : LINEAR_TILE_ROWS;
+    return t;
+}
+
+static int32_t n_tiles(int32_t width, int32_t task_blocks) {
+    return (width + task_blocks * PACK_LANES - 1) / (task_blocks * PACK_LANES);
+}
+
+/* Converts a tile's hidden rows to groups. A row of few groups costs as much as one of GROUPS_AT_ONCE: then the tile is converted as one
+ * row, in the second tile. */
+static void store_groups(const experts_job *job, int32_t n_rows, int32_t n, float *y, float *spare, uint8_t *out) {
+    const size_t row_bytes = (size_t)n / PACK_GROUP * sizeof(row_group);
+    const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
+    if (is_narrow) {
+        job->b->linear->quantise[ROWS_GROUPS](y, n_rows * n, spare);
+    }
+    for (int32_t r = 0; r < n_rows; r++, out += job->hidden_bytes) {
+        if (is_narrow) {
+            memcpy(out, (const uint8_t *)spare + (size_t)r * row_bytes, row_bytes);
+        } else {
+            job->b->linear->quantise[ROWS_GROUPS](y + r * n, n, out);
+        }
+    }
+}
+
+/* out = f(gate) * up, or f(gate), which is up's product where there is no gate. */
+static void activate(const experts_job *job, const float *gate, const float *up, int32_t n, float *out) {
+    if (job->w->gate != NULL) {
+        job->b->math->gate_up(job->use->f, job->use->limit, gate, up, n, out);
+    } else {
+        job->b->math->activate(job->use->f, gate, n, out);
+    }
+}
+
+/* A tile of hidden columns of one expert, for all its rows. */
+static void hidden_task(void *context, int32_t task, int32_t worker) {
+    const experts_job *job = context;
+    const cpu_experts_state *s = job->s;
+    const experts *w = job->w;
+    int32_t tiles = n_tiles(w->d_hidden, job->hidden_blocks), e = s->active[task / tiles];
+    tile t = tile_of(task % tiles, job->hidden_blocks, w->d_hidden, TILE_FLOATS);
+    tile_scratch c = scratch_of(job->b, worker);
+    for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t.rows_at_once) {
+        int32_t n_rows = end - place < t.rows_at_once ? end - place : t.rows_at_once;
+        const linear *parts[] = {w->gate != NULL ? w->gate[e] : w->up[e], w->up[e]};
+        float *sums[] = {c.y, c.up};
+        for (int i = 0; i < (w->gate != NULL ? 2 : 1); i++) {
+            row_view rows = {gathered_row(job, parts[i]->format, place), linear_row_bytes(parts[i]->format, w->d_in)};
+            product(job->b, parts[i], rows, n_rows, t.block0, t.n_blocks, sums[i], c.kernel);
+        }
+        uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
+        bool is_groups = w->down[e]->format == ROWS_GROUPS;
+        if (is_groups) {
+            activate(job, c.y, c.up, n_rows * t.stride, c.y);
+            store_groups(job, n_rows, t.n_columns, c.y, c.up, out + (size_t)t.column0 / PACK_GROUP * sizeof(row_group));
+        }
+        for (int32_t r = 0; r < n_rows && !is_groups; r++, out += job->hidden_bytes) {
+            activate(job, c.y + r * t.stride, c.up + r * t.stride, t.n_columns, (float *)(void *)out + t.column0);
+        }
+    }
+}
+
+/* Converts a hidden row in place to what its expert's down product reads, where that needs the whole row. */
+static void convert_hidden(void *context, int32_t place, int32_t worker) {
+    const experts_job *job = context;
+    row_format f = job->w->down[job->s->chosen[job->s->sources[place]]]->format;
+    if (f == ROWS_TOKEN || f == ROWS_BF16) {
+        float *copy = worker_row(job->s, worker);
+        uint8_t *row = job->s->hidden + (size_t)place * job->hidden_bytes;
+        memcpy(copy, row, (size_t)job->w->d_hidden * sizeof *copy);
+        job->b->linear->quantise[f](copy, job->w->d_hidden, row);
+    }
+}
+
+/* Adds one expert's tile of columns to the sums of its rows. */
+static void add_expert(const experts_job *job, int32_t e, const tile *t, const tile_scratch *c, float *sums) {
+    const cpu_experts_state *s = job->s;
+    for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t->rows_at_once) {
+        int32_t n_rows = end - place < t->rows_at_once ? end - place : t->rows_at_once;
+        row_view rows = {s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
+        product(job->b, job->w->down[e], rows, n_rows, t->block0, t->n_blocks, c->y, c->kernel);
+        for (int32_t r = 0; r < n_rows; r++) {
+            int32_t source = s->sources[place + r];
+            float weight = s->is_input_scaled ? 1.0f : s->weights[source];
+            job->b->math->add_scaled(weight, c->y + r * t->stride, t->n_columns, sums + (int64_t)(source / job->w->n_used) * t->stride);
+        }
+    }
+}
+
+/* A tile of columns of y, for all rows and experts. */
+static void sum_task(void *context, int32_t task, int32_t worker) {
+    const experts_job *job = context;
+    const math_kernels *math = job->b->math;
+    tile t = tile_of(task, job->sum_blocks, job->w->d_out, SUM_FLOATS);
+    tile_scratch c = scratch_of(job->b, worker);
+    float *sums = job->s->sums + (size_t)worker * job->s->sums_width;
+    memset(sums, 0, sizeof *sums * (size_t)job->n_rows * (size_t)t.stride);
+    for (int32_t a = 0; a < job->s->n_active; a++) {
+        add_expert(job, job->s->active[a], &t, &c, sums);
+    }
+    for (int32_t row = 0; row < job->n_rows; row++, sums += t.stride) {
+        float *y = job->y + (int64_t)row * job->y_width + t.column0;
+        if (job->use->overwrite) {
+            math->scale_cap(job->use->scale, 0.0f, t.n_columns, sums);
+            memcpy(y, sums, sizeof *y * (size_t)t.n_columns);
+        } else {
+            math->add_scaled(job->use->scale, sums, t.n_columns, y);
+        }
+    }
+}
+
+/* With few rows a task can be wider, as far as its results fit: memory is read faster in long runs, and an expert's tile is one. But there
+ * must be enough tasks for the threads to end together. fit: blocks that fit; most: of a task. */
+static int32_t task_blocks(const experts_job *job, int32_t n_blocks, int32_t tasks_a_worker, int32_t fit, int32_t most) {
+    int32_t blocks = LINEAR_TILE_BLOCKS, enough = tasks_a_worker * thread_pool_size(job->b->thread_pool);
+    while (2 * blocks <= most && 2 * blocks <= fit && n_blocks >= 2 * blocks * enough) {
+        blocks *= 2;
+    }
+    return blocks;
+}
+
+static void run(experts_job *job, thread_pool_fn fn, int32_t n, bool is_serial) {
+    for (int32_t i = 0; i < n && is_serial; i++) {
+        fn(job, i, 0);
+    }
+    if (!is_serial) {
+        thread_pool_run(job->b->thread_pool, fn, job, n);
+    }
+}
+
+static void run_experts(experts_job *job) {
+    const experts *w = job->w;
+    int32_t n_places = job->n_rows * w->n_used;
+    int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
+    job->most_rows = sort_by_expert(job->s, w->n_experts, n_places);
+    run(job, gather_row, job->n_rows, job->n_rows <= SERIAL_ROWS);
+    if (job->b->trace != NULL) {
+        job->b->rows_ns = clock_ns() - start_ns;
+    }
+    int32_t hidden_fit = TILE_FLOATS / PACK_LANES / job->most_rows, sum_fit = SUM_FLOATS / PACK_LANES / job->most_rows;
+    int32_t sums = (int32_t)(job->s->sums_width / PACK_LANES / (size_t)job->n_rows);
+    job->hidden_blocks = task_blocks(job, job->s->n_active * n_tiles(w->d_hidden, 1), HIDDEN_TASKS, hidden_fit, HIDDEN_BLOCKS);
+    run(job, hidden_task, job->s->n_active * n_tiles(w->d_hidden, job->hidden_blocks), false);
+    if (w->rereads[ROWS_TOKEN] || w->rereads[ROWS_BF16]) {
+        run(job, convert_hidden, n_places, (int64_t)n_places * w->d_hidden <= SERIAL_ELEMENTS);
+    }
+    job->sum_blocks = task_blocks(job, n_tiles(w->d_out, 1), SUM_TASKS, sum_fit < sums ? sum_fit : sums, EXPERTS_SUM_BLOCKS);
+    run(job, sum_task, n_tiles(w->d_out, job->sum_blocks), false);
+}
+
+void cpu_experts(backend *base, const experts_use *use) {
+    cpu_backend *b = (cpu_backend *)base;
+    const cpu_buffer *x = &b->buffers[use->x.id];
+    cpu_buffer *y = &b->buffers[use->y.id];
+    experts_job job = {.b = b,
+                       .s = b->experts_state,
+                       .use = use,
+                       .w = use->w,
+                       .x = x->rows,
+                       .y = y->rows,
+                       .x_width = x->width,
+                       .y_width = y->width,
+                       .n_rows = b->batch->n_rows,
+                       .hidden_bytes = cpu_experts_hidden_bytes(use->w)};
+    assert(!x->is_quantised && (use->overwrite || !y->is_quantised) && x->width == use->w->d_in && y->width == use->w->d_out);
+    assert(job.s->step == b->step && job.s->chosen_from == use->w->n_experts && job.s->chosen_used == use->w->n_used);
+    y->is_quantised = false;
+    if (job.n_rows > 0) {
+        run_experts(&job);
+    }
+}

@@ -1,0 +1,53 @@
+/* What routing, loading and computing mixtures of experts share: the loaded mixtures, and the step's choice of experts.
+ *
+ * Owner: the backend, between ops. Inside an op each task writes rows, tiles or scratch of its own. An assignment is one row and one expert
+ * that it has chosen: row r has the assignments r * n_used .. r * n_used + n_used - 1, in ascending order of expert. The places of
+ * assignments are their order by expert, then by row: an expert's rows lie side by side there. */
+#ifndef CPU_EXPERTS_H
+#define CPU_EXPERTS_H
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/linear.h"
+
+#define EXPERTS_SUM_BLOCKS 32 /* column blocks of y in one task, at most */
+
+/* Loaded by cpu_experts_load, unchanged afterwards. */
+struct experts {
+    int32_t n_experts, n_used, d_in, d_hidden, d_out;
+    const linear **gate; /* [n_experts], or NULL: not gated */
+    const linear **up, **down;
+    bool reads[N_ROW_FORMATS];   /* the formats in which some expert reads its rows, */
+    bool rereads[N_ROW_FORMATS]; /* and those in which some down product reads its own */
+};
+
+/* Invariant: sizes hold for every loaded mixture. Arrays are sized by cpu_experts_step_open for n_places assignments. */
+typedef struct cpu_experts_state {
+    int32_t n_experts, n_used;    /* the most of any mixture */
+    int32_t width[N_ROW_FORMATS]; /* the widest row that experts read in a format, 0: none */
+    int32_t row_width;            /* the widest row that experts read, or that lies between up and down, in any format */
+    size_t hidden_bytes;          /* the most bytes of a row between up and down */
+    int32_t n_places;
+
+    /* The choice, by route(). */
+    int64_t step;                     /* of the backend, when it was made */
+    int32_t chosen_from, chosen_used; /* of how many experts how many a row */
+    bool is_input_scaled;
+    int32_t *chosen; /* [n_places] the expert of an assignment */
+    float *weights;  /* [n_places] */
+
+    /* The rows of experts, by experts(). */
+    int32_t *places;                  /* [n_places] the place of an assignment */
+    int32_t *sources;                 /* [n_places] the assignment at a place */
+    int32_t *first;                   /* [n_experts + 1] the first place of an expert, which ends where the next begins */
+    int32_t n_active, *active;        /* experts with rows, ascending */
+    uint8_t *gathered[N_ROW_FORMATS]; /* [n_places] quantised rows */
+    uint8_t *hidden;                  /* [n_places][hidden_bytes]: f32, or what down reads */
+    float *sums;                      /* [workers][sums_width] */
+    float *rows;                      /* [workers][row_width]: a row of each worker's own */
+    size_t sums_width;
+} cpu_experts_state;
+
+/* Bytes from one row between up and down to the next: f32, or groups where every down product reads groups. */
+size_t cpu_experts_hidden_bytes(const experts *w);
+
+#endif

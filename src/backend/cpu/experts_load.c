@@ -1,0 +1,154 @@
+/* Loads mixtures of experts: checks the routing and the shapes of weights that are loaded already, and sizes the scratch of their ops. */
+#include "backend/cpu/experts.h"
+#include "backend/cpu/linear_ops.h"
+#include "base/size.h"
+
+#define LINE_FLOATS 16    /* of a cache line: workers share none */
+#define SUMS_FLOATS 65536 /* of a worker's sums, which lie in its L2 cache, where they are not more for LINEAR_TILE_COLUMNS of all rows */
+
+/* Made at the first call; NULL when out of memory. */
+static cpu_experts_state *state_of(cpu_backend *b) {
+    if (b->experts_state == NULL) {
+        b->experts_state = cpu_own(b, 1, sizeof *b->experts_state);
+    }
+    return b->experts_state;
+}
+
+static quire_err check_groups(const routing *r, quire_error *err) {
+    if (r->n_groups < 0 || r->n_groups > r->n_experts || (r->n_groups > 0 && r->n_experts % r->n_groups != 0)) {
+        return err_set(err, QUIRE_INVALID, -1, "%d experts cannot be routed in %d groups of one size", r->n_experts, r->n_groups);
+    }
+    if (r->n_groups <= 1) {
+        return QUIRE_OK;
+    }
+    if (r->n_groups_used < 1 || r->n_groups_used > r->n_groups || (int64_t)r->n_groups_used * (r->n_experts / r->n_groups) < r->n_used) {
+        return err_set(err, QUIRE_INVALID, -1, "%d of %d groups of experts cannot be used for %d of %d experts a row", r->n_groups_used,
+                       r->n_groups, r->n_used, r->n_experts);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_routing(const routing *r, quire_error *err) {
+    if (r->n_experts < 1 || r->n_experts > ROUTE_MAX_EXPERTS) {
+        return err_set(err, QUIRE_INVALID, -1, "a mixture of %d experts; it must have 1 to %d", r->n_experts, ROUTE_MAX_EXPERTS);
+    }
+    if (r->n_used < 1 || r->n_used > r->n_experts || r->n_used > ROUTE_MAX_USED) {
+        return err_set(err, QUIRE_INVALID, -1, "%d of %d experts a row; it must be at least 1, and at most all of them and %d", r->n_used,
+                       r->n_experts, ROUTE_MAX_USED);
+    }
+    if (r->score == ROUTE_SPARSE_MIXER && (r->n_used != 2 || r->n_groups > 1 || r->bias != NULL)) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "sparse-mixer routing takes 2 experts a row, without groups and bias; this model wants %d", r->n_used);
+    }
+    return check_groups(r, err);
+}
+
+/* Copies the pointers and checks that all have expert 0's shape. */
+static quire_err take_weights(cpu_backend *b, linear *const *from, const char *what, int32_t n_out, int32_t n_in, const linear ***out,
+                              int32_t n, quire_error *err) {
+    *out = cpu_own(b, (size_t)n, sizeof **out);
+    if (*out == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "a mixture of %d experts: out of memory", n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const pack_layout *l = &from[i]->layout;
+        if (l->n_out != n_out || l->n_in != n_in) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "expert %d: its %s weights are %d x %d; those of expert 0 ask for %d x %d", i, what,
+                           l->n_out, l->n_in, n_out, n_in);
+        }
+        (*out)[i] = from[i];
+    }
+    return QUIRE_OK;
+}
+
+size_t cpu_experts_hidden_bytes(const experts *w) {
+    bool all_groups = !w->rereads[ROWS_F32] && !w->rereads[ROWS_BF16] && !w->rereads[ROWS_TOKEN];
+    return linear_row_bytes(all_groups ? ROWS_GROUPS : ROWS_F32, w->d_hidden);
+}
+
+static void note_formats(experts *w) {
+    for (int32_t i = 0; i < w->n_experts; i++) {
+        w->reads[w->up[i]->format] = true;
+        if (w->gate != NULL) {
+            w->reads[w->gate[i]->format] = true;
+        }
+        w->rereads[w->down[i]->format] = true;
+    }
+}
+
+static int32_t larger(int32_t a, int32_t b) {
+    return a > b ? a : b;
+}
+
+static void note_sizes(const experts *w, cpu_experts_state *s) {
+    size_t hidden_bytes = cpu_experts_hidden_bytes(w);
+    s->n_experts = larger(s->n_experts, w->n_experts);
+    s->n_used = larger(s->n_used, w->n_used);
+    s->row_width = larger(s->row_width, linear_pad(larger(w->d_in, w->d_hidden), LINE_FLOATS));
+    for (int f = 0; f < N_ROW_FORMATS; f++) {
+        s->width[f] = w->reads[f] ? larger(s->width[f], w->d_in) : s->width[f];
+    }
+    s->hidden_bytes = hidden_bytes > s->hidden_bytes ? hidden_bytes : s->hidden_bytes;
+}
+
+quire_err cpu_experts_load(backend *base, const experts_weights *from, experts **out, quire_error *err) {
+    cpu_backend *b = (cpu_backend *)base;
+    const routing *r = from->routing;
+    TRY(check_routing(r, err));
+    cpu_experts_state *s = state_of(b);
+    experts *w = cpu_own(b, 1, sizeof *w);
+    if (s == NULL || w == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "a mixture of %d experts: out of memory", r->n_experts);
+    }
+    const pack_layout *up = &from->up[0]->layout;
+    *w = (experts){
+        .n_experts = r->n_experts, .n_used = r->n_used, .d_in = up->n_in, .d_hidden = up->n_out, .d_out = from->down[0]->layout.n_out};
+    if (from->gate != NULL) {
+        TRY(take_weights(b, from->gate, "gate", w->d_hidden, w->d_in, &w->gate, w->n_experts, err));
+    }
+    TRY(take_weights(b, from->up, "up", w->d_hidden, w->d_in, &w->up, w->n_experts, err));
+    TRY(take_weights(b, from->down, "down", w->d_out, w->d_hidden, &w->down, w->n_experts, err));
+    note_formats(w);
+    note_sizes(w, s);
+    *out = w;
+    return QUIRE_OK;
+}
+
+/* n * size bytes of scratch, counted. */
+static void *scratch(cpu_backend *b, size_t n, size_t size) {
+    void *p = cpu_own(b, n, size);
+    b->step_bytes += p != NULL ? (int64_t)(n * size) : 0;
+    return p;
+}
+
+quire_err cpu_experts_step_open(cpu_backend *b) {
+    cpu_experts_state *s = b->experts_state;
+    if (s == NULL) {
+        return QUIRE_OK;
+    }
+    size_t n_rows = (size_t)b->limits.max_rows, n, workers = (size_t)thread_pool_size(b->thread_pool);
+    if (!size_mul(n_rows, (size_t)s->n_used, &n) || n > INT32_MAX) {
+        return QUIRE_TOO_LARGE;
+    }
+    s->n_places = (int32_t)n;
+    s->chosen = scratch(b, n, sizeof *s->chosen);
+    s->weights = scratch(b, n, sizeof *s->weights);
+    s->places = scratch(b, n, sizeof *s->places);
+    s->sources = scratch(b, n, sizeof *s->sources);
+    s->first = scratch(b, (size_t)s->n_experts + 1, sizeof *s->first);
+    s->active = scratch(b, (size_t)s->n_experts, sizeof *s->active);
+    s->hidden = scratch(b, n, s->hidden_bytes);
+    size_t widest = n_rows * EXPERTS_SUM_BLOCKS * PACK_LANES, least = n_rows * LINEAR_TILE_COLUMNS;
+    s->sums_width = widest < SUMS_FLOATS ? widest : least > SUMS_FLOATS ? least : SUMS_FLOATS;
+    s->sums = scratch(b, workers, s->sums_width * sizeof *s->sums);
+    s->rows = scratch(b, workers, (size_t)s->row_width * sizeof *s->rows);
+    bool is_there = s->chosen != NULL && s->weights != NULL && s->places != NULL && s->sources != NULL && s->first != NULL &&
+                    s->active != NULL && s->hidden != NULL && s->sums != NULL && s->rows != NULL;
+    for (int f = 0; f < N_ROW_FORMATS; f++) {
+        if (s->width[f] > 0) {
+            s->gathered[f] = scratch(b, n, linear_row_bytes((row_format)f, s->width[f]));
+            is_there = is_there && s->gathered[f] != NULL;
+        }
+    }
+    return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
+}

@@ -1,0 +1,27 @@
+/* The types of weights whose products are measured, and random weights of them. */
+#ifndef LAB_BENCH_KERNEL_TYPES_H
+#define LAB_BENCH_KERNEL_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+
+#define KERNEL_TYPES "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
+
+typedef struct kernel_type {
+    const char *name;
+    dtype from; /* of the weights before they are packed */
+    compute_mode compute;
+} kernel_type;
+
+/* The next type of a list of names with commas, which is moved behind it; NULL for a name that is no type. */
+const kernel_type *kernel_type_next(const char **list);
+
+/* n elements of type t: any numbers, but plain ones where a block has its scales. NULL when out of memory; freed with mem_free. */
+void *kernel_type_weights(dtype t, size_t n);
+
+/* Even in -1..1. */
+float kernel_type_float(uint64_t *seed);
+
+#endif
