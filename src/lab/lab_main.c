@@ -42,7 +42,10 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program lab = {.name = "quire-lab", .summary = "measures and shows what quire does", .commands = commands, .others = quire_commands,
+    const program lab = {.name = "quire-lab",
+                         .summary = "measures and shows what quire does",
+                         .commands = commands,
+                         .others = quire_commands,
                          .help = print_help}; /* no variables: only the command line decides what is measured */
     setlocale(LC_CTYPE, "");
     standard_files_open();

@@ -33,7 +33,8 @@ typedef struct engine_parts {
     engine *core;
 } engine_parts;
 
-/* What is checked before the weights are loaded. run gets the parts, of which the defaults are read, and the model's description. max_len: tokens of a sequence, which memory may shorten later. Its failure is that of engine_parts_open. */
+/* What is checked before the weights are loaded. run gets the parts, of which the defaults are read, and the model's description. max_len:
+ * tokens of a sequence, which memory may shorten later. Its failure is that of engine_parts_open. */
 typedef struct engine_parts_check {
     quire_err (*run)(void *context, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err); /* NULL: nothing */
     void *context;

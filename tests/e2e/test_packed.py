@@ -1,5 +1,4 @@
 """Packed models: the very logits and texts of what they were packed from, whatever that was, and refusals that say what to do."""
-import json
 import os
 import pathlib
 import re

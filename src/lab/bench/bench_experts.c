@@ -206,14 +206,10 @@ static quire_err check_options(const bench_experts_options *o, quire_error *err)
 }
 
 quire_err bench_experts_run(const bench_experts_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"type", "type", 6, SHEET_TEXT},
-                                           {"threads", "threads", 7, 0},
-                                           {"rows", "rows", 5, 0},
-                                           {"experts", "experts", 7, 0},
-                                           {"us", "us", 9, 0},
-                                           {"gb_per_s", "GB/s", 7, 2},
-                                           {"dense_us", "dense us", 9, 0},
-                                           {"of_dense", "of dense", 8, 3}};
+    static const sheet_column columns[] = {
+        {"type", "type", 6, SHEET_TEXT, NULL},  {"threads", "threads", 7, 0, NULL}, {"rows", "rows", 5, 0, NULL},
+        {"experts", "experts", 7, 0, NULL},     {"time", "us", 9, 0, "us"},         {"read_rate", "GB/s", 7, 2, "GB/s"},
+        {"dense_time", "dense us", 9, 0, "us"}, {"of_dense", "of dense", 8, 3, "x"}};
     const sheet t = {.what = "experts", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()}, n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
