@@ -22,7 +22,7 @@ config config_of(const model_file *f, const char *gguf_arch, quire_error *err);
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
 quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */
-quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);
+quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);    /* a number is true unless it is 0 */
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
 /* A number that must be there. */
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
@@ -45,8 +45,8 @@ typedef struct decoder_shape {
 } decoder_shape;
 
 /* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying and the tokens that end and begin a text. Zeroes in
- * *s stand for: as many KV heads as heads; width / heads; a feed-forward width that must be there. Adds the layers, with full attention and
- * no rotary table, to d. */
+ * *s stand for: as many KV heads as heads; width / heads; a feed-forward width that must be there. KV heads and feed-forward widths may be
+ * lists with one for each layer; *s then has the first. Adds the layers, with full attention and no rotary table, to d. */
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
 /* Reads the activation function of config.json's key; d keeps its own where the key is absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
@@ -64,7 +64,8 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
 
 /* What rotary embedding is without any key. */
 rope_desc config_plain_rope(const config *c, const model_desc *d);
-/* Reads a rotary table with its scaling into *r, which holds the defaults. object: the object of config.json with its numbers, NULL:
+/* Reads a rotary table with its scaling into *r, which holds the defaults; r->n_dims is then the elements of a head that rotate where the
+ * file does not say it, and the head's width for the scaling "proportional". object: the object of config.json with its numbers, NULL:
  * "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling that this build does not know. */
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
 /* Adds a table to the description and gives it to every layer. */

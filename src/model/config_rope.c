@@ -91,6 +91,21 @@ static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     return QUIRE_OK;
 }
 
+/* proportional: frequencies as if the whole head rotated, of which only the first part does. A divisor of 1e30 stops a pair; GGUF files
+ * have the same one. */
+static quire_err read_proportional(const config *c, float rotary, rope_desc *r) {
+    int32_t n_pairs = r->n_dims / 2, n_rotary = (int32_t)(rotary * (float)r->n_dims / 2.0f);
+    if (r->n_dims > DESC_MAX_HEAD) {
+        return config_bad(c, "the head size", "is too large for rotary embedding");
+    }
+    r->kind = ROPE_LINEAR;
+    r->has_factors = true;
+    for (int32_t i = 0; i < n_pairs; i++) {
+        r->factors[i] = i < n_rotary ? 1.0f : 1e30f;
+    }
+    return QUIRE_OK;
+}
+
 static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
     float mscale = 0, mscale_all = 0;
     TRY(config_f32(s->c, NULL, key_of(s, "mscale"), &mscale));
@@ -104,7 +119,7 @@ static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
 static quire_err rope_hf(const config *c, const char *object, const model_desc *d, rope_desc *r) {
     scaling s = {.c = c, .object = object};
     str type = {0};
-    float rotary = (float)r->n_dims / (float)d->caches[0].d_key;
+    float usual = fminf((float)r->n_dims / (float)d->caches[0].d_key, 1.0f), rotary = usual;
     TRY(find_scaling(&s, &type));
     TRY(config_f32(c, NULL, "rope_theta", &r->theta));
     TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
@@ -113,8 +128,11 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     if (!(rotary > 0.0f && rotary <= 1.0f)) {
         return config_bad(c, "partial_rotary_factor", "must be over 0 and at most 1");
     }
-    r->n_dims = (int32_t)((float)d->caches[0].d_key * rotary);
     TRY(config_f32(c, NULL, key_of(&s, "factor"), &r->factor));
+    if (str_is(type, "proportional")) {
+        return read_proportional(c, rotary, r);
+    }
+    r->n_dims = rotary == usual ? r->n_dims : (int32_t)((float)d->caches[0].d_key * rotary);
     TRY(config_f32(c, NULL, key_of(&s, "low_freq_factor"), &r->low_freq_factor));
     TRY(config_f32(c, NULL, key_of(&s, "high_freq_factor"), &r->high_freq_factor));
     TRY(config_f32(c, NULL, key_of(&s, "beta_fast"), &r->beta_fast));
