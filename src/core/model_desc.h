@@ -113,7 +113,8 @@ typedef struct block_desc {
     bool qk_norm_after_rope;
     bool qk_norm_bare;    /* queries and keys of rotary layers go through a norm of each head without weights */
     bool v_norm;          /* values go through a norm of each head without weights */
-    bool values_are_keys; /* with v_norm: a layer without a weight for values takes its keys as they come from their product */
+    bool values_are_keys; /* with v_norm: layers without a window and a weight for values take their keys as the product gives them */
+    bool qk_norm_by_head; /* QK_NORM_HEADS: a checkpoint has a tensor for each head */
     float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
     float temperature;          /* layers without rotary embedding multiply the query at position p by */
     int32_t temperature_length; /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */

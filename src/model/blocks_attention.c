@@ -36,6 +36,9 @@ static quire_err load_qk_norm(loader *l, const model_desc *d, const arch_names *
     bool row = blocks->qk_norm == QK_NORM_ROW, is_gguf = model_file_format(l->file) == MODEL_GGUF;
     norm_spec spec = {.kind = blocks->qk_norm_type, .width = row ? n * e : e, .eps = d->norm_eps};
     spec.add_one = blocks->norm_add_one && !is_gguf;
+    if (blocks->qk_norm_by_head && !is_gguf) {
+        return loader_norm_by_head(l, weight_name_of(names, role), i, &spec, n, out);
+    }
     return loader_norm(l, weight_name_of(names, role), i, &spec, blocks->qk_norm == QK_NORM_HEAD ? e : n * e, out);
 }
 
@@ -58,7 +61,7 @@ static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names
         return loader_find(l, weight_name_of(names, W_K_NORM), i, ".weight", &unread);
     }
     TRY(decoder_linear(l, d, names, W_K, i, kv_width, d->d_model, &to->k));
-    if (d->blocks.values_are_keys && !loader_has(l, weight_name_of(names, W_V), i)) {
+    if (d->blocks.values_are_keys && d->layers[i].window == 0 && !loader_has(l, weight_name_of(names, W_V), i)) {
         return QUIRE_OK;
     }
     return decoder_linear(l, d, names, W_V, i, kv_width, d->d_model, &to->v);

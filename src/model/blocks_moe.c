@@ -5,17 +5,6 @@
 #include "base/mem.h"
 #include "model/decoder.h"
 
-/* The name of expert e's weight in a checkpoint: the second %d is its number. */
-static weight_name of_expert(weight_name name, int32_t layer, int32_t e, char memory[160]) {
-    const char *first = strstr(name.hf, "%d"), *second = first ? strstr(first + 2, "%d") : NULL;
-    if (second == NULL) {
-        return name;
-    }
-    (void)snprintf(memory, 160, "%.*s%d%.*s%d%s", (int)(first - name.hf), name.hf, (int)layer, (int)(second - first - 2), first + 2, (int)e,
-                   second + 2);
-    return (weight_name){name.gguf, memory};
-}
-
 /* How an expert's weight lies in the file. */
 typedef struct expert_place {
     weight_role role;
@@ -27,12 +16,12 @@ typedef struct expert_place {
 /* Loads one weight of expert e: a slab of a stacked tensor, or a tensor of its own. */
 static quire_err load_weight(loader *l, const model_desc *d, const arch_names *names, int32_t layer, int32_t e, expert_place at,
                              linear **out) {
-    char memory[160], suffix[24];
+    char memory[WEIGHT_NAME_BYTES], suffix[24];
     bool is_gguf = model_file_format(l->file) == MODEL_GGUF;
     weight_name name = weight_name_of(names, at.role);
     bool stacked = is_gguf || strstr(name.hf, "%d") == NULL || strstr(strstr(name.hf, "%d") + 2, "%d") == NULL;
     if (!stacked) {
-        return loader_linear(l, of_expert(name, layer, e, memory), layer, NULL, at.n_out, at.n_in, out);
+        return loader_linear(l, weight_name_at(name, layer, e, memory), layer, NULL, at.n_out, at.n_in, out);
     }
     (void)snprintf(suffix, sizeof suffix, "%d.%s", (int)e, at.what);
     weight_part p = {.suffix = suffix, .n_rows = at.n_out, .block = at.n_out, .step = at.n_out, .slab = e, .n_slabs = d->layers[layer].n_experts};

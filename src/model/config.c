@@ -166,6 +166,19 @@ static quire_err find_floats(const model_file *f, const char *key, void *out) {
     return model_file_f32s(f, key, &none, 0, out);
 }
 
+quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int32_t *out) {
+    int32_t all[DESC_MAX_LAYERS];
+    size_t n;
+    TRY(config_i32s(c, gguf, hf, all, DESC_MAX_LAYERS, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (all[i] != all[0]) {
+            return config_unsupported(c, "numbers of experts that differ by layer are not supported");
+        }
+        *out = all[0];
+    }
+    return QUIRE_OK;
+}
+
 quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, size_t *n) {
     char key[MAX_KEY];
     *n = 0;

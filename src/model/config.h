@@ -26,6 +26,8 @@ quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *o
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
 /* A number that must be there. */
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
+/* A number, or a list of them, one a layer, that must all be equal. */
+quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
 /* A list of numbers, or one number: at most max of them, *n: how many there are (0: the key is absent). */
 quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t *out, size_t max, size_t *n);
 /* A list of numbers of config.json; *n 0: the key is absent. */
@@ -48,6 +50,10 @@ typedef struct decoder_shape {
  * *s stand for: as many KV heads as heads; width / heads; a feed-forward width that must be there. KV heads and feed-forward widths may be
  * lists with one for each layer; *s then has the first. Adds the layers, with full attention and no rotary table, to d. */
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
+/* GGUF files of some architectures say a feed-forward width that is not theirs: takes that of the first layer's tensor. */
+quire_err config_ff_of_tensor(const config *c, model_desc *d);
+/* The rows of a tensor of a GGUF file (of layer %d the first that has it), packed or not; 0: there is none. */
+int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name);
 /* Reads the activation function of config.json's key; d keeps its own where the key is absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 

@@ -19,14 +19,17 @@ static quire_err read_score(const config *c, moe_desc *m) {
     return QUIRE_OK;
 }
 
-static quire_err read_shared(const config *c, moe_desc *m) {
+static quire_err read_shared(const config *c, const model_desc *d, moe_desc *m) {
     int32_t n_shared = m->d_shared > 0 ? 1 : 0;
-    TRY(config_i32(c, "expert_shared_count", "n_shared_experts|moe_num_shared_experts", &n_shared));
+    TRY(config_same_i32(c, "expert_shared_count", "n_shared_experts|moe_num_shared_experts|num_shared_expert", &n_shared));
     if (n_shared > INT32_MAX / (m->d_expert > 0 ? m->d_expert : 1)) {
         return config_bad(c, "the number of shared experts", "is too large");
     }
     m->d_shared = m->d_shared > 0 ? m->d_shared : n_shared * m->d_expert;
-    return config_i32(c, "expert_shared_feed_forward_length", "shared_expert_intermediate_size|shared_intermediate_size", &m->d_shared);
+    TRY(config_i32(c, "expert_shared_feed_forward_length", "shared_expert_intermediate_size|shared_intermediate_size", &m->d_shared));
+    int32_t rows = config_tensor_rows(c, d, "ffn_up_shexp"); /* some files say another width than they have */
+    m->d_shared = rows > 0 ? rows : m->d_shared;
+    return QUIRE_OK;
 }
 
 quire_err config_moe(const config *c, model_desc *d) {
@@ -36,9 +39,9 @@ quire_err config_moe(const config *c, model_desc *d) {
     if (n == 0) {
         return QUIRE_OK;
     }
-    TRY(config_need_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|top_k_experts", &m->n_used));
+    TRY(config_same_i32(c, "expert_used_count", "num_experts_per_tok|moe_k|moe_topk|top_k_experts", &m->n_used));
     m->d_expert = m->d_expert > 0 ? m->d_expert : d->layers[0].d_ff;
-    TRY(config_i32(c, "expert_feed_forward_length", "moe_intermediate_size", &m->d_expert));
+    TRY(config_same_i32(c, "expert_feed_forward_length", "moe_intermediate_size", &m->d_expert));
     if (m->d_expert < 1 || m->n_used < 1 || m->n_used > n) {
         return config_bad(c, "the experts", "must have a width over 0, and a row must use 1 to all of them");
     }
@@ -47,7 +50,7 @@ quire_err config_moe(const config *c, model_desc *d) {
     TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob", &m->renormalise));
     TRY(config_f32(c, "expert_weights_scale", "routed_scaling_factor", &m->scale));
     TRY(read_score(c, m));
-    TRY(read_shared(c, m));
+    TRY(read_shared(c, d, m));
     m->activation = d->activation;
     for (int32_t i = 0; i < d->n_layers; i++) {
         d->layers[i].n_experts = n;

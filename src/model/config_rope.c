@@ -98,7 +98,7 @@ static quire_err read_proportional(const config *c, float rotary, rope_desc *r) 
     if (r->n_dims > DESC_MAX_HEAD) {
         return config_bad(c, "the head size", "is too large for rotary embedding");
     }
-    r->kind = ROPE_LINEAR;
+    r->kind = r->factor != 1.0f ? ROPE_LINEAR : ROPE_PLAIN;
     r->has_factors = true;
     for (int32_t i = 0; i < n_pairs; i++) {
         r->factors[i] = i < n_rotary ? 1.0f : 1e30f;
@@ -218,7 +218,9 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     TRY(config_f32(c, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow));
     TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &attn_factor));
     TRY(read_gguf_scaling(c, r));
-    r->attention_factor = attn_factor > 0 ? attn_factor * (r->kind == ROPE_YARN ? yarn_mscale(r->factor, 1.0f) : 1.0f) : 0.0f;
+    float whole_factor = 0;
+    TRY(config_f32(c, "rope.scaling.yarn_attn_factor", NULL, &whole_factor));
+    r->attention_factor = attn_factor > 0 ? attn_factor * (r->kind == ROPE_YARN ? yarn_mscale(r->factor, 1.0f) : 1.0f) : whole_factor;
     return read_factor_tensors(c, d, r);
 }
 

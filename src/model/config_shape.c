@@ -1,5 +1,6 @@
 /* Widths, counts, activation, tying, and the tokens that end a text. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "file/packed.h"
@@ -86,6 +87,28 @@ static quire_err read_layers(const config *c, const char *gguf, const char *hf, 
         out[i] = out[0];
     }
     return n <= 1 || n == (size_t)n_layers ? QUIRE_OK : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
+}
+
+int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name) {
+    for (int32_t i = 0; i < d->n_layers && c->is_gguf; i++) {
+        char full[128];
+        (void)snprintf(full, sizeof full, "blk.%d.%s.weight" PACKED_SUFFIX, (int)i, name);
+        const tensor_view *t = model_file_find(c->f, full);
+        full[strlen(full) - strlen(PACKED_SUFFIX)] = 0;
+        t = t != NULL ? t : model_file_find(c->f, full);
+        if (t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX) {
+            return (int32_t)t->dims[0];
+        }
+    }
+    return 0;
+}
+
+quire_err config_ff_of_tensor(const config *c, model_desc *d) {
+    int32_t rows = config_tensor_rows(c, d, "ffn_up");
+    for (int32_t i = 0; rows > 0 && i < d->n_layers; i++) {
+        d->layers[i].d_ff = rows;
+    }
+    return QUIRE_OK;
 }
 
 static quire_err read_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_kv_heads) {

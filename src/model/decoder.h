@@ -27,7 +27,21 @@ typedef struct decoder_layer {
 } decoder_layer;
 
 /* Buffers by what they hold and how wide they are: layers of one width share one. */
-typedef enum buffer_role { BUFFER_X, BUFFER_Y, BUFFER_Z, BUFFER_Q, BUFFER_K, BUFFER_V, BUFFER_A, BUFFER_H, BUFFER_SHARED, BUFFER_ROUTER, BUFFER_GATE, BUFFER_INPUTS, BUFFER_PROJECTED } buffer_role;
+typedef enum buffer_role {
+    BUFFER_X,
+    BUFFER_Y,
+    BUFFER_Z,
+    BUFFER_Q,
+    BUFFER_K,
+    BUFFER_V,
+    BUFFER_A,
+    BUFFER_H,
+    BUFFER_SHARED,
+    BUFFER_ROUTER,
+    BUFFER_GATE,
+    BUFFER_INPUTS,
+    BUFFER_PROJECTED
+} buffer_role;
 
 #define DECODER_MAX_BUFFERS 48
 

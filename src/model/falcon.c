@@ -45,7 +45,8 @@ static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_hea
     d->blocks.norm = NORM_LAYER;
     d->blocks.ungated = true;
     d->norm_eps = 1e-5f;
-    return config_decoder(c, &s, d);
+    TRY(config_decoder(c, &s, d));
+    return config_ff_of_tensor(c, d);
 }
 
 /* 7B: one norm for attention and feed-forward side by side, one KV head. 40B ("new"): two norms, groups of heads. RW: ALiBi, one after the

@@ -3,10 +3,8 @@
  * of experts these stand beside the MLP. */
 #include <math.h>
 
-#include "base/mem.h"
 #include "model/architectures.h"
-#include "model/config_gemma4.h"
-#include "model/decoder.h"
+#include "model/gemma4.h"
 
 static const arch_names gemma4_names = {
     .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_attention_layernorm",
@@ -16,131 +14,6 @@ static const arch_names gemma4_names = {
            [W_EXPERT_GATE_UP] = "model.layers.%d.experts.gate_up_proj",
            [W_EXPERT_DOWN] = "model.layers.%d.experts.down_proj"},
 };
-
-/* What a layer has besides a decoder's. */
-typedef struct gemma4_layer {
-    float *scale; /* [1] of the residual behind the layer */
-    linear *input_gate, *input_out;
-    norm *input_post_norm;
-    norm *mlp_post_norm, *router_norm, *experts_norm, *experts_post_norm;
-    float *expert_scales; /* [n_experts] */
-} gemma4_layer;
-
-typedef struct gemma4 {
-    decoder *w;
-    embedding *inputs; /* [V, L P]: a row of P for each layer; NULL: layers have no input of their own */
-    linear *projection;
-    norm *projection_norm;
-    buffer input_rows, projected_rows, gate_rows;
-    int32_t n_layers;
-    gemma4_layer layers[];
-} gemma4;
-
-/* ---- load ---- */
-
-static quire_err load_inputs(loader *l, const model_desc *d, gemma4 *g) {
-    int32_t p = d->blocks.d_layer_input, width = d->n_layers * p;
-    const norm_spec spec = {.kind = NORM_RMS, .width = p, .eps = d->norm_eps};
-    TRY(loader_embedding(l, (weight_name){"per_layer_token_embd", "model.embed_tokens_per_layer"}, NULL, d->n_vocab, width, &g->inputs));
-    TRY(loader_linear(l, (weight_name){"per_layer_model_proj", "model.per_layer_model_projection"}, NO_LAYER, NULL, width, d->d_model,
-                      &g->projection));
-    TRY(loader_norm(l, (weight_name){"per_layer_proj_norm", "model.per_layer_projection_norm"}, NO_LAYER, &spec, p, &g->projection_norm));
-    TRY(decoder_buffer(l, g->w, BUFFER_INPUTS, width, &g->input_rows));
-    TRY(decoder_buffer(l, g->w, BUFFER_PROJECTED, width, &g->projected_rows));
-    return decoder_buffer(l, g->w, BUFFER_GATE, p, &g->gate_rows);
-}
-
-/* A vector that the layer cannot do without. A checkpoint's name is whole, without a suffix. */
-static quire_err load_vector(loader *l, weight_name name, int32_t layer, const char *gguf_suffix, int64_t n, float **out) {
-    TRY(loader_vector(l, name, layer, model_file_format(l->file) == MODEL_GGUF ? gguf_suffix : "", n, out));
-    return *out != NULL ? QUIRE_OK
-                        : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: layer %d has no %s: the file is incomplete", model_file_path(l->file),
-                                  layer, model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf);
-}
-
-/* The router's norm: its weights are the file's over the root of their number. */
-static quire_err load_router_norm(loader *l, const model_desc *d, int32_t layer, norm **out) {
-    float *scale;
-    TRY(load_vector(l, (weight_name){"blk.%d.ffn_gate_inp", "model.layers.%d.router.scale"}, layer, ".scale", d->d_model, &scale));
-    for (int32_t i = 0; i < d->d_model; i++) {
-        scale[i] /= sqrtf((float)d->d_model);
-    }
-    const tensor_view weight = {.name = "router.scale",
-                                .type = DTYPE_F32,
-                                .n_dims = 1,
-                                .dims = {d->d_model, 1, 1, 1},
-                                .data = scale,
-                                .n_bytes = (size_t)d->d_model * sizeof *scale};
-    const norm_spec spec = {.kind = NORM_RMS, .width = d->d_model, .eps = d->norm_eps, .weight = &weight};
-    quire_err e = l->b->ops->norm_load(l->b, &spec, out, l->err);
-    mem_free(scale);
-    return e;
-}
-
-static quire_err load_experts(loader *l, const model_desc *d, int32_t i, gemma4 *g) {
-    gemma4_layer *to = &g->layers[i];
-    const norm_spec spec = {.kind = NORM_RMS, .width = d->d_model, .eps = d->norm_eps};
-    TRY(loader_norm(l, (weight_name){"blk.%d.post_ffw_norm_1", "model.layers.%d.post_feedforward_layernorm_1"}, i, &spec, d->d_model,
-                    &to->mlp_post_norm));
-    TRY(loader_norm(l, (weight_name){"blk.%d.pre_ffw_norm_2", "model.layers.%d.pre_feedforward_layernorm_2"}, i, &spec, d->d_model,
-                    &to->experts_norm));
-    TRY(loader_norm(l, (weight_name){"blk.%d.post_ffw_norm_2", "model.layers.%d.post_feedforward_layernorm_2"}, i, &spec, d->d_model,
-                    &to->experts_post_norm));
-    TRY(load_router_norm(l, d, i, &to->router_norm));
-    TRY(load_vector(l, (weight_name){"blk.%d.ffn_down_exps", "model.layers.%d.router.per_expert_scale"}, i, ".scale",
-                    d->layers[i].n_experts, &to->expert_scales));
-    g->w->layers[i].moe.how.expert_scales = to->expert_scales;
-    return QUIRE_OK;
-}
-
-static quire_err load_layer(loader *l, const model_desc *d, int32_t i, gemma4 *g) {
-    gemma4_layer *to = &g->layers[i];
-    int32_t p = d->blocks.d_layer_input;
-    const norm_spec spec = {.kind = NORM_RMS, .width = d->d_model, .eps = d->norm_eps};
-    TRY(load_vector(l, (weight_name){"blk.%d.layer_output_scale", "model.layers.%d.layer_scalar"}, i, ".weight", 1, &to->scale));
-    if (d->layers[i].n_experts > 0) {
-        TRY(load_experts(l, d, i, g));
-    }
-    if (p == 0) {
-        return QUIRE_OK;
-    }
-    TRY(loader_linear(l, (weight_name){"blk.%d.inp_gate", "model.layers.%d.per_layer_input_gate"}, i, NULL, p, d->d_model,
-                      &to->input_gate));
-    TRY(loader_linear(l, (weight_name){"blk.%d.proj", "model.layers.%d.per_layer_projection"}, i, NULL, d->d_model, p, &to->input_out));
-    return loader_norm(l, (weight_name){"blk.%d.post_norm", "model.layers.%d.post_per_layer_input_norm"}, i, &spec, d->d_model,
-                       &to->input_post_norm);
-}
-
-static quire_err load_gemma4(loader *l, const model_desc *d, const arch_names *names, void **weights) {
-    void *w = NULL;
-    gemma4 *g = mem_new(1, sizeof *g + (size_t)d->n_layers * sizeof g->layers[0]);
-    if (g == NULL) {
-        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
-    }
-    *weights = g;
-    g->n_layers = d->n_layers;
-    quire_err e = decoder_load(l, d, names, &w);
-    g->w = w;
-    e = e == QUIRE_OK && d->blocks.d_layer_input > 0 ? load_inputs(l, d, g) : e;
-    for (int32_t i = 0; i < d->n_layers && e == QUIRE_OK; i++) {
-        e = load_layer(l, d, i, g);
-    }
-    return e;
-}
-
-static void close_gemma4(void *weights) {
-    gemma4 *g = weights;
-    for (int32_t i = 0; g != NULL && i < g->n_layers; i++) {
-        mem_free(g->layers[i].scale);
-        mem_free(g->layers[i].expert_scales);
-    }
-    if (g != NULL) {
-        decoder_close(g->w);
-        mem_free(g);
-    }
-}
-
-/* ---- forward ---- */
 
 /* The layers' inputs: (norm(x W^T / sqrt(D)) + sqrt(P) * the token's row) / sqrt(2), each layer's part normed by itself. */
 static void make_inputs(const pass *p, const gemma4 *g) {
@@ -181,7 +54,7 @@ static void add_input(const pass *p, const gemma4 *g, const gemma4_layer *own, i
     branch_add(p, g->gate_rows, own->input_out, own->input_post_norm);
 }
 
-static void forward_gemma4(const model *m, const batch *rows) {
+static void forward(const model *m, const batch *rows) {
     const gemma4 *g = m->weights;
     const pass p = {m->b, m->b->ops, &m->desc, g->w};
     decoder_begin(&p, rows);
@@ -204,15 +77,15 @@ static void forward_gemma4(const model *m, const batch *rows) {
     decoder_end(&p, rows);
 }
 
-static buffer hidden_gemma4(const model *m) {
+static buffer hidden(const model *m) {
     return ((const gemma4 *)m->weights)->w->x;
 }
 
 const arch arch_gemma4 = {.gguf = {"gemma4"},
                           .hf = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
                           .names = &gemma4_names,
-                          .describe = describe_gemma4,
-                          .load = load_gemma4,
-                          .forward = forward_gemma4,
-                          .hidden = hidden_gemma4,
-                          .close = close_gemma4};
+                          .describe = gemma4_describe,
+                          .load = gemma4_load,
+                          .forward = forward,
+                          .hidden = hidden,
+                          .close = gemma4_close};

@@ -74,7 +74,7 @@ static quire_err read_experts(const config *c, model_desc *d) {
     bool is_moe[DESC_MAX_LAYERS] = {0};
     d->moe = (moe_desc){.score = ROUTE_SIGMOID, .scale_inputs = true, .transposed = true};
     TRY(config_moe(c, d));
-    d->moe.d_shared = d->moe.d_expert;
+    d->moe.d_shared = d->moe.d_shared > 0 ? d->moe.d_shared : d->moe.d_expert;
     TRY(config_i32(c, NULL, "intermediate_size_mlp", &d_ff));
     TRY(config_i32(c, "interleave_moe_layer_step", "interleave_moe_layer_step", &step));
     TRY(config_i32s(c, NULL, "moe_layers", listed, DESC_MAX_LAYERS, &n));

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
+#include "model/names.h"
 
 #define MAX_NAME   160
 #define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
@@ -101,8 +102,26 @@ static bool has(const loader *l, weight_name name, int32_t layer, const char *su
     return model_file_find(l->file, full) != NULL;
 }
 
+/* Whether a packed model has parts of the weight. */
+static bool has_parts(const loader *l, weight_name name, int32_t layer) {
+    char full[MAX_NAME];
+    for (const char *pattern = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf; pattern != NULL;
+         pattern = strchr(pattern, '|')) {
+        pattern += *pattern == '|';
+        spell(l, pattern, layer, ".", full);
+        for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
+            const tensor_view *t = model_file_tensor(l->file, i);
+            if (t->packing != 0 && strncmp(t->name, full, strlen(full)) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
-    return has(l, name, layer, ".weight") || has(l, name, layer, ".weight" PACKED_SUFFIX) || has(l, name, layer, "");
+    return has(l, name, layer, ".weight") || has(l, name, layer, ".weight" PACKED_SUFFIX) || has(l, name, layer, "") ||
+           has_parts(l, name, layer);
 }
 
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
@@ -309,6 +328,37 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
         use(l, s.bias)->as_is = true;
     }
     return l->b->ops->norm_load(l->b, &s, out, l->err);
+}
+
+/* Copies the heads' weights, all F32, into one vector. */
+static quire_err join_heads(loader *l, weight_name name, int32_t layer, int32_t width, int32_t n, float *to) {
+    char memory[WEIGHT_NAME_BYTES];
+    for (int32_t head = 0; head < n; head++) {
+        float *one;
+        TRY(loader_vector(l, weight_name_at(name, layer, head, memory), layer, ".weight", width, &one));
+        if (one == NULL) {
+            return missing(l, weight_name_at(name, layer, head, memory), layer);
+        }
+        memcpy(to + (int64_t)head * width, one, (size_t)width * sizeof *to);
+        mem_free(one);
+    }
+    return QUIRE_OK;
+}
+
+quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n, norm **out) {
+    size_t count = (size_t)n * (size_t)spec->width;
+    float *all = mem_new(count, sizeof *all);
+    if (all == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    }
+    tensor_view joined = {.name = name.hf, .type = DTYPE_F32, .n_dims = 1, .dims = {(int64_t)count, 1, 1, 1}, .data = all};
+    joined.n_bytes = count * sizeof *all;
+    norm_spec s = *spec;
+    s.weight = &joined;
+    quire_err e = join_heads(l, name, layer, spec->width, n, all);
+    e = e ? e : l->b->ops->norm_load(l->b, &s, out, l->err);
+    mem_free(all);
+    return e;
 }
 
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {

@@ -1,5 +1,8 @@
 #include "model/names.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* GGUF has one name for a role in all architectures. NULL under Hugging Face: Llama has no such weight. */
 static const weight_name usual[N_WEIGHT_ROLES] = {
     [W_TOKENS] = {"token_embd", "model.embed_tokens"},
@@ -47,6 +50,16 @@ weight_name weight_name_of(const arch_names *names, weight_role role) {
     }
     n.hf = n.hf != NULL ? n.hf : NO_WEIGHT;
     return n;
+}
+
+weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memory[WEIGHT_NAME_BYTES]) {
+    const char *first = strstr(name.hf, "%d"), *second = first ? strstr(first + 2, "%d") : NULL;
+    if (second == NULL) {
+        return name;
+    }
+    (void)snprintf(memory, WEIGHT_NAME_BYTES, "%.*s%d%.*s%d%s", (int)(first - name.hf), name.hf, (int)layer, (int)(second - first - 2),
+                   first + 2, (int)i, second + 2);
+    return (weight_name){name.gguf, memory};
 }
 
 bool weight_role_is(const arch_names *names, weight_role role) {

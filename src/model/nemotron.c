@@ -4,6 +4,10 @@
 
 static const arch_names nemotron_names = {.hf = {[W_GATE] = NO_WEIGHT}};
 
+static const arch_names stablelm_names = {
+    .hf = {[W_Q_NORM] = "model.layers.%d.self_attn.q_layernorm.norms.%d", [W_K_NORM] = "model.layers.%d.self_attn.k_layernorm.norms.%d"},
+};
+
 static quire_err describe_nemotron(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->activation = ACT_RELU2;
@@ -26,6 +30,7 @@ static quire_err describe_stablelm(const config *c, model_desc *d) {
     }
     d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = parallel, .one_norm = parallel, .qk_norm_type = NORM_LAYER};
     d->blocks.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
+    d->blocks.qk_norm_by_head = true;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.25f);
 }
 
@@ -54,6 +59,6 @@ static quire_err describe_seed(const config *c, model_desc *d) {
 static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
 const arch arch_nemotron = {.gguf = {"nemotron"}, .hf = {"NemotronForCausalLM"}, .names = &nemotron_names, .describe = describe_nemotron};
-const arch arch_stablelm = {.gguf = {"stablelm"}, .hf = {"StableLmForCausalLM"}, .describe = describe_stablelm};
+const arch arch_stablelm = {.gguf = {"stablelm"}, .hf = {"StableLmForCausalLM"}, .names = &stablelm_names, .describe = describe_stablelm};
 const arch arch_smollm3 = {.gguf = {"smollm3"}, .hf = {"SmolLM3ForCausalLM"}, .describe = describe_smollm3};
 const arch arch_seed_oss = {.gguf = {"seed_oss"}, .hf = {"SeedOssForCausalLM"}, .names = &seed_names, .describe = describe_seed};

@@ -1,4 +1,6 @@
 /* Phi and Phi-2: arXiv:2309.05463: attention and feed-forward side by side. Phi-3 and 4: 2404.14219: Llama with fused weights. PhiMoE. */
+#include <string.h>
+
 #include "model/architectures.h"
 
 static const arch_names phi_names = {
@@ -22,6 +24,7 @@ static quire_err describe_phi(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->activation = ACT_GELU_TANH;
     TRY(config_decoder(c, &s, d));
+    TRY(config_ff_of_tensor(c, d));
     d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
 }
@@ -44,6 +47,8 @@ static quire_err describe_phi3(const config *c, model_desc *d) {
 
 static quire_err describe_phimoe(const config *c, model_desc *d) {
     TRY(describe_phi3(c, d));
+    /* The reference implementation takes the short factors at every length. */
+    memcpy(d->ropes[0].long_factors, d->ropes[0].factors, sizeof d->ropes[0].factors);
     d->blocks.norm = NORM_LAYER;
     d->moe = (moe_desc){.score = ROUTE_SPARSE_MIXER, .jitter_eps = 0.01f};
     TRY(config_f32(c, NULL, "router_jitter_noise", &d->moe.jitter_eps));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/log.h"
 
 #define DEFAULT_UTILIZATION 0.5
 #define MAX_PAGES           ((int64_t)1 << 30)
@@ -100,9 +101,13 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
     if (o->max_model_len < 2) {
         return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: must be at least 2", (int)o->max_model_len);
     }
-    if (o->max_model_len > d->max_positions && !desc_scales_by_length(d)) {
+    if (o->max_model_len > d->max_positions && d->blocks.positions) {
         return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: the model was made for %d tokens", (int)o->max_model_len,
                        (int)d->max_positions);
+    }
+    if (o->max_model_len > d->max_positions && !desc_scales_by_length(d)) {
+        log_line(LOG_WARN, "--max-model-len %d: the model was made for %d tokens, and what it says behind them may be poor",
+                 (int)o->max_model_len, (int)d->max_positions);
     }
     *out = o->max_model_len;
     return QUIRE_OK;

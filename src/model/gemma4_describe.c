@@ -1,7 +1,8 @@
-#include "model/config_gemma4.h"
-
+/* What a Gemma 4 model is, from its metadata. */
 #include <math.h>
 #include <stdio.h>
+
+#include "model/gemma4.h"
 
 /* An override of one layer in config.json's "per_layer_config". */
 static quire_err read_override(const config *c, int32_t layer, const char *name, int32_t *out) {
@@ -112,7 +113,7 @@ static quire_err read_layer_inputs(const config *c, model_desc *d) {
     return *width <= INT32_MAX / d->n_layers ? QUIRE_OK : config_bad(c, "hidden_size_per_layer_input", "is too large");
 }
 
-quire_err describe_gemma4(const config *c, model_desc *d) {
+quire_err gemma4_describe(const config *c, model_desc *d) {
     decoder_shape s = {.d_head = 256};
     str two_sided = {0};
     d->tied_embeddings = true;
