@@ -419,12 +419,19 @@ quire_err loader_write(const loader *l, packed_writer *w) {
     return QUIRE_OK;
 }
 
+/* Whether a tensor of a checkpoint of several parts belongs to none of its text: to a vision or audio tower. */
+static bool is_of_other_part(const loader *l, const char *name) {
+    static const char part[] = "language_model.";
+    const char *end = strstr(l->root, part);
+    return end != NULL && strncmp(name, l->root, (size_t)(end - l->root) + strlen(part)) != 0 && strncmp(name, "lm_head.", 8) != 0;
+}
+
 quire_err loader_finish(const loader *l) {
     static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", ".attn.bias", ".masked_bias",
                                           "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
-        bool known = l->used[i].used;
+        bool known = l->used[i].used || is_of_other_part(l, t->name);
         for (size_t d = 0; d < sizeof derived / sizeof *derived && !known; d++) {
             known = str_ends(str_of(t->name), derived[d]);
         }
