@@ -102,8 +102,16 @@ static bool has(const loader *l, weight_name name, int32_t layer, const char *su
     return model_file_find(l->file, full) != NULL;
 }
 
+/* Stacked tensors are stored without ".weight" in some files, and a packed model has parts in place of the whole. */
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
-    return has(l, name, layer, ".weight") || has(l, name, layer, ".weight" PACKED_SUFFIX) || has(l, name, layer, "");
+    static const char *const ends[] = {"", PACKED_SUFFIX, ".q" PACKED_SUFFIX, ".gate" PACKED_SUFFIX, ".0.gate" PACKED_SUFFIX};
+    bool found = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
+        char suffix[32];
+        (void)snprintf(suffix, sizeof suffix, ".weight%s", ends[i]);
+        found = has(l, name, layer, suffix) || has(l, name, layer, ends[i]);
+    }
+    return found;
 }
 
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
