@@ -62,8 +62,8 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d);
 /* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees all. */
 void config_set_window(model_desc *d, int32_t layer, int32_t window);
 /* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's sliding_window_pattern as a list, else all but
- * each `period`-th, where first_full shifts which one of them is full (period - 1: the last of each). period 0: none, 1: all.
- * is_window[i] for the model's layers. */
+ * one of each `period` layers, that at full_at (period - 1: the last). GGUF's sliding_window_pattern as a number is such a period. period 0:
+ * none. is_window[i] for the model's layers. */
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window);
 
 /* ---- config_rope.c ---- */

@@ -175,13 +175,13 @@ static quire_err read_factor_tensor(const config *c, const char *name, int32_t n
     return QUIRE_OK;
 }
 
-/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight: longrope's. */
-static quire_err read_factor_tensors(const config *c, const model_desc *d, rope_desc *r) {
+/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight: longrope's. needed: the file says that it has these. */
+static quire_err read_factor_tensors(const config *c, const model_desc *d, bool needed, rope_desc *r) {
     bool has_short, has_long;
     TRY(read_factor_tensor(c, "rope_freqs.weight", r->n_dims / 2, r->factors, &r->has_factors));
     TRY(read_factor_tensor(c, "rope_factors_long.weight", r->n_dims / 2, r->long_factors, &has_long));
     if (!has_long) {
-        return QUIRE_OK;
+        return needed ? config_bad(c, "rope_factors_long.weight", "is missing, and rope.scaling.type is longrope") : QUIRE_OK;
     }
     TRY(read_factor_tensor(c, "rope_factors_short.weight", r->n_dims / 2, r->factors, &has_short));
     if (!has_short) {
@@ -192,13 +192,15 @@ static quire_err read_factor_tensors(const config *c, const model_desc *d, rope_
     return QUIRE_OK;
 }
 
-static quire_err read_gguf_scaling(const config *c, rope_desc *r) {
+static quire_err read_gguf_scaling(const config *c, rope_desc *r, bool *longrope) {
     str type = {0};
+    *longrope = false;
     TRY(config_str(c, "rope.scaling.type", NULL, &type));
     if (type.n == 0) {
         return QUIRE_OK;
     }
-    if (!str_is(type, "none") && !str_is(type, "linear") && !str_is(type, "yarn") && !str_is(type, "longrope")) {
+    *longrope = str_is(type, "longrope");
+    if (!str_is(type, "none") && !str_is(type, "linear") && !str_is(type, "yarn") && !*longrope) {
         return unknown_scaling(c, type);
     }
     r->kind = str_is(type, "linear") ? ROPE_LINEAR : str_is(type, "yarn") ? ROPE_YARN : ROPE_PLAIN;
@@ -207,6 +209,7 @@ static quire_err read_gguf_scaling(const config *c, rope_desc *r) {
 
 static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     float attn_factor = 0;
+    bool longrope;
     TRY(config_f32(c, "rope.freq_base", NULL, &r->theta));
     TRY(config_i32(c, "rope.dimension_count", NULL, &r->n_dims));
     TRY(config_f32(c, "rope.scale_linear", NULL, &r->factor));
@@ -217,11 +220,11 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     TRY(config_f32(c, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast));
     TRY(config_f32(c, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow));
     TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &attn_factor));
-    TRY(read_gguf_scaling(c, r));
+    TRY(read_gguf_scaling(c, r, &longrope));
     float whole_factor = 0;
     TRY(config_f32(c, "rope.scaling.yarn_attn_factor", NULL, &whole_factor));
     r->attention_factor = attn_factor > 0 ? attn_factor * (r->kind == ROPE_YARN ? yarn_mscale(r->factor, 1.0f) : 1.0f) : whole_factor;
-    return read_factor_tensors(c, d, r);
+    return read_factor_tensors(c, d, longrope, r);
 }
 
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r) {

@@ -102,26 +102,16 @@ static bool has(const loader *l, weight_name name, int32_t layer, const char *su
     return model_file_find(l->file, full) != NULL;
 }
 
-/* Whether a packed model has parts of the weight. */
-static bool has_parts(const loader *l, weight_name name, int32_t layer) {
-    char full[MAX_NAME];
-    for (const char *pattern = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf; pattern != NULL;
-         pattern = strchr(pattern, '|')) {
-        pattern += *pattern == '|';
-        spell(l, pattern, layer, ".", full);
-        for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
-            const tensor_view *t = model_file_tensor(l->file, i);
-            if (t->packing != 0 && strncmp(t->name, full, strlen(full)) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
+/* Stacked tensors are stored without ".weight" in some files, and a packed model has parts in place of the whole. */
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
-    return has(l, name, layer, ".weight") || has(l, name, layer, ".weight" PACKED_SUFFIX) || has(l, name, layer, "") ||
-           has_parts(l, name, layer);
+    static const char *const ends[] = {"", PACKED_SUFFIX, ".q" PACKED_SUFFIX, ".gate" PACKED_SUFFIX, ".0.gate" PACKED_SUFFIX};
+    bool found = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
+        char suffix[32];
+        (void)snprintf(suffix, sizeof suffix, ".weight%s", ends[i]);
+        found = has(l, name, layer, suffix) || has(l, name, layer, ends[i]);
+    }
+    return found;
 }
 
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
