@@ -80,8 +80,8 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
 /* Writes all that was loaded: weights as the backend packed them, and the tensors that only the description uses. */
 quire_err loader_write(const loader *l, packed_writer *w);
 
-/* Refuses a file with unused weights and names the first. Derived data is no weight, and in a checkpoint of several parts those of vision and
- * audio are not asked for. */
+/* Refuses a file with unused weights and names the first. Derived data is no weight, and in a checkpoint of several parts those of
+ * vision and audio are not asked for. */
 quire_err loader_finish(const loader *l);
 
 #endif
