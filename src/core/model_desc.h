@@ -111,8 +111,13 @@ typedef struct block_desc {
     qkv_order order;
     qk_norm_kind qk_norm;
     bool qk_norm_after_rope;
+    bool qk_norm_bare;    /* queries and keys of rotary layers go through a norm of each head without weights */
+    bool v_norm;          /* values go through a norm of each head without weights */
+    bool values_are_keys; /* with v_norm: layers without a window and a weight for values take their keys as the product gives them */
     bool qk_norm_by_head; /* QK_NORM_HEADS: a checkpoint has a tensor for each head */
     float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
+    float temperature;          /* layers without rotary embedding multiply the query at position p by */
+    int32_t temperature_length; /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
     float attention_cap, logits_cap;                     /* 0: none */
     float clip;        /* of q, k and v; 0: none */
     float alibi;       /* the largest exponent of ALiBi's slopes; 0: none */
@@ -120,6 +125,7 @@ typedef struct block_desc {
     bool alibi_bf16;   /* slopes are rounded to BF16 */
     bool positions;    /* learned positions are added to the embeddings */
     int32_t position_offset;
+    int32_t d_layer_input; /* width of the input that each layer has of its own; 0: none */
 } block_desc;
 
 /* What a row's logits become before experts are chosen, and what weighs their results.

@@ -42,6 +42,31 @@ static quire_err load_qk_norm(loader *l, const model_desc *d, const arch_names *
     return loader_norm(l, weight_name_of(names, role), i, &spec, blocks->qk_norm == QK_NORM_HEAD ? e : n * e, out);
 }
 
+/* Norms without weights: of queries and keys where the layer rotates them, of values. */
+static quire_err load_bare_norms(loader *l, const model_desc *d, int32_t e, bool rotates, decoder_layer *to) {
+    const norm_spec spec = {.kind = NORM_RMS, .width = e, .eps = d->norm_eps};
+    if (d->blocks.qk_norm_bare && rotates) {
+        TRY(l->b->ops->norm_load(l->b, &spec, &to->q_norm, l->err));
+        to->k_norm = to->q_norm;
+    }
+    return d->blocks.v_norm ? l->b->ops->norm_load(l->b, &spec, &to->v_norm, l->err) : QUIRE_OK;
+}
+
+/* Keys and values of a layer. Where another layer writes the cache, files may have them all the same; nothing reads them. */
+static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names, int32_t i, int32_t kv_width, decoder_layer *to) {
+    const tensor_view *unread;
+    if (!to->writes_cache) {
+        TRY(loader_find(l, weight_name_of(names, W_K), i, ".weight", &unread));
+        TRY(loader_find(l, weight_name_of(names, W_V), i, ".weight", &unread));
+        return loader_find(l, weight_name_of(names, W_K_NORM), i, ".weight", &unread);
+    }
+    TRY(decoder_linear(l, d, names, W_K, i, kv_width, d->d_model, &to->k));
+    if (d->blocks.values_are_keys && d->layers[i].window == 0 && !loader_has(l, weight_name_of(names, W_V), i)) {
+        return QUIRE_OK;
+    }
+    return decoder_linear(l, d, names, W_V, i, kv_width, d->d_model, &to->v);
+}
+
 /* Whether an earlier layer writes the cache. */
 static bool is_shared(const model_desc *d, int32_t layer) {
     for (int32_t i = 0; i < layer; i++) {
@@ -62,14 +87,16 @@ quire_err attention_load(loader *l, const model_desc *d, const arch_names *names
         TRY(load_fused(l, d, names, i, to));
     } else {
         TRY(decoder_linear(l, d, names, W_Q, i, q_width, d->d_model, &to->q));
-        TRY(decoder_linear(l, d, names, W_K, i, kv_width, d->d_model, &to->k));
-        TRY(decoder_linear(l, d, names, W_V, i, kv_width, d->d_model, &to->v));
+        TRY(load_kv(l, d, names, i, kv_width, to));
     }
     TRY(decoder_linear(l, d, names, W_O, i, d->d_model, q_width, &to->o));
     if (d->blocks.qk_norm != QK_NORM_NONE) {
         TRY(load_qk_norm(l, d, names, W_Q_NORM, i, layer->n_heads, cache->d_key, &to->q_norm));
-        TRY(load_qk_norm(l, d, names, W_K_NORM, i, cache->n_kv_heads, cache->d_key, &to->k_norm));
+        if (to->writes_cache) {
+            TRY(load_qk_norm(l, d, names, W_K_NORM, i, cache->n_kv_heads, cache->d_key, &to->k_norm));
+        }
     }
+    TRY(load_bare_norms(l, d, cache->d_key, layer->rope >= 0, to));
     if (d->blocks.sinks) {
         weight_name name = weight_name_of(names, W_SINKS);
         TRY(loader_vector(l, name, i, model_file_format(l->file) == MODEL_GGUF ? ".weight" : "", layer->n_heads, &to->sinks));
@@ -88,16 +115,24 @@ void attention_run(const pass *p, int32_t i, buffer in, const norm *nm) {
     const decoder_layer *l = &p->w->layers[i];
     const layer_desc *layer = &p->d->layers[i];
     const block_desc *blocks = &p->d->blocks;
-    p->op->norm_linears(p->b, in, nm, (linear_use[]){{l->q, l->q_rows}, {l->k, l->k_rows}, {l->v, l->v_rows}}, 3);
+    int32_t n_products = l->k == NULL ? 1 : l->v == NULL ? 2 : 3;
+    p->op->norm_linears(p->b, in, nm, (linear_use[]){{l->q, l->q_rows}, {l->k, l->k_rows}, {l->v, l->v_rows}}, n_products);
+    if (n_products == 2) {
+        p->op->norm_rows(p->b, l->k_rows, l->v_norm, l->v_rows);
+    }
     p->op->kv_store(p->b, &(kv_store_use){.cache = layer->caches[0],
                                           .q = l->q_rows,
                                           .k = l->writes_cache ? l->k_rows : BUFFER_NONE,
                                           .v = l->v_rows,
                                           .q_norm = l->q_norm,
                                           .k_norm = l->k_norm,
+                                          .v_norm = l->v != NULL ? l->v_norm : NULL,
                                           .norm_after_rope = blocks->qk_norm_after_rope,
                                           .rope = layer->rope >= 0 ? p->w->ropes[layer->rope] : NULL,
-                                          .clip = blocks->clip});
+                                          .clip = blocks->clip,
+                                          .scale_slope = layer->rope < 0 ? blocks->temperature : 0.0f,
+                                          .scale_offset = 1,
+                                          .scale_length = blocks->temperature_length});
     const attn_spec mask = {.scale = p->d->attention_scale,
                             .causal = !blocks->two_sided,
                             .window = layer->window,

@@ -36,7 +36,13 @@ static quire_err find_f32(const model_file *f, const char *key, void *out) {
 }
 
 static quire_err find_bool(const model_file *f, const char *key, void *out) {
-    return model_file_bool(f, key, out);
+    int64_t number;
+    quire_err e = model_file_bool(f, key, out);
+    if (e == QUIRE_BAD_FILE && model_file_i64(f, key, &number) == QUIRE_OK) {
+        *(bool *)out = number != 0;
+        return QUIRE_OK;
+    }
+    return e;
 }
 
 static quire_err find_str(const model_file *f, const char *key, void *out) {

@@ -22,7 +22,7 @@ config config_of(const model_file *f, const char *gguf_arch, quire_error *err);
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
 quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */
-quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);
+quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);    /* a number is true unless it is 0 */
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
 /* A number that must be there. */
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
@@ -47,8 +47,8 @@ typedef struct decoder_shape {
 } decoder_shape;
 
 /* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying and the tokens that end and begin a text. Zeroes in
- * *s stand for: as many KV heads as heads; width / heads; a feed-forward width that must be there. Adds the layers, with full attention and
- * no rotary table, to d. */
+ * *s stand for: as many KV heads as heads; width / heads; a feed-forward width that must be there. KV heads and feed-forward widths may be
+ * lists with one for each layer; *s then has the first. Adds the layers, with full attention and no rotary table, to d. */
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
 /* GGUF files of some architectures say a feed-forward width that is not theirs: takes that of the first layer's tensor. */
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
@@ -62,15 +62,16 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d);
 /* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees all. */
 void config_set_window(model_desc *d, int32_t layer, int32_t window);
 /* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's sliding_window_pattern as a list, else all but
- * each `period`-th, where first_full shifts which one of them is full (period - 1: the last of each). period 0: none, 1: all.
- * is_window[i] for the model's layers. */
+ * one of each `period` layers, that at full_at (period - 1: the last). GGUF's sliding_window_pattern as a number is such a period. period 0:
+ * none. is_window[i] for the model's layers. */
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window);
 
 /* ---- config_rope.c ---- */
 
 /* What rotary embedding is without any key. */
 rope_desc config_plain_rope(const config *c, const model_desc *d);
-/* Reads a rotary table with its scaling into *r, which holds the defaults. object: the object of config.json with its numbers, NULL:
+/* Reads a rotary table with its scaling into *r, which holds the defaults; r->n_dims is then the elements of a head that rotate where the
+ * file does not say it, and the head's width for the scaling "proportional". object: the object of config.json with its numbers, NULL:
  * "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling that this build does not know. */
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
 /* Adds a table to the description and gives it to every layer. */

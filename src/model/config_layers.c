@@ -7,7 +7,7 @@ void config_set_window(model_desc *d, int32_t layer, int32_t window) {
     c->kind = window > 0 ? LAYER_WINDOW : LAYER_FULL;
 }
 
-static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t *period, bool *is_window, bool *found) {
+static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t *period, int32_t *full_at, bool *is_window, bool *found) {
     int32_t pattern[DESC_MAX_LAYERS];
     size_t n;
     TRY(config_i32s(c, "attention.sliding_window_pattern", NULL, pattern, DESC_MAX_LAYERS, &n));
@@ -17,18 +17,19 @@ static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t
     }
     if (n == 1 && !*found) {
         *period = pattern[0];
+        *full_at = pattern[0] - 1;
     }
     return QUIRE_OK;
 }
 
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window) {
     bool found = false;
-    TRY(read_gguf_pattern(c, d, &period, is_window, &found));
+    TRY(read_gguf_pattern(c, d, &period, &full_at, is_window, &found));
     for (int32_t i = 0; !found && i < d->n_layers; i++) {
         str type;
         TRY(config_str_at(c, "layer_types", (size_t)i, &type));
         if (type.n == 0) {
-            is_window[i] = period == 1 || (period > 1 && i % period != full_at);
+            is_window[i] = period > 0 && i % period != full_at;
         } else if (str_is(type, "sliding_attention") || str_is(type, "full_attention")) {
             is_window[i] = str_is(type, "sliding_attention");
         } else {

@@ -91,6 +91,21 @@ static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     return QUIRE_OK;
 }
 
+/* proportional: frequencies as if the whole head rotated, of which only the first part does. A divisor of 1e30 stops a pair; GGUF files
+ * have the same one. */
+static quire_err read_proportional(const config *c, float rotary, rope_desc *r) {
+    int32_t n_pairs = r->n_dims / 2, n_rotary = (int32_t)(rotary * (float)r->n_dims / 2.0f);
+    if (r->n_dims > DESC_MAX_HEAD) {
+        return config_bad(c, "the head size", "is too large for rotary embedding");
+    }
+    r->kind = r->factor != 1.0f ? ROPE_LINEAR : ROPE_PLAIN;
+    r->has_factors = true;
+    for (int32_t i = 0; i < n_pairs; i++) {
+        r->factors[i] = i < n_rotary ? 1.0f : 1e30f;
+    }
+    return QUIRE_OK;
+}
+
 static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
     float mscale = 0, mscale_all = 0;
     TRY(config_f32(s->c, NULL, key_of(s, "mscale"), &mscale));
@@ -104,7 +119,7 @@ static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
 static quire_err rope_hf(const config *c, const char *object, const model_desc *d, rope_desc *r) {
     scaling s = {.c = c, .object = object};
     str type = {0};
-    float rotary = (float)r->n_dims / (float)d->caches[0].d_key;
+    float usual = fminf((float)r->n_dims / (float)d->caches[0].d_key, 1.0f), rotary = usual;
     TRY(find_scaling(&s, &type));
     TRY(config_f32(c, NULL, "rope_theta", &r->theta));
     TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
@@ -113,8 +128,11 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     if (!(rotary > 0.0f && rotary <= 1.0f)) {
         return config_bad(c, "partial_rotary_factor", "must be over 0 and at most 1");
     }
-    r->n_dims = (int32_t)((float)d->caches[0].d_key * rotary);
     TRY(config_f32(c, NULL, key_of(&s, "factor"), &r->factor));
+    if (str_is(type, "proportional")) {
+        return read_proportional(c, rotary, r);
+    }
+    r->n_dims = rotary == usual ? r->n_dims : (int32_t)((float)d->caches[0].d_key * rotary);
     TRY(config_f32(c, NULL, key_of(&s, "low_freq_factor"), &r->low_freq_factor));
     TRY(config_f32(c, NULL, key_of(&s, "high_freq_factor"), &r->high_freq_factor));
     TRY(config_f32(c, NULL, key_of(&s, "beta_fast"), &r->beta_fast));
@@ -157,13 +175,13 @@ static quire_err read_factor_tensor(const config *c, const char *name, int32_t n
     return QUIRE_OK;
 }
 
-/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight: longrope's. */
-static quire_err read_factor_tensors(const config *c, const model_desc *d, rope_desc *r) {
+/* rope_freqs.weight: the form of Llama 3's scaling in GGUF. rope_factors_*.weight: longrope's. needed: the file says that it has these. */
+static quire_err read_factor_tensors(const config *c, const model_desc *d, bool needed, rope_desc *r) {
     bool has_short, has_long;
     TRY(read_factor_tensor(c, "rope_freqs.weight", r->n_dims / 2, r->factors, &r->has_factors));
     TRY(read_factor_tensor(c, "rope_factors_long.weight", r->n_dims / 2, r->long_factors, &has_long));
     if (!has_long) {
-        return QUIRE_OK;
+        return needed ? config_bad(c, "rope_factors_long.weight", "is missing, and rope.scaling.type is longrope") : QUIRE_OK;
     }
     TRY(read_factor_tensor(c, "rope_factors_short.weight", r->n_dims / 2, r->factors, &has_short));
     if (!has_short) {
@@ -174,13 +192,15 @@ static quire_err read_factor_tensors(const config *c, const model_desc *d, rope_
     return QUIRE_OK;
 }
 
-static quire_err read_gguf_scaling(const config *c, rope_desc *r) {
+static quire_err read_gguf_scaling(const config *c, rope_desc *r, bool *longrope) {
     str type = {0};
+    *longrope = false;
     TRY(config_str(c, "rope.scaling.type", NULL, &type));
     if (type.n == 0) {
         return QUIRE_OK;
     }
-    if (!str_is(type, "none") && !str_is(type, "linear") && !str_is(type, "yarn") && !str_is(type, "longrope")) {
+    *longrope = str_is(type, "longrope");
+    if (!str_is(type, "none") && !str_is(type, "linear") && !str_is(type, "yarn") && !*longrope) {
         return unknown_scaling(c, type);
     }
     r->kind = str_is(type, "linear") ? ROPE_LINEAR : str_is(type, "yarn") ? ROPE_YARN : ROPE_PLAIN;
@@ -189,6 +209,7 @@ static quire_err read_gguf_scaling(const config *c, rope_desc *r) {
 
 static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     float attn_factor = 0;
+    bool longrope;
     TRY(config_f32(c, "rope.freq_base", NULL, &r->theta));
     TRY(config_i32(c, "rope.dimension_count", NULL, &r->n_dims));
     TRY(config_f32(c, "rope.scale_linear", NULL, &r->factor));
@@ -199,11 +220,11 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     TRY(config_f32(c, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast));
     TRY(config_f32(c, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow));
     TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &attn_factor));
-    TRY(read_gguf_scaling(c, r));
+    TRY(read_gguf_scaling(c, r, &longrope));
     float whole_factor = 0;
     TRY(config_f32(c, "rope.scaling.yarn_attn_factor", NULL, &whole_factor));
     r->attention_factor = attn_factor > 0 ? attn_factor * (r->kind == ROPE_YARN ? yarn_mscale(r->factor, 1.0f) : 1.0f) : whole_factor;
-    return read_factor_tensors(c, d, r);
+    return read_factor_tensors(c, d, longrope, r);
 }
 
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r) {

@@ -79,6 +79,16 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                                  (int)(name.n < 40 ? name.n : 40), name.p);
 }
 
+/* A number for each layer: a list of them, or one for all. The first comes in as what counts where the file has none. */
+static quire_err read_layers(const config *c, const char *gguf, const char *hf, int32_t n_layers, int32_t *out) {
+    size_t n = 0;
+    TRY(config_i32s(c, gguf, hf, out, (size_t)n_layers, &n));
+    for (int32_t i = 1; n <= 1 && i < n_layers; i++) {
+        out[i] = out[0];
+    }
+    return n <= 1 || n == (size_t)n_layers ? QUIRE_OK : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
+}
+
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name) {
     for (int32_t i = 0; i < d->n_layers && c->is_gguf; i++) {
         char full[128];
@@ -101,7 +111,7 @@ quire_err config_ff_of_tensor(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-static quire_err read_heads(const config *c, decoder_shape *s, const model_desc *d) {
+static quire_err read_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_kv_heads) {
     TRY(config_need_i32(c, "block_count", "num_hidden_layers|n_layer|n_layers", &s->n_layers));
     if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build computes 1 to %d", model_file_path(c->f), s->n_layers,
@@ -111,16 +121,36 @@ static quire_err read_heads(const config *c, decoder_shape *s, const model_desc 
     if (s->n_heads <= 0) {
         return config_bad(c, "the number of attention heads", "must be at least 1");
     }
-    s->n_kv_heads = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
-    TRY(config_i32(c, "attention.head_count_kv", "num_key_value_heads|num_kv_heads", &s->n_kv_heads));
+    n_kv_heads[0] = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
+    TRY(read_layers(c, "attention.head_count_kv", "num_key_value_heads|num_kv_heads", s->n_layers, n_kv_heads));
+    s->n_kv_heads = n_kv_heads[0];
     s->d_head = s->d_head == 0 ? d->d_model / s->n_heads : s->d_head;
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
+    if (s->d_head < 1 || s->d_head > DESC_MAX_HEAD) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d", model_file_path(c->f), (int)s->d_head,
+                       DESC_MAX_HEAD);
+    }
     int32_t value_length = s->d_head;
     TRY(config_i32(c, "attention.value_length", NULL, &value_length));
     if (value_length != s->d_head) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: keys of %d and values of %d elements a head: different widths are not supported",
                        model_file_path(c->f), (int)s->d_head, (int)value_length);
     }
+    return QUIRE_OK;
+}
+
+/* The width of each layer's feed-forward part. */
+static quire_err read_ff(const config *c, decoder_shape *s, int32_t *d_ff) {
+    const char *hf = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
+    d_ff[0] = s->d_ff;
+    TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf) ? read_layers(c, "feed_forward_length", hf, s->n_layers, d_ff)
+                                                               : config_need_i32(c, "feed_forward_length", hf, d_ff));
+    for (int32_t i = 0; i < s->n_layers; i++) {
+        if (d_ff[i] < 1) {
+            return config_bad(c, "the feed-forward size", "must be at least 1");
+        }
+    }
+    s->d_ff = d_ff[0];
     return QUIRE_OK;
 }
 
@@ -133,13 +163,10 @@ static quire_err read_tying(const config *c, model_desc *d) {
 }
 
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
+    int32_t n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd|d_model", &d->d_model));
-    TRY(read_heads(c, s, d));
-    const char *ff = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
-    TRY(s->d_ff > 0 ? config_i32(c, "feed_forward_length", ff, &s->d_ff) : config_need_i32(c, "feed_forward_length", ff, &s->d_ff));
-    if (s->d_ff < 1) {
-        return config_bad(c, "the feed-forward size", "must be at least 1");
-    }
+    TRY(read_heads(c, s, d, n_kv_heads));
+    TRY(read_ff(c, s, d_ff));
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";
     TRY(d->max_positions > 0 ? config_i32(c, "context_length", positions, &d->max_positions)
                              : config_need_i32(c, "context_length", positions, &d->max_positions));
@@ -150,9 +177,9 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     TRY(config_activation(c, "hidden_act|hidden_activation|activation_function", d));
     TRY(read_tying(c, d));
     read_special_tokens(c, d);
-    const cache_desc cache = {.kind = LAYER_FULL, .n_kv_heads = s->n_kv_heads, .d_key = s->d_head, .d_value = s->d_head};
-    const layer_desc layer = {.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = s->n_heads, .d_ff = s->d_ff};
     for (int32_t i = 0; i < s->n_layers; i++) {
+        const cache_desc cache = {.kind = LAYER_FULL, .n_kv_heads = n_kv_heads[i], .d_key = s->d_head, .d_value = s->d_head};
+        const layer_desc layer = {.caches = {NO_CACHE, NO_CACHE}, .rope = NO_ROPE, .n_heads = s->n_heads, .d_ff = d_ff[i]};
         desc_add_layer(d, layer, &cache);
     }
     d->attention_scale = 1.0f / sqrtf((float)s->d_head);

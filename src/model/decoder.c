@@ -103,7 +103,12 @@ static quire_err load_layer(loader *l, const model_desc *d, const arch_names *na
     if (!d->blocks.one_norm) {
         TRY(decoder_norm(l, d, names, W_FFN_NORM, i, d->d_model, &layer->ffn_norm));
     }
-    TRY(d->layers[i].n_experts > 0 ? moe_load(l, d, names, i, w) : mlp_load(l, d, names, i, w));
+    if (d->layers[i].n_experts > 0) {
+        TRY(moe_load(l, d, names, i, w));
+    }
+    if (d->layers[i].d_ff > 0) {
+        TRY(mlp_load(l, d, names, i, w));
+    }
     return decoder_norm(l, d, names, W_FFN_POST_NORM, i, d->d_model, &layer->ffn_post_norm);
 }
 
@@ -163,27 +168,36 @@ static float or_one(float scale) {
     return scale == 0.0f ? 1.0f : scale;
 }
 
+void decoder_begin(const pass *p, const batch *rows) {
+    const decoder *w = p->w;
+    const block_desc *blocks = &p->d->blocks;
+    p->op->step_begin(p->b, rows);
+    p->op->embed(p->b, &(embed_use){.tokens = w->tokens,
+                                    .scale = or_one(blocks->embedding_scale),
+                                    .positions = w->positions,
+                                    .position_offset = blocks->position_offset,
+                                    .nm = w->embed_norm,
+                                    .x = w->x});
+}
+
+void decoder_end(const pass *p, const batch *rows) {
+    const block_desc *blocks = &p->d->blocks;
+    if (rows->n_out > 0) {
+        p->op->head(p->b, p->w->x, p->w->out_norm, p->w->head, or_one(blocks->logits_scale), blocks->logits_cap);
+    }
+}
+
 void decoder_forward(const model *m, const batch *rows) {
-    const decoder *w = m->weights;
-    const block_desc *blocks = &m->desc.blocks;
-    const pass p = {m->b, m->b->ops, &m->desc, w};
-    p.op->step_begin(p.b, rows);
-    p.op->embed(p.b, &(embed_use){.tokens = w->tokens,
-                                  .scale = or_one(blocks->embedding_scale),
-                                  .positions = w->positions,
-                                  .position_offset = blocks->position_offset,
-                                  .nm = w->embed_norm,
-                                  .x = w->x});
+    const pass p = {m->b, m->b->ops, &m->desc, m->weights};
+    decoder_begin(&p, rows);
     for (int32_t i = 0; i < m->desc.n_layers; i++) {
-        if (blocks->parallel) {
+        if (m->desc.blocks.parallel) {
             run_parallel(&p, i);
         } else {
             run_sequential(&p, i);
         }
     }
-    if (rows->n_out > 0) {
-        p.op->head(p.b, w->x, w->out_norm, w->head, or_one(blocks->logits_scale), blocks->logits_cap);
-    }
+    decoder_end(&p, rows);
 }
 
 buffer decoder_hidden(const model *m) {

@@ -17,8 +17,8 @@ typedef struct moe_block {
 
 typedef struct decoder_layer {
     norm *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm; /* NULL: there is none */
-    norm *q_norm, *k_norm;
-    linear *q, *k, *v, *o;
+    norm *q_norm, *k_norm, *v_norm;
+    linear *q, *k, *v, *o;    /* k and v NULL: another layer writes the cache; v NULL: values are the keys */
     linear *gate, *up, *down; /* gate NULL: ungated; up NULL: no dense part */
     moe_block moe;            /* experts NULL: none */
     float *sinks;             /* [H], owned, or NULL */
@@ -27,7 +27,21 @@ typedef struct decoder_layer {
 } decoder_layer;
 
 /* Buffers by what they hold and how wide they are: layers of one width share one. */
-typedef enum buffer_role { BUFFER_X, BUFFER_Y, BUFFER_Z, BUFFER_Q, BUFFER_K, BUFFER_V, BUFFER_A, BUFFER_H, BUFFER_SHARED, BUFFER_ROUTER, BUFFER_GATE } buffer_role;
+typedef enum buffer_role {
+    BUFFER_X,
+    BUFFER_Y,
+    BUFFER_Z,
+    BUFFER_Q,
+    BUFFER_K,
+    BUFFER_V,
+    BUFFER_A,
+    BUFFER_H,
+    BUFFER_SHARED,
+    BUFFER_ROUTER,
+    BUFFER_GATE,
+    BUFFER_INPUTS,
+    BUFFER_PROJECTED
+} buffer_role;
 
 #define DECODER_MAX_BUFFERS 48
 
@@ -86,6 +100,9 @@ void moe_run(const pass *p, int32_t layer, buffer in, const norm *nm);
 /* ---- decoder.c ---- */
 quire_err decoder_load(loader *l, const model_desc *d, const arch_names *names, void **weights);
 void decoder_forward(const model *m, const batch *rows);
+/* The parts of a forward pass before its first layer and behind its last. */
+void decoder_begin(const pass *p, const batch *rows);
+void decoder_end(const pass *p, const batch *rows);
 buffer decoder_hidden(const model *m);
 void decoder_close(void *weights);
 

@@ -102,8 +102,16 @@ static bool has(const loader *l, weight_name name, int32_t layer, const char *su
     return model_file_find(l->file, full) != NULL;
 }
 
+/* Stacked tensors are stored without ".weight" in some files, and a packed model has parts in place of the whole. */
 bool loader_has(const loader *l, weight_name name, int32_t layer) {
-    return has(l, name, layer, ".weight") || has(l, name, layer, ".weight" PACKED_SUFFIX) || has(l, name, layer, "");
+    static const char *const ends[] = {"", PACKED_SUFFIX, ".q" PACKED_SUFFIX, ".gate" PACKED_SUFFIX, ".0.gate" PACKED_SUFFIX};
+    bool found = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
+        char suffix[32];
+        (void)snprintf(suffix, sizeof suffix, ".weight%s", ends[i]);
+        found = has(l, name, layer, suffix) || has(l, name, layer, ends[i]);
+    }
+    return found;
 }
 
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
@@ -401,12 +409,19 @@ quire_err loader_image(const loader *l, packed_image *image) {
     return QUIRE_OK;
 }
 
+/* Whether a tensor of a checkpoint of several parts belongs to none of its text: to a vision or audio tower. */
+static bool is_of_other_part(const loader *l, const char *name) {
+    static const char part[] = "language_model.";
+    const char *end = strstr(l->root, part);
+    return end != NULL && strncmp(name, l->root, (size_t)(end - l->root) + strlen(part)) != 0 && strncmp(name, "lm_head.", 8) != 0;
+}
+
 quire_err loader_finish(const loader *l) {
     static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", ".attn.bias", ".masked_bias",
                                           "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
-        bool known = l->used[i].used;
+        bool known = l->used[i].used || is_of_other_part(l, t->name);
         for (size_t d = 0; d < sizeof derived / sizeof *derived && !known; d++) {
             known = str_ends(str_of(t->name), derived[d]);
         }

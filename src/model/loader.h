@@ -58,7 +58,7 @@ void loader_deinit(loader *l);
 /* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL when the file has none. QUIRE_UNSUPPORTED when the
  * file has it in a form that cannot be read: without it the result would be another model. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out);
-/* Whether the file has the weight, packed or not. Marks nothing. */
+/* Whether the file has the weight, packed or not, whole or in parts. Marks nothing. */
 bool loader_has(const loader *l, weight_name name, int32_t layer);
 
 /* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. part NULL: the whole tensor. exact: computed in f32 in every
@@ -80,7 +80,8 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
 /* Adds all that was loaded to an image: weights as the backend packed them, and the tensors that are used unchanged. */
 quire_err loader_image(const loader *l, packed_image *i);
 
-/* Refuses a file with unused weights and names the first. Tensors whose names hold an ignored part are derived data, not weights. */
+/* Refuses a file with unused weights and names the first. Derived data is no weight, and in a checkpoint of several parts those of
+ * vision and audio are not asked for. */
 quire_err loader_finish(const loader *l);
 
 #endif

@@ -89,6 +89,12 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     return QUIRE_OK;
 }
 
+/* What the backend refuses does not say of which file. */
+static quire_err name_file(const model_file *f, quire_err e, quire_error *err) {
+    bool named = e == QUIRE_OK || err == NULL || strstr(err->message, model_file_path(f)) != NULL;
+    return named ? e : err_prefix(err, e, model_file_path(f));
+}
+
 /* image: gets the tensors, or NULL. */
 static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_image *image, model **out, quire_error *err) {
     *out = NULL;
@@ -103,6 +109,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     e = e ? e : model_describe(f, &m->desc, err);
     e = e ? e : loader_init(&l, f, b, max_positions, err);
     e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
+    e = name_file(f, e, err);
     e = e ? e : loader_finish(&l);
     if (e == QUIRE_OK && image != NULL && loader_image(&l, image) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");

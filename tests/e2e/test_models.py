@@ -99,3 +99,34 @@ def test_a_model_without_a_vocabulary_takes_ids_and_refuses_text(quire, tmp_path
     assert answers[0]["token_ids"] == wanted["greedy"]
     assert answers[0]["text"] == ""
     assert "vocabulary" in answers[1]["error"]["message"]
+
+
+def wrap(source, out, architecture, root, extra):
+    """The model as the text part of a checkpoint of several: config.json with a text_config, its tensors under root, beside one more tensor."""
+    data = (source / "model.safetensors").read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    tensors = json.loads(data[8:8 + n])
+    tensors = {name.replace("model.", root, 1) if name.startswith("model.") else name: value for name, value in tensors.items()}
+    end = len(data) - 8 - n
+    tensors[extra] = {"dtype": "F32", "shape": [1], "data_offsets": [end, end + 4]}
+    header = json.dumps(tensors).encode()
+    out.mkdir()
+    (out / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data[8 + n:] + bytes(4))
+    text = json.loads((source / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps({"architectures": [architecture], "text_config": text}))
+    return out
+
+
+@pytest.mark.parametrize("name,architecture,root,extra", [
+    ("gemma4", "Gemma4ForConditionalGeneration", "model.language_model.", "model.vision_tower.x.weight"),
+    ("gemma4-moe", "Gemma4ForConditionalGeneration", "model.language_model.", "model.embed_audio.x.weight"),
+    ("llama4", "Llama4ForConditionalGeneration", "language_model.model.", "vision_model.x.weight")])
+def test_a_checkpoint_of_several_parts_answers_with_its_text(quire, tmp_path, name, architecture, root, extra):
+    source = need(SHARED / "golden/models" / name)
+    wanted = json.loads((source / "ids.json").read_text())
+    model = wrap(source, tmp_path / "m", architecture, root, extra)
+    line = {"ids": wanted["prompt"], "max_tokens": len(wanted["greedy"]), "ignore_eos": True}
+    assert run_lines(model, [line], tmp_path, "--compute", "f32")[0]["token_ids"] == wanted["greedy"]
+    stray = wrap(source, tmp_path / "stray", architecture, root, root + "x.weight")
+    done = subprocess.run([QUIRE, "run", str(stray), "-p", "a"], capture_output=True, text=True)
+    assert done.returncode != 0 and f"{root}x.weight belongs to no part" in done.stderr

@@ -216,7 +216,16 @@ static void rotary_scaling_of_gguf_is_read(void **state) {
     set_u32(&p, "llama.rope.scaling.original_context_length", 0);
     refused(&p, "positions");
     set_str(&p, "llama.rope.scaling.type", "longrope");
-    refused(&p, "longrope");
+    refused(&p, "rope_factors_long.weight is missing");
+    set_tensor(&p, "rope_factors_long.weight", 4, 0);
+    tensor_of(&p, "rope_factors_long.weight")->fill = 2.0f;
+    refused(&p, "rope_factors_short.weight is missing");
+    set_tensor(&p, "rope_factors_short.weight", 4, 0);
+    tensor_of(&p, "rope_factors_short.weight")->fill = 1.5f;
+    set_u32(&p, "llama.rope.scaling.original_context_length", 32);
+    d = described(&p);
+    assert_int_equal(d.ropes[0].kind, ROPE_LONGROPE);
+    assert_true(d.ropes[0].factors[3] == 1.5f && d.ropes[0].long_factors[3] == 2.0f);
     set_u32(&p, "llama.rope.scaling.type", 1);
     refused(&p, "rope.scaling.type");
 }
@@ -328,7 +337,14 @@ static void rotary_scaling_of_hugging_face_is_read(void **state) {
     assert_int_equal(d.ropes[0].kind, ROPE_YARN);
     assert_true(d.ropes[0].theta == 2e4f);
     assert_true(d.ropes[0].attention_factor == 1.0f);
-    refused_hf("\"rope_scaling\": {\"type\": \"su\", \"factor\": 2}", "su");
+    d = described_hf("\"original_max_position_embeddings\": 32, \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1,1,1,1,1,1,1,2], "
+                     "\"long_factor\": [1,1,1,1,1,1,1,4]}",
+                     NULL);
+    assert_int_equal(d.ropes[0].kind, ROPE_LONGROPE);
+    assert_true(d.ropes[0].factor == 4.0f && d.ropes[0].long_factors[7] == 4.0f);
+    refused_hf("\"rope_scaling\": {\"type\": \"su\", \"factor\": 2}", "short_factor");
+    refused_hf("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1,1], \"long_factor\": [1,1]}", "short_factor");
+    refused_hf("\"rope_scaling\": {\"type\": \"wave\", \"factor\": 2}", "wave");
     refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", "factor");

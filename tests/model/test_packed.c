@@ -1,18 +1,8 @@
 /* Packed models: the very logits of what they were made of, in every compute mode; and files made for another version or forged. */
 #include "make_model.h"
 
-#include "base/mem.h"
 #include "file/packed_files.h"
-#include "model/model.h"
-
-enum { N = 7, PAGE = 16 };
-
-static backend *open_backend(compute_mode compute) {
-    backend *b;
-    quire_error err = {0};
-    assert_int_equal(backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = 2}, &b, &err), QUIRE_OK);
-    return b;
-}
+#include "run_model.h"
 
 /* The file's bytes, mem_free'd by the caller. */
 static uint8_t *pack(model_file *f, compute_mode compute, size_t *n) {
@@ -36,53 +26,6 @@ static uint8_t *pack(model_file *f, compute_mode compute, size_t *n) {
     uint8_t *bytes = read_whole(temp_path(&d, "m"), n);
     temp_delete(&d, (const char *[]){"m", NULL});
     return bytes;
-}
-
-/* Logits of the N tokens of a prompt, [N, n_vocab]; closes the file once the model is open. */
-static float *logits_of(model_file *f, compute_mode compute, size_t *n) {
-    backend *b = open_backend(compute);
-    model *m;
-    kv_layout layout;
-    quire_error err = {0};
-    if (model_open(f, b, 64, &m, &err) != QUIRE_OK) {
-        fail_msg("%s", err.message);
-    }
-    model_file_close(f);
-    const model_desc *d = model_description(m);
-    assert_int_equal(kv_layout_init(d, DTYPE_F32, PAGE, &layout, &err), QUIRE_OK);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab, &err), QUIRE_OK);
-    assert_int_equal(b->ops->kv_open(b, 2, &err), QUIRE_OK);
-    int32_t tokens[N], positions[N], rows[N], pages[] = {1};
-    kv_slot slots[N];
-    attn_item work[N];
-    for (int32_t i = 0; i < N; i++) {
-        tokens[i] = 3 + 5 * i;
-        positions[i] = rows[i] = i;
-        slots[i] = (kv_slot){PAGE + i};
-    }
-    batch_seq seq = {.n_rows = N, .n_tokens = N, .pages = {pages}};
-    batch q = {.n_rows = N,
-               .n_seqs = 1,
-               .n_out = N,
-               .tokens = tokens,
-               .positions = positions,
-               .n_axes = 1,
-               .slots = {slots},
-               .seqs = &seq,
-               .out_rows = rows,
-               .work = work};
-    q.n_work = batch_plan_work(&seq, 1, 16, work, N);
-    model_forward(m, &q);
-    b->ops->step_wait(b);
-    size_t width = (size_t)d->n_vocab;
-    *n = N * width;
-    float *out = mem_new(*n, sizeof *out);
-    for (int32_t i = 0; i < N; i++) {
-        memcpy(out + (size_t)i * width, b->ops->logits(b, i), width * sizeof *out);
-    }
-    model_close(m);
-    b->ops->close(b);
-    return out;
 }
 
 static model_file *open_bytes(const void *bytes, size_t n) {

@@ -1,0 +1,142 @@
+/* What a Gemma 4 model is, from its metadata. */
+#include <math.h>
+#include <stdio.h>
+
+#include "model/gemma4.h"
+
+/* An override of one layer in config.json's "per_layer_config". */
+static quire_err read_override(const config *c, int32_t layer, const char *name, int32_t *out) {
+    char key[80];
+    (void)snprintf(key, sizeof key, "per_layer_config.%d.%s", (int)layer, name);
+    return config_i32(c, NULL, key, out);
+}
+
+/* Layers with windows, and the width and number of the others' heads. */
+static quire_err read_heads(const config *c, model_desc *d) {
+    int32_t window = 512, narrow = d->caches[0].d_key, wide = narrow, n_wide = 0;
+    bool is_window[DESC_MAX_LAYERS];
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_i32(c, "attention.key_length_swa", NULL, &narrow));
+    TRY(config_i32(c, NULL, "global_head_dim", &wide));
+    if (d->blocks.values_are_keys) {
+        TRY(config_i32(c, NULL, "num_global_key_value_heads", &n_wide));
+    }
+    TRY(config_window_layers(c, d, 6, 5, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        cache_desc *cache = &d->caches[d->layers[i].caches[0]];
+        cache->d_key = is_window[i] ? narrow : wide;
+        cache->n_kv_heads = is_window[i] || n_wide == 0 ? cache->n_kv_heads : n_wide;
+        TRY(read_override(c, i, "head_dim", &cache->d_key));
+        TRY(read_override(c, i, "num_key_value_heads", &cache->n_kv_heads));
+        cache->d_value = cache->d_key;
+        config_set_window(d, i, is_window[i] ? window : 0);
+    }
+    return QUIRE_OK;
+}
+
+/* The last layers have no keys and values: each reads the cache of the last layer of its kind that has some. Their MLP may be twice as
+ * wide. */
+static quire_err share_caches(const config *c, model_desc *d) {
+    int32_t n_shared = 0;
+    bool is_double = false;
+    TRY(config_i32(c, "attention.shared_kv_layers", "num_kv_shared_layers", &n_shared));
+    TRY(config_bool(c, NULL, "use_double_wide_mlp", &is_double));
+    if (n_shared >= d->n_layers) {
+        return config_bad(c, "num_kv_shared_layers", "must leave a layer with keys and values of its own");
+    }
+    int32_t n_own = d->n_layers - n_shared;
+    for (int32_t i = n_own; i < d->n_layers; i++) {
+        layer_desc *layer = &d->layers[i];
+        int32_t from = n_own - 1;
+        while (from >= 0 && d->layers[from].window != layer->window) {
+            from--;
+        }
+        if (from < 0) {
+            return config_bad(c, "num_kv_shared_layers", "has a layer read a cache that no earlier layer of its kind writes");
+        }
+        layer->caches[0] = d->layers[from].caches[0];
+        layer->d_ff = is_double && layer->d_ff <= INT32_MAX / 2 ? 2 * layer->d_ff : layer->d_ff;
+    }
+    d->n_caches = n_own;
+    return QUIRE_OK;
+}
+
+/* The rotary table of the layers with windows, or of the others, which rotate only a part of each head. */
+static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
+    const char *object = has_window ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    r.theta = has_window ? 1e4f : 1e6f;
+    r.n_dims = 0;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        if ((d->layers[i].window > 0) == has_window) {
+            r.n_dims = d->caches[d->layers[i].caches[0]].d_key;
+            d->layers[i].rope = (int16_t)d->n_ropes;
+        }
+    }
+    if (r.n_dims == 0) {
+        return QUIRE_OK;
+    }
+    if (c->is_gguf && has_window) {
+        TRY(config_f32(c, "rope.freq_base_swa", NULL, &r.theta));
+        TRY(config_i32(c, "rope.dimension_count_swa", NULL, &r.n_dims));
+    } else {
+        TRY(config_rope(c, object, d, &r));
+    }
+    d->ropes[d->n_ropes++] = r;
+    return QUIRE_OK;
+}
+
+/* Experts stand beside the MLP, which keeps its width. */
+static quire_err read_experts(const config *c, model_desc *d) {
+    bool has_experts = c->is_gguf;
+    int32_t d_ff[DESC_MAX_LAYERS];
+    TRY(config_bool(c, NULL, "enable_moe_block", &has_experts));
+    if (!has_experts) {
+        return QUIRE_OK;
+    }
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d_ff[i] = d->layers[i].d_ff;
+    }
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
+    TRY(config_moe(c, d));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].d_ff = d_ff[i];
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_layer_inputs(const config *c, model_desc *d) {
+    int32_t *width = &d->blocks.d_layer_input;
+    *width = c->is_gguf ? 0 : 256;
+    TRY(config_i32(c, "embedding_length_per_layer_input", "hidden_size_per_layer_input", width));
+    return *width <= INT32_MAX / d->n_layers ? QUIRE_OK : config_bad(c, "hidden_size_per_layer_input", "is too large");
+}
+
+quire_err gemma4_describe(const config *c, model_desc *d) {
+    decoder_shape s = {.d_head = 256};
+    str two_sided = {0};
+    d->tied_embeddings = true;
+    d->activation = ACT_GELU_TANH;
+    TRY(config_decoder(c, &s, d));
+    d->attention_scale = 1.0f;
+    d->blocks.qk_norm = QK_NORM_HEAD;
+    d->blocks.v_norm = true;
+    d->blocks.values_are_keys = c->is_gguf;
+    d->blocks.embedding_scale = sqrtf((float)d->d_model);
+    TRY(config_bool(c, NULL, "attention_k_eq_v", &d->blocks.values_are_keys));
+    TRY(config_f32(c, "final_logit_softcapping", "final_logit_softcapping", &d->blocks.logits_cap));
+    TRY(config_str(c, NULL, "use_bidirectional_attention", &two_sided));
+    if (str_is(two_sided, "all")) {
+        return config_unsupported(c, "attention in both directions is not supported for this architecture");
+    }
+    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters.full_attention.rope_type")) {
+        return config_bad(c, "rope_parameters", "must have a table for \"full_attention\" layers");
+    }
+    TRY(read_heads(c, d));
+    TRY(share_caches(c, d));
+    TRY(add_rope(c, d, false));
+    TRY(add_rope(c, d, true));
+    TRY(read_experts(c, d));
+    return read_layer_inputs(c, d);
+}

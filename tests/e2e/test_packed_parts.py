@@ -1,0 +1,43 @@
+"""Packed models whose weights are parts of a checkpoint's tensors (fused, transposed, stacked, interleaved): the very logits of their sources."""
+import json
+import subprocess
+
+import pytest
+from conftest import SHARED
+
+MODELS = SHARED / "golden/models"
+# What of a tensor a weight is: rows behind one another, a KV head's rows together, columns, an expert's slab, every second row of one.
+FUSED = ["phi3", "gpt2", "gpt_bigcode", "falcon", "falcon-new", "bloom", "gpt_neox", "mpt", "glm4"]
+EXPERTS = ["mixtral", "gpt_oss", "qwen2-moe", "qwen3-moe", "granitemoe", "glm4_moe", "llama4", "gemma4-moe"]
+OTHER = ["stablelm", "cohere-qk-norm", "olmo", "gemma3", "opt", "gemma4"]  # norms a head, none, w + 1; learned positions; inputs of layers
+
+FLAGS = ["-q", "--kv-pages", "512", "--max-model-len", "128"]  # some files say a shorter length than their prompts have
+
+
+def run(quire, *arguments):
+    done = subprocess.run([quire, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def need_models():
+    if not MODELS.exists():
+        pytest.skip(f"{MODELS} is not at hand")
+
+
+@pytest.mark.parametrize("form", ["directory", "gguf"])
+@pytest.mark.parametrize("name", FUSED + EXPERTS + OTHER)
+def test_a_packed_model_computes_what_its_source_does(quire, need_models, tmp_path, name, form):
+    source = MODELS / name / ("model.gguf" if form == "gguf" else "")
+    if not source.exists():
+        pytest.skip(f"{source} is not at hand")
+    ids = ",".join(map(str, json.loads((MODELS / name / "ids.json").read_text())["prompt"]))
+    seen = set()
+    for compute in ("f32", "bf16", "int8"):
+        packed, was, now = (tmp_path / f"{compute}.{end}" for end in ("quire", "was", "now"))
+        run(quire, "pack", source, "-o", packed, "--compute", compute, "-q")
+        run(quire, "logits", source, "--ids", ids, "--out", was, "--compute", compute, *FLAGS)
+        run(quire, "logits", packed, "--ids", ids, "--out", now, *FLAGS)
+        assert was.read_bytes() == now.read_bytes(), compute
+        seen.add(was.read_bytes())
+    assert len(seen) == 3  # the modes are modes

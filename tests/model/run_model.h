@@ -1,0 +1,80 @@
+/* Runs a model on a prompt without an engine: every group of caches has one page. */
+#ifndef TESTS_MODEL_RUN_MODEL_H
+#define TESTS_MODEL_RUN_MODEL_H
+
+#include "make_model.h"
+
+#include "base/mem.h"
+#include "model/model.h"
+
+enum { N = 7, PAGE = 16 };
+
+static inline backend *open_backend(compute_mode compute) {
+    backend *b;
+    quire_error err = {0};
+    assert_int_equal(backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = 2}, &b, &err), QUIRE_OK);
+    return b;
+}
+
+/* Logits of the first N tokens of a prompt, or of as many as the model has positions, [.., n_vocab], which the caller frees with mem_free;
+ * *n: how many values. NULL: the cache is refused, err says why. */
+static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *err) {
+    const model_desc *d = model_description(m);
+    int32_t n_rows = d->max_positions < N ? d->max_positions : N;
+    kv_layout layout;
+    if (kv_layout_init(d, DTYPE_F32, PAGE, &layout, err) != QUIRE_OK ||
+        b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab, err) != QUIRE_OK ||
+        b->ops->kv_open(b, layout.n_groups + 1, err) != QUIRE_OK) {
+        return NULL;
+    }
+    int32_t tokens[N], positions[N], rows[N], pages[KV_MAX_GROUPS];
+    kv_slot slots[KV_MAX_GROUPS][N];
+    attn_item work[N];
+    batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows};
+    batch q = {.n_rows = n_rows, .n_seqs = 1, .n_out = n_rows, .tokens = tokens, .positions = positions, .n_axes = 1};
+    for (int32_t i = 0; i < n_rows; i++) {
+        tokens[i] = (3 + 5 * i) % d->n_vocab;
+        positions[i] = rows[i] = i;
+    }
+    for (int32_t g = 0; g < layout.n_groups; g++) {
+        pages[g] = 1 + g;
+        seq.pages[g] = &pages[g];
+        q.slots[g] = slots[g];
+        for (int32_t i = 0; i < n_rows; i++) {
+            slots[g][i] = (kv_slot){(int64_t)pages[g] * PAGE + i};
+        }
+    }
+    q.seqs = &seq;
+    q.out_rows = rows;
+    q.work = work;
+    q.n_work = batch_plan_work(&seq, 1, 16, work, N);
+    model_forward(m, &q);
+    b->ops->step_wait(b);
+    size_t width = (size_t)d->n_vocab;
+    *n = (size_t)n_rows * width;
+    float *out = mem_new(*n, sizeof *out);
+    for (int32_t i = 0; i < n_rows; i++) {
+        memcpy(out + (size_t)i * width, b->ops->logits(b, i), width * sizeof *out);
+    }
+    return out;
+}
+
+/* The same for a file, which is closed once the model is open. It must open. */
+static inline float *logits_of(model_file *f, compute_mode compute, size_t *n) {
+    backend *b = open_backend(compute);
+    model *m;
+    quire_error err = {0};
+    if (model_open(f, b, 64, &m, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    model_file_close(f);
+    float *out = run_prompt(m, b, n, &err);
+    if (out == NULL) {
+        fail_msg("%s", err.message);
+    }
+    model_close(m);
+    b->ops->close(b);
+    return out;
+}
+
+#endif

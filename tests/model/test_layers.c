@@ -1,0 +1,208 @@
+/* Models whose layers differ: lists with a number for each layer, Llama 4's chunks, Gemma 4's two head widths and shared caches. */
+#include "make_model.h"
+
+#include "model/model.h"
+
+static quire_err describe(const char *config, model_desc *d, quire_error *err) {
+    static const char *const names[] = {"config.json", "model.safetensors", NULL};
+    temp_dir dir = temp_new();
+    strbuf tensors = {0};
+    model_file *f;
+    write_text(&dir, names[0], config);
+    make_safetensors(&tensors, "{\"x\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 4);
+    write_file(temp_path(&dir, names[1]), tensors.p, tensors.n);
+    strbuf_deinit(&tensors);
+    quire_err e = model_file_open(dir.path, &f, err);
+    if (e == QUIRE_OK) {
+        e = model_describe(f, d, err);
+        model_file_close(f);
+    }
+    temp_delete(&dir, names);
+    return e;
+}
+
+/* The description of a model of four layers of 4 heads; more: the rest of config.json. */
+static quire_err describe_four(const char *architecture, const char *more, model_desc *d, quire_error *err) {
+    char config[2048];
+    snprintf(config, sizeof config,
+             "{\"architectures\": [\"%s\"], \"num_hidden_layers\": 4, \"hidden_size\": 32, \"num_attention_heads\": 4, \"head_dim\": 8, "
+             "\"vocab_size\": 40, \"max_position_embeddings\": 128, %s}",
+             architecture, more);
+    return describe(config, d, err);
+}
+
+static model_desc described(const char *architecture, const char *more) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe_four(architecture, more, &d, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", more, err.message);
+    }
+    return d;
+}
+
+static void refused(const char *architecture, const char *more, const char *what) {
+    model_desc d;
+    quire_error err = {0};
+    quire_err e = describe_four(architecture, more, &d, &err);
+    if (e == QUIRE_OK || !strstr(err.message, what)) {
+        fail_msg("%s: expected a refusal about \"%s\": %s, \"%s\"", more, what, quire_err_name(e), err.message);
+    }
+}
+
+static void a_list_has_a_number_for_each_layer(void **state) {
+    (void)state;
+    static const int32_t heads[] = {4, 2, 1, 2}, widths[] = {96, 48, 96, 24};
+    model_desc d = described("LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1, 2], \"intermediate_size\": [96, 48, 96, 24]");
+    for (int32_t i = 0; i < 4; i++) {
+        assert_int_equal(d.caches[i].n_kv_heads, heads[i]);
+        assert_int_equal(d.layers[i].d_ff, widths[i]);
+    }
+    d = described("LlamaForCausalLM", "\"num_key_value_heads\": 2, \"intermediate_size\": 96");
+    assert_int_equal(d.caches[3].n_kv_heads, 2);
+    assert_int_equal(d.layers[3].d_ff, 96);
+    refused("LlamaForCausalLM", "\"num_key_value_heads\": [4, 2, 1], \"intermediate_size\": 96", "one for each layer");
+    refused("LlamaForCausalLM", "\"intermediate_size\": [96, 96, 96, 96, 96]", "one a layer");
+    refused("LlamaForCausalLM", "\"intermediate_size\": [96, 96, 0, 96]", "feed-forward size");
+}
+
+/* ---- Llama 4 ---- */
+
+#define LLAMA4                                                                                                                             \
+    "\"intermediate_size\": 16, \"intermediate_size_mlp\": 48, \"num_local_experts\": 4, \"num_experts_per_tok\": 1, "                     \
+    "\"attention_chunk_size\": 16"
+
+static void llama_4_attends_in_chunks_where_it_rotates(void **state) {
+    (void)state;
+    model_desc d = described("Llama4ForCausalLM", LLAMA4 ", \"no_rope_layers\": [1, 0, 1, 1]");
+    for (int32_t i = 0; i < 4; i++) {
+        bool rotates = i != 1;
+        assert_int_equal(d.layers[i].rope, rotates ? 0 : NO_ROPE);
+        assert_int_equal(d.layers[i].chunk, rotates ? 16 : 0);
+        assert_int_equal(d.caches[i].kind, rotates ? LAYER_WINDOW : LAYER_FULL);
+        assert_int_equal(d.caches[i].window, rotates ? 16 : 0);
+    }
+    d = described("Llama4ForCausalLM", LLAMA4); /* every fourth layer sees all */
+    assert_int_equal(d.layers[2].chunk, 16);
+    assert_int_equal(d.layers[3].chunk, 0);
+    assert_int_equal(d.layers[3].rope, NO_ROPE);
+    refused("Llama4ForCausalLM", LLAMA4 ", \"no_rope_layers\": [1, 0]", "no_rope_layers");
+}
+
+static void llama_4_scales_queries_unless_it_says_otherwise(void **state) {
+    (void)state;
+    model_desc d = described("Llama4ForCausalLM", LLAMA4);
+    assert_true(d.blocks.temperature == 0.1f);
+    assert_int_equal(d.blocks.temperature_length, 8192);
+    assert_true(d.blocks.qk_norm_bare);
+    d = described("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": 4, \"attn_scale\": 0.5, \"floor_scale\": 8");
+    assert_true(d.blocks.temperature == 0.5f);
+    assert_int_equal(d.blocks.temperature_length, 8);
+    d = described("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": false, \"use_qk_norm\": false");
+    assert_true(d.blocks.temperature == 0.0f);
+    assert_false(d.blocks.qk_norm_bare);
+    refused("Llama4ForCausalLM", LLAMA4 ", \"floor_scale\": 0", "floor_scale");
+    refused("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": \"no\"", "attn_temperature_tuning");
+}
+
+static void llama_4_has_dense_layers_between_those_of_experts(void **state) {
+    (void)state;
+    model_desc d = described("Llama4ForCausalLM", LLAMA4 ", \"interleave_moe_layer_step\": 2");
+    for (int32_t i = 0; i < 4; i++) {
+        assert_int_equal(d.layers[i].n_experts, i % 2 == 1 ? 4 : 0);
+        assert_int_equal(d.layers[i].d_ff, i % 2 == 1 ? 0 : 48);
+    }
+    assert_int_equal(d.moe.d_expert, 16);
+    assert_int_equal(d.moe.d_shared, 16);
+    assert_true(d.moe.scale_inputs);
+    d = described("Llama4ForCausalLM", LLAMA4 ", \"moe_layers\": [0]");
+    assert_int_equal(d.layers[0].n_experts, 4);
+    assert_int_equal(d.layers[1].n_experts, 0);
+    refused("Llama4ForCausalLM", LLAMA4 ", \"moe_layers\": [4]", "moe_layers");
+}
+
+/* ---- Gemma 4 ---- */
+
+#define GEMMA4                                                                                                                             \
+    "\"intermediate_size\": 48, \"num_key_value_heads\": 2, \"sliding_window\": 16, \"hidden_size_per_layer_input\": 4, "                  \
+    "\"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\", \"full_attention\"], "                            \
+    "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.5, \"rope_theta\": 1e6}, "   \
+    "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4}}"
+
+static void gemma_4_has_wide_heads_where_it_sees_all(void **state) {
+    (void)state;
+    static const char *const ways[] = {", \"attention_k_eq_v\": true, \"global_head_dim\": 16, \"num_global_key_value_heads\": 1",
+                                       ", \"per_layer_config\": {\"1\": {\"head_dim\": 16, \"num_key_value_heads\": 1}, "
+                                       "\"3\": {\"head_dim\": 16, \"num_key_value_heads\": 1}}"};
+    for (int w = 0; w < 2; w++) {
+        char more[1024];
+        snprintf(more, sizeof more, "%s%s", GEMMA4, ways[w]);
+        model_desc d = described("Gemma4ForCausalLM", more);
+        for (int32_t i = 0; i < 4; i++) {
+            bool is_wide = i % 2 == 1;
+            assert_int_equal(d.caches[i].d_key, is_wide ? 16 : 8);
+            assert_int_equal(d.caches[i].d_value, is_wide ? 16 : 8);
+            assert_int_equal(d.caches[i].n_kv_heads, is_wide ? 1 : 2);
+            assert_int_equal(d.caches[i].kind, is_wide ? LAYER_FULL : LAYER_WINDOW);
+            assert_int_equal(d.ropes[d.layers[i].rope].n_dims, is_wide ? 16 : 8);
+        }
+        assert_true(d.attention_scale == 1.0f);
+    }
+}
+
+/* Half of the pairs turn at the frequencies of the whole head; the others stand still. */
+static void proportional_rotary_embedding_stops_the_last_pairs(void **state) {
+    (void)state;
+    model_desc d = described("Gemma4ForCausalLM", GEMMA4 ", \"global_head_dim\": 16");
+    const rope_desc *r = &d.ropes[d.layers[1].rope];
+    assert_true(r->has_factors && r->theta == 1e6f);
+    for (int32_t i = 0; i < 8; i++) {
+        assert_true(r->factors[i] == (i < 4 ? 1.0f : 1e30f));
+    }
+    assert_false(d.ropes[d.layers[0].rope].has_factors);
+}
+
+static void gemma_4s_last_layers_read_the_cache_of_their_kind(void **state) {
+    (void)state;
+    model_desc d = described("Gemma4ForCausalLM", GEMMA4 ", \"num_kv_shared_layers\": 2, \"use_double_wide_mlp\": true");
+    assert_int_equal(d.n_caches, 2);
+    for (int32_t i = 0; i < 4; i++) {
+        assert_int_equal(d.layers[i].caches[0], i % 2);
+        assert_int_equal(d.layers[i].d_ff, i < 2 ? 48 : 96);
+    }
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"num_kv_shared_layers\": 3", "no earlier layer of its kind");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"num_kv_shared_layers\": 4", "of its own");
+}
+
+static void gemma_4s_experts_stand_beside_the_mlp(void **state) {
+    (void)state;
+    const char *beside = GEMMA4 ", \"num_experts\": 4, \"top_k_experts\": 2, \"moe_intermediate_size\": 8, \"enable_moe_block\": ";
+    char more[1024];
+    snprintf(more, sizeof more, "%strue", beside);
+    model_desc d = described("Gemma4ForCausalLM", more);
+    assert_int_equal(d.layers[3].n_experts, 4);
+    assert_int_equal(d.layers[3].d_ff, 48);
+    snprintf(more, sizeof more, "%sfalse", beside);
+    assert_int_equal(described("Gemma4ForCausalLM", more).layers[3].n_experts, 0);
+}
+
+static void what_gemma_4_cannot_have_is_refused(void **state) {
+    (void)state;
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "both directions");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000", "hidden_size_per_layer_input");
+    refused("Gemma4ForCausalLM", "\"intermediate_size\": 48", "rope_parameters");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_has_a_number_for_each_layer),
+        cmocka_unit_test(llama_4_attends_in_chunks_where_it_rotates),
+        cmocka_unit_test(llama_4_scales_queries_unless_it_says_otherwise),
+        cmocka_unit_test(llama_4_has_dense_layers_between_those_of_experts),
+        cmocka_unit_test(gemma_4_has_wide_heads_where_it_sees_all),
+        cmocka_unit_test(proportional_rotary_embedding_stops_the_last_pairs),
+        cmocka_unit_test(gemma_4s_last_layers_read_the_cache_of_their_kind),
+        cmocka_unit_test(gemma_4s_experts_stand_beside_the_mlp),
+        cmocka_unit_test(what_gemma_4_cannot_have_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
