@@ -5,7 +5,7 @@
 
 #include "golden_model.h"
 
-enum { MAX_MODELS = 128, ROUNDS = 250, LONG_ROUNDS = 20000 };
+enum { MAX_MODELS = 128, ROUNDS = 250, LONG_ROUNDS = 4000 };
 
 static char models[MAX_MODELS][256];
 static int n_models;
