@@ -116,8 +116,8 @@ static quire_err read_heads(const config *c, decoder_shape *s, const model_desc 
     s->d_head = s->d_head == 0 ? d->d_model / s->n_heads : s->d_head;
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
     if (s->d_head < 1 || s->d_head > DESC_MAX_HEAD) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d", model_file_path(c->f), (int)s->d_head,
-                       DESC_MAX_HEAD);
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d", model_file_path(c->f),
+                       (int)s->d_head, DESC_MAX_HEAD);
     }
     int32_t value_length = s->d_head;
     TRY(config_i32(c, "attention.value_length", NULL, &value_length));

@@ -176,12 +176,9 @@ static void lists_of_layer_types_count_before_a_period(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_part_is_the_model_it_holds),
-        cmocka_unit_test(a_missing_tensor_is_named),
-        cmocka_unit_test(an_unknown_tensor_is_named),
-        cmocka_unit_test(an_unknown_architecture_is_told_the_nearest),
-        cmocka_unit_test(windows_are_read_in_every_form),
-        cmocka_unit_test(lists_of_layer_types_count_before_a_period),
+        cmocka_unit_test(a_text_part_is_the_model_it_holds), cmocka_unit_test(a_missing_tensor_is_named),
+        cmocka_unit_test(an_unknown_tensor_is_named),        cmocka_unit_test(an_unknown_architecture_is_told_the_nearest),
+        cmocka_unit_test(windows_are_read_in_every_form),    cmocka_unit_test(lists_of_layer_types_count_before_a_period),
     };
     return cmocka_run_group_tests_name("architectures", tests, NULL, NULL);
 }
