@@ -5,8 +5,9 @@
 
 #include "base/nearest.h"
 #include "model/config.h"
+#include "model/loader.h"
 #include "model/model.h"
-#include "model/names.h"
+#include "model/weight_names.h"
 
 #define ARCH_MAX_NAMES 6
 

@@ -111,6 +111,14 @@ quire_err config_ff_of_tensor(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* How wide a head is where the file does not say it (GLM-4 in GGUF): the rows of the first layer's queries tell, else the model's width. */
+static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d_model) {
+    const tensor_view *t = c->is_gguf ? model_file_find(c->f, "blk.0.attn_q.weight" PACKED_SUFFIX) : NULL;
+    t = t == NULL && c->is_gguf ? model_file_find(c->f, "blk.0.attn_q.weight") : t;
+    bool tells = t != NULL && t->n_dims == 2 && t->dims[0] % s->n_heads == 0 && t->dims[0] / s->n_heads <= DESC_MAX_HEAD;
+    return tells ? (int32_t)(t->dims[0] / s->n_heads) : d_model / s->n_heads;
+}
+
 static quire_err read_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_kv_heads) {
     TRY(config_need_i32(c, "block_count", "num_hidden_layers|n_layer|n_layers", &s->n_layers));
     if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {
@@ -124,11 +132,11 @@ static quire_err read_heads(const config *c, decoder_shape *s, const model_desc 
     n_kv_heads[0] = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
     TRY(read_layers(c, "attention.head_count_kv", "num_key_value_heads|num_kv_heads", s->n_layers, n_kv_heads));
     s->n_kv_heads = n_kv_heads[0];
-    s->d_head = s->d_head == 0 ? d->d_model / s->n_heads : s->d_head;
+    s->d_head = s->d_head == 0 ? head_of_tensor(c, s, d->d_model) : s->d_head;
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
     if (s->d_head < 1 || s->d_head > DESC_MAX_HEAD) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d", model_file_path(c->f), (int)s->d_head,
-                       DESC_MAX_HEAD);
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d", model_file_path(c->f),
+                       (int)s->d_head, DESC_MAX_HEAD);
     }
     int32_t value_length = s->d_head;
     TRY(config_i32(c, "attention.value_length", NULL, &value_length));

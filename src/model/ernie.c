@@ -55,6 +55,21 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* Published files spell a period of layers: "LLLG", three with windows and one without. */
+static quire_err read_period(const config *c, int32_t *period) {
+    str letters = {0};
+    if (c->is_gguf || model_file_str(c->f, "sliding_window_pattern", &letters) != QUIRE_OK) {
+        return config_i32(c, NULL, "sliding_window_pattern", period);
+    }
+    for (size_t i = 0; i < letters.n; i++) {
+        if (letters.n > DESC_MAX_LAYERS || letters.p[i] != (i + 1 < letters.n ? 'L' : 'G')) {
+            return config_unsupported(c, "a sliding_window_pattern must be a number, or L's with a G behind them");
+        }
+    }
+    *period = (int32_t)letters.n;
+    return QUIRE_OK;
+}
+
 static quire_err describe_exaone4(const config *c, model_desc *d) {
     decoder_shape s = {0};
     int32_t window = 0, period = 4;
@@ -64,7 +79,7 @@ static quire_err describe_exaone4(const config *c, model_desc *d) {
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     d->blocks.qk_norm = QK_NORM_HEAD;
     TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
-    TRY(config_i32(c, NULL, "sliding_window_pattern", &period));
+    TRY(read_period(c, &period));
     if (window == 0) {
         return QUIRE_OK;
     }

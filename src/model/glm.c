@@ -16,7 +16,13 @@ static const arch_names glm4_moe_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_a
 static quire_err describe_glm(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
-    return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 0.5f);
+    TRY(config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 0.5f));
+    int32_t usual = d->d_model / s.n_heads;
+    if (c->is_gguf && !config_has(c, "attention.key_length", NULL) && usual > 0 && d->ropes[0].n_dims <= usual) {
+        /* such files count them as if heads were as wide as usual */
+        d->ropes[0].n_dims = (int32_t)((int64_t)d->ropes[0].n_dims * s.d_head / usual);
+    }
+    return QUIRE_OK;
 }
 
 static quire_err describe_glm4_moe(const config *c, model_desc *d) {

@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
-#include "model/names.h"
 
 #define MAX_NAME   160
 #define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */

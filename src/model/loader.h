@@ -8,12 +8,7 @@
 #include "backend/backend.h"
 #include "file/model_file.h"
 #include "file/packed_image.h"
-
-/* A weight's two names, without ".weight"; %d is the layer. Alternatives have '|' between them. "model." at the beginning of an hf name
- * stands for wherever the file has its text model. */
-typedef struct weight_name {
-    const char *gguf, *hf;
-} weight_name;
+#include "model/weight_names.h"
 
 /* Where a weight lies inside a tensor that holds several. Its rows are blocks of `block` rows of the tensor, `step` rows apart, from row
  * `first` on. */

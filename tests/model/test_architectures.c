@@ -153,6 +153,18 @@ static void windows_are_read_in_every_form(void **state) {
     }
 }
 
+static void a_period_may_be_spelt_in_letters(void **state) {
+    (void)state;
+    need_golden_models();
+    json_t *config = golden_config("exaone4");
+    json_object_set_new(config, "sliding_window_pattern", json_string("LLLG"));
+    temp_dir d = golden_write("exaone4", config, NULL);
+    same_logits("exaone4", d.path);
+    temp_delete(&d, golden_files);
+    json_object_set_new(config, "sliding_window_pattern", json_string("LGLG"));
+    refused("exaone4", config, NULL, "sliding_window_pattern");
+}
+
 static void lists_of_layer_types_count_before_a_period(void **state) {
     (void)state;
     need_golden_models();
@@ -181,6 +193,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_tensor_is_named),
         cmocka_unit_test(an_unknown_architecture_is_told_the_nearest),
         cmocka_unit_test(windows_are_read_in_every_form),
+        cmocka_unit_test(a_period_may_be_spelt_in_letters),
         cmocka_unit_test(lists_of_layer_types_count_before_a_period),
     };
     return cmocka_run_group_tests_name("architectures", tests, NULL, NULL);

@@ -365,6 +365,20 @@ static void odd_values_of_a_config_are_refused(void **state) {
     refused_hf("\"rms_norm_eps\": \"small\"", "rms_norm_eps");
 }
 
+/* Lists of numbers are read into tables of a fixed size. */
+static void lists_longer_than_any_model_has_are_refused(void **state) {
+    (void)state;
+    char more[1900];
+    int at = snprintf(more, sizeof more, "\"head_dim\": 1600, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1");
+    for (int i = 1; i < 800; i++) {
+        at += snprintf(more + at, sizeof more - (size_t)at, ",1");
+    }
+    snprintf(more + at, sizeof more - (size_t)at, "]}");
+    refused_hf(more, "the head size is 1600");
+    refused_hf("\"head_dim\": 2147483647, \"partial_rotary_factor\": 1.0", "the head size is 2147483647");
+    refused_hf("\"eos_token_id\": 1, \"num_attention_heads\": 65", "the head size is 0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gguf_file_is_described),
@@ -377,6 +391,7 @@ int main(void) {
         cmocka_unit_test(a_hugging_face_config_is_described),
         cmocka_unit_test(rotary_scaling_of_hugging_face_is_read),
         cmocka_unit_test(odd_values_of_a_config_are_refused),
+        cmocka_unit_test(lists_longer_than_any_model_has_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

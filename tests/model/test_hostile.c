@@ -5,7 +5,7 @@
 
 #include "golden_model.h"
 
-enum { MAX_MODELS = 128, ROUNDS = 250, LONG_ROUNDS = 20000 };
+enum { MAX_MODELS = 128, ROUNDS = 250, LONG_ROUNDS = 4000 };
 
 static char models[MAX_MODELS][256];
 static int n_models;
@@ -67,11 +67,49 @@ static json_t *long_list(uint64_t *seed) {
 }
 
 static json_t *hostile_value(uint64_t *seed) {
-    static const json_int_t integers[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 63, 100, 256, 257, 513, 4096, 65536, 1 << 20, 1 << 30, INT32_MAX - 1, INT32_MAX,
-                                          (json_int_t)INT32_MAX + 1, INT64_MAX, -1, -2, INT32_MIN, INT64_MIN};
+    static const json_int_t integers[] = {0,
+                                          1,
+                                          2,
+                                          3,
+                                          4,
+                                          5,
+                                          7,
+                                          8,
+                                          16,
+                                          63,
+                                          100,
+                                          256,
+                                          257,
+                                          513,
+                                          4096,
+                                          65536,
+                                          1 << 20,
+                                          1 << 30,
+                                          INT32_MAX - 1,
+                                          INT32_MAX,
+                                          (json_int_t)INT32_MAX + 1,
+                                          INT64_MAX,
+                                          -1,
+                                          -2,
+                                          INT32_MIN,
+                                          INT64_MIN};
     static const double reals[] = {0.0, 0.5, 1.0, -1.0, 1.5, 1e-45, 1e-6, 1e6, 1e38, 1e39, 1e300, -1e300, 2147483647.5, 0.999};
-    static const char *const texts[] = {"", "silu", "gelu", "relu2", "yarn", "longrope", "llama3", "linear", "dynamic", "default",
-                                        "sliding_attention", "full_attention", "wrong", "%s%n", "2", "\xc3\xa9"};
+    static const char *const texts[] = {"",
+                                        "silu",
+                                        "gelu",
+                                        "relu2",
+                                        "yarn",
+                                        "longrope",
+                                        "llama3",
+                                        "linear",
+                                        "dynamic",
+                                        "default",
+                                        "sliding_attention",
+                                        "full_attention",
+                                        "wrong",
+                                        "%s%n",
+                                        "2",
+                                        "\xc3\xa9"};
     switch (rng_next(seed) % 10) {
     case 0:
         return json_null();
@@ -128,11 +166,31 @@ static void mutate_json(json_t *at, uint64_t *seed) {
 
 /* Fields that some architecture reads, for files that lack them. */
 static void add_field(json_t *config, uint64_t *seed) {
-    static const char *const names[] = {"sliding_window", "layer_types", "num_local_experts", "num_experts", "head_dim", "rope_scaling",
-                                        "rope_parameters", "partial_rotary_factor", "sliding_window_pattern", "text_config", "n_group",
-                                        "topk_group", "first_k_dense_replace", "no_rope_layers", "mlp_only_layers", "moe_layer_interval",
-                                        "rotary_dim", "use_qk_norm", "hidden_act", "query_pre_attn_scalar", "quantization_config",
-                                        "num_key_value_heads", "decoder_sparse_step", "use_sliding_window", "max_window_layers"};
+    static const char *const names[] = {"sliding_window",
+                                        "layer_types",
+                                        "num_local_experts",
+                                        "num_experts",
+                                        "head_dim",
+                                        "rope_scaling",
+                                        "rope_parameters",
+                                        "partial_rotary_factor",
+                                        "sliding_window_pattern",
+                                        "text_config",
+                                        "n_group",
+                                        "topk_group",
+                                        "first_k_dense_replace",
+                                        "no_rope_layers",
+                                        "mlp_only_layers",
+                                        "moe_layer_interval",
+                                        "rotary_dim",
+                                        "use_qk_norm",
+                                        "hidden_act",
+                                        "query_pre_attn_scalar",
+                                        "quantization_config",
+                                        "num_key_value_heads",
+                                        "decoder_sparse_step",
+                                        "use_sliding_window",
+                                        "max_window_layers"};
     json_object_set_new(config, names[rng_next(seed) % (sizeof names / sizeof *names)], hostile_value(seed));
 }
 
@@ -187,7 +245,10 @@ static uint32_t read_u32(const uint8_t *p) {
 }
 
 static size_t size_of(uint32_t type) {
-    return type == GGUF_U32 || type == GGUF_I32 || type == GGUF_F32 ? 4 : type == GGUF_U64 || type == GGUF_I64 || type == GGUF_F64 ? 8 : type < GGUF_U32 && type > GGUF_I8 ? 2 : 1;
+    return type == GGUF_U32 || type == GGUF_I32 || type == GGUF_F32   ? 4
+           : type == GGUF_U64 || type == GGUF_I64 || type == GGUF_F64 ? 8
+           : type < GGUF_U32 && type > GGUF_I8                        ? 2
+                                                                      : 1;
 }
 
 static size_t skip_value(const uint8_t *p, size_t at, uint32_t type) {
@@ -219,8 +280,9 @@ static int find_places(const uint8_t *p, gguf_place *places) {
 }
 
 static void set_number(uint8_t *p, uint64_t *seed) {
-    static const uint32_t bits[] = {0, 1, 2, 3, 7, 8, 63, 256, 513, 65536, 1u << 20, 1u << 30, INT32_MAX, 1u << 31, UINT32_MAX,
-                                    0x7f800000u, 0x7fc00000u, 0xff800000u, 0x3f000000u, 0xbf800000u, 0x7f7fffffu, 0x3f800000u};
+    static const uint32_t bits[] = {0,           1,           2,           3,           7,           8,          63,         256,
+                                    513,         65536,       1u << 20,    1u << 30,    INT32_MAX,   1u << 31,   UINT32_MAX, 0x7f800000u,
+                                    0x7fc00000u, 0xff800000u, 0x3f000000u, 0xbf800000u, 0x7f7fffffu, 0x3f800000u};
     memcpy(p, &bits[rng_next(seed) % (sizeof bits / sizeof *bits)], 4);
 }
 

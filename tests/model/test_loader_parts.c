@@ -142,7 +142,8 @@ static void interleaved_rows_of_a_transposed_slab(void **state) {
     part_file p;
     setup(&p, 3, (const uint64_t[]){2, D_IN, 8}, 8);
     for (int32_t half = 0; half < 2; half++) {
-        const weight_part part = {.suffix = "1.up", .n_rows = 8, .first = half, .block = 1, .step = 2, .slab = 1, .n_slabs = 2, .transposed = true};
+        const weight_part part = {
+            .suffix = "1.up", .n_rows = 8, .first = half, .block = 1, .step = 2, .slab = 1, .n_slabs = 2, .transposed = true};
         takes(&p, &part, 4);
         for (int64_t r = 0; r < 4; r++) {
             for (int64_t i = 0; i < D_IN; i++) {

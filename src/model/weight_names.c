@@ -1,4 +1,4 @@
-#include "model/names.h"
+#include "model/weight_names.h"
 
 #include <stdio.h>
 #include <string.h>

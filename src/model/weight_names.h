@@ -1,8 +1,15 @@
 /* The names of weights: a role in a decoder, and what GGUF files and Hugging Face checkpoints call it. */
-#ifndef MODEL_NAMES_H
-#define MODEL_NAMES_H
+#ifndef MODEL_WEIGHT_NAMES_H
+#define MODEL_WEIGHT_NAMES_H
 
-#include "model/loader.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A weight's two names, without ".weight"; %d is the layer. Alternatives have '|' between them. "model." at the beginning of an hf name
+ * stands for wherever the file has its text model. */
+typedef struct weight_name {
+    const char *gguf, *hf;
+} weight_name;
 
 typedef enum weight_role {
     W_TOKENS,

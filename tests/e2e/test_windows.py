@@ -1,0 +1,105 @@
+"""Models with windows: pages behind a window are freed while a sequence runs, and with reuse, samples of one prompt, beams, guessed tokens and preemption
+every text is that of a pool which never lacks pages."""
+import json
+import subprocess
+import threading
+
+import pytest
+from conftest import SHARED, Server
+
+MODELS = SHARED / "golden/models"
+PAGE = 4
+WINDOW = 16  # tokens, of all of these
+SCARCE = {"mistral": 47, "gpt_oss": 96, "gemma3": 336, "olmo3": 192}  # pages: what the longest sequence takes at most, less than all take at once
+WAYS = {"plain": [],
+        "reuse": ["--prefix-cache", "token"],
+        "swap": ["--prefix-cache", "page", "--swap-space", "1M", "--chunk", "3"],
+        "guesses": ["--prefix-cache", "none", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}'],
+        "guesses and reuse": ["--prefix-cache", "token", "--speculative-config", '{"method": "suffix", "num_speculative_tokens": 4}', "--chunk", "13"]}
+
+preemptions = dict.fromkeys(SCARCE, 0)  # of all servers that had scarce pages
+
+
+def need(name):
+    if not (MODELS / name).exists():
+        pytest.skip(f"{MODELS / name} is not at hand")
+    return MODELS / name
+
+
+def requests(name):
+    ids = json.loads((need(name) / "ids.json").read_text())["prompt"]
+    sampled = {"temperature": 1.0, "max_tokens": 120}
+    return [*({**sampled, "prompt": ids[:20 + 9 * k], "seed": k} for k in range(6)),
+            {"prompt": ids, "max_tokens": 60, "n": 3, "temperature": 1.0, "seed": 9},
+            {"prompt": ids[:30], "max_tokens": 24, "use_beam_search": True, "beam_width": 2, "n": 2, "temperature": 0},
+            {"prompt": ids[:24] * 3, "max_tokens": 100, "temperature": 0},
+            {"prompt": ids[:60] + ids[:20], "max_tokens": 80, "temperature": 0.3, "seed": 11}]
+
+
+class Windowed:
+    def __init__(self, name, pages, *flags):
+        self.name = name
+        self.server = Server(need(name), "--served-model-name", "m", "--page-size", str(PAGE), "--kv-pages", str(pages), "--compute", "f32", "--max-num-seqs", "16",
+                             "--kv-dtype", "f32", *flags)
+
+    def answer(self, request):
+        body = {"model": "m", "ignore_eos": True, "return_token_ids": True, "logprobs": 1, **request}
+        status, _, text = self.server.ask("POST", "/v1/completions", body)
+        assert status == 200, text
+        return [(c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"]) for c in json.loads(text)["choices"]]
+
+    def all_at_once(self):
+        got = {}
+
+        def ask(i, request):
+            got[i] = self.answer(request)
+        threads = [threading.Thread(target=ask, args=pair) for pair in enumerate(requests(self.name))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [got[i] for i in range(len(threads))]
+
+
+@pytest.fixture(scope="module")
+def expected(quire):
+    answers = {}
+
+    def of(name):
+        if name not in answers:
+            roomy = Windowed(name, 8000, "--prefix-cache", "none")
+            answers[name] = [roomy.answer(request) for request in requests(name)]
+            assert roomy.server.stop() == 0
+        return answers[name]
+    return of
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", SCARCE)
+def test_texts_are_those_of_a_pool_that_never_lacks_pages(expected, name, way):
+    scarce = Windowed(name, SCARCE[name], *WAYS[way])
+    for _ in range(2):  # the second time prefixes are cached
+        assert scarce.all_at_once() == expected(name)
+    preemptions[name] += scarce.server.metric(r'vllm:num_preemptions_total\{[^}]*\}')
+    assert scarce.server.metric("quire_pages_held") == 0
+    assert scarce.server.stop() == 0
+
+
+def test_sequences_were_preempted(quire):
+    """Of all ways together: how often depends on who arrives first."""
+    if not MODELS.exists():
+        pytest.skip(f"{MODELS} is not at hand")
+    assert all(n > 0 for n in preemptions.values()), preemptions
+
+
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_pages_behind_a_window_are_freed_while_a_sequence_runs(quire, tmp_path, chunk):
+    audit = tmp_path / "audit.jsonl"
+    ids = ",".join(str(i * 7 % 250) for i in range(200))
+    done = subprocess.run([quire, "logits", str(need("mistral")), "--ids", ids, "--chunk", str(chunk), "--page-size", str(PAGE), "--kv-pages", "100", "--audit", str(audit),
+                           "--out", str(tmp_path / "out.npy"), "-q"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    held = [json.loads(line)["of_request"]["reserved_bytes"] for line in audit.read_text().split("\n")[:-1]]
+    page = held[0] // -(-chunk // PAGE)
+    assert max(held) <= page * -(-(WINDOW + chunk + 2 * PAGE) // PAGE)  # what a chunk sees, and a page begun at either end; 50 pages hold the whole
+    assert max(held) >= page * WINDOW // PAGE
