@@ -49,7 +49,8 @@ quire_err model_file_i64(const model_file *f, const char *key, int64_t *out);
 quire_err model_file_f32(const model_file *f, const char *key, float *out);
 quire_err model_file_bool(const model_file *f, const char *key, bool *out);
 quire_err model_file_str(const model_file *f, const char *key, str *out);
-/* Array of numbers, or of true and false as 1 and 0; also accepts one number as an array of one. Writes at most max values and the array's real length to *n. */
+/* Array of numbers, or of true and false as 1 and 0; also accepts one number as an array of one. Writes at most max values and the array's
+ * real length to *n. */
 quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);
 /* Array of numbers as f32, likewise. On an error out may be partly written. */
 quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n);

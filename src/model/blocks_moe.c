@@ -24,7 +24,8 @@ static quire_err load_weight(loader *l, const model_desc *d, const arch_names *n
         return loader_linear(l, weight_name_at(name, layer, e, memory), layer, NULL, at.n_out, at.n_in, out);
     }
     (void)snprintf(suffix, sizeof suffix, "%d.%s", (int)e, at.what);
-    weight_part p = {.suffix = suffix, .n_rows = at.n_out, .block = at.n_out, .step = at.n_out, .slab = e, .n_slabs = d->layers[layer].n_experts};
+    weight_part p = {
+        .suffix = suffix, .n_rows = at.n_out, .block = at.n_out, .step = at.n_out, .slab = e, .n_slabs = d->layers[layer].n_experts};
     p.transposed = d->moe.transposed && !is_gguf;
     if (at.half >= 0) {
         p.n_rows = 2 * at.n_out;

@@ -1,5 +1,5 @@
-/* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side behind one layer norm without bias; Cohere 2 has windows on
- * all but every fourth layer, which has no positions. */
+/* Command R and R+, Command R7B (Cohere 2): attention and feed-forward side by side behind one layer norm without bias; Cohere 2 has
+ * windows on all but every fourth layer, which has no positions. */
 #include "model/architectures.h"
 
 static const arch_names cohere_names = {.hf = {[W_FFN_NORM] = NO_WEIGHT}};

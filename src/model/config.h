@@ -12,9 +12,9 @@
 
 typedef struct config {
     const model_file *f;
-    const char *arch;  /* prefix of GGUF's keys */
+    const char *arch; /* prefix of GGUF's keys */
     bool is_gguf;
-    bool has_text;     /* config.json has "text_config" */
+    bool has_text; /* config.json has "text_config" */
     quire_error *err;
 } config;
 
@@ -22,7 +22,7 @@ config config_of(const model_file *f, const char *gguf_arch, quire_error *err);
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
 quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */
-quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);    /* a number is true unless it is 0 */
+quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);   /* a number is true unless it is 0 */
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
 /* A number that must be there. */
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
@@ -62,8 +62,8 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d);
 /* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees all. */
 void config_set_window(model_desc *d, int32_t layer, int32_t window);
 /* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's sliding_window_pattern as a list, else all but
- * one of each `period` layers, that at full_at (period - 1: the last). GGUF's sliding_window_pattern as a number is such a period. period 0:
- * none. is_window[i] for the model's layers. */
+ * one of each `period` layers, that at full_at (period - 1: the last). GGUF's sliding_window_pattern as a number is such a period. period
+ * 0: none. is_window[i] for the model's layers. */
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window);
 
 /* ---- config_rope.c ---- */

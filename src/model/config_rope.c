@@ -143,7 +143,7 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     static const struct {
         const char *name;
         rope_kind kind;
-    } kinds[] = {{"default", ROPE_PLAIN}, {"linear", ROPE_LINEAR}, {"dynamic", ROPE_NTK}, {"llama3", ROPE_LLAMA3},
+    } kinds[] = {{"default", ROPE_PLAIN}, {"linear", ROPE_LINEAR},     {"dynamic", ROPE_NTK}, {"llama3", ROPE_LLAMA3},
                  {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(type, kinds[i].name)) {

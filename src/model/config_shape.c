@@ -152,7 +152,7 @@ static quire_err read_ff(const config *c, decoder_shape *s, int32_t *d_ff) {
     const char *hf = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
     d_ff[0] = s->d_ff;
     TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf) ? read_layers(c, "feed_forward_length", hf, s->n_layers, d_ff)
-                                                               : config_need_i32(c, "feed_forward_length", hf, d_ff));
+                                                                : config_need_i32(c, "feed_forward_length", hf, d_ff));
     for (int32_t i = 0; i < s->n_layers; i++) {
         if (d_ff[i] < 1) {
             return config_bad(c, "the feed-forward size", "must be at least 1");
@@ -180,7 +180,8 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
                              : config_need_i32(c, "context_length", positions, &d->max_positions));
     TRY(read_vocabulary(c, d));
     d->norm_eps = d->norm_eps == 0.0f ? 1e-6f : d->norm_eps;
-    TRY(config_f32(c, "attention.layer_norm_rms_epsilon", "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon", &d->norm_eps));
+    TRY(config_f32(c, "attention.layer_norm_rms_epsilon", "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon",
+                   &d->norm_eps));
     TRY(config_f32(c, "attention.layer_norm_epsilon", NULL, &d->norm_eps));
     TRY(config_activation(c, "hidden_act|hidden_activation|activation_function", d));
     TRY(read_tying(c, d));

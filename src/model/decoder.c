@@ -26,7 +26,8 @@ quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width,
     return QUIRE_OK;
 }
 
-quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int32_t width, norm **out) {
+quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int32_t width,
+                       norm **out) {
     norm_spec spec = {.kind = d->blocks.norm, .width = width, .eps = d->norm_eps};
     *out = NULL;
     if (!weight_role_is(names, role)) {
@@ -39,8 +40,8 @@ quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, 
     return loader_norm(l, weight_name_of(names, role), layer, &spec, width, out);
 }
 
-quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int64_t n_out, int64_t n_in,
-                         linear **out) {
+quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int64_t n_out,
+                         int64_t n_in, linear **out) {
     weight_part conv = {.suffix = "t", .n_rows = n_out, .block = n_out, .step = n_out, .transposed = true};
     bool transposed = d->blocks.conv1d && model_file_format(l->file) != MODEL_GGUF;
     return loader_linear(l, weight_name_of(names, role), layer, transposed ? &conv : NULL, n_out, n_in, out);

@@ -11,7 +11,7 @@ typedef struct moe_block {
     linear *router;
     experts *experts;
     routing how;
-    float *correction; /* [n_experts], owned */
+    float *correction;                                             /* [n_experts], owned */
     linear *shared_gate, *shared_up, *shared_down, *shared_router; /* NULL: there is none */
 } moe_block;
 
@@ -23,7 +23,7 @@ typedef struct decoder_layer {
     moe_block moe;            /* experts NULL: none */
     float *sinks;             /* [H], owned, or NULL */
     buffer q_rows, k_rows, v_rows, a_rows, h_rows;
-    bool writes_cache;        /* else an earlier layer has written its cache */
+    bool writes_cache; /* else an earlier layer has written its cache */
 } decoder_layer;
 
 /* Buffers by what they hold and how wide they are: layers of one width share one. */
@@ -75,8 +75,8 @@ quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width,
 /* A norm of the model's kind over rows of `width` elements; NULL where the architecture has no such weight. */
 quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int32_t width, norm **out);
 /* w of a role, whole or with its kind of storage. */
-quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int64_t n_out, int64_t n_in,
-                         linear **out);
+quire_err decoder_linear(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int64_t n_out,
+                         int64_t n_in, linear **out);
 /* Two weights [n_out, n_in] that lie in one tensor, the second behind the first. */
 quire_err decoder_pair(loader *l, const arch_names *names, weight_role role, int32_t layer, int64_t n_out, int64_t n_in, linear **first,
                        linear **second);

@@ -1,6 +1,6 @@
-/* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts. EXAONE 4: arXiv:2507.11407: norms behind both halves of
- * a layer, windows on three of four layers, no positions on the fourth. Hunyuan: norms of queries and keys behind rotary embedding. MiniMax-M2:
- * norms over all heads of queries and keys. */
+/* ERNIE 4.5: neighbouring elements of a head rotate together; its mixture of experts. EXAONE 4: arXiv:2507.11407: norms behind both halves
+ * of a layer, windows on three of four layers, no positions on the fourth. Hunyuan: norms of queries and keys behind rotary embedding.
+ * MiniMax-M2: norms over all heads of queries and keys. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -145,9 +145,9 @@ const arch arch_ernie4_5_moe = {.gguf = {"ernie4_5-moe"},
                                 .names = &ernie_moe_names,
                                 .describe = describe_ernie_moe};
 const arch arch_exaone4 = {.gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
-const arch arch_hunyuan = {.gguf = {"hunyuan-dense"}, .hf = {"HunYuanDenseV1ForCausalLM"}, .names = &hunyuan_names, .describe = describe_hunyuan};
-const arch arch_hunyuan_moe = {.gguf = {"hunyuan-moe"},
-                               .hf = {"HunYuanMoEV1ForCausalLM"},
-                               .names = &hunyuan_names,
-                               .describe = describe_hunyuan_moe};
-const arch arch_minimax_m2 = {.gguf = {"minimax-m2"}, .hf = {"MiniMaxM2ForCausalLM"}, .names = &minimax_names, .describe = describe_minimax_m2};
+const arch arch_hunyuan = {
+    .gguf = {"hunyuan-dense"}, .hf = {"HunYuanDenseV1ForCausalLM"}, .names = &hunyuan_names, .describe = describe_hunyuan};
+const arch arch_hunyuan_moe = {
+    .gguf = {"hunyuan-moe"}, .hf = {"HunYuanMoEV1ForCausalLM"}, .names = &hunyuan_names, .describe = describe_hunyuan_moe};
+const arch arch_minimax_m2 = {
+    .gguf = {"minimax-m2"}, .hf = {"MiniMaxM2ForCausalLM"}, .names = &minimax_names, .describe = describe_minimax_m2};

@@ -109,6 +109,7 @@ static quire_err describe_mpt(const config *c, model_desc *d) {
     return config_f32(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->blocks.clip);
 }
 
-const arch arch_falcon = {.gguf = {"falcon"}, .hf = {"FalconForCausalLM", "RWForCausalLM"}, .names = &falcon_names, .describe = describe_falcon};
+const arch arch_falcon = {
+    .gguf = {"falcon"}, .hf = {"FalconForCausalLM", "RWForCausalLM"}, .names = &falcon_names, .describe = describe_falcon};
 const arch arch_bloom = {.gguf = {"bloom"}, .hf = {"BloomForCausalLM"}, .names = &bloom_names, .describe = describe_bloom};
 const arch arch_mpt = {.gguf = {"mpt"}, .hf = {"MPTForCausalLM", "MptForCausalLM"}, .names = &mpt_names, .describe = describe_mpt};

@@ -83,7 +83,5 @@ static quire_err describe_gemma3(const config *c, model_desc *d) {
 
 const arch arch_gemma = {.gguf = {"gemma"}, .hf = {"GemmaForCausalLM"}, .describe = describe_gemma};
 const arch arch_gemma2 = {.gguf = {"gemma2"}, .hf = {"Gemma2ForCausalLM"}, .names = &gemma2_names, .describe = describe_gemma2};
-const arch arch_gemma3 = {.gguf = {"gemma3"},
-                          .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
-                          .names = &gemma2_names,
-                          .describe = describe_gemma3};
+const arch arch_gemma3 = {
+    .gguf = {"gemma3"}, .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, .names = &gemma2_names, .describe = describe_gemma3};

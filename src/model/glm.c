@@ -1,4 +1,5 @@
-/* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms behind both halves of a layer, GLM-4.5: arXiv:2508.06471, a mixture of experts. */
+/* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms behind both halves of a layer, GLM-4.5: arXiv:2508.06471, a mixture of experts.
+ */
 #include "model/architectures.h"
 
 static const arch_names glm_names = {

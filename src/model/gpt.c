@@ -149,4 +149,5 @@ const arch arch_gpt_bigcode = {.gguf = {"starcoder"}, .hf = {"GPTBigCodeForCausa
 const arch arch_gptj = {.gguf = {"gptj"}, .hf = {"GPTJForCausalLM"}, .names = &gptj_names, .describe = describe_gptj};
 const arch arch_gpt_neox = {.gguf = {"gptneox"}, .hf = {"GPTNeoXForCausalLM"}, .names = &neox_names, .describe = describe_neox};
 const arch arch_opt = {.gguf = {"opt"}, .hf = {"OPTForCausalLM"}, .names = &opt_names, .describe = describe_opt};
-const arch arch_starcoder2 = {.gguf = {"starcoder2"}, .hf = {"Starcoder2ForCausalLM"}, .names = &starcoder2_names, .describe = describe_starcoder2};
+const arch arch_starcoder2 = {
+    .gguf = {"starcoder2"}, .hf = {"Starcoder2ForCausalLM"}, .names = &starcoder2_names, .describe = describe_starcoder2};

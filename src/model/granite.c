@@ -31,4 +31,5 @@ static quire_err describe_granite_moe(const config *c, model_desc *d) {
 }
 
 const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = describe_granite};
-const arch arch_granite_moe = {.gguf = {"granitemoe"}, .hf = {"GraniteMoeForCausalLM"}, .names = &granite_moe_names, .describe = describe_granite_moe};
+const arch arch_granite_moe = {
+    .gguf = {"granitemoe"}, .hf = {"GraniteMoeForCausalLM"}, .names = &granite_moe_names, .describe = describe_granite_moe};

@@ -182,12 +182,12 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
         TRY(check_shape(l, t, 2 + n_slabs, n_slabs ? p->n_slabs : d0, n_slabs ? d0 : d1, d1));
     }
     if (p->transposed && !is_vector && dtype_block_elements(t->type) != 1) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s is stored transposed, which type %s cannot be", model_file_path(l->file),
-                       t->name, dtype_name(t->type));
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s is stored transposed, which type %s cannot be",
+                       model_file_path(l->file), t->name, dtype_name(t->type));
     }
     if ((is_vector ? n_rows : width) % dtype_block_elements(t->type) != 0 || (is_vector && dtype_is_quantised(t->type))) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be cut into parts in type %s", model_file_path(l->file), t->name,
-                       dtype_name(t->type));
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be cut into parts in type %s", model_file_path(l->file),
+                       t->name, dtype_name(t->type));
     }
     const uint8_t *slab = (const uint8_t *)t->data + (n_slabs ? (size_t)p->slab * bytes_of(t->type, n_rows * width) : 0);
     *out = *t;
@@ -416,7 +416,7 @@ static bool is_of_other_part(const loader *l, const char *name) {
 }
 
 quire_err loader_finish(const loader *l) {
-    static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", ".attn.bias", ".masked_bias",
+    static const char *const derived[] = {"rotary_emb.inv_freq",      "rope_freqs.weight",         ".attn.bias",     ".masked_bias",
                                           "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);

@@ -13,11 +13,11 @@
 /* Where a weight lies inside a tensor that holds several. Its rows are blocks of `block` rows of the tensor, `step` rows apart, from row
  * `first` on. */
 typedef struct weight_part {
-    const char *suffix;     /* names the part in a packed model: "q" */
-    int64_t n_rows;         /* of the whole tensor (of one slab) */
+    const char *suffix; /* names the part in a packed model: "q" */
+    int64_t n_rows;     /* of the whole tensor (of one slab) */
     int64_t first, block, step;
-    int32_t slab, n_slabs;  /* the tensor is [n_slabs, n_rows, n_in] and the weight lies in this slab; n_slabs 0: it is [n_rows, n_in] */
-    bool transposed;        /* the tensor (or slab) is stored as [n_in, n_rows] */
+    int32_t slab, n_slabs; /* the tensor is [n_slabs, n_rows, n_in] and the weight lies in this slab; n_slabs 0: it is [n_rows, n_in] */
+    bool transposed;       /* the tensor (or slab) is stored as [n_in, n_rows] */
 } weight_part;
 
 /* How the file's tensor has been used. */
@@ -39,8 +39,8 @@ typedef struct loader {
     backend *b;
     quire_error *err;
     int32_t max_positions;
-    const char *root;      /* what "model." is in this file */
-    used_tensor *used;     /* [tensors of the file] */
+    const char *root;  /* what "model." is in this file */
+    used_tensor *used; /* [tensors of the file] */
     loaded_linear *linears;
     size_t n_linears, cap_linears;
 } loader;

@@ -1,5 +1,5 @@
-/* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656: norms behind both halves of a layer only, norms over
- * all heads of q and k. OLMo 3: windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. */
+/* OLMo: arXiv:2402.00838: norms without weights, clipped q, k and v. OLMo 2: 2501.00656: norms behind both halves of a layer only, norms
+ * over all heads of q and k. OLMo 3: windows on three of four layers, YaRN on the fourth. OLMoE: 2409.02060. */
 #include "model/architectures.h"
 
 static const arch_names olmo2_names = {
@@ -62,5 +62,6 @@ static quire_err describe_olmoe(const config *c, model_desc *d) {
 }
 
 const arch arch_olmo = {.gguf = {"olmo"}, .hf = {"OlmoForCausalLM"}, .describe = describe_olmo};
-const arch arch_olmo2 = {.gguf = {"olmo2"}, .hf = {"Olmo2ForCausalLM", "Olmo3ForCausalLM"}, .names = &olmo2_names, .describe = describe_olmo2};
+const arch arch_olmo2 = {
+    .gguf = {"olmo2"}, .hf = {"Olmo2ForCausalLM", "Olmo3ForCausalLM"}, .names = &olmo2_names, .describe = describe_olmo2};
 const arch arch_olmoe = {.gguf = {"olmoe"}, .hf = {"OlmoeForCausalLM"}, .describe = describe_olmoe};

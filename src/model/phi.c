@@ -59,7 +59,5 @@ static quire_err describe_phimoe(const config *c, model_desc *d) {
 
 const arch arch_phi = {.gguf = {"phi2"}, .hf = {"PhiForCausalLM"}, .names = &phi_names, .describe = describe_phi};
 const arch arch_phi3 = {.gguf = {"phi3"}, .hf = {"Phi3ForCausalLM"}, .names = &phi3_names, .describe = describe_phi3};
-const arch arch_phimoe = {.gguf = {"phimoe"},
-                          .hf = {"PhiMoEForCausalLM", "PhimoeForCausalLM"},
-                          .names = &phimoe_names,
-                          .describe = describe_phimoe};
+const arch arch_phimoe = {
+    .gguf = {"phimoe"}, .hf = {"PhiMoEForCausalLM", "PhimoeForCausalLM"}, .names = &phimoe_names, .describe = describe_phimoe};

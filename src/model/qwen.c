@@ -1,5 +1,5 @@
-/* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3: arXiv:2505.09388: with norms over the heads of q and k
- * instead. Their mixtures of experts. */
+/* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3: arXiv:2505.09388: with norms over the heads of q and
+ * k instead. Their mixtures of experts. */
 #include "model/architectures.h"
 
 static const arch_names qwen2_moe_names = {
@@ -77,6 +77,7 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
 }
 
 const arch arch_qwen2 = {.gguf = {"qwen2"}, .hf = {"Qwen2ForCausalLM"}, .describe = describe_qwen2};
-const arch arch_qwen2_moe = {.gguf = {"qwen2moe"}, .hf = {"Qwen2MoeForCausalLM"}, .names = &qwen2_moe_names, .describe = describe_qwen2_moe};
+const arch arch_qwen2_moe = {
+    .gguf = {"qwen2moe"}, .hf = {"Qwen2MoeForCausalLM"}, .names = &qwen2_moe_names, .describe = describe_qwen2_moe};
 const arch arch_qwen3 = {.gguf = {"qwen3"}, .hf = {"Qwen3ForCausalLM"}, .describe = describe_qwen3};
 const arch arch_qwen3_moe = {.gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};

@@ -57,7 +57,8 @@ typedef struct arch_names {
 
 /* The names of a role. names NULL: Llama's. */
 weight_name weight_name_of(const arch_names *names, weight_role role);
-/* The name of the i-th of several weights of a layer: an expert's, a head's. The second %d of the checkpoint's name is i; *memory holds it. */
+/* The name of the i-th of several weights of a layer: an expert's, a head's. The second %d of the checkpoint's name is i; *memory holds it.
+ */
 #define WEIGHT_NAME_BYTES 160
 weight_name weight_name_at(weight_name name, int32_t layer, int32_t i, char memory[WEIGHT_NAME_BYTES]);
 /* Whether the architecture has such a weight at all. */

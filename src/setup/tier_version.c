@@ -47,12 +47,31 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
     return hash_text(h, text);
 }
 
+static uint64_t hash_blocks(uint64_t h, const block_desc *b) {
+    char text[512];
+    (void)snprintf(text, sizeof text, "blocks %d %d %d %d %d %d %d %d %d %d %d %d %d %d | %a %a %a %a %d %a %a %a %a %a %d %d %d %d",
+                   (int)b->norm, (int)b->qk_norm_type, b->norm_add_one, b->norm_bare, b->parallel, b->one_norm, b->ungated, b->two_sided,
+                   b->sinks, (int)b->qk_norm, b->qk_norm_after_rope, b->qk_norm_bare, b->v_norm, b->values_are_keys,
+                   (double)b->embedding_scale, (double)b->residual_scale, (double)b->logits_scale, (double)b->temperature,
+                   b->temperature_length, (double)b->attention_cap, (double)b->logits_cap, (double)b->clip, (double)b->alibi,
+                   (double)b->alibi_scale, b->alibi_bf16, b->positions, b->position_offset, b->d_layer_input);
+    return hash_text(h, text);
+}
+
+static uint64_t hash_moe(uint64_t h, const moe_desc *m) {
+    char text[256];
+    (void)snprintf(text, sizeof text, "moe %d %d %d %d %d %d %d %d %d %d %d %a %a %a %d", m->n_used, m->d_expert, m->d_shared, m->n_groups,
+                   m->n_groups_used, (int)m->score, m->group_by_best_two, m->correction_bias, m->renormalise, m->scale_inputs,
+                   m->shared_gate, (double)m->scale, (double)m->jitter_eps, (double)m->limit, (int)m->activation);
+    return hash_text(h, text);
+}
+
 /* Hashes the numbers of a description that affect a layer's results. */
 static uint64_t hash_description(const model_desc *d) {
     char text[512];
     (void)snprintf(text, sizeof text, "%s %d %d %d %a %a %d %d", d->architecture, d->n_layers, d->d_model, d->n_vocab, (double)d->norm_eps,
                    (double)d->attention_scale, (int)d->activation, d->tied_embeddings);
-    uint64_t h = hash_text(0, text);
+    uint64_t h = hash_moe(hash_blocks(hash_text(0, text), &d->blocks), &d->moe);
     for (int32_t i = 0; i < d->n_ropes; i++) {
         h = hash_rope(h, &d->ropes[i]);
     }

@@ -108,6 +108,9 @@ static void numbers_of(model_plan *p, uint32_t n_layers, uint32_t n_heads, uint3
     set_u32(p, "llama.attention.head_count", n_heads);
     set_u32(p, "llama.attention.head_count_kv", n_kv_heads);
     set_u32(p, "llama.embedding_length", n_heads * 128);
+    set_u32(p, "llama.attention.key_length", 128);
+    set_u32(p, "llama.attention.value_length", 128);
+    set_u32(p, "llama.rope.dimension_count", 128);
     set_u32(p, "llama.context_length", 4096);
 }
 
