@@ -36,6 +36,9 @@ struct model {
  * then offered to *similar. */
 const arch *arch_find(model_format format, str name, nearest *similar);
 
+/* The i-th architecture, or NULL past the last: for tables. */
+const arch *arch_at(size_t i);
+
 /* ---- quantisation.c ---- */
 /* QUIRE_UNSUPPORTED, with err on the first setting of another form. Files without the key, and GGUF files, pass. */
 quire_err quantisation_check(const model_file *f, quire_error *err);

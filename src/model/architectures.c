@@ -14,6 +14,10 @@ static const char *name_at(const arch *a, model_format format, int k) {
     return k < ARCH_MAX_NAMES ? (format == MODEL_GGUF ? a->gguf : a->hf)[k] : NULL;
 }
 
+const arch *arch_at(size_t i) {
+    return i < sizeof all / sizeof *all ? all[i] : NULL;
+}
+
 const arch *arch_find(model_format format, str name, nearest *similar) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *known;

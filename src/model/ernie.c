@@ -141,7 +141,7 @@ static quire_err describe_minimax_m2(const config *c, model_desc *d) {
 
 const arch arch_ernie4_5 = {.gguf = {"ernie4_5"}, .hf = {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, .describe = describe_ernie};
 const arch arch_ernie4_5_moe = {.gguf = {"ernie4_5-moe"},
-                                .hf = {"Ernie4_5_MoeForCausalLM", "Ernie4_5_MoeForCausalLM"},
+                                .hf = {"Ernie4_5_MoeForCausalLM"},
                                 .names = &ernie_moe_names,
                                 .describe = describe_ernie_moe};
 const arch arch_exaone4 = {.gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};

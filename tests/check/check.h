@@ -13,6 +13,7 @@
 typedef struct check_report {
     int64_t passed, failed, unsupported;
     bool json;
+    bool table; /* models: rows of a Markdown table in place of reasons */
 } check_report;
 
 /* Each counts one case. fail prints a line: what differs, where, by how much. unsupported prints why, once where neighbours share the

@@ -8,8 +8,9 @@
 
 #include "base/mem.h"
 #include "check/check.h"
-#include "json/json.h"
+#include "model/arch.h"
 #include "quire.h"
+#include "json/json.h"
 
 #define KIND "models"
 
@@ -21,9 +22,9 @@ enum { MAX_PATH = 4096 };
 typedef struct model_case {
     int32_t *prompt, *greedy; /* mem_new'd */
     size_t n_prompt, n_greedy;
-    float *logits;            /* mem_new'd [n_prompt, n_vocab] */
+    float *logits; /* mem_new'd [n_prompt, n_vocab] */
     int64_t n_vocab;
-    bool cache_dependent;     /* the reference's values change with what comes after a token */
+    bool cache_dependent; /* the reference's values change with what comes after a token */
 } model_case;
 
 static void case_deinit(model_case *c) {
@@ -107,7 +108,8 @@ static quire_err run_model(quire_engine *engine, const model_case *c, float *log
 }
 
 /* Reports the first of: a logit too far off, a greedy id that differs. */
-static void compare(check_report *r, const char *where, const model_case *c, const float *logits, const int32_t *greedy, size_t n_greedy) {
+static void compare(check_report *r, const char *where, const char *architecture, const model_case *c, const float *logits,
+                    const int32_t *greedy, size_t n_greedy) {
     float worst = 0;
     size_t at = 0, n = c->n_prompt * (size_t)c->n_vocab;
     for (size_t i = 0; i < n; i++) {
@@ -130,6 +132,9 @@ static void compare(check_report *r, const char *where, const model_case *c, con
         }
     }
     check_pass(r, KIND, where);
+    if (r->table) {
+        printf("| %s | %s | %.1e |\n", where, architecture, (double)worst);
+    }
 }
 
 static void check_engine(check_report *r, const char *where, quire_engine *engine, const model_case *c) {
@@ -147,7 +152,7 @@ static void check_engine(check_report *r, const char *where, quire_engine *engin
     if (e != QUIRE_OK) {
         check_fail(r, KIND, where, "%s", err.message);
     } else {
-        compare(r, where, c, logits, greedy, n_greedy);
+        compare(r, where, quire_engine_info(engine)->architecture, c, logits, greedy, n_greedy);
     }
     mem_free(greedy);
     mem_free(logits);
@@ -159,7 +164,7 @@ static void check_file(check_report *r, const char *where, const char *path, con
     o.model = path;
     o.compute = "f32";
     o.kv_dtype = "f32";
-    o.generation_config = "none"; /* the reference chooses the likeliest token of plain logits */
+    o.generation_config = "none";                           /* the reference chooses the likeliest token of plain logits */
     o.max_model_len = (int32_t)(c->n_prompt + c->n_greedy); /* rotary scaling may depend on it, and the reference goes by the sequence */
     o.n_pages = 64 + o.max_model_len / o.page_tokens * 16;  /* several groups of layers each take pages of their own */
     quire_error err = {0};
@@ -228,11 +233,34 @@ static void check_case(check_report *r, const char *dir, const char *name, json_
     case_deinit(&c);
 }
 
+/* The names of an architecture up to the first NULL, each as code. */
+static void print_names(const char *const *names) {
+    for (int i = 0; i < ARCH_MAX_NAMES && names[i] != NULL; i++) {
+        printf("%s`%s`", i > 0 ? ", " : "", names[i]);
+    }
+}
+
+/* The tables of docs/models.md: what this build runs, then the head of the measured differences. */
+static void print_tables(void) {
+    printf("| architecture | `general.architecture` in GGUF | `architectures` in config.json |\n|---|---|---|\n");
+    for (size_t i = 0; arch_at(i) != NULL; i++) {
+        printf("| %s | ", arch_at(i)->gguf[0]);
+        print_names(arch_at(i)->gguf);
+        printf(" | ");
+        print_names(arch_at(i)->hf);
+        printf(" |\n");
+    }
+    printf("\n| test model | runs as | largest difference of a logit from the reference |\n|---|---|--:|\n");
+}
+
 int check_models(const char *dir, const char *root, check_report *r) {
     (void)root;
     char path[MAX_PATH], *text;
     size_t n;
     json_value *manifest = NULL;
+    if (r->table) {
+        print_tables();
+    }
     quire_error ignored;
     snprintf(path, sizeof path, "%s/manifest.json", dir);
     if (check_read(path, &text, &n, &ignored) == QUIRE_OK) {

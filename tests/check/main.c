@@ -1,4 +1,4 @@
-/* quire-check KIND DIR [--json] [--root PATH] */
+/* quire-check KIND DIR [--json] [--root PATH] [--table] */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -25,7 +25,7 @@ static const struct {
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
 static int usage(void) {
-    fputs("usage: quire-check KIND DIR [--json] [--root PATH]\nkinds:", stderr);
+    fputs("usage: quire-check KIND DIR [--json] [--root PATH] [--table]\nkinds:", stderr);
     for (size_t i = 0; i < N_KINDS; i++) {
         fprintf(stderr, " %s", kinds[i].name);
     }
@@ -48,6 +48,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             r.json = true;
+        } else if (strcmp(argv[i], "--table") == 0) {
+            r.table = true;
         } else if (strcmp(argv[i], "--root") == 0 && i + 1 < argc) {
             root = argv[++i];
         } else if (argv[i][0] != '-' && n_words < 2) {
@@ -66,7 +68,9 @@ int main(int argc, char **argv) {
         } else {
             status = kinds[i].run(words[1], root, &r);
         }
-        summary(&r, words[0]);
+        if (!r.table) {
+            summary(&r, words[0]);
+        }
         return status != 0 || r.failed > 0;
     }
     return usage();

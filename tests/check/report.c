@@ -40,6 +40,8 @@ void check_unsupported(check_report *r, const char *kind, const char *case_name,
     r->unsupported++;
     if (r->json) {
         print_json(kind, case_name, "unsupported", why);
+    } else if (r->table) {
+        printf("| %s | | not run: %s |\n", case_name, why);
     } else if (strncmp(before, why, sizeof before - 1) != 0) {
         printf("%s %s: unsupported: %s\n", kind, case_name, why);
     }
