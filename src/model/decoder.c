@@ -126,8 +126,14 @@ quire_err decoder_load(loader *l, const model_desc *d, const arch_names *names, 
         TRY(l->b->ops->rope_load(l->b, &d->ropes[i], l->max_positions, &w->ropes[i], l->err));
     }
     TRY(decoder_buffer(l, w, BUFFER_X, d->d_model, &w->x));
-    TRY(decoder_buffer(l, w, BUFFER_Y, d->d_model, &w->y));
-    TRY(decoder_buffer(l, w, BUFFER_Z, d->d_model, &w->z));
+    w->y = w->z = BUFFER_NONE;
+    bool collects = d->moe.n_used > 0, has_post_norm = weight_role_is(names, W_ATTN_POST_NORM) || weight_role_is(names, W_FFN_POST_NORM);
+    if (collects || has_post_norm || d->blocks.parallel) {
+        TRY(decoder_buffer(l, w, BUFFER_Y, d->d_model, &w->y));
+    }
+    if (collects || (d->blocks.parallel && !d->blocks.one_norm)) {
+        TRY(decoder_buffer(l, w, BUFFER_Z, d->d_model, &w->z));
+    }
     for (int32_t i = 0; i < d->n_layers; i++) {
         TRY(load_layer(l, d, names, i, w));
     }

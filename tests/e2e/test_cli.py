@@ -145,7 +145,7 @@ def test_what_needs_no_weights_is_checked_before_they_are_loaded(quire, tmp_path
     model = tmp_path / "model"
     shutil.copytree("models/builtin-small-hf", model)
     config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1000}))  # fails when its weights are loaded
+    (model / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 500}))  # fails when its weights are loaded
     assert "tensor model.layers.2" in run("run", str(model), "-p", "x").stderr
     with socket.socket() as used:
         used.bind(("127.0.0.1", 0))
@@ -335,7 +335,7 @@ def test_bench_profile_says_where_the_time_of_a_step_goes(quire):
     for what in ("prefill", "decode"):
         rows = [line for line in lines if line.get("phase") == what]
         stages, whole = rows[:-1], rows[-1]
-        assert whole["stage"] == "all" and len(stages) == 17
+        assert whole["stage"] == "all" and len(stages) == 18
         assert abs(sum(row["time"] for row in stages) - whole["time"]) < 0.01 * whole["time"]
         assert abs(sum(row["share"] for row in stages) - 100) < 0.1
         by_name = {row["stage"]: row for row in stages}

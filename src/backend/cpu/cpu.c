@@ -45,15 +45,20 @@ static uint8_t *new_owned(cpu_backend *b, size_t n_bytes) {
     return (uint8_t *)block + MEM_ALIGN;
 }
 
-/* n_bytes of a slab, or NULL. */
+/* n_bytes of a slab, or NULL. The first slab is small and each next twice as large, so that a small model reserves little. */
 static uint8_t *new_in_slab(cpu_backend *b, size_t n_bytes) {
     if (b->slab_left < n_bytes) {
-        uint8_t *slab = new_owned(b, SLAB_BYTES);
+        size_t size = b->slab_bytes == 0 ? MEM_HUGE_BYTES : 2 * b->slab_bytes;
+        while (size < n_bytes) {
+            size *= 2;
+        }
+        size = size < SLAB_BYTES ? size : SLAB_BYTES;
+        uint8_t *slab = new_owned(b, size);
         if (slab == NULL) {
             return NULL;
         }
         b->slab = slab;
-        b->slab_left = SLAB_BYTES;
+        b->slab_left = b->slab_bytes = size;
     }
     uint8_t *p = b->slab;
     b->slab += n_bytes;

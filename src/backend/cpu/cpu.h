@@ -52,7 +52,8 @@ typedef struct cpu_backend {
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
     uint8_t *slab;                               /* where the next block of middle size goes, */
-    size_t slab_left;                            /* and the zeroed bytes there */
+    size_t slab_left;                            /* and the zeroed bytes there, */
+    size_t slab_bytes;                           /* of so many */
 
     op_trace *trace;             /* NULL: ops are not timed */
     const backend_ops *untraced; /* while a trace is on: the ops that the traced ones call */
