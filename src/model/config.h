@@ -61,6 +61,8 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
 /* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees all. */
 void config_set_window(model_desc *d, int32_t layer, int32_t window);
+/* Gives every layer the window that the file names; without one all stay as they are. */
+quire_err config_window_on_all(const config *c, model_desc *d);
 /* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's sliding_window_pattern as a list, else all but
  * one of each `period` layers, that at full_at (period - 1: the last). GGUF's sliding_window_pattern as a number is such a period. period
  * 0: none. is_window[i] for the model's layers. */

@@ -7,6 +7,15 @@ void config_set_window(model_desc *d, int32_t layer, int32_t window) {
     c->kind = window > 0 ? LAYER_WINDOW : LAYER_FULL;
 }
 
+quire_err config_window_on_all(const config *c, model_desc *d) {
+    int32_t window = 0;
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, window);
+    }
+    return QUIRE_OK;
+}
+
 static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t *period, int32_t *full_at, bool *is_window, bool *found) {
     int32_t pattern[DESC_MAX_LAYERS];
     size_t n;

@@ -1,3 +1,4 @@
+/* Gemma 4: loads what its layers have beside a decoder's blocks: inputs of their own, experts beside the MLP. */
 #include <math.h>
 #include <string.h>
 

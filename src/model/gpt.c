@@ -133,14 +133,10 @@ static quire_err describe_opt(const config *c, model_desc *d) {
 }
 
 static quire_err describe_starcoder2(const config *c, model_desc *d) {
-    int32_t window = 0;
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(describe_shape(c, d, 0));
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, window);
-    }
+    TRY(config_window_on_all(c, d));
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 

@@ -9,16 +9,6 @@ static const arch_names mixtral_names = {
            [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.experts.%d.w2"},
 };
 
-/* Every layer's rows see the last `sliding_window` positions, where the file says so. */
-static quire_err read_window(const config *c, model_desc *d) {
-    int32_t window = 0;
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, window);
-    }
-    return QUIRE_OK;
-}
-
 static quire_err describe_llama(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
@@ -29,7 +19,7 @@ static quire_err describe_llama(const config *c, model_desc *d) {
 
 static quire_err describe_mistral(const config *c, model_desc *d) {
     TRY(describe_llama(c, d));
-    return read_window(c, d);
+    return config_window_on_all(c, d);
 }
 
 const arch arch_llama = {.gguf = {"llama"}, .hf = {"LlamaForCausalLM"}, .names = NULL, .describe = describe_llama};

@@ -29,20 +29,11 @@ static quire_err describe_phi(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
 }
 
-static quire_err read_window(const config *c, model_desc *d) {
-    int32_t window = 0;
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
-    for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, window);
-    }
-    return QUIRE_OK;
-}
-
 static quire_err describe_phi3(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
-    return read_window(c, d);
+    return config_window_on_all(c, d);
 }
 
 static quire_err describe_phimoe(const config *c, model_desc *d) {
