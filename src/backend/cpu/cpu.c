@@ -15,7 +15,12 @@
  * pages they were read a tenth slower (bench experts). A sanitizer sees the ends of blocks only where each has memory of its own. */
 #define SLAB_BYTES ((size_t)64 << 20)
 #define SLAB_LEAST ((size_t)64 << 10)
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__has_feature) /* clang's way to say it */
+#if __has_feature(address_sanitizer)
+#define WITHOUT_SLABS
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(WITHOUT_SLABS)
 #define SLAB_MOST SLAB_LEAST
 #else
 #define SLAB_MOST (SLAB_BYTES / 4)
