@@ -252,7 +252,9 @@ static quire_err remove_for(const pack_cache *c, listing *l, int64_t n_bytes, qu
         return err_set(err, QUIRE_NO_ROOM, -1, "%s: the packed form takes %.1f GB, and %.1f of the disk stay free", c->dir,
                        (double)n_bytes / 1e9, (double)left / 1e9);
     }
-    qsort(l->entries, l->n, sizeof *l->entries, compare_use);
+    if (l->n > 0) {
+        qsort(l->entries, l->n, sizeof *l->entries, compare_use);
+    }
     for (size_t i = 0; i < l->n && (l->n_bytes + n_bytes > c->max_bytes || n_bytes > room); i++) {
         pack_cache_remove(c, l->entries[i].key);
         l->n_bytes -= l->entries[i].n_bytes;
