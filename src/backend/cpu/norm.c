@@ -72,7 +72,7 @@ static quire_err load_ones(cpu_backend *b, int32_t n, float **out, quire_error *
 
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
-    int32_t n;
+    int32_t n = 0; /* some compilers do not see that a failed check returns */
     TRY(check_spec(spec, &n, err));
     norm *nm = cpu_own(c, 1, sizeof *nm);
     if (nm == NULL) {
