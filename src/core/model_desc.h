@@ -148,7 +148,6 @@ typedef struct moe_desc {
     activation activation;
     bool interleaved; /* a checkpoint's gate and up rows alternate */
     bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */
-    bool biases;
 } moe_desc;
 
 typedef struct model_desc {

@@ -21,7 +21,7 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
         config_set_window(d, i, is_window[i] ? window : 0);
     }
     d->blocks.sinks = true;
-    d->moe = (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .biases = true, .limit = 7.0f};
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .limit = 7.0f};
     TRY(config_moe(c, d));
     d->moe.activation = ACT_SWIGLU_CLAMPED;
     return config_f32(c, NULL, "swiglu_limit", &d->moe.limit);
