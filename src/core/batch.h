@@ -8,6 +8,7 @@
 #ifndef CORE_BATCH_H
 #define CORE_BATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -56,6 +57,7 @@ typedef struct attn_merge {
 typedef struct batch {
     int32_t n_rows;           /* rows in use; buffers are sized for the limit given at open */
     int32_t n_seqs, n_out;
+    bool wants_rows;          /* some rows are pooled: the pass leaves them behind the model's last norm (model_hidden) */
     const int32_t *tokens;    /* [n_rows] token id, or -1 - e: row e of embeddings */
     const float *embeddings;  /* [.., d_model] external rows, or NULL */
     const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the position in the sequence */

@@ -150,6 +150,21 @@ typedef struct moe_desc {
     bool transposed;  /* a checkpoint's stacked experts are [n_in, n_out] */
 } moe_desc;
 
+/* How the rows of an input become one row, its embedding. */
+typedef enum pooling_kind {
+    POOLING_NONE, /* the model says nothing */
+    POOLING_MEAN, /* the mean of all rows */
+    POOLING_CLS,  /* the first row */
+    POOLING_LAST, /* the last row */
+} pooling_kind;
+
+/* What a model says of its embeddings (sentence-transformers' modules.json, GGUF's pooling_type). All 0: nothing. */
+typedef struct pooling_desc {
+    pooling_kind kind;
+    bool normalise;   /* the pooled row is divided by its length */
+    int32_t n_scores; /* a head gives this many scores of an input in place of an embedding (cross-encoders); 0: it has none */
+} pooling_desc;
+
 typedef struct model_desc {
     char architecture[64]; /* "llama" */
     char name[128];        /* for people; may be empty */
@@ -159,6 +174,8 @@ typedef struct model_desc {
     float attention_scale; /* multiplies q . k; 1 / sqrt(head width) for Llama */
     activation activation;
     bool tied_embeddings;
+    bool no_head; /* it gives rows and no logits: an encoder, or a decoder's checkpoint without its head */
+    pooling_desc pooling;
     int32_t n_eos, eos[DESC_MAX_EOS]; /* tokens that end a generation */
     int32_t bos;                      /* -1: none known */
     dtype weight_type;                /* the type of most of the matrices' parameters */

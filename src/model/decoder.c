@@ -192,6 +192,9 @@ void decoder_end(const pass *p, const batch *rows) {
     if (rows->n_out > 0) {
         p->op->head(p->b, p->w->x, p->w->out_norm, p->w->head, or_one(blocks->logits_scale), blocks->logits_cap);
     }
+    if (rows->wants_rows && p->w->out_norm != NULL) {
+        p->op->norm_rows(p->b, p->w->x, p->w->out_norm, p->w->x);
+    }
 }
 
 void decoder_forward(const model *m, const batch *rows) {

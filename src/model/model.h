@@ -27,7 +27,14 @@ const model_desc *model_description(const model *m);
 
 /* Queues one forward pass over the batch on the backend. After step_wait the logits of rows->out_rows are ready. */
 void model_forward(model *m, const batch *rows);
-/* The activation that holds the last hidden states after model_forward. */
+/* The activation that holds the last hidden states after model_forward: behind the last norm where the batch wants rows. */
 buffer model_hidden(const model *m);
+
+/* ---- pooling.c ---- */
+/* Elements of what model_pooled makes of a pooled row: d_model, the width of the model's last dense module, or its number of scores. */
+int32_t model_pooled_width(const model *m);
+/* What follows pooling: the model's dense modules or its head of scores. row: [d_model]; out: [model_pooled_width]. Neither norm nor cut
+ * is done here. Sums run in a fixed order. Any thread. */
+void model_pooled(const model *m, const float *row, float *out);
 
 #endif
