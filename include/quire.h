@@ -183,7 +183,7 @@ void *quire_alloc(size_t n);
 
 /* ---- requests ---- */
 
-typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT } quire_endpoint;
+typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } quire_endpoint;
 
 /* Parses and validates the JSON body of an OpenAI request. err->param names the wrong field. Does not tokenise. */
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
@@ -201,6 +201,32 @@ void quire_parse_cancel(quire_parse *p);
 /* Makes a request with a prompt of ids and no text, for tests, benchmarks and `quire logits`. Copies the ids. Other fields are set by name;
  * until then they are as in a body that leaves them out (quire_options' generation_config). */
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
+/* An input of embeddings: ids or, where those are NULL, a text, which is tokenised like a completion's prompt. */
+typedef struct quire_input {
+    const char *text;
+    size_t n_text;
+    const int32_t *ids;
+    size_t n_ids;
+    const int32_t *types; /* [n_ids] a token type for each id, as a cross-encoder's pair has; NULL: all are of type 0 */
+} quire_input;
+
+/* How an input's rows become one. { NULL, 0, -1 }: as the model says. */
+typedef struct quire_embed_options {
+    const char *pooling; /* "mean", "cls" or "last"; NULL: as the model's files say, and BAD_REQUEST where they say nothing */
+    int32_t dimensions;  /* the first elements, which are kept (Matryoshka embeddings); 0: all */
+    int normalize;       /* 1: what is kept is divided by its length; 0: not; -1: as the model says, or 1 where it says nothing */
+} quire_embed_options;
+
+/* Makes a request for a row of each of 1 to 1,024 inputs, as quire_request_parse does of a body for QUIRE_EMBEDDINGS ({"input": ..,
+ * "token_type_ids", "pooling", "dimensions", "normalize"}). Copies the inputs. o may be NULL. Where the model has a head of scores, as a
+ * cross-encoder has, a row is these scores, never normalised. Each input is a choice, whose row an EMBEDDING event delivers. */
+quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
+                              quire_error *err);
+/* Computes the rows of any number of inputs and waits for them: the above on a queue of its own, for programs that do nothing else
+ * meanwhile. Any thread, several at once too. Inputs share steps with each other and with all other requests. *rows: [n][*n_row], the
+ * caller's, freed with quire_free; on failure NULL. QUIRE_BUSY when the engine is full. */
+quire_err quire_embed(quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, float **rows, size_t *n_row,
+                      quire_error *err);
 /* Sets a field by its OpenAI name; its value is JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
 /* Sets the tenant: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a name
@@ -217,7 +243,7 @@ typedef struct quire_request_info {
     const char *model;            /* NULL when absent, null or "" */
     bool explain;                 /* its ENDs carry a report */
     bool stream, include_usage, continuous_usage, echo, return_token_ids;
-    int32_t n_choices;            /* prompts of a completion, 1 for chat, times n_samples; those of a prompt are adjacent */
+    int32_t n_choices;            /* prompts of a completion, inputs, 1 for chat, times n_samples; those of a prompt are adjacent */
     int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are returned: fewer with best_of */
     int32_t beam_width;           /* beam search with this many beams, whose results are the samples, the best first; 0: none */
     /* likeliest tokens to report beside each token of the response, and of the prompt; -1: report nothing */
@@ -246,6 +272,7 @@ typedef enum quire_event_kind {
     QUIRE_EVENT_DELTA, /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
     QUIRE_EVENT_ROLLBACK, /* this choice was rolled back (see quire_stream_rollback): of all that was delivered only this remains */
     QUIRE_EVENT_REFUSED,  /* a rollback or steer failed after all: error says why, and the choice continues unchanged */
+    QUIRE_EVENT_EMBEDDING, /* the row of this choice: once, between its START and END, in place of DELTAs */
     QUIRE_EVENT_END,   /* this choice is finished */
     QUIRE_EVENT_DONE,  /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
     QUIRE_EVENT_PARSED /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
@@ -281,6 +308,8 @@ typedef struct quire_event {
     int32_t cached_tokens;    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
     const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request: the error; else NULL */
     quire_request *request;   /* PARSED */
+    const float *row;         /* EMBEDDING: n_row elements, valid while the stream is; else NULL */
+    int32_t n_row;
     int64_t queue_us;         /* how long the choice waited to be admitted, known from the first DELTA on; in DONE the longest of all */
 } quire_event;
 

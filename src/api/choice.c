@@ -19,6 +19,7 @@ void choice_deinit(choice *c) {
     detok_close(c->detok);
     stop_matcher_close(c->stop_matcher);
     mem_free(c->explain);
+    mem_free(c->row);
     token_list_deinit(&c->history);
     mem_free(c->sums);
     quire_request_free(c->changed);
@@ -113,6 +114,8 @@ void choice_take_end(choice *c, const engine_event *event) {
     c->n_prefilled = event->n_prefilled;
     c->n_preempted = event->n_preempted;
     c->explain = event->explain;
+    c->row = event->row;
+    c->n_row = event->n_row;
     c->beam_score = event->beam_score;
     c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
@@ -218,6 +221,12 @@ void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {
 quire_err choice_flush(const choice *c, event_memory *m) {
     strbuf_clear(&m->text);
     return c->stop_matcher && c->stop_string < 0 ? stop_matcher_flush(c->stop_matcher, &m->text) : QUIRE_OK;
+}
+
+void choice_row(const choice *c, quire_event *out) {
+    choice_event(c, QUIRE_EVENT_EMBEDDING, out);
+    out->row = c->row;
+    out->n_row = c->n_row;
 }
 
 void choice_end(const choice *c, quire_event *out) {

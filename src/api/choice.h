@@ -47,6 +47,8 @@ typedef struct choice {
     int32_t n_prefilled, n_preempted; /* from the engine's end event */
     bool counted;     /* in the statistics */
     explain *explain; /* from the engine's end event, where it was requested */
+    float *row;       /* likewise; NULL: none came */
+    int32_t n_row;
     int64_t detokenise_us;
     quire_finish finish;
     int32_t stop_token;
@@ -97,6 +99,8 @@ quire_err choice_delta(const choice *c, bool with_token, event_memory *m, quire_
 void choice_rollback(const choice *c, const event_memory *m, quire_event *out);
 /* Appends to m->text, cleared before, what the stop matcher withheld. */
 quire_err choice_flush(const choice *c, event_memory *m);
+/* An EMBEDDING. */
+void choice_row(const choice *c, quire_event *out);
 void choice_end(const choice *c, quire_event *out);
 
 #endif

@@ -8,12 +8,18 @@
 #include "base/rng.h"
 #include "base/sha256.h"
 
-static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
+/* Whether the engine is asked for rows in place of tokens. */
+static bool gives_rows(const quire_request *r) {
+    return r->info.endpoint == QUIRE_EMBEDDINGS;
+}
+
+static quire_err need_vocabulary(const quire_engine *e, const quire_request *r, quire_error *err) {
     if (e->parts.tokenizer) {
         return QUIRE_OK;
     }
-    return err_set_param(err, QUIRE_UNSUPPORTED, "prompt",
-                         "this model has no vocabulary that this server can use; give the prompt as token ids");
+    const char *name = gives_rows(r) ? "input" : "prompt";
+    return err_set_param(err, QUIRE_UNSUPPORTED, name, "this model has no vocabulary that this server can use; give the %s as token ids",
+                         name);
 }
 
 /* Tokenises a text. One that cannot fit is refused by its length, where that is certain, and no more is tokenised than can fit. */
@@ -52,12 +58,12 @@ static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_er
 /* The ids of prompt i. */
 static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, quire_error *err) {
     if (r->info.endpoint == QUIRE_CHAT && r->fork_from.held == NULL) {
-        TRY(need_vocabulary(e, err));
+        TRY(need_vocabulary(e, r, err));
         return make_chat(e, r, out, err);
     }
     const request_prompt *p = &r->prompts[i];
     if (!p->ids) {
-        TRY(need_vocabulary(e, err));
+        TRY(need_vocabulary(e, r, err));
         return encode(e, r, p->text, NULL, out, err);
     }
     return copy_ids(out, p->ids, (size_t)p->n_ids, err);
@@ -66,9 +72,11 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM does. */
 static quire_err check_length(const quire_engine *e, const quire_request *r, const choice *c, quire_error *err) {
     if (c->prompt.n == 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
+        return err_set_param(err, QUIRE_BAD_REQUEST, gives_rows(r) ? "input" : "prompt",
+                             "the prompt is empty; it must have at least one token");
     }
-    return c->prompt.n >= (size_t)e->parts.info.max_model_len ? request_too_long(r, c->prompt.n, false, err) : QUIRE_OK;
+    size_t most = (size_t)e->parts.info.max_model_len - (gives_rows(r) ? 0 : 1);
+    return c->prompt.n > most ? request_too_long(r, c->prompt.n, false, err) : QUIRE_OK;
 }
 
 /* ---- how long a response can become, in bytes of JSON ---- */
@@ -103,7 +111,8 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
         return QUIRE_OK;
     }
     return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens",
-                         "the prompt has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here", n_prompt,
+                         "the %s has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
+                         gives_rows(r) ? "input" : "prompt", n_prompt,
                          (int)r->truncate_prompt_tokens);
 }
 
@@ -111,7 +120,7 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
 static quire_err count_response(const quire_engine *e, const quire_request *r, size_t n_prompt, int64_t *total, quire_error *err) {
     int64_t limit = (int64_t)e->parts.info.max_answer_bytes;
     *total += response_bytes(r, n_prompt);
-    if (limit == 0 || *total <= limit) {
+    if (limit == 0 || gives_rows(r) || *total <= limit) {
         return QUIRE_OK;
     }
     return err_set_param(
@@ -139,7 +148,7 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     c->prompt_only = r->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, r, c, err));
-    quire_err er = choice_open_text(c, &c->detok, &c->stop_matcher);
+    quire_err er = gives_rows(r) ? QUIRE_OK : choice_open_text(c, &c->detok, &c->stop_matcher);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
@@ -204,6 +213,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;
+    r.pooling = q->pooling;
     r.sample_index = (uint32_t)(c->index % q->info.n_samples);
     if (s->watch != NULL) {
         r.ending = (engine_ending){beam_stop_matcher_is_over, s->watch};

@@ -161,6 +161,10 @@ static bool next_stage(quire_queue *q, quire_event *out) {
             return true;
         }
         q->stage = STAGE_END;
+        if (c->row != NULL) {
+            choice_row(c, out);
+            return true;
+        }
         set_failed(c->stream, choice_flush(c, &q->memory));
         if (q->memory.text.n > 0) {
             (void)choice_delta(c, false, &q->memory, out);
@@ -239,6 +243,7 @@ bool queue_take_command(text_job *job, quire_event *out) {
 static void take_stale(quire_stream *s, const engine_event *event) {
     if (event->finish != FINISH_NONE) {
         mem_free(event->explain);
+        mem_free(event->row);
         s->n_gone++;
         stream_free_if_over(s);
     }

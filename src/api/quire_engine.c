@@ -19,14 +19,17 @@ static quire_err check_default_length(const request_defaults *d, int32_t max_len
                          (int)max_len);
 }
 
-static request_context context_of(const quire_engine *e, const quire_options *o, int32_t n_vocab, int32_t max_len) {
+static request_context context_of(const quire_engine *e, const quire_options *o, const model_desc *d, int32_t max_len) {
     const engine_parts *p = &e->parts;
-    return (request_context){.n_vocab = n_vocab,
+    return (request_context){.n_vocab = d->n_vocab,
                              .max_model_len = max_len,
                              .max_logprobs = o->max_logprobs,
                              .has_vocabulary = p->tokenizer != NULL,
                              .tokenizer = p->tokenizer,
                              .form = p->tokenizer != NULL ? &p->chat : NULL,
+                             .no_tokens = !desc_gives_tokens(d),
+                             .pooling = d->pooling,
+                             .n_row = p->model.m != NULL ? model_pooled_width(p->model.m) : 0,
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
                              .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
 }
@@ -45,7 +48,7 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     if (c->o->request_check == NULL) {
         return QUIRE_OK;
     }
-    request_context context = context_of(c->e, c->o, d->n_vocab, max_len);
+    request_context context = context_of(c->e, c->o, d, max_len);
     quire_err e = request_parse(&context, QUIRE_COMPLETIONS, c->o->request_check, strlen(c->o->request_check), &r, err);
     if (e == QUIRE_BAD_REQUEST) {
         return err->code = QUIRE_INVALID;
@@ -67,7 +70,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     TRY(check_default_length(&e->defaults, i->max_model_len, err)); /* which the pages may have shortened */
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
-    e->context = context_of(e, &o, i->n_vocab, i->max_model_len);
+    e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
     quire_err r = text_pool_open(o.n_text_threads, &e->text);
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");
@@ -123,6 +126,11 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
 
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err) {
     return request_ids(&e->context, ids, n, out, err);
+}
+
+quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
+                              quire_error *err) {
+    return request_embed(&e->context, inputs, n, o, out, err);
 }
 
 void quire_engine_drop_cache(quire_engine *e) {

@@ -9,7 +9,9 @@
 #include "json/json_scan.h"
 
 uint32_t request_endpoint_flag(const quire_request *r) {
-    return r->info.endpoint == QUIRE_CHAT ? FIELD_CHAT : FIELD_COMPLETIONS;
+    static const uint32_t flags[] = {
+        [QUIRE_COMPLETIONS] = FIELD_COMPLETIONS, [QUIRE_CHAT] = FIELD_CHAT, [QUIRE_EMBEDDINGS] = FIELD_EMBEDDINGS};
+    return flags[r->info.endpoint];
 }
 
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err) {
@@ -23,7 +25,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     request_count_choices(r);
     r->truncate_prompt_tokens = r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs =
         r->info.prompt_logprobs = -1;
-    r->cache_priority = -1;
+    r->cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
     sampling_params_init(&r->sampling);
     quire_err e = QUIRE_OK;
     int32_t n = 0;
@@ -48,6 +50,7 @@ void quire_request_free(quire_request *r) {
         return;
     }
     request_prompts_free(r->prompts, r->n_prompts);
+    mem_free(r->texts);
     chat_messages_deinit(&r->messages);
     strbuf_deinit(&r->ignored);
     sampling_lists_drop(r->sampling.lists);
@@ -175,6 +178,9 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
 
 /* Checks required fields: a chat needs messages and a model that can read them; a completion needs a prompt. */
 static quire_err check_required(const quire_request *r, quire_error *err) {
+    if (r->context.no_tokens) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "this model gives embeddings and no text: quire run --embed, quire_embed");
+    }
     if (r->fork_from.held != NULL) {
         if (r->info.beam_width > 0) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is given; a fork goes on by sampling");
@@ -273,6 +279,9 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
 }
 
 quire_err request_check(quire_request *r, quire_error *err) {
+    if (r->info.endpoint == QUIRE_EMBEDDINGS) {
+        return request_check_embedding(r, err);
+    }
     TRY(check_required(r, err));
     TRY(check_choices(r, err));
     TRY(request_settle_drawing(r, err));

@@ -47,6 +47,10 @@ typedef struct request_context {
     chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
+    bool no_tokens;        /* the model gives rows only */
+    pooling_desc pooling;  /* what it says of them */
+    int32_t n_row;         /* elements of a pooled row; 0: not known yet */
+    int32_t n_token_types; /* 0: it has none */
 } request_context;
 
 /* One prompt: a text, or ids where ids is not NULL. */
@@ -54,6 +58,7 @@ typedef struct request_prompt {
     str text;
     int32_t *ids; /* mem_new'd */
     int32_t n_ids;
+    int32_t *types; /* [n_ids] their token types, mem_new'd, or NULL: all 0 */
 } request_prompt;
 
 /* The fork parent of a request, whose one prompt is the parent's tokens. held NULL: none. */
@@ -95,6 +100,11 @@ struct quire_request {
     int32_t n_stops, n_given_stops; /* the request's own are the first */
     bool include_stop, skip_special;
     bool has_stream_options;
+    /* Embeddings: as given, -1 where they were not; request_check_embedding makes `pooling` and the prompts' types of them. */
+    int32_t pooling_kind, dimensions, normalize;
+    const json_value *token_types; /* in values, or NULL */
+    pooling_params pooling;
+    char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
     float *logits_out; /* the caller's; see quire_request_logits */
     strbuf ignored;     /* names of unknown members, as in info */
@@ -150,6 +160,12 @@ int32_t request_beam_width(const quire_request *r);
 quire_err request_settle_drawing(quire_request *r, quire_error *err);
 /* The checks between r's beam search and its other fields. */
 quire_err request_check_beams(const quire_request *r, quire_error *err);
+
+/* The checks of an embeddings request between its fields and the model's rows; r->pooling is final afterwards. */
+quire_err request_check_embedding(quire_request *r, quire_error *err);
+/* As quire_request_embed, with a context in place of an engine. */
+quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
+                        quire_error *err);
 
 /* Tokenises bad_words and dry_sequence_breakers into r->sampling.lists. Called once, before the request is submitted. QUIRE_CANCELLED
  * between two of them once *stop is true (NULL: never), which any thread may set. */

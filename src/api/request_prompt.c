@@ -6,6 +6,7 @@
 void request_prompts_free(request_prompt *prompts, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         mem_free(prompts[i].ids);
+        mem_free(prompts[i].types);
     }
     mem_free(prompts);
 }
@@ -29,7 +30,7 @@ static quire_err read_ids(const quire_request *r, const field_desc *f, const jso
                           quire_error *err) {
     size_t n = json_length(v);
     if (n == 0) {
-        return request_range_error(f, err, "prompt has an empty array; give at least one token id");
+        return request_range_error(f, err, "%s has an empty array; give at least one token id", f->name);
     }
     int32_t *ids = mem_new(n, sizeof *ids);
     if (ids == NULL) {
@@ -49,10 +50,10 @@ static quire_err read_ids(const quire_request *r, const field_desc *f, const jso
 
 static quire_err read_text(const quire_request *r, const field_desc *f, const json_value *v, request_prompt *out, quire_error *err) {
     if (!r->context.has_vocabulary) {
-        return request_range_error(f, err, "this model has no vocabulary; give the prompt as an array of token ids");
+        return request_range_error(f, err, "this model has no vocabulary; give the %s as an array of token ids", f->name);
     }
     out->text = json_str(v);
-    return out->text.n > 0 ? QUIRE_OK : request_range_error(f, err, "prompt is empty; give a text or token ids");
+    return out->text.n > 0 ? QUIRE_OK : request_range_error(f, err, "%s is empty; give a text or token ids", f->name);
 }
 
 /* Reads element index of the prompt array (or the whole prompt, index -1). */
@@ -70,6 +71,10 @@ static quire_err read_one(const quire_request *r, const field_desc *f, const jso
 
 quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err) {
     int32_t limit = r->context.max_model_len;
+    if (r->info.endpoint == QUIRE_EMBEDDINGS) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "input", "the input has %s%zu tokens; at most %d are taken",
+                             is_least ? "at least " : "", n, (int)limit);
+    }
     bool chat = r->info.endpoint == QUIRE_CHAT;
     const char *param = chat ? "messages" : n == (size_t)limit ? "max_tokens" : "input_tokens";
     return err_set_param(
@@ -114,10 +119,10 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
         n = many ? json_length(v) : 1;
     }
     if (n > REQUEST_MAX_PROMPTS) {
-        return request_range_error(f, err, "prompt has %zu prompts; at most %d are taken at once", n, REQUEST_MAX_PROMPTS);
+        return request_range_error(f, err, "%s has %zu items; at most %d are taken at once", f->name, n, REQUEST_MAX_PROMPTS);
     }
     if (v == NULL) {
-        return request_range_error(f, err, "prompt is missing; give a text or token ids");
+        return request_range_error(f, err, "%s is missing; give a text or token ids", f->name);
     }
     request_prompt *prompts = mem_new(n, sizeof *prompts);
     if (prompts == NULL) {

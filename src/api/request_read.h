@@ -43,6 +43,10 @@ quire_err request_read_bad_words(quire_request *r, const field_desc *f, const js
 quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of beam search (request_beams.c). */
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Fields of embeddings (request_embed.c). */
+quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_normalize(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_types(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
 
 /* Adds an unknown member to the list of ignored ones, as `before` (the path to it, or "") and its name. QUIRE_NO_MEMORY. */

@@ -90,7 +90,8 @@ static bool are_counted(const quire_stream *s, const choice *c, int32_t *longest
 
 /* The tokens that a choice may have, as far as its request and the maximum length allow. */
 static int32_t most_tokens(const choice *c) {
-    int32_t room = c->e->parts.info.max_model_len - (int32_t)c->prompt.n, most = c->prompt_only ? 0 : c->sampling.max_tokens;
+    bool none = c->prompt_only || c->request->info.endpoint == QUIRE_EMBEDDINGS;
+    int32_t room = c->e->parts.info.max_model_len - (int32_t)c->prompt.n, most = none ? 0 : c->sampling.max_tokens;
     return most < 0 || most > room ? room : most;
 }
 

@@ -14,6 +14,9 @@ static const quire_request *fields_of(const choice *c) {
 
 /* The running choice of that index. */
 static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
+    if (s->request->info.endpoint == QUIRE_EMBEDDINGS) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "an embeddings request has no tokens to go on from");
+    }
     if (index < 0 || index >= s->n_choices) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "index", "index is %d; the stream has %d choices", (int)index, (int)s->n_choices);
     }

@@ -64,6 +64,10 @@ bool desc_scales_by_length(const model_desc *d) {
     return false;
 }
 
+bool desc_gives_tokens(const model_desc *d) {
+    return !d->no_head && !d->blocks.two_sided;
+}
+
 const layer_desc *desc_attention_layer(const model_desc *d) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (d->layers[i].n_heads > 0) {

@@ -202,6 +202,8 @@ int32_t desc_widest_keys(const model_desc *d);
 int32_t desc_widest_ff(const model_desc *d);
 /* Whether a rotary table depends on the configured maximum length: it is then part of the numeric configuration. */
 bool desc_scales_by_length(const model_desc *d);
+/* Whether it continues a text: else it gives rows only, which are pooled. */
+bool desc_gives_tokens(const model_desc *d);
 /* The first layer that attends, or NULL: what a line for people says of a model. */
 const layer_desc *desc_attention_layer(const model_desc *d);
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "core/model_desc.h"
 #include "core/sampling_lists.h"
 
 #define PARAMS_MAX_STOP        16
@@ -38,6 +39,13 @@ typedef struct beam_params {
     float length_penalty;    /* the sum of log-probabilities is divided by length^length_penalty */
     beam_stopping stopping;
 } beam_params;
+
+/* What a request wants that gets one row made of its prompt's rows in place of tokens: an embedding, or scores. Plain data. */
+typedef struct pooling_params {
+    pooling_kind kind;  /* POOLING_NONE: it wants tokens */
+    int32_t dimensions; /* the row's first elements, which are kept (Matryoshka embeddings); 0: all */
+    bool normalise;     /* what is kept is divided by its length */
+} pooling_params;
 
 typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
 
@@ -89,7 +97,9 @@ enum {
     FIELD_IGNORED = 8,   /* accepted without effect (user, metadata) */
     FIELD_MIN_OPEN = 16, /* minimum is excluded */
     FIELD_UNNAMED = 32,  /* an error about the value's range carries no param, as in vLLM's responses */
-    FIELD_SAMPLING = 64  /* affects sampling only: a running choice can change it */
+    FIELD_SAMPLING = 64, /* affects sampling only: a running choice can change it */
+    FIELD_EMBEDDINGS = 128,
+    FIELD_ALL = FIELD_BOTH | FIELD_EMBEDDINGS
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */
@@ -105,7 +115,7 @@ typedef struct field_desc {
 
 /* All fields, sorted by name; *n their number. */
 const field_desc *params_fields(int32_t *n);
-/* The field of that name on an endpoint (FIELD_COMPLETIONS or FIELD_CHAT), or NULL. */
+/* The field of that name on an endpoint (FIELD_COMPLETIONS, FIELD_CHAT or FIELD_EMBEDDINGS), or NULL. */
 const field_desc *params_field(const char *name, uint32_t endpoint);
 
 #endif

@@ -58,6 +58,9 @@ void batch_close(engine *e) {
 /* ---- fill ---- */
 
 int32_t batch_first_wanted(const sequence *s) {
+    if (s->pooling != NULL) {
+        return s->task.n_known;
+    }
     int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward; /* positions before it are followed by a jump-forward token */
     return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
 }
@@ -97,6 +100,7 @@ static void fill_item(engine *e, int32_t item) {
         branches = branches || tree->parents[i] != i - 1;
         a->positions[row0 + n_own + i] = s->task.n_known - 1 + tree->depths[i];
     }
+    a->rows.wants_rows = a->rows.wants_rows || s->pooling != NULL;
     batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
     q->row0 = row0;
     q->n_rows = n;
@@ -110,6 +114,7 @@ static void fill_item(engine *e, int32_t item) {
 void batch_fill(engine *e) {
     step_arrays *a = &e->step;
     a->rows.n_rows = a->rows.n_seqs = a->rows.n_out = 0;
+    a->rows.wants_rows = false;
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
         fill_item(e, i);
     }

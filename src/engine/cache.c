@@ -26,6 +26,9 @@ quire_err cache_open(engine *e) {
 }
 
 void cache_enter(engine *e, sequence *s) {
+    if (e->desc->blocks.two_sided) {
+        return; /* keys and values depend on what follows: no other prompt could use them */
+    }
     quire_err r = kv_seq_open(&e->kv, &s->task.kv, SCOPE, sizeof SCOPE, s->namespace, s->n_namespace, s->task.tokens, s->task.n_known);
     if (r == QUIRE_OK && s->task.kv.has_path && s->retains) {
         (void)kv_index_retain(e->kv.index, &s->task.kv.path, &s->retention); /* the caller has checked the range */

@@ -8,6 +8,7 @@
 #include "engine/features.h"
 #include "engine/fork.h"
 #include "engine/output.h"
+#include "engine/row_pooling.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
 
@@ -62,6 +63,18 @@ void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits)
 
 /* ---- one item ---- */
 
+/* Takes n rows of s, the last that were computed, for the one that it wants; s ends with the last of its prompt. */
+static void collect_rows(engine *e, sequence *s, int32_t n, int32_t row0) {
+    row_pooling_gather(e, s, s->task.kv.n_computed - n, n, row0);
+    if (s->task.kv.n_computed == s->task.n_prompt) {
+        quire_err r = row_pooling_finish(e, s);
+        if (r == QUIRE_OK) {
+            stats_pooled(e, s);
+        }
+        step_finish(e, s, r == QUIRE_OK ? FINISH_STOP : FINISH_ERROR, r);
+    }
+}
+
 /* Commits one item's rows; samples when they reach the last known token. */
 static void collect_item(engine *e, int32_t item) {
     sequence *s = planned_at(e, item);
@@ -80,7 +93,7 @@ static void collect_item(engine *e, int32_t item) {
     kv_seq_advance(&s->task.kv, n);
     event_computed(e, s, n);
     /* no sampling from a row that a jump-forward token follows */
-    bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0;
+    bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0 && s->pooling == NULL;
     if (!step_rows_are_finite(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
@@ -89,7 +102,9 @@ static void collect_item(engine *e, int32_t item) {
         cache_publish(e, s);
     }
     kv_seq_forget(&e->kv, &s->task.kv);
-    if (s->task.kv.n_computed == s->task.n_known && s->beams != NULL) {
+    if (s->pooling != NULL) {
+        collect_rows(e, s, n, e->step.batch_seqs[item].row0);
+    } else if (s->task.kv.n_computed == s->task.n_known && s->beams != NULL) {
         beam_take(e, s, e->b->ops->logits(e->b, out));
     } else if (s->task.kv.n_computed == s->task.n_known) {
         if (s->next_child != NULL) {

@@ -99,6 +99,8 @@ typedef struct engine_event {
      * pop. */
     const token_logprob *logprobs, *prompt_logprobs;
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
+    float *row; /* [n_row] at FINISH_STOP of a pooled request: the result, mem_new'd; the reader owns it */
+    int32_t n_row;
     struct explain *explain; /* at the end, where the request asked for it (explain.h): the report, mem_new'd; the reader owns it */
     /* at the end: how many requests of this engine had ended before this one. Ends are not read in the order in which they happened */
     uint64_t n_ended_before;
@@ -129,6 +131,8 @@ typedef struct engine_request {
     int32_t logprobs_width, prompt_logprobs_width;
     int32_t priority;      /* ADMISSION_PRIORITY: the lower number is admitted first */
     int64_t deadline_us;   /* a first token must come within this time of submit; 0: any. Else the request ends with QUIRE_BUSY */
+    /* The prompt's rows are pooled into one, which its end event carries, and it gets no token: sampling, beams and logits do not apply */
+    pooling_params pooling;
     beam_params beams;     /* width 0: tokens are sampled */
     engine_ending ending;  /* of beams, from min_tokens on */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
@@ -169,7 +173,8 @@ void engine_out_close(engine_out *o);
 /* Pops the next event; false when there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);
 
-/* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed the length limit or the pool), QUIRE_BUSY when the
+/* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed the length limit or the pool; a pooled prompt
+ * alone, or where rows see later ones, a step), QUIRE_UNSUPPORTED when it wants tokens of a model that gives rows only, QUIRE_BUSY when the
  * engine is full; on failure r->tokens stays the caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
 /* Submits several sequences of one request: with r->beams a beam search, else n samples.

@@ -183,12 +183,12 @@ static quire_err open_tables(engine *e) {
 
 static quire_err open_scheduler(engine *e) {
     const engine_options *o = &e->options;
-    bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill;
+    bool whole = o->no_chunked_prefill || e->desc->blocks.two_sided, chunked = o->prefill_chunk > 0 && !whole;
     scheduler_options k = {.limits = {.max_rows = o->max_batched_tokens,
                                       .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
                                       .max_seqs = o->max_seqs,
                                       .max_chunk = chunked ? o->prefill_chunk : o->max_batched_tokens,
-                                      .whole_prefills = o->no_chunked_prefill,
+                                      .whole_prefills = whole,
                                       .page_tokens = o->page_tokens,
                                       .max_preemptions = SCHED_MAX_PREEMPTIONS,
                                       .target_us = (double)o->step_target_us},

@@ -1,6 +1,7 @@
 #include "engine/output.h"
 
 #include "base/mem.h"
+#include "engine/row_pooling_block.h"
 #include "engine/state.h"
 
 #define DIRTY_BITS 64
@@ -149,6 +150,11 @@ static void take_end(sequence *s, engine_event *event) {
     event->n_ended_before = s->n_ended_before;
     event->explain = s->explain;
     s->explain = NULL;
+    if (s->pooling != NULL && s->finish == FINISH_STOP) {
+        event->row = s->pooling->result;
+        event->n_row = s->pooling->width;
+        s->pooling->result = NULL;
+    }
     event->beam_score = s->beam_score;
     event->beam_sum = s->beam_sum;
     fill_times(s, event);

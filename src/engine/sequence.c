@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "engine/explain_block.h"
+#include "engine/row_pooling_block.h"
 
 static void sequence_free(sequence *s) {
     kv_seq_deinit(&s->task.kv);
@@ -13,6 +14,7 @@ static void sequence_free(sequence *s) {
     sampling_lists_drop(s->sampling.lists);
     mem_free(s->logprobs);
     mem_free(s->explain);
+    row_pooling_free(s->pooling);
     mem_free(s->mus);
     if (s->fork_from) {
         sequence_drop(s->fork_from);

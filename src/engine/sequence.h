@@ -25,6 +25,7 @@ typedef struct sequence {
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;
     float *logits_out;
+    struct row_pooling *pooling; /* how its rows become one (row_pooling.h), or NULL: it gets tokens */
 
     /* Shared by engine and reader; constant once the engine has it, except for the content of the arrays. */
     /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */

@@ -147,6 +147,8 @@ void engine_audit(const engine *e);
 /* ---- stats.c ---- */
 void stats_computed(engine *e, sequence *s, int32_t n);
 void stats_token(engine *e, sequence *s, int64_t now_us);
+/* Counts the prompt of s, whose rows were pooled: it gets no token. */
+void stats_pooled(engine *e, const sequence *s);
 /* Counts a step that took us. */
 void stats_step(engine *e, int64_t us);
 /* Counts the pages of a step that has reserved them. */

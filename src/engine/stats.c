@@ -14,12 +14,20 @@ void stats_computed(engine *e, sequence *s, int32_t n) {
     s->n_prefilled += s->task.n_known == s->task.n_prompt ? n : 0;
 }
 
+static void count_prompt(engine *e, const sequence *s) {
+    int32_t computed = s->n_prefilled < s->task.n_prompt ? s->n_prefilled : s->task.n_prompt;
+    e->stats.prompt_tokens += s->task.n_prompt;
+    e->stats.prompt_tokens_cached += s->task.n_prompt - computed;
+}
+
+void stats_pooled(engine *e, const sequence *s) {
+    count_prompt(e, s);
+}
+
 void stats_token(engine *e, sequence *s, int64_t now_us) {
     quire_stats *st = &e->stats;
     if (s->last_token_us == 0) {
-        int32_t computed = s->n_prefilled < s->task.n_prompt ? s->n_prefilled : s->task.n_prompt;
-        st->prompt_tokens += s->task.n_prompt;
-        st->prompt_tokens_cached += s->task.n_prompt - computed;
+        count_prompt(e, s);
         atomic_store_explicit(&s->first_token_us, now_us, memory_order_relaxed);
     } else {
         add(e, QUIRE_HISTOGRAM_TOKEN_GAP, now_us - s->last_token_us);

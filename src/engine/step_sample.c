@@ -31,7 +31,7 @@ static bool is_plain(const engine *e, int32_t item) {
     const sequence *s = planned_at(e, item);
     const sched_item *it = &e->sched.plan.items[item];
     bool reaches_end = s->task.kv.n_computed + it->n_rows == s->task.n_known;
-    bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
+    bool has_row = reaches_end && s->draft.n_jump_forward == 0 && s->pooling == NULL; /* behind the last known token */
     return has_row && it->n_drafts == 0 && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
            !task_wants_logits(&s->task) && s->sampling.mirostat == MIROSTAT_OFF;
 }

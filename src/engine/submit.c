@@ -8,17 +8,57 @@
 #include "base/mem.h"
 #include "engine/beam.h"
 #include "engine/output.h"
+#include "engine/row_pooling.h"
 #include "engine/state.h"
 
-static quire_err check_request(const engine *e, const engine_request *r, quire_error *err) {
+static bool is_pooled(const engine_request *r) {
+    return r->pooling.kind != POOLING_NONE;
+}
+
+static quire_err check_length(const engine *e, const engine_request *r, quire_error *err) {
+    int32_t most = e->options.max_model_len, most_rows = e->sched.limits.max_rows;
     if (r->n_tokens < 1) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
     }
-    if (r->n_tokens >= e->options.max_model_len) {
+    if (!is_pooled(r) && r->n_tokens >= most) {
         return err_set_param(err, QUIRE_TOO_LARGE, "prompt",
                              "the prompt has %d tokens; with at least one token to generate that is over the maximum of %d tokens",
-                             (int)r->n_tokens, (int)e->options.max_model_len);
+                             (int)r->n_tokens, (int)most);
     }
+    if (r->n_tokens > most) {
+        return err_set_param(err, QUIRE_TOO_LARGE, "input", "the input has %d tokens; at most %d are taken", (int)r->n_tokens, (int)most);
+    }
+    if (e->desc->blocks.two_sided && r->n_tokens > most_rows) {
+        return err_set_param(err, QUIRE_TOO_LARGE, "input",
+                             "the input has %d tokens; this model reads both ways, so a step computes all of them, and a step has %d rows: "
+                             "raise --max-num-batched-tokens",
+                             (int)r->n_tokens, (int)most_rows);
+    }
+    return QUIRE_OK;
+}
+
+/* Tokens come of a model with a head whose rows see earlier ones only; pooled rows of any. */
+static quire_err check_kind(const engine *e, const engine_request *r, quire_error *err) {
+    const pooling_params *p = &r->pooling;
+    if (!is_pooled(r)) {
+        return desc_gives_tokens(e->desc)
+                   ? QUIRE_OK
+                   : err_set(err, QUIRE_UNSUPPORTED, -1, "this model gives embeddings, no text: it %s",
+                             e->desc->no_head ? "has no head, which would give logits" : "reads both ways");
+    }
+    if (p->kind > POOLING_LAST || p->dimensions < 0 || p->dimensions > model_pooled_width(e->m)) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions", "dimensions is %d; this model's rows have %d", (int)p->dimensions,
+                             (int)model_pooled_width(e->m));
+    }
+    if (r->beams.width > 0 || r->fork_from != NULL || r->logits_out != NULL || r->prompt_logprobs_width > 0 || r->logprobs_width > 0) {
+        return err_set(err, QUIRE_INVALID, -1, "a pooled request gets one row: no beams, no branch, no logits");
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_request(const engine *e, const engine_request *r, quire_error *err) {
+    TRY(check_kind(e, r, err));
+    TRY(check_length(e, r, err));
     for (int32_t i = 0; i < r->sampling.n_stop_tokens; i++) {
         int32_t id = r->sampling.stop_tokens[i];
         if (id < 0 || id >= e->desc->n_vocab) {
@@ -109,6 +149,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;
+        TRY(is_pooled(r) ? row_pooling_open(&r->pooling, e->m, s) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -116,12 +157,12 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err) {
     TRY(check_request(e, r, err));
     bool by_beams = r->beams.width > 0;
-    if (n < 1 || (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0))) {
-        return err_set(err, QUIRE_INVALID, -1, "%d samples with logits of their prompt", (int)n);
+    if (n < 1 || (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0 || is_pooled(r)))) {
+        return err_set(err, QUIRE_INVALID, -1, "%d samples with logits of their prompt, or one row made of it", (int)n);
     }
     int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
-    int32_t n_max = n_prompt + (wanted < 0 || wanted > room ? room : wanted);
+    int32_t n_max = n_prompt + (is_pooled(r) ? 0 : wanted < 0 || wanted > room ? room : wanted);
     TRY(check_branch(r, n, n_prompt, n_max, err));
     if (by_beams) {
         TRY(beam_check(e, r, n, &n_max, err));

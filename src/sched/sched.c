@@ -71,7 +71,7 @@ static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
     int32_t n = min_i32(s->n_known - s->n_computed, min_i32(p->l->max_chunk, p->left.rows));
     if (p->l->whole_prefills && !s->wants_logits) {
-        return n == s->n_known - s->n_computed && p->left.out > 0 ? n : 0;
+        return n == s->n_known - s->n_computed && (s->no_logits || p->left.out > 0) ? n : 0;
     }
     if (!is_decode(s)) {
         int32_t in_time = rows_in(&p->l->cost, s, p->left.us);
@@ -81,14 +81,14 @@ static int32_t rows_possible(const planner *p, const sched_seq *s) {
         return min_i32(n, p->left.out);
     }
     bool reaches_end = s->n_computed + n == s->n_known;
-    return reaches_end && p->left.out == 0 ? n - 1 : n;
+    return reaches_end && !s->no_logits && p->left.out == 0 ? n - 1 : n;
 }
 
 static int32_t out_wanted(const sched_seq *s, int32_t n_rows) {
     if (s->wants_logits) {
         return n_rows;
     }
-    return s->n_computed + n_rows == s->n_known ? 1 : 0;
+    return s->n_computed + n_rows == s->n_known && !s->no_logits ? 1 : 0;
 }
 
 /* Adds n_rows of s to the plan; the caller has checked that they fit. */
@@ -267,7 +267,7 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
             continue;
         }
         int32_t n = rows_possible(p, s);
-        int32_t whole = pages_wanted(l, s, s->n_known + 1) + s->n_behind;
+        int32_t whole = pages_wanted(l, s, min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
         bool alone = p->n_running + plan->n_admitted == 0; /* then all pages that it will need are available */
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {

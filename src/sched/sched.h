@@ -40,6 +40,7 @@ typedef struct sched_seq {
     int32_t n_shared;
     int32_t n_beside;    /* sequences that will run beside it and do not run yet: places are reserved for them (beam.h) */
     int32_t n_behind;    /* pages that those will take */
+    bool no_logits;      /* not even the last known token's logits are wanted */
     bool wants_logits;   /* the logits of every row are wanted, not only the last known token's */
     /* waiting only: it is not admitted while the sequence blocked_on runs or is admitted, which computes pages that it will reuse */
     bool prefix_wait;

@@ -24,6 +24,7 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     d->n_preempted = t->n_preempted;
     d->group = t->group;
     d->is_first = t->is_first;
+    d->no_logits = t->no_logits;
     d->wants_logits = task_wants_logits(t);
     d->n_pages = kv_seq_pages(&t->kv);
     if (s->kv != NULL && t->group == 0) {

@@ -33,12 +33,15 @@ typedef struct sched_task {
     int32_t priority;         /* ADMISSION_PRIORITY only, else 0: the lower number is admitted first */
     bool wants_prompt_logits; /* the logits of the prompt's rows from logits_first on are wanted */
     int32_t logits_first;
+    bool no_logits;           /* it wants no logits at all and ends when its prompt is computed: n_max is n_prompt */
 
     /* Seldom read. */
     int64_t submitted_us, deadline_us; /* deadline_us: when its first token must be there (clock_us); 0: no deadline */
     int64_t queue_us;         /* from submitted_us to its first admission; written before the first token is known */
     int32_t n_found;          /* tokens that the cache held when it arrived */
     int32_t n_admitted;       /* how often it was admitted; more than once after preemption */
+    bool limits_reuse;        /* an admission takes no more than reuse_limit tokens from the cache: rows behind them are wanted */
+    int32_t reuse_limit;
     int32_t n_reused;         /* tokens that the last admission took from the cache */
     int32_t n_cached;         /* tokens that the first admission took from there; written before the first token is known */
     /* while it waits: the arrival of the task that computes its tokens up to blocked_until; blocked_until 0: none (prefix_wait.h) */
@@ -53,9 +56,9 @@ static inline bool task_wants_logits(const sched_task *t) {
     return t->wants_prompt_logits && t->n_known == t->n_prompt;
 }
 
-/* Tokens of t that may be reused, wherever they are: not the last known one, and none whose logits are wanted. */
+/* Tokens of t that may be reused, wherever they are: not the last known one, none whose logits are wanted, and no more than its limit. */
 static inline int32_t task_reusable(const sched_task *t) {
-    int32_t n = t->n_known - 1;
+    int32_t n = t->limits_reuse && t->reuse_limit < t->n_known - 1 ? t->reuse_limit : t->n_known - 1;
     return task_wants_logits(t) && t->logits_first < n ? t->logits_first : n;
 }
 

@@ -155,6 +155,9 @@ static inline void take(const quire_event *ev) {
         a->refusal = *ev->error;
         a->n_refused++;
         break;
+    case QUIRE_EVENT_EMBEDDING:
+        fail_msg("a row for a request that wants text");
+        break;
     case QUIRE_EVENT_END:
         take_end(a, c, ev);
         break;

@@ -119,7 +119,8 @@ static void null_means_the_default(void **state) {
     int32_t n;
     const field_desc *f = params_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        if (f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || strchr(f[i].name, '.') != NULL) {
+        bool is_apart = f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
+        if (is_apart || strchr(f[i].name, '.') != NULL) {
             continue;
         }
         char body[256];
@@ -141,7 +142,8 @@ static void a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_iss
     int32_t n;
     const field_desc *f = params_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        if (f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || strchr(f[i].name, '.') != NULL) {
+        bool is_apart = f[i].type == FIELD_PROMPT || f[i].type == FIELD_MESSAGES || !(f[i].flags & FIELD_BOTH);
+        if (is_apart || strchr(f[i].name, '.') != NULL) {
             continue;
         }
         char body[256];

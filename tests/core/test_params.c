@@ -15,7 +15,7 @@ static void fields_are_sorted_by_name_and_distinct_on_each_endpoint(void **state
     assert_true(n > 80);
     for (int32_t i = 1; i < n; i++) {
         int order = strcmp(f[i - 1].name, f[i].name);
-        assert_true(order < 0 || (order == 0 && !(f[i - 1].flags & f[i].flags & FIELD_BOTH)));
+        assert_true(order < 0 || (order == 0 && !(f[i - 1].flags & f[i].flags & FIELD_ALL)));
     }
 }
 
@@ -24,8 +24,9 @@ static void every_field_is_found_on_its_endpoints_and_no_other(void **state) {
     int32_t n;
     const field_desc *f = params_fields(&n);
     for (int32_t i = 0; i < n; i++) {
-        assert_true(f[i].flags & FIELD_BOTH);
-        for (uint32_t endpoint = FIELD_COMPLETIONS; endpoint <= FIELD_CHAT; endpoint++) {
+        assert_true(f[i].flags & FIELD_ALL);
+        for (int k = 0; k < 3; k++) {
+            const uint32_t endpoint = (const uint32_t[]){FIELD_COMPLETIONS, FIELD_CHAT, FIELD_EMBEDDINGS}[k];
             const field_desc *found = params_field(f[i].name, endpoint);
             if (f[i].flags & endpoint) {
                 assert_ptr_equal(found, &f[i]);
@@ -36,6 +37,8 @@ static void every_field_is_found_on_its_endpoints_and_no_other(void **state) {
     }
     assert_null(params_field("messages", FIELD_COMPLETIONS));
     assert_null(params_field("prompt", FIELD_CHAT));
+    assert_null(params_field("input", FIELD_BOTH));
+    assert_null(params_field("temperature", FIELD_EMBEDDINGS));
     assert_null(params_field("", FIELD_CHAT));
     assert_null(params_field("zzz", FIELD_CHAT));
     assert_null(params_field("tempera", FIELD_CHAT));

@@ -58,6 +58,8 @@ typedef struct harness_options {
     engine_ablations ablations;
     bool no_cascade;
     bool no_chunked_prefill, starts_paused;
+    bool two_sided, no_head; /* the description of the model says so */
+    int32_t max_requests;    /* 0: 256 */
     /* what the backend does instead, from before the engine starts; NULL: as it is */
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
 } harness_options;
@@ -102,6 +104,9 @@ typedef struct harness_run {
     quire_err error;
     request_id id;
     bool explain;
+    pooling_params pooling;
+    float *row; /* [n_row] with the end, where rows are pooled; mem_free'd by the test */
+    int32_t n_row;
     explain *report; /* with the end, if asked for; mem_free'd by the test */
 } harness_run;
 
@@ -116,6 +121,11 @@ static inline void harness_open(const harness_options *o, harness *h) {
         model_file_close(f);
         h->n_vocab = model_description(h->m)->n_vocab;
     }
+    if (r == QUIRE_OK) {
+        model_desc *own = (model_desc *)(uintptr_t)model_description(h->m); /* the test's, while no engine runs it */
+        own->blocks.two_sided = own->blocks.two_sided || o->two_sided;
+        own->no_head = own->no_head || o->no_head;
+    }
     step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows)};
     engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = o->n_pages,
@@ -125,7 +135,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .max_batched_tokens = o->max_rows,
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->chunk,
-                         .max_requests = 256,
+                         .max_requests = o->max_requests > 0 ? o->max_requests : 256,
                          .prefix_cache = o->prefix_cache,
                          .eviction = o->eviction,
                          .prefixes = o->prefixes,
@@ -177,6 +187,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
     engine_request q = {.tokens = tokens,
                         .n_tokens = r->n_prompt,
                         .sampling = r->sampling,
+                        .pooling = r->pooling,
                         .logits_out = r->logits,
                         .logits_first = r->logits_first,
                         .namespace = namespace,
@@ -224,6 +235,8 @@ static inline bool harness_read(harness *h, bool *ended) {
     r->n_cached = ev.n_cached;
     r->whole_us = ev.ended_us - (ev.admitted_us - ev.queue_us);
     r->report = ev.explain;
+    r->row = ev.row;
+    r->n_row = ev.n_row;
     r->retry_after_s = ev.retry_after_s;
     r->place = (int32_t)ev.n_ended_before;
     return true;

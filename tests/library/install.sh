@@ -36,6 +36,12 @@ readelf -d "$work/shared" | grep -q 'NEEDED.*libquire\.so\.[0-9]' || { echo "the
 try "with libquire.a" "$work/static" builtin-small "The prince" 8
 ! readelf -d "$work/static" | grep -q 'NEEDED.*libquire' || { echo "the program was to have libquire.a inside"; exit 1; }
 
+# Rows in place of text: one text's row points where it points itself.
+# shellcheck disable=SC2046
+"$cc" -std=c11 -Wall -Wextra "$@" examples/embed.c $(ask --cflags --libs) -o "$work/embed"
+LD_LIBRARY_PATH=$libraries "$work/embed" builtin-small mean "The prince" "The prince" >"$work/embed.out"
+[ "$(grep -c '^ 1.0000 1.0000  The prince$' "$work/embed.out")" = 2 ] || { cat "$work/embed.out"; exit 1; }
+
 # The KV cache by itself.
 # shellcheck disable=SC2046
 "$cc" -std=c11 "$@" examples/kv.c $(ask --cflags --libs) -o "$work/kv"

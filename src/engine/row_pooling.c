@@ -1,0 +1,98 @@
+#include "engine/row_pooling.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "base/finite.h"
+#include "engine/state.h"
+
+/* Sets what t may take from the cache when it is admitted next. */
+static void limit_reuse(const row_pooling *p, sched_task *t) {
+    t->limits_reuse = p->params.kind == POOLING_MEAN || (p->params.kind == POOLING_CLS && p->n_gathered == 0);
+    t->reuse_limit = p->n_gathered;
+}
+
+quire_err row_pooling_open(const pooling_params *p, const model *m, sequence *s) {
+    size_t n = (size_t)model_description(m)->d_model, n_head = (sizeof(row_pooling) + sizeof(double) - 1) / sizeof(double);
+    double *block = mem_new(n_head + n + (n + 1) / 2, sizeof *block);
+    float *result = mem_new((size_t)model_pooled_width(m), sizeof *result);
+    if (block == NULL || result == NULL) {
+        mem_free(block);
+        mem_free(result);
+        return QUIRE_NO_MEMORY;
+    }
+    row_pooling *made = (row_pooling *)(void *)block;
+    *made = (row_pooling){.params = *p,
+                          .width = p->dimensions > 0 ? p->dimensions : model_pooled_width(m),
+                          .result = result,
+                          .sum = block + n_head,
+                          .row = (float *)(void *)(block + n_head + n)};
+    s->pooling = made;
+    s->task.no_logits = true;
+    limit_reuse(made, &s->task);
+    return QUIRE_OK;
+}
+
+static void read_row(const engine *e, int32_t row, float *out) {
+    e->b->ops->buffer_read(e->b, model_hidden(e->m), row, 1, out);
+}
+
+static void add_row(const engine *e, row_pooling *p, int32_t row) {
+    read_row(e, row, p->row);
+    for (int32_t i = 0; i < e->desc->d_model; i++) {
+        p->sum[i] += (double)p->row[i];
+    }
+}
+
+void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t row0) {
+    row_pooling *p = s->pooling;
+    int32_t first = p->params.kind == POOLING_MEAN && from < p->n_gathered ? p->n_gathered : from; /* computed again: taken before */
+    for (int32_t at = first; at < from + n; at++) {
+        int32_t row = row0 + at - from;
+        switch (p->params.kind) {
+        case POOLING_MEAN:
+            add_row(e, p, row);
+            break;
+        case POOLING_CLS:
+            if (at == 0) {
+                read_row(e, row, p->row);
+            }
+            break;
+        case POOLING_LAST:
+        case POOLING_NONE:
+            if (at == s->task.n_prompt - 1) {
+                read_row(e, row, p->row);
+            }
+            break;
+        }
+    }
+    p->n_gathered = from + n > p->n_gathered ? from + n : p->n_gathered;
+    limit_reuse(p, &s->task);
+}
+
+/* Divides the row by its length, in double; a row of zeros stays. */
+static void normalise(float *row, int32_t n) {
+    double sum = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        sum += (double)row[i] * (double)row[i];
+    }
+    double length = sqrt(sum);
+    for (int32_t i = 0; i < n && length > 0.0; i++) {
+        row[i] = (float)((double)row[i] / length);
+    }
+}
+
+quire_err row_pooling_finish(const engine *e, sequence *s) {
+    row_pooling *p = s->pooling;
+    for (int32_t i = 0; p->params.kind == POOLING_MEAN && i < e->desc->d_model; i++) {
+        p->row[i] = (float)(p->sum[i] / (double)s->task.n_prompt);
+    }
+    model_pooled(e->m, p->row, p->result);
+    if (!finite_from(p->result, model_pooled_width(e->m), -FLT_MAX)) {
+        return QUIRE_NUMERIC;
+    }
+    if (p->params.normalise) {
+        normalise(p->result, p->width);
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,242 @@
+/* Embeddings through quire.h: rows of texts and ids, what a body may say, errors, streams that end early, and what is left. */
+#include <math.h>
+
+#include "api_world.h"
+
+static quire_engine *shared;
+
+static quire_input text_of(const char *text) {
+    return (quire_input){.text = text, .n_text = strlen(text)};
+}
+
+static void expect_row(const float *a, const float *b, size_t n) {
+    assert_memory_equal(a, b, n * sizeof *a);
+}
+
+static void rows_of_texts_and_of_their_ids_are_the_same(void **state) {
+    (void)state;
+    quire_error err = {0};
+    const quire_embed_options o = {.pooling = "last", .normalize = -1};
+    const char *texts[] = {"The prince went", "A page table maps positions to pages.", "x"};
+    quire_input inputs[6];
+    int32_t *ids[3];
+    for (int i = 0; i < 3; i++) {
+        size_t n;
+        inputs[i] = text_of(texts[i]);
+        assert_int_equal(quire_tokenize(shared, texts[i], strlen(texts[i]), true, &ids[i], &n, &err), QUIRE_OK);
+        inputs[3 + i] = (quire_input){.ids = ids[i], .n_ids = n};
+    }
+    float *rows;
+    size_t n_row;
+    assert_int_equal(quire_embed(shared, inputs, 6, &o, &rows, &n_row, &err), QUIRE_OK);
+    assert_int_equal(n_row, quire_engine_info(shared)->d_model);
+    for (size_t i = 0; i < 3; i++) {
+        double sum = 0;
+        for (size_t k = 0; k < n_row; k++) {
+            sum += (double)rows[i * n_row + k] * (double)rows[i * n_row + k];
+        }
+        assert_true(fabs(sum - 1.0) < 1e-5); /* normalised, since the model says nothing */
+        expect_row(rows + i * n_row, rows + (3 + i) * n_row, n_row);
+        quire_free(ids[i]);
+    }
+    quire_free(rows);
+    wait_until_idle(shared);
+}
+
+static void more_inputs_than_a_request_holds_are_computed(void **state) {
+    (void)state;
+    enum { N = 700 };
+    quire_error err = {0};
+    static quire_input inputs[N];
+    static int32_t ids[N][3];
+    for (int i = 0; i < N; i++) {
+        ids[i][0] = 5;
+        ids[i][1] = 1 + i % 100;
+        ids[i][2] = 7;
+        inputs[i] = (quire_input){.ids = ids[i], .n_ids = 3};
+    }
+    float *rows;
+    size_t n_row;
+    const quire_embed_options o = {.pooling = "mean", .dimensions = 9, .normalize = 0};
+    assert_int_equal(quire_embed(shared, inputs, N, &o, &rows, &n_row, &err), QUIRE_OK);
+    assert_int_equal(n_row, 9);
+    for (size_t i = 100; i < N; i++) {
+        expect_row(rows + i * n_row, rows + (i - 100) * n_row, n_row);
+    }
+    assert_true(memcmp(rows, rows + n_row, n_row * sizeof *rows) != 0);
+    quire_free(rows);
+    wait_until_idle(shared);
+}
+
+/* The events of one request, to its DONE: START, EMBEDDING, END of each choice in this order. */
+static void a_body_is_answered_by_a_row_for_each_input(void **state) {
+    (void)state;
+    static const char body[] = "{\"input\": [\"one\", \"two and three\"], \"pooling\": \"cls\", \"dimensions\": 4, \"model\": \"m\", "
+                               "\"encoding_format\": \"float\", \"user\": \"u\"}";
+    quire_error err = {0};
+    quire_queue *q = queue_new(shared);
+    quire_request *r;
+    quire_stream *s;
+    assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, body, strlen(body), &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_describe(r)->n_choices, 2);
+    assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
+    int seen[2] = {0}, n_prompt = 0;
+    quire_event ev;
+    do {
+        next_event(q, &ev);
+        if (ev.kind == QUIRE_EVENT_DONE) {
+            break;
+        }
+        assert_int_equal(seen[ev.choice]++, ev.kind == QUIRE_EVENT_START ? 0 : ev.kind == QUIRE_EVENT_EMBEDDING ? 1 : 2);
+        n_prompt += ev.kind == QUIRE_EVENT_END ? ev.prompt_tokens : 0;
+        assert_int_equal(ev.row != NULL, ev.kind == QUIRE_EVENT_EMBEDDING);
+        assert_int_equal(ev.n_row, ev.row != NULL ? 4 : 0);
+        assert_true(ev.kind != QUIRE_EVENT_END || ev.finish == QUIRE_FINISH_STOP);
+    } while (true);
+    assert_null(ev.error);
+    assert_int_equal(ev.prompt_tokens, n_prompt);
+    assert_int_equal(ev.completion_tokens, 0);
+    assert_true(seen[0] == 3 && seen[1] == 3);
+    quire_request *fork;
+    assert_int_equal(quire_stream_fork(s, 0, QUIRE_HERE, &fork, &err), QUIRE_BAD_REQUEST);
+    quire_stream_release(s);
+    quire_queue_close(q);
+    wait_until_idle(shared);
+}
+
+static void a_wrong_body_is_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *param, *says;
+    } cases[] = {
+        {"{\"input\": \"a\"}", "pooling", "does not say how"},
+        {"{\"pooling\": \"last\"}", "input", "input is missing"},
+        {"{\"input\": \"\", \"pooling\": \"last\"}", "input", "input is empty"},
+        {"{\"input\": [], \"pooling\": \"last\"}", "input", "input has an empty array"},
+        {"{\"input\": \"a\", \"pooling\": \"max\"}", "body.pooling", "\"mean\", \"cls\" or \"last\""},
+        {"{\"input\": \"a\", \"pooling\": 3}", "body.pooling", "a string"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 0}", "dimensions", "at least 1"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 100000}", "dimensions", "rows have"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"normalize\": 1}", "body.normalize", "true or false"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"encoding_format\": \"base64\"}", "encoding_format", "not supported yet"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids", "as ids"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids", "one for each id"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, 1]}", "token_type_ids", "no token types"},
+        {"{\"input\": [[1], [2]], \"pooling\": \"last\", \"token_type_ids\": [0, 0]}", "token_type_ids", "an array for each"},
+        {"{\"input\": [1, 999999], \"pooling\": \"last\"}", "", "out of the vocabulary"},
+        {"{\"input\": \"a\", \"pooling\": \"last\", \"prompt\": \"b\", \"Pooling\": \"cls\"}", "Pooling", "use pooling"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        quire_error err = {0};
+        quire_request *r;
+        if (quire_request_parse(shared, QUIRE_EMBEDDINGS, cases[i].body, strlen(cases[i].body), &r, &err) != QUIRE_BAD_REQUEST ||
+            strcmp(err.param, cases[i].param) != 0 || strstr(err.message, cases[i].says) == NULL) {
+            fail_msg("%s: %s: %s", cases[i].body, err.param, err.message);
+        }
+    }
+}
+
+static void wrong_inputs_are_refused(void **state) {
+    (void)state;
+    const int32_t ids[] = {1, 2, 3}, far[] = {1, 1 << 30}, types[] = {0, 0, 1};
+    const quire_input empty = {.text = ""}, out = {.ids = far, .n_ids = 2}, typed = {.ids = ids, .n_ids = 3, .types = types},
+                      none = {.ids = ids}, fine = {.ids = ids, .n_ids = 3};
+    const quire_embed_options last = {.pooling = "last", .normalize = -1}, odd = {.pooling = "sum", .normalize = -1},
+                              wide = {.pooling = "last", .dimensions = 1 << 20, .normalize = -1},
+                              below = {.pooling = "last", .dimensions = -1, .normalize = -1};
+    const struct {
+        const quire_input *in;
+        const quire_embed_options *o;
+        const char *param;
+    } cases[] = {{&empty, &last, "input"}, {&out, &last, "input"},   {&typed, &last, "token_type_ids"}, {&none, &last, "input"},
+                 {&fine, NULL, "pooling"}, {&fine, &odd, "pooling"}, {&fine, &wide, "dimensions"},      {&fine, &below, "dimensions"}};
+    float *rows;
+    size_t n_row;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        quire_error err = {0};
+        assert_int_equal(quire_embed(shared, cases[i].in, 1, cases[i].o, &rows, &n_row, &err), QUIRE_BAD_REQUEST);
+        assert_string_equal(err.param, cases[i].param);
+        assert_null(rows);
+    }
+    quire_error err = {0};
+    assert_int_equal(quire_embed(shared, NULL, 0, &last, &rows, &n_row, &err), QUIRE_BAD_REQUEST);
+    static int32_t many[1 << 16];
+    const quire_input over = {.ids = many, .n_ids = (size_t)quire_engine_info(shared)->max_model_len + 1};
+    assert_true(over.n_ids <= sizeof many / sizeof *many);
+    assert_int_equal(quire_embed(shared, &over, 1, &last, &rows, &n_row, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "at most"));
+    wait_until_idle(shared);
+}
+
+static void the_longest_input_has_a_row(void **state) {
+    (void)state;
+    quire_error err = {0};
+    size_t n = (size_t)quire_engine_info(shared)->max_model_len, n_row;
+    int32_t *ids = mem_new(n, sizeof *ids);
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = 1 + (int32_t)(i * 7 % 1000);
+    }
+    const quire_input whole = {.ids = ids, .n_ids = n};
+    const quire_embed_options o = {.pooling = "mean", .normalize = -1};
+    float *rows;
+    if (quire_embed(shared, &whole, 1, &o, &rows, &n_row, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    quire_free(rows);
+    mem_free(ids);
+    wait_until_idle(shared);
+}
+
+/* Streams that are cancelled, released or closed at any moment leave nothing. */
+static void streams_may_end_at_any_moment(void **state) {
+    (void)state;
+    uint64_t seed = 3;
+    quire_error err = {0};
+    static const char body[] = "{\"input\": [\"one two three four five six\", [1,2,3,4,5,6,7,8,9], \"x\"], \"pooling\": \"mean\"}";
+    static const char mixed[] = "{\"input\": [[1,2,3,4,5,6,7,8,9], [3,4]], \"pooling\": \"mean\"}";
+    quire_request *r;
+    assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, body, strlen(body), &r, &err), QUIRE_BAD_REQUEST); /* of two kinds */
+    for (int i = 0; i < 60; i++) {
+        quire_queue *q = queue_new(shared);
+        quire_stream *s;
+        assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, mixed, strlen(mixed), &r, &err), QUIRE_OK);
+        assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
+        int n = (int)(rng_next(&seed) % 8);
+        quire_event ev = {0};
+        for (int k = 0; k < n && ev.kind != QUIRE_EVENT_DONE; k++) {
+            next_event(q, &ev);
+        }
+        if (i % 3 == 0) {
+            quire_stream_cancel(s);
+        } else if (i % 3 == 1) {
+            quire_stream_release(s);
+        }
+        quire_queue_close(q);
+    }
+    wait_until_idle(shared);
+}
+
+static int open_shared(void **state) {
+    (void)state;
+    shared = world_open(256, 16);
+    return 0;
+}
+
+static int close_shared(void **state) {
+    (void)state;
+    quire_engine_close(shared);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_texts_and_of_their_ids_are_the_same),
+        cmocka_unit_test(more_inputs_than_a_request_holds_are_computed),
+        cmocka_unit_test(a_body_is_answered_by_a_row_for_each_input),
+        cmocka_unit_test(a_wrong_body_is_refused_by_name),
+        cmocka_unit_test(wrong_inputs_are_refused),
+        cmocka_unit_test(the_longest_input_has_a_row),
+        cmocka_unit_test(streams_may_end_at_any_moment),
+    };
+    return cmocka_run_group_tests(tests, open_shared, close_shared);
+}
