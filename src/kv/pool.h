@@ -4,9 +4,9 @@
  *   cached --share--> held (count 1)        cached --unindex--> free        held --index--> held and indexed
  *
  * Invariant: n_free + n_held + n_cached == n_pages, and a page is in exactly one of the three (kv_pool_check). Held: count > 0. Cached:
- * count 0, indexed, in the eviction queue. Free: count 0, not indexed, on the free stack. A page's content stays until the page is reserved
- * again. Threads: reserve, share and release of unindexed pages from any thread; all else by the engine thread. Integers only: the pool
- * never touches a page's content. 16 bytes of metadata a page. */
+ * count 0, indexed, in the eviction queue. Free: count 0, not indexed, in the set of free pages. A page's content stays until the page is
+ * reserved again. Threads: reserve, share and release of unindexed pages from any thread; all else by the engine thread. Integers only: the
+ * pool never touches a page's content. 16.2 bytes of metadata a page. */
 #ifndef KV_POOL_H
 #define KV_POOL_H
 
@@ -14,14 +14,9 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "kv/page_id.h"
 
 typedef struct kv_pool kv_pool;
-
-/* A page's number, 0..n_pages. */
-typedef struct page_id {
-    int32_t v;
-} page_id;
-#define PAGE_NONE ((page_id){-1})
 
 typedef struct kv_counts {
     int32_t n_pages, n_free, n_held, n_cached;
@@ -32,7 +27,7 @@ quire_err kv_pool_open(int32_t n_pages, kv_pool **out);
 void kv_pool_close(kv_pool *pool);
 
 /* Takes n pages, each with count 1, into ids[0..n), or none: QUIRE_NO_ROOM if fewer than n are free, and the pool is unchanged.
- * O(n), lock-free. */
+ * O(n); without a lock where one region has n (kv/free_pages.h). */
 quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids);
 /* Adds a reference to a held or cached page; a cached one leaves the eviction queue. O(1). */
 void kv_pool_share(kv_pool *pool, page_id id);
@@ -65,8 +60,8 @@ bool kv_pool_is_shared(const kv_pool *pool, page_id id);
 
 /* fn is called for n free pages, first.v up to first.v + n - 1. */
 typedef void kv_pool_run_fn(void *context, page_id first, int32_t n);
-/* Puts the free pages in the order of their numbers, so that the next reservations lie side by side, and calls fn for each longest run of
- * them. No other thread may be inside the pool. O(pages). */
+/* Makes the next reservations start at the lowest free pages again, and calls fn for each longest run of free pages. No other thread may be
+ * inside the pool. O(pages). */
 void kv_pool_tidy(kv_pool *pool, kv_pool_run_fn *fn, void *context);
 
 /* Checks the invariant; else QUIRE_INTERNAL and what is wrong. No other thread may be inside the pool. O(n). */

@@ -45,6 +45,7 @@ typedef struct worker {
     kv_table *tables, *forks;  /* [n_tables] */
     int64_t cpu_ns[KV_OP_N], n_done[KV_OP_N];
     int64_t clock_ns;
+    double share; /* CPU time for each second of wall time */
     quire_err error;
 } worker;
 
@@ -101,6 +102,7 @@ static void *work(void *argument) {
     while (atomic_load(&w->c->n_awaited) > 0 && !atomic_load(&w->c->over)) {
         sched_yield();
     }
+    int64_t wall_start = now_ns(CLOCK_MONOTONIC), cpu_start = now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int round = 0; w->error == QUIRE_OK; round++) {
         reserve_and_release(w, 1, KV_OP_RESERVE, KV_OP_RELEASE);
         reserve_and_release(w, CALL_PAGES, KV_OP_RESERVE_16, KV_OP_RELEASE_16);
@@ -113,6 +115,7 @@ static void *work(void *argument) {
             break;
         }
     }
+    w->share = (double)(now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_start) / (double)(now_ns(CLOCK_MONOTONIC) - wall_start);
     return NULL;
 }
 
@@ -159,7 +162,7 @@ static quire_err run_contest(contest *c, worker *workers, int32_t n, int32_t wal
     return n_made == n ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err kv_bench_ops(page_store *store, int32_t n_pages, int32_t n_threads, int32_t wall_ms, double ns[KV_OP_N]) {
+quire_err kv_bench_ops(page_store *store, int32_t n_pages, int32_t n_threads, int32_t wall_ms, double ns[KV_OP_N], double *share) {
     contest c = {.store = store};
     worker workers[MAX_THREADS] = {{0}};
     if (n_threads < 1 || n_threads > MAX_THREADS || n_pages / n_threads < CALL_PAGES) {
@@ -178,6 +181,10 @@ quire_err kv_bench_ops(page_store *store, int32_t n_pages, int32_t n_threads, in
             e = workers[i].error != QUIRE_OK ? QUIRE_INTERNAL : e;
         }
         ns[op] = (double)cpu_ns / (double)n_done;
+    }
+    *share = workers[0].share;
+    for (int32_t i = 1; i < n_threads; i++) {
+        *share = workers[i].share < *share ? workers[i].share : *share;
     }
     for (int32_t i = 0; i < n_threads; i++) {
         free_worker(&workers[i]);

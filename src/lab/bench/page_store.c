@@ -9,11 +9,11 @@ enum { PAGE_TOKENS = 16 };
 
 struct page_store {
     page_store_kind kind;
-    int32_t n_pages;
-    kv_pool *pool; /* lock-free */
+    int32_t n_pages; /* free at first; as many are held */
+    kv_pool *pool; /* ours */
     pthread_mutex_t lock;
     int32_t top, n_free;   /* mutex */
-    int32_t *next, *count; /* [n_pages] */
+    int32_t *next, *count; /* [2 * n_pages] */
 };
 
 /* ---- the plain stack ---- */
@@ -52,28 +52,29 @@ static void locked_share(page_store *s, const page_id *ids, int32_t n) {
 }
 
 static quire_err open_locked(page_store *s) {
-    s->next = mem_new_huge((size_t)s->n_pages, sizeof *s->next);
-    s->count = mem_new_huge((size_t)s->n_pages, sizeof *s->count);
+    s->next = mem_new_huge((size_t)s->n_pages * 2, sizeof *s->next);
+    s->count = mem_new_huge((size_t)s->n_pages * 2, sizeof *s->count);
     if (s->next == NULL || s->count == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    for (int32_t i = 0; i < s->n_pages; i++) {
+    for (int32_t i = 0; i < s->n_pages * 2; i++) {
         s->next[i] = i + 1;
     }
-    s->n_free = s->n_pages;
+    s->n_free = s->n_pages * 2;
     return QUIRE_OK;
 }
 
 /* ---- both ---- */
 
-/* Takes all pages and gives them back one by one in another order. */
-static quire_err shuffle(page_store *s, uint64_t seed) {
-    page_id *ids = mem_new((size_t)s->n_pages, sizeof *ids);
+/* Takes all pages and gives half of them, drawn at random, back one by one. */
+static quire_err age(page_store *s, uint64_t seed) {
+    int32_t n = s->n_pages * 2;
+    page_id *ids = mem_new((size_t)n, sizeof *ids);
     if (ids == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    quire_err e = page_store_reserve(s, s->n_pages, ids);
-    for (int32_t i = s->n_pages - 1; e == QUIRE_OK && i >= 0; i--) {
+    quire_err e = page_store_reserve(s, n, ids);
+    for (int32_t i = n - 1; e == QUIRE_OK && i >= s->n_pages; i--) {
         int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
         page_id id = ids[other];
         ids[other] = ids[i];
@@ -84,14 +85,17 @@ static quire_err shuffle(page_store *s, uint64_t seed) {
 }
 
 quire_err page_store_open(page_store_kind kind, int32_t n_pages, uint64_t seed, page_store **out) {
+    if (n_pages < 1 || n_pages > INT32_MAX / 4) {
+        return QUIRE_INVALID;
+    }
     page_store *s = mem_new(1, sizeof *s);
     if (s == NULL) {
         return QUIRE_NO_MEMORY;
     }
     *s = (page_store){.kind = kind, .n_pages = n_pages};
     pthread_mutex_init(&s->lock, NULL);
-    quire_err e = kind == PAGE_STORE_LOCK_FREE ? kv_pool_open(n_pages, &s->pool) : open_locked(s);
-    e = e == QUIRE_OK ? shuffle(s, seed) : e;
+    quire_err e = kind == PAGE_STORE_POOL ? kv_pool_open(n_pages * 2, &s->pool) : open_locked(s);
+    e = e == QUIRE_OK ? age(s, seed) : e;
     if (e != QUIRE_OK) {
         page_store_close(s);
         return e;
@@ -111,11 +115,11 @@ void page_store_close(page_store *s) {
 }
 
 quire_err page_store_reserve(page_store *s, int32_t n, page_id *ids) {
-    return s->kind == PAGE_STORE_LOCK_FREE ? kv_pool_reserve(s->pool, n, ids) : locked_reserve(s, n, ids);
+    return s->kind == PAGE_STORE_POOL ? kv_pool_reserve(s->pool, n, ids) : locked_reserve(s, n, ids);
 }
 
 void page_store_release(page_store *s, const page_id *ids, int32_t n) {
-    if (s->kind == PAGE_STORE_LOCK_FREE) {
+    if (s->kind == PAGE_STORE_POOL) {
         kv_pool_release_all(s->pool, ids, n);
     } else {
         locked_release(s, ids, n);
@@ -123,7 +127,7 @@ void page_store_release(page_store *s, const page_id *ids, int32_t n) {
 }
 
 quire_err page_store_append_page(page_store *s, kv_table *t) {
-    if (s->kind == PAGE_STORE_LOCK_FREE) {
+    if (s->kind == PAGE_STORE_POOL) {
         kv_copies none = {0};
         return kv_table_append(s->pool, t, PAGE_TOKENS, PAGE_TOKENS, &none);
     }
@@ -134,7 +138,7 @@ quire_err page_store_append_page(page_store *s, kv_table *t) {
 }
 
 quire_err page_store_fork(page_store *s, const kv_table *from, kv_table *to) {
-    if (s->kind == PAGE_STORE_LOCK_FREE) {
+    if (s->kind == PAGE_STORE_POOL) {
         return kv_table_fork(s->pool, from, to);
     }
     locked_share(s, from->pages, from->n_pages);
@@ -153,6 +157,6 @@ void page_store_clear(page_store *s, kv_table *t) {
 }
 
 bool page_store_is_whole(const page_store *s) {
-    return s->kind == PAGE_STORE_LOCK_FREE ? kv_pool_counts(s->pool).n_free == s->n_pages && kv_pool_check(s->pool, NULL) == QUIRE_OK
+    return s->kind == PAGE_STORE_POOL ? kv_pool_counts(s->pool).n_free == s->n_pages && kv_pool_check(s->pool, NULL) == QUIRE_OK
                                            : s->n_free == s->n_pages;
 }

@@ -1,15 +1,15 @@
-/* Two pools with the same operations, to be measured side by side: the lock-free one of src/kv, and a plain stack of pages behind one
- * mutex. Any thread may use either; a table belongs to one thread. */
+/* Two pools with the same operations, to be measured side by side: that of src/kv, and a plain stack of pages behind one mutex. Any thread may use either; a table belongs to one thread. */
 #ifndef LAB_BENCH_PAGE_STORE_H
 #define LAB_BENCH_PAGE_STORE_H
 
 #include "kv/table.h"
 
-typedef enum page_store_kind { PAGE_STORE_LOCK_FREE, PAGE_STORE_MUTEX, PAGE_STORE_N_KINDS } page_store_kind;
+typedef enum page_store_kind { PAGE_STORE_POOL, PAGE_STORE_MUTEX, PAGE_STORE_N_KINDS } page_store_kind;
 
 typedef struct page_store page_store;
 
-/* n_pages free pages; they lie on the free stack in an order drawn from seed, as after long use. NO_MEMORY. */
+/* n_pages free pages among as many held ones, as after long use: which are free, and in which order they became free, is drawn from seed.
+ * NO_MEMORY; INVALID: no pool has so many. */
 quire_err page_store_open(page_store_kind kind, int32_t n_pages, uint64_t seed, page_store **out);
 void page_store_close(page_store *s);
 
