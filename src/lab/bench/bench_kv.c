@@ -102,8 +102,8 @@ static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_thr
 static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int32_t n_pages, const int32_t *threads, int32_t n_threads,
                            quire_error *err) {
     if (!o->json) {
-        printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most 1.3 times that with two. \"busy\":\n"
-               "a thread had a core for less than %.0f%% of its time, so there is no figure\n",
+        printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most 1.3 times that with two.\n"
+               "\"busy\": a thread had a core for less than %.0f%% of its time, so there is no figure\n",
                (int)o->n_runs, (int)GOAL_PAGE_NS, FREE_CORE * 100);
         printf("%-10s %8s %7s %9s %7s %9s %11s %7s %9s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "mutex ns", "spread",
                "to one", "mutex/ns");

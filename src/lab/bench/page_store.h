@@ -1,4 +1,5 @@
-/* Two pools with the same operations, to be measured side by side: that of src/kv, and a plain stack of pages behind one mutex. Any thread may use either; a table belongs to one thread. */
+/* Two pools with the same operations, to be measured side by side: that of src/kv, and a plain stack of pages behind one mutex. Any thread
+ * may use either; a table belongs to one thread. */
 #ifndef LAB_BENCH_PAGE_STORE_H
 #define LAB_BENCH_PAGE_STORE_H
 
