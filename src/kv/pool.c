@@ -160,7 +160,9 @@ void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n) {
         }
         free_pages_add(pool->free, &freed, ids[i]);
     }
-    free_pages_return(pool->free, &freed);
+    if (freed.bits != 0) { /* a sequence without pages may have no pool */
+        free_pages_return(pool->free, &freed);
+    }
 }
 
 int32_t kv_pool_count(const kv_pool *pool, page_id id) {
