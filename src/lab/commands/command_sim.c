@@ -4,11 +4,13 @@
 #include "base/err.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/served_flags.h"
+#include "lab/sim/plan.h"
 #include "lab/sim/sim.h"
 
 typedef struct options {
     served_options served;
     sim_options own;
+    plan_options plan;
 } options;
 
 #define AT(member) .offset = offsetof(options, member)
@@ -23,6 +25,12 @@ static const flag own_flags[] = {
     {"--limit", "N", "read this many requests (0: all)", FLAG_COUNT, AT(own.limit), .minimum = 0, .maximum = INT32_MAX},
     {"--svg", "FILE", "plot hit rate against capacity", FLAG_TEXT, AT(own.svg)},
     {"--compare", NULL, "serve it: simulate every way to batch and to give memory", FLAG_SWITCH, AT(served.server.all)},
+    {"--plan", "MODEL", "how many requests fit on a DEVICE, in the TRACE's place, and what that costs", FLAG_TEXT, AT(plan.model)},
+    {"--prompt", "N", "with --plan: tokens of a prompt (500)", FLAG_COUNT, AT(plan.n_prompt), .minimum = 1, .maximum = 1 << 24},
+    {"--output", "N", "with --plan: tokens of an answer (500)", FLAG_COUNT, AT(plan.n_output), .minimum = 1, .maximum = 1 << 24},
+    {"--unused", "PERCENT", "with --plan: of what is reserved without pages (75)", FLAG_COUNT, AT(plan.unused_percent), .minimum = 0,
+     .maximum = 99, .rare = true},
+    {"--devices", "N", "with --plan: of the fleet (100)", FLAG_COUNT, AT(plan.n_devices), .minimum = 1, .maximum = 1 << 24, .rare = true},
     {0},
 };
 static const flag *const groups[] = {own_flags, flags_served_by, flags_served, flags_json, flags_help, flags_help_all, NULL};
@@ -30,11 +38,20 @@ static const flag *const groups[] = {own_flags, flags_served_by, flags_served, f
 static void defaults(cli_options *o) {
     compare_options_init(&((options *)(void *)o)->served.server);
     sim_options_init(&((options *)(void *)o)->own);
+    plan_options_init(&((options *)(void *)o)->plan);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
     const options *given = (const void *)o;
     sim_options own = given->own;
+    if (given->plan.model != NULL) {
+        plan_options plan = given->plan;
+        plan.device = o->argument != NULL ? o->argument : "";
+        plan.page_tokens = own.page_tokens;
+        plan.cost_per_hour = given->served.server.cost_per_hour > 0 ? given->served.server.cost_per_hour : plan.cost_per_hour;
+        plan.json = o->json;
+        return plan_run(&plan, err);
+    }
     if (!o->argument) {
         return err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
@@ -51,6 +68,7 @@ const command command_sim = {
     .usage = "quire sim TRACE [--pages LIST] [--policy LIST|all]",
     .examples = "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
                 "  quire sim conversation.jsonl --compare --described llama-3-8b,a100-80gb --slo first=5,gap=0.1\n"
+                "  quire sim --plan llama-2-7b a100-40gb\n"
                 "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a line a request:\n"
                 "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
                 "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"

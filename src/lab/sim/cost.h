@@ -26,6 +26,7 @@ typedef struct cost_model {
     double request_us;      /* from arrival until a step may see the request, and back to its reader */
     int64_t kv_tokens;      /* that the device has room for beside the weights; 0: not known */
     int64_t token_bytes;    /* keys and values of a token */
+    int64_t weight_bytes, memory_bytes; /* of a described device; 0: not known */
     int32_t max_model_len;
 } cost_model;
 
@@ -45,8 +46,8 @@ double cost_of(const cost_model *c, const step_work *w);
 
 /* A described model on a described device: the weights are read once a step, the keys and values that decodes attend to once a row;
  * products and attention take their operations. The longer of memory and arithmetic counts. Half of the peak arithmetic and 80% of the peak
- * bandwidth are taken to be had; 10% of the memory is for everything but weights, keys and values. QUIRE_INVALID names the known models and
- * devices. */
+ * bandwidth are taken to be had; 10% of the memory is for everything but weights, keys and values. device: a name, or "4xNAME" for four as
+ * one. QUIRE_INVALID names the known models and devices. */
 quire_err cost_describe(const char *model, const char *device, cost_model *out, quire_error *err);
 
 /* JSON, one object. QUIRE_IO, QUIRE_NOT_FOUND, QUIRE_BAD_FILE, QUIRE_NO_MEMORY; err names the file. */

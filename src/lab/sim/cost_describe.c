@@ -1,0 +1,119 @@
+/* Described models on described devices: published shapes, data sheets, and the cost model that follows from them. */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/sim/cost.h"
+
+/* Published shapes. */
+typedef struct model_facts {
+    const char *name;
+    double n_params;
+    int32_t n_layers, d_model, n_kv_heads, d_head, max_model_len;
+} model_facts;
+
+static const model_facts models[] = {
+    {"opt-13b", 12.85e9, 40, 5120, 40, 128, 2048},     {"opt-66b", 65.7e9, 64, 9216, 72, 128, 2048},
+    {"opt-175b", 174.6e9, 96, 12288, 96, 128, 2048},   {"llama-7b", 6.74e9, 32, 4096, 32, 128, 2048},
+    {"llama-13b", 13.02e9, 40, 5120, 40, 128, 2048},   {"llama-30b", 32.53e9, 60, 6656, 52, 128, 2048},
+    {"llama-65b", 65.29e9, 80, 8192, 64, 128, 2048},   {"llama-2-7b", 6.74e9, 32, 4096, 32, 128, 4096},
+    {"llama-2-13b", 13.02e9, 40, 5120, 40, 128, 4096}, {"llama-2-70b", 68.98e9, 80, 8192, 8, 128, 4096},
+    {"llama-3-8b", 8.03e9, 32, 4096, 8, 128, 8192},    {"llama-3-70b", 70.6e9, 80, 8192, 8, 128, 8192},
+};
+
+/* Peak figures of the makers' data sheets: memory, its bandwidth, dense 16-bit operations. */
+typedef struct device_facts {
+    const char *name;
+    double bytes, bytes_per_s, operations_per_s;
+} device_facts;
+
+static const device_facts devices[] = {
+    {"t4", 16 * 0x1p30, 0.32e12, 65e12},          {"l4", 24 * 0x1p30, 0.3e12, 121e12},         {"a100-40gb", 40 * 0x1p30, 1.555e12, 312e12},
+    {"a100-80gb", 80 * 0x1p30, 2.039e12, 312e12}, {"h100-80gb", 80 * 0x1p30, 3.35e12, 989e12}, {"h200-141gb", 141 * 0x1p30, 4.8e12, 989e12},
+};
+
+enum { N_MODELS = (int)(sizeof models / sizeof *models), N_DEVICES = (int)(sizeof devices / sizeof *devices) };
+enum { BYTES_OF_NUMBER = 2, MAX_DEVICES = 64 }; /* weights, keys and values are in 16 bits */
+
+static const double ARITHMETIC_HAD = 0.5, BANDWIDTH_HAD = 0.8, MEMORY_HAD = 0.9;
+
+/* Time by rows: the weights' bytes, until the rows' products take longer. */
+static void describe_rows(const model_facts *m, const device_facts *d, cost_model *c) {
+    double weights_us = m->n_params * BYTES_OF_NUMBER / (d->bytes_per_s * BANDWIDTH_HAD) * 1e6;
+    double row_us = 2 * m->n_params / (d->operations_per_s * ARITHMETIC_HAD) * 1e6;
+    double knee = weights_us / row_us;
+    c->n_points = 3;
+    c->rows[0] = 0;
+    c->us[0] = weights_us;
+    c->rows[1] = knee;
+    c->us[1] = weights_us;
+    c->rows[2] = 2 * knee;
+    c->us[2] = 2 * weights_us;
+}
+
+static void describe(const model_facts *m, const device_facts *d, cost_model *c) {
+    *c = (cost_model){.max_model_len = m->max_model_len};
+    (void)snprintf(c->model, sizeof c->model, "%s", m->name);
+    (void)snprintf(c->device, sizeof c->device, "%s", d->name);
+    describe_rows(m, d, c);
+    double token_bytes = 2.0 * m->n_layers * m->n_kv_heads * m->d_head * BYTES_OF_NUMBER;
+    double read_us = token_bytes / (d->bytes_per_s * BANDWIDTH_HAD) * 1e6;
+    c->token_bytes = (int64_t)token_bytes;
+    c->decode_pair_us = read_us;
+    /* q k and p v: two operations each */
+    c->prefill_pair_us = 4.0 * m->n_layers * m->d_model / (d->operations_per_s * ARITHMETIC_HAD) * 1e6;
+    c->copy_us = 2 * read_us;
+    c->weight_bytes = (int64_t)(m->n_params * BYTES_OF_NUMBER);
+    c->memory_bytes = (int64_t)d->bytes;
+    c->kv_tokens = (int64_t)fmax(0, (d->bytes * MEMORY_HAD - m->n_params * BYTES_OF_NUMBER) / token_bytes);
+}
+
+/* "h200-141gb", or "4xh200-141gb": so many that share every layer's work, as one device with the memory, bandwidth and arithmetic of all.
+ * What they say to each other takes no time here. */
+static bool find_device(const char *name, device_facts *out) {
+    char *end;
+    long n = strtol(name, &end, 10);
+    bool several = end != name && *end == 'x' && n >= 1 && n <= MAX_DEVICES;
+    const char *one = several ? end + 1 : name;
+    for (int i = 0; i < N_DEVICES; i++) {
+        if (strcmp(one, devices[i].name) == 0) {
+            double times = several ? (double)n : 1;
+            *out = (device_facts){name, devices[i].bytes * times, devices[i].bytes_per_s * times, devices[i].operations_per_s * times};
+            return true;
+        }
+    }
+    return false;
+}
+
+static const model_facts *find_model(const char *name) {
+    for (int i = 0; i < N_MODELS; i++) {
+        if (strcmp(name, models[i].name) == 0) {
+            return &models[i];
+        }
+    }
+    return NULL;
+}
+
+quire_err cost_describe(const char *model, const char *device, cost_model *out, quire_error *err) {
+    const model_facts *m = find_model(model);
+    device_facts d = {0};
+    bool has_device = find_device(device, &d);
+    char names[256] = "";
+    for (int i = 0; i < (m == NULL ? N_MODELS : N_DEVICES); i++) {
+        size_t n = strlen(names);
+        (void)snprintf(names + n, sizeof names - n, "%s%s", i > 0 ? ", " : "", m == NULL ? models[i].name : devices[i].name);
+    }
+    if (m == NULL || !has_device) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s is not known; the known are %s%s; or give a measured --cost FILE",
+                       m == NULL ? "model" : "device", m == NULL ? model : device, names,
+                       m == NULL ? "" : ", also several, as in 4xa100-40gb");
+    }
+    describe(m, &d, out);
+    if (out->kv_tokens < 1) {
+        return err_set(err, QUIRE_INVALID, -1, "%s on %s: its weights take %.1f GB and leave no memory for keys and values", model, device,
+                       (double)out->weight_bytes / 1e9);
+    }
+    return QUIRE_OK;
+}
