@@ -52,6 +52,7 @@ endfunction()
 
 quire_tests(base base)
 quire_tests(core base core)
+quire_tests(expr base core expr)
 quire_tests(json base json)
 quire_tests(file base core json file)
 quire_tests(text base core json file text)

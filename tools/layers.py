@@ -8,12 +8,13 @@ import pathlib
 import re
 import sys
 
-ALL = "base core json file text jinja chat grammar kv backend backend/cpu backend/cuda model sched sample spec engine setup api server cli lab public"
+ALL = "base core expr json file text jinja chat grammar kv backend backend/cpu backend/cuda model sched sample spec engine setup api server cli lab public"
 
 # room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
 ROOMS = {
     "base": ("", ""),
     "core": ("base quire_stats.h", ""),
+    "expr": ("core base", ""),
     "json": ("base", "jansson"),
     "text": ("json core base", "pcre2 utf8proc"),
     "jinja": ("json core base", "utf8proc"),

@@ -1,0 +1,121 @@
+/* The tree of an expression, with a type for each node. */
+#ifndef EXPR_TREE_H
+#define EXPR_TREE_H
+
+#include "expr/expr.h"
+
+#define EXPR_NONE (-1)
+
+typedef enum expr_type { EXPR_INT, EXPR_FLOAT } expr_type;
+
+typedef enum expr_variable {
+    EXPR_VAR_Q_IDX,
+    EXPR_VAR_H,
+    EXPR_VAR_B,
+    EXPR_VAR_N_HEADS,
+    EXPR_VAR_N_KV,
+    EXPR_VAR_KV_IDX,
+    EXPR_VAR_SCORE,
+    N_EXPR_VARIABLES
+} expr_variable;
+
+typedef enum expr_form {
+    EXPR_NUMBER,   /* integer or number, by type */
+    EXPR_VARIABLE, /* variable */
+    EXPR_ELEMENT,  /* array[child]..: n_children indices */
+    EXPR_OPERATOR, /* token with n_children 1, 2 or (?:) 3 */
+    EXPR_CALL      /* function with n_children arguments */
+} expr_form;
+
+typedef enum expr_token {
+    EXPR_END,
+    EXPR_TOKEN_INT,
+    EXPR_TOKEN_FLOAT,
+    EXPR_NAME,
+    EXPR_OPEN,
+    EXPR_CLOSE,
+    EXPR_OPEN_INDEX,
+    EXPR_CLOSE_INDEX,
+    EXPR_COMMA,
+    EXPR_QUESTION,
+    EXPR_COLON,
+    EXPR_OR_ELSE,  /* || */
+    EXPR_AND_ALSO, /* && */
+    EXPR_BIT_OR,
+    EXPR_BIT_XOR,
+    EXPR_BIT_AND,
+    EXPR_EQ,
+    EXPR_NE,
+    EXPR_LT,
+    EXPR_LE,
+    EXPR_GT,
+    EXPR_GE,
+    EXPR_SHL,
+    EXPR_SHR,
+    EXPR_PLUS,
+    EXPR_MINUS,
+    EXPR_TIMES,
+    EXPR_DIVIDE,
+    EXPR_MODULO,
+    EXPR_NOT,     /* ! */
+    EXPR_BIT_NOT, /* ~ */
+    N_EXPR_TOKENS
+} expr_token;
+
+typedef enum expr_function {
+    EXPR_FN_TANH,
+    EXPR_FN_EXP,
+    EXPR_FN_LOG,
+    EXPR_FN_SQRT,
+    EXPR_FN_ABS,
+    EXPR_FN_FLOOR,
+    EXPR_FN_SIN,
+    EXPR_FN_COS,
+    EXPR_FN_MIN,
+    EXPR_FN_MAX,
+    EXPR_FN_POW,
+    N_EXPR_FUNCTIONS
+} expr_function;
+
+/* One node; children stand before their parent. */
+typedef struct expr_node {
+    uint8_t form, type, which; /* which: expr_variable, expr_token or expr_function */
+    int32_t column;            /* from 1 */
+    int32_t array, n_children, child[ATTN_ARRAY_DIMS];
+    int64_t integer;
+    float number;
+} expr_node;
+
+typedef struct expr_tree {
+    int32_t n, root;
+    expr_node nodes[EXPR_MAX_NODES];
+    int32_t n_arrays;
+    const attn_array *arrays; /* the caller's */
+} expr_tree;
+
+/* A word of the text. */
+typedef struct expr_word {
+    expr_token token;
+    str text;
+    int64_t integer;
+    float number;
+} expr_word;
+
+typedef struct expr_lexer {
+    str text;
+    size_t at;
+    quire_error *err;
+} expr_lexer;
+
+/* The column, from 1, of a part of the text. */
+int32_t expr_column(const expr_lexer *l, const char *p);
+/* QUIRE_INVALID with "column N: message". */
+quire_err expr_error(quire_error *err, int32_t column, const char *format, ...) __attribute__((format(printf, 3, 4)));
+quire_err expr_next(expr_lexer *l, expr_word *out);
+
+/* Parses and types an expression. The tree is undefined after an error. */
+quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t n_arrays, expr_tree *out, quire_error *err);
+/* Writes the program of a tree. */
+quire_err expr_write(expr_kind kind, const expr_tree *tree, attn_program *out, quire_error *err);
+
+#endif
