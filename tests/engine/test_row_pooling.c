@@ -112,6 +112,10 @@ static void a_row_has_the_same_bits_however_it_is_run(void **state) {
     o.chunk = 16;
     quire_stats s = expect_same_bits(&o, true, "preempted");
     assert_true(s.preemptions > 0);
+    o.prefix_cache = PREFIX_CACHE_NONE; /* what was gathered before is computed again */
+    s = expect_same_bits(&o, true, "preempted without a cache");
+    assert_true(s.preemptions > 0);
+    o.prefix_cache = PREFIX_CACHE_TOKEN;
     o.swap_bytes = 1 << 24;
     o.preempt = PREEMPT_SWAP;
     s = expect_same_bits(&o, true, "swapped");
@@ -160,6 +164,44 @@ static void a_mean_is_the_sum_of_last_rows_in_order(void **state) {
     }
     mem_free(sum);
     harness_idle_stats(&h);
+    harness_close(&h);
+}
+
+static const backend_ops *real;
+static backend_ops watched;
+static int n_looks;
+
+static float *look_at_logits(backend *b, int32_t i) {
+    n_looks++;
+    return real->logits(b, i);
+}
+
+static int32_t look_at_argmax(const backend *b, int32_t i) {
+    n_looks++;
+    return real->argmax(b, i);
+}
+
+static const backend_ops *watch(const backend_ops *ops, const model_desc *d) {
+    (void)d;
+    real = ops;
+    watched = *real;
+    watched.logits = look_at_logits;
+    watched.argmax = real->argmax != NULL ? look_at_argmax : NULL;
+    return &watched;
+}
+
+static void nobody_looks_at_logits_for_a_row(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    harness h = {0};
+    o.wrap = watch;
+    harness_open(&o, &h);
+    n_looks = 0;
+    for (int k = 0; k < N_KINDS; k++) {
+        harness_run r = pooled(prompt, N_PROMPT - k, kinds[k]);
+        mem_free(row_of(&h, &r));
+    }
+    assert_int_equal(n_looks, 0);
     harness_close(&h);
 }
 
@@ -399,6 +441,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_has_the_same_bits_however_it_is_run),
         cmocka_unit_test(a_mean_is_the_sum_of_last_rows_in_order),
+        cmocka_unit_test(nobody_looks_at_logits_for_a_row),
         cmocka_unit_test(a_last_row_takes_what_is_cached_and_a_mean_does_not),
         cmocka_unit_test(a_model_that_reads_both_ways_computes_an_input_in_one_step),
         cmocka_unit_test(what_a_model_cannot_give_is_refused),

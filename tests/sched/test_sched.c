@@ -641,8 +641,39 @@ static void one_with_nothing_to_compute_is_passed_over(void **state) {
     assert_int_equal(p.decisions[1], SCHED_PREEMPTED);
 }
 
+/* A sequence that ends with its prompt: its rows are pooled. */
+static sched_seq pooled_seq(int32_t n_known, int32_t n_computed) {
+    sched_seq s = seq(n_known, n_computed);
+    s.no_logits = true;
+    s.n_most = n_known;
+    return s;
+}
+
+static void a_sequence_without_logits_takes_rows_and_pages_of_its_prompt_only(void **state) {
+    (void)state;
+    sched_limits l = limits;
+    sched_plan p;
+    for (int whole = 0; whole < 2; whole++) {
+        sched_seq waiting[] = {pooled_seq(4, 0), pooled_seq(3, 0), seq(1, 0)}, decode[] = {seq(5, 4)};
+        l.max_out = 1;
+        l.whole_prefills = whole;
+        plan(&l, NULL, 0, waiting, 3, 100, &p);
+        assert_int_equal(p.n_admitted, 3);
+        assert_int_equal(p.n_rows, 8);
+        assert_int_equal(p.n_out, 1); /* the third's */
+        plan(&l, NULL, 0, waiting, 1, 1, &p);
+        assert_int_equal(p.n_admitted, 1);
+        assert_int_equal(p.n_pages, 1);
+        plan(&l, decode, 1, waiting, 2, 100, &p); /* all logits are taken */
+        assert_int_equal(p.n_admitted, 2);
+        assert_int_equal(p.items[1].n_rows, 4);
+        assert_int_equal(p.items[2].n_rows, 3);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sequence_without_logits_takes_rows_and_pages_of_its_prompt_only),
         cmocka_unit_test(decodes_go_before_prefills),
         cmocka_unit_test(places_and_pages_are_kept_for_those_that_come_beside),
         cmocka_unit_test(what_is_promised_to_one_that_has_aged_includes_those_beside),
