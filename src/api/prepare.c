@@ -214,6 +214,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;
     r.pooling = q->pooling;
+    r.types = gives_rows(q) ? q->prompts[c->index].types : NULL;
     r.sample_index = (uint32_t)(c->index % q->info.n_samples);
     if (s->watch != NULL) {
         r.ending = (engine_ending){beam_stop_matcher_is_over, s->watch};

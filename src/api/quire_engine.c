@@ -29,6 +29,7 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .form = p->tokenizer != NULL ? &p->chat : NULL,
                              .no_tokens = !desc_gives_tokens(d),
                              .pooling = d->pooling,
+                             .n_token_types = d->blocks.n_token_types,
                              .n_row = p->model.m != NULL ? model_pooled_width(p->model.m) : 0,
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
                              .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};

@@ -46,7 +46,7 @@ quire_err request_read_types(quire_request *r, const field_desc *f, const json_v
 
 static quire_err check_type(const quire_request *r, int64_t type, quire_error *err) {
     int32_t n = r->context.n_token_types;
-    if (type >= 0 && type < n) {
+    if (type == 0 || (type > 0 && type < n)) {
         return QUIRE_OK;
     }
     return n > 1

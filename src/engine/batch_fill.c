@@ -1,5 +1,8 @@
 /* The batch of a step: tokens, positions, slots, wanted rows and the attention work list of the planned items. The engine thread. */
+#include <string.h>
+
 #include "base/mem.h"
+#include "engine/row_pooling_block.h"
 #include "engine/state.h"
 
 #define TILE_ROWS 16 /* most query rows of one attention item */
@@ -13,6 +16,7 @@ quire_err batch_open(engine *e) {
     a->plain = mem_new(n_seqs, sizeof *a->plain);
     a->tokens = mem_new(n_rows, sizeof *a->tokens);
     a->positions = mem_new(n_rows, sizeof *a->positions);
+    a->types = mem_new(n_rows, sizeof *a->types);
     a->parents = mem_new(n_rows, sizeof *a->parents);
     a->out_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->out_rows);
     a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
@@ -20,7 +24,7 @@ quire_err batch_open(engine *e) {
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows && a->batch_seqs && a->tables &&
+    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->types && a->parents && a->out_rows && a->batch_seqs && a->tables &&
                  a->hidden && a->raw && a->forked;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
@@ -45,7 +49,7 @@ quire_err batch_open(engine *e) {
 void batch_close(engine *e) {
     step_arrays *a = &e->step;
     void *blocks[] = {a->out0,       a->plain,          a->tokens, a->positions, a->parents, a->out_rows,
-                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked};
+                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,   a->types};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -111,6 +115,24 @@ static void fill_item(engine *e, int32_t item) {
     }
 }
 
+/* Fills the types of pooled rows; a batch in which no sequence has any needs none. */
+static void fill_types(engine *e) {
+    step_arrays *a = &e->step;
+    a->rows.types = NULL;
+    for (int32_t i = 0; i < a->rows.n_seqs && a->rows.wants_rows; i++) {
+        const row_pooling *p = planned_at(e, i)->pooling;
+        const batch_seq *q = &a->batch_seqs[i];
+        if (p == NULL || p->types == NULL) {
+            continue;
+        }
+        if (a->rows.types == NULL) {
+            memset(a->types, 0, (size_t)a->rows.n_rows * sizeof *a->types);
+            a->rows.types = a->types;
+        }
+        memcpy(a->types + q->row0, p->types + q->n_tokens - q->n_rows, (size_t)q->n_rows * sizeof *a->types);
+    }
+}
+
 void batch_fill(engine *e) {
     step_arrays *a = &e->step;
     a->rows.n_rows = a->rows.n_seqs = a->rows.n_out = 0;
@@ -118,6 +140,7 @@ void batch_fill(engine *e) {
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
         fill_item(e, i);
     }
+    fill_types(e);
     if (e->options.no_cascade) {
         a->rows.n_work =
             batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows, a->cascade.items, a->cascade.max_items);

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "engine/explain.h"
+#include "engine/row_pooling_block.h"
 
 #define MAX_NAMESPACES 4096 /* tenants with their salts that have sequences or cached pages at once */
 #define N_EVENTS       4096 /* capacity of the ring of KV events */
@@ -26,8 +27,9 @@ quire_err cache_open(engine *e) {
 }
 
 void cache_enter(engine *e, sequence *s) {
-    if (e->desc->blocks.two_sided) {
-        return; /* keys and values depend on what follows: no other prompt could use them */
+    bool has_types = s->pooling != NULL && s->pooling->types != NULL;
+    if (e->desc->blocks.two_sided || has_types) {
+        return; /* keys and values depend on more than the tokens before them: no other prompt could use them */
     }
     quire_err r = kv_seq_open(&e->kv, &s->task.kv, SCOPE, sizeof SCOPE, s->namespace, s->n_namespace, s->task.tokens, s->task.n_known);
     if (r == QUIRE_OK && s->task.kv.has_path && s->retains) {

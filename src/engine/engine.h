@@ -133,6 +133,7 @@ typedef struct engine_request {
     int64_t deadline_us;   /* a first token must come within this time of submit; 0: any. Else the request ends with QUIRE_BUSY */
     /* The prompt's rows are pooled into one, which its end event carries, and it gets no token: sampling, beams and logits do not apply */
     pooling_params pooling;
+    const int32_t *types;  /* [n_tokens] of a pooled prompt: each token's type; copied. NULL: all are of type 0 */
     beam_params beams;     /* width 0: tokens are sampled */
     engine_ending ending;  /* of beams, from min_tokens on */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */

@@ -12,19 +12,25 @@ static void limit_reuse(const row_pooling *p, sched_task *t) {
     t->reuse_limit = p->n_gathered;
 }
 
-quire_err row_pooling_open(const pooling_params *p, const model *m, sequence *s) {
+quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s) {
+    const pooling_params *p = &r->pooling;
+    size_t n_types = r->types != NULL ? (size_t)r->n_tokens : 0;
     size_t n = (size_t)model_description(m)->d_model, n_head = (sizeof(row_pooling) + sizeof(double) - 1) / sizeof(double);
     double *block = mem_new(n_head + n + (n + 1) / 2, sizeof *block);
     float *result = mem_new((size_t)model_pooled_width(m), sizeof *result);
-    if (block == NULL || result == NULL) {
+    int32_t *types = n_types > 0 ? mem_new(n_types, sizeof *types) : NULL;
+    if (block == NULL || result == NULL || (n_types > 0 && types == NULL)) {
         mem_free(block);
         mem_free(result);
+        mem_free(types);
         return QUIRE_NO_MEMORY;
     }
+    mem_copy(types, r->types, n_types * sizeof *types);
     row_pooling *made = (row_pooling *)(void *)block;
     *made = (row_pooling){.params = *p,
                           .width = p->dimensions > 0 ? p->dimensions : model_pooled_width(m),
                           .result = result,
+                          .types = types,
                           .sum = block + n_head,
                           .row = (float *)(void *)(block + n_head + n)};
     s->pooling = made;

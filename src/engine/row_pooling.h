@@ -14,8 +14,8 @@
 #include "engine/row_pooling_block.h"
 #include "engine/sequence.h"
 
-/* Gives s, which is new, a block with p, which is valid: it wants one row and no logits. QUIRE_NO_MEMORY. Any thread. */
-quire_err row_pooling_open(const pooling_params *p, const model *m, sequence *s);
+/* Gives s, which is new, a block with r's pooling, which is valid: it wants one row and no logits. QUIRE_NO_MEMORY. Any thread. */
+quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s);
 /* Takes the rows of positions from..from + n of s, which this step has computed and which are finite: rows row0.. of the batch. */
 void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t row0);
 /* Makes the result, once every row was taken. QUIRE_NUMERIC: it is not finite. */

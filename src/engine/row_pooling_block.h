@@ -10,14 +10,16 @@ typedef struct row_pooling {
     int32_t n_gathered; /* rows 0..n_gathered were taken */
     int32_t width;      /* elements of the result */
     float *result;      /* [model_pooled_width] mem_new'd; the engine thread's until the end is published, then the reader's */
-    float *row;         /* [d_model] the pooled row; it points into this block, as what follows does */
+    float *row;         /* [d_model] the pooled row; it points into this block, as sum does */
     double *sum;        /* [d_model] of a mean: over the rows that were taken */
+    int32_t *types;     /* [n_prompt] the tokens' types, mem_new'd, or NULL: all are of type 0 */
 } row_pooling;
 
 /* NULL does nothing. */
 static inline void row_pooling_free(row_pooling *p) {
     if (p != NULL) {
         mem_free(p->result);
+        mem_free(p->types);
         mem_free(p);
     }
 }

@@ -26,7 +26,7 @@ typedef struct step_arrays {
     int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
     sample_row *plain;              /* [plan.n_items] the rows that step_sample_plain samples */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
-    int32_t *tokens, *positions, *out_rows;
+    int32_t *tokens, *positions, *types, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;

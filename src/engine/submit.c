@@ -50,6 +50,13 @@ static quire_err check_kind(const engine *e, const engine_request *r, quire_erro
         return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions", "dimensions is %d; this model's rows have %d", (int)p->dimensions,
                              (int)model_pooled_width(e->m));
     }
+    for (int32_t i = 0; r->types != NULL && i < r->n_tokens; i++) {
+        int32_t n = e->desc->blocks.n_token_types > 0 ? e->desc->blocks.n_token_types : 1;
+        if (r->types[i] < 0 || r->types[i] >= n) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "token_type_ids", "token type %d; this model has %d, from 0 on", (int)r->types[i],
+                                 (int)n);
+        }
+    }
     if (r->beams.width > 0 || r->fork_from != NULL || r->logits_out != NULL || r->prompt_logprobs_width > 0 || r->logprobs_width > 0) {
         return err_set(err, QUIRE_INVALID, -1, "a pooled request gets one row: no beams, no branch, no logits");
     }
@@ -149,7 +156,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;
-        TRY(is_pooled(r) ? row_pooling_open(&r->pooling, e->m, s) : QUIRE_OK);
+        TRY(is_pooled(r) ? row_pooling_open(r, e->m, s) : QUIRE_OK);
     }
     return QUIRE_OK;
 }

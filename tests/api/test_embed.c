@@ -122,6 +122,8 @@ static void a_wrong_body_is_refused_by_name(void **state) {
         {"{\"input\": \"a\", \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids", "as ids"},
         {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0]}", "token_type_ids", "one for each id"},
         {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, 1]}", "token_type_ids", "no token types"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, -1]}", "token_type_ids", "no token types"},
+        {"{\"input\": [1, 2], \"pooling\": \"last\", \"token_type_ids\": [0, \"a\"]}", "token_type_ids", "no integer"},
         {"{\"input\": [[1], [2]], \"pooling\": \"last\", \"token_type_ids\": [0, 0]}", "token_type_ids", "an array for each"},
         {"{\"input\": [1, 999999], \"pooling\": \"last\"}", "", "out of the vocabulary"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"prompt\": \"b\", \"Pooling\": \"cls\"}", "Pooling", "use pooling"},

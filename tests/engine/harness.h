@@ -59,6 +59,7 @@ typedef struct harness_options {
     bool no_cascade;
     bool no_chunked_prefill, starts_paused;
     bool two_sided, no_head; /* the description of the model says so */
+    int32_t n_token_types;   /* likewise; 0: as it is */
     int32_t max_requests;    /* 0: 256 */
     /* what the backend does instead, from before the engine starts; NULL: as it is */
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
@@ -105,6 +106,7 @@ typedef struct harness_run {
     request_id id;
     bool explain;
     pooling_params pooling;
+    const int32_t *types;
     float *row; /* [n_row] with the end, where rows are pooled; mem_free'd by the test */
     int32_t n_row;
     explain *report; /* with the end, if asked for; mem_free'd by the test */
@@ -125,6 +127,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
         model_desc *own = (model_desc *)(uintptr_t)model_description(h->m); /* the test's, while no engine runs it */
         own->blocks.two_sided = own->blocks.two_sided || o->two_sided;
         own->no_head = own->no_head || o->no_head;
+        own->blocks.n_token_types = o->n_token_types > 0 ? o->n_token_types : own->blocks.n_token_types;
     }
     step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows)};
     engine_options eo = {.page_tokens = o->page_tokens,
@@ -188,6 +191,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .n_tokens = r->n_prompt,
                         .sampling = r->sampling,
                         .pooling = r->pooling,
+                        .types = r->types,
                         .logits_out = r->logits,
                         .logits_first = r->logits_first,
                         .namespace = namespace,

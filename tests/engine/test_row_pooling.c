@@ -232,8 +232,13 @@ static void expect_refused(harness *h, harness_run r, quire_err error, const cha
     quire_error err = {0};
     int32_t *tokens = mem_new((size_t)r.n_prompt, sizeof *tokens);
     memcpy(tokens, r.prompt, (size_t)r.n_prompt * sizeof *tokens);
-    engine_request q = {
-        .tokens = tokens, .n_tokens = r.n_prompt, .sampling = r.sampling, .pooling = r.pooling, .logits_out = r.logits, .out = h->out};
+    engine_request q = {.tokens = tokens,
+                        .n_tokens = r.n_prompt,
+                        .sampling = r.sampling,
+                        .pooling = r.pooling,
+                        .types = r.types,
+                        .logits_out = r.logits,
+                        .out = h->out};
     assert_int_equal(engine_submit(h->e, &q, &r.id, &err), error);
     if (strstr(err.message, says) == NULL) {
         fail_msg("%s", err.message);
@@ -285,6 +290,65 @@ static void a_model_that_reads_both_ways_computes_an_input_in_one_step(void **st
     harness_close(&h);
     harness_close(&one);
     harness_close(&causal);
+}
+
+static int32_t n_typed, n_misplaced, n_untyped; /* rows with a type over 0; those with another than their token gives; batches without */
+
+static void note_types(backend *b, const batch *rows) {
+    real->step_begin(b, rows);
+    if (rows->types == NULL) {
+        n_untyped += rows->n_rows;
+        return;
+    }
+    for (int32_t i = 0; i < rows->n_rows; i++) {
+        n_typed += rows->types[i] > 0;
+        n_misplaced += rows->types[i] != 0 && rows->types[i] != rows->tokens[i] % 3;
+    }
+}
+
+static const backend_ops *watch_types(const backend_ops *ops, const model_desc *d) {
+    (void)watch(ops, d);
+    watched = *real;
+    watched.step_begin = note_types;
+    return &watched;
+}
+
+static void types_lie_beside_their_tokens(void **state) {
+    (void)state;
+    enum { N = 50 };
+    static int32_t types[N];
+    int32_t expected = 0;
+    harness_options o = harness_defaults;
+    harness h = {0};
+    o.n_token_types = 3;
+    o.chunk = 7;
+    o.wrap = watch_types;
+    harness_open(&o, &h);
+    harness_run plain = pooled(prompt, N, kinds[0]), typed = pooled(prompt, N, kinds[3]);
+    for (int32_t i = 0; i < N; i++) {
+        types[i] = prompt[i] % 3;
+        expected += types[i] > 0;
+    }
+    n_typed = n_misplaced = n_untyped = 0;
+    mem_free(row_of(&h, &plain));
+    assert_int_equal(n_untyped, N);
+    assert_int_equal(n_typed, 0);
+    typed.types = types; /* a last row, which would take the pages of the other types */
+    harness_hold(&h);
+    harness_run text = {.prompt = prompt + 3, .n_prompt = 4, .sampling = greedy(1)};
+    harness_submit(&h, &typed);
+    harness_submit(&h, &text);
+    harness_wait(&h, 2);
+    mem_free(typed.row);
+    assert_int_equal(typed.n_cached, 0);
+    assert_int_equal(n_typed, expected);
+    assert_int_equal(n_misplaced, 0);
+    types[20] = 3;
+    expect_refused(&h, typed, QUIRE_BAD_REQUEST, "token type 3");
+    types[20] = -1;
+    expect_refused(&h, typed, QUIRE_BAD_REQUEST, "token type -1");
+    harness_idle_stats(&h);
+    harness_close(&h);
 }
 
 static void what_a_model_cannot_give_is_refused(void **state) {
@@ -444,6 +508,7 @@ int main(void) {
         cmocka_unit_test(nobody_looks_at_logits_for_a_row),
         cmocka_unit_test(a_last_row_takes_what_is_cached_and_a_mean_does_not),
         cmocka_unit_test(a_model_that_reads_both_ways_computes_an_input_in_one_step),
+        cmocka_unit_test(types_lie_beside_their_tokens),
         cmocka_unit_test(what_a_model_cannot_give_is_refused),
         cmocka_unit_test(a_full_queue_and_a_full_pool_are_survived),
         cmocka_unit_test(requests_end_at_any_moment_and_hold_nothing),
