@@ -261,6 +261,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             c[k].tokenise_us = tokenise_us;
         }
         e = submit_samples(s, c, group, ids, users, err);
+        e = e != QUIRE_OK && e != QUIRE_BUSY && gives_rows(s->request) ? request_name_input(s->request, i, e, err) : e;
     }
     mem_free(ids);
     mem_free(users);
@@ -272,7 +273,8 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     TRY(request_tokenize_lists(s->request, s->q->e->parts.tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
-        TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
+        quire_err e = open_choice(s->q->e, s->request, &s->choices[i], err);
+        TRY(e != QUIRE_OK && gives_rows(s->request) ? request_name_input(s->request, i, e, err) : e);
         if (i % s->request->info.n_samples == 0) {
             TRY(check_truncation(s->request, s->choices[i].prompt.n, err));
             TRY(count_response(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));

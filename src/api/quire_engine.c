@@ -131,7 +131,7 @@ quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n,
 
 quire_err quire_request_embed(const quire_engine *e, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
                               quire_error *err) {
-    return request_embed(&e->context, inputs, n, o, out, err);
+    return request_embed(&e->context, inputs, 0, n, o, out, err);
 }
 
 void quire_engine_drop_cache(quire_engine *e) {

@@ -104,6 +104,7 @@ struct quire_request {
     int32_t pooling_kind, dimensions, normalize;
     const json_value *token_types; /* in values, or NULL */
     pooling_params pooling;
+    size_t first_input; /* the number of its first input among all that its maker has */
     char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
     float *logits_out; /* the caller's; see quire_request_logits */
@@ -163,9 +164,11 @@ quire_err request_check_beams(const quire_request *r, quire_error *err);
 
 /* The checks of an embeddings request between its fields and the model's rows; r->pooling is final afterwards. */
 quire_err request_check_embedding(quire_request *r, quire_error *err);
-/* As quire_request_embed, with a context in place of an engine. */
-quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
-                        quire_error *err);
+/* As quire_request_embed, of n inputs from `first` on, with a context in place of an engine. */
+quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t first, size_t n, const quire_embed_options *o,
+                        quire_request **out, quire_error *err);
+/* Puts the input's number before the error e; not where there is one only. Returns e. */
+quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, quire_error *err);
 
 /* Tokenises bad_words and dry_sequence_breakers into r->sampling.lists. Called once, before the request is submitted. QUIRE_CANCELLED
  * between two of them once *stop is true (NULL: never), which any thread may set. */

@@ -1,4 +1,5 @@
 /* Requests for embeddings: their own fields, how they agree with the model's rows, and requests made without JSON. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/request_read.h"
@@ -166,6 +167,15 @@ static quire_err take_input(quire_request *r, const quire_input *in, char *text,
     return QUIRE_OK;
 }
 
+quire_err request_name_input(const quire_request *r, int32_t i, quire_err e, quire_error *err) {
+    char name[40];
+    if (r->n_prompts == 1 && r->first_input == 0) {
+        return e;
+    }
+    (void)snprintf(name, sizeof name, "input[%zu]", r->first_input + (size_t)i);
+    return err_prefix(err, e, name);
+}
+
 static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t n, quire_error *err) {
     size_t n_text = 0;
     if (n == 0 || n > REQUEST_MAX_PROMPTS) {
@@ -182,14 +192,15 @@ static quire_err take_inputs(quire_request *r, const quire_input *inputs, size_t
     r->n_prompts = (int32_t)n;
     request_count_choices(r);
     for (size_t i = 0, at = 0; i < n; i++) {
-        TRY(take_input(r, &inputs[i], r->texts + at, &r->prompts[i], err));
+        quire_err e = take_input(r, &inputs[i], r->texts + at, &r->prompts[i], err);
+        TRY(e == QUIRE_OK ? e : request_name_input(r, (int32_t)i, e, err));
         at += r->prompts[i].text.n;
     }
     return QUIRE_OK;
 }
 
-quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t n, const quire_embed_options *o, quire_request **out,
-                        quire_error *err) {
+quire_err request_embed(const request_context *ctx, const quire_input *inputs, size_t first, size_t n, const quire_embed_options *o,
+                        quire_request **out, quire_error *err) {
     static const quire_embed_options none = {.normalize = -1};
     quire_request *r;
     *out = NULL;
@@ -204,7 +215,8 @@ quire_err request_embed(const request_context *ctx, const quire_input *inputs, s
     r->pooling_kind = kind;
     r->dimensions = o->dimensions > 0 ? o->dimensions : -1;
     r->normalize = o->normalize;
-    quire_err e = take_inputs(r, inputs, n, err);
+    r->first_input = first;
+    quire_err e = take_inputs(r, inputs + first, n, err);
     e = e == QUIRE_OK ? request_check(r, err) : e;
     if (e != QUIRE_OK) {
         quire_request_free(r);

@@ -24,6 +24,11 @@ quire_err batch_file_run(const cli_options *o, session *s, quire_error *err);
 /* One response as a line of that file. */
 quire_err batch_file_write_one(const char *path, const response *a, quire_error *err);
 
+/* run_embed.c: `quire run --embed` and its flags. The check is made with and without --embed: INVALID. */
+extern const flag flags_embed[];
+quire_err embed_check(const cli_options *o, quire_error *err);
+quire_err embed_run(const cli_options *o, quire_error *err);
+
 /* prompt.c: INVALID where more than one of -p, -f and other sources of text is given, or where -p is not UTF-8. */
 quire_err prompt_check(const cli_options *o, quire_error *err);
 /* Appends the prompt from -p, -f, or standard input. BAD_FILE where it is not UTF-8. */

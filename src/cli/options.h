@@ -30,6 +30,8 @@ typedef struct cli_options {
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;
     const char *ids, *ids_file, *batch_with;
+    const char *types, *pooling;               /* of --embed */
+    int32_t dimensions;                        /* 0: all */
     const char *chat_template;                 /* as given: a file or the text */
     strbuf template_text;                      /* owned: the text of engine.chat_template when it was a file */
     const char *prefix_files[CLI_MAX_PREFIXES];
@@ -38,6 +40,7 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     body fields;                             /* owned: request fields that flags set */
     int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
+    bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
     cli_environment environment;
     const char *log_level, *log_format;        /* of a server */

@@ -4,7 +4,8 @@
 
 quire_err prompt_check(const cli_options *o, quire_error *err) {
     const char *given = o->prompt ? "-p" : o->prompt_file ? "-f" : NULL;
-    const char *too = o->prompt && o->prompt_file ? "-f" : given && o->prompts ? "--prompts" : given && o->ids ? "--decode" : NULL;
+    const char *ids = o->embed ? "--ids" : "--decode";
+    const char *too = o->prompt && o->prompt_file ? "-f" : given && o->prompts ? "--prompts" : given && o->ids ? ids : NULL;
     if (too) {
         return err_set(err, QUIRE_INVALID, -1, "%s beside %s: both give the text; leave one of them out", too, given);
     }

@@ -124,7 +124,11 @@ static quire_err run(const cli_options *o, quire_error *err) {
     bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO)); /* else the user is prompted */
     strbuf prompt = {0};
     session s;
+    TRY(embed_check(o, err));
     TRY(prompt_check(o, err));
+    if (o->embed) {
+        return embed_run(o, err);
+    }
     TRY(batch_file_check(o, err));
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
@@ -154,6 +158,7 @@ static const flag task_flags[] = {
 static const flag *const groups[] = {flags_model,
                                      flags_prompt,
                                      task_flags,
+                                     flags_embed,
                                      flags_out,
                                      flags_sampling,
                                      flags_generation_config,
@@ -177,11 +182,12 @@ static void defaults(cli_options *o) {
 
 const command command_run = {
     .name = "run",
-    .summary = "go on from a prompt, chat, or answer a file of prompts",
-    .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE]",
+    .summary = "go on from a prompt, chat, answer a file of prompts, or embed",
+    .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE] [--embed]",
     .examples = "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
                 "  quire run model.gguf                                   chat on this terminal\n"
-                "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n",
+                "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n"
+                "  quire run model.gguf --embed -p \"A page table\"          a row of numbers in place of text\n",
     .argument = ARGUMENT_MODEL_OR_BUILTIN,
     .flags = groups,
     .options_size = sizeof(cli_options),

@@ -218,6 +218,67 @@ static void streams_may_end_at_any_moment(void **state) {
     wait_until_idle(shared);
 }
 
+/* Rows and texts in the same steps, each as it is alone. */
+static void texts_and_rows_run_beside_each_other(void **state) {
+    (void)state;
+    enum { N = 12 };
+    static const char text[] = "{\"prompt\": \"The prince went to\", \"max_tokens\": 40, \"temperature\": 0, \"ignore_eos\": true}";
+    static const char *const inputs[] = {"The prince went to the sea.", "A page", "x y z x y z x y z x y z x y z x y z x y z"};
+    static const char *const poolings[] = {"mean", "last", "cls"};
+    float *alone[N], *row;
+    size_t n_row;
+    quire_error err = {0};
+    response before, beside[N / 2];
+    quire_queue *q = queue_new(shared);
+    complete(shared, q, &before, text);
+    for (int i = 0; i < N; i++) {
+        const quire_input in = text_of(inputs[i % 3]);
+        const quire_embed_options o = {.pooling = poolings[i / 3 % 3], .normalize = i % 2};
+        assert_int_equal(quire_embed(shared, &in, 1, &o, &alone[i], &n_row, &err), QUIRE_OK);
+    }
+    for (int i = 0; i < N / 2; i++) {
+        submit(shared, q, &beside[i], text);
+    }
+    for (int i = 0; i < N; i++) { /* while the texts grow */
+        const quire_input in = text_of(inputs[i % 3]);
+        const quire_embed_options o = {.pooling = poolings[i / 3 % 3], .normalize = i % 2};
+        assert_int_equal(quire_embed(shared, &in, 1, &o, &row, &n_row, &err), QUIRE_OK);
+        expect_row(row, alone[i], n_row);
+        quire_free(row);
+        quire_free(alone[i]);
+    }
+    for (int i = 0; i < N / 2; i++) {
+        wait_done(q, &beside[i]);
+        assert_memory_equal(beside[i].choices[0].tokens, before.choices[0].tokens, 40 * sizeof(int32_t));
+        quire_stream_release(beside[i].stream);
+        response_clear(&beside[i]);
+    }
+    response_clear(&before);
+    quire_queue_close(q);
+    wait_until_idle(shared);
+}
+
+static void an_error_names_its_input(void **state) {
+    (void)state;
+    enum { N = 300 };
+    static const int32_t good[] = {1, 2}, bad[] = {1, 1 << 30};
+    static quire_input inputs[N];
+    quire_error err = {0};
+    float *rows;
+    size_t n_row;
+    const quire_embed_options o = {.pooling = "last", .normalize = -1};
+    for (int i = 0; i < N; i++) {
+        inputs[i] = (quire_input){.ids = i == 280 ? bad : good, .n_ids = 2};
+    }
+    assert_int_equal(quire_embed(shared, inputs, N, &o, &rows, &n_row, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "input[280]: token id"));
+    static int32_t many[1 << 16];
+    inputs[280] = (quire_input){.ids = many, .n_ids = (size_t)quire_engine_info(shared)->max_model_len + 1};
+    assert_int_equal(quire_embed(shared, inputs, N, &o, &rows, &n_row, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "input[280]: the input has"));
+    wait_until_idle(shared);
+}
+
 static int open_shared(void **state) {
     (void)state;
     shared = world_open(256, 16);
@@ -239,6 +300,8 @@ int main(void) {
         cmocka_unit_test(wrong_inputs_are_refused),
         cmocka_unit_test(the_longest_input_has_a_row),
         cmocka_unit_test(streams_may_end_at_any_moment),
+        cmocka_unit_test(texts_and_rows_run_beside_each_other),
+        cmocka_unit_test(an_error_names_its_input),
     };
     return cmocka_run_group_tests(tests, open_shared, close_shared);
 }
