@@ -10,12 +10,12 @@ int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_
             return -1;
         }
         int32_t n_rows = s->n_rows - row < tile_rows ? s->n_rows - row : tile_rows;
-        int32_t last_chunk = (position0 + row + n_rows - 1) / ATTN_CHUNK;
+        int32_t last = s->two_sided ? s->n_tokens - 1 : position0 + row + n_rows - 1; /* position that one of them sees */
         items[n++] = (attn_item){.seq = from->seq,
                                  .row0 = from->row0 + row,
                                  .n_rows = n_rows,
                                  .chunk0 = from->chunk0,
-                                 .n_chunks = last_chunk + 1 - from->chunk0,
+                                 .n_chunks = last / ATTN_CHUNK + 1 - from->chunk0,
                                  .partial = ATTN_WHOLE};
     }
     return n;

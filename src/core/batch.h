@@ -26,6 +26,7 @@ typedef struct kv_slot {
 typedef struct batch_seq {
     int32_t row0, n_rows;     /* its rows in this batch */
     int32_t n_tokens;         /* tokens in the cache once this step has written its rows: slots of its tables that are in use */
+    bool two_sided;           /* its rows, all of its tokens, see later ones too */
     /* a tree of drafts: [n_rows] each row's parent among these rows, an earlier one; that of the first is not read. NULL: a line */
     const int32_t *parents;
     /* block table of each group: page ids, kv_pages_for(n_tokens) of them. Of a state group: the state_pages pages that hold the state

@@ -107,6 +107,8 @@ typedef struct block_desc {
     bool ungated;      /* the feed-forward part has no gate */
     bool conv1d;       /* a checkpoint's matrices are stored as [n_in, n_out] */
     bool two_sided;    /* rows see later positions too */
+    bool norm_behind;  /* the residual goes through a layer's norms behind its halves, as in the first Transformer */
+    bool bare_start;   /* the first layer's attention reads the residual without a norm */
     bool sinks;        /* each head has a logit that nothing is read from */
     qkv_order order;
     qk_norm_kind qk_norm;

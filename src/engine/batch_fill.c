@@ -109,6 +109,7 @@ static void fill_item(engine *e, int32_t item) {
     q->row0 = row0;
     q->n_rows = n;
     q->n_tokens = s->task.kv.n_computed + n;
+    q->two_sided = e->desc->blocks.two_sided;
     q->parents = branches ? a->parents + row0 : NULL;
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         q->pages[g] = &s->task.kv.tables[g].pages->v;

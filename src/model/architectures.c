@@ -7,7 +7,8 @@ static const arch *const all[] = {
     &arch_mpt,         &arch_cohere,       &arch_cohere2,  &arch_glm,         &arch_glm4,        &arch_glm4_moe, &arch_olmo,
     &arch_olmo2,       &arch_olmoe,        &arch_granite,  &arch_granite_moe, &arch_nemotron,    &arch_stablelm, &arch_smollm3,
     &arch_ernie4_5,    &arch_ernie4_5_moe, &arch_exaone4,  &arch_hunyuan,     &arch_hunyuan_moe, &arch_seed_oss, &arch_minimax_m2,
-    &arch_gpt_oss,     &arch_llama4,       &arch_gemma4};
+    &arch_gpt_oss,     &arch_llama4,       &arch_gemma4,   &arch_bert,        &arch_roberta,     &arch_nomic_bert, &arch_modernbert,
+    &arch_gemma_embedding};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {

@@ -14,5 +14,6 @@ extern const arch arch_cohere, arch_cohere2, arch_glm, arch_glm4, arch_glm4_moe;
 extern const arch arch_olmo, arch_olmo2, arch_olmoe, arch_granite, arch_granite_moe, arch_nemotron, arch_stablelm, arch_smollm3;
 extern const arch arch_ernie4_5, arch_ernie4_5_moe, arch_exaone4, arch_hunyuan, arch_hunyuan_moe, arch_seed_oss, arch_minimax_m2;
 extern const arch arch_gpt_oss, arch_llama4, arch_gemma4;
+extern const arch arch_bert, arch_roberta, arch_nomic_bert, arch_modernbert, arch_gemma_embedding;
 
 #endif

@@ -212,6 +212,11 @@ static quire_err find_any(const model_file *f, const char *key, void *out) {
     return model_file_bool(f, key, &b) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_OK;
 }
 
+bool config_is(const config *c, const char *architecture) {
+    str name;
+    return !c->is_gguf && model_file_str_at(c->f, "architectures", 0, &name, NULL) == QUIRE_OK && str_is(name, architecture);
+}
+
 bool config_has(const config *c, const char *gguf, const char *hf) {
     char key[MAX_KEY];
     return find_key(c, gguf, hf, find_any, NULL, key) == QUIRE_OK;

@@ -34,6 +34,8 @@ quire_err config_i32s(const config *c, const char *gguf, const char *hf, int32_t
 quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, size_t *n);
 /* Element i of a list of strings; *out empty: there is none. */
 quire_err config_str_at(const config *c, const char *hf, size_t i, str *out);
+/* Whether config.json names this architecture: some checkpoints say by it that they have no head. */
+bool config_is(const config *c, const char *architecture);
 bool config_has(const config *c, const char *gguf, const char *hf);
 /* A refusal of what this build does not compute: "FILE: WHAT". */
 quire_err config_unsupported(const config *c, const char *what);
@@ -54,6 +56,8 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
 /* The rows of a tensor of a GGUF file (of layer %d the first that has it), packed or not; 0: there is none. */
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name);
+/* The rows of a table of embeddings of a GGUF file, by its whole name; 0: there is none. */
+int32_t config_table_rows(const config *c, const char *name);
 /* Reads the activation function of config.json's key; d keeps its own where the key is absent. */
 quire_err config_activation(const config *c, const char *hf, model_desc *d);
 

@@ -89,6 +89,11 @@ static quire_err read_layers(const config *c, const char *gguf, const char *hf, 
     return n <= 1 || n == (size_t)n_layers ? QUIRE_OK : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
 }
 
+int32_t config_table_rows(const config *c, const char *name) {
+    const tensor_view *t = c->is_gguf ? model_file_find(c->f, name) : NULL;
+    return t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX ? (int32_t)t->dims[0] : 0;
+}
+
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name) {
     for (int32_t i = 0; i < d->n_layers && c->is_gguf; i++) {
         char full[128];

@@ -90,15 +90,23 @@ static quire_err load_ends(loader *l, const model_desc *d, const arch_names *nam
         weight_name positions = weight_name_of(names, W_POSITIONS);
         TRY(loader_embedding(l, positions, NULL, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model, &w->positions));
     }
+    if (d->blocks.n_token_types > 0) {
+        TRY(loader_embedding(l, weight_name_of(names, W_TYPES), NULL, d->blocks.n_token_types, d->d_model, &w->types));
+    }
     TRY(decoder_norm(l, d, names, W_EMBED_NORM, NO_LAYER, d->d_model, &w->embed_norm));
     TRY(decoder_norm(l, d, names, W_OUT_NORM, NO_LAYER, d->d_model, &w->out_norm));
+    if (d->no_head) {
+        return QUIRE_OK;
+    }
     TRY(loader_head(l, tied ? tokens : head, tied ? &head : NULL, d->n_vocab, d->d_model, &w->head));
     return loader_find(l, head, NO_LAYER, ".weight", &copy); /* marks a tied model's second copy as used */
 }
 
 static quire_err load_layer(loader *l, const model_desc *d, const arch_names *names, int32_t i, decoder *w) {
     decoder_layer *layer = &w->layers[i];
-    TRY(decoder_norm(l, d, names, W_ATTN_NORM, i, d->d_model, &layer->attn_norm));
+    if (i > 0 || !d->blocks.bare_start) {
+        TRY(decoder_norm(l, d, names, W_ATTN_NORM, i, d->d_model, &layer->attn_norm));
+    }
     TRY(attention_load(l, d, names, i, w));
     TRY(decoder_norm(l, d, names, W_ATTN_POST_NORM, i, d->d_model, &layer->attn_post_norm));
     if (!d->blocks.one_norm) {
@@ -171,6 +179,14 @@ static void run_sequential(const pass *p, int32_t i) {
     mlp_run(p, i, p->w->x, p->w->layers[i].ffn_norm);
 }
 
+static void run_norms_behind(const pass *p, int32_t i) {
+    const decoder *w = p->w;
+    attention_run(p, i, w->x, NULL);
+    p->op->norm_rows(p->b, w->x, w->layers[i].attn_norm, w->x);
+    mlp_run(p, i, w->x, NULL);
+    p->op->norm_rows(p->b, w->x, w->layers[i].ffn_norm, w->x);
+}
+
 static float or_one(float scale) {
     return scale == 0.0f ? 1.0f : scale;
 }
@@ -183,6 +199,7 @@ void decoder_begin(const pass *p, const batch *rows) {
                                     .scale = or_one(blocks->embedding_scale),
                                     .positions = w->positions,
                                     .position_offset = blocks->position_offset,
+                                    .types = w->types,
                                     .nm = w->embed_norm,
                                     .x = w->x});
 }
@@ -203,6 +220,8 @@ void decoder_forward(const model *m, const batch *rows) {
     for (int32_t i = 0; i < m->desc.n_layers; i++) {
         if (m->desc.blocks.parallel) {
             run_parallel(&p, i);
+        } else if (m->desc.blocks.norm_behind) {
+            run_norms_behind(&p, i);
         } else {
             run_sequential(&p, i);
         }

@@ -46,7 +46,7 @@ typedef enum buffer_role {
 #define DECODER_MAX_BUFFERS 48
 
 typedef struct decoder {
-    embedding *tokens, *positions;
+    embedding *tokens, *positions, *types; /* positions, types NULL: there are none */
     norm *embed_norm, *out_norm;
     linear *head;
     rope *ropes[DESC_MAX_ROPES];

@@ -81,7 +81,27 @@ static quire_err describe_gemma3(const config *c, model_desc *d) {
     return read_local_rope(c, d);
 }
 
+/* EmbeddingGemma: Gemma 3 without a head, whose rows see each other both ways. A window of n tokens reaches n / 2 to either side. */
+static quire_err describe_embedding(const config *c, model_desc *d) {
+    bool two_sided = c->is_gguf;
+    TRY(describe_gemma3(c, d));
+    TRY(config_bool(c, NULL, "use_bidirectional_attention", &two_sided));
+    if (c->is_gguf && d->n_layers < 6 && !config_has(c, "attention.sliding_window_pattern", NULL)) {
+        return config_unsupported(c, "attention.sliding_window_pattern is missing: of fewer than six layers the usual pattern leaves none "
+                                     "that sees all");
+    }
+    d->no_head = true;
+    d->blocks.two_sided = two_sided;
+    for (int32_t i = 0; i < d->n_layers && two_sided; i++) {
+        int32_t window = d->layers[i].window;
+        config_set_window(d, i, window > 0 ? window / 2 + 1 : 0);
+    }
+    return QUIRE_OK;
+}
+
 const arch arch_gemma = {.gguf = {"gemma"}, .hf = {"GemmaForCausalLM"}, .describe = describe_gemma};
 const arch arch_gemma2 = {.gguf = {"gemma2"}, .hf = {"Gemma2ForCausalLM"}, .names = &gemma2_names, .describe = describe_gemma2};
 const arch arch_gemma3 = {
     .gguf = {"gemma3"}, .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, .names = &gemma2_names, .describe = describe_gemma3};
+const arch arch_gemma_embedding = {
+    .gguf = {"gemma-embedding"}, .hf = {"Gemma3TextModel"}, .names = &gemma2_names, .describe = describe_embedding};

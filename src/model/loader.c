@@ -11,12 +11,15 @@
 #define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
 
 /* Where the names of a checkpoint begin that architectures call "model.": checkpoints of several parts have the text model further in,
- * those of a model without its head leave it out. */
-static const char *find_root(const model_file *f) {
-    static const char *const roots[] = {"language_model.model.", "model.language_model.", "language_model.", ""};
-    for (size_t i = 0; i < sizeof roots / sizeof *roots && !model_file_find(f, "model.embed_tokens.weight"); i++) {
+ * those of a model without its head leave it out, encoders have names of their own. The embedding of tokens shows it. */
+static const char *find_root(const model_file *f, const arch_names *names) {
+    static const char *const roots[] = {
+        MODEL_ROOT, "language_model.model.", "model.language_model.", "language_model.", "bert.", "roberta.", ""};
+    const char *tokens = weight_name_of(names, W_TOKENS).hf;
+    bool has_root = strncmp(tokens, MODEL_ROOT, strlen(MODEL_ROOT)) == 0;
+    for (size_t i = 0; has_root && i < sizeof roots / sizeof *roots; i++) {
         char name[MAX_NAME];
-        (void)snprintf(name, sizeof name, "%sembed_tokens.weight", roots[i]);
+        (void)snprintf(name, sizeof name, "%s%s.weight", roots[i], tokens + strlen(MODEL_ROOT));
         if (model_file_find(f, name)) {
             return roots[i];
         }
@@ -24,8 +27,8 @@ static const char *find_root(const model_file *f) {
     return MODEL_ROOT;
 }
 
-quire_err loader_init(loader *l, const model_file *f, backend *b, int32_t max_positions, quire_error *err) {
-    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .root = find_root(f)};
+quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err) {
+    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .root = find_root(f, names)};
     l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
@@ -416,8 +419,10 @@ static bool is_of_other_part(const loader *l, const char *name) {
 }
 
 quire_err loader_finish(const loader *l) {
+    /* derived data, and what stands behind the rows of an encoder for its training alone */
     static const char *const derived[] = {"rotary_emb.inv_freq",      "rope_freqs.weight",         ".attn.bias",     ".masked_bias",
-                                          "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias"};
+                                          "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias",
+                                          "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
         bool known = l->used[i].used || is_of_other_part(l, t->name);

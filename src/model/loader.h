@@ -47,7 +47,8 @@ typedef struct loader {
 
 #define NO_LAYER (-1)
 
-quire_err loader_init(loader *l, const model_file *f, backend *b, int32_t max_positions, quire_error *err);
+/* names: the architecture's; NULL: Llama's. */
+quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err);
 void loader_deinit(loader *l);
 
 /* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL when the file has none. QUIRE_UNSUPPORTED when the

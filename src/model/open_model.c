@@ -107,7 +107,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     str name;
     quire_err e = find_arch(f, &m->arch, &name, err);
     e = e ? e : model_describe(f, &m->desc, err);
-    e = e ? e : loader_init(&l, f, b, max_positions, err);
+    e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
     e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
     e = name_file(f, e, err);
     e = e ? e : loader_finish(&l);

@@ -37,6 +37,7 @@ static quire_err describe_qwen2(const config *c, model_desc *d) {
 static quire_err describe_qwen3(const config *c, model_desc *d) {
     TRY(describe_qwen2(c, d));
     d->blocks.qk_norm = QK_NORM_HEAD;
+    d->no_head = config_is(c, "Qwen3Model");
     return QUIRE_OK;
 }
 
@@ -79,5 +80,5 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
 const arch arch_qwen2 = {.gguf = {"qwen2"}, .hf = {"Qwen2ForCausalLM"}, .describe = describe_qwen2};
 const arch arch_qwen2_moe = {
     .gguf = {"qwen2moe"}, .hf = {"Qwen2MoeForCausalLM"}, .names = &qwen2_moe_names, .describe = describe_qwen2_moe};
-const arch arch_qwen3 = {.gguf = {"qwen3"}, .hf = {"Qwen3ForCausalLM"}, .describe = describe_qwen3};
+const arch arch_qwen3 = {.gguf = {"qwen3"}, .hf = {"Qwen3ForCausalLM", "Qwen3Model"}, .describe = describe_qwen3};
 const arch arch_qwen3_moe = {.gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};

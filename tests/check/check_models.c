@@ -1,6 +1,7 @@
 /* Models: DIR/NAME/ is a Hugging Face directory with ids.json {"prompt", "greedy"} and logits.npy [prompt, vocabulary], often with the same
  * model as model.gguf. In f32 compute with f32 KV the logits of the prompt must be within the tolerance and the greedy ids exact, from both
- * files. DIR/manifest.json may say models.NAME.gguf.lacks: what that file format does not carry, so that it cannot match. */
+ * files. Models with hidden.npy in its place give rows (check_rows.h). DIR/manifest.json may say models.NAME.gguf.lacks:
+ * what that file format does not carry, so that it cannot match. */
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "base/mem.h"
 #include "check/check.h"
+#include "check/check_rows.h"
 #include "model/arch.h"
 #include "quire.h"
 #include "json/json.h"
@@ -47,6 +49,35 @@ static quire_err take_ids(json_value *object, const char *name, const char *path
         (*ids)[i] = (int)json_int64(json_at(list, i));
     }
     return QUIRE_OK;
+}
+
+/* Models that give rows: an encoder's ids.json has a prompt alone. */
+static void check_encoder(check_report *r, const char *dir, const char *name, bool has_gguf, const char *lacks) {
+    char path[MAX_PATH], where[512], *text;
+    size_t n;
+    model_case c = {0};
+    quire_error err = {0};
+    snprintf(path, sizeof path, "%s/ids.json", dir);
+    quire_err e = check_read(path, &text, &n, &err);
+    if (e == QUIRE_OK) {
+        json_value *ids = json_document((str){text, n});
+        mem_free(text);
+        e = take_ids(ids, "prompt", path, &c.prompt, &c.n_prompt, &err);
+        json_drop(ids);
+    }
+    if (e != QUIRE_OK) {
+        check_fail(r, KIND, name, "%s", err.message);
+    } else {
+        check_rows(r, KIND, name, dir, dir, c.prompt, c.n_prompt, TOLERANCE);
+        snprintf(where, sizeof where, "%s/model.gguf", name);
+        snprintf(path, sizeof path, "%s/model.gguf", dir);
+        if (has_gguf && lacks != NULL) {
+            check_unsupported(r, KIND, where, lacks);
+        } else if (has_gguf) {
+            check_rows(r, KIND, where, path, dir, c.prompt, c.n_prompt, TOLERANCE);
+        }
+    }
+    case_deinit(&c);
 }
 
 static quire_err read_case(const char *dir, model_case *c, quire_error *err) {
@@ -208,10 +239,7 @@ static void check_case(check_report *r, const char *dir, const char *name, json_
     char logits[MAX_PATH];
     snprintf(logits, sizeof logits, "%s/logits.npy", model_dir);
     if (!exists(logits)) {
-        check_unsupported(r, KIND, name, "no logits.npy: not a model that continues text");
-        if (has_gguf) {
-            check_unsupported(r, KIND, where, "no logits.npy: not a model that continues text");
-        }
+        check_encoder(r, model_dir, name, has_gguf, gguf_lacks(manifest, name));
         return;
     }
     if (read_case(model_dir, &c, &err) != QUIRE_OK) {

@@ -31,10 +31,28 @@ static void too_small_a_list_is_reported(void **state) {
     assert_int_equal(batch_plan_work(&seq, 0, 4, items, 0), 0);
 }
 
+/* Rows that see later ones need every chunk of their sequence, whichever tile they are in. */
+static void tiles_of_a_two_sided_sequence_cover_all_its_chunks(void **state) {
+    (void)state;
+    batch_seq s = {.row0 = 0, .n_rows = 2 * ATTN_CHUNK + 1, .n_tokens = 2 * ATTN_CHUNK + 1, .two_sided = true};
+    attn_item items[64];
+    int32_t n = batch_plan_work(&s, 1, 16, items, 64);
+    assert_int_equal(n, 33);
+    for (int32_t i = 0; i < n; i++) {
+        assert_int_equal(items[i].chunk0, 0);
+        assert_int_equal(items[i].n_chunks, 3);
+    }
+    s.two_sided = false;
+    assert_int_equal(batch_plan_work(&s, 1, 16, items, 64), 33);
+    assert_int_equal(items[0].n_chunks, 1);
+    assert_int_equal(items[32].n_chunks, 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_cut_into_tiles_that_see_their_own_last_position),
         cmocka_unit_test(too_small_a_list_is_reported),
+        cmocka_unit_test(tiles_of_a_two_sided_sequence_cover_all_its_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,9 @@ static inline backend *open_backend(compute_mode compute) {
     return b;
 }
 
-/* Logits of the first N tokens of a prompt, or of as many as the model has positions, [.., n_vocab], which the caller frees with mem_free;
- * *n: how many values. NULL: the cache is refused, err says why. */
+/* Logits of the first N tokens of a prompt, or of as many as the model has positions, [.., n_vocab], or the rows behind the last norm of a
+ * model without a head, [.., d_model]. The caller frees them with mem_free; *n: how many values. NULL: the cache is refused, err says why.
+ */
 static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *err) {
     const model_desc *d = model_description(m);
     int32_t n_rows = d->max_positions < N ? d->max_positions : N;
@@ -30,8 +31,10 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     int32_t tokens[N], positions[N], rows[N], pages[KV_MAX_GROUPS];
     kv_slot slots[KV_MAX_GROUPS][N];
     attn_item work[N];
-    batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows};
-    batch q = {.n_rows = n_rows, .n_seqs = 1, .n_out = n_rows, .tokens = tokens, .positions = positions, .n_axes = 1};
+    batch_seq seq = {.n_rows = n_rows, .n_tokens = n_rows, .two_sided = d->blocks.two_sided};
+    batch q = {.n_rows = n_rows, .n_seqs = 1, .n_out = d->no_head ? 0 : n_rows,
+               .wants_rows = d->no_head,
+               .tokens = tokens, .positions = positions, .n_axes = 1};
     for (int32_t i = 0; i < n_rows; i++) {
         tokens[i] = (3 + 5 * i) % d->n_vocab;
         positions[i] = rows[i] = i;
@@ -50,10 +53,13 @@ static inline float *run_prompt(model *m, backend *b, size_t *n, quire_error *er
     q.n_work = batch_plan_work(&seq, 1, 16, work, N);
     model_forward(m, &q);
     b->ops->step_wait(b);
-    size_t width = (size_t)d->n_vocab;
+    size_t width = (size_t)(d->no_head ? d->d_model : d->n_vocab);
     *n = (size_t)n_rows * width;
     float *out = mem_new(*n, sizeof *out);
-    for (int32_t i = 0; i < n_rows; i++) {
+    if (d->no_head) {
+        b->ops->buffer_read(b, model_hidden(m), 0, n_rows, out);
+    }
+    for (int32_t i = 0; i < n_rows && !d->no_head; i++) {
         memcpy(out + (size_t)i * width, b->ops->logits(b, i), width * sizeof *out);
     }
     return out;

@@ -46,7 +46,7 @@ static void setup(part_file *p, uint32_t n_dims, const uint64_t *dims, uint64_t 
     }
     *p = (part_file){.file = plan_open(&plan), .ops = {.linear_load = keep}};
     p->b = (backend){.ops = &p->ops};
-    assert_int_equal(loader_init(&p->l, p->file.f, &p->b, 1, &p->err), QUIRE_OK);
+    assert_int_equal(loader_init(&p->l, p->file.f, NULL, &p->b, 1, &p->err), QUIRE_OK);
 }
 
 static void teardown(part_file *p) {
