@@ -1,6 +1,7 @@
 /* Embeddings through quire.h: rows of texts and ids, what a body may say, errors, streams that end early, and what is left. */
 #include <math.h>
 
+#include "api/request.h"
 #include "api_world.h"
 
 static quire_engine *shared;
@@ -279,6 +280,91 @@ static void an_error_names_its_input(void **state) {
     wait_until_idle(shared);
 }
 
+/* ---- models of other kinds, by their context ---- */
+
+/* A cross-encoder: two token types, a head of three scores, no head of logits, no vocabulary. */
+static const request_context scorer = {.n_vocab = 100,
+                                       .max_model_len = 64,
+                                       .no_tokens = true,
+                                       .pooling = {.kind = POOLING_CLS, .normalise = true, .n_scores = 3},
+                                       .n_row = 3,
+                                       .n_token_types = 2};
+
+static quire_err parse_with(const request_context *c, quire_endpoint endpoint, const char *body, quire_request **out, quire_error *err) {
+    *err = (quire_error){0};
+    return request_parse(c, endpoint, body, strlen(body), out, err);
+}
+
+static void scores_are_neither_cut_nor_normalised(void **state) {
+    (void)state;
+    quire_error err;
+    quire_request *r;
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [[1,2,3],[4,5]], \"token_type_ids\": [[0,0,1],[1,0]]}", &r, &err),
+                     QUIRE_OK);
+    assert_true(r->pooling.kind == POOLING_CLS && r->pooling.dimensions == 0 && !r->pooling.normalise);
+    assert_true(r->prompts[0].types[2] == 1 && r->prompts[1].types[0] == 1 && r->prompts[1].types[1] == 0);
+    quire_request_free(r);
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"token_type_ids\": [0,2]}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "has 2, from 0 on"));
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"normalize\": true}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "normalize");
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"dimensions\": 2}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "3 scores"));
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": \"a\"}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "no vocabulary"));
+}
+
+static void the_models_own_way_is_the_default(void **state) {
+    (void)state;
+    request_context c = scorer;
+    quire_error err;
+    quire_request *r;
+    c.pooling = (pooling_desc){.kind = POOLING_MEAN};
+    for (int own = 0; own < 2; own++) {
+        c.pooling.normalise = own;
+        assert_int_equal(parse_with(&c, QUIRE_EMBEDDINGS, "{\"input\": [1,2]}", &r, &err), QUIRE_OK);
+        assert_true(r->pooling.kind == POOLING_MEAN && r->pooling.normalise == (bool)own);
+        quire_request_free(r);
+        assert_int_equal(parse_with(&c, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"pooling\": \"last\", \"normalize\": false}", &r, &err),
+                         QUIRE_OK);
+        assert_true(r->pooling.kind == POOLING_LAST && !r->pooling.normalise);
+        quire_request_free(r);
+    }
+}
+
+static void a_model_of_rows_refuses_requests_for_text(void **state) {
+    (void)state;
+    quire_error err;
+    quire_request *r;
+    assert_int_equal(parse_with(&scorer, QUIRE_COMPLETIONS, "{\"prompt\": [1,2]}", &r, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "embeddings and no text"));
+    assert_int_equal(parse_with(&scorer, QUIRE_CHAT, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", &r, &err),
+                     QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "embeddings and no text"));
+}
+
+static void a_report_comes_with_a_row(void **state) {
+    (void)state;
+    static const char body[] = "{\"input\": [5,6,7,8,9], \"pooling\": \"mean\", \"explain\": true}";
+    quire_error err = {0};
+    quire_queue *q = queue_new(shared);
+    quire_request *r;
+    quire_stream *s;
+    quire_event ev;
+    assert_int_equal(quire_request_parse(shared, QUIRE_EMBEDDINGS, body, strlen(body), &r, &err), QUIRE_OK);
+    assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
+    do {
+        next_event(q, &ev);
+    } while (ev.kind != QUIRE_EVENT_END);
+    assert_non_null(ev.explain);
+    assert_int_equal(ev.explain->n_chunks, 1);
+    assert_int_equal(ev.explain->chunks[0].tokens, 5);
+    assert_int_equal(ev.explain->n_decodes, 0);
+    assert_int_equal(ev.explain->decode_us, 0);
+    quire_queue_close(q);
+    wait_until_idle(shared);
+}
+
 static int open_shared(void **state) {
     (void)state;
     shared = world_open(256, 16);
@@ -302,6 +388,10 @@ int main(void) {
         cmocka_unit_test(streams_may_end_at_any_moment),
         cmocka_unit_test(texts_and_rows_run_beside_each_other),
         cmocka_unit_test(an_error_names_its_input),
+        cmocka_unit_test(scores_are_neither_cut_nor_normalised),
+        cmocka_unit_test(the_models_own_way_is_the_default),
+        cmocka_unit_test(a_model_of_rows_refuses_requests_for_text),
+        cmocka_unit_test(a_report_comes_with_a_row),
     };
     return cmocka_run_group_tests(tests, open_shared, close_shared);
 }

@@ -120,6 +120,16 @@ static void a_row_has_the_same_bits_however_it_is_run(void **state) {
     o.preempt = PREEMPT_SWAP;
     s = expect_same_bits(&o, true, "swapped");
     assert_true(s.swapped_out > 0);
+    o = harness_defaults; /* the texts draft, the rows do not */
+    o.draft = (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
+    (void)expect_same_bits(&o, true, "beside drafts");
+    o.draft = (draft_options){.method = DRAFT_METHOD_SUFFIX,
+                              .n_tokens = 8,
+                              .suffix_depth = 24,
+                              .suffix_texts = 100,
+                              .suffix_factor = 1.0,
+                              .suffix_min_prob = 0.1};
+    (void)expect_same_bits(&o, true, "beside suffix drafts");
     free_rows(alone);
 }
 
@@ -375,6 +385,14 @@ static void what_a_model_cannot_give_is_refused(void **state) {
     harness_run with = pooled(longest, 4, kinds[0]);
     with.logits = logits;
     expect_refused(&h, with, QUIRE_INVALID, "one row");
+    request_id ids[2];
+    void *users[2] = {NULL, NULL};
+    quire_error err = {0};
+    const engine_request two = {.tokens = longest, .n_tokens = 4, .pooling = kinds[0], .out = h.out};
+    assert_int_equal(engine_submit_samples(h.e, &two, 2, users, ids, &err), QUIRE_INVALID);
+    engine_request beams = two;
+    beams.beams = (beam_params){.width = 2, .n_groups = 1};
+    assert_int_equal(engine_submit_samples(h.e, &beams, 1, users, ids, &err), QUIRE_INVALID);
     harness_idle_stats(&h);
     harness_close(&h);
 }
