@@ -149,7 +149,7 @@ static const flag task_flags[] = {
     {"--system -sys", "TEXT", "the system message of a chat", FLAG_TEXT, AT(system)},
     {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", FLAG_SWITCH, AT(complete)},
     {"--no-history", NULL, "a chat neither reads nor writes the history of lines", FLAG_SWITCH, AT(no_history), .rare = true},
-    {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo)},
+    {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo), .rare = true},
     {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT, AT(prompts)},
     {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", FLAG_SWITCH, AT(resume)},
     {0},
@@ -186,8 +186,7 @@ const command command_run = {
     .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE] [--embed]",
     .examples = "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
                 "  quire run model.gguf                                   chat on this terminal\n"
-                "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n"
-                "  quire run model.gguf --embed -p \"A page table\"          a row of numbers in place of text\n",
+                "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n",
     .argument = ARGUMENT_MODEL_OR_BUILTIN,
     .flags = groups,
     .options_size = sizeof(cli_options),

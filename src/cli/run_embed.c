@@ -108,12 +108,14 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
 static const flag_choice choices_pooling[] = {{"mean", "mean"}, {"cls", "cls"}, {"last", "last"}, {0}};
 
 const flag flags_embed[] = {
-    {"--embed --embedding --embeddings", NULL, "print a row for the prompt, or each line of --prompts", FLAG_SWITCH, AT(embed)},
-    {"--pooling", NULL, "--embed: how rows become one (as the model says)", FLAG_CHOICE, AT(pooling), .choices = choices_pooling},
-    {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions), 1, 1 << 30},
-    {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize)},
-    {"--no-normalize", NULL, "--embed: do not, even if the model says so", FLAG_SWITCH, AT(no_normalize)},
-    {"--ids", "1,2,3", "--embed: the input as token ids", FLAG_TEXT, AT(ids)},
+    {"--embed --embedding --embeddings", NULL, "print a row of numbers for the prompt, or for each line of --prompts", FLAG_SWITCH,
+     AT(embed)},
+    {"--pooling", NULL, "--embed: how rows become one (as the model says)", FLAG_CHOICE, AT(pooling), .choices = choices_pooling,
+     .rare = true},
+    {"--dimensions", "N", "--embed: elements of a row that are kept", FLAG_COUNT, AT(dimensions), 1, 1 << 30, .rare = true},
+    {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize), .rare = true},
+    {"--no-normalize", NULL, "--embed: do not, even if the model says so", FLAG_SWITCH, AT(no_normalize), .rare = true},
+    {"--ids", "1,2,3", "--embed: the input as token ids", FLAG_TEXT, AT(ids), .rare = true},
     {"--types", "0,0,1", "--embed: their token types", FLAG_TEXT, AT(types), .rare = true},
     {0},
 };
