@@ -28,6 +28,7 @@ typedef struct home {
 struct free_pages {
     int32_t n_pages, n_spans, n_regions; /* regions: a power of two */
     uint8_t *region_of;                  /* [n_spans] */
+    _Atomic int32_t owners[N_HOMES];     /* the thread that came first, second, .. to this set; 0: nobody yet */
     _Alignas(MEM_ALIGN) pthread_mutex_t gathering;
     home homes[N_HOMES];
     region regions[MAX_REGIONS];
@@ -123,14 +124,24 @@ void free_pages_close(free_pages *f) {
 
 /* ---- claims ---- */
 
-/* The number of the calling thread's home: threads are counted as they first come. */
-static int32_t thread_number(void) {
+/* The number of the calling thread's home. Threads are counted as they first come to this set, so that the pages which a set gives to one
+ * thread do not depend on the process's other threads. */
+static int32_t thread_number(free_pages *f) {
     static _Atomic int32_t n_threads;
-    static _Thread_local int32_t number = -1;
-    if (number < 0) {
-        number = atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) & (N_HOMES - 1);
+    static _Thread_local int32_t me; /* 1 .. 2^30 */
+    if (me == 0) {
+        me = (atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) & INT32_C(0x3fffffff)) + 1;
     }
-    return number;
+    for (int32_t i = 0; i < N_HOMES; i++) {
+        int32_t owner = atomic_load_explicit(&f->owners[i], memory_order_relaxed);
+        if (owner == 0) {
+            atomic_compare_exchange_strong_explicit(&f->owners[i], &owner, me, memory_order_relaxed, memory_order_relaxed);
+        }
+        if (owner == me || owner == 0) {
+            return i;
+        }
+    }
+    return me % N_HOMES;
 }
 
 static void move_home(free_pages *f, int32_t number, int32_t to) {
@@ -258,7 +269,7 @@ static bool take_from_one(free_pages *f, int32_t number, int32_t n, page_id *ids
 }
 
 bool free_pages_take(free_pages *f, int32_t n, page_id *ids) {
-    int32_t number = thread_number();
+    int32_t number = thread_number(f);
     if (take_from_one(f, number, n, ids)) {
         return true;
     }
@@ -301,7 +312,7 @@ void free_pages_return(free_pages *f, free_batch *batch) {
         atomic_store_explicit(&r->lowest, word, memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&r->account, (UINT64_C(1) << 32) + (uint64_t)__builtin_popcountll(batch->bits), memory_order_release);
-    move_home(f, thread_number(), at);
+    move_home(f, thread_number(f), at);
     batch->bits = 0;
 }
 

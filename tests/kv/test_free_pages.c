@@ -106,6 +106,29 @@ static void a_set_begins_again_at_its_lowest_pages_after_a_rewind(void **state) 
     free_pages_close(f);
 }
 
+static void *take_one(void *argument) {
+    page_id id;
+    assert_true(free_pages_take(argument, 1, &id));
+    return (void *)(intptr_t)id.v;
+}
+
+/* Threads are counted for each set alone: what one thread takes does not depend on how many there were before it in the process. */
+static void the_first_thread_of_every_set_takes_the_same_pages(void **state) {
+    (void)state;
+    for (int32_t i = 0; i < 20; i++) {
+        free_pages *f = open_set(1024);
+        for (intptr_t thread = 0; thread < 3; thread++) {
+            static const intptr_t first[] = {0, 512, 256};
+            pthread_t t;
+            void *page;
+            assert_int_equal(pthread_create(&t, NULL, take_one, f), 0);
+            assert_int_equal(pthread_join(t, &page), 0);
+            assert_int_equal((intptr_t)page, first[thread]);
+        }
+        free_pages_close(f);
+    }
+}
+
 enum { N_THREADS = 4, N_PAGES = 640, MAX_HELD = 70, N_ROUNDS = 40000 };
 
 typedef struct churn {
@@ -167,6 +190,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_page_is_found_once_at_any_size),
         cmocka_unit_test(scattered_pages_are_gathered_all_or_none),
+        cmocka_unit_test(the_first_thread_of_every_set_takes_the_same_pages),
         cmocka_unit_test(a_set_begins_again_at_its_lowest_pages_after_a_rewind),
         cmocka_unit_test(pages_that_are_free_at_every_moment_are_always_found),
     };
