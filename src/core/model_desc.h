@@ -182,7 +182,10 @@ typedef struct model_desc {
     int32_t n_eos, eos[DESC_MAX_EOS]; /* tokens that end a generation */
     int32_t bos;                      /* -1: none known */
     dtype weight_type;                /* the type of most of the matrices' parameters */
-    int64_t n_params, weight_bytes;
+    int64_t n_params, weight_bytes, weight_bytes_of[N_DTYPES];
+    int32_t n_next_token_layers; /* layers behind the last that guess later tokens: left out (model/left_out.h) */
+    int32_t n_left_out;          /* tensors of these, and of towers for images and sound */
+    int64_t left_out_bytes;
     bool is_packed; /* its weights are in the backend's layout, for one compute mode only: */
     compute_mode packed_compute;
     block_desc blocks;

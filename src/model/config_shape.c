@@ -79,14 +79,16 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                                  (int)(name.n < 40 ? name.n : 40), name.p);
 }
 
-/* A number for each layer: a list of them, or one for all. The first comes in as what counts where the file has none. */
-static quire_err read_layers(const config *c, const char *gguf, const char *hf, int32_t n_layers, int32_t *out) {
-    size_t n = 0;
-    TRY(config_i32s(c, gguf, hf, out, (size_t)n_layers, &n));
+/* A number for each layer, or for the next-token layers behind them too: a list, or one for all. The first comes in as what counts where
+ * the file has none. */
+static quire_err read_layers(const config *c, const char *gguf, const char *hf, const model_desc *d, int32_t n_layers, int32_t *out) {
+    size_t n = 0, n_all = (size_t)n_layers + (size_t)d->n_next_token_layers;
+    TRY(config_i32s(c, gguf, hf, out, n_all, &n));
     for (int32_t i = 1; n <= 1 && i < n_layers; i++) {
         out[i] = out[0];
     }
-    return n <= 1 || n == (size_t)n_layers ? QUIRE_OK : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
+    bool fits = n <= 1 || n == (size_t)n_layers || n == n_all;
+    return fits ? QUIRE_OK : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
 }
 
 int32_t config_table_rows(const config *c, const char *name) {
@@ -124,18 +126,33 @@ static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d
     return tells ? (int32_t)(t->dims[0] / s->n_heads) : d_model / s->n_heads;
 }
 
-static quire_err read_heads(const config *c, decoder_shape *s, const model_desc *d, int32_t *n_kv_heads) {
+/* Next-token layers lie behind the others: GGUF's block_count counts them. */
+static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc *d) {
+    int32_t n_next = 0;
     TRY(config_need_i32(c, "block_count", "num_hidden_layers|n_layer|n_layers", &s->n_layers));
+    TRY(config_i32(c, "nextn_predict_layers", "num_nextn_predict_layers|num_mtp_modules", &n_next));
+    int32_t most = c->is_gguf ? s->n_layers - 1 : DESC_MAX_LAYERS - s->n_layers;
     if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %d layers; this build computes 1 to %d", model_file_path(c->f), s->n_layers,
                        DESC_MAX_LAYERS);
     }
+    if (n_next > most) {
+        return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: %d next-token layers beside %d layers; at most %d are possible",
+                       model_file_path(c->f), (int)n_next, (int)s->n_layers, (int)most);
+    }
+    s->n_layers -= c->is_gguf ? n_next : 0;
+    d->n_next_token_layers = n_next;
+    return QUIRE_OK;
+}
+
+static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, int32_t *n_kv_heads) {
+    TRY(read_layer_counts(c, s, d));
     TRY(config_need_i32(c, "attention.head_count", "num_attention_heads|n_head|n_heads", &s->n_heads));
     if (s->n_heads <= 0) {
         return config_bad(c, "the number of attention heads", "must be at least 1");
     }
     n_kv_heads[0] = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
-    TRY(read_layers(c, "attention.head_count_kv", "num_key_value_heads|num_kv_heads", s->n_layers, n_kv_heads));
+    TRY(read_layers(c, "attention.head_count_kv", "num_key_value_heads|num_kv_heads", d, s->n_layers, n_kv_heads));
     s->n_kv_heads = n_kv_heads[0];
     s->d_head = s->d_head == 0 ? head_of_tensor(c, s, d->d_model) : s->d_head;
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
@@ -153,10 +170,10 @@ static quire_err read_heads(const config *c, decoder_shape *s, const model_desc 
 }
 
 /* The width of each layer's feed-forward part. */
-static quire_err read_ff(const config *c, decoder_shape *s, int32_t *d_ff) {
+static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d, int32_t *d_ff) {
     const char *hf = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
     d_ff[0] = s->d_ff;
-    TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf) ? read_layers(c, "feed_forward_length", hf, s->n_layers, d_ff)
+    TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf) ? read_layers(c, "feed_forward_length", hf, d, s->n_layers, d_ff)
                                                                 : config_need_i32(c, "feed_forward_length", hf, d_ff));
     for (int32_t i = 0; i < s->n_layers; i++) {
         if (d_ff[i] < 1) {
@@ -179,7 +196,7 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd|d_model", &d->d_model));
     TRY(read_heads(c, s, d, n_kv_heads));
-    TRY(read_ff(c, s, d_ff));
+    TRY(read_ff(c, s, d, d_ff));
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";
     TRY(d->max_positions > 0 ? config_i32(c, "context_length", positions, &d->max_positions)
                              : config_need_i32(c, "context_length", positions, &d->max_positions));

@@ -6,13 +6,14 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"
+#include "model/left_out.h"
 
 #define MAX_NAME   160
 #define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
 
-/* Where the names of a checkpoint begin that architectures call "model.": checkpoints of several parts have the text model further in,
- * those of a model without its head leave it out, encoders have names of their own. The embedding of tokens shows it. */
-static const char *find_root(const model_file *f, const arch_names *names) {
+/* Checkpoints of several parts have the text model further in, those of a model without its head leave it out, encoders have names of their
+ * own. The embedding of tokens shows it. */
+const char *loader_root(const model_file *f, const arch_names *names) {
     static const char *const roots[] = {
         MODEL_ROOT, "language_model.model.", "model.language_model.", "language_model.", "bert.", "roberta.", ""};
     const char *tokens = weight_name_of(names, W_TOKENS).hf;
@@ -28,7 +29,7 @@ static const char *find_root(const model_file *f, const arch_names *names) {
 }
 
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err) {
-    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .root = find_root(f, names)};
+    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .root = loader_root(f, names)};
     l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
@@ -411,23 +412,17 @@ quire_err loader_image(const loader *l, packed_image *image) {
     return QUIRE_OK;
 }
 
-/* Whether a tensor of a checkpoint of several parts belongs to none of its text: to a vision or audio tower. */
-static bool is_of_other_part(const loader *l, const char *name) {
-    static const char part[] = "language_model.";
-    const char *end = strstr(l->root, part);
-    return end != NULL && strncmp(name, l->root, (size_t)(end - l->root) + strlen(part)) != 0 && strncmp(name, "lm_head.", 8) != 0;
-}
-
-quire_err loader_finish(const loader *l) {
+quire_err loader_finish(const loader *l, const model_desc *d) {
     /* derived data, and what stands behind the rows of an encoder for its training alone */
     static const char *const derived[] = {"rotary_emb.inv_freq",      "rope_freqs.weight",         ".attn.bias",     ".masked_bias",
                                           "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias",
                                           "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
-        bool known = l->used[i].used || is_of_other_part(l, t->name);
-        for (size_t d = 0; d < sizeof derived / sizeof *derived && !known; d++) {
-            known = str_ends(str_of(t->name), derived[d]);
+        int32_t next_token;
+        bool known = l->used[i].used || tensor_part_of(l->file, d, l->root, t->name, &next_token) != PART_TEXT;
+        for (size_t k = 0; k < sizeof derived / sizeof *derived && !known; k++) {
+            known = str_ends(str_of(t->name), derived[k]);
         }
         if (!known) {
             return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s belongs to no part of this architecture that this build computes",

@@ -47,6 +47,9 @@ typedef struct loader {
 
 #define NO_LAYER (-1)
 
+/* Where the names of a checkpoint begin that architectures call "model.". */
+const char *loader_root(const model_file *f, const arch_names *names);
+
 /* names: the architecture's; NULL: Llama's. */
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err);
 void loader_deinit(loader *l);
@@ -76,8 +79,8 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
 /* Adds all that was loaded to an image: weights as the backend packed them, and the tensors that are used unchanged. */
 quire_err loader_image(const loader *l, packed_image *i);
 
-/* Refuses a file with unused weights and names the first. Derived data is no weight, and in a checkpoint of several parts those of
- * vision and audio are not asked for. */
-quire_err loader_finish(const loader *l);
+/* Refuses a file with unused weights and names the first. Derived data is no weight, and what lies outside the text model (left_out.h) is
+ * not asked for. */
+quire_err loader_finish(const loader *l, const model_desc *d);
 
 #endif

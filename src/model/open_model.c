@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "model/decoder.h"
+#include "model/left_out.h"
 
 /* The file's name for its architecture: GGUF's general.architecture or config.json's architectures[0]. */
 static quire_err architecture_name(const model_file *f, str *name, quire_error *err) {
@@ -31,41 +32,6 @@ static quire_err find_arch(const model_file *f, const arch **out, str *name, qui
                    similar.best.n > 0 ? similar.best.p : "", similar.best.n > 0 ? "" : "; docs/models.md lists those that are");
 }
 
-/* True for a packed matrix that the file also has unpacked: one matrix that is head and embedding. */
-static bool is_second_form(const model_file *f, const tensor_view *t) {
-    char name[256];
-    size_t n = strlen(t->name), m = strlen(PACKED_SUFFIX);
-    if (t->packing == 0 || n <= m || n - m >= sizeof name) {
-        return false;
-    }
-    snprintf(name, sizeof name, "%.*s", (int)(n - m), t->name);
-    return model_file_find(f, name) != NULL;
-}
-
-/* Counts parameters and bytes, and finds the type of most matrix parameters. */
-static void describe_weights(const model_file *f, model_desc *d) {
-    int64_t by_type[N_DTYPES] = {0};
-    d->n_params = 0;
-    d->weight_bytes = 0;
-    d->is_packed = model_file_packed_for(f, &d->packed_compute);
-    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
-        const tensor_view *t = model_file_tensor(f, i);
-        int64_t n = 1;
-        for (int32_t k = 0; k < t->n_dims; k++) {
-            n *= t->dims[k];
-        }
-        d->n_params += is_second_form(f, t) ? 0 : n;
-        d->weight_bytes += (int64_t)t->n_bytes;
-        by_type[t->type] += t->n_dims > 1 ? n : 0;
-    }
-    d->weight_type = DTYPE_F32;
-    for (int t = 0; t < N_DTYPES; t++) {
-        if (by_type[t] > by_type[d->weight_type]) {
-            d->weight_type = (dtype)t;
-        }
-    }
-}
-
 quire_err model_describe(const model_file *f, model_desc *out, quire_error *err) {
     const arch *a;
     str name;
@@ -80,7 +46,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     }
     TRY(quantisation_check(f, err));
     TRY(a->describe(&c, &d));
-    describe_weights(f, &d);
+    describe_weights(f, loader_root(f, a->names), &d);
     quire_err e = desc_check(&d, err);
     if (e != QUIRE_OK) {
         return err_prefix(err, e, model_file_path(f));
@@ -110,7 +76,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
     e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
     e = name_file(f, e, err);
-    e = e ? e : loader_finish(&l);
+    e = e ? e : loader_finish(&l, &m->desc);
     if (e == QUIRE_OK && image != NULL && loader_image(&l, image) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }

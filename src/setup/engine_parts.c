@@ -59,6 +59,14 @@ static void warn_of_weights(const model_desc *d) {
     strbuf_deinit(&text);
 }
 
+/* What the file has and the engine does not read is said once. */
+static void name_left_out(const model_desc *d) {
+    if (d->n_left_out > 0) {
+        log_line(LOG_INFO, "%d tensors (%.1f MB) are no part of the text model and are left out; next-token layers among them: %d",
+                 (int)d->n_left_out, (double)d->left_out_bytes / 1e6, (int)d->n_next_token_layers);
+    }
+}
+
 /* Opens the text and loads the weights, from the model's own files or their packed form, once check has nothing against it. The weights
  * last: they take the time. */
 static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check, model_file *f, int32_t *max_len,
@@ -67,6 +75,7 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     TRY(model_describe(f, &d, err));
     TRY(options_max_model_len(o, &d, max_len, err));
     warn_of_weights(&d);
+    name_left_out(&d);
     TRY(loaded_model_begin(o, &d, &p->model, err));
     pack_start_find(o, f, p->model.b, &p->pack);
     TRY(open_text(p, o, p->pack.file, err));

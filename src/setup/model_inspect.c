@@ -20,7 +20,6 @@ typedef struct summary {
     compute_mode compute;
     int32_t max_len, page_tokens;
     pool_plan plan;
-    int64_t by_type[N_DTYPES];
     dtype kv_type; /* that an engine takes by these options */
     bool kv_is_asked;
     struct {
@@ -114,10 +113,6 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for the summary");
     }
-    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
-        const tensor_view *t = model_file_tensor(f, i);
-        s->by_type[t->type] += (int64_t)t->n_bytes;
-    }
     return fill_kv(o, s, err);
 }
 
@@ -135,11 +130,16 @@ static quire_err write_weights(strbuf *b, const summary *s) {
         TRY(strbuf_addf(b, " (%.2f bits each)", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
     }
     for (int t = 0; t < N_DTYPES; t++) {
-        if (s->by_type[t] > 0) {
+        if (s->d.weight_bytes_of[t] > 0) {
             TRY(strbuf_addf(b, "%s%s ", before, dtype_flag_name((dtype)t)));
-            TRY(memory_print(s->by_type[t], b));
+            TRY(memory_print(s->d.weight_bytes_of[t], b));
             before = ", ";
         }
+    }
+    if (s->d.n_left_out > 0) {
+        TRY(strbuf_addf(b, "\nleft out        %d tensors, ", (int)s->d.n_left_out));
+        TRY(memory_print(s->d.left_out_bytes, b));
+        TRY(strbuf_addf(b, ", with %d next-token layers", (int)s->d.n_next_token_layers));
     }
     TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default"));
     return strbuf_addf(b, "KV type         %s %s\n", dtype_flag_name(s->kv_type), s->kv_is_asked ? "as asked" : "by default");
@@ -242,10 +242,13 @@ static void write_description(json_out *o, const summary *s) {
     json_bool(json_name(o, "tied_embeddings"), d->tied_embeddings);
     add_int(o, "n_params", d->n_params);
     add_int(o, "weight_bytes", d->weight_bytes);
+    add_int(o, "n_next_token_layers", d->n_next_token_layers);
+    add_int(o, "n_left_out", d->n_left_out);
+    add_int(o, "left_out_bytes", d->left_out_bytes);
     json_begin(json_name(o, "weight_bytes_by_type"), '{');
     for (int t = 0; t < N_DTYPES; t++) {
-        if (s->by_type[t] > 0) {
-            add_int(o, dtype_flag_name((dtype)t), s->by_type[t]);
+        if (s->d.weight_bytes_of[t] > 0) {
+            add_int(o, dtype_flag_name((dtype)t), s->d.weight_bytes_of[t]);
         }
     }
     json_end(o, '}');

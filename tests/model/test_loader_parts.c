@@ -172,16 +172,17 @@ static void parts_of_another_shape_are_refused(void **state) {
 }
 
 static void a_file_has_a_weight_or_not(void **state) {
+    const model_desc d = {.n_layers = 1};
     (void)state;
     part_file p;
     setup(&p, 2, (const uint64_t[]){10, D_IN}, 0);
     assert_true(loader_has(&p.l, (weight_name){"w", "w"}, NO_LAYER));
     assert_true(loader_has(&p.l, (weight_name){"v|w", "v"}, NO_LAYER)); /* an alternative */
     assert_false(loader_has(&p.l, (weight_name){"v", "w"}, NO_LAYER));
-    assert_int_equal(loader_finish(&p.l), QUIRE_UNSUPPORTED); /* asking uses nothing */
+    assert_int_equal(loader_finish(&p.l, &d), QUIRE_UNSUPPORTED); /* asking uses nothing */
     const weight_part part = {.suffix = "q", .n_rows = 10, .block = 4, .step = 4};
     takes(&p, &part, 4);
-    assert_int_equal(loader_finish(&p.l), QUIRE_OK);
+    assert_int_equal(loader_finish(&p.l, &d), QUIRE_OK);
     teardown(&p);
 }
 

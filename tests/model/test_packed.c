@@ -49,6 +49,8 @@ static void check_alike(model_plan *p, compute_mode compute) {
     assert_int_equal(model_describe(f, &is, &err), QUIRE_OK);
     assert_true(!was.is_packed && is.is_packed && is.packed_compute == compute);
     assert_int_equal(was.n_params, is.n_params);
+    assert_int_equal(was.n_next_token_layers, is.n_next_token_layers);
+    assert_int_equal(was.left_out_bytes, is.left_out_bytes);
     assert_int_equal(was.weight_type, is.weight_type);
     assert_int_equal(was.tied_embeddings, is.tied_embeddings);
     float *a = logits_of(source.f, compute, &n_was), *b = logits_of(f, compute, &n_is);
@@ -75,6 +77,10 @@ static void packed_models_compute_what_their_sources_do(void **state) {
             p.tensors[i].type = p.tensors[i].n_dims == 2 ? 8 : 0;
         }
         check_alike(&p, compute);
+        set_u32(&p, "llama.block_count", 3);
+        set_u32(&p, "llama.nextn_predict_layers", 1);
+        set_tensor(&p, "blk.2.nextn.eh_proj.weight", 64, 128);
+        check_alike(&p, compute); /* a next-token layer, which stays as it is */
     }
 }
 

@@ -1,0 +1,95 @@
+#include "model/left_out.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/packed.h"
+
+/* The text behind a prefix, or NULL. */
+static const char *behind(const char *name, const char *prefix) {
+    size_t n = strlen(prefix);
+    return strncmp(name, prefix, n) == 0 ? name + n : NULL;
+}
+
+/* The number in front of a dot. -1: there is none that counts layers. */
+static int32_t number_at(const char *text) {
+    size_t n = strspn(text, "0123456789");
+    return n > 0 && n <= 4 && text[n] == '.' ? (int32_t)strtol(text, NULL, 10) : -1;
+}
+
+/* The number behind the first dot: "block.0.mlp" is of layer 0. Names without one are of layer 0 too. */
+static int32_t second_number(const char *text) {
+    const char *dot = strchr(text, '.');
+    int32_t n = dot != NULL ? number_at(dot + 1) : 0;
+    return n > 0 && n < DESC_MAX_LAYERS ? n : 0;
+}
+
+/* The number of the next-token layer that a tensor belongs to, or -1. */
+static int32_t next_token_layer(const model_file *f, const model_desc *d, const char *root, const char *name) {
+    bool is_gguf = model_file_format(f) == MODEL_GGUF;
+    const char *inside = behind(name, is_gguf ? "blk." : root), *layer = inside;
+    if (!is_gguf) {
+        const char *apart = behind(name, "mtp.");
+        apart = apart == NULL && inside != NULL ? behind(inside, "mtp_") : apart;
+        if (apart != NULL) {
+            return second_number(apart);
+        }
+        layer = inside != NULL ? behind(inside, "layers.") : NULL;
+    }
+    int32_t i = layer != NULL ? number_at(layer) - d->n_layers : -1;
+    return i >= 0 && i < d->n_next_token_layers ? i : -1;
+}
+
+/* Whether a tensor of a checkpoint of several parts belongs to none of its text: to a vision or audio tower. */
+static bool is_of_tower(const char *root, const char *name) {
+    static const char part[] = "language_model.";
+    const char *end = strstr(root, part);
+    return end != NULL && strncmp(name, root, (size_t)(end - root) + strlen(part)) != 0 && behind(name, "lm_head.") == NULL;
+}
+
+tensor_part tensor_part_of(const model_file *f, const model_desc *d, const char *root, const char *name, int32_t *next_token) {
+    *next_token = next_token_layer(f, d, root, name);
+    return *next_token >= 0 ? PART_NEXT_TOKEN : is_of_tower(root, name) ? PART_TOWER : PART_TEXT;
+}
+
+/* True for a packed matrix that the file also has unpacked: one matrix that is head and embedding. */
+static bool is_second_form(const model_file *f, const tensor_view *t) {
+    char name[256];
+    size_t n = strlen(t->name), m = strlen(PACKED_SUFFIX);
+    if (t->packing == 0 || n <= m || n - m >= sizeof name) {
+        return false;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(n - m), t->name);
+    return model_file_find(f, name) != NULL;
+}
+
+void describe_weights(const model_file *f, const char *root, model_desc *d) {
+    int64_t by_type[N_DTYPES] = {0};
+    int32_t n_next = 0, next;
+    d->is_packed = model_file_packed_for(f, &d->packed_compute);
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const tensor_view *t = model_file_tensor(f, i);
+        int64_t n = 1;
+        if (tensor_part_of(f, d, root, t->name, &next) != PART_TEXT) {
+            n_next = next >= n_next ? next + 1 : n_next;
+            d->n_left_out++;
+            d->left_out_bytes += (int64_t)t->n_bytes;
+            continue;
+        }
+        for (int32_t k = 0; k < t->n_dims; k++) {
+            n *= t->dims[k];
+        }
+        d->n_params += is_second_form(f, t) ? 0 : n;
+        d->weight_bytes += (int64_t)t->n_bytes;
+        d->weight_bytes_of[t->type] += (int64_t)t->n_bytes;
+        by_type[t->type] += t->n_dims > 1 ? n : 0;
+    }
+    d->n_next_token_layers = n_next;
+    d->weight_type = DTYPE_F32;
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (by_type[t] > by_type[d->weight_type]) {
+            d->weight_type = (dtype)t;
+        }
+    }
+}
