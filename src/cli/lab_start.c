@@ -38,6 +38,7 @@ const command *const lab_rows[] = {
     ROW("bench ablation", "workloads with one mechanism switched off"),
     ROW("bench scenario", "memory and speed of a model, alone and with others"),
     ROW("bench tiers", "first tokens of prompts that come back from host memory, file, Redis"),
+    ROW("perplexity", "how well a model predicts a text, paged and not, to the same bits"),
     ROW("demo", "what paging and continuous batching are for, shown"),
     NULL,
 };

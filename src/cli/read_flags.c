@@ -140,7 +140,7 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
     if (c->argument == ARGUMENT_MODEL_OR_NONE) {
         return QUIRE_OK;
     }
-    if (!o->engine.model && c->argument == ARGUMENT_MODEL) {
+    if (!o->engine.model && (c->argument == ARGUMENT_MODEL || c->argument == ARGUMENT_MODEL_FILE)) {
         return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, or builtin",
                        c->name);
     }
@@ -154,7 +154,10 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
 }
 
 static quire_err second_argument(const command *c, const char *arg, const char *first, quire_error *err) {
-    const char *what = c->argument == ARGUMENT_TRACE ? "TRACE" : c->argument == ARGUMENT_NAME ? "NAME" : "MODEL";
+    const char *what = c->argument == ARGUMENT_TRACE        ? "TRACE"
+                       : c->argument == ARGUMENT_NAME       ? "NAME"
+                       : c->argument == ARGUMENT_MODEL_FILE ? "FILE"
+                                                            : "MODEL";
     return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", arg, what, first,
                    c->argument == ARGUMENT_MODEL_OR_BUILTIN ? "; a prompt goes after -p" : "");
 }
@@ -164,6 +167,7 @@ typedef struct command_line {
     const flag **given; /* ends with NULL */
     int n_given;
     const char *positional; /* NULL: there is none */
+    const char *file;       /* what follows that, of ARGUMENT_MODEL_FILE */
 } command_line;
 
 static quire_err read_arguments(cli_options *o, const command *c, const command *const *commands, const command *const *others, int argc,
@@ -180,8 +184,10 @@ static quire_err read_arguments(cli_options *o, const command *c, const command 
             TRY(parse_flag(o, f, name, argc, argv, &i, err));
         } else if (c->argument == ARGUMENT_NONE) {
             return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], c->name);
+        } else if (line->positional && c->argument == ARGUMENT_MODEL_FILE && !line->file) {
+            line->file = argv[i];
         } else if (line->positional) {
-            return second_argument(c, argv[i], line->positional, err);
+            return second_argument(c, argv[i], line->file ? line->file : line->positional, err);
         } else {
             line->positional = argv[i];
         }
@@ -194,6 +200,10 @@ static quire_err read_all(cli_options *o, const command *c, const read_flags_fro
     if (o->help || o->help_all) {
         return QUIRE_OK;
     }
+    if (c->argument == ARGUMENT_MODEL_FILE && o->engine.model && !line->file) { /* --model MODEL FILE */
+        line->file = line->positional;
+        line->positional = NULL;
+    }
     const flag *model = line->positional && c->argument >= ARGUMENT_MODEL ? find_flag(str_of("--model"), c) : NULL;
     if (model) {
         line->given[line->n_given++] = model;
@@ -201,6 +211,8 @@ static quire_err read_all(cli_options *o, const command *c, const read_flags_fro
     TRY(env_flags_read(o, c, line->given, from->variables, err));
     if (c->argument == ARGUMENT_NAME || c->argument == ARGUMENT_TRACE) {
         o->argument = line->positional;
+    } else if (c->argument == ARGUMENT_MODEL_FILE) {
+        o->argument = line->file;
     }
     return c->argument >= ARGUMENT_MODEL ? resolve_model(o, c, line->positional, err) : QUIRE_OK;
 }

@@ -7,7 +7,7 @@ import subprocess
 from conftest import QUIRE
 
 LAB = str(pathlib.Path(QUIRE).resolve().parent / "quire-lab")
-COMMANDS = ("bench", "demo", "sim")
+COMMANDS = ("bench", "demo", "perplexity", "sim")
 
 
 def run(*arguments, **more):

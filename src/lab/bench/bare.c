@@ -12,11 +12,23 @@ static quire_err open_arrays(bare *b) {
     b->max_work = b->max_rows / TILE_ROWS + b->max_seqs + 1;
     b->tokens = mem_new(rows, sizeof *b->tokens);
     b->positions = mem_new(rows, sizeof *b->positions);
-    b->out_rows = mem_new(seqs, sizeof *b->out_rows);
-    b->slots = mem_new(rows, sizeof *b->slots);
+    b->out_rows = mem_new((size_t)b->max_out, sizeof *b->out_rows);
     b->seqs = mem_new(seqs, sizeof *b->seqs);
     b->work = mem_new((size_t)b->max_work, sizeof *b->work);
-    return b->tokens && b->positions && b->out_rows && b->slots && b->seqs && b->work ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return b->tokens && b->positions && b->out_rows && b->seqs && b->work ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* Whether its layers are such that sequences of this kind can be computed. */
+static quire_err check_layers(const kv_layout *l, bool has_groups, quire_error *err) {
+    bool alike = l->n_groups == 1 && l->groups[0].kind == LAYER_FULL;
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        if (l->groups[g].kind != LAYER_FULL && l->groups[g].kind != LAYER_WINDOW) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "this experiment is for models whose layers keep keys and values");
+        }
+    }
+    return alike || has_groups
+               ? QUIRE_OK
+               : err_set(err, QUIRE_UNSUPPORTED, -1, "this experiment is for models whose layers all see everything");
 }
 
 static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire_error *err) {
@@ -34,16 +46,17 @@ static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire
     TRY(model_open(f, b->b, o->max_len, &b->m, err));
     b->desc = model_description(b->m);
     TRY(kv_layout_init(b->desc, kv, o->page_tokens, &b->layout, err));
-    if (b->layout.n_groups != 1 || b->layout.groups[0].kind != LAYER_FULL) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "this experiment is for models whose layers all see everything");
-    }
-    step_limits limits = {.max_rows = b->max_rows, .max_seqs = b->max_seqs, .max_out = b->max_seqs};
+    TRY(check_layers(&b->layout, o->has_groups, err));
+    b->slots = mem_new((size_t)b->max_rows, (size_t)b->layout.n_groups * sizeof *b->slots);
+    TRY(b->slots != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "no memory for passes of %d rows", (int)o->max_rows));
+    step_limits limits = {.max_rows = b->max_rows, .max_seqs = b->max_seqs, .max_out = b->max_out};
     TRY(b->b->ops->step_open(b->b, &limits, &b->layout, b->desc->n_vocab, err));
-    return b->b->ops->kv_open(b->b, o->n_pages, err);
+    return b->b->ops->kv_open(b->b, o->has_groups ? o->n_pages * b->layout.n_groups : o->n_pages, err);
 }
 
 quire_err bare_open(const bare_options *o, bare *out, quire_error *err) {
     *out = (bare){.max_rows = o->max_rows, .max_seqs = o->max_seqs, .n_threads = o->engine->n_threads};
+    out->max_out = o->max_out > 0 ? o->max_out : o->max_seqs;
     model_file *f = NULL;
     quire_err e = open_arrays(out);
     e = e == QUIRE_OK ? options_open_file(o->engine, &f, err) : err_set(err, e, -1, "no memory for passes of %d rows", (int)o->max_rows);
@@ -71,34 +84,47 @@ void bare_close(bare *b) {
     *b = (bare){0};
 }
 
-static void add_part(bare *b, const bare_part *p) {
-    int32_t row0 = b->rows.n_rows, page_tokens = b->layout.page_tokens;
+/* Where keys and values of a part's rows go, in the pages of one group. */
+static void set_slots(const bare *b, const bare_part *p, const int32_t *pages, kv_slot *out) {
+    int32_t page_tokens = b->layout.page_tokens;
     for (int32_t i = 0; i < p->n_rows; i++) {
         int32_t at = p->first + i;
-        b->tokens[row0 + i] = p->tokens[at];
-        b->positions[row0 + i] = at;
-        b->slots[row0 + i] = (kv_slot){p->pages != NULL ? (int64_t)p->pages[at / page_tokens] * page_tokens + at % page_tokens : -1};
+        out[i] = (kv_slot){pages != NULL ? (int64_t)pages[at / page_tokens] * page_tokens + at % page_tokens : -1};
     }
+}
+
+static void add_part(bare *b, const bare_part *p) {
+    int32_t row0 = b->rows.n_rows;
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
     *q = (batch_seq){.row0 = row0, .n_rows = p->n_rows, .n_tokens = p->first + p->n_rows};
-    q->pages[0] = p->pages;
+    for (int32_t i = 0; i < p->n_rows; i++) {
+        b->tokens[row0 + i] = p->tokens[p->first + i];
+        b->positions[row0 + i] = p->first + i;
+    }
+    for (int32_t g = 0; g < b->layout.n_groups; g++) {
+        q->pages[g] = p->seq != NULL ? &p->seq->tables[g].pages->v : p->pages;
+        set_slots(b, p, q->pages[g], b->slots + (int64_t)g * b->max_rows + row0);
+    }
     b->rows.n_rows += p->n_rows;
-    if (p->wants_logits) {
-        b->out_rows[b->rows.n_out++] = b->rows.n_rows - 1;
+    for (int32_t i = p->n_logits; i > 0; i--) {
+        b->out_rows[b->rows.n_out++] = b->rows.n_rows - i;
     }
 }
 
 quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
-    int64_t rows = 0;
+    int64_t rows = 0, out = 0;
     for (int32_t i = 0; i < n; i++) {
         rows += parts[i].n_rows;
+        out += parts[i].n_logits;
     }
-    if (n > b->max_seqs || rows > b->max_rows) {
+    if (n > b->max_seqs || rows > b->max_rows || out > b->max_out) {
         return QUIRE_TOO_LARGE;
     }
     b->rows =
         (batch){.tokens = b->tokens, .positions = b->positions, .n_axes = 1, .seqs = b->seqs, .out_rows = b->out_rows, .work = b->work};
-    b->rows.slots[0] = b->slots;
+    for (int32_t g = 0; g < b->layout.n_groups; g++) {
+        b->rows.slots[g] = b->slots + (int64_t)g * b->max_rows;
+    }
     for (int32_t i = 0; i < n; i++) {
         add_part(b, &parts[i]);
     }
@@ -113,7 +139,7 @@ quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
 quire_err bare_prefill(bare *b, const int32_t *tokens, int32_t n, const int32_t *pages) {
     for (int32_t at = 0; at < n;) {
         int32_t rows = n - at < b->max_rows ? n - at : b->max_rows;
-        bare_part p = {tokens, at, rows, pages, at + rows == n};
+        bare_part p = {tokens, at, rows, pages, at + rows == n, NULL};
         TRY(bare_forward(b, &p, 1));
         at += rows;
     }

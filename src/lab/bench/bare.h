@@ -6,14 +6,17 @@
 #define LAB_BENCH_BARE_H
 
 #include "backend/backend.h"
+#include "kv/kv_seq.h"
 #include "model/model.h"
 #include "quire.h"
 
 typedef struct bare_options {
     const quire_options *engine; /* model, compute, kv_dtype, isa, n_threads count */
-    int32_t page_tokens, n_pages;
+    int32_t page_tokens, n_pages; /* with has_groups: pages of each group */
     int32_t max_rows, max_seqs; /* of a pass */
     int32_t max_len;            /* positions that rotary tables reach */
+    int32_t max_out;            /* rows of a pass whose logits are wanted; 0: one for each sequence */
+    bool has_groups;            /* layers may differ: sequences have a kv_seq in place of one list of pages */
 } bare_options;
 
 typedef struct bare {
@@ -21,10 +24,10 @@ typedef struct bare {
     model *m;
     const model_desc *desc;
     kv_layout layout;
-    int32_t max_rows, max_seqs, max_work;
+    int32_t max_rows, max_seqs, max_work, max_out;
     int32_t n_threads; /* as asked for */
     int32_t *tokens, *positions, *out_rows;
-    kv_slot *slots;
+    kv_slot *slots; /* [groups][max_rows] */
     batch_seq *seqs;
     attn_item *work;
     batch rows; /* of the last pass */
@@ -35,15 +38,17 @@ typedef struct bare_part {
     const int32_t *tokens; /* the sequence's, from its start */
     int32_t first, n_rows;
     const int32_t *pages; /* its block table; NULL: keys and values are stored nowhere (a baseline has its own memory) */
-    bool wants_logits;    /* of the last row */
+    int32_t n_logits;     /* rows whose logits are wanted: the last ones */
+    const kv_seq *seq;    /* with has_groups: its block tables, which have pages for its rows; NULL: as pages */
 } bare_part;
 
-/* QUIRE_UNSUPPORTED for models whose layers are not all alike. On failure nothing is left open. */
+/* QUIRE_UNSUPPORTED for models whose layers are not all alike, unless has_groups; for latents and states in any case. On failure nothing is
+ * left open. */
 quire_err bare_open(const bare_options *o, bare *out, quire_error *err);
 void bare_close(bare *b);
 
-/* One forward pass; logits of the wanted rows, in the parts' order, are then in bare_logits. QUIRE_TOO_LARGE when it is more than max_rows
- * or max_seqs. */
+/* One forward pass; logits of the wanted rows, in the parts' order, are then in bare_logits. QUIRE_TOO_LARGE when it is more than max_rows,
+ * max_seqs or max_out. */
 quire_err bare_forward(bare *b, const bare_part *parts, int32_t n);
 /* Tokens 0..n of a sequence in as many passes as it takes, max_rows rows each; the last row's logits are row 0. */
 quire_err bare_prefill(bare *b, const int32_t *tokens, int32_t n, const int32_t *pages);

@@ -106,7 +106,7 @@ static quire_err add_rows(server *s, const int32_t *tokens, int32_t first, int32
         }
         int32_t rows = s->b->max_rows - s->n_rows < n ? s->b->max_rows - s->n_rows : n;
         bool wants = q != NULL && rows == n;
-        s->parts[s->n_parts++] = (bare_part){tokens, first, rows, pages, wants};
+        s->parts[s->n_parts++] = (bare_part){tokens, first, rows, pages, wants, NULL};
         if (wants) {
             s->wanting[s->n_wanting++] = q;
         }

@@ -108,7 +108,7 @@ static void lose_pages(preempt_bench *p, int32_t n) {
 
 /* Whether the last of n tokens, computed again over the pages, has the logits it had. */
 static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
-    bare_part last = {p->tokens, n - 1, 1, p->pages, true};
+    bare_part last = {p->tokens, n - 1, 1, p->pages, 1, NULL};
     TRY(bare_forward(&p->b, &last, 1));
     bool same = memcmp(bare_logits(&p->b, 0), p->logits, (size_t)p->b.desc->n_vocab * sizeof *p->logits) == 0;
     return same ? QUIRE_OK

@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 
-extern const command command_bench, command_sim, command_demo;
+extern const command command_bench, command_sim, command_perplexity, command_demo;
 extern const command command_bench_speed, command_bench_roofline, command_bench_profile, command_bench_kv, command_bench_engine;
 extern const command command_bench_memory, command_bench_preempt, command_bench_attention, command_bench_serving, command_bench_calibrate;
 extern const command command_bench_sampler, command_bench_kernels, command_bench_stall, command_bench_start, command_bench_tiers;

@@ -28,7 +28,7 @@ static quire_err collect_logits(snapshot *s, const int32_t *pages, float *out) {
     TRY(bare_prefill(&s->b, s->tokens, s->n_prompt, pages));
     for (int32_t i = 0; i < s->n_decode; i++) {
         memcpy(out + (size_t)i * width, bare_logits(&s->b, 0), width * sizeof *out);
-        bare_part p = {s->tokens, s->n_prompt + i, 1, pages, true};
+        bare_part p = {s->tokens, s->n_prompt + i, 1, pages, 1, NULL};
         TRY(bare_forward(&s->b, &p, 1));
     }
     return QUIRE_OK;
@@ -145,7 +145,7 @@ static quire_err time_token(cache_demo *d, int32_t n, double *with, double *with
     for (int32_t run = 0; run < d->n_runs; run++) {
         TRY(bare_prefill(&d->b, d->tokens, n, d->pages));
         int64_t start = figures_time_us(d->b.n_threads);
-        bare_part p = {d->tokens, n, 1, d->pages, true};
+        bare_part p = {d->tokens, n, 1, d->pages, 1, NULL};
         TRY(bare_forward(&d->b, &p, 1));
         int32_t token = bare_greedy(&d->b, 0);
         cached[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;

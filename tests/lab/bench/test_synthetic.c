@@ -92,7 +92,7 @@ static void a_model_made_in_memory_runs_and_says_different_things(void **state) 
         int32_t tokens[8];
         static const int32_t pages[] = {2};
         bare_prompt(&b, 1, 8, tokens);
-        const bare_part part = {.tokens = tokens, .n_rows = 8, .pages = pages, .wants_logits = true};
+        const bare_part part = {.tokens = tokens, .n_rows = 8, .pages = pages, .n_logits = 1};
         assert_int_equal(bare_forward(&b, &part, 1), QUIRE_OK);
         const float *logits = bare_logits(&b, 0);
         float least = logits[0], most = logits[0];

@@ -30,7 +30,7 @@ static bare open_model(void) {
 
 static void forward(bare *b, int32_t first, int32_t n, const int32_t *tokens, float *logits) {
     static const int32_t pages[] = {3, 1};
-    const bare_part part = {.tokens = tokens, .first = first, .n_rows = n, .pages = pages, .wants_logits = true};
+    const bare_part part = {.tokens = tokens, .first = first, .n_rows = n, .pages = pages, .n_logits = 1};
     assert_int_equal(bare_forward(b, &part, 1), QUIRE_OK);
     memcpy(logits, bare_logits(b, 0), (size_t)b->desc->n_vocab * sizeof *logits);
 }

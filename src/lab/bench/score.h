@@ -1,0 +1,44 @@
+/* Log-probabilities of a text's own tokens, by one of three ways to keep the keys and values of those before them.
+ *
+ *   paged        in pages of a real pool: a kv_seq's block tables, pages behind windows freed while it grows
+ *   contiguous   in one piece a cache, with room for the longest chunk (baseline_kv.h); nothing is paged or freed
+ *   none         nowhere: every pass computes the whole prefix again
+ *
+ * By the rule (docs/design.md, Determinism) all give the same bits, for any number of tokens a pass. Owner: one thread. */
+#ifndef LAB_BENCH_SCORE_H
+#define LAB_BENCH_SCORE_H
+
+#include "kv/kv_seq.h"
+#include "lab/bench/bare.h"
+
+typedef enum score_way { SCORE_PAGED, SCORE_CONTIGUOUS, SCORE_NONE } score_way;
+#define N_SCORE_WAYS (SCORE_NONE + 1)
+
+const char *score_way_name(score_way way);
+
+typedef struct scorer {
+    bare b;
+    kv_cache cache;
+    kv_seq seq;
+    int32_t step, max_tokens;
+    int64_t us[N_SCORE_WAYS]; /* time of the passes and of reading their logits, by figures_time_us */
+} scorer;
+
+/* What a scorer is opened for: chunks of at most max_tokens tokens (at least 2), `step` of them a pass; recomputes: by SCORE_NONE too,
+ * which takes passes of whole chunks. max_len: positions that rotary tables reach. */
+typedef struct score_options {
+    const quire_options *engine;
+    int32_t step, max_tokens, max_len;
+    bool recomputes;
+} score_options;
+
+/* err says what is wrong. On failure nothing is left open. */
+quire_err score_open(const score_options *o, scorer *out, quire_error *err);
+void score_close(scorer *s);
+
+/* out[0 .. n - 1): log-probabilities of tokens[1..n) behind those before them, in double precision from a row's logits. 2 <= n <=
+ * max_tokens. QUIRE_UNSUPPORTED: pieces cannot hold keys and values of this type. QUIRE_BAD_FILE: a logit is not finite. SCORE_PAGED audits
+ * the cache. */
+quire_err score_chunk(scorer *s, score_way way, const int32_t *tokens, int32_t n, double *out, quire_error *err);
+
+#endif

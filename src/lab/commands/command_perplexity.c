@@ -1,0 +1,76 @@
+/* `quire perplexity`: its flags, and the file that it reads. */
+#include <stddef.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "lab/bench/perplexity.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct options {
+    cli_options cli;
+    perplexity_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag own_flags[] = {
+    {"--kv", "LIST", "keys and values: paged, contiguous, none, or several, which are compared (paged)", FLAG_TEXT, AT(own.kv)},
+    {"--step", "N", "tokens a forward pass (128)", FLAG_COUNT, AT(own.step), .minimum = 1, .maximum = 1 << 20},
+    {"--context", "N", "tokens of a chunk; later chunks begin with BOS too (1024)", FLAG_COUNT, AT(own.context), .minimum = 2,
+     .maximum = 1 << 30},
+    {"--ids-file", "FILE", "token ids as JSON in place of the text: [1,2,3]", FLAG_TEXT, AT(cli.ids_file)},
+    {"--out", "FILE", "a line for each scored token: id and log-probability, to the last bit", FLAG_TEXT, AT(cli.out)},
+    {0},
+};
+static const flag *const groups[] = {flags_model,   own_flags,       flags_json,      flags_quiet, flags_compute,  flags_kv_dtype,
+                                     FLAGS_MACHINE, flags_page_size, flags_model_len, flags_help,  flags_help_all, NULL};
+
+static void defaults(cli_options *o) {
+    perplexity_options_init(&((options *)(void *)o)->own);
+}
+
+/* Reads what is scored; then scores it. */
+static quire_err run_file(const cli_options *o, perplexity_options *own, strbuf *text, id_list *ids, quire_error *err) {
+    if (o->ids_file) {
+        TRY(id_list_read(o->ids_file, ids, err));
+        own->ids = ids->ids;
+        own->n_ids = ids->n;
+    } else {
+        TRY(files_read_text(o->argument, text, err));
+        own->text = (str){text->n > 0 ? text->p : "", text->n};
+    }
+    return perplexity_run(own, err);
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    perplexity_options own = ((const options *)(const void *)o)->own;
+    if (!o->argument == !o->ids_file) {
+        return err_set(err, QUIRE_INVALID, -1, "quire perplexity needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them");
+    }
+    TRY(files_check_writable("--out", o->out, err));
+    own.engine = o->engine;
+    own.name = o->ids_file ? o->ids_file : o->argument;
+    own.out = o->out;
+    own.json = o->json;
+    own.shows_progress = !o->quiet && isatty(STDERR_FILENO);
+    strbuf text = {0};
+    id_list ids = {0};
+    quire_err e = run_file(o, &own, &text, &ids, err);
+    strbuf_deinit(&text);
+    id_list_deinit(&ids);
+    return e;
+}
+
+const command command_perplexity = {
+    .name = "perplexity",
+    .summary = "how well a model predicts a text, paged and not, to the same bits",
+    .usage = "quire perplexity MODEL FILE [--kv paged,contiguous,none] [--step N]",
+    .examples = "  quire perplexity model.gguf wiki.test.raw --context 512\n"
+                "  quire perplexity builtin README.md --kv paged,contiguous,none --step 37\n"
+                "  quire perplexity builtin README.md --step 1 --out 1.txt     the same bytes as with any other step\n",
+    .argument = ARGUMENT_MODEL_FILE,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,0 +1,82 @@
+/* Pages, one piece, and no cache at all give the same log-probabilities, bit for bit, whatever a pass takes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lab/bench/score.h"
+
+enum { N_TOKENS = 300, PAGE = 16 }; /* over one chunk of attention */
+
+static quire_err open_scorer(const char *kv_dtype, int32_t step, quire_options *engine, scorer *s, quire_error *err) {
+    quire_options_init(engine);
+    engine->model = "builtin";
+    engine->kv_dtype = kv_dtype;
+    engine->n_threads = 2;
+    engine->page_tokens = PAGE;
+    score_options o = {.engine = engine, .step = step, .max_tokens = N_TOKENS, .max_len = N_TOKENS, .recomputes = true};
+    return score_open(&o, s, err);
+}
+
+static void score(const char *kv_dtype, int32_t step, score_way way, int32_t n, double *out) {
+    int32_t tokens[N_TOKENS];
+    quire_options engine;
+    quire_error err = {.message = ""};
+    scorer s;
+    if (open_scorer(kv_dtype, step, &engine, &s, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    bare_prompt(&s.b, 5, N_TOKENS, tokens);
+    for (int run = 0; run < 2; run++) { /* the second chunk finds nothing of the first */
+        memset(out, 0, N_TOKENS * sizeof *out);
+        assert_int_equal(score_chunk(&s, way, tokens, n, out, &err), QUIRE_OK);
+        assert_int_equal(kv_cache_available(&s.cache), s.cache.n_pages);
+    }
+    assert_true(s.us[way] > 0);
+    score_close(&s);
+}
+
+static void every_way_and_step_gives_the_same_bits(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "f16", "bf16"};
+    static const int32_t steps[] = {1, 37, N_TOKENS};
+    double first[N_TOKENS], other[N_TOKENS];
+    for (int t = 0; t < 3; t++) {
+        score(types[t], 128, SCORE_PAGED, N_TOKENS, first);
+        assert_true(first[0] < 0 && first[N_TOKENS - 2] < 0 && first[N_TOKENS - 1] == 0); /* the last is only predicted */
+        for (int i = 0; i < 3; i++) {
+            for (score_way way = SCORE_PAGED; way < N_SCORE_WAYS; way++) {
+                if (way == SCORE_NONE && steps[i] == 1 && t > 0) {
+                    continue; /* 300 passes over up to 300 rows: once is enough */
+                }
+                score(types[t], steps[i], way, N_TOKENS, other);
+                assert_memory_equal(first, other, sizeof first);
+            }
+        }
+        score(types[t], 128, SCORE_PAGED, 2, other);
+        assert_memory_equal(first, other, sizeof first[0]);
+    }
+}
+
+static void int8_is_paged_only(void **state) {
+    (void)state;
+    quire_options engine;
+    quire_error err = {.message = ""};
+    scorer s;
+    double out[2];
+    int32_t tokens[] = {1, 2, 3};
+    assert_int_equal(open_scorer("int8", 8, &engine, &s, &err), QUIRE_OK);
+    assert_int_equal(score_chunk(&s, SCORE_PAGED, tokens, 3, out, &err), QUIRE_OK);
+    assert_int_equal(score_chunk(&s, SCORE_CONTIGUOUS, tokens, 3, out, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "--kv-dtype"));
+    assert_int_equal(score_chunk(&s, SCORE_PAGED, tokens, 3, out, &err), QUIRE_OK); /* the backend has its own ops */
+    score_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_way_and_step_gives_the_same_bits), cmocka_unit_test(int8_is_paged_only)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
