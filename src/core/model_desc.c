@@ -98,6 +98,9 @@ static quire_err check_shape(const model_desc *d, quire_error *err) {
     TRY(check_count("the number of caches", d->n_caches, DESC_MAX_CACHES, err));
     TRY(check_count("the hidden size", d->d_model, MAX_WIDTH, err));
     TRY(check_count("the vocabulary size", d->n_vocab, MAX_VOCAB, err));
+    if (d->blocks.d_embedding != 0) {
+        TRY(check_count("the width of embeddings", d->blocks.positions ? d->blocks.d_embedding : 0, MAX_WIDTH, err));
+    }
     return check_count("the number of positions", d->max_positions, MAX_POSITIONS, err);
 }
 

@@ -109,6 +109,7 @@ typedef struct block_desc {
     bool two_sided;    /* rows see later positions too */
     bool norm_behind;  /* the residual goes through a layer's norms behind its halves, as in the first Transformer */
     bool bare_start;   /* the first layer's attention reads the residual without a norm */
+    bool bare_end;     /* no norm stands behind the last layer */
     bool sinks;        /* each head has a logit that nothing is read from */
     qkv_order order;
     qk_norm_kind qk_norm;
@@ -128,6 +129,7 @@ typedef struct block_desc {
     bool positions;    /* learned positions are added to the embeddings */
     int32_t position_offset;
     int32_t n_token_types; /* rows of the table of token types, which are added to the embeddings; 0: there is none */
+    int32_t d_embedding;   /* width of tokens' rows; a product widens them to d_model, another narrows for the head. 0: d_model */
     int32_t d_layer_input; /* width of the input that each layer has of its own; 0: none */
 } block_desc;
 

@@ -84,8 +84,9 @@ static quire_err load_slopes(const loader *l, const model_desc *d, decoder *w) {
 static quire_err load_ends(loader *l, const model_desc *d, const arch_names *names, decoder *w) {
     weight_name tokens = weight_name_of(names, W_TOKENS), head = weight_name_of(names, W_HEAD);
     bool tied = d->tied_embeddings;
+    int32_t width = d->blocks.d_embedding > 0 ? d->blocks.d_embedding : d->d_model;
     const tensor_view *copy;
-    TRY(loader_embedding(l, tokens, tied ? &head : NULL, d->n_vocab, d->d_model, &w->tokens));
+    TRY(loader_embedding(l, tokens, tied ? &head : NULL, d->n_vocab, width, &w->tokens));
     if (d->blocks.positions) {
         weight_name positions = weight_name_of(names, W_POSITIONS);
         TRY(loader_embedding(l, positions, NULL, (int64_t)d->max_positions + d->blocks.position_offset, d->d_model, &w->positions));
@@ -94,11 +95,18 @@ static quire_err load_ends(loader *l, const model_desc *d, const arch_names *nam
         TRY(loader_embedding(l, weight_name_of(names, W_TYPES), NULL, d->blocks.n_token_types, d->d_model, &w->types));
     }
     TRY(decoder_norm(l, d, names, W_EMBED_NORM, NO_LAYER, d->d_model, &w->embed_norm));
-    TRY(decoder_norm(l, d, names, W_OUT_NORM, NO_LAYER, d->d_model, &w->out_norm));
+    if (!d->blocks.bare_end) {
+        TRY(decoder_norm(l, d, names, W_OUT_NORM, NO_LAYER, d->d_model, &w->out_norm));
+    }
+    if (d->blocks.d_embedding > 0) {
+        TRY(loader_linear(l, weight_name_of(names, W_EMBED_IN), NO_LAYER, NULL, d->d_model, width, &w->embed_in));
+        TRY(loader_linear(l, weight_name_of(names, W_EMBED_OUT), NO_LAYER, NULL, width, d->d_model, &w->embed_out));
+        TRY(decoder_buffer(l, w, BUFFER_EMBEDDING, width, &w->narrow));
+    }
     if (d->no_head) {
         return QUIRE_OK;
     }
-    TRY(loader_head(l, tied ? tokens : head, tied ? &head : NULL, d->n_vocab, d->d_model, &w->head));
+    TRY(loader_head(l, tied ? tokens : head, tied ? &head : NULL, d->n_vocab, width, &w->head));
     return loader_find(l, head, NO_LAYER, ".weight", &copy); /* marks a tied model's second copy as used */
 }
 
@@ -191,10 +199,22 @@ static float or_one(float scale) {
     return scale == 0.0f ? 1.0f : scale;
 }
 
+/* x = positions + narrow W^T: a model whose embeddings are narrower than itself has learned positions (desc_check). */
+static void widen(const pass *p) {
+    const decoder *w = p->w;
+    p->op->embed(p->b, &(embed_use){.tokens = w->tokens, .scale = or_one(p->d->blocks.embedding_scale), .x = w->narrow});
+    p->op->embed(p->b, &(embed_use){.positions = w->positions, .position_offset = p->d->blocks.position_offset, .x = w->x});
+    p->op->linear_add(p->b, w->narrow, &(linear_use){w->embed_in, w->x}, 1.0f, w->x);
+}
+
 void decoder_begin(const pass *p, const batch *rows) {
     const decoder *w = p->w;
     const block_desc *blocks = &p->d->blocks;
     p->op->step_begin(p->b, rows);
+    if (w->embed_in != NULL) {
+        widen(p);
+        return;
+    }
     p->op->embed(p->b, &(embed_use){.tokens = w->tokens,
                                     .scale = or_one(blocks->embedding_scale),
                                     .positions = w->positions,
@@ -206,8 +226,14 @@ void decoder_begin(const pass *p, const batch *rows) {
 
 void decoder_end(const pass *p, const batch *rows) {
     const block_desc *blocks = &p->d->blocks;
+    const decoder *w = p->w;
+    bool narrows = w->embed_out != NULL;
+    if (rows->n_out > 0 && narrows) {
+        p->op->norm_linears(p->b, w->x, w->out_norm, &(linear_use){w->embed_out, w->narrow}, 1);
+    }
     if (rows->n_out > 0) {
-        p->op->head(p->b, p->w->x, p->w->out_norm, p->w->head, or_one(blocks->logits_scale), blocks->logits_cap);
+        p->op->head(p->b, narrows ? w->narrow : w->x, narrows ? NULL : w->out_norm, w->head, or_one(blocks->logits_scale),
+                    blocks->logits_cap);
     }
     if (rows->wants_rows && p->w->out_norm != NULL) {
         p->op->norm_rows(p->b, p->w->x, p->w->out_norm, p->w->x);

@@ -40,7 +40,8 @@ typedef enum buffer_role {
     BUFFER_ROUTER,
     BUFFER_GATE,
     BUFFER_INPUTS,
-    BUFFER_PROJECTED
+    BUFFER_PROJECTED,
+    BUFFER_EMBEDDING
 } buffer_role;
 
 #define DECODER_MAX_BUFFERS 48
@@ -48,6 +49,7 @@ typedef enum buffer_role {
 typedef struct decoder {
     embedding *tokens, *positions, *types; /* positions, types NULL: there are none */
     norm *embed_norm, *out_norm;
+    linear *embed_in, *embed_out; /* NULL: embeddings are as wide as the model */
     linear *head;
     rope *ropes[DESC_MAX_ROPES];
     float *slopes; /* [H], owned, or NULL */
@@ -58,6 +60,7 @@ typedef struct decoder {
     } buffers[DECODER_MAX_BUFFERS];
     int32_t n_buffers, n_layers;
     buffer x, y, z; /* the residual, and two rows of its width */
+    buffer narrow;  /* rows of the embeddings' width, with embed_in */
     buffer shared, router, gate;
     decoder_layer layers[];
 } decoder;

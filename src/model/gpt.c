@@ -39,6 +39,8 @@ static const arch_names opt_names = {
     .hf = {[W_TOKENS] = "model.decoder.embed_tokens",
            [W_POSITIONS] = "model.decoder.embed_positions",
            [W_OUT_NORM] = "model.decoder.final_layer_norm",
+           [W_EMBED_IN] = "model.decoder.project_in",
+           [W_EMBED_OUT] = "model.decoder.project_out",
            [W_ATTN_NORM] = "model.decoder.layers.%d.self_attn_layer_norm",
            [W_Q] = "model.decoder.layers.%d.self_attn.q_proj",
            [W_K] = "model.decoder.layers.%d.self_attn.k_proj",
@@ -116,17 +118,23 @@ static quire_err describe_neox(const config *c, model_desc *d) {
 }
 
 static quire_err describe_opt(const config *c, model_desc *d) {
-    bool before = true;
-    int32_t projection;
+    bool before = true, no_end = false, has_weights = true;
+    int32_t width;
     d->tied_embeddings = true;
     d->activation = ACT_RELU;
     TRY(describe_shape(c, d, 0));
-    projection = d->d_model;
+    width = d->d_model;
     TRY(config_bool(c, NULL, "do_layer_norm_before", &before));
-    TRY(config_i32(c, NULL, "word_embed_proj_dim", &projection));
-    if (!before || projection != d->d_model) {
-        return config_unsupported(c, "OPT with norms behind its layers or with projected embeddings (the 350M model) is not supported");
+    TRY(config_bool(c, NULL, "_remove_final_layer_norm", &no_end));
+    TRY(config_bool(c, NULL, "layer_norm_elementwise_affine", &has_weights));
+    TRY(config_i32(c, NULL, "word_embed_proj_dim", &width));
+    if (width < 1) {
+        return config_bad(c, "word_embed_proj_dim", "must be at least 1");
     }
+    d->blocks.d_embedding = width != d->d_model ? width : 0;
+    d->blocks.norm_behind = !before;
+    d->blocks.bare_end = !before || no_end;
+    d->blocks.norm_bare = !has_weights;
     d->blocks.positions = true;
     d->blocks.position_offset = 2;
     return QUIRE_OK;

@@ -16,6 +16,8 @@ typedef enum weight_role {
     W_POSITIONS,
     W_TYPES,
     W_EMBED_NORM,
+    W_EMBED_IN, /* from the width of embeddings to the model's, and back */
+    W_EMBED_OUT,
     W_OUT_NORM,
     W_HEAD,
     W_ATTN_NORM,
