@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "model/model.h"
 #include "setup/engine_config.h"
+#include "setup/inspect_layers.h"
 #include "setup/pool_plan.h"
 #include "json/json_out.h"
 
@@ -116,6 +117,15 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     return fill_kv(o, s, err);
 }
 
+/* The pages of the type that an engine takes by these options. */
+static const kv_layout *own_layout(const summary *s) {
+    int i = 0;
+    while (i + 1 < s->n_kv && s->kv[i].type != s->kv_type) {
+        i++;
+    }
+    return &s->kv[i].layout;
+}
+
 /* How many requests of n tokens each fit into a pool. */
 static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
     const kv_layout *l = &s->kv[kv].layout;
@@ -184,18 +194,16 @@ static quire_err write_memory(strbuf *b, const summary *s) {
 
 static quire_err write_text(strbuf *b, const summary *s) {
     const model_desc *d = &s->d;
-    static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "Llama 3", "YaRN", "longrope"};
-    static const rope_desc none = {.kind = ROPE_NONE};
     const layer_desc *l = desc_attention_layer(d);
     const cache_desc *c = l != NULL ? &d->caches[l->caches[0]] : &(const cache_desc){0};
-    const rope_desc *r = d->n_ropes > 0 ? &d->ropes[0] : &none;
     TRY(strbuf_addf(b, "model           %s\n", s->path.p));
     TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
                     d->is_packed ? "packed from " : "", model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
     TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n",
                     (int)d->n_layers, (int)d->d_model, l != NULL ? (int)l->n_heads : 0, (int)c->d_key, (int)c->n_kv_heads,
                     (int)desc_widest_ff(d), (int)d->n_vocab, d->tied_embeddings ? ", tied head" : ""));
-    TRY(strbuf_addf(b, "positions       %d, rotary %s, base %g\n", (int)d->max_positions, ropes[r->kind], (double)r->theta));
+    TRY(strbuf_addf(b, "positions       %d\n", (int)d->max_positions));
+    TRY(inspect_layers_text(b, d, own_layout(s)));
     TRY(write_weights(b, s));
     TRY(strbuf_addf(b, "vocabulary      %s\n", s->vocabulary.p));
     TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
@@ -258,6 +266,7 @@ static quire_err write_json(strbuf *b, const summary *s) {
     json_out o = {.to = b, .indent = 2};
     json_begin(&o, '{');
     write_description(&o, s);
+    inspect_layers_json(&o, &s->d, own_layout(s));
     add_text(&o, "compute", compute_name(s->compute));
     add_text(&o, "kv_dtype", dtype_flag_name(s->kv_type));
     add_text(&o, "vocabulary", s->vocabulary.p);
