@@ -49,6 +49,9 @@ typedef struct quire_prefix {
     size_t n_ids;
 } quire_prefix;
 
+/* The kinds of requests. */
+typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } quire_endpoint;
+
 typedef struct quire_options {
     /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
     size_t size;
@@ -105,13 +108,14 @@ typedef struct quire_options {
      * seed and max_tokens; NULL: none */
     const char *request_defaults;
     int32_t max_logprobs;         /* most likeliest tokens that a request may have reported beside a token, 1..20 */
-    /* a request to /v1/completions that is checked once the model's metadata are read, before its weights are: what is wrong with it is the
-     * error of opening, QUIRE_INVALID; NULL: none */
+    /* a request's body that is checked once the model's metadata are read, before its weights are: what is wrong with it is the error of
+     * opening, QUIRE_INVALID; NULL: none */
     const char *request_check;
     /* a directory where the packed form of a loaded model is kept, from which later starts load in milliseconds: made if it is not there,
      * written to after the start, shared by any number of processes of one user. NULL: none */
     const char *pack_cache;
     int64_t pack_cache_bytes;     /* most that it may take: the least recently used models go first */
+    quire_endpoint request_check_kind; /* what request_check is a request for */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -182,8 +186,6 @@ void quire_free(void *p);
 void *quire_alloc(size_t n);
 
 /* ---- requests ---- */
-
-typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } quire_endpoint;
 
 /* Parses and validates the JSON body of an OpenAI request. err->param names the wrong field. Does not tokenise. */
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,

@@ -30,7 +30,7 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .no_tokens = !desc_gives_tokens(d),
                              .pooling = d->pooling,
                              .n_token_types = d->blocks.n_token_types,
-                             .n_row = p->model.m != NULL ? model_pooled_width(p->model.m) : 0,
+                             .n_row = desc_pooled_width(d),
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
                              .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
 }
@@ -50,7 +50,7 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
         return QUIRE_OK;
     }
     request_context context = context_of(c->e, c->o, d, max_len);
-    quire_err e = request_parse(&context, QUIRE_COMPLETIONS, c->o->request_check, strlen(c->o->request_check), &r, err);
+    quire_err e = request_parse(&context, c->o->request_check_kind, c->o->request_check, strlen(c->o->request_check), &r, err);
     if (e == QUIRE_BAD_REQUEST) {
         return err->code = QUIRE_INVALID;
     }

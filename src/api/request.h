@@ -49,7 +49,7 @@ typedef struct request_context {
     const request_defaults *defaults;
     bool no_tokens;        /* the model gives rows only */
     pooling_desc pooling;  /* what it says of them */
-    int32_t n_row;         /* elements of a pooled row; 0: not known yet */
+    int32_t n_row;         /* elements of a pooled row; 0: not known */
     int32_t n_token_types; /* 0: it has none */
 } request_context;
 

@@ -84,6 +84,30 @@ quire_err embed_check(const cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* The settings of rows as a request's body, in which each is as on the command line. */
+static quire_err write_settings(const cli_options *o, strbuf *out) {
+    body b = {0};
+    quire_err e = body_set(&b, "input", str_of("[0]"));
+    e = e == QUIRE_OK && o->pooling != NULL ? body_set_text(&b, "pooling", str_of(o->pooling)) : e;
+    e = e == QUIRE_OK && o->dimensions > 0 ? body_set_int(&b, "dimensions", o->dimensions) : e;
+    e = e == QUIRE_OK && (o->normalize || o->no_normalize) ? body_set(&b, "normalize", str_of(o->normalize ? "true" : "false")) : e;
+    e = e == QUIRE_OK ? body_write(&b, out) : e;
+    body_deinit(&b);
+    return e;
+}
+
+/* Opens the session, once the model's metadata agree with the settings. */
+static quire_err open_checked(const cli_options *o, session *s, quire_error *err) {
+    cli_options own = *o;
+    strbuf text = {0};
+    quire_err e = write_settings(o, &text);
+    own.engine.request_check = text.p;
+    own.engine.request_check_kind = QUIRE_EMBEDDINGS;
+    e = e == QUIRE_OK ? session_open(&own, s, err) : err_set(err, e, -1, "out of memory");
+    strbuf_deinit(&text);
+    return e;
+}
+
 quire_err embed_run(const cli_options *o, quire_error *err) {
     embed_inputs in = {0};
     session s;
@@ -94,7 +118,7 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
     TRY(files_check_readable("--prompts", o->prompts, err));
     TRY(files_check_writable("--out", o->out, err));
     quire_err e = embed_inputs_read(o, &in, err);
-    e = e == QUIRE_OK ? session_open(o, &s, err) : e;
+    e = e == QUIRE_OK ? open_checked(o, &s, err) : e;
     if (e == QUIRE_OK) {
         e = write_all(o, &s, &in, err);
         session_close(&s);

@@ -68,6 +68,14 @@ bool desc_gives_tokens(const model_desc *d) {
     return !d->no_head && !d->blocks.two_sided;
 }
 
+int32_t desc_pooled_width(const model_desc *d) {
+    int32_t width = d->d_model;
+    for (int32_t i = 0; i < d->pooling.n_steps; i++) {
+        width = d->pooling.steps[i].kind == POOLED_DENSE ? d->pooling.steps[i].n_out : width;
+    }
+    return width;
+}
+
 const layer_desc *desc_attention_layer(const model_desc *d) {
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (d->layers[i].n_heads > 0) {

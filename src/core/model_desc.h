@@ -163,11 +163,27 @@ typedef enum pooling_kind {
     POOLING_LAST, /* the last row */
 } pooling_kind;
 
+/* What the elements of a row become. */
+typedef enum row_function { ROW_PLAIN, ROW_TANH, ROW_GELU, ROW_RELU, ROW_SIGMOID, N_ROW_FUNCTIONS } row_function;
+
+/* A step behind the pooling of a row. */
+typedef struct pooled_step {
+    enum { POOLED_DENSE, POOLED_LENGTH } kind; /* f(W row + bias); the row divided by its length */
+    int32_t n_in, n_out;                       /* of POOLED_DENSE */
+    row_function f;
+    bool has_bias;
+    char name[80]; /* of its tensors in the file, without ".weight" */
+} pooled_step;
+
+#define DESC_MAX_POOLED 8
+
 /* What a model says of its embeddings (sentence-transformers' modules.json, GGUF's pooling_type). All 0: nothing. */
 typedef struct pooling_desc {
     pooling_kind kind;
-    bool normalise;   /* the pooled row is divided by its length */
+    bool normalise;   /* what comes of the steps is divided by its length */
     int32_t n_scores; /* a head gives this many scores of an input in place of an embedding (cross-encoders); 0: it has none */
+    int32_t n_steps;
+    pooled_step steps[DESC_MAX_POOLED];
 } pooling_desc;
 
 typedef struct model_desc {
@@ -212,6 +228,8 @@ int32_t desc_widest_ff(const model_desc *d);
 bool desc_scales_by_length(const model_desc *d);
 /* Whether it continues a text: else it gives rows only, which are pooled. */
 bool desc_gives_tokens(const model_desc *d);
+/* Elements of a pooled row behind the steps: an embedding's, or its scores. */
+int32_t desc_pooled_width(const model_desc *d);
 /* The first layer that attends, or NULL: what a line for people says of a model. */
 const layer_desc *desc_attention_layer(const model_desc *d);
 

@@ -1,7 +1,6 @@
 #include "engine/row_pooling.h"
 
 #include <float.h>
-#include <math.h>
 
 #include "base/finite.h"
 #include "engine/state.h"
@@ -17,7 +16,7 @@ quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s)
     size_t n_types = r->types != NULL ? (size_t)r->n_tokens : 0;
     size_t n = (size_t)model_description(m)->d_model, n_head = (sizeof(row_pooling) + sizeof(double) - 1) / sizeof(double);
     double *block = mem_new(n_head + n + (n + 1) / 2, sizeof *block);
-    float *result = mem_new((size_t)model_pooled_width(m), sizeof *result);
+    float *result = mem_new((size_t)desc_pooled_width(model_description(m)), sizeof *result);
     int32_t *types = n_types > 0 ? mem_new(n_types, sizeof *types) : NULL;
     if (block == NULL || result == NULL || (n_types > 0 && types == NULL)) {
         mem_free(block);
@@ -28,7 +27,7 @@ quire_err row_pooling_open(const engine_request *r, const model *m, sequence *s)
     mem_copy(types, r->types, n_types * sizeof *types);
     row_pooling *made = (row_pooling *)(void *)block;
     *made = (row_pooling){.params = *p,
-                          .width = p->dimensions > 0 ? p->dimensions : model_pooled_width(m),
+                          .width = p->dimensions > 0 ? p->dimensions : desc_pooled_width(model_description(m)),
                           .result = result,
                           .types = types,
                           .sum = block + n_head,
@@ -76,29 +75,17 @@ void row_pooling_gather(engine *e, sequence *s, int32_t from, int32_t n, int32_t
     limit_reuse(p, &s->task);
 }
 
-/* Divides the row by its length, in double; a row of zeros stays. */
-static void normalise(float *row, int32_t n) {
-    double sum = 0.0;
-    for (int32_t i = 0; i < n; i++) {
-        sum += (double)row[i] * (double)row[i];
-    }
-    double length = sqrt(sum);
-    for (int32_t i = 0; i < n && length > 0.0; i++) {
-        row[i] = (float)((double)row[i] / length);
-    }
-}
-
 quire_err row_pooling_finish(const engine *e, sequence *s) {
     row_pooling *p = s->pooling;
     for (int32_t i = 0; p->params.kind == POOLING_MEAN && i < e->desc->d_model; i++) {
         p->row[i] = (float)(p->sum[i] / (double)s->task.n_prompt);
     }
     model_pooled(e->m, p->row, p->result);
-    if (!finite_from(p->result, model_pooled_width(e->m), -FLT_MAX)) {
+    if (!finite_from(p->result, desc_pooled_width(e->desc), -FLT_MAX)) {
         return QUIRE_NUMERIC;
     }
     if (p->params.normalise) {
-        normalise(p->result, p->width);
+        row_divide_by_length(p->result, p->width);
     }
     return QUIRE_OK;
 }

@@ -46,9 +46,9 @@ static quire_err check_kind(const engine *e, const engine_request *r, quire_erro
                    : err_set(err, QUIRE_UNSUPPORTED, -1, "this model gives embeddings, no text: it %s",
                              e->desc->no_head ? "has no head, which would give logits" : "reads both ways");
     }
-    if (p->kind > POOLING_LAST || p->dimensions < 0 || p->dimensions > model_pooled_width(e->m)) {
+    if (p->kind > POOLING_LAST || p->dimensions < 0 || p->dimensions > desc_pooled_width(e->desc)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "dimensions", "dimensions is %d; this model's rows have %d", (int)p->dimensions,
-                             (int)model_pooled_width(e->m));
+                             (int)desc_pooled_width(e->desc));
     }
     for (int32_t i = 0; r->types != NULL && i < r->n_tokens; i++) {
         int32_t n = e->desc->blocks.n_token_types > 0 ? e->desc->blocks.n_token_types : 1;

@@ -8,7 +8,7 @@
 
 /* ---- parsing ---- */
 
-quire_err json_doc_parse(json_doc *out, str text, json_names names, const char *file, quire_error *err) {
+static quire_err parse(json_doc *out, str text, json_names names, json_kind kind, const char *file, quire_error *err) {
     json_value *root;
     json_fault fault;
     quire_err e = json_read(text, names == JSON_NAMES_LAST ? &json_limits_config : &json_limits_file, JSON_WIDE_REAL, &root, &fault);
@@ -19,12 +19,21 @@ quire_err json_doc_parse(json_doc *out, str text, json_names names, const char *
         return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: byte %s: no valid JSON (%s); repair the file or download it again",
                        file, show_count(fault.at).text, fault.what);
     }
-    if (!json_is(root, JSON_KIND_OBJECT)) {
+    if (!json_is(root, kind)) {
         json_drop(root);
-        return err_set(err, QUIRE_BAD_FILE, 0, "%s: a JSON object is expected; the file is damaged or of another kind", file);
+        return err_set(err, QUIRE_BAD_FILE, 0, "%s: a JSON %s is expected; the file is damaged or of another kind", file,
+                       kind == JSON_KIND_OBJECT ? "object" : "list");
     }
     out->root = root;
     return QUIRE_OK;
+}
+
+quire_err json_doc_parse(json_doc *out, str text, json_names names, const char *file, quire_error *err) {
+    return parse(out, text, names, JSON_KIND_OBJECT, file, err);
+}
+
+quire_err json_doc_parse_list(json_doc *out, str text, const char *file, quire_error *err) {
+    return parse(out, text, JSON_NAMES_LAST, JSON_KIND_ARRAY, file, err);
 }
 
 void json_doc_deinit(json_doc *d) {

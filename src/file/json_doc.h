@@ -8,11 +8,13 @@
 
 /* Zero-initialised is absent: root is NULL. */
 typedef struct json_doc {
-    json_value *root; /* an object */
+    json_value *root; /* an object, or a list where one was asked for */
 } json_doc;
 
 /* Parses a whole file, whose root must be an object. QUIRE_BAD_FILE names the byte; *out is then unchanged. */
 quire_err json_doc_parse(json_doc *out, str text, json_names names, const char *file, quire_error *err);
+/* The same for a file whose root must be a list. */
+quire_err json_doc_parse_list(json_doc *out, str text, const char *file, quire_error *err);
 void json_doc_deinit(json_doc *d);
 
 /* The member at a dotted path ("rope_scaling.factor"). NULL when it is missing or null. */

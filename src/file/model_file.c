@@ -114,6 +114,7 @@ void model_file_close(model_file *f) {
     json_doc_deinit(&f->config);
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
+    modules_deinit(f);
     mem_free(f->sections);
     mem_free(f->scores);
     mem_free(f->types);

@@ -13,6 +13,15 @@ typedef struct file_section {
     str name, data;
 } file_section;
 
+/* A module of a sentence-transformers model (modules.h). */
+typedef struct file_module {
+    char path[64]; /* its directory, a plain name; empty: the model's own */
+    str type, config_text;
+    json_doc config;
+} file_module;
+
+#define MAX_MODULES 16
+
 typedef struct model_file {
     model_format format;
     int32_t n_users;
@@ -31,6 +40,10 @@ typedef struct model_file {
 
     json_doc config, generation, tokenizer_config; /* MODEL_HF; root NULL when the file is absent */
     str config_text, generation_text, template_text; /* the files */
+    json_doc modules_list; /* modules.json */
+    str modules_text;
+    file_module modules[MAX_MODULES];
+    int32_t n_modules;
 
     vocab vocab;
     float *scores; /* memory of vocab's arrays that are copies */
@@ -57,6 +70,16 @@ bool packed_is(file_map map);
 str packed_section(const model_file *f, const char *name);
 /* Reads the small files of a Hugging Face directory, or of a packed one. */
 quire_err hf_read_texts(model_file *f, quire_error *err);
+/* True for a plain file name, which cannot lead out of the directory. */
+bool hf_is_plain_name(str name);
+/* Reads one of these files, an object or a list, and parses it; both stay absent where there is none. name may be "DIRECTORY/NAME". */
+quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err);
+quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err);
+/* Reads modules.json and the configs that it names (modules.h). */
+quire_err modules_read(model_file *f, quire_error *err);
+/* Adds the tensors of the modules' directories as those of parts from `part` on. */
+quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err);
+void modules_deinit(model_file *f);
 /* Reads tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */
 quire_err gguf_read_vocab(model_file *f, quire_error *err);
 

@@ -60,9 +60,21 @@ static quire_err parse(const char *dir, const char *name, str text, json_names n
     return e;
 }
 
-static quire_err read_json(model_file *f, const char *dir, const char *name, str *text, json_doc *out, quire_error *err) {
-    TRY(read_optional(f, dir, name, MAX_JSON_BYTES, text, err));
-    return parse(dir, name, *text, JSON_NAMES_LAST, out, err);
+quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err) {
+    TRY(read_optional(f, f->path, name, max_bytes, text, err));
+    return parse(f->path, name, *text, JSON_NAMES_LAST, out, err);
+}
+
+quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err) {
+    strbuf path = {0};
+    TRY(read_optional(f, f->path, name, max_bytes, text, err));
+    if (text->p == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(open_file_join(&path, f->path, name, err));
+    quire_err e = json_doc_parse_list(out, *text, path.p, err);
+    strbuf_deinit(&path);
+    return e;
 }
 
 /* tokenizer_config.json's template: a string, or the one named "default" of several. */
@@ -86,9 +98,10 @@ quire_err hf_read_texts(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const char *dir = f->path;
     *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
-    TRY(read_json(f, dir, "config.json", &f->config_text, &f->config, err));
-    TRY(read_json(f, dir, "generation_config.json", &f->generation_text, &f->generation, err));
-    TRY(read_json(f, dir, "tokenizer_config.json", &v->tokenizer_config_json, &f->tokenizer_config, err));
+    TRY(hf_read_json(f, "config.json", MAX_JSON_BYTES, &f->config_text, &f->config, err));
+    TRY(hf_read_json(f, "generation_config.json", MAX_JSON_BYTES, &f->generation_text, &f->generation, err));
+    TRY(hf_read_json(f, "tokenizer_config.json", MAX_JSON_BYTES, &v->tokenizer_config_json, &f->tokenizer_config, err));
+    TRY(modules_read(f, err));
     TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));
     TRY(read_optional(f, dir, "tokenizer.json", MAX_TOKENIZER_BYTES, &v->tokenizer_json, err));
     if (v->tokenizer_json.n > 0) {
@@ -135,8 +148,7 @@ static int32_t shards_find(const shard_list *l, const char *name) {
     return at == NULL ? -1 : (int32_t)(at - l->names);
 }
 
-/* True for a plain file name, which cannot lead out of the directory. */
-static bool is_plain_name(str name) {
+bool hf_is_plain_name(str name) {
     return name.n > 0 && name.p[0] != '.' && memchr(name.p, '/', name.n) == NULL && memchr(name.p, '\\', name.n) == NULL &&
            memchr(name.p, 0, name.n) == NULL;
 }
@@ -149,7 +161,7 @@ static quire_err list_indexed(const model_file *f, const json_doc *index, shard_
     }
     const char *last = "";
     for (json_member m = {0}; json_next(map, &m);) {
-        if (!is_plain_name(json_str(m.value))) {
+        if (!hf_is_plain_name(json_str(m.value))) {
             return err_set(err, QUIRE_BAD_FILE, -1,
                            "%s/model.safetensors.index.json: tensor %s: its file must be a plain name inside the directory", f->path,
                            show_name(str_of(m.name)).text);
@@ -244,6 +256,7 @@ static quire_err add_shards(model_file *f, const shard_list *l, quire_error *err
         strbuf_deinit(&path);
         TRY(e);
     }
+    TRY(modules_add_weights(f, (int32_t)l->n, err));
     return tensor_dir_finish(&f->tensors, f->path, err);
 }
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -154,6 +155,17 @@ static quire_err add_gguf(packed_image *i, const gguf *g, bool has_tables) {
     return e;
 }
 
+static quire_err add_modules(packed_image *i, const model_file *f) {
+    TRY(add_section(i, "modules.json", f->modules_text));
+    for (int32_t k = 0; k < f->n_modules; k++) {
+        const file_module *m = &f->modules[k];
+        char name[sizeof m->path + 16];
+        (void)snprintf(name, sizeof name, "%s/config.json", m->path);
+        TRY(add_section(i, name, m->config_text));
+    }
+    return QUIRE_OK;
+}
+
 quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables, str json) {
     const vocab *v = &f->vocab;
     i->header.format = f->format;
@@ -166,7 +178,8 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     TRY(add_section(i, "tokenizer_config.json", v->tokenizer_config_json));
     TRY(add_section(i, "special_tokens_map.json", v->special_tokens_map_json));
     TRY(add_section(i, "tokenizer.json", tables.n > 0 ? json : v->tokenizer_json));
-    return add_section(i, "chat_template.jinja", f->template_text);
+    TRY(add_section(i, "chat_template.jinja", f->template_text));
+    return add_modules(i, f);
 }
 
 quire_err packed_image_key(packed_image *i, const char *key) {

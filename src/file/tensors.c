@@ -16,11 +16,12 @@ void tensor_dir_deinit(tensor_dir *d) {
     *d = (tensor_dir){0};
 }
 
-/* Appends name and a 0 to names. */
+/* Appends the prefix, name and a 0 to names. */
 static quire_err add_name(tensor_dir *d, str name) {
     size_t was = d->names.n;
-    TRY(strbuf_add(&d->names, name.p, name.n));
-    quire_err e = strbuf_add(&d->names, "", 1);
+    quire_err e = d->prefix != NULL ? strbuf_add_str(&d->names, d->prefix) : QUIRE_OK;
+    e = e == QUIRE_OK ? strbuf_add(&d->names, name.p, name.n) : e;
+    e = e == QUIRE_OK ? strbuf_add(&d->names, "", 1) : e;
     if (e != QUIRE_OK) {
         d->names.n = was;
     }

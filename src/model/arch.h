@@ -7,6 +7,7 @@
 #include "model/config.h"
 #include "model/loader.h"
 #include "model/model.h"
+#include "model/pooling.h"
 #include "model/weight_names.h"
 
 #define ARCH_MAX_NAMES 6
@@ -30,6 +31,7 @@ struct model {
     const arch *arch;
     model_file *file; /* shared while b uses its bytes, else NULL */
     void *weights;
+    pooled_layers *pooling; /* NULL: nothing follows the pooling */
 };
 
 /* The architecture of a name in general.architecture or in config.json. NULL: this build has none; the known ones are

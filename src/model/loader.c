@@ -395,6 +395,37 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
     return QUIRE_OK;
 }
 
+quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {
+    char full[MAX_NAME];
+    TRY(loader_vector(l, name, NO_LAYER, suffix, n, out));
+    full_name(l, name, NO_LAYER, suffix, full);
+    return *out != NULL
+               ? QUIRE_OK
+               : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete", model_file_path(l->file), full);
+}
+
+quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in, float **out) {
+    const tensor_view *t;
+    size_t n;
+    TRY(loader_find(l, name, NO_LAYER, ".weight", &t));
+    if (t == NULL) {
+        return missing(l, name, NO_LAYER);
+    }
+    TRY(check_shape(l, t, 2, n_out, n_in, 1));
+    use(l, t)->as_is = true;
+    float *rows = size_mul((size_t)n_out, (size_t)n_in, &n) ? mem_new(n, sizeof *rows) : NULL;
+    if (rows == NULL) {
+        return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    }
+    if (quant_dequantise(t->type, t->data, n, rows) != QUIRE_OK) {
+        mem_free(rows);
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be of type %s", model_file_path(l->file), t->name,
+                       dtype_name(t->type));
+    }
+    *out = rows;
+    return QUIRE_OK;
+}
+
 /* ---- the whole file ---- */
 
 quire_err loader_image(const loader *l, packed_image *image) {

@@ -76,6 +76,11 @@ quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, i
 /* A vector of n elements as f32 in *out, which is freed with mem_free. NULL when the file has none. */
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out);
 
+/* A vector that must be there. */
+quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out);
+/* A matrix [n_out, n_in] of any type as f32 in *out, which is freed with mem_free. It must be there. */
+quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in, float **out);
+
 /* Adds all that was loaded to an image: weights as the backend packed them, and the tensors that are used unchanged. */
 quire_err loader_image(const loader *l, packed_image *i);
 

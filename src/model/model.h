@@ -31,10 +31,11 @@ void model_forward(model *m, const batch *rows);
 buffer model_hidden(const model *m);
 
 /* ---- pooling.c ---- */
-/* Elements of what model_pooled makes of a pooled row: d_model, the width of the model's last dense module, or its number of scores. */
-int32_t model_pooled_width(const model *m);
-/* What follows pooling: the model's dense modules or its head of scores. row: [d_model]; out: [model_pooled_width]. Neither norm nor cut
- * is done here. Sums run in a fixed order. Any thread. */
+/* What follows pooling: the steps of the description, its dense modules or its head of scores. row: [d_model]; out: [desc_pooled_width].
+ * Neither the last norm nor a cut is done here. Sums run in a fixed order, wide ones on the compute threads. Allocates nothing. The engine
+ * thread, between steps. */
 void model_pooled(const model *m, const float *row, float *out);
+/* Divides a row of n elements by its length, in double; a row of zeros stays. */
+void row_divide_by_length(float *row, int32_t n);
 
 #endif

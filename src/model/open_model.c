@@ -46,6 +46,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     }
     TRY(quantisation_check(f, err));
     TRY(a->describe(&c, &d));
+    TRY(pooling_describe(&c, &d));
     describe_weights(f, loader_root(f, a->names), &d);
     quire_err e = desc_check(&d, err);
     if (e != QUIRE_OK) {
@@ -75,6 +76,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     e = e ? e : model_describe(f, &m->desc, err);
     e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
     e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);
+    e = e ? e : pooling_load(&l, &m->desc, &m->pooling);
     e = name_file(f, e, err);
     e = e ? e : loader_finish(&l, &m->desc);
     if (e == QUIRE_OK && image != NULL && loader_image(&l, image) != QUIRE_OK) {
@@ -101,6 +103,7 @@ quire_err model_open_image(model_file *f, backend *b, int32_t max_positions, pac
 void model_close(model *m) {
     if (m) {
         model_file_close(m->file);
+        pooling_close(m->pooling);
         (m->arch != NULL && m->arch->close != NULL ? m->arch->close : decoder_close)(m->weights);
         mem_free(m);
     }
@@ -116,4 +119,8 @@ void model_forward(model *m, const batch *rows) {
 
 buffer model_hidden(const model *m) {
     return (m->arch->hidden != NULL ? m->arch->hidden : decoder_hidden)(m);
+}
+
+void model_pooled(const model *m, const float *row, float *out) {
+    pooling_apply(m->pooling, m->desc.d_model, row, out);
 }

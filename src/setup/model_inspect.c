@@ -192,6 +192,24 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     return QUIRE_OK;
 }
 
+static const char *const poolings[] = {NULL, "mean", "cls", "last"};
+
+/* How an input's rows become one; nothing for a model that is for text alone. */
+static quire_err write_pooling(strbuf *b, const model_desc *d) {
+    static const char *const functions[N_ROW_FUNCTIONS] = {"", " tanh", " GELU", " ReLU", " sigmoid"};
+    const pooling_desc *p = &d->pooling;
+    if (p->kind == POOLING_NONE) {
+        return desc_gives_tokens(d) ? QUIRE_OK : strbuf_add_str(b, "pooling         none named: --pooling says it\n");
+    }
+    TRY(strbuf_addf(b, "pooling         %s", poolings[p->kind]));
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const pooled_step *s = &p->steps[i];
+        TRY(s->kind == POOLED_DENSE ? strbuf_addf(b, ", dense %d to %d%s", (int)s->n_in, (int)s->n_out, functions[s->f])
+                                    : strbuf_add_str(b, ", normalised"));
+    }
+    return strbuf_addf(b, "%s\n", p->normalise ? ", normalised" : "");
+}
+
 static quire_err write_text(strbuf *b, const summary *s) {
     const model_desc *d = &s->d;
     const layer_desc *l = desc_attention_layer(d);
@@ -205,6 +223,7 @@ static quire_err write_text(strbuf *b, const summary *s) {
     TRY(strbuf_addf(b, "positions       %d\n", (int)d->max_positions));
     TRY(inspect_layers_text(b, d, own_layout(s)));
     TRY(write_weights(b, s));
+    TRY(write_pooling(b, d));
     TRY(strbuf_addf(b, "vocabulary      %s\n", s->vocabulary.p));
     TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
     return write_memory(b, s);
@@ -253,6 +272,11 @@ static void write_description(json_out *o, const summary *s) {
     add_int(o, "n_next_token_layers", d->n_next_token_layers);
     add_int(o, "n_left_out", d->n_left_out);
     add_int(o, "left_out_bytes", d->left_out_bytes);
+    if (d->pooling.kind != POOLING_NONE) {
+        add_text(o, "pooling", poolings[d->pooling.kind]);
+        json_bool(json_name(o, "normalize"), d->pooling.normalise);
+        add_int(o, "n_row", desc_pooled_width(d));
+    }
     json_begin(json_name(o, "weight_bytes_by_type"), '{');
     for (int t = 0; t < N_DTYPES; t++) {
         if (s->d.weight_bytes_of[t] > 0) {

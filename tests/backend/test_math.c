@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "backend/cpu/math_plain.h"
+#include "core/math_plain.h"
 
 #define MAX_N       100
 #define SEED        20240607u

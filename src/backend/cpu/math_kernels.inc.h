@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/cpu/math.h"
-#include "backend/cpu/math_poly.h"
+#include "core/math_poly.h"
 #include "backend/cpu/simd.h"
 #include "core/half.h"
 

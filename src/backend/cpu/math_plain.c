@@ -1,5 +1,5 @@
 /* Plain C twins of the elementwise kernels, norms and rotation: the reference of math_kernels.inc.h. */
-#include "backend/cpu/math_plain.h"
+#include "core/math_plain.h"
 #include "backend/cpu/math.h"
 #include "core/half.h"
 

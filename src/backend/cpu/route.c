@@ -3,7 +3,7 @@
 
 #include "backend/cpu/experts.h"
 #include "backend/cpu/math.h"
-#include "backend/cpu/math_plain.h"
+#include "core/math_plain.h"
 
 #define LANES       16
 #define SERIAL_ROWS 8      /* up to so many rows are routed by the caller */

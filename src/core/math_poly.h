@@ -1,6 +1,6 @@
 /* Coefficients of the polynomials, ascending: minimax fits rounded to float. Evaluated by Horner's rule with fma. */
-#ifndef CPU_MATH_POLY_H
-#define CPU_MATH_POLY_H
+#ifndef CORE_MATH_POLY_H
+#define CORE_MATH_POLY_H
 
 /* exp(r) = 1 + r + r^2 P(r) for |r| <= ln(2) / 2. */
 #define EXP_DEGREE 5

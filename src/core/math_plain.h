@@ -1,12 +1,12 @@
 /* One-element functions of the plain twins: they define what the vector kernels compute in each lane. */
-#ifndef CPU_MATH_PLAIN_H
-#define CPU_MATH_PLAIN_H
+#ifndef CORE_MATH_PLAIN_H
+#define CORE_MATH_PLAIN_H
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "backend/cpu/math_poly.h"
+#include "core/math_poly.h"
 #include "base/float_bits.h"
 
 /* Like simd.h's f_max and f_min: the second operand when either is NaN or both are zero. */

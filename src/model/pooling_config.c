@@ -1,0 +1,223 @@
+/* What a model's files say of its pooled rows. */
+#include <stdio.h>
+#include <string.h>
+
+#include "file/modules.h"
+#include "model/pooling.h"
+
+/* ---- modules of sentence-transformers ---- */
+
+/* Where the error of a module belongs. */
+typedef struct module_at {
+    const config *c;
+    int32_t i;
+    int32_t width; /* of the rows that it gets */
+} module_at;
+
+static quire_err refuse(const module_at *m, quire_err code, const char *key, str value, const char *what) {
+    return err_set(m->c->err, code, -1, "%s/%s/config.json: %s%s%.*s %s", model_file_path(m->c->f), model_module_path(m->c->f, m->i), key,
+                   value.n > 0 ? " " : "", (int)(value.n < 60 ? value.n : 60), value.p != NULL ? value.p : "", what);
+}
+
+/* Reads a width, which must be the one expected where expected is not 0. An absent one leaves *out. */
+static quire_err read_width(const module_at *m, const char *key, int32_t expected, int32_t *out) {
+    meta_value v = model_module_value(m->c->f, m->i, key);
+    if (v.kind == META_ABSENT) {
+        return QUIRE_OK;
+    }
+    if (v.kind != META_INT || v.i < 1 || v.i > INT32_MAX) {
+        return refuse(m, QUIRE_BAD_FILE, key, (str){0}, "must be a whole number from 1 on");
+    }
+    if (expected > 0 && v.i != expected) {
+        char text[80];
+        (void)snprintf(text, sizeof text, "is %lld; the rows that it gets have %d elements", (long long)v.i, (int)expected);
+        return refuse(m, QUIRE_BAD_FILE, key, (str){0}, text);
+    }
+    *out = (int32_t)v.i;
+    return QUIRE_OK;
+}
+
+static quire_err set_pooling(const module_at *m, const char *key, str value, pooling_kind kind, model_desc *d) {
+    if (kind == POOLING_NONE) {
+        return refuse(m, QUIRE_UNSUPPORTED, key, value, "is not supported; mean, cls and lasttoken are");
+    }
+    if (d->pooling.kind != POOLING_NONE) {
+        return refuse(m, QUIRE_UNSUPPORTED, key, value, "beside another kind: rows that are joined are not supported");
+    }
+    d->pooling.kind = kind;
+    return QUIRE_OK;
+}
+
+static pooling_kind kind_of_mode(str mode) {
+    return str_is(mode, "mean")        ? POOLING_MEAN
+           : str_is(mode, "cls")       ? POOLING_CLS
+           : str_is(mode, "lasttoken") ? POOLING_LAST
+                                       : POOLING_NONE;
+}
+
+/* Files of before version 5 have a flag for each kind, later ones a text. */
+static quire_err describe_pooling(const module_at *m, model_desc *d) {
+    static const struct {
+        const char *key;
+        pooling_kind kind;
+    } flags[] = {{"pooling_mode_cls_token", POOLING_CLS},
+                 {"pooling_mode_mean_tokens", POOLING_MEAN},
+                 {"pooling_mode_lasttoken", POOLING_LAST},
+                 {"pooling_mode_max_tokens", POOLING_NONE},
+                 {"pooling_mode_mean_sqrt_len_tokens", POOLING_NONE},
+                 {"pooling_mode_weightedmean_tokens", POOLING_NONE}};
+    const model_file *f = m->c->f;
+    int32_t width = 0;
+    if (d->pooling.kind != POOLING_NONE) {
+        return refuse(m, QUIRE_UNSUPPORTED, "a second Pooling module", (str){0}, "is not supported");
+    }
+    TRY(read_width(m, "word_embedding_dimension", m->width, &width));
+    TRY(read_width(m, "embedding_dimension", m->width, &width));
+    meta_value mode = model_module_value(f, m->i, "pooling_mode");
+    if (mode.kind == META_STR) {
+        return set_pooling(m, "pooling_mode", mode.s, kind_of_mode(mode.s), d);
+    }
+    if (mode.kind != META_ABSENT) {
+        return refuse(m, QUIRE_UNSUPPORTED, "pooling_mode", (str){0}, "is no text: rows that are joined are not supported");
+    }
+    for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) {
+        meta_value v = model_module_value(f, m->i, flags[k].key);
+        if (v.kind != META_ABSENT && v.kind != META_BOOL) {
+            return refuse(m, QUIRE_BAD_FILE, flags[k].key, (str){0}, "must be true or false");
+        }
+        TRY(v.kind == META_BOOL && v.i != 0 ? set_pooling(m, flags[k].key, (str){0}, flags[k].kind, d) : QUIRE_OK);
+    }
+    return d->pooling.kind != POOLING_NONE ? QUIRE_OK : refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
+}
+
+static quire_err add_step(const config *c, const pooled_step *step, model_desc *d) {
+    pooling_desc *p = &d->pooling;
+    if (p->n_steps == DESC_MAX_POOLED) {
+        return config_unsupported(c, "more than 8 modules behind the pooling are not supported");
+    }
+    p->steps[p->n_steps++] = *step;
+    return QUIRE_OK;
+}
+
+static quire_err read_function(const module_at *m, row_function *out) {
+    static const char *const names[N_ROW_FUNCTIONS] = {
+        [ROW_PLAIN] = ".Identity", [ROW_TANH] = ".Tanh", [ROW_GELU] = ".GELU", [ROW_RELU] = ".ReLU", [ROW_SIGMOID] = ".Sigmoid"};
+    meta_value v = model_module_value(m->c->f, m->i, "activation_function");
+    *out = ROW_TANH; /* as published, where the file does not say it */
+    if (v.kind == META_ABSENT) {
+        return QUIRE_OK;
+    }
+    for (int k = 0; k < N_ROW_FUNCTIONS; k++) {
+        if (v.kind == META_STR && str_begins(v.s, "torch.nn.") && str_ends(v.s, names[k])) {
+            *out = (row_function)k;
+            return QUIRE_OK;
+        }
+    }
+    return refuse(m, QUIRE_UNSUPPORTED, "activation_function", v.kind == META_STR ? v.s : (str){0},
+                  "is not supported; Identity, Tanh, GELU, ReLU and Sigmoid of torch.nn are");
+}
+
+static quire_err describe_dense(const module_at *m, model_desc *d) {
+    pooled_step step = {.kind = POOLED_DENSE, .n_in = m->width, .has_bias = true};
+    meta_value bias = model_module_value(m->c->f, m->i, "bias");
+    TRY(read_width(m, "in_features", m->width, &step.n_in));
+    TRY(read_width(m, "out_features", 0, &step.n_out));
+    if (step.n_out == 0) {
+        return refuse(m, QUIRE_BAD_FILE, "out_features", (str){0}, "is missing");
+    }
+    if (bias.kind != META_ABSENT && bias.kind != META_BOOL) {
+        return refuse(m, QUIRE_BAD_FILE, "bias", (str){0}, "must be true or false");
+    }
+    step.has_bias = bias.kind == META_ABSENT || bias.i != 0;
+    TRY(read_function(m, &step.f));
+    (void)snprintf(step.name, sizeof step.name, "%s/linear", model_module_path(m->c->f, m->i));
+    return add_step(m->c, &step, d);
+}
+
+/* Its class's own name: what stands behind the last dot. */
+static str class_of(str type) {
+    for (size_t i = type.n; i > 0; i--) {
+        if (type.p[i - 1] == '.') {
+            return (str){type.p + i, type.n - i};
+        }
+    }
+    return type;
+}
+
+static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
+    const module_at m = {c, i, desc_pooled_width(d)};
+    str name = class_of(model_module_type(c->f, i));
+    bool is_behind = str_is(name, "Dense") || str_is(name, "Normalize");
+    if (i == 0 && str_is(name, "Transformer")) {
+        return QUIRE_OK;
+    }
+    if (is_behind && d->pooling.kind == POOLING_NONE) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s/modules.json: module %d, %.*s, stands before the pooling, which is not supported",
+                       model_file_path(c->f), (int)i, (int)name.n, name.p);
+    }
+    if (str_is(name, "Pooling")) {
+        return describe_pooling(&m, d);
+    }
+    if (is_behind) {
+        return str_is(name, "Dense") ? describe_dense(&m, d) : add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
+    }
+    return str_is(name, "Dropout") && i > 0 /* which is for training */
+               ? QUIRE_OK
+               : err_set(
+                     c->err, QUIRE_UNSUPPORTED, -1,
+                     "%s/modules.json: module %d is a %.*s, which is not supported here; Transformer (the first), Pooling, Dense, Dropout "
+                     "and Normalize are",
+                     model_file_path(c->f), (int)i, (int)(name.n < 60 ? name.n : 60), name.p);
+}
+
+/* A norm at the end is the model's, which a request may leave out, and which follows a cut. */
+static quire_err describe_modules(const config *c, model_desc *d) {
+    pooling_desc *p = &d->pooling;
+    for (int32_t i = 0; i < model_file_n_modules(c->f); i++) {
+        TRY(describe_module(c, i, d));
+    }
+    if (p->n_steps > 0 && p->steps[p->n_steps - 1].kind == POOLED_LENGTH) {
+        p->normalise = true;
+        p->n_steps--;
+    }
+    return QUIRE_OK;
+}
+
+/* ---- GGUF ---- */
+
+/* EmbeddingGemma's dense modules. llama.cpp names them by their number in modules.json. */
+static quire_err describe_gguf_dense(const config *c, model_desc *d) {
+    static const char *const names[] = {"dense_2", "dense_3"}, *const widths[] = {"dense_2_feat_out", "dense_3_feat_out"};
+    for (int i = 0; i < 2; i++) {
+        char tensor[32];
+        pooled_step step = {.kind = POOLED_DENSE, .n_in = desc_pooled_width(d)};
+        (void)snprintf(step.name, sizeof step.name, "%s", names[i]);
+        (void)snprintf(tensor, sizeof tensor, "%s.weight", names[i]);
+        const tensor_view *t = model_file_find(c->f, tensor);
+        if (t == NULL) {
+            continue;
+        }
+        step.n_out = t->dims[0] <= INT32_MAX ? (int32_t)t->dims[0] : 0;
+        (void)snprintf(tensor, sizeof tensor, "%s.bias", names[i]);
+        step.has_bias = model_file_find(c->f, tensor) != NULL;
+        TRY(config_i32(c, widths[i], NULL, &step.n_out));
+        TRY(add_step(c, &step, d));
+    }
+    return QUIRE_OK;
+}
+
+/* Rows are divided by their length, as llama.cpp does where it is not told otherwise. */
+static quire_err describe_gguf(const config *c, model_desc *d) {
+    int32_t type = 0;
+    TRY(config_i32(c, "pooling_type", NULL, &type));
+    if (type > POOLING_LAST) {
+        return config_unsupported(c, "a pooling_type over 3 (0: none, 1: mean, 2: cls, 3: last) is not supported");
+    }
+    d->pooling.kind = type == 1 ? POOLING_MEAN : type == 2 ? POOLING_CLS : type == 3 ? POOLING_LAST : POOLING_NONE;
+    d->pooling.normalise = type != 0;
+    return describe_gguf_dense(c, d);
+}
+
+quire_err pooling_describe(const config *c, model_desc *d) {
+    return c->is_gguf ? describe_gguf(c, d) : describe_modules(c, d);
+}
