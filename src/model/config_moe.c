@@ -8,12 +8,22 @@ void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
     d->layers[layer].d_ff = d_ff;
 }
 
-/* GGUF's expert_gating_func. */
+/* GGUF's expert_gating_func, config.json's scoring_func. */
 static quire_err read_score(const config *c, moe_desc *m) {
     int32_t func = 0;
+    str name = {0};
+    TRY(config_str(c, NULL, "scoring_func", &name));
+    if (name.n > 0 && !str_is(name, "softmax") && !str_is(name, "sigmoid")) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: scoring_func \"%.*s\" is not supported: softmax and sigmoid are",
+                       model_file_path(c->f), (int)(name.n < 40 ? name.n : 40), name.p);
+    }
+    if (name.n > 0 && (m->score == ROUTE_SOFTMAX || m->score == ROUTE_SIGMOID)) {
+        m->score = str_is(name, "softmax") ? ROUTE_SOFTMAX : ROUTE_SIGMOID;
+    }
     TRY(config_i32(c, "expert_gating_func", NULL, &func));
     if (func > 3) {
-        return config_unsupported(c, "an expert_gating_func over 3 is not supported");
+        return config_unsupported(
+            c, "an expert_gating_func over 3 is not supported: 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen) are");
     }
     m->score = func == 1 ? ROUTE_SOFTMAX : func == 2 ? ROUTE_SIGMOID : func == 3 ? ROUTE_SOFTMAX_CHOSEN : m->score;
     return QUIRE_OK;

@@ -1,11 +1,11 @@
-/* Mutated numbers of every architecture: config.json and GGUF metadata with keys dropped, types changed, numbers out of range, lists of
- * another length and wrong texts either are refused with a message that names the file, or describe a model that opens and computes.
+/* A thousand mutated files of the supported models: config.json and GGUF metadata with keys dropped, types changed, numbers out of range,
+ * lists of another length and wrong texts either are refused with a message that names the file, or describe a model that computes.
  * QUIRE_TEST_LONG: more rounds. QUIRE_TEST_SEED=n repeats a run. */
 #include <dirent.h>
 
 #include "golden_model.h"
 
-enum { MAX_MODELS = 128, ROUNDS = 250, LONG_ROUNDS = 4000 };
+enum { MAX_MODELS = 128, ROUNDS = 500, LONG_ROUNDS = 4000 };
 
 static char models[MAX_MODELS][256];
 static int n_models;
@@ -14,7 +14,21 @@ static int by_name(const void *a, const void *b) {
     return strcmp(a, b);
 }
 
-/* The names of the golden models, in order; 0: there are none. */
+/* Whether this build runs it as it stands: a mutation of any other is refused for that alone. */
+static bool is_supported(const char *name) {
+    char path[GOLDEN_PATH];
+    model_file *f;
+    model_desc d;
+    quire_error err;
+    if (golden_path(name, "", path) == NULL || model_file_open(path, &f, &err) != QUIRE_OK) {
+        return false;
+    }
+    bool runs = model_describe(f, &d, &err) == QUIRE_OK;
+    model_file_close(f);
+    return runs;
+}
+
+/* The names of the supported golden models, in order; 0: there are none. */
 static int list_models(void) {
     const char *shared = shared_dir();
     char path[GOLDEN_PATH];
@@ -25,7 +39,7 @@ static int list_models(void) {
     DIR *dir = opendir(path);
     for (struct dirent *e; dir != NULL && n_models < MAX_MODELS && (e = readdir(dir)) != NULL;) {
         char file[GOLDEN_PATH];
-        if (e->d_name[0] != '.' && golden_path(e->d_name, "model.safetensors", file) != NULL) {
+        if (e->d_name[0] != '.' && golden_path(e->d_name, "model.safetensors", file) != NULL && is_supported(e->d_name)) {
             snprintf(models[n_models++], sizeof models[0], "%s", e->d_name);
         }
     }
@@ -219,7 +233,7 @@ static void mutated_configs_are_refused_or_computed(void **state) {
         temp_delete(&d, golden_files);
         json_decref(config);
     }
-    print_message("%d of %d computed\n", n_computed, n);
+    print_message("config.json of %d models: %d of %d computed, the others were refused\n", n_models, n_computed, n);
     assert_true(n_computed > n / 20);
 }
 
@@ -315,7 +329,7 @@ static void mutated_metadata_are_refused_or_computed(void **state) {
         skip();
     }
     temp_dir d = temp_new();
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; n_tried < n; i++) {
         char path[GOLDEN_PATH];
         gguf_place places[MAX_ENTRIES];
         size_t size;
@@ -333,7 +347,7 @@ static void mutated_metadata_are_refused_or_computed(void **state) {
         mem_free(bytes);
     }
     temp_delete(&d, (const char *[]){"model.gguf", NULL});
-    print_message("%d of %d computed\n", n_computed, n_tried);
+    print_message("GGUF metadata of %d models: %d of %d computed, the others were refused\n", n_models, n_computed, n_tried);
     assert_true(n_computed > n_tried / 20);
 }
 
