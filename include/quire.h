@@ -116,6 +116,9 @@ typedef struct quire_options {
     const char *pack_cache;
     int64_t pack_cache_bytes;     /* most that it may take: the least recently used models go first */
     quire_endpoint request_check_kind; /* what request_check is a request for */
+    /* metadata that the model's files lack or say wrongly (docs/models.md): a JSON object that is merged into config.json, or, for GGUF,
+     * "KEY=TYPE:VALUE,.." A key that nothing reads is an error. NULL: none */
+    const char *hf_overrides, *override_kv;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become

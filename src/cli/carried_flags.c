@@ -98,9 +98,7 @@ const flag flags_carried[] = {
           "TLS; a reverse proxy in front of it speaks it"),
     LATER("--embedding --embeddings --pooling --pooler-config --reranking --rerank", "embeddings and ranking"),
     LATER("--tokenizer --skip-tokenizer-init", "a tokenizer beside the model's own"),
-    LATER("--hf-overrides --hf-config-path --override-kv --rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx "
-          "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast",
-          "changes of the model's own description"),
+    LATER("--hf-config-path", "a config.json beside the model's own; --hf-overrides changes that one"),
     LATER("--limit-mm-per-prompt", "images and sound"),
     LATER("--otlp-traces-endpoint --collect-detailed-traces", "traces"),
     LATER("--kv-transfer-config --kv-events-config", "pages between servers"),
@@ -117,6 +115,9 @@ const flag flags_carried[] = {
     REFUSED("--hf-repo -hf -hfr --hf-file -hff --model-url -mu", "nothing is downloaded; fetch the model and give its path"),
     REFUSED("--model-draft -md --draft --draft-n --draft-max --draft-min --draft-p-min -ctkd -ctvd",
             "--speculative-config '{\"model\":\"FILE\",\"num_speculative_tokens\":4}' does it"),
+    REFUSED("--rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor "
+            "--yarn-beta-slow --yarn-beta-fast",
+            "--override-kv ARCH.rope.freq_base=float:X and others of its kind set it, or --hf-overrides (docs/models.md)"),
     REFUSED("--uds", "--host unix:PATH does it"),
     REFUSED("--timeout -to", "--header-timeout and --body-timeout do it"),
     REFUSED("--allow-credentials", "--allow-origin ORIGIN does it"),

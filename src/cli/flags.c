@@ -23,6 +23,10 @@ const flag_choice choices_isa[] = {
 
 const flag flags_model[] = {
     {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", FLAG_TEXT, AT(engine.model)},
+    {"--hf-overrides", "JSON", "an object merged into config.json: {\"max_position_embeddings\":8192}", FLAG_TEXT, AT(engine.hf_overrides),
+     .rare = true},
+    {"--override-kv", "KEY=TYPE:VALUE", "sets a GGUF file's key; int, float, bool, str or arr; several with commas (repeatable)", FLAG_LIST,
+     AT(engine.override_kv), .rare = true},
     {0},
 };
 const flag flags_prompt[] = {

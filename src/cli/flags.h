@@ -18,6 +18,7 @@ typedef enum flag_type {
     FLAG_GIB,           /* int64_t: the same, in GiB where no letter says otherwise */
     FLAG_CHOICE,        /* const char *, one of choices */
     FLAG_PRESET,        /* const char *: the only choice's value; takes no value. A synonym of another flag, so --help omits it */
+    FLAG_LIST,          /* const char *: those of all times, with commas between them */
     FLAG_KEY,           /* appended to api_keys */
     FLAG_PREFIX,        /* a file, appended to prefix_files */
     FLAG_FIELD_INTEGER, /* request field: integer */

@@ -18,6 +18,7 @@ void cli_options_deinit(cli_options *o) {
         id_list_deinit(&o->prefix_ids[i]);
     }
     strbuf_deinit(&o->template_text);
+    strbuf_deinit(&o->override_kv);
     strbuf_deinit(&o->without_effect);
     strbuf_deinit(&o->from_environment);
     for (int i = 0; i < o->n_secrets; i++) {

@@ -21,6 +21,7 @@ typedef struct cli_options {
     server_options server;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *served_names[CLI_MAX_NAMES];
+    strbuf override_kv;                        /* owned: the text of engine.override_kv */
     const char *cache_type_v;                  /* as --kv-dtype; NULL: not given */
     strbuf without_effect;                     /* owned: flags that were taken without effect, "--metrics, -ngl 99" */
     strbuf from_environment;                   /* owned: variables that were read, "QUIRE_PORT, QUIRE_API_KEY" */

@@ -205,6 +205,13 @@ static quire_err set_field(const flag *f, const char *name, const char *text, bo
     return e == QUIRE_OK || e == QUIRE_INVALID ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
+/* Appends text to what was given before. */
+static quire_err add_to_list(const char *name, const char *text, strbuf *all, const char **out, quire_error *err) {
+    quire_err e = strbuf_addf(all, "%s%s", all->n > 0 ? "," : "", text);
+    *out = all->p;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
+}
+
 quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
     void *at = (char *)o + f->offset;
     switch (f->type) {
@@ -231,6 +238,8 @@ quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *
         return set_bytes(f, name, text, at, err);
     case FLAG_CHOICE:
         return set_choice(f, name, text, at, err);
+    case FLAG_LIST:
+        return add_to_list(name, text, &o->override_kv, at, err);
     case FLAG_KEY:
         if (o->server.n_api_keys == CLI_MAX_API_KEYS) {
             return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name, CLI_MAX_API_KEYS);

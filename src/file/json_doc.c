@@ -93,7 +93,7 @@ meta_value json_doc_meta(const json_value *v) {
     case JSON_KIND_TEXT:
         return (meta_value){.kind = META_STR, .s = json_str(v)};
     case JSON_KIND_ARRAY:
-        return (meta_value){.kind = META_ARRAY, .n = json_length(v), .node = v};
+        return (meta_value){.kind = META_ARRAY, .n = json_length(v), .node = v, .in_json = true};
     case JSON_KIND_OBJECT:
         return wrapped_float(v);
     default:

@@ -2,6 +2,7 @@
 #ifndef FILE_META_H
 #define FILE_META_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/str.h"
@@ -25,7 +26,14 @@ typedef struct meta_value {
     double f;         /* META_FLOAT, and META_INT's value */
     str s;            /* META_STR */
     size_t n;         /* META_ARRAY: elements */
-    const void *node; /* META_ARRAY: the elements, in the format's own form */
+    const void *node; /* META_ARRAY: the elements, as a gguf_value or, in_json, a json_value */
+    bool in_json;
 } meta_value;
+
+/* What the operator sets in the metadata: the texts of --hf-overrides (a JSON object that is merged into config.json) and --override-kv (a
+ * GGUF file's keys, llama.cpp's form: override_kv.h). NULL: nothing. */
+typedef struct model_overrides {
+    const char *hf, *kv;
+} model_overrides;
 
 #endif

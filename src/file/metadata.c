@@ -4,21 +4,24 @@
 
 #include "file/model_file.h"
 #include "file/open_file.h"
+#include "file/packed.h"
+#include "file/sampling_defaults.h"
 
 #define MAX_I64 0x1p63 /* first double past int64_t */
 
-static meta_value find(const model_file *f, const char *key) {
+meta_value open_file_meta(const model_file *f, const char *key) {
+    meta_value v;
+    if (f->overrides != NULL && overrides_find(f->overrides, key, &v)) {
+        return v;
+    }
     if (f->format == MODEL_GGUF) {
         return gguf_meta(gguf_find(&f->gguf, key));
     }
     return json_doc_meta(json_doc_find(&f->config, key));
 }
 
-static meta_value item(const model_file *f, const meta_value *array, size_t i) {
-    if (f->format == MODEL_GGUF) {
-        return gguf_item(array->node, i);
-    }
-    return json_doc_item((json_value *)(uintptr_t)array->node, i);
+static meta_value item(const meta_value *array, size_t i) {
+    return array->in_json ? json_doc_item(array->node, i) : gguf_item(array->node, i);
 }
 
 /* ---- one value ---- */
@@ -52,24 +55,24 @@ static quire_err to_f32(const meta_value *v, float *out) {
 }
 
 quire_err model_file_i64(const model_file *f, const char *key, int64_t *out) {
-    meta_value v = find(f, key);
+    meta_value v = open_file_meta(f, key);
     return to_i64(&v, out);
 }
 
 quire_err model_file_f32(const model_file *f, const char *key, float *out) {
-    meta_value v = find(f, key);
+    meta_value v = open_file_meta(f, key);
     return to_f32(&v, out);
 }
 
 quire_err model_file_bool(const model_file *f, const char *key, bool *out) {
-    meta_value v = find(f, key);
+    meta_value v = open_file_meta(f, key);
     TRY(missing_or(&v, META_BOOL));
     *out = v.i != 0;
     return QUIRE_OK;
 }
 
 quire_err model_file_str(const model_file *f, const char *key, str *out) {
-    meta_value v = find(f, key);
+    meta_value v = open_file_meta(f, key);
     TRY(missing_or(&v, META_STR));
     *out = v.s;
     return QUIRE_OK;
@@ -87,7 +90,7 @@ static quire_err to_number(const meta_value *v, int64_t *out) {
 }
 
 /* Converts every element first, then writes: on an error out is unchanged. */
-static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out, size_t max, size_t *n) {
+static quire_err to_i64s(const meta_value *v, int64_t *out, size_t max, size_t *n) {
     int64_t one;
     if (v->kind != META_ARRAY) {
         TRY(to_i64(v, &one));
@@ -98,13 +101,13 @@ static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out,
         return QUIRE_OK;
     }
     for (size_t i = 0; i < v->n; i++) {
-        meta_value x = item(f, v, i);
+        meta_value x = item(v, i);
         if (to_number(&x, &one) != QUIRE_OK) {
             return QUIRE_BAD_FILE;
         }
     }
     for (size_t i = 0; i < v->n && i < max; i++) {
-        meta_value x = item(f, v, i);
+        meta_value x = item(v, i);
         TRY(to_number(&x, &out[i]));
     }
     *n = v->n;
@@ -112,15 +115,15 @@ static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out,
 }
 
 quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
-    meta_value v = find(f, key);
-    return to_i64s(f, &v, out, max, n);
+    meta_value v = open_file_meta(f, key);
+    return to_i64s(&v, out, max, n);
 }
 
 quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n) {
-    meta_value v = find(f, key);
+    meta_value v = open_file_meta(f, key);
     TRY(missing_or(&v, META_ARRAY));
     for (size_t i = 0; i < v.n; i++) {
-        meta_value x = item(f, &v, i);
+        meta_value x = item(&v, i);
         float one;
         if (to_f32(&x, i < max ? &out[i] : &one) != QUIRE_OK) {
             return QUIRE_BAD_FILE;
@@ -131,7 +134,7 @@ quire_err model_file_f32s(const model_file *f, const char *key, float *out, size
 }
 
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n) {
-    meta_value v = find(f, key);
+    meta_value v = open_file_meta(f, key);
     TRY(missing_or(&v, META_ARRAY));
     if (n != NULL) {
         *n = v.n;
@@ -139,7 +142,7 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
     if (i >= v.n) {
         return QUIRE_NOT_FOUND;
     }
-    meta_value x = item(f, &v, i);
+    meta_value x = item(&v, i);
     if (x.kind != META_STR) {
         return QUIRE_BAD_FILE;
     }
@@ -148,6 +151,35 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
 }
 
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
-    meta_value v = json_doc_meta(json_doc_find(&f->generation, key));
-    return to_i64s(f, &v, out, max, n);
+    meta_value v;
+    if (f->overrides == NULL || !overrides_find(f->overrides, key, &v)) {
+        v = json_doc_meta(json_doc_find(&f->generation, key));
+    }
+    return to_i64s(&v, out, max, n);
+}
+
+/* ---- overrides ---- */
+
+quire_err open_file_overrides(model_file *f, quire_error *err) {
+    return overrides_open(f->format, f->path, f->given, packed_section(f, PACKED_OVERRIDES), &f->overrides, err);
+}
+
+str model_file_overrides(const model_file *f) {
+    return f->overrides != NULL ? overrides_text(f->overrides) : (str){0};
+}
+
+const char *model_file_set_by(const model_file *f, const char *key) {
+    meta_value v;
+    return f->overrides != NULL && overrides_find(f->overrides, key, &v) ? overrides_flag(f->format) : NULL;
+}
+
+quire_err model_file_check_overrides(const model_file *f, quire_error *err) {
+    sampling_defaults d;
+    quire_error ignored;
+    if (f->overrides == NULL) {
+        return QUIRE_OK;
+    }
+    (void)sampling_defaults_of_model(f, &d, &ignored); /* asks for its keys, which are read later */
+    sampling_defaults_deinit(&d);
+    return overrides_check(f->overrides, f->path, err);
 }

@@ -23,12 +23,13 @@ quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_
 
 /* ---- open and close ---- */
 
-static model_file *new_file(const char *path, size_t n_path) {
+static model_file *new_file(const char *path, size_t n_path, const model_overrides *given) {
     model_file *f = mem_new(1, sizeof *f);
     if (f == NULL) {
         return NULL;
     }
     f->n_users = 1;
+    f->given = given;
     f->path = mem_dup(path, n_path);
     if (f->path == NULL) {
         mem_free(f);
@@ -80,29 +81,39 @@ static quire_err finish(model_file *f, quire_err e, model_file **out) {
         model_file_close(f);
         return e;
     }
+    f->given = NULL;
     *out = f;
     return QUIRE_OK;
 }
 
-quire_err model_file_open(const char *path, model_file **out, quire_error *err) {
+quire_err model_file_open_with(const char *path, const model_overrides *set, model_file **out, quire_error *err) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') { /* "dir/" is "dir" in messages */
         n--;
     }
-    model_file *f = new_file(path, n);
+    model_file *f = new_file(path, n, set);
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
     }
     return finish(f, open_any(f, f->path, err), out);
 }
 
-quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err) {
-    model_file *f = new_file(name, strlen(name));
+quire_err model_file_open(const char *path, model_file **out, quire_error *err) {
+    return model_file_open_with(path, NULL, out, err);
+}
+
+quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *name, const model_overrides *set, model_file **out,
+                                      quire_error *err) {
+    model_file *f = new_file(name, strlen(name), set);
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
     }
     file_map map = {.p = bytes, .n = n};
     return finish(f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
+}
+
+quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err) {
+    return model_file_open_memory_with(bytes, n, name, NULL, out, err);
 }
 
 void model_file_close(model_file *f) {
@@ -115,6 +126,7 @@ void model_file_close(model_file *f) {
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
     modules_deinit(f);
+    overrides_close(f->overrides);
     mem_free(f->sections);
     mem_free(f->scores);
     mem_free(f->types);

@@ -21,6 +21,20 @@ typedef struct model_file model_file;
 quire_err model_file_open(const char *path, model_file **out, quire_error *err);
 /* Opens a GGUF or packed model in memory (the built-in model). The caller owns bytes. name is used in messages. */
 quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err);
+
+/* The same two calls with overrides (meta.h), which are borrowed for the call; set may be NULL. QUIRE_INVALID: err names the
+ * flag and the key. */
+quire_err model_file_open_with(const char *path, const model_overrides *set, model_file **out, quire_error *err);
+quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *name, const model_overrides *set, model_file **out,
+                                      quire_error *err);
+/* The overrides in force, those too that a packed model carries: part of what the model is. Equal texts are equal overrides; empty: none.
+ * Borrowed from the file. */
+str model_file_overrides(const model_file *f);
+/* The flag that overrides the key; NULL: none does. */
+const char *model_file_set_by(const model_file *f, const char *key);
+/* To be called once all metadata were read: QUIRE_INVALID names an override that nothing has asked for. */
+quire_err model_file_check_overrides(const model_file *f, quire_error *err);
+
 /* Drops a reference; the last one closes the file. */
 void model_file_close(model_file *f);
 /* Adds a reference and returns f. */

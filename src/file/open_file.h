@@ -7,6 +7,7 @@
 #include "file/gguf.h"
 #include "file/json_doc.h"
 #include "file/map.h"
+#include "file/overrides.h"
 
 /* A section of a packed model. */
 typedef struct file_section {
@@ -32,6 +33,9 @@ typedef struct model_file {
 
     gguf gguf; /* MODEL_GGUF: keys of the first part */
 
+    const model_overrides *given; /* while it is opened; NULL: none */
+    overrides *overrides;         /* NULL: none */
+
     bool is_packed;
     file_map whole; /* of a packed model: all its bytes */
     compute_mode compute; /* of a packed model */
@@ -55,6 +59,11 @@ typedef struct model_file {
 quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err);
 /* Maps a file until f is closed. */
 quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err);
+
+/* A key's value: the operator's, else the file's. */
+meta_value open_file_meta(const model_file *f, const char *key);
+/* Reads the overrides, once the format is known and before any key is asked for that they may set. */
+quire_err open_file_overrides(model_file *f, quire_error *err);
 
 /* Each fills a zeroed *f whose path is set. After a failure model_file_close frees the contents. */
 quire_err gguf_open(model_file *f, file_map first, quire_error *err);

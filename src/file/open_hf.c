@@ -99,6 +99,7 @@ quire_err hf_read_texts(model_file *f, quire_error *err) {
     const char *dir = f->path;
     *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     TRY(hf_read_json(f, "config.json", MAX_JSON_BYTES, &f->config_text, &f->config, err));
+    TRY(open_file_overrides(f, err));
     TRY(hf_read_json(f, "generation_config.json", MAX_JSON_BYTES, &f->generation_text, &f->generation, err));
     TRY(hf_read_json(f, "tokenizer_config.json", MAX_JSON_BYTES, &v->tokenizer_config_json, &f->tokenizer_config, err));
     TRY(modules_read(f, err));

@@ -107,6 +107,8 @@ bool pack_cache_key(const model_file *source, const char *form, char key[PACK_KE
     uint8_t digest[SHA256_BYTES];
     sha256_begin(&sum);
     sha256_add(&sum, form, strlen(form) + 1);
+    str set = model_file_overrides(source);
+    sha256_add(&sum, set.p, set.n);
     for (size_t i = 0; i < source->n_maps; i++) {
         const file_stamp *s = &source->maps[i].stamp;
         const uint64_t numbers[] = {s->size, s->inode, (uint64_t)s->mtime_ns, (uint64_t)s->ctime_ns};

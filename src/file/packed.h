@@ -9,7 +9,7 @@
  *
  * Strings are u64 length and bytes. Little-endian. Offsets count from the file's start. Packed tensors have PACKED_SUFFIX behind their
  * names: a matrix that is embedding and head is stored in both forms. The sections are metadata, under the names of a Hugging Face
- * directory's files or as "gguf", a GGUF file without tensors; PACKED_TABLES; and PACKED_CHECKSUMS, the last:
+ * directory's files or as "gguf", a GGUF file without tensors; PACKED_TABLES; PACKED_OVERRIDES; and PACKED_CHECKSUMS, the last:
  *   u64 end; u64 XXH3 of each PACKED_BLOCK bytes from PACKED_ALIGN to end, the last block perhaps shorter; u64 XXH3 of all these
  * Before end lie all tensors and other sections.
  *
@@ -29,6 +29,7 @@
 #define PACKED_SUFFIX  ".packed"
 #define PACKED_GGUF    "gguf"
 #define PACKED_TABLES  "tokenizer"
+#define PACKED_OVERRIDES "overrides" /* those with which it was packed (overrides_text); none: the section is empty */
 #define PACKED_CHECKSUMS "checksums"
 #define PACKED_KEY     "key" /* of an entry of the pack cache: its name there */
 #define PACKED_N_TOKENS "quire.n_tokens" /* a key of "gguf" beside tables: the length of the omitted lists */

@@ -170,6 +170,7 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     const vocab *v = &f->vocab;
     i->header.format = f->format;
     TRY(add_section(i, PACKED_TABLES, tables.n > 0 ? tables : (str){0}));
+    TRY(add_section(i, PACKED_OVERRIDES, model_file_overrides(f)));
     if (f->format == MODEL_GGUF) {
         return add_gguf(i, &f->gguf, tables.n > 0);
     }

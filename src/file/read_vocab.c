@@ -119,6 +119,7 @@ quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     v->tables = packed_section(f, PACKED_TABLES);
+    TRY(open_file_overrides(f, err));
     TRY(read_text(f, "tokenizer.chat_template", &f->chat_template, err));
     TRY(read_tokens(f, err));
     if (v->source == VOCAB_NONE) {

@@ -61,9 +61,9 @@ static quire_err take_json(sampling_defaults *d, const json_doc *doc, quire_erro
     return QUIRE_OK;
 }
 
-static quire_err take_gguf(sampling_defaults *d, const gguf *g, quire_error *err) {
+static quire_err take_gguf(sampling_defaults *d, const model_file *f, quire_error *err) {
     for (int i = 0; i < SAMPLING_DEFAULT_FIELDS; i++) {
-        meta_value v = gguf_meta(gguf_find(g, fields[i].gguf));
+        meta_value v = open_file_meta(f, fields[i].gguf);
         TRY(take(d, i, &v, fields[i].gguf, err));
         d->values[i] = shortest(d->values[i]);
     }
@@ -77,7 +77,7 @@ quire_err sampling_defaults_of_model(const model_file *f, sampling_defaults *out
     if (e == QUIRE_NO_MEMORY) {
         err_set(err, e, -1, "%s: out of memory", f->path);
     } else if (e == QUIRE_OK) {
-        e = f->format == MODEL_HF ? take_json(&d, &f->generation, err) : take_gguf(&d, &f->gguf, err);
+        e = f->format == MODEL_HF ? take_json(&d, &f->generation, err) : take_gguf(&d, f, err);
     }
     if (e != QUIRE_OK) {
         sampling_defaults_deinit(&d);

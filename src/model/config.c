@@ -15,7 +15,9 @@ config config_of(const model_file *f, const char *gguf_arch, quire_error *err) {
 }
 
 quire_err config_bad(const config *c, const char *key, const char *what) {
-    return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: %s %s", model_file_path(c->f), key, what);
+    const char *flag = model_file_set_by(c->f, key);
+    return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: %s %s%s%s%s", model_file_path(c->f), key, what, flag != NULL ? " (" : "",
+                   flag != NULL ? flag : "", flag != NULL ? " sets it)" : "");
 }
 
 quire_err config_unsupported(const config *c, const char *what) {
@@ -62,15 +64,21 @@ static quire_err find_hf(const config *c, const char *path, size_t n, find_fn fi
     return find(c->f, key, out);
 }
 
+/* What GGUF has no key for, --override-kv sets by config.json's name behind the architecture's. */
+static quire_err find_set(const config *c, const char *path, size_t n, find_fn find, void *out, char key[MAX_KEY]) {
+    snprintf(key, MAX_KEY, "%s.%.*s", c->arch, (int)n, path);
+    return model_file_set_by(c->f, key) != NULL ? find(c->f, key, out) : QUIRE_NOT_FOUND;
+}
+
 /* QUIRE_NOT_FOUND: none of the keys is there; key is then the first of them, for messages. */
 static quire_err find_key(const config *c, const char *gguf, const char *hf, find_fn find, void *out, char key[MAX_KEY]) {
-    if (c->is_gguf) {
-        snprintf(key, MAX_KEY, "%s.%s", c->arch, gguf != NULL ? gguf : "");
-        return gguf != NULL ? find(c->f, key, out) : QUIRE_NOT_FOUND;
+    if (c->is_gguf && gguf != NULL) {
+        snprintf(key, MAX_KEY, "%s.%s", c->arch, gguf);
+        return find(c->f, key, out);
     }
     for (const char *path = hf; path != NULL;) {
         size_t n = strcspn(path, "|");
-        quire_err e = find_hf(c, path, n, find, out, key);
+        quire_err e = (c->is_gguf ? find_set : find_hf)(c, path, n, find, out, key);
         if (e != QUIRE_NOT_FOUND) {
             return e;
         }
@@ -193,11 +201,12 @@ quire_err config_f32s(const config *c, const char *hf, float *out, size_t max, s
 quire_err config_str_at(const config *c, const char *hf, size_t i, str *out) {
     char key[MAX_KEY];
     *out = (str){0};
-    if (c->is_gguf) {
+    snprintf(key, sizeof key, "%s.%s", c->arch, hf);
+    if (c->is_gguf && model_file_set_by(c->f, key) == NULL) {
         return QUIRE_OK;
     }
     for (int text = c->has_text; text >= 0; text--) {
-        snprintf(key, sizeof key, "%s%s", text ? "text_config." : "", hf);
+        snprintf(key, sizeof key, "%s%s%s", c->is_gguf ? c->arch : text ? "text_config" : "", c->is_gguf || text ? "." : "", hf);
         quire_err e = model_file_str_at(c->f, key, i, out, NULL);
         if (e != QUIRE_NOT_FOUND) {
             return e == QUIRE_OK ? e : config_bad(c, key, "must be a list of texts");

@@ -2,8 +2,9 @@
  *
  * Every call takes two keys. gguf is the part behind the architecture's name ("block_count"). hf is a dotted path of config.json, or
  * several with '|' between them, of which the first that is there counts ("hidden_size|n_embd"); inside "text_config" first, where the file
- * has one. NULL: that format never has the number. An absent key leaves *out as it is. A value of another type or out of range is
- * QUIRE_BAD_FILE, and the error names the file and the key. */
+ * has one. NULL: that format never has the number; for a GGUF file --override-kv can set it then, by config.json's name behind the
+ * architecture's. An absent key leaves *out as it is. A value of another type or out of range is QUIRE_BAD_FILE, and the error names the
+ * file and the key. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 

@@ -20,7 +20,8 @@ static quire_err describe_common(const config *c, model_desc *d) {
     d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation; /* files say gelu and mean its approximation */
     d->blocks.norm_add_one = true;
     d->blocks.embedding_scale = sqrtf((float)d->d_model);
-    float scalar = 0.0f;
+    bool is_27b = c->is_gguf && (s.n_layers == 46 || s.n_layers == 62); /* Gemma 2 and 3 27B scale by another width; GGUF says nothing */
+    float scalar = is_27b ? (float)d->d_model / (float)s.n_heads : 0.0f;
     TRY(config_f32(c, NULL, "query_pre_attn_scalar", &scalar));
     d->attention_scale = scalar > 0.0f ? 1.0f / sqrtf(scalar) : d->attention_scale;
     TRY(config_f32(c, "attn_logit_softcapping", "attn_logit_softcapping", &d->blocks.attention_cap));

@@ -14,7 +14,11 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS];
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    r.truncate = !c->is_gguf; /* the published models do not truncate; GGUF files say nothing */
+    TRY(config_rope(c, NULL, d, &r));
+    TRY(config_add_rope(c, d, &r));
     TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
     TRY(config_window_layers(c, d, 2, 1, is_window));
     for (int32_t i = 0; i < d->n_layers; i++) {

@@ -13,8 +13,9 @@ static quire_err describe_llama(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f));
+    TRY(c->is_gguf ? config_window_on_all(c, d) : QUIRE_OK); /* GGUF calls Mistral llama too */
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
-    return config_moe(c, d); /* GGUF calls Mixtral llama too */
+    return config_moe(c, d); /* and Mixtral */
 }
 
 static quire_err describe_mistral(const config *c, model_desc *d) {

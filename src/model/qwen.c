@@ -14,14 +14,15 @@ static quire_err read_windows(const config *c, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
     int32_t window = 0, first = d->n_layers;
     TRY(config_bool(c, NULL, "use_sliding_window", &use));
-    TRY(config_i32(c, NULL, "sliding_window", &window));
-    TRY(config_i32(c, NULL, "max_window_layers", &first));
-    if (!use || window == 0) {
+    if (!use) {
         return QUIRE_OK;
     }
+    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_i32(c, NULL, "max_window_layers", &first));
     TRY(config_window_layers(c, d, 0, 0, is_window));
+    bool are_listed = config_has(c, NULL, "layer_types") || config_has(c, "attention.sliding_window_pattern", NULL);
     for (int32_t i = 0; i < d->n_layers; i++) {
-        bool has = config_has(c, NULL, "layer_types") ? is_window[i] : i >= first;
+        bool has = are_listed ? is_window[i] : i >= first;
         config_set_window(d, i, has ? window : 0);
     }
     return QUIRE_OK;

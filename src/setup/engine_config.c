@@ -58,7 +58,8 @@ static quire_err read_name(const char *flag, const char *text, const char *const
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
     size_t n = 0;
     const void *bytes = options_builtin_model(o->model, &n);
-    return bytes ? model_file_open_memory(bytes, n, o->model, out, err) : model_file_open(o->model, out, err);
+    const model_overrides set = {.hf = o->hf_overrides, .kv = o->override_kv};
+    return bytes ? model_file_open_memory_with(bytes, n, o->model, &set, out, err) : model_file_open_with(o->model, &set, out, err);
 }
 
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {

@@ -14,7 +14,7 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
 /* The bytes of a built-in model, a GGUF file inside the binary, aligned to 64, and their number; static. "builtin", or "builtin-small" of a
  * seventh of its size, which can draft for it; NULL for other names (builtin.c). */
 const void *options_builtin_model(const char *name, size_t *n_bytes);
-/* Opens the file that o->model names: a path, or a built-in model. */
+/* Opens the file that o->model names: a path, or a built-in model, with o's overrides. */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);

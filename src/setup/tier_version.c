@@ -12,9 +12,10 @@ static uint64_t hash_text(uint64_t h, const char *text) {
     return kv_hash_root(h, text, strlen(text));
 }
 
-/* Hashes every tensor: name, type, shape, bytes. */
+/* Hashes the overrides, if there are any, and every tensor: name, type, shape, bytes. */
 static uint64_t hash_weights(const model_file *f) {
-    uint64_t h = 0;
+    str set = model_file_overrides(f);
+    uint64_t h = set.n > 0 ? kv_hash_root(0, set.p, set.n) : 0;
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const tensor_view *t = model_file_tensor(f, i);
         h = hash_text(h, t->name);

@@ -46,7 +46,7 @@ static quire_err run(model *m, backend *b, const int32_t *prompt, int32_t n, con
 }
 
 /* The rows behind the last norm, [n, width], by a forward pass without an engine. */
-static quire_err hidden_rows(const char *path, const int32_t *prompt, int32_t n, float *out, quire_error *err) {
+static quire_err hidden_rows(const char *path, const char *override_kv, const int32_t *prompt, int32_t n, float *out, quire_error *err) {
     model_file *f = NULL;
     backend *b = NULL;
     model *m = NULL;
@@ -54,7 +54,7 @@ static quire_err hidden_rows(const char *path, const int32_t *prompt, int32_t n,
     rows_batch a = {mem_new((size_t)n, sizeof(int32_t)), mem_new(rows, sizeof(int32_t)), mem_new(rows, sizeof(kv_slot)),
                     mem_new((size_t)n, sizeof(attn_item))};
     quire_err e = a.positions && a.pages && a.slots && a.work ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    e = e ? e : model_file_open(path, &f, err);
+    e = e ? e : model_file_open_with(path, &(model_overrides){.kv = override_kv}, &f, err);
     e = e ? e : backend_cpu_open(&(backend_options){.compute = COMPUTE_F32, .isa = "auto", .n_threads = 1}, &b, err);
     e = e ? e : model_open(f, b, n, &m, err);
     e = e ? e : run(m, b, prompt, n, &a, out, err);
@@ -71,12 +71,14 @@ static quire_err hidden_rows(const char *path, const int32_t *prompt, int32_t n,
 }
 
 /* Row k of *pooled by the engine: mean, first, last. */
-static quire_err pooled_rows(const char *path, const int32_t *prompt, size_t n, size_t width, float *pooled, quire_error *err) {
+static quire_err pooled_rows(const char *path, const char *override_kv, const int32_t *prompt, size_t n, size_t width, float *pooled,
+                             quire_error *err) {
     static const char *const kinds[] = {"mean", "cls", "last"};
     quire_options o;
     quire_engine *engine;
     quire_options_init(&o);
     o.model = path;
+    o.override_kv = override_kv;
     o.compute = o.kv_dtype = "f32";
     o.n_pages = 256;
     TRY(quire_engine_open(&o, &engine, err));
@@ -130,9 +132,9 @@ void check_rows(check_report *r, const char *kind, const char *where, const char
     e = e ? e : read_expected(dir, "pooled.npy", 3, &width, &pooled, &err);
     found = e == QUIRE_OK ? mem_new((n + 3) * (size_t)width, sizeof *found) : NULL;
     e = e == QUIRE_OK && found == NULL ? err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory") : e;
-    e = e ? e : hidden_rows(path, prompt, (int32_t)n, found, &err);
+    e = e ? e : hidden_rows(path, r->override_kv, prompt, (int32_t)n, found, &err);
     size_t n_hidden = n * (size_t)width;
-    e = e ? e : pooled_rows(path, prompt, n, (size_t)width, found + n_hidden, &err);
+    e = e ? e : pooled_rows(path, r->override_kv, prompt, n, (size_t)width, found + n_hidden, &err);
     float worst = e == QUIRE_OK ? worst_of(found, hidden, n_hidden, &at) : 0, of_pooled = 0;
     if (e == QUIRE_OK && worst <= tolerance) {
         of_pooled = worst_of(found + n_hidden, pooled, 3 * (size_t)width, &at);

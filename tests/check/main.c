@@ -1,4 +1,4 @@
-/* quire-check KIND DIR [--json] [--root PATH] [--table] */
+/* quire-check KIND DIR [--json] [--root PATH] [--table] [--only NAME] [--override-kv KEY=TYPE:VALUE,..] */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -25,7 +25,9 @@ static const struct {
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
 static int usage(void) {
-    fputs("usage: quire-check KIND DIR [--json] [--root PATH] [--table]\nkinds:", stderr);
+    fputs("usage: quire-check KIND DIR [--json] [--root PATH] [--table]\n"
+          "of models: [--only NAME] [--override-kv KEY=TYPE:VALUE,..]\nkinds:",
+          stderr);
     for (size_t i = 0; i < N_KINDS; i++) {
         fprintf(stderr, " %s", kinds[i].name);
     }
@@ -52,6 +54,10 @@ int main(int argc, char **argv) {
             r.table = true;
         } else if (strcmp(argv[i], "--root") == 0 && i + 1 < argc) {
             root = argv[++i];
+        } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+            r.only = argv[++i];
+        } else if (strcmp(argv[i], "--override-kv") == 0 && i + 1 < argc) {
+            r.override_kv = argv[++i];
         } else if (argv[i][0] != '-' && n_words < 2) {
             words[n_words++] = argv[i];
         } else {

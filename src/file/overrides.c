@@ -1,0 +1,293 @@
+#include "file/overrides.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/nearest.h"
+#include "file/json_doc.h"
+#include "file/override_kv.h"
+#include "file/show.h"
+#include "json/json_out.h"
+
+#define MAX_BYTES     ((size_t)1 << 20) /* of a flag's text */
+#define MAX_KEY       127
+#define MAX_OVERRIDES 256
+
+/* A text of config.json's form; what is carried has one name a key. */
+static const json_limits limits = {
+    .max_depth = 16, .max_values = 1 << 16, .max_containers = 4096, .max_names = 2 * MAX_OVERRIDES, .names = JSON_NAMES_UNIQUE};
+
+typedef struct override {
+    char *key;
+    json_value *value; /* NULL: null, so the key counts as missing */
+    bool is_carried;   /* by a packed model */
+    bool is_read;
+    char nearest[EDIT_MAX + 1]; /* of the keys that were asked for; empty: none is near */
+    size_t distance;
+} override;
+
+struct overrides {
+    override *all;
+    size_t n, cap;
+    bool by_path; /* keys are dotted paths, of config.json: a key may lie inside another's object */
+    const char *flag;
+    strbuf text;
+    pthread_mutex_t mutex; /* of what finding notes */
+};
+
+const char *overrides_flag(model_format format) {
+    return format == MODEL_GGUF ? "--override-kv" : "--hf-overrides";
+}
+
+static quire_err no_memory(const overrides *o, quire_error *err) {
+    return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", o->flag);
+}
+
+static quire_err bad(const overrides *o, const char *key, const char *what, quire_error *err) {
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: %s", o->flag, show_name(str_of(key)).text, what);
+}
+
+static quire_err too_long(const overrides *o, const char *key, size_t n, quire_error *err) {
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: a key of %s bytes; at most %d", o->flag, show_name(str_of(key)).text, show_count(n).text,
+                   MAX_KEY);
+}
+
+/* Whether path lies inside the object at outer. */
+static bool lies_inside(const overrides *o, const char *path, const char *outer) {
+    size_t n = strlen(outer);
+    return o->by_path && strncmp(path, outer, n) == 0 && path[n] == '.';
+}
+
+/* ---- building ---- */
+
+static void remove_at(overrides *o, size_t i) {
+    mem_free(o->all[i].key);
+    json_drop(o->all[i].value);
+    o->all[i] = o->all[--o->n];
+}
+
+/* Adds a key, and shares its value. What a packed model carries for it, or inside or around it, goes. */
+static quire_err add(overrides *o, str key, json_value *value, bool is_carried, quire_error *err) {
+    char name[MAX_KEY + 1];
+    (void)snprintf(name, sizeof name, "%.*s", (int)(key.n < MAX_KEY ? key.n : MAX_KEY), key.p);
+    if (key.n > MAX_KEY) {
+        return too_long(o, name, key.n, err);
+    }
+    for (size_t i = o->n; i-- > 0;) {
+        const override *other = &o->all[i];
+        bool same = strcmp(other->key, name) == 0;
+        if (other->is_carried && !is_carried && (same || lies_inside(o, name, other->key) || lies_inside(o, other->key, name))) {
+            remove_at(o, i);
+        } else if (same) {
+            return bad(o, name, "is given twice", err);
+        }
+    }
+    if (o->n == MAX_OVERRIDES) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: more than %d keys", o->flag, MAX_OVERRIDES);
+    }
+    char *copy = mem_grow(&o->all, &o->cap, o->n + 1, sizeof *o->all) == QUIRE_OK ? mem_dup(name, key.n) : NULL;
+    if (copy == NULL) {
+        return no_memory(o, err);
+    }
+    o->all[o->n++] = (override){.key = copy, .value = json_share(value), .is_carried = is_carried};
+    return QUIRE_OK;
+}
+
+/* Adds the members of an object at a path, and those of objects in it. n: the path's bytes, 0 at the root. */
+static quire_err add_members(overrides *o, char path[MAX_KEY + 1], size_t n, const json_value *object, quire_error *err) {
+    for (json_member m = {0}; json_next(object, &m);) {
+        size_t n_name = strlen(m.name), end = n + (n > 0) + n_name;
+        if (n_name == 0 || strchr(m.name, '.') != NULL) {
+            return bad(o, m.name, "no name in config.json is empty or has a dot; {\"text_config\":{\"hidden_size\":64}} is a path", err);
+        }
+        if (end > MAX_KEY) {
+            return too_long(o, m.name, end, err);
+        }
+        (void)snprintf(path + n, MAX_KEY + 1 - n, "%s%s", n > 0 ? "." : "", m.name);
+        bool is_object = json_is(m.value, JSON_KIND_OBJECT) && json_doc_meta(m.value).kind == META_OTHER;
+        if (is_object && json_length(m.value) == 0) {
+            return bad(o, path, "is an empty object, which changes nothing", err);
+        }
+        TRY(is_object ? add_members(o, path, end, m.value, err) : add(o, (str){path, end}, m.value, false, err));
+        path[n] = 0;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_hf(overrides *o, str text, quire_error *err) {
+    json_value *root = NULL;
+    json_fault fault = {0};
+    char path[MAX_KEY + 1] = "";
+    quire_err e = json_read(text, &limits, JSON_WIDE_REAL, &root, &fault);
+    if (e == QUIRE_NO_MEMORY) {
+        return no_memory(o, err);
+    }
+    if (e != QUIRE_OK || !json_is(root, JSON_KIND_OBJECT)) {
+        e = e == QUIRE_OK ? err_set(err, QUIRE_INVALID, -1, "%s: must be a JSON object: {\"rope_theta\":1000000.0}", o->flag)
+                          : err_set(err, QUIRE_INVALID, -1, "%s: byte %zu: no valid JSON (%s)", o->flag, fault.at, fault.what);
+    } else {
+        e = add_members(o, path, 0, root, err);
+    }
+    json_drop(root);
+    return e;
+}
+
+static quire_err add_kv(overrides *o, str rest, quire_error *err) {
+    if (rest.n == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: is empty; KEY=TYPE:VALUE sets a key", o->flag);
+    }
+    while (rest.n > 0) {
+        str key;
+        json_value *value;
+        TRY(override_kv_next(&rest, &key, &value, err));
+        quire_err e = add(o, key, value, false, err);
+        json_drop(value);
+        TRY(e);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_carried(overrides *o, const char *file, str text, quire_error *err) {
+    json_value *root = NULL;
+    json_fault fault;
+    quire_error why;
+    quire_err e = text.n <= MAX_BYTES ? json_read(text, &limits, JSON_WIDE_REAL, &root, &fault) : QUIRE_TOO_LARGE;
+    e = e == QUIRE_OK && !json_is(root, JSON_KIND_OBJECT) ? QUIRE_BAD_FILE : e;
+    for (json_member m = {0}; e == QUIRE_OK && json_next(root, &m);) {
+        e = add(o, str_of(m.name), m.value, true, &why);
+    }
+    json_drop(root);
+    return e == QUIRE_OK ? e
+           : e == QUIRE_NO_MEMORY
+               ? no_memory(o, err)
+               : err_set(err, QUIRE_BAD_FILE, -1, "%s: the overrides that it was packed with are damaged; pack it again", file);
+}
+
+static int compare_keys(const void *a, const void *b) {
+    return strcmp(((const override *)a)->key, ((const override *)b)->key);
+}
+
+static quire_err write_text(overrides *o) {
+    json_out out = {.to = &o->text};
+    qsort(o->all, o->n, sizeof *o->all, compare_keys);
+    json_begin(&out, '{');
+    for (size_t i = 0; i < o->n; i++) {
+        json_add(json_name(&out, o->all[i].key), o->all[i].value);
+    }
+    json_end(&out, '}');
+    return out.err;
+}
+
+static quire_err fill(overrides *o, const char *file, str given, str carried, quire_error *err) {
+    if (given.n > MAX_BYTES) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: %s bytes; at most %s", o->flag, show_count(given.n).text, show_count(MAX_BYTES).text);
+    }
+    TRY(carried.n > 0 ? add_carried(o, file, carried, err) : QUIRE_OK);
+    if (given.p != NULL) {
+        TRY(o->by_path ? add_hf(o, given, err) : add_kv(o, given, err));
+    }
+    return o->n == 0 || write_text(o) == QUIRE_OK ? QUIRE_OK : no_memory(o, err);
+}
+
+/* The text of the flag that belongs to the format; the other one must not be given. */
+static quire_err choose(model_format format, const char *file, const model_overrides *given, str *out, quire_error *err) {
+    const char *mine = given == NULL ? NULL : format == MODEL_GGUF ? given->kv : given->hf;
+    const char *other = given == NULL ? NULL : format == MODEL_GGUF ? given->hf : given->kv;
+    if (other != NULL) {
+        model_format instead = format == MODEL_GGUF ? MODEL_HF : MODEL_GGUF;
+        return err_set(err, QUIRE_INVALID, -1, "%s: %s has %s, which %s sets", overrides_flag(instead), file,
+                       format == MODEL_GGUF ? "GGUF's metadata" : "a config.json", overrides_flag(format));
+    }
+    *out = mine != NULL ? str_of(mine) : (str){0};
+    return QUIRE_OK;
+}
+
+quire_err overrides_open(model_format format, const char *file, const model_overrides *given, str carried, overrides **out,
+                         quire_error *err) {
+    str text = {0};
+    *out = NULL;
+    TRY(choose(format, file, given, &text, err));
+    if (text.p == NULL && carried.n == 0) {
+        return QUIRE_OK;
+    }
+    overrides *o = mem_new(1, sizeof *o);
+    if (o == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", overrides_flag(format));
+    }
+    o->by_path = format == MODEL_HF;
+    o->flag = overrides_flag(format);
+    pthread_mutex_init(&o->mutex, NULL);
+    quire_err e = fill(o, file, text, carried, err);
+    if (e != QUIRE_OK || o->n == 0) {
+        overrides_close(o);
+        return e;
+    }
+    *out = o;
+    return QUIRE_OK;
+}
+
+void overrides_close(overrides *o) {
+    if (o == NULL) {
+        return;
+    }
+    while (o->n > 0) {
+        remove_at(o, o->n - 1);
+    }
+    pthread_mutex_destroy(&o->mutex);
+    strbuf_deinit(&o->text);
+    mem_free(o->all);
+    mem_free(o);
+}
+
+/* ---- reading ---- */
+
+static void note_near(override *v, const char *key) {
+    size_t n = strlen(v->key), distance = edit_distance(str_of(v->key), str_of(key));
+    if (distance <= n / 3 && (v->nearest[0] == 0 || distance < v->distance)) {
+        (void)snprintf(v->nearest, sizeof v->nearest, "%s", key);
+        v->distance = distance;
+    }
+}
+
+bool overrides_find(overrides *o, const char *key, meta_value *out) {
+    bool found = false;
+    pthread_mutex_lock(&o->mutex);
+    for (size_t i = 0; i < o->n; i++) {
+        override *v = &o->all[i];
+        if (strcmp(v->key, key) == 0) {
+            *out = json_doc_meta(v->value);
+            found = v->is_read = true;
+        } else if (lies_inside(o, key, v->key)) {
+            *out = (meta_value){.kind = META_ABSENT};
+            found = v->is_read = true;
+        } else if (lies_inside(o, v->key, key)) {
+            *out = (meta_value){.kind = META_OTHER};
+            found = true;
+        } else if (!v->is_read) {
+            note_near(v, key);
+        }
+    }
+    pthread_mutex_unlock(&o->mutex);
+    return found;
+}
+
+str overrides_text(const overrides *o) {
+    return (str){o->text.p, o->text.n};
+}
+
+quire_err overrides_check(overrides *o, const char *file, quire_error *err) {
+    quire_err e = QUIRE_OK;
+    pthread_mutex_lock(&o->mutex);
+    for (size_t i = 0; i < o->n && e == QUIRE_OK; i++) {
+        const override *v = &o->all[i];
+        if (!v->is_read) {
+            bool near = v->nearest[0] != 0;
+            e = err_set(err, QUIRE_INVALID, -1, "%s %s: nothing reads this key for %s%s%s", o->flag, show_name(str_of(v->key)).text, file,
+                        near ? "; the nearest that is read: " : "", v->nearest);
+        }
+    }
+    pthread_mutex_unlock(&o->mutex);
+    return e;
+}
