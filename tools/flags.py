@@ -86,7 +86,7 @@ and off with `0`, `false`, `no` or `off`; a flag that may be given several times
 standard error names those that were read, and another says which QUIRE_ variables belong to no flag. `QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`
 and `QUIRE_KV_TIER_REDIS` are erased from the process's environment once they are read, so that `/proc/PID/environ` does not show them; on a
 command line, keys are for all to see. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is not
-read. `quire bench`, `sim` and `demo` read no variables: only the command line decides what is measured.
+read. `quire bench`, `perplexity`, `sim` and `demo` read no variables: only the command line decides what is measured.
 `man quire-serve` has every flag with its variable."""
     return head + "\n" + "\n".join(lines) + "\n"
 
