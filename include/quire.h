@@ -159,6 +159,7 @@ typedef struct quire_info {
     /* how the number of pages came about: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that the machine has available .." */
     const char *pool_plan;
     int32_t model_max_len;           /* tokens a sequence may have by the model; max_model_len may be less */
+    int64_t n_full_requests;         /* sequences of max_model_len tokens that the pool holds at once; behind windows they keep nothing */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);

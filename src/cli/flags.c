@@ -114,12 +114,15 @@ const flag flags_step_rows[] = {
 };
 const flag flags_seqs[] = {
     {"--max-num-seqs --parallel -np", "N", "sequences running at once", FLAG_COUNT, AT(engine.max_seqs), .minimum = 1, .maximum = 1 << 16},
+    {"--disable-cascade-attn --no-cascade", NULL, "attention reads a shared prefix for each sequence by itself", FLAG_SWITCH,
+     AT(engine.no_cascade), .rare = true},
+    {0},
+};
+const flag flags_chunk[] = {
     {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", FLAG_COUNT, AT(engine.prefill_chunk), .minimum = 0,
      .maximum = INT32_MAX, .rare = true},
     {"--no-chunked-prefill --no-enable-chunked-prefill", NULL, "compute each prompt in one step", FLAG_SWITCH,
      AT(engine.no_chunked_prefill), .rare = true},
-    {"--disable-cascade-attn --no-cascade", NULL, "attention reads a shared prefix for each sequence by itself", FLAG_SWITCH,
-     AT(engine.no_cascade), .rare = true},
     {0},
 };
 const flag flags_page_size[] = {

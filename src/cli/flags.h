@@ -71,13 +71,13 @@ extern const flag flags_help[], flags_help_all[]; /* every command takes the fir
 extern const flag flags_json[], flags_quiet[], flags_model[], flags_prompt[], flags_out[], flags_generation_config[], flags_chat_template[];
 extern const flag flags_compute[], flags_kv_dtype[], flags_prefix_cache[], flags_eviction[], flags_audit[];
 extern const flag flags_schedule[], flags_step_target[], flags_isa[], flags_threads[], flags_cpu_bind[], flags_model_len[];
-extern const flag flags_step_rows[], flags_seqs[], flags_page_size[], flags_pool[], flags_mlock[], flags_memory[];
+extern const flag flags_step_rows[], flags_seqs[], flags_chunk[], flags_page_size[], flags_pool[], flags_mlock[], flags_memory[];
 extern const flag flags_pack_cache[], flags_tier_file[], flags_tier_file_bytes[], flags_tier_redis[], flags_tier_limits[];
 
 /* Groups that every command with an engine takes; others may lie between them. */
 #define FLAGS_NUMERIC flags_compute, flags_kv_dtype, flags_prefix_cache
 #define FLAGS_MACHINE flags_isa, flags_threads, flags_cpu_bind
-#define FLAGS_BATCH   flags_model_len, flags_step_rows, flags_seqs, flags_page_size, flags_pool
+#define FLAGS_BATCH   flags_model_len, flags_step_rows, flags_seqs, flags_chunk, flags_page_size, flags_pool
 #define FLAGS_MEMORY                                                                                                                       \
     flags_memory, flags_tier_file, flags_tier_file_bytes, flags_tier_redis, flags_tier_limits, flags_quiet, flags_help, flags_help_all
 

@@ -20,11 +20,10 @@ static void announce(const quire_options *o, const quire_info *i) {
     log_line(LOG_INFO, "%s%s%s, %.1f%c parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name, i->model_name[0] ? ": " : "",
              i->architecture, (double)i->n_params / (small ? 1e3 : 1e6), small ? 'K' : 'M', (double)i->weight_bytes / 1e6, i->compute,
              compute_reason(o->compute, i->compute), i->kv_dtype, i->backend);
-    int64_t tokens = (int64_t)i->n_pages * i->page_tokens;
-    int64_t pages_each = (i->max_model_len + i->page_tokens - 1) / i->page_tokens;
+    int64_t tokens = (int64_t)(i->n_pages / i->n_page_groups) * i->page_tokens;
     log_line(LOG_INFO, "KV pool: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
              (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens,
-             (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
+             (long long)i->n_full_requests, (int)i->max_model_len);
     log_line(LOG_INFO, "KV pool: %s; a page takes memory when it is first used", i->pool_plan);
     if (o->max_model_len == 0 && i->max_model_len < i->model_max_len) {
         log_line(LOG_WARN,

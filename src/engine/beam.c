@@ -487,7 +487,8 @@ static int32_t copies(const engine *e, const sequence *s) {
 
 /* Pages that the other live beams take besides s's, each sharing what it can with one before it. */
 static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
-    int32_t size = e->options.page_tokens, n = 0;
+    const kv_most *whole = &e->sched.limits.most;
+    int64_t n = 0;
     for (int32_t i = 0; i < g->n_beams; i++) {
         const sequence *one = g->beams[i].seq;
         if (!g->beams[i].is_live || one == s) {
@@ -498,15 +499,16 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
             int32_t common = g->beams[k].is_live ? common_tokens(g->beams[k].seq, one, one->task.n_known) : 0;
             most = common > most ? common : most;
         }
-        n += (int32_t)kv_pages_for(one->task.n_known + 1, size) - most / size;
+        int64_t own = (kv_pages_for(one->task.n_known + 1, whole->page_tokens) - most / whole->page_tokens) * e->layout.n_groups;
+        int64_t alone = kv_most_pages(whole, one->task.n_known + 1);
+        n += own < alone ? own : alone;
     }
-    return n * e->layout.n_groups;
+    return (int32_t)n; /* at most what the search was found to fit into */
 }
 
 /* The most pages that the other beams may ever take. */
 static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
-    int64_t each = kv_pages_for(s->task.n_max, e->options.page_tokens) - beam_pages_shared(e, s->task.n_prompt);
-    return (int32_t)each * e->layout.n_groups * n;
+    return (int32_t)(beam_pages_own(e, s->task.n_prompt, s->task.n_max) * n);
 }
 
 void beam_describe(const engine *e, const sequence *s, sched_seq *d) {

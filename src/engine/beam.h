@@ -90,6 +90,8 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
 /* Pages of one group of layers that all beams share at all times: the whole pages of the prompt. None with windows, behind which each beam
  * may have to compute them again, and none without fork sharing. */
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt);
+/* The most pages of all groups that a beam of n_max tokens holds besides those. */
+int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max);
 /* Unlinks the chain once its sequences have their numbers. */
 void beam_unchain(sequence *first);
 /* Drops a reference of g: one of its sequences is freed. NULL does nothing. */

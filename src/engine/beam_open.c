@@ -15,10 +15,14 @@ int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
     return has_windows(e) || e->options.ablations.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
 }
 
-/* The most pages of one group of layers that a search may hold when its beams have n_max tokens. */
-static int64_t most_pages(const engine *e, int32_t width, int32_t n_prompt, int32_t n_max) {
-    int64_t shared = beam_pages_shared(e, n_prompt);
-    return shared + width * (kv_pages_for(n_max, e->options.page_tokens) - shared);
+int64_t beam_pages_own(const engine *e, int32_t n_prompt, int32_t n_max) {
+    return kv_most_pages(&e->sched.limits.most, n_max) - (int64_t)beam_pages_shared(e, n_prompt) * e->layout.n_groups;
+}
+
+/* The most tokens with which `width` beams fit into the pool. */
+static int64_t most_tokens(const engine *e, int32_t width, int32_t n_prompt) {
+    int64_t shared = (int64_t)beam_pages_shared(e, n_prompt) * e->layout.n_groups;
+    return kv_most_tokens(&e->sched.limits.most, shared + (e->options.n_pages - shared) / width);
 }
 
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err) {
@@ -34,13 +38,11 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is %d; at most %d sequences run at once here", (int)p->width,
                              (int)e->sched.limits.max_seqs);
     }
-    int64_t pages = e->options.n_pages / e->layout.n_groups, size = e->options.page_tokens;
-    if (r->sampling.max_tokens < 0) {
-        int64_t shared = beam_pages_shared(e, r->n_tokens);
-        int64_t fits = (shared + (pages - shared) / p->width) * size;
-        *n_max = fits < *n_max ? (int32_t)fits : *n_max;
+    int64_t fits = most_tokens(e, p->width, r->n_tokens);
+    if (r->sampling.max_tokens < 0 && fits < *n_max) {
+        *n_max = (int32_t)fits;
     }
-    if (*n_max <= r->n_tokens || most_pages(e, p->width, r->n_tokens, *n_max) > pages) {
+    if (*n_max <= r->n_tokens || *n_max > fits) {
         return err_set_param(err, QUIRE_TOO_LARGE, "beam_width",
                              "%d beams of up to %d tokens may need more than the %d KV pages there are; lower beam_width or max_tokens",
                              (int)p->width, (int)*n_max, (int)e->options.n_pages);

@@ -78,6 +78,10 @@ typedef struct engine_options {
     int32_t max_requests; /* waiting, running, or ended and not yet read; further ones are refused with QUIRE_BUSY */
 } engine_options;
 
+/* The most rows of one sequence in a step of such an engine, drafts included: it decides how many pages a sequence holds at most
+ * (kv/most_pages.h). Reads max_batched_tokens, prefill_chunk and no_chunked_prefill. */
+int32_t engine_most_rows(const engine_options *o, const model_desc *d);
+
 typedef enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
 
 /* A request's id: an entry of the engine's table, and which use of that entry. */

@@ -47,8 +47,8 @@ bool intake_new(engine *e) {
             beam_enter(s);
         }
         cache_enter(e, s);
-        int32_t n_held;
-        s->task.n_found = kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), &n_held);
+        kv_held held;
+        s->task.n_found = kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), &held);
         scheduler_wait(&e->sched, &s->task);
         if (e->options.ablations.no_fork_sharing) {
             fork_split(e, s);

@@ -181,20 +181,31 @@ static quire_err open_tables(engine *e) {
     return QUIRE_OK;
 }
 
+/* Rows of a prompt that a step computes at most. */
+static int32_t chunk_of(const engine_options *o, const model_desc *d) {
+    bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill && !d->blocks.two_sided;
+    return chunked ? o->prefill_chunk : o->max_batched_tokens;
+}
+
+int32_t engine_most_rows(const engine_options *o, const model_desc *d) {
+    int32_t chunk = chunk_of(o, d), most = chunk > 1 + DRAFT_MAX ? chunk : 1 + DRAFT_MAX;
+    return most < o->max_batched_tokens ? most : o->max_batched_tokens;
+}
+
 static quire_err open_scheduler(engine *e) {
     const engine_options *o = &e->options;
-    bool whole = o->no_chunked_prefill || e->desc->blocks.two_sided, chunked = o->prefill_chunk > 0 && !whole;
     scheduler_options k = {.limits = {.max_rows = o->max_batched_tokens,
                                       .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
                                       .max_seqs = o->max_seqs,
-                                      .max_chunk = chunked ? o->prefill_chunk : o->max_batched_tokens,
-                                      .whole_prefills = whole,
+                                      .max_chunk = chunk_of(o, e->desc),
+                                      .whole_prefills = o->no_chunked_prefill || e->desc->blocks.two_sided,
                                       .page_tokens = o->page_tokens,
                                       .max_preemptions = SCHED_MAX_PREEMPTIONS,
                                       .target_us = (double)o->step_target_us},
                            .policy = o->schedule,
                            .lambda = o->schedule_lambda,
                            .n_groups = e->kv.n_token_groups,
+                           .most_rows = engine_most_rows(o, e->desc),
                            .max_tasks = o->max_requests,
                            .max_tenants = MAX_TENANTS,
                            .kv = &e->kv,

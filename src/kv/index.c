@@ -409,15 +409,16 @@ int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *to
     return walk(ix, path, tokens, n).n_tokens;
 }
 
-int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, int32_t *n_held) {
+int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_held *held) {
     found f = walk(ix, path, tokens, n);
-    *n_held = 0;
+    *held = (kv_held){0};
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
-        int32_t first = first_needed(ix->o.windows[g], f.n_tokens, ix->o.page_tokens);
-        *n_held += first < f.n_pages ? first : f.n_pages;
+        int32_t first = first_needed(ix->o.windows[g], f.n_tokens, ix->o.page_tokens), n_group = first < f.n_pages ? first : f.n_pages;
         for (int32_t i = f.n_pages - 1, e = f.entry; i >= first; i--, e = kv_tree_entry(&ix->tree, e)->up) {
-            *n_held += kv_pool_count(ix->pool, (page_id){kv_tree_pages(&ix->tree, e)[g]}) > 0;
+            n_group += kv_pool_count(ix->pool, (page_id){kv_tree_pages(&ix->tree, e)[g]}) > 0;
         }
+        held->n_entries += n_group;
+        held->n_full += ix->o.windows[g] == 0 ? n_group : 0;
     }
     return f.n_tokens;
 }

@@ -108,9 +108,14 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
-/* The same. *n_held: how many entries of the tables that a match would fill take no page away from others: whole pages that a sequence
- * already holds, and holes behind windows. Cached pages, a page that is to be copied and states do not count. */
-int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, int32_t *n_held);
+/* How many entries of the tables that a match would fill take no page away from others: whole pages that a sequence already holds, and
+ * holes behind windows. Cached pages, a page that is to be copied and states do not count. n_full: those of full groups, which it keeps. */
+typedef struct kv_held {
+    int32_t n_entries, n_full;
+} kv_held;
+
+/* The same as kv_index_peek, and what of it is held. */
+int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_held *held);
 /* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups + n_state_groups], which are empty, and sets
  * *n_matched to its length. path is at its root and moves to the last whole page. A request passes n - 1 of its n tokens: the last is
  * computed for its logits. QUIRE_NO_MEMORY when a table cannot grow: nothing changed. O(n + log siblings a branch). */

@@ -55,9 +55,9 @@ void kv_seq_close(kv_cache *c, kv_seq *s) {
 
 /* ---- reuse ---- */
 
-int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, int32_t *n_held) {
-    *n_held = 0;
-    return s->has_path ? kv_index_peek_held(c->index, &s->path, tokens, n, n_held) : 0;
+int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, kv_held *held) {
+    *held = (kv_held){0};
+    return s->has_path ? kv_index_peek_held(c->index, &s->path, tokens, n, held) : 0;
 }
 
 quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n) {
@@ -217,6 +217,17 @@ bool kv_seq_take_over(kv_cache *c, kv_seq *s) {
 }
 
 /* ---- queries ---- */
+
+int32_t kv_seq_passed(const kv_cache *c, const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        const kv_table *t = &s->tables[g];
+        for (int32_t i = 0; c->windows[g] > 0 && i < t->n_pages; i++) {
+            n += kv_seq_holders(c, s, g, i) != 1;
+        }
+    }
+    return n;
+}
 
 int32_t kv_seq_shared_states(const kv_cache *c, const kv_seq *s) {
     int32_t n = 0;

@@ -61,9 +61,8 @@ void kv_seq_close(kv_cache *c, kv_seq *s);
 
 /* ---- reuse ---- */
 
-/* How many of tokens[0..n) an admission would find. *n_held: how many of their pages other sequences hold, so that these take no room.
- * Changes nothing. */
-int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, int32_t *n_held);
+/* How many of tokens[0..n) an admission would find, and what of it takes no room. Changes nothing. */
+int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, kv_held *held);
 /* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which are empty; n_computed is its length from now on.
  * QUIRE_NO_MEMORY when a table cannot grow: nothing changed. */
 quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
@@ -193,6 +192,9 @@ static inline int32_t kv_seq_pages(const kv_seq *s) {
     }
     return n;
 }
+/* Entries of groups with windows that do not count among the pages that it holds at most (most_pages.h): holes, and pages that others hold
+ * too, which it leaves to them when its window moves on. */
+int32_t kv_seq_passed(const kv_cache *c, const kv_seq *s);
 /* Pages of its states that are shared. */
 int32_t kv_seq_shared_states(const kv_cache *c, const kv_seq *s);
 /* Pages that the next reservation takes to copy shared ones (kv_pool_is_shared): those into which the next token is written, and states. */

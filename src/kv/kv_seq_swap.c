@@ -1,4 +1,6 @@
 /* The swap functions of a kv_seq. A frame's tag is (entry of the table) * n_tables + group. States are kept as a whole. */
+#include <assert.h>
+
 #include "base/clock.h"
 #include "kv/kv_seq.h"
 
@@ -62,15 +64,69 @@ kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from) {
     return did;
 }
 
-/* Reserves pages for s up to swap_tokens, in all groups or in none. */
-static quire_err reserve(kv_cache *c, kv_seq *s) {
+/* The start of the first page that group g sees behind s's swapped tokens, but none before those it has. */
+static int32_t seen_from(const kv_cache *c, const kv_seq *s, int32_t g) {
+    int32_t first = kv_cache_first_seen(c, g, s->swap_tokens);
+    first -= first % c->page_tokens;
+    return first > s->n_computed ? first : s->n_computed;
+}
+
+/* Pages that s takes up to swap_tokens, without those behind windows. *n_given: those that nobody holds when its windows have moved. */
+static int32_t pages_to_take(const kv_cache *c, const kv_seq *s, int32_t *n_given) {
+    int32_t n = c->n_state_pages;
+    *n_given = 0;
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        int32_t from = seen_from(c, s, g), n_behind = kv_cache_first_seen(c, g, s->swap_tokens) / c->page_tokens;
+        n += (int32_t)kv_pages_for(s->swap_tokens, c->page_tokens) - from / c->page_tokens;
+        for (int32_t i = 0; i < n_behind && i < s->tables[g].n_pages; i++) {
+            *n_given += kv_seq_holders(c, s, g, i) == 1;
+        }
+    }
+    return n;
+}
+
+/* Gives back what windows do not see behind s's swapped tokens, and leaves holes up to what they see. */
+static void move_windows(kv_cache *c, kv_seq *s) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        int32_t first = kv_cache_first_seen(c, g, s->swap_tokens);
+        kv_table_forget(c->pool, &s->tables[g], first < s->n_computed ? first : s->n_computed, c->page_tokens);
+        kv_table_skip(&s->tables[g], seen_from(c, s, g), c->page_tokens);
+    }
+}
+
+/* Reserves pages of group g for s up to swap_tokens: they are free, and the table has room. */
+static void append(kv_cache *c, kv_seq *s, int32_t g) {
     kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
-    int32_t n = s->swap_tokens - s->n_computed;
+    kv_table *t = &s->tables[g];
+    quire_err e = QUIRE_OK;
+    if (g < c->n_token_groups) {
+        e = kv_table_append(c->pool, t, s->swap_tokens - t->n_tokens, c->page_tokens, &none);
+    } else {
+        e = kv_pool_reserve(c->pool, c->state_pages[g], c->ids);
+        kv_table_state_append(c->pool, t, s->swap_tokens, c->state_pages[g], &none, c->ids);
+    }
+    assert(e == QUIRE_OK);
+    (void)e;
+}
+
+/* Reserves pages for s up to swap_tokens where windows see them, in all groups or in none. */
+static quire_err reserve(kv_cache *c, kv_seq *s) {
     for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]); /* its frames take their place as a whole */
     }
-    kv_cache_make_free(c, (int32_t)kv_seq_needs(c, s, n));
-    return kv_seq_reserve(c, s, n, &none);
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        TRY(kv_table_reserve(&s->tables[g], (int32_t)kv_pages_for(s->swap_tokens, c->page_tokens)));
+    }
+    int32_t n_given, n_pages = pages_to_take(c, s, &n_given);
+    if (n_pages > kv_cache_available(c) + n_given) {
+        return QUIRE_NO_ROOM;
+    }
+    move_windows(c, s);
+    kv_cache_make_free(c, n_pages);
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        append(c, s, g);
+    }
+    return QUIRE_OK;
 }
 
 /* Copies the frames in from entry `first` of the tables on. */
@@ -78,7 +134,7 @@ static void copy_in(kv_cache *c, const kv_seq *s, int32_t first, kv_swapped *did
     int64_t start_us = clock_us();
     for (int32_t f = s->swap_frames; f != 0; f = c->swap.next[f]) {
         int32_t i = c->swap.tags[f] / s->n_tables, g = c->swap.tags[f] % s->n_tables;
-        if (i >= first_of(c, g, first)) {
+        if (i >= first_of(c, g, first) && s->tables[g].pages[i].v != PAGE_NONE.v) {
             kv_swap_in(&c->swap, f, s->tables[g].pages[i]);
             did->n_pages++;
         }
@@ -95,7 +151,6 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
             copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
             s->snapshots.last = s->n_computed;
-            kv_seq_forget(c, s); /* pages behind a window were not kept: they must not be published */
         } else if (c->n_state_pages > 0) {
             did.n_found = 0; /* its state is lost */
             kv_seq_truncate(c, s, 0);

@@ -136,6 +136,13 @@ void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t pag
     t->n_tokens = n_tokens;
 }
 
+void kv_table_skip(kv_table *t, int32_t n_tokens, int32_t page_tokens) {
+    assert(t->n_tokens % page_tokens == 0 && n_tokens % page_tokens == 0 && n_tokens / page_tokens <= t->cap_pages);
+    for (; t->n_tokens < n_tokens; t->n_tokens += page_tokens) {
+        t->pages[t->n_pages++] = PAGE_NONE;
+    }
+}
+
 void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_tokens) {
     assert(position <= t->n_tokens);
     for (int32_t i = position / page_tokens - 1; i >= 0 && t->pages[i].v != PAGE_NONE.v; i--) {

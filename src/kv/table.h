@@ -48,6 +48,9 @@ void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t pag
  * that many pages, one that holds a state copies those of its pages that are shared. */
 int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t state_pages);
 void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages, kv_copies *copies, const page_id *ids);
+/* Adds entries without a page, PAGE_NONE, so that the table stands at n_tokens, a multiple of page_tokens as before: they are behind a
+ * window. The table has room. */
+void kv_table_skip(kv_table *t, int32_t n_tokens, int32_t page_tokens);
 /* Releases the pages that hold only positions before `position` (<= n_tokens): those behind a window. Their entries become PAGE_NONE. */
 void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_tokens);
 /* Shares all of from's pages with *to, which is initialised and empty. */

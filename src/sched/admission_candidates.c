@@ -8,13 +8,13 @@
 
 /* The sort key of a waiting task: the least is first. */
 static double key_of(const scheduler *s, const sched_task *t) {
-    int32_t n_held;
+    kv_held held;
     if (t->n_preempted >= s->limits.max_preemptions) {
         return -INFINITY; /* it waits for all pages that it may need, which become free together only if no task overtakes it */
     }
     switch (s->options.policy) {
     case ADMISSION_PREFIX: {
-        int32_t n_cached = s->kv != NULL ? kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &n_held) : 0;
+        int32_t n_cached = s->kv != NULL ? kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &held) : 0;
         return -admission_prefix_score(n_cached, s->now_us - t->submitted_us, s->options.lambda);
     }
     case ADMISSION_FAIR:

@@ -50,12 +50,14 @@ static const sched_task *victim_for(const scheduler *s, const sched_task *t) {
 
 /* Pages that t's known tokens and the next one take from the pool. */
 static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
-    int32_t n_held = kv_seq_pages(&t->kv);
+    sched_seq d = {.n_groups = s->options.n_groups, .n_pages = kv_seq_pages(&t->kv), .n_passed = kv_seq_passed(s->kv, &t->kv)};
     if (t->state == TASK_WAITING) {
-        (void)kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &n_held);
+        kv_held held;
+        (void)kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &held);
+        d.n_pages = held.n_entries;
+        d.n_passed = held.n_entries - held.n_full;
     }
-    int64_t n = kv_pages_for(t->n_known + 1, s->limits.page_tokens) * s->options.n_groups + s->limits.state_pages - n_held;
-    return n > 0 ? n : 0;
+    return sched_pages_claimed(&s->limits, &d, t->n_known + 1);
 }
 
 /* Makes t first where another tenant runs more, and makes room for it, *promised pages being those of others that are first. */

@@ -51,10 +51,19 @@ static int32_t rows_in(const sched_cost *c, const sched_seq *s, double us) {
     return n < 1e9 ? (int32_t)n : 1000000000;
 }
 
-/* Pages that s needs beyond those it holds when it has n_tokens in all. */
+/* Pages that s reserves until it has n_tokens in all. */
 static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
     int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups + l->state_pages - s->n_pages;
     return pages > 0 ? pages : 0;
+}
+
+int32_t sched_pages_claimed(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
+    int32_t wanted = pages_wanted(l, s, n_tokens);
+    if (l->most.n_caps == 0) {
+        return wanted;
+    }
+    int64_t most = kv_most_pages(&l->most, n_tokens) - (s->n_pages - s->n_passed);
+    return most < 0 ? 0 : most < wanted ? (int32_t)most : wanted;
 }
 
 /* Whether s is not preempted: it was promised the pages that it takes. */
@@ -64,7 +73,7 @@ static bool is_promised(const sched_limits *l, const sched_seq *s) {
 
 /* Pages that were promised to s and not taken yet. */
 static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
-    return has_aged(l, s) ? pages_wanted(l, s, s->n_most) + s->n_behind : s->is_first ? pages_wanted(l, s, s->n_known) : 0;
+    return has_aged(l, s) ? sched_pages_claimed(l, s, s->n_most) + s->n_behind : s->is_first ? sched_pages_claimed(l, s, s->n_known) : 0;
 }
 
 /* Rows that s can have of what is left; 0: none in this step. */
@@ -267,7 +276,7 @@ static bool plan_waiting(planner *p, const sched_seq *waiting, int32_t first, in
             continue;
         }
         int32_t n = rows_possible(p, s);
-        int32_t whole = pages_wanted(l, s, min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
+        int32_t whole = sched_pages_claimed(l, s, min_i32(s->n_known + 1, s->n_most)) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
         bool alone = p->n_running + plan->n_admitted == 0; /* then all pages that it will need are available */
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {

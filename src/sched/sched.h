@@ -24,6 +24,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kv/most_pages.h"
+
 #define SCHED_MAX_PREEMPTIONS 8 /* of one sequence, before it ages */
 
 /* The planner's description of one sequence. */
@@ -33,6 +35,7 @@ typedef struct sched_seq {
     int32_t n_pages; /* pages it holds in all groups, without shared ones that it copies before its next token; of a waiting one
                       * those that it will share with running ones */
     int32_t n_groups;    /* block tables of tokens: as many pages as one more page of tokens takes */
+    int32_t n_passed;    /* of n_pages, entries that hold no page of its own for good (kv_seq_passed). Set where pages are claimed */
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* sequences of one group (not 0) are preempted together or not at all: beams */
@@ -62,6 +65,7 @@ typedef struct sched_limits {
     int32_t max_chunk;   /* rows of one sequence in a step */
     int32_t page_tokens;
     int32_t state_pages; /* pages that a sequence takes besides, whatever its length: its recurrent states */
+    kv_most most;        /* of one sequence; read where groups have windows */
     bool whole_prefills; /* a prompt is prefilled in one step or waits; not where every row's logits are wanted */
     int32_t max_preemptions;
     double target_us;    /* time of a step in which something decodes; 0: no target, prefills take all rows that are left */
@@ -88,6 +92,9 @@ typedef struct sched_plan {
 } sched_plan;
 
 double sched_predict_us(const sched_cost *c, double n_rows, double n_pairs);
+
+/* Pages that s takes beyond those it holds until it has n_tokens in all: with windows not all that it ever reserves. */
+int32_t sched_pages_claimed(const sched_limits *l, const sched_seq *s, int32_t n_tokens);
 
 /* Plans a step over running[0..n_running) and waiting[0..n_waiting), both in the order of service. An item's seq is the index of a running
  * sequence, or n_running + the index of a waiting one that is admitted. n_free: pages that can be allocated. The caller owns the plan's

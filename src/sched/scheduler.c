@@ -8,6 +8,9 @@ quire_err scheduler_open(const scheduler_options *o, scheduler *out) {
     size_t n_copies = n_seqs * (size_t)(o->n_groups + n_states);
     scheduler s = {.options = *o, .limits = o->limits, .kv = o->kv};
     s.limits.state_pages = n_states;
+    if (o->kv != NULL) {
+        s.limits.most = kv_most_of_cache(o->kv, o->most_rows > 0 ? o->most_rows : o->limits.max_rows);
+    }
     s.running = mem_new(n_tasks > n_seqs ? n_tasks : n_seqs, sizeof *s.running);
     s.waiting = mem_new(n_tasks, sizeof *s.waiting);
     s.running_seqs = mem_new(n_seqs, sizeof *s.running_seqs);

@@ -30,7 +30,8 @@ typedef struct sched_hooks {
 } sched_hooks;
 
 typedef struct scheduler_options {
-    sched_limits limits;   /* state_pages is kv's */
+    sched_limits limits;   /* state_pages and most are kv's */
+    int32_t most_rows;     /* of one task in a step, drafts included; 0: max_rows */
     admission_policy policy;
     double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
     int32_t n_groups;      /* groups of tokens */

@@ -30,6 +30,9 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     if (s->kv != NULL && t->group == 0) {
         d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* they are taken again, as copies */
     }
+    if (s->limits.most.n_caps > 0 && (t->is_first || t->n_preempted >= s->limits.max_preemptions)) {
+        d->n_passed = kv_seq_passed(s->kv, &t->kv);
+    }
     if (s->options.hooks->describe != NULL) {
         s->options.hooks->describe(s->options.context, t, d);
     }
@@ -66,7 +69,10 @@ static void describe_candidate(scheduler *s, int32_t i) {
     sched_seq *d = &s->waiting_seqs[i];
     describe(s, t, d);
     if (s->kv != NULL) {
-        d->n_computed = kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &d->n_pages);
+        kv_held held;
+        d->n_computed = kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &held);
+        d->n_pages = held.n_entries;
+        d->n_passed = held.n_entries - held.n_full;
         d->n_computed = kv_seq_swap_peek(s->kv, &t->kv, d->n_computed);
         prefix_wait_find(s, i);
     }

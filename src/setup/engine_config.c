@@ -119,6 +119,12 @@ int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
     return rows <= o->max_batched_tokens ? o->max_batched_tokens : rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
 }
 
+kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv_layout *l, int32_t max_rows) {
+    const engine_options eo = {
+        .max_batched_tokens = max_rows, .prefill_chunk = o->prefill_chunk, .no_chunked_prefill = o->no_chunked_prefill};
+    return kv_most_of_layout(l, engine_most_rows(&eo, d));
+}
+
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {
     static const char *const schedules[] = {
         [ADMISSION_FCFS] = "fcfs", [ADMISSION_PRIORITY] = "priority", [ADMISSION_PREFIX] = "prefix", [ADMISSION_FAIR] = "fair"};
@@ -196,7 +202,7 @@ static quire_err check(const quire_options *o, quire_error *err) {
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
     TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
-    TRY(check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
+    TRY(check_range("--chunk", o->prefill_chunk, 0, 1 << 20, err));
     TRY(check_range("--threads", o->n_threads, 0, 4096, err));
     TRY(check_range("--kv-pages", o->n_pages, 0, POOL_MAX_PAGES, err));
     TRY(check_range("text threads", o->n_text_threads, 1, 64, err));

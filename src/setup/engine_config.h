@@ -6,6 +6,7 @@
 #include "core/model_desc.h"
 #include "engine/engine.h"
 #include "file/model_file.h"
+#include "kv/most_pages.h"
 #include "quire.h"
 
 /* Copies a caller's options, which may come from another version's header (quire_options_init). INVALID says what is wrong with their
@@ -25,6 +26,8 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 /* Rows a step: o->max_batched_tokens or, without chunked prefill, enough for the longest prompt beside the other sequences. */
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
+/* The most pages that a sequence holds in such an engine, max_rows being the rows of a step. */
+kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv_layout *l, int32_t max_rows);
 /* The engine's options that o has values for, but for the tiers' version; n_pages and max_model_len may be 0 still. INVALID: err names the
  * flag. */
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err);

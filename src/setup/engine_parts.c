@@ -97,8 +97,8 @@ static quire_err read_defaults(engine_parts *p, const quire_options *o, const mo
 }
 
 /* How many pages there are to be, and why; whether they exceed the memory that there is. Weights and buffers have theirs already. */
-static quire_err plan_pages(engine_parts *p, const quire_options *o, int32_t least_tokens, int32_t *n_pages, bool *exceeds,
-                            quire_error *err) {
+static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_most *most, int32_t least_tokens, int32_t *n_pages,
+                            bool *exceeds, quire_error *err) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
     plan.weight_bytes = b->ops->weight_bytes(b);
@@ -108,7 +108,7 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, int32_t lea
     if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    TRY(pool_plan_resolve(&plan, &p->model.layout, least_tokens, n_pages, err));
+    TRY(pool_plan_resolve(&plan, &p->model.layout, most, least_tokens, n_pages, err));
     *exceeds = plan.room.bytes >= 0 && *n_pages * p->model.layout.page_bytes > plan.room.bytes;
     return QUIRE_OK;
 }
@@ -123,8 +123,9 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
     bool exceeds = false;
-    TRY(plan_pages(p, o, least, &n_pages, &exceeds, err));
-    int64_t holds = (int64_t)(n_pages / layout->n_groups) * o->page_tokens;
+    kv_most most = options_most_pages(o, model_description(p->model.m), layout, o->max_batched_tokens);
+    TRY(plan_pages(p, o, &most, least, &n_pages, &exceeds, err));
+    int64_t holds = kv_most_tokens(&most, n_pages);
     *max_len = holds < *max_len ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));
     if (exceeds) {
@@ -132,6 +133,7 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
                  (double)n_pages * (double)layout->page_bytes / 1e6, p->pool_plan.p);
     }
     p->info.n_pages = n_pages;
+    p->info.n_full_requests = n_pages / kv_most_pages(&most, *max_len);
     return QUIRE_OK;
 }
 

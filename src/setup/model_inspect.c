@@ -27,6 +27,7 @@ typedef struct summary {
         dtype type;
         kv_layout layout;
         int64_t n_pages; /* 0 also where it is unknown */
+        kv_most most;
     } kv[N_KV_TYPES];
     int n_kv; /* without the types that the model's layers do not support */
 } summary;
@@ -96,6 +97,7 @@ static quire_err fill_kv(const quire_options *o, summary *s, quire_error *err) {
         s->kv[s->n_kv].type = types[i];
         int64_t n = pool_plan_pages(&s->plan, &s->kv[s->n_kv].layout);
         s->kv[s->n_kv].n_pages = n > 0 ? n : 0;
+        s->kv[s->n_kv].most = options_most_pages(o, &s->d, &s->kv[s->n_kv].layout, options_max_rows(o, s->max_len));
         s->n_kv++;
     }
     return QUIRE_OK;
@@ -128,8 +130,7 @@ static const kv_layout *own_layout(const summary *s) {
 
 /* How many requests of n tokens each fit into a pool. */
 static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
-    const kv_layout *l = &s->kv[kv].layout;
-    return s->kv[kv].n_pages / (kv_pages_for(n_tokens, l->page_tokens) * l->n_groups);
+    return s->kv[kv].n_pages / kv_most_pages(&s->kv[kv].most, n_tokens);
 }
 
 static quire_err write_weights(strbuf *b, const summary *s) {

@@ -41,15 +41,17 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     return QUIRE_OK;
 }
 
-quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
-    int64_t n = pool_plan_pages(p, l), least = kv_pages_for(least_tokens, l->page_tokens) * l->n_groups;
+quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens, int32_t *n_pages,
+                            quire_error *err) {
+    int64_t n = pool_plan_pages(p, l), least = kv_most_pages(most, least_tokens);
     if (n < 0) {
         return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
     }
     if (n < least) {
         return err_set(err, QUIRE_NO_MEMORY, -1,
-                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s",
+                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s%s",
                        (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
+                       most->n_caps > 0 ? " or --chunk" : "",
                        p->given_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
     }
     *n_pages = (int32_t)n;

@@ -2,7 +2,7 @@
 #ifndef SETUP_POOL_PLAN_H
 #define SETUP_POOL_PLAN_H
 
-#include "core/kv_layout.h"
+#include "kv/most_pages.h"
 #include "quire.h"
 #include "setup/memory_limits.h"
 
@@ -22,9 +22,10 @@ typedef struct pool_plan {
 pool_plan pool_plan_of(const quire_options *o);
 /* The number of pages: the given one, or what fits into the plan's part of the room. -1: the room is unknown and none is given. */
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);
-/* The same, for an engine. NO_MEMORY when they do not hold one sequence of least_tokens, INVALID when their number is unknown; err says
- * what to do. */
-quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, int32_t least_tokens, int32_t *n_pages, quire_error *err);
+/* The same, for an engine whose sequences hold no more than `most` says. NO_MEMORY when they do not hold one sequence of least_tokens,
+ * INVALID when their number is unknown; err says what to do. */
+quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_most *most, int32_t least_tokens, int32_t *n_pages,
+                            quire_error *err);
 /* Appends why there are so many: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that .. beside weights (2.9 MB)". Errors of
  * strbuf_add. */
 quire_err pool_plan_explain(const pool_plan *p, strbuf *out);

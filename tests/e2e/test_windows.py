@@ -1,5 +1,6 @@
 """Models with windows: pages behind a window are freed while a sequence runs, and with reuse, samples of one prompt, beams, guessed tokens and preemption
 every text is that of a pool which never lacks pages."""
+import bisect
 import json
 import subprocess
 import threading
@@ -103,3 +104,33 @@ def test_pages_behind_a_window_are_freed_while_a_sequence_runs(quire, tmp_path, 
     page = held[0] // -(-chunk // PAGE)
     assert max(held) <= page * -(-(WINDOW + chunk + 2 * PAGE) // PAGE)  # what a chunk sees, and a page begun at either end; 50 pages hold the whole
     assert max(held) >= page * WINDOW // PAGE
+
+
+LONGEST = 240  # tokens of a request below
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma4", "gpt_oss"])
+def test_the_pool_holds_what_windows_see(quire, tmp_path, name):
+    """A pool of as many pages as `quire inspect` counts for one request serves it, with the bits of a large pool; one less is refused, with a reason."""
+    model = need(name)
+    flags = ["--page-size", str(PAGE), "--max-num-batched-tokens", "8", "--max-model-len", str(LONGEST)]
+
+    def run(*arguments):
+        return subprocess.run([quire, *map(str, arguments), *flags], capture_output=True, text=True)
+
+    def holds(pages):
+        done = run("inspect", model, "--kv-pages", pages, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["memory_plan"][0]["full_length_requests"]
+
+    def logits(pages):
+        ids = ",".join(str(i * 7 % 250) for i in range(LONGEST - 1))
+        return run("logits", model, "--ids", ids, "--kv-pages", pages, "--out", tmp_path / f"{pages}.npy", "-q")
+    least = bisect.bisect_left(range(1000), 1, key=holds)
+    assert name != "mistral" or least == 7  # 16 - 1 + 8 tokens touch 7 pages of 4
+    for pages in (least, 8000):
+        done = logits(pages)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / f"{least}.npy").read_bytes() == (tmp_path / "8000.npy").read_bytes()
+    short = logits(least - 1)
+    assert short.returncode != 0 and f"hold not even one request of {LONGEST} tokens, which takes {least};" in short.stderr

@@ -90,7 +90,7 @@ static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
     assert_true(harness_step(&h)); /* the first portion comes, and the other prefill takes pages of it for its second half, and ends */
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);
     assert_int_equal(h.e->sched.n_waiting, 1);
-    int32_t n_held, left = kv_index_peek_held(h.e->kv.index, &waiting_at(h.e, 0)->task.kv.path, prompt, N, &n_held);
+    int32_t left = kv_index_peek(h.e->kv.index, &waiting_at(h.e, 0)->task.kv.path, prompt, N);
     assert_in_range(left, PAGE, (PORTION - 1) * PAGE);
     harness_steps(&h, 1000);
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);

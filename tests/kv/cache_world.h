@@ -301,12 +301,13 @@ static inline int32_t world_start(world *w, int32_t i, const char *namespace, co
     }
     s->live = true;
     memcpy(s->tokens, tokens, (size_t)n * sizeof *tokens);
-    int32_t n_held, peeked = kv_index_peek_held(w->ix, &s->path, tokens, n - 1, &n_held);
+    kv_held held;
+    int32_t peeked = kv_index_peek_held(w->ix, &s->path, tokens, n - 1, &held);
     int32_t n_room = kv_pool_counts(w->pool).n_free + kv_pool_counts(w->pool).n_cached;
     assert_int_equal(kv_index_peek(w->ix, &s->path, tokens, n - 1), peeked);
     assert_int_equal(kv_index_match(w->ix, &s->path, tokens, n - 1, s->tables, &n_matched), QUIRE_OK);
     assert_int_equal(n_matched, peeked);
-    world_check_held(w, s, n_held, n_room - kv_pool_counts(w->pool).n_free - kv_pool_counts(w->pool).n_cached);
+    world_check_held(w, s, held.n_entries, n_room - kv_pool_counts(w->pool).n_free - kv_pool_counts(w->pool).n_cached);
     s->n = n_matched;
     world_check(w);
     if (!world_append(w, s, n - n_matched)) {

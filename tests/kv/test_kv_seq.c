@@ -102,7 +102,8 @@ static bool compute(user *u, int32_t n) {
 /* A new sequence: the beginning of another's tokens, then random ones. */
 static void enter(user *u) {
     const user *like = &users[any(N_SEQS)];
-    int32_t n = 2 + any(LEN - 2), n_like = any(n), n_held;
+    int32_t n = 2 + any(LEN - 2), n_like = any(n);
+    kv_held held;
     memmove(u->tokens, like->tokens, (size_t)n_like * sizeof *u->tokens);
     for (int32_t i = n_like; i < LEN; i++) {
         u->tokens[i] = any(N_TOKENS);
@@ -110,7 +111,7 @@ static void enter(user *u) {
     u->n_known = n;
     u->is_open = true;
     assert_int_equal(kv_seq_open(&cache, &u->kv, "s", 1, any(2) ? "a" : "b", 1, u->tokens, n), QUIRE_OK);
-    int32_t n_found = kv_seq_peek(&cache, &u->kv, u->tokens, n - 1, &n_held);
+    int32_t n_found = kv_seq_peek(&cache, &u->kv, u->tokens, n - 1, &held);
     assert_int_equal(kv_seq_admit(&cache, &u->kv, u->tokens, n - 1), QUIRE_OK);
     assert_int_equal(u->kv.n_computed, n_found);
     assert_true(cache.index != NULL || n_found == 0);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/kv_seq.h"
+#include "kv/most_pages.h"
 #include "mover_world.h"
 
 enum { N_SEQS = 4, N_PAGES = 48, LEN = 30, N_GROUPS = 3, STATE = 2, STATE_PAGES = 2, WINDOW = 6, N_OPERATIONS = 4000 };
@@ -70,6 +71,17 @@ static void audit(void) {
     assert_int_equal(n_frames, cache.swap.n_frames);
 }
 
+/* Its pages, without holes behind windows. */
+static int32_t pages_held(const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        for (int32_t i = 0; i < s->tables[g].n_pages; i++) {
+            n += s->tables[g].pages[i].v != PAGE_NONE.v;
+        }
+    }
+    return n;
+}
+
 /* Computes up to n more tokens, as far as there is room. */
 static void compute(user *u, int32_t n) {
     kv_copies copies = {.pairs = mem_new(N_GROUPS * STATE_PAGES, sizeof *copies.pairs), .cap = N_GROUPS * STATE_PAGES};
@@ -103,14 +115,16 @@ static bool preempt(user *u) {
 }
 
 static void admit(user *u, bool was_kept) {
-    int32_t n_held, n_swapped = u->kv.swap_tokens;
-    int32_t n_cached = kv_seq_peek(&cache, &u->kv, u->tokens, LEN - 1, &n_held), n_peeked = kv_seq_swap_peek(&cache, &u->kv, n_cached);
+    kv_held held;
+    int32_t n_swapped = u->kv.swap_tokens;
+    int32_t n_cached = kv_seq_peek(&cache, &u->kv, u->tokens, LEN - 1, &held), n_peeked = kv_seq_swap_peek(&cache, &u->kv, n_cached);
     assert_int_equal(n_peeked, was_kept && n_swapped > n_cached ? n_swapped : n_cached);
     assert_int_equal(kv_seq_admit(&cache, &u->kv, u->tokens, LEN - 1), QUIRE_OK);
     assert_int_equal(u->kv.n_computed, n_cached);
-    int32_t n_most = 2 * (LEN / PAGE_WORDS + 1) + STATE_PAGES;
-    bool has_room = kv_cache_available(&cache) >= n_most;
+    const kv_most most = kv_most_of_cache(&cache, 1); /* it takes no page behind its window */
+    bool has_room = kv_cache_available(&cache) >= kv_most_pages(&most, n_peeked);
     kv_swapped did = kv_seq_swap_in(&cache, &u->kv);
+    assert_true(did.n_pages == 0 || pages_held(&u->kv) <= kv_most_pages(&most, n_peeked));
     assert_true(did.n_pages > 0 || n_peeked == n_cached || !has_room);
     assert_int_equal(u->kv.swap_frames, 0);
     assert_int_equal(u->kv.n_computed, did.n_pages > 0 ? n_peeked : did.n_found);

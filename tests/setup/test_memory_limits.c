@@ -170,22 +170,41 @@ static void a_pool_takes_its_part_of_what_is_left(void **state) {
 static void a_pool_that_holds_no_request_is_refused_and_says_why(void **state) {
     (void)state;
     kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 2};
+    kv_most most = kv_most_of_layout(&l, 32);
     quire_options o;
     quire_error err = {0};
     int32_t n = -5;
     quire_options_init(&o);
     pool_plan p = plan_of(&o, 8 * MIB);
-    assert_int_equal(pool_plan_resolve(&p, &l, 32, &n, &err), QUIRE_OK);
+    assert_int_equal(pool_plan_resolve(&p, &l, &most, 32, &n, &err), QUIRE_OK);
     assert_int_equal(n, 4);
-    assert_int_equal(pool_plan_resolve(&p, &l, 33, &n, &err), QUIRE_NO_MEMORY);
+    assert_int_equal(pool_plan_resolve(&p, &l, &most, 33, &n, &err), QUIRE_NO_MEMORY);
     assert_non_null(strstr(err.message, "--memory-utilization or free memory"));
     p.given_pages = 3;
-    assert_int_equal(pool_plan_resolve(&p, &l, 17, &n, &err), QUIRE_NO_MEMORY);
+    assert_int_equal(pool_plan_resolve(&p, &l, &most, 17, &n, &err), QUIRE_NO_MEMORY);
     assert_non_null(strstr(err.message, "raise --kv-pages"));
     p = plan_of(&o, -1);
-    assert_int_equal(pool_plan_resolve(&p, &l, 16, &n, &err), QUIRE_INVALID);
+    assert_int_equal(pool_plan_resolve(&p, &l, &most, 16, &n, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.message, "--kv-pages N"));
     assert_int_equal(n, 4);
+}
+
+/* One group of two has a window of 17 tokens: with 32 rows a step it sees 48, which lie in 4 pages at most, however long the request. */
+static void groups_with_windows_count_what_their_windows_see(void **state) {
+    (void)state;
+    kv_layout l = {
+        .page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 2, .groups = {{.kind = LAYER_FULL}, {.kind = LAYER_WINDOW, .window = 17}}};
+    kv_most most = kv_most_of_layout(&l, 32);
+    quire_options o;
+    quire_error err = {0};
+    int32_t n = -5;
+    quire_options_init(&o);
+    pool_plan p = plan_of(&o, 0);
+    p.given_pages = 14;
+    assert_int_equal(pool_plan_resolve(&p, &l, &most, 160, &n, &err), QUIRE_OK);
+    assert_int_equal(n, 14);
+    assert_int_equal(pool_plan_resolve(&p, &l, &most, 161, &n, &err), QUIRE_NO_MEMORY);
+    assert_non_null(strstr(err.message, "which takes 15; lower --max-model-len or --chunk"));
 }
 
 int main(void) {
@@ -196,6 +215,7 @@ int main(void) {
         cmocka_unit_test(bytes_are_written_for_people),
         cmocka_unit_test(a_pool_takes_its_part_of_what_is_left),
         cmocka_unit_test(a_pool_that_holds_no_request_is_refused_and_says_why),
+        cmocka_unit_test(groups_with_windows_count_what_their_windows_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
