@@ -121,6 +121,9 @@ quire_err override_kv_next(str *rest, str *key, json_value **value, quire_error 
         return bad(*rest, "must be KEY=TYPE:VALUE, with commas between several", err);
     }
     *key = (str){rest->p, (size_t)(equals - rest->p)};
+    if (!utf8_is_valid(*key)) {
+        return bad(*key, "a key is UTF-8", err);
+    }
     *rest = (str){colon + 1, (size_t)(end - colon - 1)};
     quire_err e = take_value(*key, (str){equals + 1, (size_t)(colon - equals - 1)}, rest, value, err);
     if (e == QUIRE_OK && rest->n > 0) {

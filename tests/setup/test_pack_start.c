@@ -45,12 +45,13 @@ typedef struct seen {
     token_list ids;
 } seen;
 
-static seen start(const char *cache, const char *tier) {
+static seen start_with(const char *cache, const char *tier, const char *override_kv) {
     static const char text[] = "Once upon a time, <s> \xe6\x97\xa5 12345";
     quire_options o = options_with(cache);
     engine_parts p;
     quire_error err = {0};
     seen s = {.is_hit = false};
+    o.override_kv = override_kv;
     o.tier_file = tier;
     o.tier_file_bytes = 1 << 24;
     if (engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err) != QUIRE_OK) {
@@ -63,6 +64,10 @@ static seen start(const char *cache, const char *tier) {
                      QUIRE_OK);
     engine_parts_close(&p);
     return s;
+}
+
+static seen start(const char *cache, const char *tier) {
+    return start_with(cache, tier, NULL);
 }
 
 static void a_hit_is_the_same_model(void **state) {
@@ -91,6 +96,31 @@ static void a_hit_is_the_same_model(void **state) {
     remove_directory(tier);
 }
 
+/* Overrides make another model: its packed form is its own, and carries them. */
+static void a_packed_form_is_found_with_its_own_overrides_only(void **state) {
+    (void)state;
+    static const char *const texts[] = {NULL, "llama.context_length=int:777", "llama.context_length=int:778"};
+    char cache[] = "/tmp/quire-pack-XXXXXX", tier[] = "/tmp/quire-tiers-XXXXXX", versions[3][KV_VERSION_BYTES + 1];
+    assert_non_null(mkdtemp(cache));
+    assert_non_null(mkdtemp(tier));
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 3; i++) {
+            seen s = start_with(cache, tier, texts[i]);
+            assert_int_equal(s.is_hit, round == 1);
+            assert_true(i == 0 || s.info.model_max_len == 776 + i);
+            if (round == 0) {
+                memcpy(versions[i], s.version, sizeof versions[i]);
+            }
+            assert_string_equal(s.version, versions[i]);
+            token_list_deinit(&s.ids);
+        }
+    }
+    assert_string_not_equal(versions[0], versions[1]);
+    assert_string_not_equal(versions[1], versions[2]);
+    remove_directory(cache);
+    remove_directory(tier);
+}
+
 /* An engine that could not open keeps nothing: its options are wrong, not the model. */
 static void a_failed_start_keeps_nothing(void **state) {
     (void)state;
@@ -106,6 +136,8 @@ static void a_failed_start_keeps_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hit_is_the_same_model), cmocka_unit_test(a_failed_start_keeps_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_hit_is_the_same_model),
+                                       cmocka_unit_test(a_packed_form_is_found_with_its_own_overrides_only),
+                                       cmocka_unit_test(a_failed_start_keeps_nothing)};
     return cmocka_run_group_tests_name("starts with a pack cache", tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void version_of(const char *directory, const char *kv_dtype, char out[KV_VERSION_BYTES + 1]) {
+static void version_of(const char *directory, const char *kv_dtype, const char *override_kv, char out[KV_VERSION_BYTES + 1]) {
     quire_options o;
     engine_parts p;
     quire_error err = {0};
@@ -21,6 +21,7 @@ static void version_of(const char *directory, const char *kv_dtype, char out[KV_
     o.n_pages = 64;
     o.n_threads = 1;
     o.kv_dtype = kv_dtype;
+    o.override_kv = override_kv;
     o.tier_file = directory;
     o.tier_file_bytes = 1 << 24;
     if (engine_parts_open(&o, &(engine_ablations){0}, &(engine_parts_check){0}, &p, &err) != QUIRE_OK) {
@@ -46,8 +47,8 @@ static void a_stored_page_names_the_type_and_the_layout_of_its_bytes(void **stat
     (void)state;
     char directory[] = "/tmp/quire-tiers-XXXXXX", f16[KV_VERSION_BYTES + 1], int8[KV_VERSION_BYTES + 1], layout[32];
     assert_non_null(mkdtemp(directory));
-    version_of(directory, "f16", f16);
-    version_of(directory, "int8", int8);
+    version_of(directory, "f16", NULL, f16);
+    version_of(directory, "int8", NULL, int8);
     (void)snprintf(layout, sizeof layout, " in pages %d,", KV_LAYOUT_VERSION);
     assert_non_null(strstr(f16, layout));
     assert_non_null(strstr(int8, layout));
@@ -55,7 +56,24 @@ static void a_stored_page_names_the_type_and_the_layout_of_its_bytes(void **stat
     remove_directory(directory);
 }
 
+static void overrides_are_part_of_it(void **state) {
+    (void)state;
+    static const char *const texts[] = {NULL, "llama.rope.freq_base=float:20000", "llama.rope.freq_base=float:20001",
+                                        "general.name=str:other", "llama.rope.freq_base=float:2e4"};
+    char directory[] = "/tmp/quire-tiers-XXXXXX", versions[5][KV_VERSION_BYTES + 1];
+    assert_non_null(mkdtemp(directory));
+    for (int i = 0; i < 5; i++) {
+        version_of(directory, "f16", texts[i], versions[i]);
+        for (int k = 0; k < i && i < 4; k++) {
+            assert_string_not_equal(versions[i], versions[k]);
+        }
+    }
+    assert_string_equal(versions[4], versions[1]); /* another way to say the same */
+    remove_directory(directory);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes),
+                                       cmocka_unit_test(overrides_are_part_of_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

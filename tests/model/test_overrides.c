@@ -1,0 +1,135 @@
+/* Descriptions under overrides: keys that GGUF lacks, by config.json's names;
+ * what is read for nothing, or has another type. */
+#include "make_model.h"
+
+#include <math.h>
+
+#include "model/model.h"
+
+static quire_err describe(const model_plan *p, const char *kv, model_desc *d, quire_error *err) {
+    strbuf b = {0};
+    model_file *f = NULL;
+    put_plan(&b, p);
+    quire_err e = model_file_open_memory_with(b.p, b.n, "test.gguf", &(model_overrides){.kv = kv}, &f, err);
+    e = e ? e : model_describe(f, d, err);
+    model_file_close(f);
+    strbuf_deinit(&b);
+    return e;
+}
+
+static model_desc described(const model_plan *p, const char *kv) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe(p, kv, &d, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", kv != NULL ? kv : "", err.message);
+    }
+    return d;
+}
+
+static void refused(const model_plan *p, const char *kv, const char *words) {
+    model_desc d;
+    quire_error err = {0};
+    quire_err e = describe(p, kv, &d, &err);
+    if (e == QUIRE_OK || strstr(err.message, words) == NULL) {
+        fail_msg("%s: %s: \"%s\" is not in: %s", kv, quire_err_name(e), words, err.message);
+    }
+}
+
+/* plan_llama with the keys of another architecture. */
+static model_plan plan_of(const char *arch) {
+    model_plan p;
+    plan_llama(&p);
+    set_str(&p, "general.architecture", arch);
+    for (int i = 0; i < p.n_keys; i++) {
+        char name[64];
+        if (strncmp(p.keys[i].name, "llama.", 6) == 0) {
+            (void)snprintf(name, sizeof name, "%s.%.40s", arch, p.keys[i].name + 6);
+            memcpy(p.keys[i].name, name, sizeof p.keys[i].name < sizeof name ? sizeof p.keys[i].name : sizeof name);
+        }
+    }
+    return p;
+}
+
+static void numbers_are_replaced_and_set(void **state) {
+    (void)state;
+    model_plan p = plan_of("llama");
+    model_desc d = described(&p, "llama.context_length=int:999,llama.rope.freq_base=float:5e5,llama."
+                                 "attention.sliding_window=int:32,general.name=str:n");
+    assert_int_equal(d.max_positions, 999);
+    assert_float_equal(d.ropes[0].theta, 5e5f, 0);
+    assert_int_equal(d.layers[1].window, 32);
+    assert_string_equal(d.name, "n");
+    assert_int_equal(described(&p, NULL).layers[1].window, 0);
+    d = described(&p, "llama.attention.head_count_kv=arr:[1,4]");
+    assert_int_equal(d.caches[0].n_kv_heads, 1);
+    assert_int_equal(d.caches[1].n_kv_heads, 4);
+}
+
+static void what_gguf_has_no_key_for_goes_by_its_name_in_config_json(void **state) {
+    (void)state;
+    model_plan p = plan_of("qwen2");
+    model_desc d = described(&p, "qwen2.use_sliding_window=bool:true,qwen2.attention."
+                                 "sliding_window=int:9,qwen2.max_window_layers=int:1");
+    assert_int_equal(d.layers[0].window, 0);
+    assert_int_equal(d.layers[1].window, 9);
+    d = described(&p, "qwen2.use_sliding_window=bool:true,qwen2.attention.sliding_window=int:9,"
+                      "qwen2.layer_types=arr:[\"sliding_attention\",\"full_attention\"]");
+    assert_int_equal(d.layers[0].window, 9);
+    assert_int_equal(d.layers[1].window, 0);
+    set_u32(&p, "qwen2.use_sliding_window", 1); /* in the file it means nothing */
+    assert_int_equal(described(&p, NULL).layers[1].window, 0);
+    p = plan_of("gemma2");
+    assert_float_equal(described(&p, "gemma2.query_pre_attn_scalar=float:100").attention_scale, 0.1f, 0);
+    assert_float_equal(described(&p, NULL).attention_scale, 0.25f, 0);
+}
+
+static void gemmas_of_27b_scale_by_their_width_over_their_heads(void **state) {
+    (void)state;
+    model_plan p = plan_of("gemma2");
+    set_u32(&p, "gemma2.block_count", 46);
+    set_u32(&p, "gemma2.attention.key_length", 32);
+    set_u32(&p, "gemma2.attention.value_length", 32);
+    assert_float_equal(described(&p, NULL).attention_scale, 0.25f, 0); /* 64 / 4 */
+    set_u32(&p, "gemma2.block_count", 42);
+    assert_float_equal(described(&p, NULL).attention_scale, 1.0f / sqrtf(32.0f), 0);
+}
+
+static void what_this_architecture_does_not_read_is_refused(void **state) {
+    (void)state;
+    model_plan p = plan_of("llama");
+    refused(&p, "llama.rope.freq_bas=float:1e6",
+            "llama.rope.freq_bas: nothing reads this key for test.gguf; the "
+            "nearest that is read: llama.rope.freq_base");
+    refused(&p, "qwen2.rope.freq_base=float:1e6", "qwen2.rope.freq_base: nothing reads");
+    refused(&p, "llama.query_pre_attn_scalar=float:3", "nothing reads");
+    refused(&p, "tokenizer.ggml.tokens=arr:[\"a\"]", "nothing reads");
+    p = plan_of("qwen2");
+    refused(&p, "qwen2.attention.sliding_window=int:9", "nothing reads"); /* use_sliding_window is false */
+}
+
+static void another_type_or_range_is_refused_with_the_flag(void **state) {
+    (void)state;
+    model_plan p = plan_of("llama");
+    refused(&p, "llama.context_length=str:many",
+            "llama.context_length must be a whole number from 0 to 2147483647 "
+            "(--override-kv sets it)");
+    refused(&p, "llama.context_length=int:2147483648", "(--override-kv sets it)");
+    refused(&p, "llama.context_length=int:-1", "(--override-kv sets it)");
+    refused(&p, "llama.rope.freq_base=arr:[1]", "llama.rope.freq_base must be a finite number (--override-kv sets it)");
+    refused(&p, "llama.rope.freq_base=float:1e300", "llama.rope.freq_base must be a finite number");
+    refused(&p, "llama.block_count=int:0", "0 layers");
+    refused(&p, "llama.attention.head_count=int:0", "at least 1");
+    refused(&p, "general.architecture=str:lama", "the nearest that is: llama");
+    refused(&p, "general.architecture=int:3", "general.architecture");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_replaced_and_set),
+        cmocka_unit_test(what_gguf_has_no_key_for_goes_by_its_name_in_config_json),
+        cmocka_unit_test(gemmas_of_27b_scale_by_their_width_over_their_heads),
+        cmocka_unit_test(what_this_architecture_does_not_read_is_refused),
+        cmocka_unit_test(another_type_or_range_is_refused_with_the_flag),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
