@@ -123,7 +123,7 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     TRY(find_scaling(&s, &type));
     TRY(config_f32(c, NULL, "rope_theta", &r->theta));
     TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
-    TRY(config_f32(c, NULL, "partial_rotary_factor|rotary_pct", &rotary));
+    TRY(config_f32(c, NULL, "partial_rotary_factor|rotary_pct|rope_pct", &rotary));
     TRY(config_f32(c, NULL, key_of(&s, "partial_rotary_factor"), &rotary));
     if (!(rotary > 0.0f && rotary <= 1.0f)) {
         return config_bad(c, "partial_rotary_factor", "must be over 0 and at most 1");

@@ -23,7 +23,11 @@ static quire_err describe_mistral(const config *c, model_desc *d) {
     return config_window_on_all(c, d);
 }
 
-const arch arch_llama = {.gguf = {"llama"}, .hf = {"LlamaForCausalLM"}, .names = NULL, .describe = describe_llama};
+const arch arch_llama = {.gguf = {"llama"},
+                         .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel", "InternLM3ForCausalLM",
+                                "XverseForCausalLM"},
+                         .names = NULL,
+                         .describe = describe_llama};
 const arch arch_mistral = {
     .gguf = {"mistral"}, .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration"}, .describe = describe_mistral};
 const arch arch_mixtral = {.gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mistral};

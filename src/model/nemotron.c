@@ -59,6 +59,9 @@ static quire_err describe_seed(const config *c, model_desc *d) {
 static const arch_names seed_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
 const arch arch_nemotron = {.gguf = {"nemotron"}, .hf = {"NemotronForCausalLM"}, .names = &nemotron_names, .describe = describe_nemotron};
-const arch arch_stablelm = {.gguf = {"stablelm"}, .hf = {"StableLmForCausalLM"}, .names = &stablelm_names, .describe = describe_stablelm};
+const arch arch_stablelm = {.gguf = {"stablelm"},
+                            .hf = {"StableLmForCausalLM", "StableLMEpochForCausalLM"},
+                            .names = &stablelm_names,
+                            .describe = describe_stablelm};
 const arch arch_smollm3 = {.gguf = {"smollm3"}, .hf = {"SmolLM3ForCausalLM"}, .describe = describe_smollm3};
 const arch arch_seed_oss = {.gguf = {"seed_oss"}, .hf = {"SeedOssForCausalLM"}, .names = &seed_names, .describe = describe_seed};

@@ -1,11 +1,11 @@
-/* GGUF bytes of any kind: refused with a message, or everything the file gives can be read. */
+/* GGUF bytes of any kind: refused with a message, or everything the file gives can be read, and its numbers by every architecture. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "file/model_file.h"
 #include "file/open_file.h"
-#include "fuzz.h"
+#include "describe.h"
 
 static void read_tensors(const model_file *f, fuzz_sum *sum) {
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
@@ -41,6 +41,17 @@ static void read_vocab(const vocab *v, fuzz_sum *sum) {
     }
 }
 
+/* As if the file were of each architecture in turn; the keys keep the prefix that it names. */
+static void read_numbers(const model_file *f, fuzz_sum *sum) {
+    char prefix[64] = "llama";
+    int n_rows;
+    str name;
+    if (model_file_str(f, "general.architecture", &name) == QUIRE_OK && name.n < sizeof prefix) {
+        snprintf(prefix, sizeof prefix, "%.*s", (int)name.n, name.p);
+    }
+    *sum += (fuzz_sum)describe_by_every_row(f, prefix, &n_rows);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     model_file *f = NULL;
     quire_error err = {0};
@@ -52,6 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     read_tensors(f, &sum);
     read_metadata(f, &sum);
+    read_numbers(f, &sum);
     read_vocab(model_file_vocab(f), &sum);
     str t = model_file_chat_template(f);
     fuzz_read(&sum, t.p, t.n);

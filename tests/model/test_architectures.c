@@ -114,6 +114,37 @@ static void an_unknown_architecture_is_told_the_nearest(void **state) {
     }
 }
 
+/* ---- names ---- */
+
+static void a_name_that_is_only_another_opens_as_the_known_architecture(void **state) {
+    (void)state;
+    static const struct {
+        const char *model, *name, *was, *is; /* a key that has another name there, or NULL */
+    } cases[] = {{"llama", "LLaMAForCausalLM", NULL, NULL},
+                 {"llama", "AquilaForCausalLM", NULL, NULL},
+                 {"llama", "AquilaModel", NULL, NULL},
+                 {"llama", "XverseForCausalLM", NULL, NULL},
+                 {"llama-rope-dynamic-inside", "InternLM3ForCausalLM", NULL, NULL},
+                 {"falcon", "RWForCausalLM", NULL, NULL},
+                 {"phimoe", "PhimoeForCausalLM", NULL, NULL},
+                 {"mpt", "MptForCausalLM", NULL, NULL},
+                 {"ernie4_5", "Ernie4_5_ForCausalLM", NULL, NULL},
+                 {"stablelm", "StableLMEpochForCausalLM", "partial_rotary_factor", "rope_pct"}};
+    need_golden_models();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *config = golden_config(cases[i].model);
+        json_object_set_new(config, "architectures", json_pack("[s]", cases[i].name));
+        if (cases[i].was != NULL) {
+            json_object_set(config, cases[i].is, json_object_get(config, cases[i].was));
+            json_object_del(config, cases[i].was);
+        }
+        temp_dir d = golden_write(cases[i].model, config, NULL);
+        same_logits(cases[i].model, d.path);
+        temp_delete(&d, golden_files);
+        json_decref(config);
+    }
+}
+
 /* ---- where numbers may lie ---- */
 
 static void windows_are_read_in_every_form(void **state) {
@@ -192,6 +223,7 @@ int main(void) {
         cmocka_unit_test(a_missing_tensor_is_named),
         cmocka_unit_test(an_unknown_tensor_is_named),
         cmocka_unit_test(an_unknown_architecture_is_told_the_nearest),
+        cmocka_unit_test(a_name_that_is_only_another_opens_as_the_known_architecture),
         cmocka_unit_test(windows_are_read_in_every_form),
         cmocka_unit_test(a_period_may_be_spelt_in_letters),
         cmocka_unit_test(lists_of_layer_types_count_before_a_period),

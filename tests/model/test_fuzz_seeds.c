@@ -1,0 +1,56 @@
+/* The seeds of the fuzz targets reach every architecture: each describes them to its end. */
+#include "golden_model.h"
+
+#include "fuzz/describe.h"
+
+/* Every row of the registry takes f's numbers. */
+static void reaches_every_row(const model_file *f, const char *prefix) {
+    int n_rows, n_taken = describe_by_every_row(f, prefix, &n_rows);
+    print_message("%d of %d architectures describe the seed\n", n_taken, n_rows);
+    for (size_t i = 0; n_taken < n_rows && arch_at(i) != NULL; i++) {
+        quire_error err = {0};
+        const config c = config_of(f, prefix, &err);
+        model_desc d = {.bos = -1};
+        if (arch_at(i)->describe(&c, &d) != QUIRE_OK || desc_check(&d, &err) != QUIRE_OK) {
+            print_message("%s: %s\n", arch_at(i)->gguf[0], err.message);
+        }
+    }
+    assert_true(n_rows >= 50);
+    assert_int_equal(n_taken, n_rows);
+}
+
+static void the_seed_of_config_json_reaches_every_architecture(void **state) {
+    (void)state;
+    temp_dir d = temp_new();
+    strbuf tensors = {0};
+    model_file *f;
+    quire_error err = {0};
+    size_t n;
+    uint8_t *bytes = read_whole("tests/fuzz/seeds/config/model.json", &n);
+    write_file(temp_path(&d, "config.json"), bytes, n);
+    make_safetensors(&tensors, "{\"x\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 4);
+    write_file(temp_path(&d, "model.safetensors"), tensors.p, tensors.n);
+    assert_int_equal(model_file_open(d.path, &f, &err), QUIRE_OK);
+    reaches_every_row(f, "");
+    model_file_close(f);
+    temp_delete(&d, golden_files);
+    strbuf_deinit(&tensors);
+    mem_free(bytes);
+}
+
+static void the_seed_of_gguf_reaches_every_architecture(void **state) {
+    (void)state;
+    model_file *f;
+    quire_error err = {0};
+    assert_int_equal(model_file_open("tests/fuzz/seeds/gguf/model.gguf", &f, &err), QUIRE_OK);
+    reaches_every_row(f, "llama");
+    model_file_close(f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_seed_of_config_json_reaches_every_architecture),
+        cmocka_unit_test(the_seed_of_gguf_reaches_every_architecture),
+    };
+    return cmocka_run_group_tests_name("seeds of the fuzz targets", tests, NULL, NULL);
+}
