@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "check/check.h"
 #include "check/check_rows.h"
-#include "model/arch.h"
+#include "check/check_table.h"
 #include "quire.h"
 #include "json/json.h"
 
@@ -141,8 +141,8 @@ static quire_err run_model(quire_engine *engine, const model_case *c, float *log
 }
 
 /* Reports the first of: a logit too far off, a greedy id that differs. */
-static void compare(check_report *r, const char *where, const char *architecture, const model_case *c, const float *logits,
-                    const int32_t *greedy, size_t n_greedy) {
+static void compare(check_report *r, const char *where, const char *path, const char *architecture, const model_case *c,
+                    const float *logits, const int32_t *greedy, size_t n_greedy) {
     float worst = 0;
     size_t at = 0, n = c->n_prompt * (size_t)c->n_vocab;
     for (size_t i = 0; i < n; i++) {
@@ -166,11 +166,11 @@ static void compare(check_report *r, const char *where, const char *architecture
     }
     check_pass(r, KIND, where);
     if (r->table) {
-        printf("| %s | %s | %.1e |\n", where, architecture, (double)worst);
+        check_table_add(where, path, architecture, (double)worst);
     }
 }
 
-static void check_engine(check_report *r, const char *where, quire_engine *engine, const model_case *c) {
+static void check_engine(check_report *r, const char *where, const char *path, quire_engine *engine, const model_case *c) {
     int32_t n_vocab = quire_engine_info(engine)->n_vocab;
     if (n_vocab != c->n_vocab) {
         check_fail(r, KIND, where, "%d logits a token, must be %lld", (int)n_vocab, (long long)c->n_vocab);
@@ -185,7 +185,7 @@ static void check_engine(check_report *r, const char *where, quire_engine *engin
     if (e != QUIRE_OK) {
         check_fail(r, KIND, where, "%s", err.message);
     } else {
-        compare(r, where, quire_engine_info(engine)->architecture, c, logits, greedy, n_greedy);
+        compare(r, where, path, quire_engine_info(engine)->architecture, c, logits, greedy, n_greedy);
     }
     mem_free(greedy);
     mem_free(logits);
@@ -205,10 +205,10 @@ static void check_file(check_report *r, const char *where, const char *path, con
     quire_engine *engine;
     quire_err e = quire_engine_open(&o, &engine, &err);
     if (e == QUIRE_OK) {
-        check_engine(r, where, engine, c);
+        check_engine(r, where, path, engine, c);
         quire_engine_close(engine);
     } else if (e == QUIRE_UNSUPPORTED) {
-        check_unsupported(r, KIND, where, err.message);
+        check_unsupported(r, KIND, where, check_table_reason(err.message, path));
     } else {
         check_fail(r, KIND, where, "%s", err.message);
     }
@@ -265,33 +265,13 @@ static void check_case(check_report *r, const char *dir, const char *name, json_
     case_deinit(&c);
 }
 
-/* The names of an architecture up to the first NULL, each as code. */
-static void print_names(const char *const *names) {
-    for (int i = 0; i < ARCH_MAX_NAMES && names[i] != NULL; i++) {
-        printf("%s`%s`", i > 0 ? ", " : "", names[i]);
-    }
-}
-
-/* The tables of docs/models.md: what this build runs, then the head of the measured differences. */
-static void print_tables(void) {
-    printf("| architecture | `general.architecture` in GGUF | `architectures` in config.json |\n|---|---|---|\n");
-    for (size_t i = 0; arch_at(i) != NULL; i++) {
-        printf("| %s | ", arch_at(i)->gguf[0]);
-        print_names(arch_at(i)->gguf);
-        printf(" | ");
-        print_names(arch_at(i)->hf);
-        printf(" |\n");
-    }
-    printf("\n| test model | runs as | largest difference of a logit from the reference |\n|---|---|--:|\n");
-}
-
 int check_models(const char *dir, const char *root, check_report *r) {
     (void)root;
     char path[MAX_PATH], *text;
     size_t n;
     json_value *manifest = NULL;
     if (r->table) {
-        print_tables();
+        check_table_begin();
     }
     quire_error ignored;
     snprintf(path, sizeof path, "%s/manifest.json", dir);
@@ -312,6 +292,9 @@ int check_models(const char *dir, const char *root, check_report *r) {
     }
     globfree(&found);
     json_drop(manifest);
+    if (r->table) {
+        check_table_end();
+    }
     if (n_cases == 0) {
         fprintf(stderr, "quire-check: %s: holds no */ids.json\n", dir);
     }

@@ -1,5 +1,7 @@
 #include "check/check_rows.h"
 
+#include "check/check_table.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,7 +142,7 @@ void check_rows(check_report *r, const char *kind, const char *where, const char
         of_pooled = worst_of(found + n_hidden, pooled, 3 * (size_t)width, &at);
     }
     if (e == QUIRE_UNSUPPORTED) {
-        check_unsupported(r, kind, where, err.message);
+        check_unsupported(r, kind, where, check_table_reason(err.message, path));
     } else if (e != QUIRE_OK) {
         check_fail(r, kind, where, "%s", err.message);
     } else if (!(worst <= tolerance) || !(of_pooled <= tolerance)) {
@@ -150,7 +152,7 @@ void check_rows(check_report *r, const char *kind, const char *where, const char
     } else {
         check_pass(r, kind, where);
         if (r->table) {
-            printf("| %s | rows | %.1e |\n", where, (double)(worst > of_pooled ? worst : of_pooled));
+            check_table_add(where, path, NULL, (double)(worst > of_pooled ? worst : of_pooled));
         }
     }
     mem_free(hidden);

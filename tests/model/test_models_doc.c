@@ -1,0 +1,61 @@
+/* docs/models.md: its table of architectures has every name of the registry, and no other. */
+#include "make_model.h"
+
+#include "base/mem.h"
+#include "file/packed_files.h"
+#include "model/arch.h"
+
+static void add_names(strbuf *b, const char *const *names) {
+    for (int i = 0; i < ARCH_MAX_NAMES && names[i] != NULL; i++) {
+        assert_int_equal(strbuf_addf(b, "%s`%s`", i > 0 ? ", " : "", names[i]), QUIRE_OK);
+    }
+}
+
+static void the_table_has_the_names_of_the_registry(void **state) {
+    (void)state;
+    size_t n, n_rows = 0, n_known = 0;
+    uint8_t *bytes = read_whole("docs/models.md", &n);
+    char *text = malloc(n + 2);
+    assert_non_null(text);
+    text[0] = '\n';
+    memcpy(text + 1, bytes, n);
+    text[n + 1] = 0;
+    for (const char *row = text; (row = strstr(row, "\n| ")) != NULL; row++) {
+        size_t length = strcspn(row + 1, "\n"), name = strcspn(row + 3, " ");
+        n_rows += name < length && strncmp(row + 3 + name, " | `", 4) == 0 && strncmp(row + 3 + name + 4, row + 3, name) == 0;
+    }
+    for (; arch_at(n_known) != NULL; n_known++) {
+        const arch *a = arch_at(n_known);
+        strbuf row = {0};
+        assert_int_equal(strbuf_addf(&row, "\n| %s | ", a->gguf[0]), QUIRE_OK);
+        add_names(&row, a->gguf);
+        assert_int_equal(strbuf_addf(&row, " | "), QUIRE_OK);
+        add_names(&row, a->hf);
+        assert_int_equal(strbuf_addf(&row, " | "), QUIRE_OK);
+        if (strstr(text, row.p) == NULL) {
+            fail_msg("docs/models.md lacks this row (quire-check models DIR --table prints it): %s", row.p + 1);
+        }
+        strbuf_deinit(&row);
+    }
+    assert_int_equal(n_rows, n_known);
+    free(text);
+    mem_free(bytes);
+}
+
+static void the_page_says_nothing_of_where_it_was_made(void **state) {
+    (void)state;
+    size_t n;
+    uint8_t *bytes = read_whole("docs/models.md", &n);
+    for (size_t i = 0; i + 8 < n; i++) {
+        assert_false(memcmp(bytes + i, "/golden/", 8) == 0);
+    }
+    mem_free(bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_table_has_the_names_of_the_registry),
+        cmocka_unit_test(the_page_says_nothing_of_where_it_was_made),
+    };
+    return cmocka_run_group_tests_name("docs/models.md", tests, NULL, NULL);
+}
