@@ -384,6 +384,28 @@ def test_bench_speed_prints_figures_limits_and_goals(quire):
     assert wrong.returncode == 2 and "q4_0,q7" in wrong.stderr and "bf16" in wrong.stderr
 
 
+def test_bench_speed_sets_other_shapes_beside_llama(quire):
+    shapes = ["1.1b", "qwen3-0.6b", "gemma-3-1b", "mixtral", "gpt-oss", "bert-base"]
+    done = run("bench", "speed", "--shape", "all", "--small", "--types", "q4_0,f32", "--batch", "1,3", "--runs", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = bench_lines.rows(done.stdout)
+    decoders = [(name, work, n) for name in shapes[:5] for work, n in (("decode", 1), ("decode", 3), ("prefill", 512))]
+    assert [(row["shape"], row["work"], row["rows"]) for row in rows] == (decoders + [("bert-base", "prefill", 512)]) * 2
+    assert [row["type"] for row in rows] == ["q4_0"] * 16 + ["f32"] * 16
+    for row in rows:
+        assert row["speed"] > 0 and 0 < row["attention"] < 100
+        assert row["of_llama"] == pytest.approx(row["rest_time"] / row["llama_time"], rel=0.01)
+    read = {(row["shape"], row["rows"]): row["weights_read"] for row in rows[:16]}
+    assert read["1.1b", 1] == read["1.1b", 3] and read["mixtral", 1] < read["mixtral", 512]  # experts are read where they have rows
+    wrong = run("bench", "speed", "--shape", "qwen3-0.6b,gpt-5")
+    assert wrong.returncode == 2 and "gpt-5" in wrong.stderr and "gpt-oss" in wrong.stderr
+
+
+def test_bench_profile_takes_a_shape(quire):
+    wrong = run("bench", "profile", "--shape", "bert-base")
+    assert wrong.returncode == 2 and "bert-base" in wrong.stderr and "decoder" in wrong.stderr
+
+
 def test_bench_kv_prints_one_object_a_line(quire):
     done = run("bench", "kv", "--threads", "1,2", "--pages", "1024", "--runs", "2", "--milliseconds", "2", "--json")
     assert done.returncode == 0, done.stderr

@@ -96,7 +96,7 @@ static void set_slots(const bare *b, const bare_part *p, const int32_t *pages, k
 static void add_part(bare *b, const bare_part *p) {
     int32_t row0 = b->rows.n_rows;
     batch_seq *q = &b->seqs[b->rows.n_seqs++];
-    *q = (batch_seq){.row0 = row0, .n_rows = p->n_rows, .n_tokens = p->first + p->n_rows};
+    *q = (batch_seq){.row0 = row0, .n_rows = p->n_rows, .n_tokens = p->first + p->n_rows, .two_sided = b->desc->blocks.two_sided};
     for (int32_t i = 0; i < p->n_rows; i++) {
         b->tokens[row0 + i] = p->tokens[p->first + i];
         b->positions[row0 + i] = p->first + i;
@@ -122,6 +122,7 @@ quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
     }
     b->rows =
         (batch){.tokens = b->tokens, .positions = b->positions, .n_axes = 1, .seqs = b->seqs, .out_rows = b->out_rows, .work = b->work};
+    b->rows.wants_rows = b->desc->no_head;
     for (int32_t g = 0; g < b->layout.n_groups; g++) {
         b->rows.slots[g] = b->slots + (int64_t)g * b->max_rows;
     }

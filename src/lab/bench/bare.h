@@ -1,6 +1,8 @@
 /* A model without an engine: forward passes over batches that an experiment makes by hand. What the engine does around them (plans, tables,
  * sampling) is the experiment's own business.
  *
+ * An encoder takes whole inputs, and no logits are asked of it.
+ *
  * Owner: one thread. Sequences' pages are the caller's: any list of page ids will do, from a pool or in one piece. */
 #ifndef LAB_BENCH_BARE_H
 #define LAB_BENCH_BARE_H

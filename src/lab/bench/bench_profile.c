@@ -7,7 +7,6 @@
 #include "base/rng.h"
 #include "lab/bench/bench_line.h"
 #include "lab/bench/lab.h"
-#include "lab/bench/shape.h"
 #include "lab/bench/sheet.h"
 #include "lab/bench/stages.h"
 #include "lab/bench/synthetic.h"
@@ -15,7 +14,7 @@
 enum { SPARE_PAGES = 64, SPARE_PASSES = 16, MAX_LAYER_OPS = 8, FIRST_SEED = 1 };
 
 void bench_profile_options_init(bench_profile_options *o) {
-    *o = (bench_profile_options){.type = "q4_0", .batch = 32, .n_prompt = 128, .n_steps = 32};
+    *o = (bench_profile_options){.type = "q4_0", .shape = "1.1b", .batch = 32, .n_prompt = 128, .n_steps = 32};
     quire_options_init(&o->engine);
     o->engine.model = NULL;
 }
@@ -112,10 +111,15 @@ static quire_err run_profile(profile *p, quire_error *err) {
     }
     p->type = speed_type_find(o->type, strlen(o->type));
     if (p->type == NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8 or bf16", o->type);
+        return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8, bf16 or f32", o->type);
     }
     synthetic s;
-    TRY(synthetic_open(&shape_1b, p->type->file, &s, err));
+    const model_shape *shape;
+    TRY(model_shape_parse("--shape", o->shape, &shape, err));
+    if (shape->form->no_tokens) {
+        return err_set(err, QUIRE_INVALID, -1, "--shape %s: gives no tokens; take a decoder", o->shape);
+    }
+    TRY(synthetic_open(shape, p->type->file, &s, err));
     quire_err e = run_model(p, s.path, err);
     synthetic_close(&s);
     return e;

@@ -12,6 +12,7 @@
 typedef struct bench_profile_options {
     quire_options engine; /* model NULL: one of random weights is made in memory */
     const char *type;     /* of its weights: "q4_0" */
+    const char *shape;    /* of a random model: a name of model_shape.h */
     int32_t batch;        /* sequences that decode together */
     int32_t n_prompt;     /* tokens of each prompt */
     int32_t n_shared;     /* of them the first, which are the same in all prompts */

@@ -8,6 +8,7 @@
 
 #include "lab/bench/attention_measure.h"
 #include "lab/bench/bench_profile.h"
+#include "lab/bench/bench_shapes.h"
 #include "lab/bench/bench_speed_model.h"
 #include "lab/bench/bench_speed_report.h"
 #include "lab/bench/bench_start.h"
@@ -17,19 +18,9 @@
 enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
 enum { OVERHEAD_BATCH = 32, OVERHEAD_STEPS = 16, PREFILL_CONTEXT = 8192, LONG_CONTEXT = 32768 };
 
-static const llama_shape shape_small = {.name = "small",
-                                        .n_layers = 2,
-                                        .d_model = 256,
-                                        .n_heads = 4,
-                                        .n_kv_heads = 2,
-                                        .d_head = 64,
-                                        .d_ff = 512,
-                                        .n_vocab = 1024,
-                                        .max_positions = 2048};
-
 void bench_speed_options_init(bench_speed_options *o) {
     *o = (bench_speed_options){
-        .types = "q4_0,q8_0,q4_k,int8,bf16", .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT};
+        .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT};
 }
 
 /* ---- the machine's limits: taken before every part, since one bad minute must not set them ---- */
@@ -204,7 +195,7 @@ static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, 
 
 /* ---- from exec to the first token ---- */
 
-static quire_err start_packed(const bench_speed_options *o, const llama_shape *s, const char *path, quire_error *err) {
+static quire_err start_packed(const bench_speed_options *o, const model_shape *s, const char *path, quire_error *err) {
     bench_start_options start;
     start_times t;
     synthetic made;
@@ -232,7 +223,7 @@ static quire_err start_packed(const bench_speed_options *o, const llama_shape *s
 }
 
 /* A packed model needs a file, which is gone afterwards. */
-static quire_err run_start(const bench_speed_options *o, const llama_shape *s, quire_error *err) {
+static quire_err run_start(const bench_speed_options *o, const model_shape *s, quire_error *err) {
     char path[] = "/tmp/quire-bench-XXXXXX";
     int fd = mkstemp(path);
     if (fd < 0) {
@@ -285,22 +276,22 @@ static quire_err check(const bench_speed_options *o, quire_error *err) {
     TRY(figures_parse_list("--batch", o->batches, batches, &n, err));
     for (const char *list = o->types; *list != '\0';) {
         if (next_type(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of q4_0,q8_0,q4_k,int8,bf16", o->types);
+            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of q4_0,q8_0,q4_k,int8,bf16,f32", o->types);
         }
     }
     return QUIRE_OK;
 }
 
-quire_err bench_speed_run(const bench_speed_options *o, quire_error *err) {
+static quire_err run_limits(const bench_speed_options *o, quire_error *err) {
     roofline r;
-    const llama_shape *shape = o->small ? &shape_small : &shape_1b;
-    TRY(check(o, err));
+    model_shape shape = o->small ? model_shape_small(model_shape_llama) : *model_shape_llama;
+    const llama_shape costs = model_shape_costs(&shape);
     TRY(find_limits(o, &r, err));
     for (const char *list = o->types; *list != '\0';) {
         bool is_first = list == o->types;
         const speed_type *type = next_type(&list);
         TRY(is_first ? QUIRE_OK : raise_limits(o, &r, err));
-        quire_err e = speed_model_run(o, shape, type, &r, is_first, err);
+        quire_err e = speed_model_run(o, &shape, type, &r, is_first, err);
         if (e == QUIRE_NO_MEMORY) {
             speed_report_skipped("model", type->name, err->message, o->json);
         } else if (e != QUIRE_OK) {
@@ -308,14 +299,33 @@ quire_err bench_speed_run(const bench_speed_options *o, quire_error *err) {
         }
     }
     TRY(raise_limits(o, &r, err));
-    TRY(run_attention(o, shape, &r, err));
-    TRY(run_start(o, shape, err));
+    TRY(run_attention(o, &costs, &r, err));
+    TRY(run_start(o, &shape, err));
     if (!o->small) {
         TRY(raise_limits(o, &r, err));
-        TRY(run_shared(o, shape, &r, err));
+        TRY(run_shared(o, &costs, &r, err));
         TRY(run_overhead(o, err));
     }
     TRY(raise_limits(o, &r, err));
     report_mean(o, &r);
     return QUIRE_OK;
+}
+
+static quire_err run_shapes(const bench_speed_options *o, quire_error *err) {
+    const bench_shapes_options s = {.shapes = o->shapes,
+                                    .types = o->types,
+                                    .batches = o->batches,
+                                    .isa = o->isa,
+                                    .n_threads = o->n_threads,
+                                    .n_runs = o->n_runs,
+                                    .small = o->small,
+                                    .json = o->json};
+    return bench_shapes_run(&s, err);
+}
+
+quire_err bench_speed_run(const bench_speed_options *o, quire_error *err) {
+    bench_speed_options own = *o;
+    own.types = o->types != NULL ? o->types : o->shapes != NULL ? "q4_0" : "q4_0,q8_0,q4_k,int8,bf16";
+    TRY(check(&own, err));
+    return own.shapes != NULL ? run_shapes(&own, err) : run_limits(&own, err);
 }

@@ -10,8 +10,9 @@
 #include "base/err.h"
 
 typedef struct bench_speed_options {
-    const char *types;   /* of weights: "q4_0,q8_0,q4_k,int8,bf16" */
+    const char *types;   /* of weights: "q4_0,q8_0,q4_k,int8,bf16"; NULL: these, or with shapes q4_0 */
     const char *batches; /* sequences that decode together: "1,4,16,32" */
+    const char *shapes;  /* NULL: the 1.1B model beside limits; else these models beside it: "qwen3-0.6b,mixtral", "all" */
     const char *isa;
     int32_t n_threads; /* 0: one a core */
     int32_t n_runs;    /* each figure is the mean and spread of this many */

@@ -17,7 +17,7 @@ enum { DECODE_PROMPT = 128, DECODE_TOKENS = 32, PREFILL_PROMPT = 512, IDLE_MS = 
 /* An open engine, and prompts that its prefix cache keeps: only the first decode of a batch computes them. */
 typedef struct run {
     const bench_speed_options *o;
-    const llama_shape *shape;
+    llama_shape shape;
     const speed_type *type;
     const roofline *r;
     client c;
@@ -54,7 +54,7 @@ static quire_err measure_prefill(run *m, quire_error *err) {
                              .prompt = PREFILL_PROMPT,
                              .value = figure_of(speeds, m->o->n_runs),
                              .unit = "tokens/s",
-                             .limit = shape_prefill_limit(m->shape, m->type, m->r, PREFILL_PROMPT),
+                             .limit = shape_prefill_limit(&m->shape, m->type, m->r, PREFILL_PROMPT),
                              .goal = m->o->small ? NAN : speed_goal("prefill", m->type->name, 0)};
     speed_report(&line, m->o->json);
     return QUIRE_OK;
@@ -99,7 +99,7 @@ static quire_err measure_decode(run *m, int32_t batch, quire_error *err) {
                              .context = DECODE_PROMPT,
                              .value = speed,
                              .unit = "tokens/s",
-                             .limit = shape_decode_limit(m->shape, m->type, m->r, batch, context, kv),
+                             .limit = shape_decode_limit(&m->shape, m->type, m->r, batch, context, kv),
                              .goal = m->o->small ? NAN : speed_goal("decode", m->type->name, batch)};
     speed_report(&line, m->o->json);
     return QUIRE_OK;
@@ -173,7 +173,7 @@ static quire_err open_run(run *m, const char *path, quire_error *err) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)m->most);
     }
     for (int32_t i = 0; i < m->most * DECODE_PROMPT; i++) {
-        m->prompts[i] = (int32_t)(rng_next(&m->draw) % (uint64_t)m->shape->n_vocab);
+        m->prompts[i] = (int32_t)(rng_next(&m->draw) % (uint64_t)m->shape.n_vocab);
     }
     return client_open(&e, (engine_ablations){0}, &m->c, err);
 }
@@ -186,9 +186,9 @@ static quire_err measure_all(run *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err speed_model_run(const bench_speed_options *o, const llama_shape *shape, const speed_type *type, const roofline *r, bool with_rest,
+quire_err speed_model_run(const bench_speed_options *o, const model_shape *shape, const speed_type *type, const roofline *r, bool with_rest,
                           quire_error *err) {
-    run m = {.o = o, .shape = shape, .type = type, .r = r, .draw = 1};
+    run m = {.o = o, .shape = model_shape_costs(shape), .type = type, .r = r, .draw = 1};
     synthetic s;
     TRY(figures_parse_list("--batch", o->batches, m.batches, &m.n_batches, err));
     for (int32_t i = 0; i < m.n_batches; i++) {

@@ -2,20 +2,10 @@
 
 #include <string.h>
 
-const llama_shape shape_1b = {.name = "1.1b",
-                              .n_layers = 22,
-                              .d_model = 2048,
-                              .n_heads = 32,
-                              .n_kv_heads = 4,
-                              .d_head = 64,
-                              .d_ff = 5632,
-                              .n_vocab = 32000,
-                              .max_positions = 2048};
-
 const speed_type speed_types[N_SPEED_TYPES] = {
     {"q4_0", DTYPE_Q4_0, COMPUTE_INT8, DTYPE_Q4_0}, {"q8_0", DTYPE_Q8_0, COMPUTE_INT8, DTYPE_Q8_0},
     {"q4_k", DTYPE_Q4_K, COMPUTE_INT8, DTYPE_Q4_K}, {"int8", DTYPE_BF16, COMPUTE_INT8, DTYPE_I8},
-    {"bf16", DTYPE_BF16, COMPUTE_BF16, DTYPE_BF16},
+    {"bf16", DTYPE_BF16, COMPUTE_BF16, DTYPE_BF16}, {"f32", DTYPE_F32, COMPUTE_F32, DTYPE_F32},
 };
 
 const speed_type *speed_type_find(const char *name, size_t n) {

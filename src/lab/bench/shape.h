@@ -13,8 +13,6 @@ typedef struct llama_shape {
     int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab, max_positions;
 } llama_shape;
 
-extern const llama_shape shape_1b; /* 1.1 billion parameters: 22 layers, 2048, 32/4 heads, 5632, vocabulary 32000 */
-
 /* A type of weights in a bench: what the file has, how products are computed, and which type's bits a token reads. */
 typedef struct speed_type {
     const char *name; /* "q4_0" */
@@ -23,8 +21,8 @@ typedef struct speed_type {
     dtype published;
 } speed_type;
 
-enum { N_SPEED_TYPES = 5 };
-extern const speed_type speed_types[N_SPEED_TYPES]; /* q4_0 q8_0 q4_k int8 bf16; int8 is per channel, made of bf16 while loading */
+enum { N_SPEED_TYPES = 6 };
+extern const speed_type speed_types[N_SPEED_TYPES]; /* q4_0 q8_0 q4_k int8 bf16 f32; int8 is per channel, made of bf16 while loading */
 /* By name[0..n); NULL: there is none. */
 const speed_type *speed_type_find(const char *name, size_t n);
 

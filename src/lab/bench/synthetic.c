@@ -14,49 +14,59 @@
 #include "core/half.h"
 #include "setup/memory_limits.h"
 
-enum { ALIGNMENT = 32, GGUF_VERSION = 3, GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8, MAX_NAME = 48, LAYER_TENSORS = 9 };
+enum { ALIGNMENT = 32, GGUF_VERSION = 3, GGUF_U32 = 4, GGUF_F32 = 6, GGUF_STRING = 8, MAX_NAME = 64 };
 #define SPARE_BYTES ((int64_t)1 << 30) /* beside the model and the engine's copy: pages, buffers, other programs */
 
-/* One tensor of the file. */
+/* One tensor of the file: n matrices [n_out, n_in]. */
 typedef struct tensor {
     char name[MAX_NAME];
-    int64_t n_out, n_in; /* n_out 0: a norm of n_in ones */
+    int32_t n_dims;
+    int64_t n, n_out, n_in; /* n, n_out: 1 where it has fewer dimensions */
     dtype type;
 } tensor;
 
-static int32_t n_tensors(const llama_shape *s) {
-    return 3 + LAYER_TENSORS * s->n_layers;
-}
+/* Called for every tensor of the file, in order. */
+typedef quire_err (*tensor_fn)(void *context, const tensor *t);
 
-static tensor named(const char *what, int32_t layer, int64_t n_out, int64_t n_in, dtype type) {
-    tensor t = {.n_out = n_out, .n_in = n_in, .type = n_out > 0 ? type : DTYPE_F32};
-    if (layer >= 0) {
-        snprintf(t.name, sizeof t.name, "blk.%d.%s.weight", (int)layer, what);
+static tensor make_tensor(const model_shape *s, const shape_tensor *from, int32_t layer, dtype type) {
+    int64_t dims[3] = {1, 1, 1};
+    tensor t = {.n_dims = 0};
+    while (t.n_dims < 3 && from->dims[t.n_dims] != SIZE_NONE) {
+        t.n_dims++;
+    }
+    for (int32_t i = 0; i < t.n_dims; i++) {
+        dims[3 - t.n_dims + i] = model_shape_size(s, from->dims[i]);
+    }
+    t.n = dims[0];
+    t.n_out = dims[1];
+    t.n_in = dims[2];
+    t.type = from->f32 || t.n_dims == 1 ? DTYPE_F32 : type;
+    const char *rest = strstr(from->name, "%d");
+    if (rest == NULL) {
+        (void)snprintf(t.name, sizeof t.name, "%s", from->name);
     } else {
-        snprintf(t.name, sizeof t.name, "%s.weight", what);
+        (void)snprintf(t.name, sizeof t.name, "%.*s%d%s", (int)(rest - from->name), from->name, (int)layer, rest + 2);
     }
     return t;
 }
 
-/* Tensor i of the file, in order. */
-static tensor tensor_at(const llama_shape *s, dtype type, int32_t i) {
-    int64_t q = (int64_t)s->n_heads * s->d_head, kv = (int64_t)s->n_kv_heads * s->d_head, d = s->d_model, f = s->d_ff;
-    int32_t layer = i / LAYER_TENSORS;
-    if (layer == s->n_layers) {
-        static const char *const last[] = {"token_embd", "output_norm", "output"};
-        int32_t k = i % LAYER_TENSORS;
-        return named(last[k], -1, k == 1 ? 0 : s->n_vocab, d, type);
+/* The whole model's tensors, then those of each layer. */
+static quire_err for_tensors(const model_shape *s, dtype type, tensor_fn fn, void *context) {
+    for (int32_t layer = -1; layer < s->sizes[SIZE_LAYERS]; layer++) {
+        for (int l = 0; l < FORM_LISTS && s->form->tensors[l] != NULL; l++) {
+            for (const shape_tensor *from = s->form->tensors[l]; from->name != NULL; from++) {
+                if ((strstr(from->name, "%d") != NULL) == (layer >= 0)) {
+                    tensor t = make_tensor(s, from, layer, type);
+                    TRY(fn(context, &t));
+                }
+            }
+        }
     }
-    const tensor of_layer[LAYER_TENSORS] = {
-        named("attn_norm", layer, 0, d, type), named("attn_q", layer, q, d, type),      named("attn_k", layer, kv, d, type),
-        named("attn_v", layer, kv, d, type),   named("attn_output", layer, d, q, type), named("ffn_norm", layer, 0, d, type),
-        named("ffn_gate", layer, f, d, type),  named("ffn_up", layer, f, d, type),      named("ffn_down", layer, d, f, type),
-    };
-    return of_layer[i % LAYER_TENSORS];
+    return QUIRE_OK;
 }
 
 static size_t tensor_bytes(const tensor *t) {
-    size_t n = (size_t)(t->n_out > 0 ? t->n_out : 1) * (size_t)t->n_in;
+    size_t n = (size_t)t->n * (size_t)t->n_out * (size_t)t->n_in;
     return n / (size_t)dtype_block_elements(t->type) * (size_t)dtype_block_bytes(t->type);
 }
 
@@ -82,16 +92,20 @@ static quire_err put_text(strbuf *b, const char *text) {
     return strbuf_add_str(b, text);
 }
 
-static quire_err put_number(strbuf *b, const char *key, int32_t v) {
-    TRY(put_text(b, key));
-    TRY(put_u32(b, GGUF_U32));
-    return put_u32(b, (uint32_t)v);
-}
-
-static quire_err put_real(strbuf *b, const char *key, float v) {
-    TRY(put_text(b, key));
+static quire_err put_key(strbuf *b, const model_shape *s, const shape_key *k) {
+    char name[MAX_NAME];
+    (void)snprintf(name, sizeof name, "%s.%s", s->form->architecture, k->name);
+    TRY(put_text(b, name));
+    if (k->text != NULL) {
+        TRY(put_u32(b, GGUF_STRING));
+        return put_text(b, k->text);
+    }
+    if (k->size != SIZE_NONE) {
+        TRY(put_u32(b, GGUF_U32));
+        return put_u32(b, (uint32_t)model_shape_size(s, k->size));
+    }
     TRY(put_u32(b, GGUF_F32));
-    return strbuf_add(b, &v, sizeof v);
+    return strbuf_add(b, &k->real, sizeof k->real);
 }
 
 static quire_err put_string(strbuf *b, const char *key, const char *v) {
@@ -100,48 +114,64 @@ static quire_err put_string(strbuf *b, const char *key, const char *v) {
     return put_text(b, v);
 }
 
-static quire_err put_keys(strbuf *b, const llama_shape *s, dtype type) {
-    const struct {
-        const char *key;
-        int32_t value;
-    } numbers[] = {{"llama.context_length", s->max_positions}, {"llama.embedding_length", s->d_model},
-                   {"llama.block_count", s->n_layers},         {"llama.feed_forward_length", s->d_ff},
-                   {"llama.attention.head_count", s->n_heads}, {"llama.attention.head_count_kv", s->n_kv_heads},
-                   {"llama.attention.key_length", s->d_head},  {"llama.attention.value_length", s->d_head},
-                   {"llama.rope.dimension_count", s->d_head},  {"llama.vocab_size", s->n_vocab}};
-    enum { N_NUMBERS = (int)(sizeof numbers / sizeof *numbers) };
-    char name[64];
-    snprintf(name, sizeof name, "random-llama-%s-%s", s->name, dtype_name(type));
-    TRY(put_u64(b, N_NUMBERS + 4));
-    TRY(put_string(b, "general.architecture", "llama"));
+static quire_err put_keys(strbuf *b, const model_shape *s, dtype type) {
+    uint64_t n = 2;
+    for (int l = 0; l < FORM_LISTS && s->form->keys[l] != NULL; l++) {
+        for (const shape_key *k = s->form->keys[l]; k->name != NULL; k++) {
+            n++;
+        }
+    }
+    char name[MAX_NAME];
+    (void)snprintf(name, sizeof name, "random-%s-%s", s->name, dtype_name(type));
+    TRY(put_u64(b, n));
+    TRY(put_string(b, "general.architecture", s->form->architecture));
     TRY(put_string(b, "general.name", name));
-    TRY(put_real(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f));
-    TRY(put_real(b, "llama.rope.freq_base", 10000.0f));
-    for (int i = 0; i < N_NUMBERS; i++) {
-        TRY(put_number(b, numbers[i].key, numbers[i].value));
+    for (int l = 0; l < FORM_LISTS && s->form->keys[l] != NULL; l++) {
+        for (const shape_key *k = s->form->keys[l]; k->name != NULL; k++) {
+            TRY(put_key(b, s, k));
+        }
     }
     return QUIRE_OK;
 }
 
+/* What the tensors' part of the head needs. */
+typedef struct head_context {
+    strbuf *b;
+    uint64_t n;
+    size_t n_data;
+} head_context;
+
+static quire_err count_tensor(void *context, const tensor *t) {
+    head_context *c = context;
+    (void)t;
+    c->n++;
+    return QUIRE_OK;
+}
+
+static quire_err put_tensor(void *context, const tensor *t) {
+    head_context *c = context;
+    const int64_t dims[3] = {t->n_in, t->n_out, t->n};
+    TRY(put_text(c->b, t->name));
+    TRY(put_u32(c->b, (uint32_t)t->n_dims));
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        TRY(put_u64(c->b, (uint64_t)dims[i]));
+    }
+    TRY(put_u32(c->b, ggml_number(t->type)));
+    TRY(put_u64(c->b, c->n_data));
+    c->n_data += size_align(tensor_bytes(t), ALIGNMENT);
+    return QUIRE_OK;
+}
+
 /* Everything before the tensors' bytes, padded; *n_data is how many of those follow. */
-static quire_err put_head(strbuf *b, const llama_shape *s, dtype type, size_t *n_data) {
+static quire_err put_head(strbuf *b, const model_shape *s, dtype type, size_t *n_data) {
+    head_context c = {.b = b};
     TRY(strbuf_add_str(b, "GGUF"));
     TRY(put_u32(b, GGUF_VERSION));
-    TRY(put_u64(b, (uint64_t)n_tensors(s)));
+    TRY(for_tensors(s, type, count_tensor, &c));
+    TRY(put_u64(b, c.n));
     TRY(put_keys(b, s, type));
-    *n_data = 0;
-    for (int32_t i = 0; i < n_tensors(s); i++) {
-        tensor t = tensor_at(s, type, i);
-        TRY(put_text(b, t.name));
-        TRY(put_u32(b, t.n_out > 0 ? 2 : 1));
-        TRY(put_u64(b, (uint64_t)t.n_in));
-        if (t.n_out > 0) {
-            TRY(put_u64(b, (uint64_t)t.n_out));
-        }
-        TRY(put_u32(b, ggml_number(t.type)));
-        TRY(put_u64(b, *n_data));
-        *n_data += size_align(tensor_bytes(&t), ALIGNMENT);
-    }
+    TRY(for_tensors(s, type, put_tensor, &c));
+    *n_data = c.n_data;
     while (b->n % ALIGNMENT != 0) {
         TRY(strbuf_add_char(b, 0));
     }
@@ -179,6 +209,15 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
         }
         break;
     }
+    case DTYPE_F32: { /* as BF16 */
+        uint32_t v, exponent;
+        float e = deviation / 1.53f;
+        memcpy(&exponent, &e, sizeof exponent);
+        memcpy(&v, block, sizeof v);
+        v = (v & 0x807fffff) | (exponent & 0x7f800000);
+        memcpy(block, &v, sizeof v);
+        break;
+    }
     default: { /* BF16: any sign and fraction under one exponent, 1.53 being the root mean square of a uniform number from 1 to 2 */
         uint16_t v, exponent = (uint16_t)(f32_to_bf16(deviation / 1.53f) & 0x7f80);
         memcpy(&v, block, sizeof v);
@@ -190,7 +229,7 @@ static void set_scales(dtype type, uint8_t *block, float deviation) {
 
 static void fill_tensor(const tensor *t, uint64_t seed, uint8_t *to) {
     size_t n = tensor_bytes(t), block = (size_t)dtype_block_bytes(t->type);
-    if (t->n_out == 0) {
+    if (t->n_dims == 1) {
         for (int64_t i = 0; i < t->n_in; i++) {
             memcpy(to + (size_t)i * sizeof(float), &(float){1.0f}, sizeof(float));
         }
@@ -208,7 +247,19 @@ static void fill_tensor(const tensor *t, uint64_t seed, uint8_t *to) {
 
 /* ---- the file ---- */
 
-static quire_err write_file(const llama_shape *shape, dtype type, const strbuf *head, synthetic *s, quire_error *err) {
+typedef struct fill_context {
+    uint8_t *to;
+    uint64_t seed;
+} fill_context;
+
+static quire_err fill_next(void *context, const tensor *t) {
+    fill_context *c = context;
+    fill_tensor(t, ++c->seed, c->to);
+    c->to += size_align(tensor_bytes(t), ALIGNMENT);
+    return QUIRE_OK;
+}
+
+static quire_err write_file(const model_shape *shape, dtype type, const strbuf *head, synthetic *s, quire_error *err) {
     if (ftruncate(s->fd, s->n_bytes) != 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB", (long long)(s->n_bytes / 1000000));
     }
@@ -217,17 +268,18 @@ static quire_err write_file(const llama_shape *shape, dtype type, const strbuf *
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for a model of %lld MB", (long long)(s->n_bytes / 1000000));
     }
     memcpy(p, head->p, head->n);
-    size_t at = head->n;
-    for (int32_t i = 0; i < n_tensors(shape); i++) {
-        tensor t = tensor_at(shape, type, i);
-        fill_tensor(&t, (uint64_t)i + 1, p + at);
-        at += size_align(tensor_bytes(&t), ALIGNMENT);
-    }
+    quire_err e = for_tensors(shape, type, fill_next, &(fill_context){.to = p + head->n});
     munmap(p, (size_t)s->n_bytes);
-    return QUIRE_OK;
+    return e;
 }
 
-static quire_err check_room(const llama_shape *shape, const synthetic *s, quire_error *err) {
+/* Blocks do not cross rows. */
+static quire_err check_tensor(void *context, const tensor *t) {
+    (void)context;
+    return t->n_in % dtype_block_elements(t->type) == 0 ? QUIRE_OK : QUIRE_UNSUPPORTED;
+}
+
+static quire_err check_room(const model_shape *shape, const synthetic *s, quire_error *err) {
     memory_room room;
     memory_room_read("", 0, &room);
     int64_t needed = 2 * s->n_bytes + SPARE_BYTES;
@@ -238,10 +290,15 @@ static quire_err check_room(const llama_shape *shape, const synthetic *s, quire_
                          (long long)(s->n_bytes / 1000000), (long long)(needed / 1000000), (long long)(room.bytes / 1000000));
 }
 
-quire_err synthetic_open(const llama_shape *shape, dtype type, synthetic *out, quire_error *err) {
+quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, quire_error *err) {
     strbuf head = {0};
     size_t n_data;
     *out = (synthetic){.fd = -1};
+    if (for_tensors(shape, type, check_tensor, NULL) != QUIRE_OK) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s has matrices whose rows are no whole blocks of %d, as %s has them: take another type", shape->name,
+                       (int)dtype_block_elements(type), dtype_flag_name(type));
+    }
     quire_err e = put_head(&head, shape, type, &n_data);
     if (e != QUIRE_OK) {
         strbuf_deinit(&head);

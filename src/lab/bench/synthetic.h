@@ -5,7 +5,7 @@
 #ifndef LAB_BENCH_SYNTHETIC_H
 #define LAB_BENCH_SYNTHETIC_H
 
-#include "lab/bench/shape.h"
+#include "lab/bench/model_shape.h"
 
 typedef struct synthetic {
     char path[64]; /* in this process, while it is open */
@@ -13,9 +13,10 @@ typedef struct synthetic {
     int64_t n_bytes;
 } synthetic;
 
-/* type: Q4_0, Q8_0, Q4_K or BF16. NO_MEMORY when the machine could not hold it beside the copy that an engine makes of it: err says how
- * much that takes. Equal shapes and types give equal bytes. */
-quire_err synthetic_open(const llama_shape *shape, dtype type, synthetic *out, quire_error *err);
+/* type: of the matrices: Q4_0, Q8_0, Q4_K, BF16 or F32. UNSUPPORTED when the shape's rows are no whole blocks of it.
+ * NO_MEMORY when the machine could not hold it beside the copy that an engine makes of it: err says how much that takes. Equal
+ * shapes and types give equal bytes. */
+quire_err synthetic_open(const model_shape *shape, dtype type, synthetic *out, quire_error *err);
 /* Its memory goes back once nobody has it open. */
 void synthetic_close(synthetic *s);
 

@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "lab/bench/bench_speed.h"
+#include "lab/bench/model_shape.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -12,7 +13,8 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16)", FLAG_TEXT, AT(own.types)},
+    {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16; with --shape q4_0)", FLAG_TEXT, AT(own.types)},
+    {"--shape", "LIST", "all or some of the models below, beside Llama", FLAG_TEXT, AT(own.shapes)},
     {"--batch", "LIST", "sequences that decode together (1,4,16,32)", FLAG_TEXT, AT(own.batches)},
     {"--context", "N", "longest of attention by itself (32768)", FLAG_COUNT, AT(own.context), .minimum = 1, .maximum = 1 << 20},
     {"--runs", "N", "runs behind each figure (3)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
@@ -38,7 +40,11 @@ const command command_bench_speed = {
     .summary = "a 1.1B model by type of weights, attention, memory: beside limits and goals",
     .usage = "quire bench speed",
     .examples = "  quire bench speed\n"
-                "  quire bench speed --types q4_0,int8 --batch 1,32 --json\n",
+                "  quire bench speed --types q4_0,int8 --batch 1,32 --json\n"
+                "  quire bench speed --shape gemma-3-1b,mixtral --types q8_0\n"
+                "--shape: " MODEL_SHAPES "\n"
+                "\"of Llama\": a pass without attention, over what Llama takes for its products. For one of B bytes and O\n"
+                "operations that is B g(O / B): g(i) is its time for a byte where i operations fall on one.\n",
     .argument = ARGUMENT_NONE,
     .flags = groups,
     .options_size = sizeof(options),

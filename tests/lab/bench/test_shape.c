@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "lab/bench/shape.h"
+#include "lab/bench/model_shape.h"
 
 static const speed_type *type(const char *name) {
     const speed_type *t = speed_type_find(name, strlen(name));
@@ -24,7 +24,7 @@ static void assert_near(double a, double b, double part) {
 
 static void a_token_of_the_1b_shape_costs_what_is_published(void **state) {
     (void)state;
-    const llama_shape *s = &shape_1b;
+    const llama_shape costs = model_shape_costs(model_shape_llama), *s = &costs;
     assert_int_equal(shape_layer_weights(s) + shape_head_weights(s), 1034420224);
     assert_int_equal(shape_head_weights(s), 65536000);
     assert_near(shape_token_operations(s), 2.07e9, 1e-3);
@@ -43,7 +43,7 @@ static const roofline zen4 = {.n_threads = 2, .read = {38e9}, .f32 = {230e9}, .b
 
 static void limits_are_the_lower_of_bytes_and_operations(void **state) {
     (void)state;
-    const llama_shape *s = &shape_1b;
+    const llama_shape costs = model_shape_costs(model_shape_llama), *s = &costs;
     speed_limit l = shape_decode_limit(s, type("q4_0"), &zen4, 1, 0, DTYPE_F16);
     assert_string_equal(l.by, "bytes");
     assert_near(l.value, 65.3, 2e-3);
@@ -65,7 +65,7 @@ static void limits_are_the_lower_of_bytes_and_operations(void **state) {
 
 static void keys_and_values_count_among_the_bytes_of_a_decode(void **state) {
     (void)state;
-    const llama_shape *s = &shape_1b;
+    const llama_shape costs = model_shape_costs(model_shape_llama), *s = &costs;
     const speed_type *t = type("q8_0");
     double bytes = shape_weight_bytes(s, t) + 2 * 1000 * shape_kv_bytes(s, DTYPE_F16);
     assert_near(shape_decode_limit(s, t, &zen4, 2, 1000, DTYPE_F16).value, 2 * zen4.read.best / bytes, 1e-12);

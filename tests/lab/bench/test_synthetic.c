@@ -16,15 +16,7 @@
 #include "lab/bench/bare.h"
 #include "lab/bench/synthetic.h"
 
-static const llama_shape small = {.name = "small",
-                                  .n_layers = 2,
-                                  .d_model = 256,
-                                  .n_heads = 4,
-                                  .n_kv_heads = 2,
-                                  .d_head = 64,
-                                  .d_ff = 512,
-                                  .n_vocab = 96,
-                                  .max_positions = 64};
+static model_shape small; /* Llama's */
 
 static synthetic open_small(dtype type) {
     synthetic s;
@@ -60,7 +52,7 @@ static void weights_have_the_deviation_that_keeps_activations_as_large_as_they_a
         quire_error err;
         double mean, deviation;
         assert_int_equal(model_file_open(s.path, &f, &err), QUIRE_OK);
-        assert_int_equal(model_file_n_tensors(f), 3 + 9 * small.n_layers);
+        assert_int_equal(model_file_n_tensors(f), 3 + 9 * small.sizes[SIZE_LAYERS]);
         const tensor_view *t = model_file_find(f, "blk.1.ffn_gate.weight");
         assert_non_null(t);
         assert_int_equal(t->type, speed_types[i].file);
@@ -96,7 +88,7 @@ static void a_model_made_in_memory_runs_and_says_different_things(void **state) 
         assert_int_equal(bare_forward(&b, &part, 1), QUIRE_OK);
         const float *logits = bare_logits(&b, 0);
         float least = logits[0], most = logits[0];
-        for (int32_t j = 0; j < small.n_vocab; j++) {
+        for (int32_t j = 0; j < small.sizes[SIZE_VOCABULARY]; j++) {
             assert_true(isfinite(logits[j]));
             least = fminf(least, logits[j]);
             most = fmaxf(most, logits[j]);
@@ -120,9 +112,9 @@ static void a_closed_model_is_gone_from_this_process(void **state) {
 
 static void a_model_that_memory_does_not_hold_is_refused_before_it_is_made(void **state) {
     (void)state;
-    llama_shape huge = small;
-    huge.n_vocab = INT32_MAX;
-    huge.d_model = 1 << 20;
+    model_shape huge = small;
+    huge.sizes[SIZE_VOCABULARY] = INT32_MAX;
+    huge.sizes[SIZE_MODEL] = 1 << 20;
     synthetic s;
     quire_error err;
     assert_int_equal(synthetic_open(&huge, DTYPE_BF16, &s, &err), QUIRE_NO_MEMORY);
@@ -131,6 +123,7 @@ static void a_model_that_memory_does_not_hold_is_refused_before_it_is_made(void 
 }
 
 int main(void) {
+    small = model_shape_small(model_shape_llama);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_have_the_deviation_that_keeps_activations_as_large_as_they_are),
         cmocka_unit_test(a_model_made_in_memory_runs_and_says_different_things),

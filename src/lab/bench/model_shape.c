@@ -1,0 +1,241 @@
+#include "lab/bench/model_shape.h"
+
+#include <string.h>
+
+/* ---- keys ---- */
+
+static const shape_key common_keys[] = {{"context_length", .size = SIZE_POSITIONS},   {"embedding_length", .size = SIZE_MODEL},
+                                        {"block_count", .size = SIZE_LAYERS},         {"feed_forward_length", .size = SIZE_FF},
+                                        {"attention.head_count", .size = SIZE_HEADS}, {"attention.head_count_kv", .size = SIZE_KV_HEADS},
+                                        {"vocab_size", .size = SIZE_VOCABULARY},      {.name = NULL}};
+static const shape_key decoder_keys[] = {{"attention.key_length", .size = SIZE_HEAD},
+                                         {"attention.value_length", .size = SIZE_HEAD},
+                                         {"attention.layer_norm_rms_epsilon", .real = 1e-5f},
+                                         {.name = NULL}};
+static const shape_key llama_keys[] = {{"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e4f}, {.name = NULL}};
+static const shape_key million_keys[] = {{"rope.dimension_count", .size = SIZE_HEAD}, {"rope.freq_base", .real = 1e6f}, {.name = NULL}};
+static const shape_key expert_keys[] = {{"expert_count", .size = SIZE_EXPERTS}, {"expert_used_count", .size = SIZE_USED}, {.name = NULL}};
+static const shape_key gemma3_keys[] = {{"attention.sliding_window", .size = SIZE_WINDOW},
+                                        {"rope.freq_base", .real = 1e6f},
+                                        {"rope.freq_base_swa", .real = 1e4f},
+                                        {.name = NULL}};
+static const shape_key gpt_oss_keys[] = {{"attention.sliding_window", .size = SIZE_WINDOW},
+                                         {"expert_feed_forward_length", .size = SIZE_FF},
+                                         {"rope.freq_base", .real = 150000.0f},
+                                         {"rope.scaling.type", .text = "yarn"},
+                                         {"rope.scaling.factor", .real = 32.0f},
+                                         {"rope.scaling.original_context_length", .size = SIZE_TRAINED},
+                                         {"rope.scaling.yarn_beta_fast", .real = 32.0f},
+                                         {"rope.scaling.yarn_beta_slow", .real = 1.0f},
+                                         {.name = NULL}};
+static const shape_key bert_keys[] = {{"attention.layer_norm_epsilon", .real = 1e-12f}, {.name = NULL}};
+
+/* ---- tensors ---- */
+
+static const shape_tensor token_tensors[] = {
+    {"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}}, {"output_norm.weight", .dims = {SIZE_MODEL}}, {.name = NULL}};
+static const shape_tensor head_tensors[] = {{"output.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}}, {.name = NULL}};
+static const shape_tensor attention_tensors[] = {{"blk.%d.attn_norm.weight", .dims = {SIZE_MODEL}},
+                                                 {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
+                                                 {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+                                                 {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+                                                 {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
+                                                 {.name = NULL}};
+static const shape_tensor gated_tensors[] = {{"blk.%d.ffn_norm.weight", .dims = {SIZE_MODEL}},
+                                             {"blk.%d.ffn_gate.weight", .dims = {SIZE_FF, SIZE_MODEL}},
+                                             {"blk.%d.ffn_up.weight", .dims = {SIZE_FF, SIZE_MODEL}},
+                                             {"blk.%d.ffn_down.weight", .dims = {SIZE_MODEL, SIZE_FF}},
+                                             {.name = NULL}};
+static const shape_tensor expert_tensors[] = {{"blk.%d.ffn_gate_inp.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
+                                              {"blk.%d.ffn_gate_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
+                                              {"blk.%d.ffn_up_exps.weight", .dims = {SIZE_EXPERTS, SIZE_FF, SIZE_MODEL}},
+                                              {"blk.%d.ffn_down_exps.weight", .dims = {SIZE_EXPERTS, SIZE_MODEL, SIZE_FF}},
+                                              {.name = NULL}};
+static const shape_tensor mixtral_tensors[] = {{"blk.%d.ffn_norm.weight", .dims = {SIZE_MODEL}}, {.name = NULL}};
+static const shape_tensor qk_norm_tensors[] = {
+    {"blk.%d.attn_q_norm.weight", .dims = {SIZE_HEAD}}, {"blk.%d.attn_k_norm.weight", .dims = {SIZE_HEAD}}, {.name = NULL}};
+static const shape_tensor gemma3_tensors[] = {{"blk.%d.attn_q_norm.weight", .dims = {SIZE_HEAD}},
+                                              {"blk.%d.attn_k_norm.weight", .dims = {SIZE_HEAD}},
+                                              {"blk.%d.post_attention_norm.weight", .dims = {SIZE_MODEL}},
+                                              {"blk.%d.post_ffw_norm.weight", .dims = {SIZE_MODEL}},
+                                              {.name = NULL}};
+static const shape_tensor gpt_oss_tensors[] = {{"blk.%d.post_attention_norm.weight", .dims = {SIZE_MODEL}},
+                                               {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
+                                               {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
+                                               {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
+                                               {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
+                                               {"blk.%d.attn_sinks.weight", .dims = {SIZE_HEADS}},
+                                               {"blk.%d.ffn_gate_inp.bias", .dims = {SIZE_EXPERTS}},
+                                               {"blk.%d.ffn_gate_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
+                                               {"blk.%d.ffn_up_exps.bias", .dims = {SIZE_EXPERTS, SIZE_FF}, .f32 = true},
+                                               {"blk.%d.ffn_down_exps.bias", .dims = {SIZE_EXPERTS, SIZE_MODEL}, .f32 = true},
+                                               {.name = NULL}};
+static const shape_tensor bert_tensors[] = {{"token_embd.weight", .dims = {SIZE_VOCABULARY, SIZE_MODEL}},
+                                            {"position_embd.weight", .dims = {SIZE_POSITIONS, SIZE_MODEL}, .f32 = true},
+                                            {"token_types.weight", .dims = {SIZE_TYPES, SIZE_MODEL}, .f32 = true},
+                                            {"token_embd_norm.weight", .dims = {SIZE_MODEL}},
+                                            {"token_embd_norm.bias", .dims = {SIZE_MODEL}},
+                                            {"blk.%d.attn_q.weight", .dims = {SIZE_QUERIES, SIZE_MODEL}},
+                                            {"blk.%d.attn_q.bias", .dims = {SIZE_QUERIES}},
+                                            {"blk.%d.attn_k.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+                                            {"blk.%d.attn_k.bias", .dims = {SIZE_KEYS}},
+                                            {"blk.%d.attn_v.weight", .dims = {SIZE_KEYS, SIZE_MODEL}},
+                                            {"blk.%d.attn_v.bias", .dims = {SIZE_KEYS}},
+                                            {"blk.%d.attn_output.weight", .dims = {SIZE_MODEL, SIZE_QUERIES}},
+                                            {"blk.%d.attn_output.bias", .dims = {SIZE_MODEL}},
+                                            {"blk.%d.attn_output_norm.weight", .dims = {SIZE_MODEL}},
+                                            {"blk.%d.attn_output_norm.bias", .dims = {SIZE_MODEL}},
+                                            {"blk.%d.ffn_up.weight", .dims = {SIZE_FF, SIZE_MODEL}},
+                                            {"blk.%d.ffn_up.bias", .dims = {SIZE_FF}},
+                                            {"blk.%d.ffn_down.weight", .dims = {SIZE_MODEL, SIZE_FF}},
+                                            {"blk.%d.ffn_down.bias", .dims = {SIZE_MODEL}},
+                                            {"blk.%d.layer_output_norm.weight", .dims = {SIZE_MODEL}},
+                                            {"blk.%d.layer_output_norm.bias", .dims = {SIZE_MODEL}},
+                                            {.name = NULL}};
+
+/* ---- architectures ---- */
+
+static const shape_form llama = {.architecture = "llama",
+                                 .keys = {common_keys, decoder_keys, llama_keys},
+                                 .tensors = {token_tensors, head_tensors, attention_tensors, gated_tensors}};
+static const shape_form qwen3 = {.architecture = "qwen3",
+                                 .keys = {common_keys, decoder_keys, million_keys},
+                                 .tensors = {token_tensors, attention_tensors, qk_norm_tensors, gated_tensors}};
+static const shape_form gemma3 = {.architecture = "gemma3",
+                                  .keys = {common_keys, decoder_keys, gemma3_keys},
+                                  .tensors = {token_tensors, attention_tensors, gated_tensors, gemma3_tensors}};
+static const shape_form mixtral = {.architecture = "llama",
+                                   .keys = {common_keys, decoder_keys, million_keys, expert_keys},
+                                   .tensors = {token_tensors, head_tensors, attention_tensors, mixtral_tensors, expert_tensors}};
+static const shape_form gpt_oss = {.architecture = "gpt-oss",
+                                   .keys = {common_keys, decoder_keys, gpt_oss_keys, expert_keys},
+                                   .tensors = {token_tensors, head_tensors, attention_tensors, expert_tensors, gpt_oss_tensors}};
+static const shape_form bert = {.architecture = "bert", .keys = {common_keys, bert_keys}, .tensors = {bert_tensors}, .no_tokens = true};
+
+/* ---- shapes ---- */
+
+const model_shape model_shapes[] = {{"1.1b",
+                                     "1.1 billion parameters, as TinyLlama",
+                                     &llama,
+                                     {[SIZE_LAYERS] = 22,
+                                      [SIZE_MODEL] = 2048,
+                                      [SIZE_HEADS] = 32,
+                                      [SIZE_KV_HEADS] = 4,
+                                      [SIZE_HEAD] = 64,
+                                      [SIZE_FF] = 5632,
+                                      [SIZE_VOCABULARY] = 32000,
+                                      [SIZE_POSITIONS] = 2048}},
+                                    {"qwen3-0.6b",
+                                     "Qwen3 0.6B",
+                                     &qwen3,
+                                     {[SIZE_LAYERS] = 28,
+                                      [SIZE_MODEL] = 1024,
+                                      [SIZE_HEADS] = 16,
+                                      [SIZE_KV_HEADS] = 8,
+                                      [SIZE_HEAD] = 128,
+                                      [SIZE_FF] = 3072,
+                                      [SIZE_VOCABULARY] = 151936,
+                                      [SIZE_POSITIONS] = 40960}},
+                                    {"gemma-3-1b",
+                                     "Gemma 3 1B",
+                                     &gemma3,
+                                     {[SIZE_LAYERS] = 26,
+                                      [SIZE_MODEL] = 1152,
+                                      [SIZE_HEADS] = 4,
+                                      [SIZE_KV_HEADS] = 1,
+                                      [SIZE_HEAD] = 256,
+                                      [SIZE_FF] = 6912,
+                                      [SIZE_VOCABULARY] = 262144,
+                                      [SIZE_POSITIONS] = 32768,
+                                      [SIZE_WINDOW] = 512}},
+                                    {"mixtral",
+                                     "Mixtral 8x7B: 2 of 32 layers, a 16th of the vocabulary",
+                                     &mixtral,
+                                     {[SIZE_LAYERS] = 2,
+                                      [SIZE_MODEL] = 4096,
+                                      [SIZE_HEADS] = 32,
+                                      [SIZE_KV_HEADS] = 8,
+                                      [SIZE_HEAD] = 128,
+                                      [SIZE_FF] = 14336,
+                                      [SIZE_VOCABULARY] = 2000,
+                                      [SIZE_POSITIONS] = 32768,
+                                      [SIZE_EXPERTS] = 8,
+                                      [SIZE_USED] = 2}},
+                                    {"gpt-oss",
+                                     "gpt-oss 20B: 4 of 24 layers, a 6th of the vocabulary",
+                                     &gpt_oss,
+                                     {[SIZE_LAYERS] = 4,
+                                      [SIZE_MODEL] = 2880,
+                                      [SIZE_HEADS] = 64,
+                                      [SIZE_KV_HEADS] = 8,
+                                      [SIZE_HEAD] = 64,
+                                      [SIZE_FF] = 2880,
+                                      [SIZE_VOCABULARY] = 33515,
+                                      [SIZE_POSITIONS] = 131072,
+                                      [SIZE_TRAINED] = 4096,
+                                      [SIZE_WINDOW] = 128,
+                                      [SIZE_EXPERTS] = 32,
+                                      [SIZE_USED] = 4}},
+                                    {"bert-base",
+                                     "BERT base",
+                                     &bert,
+                                     {[SIZE_LAYERS] = 12,
+                                      [SIZE_MODEL] = 768,
+                                      [SIZE_HEADS] = 12,
+                                      [SIZE_KV_HEADS] = 12,
+                                      [SIZE_HEAD] = 64,
+                                      [SIZE_FF] = 3072,
+                                      [SIZE_VOCABULARY] = 30522,
+                                      [SIZE_POSITIONS] = 512,
+                                      [SIZE_TYPES] = 2}}};
+const int32_t n_model_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);
+
+const model_shape *model_shape_find(const char *name, size_t n) {
+    for (int32_t i = 0; i < n_model_shapes; i++) {
+        if (strlen(model_shapes[i].name) == n && memcmp(model_shapes[i].name, name, n) == 0) {
+            return &model_shapes[i];
+        }
+    }
+    return NULL;
+}
+
+quire_err model_shape_parse(const char *flag, const char *name, const model_shape **out, quire_error *err) {
+    *out = model_shape_find(name, strlen(name));
+    return *out != NULL ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of " MODEL_SHAPES, flag, name);
+}
+
+model_shape model_shape_small(const model_shape *s) {
+    static const int32_t small[N_GIVEN_SIZES] = {
+        [SIZE_LAYERS] = 7, /* of Gemma's, the sixth has no window */
+        [SIZE_MODEL] = 256,      [SIZE_HEADS] = 4,    [SIZE_KV_HEADS] = 2, [SIZE_HEAD] = 64,   [SIZE_FF] = 256, [SIZE_VOCABULARY] = 512,
+        [SIZE_POSITIONS] = 2048, [SIZE_TRAINED] = 64, [SIZE_WINDOW] = 16,  [SIZE_EXPERTS] = 4, [SIZE_USED] = 2, [SIZE_TYPES] = 2};
+    model_shape out = *s;
+    for (int i = 0; i < N_GIVEN_SIZES; i++) {
+        out.sizes[i] = s->sizes[i] < small[i] ? s->sizes[i] : small[i];
+    }
+    out.sizes[SIZE_KV_HEADS] = s->sizes[SIZE_KV_HEADS] == s->sizes[SIZE_HEADS] ? out.sizes[SIZE_HEADS] : out.sizes[SIZE_KV_HEADS];
+    return out;
+}
+
+int32_t model_shape_size(const model_shape *s, shape_size size) {
+    switch (size) {
+    case SIZE_QUERIES:
+        return s->sizes[SIZE_HEADS] * s->sizes[SIZE_HEAD];
+    case SIZE_KEYS:
+        return s->sizes[SIZE_KV_HEADS] * s->sizes[SIZE_HEAD];
+    default:
+        return s->sizes[size];
+    }
+}
+
+llama_shape model_shape_costs(const model_shape *s) {
+    return (llama_shape){.name = s->name,
+                         .n_layers = s->sizes[SIZE_LAYERS],
+                         .d_model = s->sizes[SIZE_MODEL],
+                         .n_heads = s->sizes[SIZE_HEADS],
+                         .n_kv_heads = s->sizes[SIZE_KV_HEADS],
+                         .d_head = s->sizes[SIZE_HEAD],
+                         .d_ff = s->sizes[SIZE_FF],
+                         .n_vocab = s->sizes[SIZE_VOCABULARY],
+                         .max_positions = s->sizes[SIZE_POSITIONS]};
+}

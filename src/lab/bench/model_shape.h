@@ -1,0 +1,85 @@
+/* The published shape of a model: a table of sizes, and of the metadata keys and tensors that a GGUF file of its architecture has, each by
+ * the sizes that it is made of. synthetic.h writes such a file with random weights; the ordinary loader reads it.
+ *
+ * Constant data; any thread. */
+#ifndef LAB_BENCH_MODEL_SHAPE_H
+#define LAB_BENCH_MODEL_SHAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "lab/bench/shape.h"
+
+/* What the sizes of a shape are. SIZE_NONE ends a tensor's dimensions. */
+typedef enum shape_size {
+    SIZE_NONE,
+    SIZE_LAYERS,
+    SIZE_MODEL, /* of the residual */
+    SIZE_HEADS,
+    SIZE_KV_HEADS,
+    SIZE_HEAD, /* elements of a head */
+    SIZE_FF,   /* of the feed-forward part, or of an expert */
+    SIZE_VOCABULARY,
+    SIZE_POSITIONS,
+    SIZE_TRAINED, /* positions that YaRN stretches */
+    SIZE_WINDOW,
+    SIZE_EXPERTS,
+    SIZE_USED,  /* experts a row */
+    SIZE_TYPES, /* rows of the table of token types */
+    N_GIVEN_SIZES,
+    SIZE_QUERIES = N_GIVEN_SIZES, /* heads times their width */
+    SIZE_KEYS                     /* KV heads times their width */
+} shape_size;
+
+/* A metadata key without its architecture's prefix. Its value is text where there is one, else a size, else a real number. */
+typedef struct shape_key {
+    const char *name; /* NULL: the list ends */
+    shape_size size;
+    float real;
+    const char *text;
+} shape_key;
+
+/* A tensor. A name with %d stands for one in each layer. Dimensions as a matrix [n_out, n_in], or a stack [n, n_out, n_in], or a vector. */
+typedef struct shape_tensor {
+    const char *name; /* NULL: the list ends */
+    shape_size dims[3];
+    bool f32; /* never in the weights' own type */
+} shape_tensor;
+
+enum { FORM_LISTS = 5 };
+
+typedef struct shape_form {
+    const char *architecture;
+    const shape_key *keys[FORM_LISTS];       /* lists, up to a NULL */
+    const shape_tensor *tensors[FORM_LISTS]; /* likewise */
+    bool no_tokens;                          /* an encoder: it gives rows and no logits */
+} shape_form;
+
+typedef struct model_shape {
+    const char *name;
+    const char *what; /* for people: where the shape is from, and what was cut off */
+    const shape_form *form;
+    int32_t sizes[N_GIVEN_SIZES];
+} model_shape;
+
+extern const model_shape model_shapes[];
+extern const int32_t n_model_shapes;
+/* The names, for people: "1.1b,qwen3-0.6b,..". */
+#define MODEL_SHAPES "1.1b,qwen3-0.6b,gemma-3-1b,mixtral,gpt-oss,bert-base"
+
+/* Llama's shape, which all others are held against: the first of them. */
+#define model_shape_llama (&model_shapes[0])
+
+/* By name[0..n); NULL: there is none. */
+const model_shape *model_shape_find(const char *name, size_t n);
+/* The same; INVALID names the flag's value and what it may be. */
+quire_err model_shape_parse(const char *flag, const char *name, const model_shape **out, quire_error *err);
+/* The same form at sizes of a few hundred thousand weights. */
+model_shape model_shape_small(const model_shape *s);
+int32_t model_shape_size(const model_shape *s, shape_size size);
+/* The numbers of a shape whose layers are like Llama's, for arithmetic. */
+llama_shape model_shape_costs(const model_shape *s);
+
+#endif
