@@ -218,7 +218,7 @@ typedef struct quire_input {
 
 /* How an input's rows become one. { NULL, 0, -1 }: as the model says. */
 typedef struct quire_embed_options {
-    const char *pooling; /* "mean", "cls" or "last"; NULL: as the model's files say, and BAD_REQUEST where they say nothing */
+    const char *pooling; /* "mean", "cls", "last" or "rank" (scores); NULL: as the model says, and BAD_REQUEST where it says nothing */
     int32_t dimensions;  /* the first elements, which are kept (Matryoshka embeddings); 0: all */
     int normalize;       /* 1: what is kept is divided by its length; 0: not; -1: as the model says, or 1 where it says nothing */
 } quire_embed_options;

@@ -8,7 +8,9 @@
 static const struct {
     const char *name;
     pooling_kind kind;
-} kinds[] = {{"mean", POOLING_MEAN}, {"cls", POOLING_CLS}, {"last", POOLING_LAST}};
+} kinds[] = {{"mean", POOLING_MEAN}, {"cls", POOLING_CLS}, {"last", POOLING_LAST}, {"rank", POOLING_NONE}};
+
+/* "rank": the model's own, for its head of scores. */
 
 enum { N_KINDS = (int)(sizeof kinds / sizeof *kinds) };
 
@@ -25,7 +27,7 @@ static int32_t kind_of(str name) {
 quire_err request_read_pooling(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     int32_t kind = v != NULL ? kind_of(json_str(v)) : -1;
     if (v != NULL && kind < 0) {
-        return request_type_error(f, -1, v, "\"mean\", \"cls\" or \"last\"", err);
+        return request_type_error(f, -1, v, "\"mean\", \"cls\", \"last\" or \"rank\"", err);
     }
     r->pooling_kind = kind;
     return QUIRE_OK;
@@ -99,6 +101,10 @@ static quire_err take_types(quire_request *r, quire_error *err) {
 static quire_err settle_pooling(quire_request *r, quire_error *err) {
     const pooling_desc *own = &r->context.pooling;
     bool says_nothing = own->kind == POOLING_NONE, scores = own->n_scores > 0;
+    bool is_rank = r->pooling_kind == POOLING_NONE;
+    if (is_rank && !scores) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "pooling", "pooling is rank; this model has no head that gives scores");
+    }
     if (r->pooling_kind < 0 && says_nothing) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "pooling",
                              "this model does not say how its rows become an embedding; give pooling (--pooling): mean, cls or last");
@@ -113,7 +119,7 @@ static quire_err settle_pooling(quire_request *r, quire_error *err) {
                              (int)r->context.n_row);
     }
     bool by_default = says_nothing || own->normalise;
-    r->pooling = (pooling_params){.kind = r->pooling_kind < 0 ? own->kind : (pooling_kind)r->pooling_kind,
+    r->pooling = (pooling_params){.kind = r->pooling_kind < 0 || is_rank ? own->kind : (pooling_kind)r->pooling_kind,
                                   .dimensions = r->dimensions > 0 ? r->dimensions : 0,
                                   .normalise = !scores && (r->normalize < 0 ? by_default : r->normalize > 0)};
     return QUIRE_OK;

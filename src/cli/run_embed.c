@@ -129,7 +129,7 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
 
 #define AT(member) .offset = offsetof(cli_options, member)
 
-static const flag_choice choices_pooling[] = {{"mean", "mean"}, {"cls", "cls"}, {"last", "last"}, {0}};
+static const flag_choice choices_pooling[] = {{"mean", "mean"}, {"cls", "cls"}, {"last", "last"}, {"rank", "rank"}, {0}};
 
 const flag flags_embed[] = {
     {"--embed --embedding --embeddings", NULL, "print a row of numbers for the prompt, or for each line of --prompts", FLAG_SWITCH,

@@ -168,11 +168,12 @@ typedef enum row_function { ROW_PLAIN, ROW_TANH, ROW_GELU, ROW_RELU, ROW_SIGMOID
 
 /* A step behind the pooling of a row. */
 typedef struct pooled_step {
-    enum { POOLED_DENSE, POOLED_LENGTH } kind; /* f(W row + bias); the row divided by its length */
-    int32_t n_in, n_out;                       /* of POOLED_DENSE */
+    /* f(W row + bias); the row divided by its length; f of a layer norm with weight and bias; a softmax over the row */
+    enum { POOLED_DENSE, POOLED_LENGTH, POOLED_NORM, POOLED_SOFTMAX } kind;
+    int32_t n_in, n_out; /* of POOLED_DENSE */
     row_function f;
-    bool has_bias;
-    char name[80]; /* of its tensors in the file, without ".weight" */
+    bool has_bias, may_have_bias; /* it must have one; it has one where the file has */
+    char name[80];                /* of its tensors, without ".weight"; "model." as in weight_name */
 } pooled_step;
 
 #define DESC_MAX_POOLED 8
@@ -202,7 +203,8 @@ typedef struct model_desc {
     dtype weight_type;                /* the type of most of the matrices' parameters */
     int64_t n_params, weight_bytes, weight_bytes_of[N_DTYPES];
     int32_t n_next_token_layers; /* layers behind the last that guess later tokens: left out (model/left_out.h) */
-    int32_t n_left_out;          /* tensors of these, and of towers for images and sound */
+    int32_t n_left_out;          /* tensors of these, of towers for images and sound, and of what has the names: */
+    char left_out_names[128];    /* "model.pooler, cls" */
     int64_t left_out_bytes;
     bool is_packed; /* its weights are in the backend's layout, for one compute mode only: */
     compute_mode packed_compute;

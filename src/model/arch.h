@@ -18,6 +18,7 @@ typedef struct arch {
     const arch_names *names;          /* NULL: Llama's */
     /* Fills the description from the file's metadata. The caller zeroes it and sets architecture and name. */
     quire_err (*describe)(const config *c, model_desc *d);
+    const score_head *scores; /* of its ..ForSequenceClassification; NULL: they are not supported */
     /* The rest is NULL for a decoder made of blocks (decoder.h). */
     quire_err (*load)(loader *l, const model_desc *d, const arch_names *names, void **weights); /* loads weights, reserves activations */
     void (*forward)(const model *m, const batch *rows);

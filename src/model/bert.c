@@ -1,6 +1,8 @@
 /* BERT: Devlin et al. 2018, arXiv:1810.04805: rows see each other both ways, norms behind both halves of a layer, learned positions and
  * token types. RoBERTa: arXiv:1907.11692: positions begin behind the padding's. Nomic Embed: arXiv:2402.01613: rotary positions, gated, no
  * biases. */
+#include <stdio.h>
+
 #include "model/architectures.h"
 
 static const arch_names bert_names = {
@@ -19,6 +21,7 @@ static const arch_names bert_names = {
            [W_UP] = "model.encoder.layer.%d.intermediate.dense",
            [W_DOWN] = "model.encoder.layer.%d.output.dense",
            [W_FFN_NORM] = "model.encoder.layer.%d.output.LayerNorm"},
+    .left_out = {"model.pooler", "model.embeddings.position_ids", "cls", "lm_head"},
 };
 static const arch_names nomic_names = {
     .gguf = {[W_ATTN_NORM] = "blk.%d.attn_output_norm", [W_FFN_NORM] = "blk.%d.layer_output_norm"},
@@ -34,10 +37,11 @@ static const arch_names nomic_names = {
            [W_GATE] = "model.encoder.layers.%d.mlp.fc12",
            [W_DOWN] = "model.encoder.layers.%d.mlp.fc2",
            [W_FFN_NORM] = "model.encoder.layers.%d.norm2"},
+    .left_out = {"model.pooler", "model.embeddings.position_ids", "cls"},
 };
 
-static quire_err describe_common(const config *c, model_desc *d) {
-    decoder_shape s = {0};
+static quire_err describe_common(const config *c, const char *own_activation, model_desc *d) {
+    decoder_shape s = {.own_activation = own_activation};
     d->norm_eps = 1e-12f;
     TRY(config_decoder(c, &s, d));
     d->no_head = true;
@@ -50,7 +54,7 @@ static quire_err describe_common(const config *c, model_desc *d) {
 static quire_err describe_bert(const config *c, model_desc *d) {
     str kind = {0};
     d->activation = ACT_GELU;
-    TRY(describe_common(c, d));
+    TRY(describe_common(c, NULL, d));
     TRY(config_str(c, NULL, "position_embedding_type", &kind));
     if (kind.n > 0 && !str_is(kind, "absolute")) {
         return config_unsupported(c, "position_embedding_type other than \"absolute\" is not supported");
@@ -72,9 +76,30 @@ static quire_err describe_roberta(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* Settings of the checkpoints of Nomic's own code that make another model of it. */
+static quire_err check_nomic(const config *c) {
+    static const char *const flags[] = {"prenorm", "causal", "parallel_block", "use_rms_norm", "rotary_emb_interleaved"};
+    static const char *const numbers[] = {"rotary_scaling_factor", "rotary_emb_scale_base"};
+    float fraction = 1.0f;
+    char what[96];
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        bool on = false;
+        TRY(config_bool(c, NULL, flags[i], &on));
+        (void)snprintf(what, sizeof what, "%s true is not supported", flags[i]);
+        TRY(on ? config_unsupported(c, what) : QUIRE_OK);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        (void)snprintf(what, sizeof what, "%s is not supported", numbers[i]);
+        TRY(config_has(c, NULL, numbers[i]) ? config_unsupported(c, what) : QUIRE_OK);
+    }
+    TRY(config_f32(c, NULL, "rotary_emb_fraction", &fraction));
+    return fraction == 1.0f ? QUIRE_OK : config_unsupported(c, "rotary_emb_fraction other than 1 is not supported");
+}
+
 static quire_err describe_nomic(const config *c, model_desc *d) {
     d->activation = ACT_SILU;
-    TRY(describe_common(c, d));
+    TRY(check_nomic(c));
+    TRY(describe_common(c, "swiglu", d));
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;
     r.theta = 1000.0f;
@@ -83,7 +108,21 @@ static quire_err describe_nomic(const config *c, model_desc *d) {
     return config_add_rope(c, d, &r);
 }
 
-const arch arch_bert = {.gguf = {"bert"}, .hf = {"BertModel"}, .names = &bert_names, .describe = describe_bert};
-const arch arch_roberta = {
-    .gguf = {"roberta"}, .hf = {"RobertaModel", "XLMRobertaModel"}, .names = &bert_names, .describe = describe_roberta};
-const arch arch_nomic_bert = {.gguf = {"nomic-bert"}, .hf = {"NomicBertModel"}, .names = &nomic_names, .describe = describe_nomic};
+static const score_head bert_scores = {
+    .kind = POOLING_CLS, .gguf_kind = POOLING_CLS, .dense = "model.pooler.dense", .f = ROW_TANH, .out = "classifier"};
+static const score_head roberta_scores = {
+    .kind = POOLING_CLS, .gguf_kind = POOLING_CLS, .dense = "classifier.dense", .f = ROW_TANH, .out = "classifier.out_proj"};
+
+const arch arch_bert = {.gguf = {"bert"},
+                        .hf = {"BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"},
+                        .names = &bert_names,
+                        .describe = describe_bert,
+                        .scores = &bert_scores};
+const arch arch_roberta = {.gguf = {"roberta"},
+                           .hf = {"RobertaModel", "XLMRobertaModel", "RobertaForMaskedLM", "XLMRobertaForMaskedLM",
+                                  "RobertaForSequenceClassification", "XLMRobertaForSequenceClassification"},
+                           .names = &bert_names,
+                           .describe = describe_roberta,
+                           .scores = &roberta_scores};
+const arch arch_nomic_bert = {
+    .gguf = {"nomic-bert"}, .hf = {"NomicBertModel", "NomicBertForPreTraining"}, .names = &nomic_names, .describe = describe_nomic};

@@ -47,6 +47,7 @@ quire_err config_bad(const config *c, const char *key, const char *what);
 /* The numbers of a model whose layers are all alike. What an architecture assumes where the file says nothing is set before the call. */
 typedef struct decoder_shape {
     int32_t n_layers, n_heads, n_kv_heads, d_head, d_ff;
+    const char *own_activation; /* a name that config.json has for the activation of d; NULL: none but the usual */
 } decoder_shape;
 
 /* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying and the tokens that end and begin a text. Zeroes in

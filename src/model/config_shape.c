@@ -184,6 +184,13 @@ static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d,
     return QUIRE_OK;
 }
 
+static quire_err read_activation(const config *c, const decoder_shape *s, model_desc *d) {
+    const char *hf = "hidden_act|hidden_activation|activation_function";
+    str name = {0};
+    TRY(config_str(c, NULL, hf, &name));
+    return s->own_activation != NULL && str_is(name, s->own_activation) ? QUIRE_OK : config_activation(c, hf, d);
+}
+
 static quire_err read_tying(const config *c, model_desc *d) {
     if (!c->is_gguf) {
         return config_bool(c, NULL, "tie_word_embeddings", &d->tied_embeddings);
@@ -205,7 +212,7 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     TRY(config_f32(c, "attention.layer_norm_rms_epsilon", "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon",
                    &d->norm_eps));
     TRY(config_f32(c, "attention.layer_norm_epsilon", NULL, &d->norm_eps));
-    TRY(config_activation(c, "hidden_act|hidden_activation|activation_function", d));
+    TRY(read_activation(c, s, d));
     TRY(read_tying(c, d));
     read_special_tokens(c, d);
     for (int32_t i = 0; i < s->n_layers; i++) {

@@ -12,6 +12,7 @@ static const arch_names gpt2_names = {
            [W_FFN_NORM] = "transformer.h.%d.ln_2|h.%d.ln_2",
            [W_UP] = "transformer.h.%d.mlp.c_fc|h.%d.mlp.c_fc",
            [W_DOWN] = "transformer.h.%d.mlp.c_proj|h.%d.mlp.c_proj"},
+    .left_out = {"transformer.h.%d.attn.bias", "h.%d.attn.bias", "transformer.h.%d.attn.masked_bias", "h.%d.attn.masked_bias"},
 };
 static const arch_names gptj_names = {
     .hf = {[W_TOKENS] = "transformer.wte",
@@ -23,6 +24,7 @@ static const arch_names gptj_names = {
            [W_O] = "transformer.h.%d.attn.out_proj",
            [W_UP] = "transformer.h.%d.mlp.fc_in",
            [W_DOWN] = "transformer.h.%d.mlp.fc_out"},
+    .left_out = {"transformer.h.%d.attn.bias", "transformer.h.%d.attn.masked_bias"},
 };
 static const arch_names neox_names = {
     .hf = {[W_TOKENS] = "gpt_neox.embed_in",
@@ -34,6 +36,7 @@ static const arch_names neox_names = {
            [W_FFN_NORM] = "gpt_neox.layers.%d.post_attention_layernorm",
            [W_UP] = "gpt_neox.layers.%d.mlp.dense_h_to_4h",
            [W_DOWN] = "gpt_neox.layers.%d.mlp.dense_4h_to_h"},
+    .left_out = {"gpt_neox.layers.%d.attention.bias", "gpt_neox.layers.%d.attention.masked_bias"},
 };
 static const arch_names opt_names = {
     .hf = {[W_TOKENS] = "model.decoder.embed_tokens",

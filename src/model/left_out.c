@@ -48,9 +48,55 @@ static bool is_of_tower(const char *root, const char *name) {
     return end != NULL && strncmp(name, root, (size_t)(end - root) + strlen(part)) != 0 && behind(name, "lm_head.") == NULL;
 }
 
-tensor_part tensor_part_of(const model_file *f, const model_desc *d, const char *root, const char *name, int32_t *next_token) {
+/* Whether a name begins as the pattern does, up to its end or a dot. */
+static bool begins_as(const char *pattern, const char *name) {
+    while (*pattern != 0 && name != NULL) {
+        if (strncmp(pattern, "%d", 2) == 0) {
+            size_t n = strspn(name, "0123456789");
+            name = n > 0 ? name + n : NULL;
+            pattern += 2;
+        } else {
+            name = *name == *pattern ? name + 1 : NULL;
+            pattern++;
+        }
+    }
+    return name != NULL && (*name == 0 || *name == '.');
+}
+
+/* Whether a name begins as the pattern, whose "model." is the root. */
+static bool is_named(const char *root, const char *pattern, const char *name) {
+    const char *inside = behind(pattern, "model.");
+    return begins_as(inside != NULL ? inside : pattern, inside != NULL ? behind(name, root) : name);
+}
+
+static bool is_pooled(const model_desc *d, const char *root, const char *name) {
+    bool is = false;
+    for (int32_t i = 0; i < d->pooling.n_steps; i++) {
+        is = is || (d->pooling.steps[i].name[0] != 0 && is_named(root, d->pooling.steps[i].name, name));
+    }
+    return is;
+}
+
+/* The pattern of arch_names.left_out that a checkpoint's tensor is named by. NULL: none, or a step behind the pooling reads it. */
+static const char *beside(const model_file *f, const model_desc *d, const arch_names *names, const char *root, const char *name) {
+    if (model_file_format(f) != MODEL_HF || is_pooled(d, root, name)) {
+        return NULL;
+    }
+    for (int i = 0; names != NULL && i < MAX_LEFT_OUT_NAMES && names->left_out[i] != NULL; i++) {
+        if (is_named(root, names->left_out[i], name)) {
+            return names->left_out[i];
+        }
+    }
+    return NULL;
+}
+
+tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names, const char *root, const char *name,
+                           int32_t *next_token) {
     *next_token = next_token_layer(f, d, root, name);
-    return *next_token >= 0 ? PART_NEXT_TOKEN : is_of_tower(root, name) ? PART_TOWER : PART_TEXT;
+    return *next_token >= 0                          ? PART_NEXT_TOKEN
+           : is_of_tower(root, name)                 ? PART_TOWER
+           : beside(f, d, names, root, name) != NULL ? PART_BESIDE
+                                                     : PART_TEXT;
 }
 
 /* True for a packed matrix that the file also has unpacked: one matrix that is head and embedding. */
@@ -64,14 +110,23 @@ static bool is_second_form(const model_file *f, const tensor_view *t) {
     return model_file_find(f, name) != NULL;
 }
 
-void describe_weights(const model_file *f, const char *root, model_desc *d) {
+/* Adds the name by which a tensor is left out to those that are said, once. */
+static void note_name(model_desc *d, const char *pattern) {
+    size_t n = strlen(d->left_out_names);
+    if (pattern != NULL && strstr(d->left_out_names, pattern) == NULL) {
+        (void)snprintf(d->left_out_names + n, sizeof d->left_out_names - n, "%s%s", n > 0 ? ", " : "", pattern);
+    }
+}
+
+void describe_weights(const model_file *f, const arch_names *names, const char *root, model_desc *d) {
     int64_t by_type[N_DTYPES] = {0};
     int32_t n_next = 0, next;
     d->is_packed = model_file_packed_for(f, &d->packed_compute);
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const tensor_view *t = model_file_tensor(f, i);
         int64_t n = 1;
-        if (tensor_part_of(f, d, root, t->name, &next) != PART_TEXT) {
+        if (tensor_part_of(f, d, names, root, t->name, &next) != PART_TEXT) {
+            note_name(d, beside(f, d, names, root, t->name));
             n_next = next >= n_next ? next + 1 : n_next;
             d->n_left_out++;
             d->left_out_bytes += (int64_t)t->n_bytes;

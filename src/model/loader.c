@@ -29,7 +29,7 @@ const char *loader_root(const model_file *f, const arch_names *names) {
 }
 
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err) {
-    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .root = loader_root(f, names)};
+    *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .names = names, .root = loader_root(f, names)};
     l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
@@ -444,14 +444,13 @@ quire_err loader_image(const loader *l, packed_image *image) {
 }
 
 quire_err loader_finish(const loader *l, const model_desc *d) {
-    /* derived data, and what stands behind the rows of an encoder for its training alone */
-    static const char *const derived[] = {"rotary_emb.inv_freq",      "rope_freqs.weight",         ".attn.bias",     ".masked_bias",
-                                          "rope_factors_long.weight", "rope_factors_short.weight", ".attention.bias",
-                                          "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"};
+    /* derived data, and tensors that the description reads */
+    static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_long.weight",
+                                          "rope_factors_short.weight"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
         int32_t next_token;
-        bool known = l->used[i].used || tensor_part_of(l->file, d, l->root, t->name, &next_token) != PART_TEXT;
+        bool known = l->used[i].used || tensor_part_of(l->file, d, l->names, l->root, t->name, &next_token) != PART_TEXT;
         for (size_t k = 0; k < sizeof derived / sizeof *derived && !known; k++) {
             known = str_ends(str_of(t->name), derived[k]);
         }

@@ -39,7 +39,8 @@ typedef struct loader {
     backend *b;
     quire_error *err;
     int32_t max_positions;
-    const char *root;  /* what "model." is in this file */
+    const arch_names *names; /* NULL: Llama's */
+    const char *root;        /* what "model." is in this file */
     used_tensor *used; /* [tensors of the file] */
     loaded_linear *linears;
     size_t n_linears, cap_linears;

@@ -14,6 +14,7 @@ static const arch_names modernbert_names = {
            [W_FFN_NORM] = "model.layers.%d.mlp_norm",
            [W_GATE_UP] = "model.layers.%d.mlp.Wi",
            [W_DOWN] = "model.layers.%d.mlp.Wo"},
+    .left_out = {"head", "decoder"},
 };
 
 /* A window of n tokens reaches n / 2 to either side. The layers 0, period, 2 period .. see all. */
@@ -67,5 +68,11 @@ static quire_err describe_modernbert(const config *c, model_desc *d) {
     return read_ropes(c, d);
 }
 
-const arch arch_modernbert = {
-    .gguf = {"modern-bert"}, .hf = {"ModernBertModel"}, .names = &modernbert_names, .describe = describe_modernbert};
+static const score_head modernbert_scores = {
+    .kind = POOLING_CLS, .gguf_kind = POOLING_MEAN, .dense = "head.dense", .norm = "head.norm", .f = ROW_GELU, .out = "classifier"};
+
+const arch arch_modernbert = {.gguf = {"modern-bert"},
+                              .hf = {"ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification"},
+                              .names = &modernbert_names,
+                              .describe = describe_modernbert,
+                              .scores = &modernbert_scores};

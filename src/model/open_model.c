@@ -46,9 +46,9 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     }
     TRY(quantisation_check(f, err));
     TRY(a->describe(&c, &d));
-    TRY(pooling_describe(&c, &d));
+    TRY(pooling_describe(&c, a->scores, &d));
     TRY(model_file_check_overrides(f, err));
-    describe_weights(f, loader_root(f, a->names), &d);
+    describe_weights(f, a->names, loader_root(f, a->names), &d);
     quire_err e = desc_check(&d, err);
     if (e != QUIRE_OK) {
         return err_prefix(err, e, model_file_path(f));

@@ -15,11 +15,12 @@
 /* A step's weights: blocks of BLOCK outputs, each [n_in][BLOCK], so that a block reads memory in order. Outputs past n_out have zeros. */
 typedef struct pooled_layer {
     pooled_step step;
-    float *weight, *bias; /* bias [n_out], or NULL */
+    float *weight, *bias; /* bias: an element for each of the row, or NULL */
 } pooled_layer;
 
 struct pooled_layers {
     backend *b;
+    float norm_eps;
     int32_t n;
     pooled_layer layers[DESC_MAX_POOLED];
     float *rows[2]; /* between steps */
@@ -90,17 +91,56 @@ void row_divide_by_length(float *row, int32_t n) {
     }
 }
 
+/* In double, so that the order of a sum matters little; it is fixed all the same. */
+static void run_norm(const pooled_layer *l, float eps, const float *x, int32_t n, float *y) {
+    double mean = 0.0, square = 0.0;
+    for (int32_t i = 0; i < n; i++) {
+        mean += (double)x[i] / (double)n;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        square += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
+    }
+    double scale = 1.0 / sqrt(square + (double)eps);
+    for (int32_t i = 0; i < n; i++) {
+        float unit = (float)(((double)x[i] - mean) * scale);
+        y[i] = function_of(l->step.f, unit * l->weight[i] + (l->bias != NULL ? l->bias[i] : 0.0f));
+    }
+}
+
+static void run_softmax(const float *x, int32_t n, float *y) {
+    float top = x[0], sum = 0.0f;
+    for (int32_t i = 1; i < n; i++) {
+        top = plain_max(top, x[i]);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        y[i] = plain_exp(x[i] - top);
+        sum += y[i];
+    }
+    for (int32_t i = 0; i < n; i++) {
+        y[i] /= sum;
+    }
+}
+
 void pooling_apply(const pooled_layers *p, int32_t width, const float *row, float *out) {
     const float *x = row;
     for (int32_t i = 0; p != NULL && i < p->n; i++) {
         const pooled_layer *l = &p->layers[i];
         float *y = p->rows[i % 2];
-        if (l->step.kind == POOLED_DENSE) {
+        switch (l->step.kind) {
+        case POOLED_DENSE:
             run_dense(p->b, l, x, y);
             width = l->step.n_out;
-        } else {
+            break;
+        case POOLED_LENGTH:
             memcpy(y, x, (size_t)width * sizeof *y);
             row_divide_by_length(y, width);
+            break;
+        case POOLED_NORM:
+            run_norm(l, p->norm_eps, x, width, y);
+            break;
+        case POOLED_SOFTMAX:
+            run_softmax(x, width, y);
+            break;
         }
         x = y;
     }
@@ -126,25 +166,35 @@ static quire_err pack(loader *l, const pooled_step *s, const float *rows, float 
     return QUIRE_OK;
 }
 
-static quire_err load_layer(loader *l, pooled_layer *layer) {
+/* A product's weights and bias, or a norm's, whose rows have `width` elements. */
+static quire_err load_layer(loader *l, int32_t width, pooled_layer *layer) {
     const pooled_step *s = &layer->step;
     const weight_name name = {s->name, s->name};
-    float *rows;
-    TRY(loader_matrix(l, name, s->n_out, s->n_in, &rows));
-    quire_err e = pack(l, s, rows, &layer->weight);
-    mem_free(rows);
-    return e == QUIRE_OK && s->has_bias ? loader_need_vector(l, name, ".bias", s->n_out, &layer->bias) : e;
+    int32_t n = s->kind == POOLED_DENSE ? s->n_out : width;
+    if (s->kind == POOLED_DENSE) {
+        float *rows;
+        TRY(loader_matrix(l, name, s->n_out, s->n_in, &rows));
+        quire_err e = pack(l, s, rows, &layer->weight);
+        mem_free(rows);
+        TRY(e);
+    } else {
+        TRY(loader_need_vector(l, name, ".weight", n, &layer->weight));
+    }
+    return s->has_bias        ? loader_need_vector(l, name, ".bias", n, &layer->bias)
+           : s->may_have_bias ? loader_vector(l, name, NO_LAYER, ".bias", n, &layer->bias)
+                              : QUIRE_OK;
 }
 
 static quire_err load_all(loader *l, const model_desc *d, pooled_layers *p) {
-    int32_t widest = d->d_model;
+    int32_t width = d->d_model, widest = width;
     p->b = l->b;
+    p->norm_eps = d->norm_eps;
     for (int32_t i = 0; i < d->pooling.n_steps; i++) {
-        p->layers[p->n++].step = d->pooling.steps[i];
-        if (d->pooling.steps[i].kind == POOLED_DENSE) {
-            TRY(load_layer(l, &p->layers[i]));
-            widest = d->pooling.steps[i].n_out > widest ? d->pooling.steps[i].n_out : widest;
-        }
+        const pooled_step *s = &d->pooling.steps[i];
+        p->layers[p->n++].step = *s;
+        TRY(s->kind == POOLED_DENSE || s->kind == POOLED_NORM ? load_layer(l, width, &p->layers[i]) : QUIRE_OK);
+        width = s->kind == POOLED_DENSE ? s->n_out : width;
+        widest = width > widest ? width : widest;
     }
     for (int i = 0; i < 2; i++) {
         p->rows[i] = mem_new((size_t)widest, sizeof(float));

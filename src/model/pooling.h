@@ -9,10 +9,27 @@
 /* The weights of the steps behind the pooling, in f32. */
 typedef struct pooled_layers pooled_layers;
 
+/* The head of an architecture's ..ForSequenceClassification: a product with a function, a norm, the product that gives the scores. Names
+ * as in weight_name, of checkpoints; NULL: there is none. */
+typedef struct score_head {
+    pooling_kind kind, gguf_kind; /* what it reads */
+    const char *dense, *norm, *out;
+    row_function f;
+    bool gguf_softmax; /* GGUF files have the scores' logits of yes and no */
+} score_head;
+
 /* ---- pooling_config.c ---- */
-/* Reads d->pooling, once the widths of d are known. QUIRE_UNSUPPORTED names a module, or a kind of pooling, that this build does not
- * compute; QUIRE_BAD_FILE a number that contradicts another. */
-quire_err pooling_describe(const config *c, model_desc *d);
+/* Reads d->pooling, once the widths of d are known. head: the architecture's, or NULL. QUIRE_UNSUPPORTED names a module, or a kind of
+ * pooling, that this build does not compute; QUIRE_BAD_FILE a number that contradicts another. */
+quire_err pooling_describe(const config *c, const score_head *head, model_desc *d);
+
+/* ---- score_head.c ---- */
+/* Whether config.json says that the checkpoint has a head of scores. */
+bool score_head_is(const config *c);
+/* Adds the head to d->pooling. QUIRE_UNSUPPORTED: the architecture has none. */
+quire_err score_head_describe(const config *c, const score_head *head, model_desc *d);
+/* Adds a step behind the others. */
+quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d);
 
 /* ---- pooling.c ---- */
 /* *out NULL: there are no steps. */

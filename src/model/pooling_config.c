@@ -90,7 +90,7 @@ static quire_err describe_pooling(const module_at *m, model_desc *d) {
     return d->pooling.kind != POOLING_NONE ? QUIRE_OK : refuse(m, QUIRE_BAD_FILE, "it", (str){0}, "names no kind of pooling");
 }
 
-static quire_err add_step(const config *c, const pooled_step *step, model_desc *d) {
+quire_err pooling_add_step(const config *c, const pooled_step *step, model_desc *d) {
     pooling_desc *p = &d->pooling;
     if (p->n_steps == DESC_MAX_POOLED) {
         return config_unsupported(c, "more than 8 modules behind the pooling are not supported");
@@ -131,7 +131,7 @@ static quire_err describe_dense(const module_at *m, model_desc *d) {
     step.has_bias = bias.kind == META_ABSENT || bias.i != 0;
     TRY(read_function(m, &step.f));
     (void)snprintf(step.name, sizeof step.name, "%s/linear", model_module_path(m->c->f, m->i));
-    return add_step(m->c, &step, d);
+    return pooling_add_step(m->c, &step, d);
 }
 
 /* Its class's own name: what stands behind the last dot. */
@@ -159,7 +159,7 @@ static quire_err describe_module(const config *c, int32_t i, model_desc *d) {
         return describe_pooling(&m, d);
     }
     if (is_behind) {
-        return str_is(name, "Dense") ? describe_dense(&m, d) : add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
+        return str_is(name, "Dense") ? describe_dense(&m, d) : pooling_add_step(c, &(pooled_step){.kind = POOLED_LENGTH}, d);
     }
     return str_is(name, "Dropout") && i > 0 /* which is for training */
                ? QUIRE_OK
@@ -201,23 +201,32 @@ static quire_err describe_gguf_dense(const config *c, model_desc *d) {
         (void)snprintf(tensor, sizeof tensor, "%s.bias", names[i]);
         step.has_bias = model_file_find(c->f, tensor) != NULL;
         TRY(config_i32(c, widths[i], NULL, &step.n_out));
-        TRY(add_step(c, &step, d));
+        TRY(pooling_add_step(c, &step, d));
     }
     return QUIRE_OK;
 }
 
 /* Rows are divided by their length, as llama.cpp does where it is not told otherwise. */
-static quire_err describe_gguf(const config *c, model_desc *d) {
+static quire_err describe_gguf(const config *c, const score_head *head, model_desc *d) {
+    static const pooling_kind kinds[] = {POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST};
+    const int32_t n_kinds = (int32_t)(sizeof kinds / sizeof *kinds);
     int32_t type = 0;
     TRY(config_i32(c, "pooling_type", NULL, &type));
-    if (type > POOLING_LAST) {
-        return config_unsupported(c, "a pooling_type over 3 (0: none, 1: mean, 2: cls, 3: last) is not supported");
+    if (type == n_kinds) {
+        return score_head_describe(c, head, d);
     }
-    d->pooling.kind = type == 1 ? POOLING_MEAN : type == 2 ? POOLING_CLS : type == 3 ? POOLING_LAST : POOLING_NONE;
+    if (type > n_kinds) {
+        return config_unsupported(c, "a pooling_type over 4 (0: none, 1: mean, 2: cls, 3: last, 4: rank) is not supported");
+    }
+    d->pooling.kind = kinds[type];
     d->pooling.normalise = type != 0;
     return describe_gguf_dense(c, d);
 }
 
-quire_err pooling_describe(const config *c, model_desc *d) {
-    return c->is_gguf ? describe_gguf(c, d) : describe_modules(c, d);
+quire_err pooling_describe(const config *c, const score_head *head, model_desc *d) {
+    if (c->is_gguf) {
+        return describe_gguf(c, head, d);
+    }
+    TRY(describe_modules(c, d));
+    return score_head_is(c) ? score_head_describe(c, head, d) : QUIRE_OK;
 }

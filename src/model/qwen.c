@@ -78,8 +78,14 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
     return describe_experts(c, d);
 }
 
+/* The last row's; a GGUF file's are the logits of "yes" and "no". */
+static const score_head qwen3_scores = {.kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
+
 const arch arch_qwen2 = {.gguf = {"qwen2"}, .hf = {"Qwen2ForCausalLM"}, .describe = describe_qwen2};
 const arch arch_qwen2_moe = {
     .gguf = {"qwen2moe"}, .hf = {"Qwen2MoeForCausalLM"}, .names = &qwen2_moe_names, .describe = describe_qwen2_moe};
-const arch arch_qwen3 = {.gguf = {"qwen3"}, .hf = {"Qwen3ForCausalLM", "Qwen3Model"}, .describe = describe_qwen3};
+const arch arch_qwen3 = {.gguf = {"qwen3"},
+                         .hf = {"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"},
+                         .describe = describe_qwen3,
+                         .scores = &qwen3_scores};
 const arch arch_qwen3_moe = {.gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};

@@ -51,8 +51,13 @@ typedef enum weight_role {
 } weight_role;
 
 /* What an architecture names otherwise than Llama does. NULL: as Llama; NO_WEIGHT: it has none. */
+#define MAX_LEFT_OUT_NAMES 4
+
 typedef struct arch_names {
     const char *gguf[N_WEIGHT_ROLES], *hf[N_WEIGHT_ROLES];
+    /* What its checkpoints hold beside it and nothing here reads: masks that follow from the model, heads for training. The beginnings of
+     * names, up to a dot; "model." and %d as above. */
+    const char *left_out[MAX_LEFT_OUT_NAMES];
 } arch_names;
 
 #define NO_WEIGHT ""

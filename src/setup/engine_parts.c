@@ -62,8 +62,9 @@ static void warn_of_weights(const model_desc *d) {
 /* What the file has and the engine does not read is said once. */
 static void name_left_out(const model_desc *d) {
     if (d->n_left_out > 0) {
-        log_line(LOG_INFO, "%d tensors (%.1f MB) are no part of the text model and are left out; next-token layers among them: %d",
-                 (int)d->n_left_out, (double)d->left_out_bytes / 1e6, (int)d->n_next_token_layers);
+        log_line(LOG_INFO, "%d tensors (%.1f MB) are no part of the text model and are left out%s%s; next-token layers among them: %d",
+                 (int)d->n_left_out, (double)d->left_out_bytes / 1e6, d->left_out_names[0] ? ": " : "", d->left_out_names,
+                 (int)d->n_next_token_layers);
     }
 }
 

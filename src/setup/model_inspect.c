@@ -151,6 +151,7 @@ static quire_err write_weights(strbuf *b, const summary *s) {
         TRY(strbuf_addf(b, "\nleft out        %d tensors, ", (int)s->d.n_left_out));
         TRY(memory_print(s->d.left_out_bytes, b));
         TRY(strbuf_addf(b, ", with %d next-token layers", (int)s->d.n_next_token_layers));
+        TRY(strbuf_addf(b, "%s%s", s->d.left_out_names[0] ? ": " : "", s->d.left_out_names));
     }
     TRY(strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default"));
     return strbuf_addf(b, "KV type         %s %s\n", dtype_flag_name(s->kv_type), s->kv_is_asked ? "as asked" : "by default");
@@ -205,9 +206,12 @@ static quire_err write_pooling(strbuf *b, const model_desc *d) {
     TRY(strbuf_addf(b, "pooling         %s", poolings[p->kind]));
     for (int32_t i = 0; i < p->n_steps; i++) {
         const pooled_step *s = &p->steps[i];
-        TRY(s->kind == POOLED_DENSE ? strbuf_addf(b, ", dense %d to %d%s", (int)s->n_in, (int)s->n_out, functions[s->f])
-                                    : strbuf_add_str(b, ", normalised"));
+        TRY(s->kind == POOLED_DENSE     ? strbuf_addf(b, ", dense %d to %d%s", (int)s->n_in, (int)s->n_out, functions[s->f])
+            : s->kind == POOLED_NORM    ? strbuf_add_str(b, ", norm")
+            : s->kind == POOLED_SOFTMAX ? strbuf_add_str(b, ", softmax")
+                                        : strbuf_add_str(b, ", normalised"));
     }
+    TRY(p->n_scores > 0 ? strbuf_addf(b, ": %d scores", (int)p->n_scores) : QUIRE_OK);
     return strbuf_addf(b, "%s\n", p->normalise ? ", normalised" : "");
 }
 
@@ -272,11 +276,13 @@ static void write_description(json_out *o, const summary *s) {
     add_int(o, "weight_bytes", d->weight_bytes);
     add_int(o, "n_next_token_layers", d->n_next_token_layers);
     add_int(o, "n_left_out", d->n_left_out);
+    add_text(o, "left_out_names", d->left_out_names);
     add_int(o, "left_out_bytes", d->left_out_bytes);
     if (d->pooling.kind != POOLING_NONE) {
         add_text(o, "pooling", poolings[d->pooling.kind]);
         json_bool(json_name(o, "normalize"), d->pooling.normalise);
         add_int(o, "n_row", desc_pooled_width(d));
+        add_int(o, "n_scores", d->pooling.n_scores);
     }
     json_begin(json_name(o, "weight_bytes_by_type"), '{');
     for (int t = 0; t < N_DTYPES; t++) {

@@ -114,7 +114,8 @@ static void a_wrong_body_is_refused_by_name(void **state) {
         {"{\"pooling\": \"last\"}", "input", "input is missing"},
         {"{\"input\": \"\", \"pooling\": \"last\"}", "input", "input is empty"},
         {"{\"input\": [], \"pooling\": \"last\"}", "input", "input has an empty array"},
-        {"{\"input\": \"a\", \"pooling\": \"max\"}", "body.pooling", "\"mean\", \"cls\" or \"last\""},
+        {"{\"input\": \"a\", \"pooling\": \"max\"}", "body.pooling", "\"mean\", \"cls\", \"last\" or \"rank\""},
+        {"{\"input\": \"a\", \"pooling\": \"rank\"}", "pooling", "no head that gives scores"},
         {"{\"input\": \"a\", \"pooling\": 3}", "body.pooling", "a string"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 0}", "dimensions", "at least 1"},
         {"{\"input\": \"a\", \"pooling\": \"last\", \"dimensions\": 100000}", "dimensions", "rows have"},
@@ -303,6 +304,9 @@ static void scores_are_neither_cut_nor_normalised(void **state) {
                      QUIRE_OK);
     assert_true(r->pooling.kind == POOLING_CLS && r->pooling.dimensions == 0 && !r->pooling.normalise);
     assert_true(r->prompts[0].types[2] == 1 && r->prompts[1].types[0] == 1 && r->prompts[1].types[1] == 0);
+    quire_request_free(r);
+    assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"pooling\": \"rank\"}", &r, &err), QUIRE_OK);
+    assert_true(r->pooling.kind == POOLING_CLS);
     quire_request_free(r);
     assert_int_equal(parse_with(&scorer, QUIRE_EMBEDDINGS, "{\"input\": [1,2], \"token_type_ids\": [0,2]}", &r, &err), QUIRE_BAD_REQUEST);
     assert_non_null(strstr(err.message, "has 2, from 0 on"));
