@@ -8,7 +8,7 @@
 
 A command begins with "$ ", and the lines below it are what it shows. There `...` stands for anything, and numbers of the machine, ids and
 times may be others; the rest must be the same. A server is waited for, and ends with its block. Where the text names files that a reader is
-to have (model.gguf, keys.txt, in.jsonl, requests.jsonl), they are made of the built-in model. Exit status 1 where something is not as shown.
+to have (model.gguf, keys.txt, in.jsonl, text.txt, requests.jsonl), they are made of the built-in model. Exit status 1 where something is not as shown.
 """
 import argparse
 import ctypes
@@ -73,6 +73,7 @@ def make_files(folder, repository):
     shutil.copy(repository / "models/builtin.gguf", folder / "model.gguf")
     (folder / "keys.txt").write_text("reader:a-key\n")
     (folder / "in.jsonl").write_text("".join(json.dumps({"prompt": prompt, "max_tokens": 8}) + "\n" for prompt in ("The prince", "And then")))
+    (folder / "text.txt").write_text("The prince looked at her and said nothing. " * 40)
     (folder / "requests.jsonl").write_text("".join(json.dumps({"t": i, "prompt": [["system", 200], [f"user {i}", 30]], "output": 20}) + "\n" for i in range(40)))
 
 
