@@ -61,8 +61,7 @@ quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_mos
     if (n < least) {
         return err_set(err, QUIRE_NO_MEMORY, -1,
                        "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s%s",
-                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
-                       most->n_caps > 0 ? " or --chunk" : "",
+                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least, most->n_caps > 0 ? " or --chunk" : "",
                        p->given_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
     }
     *n_pages = (int32_t)n;

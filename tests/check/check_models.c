@@ -28,7 +28,7 @@ typedef struct model_case {
     float *logits; /* mem_new'd [n_prompt, n_vocab] */
     int64_t n_vocab;
     bool cache_dependent; /* the reference's values change with what comes after a token */
-    const char *lacks; /* of the file at hand, by the manifest: where it differs, that is why; NULL: nothing */
+    const char *lacks;    /* of the file at hand, by the manifest: where it differs, that is why; NULL: nothing */
 } model_case;
 
 static void case_deinit(model_case *c) {

@@ -112,7 +112,7 @@ static void close_way(way *w) {
 
 /* An answer as it comes. */
 typedef struct answer {
-    int32_t *ids; /* [n_most] */
+    int32_t *ids;               /* [n_most] */
     int32_t n, n_most, n_first; /* n_first: tokens that came first, together */
     int64_t first_us, last_us;
 } answer;
@@ -270,11 +270,12 @@ static void print_all(const speculation *b) {
     for (int32_t i = 0; i < b->n_ways; i++) {
         print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
     }
-    sheet_note(&sh,
-               "%s: %d prompts, %d tokens behind each at temperature %s, one request at a time, each prompt by every way in turn; %s, compute "
-               "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with that without guesses.",
-               b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode, b->o->temperature,
-               info->model_name != NULL ? info->model_name : b->o->engine.model, info->compute, info->kv_dtype, info->backend);
+    sheet_note(
+        &sh,
+        "%s: %d prompts, %d tokens behind each at temperature %s, one request at a time, each prompt by every way in turn; %s, compute "
+        "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with that without guesses.",
+        b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode, b->o->temperature,
+        info->model_name != NULL ? info->model_name : b->o->engine.model, info->compute, info->kv_dtype, info->backend);
 }
 
 quire_err bench_speculation_run(const bench_speculation_options *o, quire_error *err) {

@@ -22,8 +22,8 @@ static const flag own_flags[] = {
     {"--temperature --temp", "T", "0: the likeliest token (0)", FLAG_TEXT, AT(own.temperature)},
     {0},
 };
-static const flag *const groups[] = {flags_model,   flags_ablations, own_flags,    flags_json, flags_compute,
-                                     flags_kv_dtype, FLAGS_MACHINE,  FLAGS_BATCH, FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {flags_model,    flags_ablations, own_flags,   flags_json,   flags_compute,
+                                     flags_kv_dtype, FLAGS_MACHINE,   FLAGS_BATCH, FLAGS_MEMORY, NULL};
 
 static void defaults(cli_options *o) {
     bench_speculation_options_init(&((options *)(void *)o)->own);
