@@ -3,7 +3,7 @@
 #   test.sh                  unit tests, second compiler, emulated AVX-512, expected outputs, end to end
 #   test.sh --check [ROOM]   the inner loop, one tree: unit tests without the slow ones, tests/golden, a server that answers; or a room's unit tests alone
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
-#   test.sh --long           all of it with more rounds, and the Promela models
+#   test.sh --long           all of it with more rounds, the Promela models, and real models from Python packages (tools/real_models.sh)
 #   test.sh --sanitizer S [--quick]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
 #                            rooms only); with --quick without those labelled slow or heavy
 # QUIRE_SHARED names the directory of expected outputs and real models (default ../shared); what needs it is skipped, saying so, without it.
@@ -180,6 +180,8 @@ fi
 
 if [ "${1:-}" = --long ]; then
     export QUIRE_TEST_LONG=1
+    tools/real_models.sh build/real 2>&1 | tee build/real-models.log # what it cannot install is skipped by tests/e2e/test_real.py, which says so
+    export REAL_MODELS=build/real
 fi
 build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
 build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && unit build/debug

@@ -102,7 +102,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
 
 void dispatch_list(const command *const *commands) {
     for (; *commands; commands++) {
-        printf("  %-16s %s\n", (*commands)->name, (*commands)->summary);
+        printf("  %-17s %s\n", (*commands)->name, (*commands)->summary);
     }
 }
 

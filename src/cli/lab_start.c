@@ -29,6 +29,7 @@ const command *const lab_rows[] = {
     ROW("bench sampler", "what choosing a token costs"),
     ROW("bench kernels", "matrix products by type of weights and number of rows"),
     ROW("bench experts", "a mixture of experts beside dense products of the same bytes"),
+    ROW("bench speculation", "what guessing tokens saves on a file of prompts, with the same output"),
     ROW("bench stall", "how much a long prompt slows the streams beside it"),
     ROW("bench start", "from exec to a model's first token, the first time and later ones"),
     ROW("bench pages", "speed, waste and tables by page size"),

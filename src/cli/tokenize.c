@@ -57,8 +57,8 @@ static quire_err encode(const cli_options *o, const quire_engine *engine, str te
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
-    quire_options small = o->engine; /* nothing is computed: the smallest pool is enough */
-    small.n_pages = 4;
+    quire_options small = o->engine; /* nothing is computed: a pool in which each group of layers has a few pages is enough */
+    small.n_pages = 64;
     small.max_model_len = small.page_tokens;
     small.n_threads = 1;
     quire_engine *engine = NULL;
