@@ -84,11 +84,13 @@ static quire_err describe_gpt2(const config *c, model_desc *d) {
 }
 
 static quire_err describe_bigcode(const config *c, model_desc *d) {
-    bool multi_query = true;
+    bool multi_query = true, scaled = true;
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(config_bool(c, NULL, "multi_query", &multi_query));
     TRY(describe_shape(c, d, multi_query ? 1 : 0));
+    TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
+    d->attention_scale = scaled ? d->attention_scale : 1.0f;
     d->blocks.positions = true;
     d->blocks.order = multi_query ? QKV_STACKED : QKV_GROUPED;
     return QUIRE_OK;
@@ -147,7 +149,7 @@ static quire_err describe_starcoder2(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(describe_shape(c, d, 0));
-    TRY(config_window_on_all(c, d));
+    TRY(config_window_on_all(c, 0, d));
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 

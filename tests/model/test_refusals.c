@@ -64,9 +64,9 @@ static void unknown_tensors_are_named(void **state) {
 
 static void missing_keys_are_named(void **state) {
     (void)state;
-    static const char *const keys[] = {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"};
+    static const char *const keys[] = {"hidden_size", "num_hidden_layers"};
     static const char *const gguf_keys[] = {"embedding_length", "block_count", "attention.head_count", "context_length"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < sizeof gguf_keys / sizeof *gguf_keys; i++) {
         model_plan p;
         char key[64], what[128];
         plan_llama(&p);
@@ -74,6 +74,9 @@ static void missing_keys_are_named(void **state) {
         snprintf(what, sizeof what, "%s is missing from the metadata", key);
         drop_key(&p, key);
         refused_gguf(&p, what);
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char what[128];
         snprintf(what, sizeof what, "%s is missing from the metadata", keys[i]);
         refused_checkpoint("qwen3", keys[i], NULL, what);
     }
