@@ -43,6 +43,7 @@ static const arch_names nomic_names = {
 static quire_err describe_common(const config *c, const char *own_activation, model_desc *d) {
     decoder_shape s = {.own_activation = own_activation};
     d->norm_eps = 1e-12f;
+    TRY(config_check_two_sided(c));
     TRY(config_decoder(c, &s, d));
     d->no_head = true;
     d->blocks.norm = NORM_LAYER;

@@ -84,6 +84,9 @@ quire_err config_period(const config *c, const char *gguf, const char *hf, int32
  * 0: none. is_window[i] for the model's layers. */
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window);
 
+/* Refuses a GGUF file whose rows see what is before them only. */
+quire_err config_check_two_sided(const config *c);
+
 /* ---- config_rope.c ---- */
 
 /* What rotary embedding is without any key. */

@@ -30,6 +30,9 @@ static quire_err read_gguf_pattern(const config *c, const model_desc *d, int32_t
     size_t n;
     TRY(config_i32s(c, "attention.sliding_window_pattern", NULL, pattern, DESC_MAX_LAYERS, &n));
     *found = n > 1 || (n == 1 && d->n_layers == 1);
+    if (*found && n != (size_t)d->n_layers && n != (size_t)d->n_layers + (size_t)d->n_next_token_layers) {
+        return config_bad(c, "attention.sliding_window_pattern", "must be a number, or have one for each layer");
+    }
     for (int32_t i = 0; *found && i < d->n_layers; i++) {
         is_window[i] = (size_t)i < n && pattern[i] != 0;
     }
@@ -65,4 +68,10 @@ quire_err config_window_layers(const config *c, const model_desc *d, int32_t per
         }
     }
     return check_types(c, d);
+}
+
+quire_err config_check_two_sided(const config *c) {
+    bool causal = false;
+    TRY(config_bool(c, "attention.causal", NULL, &causal));
+    return causal ? config_unsupported(c, "attention.causal true is not supported for an encoder") : QUIRE_OK;
 }

@@ -239,6 +239,9 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     TRY(config_f32(c, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast));
     TRY(config_f32(c, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow));
     TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &attn_factor));
+    if (attn_factor < 0.0f) {
+        return config_bad(c, "rope.scaling.attn_factor", "must be 0 or more");
+    }
     TRY(config_bool(c, "rope.scaling.truncate", NULL, &r->truncate));
     TRY(read_gguf_scaling(c, r, &longrope));
     float whole_factor = 0;

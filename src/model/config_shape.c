@@ -75,6 +75,7 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                  {"relu2", ACT_RELU2}};
     str name = {0};
     TRY(config_str(c, NULL, hf, &name));
+    TRY(name.n == 0 ? config_str(c, "hidden_activation", NULL, &name) : QUIRE_OK); /* some GGUF files say it */
     for (size_t i = 0; name.n > 0 && i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(name, kinds[i].name)) {
             d->activation = kinds[i].kind;

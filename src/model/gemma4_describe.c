@@ -18,6 +18,11 @@ static quire_err read_heads(const config *c, model_desc *d) {
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_window(c, &window));
     TRY(config_i32(c, "attention.key_length_swa", NULL, &narrow));
+    int32_t narrow_value = narrow;
+    TRY(config_i32(c, "attention.value_length_swa", NULL, &narrow_value));
+    if (narrow_value != narrow) {
+        return config_unsupported(c, "keys and values of different widths are not supported");
+    }
     TRY(config_i32(c, NULL, "global_head_dim", &wide));
     if (d->blocks.values_are_keys) {
         TRY(config_i32(c, NULL, "num_global_key_value_heads", &n_wide));

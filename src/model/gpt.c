@@ -57,7 +57,7 @@ static const arch_names starcoder2_names = {
     .hf = {[W_UP] = "model.layers.%d.mlp.c_fc", [W_DOWN] = "model.layers.%d.mlp.c_proj"},
 };
 
-/* A feed-forward part four times as wide as the model, unless the file says otherwise. */
+/* A feed-forward part four times as wide as the model, unless config.json says otherwise; GGUF files say it of other widths too. */
 static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
     decoder_shape s = {.n_kv_heads = n_kv_heads};
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
@@ -65,7 +65,8 @@ static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_hea
     d->blocks.norm = NORM_LAYER;
     d->blocks.ungated = true;
     d->norm_eps = 1e-5f;
-    return config_decoder(c, &s, d);
+    TRY(config_decoder(c, &s, d));
+    return config_ff_of_tensor(c, d);
 }
 
 static quire_err describe_gpt2(const config *c, model_desc *d) {

@@ -60,6 +60,7 @@ static quire_err describe_modernbert(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->activation = ACT_GELU;
     d->norm_eps = 1e-5f;
+    TRY(config_check_two_sided(c));
     TRY(config_decoder(c, &s, d));
     d->no_head = true;
     d->blocks.norm = NORM_LAYER;

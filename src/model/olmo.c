@@ -12,7 +12,7 @@ static const arch_names olmo2_names = {
 static quire_err describe_olmo(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
-    d->norm_eps = 1e-5f;
+    d->norm_eps = c->is_gguf ? d->norm_eps : 1e-5f; /* config.json has no say in it */
     d->blocks.norm = NORM_LAYER;
     d->blocks.norm_bare = true;
     TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
@@ -42,6 +42,7 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
     } else {
         local.theta = full.theta;
+        TRY(config_f32(c, "rope.freq_base_swa", NULL, &local.theta));
     }
     d->ropes[d->n_ropes] = local;
     TRY(config_window_layers(c, d, 4, 3, is_window));

@@ -110,6 +110,17 @@ static void other_rotary_kinds_are_named(void **state) {
                        "rotary scaling \"spiral\" is not supported");
 }
 
+static void what_only_some_gguf_files_say_is_read(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    set_str(&p, "llama.hidden_activation", "sine");
+    refused_gguf(&p, "hidden_act \"sine\" is not supported");
+    plan_llama(&p);
+    set_f32(&p, "llama.rope.scaling.attn_factor", -1.0f);
+    refused_gguf(&p, "rope.scaling.attn_factor must be 0 or more");
+}
+
 static void other_routing_kinds_are_named(void **state) {
     (void)state;
     model_plan p;
@@ -129,6 +140,7 @@ int main(void) {
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(contradictory_keys_are_named),
         cmocka_unit_test(other_rotary_kinds_are_named),
+        cmocka_unit_test(what_only_some_gguf_files_say_is_read),
         cmocka_unit_test(other_routing_kinds_are_named),
     };
     return cmocka_run_group_tests_name("refusals", tests, NULL, NULL);
