@@ -147,7 +147,7 @@ typedef struct attn_spec {
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
 } attn_spec;
 
-/* What a layer does with its queries, keys and values before attention, in this order: it clips them, norms them, rotates queries and keys
+/* What a layer does with its queries, keys and values before attention, in this order: it norms them, clips them, rotates queries and keys
  * (or norms behind that), and scales each query by its position. Then it stores keys and values. On a GPU this is one kernel, a block for
  * each row and head; norms over all heads take a block for the row. */
 typedef struct kv_store_use {
