@@ -198,9 +198,10 @@ void quire_request_free(quire_request *r);
 
 /* The same on a text thread, for a body that takes long to parse: a PARSED event on q delivers the request, or the error. */
 typedef struct quire_parse quire_parse;
-/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. Does not block. Called on q's thread. *out is valid
- * until its PARSED was delivered. QUIRE_NO_MEMORY. */
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out);
+/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. tenant: whose turn it takes among the texts that wait
+ * (quire_request_tenant). Does not block. Called on q's thread. *out is valid until its PARSED was delivered. QUIRE_NO_MEMORY. */
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out);
 /* Cancels a parse: its PARSED does not come, and a parsed request is freed. Called on q's thread. */
 void quire_parse_cancel(quire_parse *p);
 
