@@ -8,7 +8,8 @@
 #include "base/turn.h"
 #include "kv/hash.h"
 
-typedef enum worker_state { WORKER_IDLE, WORKER_RUNS, WORKER_WAITS } worker_state;
+/* LOOKS: it may run, and takes a job as soon as it does: whichever thread the system lets run first has the first job. */
+typedef enum worker_state { WORKER_IDLE, WORKER_LOOKS, WORKER_RUNS, WORKER_WAITS } worker_state;
 
 /* A thread, and what it needs of its job; the job itself may be gone when run returns. */
 typedef struct worker {
@@ -26,9 +27,11 @@ typedef struct worker {
 struct text_pool {
     pthread_mutex_t lock;
     text_job *first, **last; /* jobs that have not begun */
+    int32_t n_jobs;          /* of them */
     bool closing;
     int32_t n_workers, max_workers; /* threads that there are, and that there may be */
-    int32_t n_running, max_running;
+    int32_t n_running, max_running; /* those that look count */
+    int32_t n_looking;
     worker workers[TEXT_POOL_THREADS];
 };
 
@@ -73,27 +76,40 @@ static void keep_best(candidate *best, candidate c) {
     }
 }
 
-/* Whether a worker is free for a job that has not begun. */
+/* Whether there is a worker for a job that has not begun, besides those that look for one. */
 static bool has_thread(const text_pool *p) {
     for (int32_t i = 0; i < p->n_workers; i++) {
-        if (p->workers[i].job == NULL) {
+        if (p->workers[i].state == WORKER_IDLE) {
             return true;
         }
     }
     return p->n_workers < p->max_workers;
 }
 
-static candidate next_candidate(text_pool *p) {
+static candidate first_job(text_pool *p) {
+    candidate best = nobody;
+    for (text_job **at = &p->first; *at != NULL; at = &(*at)->next) {
+        keep_best(&best, of_job(at));
+    }
+    return best;
+}
+
+static candidate first_waiting(text_pool *p) {
     candidate best = nobody;
     for (int32_t i = 0; i < p->n_workers; i++) {
         if (p->workers[i].state == WORKER_WAITS) {
             keep_best(&best, of_worker(&p->workers[i]));
         }
     }
-    if (has_thread(p)) {
-        for (text_job **at = &p->first; *at != NULL; at = &(*at)->next) {
-            keep_best(&best, of_job(at));
-        }
+    return best;
+}
+
+/* Who should run next: somebody for whom a thread is, and none is looking. */
+static candidate next_candidate(text_pool *p) {
+    candidate best = first_waiting(p);
+    if (p->n_jobs > p->n_looking && has_thread(p)) {
+        candidate job = first_job(p);
+        keep_best(&best, job);
     }
     return best;
 }
@@ -102,27 +118,40 @@ static candidate next_candidate(text_pool *p) {
 
 static void *text_main(void *arg);
 
-/* A worker without a job: an idle one, or a new thread. NULL: none can be had, and no more are tried. */
-static worker *idle_worker(text_pool *p) {
+/* Lets a worker run what it has, for a slice, or look for a job. */
+static void let_run(worker *w, worker_state state) {
+    w->state = state;
+    w->pool->n_running++;
+    w->pool->n_looking += state == WORKER_LOOKS;
+    pthread_cond_signal(&w->go);
+}
+
+/* Lets an idle worker, or a new thread, look for a job. Where no thread can be made, no more are tried. */
+static void let_look(text_pool *p) {
     for (int32_t i = 0; i < p->n_workers; i++) {
-        if (p->workers[i].job == NULL) {
-            return &p->workers[i];
+        if (p->workers[i].state == WORKER_IDLE) {
+            let_run(&p->workers[i], WORKER_LOOKS);
+            return;
         }
     }
     worker *w = &p->workers[p->n_workers];
     if (p->n_workers == p->max_workers || pthread_create(&w->thread, NULL, text_main, w) != 0) {
         p->max_workers = p->n_workers;
-        return NULL;
+        return;
     }
     p->n_workers++;
-    return w;
+    let_run(w, WORKER_LOOKS);
 }
 
-/* Lets a worker run what it has, for a slice. */
-static void let_run(worker *w) {
-    w->state = WORKER_RUNS;
-    w->pool->n_running++;
-    pthread_cond_signal(&w->go);
+/* Lets the best candidates run, as many as may. */
+static void dispatch(text_pool *p) {
+    for (candidate c = next_candidate(p); p->n_running < p->max_running && !is_nobody(&c); c = next_candidate(p)) {
+        if (c.worker != NULL) {
+            let_run(c.worker, WORKER_RUNS);
+        } else {
+            let_look(p);
+        }
+    }
 }
 
 static void wake_all(text_pool *p) {
@@ -131,35 +160,27 @@ static void wake_all(text_pool *p) {
     }
 }
 
-/* Takes the job out of the list and gives it to a worker, if there is one. */
-static void give(text_pool *p, text_job **at) {
-    worker *w = idle_worker(p);
-    if (w == NULL) {
-        return;
+/* Gives w the first job, if there is one and nobody who waits in the middle of one is before it. */
+static bool take_job(worker *w) {
+    text_pool *p = w->pool;
+    candidate c = first_job(p), waiting = first_waiting(p);
+    if (c.job == NULL || (waiting.worker != NULL && is_before(&waiting, &c))) {
+        return false;
     }
-    text_job *job = *at;
-    p->last = p->last == &job->next ? at : p->last;
-    *at = job->next;
+    text_job *job = *c.job;
+    p->last = p->last == &job->next ? c.job : p->last;
+    *c.job = job->next;
+    p->n_jobs--;
     w->job = job;
+    w->state = WORKER_RUNS;
     w->tenant = job->tenant;
     w->tenant_used_us = job->tenant_used_us;
     w->expected_us = expected_us(job);
     w->turn.used_us = w->turn.limit_us = 0;
-    let_run(w);
     if (p->closing && p->first == NULL) {
-        wake_all(p);
+        wake_all(p); /* those that have nothing to do end */
     }
-}
-
-/* Lets the best candidates run, as many as may. */
-static void dispatch(text_pool *p) {
-    for (candidate c = next_candidate(p); p->n_running < p->max_running && !is_nobody(&c); c = next_candidate(p)) {
-        if (c.worker != NULL) {
-            let_run(c.worker);
-        } else {
-            give(p, c.job);
-        }
-    }
+    return true;
 }
 
 /* Adds the time since its slice began to w, and to its tenant's other jobs. */
@@ -200,15 +221,24 @@ static quire_err give_way(turn *t) {
 
 /* Runs the job that w has. Called and left with the lock held. */
 static void run_job(worker *w) {
-    text_pool *p = w->pool;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&w->pool->lock);
+    w->slice_began_us = clock_thread_us();
     w->turn.slice_ends_us = clock_us() + TEXT_SLICE_US;
     turn_begin(&w->turn);
     w->job->run(w->job);
     turn_begin(NULL);
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&w->pool->lock);
     charge(w);
     w->job = NULL;
+}
+
+/* Runs jobs, until somebody else's turn is before them. */
+static void work(worker *w) {
+    text_pool *p = w->pool;
+    p->n_looking--;
+    while (take_job(w)) {
+        run_job(w);
+    }
     w->state = WORKER_IDLE;
     p->n_running--;
     dispatch(p);
@@ -218,13 +248,11 @@ static void *text_main(void *arg) {
     worker *w = arg;
     text_pool *p = w->pool;
     pthread_mutex_lock(&p->lock);
-    w->slice_began_us = clock_thread_us();
-    while (w->job != NULL || !p->closing || p->first != NULL) {
-        if (w->job != NULL) {
-            run_job(w);
+    while (w->state == WORKER_LOOKS || !p->closing || p->first != NULL) {
+        if (w->state == WORKER_LOOKS) {
+            work(w);
         } else {
             pthread_cond_wait(&w->go, &p->lock);
-            w->slice_began_us = clock_thread_us();
         }
     }
     pthread_mutex_unlock(&p->lock);
@@ -250,7 +278,8 @@ quire_err text_pool_open(int32_t n_running, text_pool **out) {
     p->max_workers = TEXT_POOL_THREADS;
     p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
     pthread_mutex_lock(&p->lock);
-    bool starts = idle_worker(p) != NULL; /* the others when they are needed */
+    let_look(p); /* the other threads are made when they are needed */
+    bool starts = p->n_workers == 1;
     pthread_mutex_unlock(&p->lock);
     if (!starts) {
         text_pool_close(p);
@@ -304,6 +333,7 @@ void text_pool_add(text_pool *p, text_job *job) {
     job->tenant_used_us = tenant_used(p, job->tenant);
     *p->last = job;
     p->last = &job->next;
+    p->n_jobs++;
     dispatch(p);
     pthread_mutex_unlock(&p->lock);
 }

@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/chars.h"
 #include "text/tokenizer_impl.h"
 
@@ -116,6 +117,7 @@ static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *
     const piece_list *pieces;
     TRY(pretokenizer_run(&r->t->pretokenizer, text, first, &r->pre, &r->regex, &pieces));
     for (size_t i = 0; i < pieces->n; i++) {
+        TRY(turn_poll((uint32_t)pieces->pieces[i].n));
         TRY(encode_piece(r, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, out));
         TRY(check_room(r, out));
     }
@@ -317,6 +319,7 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_op
     }
     const char *what = e == QUIRE_NO_MEMORY     ? "out of memory while tokenizing"
                        : e == QUIRE_NO_ROOM     ? "the text has more tokens than wanted"
+                       : e == QUIRE_CANCELLED   ? "cancelled"
                        : e == QUIRE_BAD_REQUEST ? "the tokenizer's regular expressions take too long on this text"
                                                 : "the text is too large to tokenize";
     return err_set(err, e, -1, "%s", what);
