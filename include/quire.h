@@ -85,7 +85,8 @@ typedef struct quire_options {
     /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs */
     bool no_chunked_prefill;
     bool no_cascade;              /* attention reads a shared prefix once for each sequence */
-    int32_t n_text_threads;       /* threads that tokenise and render templates */
+    int32_t n_text_threads;       /* threads that tokenise and render templates at once; 0: as many as compute leaves, two at least */
+    int64_t text_cache_bytes;     /* host memory for the ids of conversations, which may go on (64M); 0: none */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;
     int64_t swap_bytes;           /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
@@ -198,9 +199,10 @@ void quire_request_free(quire_request *r);
 
 /* The same on a text thread, for a body that takes long to parse: a PARSED event on q delivers the request, or the error. */
 typedef struct quire_parse quire_parse;
-/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. Does not block. Called on q's thread. *out is valid
- * until its PARSED was delivered. QUIRE_NO_MEMORY. */
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out);
+/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. tenant: whose turn it takes among the texts that wait
+ * (quire_request_tenant). Does not block. Called on q's thread. *out is valid until its PARSED was delivered. QUIRE_NO_MEMORY. */
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out);
 /* Cancels a parse: its PARSED does not come, and a parsed request is freed. Called on q's thread. */
 void quire_parse_cancel(quire_parse *p);
 

@@ -23,15 +23,39 @@ static quire_err need_vocabulary(const quire_engine *e, const quire_request *r, 
 }
 
 /* Tokenises a text. One that cannot fit is refused by its length, where that is certain, and no more is tokenised than can fit. */
-static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
+static quire_err encode(const quire_engine *e, const quire_request *r, str text, encode_options options, token_list *out,
                         quire_error *err) {
     size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, text.n);
     if (least > limit) {
         return request_too_long(r, least, true, err);
     }
-    encode_options options = {.special = ENCODE_PARSE, .add_special = r->add_special, .marks = marks, .max_tokens = limit};
+    options.special = ENCODE_PARSE;
+    options.add_special = r->add_special;
+    options.max_tokens = limit;
     quire_err er = tokenizer_encode(e->parts.tokenizer, text, options, out, err);
     return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
+}
+
+/* Tokenises a conversation's text. Of one that continues an earlier one only what is new is encoded. */
+static quire_err encode_chat(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
+                             quire_error *err) {
+    prompt_start start = {0};
+    uint64_t tenant = text_tenant(r->tenant);
+    if (e->prompts == NULL) {
+        return encode(e, r, text, (encode_options){.marks = marks}, out, err);
+    }
+    if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
+        prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
+    }
+    bool is_known = start.at > 0;
+    encode_options options = {.marks = marks, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
+    quire_err er = encode(e, r, text, options, out, err);
+    if (er == QUIRE_OK) {
+        size_t first = start.seams.first;
+        prompt_cache_keep(e->prompts, tenant, text, marks, out->ids + first, out->n - first, &start.seams);
+    }
+    prompt_start_deinit(&start);
+    return er;
 }
 
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote them. */
@@ -44,7 +68,7 @@ static quire_err make_chat(const quire_engine *e, const quire_request *r, token_
         er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     strbuf_deinit(&marked);
-    er = er == QUIRE_OK ? encode(e, r, (str){text.p, text.n}, &marks, out, err) : er;
+    er = er == QUIRE_OK ? encode_chat(e, r, (str){text.p, text.n}, &marks, out, err) : er;
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
     return er;
@@ -64,7 +88,7 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
     const request_prompt *p = &r->prompts[i];
     if (!p->ids) {
         TRY(need_vocabulary(e, r, err));
-        return encode(e, r, p->text, NULL, out, err);
+        return encode(e, r, p->text, (encode_options){0}, out, err);
     }
     return copy_ids(out, p->ids, (size_t)p->n_ids, err);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "text/token_texts.h"
@@ -59,6 +60,12 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     return QUIRE_OK;
 }
 
+/* As many as compute leaves: two at least, so that a text that cannot be cut does not hold up all. */
+static int32_t n_text_threads(const quire_options *o, int32_t n_compute) {
+    int32_t n_left = thread_pool_cpus() - n_compute, n = n_left > 2 ? n_left : 2;
+    return o->n_text_threads > 0 ? o->n_text_threads : n < TEXT_POOL_THREADS ? n : TEXT_POOL_THREADS;
+}
+
 static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations, quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
@@ -72,7 +79,11 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
-    quire_err r = text_pool_open(o.n_text_threads, &e->text);
+    quire_err r = o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
+    if (r != QUIRE_OK) {
+        return err_set(err, r, -1, "out of memory for an engine");
+    }
+    r = text_pool_open(n_text_threads(&o, i->n_threads), &e->text);
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");
     }
@@ -105,6 +116,7 @@ void quire_engine_close(quire_engine *e) {
         return;
     }
     text_pool_close(e->text);
+    prompt_cache_close(e->prompts);
     request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "api/prompt_cache.h"
 #include "api/request.h"
 #include "api/request_stats.h"
 #include "api/text_pool.h"
@@ -15,6 +16,7 @@ struct quire_engine {
     request_context context;
     _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
     text_pool *text;
+    prompt_cache *prompts; /* NULL: none */
     request_stats *requests; /* shared by its threads */
 };
 

@@ -149,8 +149,14 @@ quire_err request_check_lengths(quire_request *r, quire_error *err);
 /* Adds what ends the answers of a chat besides its fields, unless ignore_eos is set. Once more where they have changed. */
 void request_end_turns(quire_request *r);
 
-/* Renders a chat request's prompt as chat_render does; a conversation too large for the template is QUIRE_BAD_REQUEST. err is not NULL. */
+#define RENDER_MAX_US 1000000 /* processor time of a chat template on a text thread */
+
+/* Renders a chat request's prompt as chat_render does. A conversation that is too large for the template, or on which it takes longer than
+ * RENDER_MAX_US, is QUIRE_BAD_REQUEST. err is not NULL. */
 quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);
+
+/* Bytes of text that have to be tokenised, about. */
+size_t request_text_bytes(const quire_request *r);
 
 /* Computes info's numbers of choices from the prompts, n and best_of. */
 void request_count_choices(quire_request *r);

@@ -215,7 +215,11 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         stream_command_free(m);
         return e;
     }
-    m->job = (text_job){.run = run_command, .take = queue_take_command};
+    m->job = (text_job){.run = run_command,
+                        .take = queue_take_command,
+                        .tenant = text_tenant(s->request->tenant),
+                        .n_bytes = m->tail_text.n,
+                        .is_off = &s->released};
     c->command = m;
     s->n_commands++;
     text_pool_add(s->q->e->text, &m->job);

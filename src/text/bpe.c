@@ -1,6 +1,7 @@
 #include "text/bpe.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/chars.h"
 
 #define GONE (-2)
@@ -95,6 +96,7 @@ static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     for (size_t i = 0; i < word.n; i += len) {
         int32_t c = utf8_next(word.p + i, &len);
         str text = {word.p + i, len};
+        TRY(turn_poll(1));
         if (affixes) {
             TRY(affix(b, s, &text, i == 0, i + len == word.n));
         }
@@ -135,6 +137,7 @@ static quire_err merge_all(const bpe *b, bpe_scratch *s) {
     }
     while (s->n_heap > 0) {
         bpe_entry e = heap_pop(s);
+        TRY(turn_poll(2)); /* from cache; a long word's heap lies outside */
         int32_t i = (int32_t)(uint32_t)e.key, next = s->symbols[i].next;
         if (s->symbols[i].id != e.left || next >= n || s->symbols[next].id != e.right) {
             continue; /* one of the two has merged with another since */

@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/byte_level.h"
 #include "text/chars.h"
 
@@ -73,6 +74,7 @@ static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s,
     *n = 0;
     for (size_t i = 0; i < text.n; i += len) {
         int32_t c = utf8_next(text.p + i, &len), boundary = 0;
+        TRY(turn_poll(1));
         TRY(mem_grow(&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars));
         utf8proc_ssize_t made = utf8proc_decompose_char(c, s->chars + *n, 32, options, &boundary);
         if (made < 0 || made > 32) { /* the longest decomposition in Unicode has 18 characters */
@@ -177,6 +179,7 @@ static quire_err map_chars(norm_kind kind, str text, strbuf *out) {
     for (size_t i = 0; i < text.n; i += len) {
         int32_t mapped[3];
         int n = map_char(kind, utf8_next(text.p + i, &len), mapped);
+        TRY(turn_poll(1));
         for (int k = 0; k < n; k++) {
             TRY(utf8_add(out, mapped[k]));
         }

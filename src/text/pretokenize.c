@@ -1,6 +1,7 @@
 #include "text/pretokenize.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/byte_level.h"
 #include "text/chars.h"
 
@@ -85,6 +86,7 @@ static bool in_class(const pre_step *step, int32_t c) {
 static quire_err cut_by_chars(const pre_step *step, str text, pre_scratch *s) {
     size_t done = 0, len;
     for (size_t i = 0; i < text.n; i += len) {
+        TRY(turn_poll(1));
         if (in_class(step, utf8_next(text.p + i, &len))) {
             if (done < i) {
                 TRY(add_cut(s, done, i, false));

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 
 #define MAX_PATTERN_BYTES 65536u
 #define MATCH_LIMIT       20000000u /* steps of one search: tens of milliseconds */
@@ -148,10 +149,11 @@ quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool 
             skip_char(it);
             continue;
         }
+        uint32_t passed = (uint32_t)(it->end - it->from);
         it->from = it->end;
         it->last_end = it->end;
         it->any = true;
-        return QUIRE_OK;
+        return turn_poll(passed + 1);
     }
     return QUIRE_OK;
 }

@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/chars.h"
 #include "text/tokenizer_impl.h"
 
@@ -60,6 +61,8 @@ quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos) {
 
 /* ---- encoding ---- */
 
+enum { CHARACTER_BYTES = 4 }; /* at most, in UTF-8 */
+
 /* The state of one encoding. */
 typedef struct encode_run {
     const tokenizer *t;
@@ -114,6 +117,7 @@ static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *
     const piece_list *pieces;
     TRY(pretokenizer_run(&r->t->pretokenizer, text, first, &r->pre, &r->regex, &pieces));
     for (size_t i = 0; i < pieces->n; i++) {
+        TRY(turn_poll((uint32_t)pieces->pieces[i].n));
         TRY(encode_piece(r, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, out));
         TRY(check_room(r, out));
     }
@@ -183,21 +187,39 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     return e;
 }
 
+/* Notes the seam before the token that w has found, if it begins where the stretch ends. That a token begins there depends on what follows
+ * as far as the longest one reaches, and on the character behind it. */
+static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
+    size_t at = w->stretch_at + w->stretch_n, needs = w->done + r->t->added.longest + CHARACTER_BYTES;
+    str pattern = added_set_get(&r->t->added, w->id)->pattern;
+    if (r->options.seams == NULL || at <= r->options.from || needs > w->text.n || memcmp(w->text.p + at, pattern.p, pattern.n) != 0) {
+        return QUIRE_OK;
+    }
+    return encode_seams_add(r->options.seams, (encode_seam){at, needs, n_ids});
+}
+
 /* Appends the ids of a text's content, without the post-processor's tokens. */
 static quire_err encode_content(encode_run *r, str text, token_list *out) {
     if (!utf8_is_valid(text)) {
         strbuf_clear(&r->clean);
         TRY(utf8_add_lossy(&r->clean, text));
         text = (str){r->clean.p, r->clean.n};
+        r->options.seams = NULL; /* which would be positions of another text */
+        r->options.known = NULL;
     }
     added_walk w;
     added_walk_begin(&w, &r->t->added, &r->t->added.raw, text, r->options.special == ENCODE_PLAIN);
     w.marks = r->options.marks;
+    if (r->options.known != NULL) {
+        w.done = w.from = r->options.from;
+        TRY(token_list_add_all(out, r->options.known->ids, r->options.known->n));
+    }
     while (added_walk_next(&w)) {
         if (w.stretch_n > 0) {
             TRY(encode_stretch(r, (str){text.p + w.stretch_at, w.stretch_n}, w.stretch_at, out));
         }
         if (w.id >= 0) {
+            TRY(note_seam(r, &w, out->n));
             TRY(token_list_add(out, w.id));
             TRY(check_room(r, out));
         }
@@ -252,6 +274,15 @@ static size_t n_already_there(const post_template *p, const token_list *content)
     return n;
 }
 
+/* How many tokens of a template come before a text. */
+static size_t n_before_text(const post_template *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->n && p->parts[i].kind == POST_TOKENS; i++) {
+        n += p->parts[i].n_ids;
+    }
+    return n;
+}
+
 typedef enum around { AROUND_NOTHING, AROUND_ONCE, AROUND_ALWAYS } around;
 
 static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out,
@@ -262,7 +293,11 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
     }
     static const post_template none;
     const post_template *p = how == AROUND_NOTHING ? &none : pair != NULL ? &r->t->post.pair : &r->t->post.single;
-    return add_template(p, &lists[0], &lists[1], how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0, out, types);
+    size_t n_there = how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0;
+    if (r->options.seams != NULL) {
+        r->options.seams->first = n_before_text(p) - n_there;
+    }
+    return add_template(p, &lists[0], &lists[1], n_there, out, types);
 }
 
 static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
@@ -284,6 +319,7 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_op
     }
     const char *what = e == QUIRE_NO_MEMORY     ? "out of memory while tokenizing"
                        : e == QUIRE_NO_ROOM     ? "the text has more tokens than wanted"
+                       : e == QUIRE_CANCELLED   ? "cancelled"
                        : e == QUIRE_BAD_REQUEST ? "the tokenizer's regular expressions take too long on this text"
                                                 : "the text is too large to tokenize";
     return err_set(err, e, -1, "%s", what);
