@@ -185,6 +185,7 @@ static quire_err on_begin(void *user, const hub_reply *r) {
                        show_name(str_of(t->what)).text, show_count((uint64_t)r->range_total).text, show_count((uint64_t)t->n_bytes).text);
     }
     if (r->status == 206 && r->range_from == x->sink->at) {
+        x->sink->is_joined = x->sink->at > 0;
         return QUIRE_OK;
     }
     if (r->status == 206) { /* another part than was asked for */

@@ -16,9 +16,11 @@ typedef struct hub_client hub_client;
 quire_err hub_client_open(const quire_hub_options *o, const atomic_bool *stop, hub_client **out, quire_error *err);
 void hub_client_close(hub_client *c);
 
-/* Where bytes go. `at` is how many are there: the next ones are asked for. */
+/* Where bytes go. `at` is how many are there: the next ones are asked for. is_joined becomes true when a response goes on behind another
+ * one's bytes, or an earlier process's. */
 typedef struct hub_sink {
     int64_t at;
+    bool is_joined;
     quire_err (*restart)(struct hub_sink *s, quire_error *err); /* the next byte is the first: sets at to 0 */
     quire_err (*add)(struct hub_sink *s, const void *p, size_t n, quire_error *err); /* moves at */
 } hub_sink;

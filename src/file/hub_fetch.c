@@ -53,6 +53,7 @@ static quire_err restart(hub_sink *s, quire_error *err) {
     fetch *x = (fetch *)s;
     (void)atomic_fetch_sub(&x->meter->bytes, s->at);
     s->at = 0;
+    s->is_joined = false;
     if (ftruncate(x->fd, 0) != 0 || lseek(x->fd, 0, SEEK_SET) != 0) {
         return failed(x, "could not be emptied", err);
     }
@@ -149,18 +150,19 @@ static quire_err address(const char *repo, const char *commit, const hub_file *f
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", f->path);
 }
 
-/* Gets what is missing and proves the whole. Where the proof fails for what others began, all is fetched once more. */
+/* Gets what is missing and proves the whole. Where the proof fails for what came in several pieces, all is fetched once more. */
 static quire_err get(fetch *x, hub_client *c, const char *path, quire_error *err) {
     const hub_target t = {x->repo, x->file->path, path, x->file->id, x->file->n_bytes};
     for (bool again = false;; again = true) {
-        bool has_begun = x->sink.at > 0;
+        x->sink.is_joined = x->sink.at > 0;
         TRY(x->sink.at < x->file->n_bytes ? hub_client_get(c, &t, &x->sink, err) : QUIRE_OK);
         quire_err e = prove(x, err);
         if (e != QUIRE_BAD_FILE) {
             return e;
         }
+        bool is_joined = x->sink.is_joined;
         TRY(restart(&x->sink, err));
-        if (again || !has_begun) {
+        if (again || !is_joined) {
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: what came as %s has not the hash that the hub says (%.12s..); it was dropped: pull "
                            "again, and if that fails too, the hub's copy is damaged", x->repo, show_name(str_of(x->file->path)).text,
                            x->file->id);
@@ -184,11 +186,14 @@ static quire_err run(fetch *x, hub_client *c, const hub_repo *r, const char *com
 
 quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f, hub_meter *m,
                     quire_error *err) {
-    fetch x = {.sink = {0, restart, add}, .file = f, .meter = m, .repo = repo, .fd = -1, .lock = -1};
+    fetch x = {.sink = {.restart = restart, .add = add}, .file = f, .meter = m, .repo = repo, .fd = -1, .lock = -1};
     quire_err e = hub_repo_blob(r, f->id, "", &x.path, err);
     e = e == QUIRE_OK ? hub_repo_blob(r, f->id, PART, &x.part, err) : e;
     e = e == QUIRE_OK ? run(&x, c, r, commit, err) : e;
     if (x.fd >= 0) {
+        if (e != QUIRE_OK && x.sink.at == 0) {
+            (void)unlink(x.part.p); /* nothing came; the lock is still held */
+        }
         (void)close(x.fd);
     }
     hub_unlock(x.lock);

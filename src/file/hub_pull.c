@@ -119,7 +119,7 @@ static quire_err text_add(hub_sink *s, const void *p, size_t n, quire_error *err
 
 static quire_err get_listing(pull *x, quire_error *err) {
     strbuf path = {0};
-    text_sink s = {.sink = {0, text_restart, text_add}, .text = {.max = MAX_ANSWER_BYTES}};
+    text_sink s = {.sink = {.restart = text_restart, .add = text_add}, .text = {.max = MAX_ANSWER_BYTES}};
     quire_err e = strbuf_addf(&path, "/api/models/%s/revision/", x->name.repo);
     e = e == QUIRE_OK ? hub_escape(str_of(x->name.revision), false, &path) : e;
     e = e == QUIRE_OK ? strbuf_add_str(&path, "?blobs=true") : e;
