@@ -100,7 +100,10 @@ quire_err hub_resolve_model(cli_options *o, quire_error *err) {
     TRY(whole_name(o, &name, err));
     quire_err e = hub_fetch_model(o, name.p, QUIRE_HUB_MISSING, &o->model_path, err);
     strbuf_deinit(&name);
-    TRY(e);
+    if (e != QUIRE_OK) {
+        bool is_maybe_path = !o->hf_repo && (e == QUIRE_NOT_FOUND || e == QUIRE_IO);
+        return is_maybe_path ? err_prefix(err, e, "there is no such file here; at the hub") : e;
+    }
     o->engine.model = o->model_path;
     if (o->server.n_served_model_names == 0) {
         o->served_names[0] = model;

@@ -151,7 +151,7 @@ static quire_err not_found(const hub_client *c, const hub_target *t, const hub_r
         return err_set(err, QUIRE_NOT_FOUND, -1, "%s: the hub lists %s and does not have it (404); pull again", t->repo,
                        show_name(str_of(t->what)).text);
     }
-    return err_set(err, QUIRE_NOT_FOUND, -1, "%s: no such model at %s (and no such file here); check the name%s", t->repo, c->endpoint,
+    return err_set(err, QUIRE_NOT_FOUND, -1, "%s: no such model at %s; check the name%s", t->repo, c->endpoint,
                    c->token == NULL ? "; a private one needs HF_TOKEN" : "");
 }
 
