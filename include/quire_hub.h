@@ -74,12 +74,12 @@ quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub
 
 /* A model in the cache: the safetensors of a revision with what belongs to them, or one GGUF file of it with all its parts. */
 typedef struct quire_hub_model {
-    char name[768];          /* "ORG/NAME", or "ORG/NAME:QUANT" (":FILE" where that is not clear) of a GGUF file */
-    char revision[256];      /* a branch or tag that is at this commit, else the commit */
-    char quantisation[32];   /* "Q4_K_M", "bfloat16", "fp8"; empty: unknown */
+    char name[768];        /* "ORG/NAME", or "ORG/NAME:QUANT" (":FILE" where that is not clear) of a GGUF file */
+    char revision[256];    /* a branch or tag that is at this commit, else the commit */
+    char quantisation[32]; /* "Q4_K_M", "bfloat16", "fp8"; empty: unknown */
     int64_t bytes;
-    int64_t used_unix_s;     /* when it was opened last by Quire, or its weights read by anybody */
-    bool is_whole;           /* false: a pull was interrupted */
+    int64_t used_unix_s; /* when it was opened last by Quire, or its weights read by anybody */
+    bool is_whole;       /* false: a pull was interrupted */
 } quire_hub_model;
 
 /* Lists what the cache has, by name. *models is freed with quire_free. A cache that is not there has no models. */

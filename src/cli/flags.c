@@ -33,7 +33,7 @@ const flag_choice choices_isa[] = {
 
 const flag flags_hub[] = {HUB_ROWS, {0}};
 const flag flags_model[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME[:QUANT]", FLAG_TEXT,
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME", FLAG_TEXT,
      AT(engine.model)},
     {"--hf-repo -hf -hfr", "NAME", "the same, ORG/NAME[:QUANT] alone", FLAG_TEXT, AT(hf_repo), .rare = true},
     {"--hf-file -hff", "FILE", "the GGUF file of ORG/NAME to take, as ORG/NAME:FILE", FLAG_TEXT, AT(hf_file), .rare = true},

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "cli/pull_progress.h"
+#include "json/json_out.h"
 
 #define MAX_TOKEN_FILE 4096
 
@@ -77,7 +79,8 @@ quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when
 static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err) {
     const char *model = o->engine.model;
     if ((o->hf_file && strchr(model, ':')) || (o->revision && strchr(model, '@'))) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: names its %s already; leave %s out", model, o->hf_file && strchr(model, ':') ? "file" : "revision",
+        return err_set(err, QUIRE_INVALID, -1, "%s: names its %s already; leave %s out", model,
+                       o->hf_file && strchr(model, ':') ? "file" : "revision",
                        o->hf_file && strchr(model, ':') ? "--hf-file" : "--revision");
     }
     const char *at = strchr(model, '@');
@@ -87,22 +90,29 @@ static quire_err whole_name(const cli_options *o, strbuf *out, quire_error *err)
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", model);
 }
 
-quire_err hub_resolve_model(cli_options *o, quire_error *err) {
+/* Whether a model is one of the hub: no file here, and a name. */
+static bool is_name(const char *model) {
+    return access(model, F_OK) != 0 && quire_hub_is_name(model);
+}
+
+/* Says of a failure that the name may have been meant as a path. */
+static quire_err explain(quire_err e, quire_error *err) {
+    return e == QUIRE_NOT_FOUND || e == QUIRE_IO ? err_prefix(err, e, "there is no such file here; at the hub") : e;
+}
+
+static quire_err resolve_model(cli_options *o, quire_error *err) {
     const char *model = o->engine.model;
     strbuf name = {0};
-    if (!model) {
-        return QUIRE_OK;
+    if (!o->hf_repo && !is_name(model)) {
+        return o->hf_file || o->revision
+                   ? err_set(err, QUIRE_INVALID, -1, "%s: --hf-file and --revision go with ORG/NAME of the hub", model)
+                   : QUIRE_OK;
     }
-    if (!o->hf_repo && (access(model, F_OK) == 0 || !quire_hub_is_name(model))) {
-        return o->hf_file || o->revision ? err_set(err, QUIRE_INVALID, -1, "%s: --hf-file and --revision go with ORG/NAME of the hub", model)
-                                         : QUIRE_OK;
-    }
-    TRY(whole_name(o, &name, err));
-    quire_err e = hub_fetch_model(o, name.p, QUIRE_HUB_MISSING, &o->model_path, err);
+    quire_err e = whole_name(o, &name, err);
+    e = e == QUIRE_OK ? hub_fetch_model(o, name.p, QUIRE_HUB_MISSING, &o->model_path, err) : e;
     strbuf_deinit(&name);
     if (e != QUIRE_OK) {
-        bool is_maybe_path = !o->hf_repo && (e == QUIRE_NOT_FOUND || e == QUIRE_IO);
-        return is_maybe_path ? err_prefix(err, e, "there is no such file here; at the hub") : e;
+        return o->hf_repo ? e : explain(e, err);
     }
     o->engine.model = o->model_path;
     if (o->server.n_served_model_names == 0) {
@@ -111,4 +121,42 @@ quire_err hub_resolve_model(cli_options *o, quire_error *err) {
         o->server.served_model_names = o->served_names;
     }
     return QUIRE_OK;
+}
+
+/* Writes the object with another "model". */
+static quire_err replace_model(const json_value *config, const char *path, strbuf *out) {
+    json_out o = {.to = out};
+    json_begin(&o, '{');
+    for (json_member m = {0}; json_next(config, &m);) {
+        json_name(&o, m.name);
+        if (strcmp(m.name, "model") == 0) {
+            json_cstr(&o, path);
+        } else {
+            json_add(&o, m.value);
+        }
+    }
+    json_end(&o, '}');
+    return o.err;
+}
+
+/* The draft model of --speculative-config; what is wrong with that is said where it is read. */
+static quire_err resolve_draft(cli_options *o, quire_error *err) {
+    json_value *config = o->engine.speculative_config ? json_document(str_of(o->engine.speculative_config)) : NULL;
+    str model = json_get_str(config, "model");
+    char *name = mem_dup(model.p, model.n), *path = NULL;
+    quire_err e = mem_check_for(name, "a model's name", err);
+    if (e == QUIRE_OK && strlen(name) == model.n && is_name(name)) {
+        e = hub_fetch_model(o, name, QUIRE_HUB_MISSING, &path, err);
+        e = e == QUIRE_OK ? replace_model(config, path, &o->draft_config) : explain(e, err);
+        o->engine.speculative_config = e == QUIRE_OK ? o->draft_config.p : o->engine.speculative_config;
+    }
+    quire_free(path);
+    mem_free(name);
+    json_drop(config);
+    return e;
+}
+
+quire_err hub_resolve_models(cli_options *o, quire_error *err) {
+    TRY(o->engine.model ? resolve_model(o, err) : QUIRE_OK);
+    return resolve_draft(o, err);
 }

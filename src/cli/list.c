@@ -59,8 +59,8 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
     TRY(strbuf_addf(out, "%-*s  %-*s  %-*s  %9s  %s", name, "NAME", revision, "REVISION", quant, "TYPE", "SIZE", "LAST USED"));
     for (size_t i = 0; i < n; i++) {
         const quire_hub_model *m = &models[i];
-        TRY(strbuf_addf(out, "\n%-*s  %-*s  %-*s  %6.2f GB  ", name, m->name, revision, m->revision, quant, m->quantisation[0] ? m->quantisation : "-",
-                        (double)m->bytes / 1e9));
+        TRY(strbuf_addf(out, "\n%-*s  %-*s  %-*s  %6.2f GB  ", name, m->name, revision, m->revision, quant,
+                        m->quantisation[0] ? m->quantisation : "-", (double)m->bytes / 1e9));
         TRY(m->is_whole ? add_age(m->used_unix_s, out) : strbuf_add_str(out, "not whole: pull it again, or quire rm"));
     }
     return QUIRE_OK;

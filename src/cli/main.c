@@ -11,8 +11,8 @@
 extern char **environ;
 
 static void print_help(bool all) {
-    const command *const usual[] = {&command_run, &command_serve, &command_inspect, &command_pack, &command_tokenize, &command_pull,
-                                    &command_list, &command_rm,  lab_rows[0],      NULL};
+    const command *const usual[] = {&command_run,  &command_serve, &command_inspect, &command_pack, &command_tokenize,
+                                    &command_pull, &command_list,  &command_rm,      lab_rows[0],   NULL};
     printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", quire_version());
     dispatch_list(all ? quire_commands : usual);
     if (all) {

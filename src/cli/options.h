@@ -45,6 +45,7 @@ typedef struct cli_options {
     const char *hf_token, *download_dir;
     bool offline;
     char *model_path;                          /* owned: the text of engine.model that was found by name */
+    strbuf draft_config;                       /* owned: that of engine.speculative_config, with a draft model that was found by name */
     bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
     cli_environment environment;

@@ -56,7 +56,8 @@ static void rewrite_line(pull_progress *p, const quire_hub_progress *now) {
     int n = snprintf(line, sizeof line, "%s of %s, %d of %d files", show_bytes((double)now->bytes, done),
                      show_bytes((double)now->total_bytes, total), (int)now->n_files, (int)now->n_total_files);
     if (p->rate >= 1 && n > 0) {
-        n += snprintf(line + n, sizeof line - (size_t)n, ", %s/s, %s left", show_bytes(p->rate, rate), show_seconds(missing / p->rate, left));
+        n += snprintf(line + n, sizeof line - (size_t)n, ", %s/s, %s left", show_bytes(p->rate, rate),
+                      show_seconds(missing / p->rate, left));
     }
     if (now->is_waiting && n > 0) {
         (void)snprintf(line + n, sizeof line - (size_t)n, ", waiting for another process");

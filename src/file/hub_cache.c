@@ -262,8 +262,7 @@ quire_err hub_repo_link(const hub_repo *r, const char *commit, const hub_file *f
 void hub_repo_touch(const hub_repo *r, const char *commit, const char *path) {
     strbuf whole = {0};
     if (hub_repo_file(r, commit, path, &whole, NULL) == QUIRE_OK) {
-        (void)utimensat(AT_FDCWD, whole.p, (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}},
-                        AT_SYMLINK_NOFOLLOW);
+        (void)utimensat(AT_FDCWD, whole.p, (const struct timespec[]){{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}}, AT_SYMLINK_NOFOLLOW);
     }
     strbuf_deinit(&whole);
 }

@@ -7,8 +7,8 @@
 #include "file/show.h"
 #include "json/json.h"
 
-static const json_limits limits = {.max_depth = 16, .max_values = 8000000, .max_containers = 1000, .max_names = 8000000,
-                                   .names = JSON_NAMES_LAST};
+static const json_limits limits = {
+    .max_depth = 16, .max_values = 8000000, .max_containers = 1000, .max_names = 8000000, .names = JSON_NAMES_LAST};
 
 void hub_choice_deinit(hub_choice *c) {
     mem_free(c->files);
@@ -119,8 +119,8 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
     if (i < 0) {
         strbuf there = {0};
         list_quants(l, &there);
-        quire_err e = err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; its GGUF files are of: %s", repo, pick,
-                              there.n > 0 ? there.p : "none");
+        quire_err e =
+            err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; its GGUF files are of: %s", repo, pick, there.n > 0 ? there.p : "none");
         strbuf_deinit(&there);
         return e;
     }
@@ -152,24 +152,42 @@ static quire_err choose_usual(const hub_listing *l, const char *repo, hub_choice
 
 /* The texts that Quire reads, in this and other directories of the model. */
 static bool is_text(str path) {
-    static const char *const names[] = {
-        "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-        "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spiece.model",
-        "tiktoken.model", "tekken.json", "chat_template.jinja", "chat_template.json", "modules.json", "sentence_bert_config.json",
-        "config_sentence_transformers.json", NULL};
+    static const char *const names[] = {"config.json",
+                                        "generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "vocab.txt",
+                                        "tokenizer.model",
+                                        "sentencepiece.bpe.model",
+                                        "sentencepiece.model",
+                                        "spiece.model",
+                                        "tiktoken.model",
+                                        "tekken.json",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "modules.json",
+                                        "sentence_bert_config.json",
+                                        "config_sentence_transformers.json",
+                                        NULL};
     const char *slash = memchr(path.p, '/', path.n);
     if (slash == NULL) {
         return is_one_of(path, names) || str_ends(path, ".tiktoken");
     }
     str inside = {slash + 1, path.n - (size_t)(slash + 1 - path.p)};
     bool is_module = isdigit((unsigned char)path.p[0]) && (str_is(inside, "config.json") || str_is(inside, "model.safetensors"));
-    bool is_template = str_begins(path, "additional_chat_templates/") && memchr(inside.p, '/', inside.n) == NULL && str_ends(inside, ".jinja");
+    bool is_template =
+        str_begins(path, "additional_chat_templates/") && memchr(inside.p, '/', inside.n) == NULL && str_ends(inside, ".jinja");
     return is_module || is_template;
 }
 
 bool hub_has_texts(const hub_listing *l) {
-    static const char *const tokenizers[] = {"tokenizer.json",  "tokenizer.model",         "vocab.json",   "vocab.txt",   "tekken.json",
-                                             "tiktoken.model",  "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model", NULL};
+    static const char *const tokenizers[] = {
+        "tokenizer.json", "tokenizer.model",         "vocab.json",   "vocab.txt",           "tekken.json",
+        "tiktoken.model", "sentencepiece.bpe.model", "spiece.model", "sentencepiece.model", NULL};
     bool found = false;
     for (size_t i = 0; i < l->n; i++) {
         found = found || is_one_of(path_of(l, i), tokenizers) || str_ends(path_of(l, i), ".tiktoken");
@@ -223,12 +241,17 @@ static quire_err choose_directory(const hub_listing *l, const char *repo, hub_ch
         }
     }
     if (out->n == 0 && has_pickles(l)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: its weights are PyTorch pickles, which are programs and are never fetched; look for a "
-                       "version of it as safetensors or GGUF", repo);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s: its weights are PyTorch pickles, which are programs and are never fetched; look for a "
+                       "version of it as safetensors or GGUF",
+                       repo);
     }
     TRY(add_texts(l, out, err));
-    return out->n > 0 ? QUIRE_OK : err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no safetensors, no GGUF and no tokenizer: nothing that Quire "
-                                           "reads", repo);
+    return out->n > 0 ? QUIRE_OK
+                      : err_set(err, QUIRE_NOT_FOUND, -1,
+                                "%s: has no safetensors, no GGUF and no tokenizer: nothing that Quire "
+                                "reads",
+                                repo);
 }
 
 quire_err hub_choose(const hub_listing *l, const char *repo, const char *pick, hub_choice *out, quire_error *err) {

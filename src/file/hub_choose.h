@@ -1,8 +1,8 @@
 /* Which files of a repository, or of a snapshot in the cache, make the model that a name asks for.
  *
- *   nothing asked for:  model.safetensors, else the shards of its index, else every model*.safetensors, each with the texts that Quire reads
- *                       (configs, tokenizers, templates, modules); without any of them a GGUF file, Q4_K_M before others
- *   :QUANT, :FILE.gguf  one GGUF model, with all its parts
+ *   nothing asked for:  model.safetensors, else the shards of its index, else every model*.safetensors, each with the texts that Quire
+ * reads (configs, tokenizers, templates, modules); without any of them a GGUF file, Q4_K_M before others :QUANT, :FILE.gguf  one GGUF
+ * model, with all its parts
  *
  * PyTorch's pickles are programs, and are never chosen. Plain data. */
 #ifndef FILE_HUB_CHOOSE_H

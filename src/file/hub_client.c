@@ -77,7 +77,8 @@ static quire_err check_token(const char *token, quire_error *err) {
     for (size_t i = 0; i < n && fine; i++) {
         fine = token[i] > ' ' && token[i] < 0x7f;
     }
-    return fine ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
+    return fine ? QUIRE_OK
+                : err_set(err, QUIRE_INVALID, -1, "the hub's token (HF_TOKEN, or its file) is no token: it has blanks or is empty");
 }
 
 /* The token, where it may be shown to the endpoint. */
@@ -131,12 +132,16 @@ static quire_err refuse(const hub_client *c, const hub_target *t, const hub_repl
                        c->token != NULL ? " with the account of HF_TOKEN" : ", and set HF_TOKEN to a token of that account");
     }
     if (r->status == 401 && c->token == NULL) {
-        return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s: the hub answers 401: there is no such model, or it is private or gated; look at %s/%s, "
-                       "and set HF_TOKEN to a token that may read it", t->repo, at, t->repo);
+        return err_set(err, QUIRE_UNAUTHORIZED, -1,
+                       "%s: the hub answers 401: there is no such model, or it is private or gated; look at %s/%s, "
+                       "and set HF_TOKEN to a token that may read it",
+                       t->repo, at, t->repo);
     }
     if (r->status == 401) {
-        return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s: the hub answers 401: there is no such model, or HF_TOKEN may not read it or has "
-                       "expired; look at %s/%s and %s/settings/tokens", t->repo, at, t->repo, at);
+        return err_set(err, QUIRE_UNAUTHORIZED, -1,
+                       "%s: the hub answers 401: there is no such model, or HF_TOKEN may not read it or has "
+                       "expired; look at %s/%s and %s/settings/tokens",
+                       t->repo, at, t->repo, at);
     }
     return err_set(err, QUIRE_UNAUTHORIZED, -1, "%s: the hub answers 403%s%s: %s; %s/%s says who may read it", t->repo,
                    r->message[0] != 0 ? ": " : "", show_name(str_of(r->message)).text,
@@ -145,7 +150,8 @@ static quire_err refuse(const hub_client *c, const hub_target *t, const hub_repl
 
 static quire_err not_found(const hub_client *c, const hub_target *t, const hub_reply *r, quire_error *err) {
     if (strcmp(r->code, "RevisionNotFound") == 0) {
-        return err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no such branch, tag or commit; %s/%s/refs lists them", t->repo, c->endpoint, t->repo);
+        return err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no such branch, tag or commit; %s/%s/refs lists them", t->repo, c->endpoint,
+                       t->repo);
     }
     if (t->id != NULL || strcmp(r->code, "EntryNotFound") == 0) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "%s: the hub lists %s and does not have it (404); pull again", t->repo,
@@ -212,8 +218,9 @@ static quire_err check_id(const hub_target *t, const hub_reply *r, quire_error *
     if (t->id == NULL || !hub_is_digest(str_of(r->id)) || strcmp(r->id, t->id) == 0) {
         return QUIRE_OK;
     }
-    return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s has changed at the hub while it was pulled (its etag was %.12s.., it is %.12s..); pull again",
-                   t->repo, show_name(str_of(t->what)).text, t->id, r->id);
+    return err_set(err, QUIRE_BAD_FILE, -1,
+                   "%s: %s has changed at the hub while it was pulled (its etag was %.12s.., it is %.12s..); pull again", t->repo,
+                   show_name(str_of(t->what)).text, t->id, r->id);
 }
 
 /* Whether all has come that was to come. */
@@ -302,7 +309,8 @@ quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_
         if (n_failures > MAX_FAILURES || r.retry_after_s > MAX_WAIT_S) {
             return give_up(&r, n_tries, err);
         }
-        int64_t wait = r.retry_after_s >= 0 ? (int64_t)r.retry_after_s * 1000000 : (int64_t)FIRST_WAIT_US << (n_failures > 0 ? n_failures - 1 : 0);
+        int64_t wait =
+            r.retry_after_s >= 0 ? (int64_t)r.retry_after_s * 1000000 : (int64_t)FIRST_WAIT_US << (n_failures > 0 ? n_failures - 1 : 0);
         TRY(wait_us(c, wait));
     }
 }

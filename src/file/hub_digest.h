@@ -1,5 +1,5 @@
-/* The hash that names a blob, of bytes that come in pieces: SHA-256 of a large file, SHA-1 of what git makes of a small one. OpenSSL's, which
- * use the processor's instructions for them. One thread. */
+/* The hash that names a blob, of bytes that come in pieces: SHA-256 of a large file, SHA-1 of what git makes of a small one. OpenSSL's,
+ * which use the processor's instructions for them. One thread. */
 #ifndef FILE_HUB_DIGEST_H
 #define FILE_HUB_DIGEST_H
 

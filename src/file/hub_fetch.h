@@ -1,5 +1,5 @@
-/* Fetches one file of a repository into its blob: under the blob's lock, from where an earlier try ended, with its name only once its hash is
- * proved. */
+/* Fetches one file of a repository into its blob: under the blob's lock, from where an earlier try ended, with its name only once its hash
+ * is proved. */
 #ifndef FILE_HUB_FETCH_H
 #define FILE_HUB_FETCH_H
 

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 
 #define CONNECT_S   20
-#define LEAST_SPEED 1000 /* bytes a second */
+#define LEAST_SPEED 1000               /* bytes a second */
 #define MAX_UNREAD  ((int64_t)1 << 16) /* bytes of a body that nobody wants */
 
 /* What is used of libcurl. */
@@ -64,7 +64,8 @@ struct hub_http {
 quire_err hub_http_open(const hub_http_options *o, hub_http **out, quire_error *err) {
     (void)pthread_once(&curl_once, load_curl);
     if (!curl_is_there) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "downloads need libcurl, which is not here; install it (Debian: apt install libcurl4), or "
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "downloads need libcurl, which is not here; install it (Debian: apt install libcurl4), or "
                        "fetch the model otherwise and give its path");
     }
     hub_http *h = mem_new(1, sizeof *h);
@@ -270,8 +271,10 @@ static quire_err conclude(hub_http *h, CURLcode code, const char *url, quire_err
         return err_set(err, QUIRE_CANCELLED, -1, "cancelled");
     }
     if (code != CURLE_OK && h->n_unread <= MAX_UNREAD) {
-        return err_set(err, may_pass(code) ? QUIRE_BUSY : QUIRE_IO, -1, "%.*s: %s", (int)strcspn(url, "?"), url, /* no signature */
-                       h->error[0] != 0 ? h->error : curl.easy_strerror(code));
+        bool is_certificate = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+        return err_set(err, may_pass(code) ? QUIRE_BUSY : QUIRE_IO, -1, "%.*s: %s%s", (int)strcspn(url, "?"), url, /* no signature */
+                       h->error[0] != 0 ? h->error : curl.easy_strerror(code),
+                       is_certificate ? "; the system's certificates are Debian's ca-certificates, SSL_CERT_FILE names others" : "");
     }
     if (!h->has_begun) {
         h->result = begin(h); /* an empty body */

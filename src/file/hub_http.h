@@ -25,11 +25,11 @@ void hub_http_close(hub_http *h);
 /* What a response's head says. Texts are cut at their buffers' ends. */
 typedef struct hub_reply {
     int32_t status;
-    char id[130];         /* X-Linked-Etag, else ETag, without quotes and W/ */
-    char location[4096];  /* of a redirect, made absolute; empty: none */
-    char code[64];        /* X-Error-Code: "GatedRepo" */
-    char message[256];    /* X-Error-Message */
-    int32_t retry_after_s; /* -1: not said, or said as a date */
+    char id[130];                    /* X-Linked-Etag, else ETag, without quotes and W/ */
+    char location[4096];             /* of a redirect, made absolute; empty: none */
+    char code[64];                   /* X-Error-Code: "GatedRepo" */
+    char message[256];               /* X-Error-Message */
+    int32_t retry_after_s;           /* -1: not said, or said as a date */
     int64_t range_from, range_total; /* Content-Range; -1: not said */
 } hub_reply;
 

@@ -6,8 +6,8 @@
 #include "file/show.h"
 #include "json/json.h"
 
-static const json_limits limits = {.max_depth = 64, .max_values = 4000000, .max_containers = 1000000, .max_names = 4000000,
-                                   .names = JSON_NAMES_LAST};
+static const json_limits limits = {
+    .max_depth = 64, .max_values = 4000000, .max_containers = 1000000, .max_names = 4000000, .names = JSON_NAMES_LAST};
 
 void hub_listing_deinit(hub_listing *l) {
     for (size_t i = 0; i < l->n; i++) {
@@ -67,18 +67,21 @@ static quire_err add_sibling(hub_listing *l, const json_value *v, const char *re
     str id = sha256.n > 0 ? sha256 : json_get_str(v, "blobId");
     int64_t n_bytes = 0;
     if (hub_path_is_hostile(path)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: the hub's list names a file %s, which would leave the cache; nothing was fetched", repo,
-                       show_name(path).text);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: the hub's list names a file %s, which would leave the cache; nothing was fetched",
+                       repo, show_name(path).text);
     }
     if (!hub_path_is_safe(path)) {
         return QUIRE_OK;
     }
     if (!hub_is_digest(id) || (sha256.n > 0 && id.n != 64) || !json_whole(json_get(v, "size"), &n_bytes) || n_bytes < 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: the hub's list has no size or no hash of %s, so it could not be proved; is HF_ENDPOINT a "
-                       "hub?", repo, show_name(path).text);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: the hub's list has no size or no hash of %s, so it could not be proved; is HF_ENDPOINT a "
+                       "hub?",
+                       repo, show_name(path).text);
     }
     quire_err e = hub_listing_add(l, path, id, n_bytes);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s", repo, e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%s: %s", repo, e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
 }
 
 static quire_err read_answer(const json_value *root, const char *repo, hub_listing *out, quire_error *err) {

@@ -31,7 +31,8 @@ quire_err hub_options_read(const quire_hub_options *given, quire_hub_options *ou
         return err_set(err, QUIRE_INVALID, -1, "there is no directory for models: set HF_HUB_CACHE, HF_HOME or HOME");
     }
     if (out->stall_s < 1 || out->stall_s > 86400 || out->n_at_once < 1 || out->n_at_once > HUB_MAX_AT_ONCE) {
-        return err_set(err, QUIRE_INVALID, -1, "quire_hub_options: stall_s must be from 1 to 86400, n_at_once from 1 to %d", HUB_MAX_AT_ONCE);
+        return err_set(err, QUIRE_INVALID, -1, "quire_hub_options: stall_s must be from 1 to 86400, n_at_once from 1 to %d",
+                       HUB_MAX_AT_ONCE);
     }
     return QUIRE_OK;
 }

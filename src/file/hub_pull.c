@@ -163,8 +163,10 @@ static quire_err check_room(const pull *x, int64_t bytes, quire_error *err) {
     if ((double)bytes + (double)RESERVE_BYTES <= room) {
         return QUIRE_OK;
     }
-    return err_set(err, QUIRE_NO_ROOM, -1, "%s needs %.1f GB more, and %s has %.1f GB free: make room (quire list, quire rm), or name another "
-                   "directory in HF_HUB_CACHE", x->name.repo, (double)bytes / 1e9, x->o.cache, room / 1e9);
+    return err_set(err, QUIRE_NO_ROOM, -1,
+                   "%s needs %.1f GB more, and %s has %.1f GB free: make room (quire list, quire rm), or name another "
+                   "directory in HF_HUB_CACHE",
+                   x->name.repo, (double)bytes / 1e9, x->o.cache, room / 1e9);
 }
 
 /* Lists the files whose blobs are not there. */
@@ -318,8 +320,8 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
 }
 
 static quire_err not_cached(const pull *x, quire_error *err) {
-    return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s, and nothing may be fetched (HF_HUB_OFFLINE or --offline)", x->name.repo,
-                   x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache);
+    return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s, and nothing may be fetched (HF_HUB_OFFLINE or --offline)",
+                   x->name.repo, x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache);
 }
 
 static quire_err run(pull *x, const char *name, quire_hub_when when, char **path, quire_error *err) {

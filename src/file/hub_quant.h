@@ -6,7 +6,8 @@
 
 #include "base/str.h"
 
-/* The name without ".gguf" and without "-00002-of-00003": equal for the parts of a model. part: from 1; n_parts: 1 where it is not split. */
+/* The name without ".gguf" and without "-00002-of-00003": equal for the parts of a model. part: from 1; n_parts: 1 where it is not split.
+ */
 typedef struct hub_gguf {
     str stem;  /* borrowed from the path, directories included */
     str quant; /* within it: "Q4_K_M", "UD-IQ2_XXS"; empty: the name has none */

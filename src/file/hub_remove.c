@@ -14,8 +14,8 @@
 typedef struct removal {
     hub_name name;
     hub_repo repo;
-    bool one_revision;     /* @REVISION was given */
-    char commit[41];       /* then its commit */
+    bool one_revision;       /* @REVISION was given */
+    char commit[41];         /* then its commit */
     int32_t n_found, n_left; /* links, or snapshots, that were removed; files that are left */
     int64_t bytes;
     hub_listing used; /* blobs that links lead to, as paths */
@@ -121,7 +121,8 @@ static quire_err visit_ref(void *user, const char *name) {
     removal *x = user;
     char commit[41];
     strbuf path = {0};
-    if (hub_repo_commit(&x->repo, name, commit) && strcmp(commit, x->commit) == 0 && strbuf_addf(&path, "%s/refs/%s", x->repo.dir, name) == QUIRE_OK) {
+    if (hub_repo_commit(&x->repo, name, commit) && strcmp(commit, x->commit) == 0 &&
+        strbuf_addf(&path, "%s/refs/%s", x->repo.dir, name) == QUIRE_OK) {
         remove_path(path.p, x);
     }
     strbuf_deinit(&path);
@@ -199,7 +200,8 @@ static quire_err remove_locked(removal *x, quire_error *err) {
                        x->name.pick[0] != 0 ? x->name.pick : x->name.revision);
     }
     if (e != QUIRE_OK || x->failed) {
-        return err_set(err, e != QUIRE_OK ? e : QUIRE_IO, -1, "%s: not all of it could be removed; may this user write there?", x->repo.dir);
+        return err_set(err, e != QUIRE_OK ? e : QUIRE_IO, -1, "%s: not all of it could be removed; may this user write there?",
+                       x->repo.dir);
     }
     return QUIRE_OK;
 }

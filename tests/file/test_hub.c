@@ -42,9 +42,10 @@ static void a_name_has_a_repository_a_pick_and_a_revision(void **state) {
 
 static void what_is_no_name_is_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {"",        "name",    "/n",     "o/",         "o//n",     "o/n/x",     "o/n:",     "o/n@",      "o/n:Q@",
-                                      ".o/n",    "-o/n",    "o/.n",   "o/n-",       "o/n.",     "o--x/n",    "o/n--x",   "o/a..b",    "o/n x",
-                                      "o/n:../x", "o/n:/x", "o/n:a/../b.gguf", "o/n@../x", "o/n@a//b", "o/n@.hidden", "o/n:a\\b", "o/n:a\nb", "o:/n"};
+    static const char *const bad[] = {"",         "name",     "/n",          "o/",       "o//n",     "o/n/x",  "o/n:",
+                                      "o/n@",     "o/n:Q@",   ".o/n",        "-o/n",     "o/.n",     "o/n-",   "o/n.",
+                                      "o--x/n",   "o/n--x",   "o/a..b",      "o/n x",    "o/n:../x", "o/n:/x", "o/n:a/../b.gguf",
+                                      "o/n@../x", "o/n@a//b", "o/n@.hidden", "o/n:a\\b", "o/n:a\nb", "o:/n"};
     hub_name n;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         quire_error err = {.code = QUIRE_OK};
@@ -69,7 +70,8 @@ static void a_path_stays_below_its_directory_or_is_refused(void **state) {
     (void)state;
     assert_true(hub_path_is_safe(str_of("a")));
     assert_true(hub_path_is_safe(str_of("a/b.c/d..e")));
-    static const char *const bad[] = {"", "/a", "a/", "a//b", "..", "../a", "a/..", "a/../b", ".a", "a/.b", "a\\b", "a\tb", "1/2/3/4/5/6/7/8/9"};
+    static const char *const bad[] = {
+        "", "/a", "a/", "a//b", "..", "../a", "a/..", "a/../b", ".a", "a/.b", "a\\b", "a\tb", "1/2/3/4/5/6/7/8/9"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_false(hub_path_is_safe(str_of(bad[i])));
     }
@@ -90,9 +92,15 @@ static void a_token_is_for_one_origin(void **state) {
     assert_true(hub_same_origin(hub, "https://hub.example/a"));
     assert_true(hub_same_origin(hub, "https://hub.example"));
     assert_true(hub_same_origin("https://hub.example/mirror", "https://hub.example/a"));
-    static const char *const others[] = {"http://hub.example/a",      "https://hub.example.evil/a",  "https://hub.example:8443/a",
-                                         "https://hub.example@evil/a", "https://evil/https://hub.example", "https://hub.example\\@evil/a",
-                                         "https://HUB.example.evil",   "hub.example/a",               ""};
+    static const char *const others[] = {"http://hub.example/a",
+                                         "https://hub.example.evil/a",
+                                         "https://hub.example:8443/a",
+                                         "https://hub.example@evil/a",
+                                         "https://evil/https://hub.example",
+                                         "https://hub.example\\@evil/a",
+                                         "https://HUB.example.evil",
+                                         "hub.example/a",
+                                         ""};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         assert_false(hub_same_origin(hub, others[i]));
     }
@@ -119,12 +127,19 @@ static void an_address_is_escaped(void **state) {
 
 static void a_quantisation_is_read_from_a_files_name(void **state) {
     (void)state;
-    static const char *const cases[][2] = {
-        {"m-Q4_K_M.gguf", "Q4_K_M"},          {"m.q8_0.gguf", "q8_0"},           {"Qwen3-0.6B-BF16.gguf", "BF16"},
-        {"m-UD-IQ2_XXS.gguf", "UD-IQ2_XXS"},  {"UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00003.gguf", "UD-Q4_K_XL"},
-        {"gpt-oss-20b-mxfp4.gguf", "mxfp4"},  {"phi-3-mini-4k-instruct-q4.gguf", "q4"}, {"m-TQ1_0.GGUF", "TQ1_0"},
-        {"Q8_0/model.gguf", "Q8_0"},          {"m-Q4_0_4_4.gguf", "Q4_0_4_4"},   {"model.gguf", ""},
-        {"Qwen-Q.gguf", ""},                  {"IQ-test.gguf", ""}};
+    static const char *const cases[][2] = {{"m-Q4_K_M.gguf", "Q4_K_M"},
+                                           {"m.q8_0.gguf", "q8_0"},
+                                           {"Qwen3-0.6B-BF16.gguf", "BF16"},
+                                           {"m-UD-IQ2_XXS.gguf", "UD-IQ2_XXS"},
+                                           {"UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00003.gguf", "UD-Q4_K_XL"},
+                                           {"gpt-oss-20b-mxfp4.gguf", "mxfp4"},
+                                           {"phi-3-mini-4k-instruct-q4.gguf", "q4"},
+                                           {"m-TQ1_0.GGUF", "TQ1_0"},
+                                           {"Q8_0/model.gguf", "Q8_0"},
+                                           {"m-Q4_0_4_4.gguf", "Q4_0_4_4"},
+                                           {"model.gguf", ""},
+                                           {"Qwen-Q.gguf", ""},
+                                           {"IQ-test.gguf", ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         hub_gguf g;
         assert_true(hub_gguf_read(str_of(cases[i][0]), &g));
@@ -198,16 +213,18 @@ static void weights_as_safetensors_go_first_with_the_texts_beside_them(void **st
     assert_choice(PATHS("config.json", "model-a.safetensors", "model-b.safetensors", "other.safetensors"), "",
                   "model-a.safetensors model-b.safetensors config.json ", "");
     assert_choice(PATHS("1_Pooling/config.json", "2_Dense/model.safetensors", "additional_chat_templates/rag.jinja", "modules.json",
-                        "model.safetensors", "onnx/config.json", "qwen.tiktoken"), "",
+                        "model.safetensors", "onnx/config.json", "qwen.tiktoken"),
+                  "",
                   "model.safetensors 1_Pooling/config.json 2_Dense/model.safetensors additional_chat_templates/rag.jinja modules.json "
-                  "qwen.tiktoken ", "");
+                  "qwen.tiktoken ",
+                  "");
     assert_choice(PATHS("tokenizer.json"), "", "tokenizer.json ", "");
 }
 
 static void one_gguf_model_is_chosen_with_all_its_parts(void **state) {
     (void)state;
-    const char *const *paths = PATHS("config.json", "m-F16.gguf", "m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf", "m-Q8_0.gguf",
-                                     "mmproj-F16.gguf");
+    const char *const *paths = PATHS("config.json", "m-F16.gguf", "m-Q4_K_M-00001-of-00002.gguf", "m-Q4_K_M-00002-of-00002.gguf",
+                                     "m-Q8_0.gguf", "mmproj-F16.gguf");
     assert_choice(paths, "", "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ", "m-Q4_K_M-00001-of-00002.gguf");
     assert_choice(paths, "q8_0", "m-Q8_0.gguf ", "m-Q8_0.gguf");
     assert_choice(paths, "m-Q4_K_M-00002-of-00002.gguf", "m-Q4_K_M-00001-of-00002.gguf m-Q4_K_M-00002-of-00002.gguf ",
@@ -216,7 +233,8 @@ static void one_gguf_model_is_chosen_with_all_its_parts(void **state) {
     assert_int_equal(choose_error(paths, "Q2_K", "there are F16, Q4_K_M, Q8_0"), QUIRE_INVALID);
     assert_int_equal(choose_error(paths, "mmproj-F16.gguf", "is none"), QUIRE_UNSUPPORTED);
     assert_int_equal(choose_error(paths, "x.gguf", "F16, Q4_K_M, Q8_0"), QUIRE_NOT_FOUND);
-    assert_int_equal(choose_error(PATHS("m-Q8_0-00001-of-00003.gguf", "m-Q8_0-00003-of-00003.gguf"), "", "part 2 of the 3"), QUIRE_BAD_FILE);
+    assert_int_equal(choose_error(PATHS("m-Q8_0-00001-of-00003.gguf", "m-Q8_0-00003-of-00003.gguf"), "", "part 2 of the 3"),
+                     QUIRE_BAD_FILE);
     assert_int_equal(choose_error(PATHS("a-Q8_0.gguf", "b-Q8_0.gguf"), "Q8_0", "o/n:a-Q8_0.gguf or o/n:b-Q8_0.gguf"), QUIRE_INVALID);
     assert_int_equal(choose_error(PATHS("pytorch_model.bin", "config.json"), "", "pickles"), QUIRE_UNSUPPORTED);
     assert_int_equal(choose_error(PATHS("README.md"), "", "nothing that Quire reads"), QUIRE_NOT_FOUND);
@@ -233,16 +251,23 @@ static void shards_are_those_that_the_index_names(void **state) {
     (void)state;
     hub_listing l;
     hub_choice c;
-    assert_int_equal(add_shards_of("{\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":\"model-3.safetensors\",\"c\":\"model-1.safetensors\"}}", &c, &l),
-                     QUIRE_OK);
+    assert_int_equal(
+        add_shards_of("{\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":\"model-3.safetensors\",\"c\":\"model-1.safetensors\"}}", &c,
+                      &l),
+        QUIRE_OK);
     assert_int_equal(c.n, 4); /* index, config, two shards */
     assert_string_equal(l.files[c.files[2]].path, "model-1.safetensors");
     assert_string_equal(l.files[c.files[3]].path, "model-3.safetensors");
     assert_int_equal(c.index, -1);
     hub_choice_deinit(&c);
     hub_listing_deinit(&l);
-    static const char *const bad[] = {"", "[]", "{}", "{\"weight_map\":{\"a\":\"model-9.safetensors\"}}", "{\"weight_map\":{\"a\":\"x.bin\"}}",
-                                      "{\"weight_map\":{\"a\":1}}", "{\"weight_map\":{\"a\":\"../x.safetensors\"}}"};
+    static const char *const bad[] = {"",
+                                      "[]",
+                                      "{}",
+                                      "{\"weight_map\":{\"a\":\"model-9.safetensors\"}}",
+                                      "{\"weight_map\":{\"a\":\"x.bin\"}}",
+                                      "{\"weight_map\":{\"a\":1}}",
+                                      "{\"weight_map\":{\"a\":\"../x.safetensors\"}}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(add_shards_of(bad[i], &c, &l), QUIRE_BAD_FILE);
         hub_choice_deinit(&c);
@@ -262,7 +287,9 @@ static void a_list_gives_sizes_and_hashes(void **state) {
     assert_int_equal(parse("{\"sha\":\"" SHA1 "\",\"siblings\":["
                            "{\"rfilename\":\"m.gguf\",\"size\":7,\"blobId\":\"" SHA1 "\",\"lfs\":{\"sha256\":\"" SHA256 "\"}},"
                            "{\"rfilename\":\".gitattributes\"},"
-                           "{\"rfilename\":\"config.json\",\"size\":0,\"blobId\":\"" SHA1 "\",\"lfs\":null}]}", &l, NULL), QUIRE_OK);
+                           "{\"rfilename\":\"config.json\",\"size\":0,\"blobId\":\"" SHA1 "\",\"lfs\":null}]}",
+                           &l, NULL),
+                     QUIRE_OK);
     assert_int_equal(l.n, 2);
     assert_string_equal(l.commit, SHA1);
     assert_string_equal(l.files[0].path, "config.json");
@@ -279,11 +306,20 @@ static void a_list_that_cannot_be_proved_is_refused(void **state) {
     (void)state;
 #define LIST(sibling) "{\"sha\":\"" SHA1 "\",\"siblings\":[" sibling "]}"
     static const char *const bad[] = {
-        "", "null", "[]", "{\"sha\":\"main\",\"siblings\":[]}", "{\"sha\":\"" SHA1 "\"}", LIST("{\"rfilename\":\"a\"}"), LIST("1"),
-        LIST("{\"rfilename\":\"a\",\"size\":1}"), LIST("{\"rfilename\":\"a\",\"size\":-1,\"blobId\":\"" SHA1 "\"}"),
-        LIST("{\"rfilename\":\"a\",\"size\":1.5,\"blobId\":\"" SHA1 "\"}"), LIST("{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"../../x\"}"),
+        "",
+        "null",
+        "[]",
+        "{\"sha\":\"main\",\"siblings\":[]}",
+        "{\"sha\":\"" SHA1 "\"}",
+        LIST("{\"rfilename\":\"a\"}"),
+        LIST("1"),
+        LIST("{\"rfilename\":\"a\",\"size\":1}"),
+        LIST("{\"rfilename\":\"a\",\"size\":-1,\"blobId\":\"" SHA1 "\"}"),
+        LIST("{\"rfilename\":\"a\",\"size\":1.5,\"blobId\":\"" SHA1 "\"}"),
+        LIST("{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"../../x\"}"),
         LIST("{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1 "\",\"lfs\":{\"sha256\":\"" SHA1 "\"}}"),
-        LIST("{\"rfilename\":\"../a\",\"size\":1,\"blobId\":\"" SHA1 "\"}"), LIST("{\"rfilename\":\"/a\",\"size\":1,\"blobId\":\"" SHA1 "\"}"),
+        LIST("{\"rfilename\":\"../a\",\"size\":1,\"blobId\":\"" SHA1 "\"}"),
+        LIST("{\"rfilename\":\"/a\",\"size\":1,\"blobId\":\"" SHA1 "\"}"),
         LIST("{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1 "\"},{\"rfilename\":\"a\",\"size\":1,\"blobId\":\"" SHA1 "\"}")};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         hub_listing l;
