@@ -146,8 +146,9 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
         return QUIRE_OK;
     }
     if (!o->engine.model && (c->argument == ARGUMENT_MODEL || c->argument == ARGUMENT_MODEL_FILE)) {
-        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, builtin, or "
-                       "ORG/NAME of the hub", c->name);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, builtin, or ORG/NAME of the hub",
+                       c->name);
     }
     if (!o->engine.model) {
         o->engine.model = "builtin";

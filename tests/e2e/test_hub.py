@@ -490,7 +490,7 @@ def test_every_command_takes_a_name_and_fetches_what_is_missing(hub, machine):
     assert machine.run("bench", "org/tiny-GGUF", "--help").returncode == 0
     assert len(hub.requests) == n, "what is there needs no hub"
     assert machine.run("inspect", "org/tiny").returncode == 0
-    draft = json.dumps({"num_speculative_tokens": 3, "model": "org/tiny-GGUF:Q8_0"})
+    draft = json.dumps({"method": "draft_model", "num_speculative_tokens": 3, "model": "org/tiny-GGUF:Q8_0"})
     done = machine.run("run", "org/tiny", "-p", "The prince", "-n", "8", "--temp", "0", "--speculative-config", draft)
     plain = machine.run("run", "org/tiny", "-p", "The prince", "-n", "8", "--temp", "0", "-q")
     assert done.returncode == 0 and done.stdout == plain.stdout != "", done.stderr
