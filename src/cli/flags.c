@@ -26,7 +26,8 @@ const flag_choice choices_isa[] = {
     {"--download-dir", "DIR", "the cache of models by name (HF_HUB_CACHE, else ~/.cache/huggingface/hub)", FLAG_TEXT, AT(download_dir),    \
      .rare = true}
 #define ROW_OFFLINE                                                                                                                        \
-    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache", FLAG_SWITCH, AT(offline), .rare = true}
+    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache", FLAG_SWITCH, AT(offline),            \
+     .rare = true}
 #define ROW_TOKEN                                                                                                                          \
     {"--hf-token -hft", "TOKEN", "shown to the hub (HF_TOKEN, else the file that `hf auth login` writes)", FLAG_TEXT, AT(hf_token),        \
      .rare = true, .secret = true}
