@@ -79,12 +79,12 @@ check() {
 # The Python tests of the programs, in an environment of their own below build/.
 end_to_end() {
     local python=build/venv/bin/python log=build/e2e.log n
-    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client' 2>/dev/null; then
-        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check openai pytest numpy prometheus_client >build/pip.log 2>&1
+    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client, huggingface_hub' 2>/dev/null; then
+        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check openai pytest numpy prometheus_client huggingface_hub >build/pip.log 2>&1
     fi
-    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client'; then
+    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client, huggingface_hub'; then
         tail -n 5 build/pip.log
-        say "the Python packages openai, pytest, numpy and prometheus_client could not be installed"
+        say "the Python packages openai, pytest, numpy, prometheus_client and huggingface_hub could not be installed"
         failed=$((failed + 1))
         return
     fi

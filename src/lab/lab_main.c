@@ -44,12 +44,13 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program lab = {.name = "quire-lab",
+    program lab = {.name = "quire-lab",
                          .summary = "measures and shows what quire does",
                          .commands = commands,
                          .others = quire_commands,
-                         .help = print_help}; /* no variables: only the command line decides what is measured */
+                         .help = print_help}; /* no variables of flags: only the command line decides what is measured */
     setlocale(LC_CTYPE, "");
+    environment_read_hub(&lab.environment);
     standard_files_open();
     return standard_files_finish(dispatch(&lab, argc, argv));
 }
