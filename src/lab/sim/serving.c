@@ -74,26 +74,31 @@ static step_work work_of(const serving *s) {
         w.rows += n;
         w.out += t->kv.n_computed + n_rows == t->n_known;
         *(decodes ? &w.decode_pairs : &w.prefill_pairs) += pairs;
-        w.copied += s->o->reservation == RESERVE_GROWING ? t->kv.n_computed : 0;
+        w.copied += s->o->reservation == RESERVE_GROWING && !s->pieces ? t->kv.n_computed : 0;
     }
+    w.copied += (double)s->moved;
     return w;
 }
 
 static void note_step(serving *s, const step_work *w, double us) {
     serving_result *r = s->r;
-    double live = 0, reserved = 0;
+    int64_t live = 0, reserved = 0;
     int32_t n_running = s->sched.n_running;
     for (int32_t i = 0; i < n_running; i++) {
         const sched_task *t = s->sched.running[i];
         live += s->pieces ? t->kv.n_computed : t->kv.tables[0].n_tokens;
-        reserved += s->pieces ? (double)served_of(t)->reserved : (double)kv_seq_pages(&t->kv) * s->page_tokens;
+        reserved += s->pieces ? served_of(t)->reserved : (int64_t)kv_seq_pages(&t->kv) * s->page_tokens;
     }
     r->n_steps++;
+    r->step_running += n_running;
+    r->step_live += live;
+    r->step_reserved += reserved;
+    r->n_copied += (int64_t)w->copied;
     r->n_rows += (int64_t)w->rows;
     r->busy_us += us;
     r->running_us += us * n_running;
-    r->live_us += us * live;
-    r->reserved_us += us * reserved;
+    r->live_us += us * (double)live;
+    r->reserved_us += us * (double)reserved;
     r->most_running = n_running > r->most_running ? n_running : r->most_running;
 }
 
@@ -155,8 +160,12 @@ static quire_err check(const serving *s, quire_error *err) {
 
 /* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
 static quire_err step(serving *s, bool *did, quire_error *err) {
+    const serving_execution *x = s->o->execution;
     kv_cache_set_time(&s->kv, (int64_t)s->now);
-    *did = serving_plan(s);
+    if (x != NULL) {
+        x->begin(x->context);
+    }
+    TRY(serving_plan(s, did));
     if (!*did) {
         return QUIRE_OK;
     }
@@ -165,7 +174,10 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
     }
     const sched_plan *plan = &s->sched.plan;
     step_work w = work_of(s);
-    double us = cost_of(s->o->cost, &w);
+    double us = x == NULL ? cost_of(s->o->cost, &w) : 0;
+    if (x != NULL) {
+        TRY(x->step(x->context, s, &us));
+    }
     note_step(s, &w, us);
     s->now += us;
     for (int32_t i = 0; i < plan->n_items; i++) {
@@ -208,10 +220,10 @@ static quire_err run(serving *s, quire_error *err) {
 
 static quire_err open_memory(serving *s) {
     const serving_options *o = s->o;
-    s->pieces = o->reservation != RESERVE_PAGED && o->reservation != RESERVE_GROWING;
+    s->pieces = o->reservation != RESERVE_PAGED && (o->reservation != RESERVE_GROWING || o->piece_tokens > 0);
     s->page_tokens = o->reservation == RESERVE_GROWING ? 1 : o->page_tokens;
     if (s->pieces) {
-        return first_fit_open(o->kv_tokens, o->max_seqs, &s->room);
+        return first_fit_open(o->kv_tokens, o->max_seqs + 1, &s->room);
     }
     int64_t n_pages = o->kv_tokens / s->page_tokens;
     kv_cache_options k = {.n_pages = n_pages < 1 << 30 ? (int32_t)n_pages : 1 << 30,

@@ -22,15 +22,35 @@ typedef enum batching {
     BATCH_N
 } batching;
 
+struct serving;
+struct serving_batch;
+
+/* Computes steps for real: the simulated clock then runs by what they took. The structs are those of serving_state.h. Calls that fail end
+ * the run. */
+typedef struct serving_execution {
+    void *context;
+    /* A step begins: before anything is planned. */
+    void (*begin)(void *context);
+    /* A piece's first n_tokens move from token `from` of the memory to token `to`; the pieces do not overlap. */
+    quire_err (*move)(void *context, int64_t from, int64_t to, int32_t n_tokens);
+    /* The step that s has planned. *us: what it took since it began. */
+    quire_err (*step)(void *context, const struct serving *s, double *us);
+    /* Step `made` of a static batch: its prompts, or one more token of each. */
+    quire_err (*batch_step)(void *context, const struct serving_batch *b, int32_t made, double *us);
+} serving_execution;
+
 typedef enum serving_cache { SERVING_CACHE_NONE, SERVING_CACHE_PAGE, SERVING_CACHE_TOKEN } serving_cache;
 
 typedef struct serving_options {
     const cost_model *cost;
     batching batching;
-    reservation reservation; /* RESERVE_GROWING: every step moves each sequence's keys and values to a piece that is one token longer */
+    /* RESERVE_GROWING: every step moves each sequence's keys and values to a piece that is one token longer; with piece_tokens a piece is
+     * moved, to the first gap that holds it, when it is full, and the newest is preempted where there is none */
+    reservation reservation;
     serving_cache cache;     /* with RESERVE_PAGED only */
     kv_policy eviction;
     int64_t kv_tokens;       /* memory for keys and values, in tokens */
+    int32_t piece_tokens;    /* pieces begin at, and take, multiples of so many tokens; 0: any number */
     int32_t page_tokens, max_model_len; /* max_model_len: what RESERVE_MAX gives each, and the longest that is taken */
     int32_t max_rows, max_chunk, max_seqs;
     int64_t step_target_us;  /* 0: none */
@@ -38,6 +58,7 @@ typedef struct serving_options {
     bool checks;             /* prove every invariant after every step; slow, for tests */
     void (*on_plan)(void *context, const scheduler *s); /* NULL, or called when a step that computes something was planned */
     void *context;
+    const serving_execution *execution; /* NULL: the cost model says what a step takes */
 } serving_options;
 
 /* Times in microseconds, of requests that were answered. */
@@ -52,7 +73,9 @@ typedef struct serving_result {
     serving_times times;
     int32_t n_requests, n_refused; /* refused: longer than max_model_len or than the memory */
     int64_t prompt_tokens, output_tokens, hit_tokens; /* of answered requests; hit: found in the prefix cache at first admission */
-    int64_t n_steps, n_rows, n_preemptions;
+    int64_t n_steps, n_rows, n_preemptions, n_copied; /* copied: tokens whose keys and values moved */
+    /* Sums over steps, counted: requests running, tokens they hold, tokens they have room for. With a static batch dead rows hold none */
+    int64_t step_running, step_live, step_reserved;
     double span_us;                /* from the first arrival to the last answer */
     double busy_us;                /* of it, in steps */
     double running_us, live_us, reserved_us; /* sums over steps of time x requests running, tokens they hold, tokens they have room for */

@@ -10,7 +10,7 @@
  * has no tables with pieces. */
 typedef struct served {
     sched_task task;
-    int64_t reserved; /* tokens that its piece holds; 0 with pages */
+    int64_t piece, reserved; /* its piece's first token, and how many it holds; 0 with pages */
     double arrival, first;
 } served;
 
@@ -27,7 +27,15 @@ typedef struct serving {
     served *seqs;    /* [n_requests] */
     int32_t next;    /* the next to arrive */
     double now;
+    int64_t moved;   /* tokens that moved in this step, as pieces grew */
 } serving;
+
+/* A static batch: requests first .. first + n of the trace, but for the refused among them. */
+typedef struct serving_batch {
+    int32_t first, n, n_taken;
+    int32_t prompt, output; /* the longest */
+    int64_t reserved;       /* tokens */
+} serving_batch;
 
 static inline served *served_of(const sched_task *t) {
     return (served *)(uintptr_t)t; /* its first member */
@@ -35,7 +43,7 @@ static inline served *served_of(const sched_task *t) {
 
 /* Opens the scheduler over s->kv, or over pieces. QUIRE_NO_MEMORY. */
 quire_err serving_open_scheduler(serving *s);
-/* Plans a step at s->now with step_plan, as the engine does. False: nothing can be computed. */
-bool serving_plan(serving *s);
+/* Plans a step at s->now with step_plan, as the engine does. false in *did: nothing can be computed. Fails where moving a piece does. */
+quire_err serving_plan(serving *s, bool *did);
 
 #endif
