@@ -1,0 +1,56 @@
+#include "lab/bench/headline_figures.h"
+
+#include <math.h>
+
+headline_load headline_load_of(const serving_result *r, double rate, bool is_static) {
+    double steps = (double)r->n_steps, latency = 0, running = (double)r->step_running;
+    for (int32_t i = 0; i < r->times.n; i++) {
+        latency += r->times.per_token[i] * 1e-6 / r->times.n;
+    }
+    double decodes = is_static ? running - r->times.n : (double)r->output_tokens - r->times.n;
+    return (headline_load){.rate = rate,
+                           .latency = latency,
+                           .tokens_s = (double)r->output_tokens / (r->span_us * 1e-6),
+                           .at_once = running / steps,
+                           .live = (double)r->step_live / (double)r->step_reserved,
+                           .n_steps = r->n_steps,
+                           .n_rows = r->n_rows,
+                           .n_preemptions = r->n_preemptions,
+                           .copied = r->n_copied,
+                           .prompt_rows = (double)r->n_rows - decodes,
+                           .decode_rows = decodes,
+                           .context = (double)r->step_live / running};
+}
+
+double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between) {
+    int32_t i = 0;
+    while (i < n && loads[i].latency <= bound) {
+        i++;
+    }
+    *is_between = i > 0 && i < n;
+    if (!*is_between) {
+        return i == 0 ? loads[0].rate : loads[n - 1].rate;
+    }
+    const headline_load *a = &loads[i - 1], *b = &loads[i];
+    double part = log(bound / a->latency) / log(b->latency / a->latency);
+    return a->rate * pow(b->rate / a->rate, part);
+}
+
+double headline_allowed_us(const cost_model *c, const headline_load *load, int32_t max_rows, double mean_prompt) {
+    double n = load->decode_rows / (double)load->n_steps;
+    double decode_us = cost_of(c, &(step_work){.rows = n, .out = n, .decode_pairs = n * load->context});
+    double with_us = cost_of(c, &(step_work){.rows = n + max_rows}), without_us = cost_of(c, &(step_work){.rows = n});
+    double prompt_us = (with_us - without_us) / max_rows + c->prefill_pair_us * mean_prompt / 2;
+    return (double)load->n_steps * decode_us + load->prompt_rows * prompt_us + (double)load->copied * c->copy_us;
+}
+
+double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows) {
+    double us = 0;
+    for (double at = 0; at < mean_prompt; at += max_rows) {
+        double rows = fmin(max_rows, mean_prompt - at);
+        us += cost_of(c, &(step_work){.rows = rows, .out = 1, .prefill_pairs = rows * (at + (rows + 1) / 2)});
+    }
+    double context = mean_prompt + mean_output / 2;
+    us += (mean_output - 1) * cost_of(c, &(step_work){.rows = 1, .out = 1, .decode_pairs = context});
+    return us / mean_output * 1e-6;
+}
