@@ -18,7 +18,7 @@ enum { MAX_CASES = 16, LONGEST = 2048, LEAST_SEQUENCES = 2 };
 static const char DEVICE_MODEL[] = "opt-13b", DEVICE[] = "a100-40gb";
 
 void headline_options_init(headline_options *o) {
-    *o = (headline_options){.seed = 1, .times_idle = 10, .type = "q4_0", .n_runs = 1, .shrink = 1};
+    *o = (headline_options){.seed = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
     quire_options_init(&o->engine);
     o->engine.n_threads = 1;
 }
@@ -121,6 +121,7 @@ static quire_err make_cases(headline *h, quire_error *err) {
             h->cases[h->n_cases++] = (headline_case){.lengths = h->names[i],
                                                      .share = h->shares[k],
                                                      .server = {.kv_tokens = kv_tokens,
+                                                                .pads_unread = true,
                                                                 .piece_tokens = HEADLINE_PAGE,
                                                                 .page_tokens = HEADLINE_PAGE,
                                                                 .max_model_len = e->max_model_len,
@@ -168,7 +169,7 @@ static quire_err run_cases(headline *h, quire_error *err) {
                  (int)t->n_requests, c->lengths, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests,
                  (int)h->o.engine.max_model_len);
         TRY(headline_case_run(&o, c, err));
-        headline_print_case(c, t, requests, h->o.json);
+        headline_print_case(c, requests, h->o.json);
     }
     return h->o.svg != NULL ? headline_draw(h->o.svg, h->cases, h->n_cases, err) : QUIRE_OK;
 }

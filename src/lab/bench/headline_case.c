@@ -15,16 +15,17 @@ static const struct way {
     batching batching;
     reservation reservation;
     serving_cache cache;
-    bool by_engine;
+    bool by_engine, swaps;
 } ways[HEADLINE_N_WAYS] = {
-    [HEADLINE_STATIC] = {"static, padded", BATCH_STATIC, RESERVE_MAX, SERVING_CACHE_NONE, false},
-    [HEADLINE_MAX] = {"iteration, max", BATCH_ITERATION, RESERVE_MAX, SERVING_CACHE_NONE, false},
-    [HEADLINE_POW2] = {"iteration, pow2", BATCH_ITERATION, RESERVE_POW2, SERVING_CACHE_NONE, false},
-    [HEADLINE_ORACLE] = {"iteration, oracle", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE, false},
-    [HEADLINE_GROWING] = {"iteration, growing", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE, false},
-    [HEADLINE_PAGED] = {"paged", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, true},
-    [HEADLINE_CACHED] = {"paged, prefix cache", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN, true},
-    [HEADLINE_PLANNER] = {"paged, no engine", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false},
+    [HEADLINE_STATIC] = {"static, padded", BATCH_STATIC, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
+    [HEADLINE_MAX] = {"iteration, max", BATCH_ITERATION, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
+    [HEADLINE_POW2] = {"iteration, pow2", BATCH_ITERATION, RESERVE_POW2, SERVING_CACHE_NONE, false, false},
+    [HEADLINE_ORACLE] = {"iteration, oracle", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE, false, false},
+    [HEADLINE_GROWING] = {"iteration, growing", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE, false, false},
+    [HEADLINE_PAGED] = {"paged", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, true, false},
+    [HEADLINE_CACHED] = {"paged, prefix cache", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN, true, false},
+    [HEADLINE_SWAPPED] = {"paged, swapping", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, true, true},
+    [HEADLINE_PLANNER] = {"paged, no engine", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false, false},
 };
 
 const char *headline_way_name(headline_way w) {
@@ -42,7 +43,8 @@ typedef struct course {
 static quire_err run_really(const course *k, serving_options *so, serving_result *r, quire_error *err) {
     uint64_t digest;
     if (ways[k->way].by_engine) {
-        TRY(headline_engine_run(k->o->b, k->o->t, so, r, &digest, err));
+        int64_t swap_bytes = ways[k->way].swaps ? so->kv_tokens * kv_layout_token_bytes(&k->o->b->layout) : 0;
+        TRY(headline_engine_run(k->o->b, k->o->t, so, swap_bytes, r, &digest, err));
     } else {
         headline_execution x;
         quire_err e = headline_execution_open(k->o->b, k->o->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE), so->max_model_len, &x);
@@ -167,6 +169,9 @@ static quire_err run_real_way(course k, headline_case *c, quire_error *err) {
 static quire_err simulate_way(course k, headline_case *c, quire_error *err) {
     const headline_sweep *real = &c->real[k.way];
     headline_sweep *s = &c->simulated[k.way];
+    if (ways[k.way].swaps) {
+        return QUIRE_OK; /* the simulator knows no swapping */
+    }
     k.cost = &c->cost;
     TRY(burst(&k, 1, &s->burst, err));
     for (int32_t i = 0; i < real->n_loads; i++) {

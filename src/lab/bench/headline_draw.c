@@ -12,7 +12,7 @@
 enum { WIDTH = 760, PART = 330, LEFT = 70, RIGHT = 560, TOP = 36, BOTTOM = 280, LEGEND_STEP = 20 };
 
 /* Okabe and Ito 2008, in the order of headline_way. */
-static const char *const colours[] = {"#000000", "#d55e00", "#e69f00", "#cc79a7", "#56b4e9", "#0072b2", "#009e73", "#999999"};
+static const char *const colours[] = {"#000000", "#d55e00", "#e69f00", "#cc79a7", "#56b4e9", "#0072b2", "#009e73", "#f0e442", "#999999"};
 
 typedef struct diagram {
     strbuf *out;

@@ -22,6 +22,7 @@ typedef struct course {
     bare *b;
     const trace *t;
     const serving_options *o;
+    int64_t swap_bytes;
     engine *e;
     engine_out *out;
     wake reader;
@@ -66,6 +67,8 @@ static quire_err open_engine(course *c, quire_error *err) {
                         .max_seqs = o->max_seqs,
                         .prefill_chunk = o->max_chunk,
                         .max_requests = c->t->n_requests,
+                        .swap_bytes = c->swap_bytes,
+                        .preempt = c->swap_bytes > 0 ? PREEMPT_SWAP : PREEMPT_RECOMPUTE,
                         .no_thread = true};
     TRY(engine_open(c->b->m, c->b->b, &c->b->layout, &k, &c->e, err));
     quire_err e = wake_init(&c->reader);
@@ -134,8 +137,17 @@ static quire_err take_events(course *c, quire_error *err) {
 static void count_step(const course *c) {
     const scheduler *s = &c->e->sched;
     serving_result *r = c->r;
+    step_work w = {0};
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        const sched_task *t = s->tasks[i];
+        double n = s->plan.items[i].n_rows;
+        bool decodes = t->n_known - t->kv.n_computed == 1;
+        *(decodes ? &w.decode_pairs : &w.prefill_pairs) += n * (t->kv.n_computed + (n + 1) / 2);
+        w.rows += n;
+        w.out += t->kv.n_computed + s->plan.items[i].n_rows == t->n_known;
+    }
+    serving_count_work(r, &w);
     r->n_steps++;
-    r->n_rows += c->e->step.rows.n_rows;
     r->step_running += s->n_running;
     r->most_running = s->n_running > r->most_running ? s->n_running : r->most_running;
     for (int32_t i = 0; i < s->n_running; i++) {
@@ -205,9 +217,10 @@ static void close_all(course *c) {
     mem_free(c->text);
 }
 
-quire_err headline_engine_run(bare *b, const trace *t, const serving_options *o, serving_result *out, uint64_t *digest, quire_error *err) {
+quire_err headline_engine_run(bare *b, const trace *t, const serving_options *o, int64_t swap_bytes, serving_result *out, uint64_t *digest,
+                              quire_error *err) {
     serving_result r = {.n_requests = t->n_requests};
-    course c = {.b = b, .t = t, .o = o, .r = &r};
+    course c = {.b = b, .t = t, .o = o, .swap_bytes = swap_bytes, .r = &r};
     quire_err e = open_requests(&c);
     e = e == QUIRE_OK ? open_engine(&c, err) : err_set(err, e, -1, "out of memory for %d requests", (int)t->n_requests);
     e = e == QUIRE_OK ? serve(&c, err) : e;

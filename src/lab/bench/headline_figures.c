@@ -14,12 +14,9 @@ headline_load headline_load_of(const serving_result *r, double rate, bool is_sta
                            .at_once = running / steps,
                            .live = (double)r->step_live / (double)r->step_reserved,
                            .n_steps = r->n_steps,
-                           .n_rows = r->n_rows,
                            .n_preemptions = r->n_preemptions,
-                           .copied = r->n_copied,
-                           .prompt_rows = (double)r->n_rows - decodes,
-                           .decode_rows = decodes,
-                           .context = (double)r->step_live / running};
+                           .work = r->work,
+                           .decode_rows = decodes};
 }
 
 double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between) {
@@ -36,12 +33,13 @@ double headline_highest_rate(const headline_load *loads, int32_t n, double bound
     return a->rate * pow(b->rate / a->rate, part);
 }
 
-double headline_allowed_us(const cost_model *c, const headline_load *load, int32_t max_rows, double mean_prompt) {
+double headline_allowed_us(const cost_model *c, const headline_load *load, int32_t max_rows) {
     double n = load->decode_rows / (double)load->n_steps;
-    double decode_us = cost_of(c, &(step_work){.rows = n, .out = n, .decode_pairs = n * load->context});
-    double with_us = cost_of(c, &(step_work){.rows = n + max_rows}), without_us = cost_of(c, &(step_work){.rows = n});
-    double prompt_us = (with_us - without_us) / max_rows + c->prefill_pair_us * mean_prompt / 2;
-    return (double)load->n_steps * decode_us + load->prompt_rows * prompt_us + (double)load->copied * c->copy_us;
+    double step_us = cost_of(c, &(step_work){.rows = n}), fuller_us = cost_of(c, &(step_work){.rows = n + max_rows});
+    step_work rest = load->work; /* beside the rows */
+    rest.rows = 0;
+    double rest_us = cost_of(c, &rest) - cost_of(c, &(step_work){0});
+    return (double)load->n_steps * step_us + (load->work.rows - load->decode_rows) * (fuller_us - step_us) / max_rows + rest_us;
 }
 
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows) {

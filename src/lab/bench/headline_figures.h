@@ -11,9 +11,9 @@ typedef struct headline_load {
     double latency;           /* mean of a request's time from arrival to its end by the answer's tokens, seconds */
     double tokens_s;          /* of answers, from the first arrival to the last end */
     double at_once, live;     /* requests running; part of the reserved room that holds a token: means over steps */
-    int64_t n_steps, n_rows, n_preemptions, copied; /* copied: tokens whose keys and values moved */
-    double prompt_rows, decode_rows;                /* rows computed, padding and dead rows among them */
-    double context;                                 /* tokens that a running request holds, mean over steps */
+    int64_t n_steps, n_preemptions;
+    step_work work;           /* of all steps together, padding and dead rows among it */
+    double decode_rows;       /* of work.rows, those of one token more, dead ones among them */
 } headline_load;
 
 /* is_static: padding counts to the prompts' rows, dead rows to the decodes'. */
@@ -25,9 +25,9 @@ headline_load headline_load_of(const serving_result *r, double rate, bool is_sta
 double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between);
 
 /* Microseconds that the cost model allows for the load's work: its steps with as many decodes in each as it had on average, the prompts'
- * rows on top, max_rows a step, each pairing with half of mean_prompt tokens, and what it copied. Nothing is added for planning,
- * sampling or idling. */
-double headline_allowed_us(const cost_model *c, const headline_load *load, int32_t max_rows, double mean_prompt);
+ * rows on top at the price of a step's max_rows further ones, the pairs that attention read, and what was copied. Nothing is added for
+ * planning, sampling or idling. */
+double headline_allowed_us(const cost_model *c, const headline_load *load, int32_t max_rows);
 
 /* Seconds a token that a request of mean lengths takes on an idle server. */
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows);

@@ -14,6 +14,11 @@ static double over(double a, double b) {
     return b > 0 && isfinite(a / b) ? a / b : SHEET_ABSENT;
 }
 
+/* Absent where no rate that was tried is beyond the bound, or none within it. */
+static double highest_of(const headline_sweep *s) {
+    return s->n_loads > 0 && s->is_between ? s->highest : SHEET_ABSENT;
+}
+
 static void print_ways(const headline_case *c, const char *requests, bool json) {
     static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
                                            {"share", "%", 3, 0, NULL},
@@ -39,22 +44,22 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
     sheet_begin(&s, heading);
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         const headline_sweep *r = &c->real[w], *m = &c->simulated[w];
-        bool has_rate = r->n_loads > 0;
+        double rate = highest_of(r), simulated = highest_of(m);
         sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
                                      {.number = c->share},
                                      {.text = headline_way_name(w)},
                                      {.number = (double)r->burst.n_steps},
-                                     {.number = (double)r->burst.n_rows},
+                                     {.number = r->burst.work.rows},
                                      {.number = r->burst.at_once},
                                      {.number = 100 * r->burst.live},
                                      {.number = (double)r->burst.n_preemptions},
-                                     {.number = (double)r->burst.copied},
+                                     {.number = r->burst.work.copied},
                                      {.number = r->burst.tokens_s},
                                      {.number = m->burst.tokens_s},
                                      {.number = 100 * (over(m->burst.tokens_s, r->burst.tokens_s) - 1)},
-                                     {.number = has_rate ? r->highest : SHEET_ABSENT},
-                                     {.number = has_rate ? m->highest : SHEET_ABSENT},
-                                     {.number = has_rate ? 100 * (over(m->highest, r->highest) - 1) : SHEET_ABSENT}});
+                                     {.number = rate},
+                                     {.number = simulated},
+                                     {.number = 100 * (over(simulated, rate) - 1)}});
     }
     sheet_note(&s, "published, live: 20.4 to 38.2%% with pieces, near 100%% with pages (R6); waste 60-80%% and under 4%% (W1)");
 }
@@ -71,18 +76,19 @@ static const struct gain {
              {HEADLINE_PAGED, HEADLINE_GROWING, "0.86-0.97x (B21)"},
              {HEADLINE_MAX, HEADLINE_STATIC, "1.3-1.5x (R21)"},
              {HEADLINE_CACHED, HEADLINE_PAGED, "nearly 1x, alone (R10)"},
+             {HEADLINE_SWAPPED, HEADLINE_PAGED, "0.8-1x or 1-5x (R16)"},
              {HEADLINE_PAGED, HEADLINE_PLANNER, "-"}};
 enum { N_GAINS = (int)(sizeof gains / sizeof *gains) };
 
 static double rate_gain(const headline_sweep *sweeps, const struct gain *g) {
-    return sweeps[g->than].n_loads > 0 ? over(sweeps[g->of].highest, sweeps[g->than].highest) : SHEET_ABSENT;
+    return over(highest_of(&sweeps[g->of]), highest_of(&sweeps[g->than]));
 }
 
 static double speed_gain(const headline_sweep *sweeps, const struct gain *g) {
     return over(sweeps[g->of].burst.tokens_s, sweeps[g->than].burst.tokens_s);
 }
 
-static void print_gains(const headline_case *c, double mean_prompt, bool json) {
+static void print_gains(const headline_case *c, bool json) {
     static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
                                            {"share", "%", 3, 0, NULL},
                                            {"of", "gain of", 19, SHEET_TEXT, NULL},
@@ -102,8 +108,8 @@ static void print_gains(const headline_case *c, double mean_prompt, bool json) {
     for (int i = 0; i < N_GAINS; i++) {
         const struct gain *g = &gains[i];
         const headline_load *a = &c->real[g->of].burst, *b = &c->real[g->than].burst;
-        double allowed = over(headline_allowed_us(&c->cost, b, c->server.max_rows, mean_prompt),
-                              headline_allowed_us(&c->cost, a, c->server.max_rows, mean_prompt));
+        double allowed = over(headline_allowed_us(&c->cost, b, c->server.max_rows),
+                              headline_allowed_us(&c->cost, a, c->server.max_rows));
         double speed = speed_gain(c->real, g);
         sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
                                      {.number = c->share},
@@ -126,6 +132,15 @@ static void print_gains(const headline_case *c, double mean_prompt, bool json) {
 
 /* ---- loads ---- */
 
+static double simulated_latency(const headline_sweep *s, double rate) {
+    for (int32_t i = 0; i < s->n_loads; i++) {
+        if (s->loads[i].rate == rate) {
+            return s->loads[i].latency;
+        }
+    }
+    return SHEET_ABSENT;
+}
+
 static void print_loads(const headline_case *c, bool json) {
     static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
                                            {"share", "%", 3, 0, NULL},
@@ -140,16 +155,13 @@ static void print_loads(const headline_case *c, bool json) {
     sheet_begin(&s, "");
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         for (int32_t i = 0; i < c->real[w].n_loads; i++) {
-            const headline_load *r = &c->real[w].loads[i], *m = &c->simulated[w].loads[0];
-            while (m->rate < r->rate) { /* each rate was simulated too */
-                m++;
-            }
+            const headline_load *r = &c->real[w].loads[i];
             sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
                                          {.number = c->share},
                                          {.text = headline_way_name(w)},
                                          {.number = r->rate},
                                          {.number = r->latency * 1e3},
-                                         {.number = m->latency * 1e3},
+                                         {.number = simulated_latency(&c->simulated[w], r->rate) * 1e3},
                                          {.number = r->at_once},
                                          {.number = r->tokens_s},
                                          {.number = (double)r->n_preemptions}});
@@ -186,9 +198,9 @@ static void print_cost(const headline_case *c, bool json) {
                100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us);
 }
 
-void headline_print_case(const headline_case *c, const trace *t, const char *requests, bool json) {
+void headline_print_case(const headline_case *c, const char *requests, bool json) {
     print_ways(c, requests, json);
-    print_gains(c, (double)t->n_prompt_tokens / t->n_requests, json);
+    print_gains(c, json);
     print_loads(c, json);
     print_cost(c, json);
 }

@@ -21,7 +21,7 @@ static const flag load_flags[] = {
     {"--requests", "N", "how many (60; with --shape 30, with --quick 40; of a trace: all)", FLAG_COUNT, AT(own.n_requests), .minimum = 1,
      .maximum = 4096},
     {"--shrink", "N", "lengths, and the longest sequence, become an Nth (1)", FLAG_COUNT, AT(own.shrink), .minimum = 1, .maximum = 1024},
-    {"--times-idle", "N", "bound of latency: so many times an idle server's (10)", FLAG_PART, AT(own.times_idle), .minimum = 1,
+    {"--times-idle", "N", "bound of latency: so many times an idle server's (3)", FLAG_PART, AT(own.times_idle), .minimum = 1,
      .maximum = 1e6},
     {"--seed", "N", "of arrivals and lengths (1)", FLAG_BYTES, AT(own.seed)},
     {"--runs", "N", "of all at once: the fastest counts (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},

@@ -24,6 +24,16 @@ void serving_note(serving_result *r, const trace_request *q, double arrival, dou
     r->output_tokens += n;
 }
 
+void serving_count_work(serving_result *r, const step_work *w) {
+    r->n_rows += (int64_t)w->rows;
+    r->n_copied += (int64_t)w->copied;
+    r->work.rows += w->rows;
+    r->work.out += w->out;
+    r->work.decode_pairs += w->decode_pairs;
+    r->work.prefill_pairs += w->prefill_pairs;
+    r->work.copied += w->copied;
+}
+
 void serving_result_deinit(serving_result *r) {
     mem_free(r->times.first);
     mem_free(r->times.gap);
@@ -93,8 +103,7 @@ static void note_step(serving *s, const step_work *w, double us) {
     r->step_running += n_running;
     r->step_live += live;
     r->step_reserved += reserved;
-    r->n_copied += (int64_t)w->copied;
-    r->n_rows += (int64_t)w->rows;
+    serving_count_work(r, w);
     r->busy_us += us;
     r->running_us += us * n_running;
     r->live_us += us * (double)live;

@@ -45,11 +45,12 @@ typedef struct serving_options {
     const cost_model *cost;
     batching batching;
     /* RESERVE_GROWING: every step moves each sequence's keys and values to a piece that is one token longer; with piece_tokens a piece is
-     * moved, to the first gap that holds it, when it is full, and the newest is preempted where there is none */
+     * moved, to the first gap that holds it, when it is full, and the newest is preempted where there is none, until another ended */
     reservation reservation;
     serving_cache cache;     /* with RESERVE_PAGED only */
     kv_policy eviction;
     int64_t kv_tokens;       /* memory for keys and values, in tokens */
+    bool pads_unread;        /* static: attention reads no padding of others; else decodes read as if prompts were as long as the longest */
     int32_t piece_tokens;    /* pieces begin at, and take, multiples of so many tokens; 0: any number */
     int32_t page_tokens, max_model_len; /* max_model_len: what RESERVE_MAX gives each, and the longest that is taken */
     int32_t max_rows, max_chunk, max_seqs;
@@ -76,6 +77,7 @@ typedef struct serving_result {
     int64_t n_steps, n_rows, n_preemptions, n_copied; /* copied: tokens whose keys and values moved */
     /* Sums over steps, counted: requests running, tokens they hold, tokens they have room for. With a static batch dead rows hold none */
     int64_t step_running, step_live, step_reserved;
+    step_work work;                /* of all steps together, as step_work counts it */
     double span_us;                /* from the first arrival to the last answer */
     double busy_us;                /* of it, in steps */
     double running_us, live_us, reserved_us; /* sums over steps of time x requests running, tokens they hold, tokens they have room for */
@@ -94,6 +96,8 @@ double serving_arrival(const trace *t, const serving_options *o, int32_t i);
 int32_t serving_output(const trace_request *r);
 /* Request i was answered. */
 void serving_note(serving_result *r, const trace_request *q, double arrival, double first, double end);
+/* Adds a step's work to the result's. */
+void serving_count_work(serving_result *r, const step_work *w);
 quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out);
 
 #endif

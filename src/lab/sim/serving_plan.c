@@ -13,6 +13,11 @@ static int64_t rounded(const serving *s, int64_t n_tokens) {
 static bool take_piece(void *context, sched_task *t) {
     serving *s = context;
     served *a = served_of(t);
+    bool gave_way = s->o->reservation == RESERVE_GROWING && t->n_preempted > 0; /* it would find others grown, and give way again */
+    if (gave_way && s->sched.n_running > 0 && s->r->times.n == a->n_ended) {
+        s->is_full = true;
+        return false;
+    }
     reserved_seq q = {.n_prompt = t->n_prompt, .n_output = t->n_max - t->n_prompt, .n_now = t->n_known};
     int64_t n = rounded(s, reservation_slots(s->o->reservation, &q, s->o->max_model_len, s->page_tokens));
     n = n < s->room.size ? n : s->room.size;
@@ -69,6 +74,7 @@ static quire_err grow_pieces(serving *s) {
             sched_task *victim = s->sched.running[s->sched.n_running - 1];
             scheduler_preempt_group(&s->sched, victim, NULL);
             victim->kv.n_computed = 0;
+            served_of(victim)->n_ended = s->r->times.n;
         }
     }
     return QUIRE_OK;

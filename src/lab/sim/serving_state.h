@@ -10,6 +10,7 @@
  * has no tables with pieces. */
 typedef struct served {
     sched_task task;
+    int32_t n_ended;  /* requests that had ended when it was preempted for a piece that grows */
     int64_t piece, reserved; /* its piece's first token, and how many it holds; 0 with pages */
     double arrival, first;
 } served;

@@ -58,21 +58,36 @@ static void note_step(const trace *t, const serving_options *o, const serving_ba
     r->reserved_us += us * (double)b->reserved;
 }
 
+/* What a batch's first step computes, padding included, or, when `made` tokens of each answer are there, one of those that follow. */
+static step_work work_of(const trace *t, const serving_options *o, const serving_batch *b, int32_t made) {
+    double n = b->n_taken, prompt = b->prompt;
+    step_work w = made == 0 ? (step_work){.rows = n * prompt, .out = n, .prefill_pairs = n * prompt * (prompt + 1) / 2}
+                            : (step_work){.rows = n, .out = n, .decode_pairs = n * (prompt + made)};
+    if (!o->pads_unread) {
+        return w;
+    }
+    w.prefill_pairs = w.decode_pairs = 0;
+    for (int32_t i = b->first; i < b->first + b->n; i++) {
+        double own = t->requests[i].n_prompt, pads = prompt - own, most = o->max_model_len;
+        if (fits_at_all(o, &t->requests[i])) {
+            w.prefill_pairs += made == 0 ? pads * (pads + 1) / 2 + own * (own + 1) / 2 : 0;
+            w.decode_pairs += made > 0 ? fmin(own + made, most) : 0;
+        }
+    }
+    return w;
+}
+
 /* Prefills and decodes a batch; *now becomes the time it ends. */
 static quire_err run_batch(const trace *t, const serving_options *o, const serving_batch *b, double *now, serving_result *r) {
     const serving_execution *x = o->execution;
-    double n = b->n_taken, prompt = b->prompt;
     for (int32_t made = 0; made < b->output; made++) {
-        step_work w = {.rows = n, .out = n, .decode_pairs = n * (prompt + made)};
-        if (made == 0) {
-            w = (step_work){.rows = n * prompt, .out = n, .prefill_pairs = n * prompt * (prompt + 1) / 2};
-        }
+        step_work w = work_of(t, o, b, made);
         double us = x == NULL ? cost_of(o->cost, &w) : 0;
         if (x != NULL) {
             TRY(x->batch_step(x->context, b, made, &us));
         }
         note_step(t, o, b, made, us, r);
-        r->n_rows += (int64_t)w.rows;
+        serving_count_work(r, &w);
         *now += us;
     }
     return QUIRE_OK;
