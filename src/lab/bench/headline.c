@@ -1,20 +1,17 @@
 #include "lab/bench/headline.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/headline_report.h"
 #include "lab/bench/synthetic.h"
 #include "lab/sim/arrivals.h"
 #include "lab/sim/trace_read.h"
 
-enum { MAX_CASES = 16, LONGEST = 2048, LEAST_SEQUENCES = 2 };
+enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
 static const char DEVICE_MODEL[] = "opt-13b", DEVICE[] = "a100-40gb";
 
 void headline_options_init(headline_options *o) {
@@ -29,8 +26,8 @@ static headline_options filled(const headline_options *given) {
     bool small = o.quick || o.shape != NULL;
     o.lengths = o.lengths != NULL ? o.lengths : small ? "sharegpt" : "sharegpt,alpaca";
     o.shares = o.shares != NULL ? o.shares : small ? "10" : "5,10,20";
-    o.rates = o.rates != NULL ? o.rates : small ? "70,130" : "40,70,90,110,140";
-    o.n_requests = o.n_requests > 0 ? o.n_requests : o.trace != NULL ? 0 : o.shape != NULL ? 30 : o.quick ? 40 : 60;
+    o.rates = o.rates != NULL ? o.rates : small ? "70,130" : "70,100,130";
+    o.n_requests = o.n_requests > 0 ? o.n_requests : o.trace != NULL ? 0 : o.shape != NULL ? 30 : 40;
     o.engine.model = o.engine.model != NULL ? o.engine.model : "builtin";
     o.engine.page_tokens = HEADLINE_PAGE;
     o.engine.max_model_len = o.engine.max_model_len > 0 ? o.engine.max_model_len : LONGEST / o.shrink;
@@ -40,7 +37,7 @@ static headline_options filled(const headline_options *given) {
 typedef struct headline {
     headline_options o;
     bare b;
-    trace traces[MAX_CASES];
+    trace traces[MAX_CASES], many[MAX_CASES]; /* many: MANY of the same kind; of a file the same */
     char names[MAX_CASES][32]; /* of the lengths, in the order of the traces */
     int32_t n_traces;
     int32_t shares[FIGURES_MAX_POINTS], n_shares, rates[FIGURES_MAX_POINTS], n_rates;
@@ -52,24 +49,15 @@ typedef struct headline {
 
 /* ---- requests ---- */
 
-/* Arrivals of a Poisson process, one a second. */
-static void space_out(trace *t, uint64_t seed) {
-    double at_s = 0;
-    for (int32_t i = 0; i < t->n_requests; i++) {
-        t->requests[i].arrival_us = (int64_t)(at_s * 1e6);
-        at_s += -log(((double)(rng_next(&seed) >> 11) + 0.5) * 0x1p-53);
-    }
-}
-
-static quire_err make_trace(const headline *h, const char *lengths, trace *out, quire_error *err) {
+static quire_err make_trace(const headline *h, const char *lengths, int32_t n_requests, trace *out, quire_error *err) {
     const headline_options *o = &h->o;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, out, err));
-        space_out(out, (uint64_t)o->seed);
+        arrivals_space(out, 1, (uint64_t)o->seed);
     } else {
         arrivals_options a = {.lengths = lengths,
                               .rate = 1,
-                              .n = o->n_requests,
+                              .n = n_requests,
                               .most = o->engine.max_model_len * o->shrink - 2 * o->shrink,
                               .seed = (uint64_t)o->seed};
         TRY(arrivals_make(&a, out, err));
@@ -89,7 +77,8 @@ static quire_err make_traces(headline *h, quire_error *err) {
         }
         snprintf(h->names[h->n_traces], sizeof h->names[0], "%.*s", (int)n, p);
         trace *t = &h->traces[h->n_traces];
-        TRY(make_trace(h, h->names[h->n_traces], t, err));
+        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests, t, err));
+        TRY(make_trace(h, h->names[h->n_traces], h->o.n_requests > MANY ? h->o.n_requests : MANY, &h->many[h->n_traces], err));
         h->n_traces++;
         if (t->longest > h->o.engine.max_model_len) {
             return err_set(err, QUIRE_INVALID, -1, "a request of %d tokens: --max-model-len is %d; shrink the requests", (int)t->longest,
@@ -159,6 +148,7 @@ static quire_err run_cases(headline *h, quire_error *err) {
         const trace *t = &h->traces[i / h->n_shares];
         headline_case_options o = {.b = &h->b,
                                    .t = t,
+                                   .many = &h->many[i / h->n_shares],
                                    .device = &h->device,
                                    .times_idle = h->o.times_idle,
                                    .rates = h->rates,
@@ -222,6 +212,7 @@ quire_err headline_run(const headline_options *o, quire_error *err) {
     bare_close(&h->b);
     for (int32_t i = 0; i < MAX_CASES; i++) {
         trace_deinit(&h->traces[i]);
+        trace_deinit(&h->many[i]);
     }
     mem_free(h);
     return e;

@@ -35,6 +35,7 @@ const char *headline_way_name(headline_way w) {
 typedef struct course {
     const headline_case_options *o;
     const headline_case *c;
+    const trace *t;
     headline_way way;
     const cost_model *cost; /* NULL: really */
     uint64_t *digest;       /* of the answers so far; 0: none yet */
@@ -44,15 +45,15 @@ static quire_err run_really(const course *k, serving_options *so, serving_result
     uint64_t digest;
     if (ways[k->way].by_engine) {
         int64_t swap_bytes = ways[k->way].swaps ? so->kv_tokens * kv_layout_token_bytes(&k->o->b->layout) : 0;
-        TRY(headline_engine_run(k->o->b, k->o->t, so, swap_bytes, r, &digest, err));
+        TRY(headline_engine_run(k->o->b, k->t, so, swap_bytes, r, &digest, err));
     } else {
         headline_execution x;
-        quire_err e = headline_execution_open(k->o->b, k->o->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE), so->max_model_len, &x);
+        quire_err e = headline_execution_open(k->o->b, k->t, (int32_t)(so->kv_tokens / HEADLINE_PAGE), so->max_model_len, &x);
         if (e != QUIRE_OK) {
-            return err_set(err, e, -1, "out of memory for %d requests", (int)k->o->t->n_requests);
+            return err_set(err, e, -1, "out of memory for %d requests", (int)k->t->n_requests);
         }
         so->execution = &x.hooks;
-        e = serving_run(k->o->t, so, r, err);
+        e = serving_run(k->t, so, r, err);
         digest = headline_execution_digest(&x);
         headline_execution_close(&x);
         TRY(e);
@@ -76,7 +77,7 @@ static quire_err run_load(const course *k, double rate, headline_load *out, quir
     so.speed = isinf(rate) ? ALL_AT_ONCE : rate;
     so.cost = k->cost != NULL ? k->cost : &k->c->cost;
     if (k->cost != NULL) {
-        TRY(serving_run(k->o->t, &so, &r, err));
+        TRY(serving_run(k->t, &so, &r, err));
     } else {
         TRY(run_really(k, &so, &r, err));
     }
@@ -162,7 +163,7 @@ static quire_err run_real_way(course k, headline_case *c, quire_error *err) {
     simulated.cost = &c->cost;
     TRY(burst(&simulated, 1, &expected, err));
     TRY(burst(&k, k.o->n_runs, &s->burst, err));
-    return k.way == HEADLINE_PLANNER ? QUIRE_OK : sweep(&k, requests_s(k.o->t, &expected), c->bound, s, err);
+    return k.way == HEADLINE_PLANNER ? QUIRE_OK : sweep(&k, requests_s(k.t, &expected), c->bound, s, err);
 }
 
 /* The same rates, so that the two differ by the steps' time alone; then the device at its own. */
@@ -181,6 +182,7 @@ static quire_err simulate_way(course k, headline_case *c, quire_error *err) {
     s = &c->device[k.way];
     k.cost = k.o->device;
     TRY(burst(&k, 1, &s->burst, err));
+    k.t = k.o->many;
     return real->n_loads > 0 ? sweep(&k, requests_s(k.o->t, &s->burst), c->device_bound, s, err) : QUIRE_OK;
 }
 
@@ -189,12 +191,12 @@ quire_err headline_case_run(const headline_case_options *o, headline_case *c, qu
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         TRY(measure_cost(o, c, (int32_t)w, err));
         c->bound = w == 0 ? bound_of(o, c, &c->cost) : c->bound;
-        TRY(run_real_way((course){.o = o, .c = c, .way = w, .digest = &digest}, c, err));
+        TRY(run_real_way((course){.o = o, .c = c, .t = o->t, .way = w, .digest = &digest}, c, err));
     }
     TRY(measure_cost(o, c, HEADLINE_N_WAYS, err));
     c->device_bound = bound_of(o, c, o->device);
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
-        TRY(simulate_way((course){.o = o, .c = c, .way = w, .digest = &digest}, c, err));
+        TRY(simulate_way((course){.o = o, .c = c, .t = o->t, .way = w, .digest = &digest}, c, err));
     }
     return QUIRE_OK;
 }

@@ -44,6 +44,7 @@ typedef struct headline_case {
 typedef struct headline_case_options {
     bare *b;
     const trace *t;             /* arrivals of about one a second */
+    const trace *many;          /* the same kind, so many that a queue can grow: for the device's rates */
     const cost_model *device;   /* the described one's */
     double times_idle;          /* the bound: so many times the latency of an idle server */
     const int32_t *rates;       /* in percent of the requests a second that all at once give, simulated */

@@ -11,7 +11,7 @@ static const char NAME[] = "headline";
 /* ---- ways ---- */
 
 static double over(double a, double b) {
-    return b > 0 && isfinite(a / b) ? a / b : SHEET_ABSENT;
+    return a > 0 && b > 0 ? a / b : SHEET_ABSENT; /* 0: was not run */
 }
 
 /* Absent where no rate that was tried is beyond the bound, or none within it. */
@@ -55,7 +55,7 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
                                      {.number = (double)r->burst.n_preemptions},
                                      {.number = r->burst.work.copied},
                                      {.number = r->burst.tokens_s},
-                                     {.number = m->burst.tokens_s},
+                                     {.number = m->burst.tokens_s > 0 ? m->burst.tokens_s : SHEET_ABSENT},
                                      {.number = 100 * (over(m->burst.tokens_s, r->burst.tokens_s) - 1)},
                                      {.number = rate},
                                      {.number = simulated},
@@ -126,8 +126,9 @@ static void print_gains(const headline_case *c, bool json) {
                                      {.number = rate_gain(c->simulated, g)},
                                      {.number = rate_gain(c->device, g)}});
     }
-    sheet_note(&s, "allowed: by what a step costs here for the work that each did (counted); A100: opt-13b on a100-40gb, simulated, in the "
-                   "same memory in tokens, with a bound of its own; published requests at once: 2.2x those of the oracle (R5), 4-10x (L9)");
+    sheet_note(&s, "allowed: by what a step costs here for the work that each did (counted); A100: opt-13b on a100-40gb, simulated, in as "
+                   "many tokens of memory, its rates with more such requests and a bound of its own; published requests at once: 2.2x those "
+                   "of the oracle (R5), 4-10x (L9); -: not run, or the queue of so few requests never grows to the bound");
 }
 
 /* ---- loads ---- */
