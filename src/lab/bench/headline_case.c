@@ -134,18 +134,18 @@ static double requests_s(const trace *t, const headline_load *burst) {
     return burst->tokens_s * t->n_requests / (double)t->n_output_tokens;
 }
 
-/* What steps cost now joins the mean. */
-static quire_err measure_cost(const headline_case_options *o, headline_case *c, int32_t n_before, quire_error *err) {
+/* What steps cost now: *out, and joins the mean. */
+static quire_err measure_cost(const headline_case_options *o, headline_case *c, cost_model *out, quire_error *err) {
     headline_cost_options co = {.n_pages = (int32_t)(c->server.kv_tokens / HEADLINE_PAGE),
                                 .max_rows = c->server.max_rows,
                                 .max_seqs = c->server.max_seqs,
                                 .max_len = c->server.max_model_len,
                                 .n_runs = 1};
-    cost_model now;
     double off;
-    TRY(headline_cost_measure(o->b, &co, &now, &off, err));
-    cost_mean(&c->cost, n_before, &now);
-    c->cost_off += (off - c->cost_off) / (n_before + 1);
+    TRY(headline_cost_measure(o->b, &co, out, &off, err));
+    cost_mean(&c->cost, c->n_costs, out);
+    c->cost_off += (off - c->cost_off) / (c->n_costs + 1);
+    c->n_costs++;
     return QUIRE_OK;
 }
 
@@ -155,15 +155,25 @@ static double bound_of(const headline_case_options *o, const headline_case *c, c
                                                  c->server.max_rows);
 }
 
-/* Really: at rates about what the simulation can take. */
-static quire_err run_real_way(course k, headline_case *c, quire_error *err) {
+/* Really: at rates about what the simulation can take. *before: what steps cost last, which is what they cost after it then. */
+static quire_err run_real_way(course k, headline_case *c, cost_model *before, quire_error *err) {
     headline_sweep *s = &c->real[k.way];
     course simulated = k;
     headline_load expected;
+    cost_model now;
     simulated.cost = &c->cost;
     TRY(burst(&simulated, 1, &expected, err));
     TRY(burst(&k, k.o->n_runs, &s->burst, err));
-    return k.way == HEADLINE_PLANNER ? QUIRE_OK : sweep(&k, requests_s(k.t, &expected), c->bound, s, err);
+    TRY(measure_cost(k.o, c, &now, err));
+    c->burst_cost[k.way] = *before;
+    cost_mean(&c->burst_cost[k.way], 1, &now);
+    if (k.way != HEADLINE_PLANNER) {
+        TRY(sweep(&k, requests_s(k.t, &expected), c->bound, s, err));
+        TRY(measure_cost(k.o, c, before, err));
+        c->rates_cost[k.way] = now;
+        cost_mean(&c->rates_cost[k.way], 1, before);
+    }
+    return QUIRE_OK;
 }
 
 /* The same rates, so that the two differ by the steps' time alone; then the device at its own. */
@@ -173,8 +183,9 @@ static quire_err simulate_way(course k, headline_case *c, quire_error *err) {
     if (ways[k.way].swaps) {
         return QUIRE_OK; /* the simulator knows no swapping */
     }
-    k.cost = &c->cost;
+    k.cost = &c->burst_cost[k.way];
     TRY(burst(&k, 1, &s->burst, err));
+    k.cost = &c->rates_cost[k.way];
     for (int32_t i = 0; i < real->n_loads; i++) {
         TRY(add_load(&k, real->loads[i].rate, s, err));
     }
@@ -188,13 +199,13 @@ static quire_err simulate_way(course k, headline_case *c, quire_error *err) {
 
 quire_err headline_case_run(const headline_case_options *o, headline_case *c, quire_error *err) {
     uint64_t digest = 0;
-    for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
-        TRY(measure_cost(o, c, (int32_t)w, err));
-        c->bound = w == 0 ? bound_of(o, c, &c->cost) : c->bound;
-        TRY(run_real_way((course){.o = o, .c = c, .t = o->t, .way = w, .digest = &digest}, c, err));
-    }
-    TRY(measure_cost(o, c, HEADLINE_N_WAYS, err));
+    cost_model cost;
+    TRY(measure_cost(o, c, &cost, err));
+    c->bound = bound_of(o, c, &cost);
     c->device_bound = bound_of(o, c, o->device);
+    for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
+        TRY(run_real_way((course){.o = o, .c = c, .t = o->t, .way = w, .digest = &digest}, c, &cost, err));
+    }
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
         TRY(simulate_way((course){.o = o, .c = c, .t = o->t, .way = w, .digest = &digest}, c, err));
     }

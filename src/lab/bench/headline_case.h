@@ -35,8 +35,11 @@ typedef struct headline_case {
     const char *lengths; /* name of the kind of requests */
     double share;        /* memory, of what all requests take at the longest sequence's length */
     serving_options server; /* memory and limits; its clock is that of the loads */
-    cost_model cost;     /* this machine's: the mean of what was measured before each way and after the last */
-    double cost_off;     /* the root of the mean square of its fits' relative errors, mean */
+    /* This machine's: the mean of all that was measured; and of each way, the means of what was right before and after all came at once,
+     * and before and after the rates, since the speed of a machine that is shared changes from one minute to the next. */
+    cost_model cost, burst_cost[HEADLINE_N_WAYS], rates_cost[HEADLINE_N_WAYS];
+    double cost_off;     /* the root of the mean square of the fits' relative errors, mean */
+    int32_t n_costs;
     double bound, device_bound; /* of latency, seconds a token: here, on the device */
     headline_sweep real[HEADLINE_N_WAYS], simulated[HEADLINE_N_WAYS], device[HEADLINE_N_WAYS];
 } headline_case;
