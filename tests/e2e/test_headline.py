@@ -48,7 +48,7 @@ def test_memory_lets_so_many_run(first):
     assert by["iteration, max"]["at_once"] <= 3 and by["static, padded"]["at_once"] <= 3
     assert by["iteration, max"]["at_once"] < by["iteration, oracle"]["at_once"] <= by["paged"]["at_once"]
     live = [by[way]["live"] for way in [*PIECES, "paged"]]
-    assert live == sorted(live) and live[0] < 40 and live[-1] > 85
+    assert live == sorted(live) and live[0] < 40 and live[-1] > 75
     assert by["iteration, growing"]["copied"] > 0 and all(by[way]["copied"] == 0 for way in by if way != "iteration, growing")
 
 

@@ -31,7 +31,7 @@ typedef struct serving_execution {
     void *context;
     /* A step begins: before anything is planned. */
     void (*begin)(void *context);
-    /* A piece's first n_tokens move from token `from` of the memory to token `to`; the pieces do not overlap. */
+    /* A piece's first n_tokens move from token `from` of the memory to token `to`; where the two overlap, `to` is the lower. */
     quire_err (*move)(void *context, int64_t from, int64_t to, int32_t n_tokens);
     /* The step that s has planned. *us: what it took since it began. */
     quire_err (*step)(void *context, const struct serving *s, double *us);

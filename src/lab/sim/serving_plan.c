@@ -38,12 +38,22 @@ static bool give_piece(void *context, sched_task *t) {
     return false;
 }
 
-/* Gives t, whose piece is full, one that holds all that it knows. false in *did: no gap holds it. */
+/* Gives t, whose piece is full, one that holds all that it knows. One that runs alone slides to the memory's start where there is no gap.
+ * false in *did: no gap holds it. */
 static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
     served *a = served_of(t);
     int64_t first, n = rounded(s, t->n_known);
     *did = first_fit_take(&s->room, MOVING, n, &first);
+    if (!*did && s->sched.n_running == 1) {
+        first_fit_give(&s->room, (int32_t)t->arrival);
+        *did = first_fit_take(&s->room, MOVING, n, &first);
+    }
     if (!*did) {
+        return QUIRE_OK;
+    }
+    if (first == a->piece) {
+        first_fit_rename(&s->room, MOVING, (int32_t)t->arrival);
+        a->reserved = n;
         return QUIRE_OK;
     }
     if (s->o->execution != NULL) {
@@ -58,7 +68,7 @@ static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
 }
 
 /* Room for what each running request computes in the step; the newest are preempted where there is none. QUIRE_TOO_LARGE: the memory does
- * not hold a request and its copy. */
+ * not hold a request alone. */
 static quire_err grow_pieces(serving *s) {
     for (int32_t i = 0; i < s->sched.n_running;) {
         sched_task *t = s->sched.running[i];

@@ -293,7 +293,7 @@ static void pieces_give_the_engines_answers_and_waste_no_row(void **state) {
         assert_true(r.n_preemptions > 0 || r.n_rows == N_PROMPT + N_OUTPUT - N_REQUESTS);
         serving_result_deinit(&r);
     }
-    serving_options small = server(10);
+    serving_options small = server(8); /* of the longest, alone, not beside its copy */
     small.reservation = RESERVE_GROWING;
     r = without_engine(&w, small);
     assert_true(r.n_preemptions > 0);
