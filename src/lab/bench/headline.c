@@ -104,7 +104,8 @@ static quire_err make_cases(headline *h, quire_error *err) {
             int64_t kv_tokens = kv_tokens_of(h, &h->traces[i], h->shares[k]);
             if (h->n_cases == MAX_CASES || kv_tokens > INT32_MAX || kv_tokens < (int64_t)LEAST_SEQUENCES * e->max_model_len) {
                 return err_set(err, QUIRE_INVALID, -1,
-                               "--shares %s of %d requests of at most %d tokens: each must hold %d such requests, and there are at most %d cases",
+                               "--shares %s of %d requests of at most %d tokens: each must hold %d such requests, and there are at most %d "
+                               "cases",
                                h->o.shares, (int)h->traces[i].n_requests, (int)e->max_model_len, LEAST_SEQUENCES, MAX_CASES);
             }
             h->cases[h->n_cases++] = (headline_case){.lengths = h->names[i],

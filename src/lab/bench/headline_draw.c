@@ -61,7 +61,8 @@ static quire_err add_axes(const diagram *d) {
             if (at > d->x0 && at < d->x1) {
                 TRY(strbuf_addf(d->out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#ddd\"/>\n", x_of(d, v), d->top + TOP,
                                 x_of(d, v), d->top + BOTTOM));
-                TRY(strbuf_addf(d->out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n", x_of(d, v), d->top + BOTTOM + 16, v));
+                TRY(strbuf_addf(d->out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n", x_of(d, v), d->top + BOTTOM + 16,
+                                v));
             }
         }
     }
@@ -94,7 +95,8 @@ static quire_err add_way(const diagram *d, headline_way w) {
 static quire_err add_diagram(strbuf *out, const headline_case *c, int32_t i) {
     diagram d = {.out = out, .c = c, .top = i * PART};
     scale(&d);
-    TRY(strbuf_addf(out, "<text x=\"%d\" y=\"%d\" font-size=\"14\">Mean latency a token by rate: %s, memory %g%%</text>\n", LEFT, d.top + 24,
+    TRY(strbuf_addf(out, "<text x=\"%d\" y=\"%d\" font-size=\"14\">Mean latency a token by rate: %s, memory %g%%</text>\n", LEFT,
+                    d.top + 24,
                     strcmp(c->lengths, "sharegpt") == 0 || strcmp(c->lengths, "alpaca") == 0 ? c->lengths : "a trace", c->share));
     TRY(add_axes(&d));
     if (log10(c->bound) > d.y0 && log10(c->bound) < d.y1) {

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/lab.h"
-#include "lab/sim/serving_state.h"
 
 int32_t headline_padding_pages(int32_t n_pages, int32_t max_len) {
     int32_t per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE);
@@ -87,14 +86,14 @@ static void copy_shared(headline_execution *x, const kv_copies *copies) {
     }
 }
 
-static quire_err step(void *context, const serving *s, double *us) {
+static quire_err step(void *context, const scheduler *s, const int64_t *pieces, double *us) {
     headline_execution *x = context;
-    copy_shared(x, &s->sched.copies);
-    for (int32_t i = 0; i < s->sched.plan.n_items; i++) {
-        const sched_task *t = s->sched.tasks[i];
-        int32_t n_rows = s->sched.plan.items[i].n_rows, request = (int32_t)t->arrival;
+    copy_shared(x, &s->copies);
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        const sched_task *t = s->tasks[i];
+        int32_t n_rows = s->plan.items[i].n_rows, request = (int32_t)t->arrival;
         bool wants = t->kv.n_computed + n_rows == t->n_known;
-        const int32_t *pages = s->pieces ? table_of(x, i, served_of(t)->piece / HEADLINE_PAGE) : &t->kv.tables[0].pages->v;
+        const int32_t *pages = pieces != NULL ? table_of(x, i, pieces[i] / HEADLINE_PAGE) : &t->kv.tables[0].pages->v;
         TRY(add_rows(x, tokens_of(x, request), t->kv.n_computed, n_rows, pages, wants ? request : NOBODY, t->n_known));
     }
     TRY(flush(x));

@@ -20,8 +20,8 @@ typedef struct headline_load {
 headline_load headline_load_of(const serving_result *r, double rate, bool is_static);
 
 /* The rate at which the latency of loads[0..n), in ascending order of their rates, all finite, first passes the bound: on the straight line
- * between its neighbours, both scales logarithmic. The first load's rate where that passes it, the last one's where none does: *is_between is
- * false. */
+ * between its neighbours, both scales logarithmic. The first load's rate where that passes it, the last one's where none does: *is_between
+ * is false. */
 double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between);
 
 /* Microseconds that the cost model allows for the load's work: its steps with as many decodes in each as it had on average, the prompts'

@@ -38,8 +38,8 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
     sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
     char heading[512];
     snprintf(heading, sizeof heading,
-             "\n%s: memory for %lld tokens, %.0f%% of what all take fully reserved. All at once: counts and speed; then the highest rate of "
-             "arrivals with %.1f ms a token",
+             "\n%s: memory for %lld tokens, %.0f%% of what all take fully reserved. All at once: counts and speed; then the highest rate "
+             "of arrivals with %.2f ms a token",
              requests, (long long)c->server.kv_tokens, c->share, c->bound * 1e3);
     sheet_begin(&s, heading);
     for (headline_way w = 0; w < HEADLINE_N_WAYS; w++) {
@@ -199,8 +199,8 @@ static void print_cost(const headline_case *c, bool json) {
                                      {.number = rows * alone / us}});
     }
     sheet_note(&s,
-               "fitted to steps of known content, measured before and after each way, off by %.1f%%; a row and a token that it attends to %.4f us more "
-               "when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us",
+               "fitted to steps of known content, measured before and after each way, off by %.1f%%; a row and a token that it attends to %.4f us "
+               "more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us",
                100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us);
 }
 

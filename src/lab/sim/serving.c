@@ -167,6 +167,13 @@ static quire_err check(const serving *s, quire_error *err) {
     return e;
 }
 
+static quire_err execute(serving *s, const serving_execution *x, double *us) {
+    for (int32_t i = 0; s->pieces && i < s->sched.plan.n_items; i++) {
+        s->item_pieces[i] = served_of(s->sched.tasks[i])->piece;
+    }
+    return x->step(x->context, &s->sched, s->pieces ? s->item_pieces : NULL, us);
+}
+
 /* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
 static quire_err step(serving *s, bool *did, quire_error *err) {
     const serving_execution *x = s->o->execution;
@@ -185,7 +192,7 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
     step_work w = work_of(s);
     double us = x == NULL ? cost_of(s->o->cost, &w) : 0;
     if (x != NULL) {
-        TRY(x->step(x->context, s, &us));
+        TRY(execute(s, x, &us));
     }
     note_step(s, &w, us);
     s->now += us;
@@ -248,7 +255,8 @@ static quire_err open_memory(serving *s) {
 
 static quire_err open_all(serving *s) {
     s->seqs = mem_new((size_t)s->t->n_requests, sizeof *s->seqs);
-    TRY(s->seqs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    s->item_pieces = mem_new((size_t)s->o->max_seqs, sizeof *s->item_pieces);
+    TRY(s->seqs != NULL && s->item_pieces != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
     TRY(open_memory(s));
     return serving_open_scheduler(s);
 }
@@ -263,6 +271,7 @@ static void close_all(serving *s) {
     kv_cache_close(&s->kv);
     first_fit_close(&s->room);
     mem_free(s->seqs);
+    mem_free(s->item_pieces);
 }
 
 static quire_err check_options(const serving_options *o, quire_error *err) {

@@ -22,21 +22,25 @@ typedef enum batching {
     BATCH_N
 } batching;
 
-struct serving;
-struct serving_batch;
+/* A static batch: requests first .. first + n of the trace, but for the refused among them. */
+typedef struct serving_batch {
+    int32_t first, n, n_taken;
+    int32_t prompt, output; /* the longest */
+    int64_t reserved;       /* tokens */
+} serving_batch;
 
-/* Computes steps for real: the simulated clock then runs by what they took. The structs are those of serving_state.h. Calls that fail end
- * the run. */
+/* Computes steps for real: the simulated clock then runs by what they took. Calls that fail end the run. */
 typedef struct serving_execution {
     void *context;
     /* A step begins: before anything is planned. */
     void (*begin)(void *context);
     /* A piece's first n_tokens move from token `from` of the memory to token `to`; where the two overlap, `to` is the lower. */
     quire_err (*move)(void *context, int64_t from, int64_t to, int32_t n_tokens);
-    /* The step that s has planned. *us: what it took since it began. */
-    quire_err (*step)(void *context, const struct serving *s, double *us);
+    /* The step that s has planned. pieces[i]: the first token of the memory that the piece of its item i has; NULL: items have pages. *us:
+     * what it took since it began. */
+    quire_err (*step)(void *context, const scheduler *s, const int64_t *pieces, double *us);
     /* Step `made` of a static batch: its prompts, or one more token of each. */
-    quire_err (*batch_step)(void *context, const struct serving_batch *b, int32_t made, double *us);
+    quire_err (*batch_step)(void *context, const serving_batch *b, int32_t made, double *us);
 } serving_execution;
 
 typedef enum serving_cache { SERVING_CACHE_NONE, SERVING_CACHE_PAGE, SERVING_CACHE_TOKEN } serving_cache;

@@ -26,17 +26,12 @@ typedef struct serving {
     kv_cache kv;     /* empty with pieces */
     first_fit room;  /* of pieces */
     served *seqs;    /* [n_requests] */
+    int64_t *item_pieces; /* [max_seqs] with pieces and an execution: the first token of each item's piece */
     int32_t next;    /* the next to arrive */
     double now;
     int64_t moved;   /* tokens that moved in this step, as pieces grew */
 } serving;
 
-/* A static batch: requests first .. first + n of the trace, but for the refused among them. */
-typedef struct serving_batch {
-    int32_t first, n, n_taken;
-    int32_t prompt, output; /* the longest */
-    int64_t reserved;       /* tokens */
-} serving_batch;
 
 static inline served *served_of(const sched_task *t) {
     return (served *)(uintptr_t)t; /* its first member */
