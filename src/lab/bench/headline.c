@@ -38,7 +38,7 @@ typedef struct headline {
     headline_options o;
     bare b;
     trace traces[MAX_CASES], many[MAX_CASES]; /* many: MANY of the same kind; of a file the same */
-    char names[MAX_CASES][32]; /* of the lengths, in the order of the traces */
+    char names[MAX_CASES][32];                /* of the lengths, in the order of the traces */
     int32_t n_traces;
     int32_t shares[FIGURES_MAX_POINTS], n_shares, rates[FIGURES_MAX_POINTS], n_rates;
     cost_model device;

@@ -11,19 +11,19 @@
 #include "quire.h"
 
 typedef struct headline_options {
-    quire_options engine;    /* model, numeric configuration, threads, max_seqs, max_batched_tokens, max_model_len; 0: as chosen here */
-    const char *shape, *type; /* random weights of a published shape in place of a model, and their type; NULL: none */
-    const char *lengths;     /* kinds of requests, "sharegpt,alpaca" */
-    const char *trace;       /* a file of requests in place of them (lab/sim/trace_read.h); NULL: none */
-    const char *shares;      /* of the memory, percent: "5,10,20" */
-    const char *rates;       /* percent of the requests a second that all at once give */
+    quire_options engine;       /* model, numeric configuration, threads, max_seqs, max_batched_tokens, max_model_len; 0: as chosen here */
+    const char *shape, *type;   /* random weights of a published shape in place of a model, and their type; NULL: none */
+    const char *lengths;        /* kinds of requests, "sharegpt,alpaca" */
+    const char *trace;          /* a file of requests in place of them (lab/sim/trace_read.h); NULL: none */
+    const char *shares;         /* of the memory, percent: "5,10,20" */
+    const char *rates;          /* percent of the requests a second that all at once give */
     int32_t n_requests, shrink; /* shrink: lengths, and the longest sequence, become a shrink-th */
     int64_t seed;
-    double times_idle;       /* bound of latency: so many times that of an idle server */
+    double times_idle; /* bound of latency: so many times that of an idle server */
     int32_t n_runs;
-    bool quick;              /* what was not given is small */
+    bool quick; /* what was not given is small */
     bool json;
-    const char *svg;         /* file for the curves; NULL: none */
+    const char *svg; /* file for the curves; NULL: none */
 } headline_options;
 
 void headline_options_init(headline_options *o);

@@ -151,8 +151,8 @@ static quire_err measure_cost(const headline_case_options *o, headline_case *c, 
 
 static double bound_of(const headline_case_options *o, const headline_case *c, const cost_model *cost) {
     double n = o->t->n_requests;
-    return o->times_idle * headline_idle_latency(cost, (double)o->t->n_prompt_tokens / n, (double)o->t->n_output_tokens / n,
-                                                 c->server.max_rows);
+    return o->times_idle *
+           headline_idle_latency(cost, (double)o->t->n_prompt_tokens / n, (double)o->t->n_output_tokens / n, c->server.max_rows);
 }
 
 /* Really: at rates about what the simulation can take. *before: what steps cost last, which is what they cost after it then. */

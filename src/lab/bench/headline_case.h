@@ -9,13 +9,13 @@
 enum { HEADLINE_MAX_LOADS = 16 };
 
 typedef enum headline_way {
-    HEADLINE_STATIC, /* padded batches, each member with room for the longest sequence */
-    HEADLINE_MAX,    /* by iteration, one piece each: for the longest sequence */
-    HEADLINE_POW2,   /* prompt, and the answer rounded up to a power of two */
-    HEADLINE_ORACLE, /* prompt and answer */
+    HEADLINE_STATIC,  /* padded batches, each member with room for the longest sequence */
+    HEADLINE_MAX,     /* by iteration, one piece each: for the longest sequence */
+    HEADLINE_POW2,    /* prompt, and the answer rounded up to a power of two */
+    HEADLINE_ORACLE,  /* prompt and answer */
     HEADLINE_GROWING, /* what it has; copied when it is full */
-    HEADLINE_PAGED,  /* the engine */
-    HEADLINE_CACHED, /* the engine with its prefix cache */
+    HEADLINE_PAGED,   /* the engine */
+    HEADLINE_CACHED,  /* the engine with its prefix cache */
     HEADLINE_SWAPPED, /* the engine with host memory for what it preempts; not simulated */
     HEADLINE_PLANNER, /* the engine's planner and pages without the engine: only all at once, to see what the engine adds */
     HEADLINE_N_WAYS
@@ -32,13 +32,13 @@ typedef struct headline_sweep {
 } headline_sweep;
 
 typedef struct headline_case {
-    const char *lengths; /* name of the kind of requests */
-    double share;        /* memory, of what all requests take at the longest sequence's length */
+    const char *lengths;    /* name of the kind of requests */
+    double share;           /* memory, of what all requests take at the longest sequence's length */
     serving_options server; /* memory and limits; its clock is that of the loads */
     /* This machine's: the mean of all that was measured; and of each way, the means of what was right before and after all came at once,
      * and before and after the rates, since the speed of a machine that is shared changes from one minute to the next. */
     cost_model cost, burst_cost[HEADLINE_N_WAYS], rates_cost[HEADLINE_N_WAYS];
-    double cost_off;     /* the root of the mean square of the fits' relative errors, mean */
+    double cost_off; /* the root of the mean square of the fits' relative errors, mean */
     int32_t n_costs;
     double bound, device_bound; /* of latency, seconds a token: here, on the device */
     headline_sweep real[HEADLINE_N_WAYS], simulated[HEADLINE_N_WAYS], device[HEADLINE_N_WAYS];
@@ -46,13 +46,13 @@ typedef struct headline_case {
 
 typedef struct headline_case_options {
     bare *b;
-    const trace *t;             /* arrivals of about one a second */
-    const trace *many;          /* the same kind, so many that a queue can grow: for the device's rates */
-    const cost_model *device;   /* the described one's */
-    double times_idle;          /* the bound: so many times the latency of an idle server */
-    const int32_t *rates;       /* in percent of the requests a second that all at once give, simulated */
+    const trace *t;           /* arrivals of about one a second */
+    const trace *many;        /* the same kind, so many that a queue can grow: for the device's rates */
+    const cost_model *device; /* the described one's */
+    double times_idle;        /* the bound: so many times the latency of an idle server */
+    const int32_t *rates;     /* in percent of the requests a second that all at once give, simulated */
     int32_t n_rates;
-    int32_t n_runs;             /* of all at once, really: the fastest counts */
+    int32_t n_runs; /* of all at once, really: the fastest counts */
 } headline_case_options;
 
 /* Fills the sweeps of *c, whose lengths, share and server are set. QUIRE_INTERNAL when two ways give different answers. */

@@ -96,8 +96,8 @@ static quire_err add_diagram(strbuf *out, const headline_case *c, int32_t i) {
     diagram d = {.out = out, .c = c, .top = i * PART};
     scale(&d);
     TRY(strbuf_addf(out, "<text x=\"%d\" y=\"%d\" font-size=\"14\">Mean latency a token by rate: %s, memory %g%%</text>\n", LEFT,
-                    d.top + 24,
-                    strcmp(c->lengths, "sharegpt") == 0 || strcmp(c->lengths, "alpaca") == 0 ? c->lengths : "a trace", c->share));
+                    d.top + 24, strcmp(c->lengths, "sharegpt") == 0 || strcmp(c->lengths, "alpaca") == 0 ? c->lengths : "a trace",
+                    c->share));
     TRY(add_axes(&d));
     if (log10(c->bound) > d.y0 && log10(c->bound) < d.y1) {
         TRY(strbuf_addf(out, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#555\" stroke-dasharray=\"6 4\"/>\n", LEFT,

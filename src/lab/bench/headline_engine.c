@@ -90,12 +90,8 @@ static quire_err submit(course *c, asked *a, quire_error *err) {
     for (int32_t i = 0; i < q->n_prompt; i++) {
         tokens[i] = trace_token_of(c->text[i], c->b->desc->n_vocab);
     }
-    engine_request r = {.tokens = tokens,
-                        .n_tokens = q->n_prompt,
-                        .namespace = &q->tenant,
-                        .n_namespace = sizeof q->tenant,
-                        .out = c->out,
-                        .user = a};
+    engine_request r = {
+        .tokens = tokens, .n_tokens = q->n_prompt, .namespace = &q->tenant, .n_namespace = sizeof q->tenant, .out = c->out, .user = a};
     sampling_params_init(&r.sampling);
     r.sampling.temperature = 0;
     r.sampling.max_tokens = serving_output(q);

@@ -11,7 +11,7 @@
  * computed again. Of o these count: kv_tokens, page_tokens, max_model_len, max_rows,
  * max_chunk, max_seqs, cache, eviction and speed. *digest: of all answers, as lab_digest. serving_result_deinit frees what *out got, which
  * is nothing after a failure. */
-quire_err headline_engine_run(bare *b, const trace *t, const serving_options *o, int64_t swap_bytes, serving_result *out,
-                              uint64_t *digest, quire_error *err);
+quire_err headline_engine_run(bare *b, const trace *t, const serving_options *o, int64_t swap_bytes, serving_result *out, uint64_t *digest,
+                              quire_error *err);
 
 #endif

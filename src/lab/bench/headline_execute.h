@@ -18,15 +18,15 @@ typedef struct headline_execution {
     serving_execution hooks; /* whose context this is */
     bare *b;
     const trace *t;
-    int32_t *tokens;      /* of all requests: prompt and answer, and room for a dead row's */
-    int64_t *offsets;     /* [n_requests] where a request's begin */
-    int32_t n_pages;      /* memory for keys and values; those of padding lie behind it */
+    int32_t *tokens;          /* of all requests: prompt and answer, and room for a dead row's */
+    int64_t *offsets;         /* [n_requests] where a request's begin */
+    int32_t n_pages;          /* memory for keys and values; those of padding lie behind it */
     int32_t max_len, per_seq; /* tokens, pages of the longest sequence */
-    int32_t *tables;      /* [2 max_seqs][per_seq] block tables of pieces, and of padding */
-    int32_t *zeros;       /* [max_len] the tokens of padding */
-    bare_part *parts;     /* of the pass being gathered: [max_seqs] */
-    int32_t *askers;      /* [max_seqs] the request that takes the token of a wanted row */
-    int32_t *askers_at;   /* [max_seqs] and its place in the request's tokens */
+    int32_t *tables;          /* [2 max_seqs][per_seq] block tables of pieces, and of padding */
+    int32_t *zeros;           /* [max_len] the tokens of padding */
+    bare_part *parts;         /* of the pass being gathered: [max_seqs] */
+    int32_t *askers;          /* [max_seqs] the request that takes the token of a wanted row */
+    int32_t *askers_at;       /* [max_seqs] and its place in the request's tokens */
     int32_t n_parts, n_askers, n_rows;
     int64_t start_us;
 } headline_execution;

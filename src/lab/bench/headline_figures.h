@@ -7,13 +7,13 @@
 
 /* What one load gave. Means over steps are of counts, so they are exact where all requests come at once. */
 typedef struct headline_load {
-    double rate;              /* requests a second that arrive; infinite: all at once */
-    double latency;           /* mean of a request's time from arrival to its end by the answer's tokens, seconds */
-    double tokens_s;          /* of answers, from the first arrival to the last end */
-    double at_once, live;     /* requests running; part of the reserved room that holds a token: means over steps */
+    double rate;          /* requests a second that arrive; infinite: all at once */
+    double latency;       /* mean of a request's time from arrival to its end by the answer's tokens, seconds */
+    double tokens_s;      /* of answers, from the first arrival to the last end */
+    double at_once, live; /* requests running; part of the reserved room that holds a token: means over steps */
     int64_t n_steps, n_preemptions;
-    step_work work;           /* of all steps together, padding and dead rows among it */
-    double decode_rows;       /* of work.rows, those of one token more, dead ones among them */
+    step_work work;     /* of all steps together, padding and dead rows among it */
+    double decode_rows; /* of work.rows, those of one token more, dead ones among them */
 } headline_load;
 
 /* is_static: padding counts to the prompts' rows, dead rows to the decodes'. */

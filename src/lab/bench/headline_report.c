@@ -178,12 +178,9 @@ static void print_loads(const headline_case *c, bool json) {
 /* ---- what a step costs ---- */
 
 static void print_cost(const headline_case *c, bool json) {
-    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL},
-                                           {"share", "%", 3, 0, NULL},
-                                           {"step_rows", "rows", 6, 0, NULL},
-                                           {"step", "step us", 10, 1, "us"},
-                                           {"row", "us a row", 10, 1, "us"},
-                                           {"gain", "of one row", 10, 2, "x"}};
+    static const sheet_column columns[] = {{"lengths", "", 9, SHEET_TEXT, NULL}, {"share", "%", 3, 0, NULL},
+                                           {"step_rows", "rows", 6, 0, NULL},    {"step", "step us", 10, 1, "us"},
+                                           {"row", "us a row", 10, 1, "us"},     {"gain", "of one row", 10, 2, "x"}};
     sheet s = {NAME, EXPERIMENT_COLUMNS(columns), json};
     const cost_model *m = &c->cost;
     double alone = cost_of(m, &(step_work){.rows = 1, .out = 1});
@@ -198,10 +195,11 @@ static void print_cost(const headline_case *c, bool json) {
                                      {.number = us / rows},
                                      {.number = rows * alone / us}});
     }
-    sheet_note(&s,
-               "fitted to steps of known content, measured before and after each way, off by %.1f%%; a row and a token that it attends to %.4f us "
-               "more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us",
-               100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us);
+    sheet_note(
+        &s,
+        "fitted to steps of known content, measured before and after each way, off by %.1f%%; a row and a token that it attends to %.4f "
+        "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us",
+        100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us);
 }
 
 void headline_print_case(const headline_case *c, const char *requests, bool json) {

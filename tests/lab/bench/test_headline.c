@@ -27,13 +27,8 @@ static void assert_near(double value, double expected) {
 /* ---- figures ---- */
 
 /* 100 us a step and 10 a row; a row of logits 1, a pair 0.5 or 0.25, a token moved 2. */
-static const cost_model plain = {.n_points = 2,
-                                 .rows = {0, 1},
-                                 .us = {100, 110},
-                                 .out_us = 1,
-                                 .decode_pair_us = 0.5,
-                                 .prefill_pair_us = 0.25,
-                                 .copy_us = 2};
+static const cost_model plain = {
+    .n_points = 2, .rows = {0, 1}, .us = {100, 110}, .out_us = 1, .decode_pair_us = 0.5, .prefill_pair_us = 0.25, .copy_us = 2};
 
 /* Two requests: prompts of 10 and 20, answers of 5 and 3; 7 steps, in which 2, 2, 2, 2, 1, 1, 1 ran. */
 static const serving_result served = {
@@ -163,7 +158,10 @@ static void each_way_reserves_what_it_says(void **state) {
     static const struct {
         reservation how;
         int64_t reserved;
-    } cases[] = {{RESERVE_MAX, 5 * 128}, {RESERVE_POW2, 5 * 48}, {RESERVE_ORACLE, 5 * 48}, {RESERVE_GROWING, 3 * 32 + 2 * 48},
+    } cases[] = {{RESERVE_MAX, 5 * 128},
+                 {RESERVE_POW2, 5 * 48},
+                 {RESERVE_ORACLE, 5 * 48},
+                 {RESERVE_GROWING, 3 * 32 + 2 * 48},
                  {RESERVE_PAGED, 3 * 32 + 2 * 48}};
     trace t = parse("{\"prompt\": 30, \"output\": 5}\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
