@@ -81,7 +81,7 @@ static quire_err run_load(const course *k, double rate, headline_load *out, quir
     } else {
         TRY(run_really(k, &so, &r, err));
     }
-    *out = headline_load_of(&r, rate, w->batching == BATCH_STATIC);
+    *out = headline_load_of(&r, rate);
     serving_result_deinit(&r);
     return QUIRE_OK;
 }

@@ -1,22 +1,22 @@
 #include "lab/bench/headline_figures.h"
 
 #include <math.h>
+#include <string.h>
 
-headline_load headline_load_of(const serving_result *r, double rate, bool is_static) {
-    double steps = (double)r->n_steps, latency = 0, running = (double)r->step_running;
+headline_load headline_load_of(const serving_result *r, double rate) {
+    double running = (double)r->step_running;
+    headline_load load = {.rate = rate,
+                          .tokens_s = (double)r->output_tokens / (r->span_us * 1e-6),
+                          .at_once = running / (double)r->n_steps,
+                          .live = (double)r->step_live / (double)r->step_reserved,
+                          .n_steps = r->n_steps,
+                          .n_preemptions = r->n_preemptions,
+                          .work = r->work};
+    memcpy(load.steps_at, r->steps_at, sizeof load.steps_at);
     for (int32_t i = 0; i < r->times.n; i++) {
-        latency += r->times.per_token[i] * 1e-6 / r->times.n;
+        load.latency += r->times.per_token[i] * 1e-6 / r->times.n;
     }
-    double decodes = is_static ? running - r->times.n : (double)r->output_tokens - r->times.n;
-    return (headline_load){.rate = rate,
-                           .latency = latency,
-                           .tokens_s = (double)r->output_tokens / (r->span_us * 1e-6),
-                           .at_once = running / steps,
-                           .live = (double)r->step_live / (double)r->step_reserved,
-                           .n_steps = r->n_steps,
-                           .n_preemptions = r->n_preemptions,
-                           .work = r->work,
-                           .decode_rows = decodes};
+    return load;
 }
 
 double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between) {
@@ -33,13 +33,14 @@ double headline_highest_rate(const headline_load *loads, int32_t n, double bound
     return a->rate * pow(b->rate / a->rate, part);
 }
 
-double headline_allowed_us(const cost_model *c, const headline_load *load, int32_t max_rows) {
-    double n = load->decode_rows / (double)load->n_steps;
-    double step_us = cost_of(c, &(step_work){.rows = n}), fuller_us = cost_of(c, &(step_work){.rows = n + max_rows});
+double headline_allowed_us(const cost_model *c, const headline_load *load) {
     step_work rest = load->work; /* beside the rows */
     rest.rows = 0;
-    double rest_us = cost_of(c, &rest) - cost_of(c, &(step_work){0});
-    return (double)load->n_steps * step_us + (load->work.rows - load->decode_rows) * (fuller_us - step_us) / max_rows + rest_us;
+    double us = cost_of(c, &rest) - cost_of(c, &(step_work){0});
+    for (int k = 0; k < SERVING_MAX_POWERS; k++) {
+        us += load->steps_at[k] > 0 ? load->steps_at[k] * cost_of(c, &(step_work){.rows = ldexp(1, k)}) : 0;
+    }
+    return us;
 }
 
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows) {

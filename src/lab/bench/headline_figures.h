@@ -12,22 +12,20 @@ typedef struct headline_load {
     double tokens_s;      /* of answers, from the first arrival to the last end */
     double at_once, live; /* requests running; part of the reserved room that holds a token: means over steps */
     int64_t n_steps, n_preemptions;
-    step_work work;     /* of all steps together, padding and dead rows among it */
-    double decode_rows; /* of work.rows, those of one token more, dead ones among them */
+    step_work work;                      /* of all steps together, padding and dead rows among it */
+    double steps_at[SERVING_MAX_POWERS]; /* as serving_result's */
 } headline_load;
 
-/* is_static: padding counts to the prompts' rows, dead rows to the decodes'. */
-headline_load headline_load_of(const serving_result *r, double rate, bool is_static);
+headline_load headline_load_of(const serving_result *r, double rate);
 
 /* The rate at which the latency of loads[0..n), in ascending order of their rates, all finite, first passes the bound: on the straight line
  * between its neighbours, both scales logarithmic. The first load's rate where that passes it, the last one's where none does: *is_between
  * is false. */
 double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between);
 
-/* Microseconds that the cost model allows for the load's work: its steps with as many decodes in each as it had on average, the prompts'
- * rows on top at the price of a step's max_rows further ones, the pairs that attention read, and what was copied. Nothing is added for
- * planning, sampling or idling. */
-double headline_allowed_us(const cost_model *c, const headline_load *load, int32_t max_rows);
+/* Microseconds that the cost model allows for the load's work: its steps by their rows, logits, the pairs that attention read, and what was
+ * copied. Nothing is added for planning, sampling or idling. */
+double headline_allowed_us(const cost_model *c, const headline_load *load);
 
 /* Seconds a token that a request of mean lengths takes on an idle server. */
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows);

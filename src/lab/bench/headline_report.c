@@ -91,7 +91,7 @@ static double speed_gain(const headline_sweep *sweeps, const struct gain *g) {
 /* Part of the speed that steps as they cost around the way's own run allow. */
 static double reached(const headline_case *c, headline_way w) {
     const headline_load *load = &c->real[w].burst;
-    return headline_allowed_us(&c->burst_cost[w], load, c->server.max_rows) * load->tokens_s;
+    return headline_allowed_us(&c->burst_cost[w], load) * load->tokens_s;
 }
 
 static void print_gains(const headline_case *c, bool json) {
@@ -114,7 +114,7 @@ static void print_gains(const headline_case *c, bool json) {
     for (int i = 0; i < N_GAINS; i++) {
         const struct gain *g = &gains[i];
         const headline_load *a = &c->real[g->of].burst, *b = &c->real[g->than].burst;
-        double allowed = over(headline_allowed_us(&c->cost, b, c->server.max_rows), headline_allowed_us(&c->cost, a, c->server.max_rows));
+        double allowed = over(headline_allowed_us(&c->cost, b), headline_allowed_us(&c->cost, a));
         sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
                                      {.number = c->share},
                                      {.text = headline_way_name(g->of)},

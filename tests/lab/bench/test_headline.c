@@ -30,7 +30,7 @@ static void assert_near(double value, double expected) {
 static const cost_model plain = {
     .n_points = 2, .rows = {0, 1}, .us = {100, 110}, .out_us = 1, .decode_pair_us = 0.5, .prefill_pair_us = 0.25, .copy_us = 2};
 
-/* Two requests: prompts of 10 and 20, answers of 5 and 3; 7 steps, in which 2, 2, 2, 2, 1, 1, 1 ran. */
+/* Two requests: answers of 5 and 3; 7 steps of 1, 1, 1, 1, 2, 10 and 20 rows: 10 is three quarters of 8 and one of 16. */
 static const serving_result served = {
     .times = {.per_token = (double[]){4000, 2000}, .n = 2},
     .prompt_tokens = 30,
@@ -42,35 +42,33 @@ static const serving_result served = {
     .step_live = 110,
     .step_reserved = 220,
     .work = {.rows = 36, .out = 8, .decode_pairs = 90, .prefill_pairs = 265, .copied = 12},
+    .steps_at = {4, 1, 0, 0.75, 0.25 + 0.75, 0.25},
     .span_us = 16000,
 };
 
 static void a_loads_figures_are_those_by_hand(void **state) {
     (void)state;
-    headline_load load = headline_load_of(&served, 2.5, false);
+    headline_load load = headline_load_of(&served, 2.5);
     assert_near(load.rate, 2.5);
     assert_near(load.latency, 0.003); /* 4 and 2 ms a token */
     assert_near(load.tokens_s, 8 / 0.016);
     assert_near(load.at_once, 11.0 / 7);
     assert_near(load.live, 0.5);
-    assert_near(load.decode_rows, 6); /* the first token of each answer came with its prompt */
     assert_int_equal(load.n_preemptions, 3);
-    assert_near(headline_load_of(&served, 1, true).decode_rows, 9); /* static: all that ran, but in the first step */
 }
 
-/* 7 steps of 6/7 decodes: 7 x 100 + 6 x 10; 30 further rows at 10; 8 logits; 90 and 265 pairs; 12 tokens moved. */
+/* 7 x 100 and 36 rows at 10; 8 logits; 90 and 265 pairs; 12 tokens moved. */
 static void the_time_that_steps_allow_is_that_by_hand(void **state) {
     (void)state;
-    headline_load load = headline_load_of(&served, INFINITY, false);
-    assert_near(headline_allowed_us(&plain, &load, 64), 700 + 60 + 300 + 8 + 45 + 66.25 + 24);
+    headline_load load = headline_load_of(&served, INFINITY);
+    assert_near(headline_allowed_us(&plain, &load), 700 + 360 + 8 + 45 + 66.25 + 24);
 }
 
 /* The gain of twice as many at once: 100 + 10 for one a step, 100 + 20 for two. */
 static void twice_as_many_at_once_gain_what_the_step_costs_say(void **state) {
     (void)state;
-    headline_load one = {.n_steps = 100, .decode_rows = 100, .work = {.rows = 100}}, two = one;
-    two.n_steps = 50;
-    assert_near(headline_allowed_us(&plain, &one, 64) / headline_allowed_us(&plain, &two, 64), 2 * 110.0 / 120);
+    headline_load one = {.steps_at = {100}}, two = {.steps_at = {0, 50}};
+    assert_near(headline_allowed_us(&plain, &one) / headline_allowed_us(&plain, &two), 2 * 110.0 / 120);
 }
 
 /* A prompt of 100 in steps of 64 and 36 rows, then 9 tokens behind 105 on average. */
@@ -172,6 +170,9 @@ static void each_way_reserves_what_it_says(void **state) {
         assert_int_equal(r.step_running, 5);
         assert_int_equal(r.step_reserved, cases[i].reserved);
         assert_int_equal(r.step_live, cases[i].how == RESERVE_PAGED ? 30 + 31 + 32 + 33 + 34 : 0 + 30 + 31 + 32 + 33);
+        assert_near(r.steps_at[0], 4);
+        assert_near(r.steps_at[4], 2.0 / 16); /* 30 rows */
+        assert_near(r.steps_at[5], 14.0 / 16);
         assert_int_equal(r.n_copied, cases[i].how == RESERVE_GROWING ? 32 : 0);
         serving_result_deinit(&r);
     }
@@ -313,8 +314,6 @@ static void a_static_batch_computes_pads_and_dead_rows(void **state) {
     assert_int_equal(r.n_steps, 25 + 12 + 20);
     assert_int_equal(r.n_rows, 2 * 30 + 2 * 60 + 2 * 33 + 2 * (24 + 11 + 19));
     assert_int_equal(r.most_running, 2);
-    headline_load load = headline_load_of(&r, INFINITY, true);
-    assert_near(load.decode_rows, 2 * (25 + 12 + 20) - N_REQUESTS);
     serving_result_deinit(&r);
     close_world(&w);
 }
