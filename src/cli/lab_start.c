@@ -37,6 +37,7 @@ const command *const lab_rows[] = {
     ROW("bench prefix", "what the prefix index costs strangers, and what it saves"),
     ROW("bench workload", "speed and hit rate of kinds of requests, by cache and policy"),
     ROW("bench ablation", "workloads with one mechanism switched off"),
+    ROW("bench headline", "what paging and continuous batching are worth, really run at rising rates"),
     ROW("bench scenario", "memory and speed of a model, alone and with others"),
     ROW("bench tiers", "first tokens of prompts that come back from host memory, file, Redis"),
     ROW("perplexity", "how well a model predicts a text, paged and not, to the same bits"),

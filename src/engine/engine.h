@@ -68,6 +68,7 @@ typedef struct engine_options {
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     bool starts_paused;        /* no step runs before engine_release: requests submitted until then start together */
+    bool no_thread;            /* the caller runs the steps, with what state.h has: for measurements on a clock of their own */
     bool no_chunked_prefill; /* a prompt is computed in one step: max_batched_tokens must hold the longest */
     bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
     engine_ablations ablations;

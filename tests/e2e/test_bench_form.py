@@ -30,6 +30,7 @@ SMALLEST = {
     "bench workload": ["chatbot", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench ablation": ["batching", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench scenario": ["single", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
+    "bench headline": ["builtin-small", "--requests", "8", "--shrink", "16", "--shares", "25", "--lengths", "sharegpt", "--rates", "100"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }
 ELSEWHERE = {"bench speed"}  # half a minute: test_cli.py checks the lines of its one run

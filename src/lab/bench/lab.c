@@ -280,10 +280,11 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
     runner *runners = mem_new((size_t)c.n_runners, sizeof *runners);
     quire_err e =
         runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
-    int64_t start = figures_time_us(l->n_threads);
+    int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
     e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
     if (e == QUIRE_OK) {
         fill_result(&c, start);
+        out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;
     }
     mem_free(runners);
     mem_free(runner0);

@@ -49,6 +49,7 @@ typedef struct lab_result {
     int64_t n_pages_kept;        /* cached at the end */
     int64_t n_preemptions, n_steps;
     double seconds;            /* from the first sent to the last token, by figures_time_us */
+    double reader_seconds;     /* of these, the thread's that sends requests and reads tokens; 0 by wall time */
     double first_ms, token_ms; /* wall time, means: to the first token; between tokens */
     uint64_t digest;           /* of all answers: equal where they are */
     engine_profile going;      /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had fewer */
