@@ -57,6 +57,7 @@ static void workload_row(const sheet *s, const workload *w, int way, const trial
                                 {NULL, (double)r->n_prompt},
                                 {NULL, (double)r->n_prompt_computed},
                                 {NULL, hit_rate(r)},
+                                {NULL, 100 * (1 - (double)w->n_new / (double)w->n_prompt)},
                                 {NULL, (double)r->n_pages_most},
                                 {NULL, trial_speed(r)},
                                 {NULL, r->first_ms},
@@ -95,6 +96,7 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
                                            {"prompt", "prompt", 7, 0, "tokens"},
                                            {"computed", "computed", 8, 0, "tokens"},
                                            {"hit_rate", "hit %", 6, 1, "%"},
+                                           {"ideal", "ideal %", 7, 1, "%"},
                                            {"pages_most", "pages", 6, 0, "pages"},
                                            {"speed", "tokens/s", 8, 0, "tokens/s"},
                                            {"first_token", "first ms", 9, 1, "ms"},
@@ -109,8 +111,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         workload w;
         TRY(workload_make(name, 256, &w, err));
         if (!any) {
-            sheet_begin(&s,
-                        "Requests sent at once, run by the engine; pool: pages, where they are short (\"-\": plenty); pages: held at most");
+            sheet_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short (\"-\": plenty); ideal: found if "
+                            "nothing is ever evicted; pages: held at most");
         }
         any = true;
         quire_err e = run_workload(o, &s, &w, err);

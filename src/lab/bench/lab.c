@@ -75,8 +75,8 @@ typedef struct course {
     lab_request *requests;
     int32_t n, n_sent, n_open, n_ended, n_runners, n_going;
     lab_result *result;
-    double first_sum, gap_sum;
-    int64_t n_gaps;
+    double first_sum, gap_sum, steady_sum;
+    int64_t n_gaps, n_steady;
 } course;
 
 /* One sample of a request on its way: the engine's `user`. */
@@ -169,6 +169,10 @@ static void take_token(course *c, runner *u, int32_t token) {
     } else {
         c->gap_sum += (double)(now - u->last_us);
         c->n_gaps++;
+        if (u->n_tokens >= r->n_output - LAB_STEADY) {
+            c->steady_sum += (double)(now - u->last_us);
+            c->n_steady++;
+        }
     }
     u->last_us = r->last_us = now;
     u->digest = add_to_digest(u->digest, token);
@@ -258,11 +262,13 @@ static void fill_result(course *c, int64_t start_us) {
     r->n_queried = s.prefix_queries;
     r->n_cached = s.prefix_hits;
     r->n_pages_most = profile.n_pages_held_most;
+    r->n_tokens_most = profile.n_tokens_held_most;
     r->n_preemptions = s.preemptions;
     r->n_steps = s.steps;
     r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;
     r->first_ms = c->first_sum / n_answers / 1000;
     r->token_ms = c->n_gaps > 0 ? c->gap_sum / (double)c->n_gaps / 1000 : 0;
+    r->steady_ms = c->n_steady > 0 ? c->steady_sum / (double)c->n_steady / 1000 : 0;
 }
 
 quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err) {
