@@ -249,6 +249,13 @@ def test_ablation_switches_do_what_they_say(quire):
     assert table["--max-num-seqs 1"]["steps"] >= 24 * 60 > table["all on"]["steps"]
 
 
+def test_forced_tokens_and_the_order_of_admission_are_ablated_where_they_matter(quire):
+    forced = {row["switch"]: row for row in rows("bench", "ablation", "forced")[0]["ablation"]}
+    assert forced["--no-jump-forward"]["steps"] >= 60 > forced["all on"]["steps"] and "--schedule fcfs" not in forced
+    long = {row["switch"]: row for row in rows("bench", "ablation", "long")[0]["ablation"]}
+    assert long["all on"]["computed"] < 4000 < 10000 < long["--schedule fcfs"]["computed"] and "--no-jump-forward" not in long
+
+
 def test_sweep_holds_pages_for_all(quire):
     table = rows("demo", "sweep", "--batch", "1,3", "--context", "40", "--lengths", "9,25")[0]["demo sweep"]
     assert column(table, "pages_most") == [3, 9, 4, 12] and column(table, "answer") == [9, 9, 25, 25] and all(row["tokens_per_s"] > 0 and row["peak_mib"] > 2 for row in table)

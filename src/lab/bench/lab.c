@@ -143,6 +143,10 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     q.sampling.ignore_eos = true;
     q.sampling.has_seed = true;
     q.sampling.seed = SEED;
+    if (r->forced > 0) {
+        q.sampling.lists = sampling_lists_new();
+        e = q.sampling.lists != NULL ? sampling_lists_set_allowed(q.sampling.lists, &r->forced, 1) : QUIRE_NO_MEMORY;
+    }
     q.beams = (beam_params){.width = r->beam_width, .n_groups = 1, .length_penalty = 1.0f};
     void *users[MAX_SAMPLES];
     request_id ids[MAX_SAMPLES];
@@ -153,7 +157,9 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     r->sent_us = clock_us();
     r->n_left = samples_of(r);
     r->is_sent = true;
-    e = engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err);
+    e = e == QUIRE_OK ? engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err)
+                      : err_set(err, e, -1, "out of memory for a request");
+    sampling_lists_drop(q.sampling.lists);
     if (e != QUIRE_OK) {
         mem_free(prompt);
     }
@@ -307,7 +313,8 @@ void lab_forget(lab_request *requests, int32_t n) {
                            .after = r->after,
                            .tenant = r->tenant,
                            .beam_width = r->beam_width,
-                           .temperature = r->temperature};
+                           .temperature = r->temperature,
+                           .forced = r->forced};
     }
 }
 

@@ -29,6 +29,7 @@ typedef struct lab_request {
     const char *tenant; /* NULL: everybody's */
     int32_t beam_width; /* 0: none; else the best of so many beams is the answer, and n_samples is 1 */
     float temperature;
+    int32_t forced; /* over 0: the only token that is allowed, so that answers are known before they are computed */
     /* found */
     int32_t n_prompt, n_cached;         /* of the first sample */
     int64_t sent_us, first_us, last_us; /* clock_us; last_us: of its last token, in all samples */
