@@ -43,16 +43,14 @@ class Output:
     def value(self, row, title, nth=1):
         """The number in the first row that begins with these words, in the column whose title (the nth of that name) ends above the number's end."""
         for i, line in enumerate(self.lines):
-            if (" ".join(line.split()) + " ").startswith(row + " "):
-                header = next((h for h in reversed(self.lines[:i]) if title in h), None)
-                if header is None:
-                    raise LookupError(f"no column {title!r} above row {row!r}")
+            header = next((h for h in reversed(self.lines[:i]) if title in h), None)
+            if header is not None and (" ".join(line.split()) + " ").startswith(row + " "):
                 ends = [m.end() for m in re.finditer(re.escape(title), header)]
                 cell = next((m for m in re.finditer(r"\S+", line) if m.start() < ends[nth - 1] <= m.end()), None)
                 if cell is None:
                     raise LookupError(f"nothing under {title!r} in row {row!r}")
                 return float(cell.group().rstrip("%"))
-        raise LookupError(f"no row {row!r}")
+        raise LookupError(f"no row {row!r} below a column {title!r}")
 
     def found(self, pattern, group=1):
         for line in self.lines:
