@@ -204,6 +204,7 @@ void engine_cancel(engine *e, request_id id);
 /* What measurements read besides quire_stats. */
 typedef struct engine_profile {
     int64_t steps, n_pages_held_most;      /* the most pages of any step so far */
+    int64_t n_tokens_held_most;            /* tokens in them, each running sequence's by itself; of such steps the most */
     int64_t plan_ns, sample_ns, commit_ns; /* times of steps: before the forward pass; sampling; the rest of what follows it */
 } engine_profile;
 

@@ -33,6 +33,8 @@ static const command *const commands[] = {&command_bench,
                                           &command_bench_headline,
                                           &command_bench_scenario,
                                           &command_bench_tiers,
+                                          &command_bench_latency,
+                                          &command_bench_resident,
                                           &command_perplexity,
                                           &command_demo,
                                           NULL};

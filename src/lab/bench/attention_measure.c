@@ -186,8 +186,14 @@ static void scatter(int32_t n_pages, page_id *pages) {
     }
 }
 
+static void put_in_order(int32_t n_pages, page_id *pages) {
+    for (int32_t i = 0; i < n_pages; i++) {
+        pages[i].v = i;
+    }
+}
+
 quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err) {
-    static const int32_t page_tokens[N_WAYS] = {PAGE_TOKENS, 256};
+    const int32_t page_tokens[N_WAYS] = {m->page_tokens > 0 ? m->page_tokens : PAGE_TOKENS, 256};
     double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
     stage ways[N_WAYS] = {{0}};
     quire_err e = QUIRE_OK;
@@ -196,10 +202,8 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
         *least[w] = INFINITY;
     }
     if (e == QUIRE_OK) {
-        scatter(shape->n_seqs * ways[0].pages_each, ways[0].pages);
-        for (int32_t i = 0; i < shape->n_seqs * ways[1].pages_each; i++) {
-            ways[1].pages[i].v = i;
-        }
+        put_in_order(shape->n_seqs * ways[1].pages_each, ways[1].pages);
+        (m->in_order ? put_in_order : scatter)(shape->n_seqs * ways[0].pages_each, ways[0].pages);
         for (int32_t run = 0; run < m->n_runs; run++) {
             for (int w = 0; w < N_WAYS; w++) {
                 double us = run_us(&ways[w], m->n_threads);

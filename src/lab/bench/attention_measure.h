@@ -2,6 +2,7 @@
 #ifndef LAB_BENCH_ATTENTION_MEASURE_H
 #define LAB_BENCH_ATTENTION_MEASURE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -21,12 +22,14 @@ typedef struct attention_machine {
     compute_mode compute;
     const char *isa; /* "auto", ... */
     int32_t n_threads, n_runs;
+    int32_t page_tokens; /* of the paged way; 0: 16 */
+    bool in_order;       /* its pages lie in a row */
 } attention_machine;
 
 /* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so that keys and values come from memory as in a step.
  */
 typedef struct attention_speed {
-    double paged_us;      /* pages of 16 tokens, in no order */
+    double paged_us;      /* pages of m->page_tokens, in no order unless m->in_order */
     double contiguous_us; /* pages of 256, in order: what a chunk reads of a head lies in one piece */
 } attention_speed;
 

@@ -114,6 +114,65 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
     return QUIRE_OK;
 }
 
+/* One decoded token by page size and by where pages lie. */
+static quire_err report_pages(const bench_attention_options *o, const sheet *t, const attention_shape *shape, int32_t page_tokens,
+                              quire_error *err) {
+    attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_speed scattered, in_order;
+    char heads[32];
+    m.page_tokens = page_tokens;
+    TRY(attention_measure(shape, &m, &scattered, err));
+    m.in_order = true;
+    TRY(attention_measure(shape, &m, &in_order, err));
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    sheet_row(t, (sheet_cell[]){{dtype_name(shape->type), 0},
+                                {heads, 0},
+                                {NULL, shape->n_tokens},
+                                {NULL, page_tokens},
+                                {NULL, scattered.paged_us},
+                                {NULL, scattered.paged_us / scattered.contiguous_us},
+                                {NULL, in_order.paged_us},
+                                {NULL, in_order.paged_us / in_order.contiguous_us}});
+    return QUIRE_OK;
+}
+
+static quire_err run_pages(const bench_attention_options *o, const dtype *list, int32_t n_types, quire_error *err) {
+    static const sheet_column columns[] = {{"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
+                                           {"heads", "heads", 11, SHEET_TEXT, NULL},
+                                           {"context", "context", 8, 0, NULL},
+                                           {"page_tokens", "page", 5, 0, NULL},
+                                           {"scattered", "no order us", 12, 1, "us/layer"},
+                                           {"scattered_ratio", "/contiguous", 11, 3, "x"},
+                                           {"in_order", "in a row us", 12, 1, "us/layer"},
+                                           {"in_order_ratio", "/contiguous", 11, 3, "x"}};
+    const sheet t = {
+        .what = "attention pages", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
+    TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
+    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i] > 256 || (pages[i] & (pages[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to 256", o->pages, (int)pages[i]);
+        }
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; i < n_types * N_SHAPES * n_contexts * n_pages; i++) {
+        int32_t c = i / n_pages, s = c / n_contexts;
+        const int32_t *heads = shapes[s % N_SHAPES];
+        const attention_shape shape = {.n_heads = heads[0],
+                                       .n_kv_heads = heads[1],
+                                       .d_head = heads[2],
+                                       .type = list[s / N_SHAPES],
+                                       .n_seqs = 1,
+                                       .n_tokens = contexts[c % n_contexts],
+                                       .n_rows = 1};
+        TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
+    }
+    sheet_note(&t, "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; least of %d runs (%s)",
+               (int)o->n_runs, figures_time_name(o->n_threads));
+    return QUIRE_OK;
+}
+
 quire_err bench_attention_run(const bench_attention_options *o, quire_error *err) {
     static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT, NULL},
                                            {"kv_dtype", "KV", -5, SHEET_TEXT, NULL},
@@ -130,6 +189,9 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     dtype list[MAX_TYPES];
     int32_t n;
     TRY(parse_types(o->types, list, &n, err));
+    if (o->pages != NULL) {
+        return run_pages(o, list, n, err);
+    }
     sheet_begin(&t, NULL);
     for (int32_t i = 0; i < n; i++) {
         TRY(run_type(o, &t, list[i], err));

@@ -37,7 +37,7 @@ typedef struct batching {
 } batching;
 
 static quire_err serve_once(batching *x, int way, quire_error *err) {
-    baseline_options o = {ways[way].is_static, ways[way].reservation, MEMORY_TOKENS / BASELINE_PAGE, MAX_SEQS, MAX_LEN};
+    baseline_options o = {ways[way].is_static, ways[way].reservation, MEMORY_TOKENS / BASELINE_PAGE, MAX_SEQS, MAX_LEN, NULL};
     bare_options bo = {&x->o->engine, BASELINE_PAGE, o.n_pages + baseline_extra_pages(&o), MAX_ROWS, 2 * MAX_SEQS, MAX_LEN, 0, false};
     baseline_result r;
     bare b;

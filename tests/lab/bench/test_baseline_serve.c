@@ -41,7 +41,7 @@ static void open_world(world *w) {
 
 static baseline_result serve(world *w, bool is_static, reservation how, int32_t n_pages) {
     quire_error err = {.message = ""};
-    baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN};
+    baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN, NULL};
     bare_options bo = {&w->engine, BASELINE_PAGE, n_pages + baseline_extra_pages(&o), 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
     baseline_result r;
     bare b;
