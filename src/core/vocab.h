@@ -7,7 +7,20 @@
 
 #include "base/str.h"
 
-typedef enum vocab_source { VOCAB_NONE, VOCAB_GGUF, VOCAB_TOKENIZER_JSON } vocab_source;
+typedef enum vocab_source {
+    VOCAB_NONE,
+    VOCAB_GGUF,
+    VOCAB_TOKENIZER_JSON,
+    VOCAB_SENTENCEPIECE, /* a .model file */
+    VOCAB_RANKS,         /* a rank file of tiktoken */
+    VOCAB_TEKKEN         /* Mistral's tekken.json */
+} vocab_source;
+
+/* A special token that a rank file does not have itself. */
+typedef struct vocab_special {
+    str text;
+    int32_t id;
+} vocab_special;
 
 /* GGUF token types (tokenizer.ggml.token_type). */
 typedef enum vocab_type {
@@ -35,6 +48,13 @@ typedef struct vocab {
 
     /* VOCAB_TOKENIZER_JSON: the files' bytes; empty when absent */
     str tokenizer_json, tokenizer_config_json, special_tokens_map_json;
+
+    /* VOCAB_SENTENCEPIECE, VOCAB_RANKS, VOCAB_TEKKEN: the file's bytes. Beside them tokenizer_config_json, if there is one */
+    str model_bytes;
+    /* VOCAB_RANKS: the expression that cuts a text, and special tokens. Empty: those published with as many ranks */
+    str pattern;
+    const vocab_special *specials; /* [n_specials] */
+    int32_t n_specials;
 } vocab;
 
 #endif

@@ -7,6 +7,7 @@
 void decoder_deinit(decoder *d) {
     for (int32_t i = 0; i < d->n; i++) {
         mem_free(d->steps[i].content);
+        mem_free(d->steps[i].unknown);
         matcher_deinit(&d->steps[i].match);
     }
     *d = (decoder){0};
@@ -264,13 +265,15 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
     if (class == PIECE_CONTROL) {
         return QUIRE_OK;
     }
-    bool first = h->n_tokens++ == 0;
+    bool first = h->n_tokens == 0;
+    h->n_tokens++;
     if (class == PIECE_UNKNOWN) {
-        return strbuf_add_str(s->out, " \xE2\x81\x87 ");
+        return step->unknown != NULL ? strbuf_add(s->out, step->unknown, step->n_unknown) : strbuf_add_str(s->out, " \xE2\x81\x87 ");
     }
     size_t n = step->n_content;
     if (first && step->strip_first && token.n >= n && memcmp(token.p, step->content, n) == 0) {
         token = (str){token.p + n, token.n - n};
+        h->n_tokens -= step->strip_all && token.n == 0; /* nothing was shown */
     }
     if (!utf8_is_valid(token)) {
         return utf8_add_lossy(s->out, token);

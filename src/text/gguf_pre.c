@@ -139,7 +139,7 @@ quire_err tokenizer_apply_pre(tokenizer *t, str pre, quire_error *err) {
         if (!is_named(p->names, name)) {
             continue;
         }
-        t->bpe.ignore_merges = p->ignore_merges;
+        t->model.bpe.ignore_merges = p->ignore_merges;
         if (p->nfc) {
             t->normalizer.steps[t->normalizer.n++] = (norm_step){.kind = NORM_NFC};
         }

@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "text/chars.h"
 #include "text/tables.h"
-#include "text/tokenizer_impl.h"
+#include "text/model_build.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 
@@ -33,9 +33,7 @@ static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece, q
     size_t n_bytes = 0;
     if (v->tables.n > 0) {
         TRY(tables_take(t, v->tables, err));
-        return t->vocab.n == v->n_tokens
-                   ? QUIRE_OK
-                   : err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are of another vocabulary; pack the model again");
+        return model_check_tables(t, v->n_tokens, err);
     }
     for (int32_t i = 0; i < v->n_tokens; i++) {
         n_bytes += v->tokens[i].n;
@@ -89,7 +87,7 @@ static quire_err load_merges(tokenizer *t, const vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < v->n_merges && e == QUIRE_OK; i++) {
         str left, right;
-        e = split_merge(v->merges[i], &left, &right) ? bpe_add_merge(&t->bpe, (uint32_t)i, left, right, &scratch) : QUIRE_NOT_FOUND;
+        e = split_merge(v->merges[i], &left, &right) ? bpe_add_merge(&t->model.bpe, (uint32_t)i, left, right, &scratch) : QUIRE_NOT_FOUND;
         if (e == QUIRE_NOT_FOUND) {
             e = err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges[%d] \"%.*s\" does not join two tokens to a third", i,
                         (int)(v->merges[i].n < 80 ? v->merges[i].n : 80), v->merges[i].p);
@@ -103,14 +101,13 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
     if ((v->n_merges < 1 || v->merges == NULL) && v->tables.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
     }
+    piece_model_init(&t->model, &piece_model_bpe, &t->vocab, -1);
     TRY(load_pieces(t, v, false, err));
     TRY(load_added(t, v));
-    t->bpe.vocab = &t->vocab;
-    t->bpe.unk = -1;
     TRY(tokenizer_apply_pre(t, v->pre, err));
-    TRY(bpe_begin(&t->bpe, (size_t)v->n_merges));
+    TRY(bpe_begin(&t->model.bpe, (size_t)v->n_merges));
     TRY(load_merges(t, v, err));
-    TRY(bpe_finish(&t->bpe, false));
+    TRY(bpe_finish(&t->model.bpe, false));
     t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
     return load_special_texts(t, v);
 }
@@ -130,23 +127,8 @@ static quire_err load_classes(tokenizer *t, const vocab *v) {
     return QUIRE_OK;
 }
 
-/* Finds <0x00>..<0xFF>, where the file says that they are bytes. */
-static void find_bytes(tokenizer *t, const vocab *v) {
-    static const char hex[] = "0123456789ABCDEF";
-    for (int b = 0; b < 256; b++) {
-        t->bpe.bytes[b] = -1;
-    }
-    for (int32_t i = 0; i < v->n_tokens; i++) {
-        str p = piece_table_get(&t->vocab, i);
-        if (type_at(v, i) != VOCAB_BYTE || p.n != 6 || memcmp(p.p, "<0x", 3) != 0 || p.p[5] != '>') {
-            continue;
-        }
-        const char *high = memchr(hex, p.p[3], 16), *low = memchr(hex, p.p[4], 16);
-        if (high != NULL && low != NULL) {
-            t->bpe.bytes[(high - hex) * 16 + (low - hex)] = i;
-            t->bpe.byte_fallback = true;
-        }
-    }
+static bool is_byte(const void *context, int32_t id) {
+    return type_at(context, id) == VOCAB_BYTE;
 }
 
 static quire_err add_mark_steps(tokenizer *t, bool prefix) {
@@ -167,20 +149,19 @@ static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *e
     if (v->scores == NULL && v->tables.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.scores is missing: a \"llama\" tokenizer cannot do without");
     }
+    piece_model_init(&t->model, &piece_model_bpe, &t->vocab, v->unk);
     TRY(load_pieces(t, v, true, err));
     TRY(load_added(t, v));
     TRY(load_classes(t, v));
-    t->bpe.vocab = &t->vocab;
-    t->bpe.sentencepiece = true;
-    t->bpe.unk = v->unk;
-    find_bytes(t, v);
+    t->model.bpe.sentencepiece = true;
+    t->model.bpe.byte_fallback = model_find_bytes(&t->vocab, is_byte, v, t->model.bpe.bytes) > 0;
     TRY(add_mark_steps(t, v->add_space_prefix != 0));
-    TRY(bpe_begin(&t->bpe, (size_t)v->n_tokens * 2));
-    quire_err e = v->tables.n > 0 ? QUIRE_OK : bpe_derive_merges(&t->bpe, v->scores);
+    TRY(bpe_begin(&t->model.bpe, (size_t)v->n_tokens * 2));
+    quire_err e = v->tables.n > 0 ? QUIRE_OK : bpe_derive_merges(&t->model.bpe, v->scores);
     if (e != QUIRE_OK) {
         return e == QUIRE_UNSUPPORTED ? err_set(err, e, -1, "tokenizer.ggml.tokens: a token of more than %d bytes", BPE_MAX_PIECE) : e;
     }
-    TRY(bpe_finish(&t->bpe, true));
+    TRY(bpe_finish(&t->model.bpe, true));
     return load_special_texts(t, v);
 }
 

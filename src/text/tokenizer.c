@@ -4,6 +4,14 @@
 #include "text/chars.h"
 #include "text/tokenizer_impl.h"
 
+static quire_err (*const loaders[])(tokenizer *t, const vocab *v, quire_error *err) = {
+    [VOCAB_GGUF] = tokenizer_load_gguf,
+    [VOCAB_TOKENIZER_JSON] = tokenizer_load_json,
+    [VOCAB_SENTENCEPIECE] = tokenizer_load_sentencepiece,
+    [VOCAB_RANKS] = tokenizer_load_ranks,
+    [VOCAB_TEKKEN] = tokenizer_load_tekken,
+};
+
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     if (v->source == VOCAB_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");
@@ -11,7 +19,7 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     tokenizer *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a tokenizer", err));
     t->bos = t->eos = -1;
-    quire_err e = v->source == VOCAB_GGUF ? tokenizer_load_gguf(t, v, err) : tokenizer_load_json(t, v, err);
+    quire_err e = loaders[v->source](t, v, err);
     if (e != QUIRE_OK) {
         tokenizer_close(t);
         return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the tokenizer") : e;
@@ -31,9 +39,10 @@ void tokenizer_close(tokenizer *t) {
     added_set_deinit(&t->added);
     normalizer_deinit(&t->normalizer);
     pretokenizer_deinit(&t->pretokenizer);
-    bpe_deinit(&t->bpe);
+    piece_model_deinit(&t->model);
     decoder_deinit(&t->decoder);
     postprocessor_deinit(&t->post);
+    piece_trie_deinit(&t->symbols);
     piece_table_deinit(&t->vocab);
     mem_free(t->classes);
     strbuf_deinit(&t->bos_text);
@@ -68,7 +77,7 @@ typedef struct encode_run {
     regex_scratch regex;
     norm_scratch norm, norm_part;
     pre_scratch pre;
-    bpe_scratch bpe;
+    model_scratch model;
 } encode_run;
 
 static void encode_run_deinit(encode_run *r) {
@@ -77,7 +86,7 @@ static void encode_run_deinit(encode_run *r) {
     norm_scratch_deinit(&r->norm);
     norm_scratch_deinit(&r->norm_part);
     pre_scratch_deinit(&r->pre);
-    bpe_scratch_deinit(&r->bpe);
+    model_scratch_deinit(&r->model);
 }
 
 static quire_err check_room(const encode_run *r, const token_list *out) {
@@ -87,7 +96,7 @@ static quire_err check_room(const encode_run *r, const token_list *out) {
 static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
     for (size_t i = from; i < l->n; i++) {
         const added_token *a = added_set_get(&t->added, l->ids[i]);
-        if (a != NULL && a->control && a->id != t->bpe.unk) {
+        if (a != NULL && a->control && a->id != t->model.unk) {
             return true;
         }
     }
@@ -97,15 +106,16 @@ static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
 /* Appends the ids of a piece. Where marks decide about control tokens, merges must not make one: such a piece is spelt by its
  * characters. */
 static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
+    const piece_model *m = &r->t->model;
     size_t before = out->n, len;
-    TRY(bpe_encode(&r->t->bpe, piece, &r->bpe, out));
+    TRY(m->ops->encode(m, piece, &r->model, out));
     if (r->options.marks == NULL || !has_control(r->t, out, before)) {
         return QUIRE_OK;
     }
     out->n = before;
     for (size_t i = 0; i < piece.n; i += len) {
         utf8_next(piece.p + i, &len);
-        TRY(bpe_encode(&r->t->bpe, (str){piece.p + i, len}, &r->bpe, out));
+        TRY(m->ops->encode(m, (str){piece.p + i, len}, &r->model, out));
     }
     return QUIRE_OK;
 }
@@ -268,6 +278,7 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
 static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
                         token_list *types, quire_error *err) {
     encode_run r = {.t = t, .options = options};
+    r.model.unigram.no_controls = options.marks != NULL;
     r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* every piece has at least one token */
     token_list lists[2] = {{0}, {0}};
     size_t before = out->n, before_types = types != NULL ? types->n : 0;
