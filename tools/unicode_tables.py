@@ -59,10 +59,9 @@ def print_scripts():
             numbers[name] = len(numbers) + 1
             for c in hits:
                 found[c] = numbers[name]
-    han = found[ord("漢")]
-    for c in range(LAST):
-        if found[c] in (found[ord("あ")], found[ord("ア")]) or c == 0x30FC:
-            found[c] = han
+    han, kana = found[ord("漢")], {found[ord("あ")], found[ord("ア")]}
+    found = [han if s in kana else s for s in found]
+    found[0x30FC] = han
     for c in filter(is_scalar, range(LAST)):
         if found[c] and all(len(pre.pre_tokenize_str(s + chr(c) + s)) == 1 for s in "aя"):
             found[c] = 0

@@ -39,8 +39,10 @@ typedef struct vocab {
     const int32_t *types; /* [n_tokens] or NULL: vocab_type */
     int32_t n_merges;
     const str *merges;    /* [n_merges] "left right" */
-    int32_t bos, eos, unk, pad;          /* -1: not given */
+    int32_t bos, eos, unk, pad, sep;     /* -1: not given */
     int32_t add_bos, add_eos, add_space_prefix; /* -1: not given, else 0 or 1 */
+    int32_t remove_extra_whitespaces, lowercase, strip_accents; /* the same */
+    str charsmap; /* "t5": rules of the normalizer; empty: none */
 
     /* Of a packed model: the tokenizer's tables as src/text wrote them. Then tokens, scores and merges, or those of tokenizer_json, are
      * left out, and n_tokens counts types. Empty: text builds the tables. Aligned to 64. */

@@ -198,15 +198,14 @@ static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
 static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first) {
     const decode_step *step = &s->decoder->steps[i];
     strbuf *w = &s->work[i];
+    bool marked = token.n >= step->n_content && memcmp(token.p, step->content, step->n_content) == 0;
+    bool is_name = str_begins(token, "[") && str_ends(token, "]"); /* "[SEP]": a word by itself */
+    bool continues = step->marks_words ? !marked && !is_name : marked;
     strbuf_clear(w);
-    if (!first) {
-        bool continues = token.n >= step->n_content && memcmp(token.p, step->content, step->n_content) == 0;
-        if (continues) {
-            token = (str){token.p + step->n_content, token.n - step->n_content};
-        } else {
-            TRY(strbuf_add_char(w, ' '));
-        }
+    if (marked && (step->marks_words || !first)) {
+        token = (str){token.p + step->n_content, token.n - step->n_content};
     }
+    TRY(!first && !continues ? strbuf_add_char(w, ' ') : QUIRE_OK);
     TRY(strbuf_add(w, token.p, token.n));
     if (step->cleanup) {
         TRY(clean_up(s, w, &s->held[i].text));

@@ -31,6 +31,7 @@ typedef struct decode_step {
     int32_t start, stop; /* STRIP */
     bool keep_first;     /* METASPACE */
     bool cleanup;        /* WORDPIECE: tightens English punctuation */
+    bool marks_words;    /* WORDPIECE: content begins a word instead of a continuation, as in GGUF files */
     bool strip_first;    /* SENTENCEPIECE: the mark at the very start is nothing */
     bool strip_all;      /* SENTENCEPIECE: so are all marks before the first text */
     char *unknown;       /* owned: SENTENCEPIECE: the text of an unknown token; NULL: " ⁇ " */

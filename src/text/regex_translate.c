@@ -441,7 +441,7 @@ static quire_err translate_one(translator *t) {
     case '^':
     case '$':
         t->atom = SIZE_MAX;
-        if (t->syntax == REGEX_RUST) {
+        if (t->syntax == REGEX_RUST && c != '|') {
             t->at++;
             return strbuf_add_str(t->out, c == '^' ? "\\A" : "\\z");
         }

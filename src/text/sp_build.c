@@ -44,9 +44,10 @@ static quire_err load_pieces(const sp_model *m, str tables, tokenizer *t, quire_
 /* Control tokens and the unknown one are found in the text where special tokens are parsed. */
 static quire_err load_added(const sp_model *m, tokenizer *t) {
     for (size_t i = 0; i < m->n; i++) {
-        const sp_piece *p = &m->pieces[i];
-        if ((p->type == VOCAB_CONTROL || p->type == VOCAB_UNKNOWN) && utf8_is_valid(p->text)) {
-            TRY(added_set_add(&t->added, &(added_token){.id = (int32_t)i, .content = p->text, .pattern = p->text, .special = true}));
+        vocab_type k = m->pieces[i].type;
+        str text = piece_table_get(&t->vocab, (int32_t)i);
+        if ((k == VOCAB_CONTROL || k == VOCAB_UNKNOWN) && utf8_is_valid(text)) {
+            TRY(added_set_add(&t->added, &(added_token){.id = (int32_t)i, .content = text, .pattern = text, .special = true}));
         }
     }
     return added_set_finish(&t->added, t->vocab.n);
@@ -71,8 +72,9 @@ static quire_err load_symbols(const sp_model *m, tokenizer *t) {
     size_t n = 0;
     TRY(mem_check(symbols));
     for (size_t i = 0; i < m->n; i++) {
-        if (m->pieces[i].type == VOCAB_USER_DEFINED && m->pieces[i].text.n > 0 && utf8_is_valid(m->pieces[i].text)) {
-            symbols[n++] = (trie_piece){m->pieces[i].text, (int32_t)i};
+        str text = piece_table_get(&t->vocab, (int32_t)i);
+        if (m->pieces[i].type == VOCAB_USER_DEFINED && text.n > 0 && utf8_is_valid(text)) {
+            symbols[n++] = (trie_piece){text, (int32_t)i};
         }
     }
     quire_err e = n > 0 ? piece_trie_build(symbols, n, &t->symbols) : QUIRE_OK;

@@ -320,7 +320,8 @@ bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *t
     *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
     *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
     /* As in the tokenizers library, which identifies special tokens by their decoded text: one that normalizing changes is not skipped. */
-    return text->n > 0 && !(skip_special && a != NULL && a->special && str_eq(a->pattern, a->content));
+    bool skipped = a != NULL && a->special && *class != PIECE_UNKNOWN && str_eq(a->pattern, a->content);
+    return text->n > 0 && !(skip_special && skipped);
 }
 
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out) {

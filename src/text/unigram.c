@@ -48,8 +48,9 @@ static quire_err offer(run *r, size_t from, size_t to, double score, int32_t id)
     TRY(reach_to(r, to));
     unigram_node *n = node_at(r, to);
     score += node_at(r, from)->score;
+    score = r->u->sums_float ? (double)(float)score : score;
     if (n->from == SIZE_MAX || score > n->score) {
-        *n = (unigram_node){r->u->sums_float ? (double)(float)score : score, from, id};
+        *n = (unigram_node){score, from, id};
     }
     return QUIRE_OK;
 }
