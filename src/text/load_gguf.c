@@ -112,8 +112,10 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
     TRY(tokenizer_apply_pre(t, v->pre, err));
     TRY(bpe_begin(&t->model.bpe, (size_t)v->n_merges));
     TRY(load_merges(t, v, err));
-    TRY(bpe_finish(&t->model.bpe, false));
-    t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
+    TRY(bpe_finish(&t->model.bpe, t->decoder.n > 0));
+    if (t->decoder.n == 0) { /* else the pre-tokenizer has brought its own */
+        t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
+    }
     return load_special_texts(t, v, false, false);
 }
 
