@@ -37,14 +37,14 @@ typedef struct model_file {
     overrides *overrides;         /* NULL: none */
 
     bool is_packed;
-    file_map whole; /* of a packed model: all its bytes */
+    file_map whole;       /* of a packed model: all its bytes */
     compute_mode compute; /* of a packed model */
     file_section *sections;
     size_t n_sections;
 
-    json_doc config, generation, tokenizer_config; /* MODEL_HF; root NULL when the file is absent */
+    json_doc config, generation, tokenizer_config;   /* MODEL_HF; root NULL when the file is absent */
     str config_text, generation_text, template_text; /* the files */
-    json_doc modules_list; /* modules.json */
+    json_doc modules_list;                           /* modules.json */
     str modules_text;
     file_module modules[MAX_MODULES];
     int32_t n_modules;

@@ -326,5 +326,6 @@ quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err) {
     return f->vocab.source != VOCAB_NONE
                ? QUIRE_OK
                : err_set(err, QUIRE_NOT_FOUND, -1,
-                         "%s: no tokenizer in this directory: neither tokenizer.json, nor a .model file, ranks (.tiktoken) or tekken.json", dir);
+                         "%s: no tokenizer in this directory: neither tokenizer.json, nor a .model file, ranks (.tiktoken) or tekken.json",
+                         dir);
 }

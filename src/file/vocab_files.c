@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "file/packed.h"
 #include "json/json_scan.h"
 
 #define MAX_VOCAB_BYTES ((size_t)512 << 20)
@@ -140,7 +139,8 @@ quire_err vocab_files_open(model_file *f, const char *path, file_map map, quire_
     vocab_init(&f->vocab);
     if (format == VOCAB_NONE) {
         return err_set(err, QUIRE_BAD_FILE, 0,
-                       "%s: no tokenizer: neither a GGUF file, nor tokenizer.json, a SentencePiece model, a rank file or tekken.json", path);
+                       "%s: no tokenizer: neither a GGUF file, nor tokenizer.json, a SentencePiece model, a rank file or tekken.json",
+                       path);
     }
     use(f, file_map_text(&map), format);
     return QUIRE_OK;

@@ -36,7 +36,7 @@ typedef struct decode_step {
     bool strip_all;      /* SENTENCEPIECE: so are all marks before the first text */
     char *unknown;       /* owned: SENTENCEPIECE: the text of an unknown token; NULL: " ⁇ " */
     size_t n_unknown;
-    matcher match;       /* REPLACE */
+    matcher match; /* REPLACE */
 } decode_step;
 
 #define DECODE_MAX_STEPS 16

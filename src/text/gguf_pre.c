@@ -57,12 +57,14 @@ typedef struct pre_rules {
 #define FULL_PUNCTUATION "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
 
 /* Words of letters with their marks; runs of words that single spaces join. */
-#define MARKED_WORD  CONTRACTIONS "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES
-#define JOINED_WORDS CONTRACTIONS "|" LEAD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]" BLANKS
-#define BLANKS       "|\\s+(?!\\S)|\\s+"
-#define SPACES       "|\\s*[\\r\\n]+" BLANKS
+#define MARKED_WORD CONTRACTIONS "|" LEAD "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES
+#define JOINED_WORDS                                                                                                                       \
+    CONTRACTIONS "|" LEAD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]" BLANKS
+#define BLANKS "|\\s+(?!\\S)|\\s+"
+#define SPACES "|\\s*[\\r\\n]+" BLANKS
 #define JAIS2                                                                                                                              \
-    CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)"  \
+    CONTRACTIONS "|" LEAD                                                                                                                  \
+                 "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)"        \
                  "|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
 #define BAILING    "'(?i:[sdmt]|ll|ve|re)|" LEAD "+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]" BLANKS
 #define SEED_CODER CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES
@@ -72,15 +74,16 @@ typedef struct pre_rules {
 #define KIMI_LOWER NOT_HAN("\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}")
 #define KIMI                                                                                                                               \
     "\\p{Han}+|" LEAD KIMI_UPPER "*" KIMI_LOWER "+" CONTRACTIONS "?|" LEAD KIMI_UPPER "+" KIMI_LOWER "*" CONTRACTIONS "?|\\p{N}{1,3}" TAIL
-#define KANA      "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
+#define KANA              "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 #define ASCII_PUNCTUATION "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
-#define SYMBOLS   ASCII_PUNCTUATION "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
+#define SYMBOLS           ASCII_PUNCTUATION "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
 #define EAST_ASIA                                                                                                                          \
-    "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}"                     \
-    "\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}"                          \
+    "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}"                  \
+    "\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}"                       \
     "\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+"
 #define YOUTU                                                                                                                              \
-    "[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{ff0c}"    \
+    "[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}\\x{2019}\\x{2014}\\x{ff1a}\\x{ff1b}\\x{"     \
+    "ff0c}"                                                                                                                                \
     "\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|" KANA
 #define O200K_DIGIT LEAD UPPER "*" LOWER "+" CONTRACTIONS "?|" LEAD UPPER "+" LOWER "*" CONTRACTIONS "?|\\p{N}" CASED_TAIL
 #define THREES      "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))" /* digits by threes from the right */
@@ -92,8 +95,7 @@ static const pre_rules table[] = {
      "exaone4 trillion granite-docling",
      .rules = {{RULE_WORDS_AND_BYTES, 0}}},
     {"mpt olmo gpt-neox", .nfc = true, .rules = {{RULE_WORDS_AND_BYTES, 0}}},
-    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
-     .ignore_merges = true,
+    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", .ignore_merges = true,
      .rules = {{RULE_SPLIT, LLAMA3}, {RULE_BYTES, 0}}},
     {"dbrx smaug-bpe glm4 chatglm-bpe", .rules = {{RULE_SPLIT, LLAMA3}, {RULE_BYTES, 0}}},
     {"jais-2", .rules = {{RULE_SPLIT, JAIS2}, {RULE_BYTES, 0}}},
@@ -105,8 +107,7 @@ static const pre_rules table[] = {
     {"seed-coder", .rules = {{RULE_SPLIT, SEED_CODER}, {RULE_BYTES, 0}}},
     {"bailingmoe bailingmoe2 llada-moe", .rules = {{RULE_SPLIT, BAILING}, {RULE_BYTES, 0}}},
     {"exaone-moe", .rules = {{RULE_SPLIT, JOINED_WORDS}, {RULE_BYTES, 0}}},
-    {"minicpm5",
-     .ignore_merges = true,
+    {"minicpm5", .ignore_merges = true,
      .rules = {{RULE_SPLIT, "\\p{N}{1,3}"}, {RULE_SPLIT, CONTRACTIONS "|" LEAD "\\p{L}+|\\p{N}+" TAIL}, {RULE_BYTES, 0}}},
     {"gpt-4o llama4 kanana2 talkie minimax-m2", .rules = {{RULE_SPLIT, O200K}, {RULE_BYTES, 0}}},
     {"granite-embed-multi-97m", .ignore_merges = true, .rules = {{RULE_SPLIT, O200K}, {RULE_BYTES, 0}}},
@@ -117,43 +118,38 @@ static const pre_rules table[] = {
     {"poro-chat bloom gpt3-finnish", .rules = {{RULE_SPLIT, NOT_POINTS}, {RULE_BYTES, 0}}},
     {"viking", .rules = {{RULE_SPLIT, NOT_POINTS}, {RULE_DIGITS, 0}, {RULE_BYTES, 0}}},
     {"afmoe", .rules = {{RULE_SPLIT, THREES}, {RULE_SPLIT, EAST_ASIA}, {RULE_SPLIT, SYMBOLS}, {RULE_BYTES, 0}}},
-    {"chameleon",
-     .rules = {{RULE_SPLIT, "<sentinel:[0-9]+>"},
-               {RULE_SPLIT, "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"},
-               {RULE_SPLIT, "([\\t\\n]|    |  )"},
-               {RULE_DIGITS, 0},
-               {RULE_SPLIT, "[\\p{P}!-/:-@\\[-`{-~]"},
-               {RULE_WORDS_AND_BYTES, 0}}},
+    {"chameleon", .rules = {{RULE_SPLIT, "<sentinel:[0-9]+>"},
+                            {RULE_SPLIT, "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"},
+                            {RULE_SPLIT, "([\\t\\n]|    |  )"},
+                            {RULE_DIGITS, 0},
+                            {RULE_SPLIT, "[\\p{P}!-/:-@\\[-`{-~]"},
+                            {RULE_WORDS_AND_BYTES, 0}}},
     {"gemma4 granite-embed-multi-311m sarvam-moe", .raw = true, .marks = true, .ignore_merges = true, .rules = {{RULE_SPLIT, LINES}}},
     {"whitespace", .raw = true, .rules = {{RULE_SPLIT, "\\S+"}}},
     {"tekken", .ignore_merges = true, .rules = {{RULE_SPLIT, TEKKEN}, {RULE_BYTES, 0}}},
     {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", .rules = {{RULE_DIGITS, 0}, {RULE_WORDS_AND_BYTES, 0}}},
-    {"falcon",
-     .rules = {{RULE_PUNCTUATION_RUNS, 0}, {RULE_WORDS_AND_BYTES, 0}, {RULE_DIGIT_RUNS, 0}, {RULE_SPLIT, "[0-9][0-9][0-9]"}}},
-    {"deepseek-coder",
-     .rules = {{RULE_SPLIT, "[\\r\\n]"},
-      {RULE_SPLIT, "\\s?\\p{L}+"},
-      {RULE_SPLIT, "\\s?\\p{P}+"},
-      {RULE_SPLIT, CJK},
-      {RULE_DIGITS, 0},
-      {RULE_BYTES, 0}}},
-    {"deepseek-llm",
-     .rules = {{RULE_SPLIT, "[\\r\\n]"},
-      {RULE_SPLIT, CASED_WORD},
-      {RULE_SPLIT, FULL_PUNCTUATION},
-      {RULE_SPLIT, "\\s+$"},
-      {RULE_SPLIT, CJK},
-      {RULE_DIGITS, 0},
-      {RULE_BYTES, 0}}},
+    {"falcon", .rules = {{RULE_PUNCTUATION_RUNS, 0}, {RULE_WORDS_AND_BYTES, 0}, {RULE_DIGIT_RUNS, 0}, {RULE_SPLIT, "[0-9][0-9][0-9]"}}},
+    {"deepseek-coder", .rules = {{RULE_SPLIT, "[\\r\\n]"},
+                                 {RULE_SPLIT, "\\s?\\p{L}+"},
+                                 {RULE_SPLIT, "\\s?\\p{P}+"},
+                                 {RULE_SPLIT, CJK},
+                                 {RULE_DIGITS, 0},
+                                 {RULE_BYTES, 0}}},
+    {"deepseek-llm", .rules = {{RULE_SPLIT, "[\\r\\n]"},
+                               {RULE_SPLIT, CASED_WORD},
+                               {RULE_SPLIT, FULL_PUNCTUATION},
+                               {RULE_SPLIT, "\\s+$"},
+                               {RULE_SPLIT, CJK},
+                               {RULE_DIGITS, 0},
+                               {RULE_BYTES, 0}}},
     {"deepseek-v3 hunyuan-dense joyai-llm",
      .rules = {{RULE_SPLIT, "\\p{N}{1,3}"}, {RULE_SPLIT, KANA}, {RULE_SPLIT, SYMBOLS}, {RULE_BYTES, 0}}},
     /* Where the file names none: llama.cpp's choice. */
-    {"default",
-     .rules = {{RULE_SPLIT, "[\\p{P}\\$\\+<=>\\^~\\|]+"},
-      {RULE_SPLIT, GPT2},
-      {RULE_SPLIT, "\\p{N}+"},
-      {RULE_SPLIT, "[0-9][0-9][0-9]"},
-      {RULE_BYTES, 0}}},
+    {"default", .rules = {{RULE_SPLIT, "[\\p{P}\\$\\+<=>\\^~\\|]+"},
+                          {RULE_SPLIT, GPT2},
+                          {RULE_SPLIT, "\\p{N}+"},
+                          {RULE_SPLIT, "[0-9][0-9][0-9]"},
+                          {RULE_BYTES, 0}}},
 };
 
 static bool is_named(const char *names, str name) {

@@ -21,7 +21,7 @@ typedef struct json_vocab {
     str type, vocab, merges, unk, prefix, suffix;       /* of the model; vocab and merges are spans, the others are in texts */
     bool fuse_unk, byte_fallback, ignore_merges, has_dropout;
     bool has_prefix; /* continuing_subword_prefix is given, perhaps empty */
-    bool is_scored; /* the vocabulary is a list with scores, as Unigram has it */
+    bool is_scored;  /* the vocabulary is a list with scores, as Unigram has it */
     json_entry *entries;
     size_t n, cap;
     strbuf own, scratch, texts[4];

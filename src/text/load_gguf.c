@@ -2,9 +2,9 @@
  * Unigram, "bert" WordPiece. */
 #include "base/mem.h"
 #include "text/chars.h"
+#include "text/model_build.h"
 #include "text/sp_model.h"
 #include "text/tables.h"
-#include "text/model_build.h"
 
 #define MARK     SP_MARK
 #define MAX_WORD 100 /* characters of a BERT word */

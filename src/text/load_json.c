@@ -1,11 +1,11 @@
 /* Loads a tokenizer from tokenizer.json, with the special tokens of tokenizer_config.json and special_tokens_map.json. */
 #include "base/mem.h"
-#include "json/json.h"
-#include "json/json_scan.h"
 #include "text/chars.h"
 #include "text/json_vocab.h"
-#include "text/tables.h"
 #include "text/model_build.h"
+#include "text/tables.h"
+#include "json/json.h"
+#include "json/json_scan.h"
 
 #define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids without a token, at most this many and three times those with one */
 
@@ -227,11 +227,11 @@ static const struct model_kind {
 
 /* The kind of model; a file without a type names it by its parts. NULL: none of them. */
 static const struct model_kind *kind_of(const json_vocab *r) {
-    str type = r->type.n > 0           ? r->type
-               : r->merges.n > 0       ? str_of("BPE")
-               : r->is_scored          ? str_of("Unigram")
-               : r->has_prefix         ? str_of("WordPiece")
-                                       : r->type;
+    str type = r->type.n > 0     ? r->type
+               : r->merges.n > 0 ? str_of("BPE")
+               : r->is_scored    ? str_of("Unigram")
+               : r->has_prefix   ? str_of("WordPiece")
+                                 : r->type;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(type, kinds[i].ops->name)) {
             return &kinds[i];

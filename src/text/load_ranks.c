@@ -1,26 +1,27 @@
-/* Loads tiktoken's rank files: lines of base64 and a rank. Pattern and special tokens are not in them: they are told by the number of ranks,
- * by the caller, or by tokenizer_config.json. */
+/* Loads tiktoken's rank files: lines of base64 and a rank. Pattern and special tokens are not in them: they are told by the number of
+ * ranks, by the caller, or by tokenizer_config.json. */
 #include <stdio.h>
 
-#include "json/json.h"
 #include "text/rank_model.h"
 #include "text/tokenizer_config.h"
+#include "json/json.h"
 
-#define TAIL      "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define ENGLISH   "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define LEAD      "[^\\r\\n\\p{L}\\p{N}]?"
-#define UPPER     "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
-#define LOWER     "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
-#define GPT2      "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define TAIL    "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define ENGLISH "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LEAD    "[^\\r\\n\\p{L}\\p{N}]?"
+#define UPPER   "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER   "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define GPT2    "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define CL100K                                                                                                                             \
-    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)"    \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)"  \
     "|\\s"
 #define O200K                                                                                                                              \
-    LEAD "[" UPPER "]*[" LOWER "]+" ENGLISH "?|" LEAD "[" UPPER "]+[" LOWER "]*" ENGLISH "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
+    LEAD "[" UPPER "]*[" LOWER "]+" ENGLISH "?|" LEAD "[" UPPER "]+[" LOWER "]*" ENGLISH                                                   \
+         "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
 #define LLAMA3 ENGLISH "|" LEAD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 #define QWEN   ENGLISH "|" LEAD "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 #define KIMI                                                                                                                               \
-    "[\\p{Han}]+|" LEAD "[" UPPER "&&[^\\p{Han}]]*[" LOWER "&&[^\\p{Han}]]+" ENGLISH "?|" LEAD "[" UPPER "&&[^\\p{Han}]]+[" LOWER           \
+    "[\\p{Han}]+|" LEAD "[" UPPER "&&[^\\p{Han}]]*[" LOWER "&&[^\\p{Han}]]+" ENGLISH "?|" LEAD "[" UPPER "&&[^\\p{Han}]]+[" LOWER          \
     "&&[^\\p{Han}]]*" ENGLISH "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
 
 /* One special token at an id (-1: behind the one before it), or with {first, count} a numbered series of them. */
@@ -37,12 +38,8 @@ typedef struct rank_set {
 } rank_set;
 
 static const special_rule r50k[] = {{50256, "<|endoftext|>", 0, 0}, {0}};
-static const special_rule cl100k[] = {{100257, "<|endoftext|>", 0, 0},
-                                      {100258, "<|fim_prefix|>", 0, 0},
-                                      {100259, "<|fim_middle|>", 0, 0},
-                                      {100260, "<|fim_suffix|>", 0, 0},
-                                      {100276, "<|endofprompt|>", 0, 0},
-                                      {0}};
+static const special_rule cl100k[] = {{100257, "<|endoftext|>", 0, 0},  {100258, "<|fim_prefix|>", 0, 0},  {100259, "<|fim_middle|>", 0, 0},
+                                      {100260, "<|fim_suffix|>", 0, 0}, {100276, "<|endofprompt|>", 0, 0}, {0}};
 static const special_rule o200k[] = {{199999, "<|endoftext|>", 0, 0}, {200018, "<|endofprompt|>", 0, 0}, {0}};
 static const special_rule llama3[] = {{128000, "<|begin_of_text|>", 0, 0},
                                       {128001, "<|end_of_text|>", 0, 0},
@@ -85,11 +82,8 @@ static const special_rule llama4[] = {{200000, "<|begin_of_text|>", 0, 0},
                                       {-1, "<|reasoning_thinking_start|>", 0, 0},
                                       {-1, "<|reasoning_thinking_end|>", 0, 0},
                                       {0}};
-static const special_rule qwen[] = {{151643, "<|endoftext|>", 0, 0},
-                                    {-1, "<|im_start|>", 0, 0},
-                                    {-1, "<|im_end|>", 0, 0},
-                                    {-1, "<|extra_%d|>", 0, 205},
-                                    {0}};
+static const special_rule qwen[] = {
+    {151643, "<|endoftext|>", 0, 0}, {-1, "<|im_start|>", 0, 0}, {-1, "<|im_end|>", 0, 0}, {-1, "<|extra_%d|>", 0, 205}, {0}};
 static const special_rule kimi[] = {{163584, "[BOS]", 0, 0}, {163585, "[EOS]", 0, 0}, {163586, "<|im_end|>", 0, 0}, {0}};
 
 static const rank_set sets[] = {{50256, GPT2, NULL, "<|endoftext|>", r50k},

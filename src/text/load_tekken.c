@@ -1,17 +1,18 @@
 /* Loads Mistral's tekken.json: ranks of byte strings, the pattern, and special tokens, whose ids come first. */
 #include <stdio.h>
 
+#include "text/rank_model.h"
 #include "json/json.h"
 #include "json/json_scan.h"
-#include "text/rank_model.h"
 
 #define BOS "<s>"
 #define EOS "</s>"
 
 /* The special tokens of files that do not list them. */
-static const char *const first_specials[] = {"<unk>",           "<s>",          "</s>",            "[INST]",        "[/INST]",  "[AVAILABLE_TOOLS]",
-                                             "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]",    "<pad>",
-                                             "[IMG_BREAK]",     "[IMG_END]",    "[PREFIX]",        "[MIDDLE]",      "[SUFFIX]"};
+static const char *const first_specials[] = {
+    "<unk>",           "<s>",          "</s>",  "[INST]", "[/INST]",     "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>",  "[IMG_BREAK]", "[IMG_END]",         "[PREFIX]",           "[MIDDLE]",
+    "[SUFFIX]"};
 
 typedef struct tekken {
     rank_model *m;

@@ -34,8 +34,8 @@ typedef struct norm_step {
     bool left, right; /* STRIP */
     char *content;    /* owned: PREPEND, REPLACE */
     size_t n_content;
-    matcher match; /* REPLACE */
-    charsmap map;  /* PRECOMPILED */
+    matcher match;  /* REPLACE */
+    charsmap map;   /* PRECOMPILED */
     sp_rules rules; /* SENTENCEPIECE */
 } norm_step;
 

@@ -17,7 +17,7 @@ typedef struct builder {
     struct range {
         size_t low, high, depth;
         int32_t node;
-    } *stack;
+    } * stack;
     size_t n_stack, cap_stack;
 } builder;
 
@@ -64,7 +64,8 @@ static bool fits(const builder *b, int32_t base, const uint8_t *bytes, size_t n)
     return true;
 }
 
-/* A base at which all children find a free unit. The last free units are tried: the ones at the front are mostly holes that few nodes fit. */
+/* A base at which all children find a free unit. The last free units are tried: the ones at the front are mostly holes that few nodes fit.
+ */
 static int32_t find_base(const builder *b, const uint8_t *bytes, size_t n) {
     int32_t unit = b->prev[0];
     int32_t best = (int32_t)b->n - bytes[0];

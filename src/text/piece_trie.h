@@ -12,9 +12,9 @@
 #define PIECE_TRIE_ROOT 0
 
 typedef struct trie_unit {
-    int32_t base;  /* the child for a byte b is unit base + b, if that unit's parent is this one. base + 255 is below n */
+    int32_t base;   /* the child for a byte b is unit base + b, if that unit's parent is this one. base + 255 is below n */
     int32_t parent; /* -1: a free unit */
-    int32_t id;    /* the piece that ends here, or -1 */
+    int32_t id;     /* the piece that ends here, or -1 */
 } trie_unit;
 
 typedef struct piece_trie {

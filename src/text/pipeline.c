@@ -1,8 +1,8 @@
 #include "text/pipeline.h"
 
 #include "base/mem.h"
-#include "json/json.h"
 #include "text/chars.h"
+#include "json/json.h"
 
 static quire_err unsupported(quire_error *err, const char *component, str what) {
     return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: %s %.*s is not supported by this version", component,

@@ -1,5 +1,5 @@
-/* A SentencePiece model, as a .model file or a GGUF file's metadata describe it (Kudo & Richardson 2018, arXiv:1808.06226), and the tokenizer
- * that it makes. */
+/* A SentencePiece model, as a .model file or a GGUF file's metadata describe it (Kudo & Richardson 2018, arXiv:1808.06226), and the
+ * tokenizer that it makes. */
 #ifndef TEXT_SP_MODEL_H
 #define TEXT_SP_MODEL_H
 
@@ -18,10 +18,10 @@ typedef struct sp_model {
     sp_piece *pieces; /* owned; their texts are borrowed */
     size_t n, cap;
     bool byte_fallback, suffix, dummy_prefix, remove_extra, escape;
-    str charsmap, unk_surface;      /* borrowed; unk_surface: how an unknown token decodes */
-    str names[4];                   /* of bos, eos, unk, pad; borrowed */
-    int32_t bos, eos, unk, pad;     /* -1: none */
-    const char *file;               /* in messages */
+    str charsmap, unk_surface;  /* borrowed; unk_surface: how an unknown token decodes */
+    str names[4];               /* of bos, eos, unk, pad; borrowed */
+    int32_t bos, eos, unk, pad; /* -1: none */
+    const char *file;           /* in messages */
 } sp_model;
 
 /* Starts with sentencepiece's defaults. */

@@ -162,8 +162,16 @@ static quire_err read_model(sp_model *m, str file, size_t *at) {
 }
 
 void sp_model_init(sp_model *m, const char *file) {
-    *m = (sp_model){.kind = SP_UNIGRAM, .dummy_prefix = true, .remove_extra = true, .escape = true, .file = file,
-                    .unk_surface = str_of(" \xE2\x81\x87 "), .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+    *m = (sp_model){.kind = SP_UNIGRAM,
+                    .dummy_prefix = true,
+                    .remove_extra = true,
+                    .escape = true,
+                    .file = file,
+                    .unk_surface = str_of(" \xE2\x81\x87 "),
+                    .bos = -1,
+                    .eos = -1,
+                    .unk = -1,
+                    .pad = -1};
     m->names[0] = str_of("<s>");
     m->names[1] = str_of("</s>");
     m->names[2] = str_of("<unk>");

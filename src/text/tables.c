@@ -178,8 +178,8 @@ quire_err tables_take(tokenizer *t, str bytes, quire_error *err) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "the vocabulary's tables were written by another version of quire: pack the model again");
     }
-    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) &&
-                t->vocab.slots != NULL && take_model(&r, h, t->vocab.n, &t->model);
+    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) && t->vocab.slots != NULL &&
+                take_model(&r, h, t->vocab.n, &t->model);
     if (!good) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are damaged: pack the model again");
     }

@@ -31,7 +31,8 @@ typedef struct tables_header {
 
 /* Appends t's tables to *out, which is empty. */
 quire_err tables_write(const tokenizer *t, strbuf *out);
-/* Uses bytes, at a multiple of 64 and hostile, as the tables of a tokenizer that has none, but the kind of its model. They are borrowed until it is closed. */
+/* Uses bytes, at a multiple of 64 and hostile, as the tables of a tokenizer that has none, but the kind of its model. They are borrowed
+ * until it is closed. */
 quire_err tables_take(tokenizer *t, str bytes, quire_error *err);
 
 #endif

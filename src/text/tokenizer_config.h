@@ -2,8 +2,8 @@
 #ifndef TEXT_TOKENIZER_CONFIG_H
 #define TEXT_TOKENIZER_CONFIG_H
 
-#include "json/json.h"
 #include "text/tokenizer_impl.h"
+#include "json/json.h"
 
 /* The text of "bos_token": "<s>", or of {"content": "<s>", ...}; borrowed, empty where there is none. */
 str config_special(json_value *config, const char *key);

@@ -17,9 +17,9 @@
 
 typedef struct unigram {
     const piece_table *vocab;
-    piece_trie trie; /* the pieces that text may become */
-    double *scores;  /* [vocab->n] */
-    bool borrowed;   /* scores belong to another */
+    piece_trie trie;   /* the pieces that text may become */
+    double *scores;    /* [vocab->n] */
+    bool borrowed;     /* scores belong to another */
     uint8_t *controls; /* [vocab->n]: 1 for a control token */
     double unknown_score;
     int32_t unk;        /* -1: an unknown character gives no token */
@@ -41,7 +41,7 @@ typedef struct unigram_node {
 typedef struct unigram_scratch {
     unigram_node *nodes; /* of the stretch in work */
     size_t cap_nodes;
-    size_t *ends;        /* where the pieces of the best way end, last first */
+    size_t *ends; /* where the pieces of the best way end, last first */
     size_t cap_ends;
     bool no_controls; /* set by the caller: text does not become a control token, though its piece be in the vocabulary */
 } unigram_scratch;

@@ -12,12 +12,12 @@
 #include "text/token_list.h"
 
 typedef struct wordpiece {
-    piece_trie trie;      /* beginnings from `begins` on, continuations from `continues` on */
-    int32_t begins;       /* -1: no piece begins a word */
-    str mark;             /* begins the pieces that begin words, and so no continuation; empty: none. Static */
-    int32_t continues;    /* -1: none continues one */
+    piece_trie trie;   /* beginnings from `begins` on, continuations from `continues` on */
+    int32_t begins;    /* -1: no piece begins a word */
+    str mark;          /* begins the pieces that begin words, and so no continuation; empty: none. Static */
+    int32_t continues; /* -1: none continues one */
     int32_t unk;
-    int32_t max_chars;    /* of a word */
+    int32_t max_chars; /* of a word */
 } wordpiece;
 
 void wordpiece_deinit(wordpiece *w);

@@ -5,11 +5,11 @@
 #include "base/mem.h"
 #include "check.h"
 #include "file/model_file.h"
-#include "json/json_out.h"
 #include "text/detok.h"
-#include "json/json.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
+#include "json/json.h"
+#include "json/json_out.h"
 
 #define KIND "tokenizers"
 
@@ -335,8 +335,7 @@ static void compare_pieces(const piece_list *l, json_value *pieces, const char *
     verdict v = {{0}};
     for (size_t i = 0; i < n && i < l->n; i++) {
         json_value *want = json_at(pieces, i);
-        compare_text((str){l->text.p + l->pieces[i].at, l->pieces[i].n},
-                     json_str(want), "piece", &v);
+        compare_text((str){l->text.p + l->pieces[i].at, l->pieces[i].n}, json_str(want), "piece", &v);
     }
     if (n != l->n && v.text[0] == '\0') {
         (void)snprintf(v.text, sizeof v.text, "%zu pieces, %zu expected", l->n, n);

@@ -52,7 +52,8 @@ static void damaged_sentencepiece_models_are_refused_or_usable(void **state) {
 
 static void a_score_that_is_no_number_is_refused(void **state) {
     (void)state;
-    static const char file[] = "\n\x08\n\x01" "a\x15\x00\x00\xC0\x7F"; /* one piece, "a", with NaN */
+    static const char file[] = "\n\x08\n\x01"
+                               "a\x15\x00\x00\xC0\x7F"; /* one piece, "a", with NaN */
     vocab v = {.source = VOCAB_SENTENCEPIECE, .model_bytes = {file, sizeof file - 1}};
     tokenizer *t;
     quire_error err = {0};

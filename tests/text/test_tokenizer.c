@@ -131,7 +131,8 @@ static void what_is_not_known_is_refused_by_name(void **state) {
     (void)state;
     expect_refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.0]],\"unk_id\":7}}", QUIRE_BAD_FILE, "unk_id");
     expect_refused("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", QUIRE_BAD_FILE, "unk_token");
-    expect_refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA?\"}," MODEL "}", QUIRE_BAD_FILE, "Precompiled");
+    expect_refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA?\"}," MODEL "}", QUIRE_BAD_FILE,
+                   "Precompiled");
     expect_refused("{\"pre_tokenizer\":{\"type\":\"Telepathy\"}," MODEL "}", QUIRE_UNSUPPORTED, "Telepathy");
     expect_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(?~b)\"},\"behavior\":\"Isolated\"}," MODEL "}",
                    QUIRE_UNSUPPORTED, "byte");
