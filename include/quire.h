@@ -186,6 +186,17 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
                            quire_error *err);
 /* The vocabulary's spelling of an id, which the engine owns; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
+
+/* A tokenizer without a model: of a directory, a GGUF file, a packed model or a tokenizer file (tokenizer.json, a SentencePiece .model, a
+ * rank file, tekken.json), of any architecture, or builtin. Immutable: any thread. The calls are as those above. */
+typedef struct quire_tokenizer quire_tokenizer;
+quire_err quire_tokenizer_open(const char *path, quire_tokenizer **out, quire_error *err);
+void quire_tokenizer_close(quire_tokenizer *t);
+quire_err quire_tokenizer_encode(const quire_tokenizer *t, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
+                                 quire_error *err);
+quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
+                                 quire_error *err);
+const char *quire_tokenizer_piece(const quire_tokenizer *t, int32_t id, size_t *n);
 void quire_free(void *p);
 /* Allocates n bytes, freed with quire_free; NULL when out of memory. */
 void *quire_alloc(size_t n);

@@ -22,6 +22,11 @@ quire_err model_file_open(const char *path, model_file **out, quire_error *err);
 /* Opens a GGUF or packed model in memory (the built-in model). The caller owns bytes. name is used in messages. */
 quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err);
 
+/* Opens only what a tokenizer needs, of a model of any architecture, with or without weights: path is a directory, a GGUF file, a packed
+ * model, or a tokenizer file (tokenizer.json, a SentencePiece .model, a rank file, tekken.json). QUIRE_NOT_FOUND for a directory without a
+ * tokenizer. */
+quire_err model_file_open_vocabulary(const char *path, model_file **out, quire_error *err);
+
 /* The same two calls with overrides (meta.h), which are borrowed for the call; set may be NULL. QUIRE_INVALID: err names the
  * flag and the key. */
 quire_err model_file_open_with(const char *path, const model_overrides *set, model_file **out, quire_error *err);

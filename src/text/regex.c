@@ -43,12 +43,16 @@ static quire_err compile(regex *r, const strbuf *source, str pattern, quire_erro
 }
 
 quire_err regex_open(str pattern, regex **out, quire_error *err) {
+    return regex_open_as(pattern, REGEX_ONIGURUMA, out, err);
+}
+
+quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err) {
     if (pattern.n > MAX_PATTERN_BYTES) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "tokenizer: a regular expression of %zu bytes; at most %u", pattern.n, MAX_PATTERN_BYTES);
     }
     strbuf source = {.max = (size_t)64 * MAX_PATTERN_BYTES};
     regex *r = mem_new(1, sizeof *r);
-    quire_err e = r == NULL ? QUIRE_NO_MEMORY : regex_translate(pattern, &source, err);
+    quire_err e = r == NULL ? QUIRE_NO_MEMORY : regex_translate(pattern, syntax, &source, err);
     if (e == QUIRE_OK) {
         e = compile(r, &source, pattern, err);
     }

@@ -5,6 +5,14 @@
 #include "text/chars.h"
 #include "text/tokenizer_impl.h"
 
+static quire_err (*const loaders[])(tokenizer *t, const vocab *v, quire_error *err) = {
+    [VOCAB_GGUF] = tokenizer_load_gguf,
+    [VOCAB_TOKENIZER_JSON] = tokenizer_load_json,
+    [VOCAB_SENTENCEPIECE] = tokenizer_load_sentencepiece,
+    [VOCAB_RANKS] = tokenizer_load_ranks,
+    [VOCAB_TEKKEN] = tokenizer_load_tekken,
+};
+
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     if (v->source == VOCAB_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");
@@ -12,7 +20,7 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     tokenizer *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a tokenizer", err));
     t->bos = t->eos = -1;
-    quire_err e = v->source == VOCAB_GGUF ? tokenizer_load_gguf(t, v, err) : tokenizer_load_json(t, v, err);
+    quire_err e = loaders[v->source](t, v, err);
     if (e != QUIRE_OK) {
         tokenizer_close(t);
         return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the tokenizer") : e;
@@ -32,9 +40,10 @@ void tokenizer_close(tokenizer *t) {
     added_set_deinit(&t->added);
     normalizer_deinit(&t->normalizer);
     pretokenizer_deinit(&t->pretokenizer);
-    bpe_deinit(&t->bpe);
+    piece_model_deinit(&t->model);
     decoder_deinit(&t->decoder);
     postprocessor_deinit(&t->post);
+    piece_trie_deinit(&t->symbols);
     piece_table_deinit(&t->vocab);
     mem_free(t->classes);
     strbuf_deinit(&t->bos_text);
@@ -71,7 +80,7 @@ typedef struct encode_run {
     regex_scratch regex;
     norm_scratch norm, norm_part;
     pre_scratch pre;
-    bpe_scratch bpe;
+    model_scratch model;
 } encode_run;
 
 static void encode_run_deinit(encode_run *r) {
@@ -80,7 +89,7 @@ static void encode_run_deinit(encode_run *r) {
     norm_scratch_deinit(&r->norm);
     norm_scratch_deinit(&r->norm_part);
     pre_scratch_deinit(&r->pre);
-    bpe_scratch_deinit(&r->bpe);
+    model_scratch_deinit(&r->model);
 }
 
 static quire_err check_room(const encode_run *r, const token_list *out) {
@@ -90,7 +99,7 @@ static quire_err check_room(const encode_run *r, const token_list *out) {
 static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
     for (size_t i = from; i < l->n; i++) {
         const added_token *a = added_set_get(&t->added, l->ids[i]);
-        if (a != NULL && a->control && a->id != t->bpe.unk) {
+        if (a != NULL && a->control && a->id != t->model.unk) {
             return true;
         }
     }
@@ -100,15 +109,16 @@ static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
 /* Appends the ids of a piece. Where marks decide about control tokens, merges must not make one: such a piece is spelt by its
  * characters. */
 static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
+    const piece_model *m = &r->t->model;
     size_t before = out->n, len;
-    TRY(bpe_encode(&r->t->bpe, piece, &r->bpe, out));
+    TRY(m->ops->encode(m, piece, &r->model, out));
     if (r->options.marks == NULL || !has_control(r->t, out, before)) {
         return QUIRE_OK;
     }
     out->n = before;
     for (size_t i = 0; i < piece.n; i += len) {
         utf8_next(piece.p + i, &len);
-        TRY(bpe_encode(&r->t->bpe, (str){piece.p + i, len}, &r->bpe, out));
+        TRY(m->ops->encode(m, (str){piece.p + i, len}, &r->model, out));
     }
     return QUIRE_OK;
 }
@@ -303,6 +313,7 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
 static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
                         token_list *types, quire_error *err) {
     encode_run r = {.t = t, .options = options};
+    r.model.unigram.no_controls = options.marks != NULL;
     r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* every piece has at least one token */
     token_list lists[2] = {{0}, {0}};
     size_t before = out->n, before_types = types != NULL ? types->n : 0;
@@ -345,7 +356,8 @@ bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *t
     *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
     *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
     /* As in the tokenizers library, which identifies special tokens by their decoded text: one that normalizing changes is not skipped. */
-    return text->n > 0 && !(skip_special && a != NULL && a->special && str_eq(a->pattern, a->content));
+    bool skipped = a != NULL && a->special && *class != PIECE_UNKNOWN && str_eq(a->pattern, a->content);
+    return text->n > 0 && !(skip_special && skipped);
 }
 
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out) {
