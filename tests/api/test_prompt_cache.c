@@ -14,8 +14,8 @@
 #include "base/rng.h"
 #include "text/tokenizer.h"
 
-/* Added tokens of every kind that can move a border: one the beginning of another, white space taken on either side, whole words only, found
- * in the normalized text. Merges reach over their first byte. Spaces become marks, and the first one is prepended. */
+/* Added tokens of every kind that can move a border: one the beginning of another, white space taken on either side, whole words only,
+ * found in the normalized text. Merges reach over their first byte. Spaces become marks, and the first one is prepended. */
 static const char tokenizer_json[] =
     "{\"added_tokens\":["
     "{\"id\":20,\"content\":\"<x>\",\"special\":true,\"normalized\":false},"
@@ -31,8 +31,8 @@ static const char tokenizer_json[] =
     "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"bc\":5,\"\\u2581\":6,\"n\":7,"
     "\"\\u2581a\":8,\"<\":9,\">\":10,\"x\":11,\"l\":12,\"r\":13,\"w\":14,\"s\":15,\"\\n\":16,\"b<\":17,\"><\":18,\"\\n<\":19},"
     "\"merges\":[\"b c\",\"a b\",\"a bc\",\"\\u2581 a\",\"b <\",\"> <\",\"\\n <\"]}}";
-static const char *const words[] = {"a", "b", "c", "ab", "abc", "nn", "n", " ", "  ", "\n", "<x>", "<x>ab", "<l>", "<r>", "<w>", " <s>", "<x>abc<x>",
-                                    "<x", "<", ">", "a<w>", "<w>b", " <l>", "<r> "};
+static const char *const words[] = {"a", "b", "c", "ab", "abc", "nn", "n", " ", "  ", "\n", "<x>", "<x>ab", "<l>", "<r>", "<w>", " <s>",
+                                    "<x>abc<x>", "<x", "<", ">", "a<w>", "<w>b", " <l>", "<r> "};
 
 static size_t below(uint64_t *r, size_t n) {
     return (size_t)(rng_next(r) % n);

@@ -203,7 +203,8 @@ static void terms_of(const calibration *k, const measure *m, double *terms) {
     memset(terms, 0, FIT_MAX_TERMS * sizeof *terms);
     if (m->decodes) {
         double context = m->n_prompt + (SKIPPED_TOKENS + DECODE_TOKENS) / 2.0;
-        cost_fit_add_step(k->knots, k->n_knots, &(step_work){.rows = m->n_seqs, .out = m->n_seqs, .decode_pairs = m->n_seqs * context}, terms);
+        const step_work work = {.rows = m->n_seqs, .out = m->n_seqs, .decode_pairs = m->n_seqs * context};
+        cost_fit_add_step(k->knots, k->n_knots, &work, terms);
         return;
     }
     terms[k->n_knots + COST_FIT_OTHER] = 1;
