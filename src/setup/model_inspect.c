@@ -65,7 +65,7 @@ static void fill_plan(const quire_options *o, summary *s) {
     s->plan = pool_plan_of(o);
     s->plan.room = room;
     s->plan.weight_bytes = weights;
-    s->plan.kept_bytes = kept;
+    s->plan.dropped_bytes = weights - kept;
 }
 
 static quire_err add_plan(strbuf *b, const pool_plan *plan) {

@@ -33,9 +33,9 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     bool is_beside = p->room.bound == MEMORY_OF_RLIMIT_AS || p->room.bound == MEMORY_OF_RLIMIT_DATA;
     TRY(strbuf_addf(out, "%s weights (", is_beside ? "," : " beside"));
     TRY(memory_print(p->weight_bytes, out));
-    if (p->kept_bytes < p->weight_bytes) {
+    if (p->dropped_bytes > 0) {
         TRY(strbuf_add_str(out, ", of which "));
-        TRY(memory_print(p->kept_bytes, out));
+        TRY(memory_print(p->weight_bytes - p->dropped_bytes, out));
         TRY(strbuf_add_str(out, " stay in memory"));
     }
     TRY(strbuf_add_str(out, ")"));

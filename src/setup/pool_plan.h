@@ -12,10 +12,10 @@
 typedef struct pool_plan {
     memory_room room; /* of it, weights and buffers are taken already */
     int64_t weight_bytes;
-    int64_t kept_bytes;   /* of the weights, what has its place in memory; less than all of a mapped model that is larger than it */
-    int64_t buffer_bytes; /* 0: not known, since the model is not loaded */
-    int64_t aside_bytes;  /* of the room: swap space and host tier */
-    int64_t given_pages;  /* --kv-pages; 0: as many as fit */
+    int64_t dropped_bytes; /* of the weights, what has no place in memory: of a mapped model that is larger than it; else 0 */
+    int64_t buffer_bytes;  /* 0: not known, since the model is not loaded */
+    int64_t aside_bytes;   /* of the room: swap space and host tier */
+    int64_t given_pages;   /* --kv-pages; 0: as many as fit */
     double utilization;
 } pool_plan;
 
