@@ -1,8 +1,8 @@
 /* The prompt cache: the ids of conversations that were tokenised, so that the next turn of one costs its new text only.
  *
  * An entry is a rendered text with its marks, its ids, and the seams (text/seams.h) at which its encoding can be taken up again. The
- * longest beginning that a new text shares with an entry of its own tenant gives the ids up to the last seam in it. They are the ids of the whole
- * text, always: bytes and marks are compared, hashes only choose among entries.
+ * longest beginning that a new text shares with an entry of its own tenant gives the ids up to the last seam in it. They are the ids of the
+ * whole text, always: bytes and marks are compared, hashes only choose among entries.
  *
  * Tenants do not see each other's entries, nor can one drive out another's: past the limit the least recently used entry of the tenant that
  * holds most goes. Threads: any; a lock is held while texts are compared and copied, for some microseconds. */
