@@ -46,14 +46,14 @@ def test_a_causal_mask_is_no_mask_and_a_window_is_seen(trusting):
 
 def test_requests_share_prefixes_with_equal_attention_only(trusting):
     def cached(attention):
-        prompt = PROMPT + " at the snow, and nobody else had asked this before."
+        prompt = "Nobody had asked this before. " + PROMPT
         answer = ask(trusting, prompt=prompt, attention=attention, explain=True)[1]
         return answer["usage"]["prompt_tokens_details"]["cached_tokens"], answer["usage"]["prompt_tokens"]
 
     arrays = {"mask_mod": "kv_idx < n[0] || q_idx - kv_idx < 4", "arrays": {"n": [3]}}
     others = [None, WINDOW, {"mask_mod": "q_idx - kv_idx < 7"}, {"score_mod": "score * 0.5"}, arrays, {**arrays, "arrays": {"n": [4]}}]
     for attention in others:
-        assert cached(attention)[0] == 0, attention
+        assert cached(attention)[0] <= 1, attention  # the token with which every text begins
     for attention in others:
         n, prompt = cached(attention)
         assert n == prompt - 1, attention
