@@ -192,7 +192,8 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out) {
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
+                                     engine_out *out) {
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request q = {.priority = r->priority,
                         .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),

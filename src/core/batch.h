@@ -73,8 +73,8 @@ typedef struct batch {
     const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written. NULL: a state group */
     const batch_seq *seqs;    /* [n_seqs] */
     const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
-    /* [n_rows] where attention adds the faults of a row's programs (attn_program.h), whose result is undefined then; the caller clears them.
-     * NULL: nobody asks */
+    /* [n_rows] where attention adds the faults of a row's programs (attn_program.h), whose result is undefined then; the caller clears
+     * them. NULL: nobody asks */
     atomic_uint *faults;
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */

@@ -25,8 +25,8 @@ quire_err batch_open(engine *e) {
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs && a->tables &&
-                 a->hidden && a->raw && a->forked;
+    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
+                 a->tables && a->hidden && a->raw && a->forked;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];

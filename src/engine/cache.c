@@ -8,8 +8,8 @@
 #define N_EVENTS       4096 /* capacity of the ring of KV events */
 #define PROBED_FRAMES 16 /* copied at open, so that the first preemption has a measured cost */
 
-/* The scope of public prefixes: all whose keys and values agree, which within one engine are all without a mask or change of scores of their
- * own. Those have a scope without public prefixes. */
+/* The scope of public prefixes: all whose keys and values agree, which within one engine are all without a mask or change of scores of
+ * their own. Those have a scope without public prefixes. */
 static const unsigned char SCOPE[] = {0}, SCOPE_OF_MODS[] = {1};
 
 quire_err cache_open(engine *e) {

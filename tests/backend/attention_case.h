@@ -153,7 +153,8 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
             continue;
         }
         of_seq[n_seqs] = s;
-        seqs[n_seqs++] = (batch_seq){.row0 = n_rows, .n_rows = end - from, .n_tokens = end, .mods = c->mods, .b = s, .pages = {r->pages[s]}};
+        seqs[n_seqs++] = (batch_seq){
+            .row0 = n_rows, .n_rows = end - from, .n_tokens = end, .mods = c->mods, .b = s, .pages = {r->pages[s]}};
         for (int32_t p = from; p < end; p++) {
             positions[n_rows] = p;
             bool stored = c->cascade && p < c->shared[s]; /* by the sequence before */

@@ -249,11 +249,32 @@ static void a_fault_is_its_rows_alone(void **unused) {
 
 enum { POOL_SEQS = 3, POOL_PAGE = 16, POOL_PAGES = 20 };
 
+static int32_t owner[POOL_PAGES * POOL_PAGE], position[POOL_PAGES * POOL_PAGE], row_seq[POOL_SEQS], row_position[POOL_SEQS];
+
+/* Says of each slot whose token it holds, and of each row which sequence's last it is. Lists the pool's pages, and gives their number. */
+static int32_t describe_pool(const attention_case *c, const case_run *r, int32_t *pool) {
+    int32_t n_pages = 0;
+    for (int32_t i = 0; i < POOL_PAGES * POOL_PAGE; i++) {
+        owner[i] = -1;
+        pool[i / POOL_PAGE] = i / POOL_PAGE;
+    }
+    for (int32_t s = 0; s < POOL_SEQS; s++) {
+        for (int32_t p = 0; p < c->lengths[s]; p++) {
+            int32_t slot = r->pages[s][p / POOL_PAGE] * POOL_PAGE + p % POOL_PAGE;
+            owner[slot] = s;
+            position[slot] = p;
+        }
+        n_pages += (int32_t)kv_pages_for(c->lengths[s], POOL_PAGE);
+        row_seq[s] = s;
+        row_position[s] = c->lengths[s] - 1;
+    }
+    return n_pages;
+}
+
 /* Several sequences' last rows against the whole pool in physical order: ids and positions as arrays say which slots a row sees. The
  * answers are those of block tables. */
 static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **unused) {
     (void)unused;
-    static int32_t owner[POOL_PAGES * POOL_PAGE], position[POOL_PAGES * POOL_PAGE], row_seq[POOL_SEQS], row_position[POOL_SEQS];
     attention_case c = base_case();
     fixture f;
     c.n_seqs = POOL_SEQS;
@@ -267,24 +288,7 @@ static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **u
         fixture_fill(&f, c);
         case_open(&r, &f.c);
         case_step(&r, 0, POOL_SEQS, 0, 140, f.base); /* fills the pages, and gives what block tables give */
-        int32_t n_pages = 0, pool[POOL_PAGES], at[POOL_SEQS];
-        for (int32_t i = 0; i < POOL_PAGES * POOL_PAGE; i++) {
-            owner[i] = -1;
-        }
-        for (int32_t s = 0; s < POOL_SEQS; s++) {
-            for (int32_t p = 0; p < c.lengths[s]; p++) {
-                int32_t slot = r.pages[s][p / POOL_PAGE] * POOL_PAGE + p % POOL_PAGE;
-                owner[slot] = s;
-                position[slot] = p;
-            }
-            n_pages += (int32_t)kv_pages_for(c.lengths[s], POOL_PAGE);
-            row_seq[s] = s;
-            row_position[s] = c.lengths[s] - 1;
-            at[s] = s;
-        }
-        for (int32_t i = 0; i < n_pages; i++) {
-            pool[i] = i;
-        }
+        int32_t pool[POOL_PAGES], at[POOL_SEQS] = {0, 1, 2}, n_pages = describe_pool(&c, &r, pool);
         const attn_array arrays[] = {{.name = "owner", .n_dims = 1, .dims = {n_pages * POOL_PAGE}, .data = owner},
                                      {.name = "position", .n_dims = 1, .dims = {n_pages * POOL_PAGE}, .data = position},
                                      {.name = "row_seq", .n_dims = 1, .dims = {POOL_SEQS}, .data = row_seq},

@@ -1,5 +1,5 @@
-/* A request's own mask and change of scores: its logits and tokens are the same however it runs, others beside it are untouched, and a fault
- * is its own. Everything here compares bytes. */
+/* A request's own mask and change of scores: its logits and tokens are the same however it runs, others beside it are untouched, and a
+ * fault is its own. Everything here compares bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +136,7 @@ static void equal_masks_share_pages_and_public_prefixes_are_without_masks(void *
     o.n_prefixes = 1;
     harness_open(&o, &h);
     static harness_run runs[4];
-    for (int i = 0; i < 4; i++) { /* one without, in a namespace of its own; then twice the same under the mask; then one without, elsewhere */
+    for (int i = 0; i < 4; i++) { /* one without, twice the same under the mask, one without elsewhere */
         static const char *const names[] = {"plain", "masked", "masked", "other"};
         static const int32_t cached[] = {0, 0, N_PROMPT - 1, 64};
         runs[i] = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(4), .namespace = names[i]};

@@ -7,7 +7,6 @@
  * Bytes: pages lie anywhere, so the processor cannot predict the next one. While the keys of a block are multiplied, its values are
  * prefetched. While the values are multiplied, the keys of the next chunk are prefetched. Each group prefetches its share, row by row, so
  * that memory and multipliers work at the same time. */
-#include "backend/cpu/attention_mods.h"
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 

@@ -8,7 +8,7 @@
 #ifndef CPU_ATTENTION_MODS_H
 #define CPU_ATTENTION_MODS_H
 
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/math.h"
 
 /* The registers of the program that a worker runs, and the faults of its row and key code. */
 typedef struct attn_registers {
@@ -35,8 +35,6 @@ typedef struct attn_asked {
 
 /* Runs the program's row and key code. first..end: positions of the chunk at position `base`. c->regs, run and functions are set. */
 void attn_change_begin(const attn_program *p, const attn_asked *q, int32_t base, int32_t first, int32_t end, attn_change *c);
-/* Replaces the scores of a tile's query by what the tile's change makes of them, lanes that are not seen included. */
-void attn_change_scores(const attn_tile *t, int32_t query);
 /* Runs a mask's program for all queries of a tile: cuts their first..end down to what they see and fills seen [n_queries][ATTN_BLOCKS].
  * True: some query sees only some of its first..end. */
 bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_t *seen);

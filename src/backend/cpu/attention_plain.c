@@ -8,7 +8,7 @@
  * Int8 keys and values, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. u = exp(s - max) v's scale.
  * With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the next of
  * its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. */
-#include "backend/cpu/attention_mods.h"
+#include "backend/cpu/math.h"
 #include "core/math_plain.h"
 #include "core/half.h"
 

@@ -69,6 +69,10 @@ static inline bool attn_sees(const attn_tile *t, int32_t query, int32_t p) {
     return t->seen == NULL || (t->seen[query * ATTN_BLOCKS + p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0;
 }
 
+/* Replaces the scores of a tile's query by what the tile's change makes of them, lanes that are not seen included. Defined in
+ * attention_mods.c, for the kernels. */
+void attn_change_scores(const attn_tile *t, int32_t query);
+
 /* A softmax state of one query: weights exp(s - max), their sum, and the weighted sum of values. sum 0: nothing seen yet. */
 typedef struct attn_state {
     float max, sum;
