@@ -107,6 +107,34 @@ static bool cut_query(attn_change *c, int32_t query, attn_tile *t, uint16_t *see
     return n == 0 || n == high - low;
 }
 
+static void widen(attn_range *r, int64_t v) {
+    r->low = v < r->low ? v : r->low;
+    r->high = v > r->high ? v : r->high;
+}
+
+void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base, attn_tile *t, int32_t *first, int32_t *end) {
+    attn_rectangle r = {.row = {[ATTN_ROW_Q_IDX] = {q->position[0], q->position[0]},
+                                [ATTN_ROW_H] = {q->head[0], q->head[0]},
+                                [ATTN_ROW_B] = {q->b, q->b},
+                                [ATTN_ROW_N_HEADS] = {q->n_heads, q->n_heads},
+                                [ATTN_ROW_N_KV] = {q->n_kv[0], q->n_kv[0]}}};
+    for (int32_t i = 1; i < q->n; i++) {
+        widen(&r.row[ATTN_ROW_Q_IDX], q->position[i]);
+        widen(&r.row[ATTN_ROW_H], q->head[i]);
+        widen(&r.row[ATTN_ROW_N_KV], q->n_kv[i]);
+    }
+    for (int32_t step = ATTN_CHUNK / 2; step >= ATTN_BLOCK; step /= 2) {
+        r.kv_idx = (attn_range){base + *first, base + *first + step - 1};
+        *first += *first + step < *end && attn_program_seen(p, &r) == ATTN_SEES_NONE ? step : 0;
+        r.kv_idx = (attn_range){base + *end - step, base + *end - 1};
+        *end -= *first + step < *end && attn_program_seen(p, &r) == ATTN_SEES_NONE ? step : 0;
+    }
+    for (int32_t i = 0; i < q->n; i++) {
+        t->first[i] = t->first[i] < *first ? *first : t->first[i];
+        t->end[i] = t->end[i] > *end ? *end : t->end[i];
+    }
+}
+
 bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_t *seen) {
     const attn_program *p = c->program;
     bool has_gaps = false;

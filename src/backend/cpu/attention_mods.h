@@ -35,6 +35,9 @@ typedef struct attn_asked {
 
 /* Runs the program's row and key code. first..end: positions of the chunk at position `base`. c->regs, run and functions are set. */
 void attn_change_begin(const attn_program *p, const attn_asked *q, int32_t base, int32_t first, int32_t end, attn_change *c);
+/* Cuts first..end of the chunk at position `base`, and the tile's queries', down to where the mask is not certainly empty for all of them.
+ * Some ten looks at ranges save what running the program over the whole chunk takes where it is a narrow band. */
+void attn_change_narrow(const attn_program *p, const attn_asked *q, int32_t base, attn_tile *t, int32_t *first, int32_t *end);
 /* Runs a mask's program for all queries of a tile: cuts their first..end down to what they see and fills seen [n_queries][ATTN_BLOCKS].
  * True: some query sees only some of its first..end. */
 bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_t *seen);

@@ -176,6 +176,9 @@ static void apply_mask(const attn_job *job, int32_t chunk, int32_t first, int32_
     if (s->mods->mask == NULL || verdict == ATTN_SEES_ALL) {
         return;
     }
+    if (s->asked.position[0] != s->asked.position[s->asked.n - 1]) { /* for one row alone it does not pay */
+        attn_change_narrow(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, &s->tile, &first, &end);
+    }
     attn_change_begin(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, first, end, &s->change);
     if (attn_change_mask(&s->asked, &s->change, &s->tile, s->seen)) {
         s->tile.seen = s->seen;
