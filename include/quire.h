@@ -120,6 +120,11 @@ typedef struct quire_options {
     /* metadata that the model's files lack or say wrongly (docs/models.md): a JSON object that is merged into config.json, or, for GGUF,
      * "KEY=TYPE:VALUE,.." A key that nothing reads is an error. NULL: none */
     const char *hf_overrides, *override_kv;
+    /* expressions for the attention of all requests: which keys a query sees, beside the model's own mask, and what becomes of scores
+     * (docs/attention.md); NULL: none */
+    const char *mask_mod, *score_mod;
+    const char *attention_arrays; /* an .npz file with the arrays that they name; NULL: none */
+    bool trust_request_attention; /* requests may bring their own: the field `attention` */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become

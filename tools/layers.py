@@ -31,7 +31,7 @@ ROOMS = {
     "spec": ("sample kv model backend core base", ""),
     "engine": ("sched sample spec kv model grammar backend core base quire_explain.h quire_stats.h", ""),
     "setup": ("engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
-    "api": ("setup engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
+    "api": ("setup engine sched sample spec chat text model kv file expr grammar backend backend/cpu backend/cuda json core base public", ""),
     "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
     "cli": ("public json base server/server.h", "libedit"),
     "lab": (ALL, "simd"),

@@ -176,13 +176,33 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
-/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's name has, a digest of its salt. */
-static size_t write_namespace(const quire_request *r, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
+_Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES, "a namespace's name fits");
+
+/* A request's own mask and change of scores, else those of all. */
+static attn_mods *mods_of(const quire_request *r) {
+    return r->mods != NULL ? r->mods : r->context.mods;
+}
+
+/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's name has, a digest of its salt (zeros for none)
+ * and, where there is some, a digest of its mask and change of scores, with the b that they read. */
+static size_t write_namespace(const quire_request *r, int32_t b, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
+    const attn_mods *mods = mods_of(r);
     size_t n = strlen(r->tenant);
     memcpy(out, r->tenant, n);
-    if (r->cache_salt.n > 0) {
-        out[n++] = 0;
-        sha256(r->cache_salt.p, r->cache_salt.n, out + n);
+    if (r->cache_salt.n > 0 || mods != NULL) {
+        memset(out + n, 0, 1 + SHA256_BYTES);
+        n++;
+        if (r->cache_salt.n > 0) {
+            sha256(r->cache_salt.p, r->cache_salt.n, out + n);
+        }
+        n += SHA256_BYTES;
+    }
+    if (mods != NULL) {
+        sha256_sum s;
+        sha256_begin(&s);
+        sha256_add(&s, mods->digest, sizeof mods->digest);
+        sha256_add(&s, &b, mods->uses_b ? sizeof b : 0);
+        sha256_end(&s, out + n);
         n += SHA256_BYTES;
     }
     return n;
@@ -196,7 +216,8 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
-engine_request stream_engine_request(const quire_request *r, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out) {
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
+                                     engine_out *out) {
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request q = {.priority = r->priority,
                         .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
@@ -204,8 +225,10 @@ engine_request stream_engine_request(const quire_request *r, uint8_t namespace[E
                         .prompt_logprobs_width = r->info.prompt_logprobs + 1,
                         .beams = r->beams,
                         .logits_out = r->logits_out,
+                        .mods = mods_of(r),
+                        .mods_b = prompt,
                         .namespace = namespace,
-                        .n_namespace = write_namespace(r, namespace),
+                        .n_namespace = write_namespace(r, prompt, namespace),
                         .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
                         .retention = retention_of(r),
                         .explain = r->info.explain,
@@ -233,7 +256,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(q, namespace, s->q->out);
+    engine_request r = stream_engine_request(q, c->index / q->info.n_samples, namespace, s->q->out);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;

@@ -32,6 +32,8 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .pooling = d->pooling,
                              .n_token_types = d->blocks.n_token_types,
                              .n_row = desc_pooled_width(d),
+                             .mods = e->mods,
+                             .trusts_attention = o->trust_request_attention,
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
                              .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
 }
@@ -72,6 +74,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     quire_info *i = &p->info;
     TRY(options_read(given, &o, err));
     TRY(request_defaults_read(&e->defaults, o.request_defaults, err));
+    TRY(request_default_attention(&o, &e->mods, err));
     int32_t n_given = e->defaults.n;
     const engine_parts_check check = {check_early, &(early_check){e, &o}};
     TRY(engine_parts_open(&o, ablations, &check, p, err));
@@ -121,6 +124,7 @@ void quire_engine_close(quire_engine *e) {
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
     request_defaults_deinit(&e->defaults);
+    attn_mods_drop(e->mods);
     mem_free(e);
 }
 

@@ -14,6 +14,7 @@ struct quire_engine {
     engine_parts parts;
     request_defaults defaults; /* of the context */
     request_context context;
+    attn_mods *mods; /* of the context */
     _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
     text_pool *text;
     prompt_cache *prompts; /* NULL: none */

@@ -47,6 +47,8 @@ typedef struct request_context {
     chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
+    attn_mods *mods;       /* the mask and change of scores of requests without their own; the engine's, or NULL */
+    bool trusts_attention; /* requests may have their own */
     bool no_tokens;        /* the model gives rows only */
     pooling_desc pooling;  /* what it says of them */
     int32_t n_row;         /* elements of a pooled row; 0: not known */
@@ -107,6 +109,7 @@ struct quire_request {
     size_t first_input; /* the number of its first input among all that its maker has */
     char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
+    attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
     float *logits_out; /* the caller's; see quire_request_logits */
     strbuf ignored;     /* names of unknown members, as in info */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
@@ -123,6 +126,10 @@ quire_err request_defaults_add(request_defaults *d, const sampling_defaults *fro
 void request_defaults_deinit(request_defaults *d);
 /* The JSON of a field's default; NULL: d (which may be NULL) has none. */
 const char *request_defaults_find(const request_defaults *d, const char *field);
+
+/* The mask and change of scores that options give to all requests, with one reference; NULL: none. INVALID and BAD_FILE name the option's
+ * part (request_attention.c). */
+quire_err request_default_attention(const quire_options *o, attn_mods **out, quire_error *err);
 
 /* As quire_request_parse and quire_request_ids, with a context in place of an engine. */
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,

@@ -66,6 +66,13 @@ const flag flags_chat_template[] = {
     {"--chat-template --chat-template-file", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
     {0},
 };
+const flag flags_attention[] = {
+    {"--mask-mod", "TEXT", "which keys a query sees, beside the model's mask: 'q_idx - kv_idx < 64' (docs/attention.md)", FLAG_TEXT,
+     AT(engine.mask_mod), .rare = true},
+    {"--score-mod", "TEXT", "what becomes of scores: 'score + slope[h] * (kv_idx - q_idx)'", FLAG_TEXT, AT(engine.score_mod), .rare = true},
+    {"--attention-arrays", "FILE", "an .npz file with the arrays that they name", FLAG_TEXT, AT(engine.attention_arrays), .rare = true},
+    {0},
+};
 const flag flags_json[] = {
     {"--json", NULL, "for programs: JSON", FLAG_SWITCH, AT(json)},
     {0},

@@ -119,7 +119,7 @@ typedef struct engine_event {
     int32_t n_preempted;  /* how often it was preempted */
 } engine_event;
 
-#define ENGINE_NAMESPACE_BYTES 192
+#define ENGINE_NAMESPACE_BYTES 224
 
 /* A further condition that ends a beam: whether tokens[0..n), n_prompt of them the prompt, are over with the last one. Called on the engine
  * thread: it allocates nothing, never blocks, and returns the same for the same tokens. */
@@ -144,6 +144,8 @@ typedef struct engine_request {
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
+    attn_mods *mods;       /* its own mask and change of scores, or NULL: held as long as it runs; its namespace must tell them apart */
+    int32_t mods_b;        /* what they call b */
     const void *namespace;     /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes, copied */
     size_t n_namespace;        /* at most ENGINE_NAMESPACE_BYTES */
     bool retains;          /* `retention`, which is valid, applies to its pages in the prefix cache (kv/evict.h) */

@@ -44,6 +44,15 @@ typedef struct cascade_speed {
 
 quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err);
 
+/* The same under masks of a layer's own, and under expressions for the same keys in place of them (docs/attention.md): causal, and a window
+ * of ATTENTION_WINDOW. Runs of the ways take turns. */
+enum { ATTENTION_WINDOW = 64 };
+typedef struct mods_speed {
+    double causal_us, causal_mod_us, window_us, window_mod_us;
+} mods_speed;
+
+quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out, quire_error *err);
+
 /* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its
  * multiplications and additions, over what rows see. */
 int64_t attention_bytes(const attention_shape *shape);

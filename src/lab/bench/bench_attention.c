@@ -88,6 +88,36 @@ static quire_err report_shared(const bench_attention_options *o, const sheet *t,
     return QUIRE_OK;
 }
 
+/* A causal mask and a window, as a layer's own and as expressions: time, and how many times that of the layer's own. */
+static quire_err report_mods(const bench_attention_options *o, const sheet *t, const attention_shape *shape, quire_error *err) {
+    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    mods_speed speed;
+    char heads[32];
+    TRY(attention_measure_mods(shape, &m, &speed, err));
+    const struct {
+        const char *name;
+        double us, own_us;
+    } rows[] = {{"causal", speed.causal_us, speed.causal_us},
+                {"..as text", speed.causal_mod_us, speed.causal_us},
+                {"window 64", speed.window_us, speed.window_us},
+                {"..as text", speed.window_mod_us, speed.window_us}};
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sheet_row(t, (sheet_cell[]){{rows[i].name, 0},
+                                    {dtype_name(shape->type), 0},
+                                    {heads, 0},
+                                    {NULL, shape->n_seqs},
+                                    {NULL, shape->n_tokens},
+                                    {NULL, rows[i].us},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, rows[i].us / rows[i].own_us}});
+    }
+    return QUIRE_OK;
+}
+
 static quire_err run_type(const bench_attention_options *o, const sheet *t, dtype type, quire_error *err) {
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
@@ -106,6 +136,10 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
         shape.n_tokens = o->n_prompt;
         shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
         TRY(report(o, t, "last chunk", &shape, err));
+        TRY(report_mods(o, t, &shape, err));
+        attention_shape decode = shape;
+        decode.n_rows = 1;
+        TRY(report_mods(o, t, &decode, err));
         if (i == 0) {
             shape.n_rows = o->n_prompt;
             TRY(report(o, t, "prefill", &shape, err));
@@ -199,7 +233,8 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     sheet_note(&t,
                "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of "
                "%d rows. Shared: a prefix of %d "
-               "tokens, in the same pages, read for each sequence; cascade: read once, as many times as fast.",
+               "tokens, in the same pages, read for each sequence; cascade: read once, as many times as fast. Causal and window: the last chunk's rows, then a decode, "
+               "under a layer's mask and under the same as an expression, and how many times the layer's time it takes.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED);
     return QUIRE_OK;
 }
