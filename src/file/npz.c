@@ -262,7 +262,7 @@ static quire_err read_members(const reader *r, npz *out) {
         if (entry == NULL || u32_at(entry) != ENTRY_SIGNATURE || bytes_at(r, at, n_entry) == NULL) {
             return no_npz(r, "its zip directory is broken");
         }
-        member m;
+        member m = {0};
         TRY(find_member(r, entry, &m));
         attn_array *a = &out->arrays[out->n];
         memcpy(a->name, m.name.p, m.name.n);

@@ -140,7 +140,8 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
 static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
     int32_t row = 0;
     for (int32_t i = 0; i < s->shape->n_seqs; i++) {
-        s->seqs[i] = (batch_seq){.row0 = row, .n_rows = n, .n_tokens = from + n, .mods = s->mods, .pages = {&s->pages[(int64_t)i * s->pages_each].v}};
+        const int32_t *pages = &s->pages[(int64_t)i * s->pages_each].v;
+        s->seqs[i] = (batch_seq){.row0 = row, .n_rows = n, .n_tokens = from + n, .mods = s->mods, .pages = {pages}};
         for (int32_t r = 0; r < n; r++) {
             s->positions[row++] = from + r;
         }
