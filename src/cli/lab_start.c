@@ -40,6 +40,8 @@ const command *const lab_rows[] = {
     ROW("bench headline", "what paging and continuous batching are worth, really run at rising rates"),
     ROW("bench scenario", "memory and speed of a model, alone and with others"),
     ROW("bench tiers", "first tokens of prompts that come back from host memory, file, Redis"),
+    ROW("bench latency", "what a token takes by those before it: paged, contiguous, no cache"),
+    ROW("bench resident", "memory as measured and as allocated: paged, growing, all reserved"),
     ROW("perplexity", "how well a model predicts a text, paged and not, to the same bits"),
     ROW("demo", "what paging and continuous batching are for, shown"),
     NULL,

@@ -89,21 +89,23 @@ static quire_err report_shared(const bench_attention_options *o, const sheet *t,
 }
 
 /* A causal mask and a window, as a layer's own and as expressions: time, and how many times that of the layer's own. */
-static quire_err report_mods(const bench_attention_options *o, const sheet *t, const attention_shape *shape, quire_error *err) {
+static quire_err report_mods(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape,
+                             quire_error *err) {
     const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     mods_speed speed;
-    char heads[32];
+    char heads[32], name[32];
     TRY(attention_measure_mods(shape, &m, &speed, err));
     const struct {
         const char *name;
         double us, own_us;
     } rows[] = {{"causal", speed.causal_us, speed.causal_us},
-                {"..as text", speed.causal_mod_us, speed.causal_us},
-                {"window 64", speed.window_us, speed.window_us},
-                {"..as text", speed.window_mod_us, speed.window_us}};
+                {"causal text", speed.causal_mod_us, speed.causal_us},
+                {"window", speed.window_us, speed.window_us},
+                {"window text", speed.window_mod_us, speed.window_us}};
     snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sheet_row(t, (sheet_cell[]){{rows[i].name, 0},
+        snprintf(name, sizeof name, "%s %s", work, rows[i].name);
+        sheet_row(t, (sheet_cell[]){{name, 0},
                                     {dtype_name(shape->type), 0},
                                     {heads, 0},
                                     {NULL, shape->n_seqs},
@@ -136,10 +138,10 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
         shape.n_tokens = o->n_prompt;
         shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
         TRY(report(o, t, "last chunk", &shape, err));
-        TRY(report_mods(o, t, &shape, err));
+        TRY(report_mods(o, t, "chunk", &shape, err));
         attention_shape decode = shape;
         decode.n_rows = 1;
-        TRY(report_mods(o, t, &decode, err));
+        TRY(report_mods(o, t, "decode", &decode, err));
         if (i == 0) {
             shape.n_rows = o->n_prompt;
             TRY(report(o, t, "prefill", &shape, err));
@@ -208,7 +210,7 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
 }
 
 quire_err bench_attention_run(const bench_attention_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT, NULL},
+    static const sheet_column columns[] = {{"work", "work", -18, SHEET_TEXT, NULL},
                                            {"kv_dtype", "KV", -5, SHEET_TEXT, NULL},
                                            {"heads", "heads", -11, SHEET_TEXT, NULL},
                                            {"batch", "batch", 6, 0, NULL},
@@ -234,7 +236,7 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
                "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of "
                "%d rows. Shared: a prefix of %d "
                "tokens, in the same pages, read for each sequence; "
-               "cascade: read once, as many times as fast. Causal and window: the last chunk's rows, then a "
+               "cascade: read once, as many times as fast. Causal and window (64): the last chunk's rows, then a "
                "decode, "
                "under a layer's mask and under the same as an expression, and how many times the layer's time it takes.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED);
