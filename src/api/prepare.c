@@ -34,17 +34,12 @@ static quire_err encode(const quire_engine *e, const quire_request *r, str text,
     return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
 }
 
-/* Tokenises the conversation. Special tokens are parsed only where the template wrote them. */
+/* Tokenises the conversation. Special tokens are parsed only where the template wrote them, or everywhere, as the server is set. */
 static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
-    strbuf marked = {0}, text = {0};
+    strbuf text = {0};
     text_marks marks = {0};
-    quire_err er = request_render(r, e->parts.chat.template, &marked, err);
-    if (er == QUIRE_OK &&
-        marks_take((str){marked.p, marked.n}, (str){r->messages.roles.p, r->messages.roles.n}, &text, &marks) != QUIRE_OK) {
-        er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    }
-    strbuf_deinit(&marked);
-    er = er == QUIRE_OK ? encode(e, r, (str){text.p, text.n}, &marks, out, err) : er;
+    quire_err er = request_render(r, &text, &marks, err);
+    er = er == QUIRE_OK ? encode(e, r, (str){text.p, text.n}, e->parts.parses_messages ? NULL : &marks, out, err) : er;
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
     return er;

@@ -102,6 +102,7 @@ struct jinja_program {
         str name, text;
     } defined[JINJA_MAX_DEFINED];
     size_t n_defined;
+    jinja_words own;
 };
 
 /* The parser's state, shared by its two files. */
@@ -158,9 +159,6 @@ quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out
 quire_err jparse_primary(jparser *p, jnode **out);
 /* The filters of a filter or set block, |-separated after the first: a chain whose innermost a is NULL. */
 quire_err jparse_filter_chain(jparser *p, jnode **out);
-
-/* jinja_mark.c: marks the literals of a tree that may be written. */
-quire_err jinja_mark(jnode *root, const jinja_marker *m, jarena *arena, quire_error *err);
 
 /* jinja_parse.c */
 quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_error *err);

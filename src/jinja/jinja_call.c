@@ -77,7 +77,12 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
         }
     }
     jargs rest = {args->values + taken, args->n - taken, args->names == NULL ? NULL : args->names + taken, args->n_named};
-    return f->call(r, f->how, bound, &rest, out);
+    TRY(f->call(r, f->how, bound, &rest, out));
+    if (n > 0 && !jis(*out, J_STRING)) { /* what is made of a value of the variables is theirs */
+        bool measured = jis_number(*out) && jis(bound[0], J_STRING);
+        out->is_input = out->is_input || bound[0].is_input || (measured && jarena_is_input(&r->arena, bound[0].u.s));
+    }
+    return QUIRE_OK;
 }
 
 /* ---- macros ---- */
@@ -170,7 +175,7 @@ static quire_err call_loop(jrun *r, const jloop *l, const jargs *args, jvalue *o
     if (args->n != 1 || args->n_named != 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "loop takes one argument");
     }
-    strbuf text = {.max = JINJA_MAX_OUTPUT}, *before = r->out;
+    jout text = jrun_out(r), *before = r->out;
     r->out = &text;
     quire_err e = jexec_for(r, l->node, l->scope, args->values[0], l->depth + 1);
     r->out = before;

@@ -58,7 +58,7 @@ static quire_err put(jrun *r, int32_t c, jcase how) {
 
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
     bool after_cased = false, word_starts = true;
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         if (c < 0) {

@@ -70,7 +70,7 @@ static quire_err print(jrun *r, const jnode *node, jscope *scope) {
 }
 
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) {
-    strbuf text = {.max = JINJA_MAX_OUTPUT}, *before = r->out;
+    jout text = jrun_out(r), *before = r->out;
     r->out = &text;
     quire_err e = jexec(r, body, scope);
     r->out = before;

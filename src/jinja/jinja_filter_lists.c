@@ -328,7 +328,7 @@ JFUNCTION(filter_join) {
     const jvalue *items;
     size_t n;
     TRY(jrun_items(r, args[0], &items, &n));
-    strbuf text = {.max = JINJA_MAX_OUTPUT};
+    jout text = jrun_out(r);
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         jvalue v = items[i];

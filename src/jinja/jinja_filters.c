@@ -89,7 +89,7 @@ static JFUNCTION(filter_indent) {
     str with_end; /* a line end behind it, so that a last, empty line counts */
     TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
         bool indents = i == 0 ? first : blank || lines[i].u.s.n > 0;
         TRY(i > 0 ? jrun_add(r, str_of("\n")) : QUIRE_OK);
@@ -304,7 +304,7 @@ static JFUNCTION(filter_tojson) {
         TRY(indent_of(r, args[2], "the indent", &style.indent));
     }
     TRY(jgiven(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
-    strbuf text = {.max = JINJA_MAX_OUTPUT};
+    jout text = jrun_out(r);
     return jrun_take_text(r, jjson_write(r, args[0], &style, &text), &text, out);
 }
 

@@ -121,12 +121,12 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
 }
 
 static quire_err no_element(jrun *r, jvalue object, jvalue key, jvalue *out) {
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     if (jvalue_write_repr(key, &r->scratch) != QUIRE_OK) {
         return jrun_make_undefined(r, out, "no such element");
     }
     return jrun_make_undefined(r, out, "%s%s has no element %.*s", jis(object, J_NONE) ? "None" : jvalue_type(object),
-                               jis(object, J_NONE) ? "" : " object", (int)r->scratch.n, r->scratch.p);
+                               jis(object, J_NONE) ? "" : " object", (int)(r->scratch.text.n < 150 ? r->scratch.text.n : 150), r->scratch.text.p);
 }
 
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {

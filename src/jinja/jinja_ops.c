@@ -175,10 +175,15 @@ static quire_err repeat_string(jrun *r, str s, size_t times, jvalue *out) {
     }
     char *p = jarena_bytes(&r->arena, s.n * times);
     TRY(jrun_check_memory(r, p));
+    const uint8_t *origins = jarena_origins(&r->arena, s);
+    *out = jstring((str){p, s.n * times});
+    uint8_t *to = jarena_origins(&r->arena, out->u.s);
     for (size_t i = 0; i < times && s.n > 0; i++) {
         memcpy(p + i * s.n, s.p, s.n);
+        if (origins != NULL) {
+            memcpy(to + i * s.n, origins, s.n);
+        }
     }
-    *out = jstring((str){p, s.n * times});
     return jrun_step(r, times);
 }
 
@@ -205,7 +210,7 @@ static bool is_sequence(jvalue v) {
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE);
 }
 
-quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
+static quire_err binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     if (jis_integer(a) && jis_integer(b)) {
         return integer_op(r, op, jas_integer(a), jas_integer(b), out);
     }
@@ -230,7 +235,13 @@ quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
     return type_error(r, op, a, b);
 }
 
-quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
+quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
+    TRY(binary(r, op, a, b, out));
+    out->is_input = a.is_input || b.is_input;
+    return QUIRE_OK;
+}
+
+static quire_err negate(jrun *r, bool minus, jvalue a, jvalue *out) {
     if (jis(a, J_UNDEFINED)) {
         return jrun_undefined(r, a);
     }
@@ -249,6 +260,12 @@ quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
         return jrun_too_big(r);
     }
     *out = jint(minus ? -value : value);
+    return QUIRE_OK;
+}
+
+quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
+    TRY(negate(r, minus, a, out));
+    out->is_input = a.is_input;
     return QUIRE_OK;
 }
 
@@ -323,8 +340,6 @@ static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {
 }
 
 quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out) {
-    TRY(jrun_unmarked(r, &a));
-    TRY(jrun_unmarked(r, &b));
     static const char *const names[] = {"==", "!=", "<", "<=", ">", ">="};
     if (op == CMP_IN || op == CMP_NOT_IN) {
         TRY(contains(r, b, a, out));

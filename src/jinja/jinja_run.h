@@ -12,8 +12,9 @@ typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
 typedef struct jrun {
     jarena arena;
     jdict *variables; /* the context */
-    strbuf *out;      /* the current output */
-    strbuf scratch;
+    const jinja_program *program;
+    jout *out; /* the current output */
+    jout scratch;
     const struct tm *now; /* NULL: the clock's */
     quire_error *err;
     const jnode *at; /* what is being evaluated */
@@ -106,7 +107,7 @@ quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Appends str(v) to *out; an escaped string counts as the plain one. */
-quire_err jrun_write(jrun *r, jvalue v, strbuf *out);
+quire_err jrun_write(jrun *r, jvalue v, jout *out);
 /* str(v) as a string of the arena (v itself where it is a string). */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
 /* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
@@ -120,19 +121,24 @@ static inline bool jgiven(jvalue v) {
 static inline bool jflag(jvalue v) {
     return !jis(v, J_MISSING) && jvalue_truth(v);
 }
-/* Adds s to the scratch buffer. */
+/* An empty output of the render; the caller deinits it. */
+jout jrun_out(const jrun *r);
+/* Adds s to the scratch buffer: with its own origins, or as of one origin. */
+quire_err jrun_add_as(jrun *r, str s, uint8_t origin);
 quire_err jrun_add(jrun *r, str s);
 /* The scratch buffer's text as a string. */
 quire_err jrun_scratch(jrun *r, jvalue *out);
 /* The text of a buffer as a string, unless e, what filled it, failed. Frees the buffer. */
-quire_err jrun_take_text(jrun *r, quire_err e, strbuf *text, jvalue *out);
+quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
+/* The origin of the character at byte i of s. */
+static inline uint8_t jrun_origin(const jrun *r, str s, size_t i) {
+    const uint8_t *origins = jarena_origins(&r->arena, s);
+    return origins != NULL ? origins[i] : JINJA_TEMPLATE;
+}
 /* Escapes & < > ' " for HTML. A safe string is unchanged. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
-
-/* Removes the marks (text/marks.h) from v, if it is a short text: comparisons use the written text (jinja_mark.c). */
-quire_err jrun_unmarked(jrun *r, jvalue *v);
 
 /* ---- expressions and statements ---- */
 
@@ -203,6 +209,6 @@ typedef struct jjson_style {
     str indent; /* of one level, where indented */
     str item_separator, key_separator;
 } jjson_style;
-quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, strbuf *out);
+quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
 #endif

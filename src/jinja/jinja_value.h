@@ -1,4 +1,4 @@
-/* Values of a render, and the arena that they are allocated in.
+/* Values of a render.
  *
  * Values are small and copied freely; what they point at lies in the render's arena, is never changed (namespaces and iterators apart) and
  * goes with it. */
@@ -8,29 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/str.h"
-
-/* ---- arena ---- */
-
-typedef struct jarena {
-    struct jblock *blocks; /* the newest first */
-    size_t total, max;
-    char *text_end, *text_limit; /* the long text that was appended to last: its end and its limit */
-} jarena;
-
-/* n zeroed bytes aligned to 16, or NULL. */
-void *jarena_new(jarena *a, size_t n);
-/* n bytes, not aligned. */
-char *jarena_bytes(jarena *a, size_t n);
-/* A copy of s; false when out of memory, and *out is unchanged. */
-bool jarena_copy(jarena *a, str s, str *out);
-/* Gives the array to which the pointer at p points room for one more element of size bytes: n are in use, *cap fit. False when out of
- * memory: nothing changed. */
-bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size);
-/* Appends right to left: in place where left was allocated last or is the long text appended to last. So a text that grows in a loop takes
- * linear time and memory. */
-bool jarena_append(jarena *a, str left, str right, str *out);
-void jarena_deinit(jarena *a);
+#include "jinja/jinja_arena.h"
+#include "jinja/jinja_out.h"
 
 /* ---- values ---- */
 
@@ -80,6 +59,7 @@ typedef struct jundefined {
 struct jvalue {
     uint8_t kind; /* jkind */
     bool safe;    /* J_STRING: escaped already (Markup) */
+    bool is_input; /* other kinds: read from the variables, or computed from such a value; a text's origins lie in the arena */
     union {
         bool b;
         int64_t i;
@@ -201,9 +181,9 @@ str jstr_last(str s);
 /* ---- text forms ---- */
 
 /* str(v), repr(v) appended. QUIRE_UNSUPPORTED for what has no stable text (iterators, functions). */
-quire_err jvalue_write(jvalue v, strbuf *out);
-quire_err jvalue_write_repr(jvalue v, strbuf *out);
+quire_err jvalue_write(jvalue v, jout *out);
+quire_err jvalue_write_repr(jvalue v, jout *out);
 /* A float as Python's repr writes it. */
-quire_err jfloat_write(double f, strbuf *out);
+quire_err jfloat_write(double f, jout *out);
 
 #endif

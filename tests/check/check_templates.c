@@ -119,7 +119,7 @@ static void check_case(check_report *r, const char *where, json_value *record, s
     }
     quire_err e = jinja_open(source, options, &program, &err);
     if (e == QUIRE_OK) {
-        e = jinja_render(program, continues ? (str){tagged.p, tagged.n} : context, &now, &out, &err);
+        e = jinja_render(program, continues ? (str){tagged.p, tagged.n} : context, &now, &out, NULL, &err);
     }
     str expected = text_of(record, "expected"), got = {out.p, out.n};
     if (e == QUIRE_UNSUPPORTED) {

@@ -23,7 +23,7 @@ static const struct tm clock_at = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, 
 static quire_err render(const char *source, const char *variables, strbuf *out, quire_error *err) {
     jinja_program *p;
     TRY(jinja_open(str_of(source), chat, &p, err));
-    quire_err e = jinja_render(p, str_of(variables), &clock_at, out, err);
+    quire_err e = jinja_render(p, str_of(variables), &clock_at, out, NULL, err);
     jinja_close(p);
     return e;
 }
@@ -323,7 +323,7 @@ static void mutated_templates_never_crash(void **state) {
         jinja_program *p;
         quire_error err = {0};
         if (jinja_open((str){source.p, source.n}, chat, &p, &err) == QUIRE_OK) {
-            quire_err e = jinja_render(p, str_of(variables), &clock_at, &out, &err);
+            quire_err e = jinja_render(p, str_of(variables), &clock_at, &out, NULL, &err);
             assert_true(e == QUIRE_OK || (err.code == e && err.message[0] != '\0'));
             opened++;
         } else {
@@ -363,7 +363,7 @@ static void the_language_vectors_render_as_recorded(void **state) {
         strbuf out = {0};
         quire_error err = {0};
         quire_err e = jinja_open(json_str(source), options, &p, &err);
-        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, &err) : e;
+        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, NULL, &err) : e;
         str expected = {json_str(want).p, json_str(want).n};
         if (e == QUIRE_UNSUPPORTED) {
             unsupported++;
