@@ -172,8 +172,7 @@ jvalue jargs_named(const jargs *args, str name);
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
-/* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
- * ---- */
+/* ---- case (jinja_case.c): Python's full mappings ---- */
 
 /* CASE_WORDS: the first character of each word, after blanks and opening brackets, becomes upper case. */
 typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
@@ -181,6 +180,11 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
 /* Python's islower and isupper. */
 bool jcase_is(str s, bool upper);
 bool jchar_is_alpha(int32_t c);
+/* Python's istitle. */
+bool jcase_is_title(str s);
+/* Python's casefold. */
+quire_err jcase_fold(jrun *r, str s, jvalue *out);
+bool jchar_is_decimal(int32_t c);
 bool jchar_is_digit(int32_t c);
 bool jchar_is_numeric(int32_t c);
 
