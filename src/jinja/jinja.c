@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
 /* ---- opening ---- */
@@ -68,7 +69,7 @@ quire_err jrun_check_memory(jrun *r, const void *p) {
 }
 
 quire_err jrun_too_big(jrun *r) {
-    return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+    return jrun_fail(r, QUIRE_TOO_LARGE, "an integer of more than %d bits, or too big for its use", 32 * JBIG_MAX_LIMBS);
 }
 
 quire_err jrun_step(jrun *r, size_t n) {

@@ -68,6 +68,8 @@ typedef enum jnode_kind {
     N_FILTER_BLOCK, /* a: the filter chain; body */
     N_WITH,         /* items: targets, more: values; body */
     N_SCOPE,        /* body in a scope of its own */
+    N_AUTOESCAPE,   /* body, whose prints are escaped where a is true */
+    N_OTHER,        /* another template, by extends, include or import: there is no loader */
     N_BREAK,
     N_CONTINUE
 } jnode_kind;
@@ -81,6 +83,7 @@ struct jnode {
     uint8_t op;                                  /* N_BINARY: jop */
     uint16_t height;                             /* of the chain of expressions to its left */
     bool recursive;                              /* N_FOR */
+    bool unpacks;                                /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
     bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */
     uint32_t line, column;
     str name;

@@ -192,6 +192,13 @@ quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
         return jcall_function(r, callee.u.method->function, &callee.u.method->self, args, out);
     case J_MACRO:
         return call_macro(r, callee.u.macro, args, out);
+    case J_TURNS: { /* a joiner */
+        jturns *t = callee.u.turns;
+        TRY(t->joins ? QUIRE_OK : jrun_fail(r, QUIRE_BAD_REQUEST, "'Cycler' object is not callable"));
+        *out = t->at == 0 ? jstring((str){"", 0}) : t->items[0];
+        t->at = 1;
+        return QUIRE_OK;
+    }
     case J_LOOP:
         return call_loop(r, callee.u.loop, args, out);
     default:

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 #include "json/json_check.h"
 #include "json/json_scan.h"
@@ -95,8 +96,9 @@ static quire_err convert_number(jrun *r, json_scan *s, jvalue *out) {
     json_scan_value v;
     TRY(json_scan_number(s, &v));
     if (v.is_integer) {
-        *out = v.fits ? jint(v.value) : (jvalue){.kind = J_HUGE};
-        return QUIRE_OK;
+        bool negative = v.text.p[0] == '-';
+        *out = v.fits ? jint(v.value) : jbig_parse(&r->arena, (str){v.text.p + negative, v.text.n - negative}, 10, negative);
+        return jis(*out, J_MISSING) ? jrun_too_big(r) : QUIRE_OK;
     }
     if (v.text.n < sizeof digits) {
         memcpy(digits, v.text.p, v.text.n);
@@ -237,6 +239,7 @@ static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, jout *
     case J_BOOL:
         return memory(r, jout_str(out, key.u.b ? "\"true\"" : "\"false\""));
     case J_INT:
+    case J_HUGE:
     case J_FLOAT:
         TRY(memory(r, jout_char(out, '"')));
         TRY(write_value(r, key, style, 0, out));
@@ -300,7 +303,7 @@ static quire_err write_kind(jrun *r, jvalue v, const jjson_style *style, int lev
     case J_DICT:
         return write_object(r, v.u.dict, style, level, out);
     case J_HUGE:
-        return jrun_too_big(r);
+        return memory(r, jvalue_write(v, out));
     default:
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Object of type %s is not JSON serializable", jvalue_type(v));
     }

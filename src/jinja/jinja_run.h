@@ -19,6 +19,7 @@ typedef struct jrun {
     quire_error *err;
     const jnode *at; /* what is being evaluated */
     int depth;
+    bool autoescape;
     int64_t steps;
     jflow flow; /* a break or continue that has not reached its loop */
 } jrun;
@@ -61,6 +62,13 @@ typedef struct jmethod {
     jvalue self;
 } jmethod;
 
+/* A cycler, or a joiner: its one item comes from the second call on. */
+typedef struct jturns {
+    const jvalue *items;
+    size_t n, at;
+    bool joins;
+} jturns;
+
 typedef struct jmacro {
     const jnode *node;
     jscope *scope; /* where it was defined */
@@ -81,7 +89,7 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribut
 quire_err jrun_no_memory(jrun *r);
 /* That error if p, which an allocation returned, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
-/* The error of an integer beyond 64 bits. */
+/* The error of an integer that is too big to be made, or to be used in this place. */
 quire_err jrun_too_big(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
@@ -157,6 +165,13 @@ quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out);
 quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out);
 /* Python's ordering. *order <0, 0, >0, or 2 where neither is less nor equal (NaN). */
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order);
+
+/* ---- formatting (jinja_format.c, jinja_percent.c) ---- */
+
+/* format % args. */
+quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out);
+/* format.format(args). */
+quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out);
 
 /* ---- members, items, calls ---- */
 

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-#include "jinja/jinja_value.h"
+#include "jinja/jinja_big.h"
+#include "jinja/jinja_run.h"
 
 /* ---- characters ---- */
 
@@ -130,7 +131,7 @@ quire_err jfloat_write(double f, jout *out) {
 }
 
 /* Python's str.isprintable for a character. */
-static bool is_printable(int32_t c) {
+bool jchar_is_printable(int32_t c) {
     const uint32_t hidden =
         JCATEGORY(CC) | JCATEGORY(CF) | JCATEGORY(CS) | JCATEGORY(CO) | JCATEGORY(CN) | JCATEGORY(ZL) | JCATEGORY(ZP) | JCATEGORY(ZS);
     return c == ' ' || !jchar_in(c, hidden);
@@ -152,7 +153,7 @@ static quire_err write_inside(str s, char quote, jout *out) {
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         bool slashed = c == quote || c == '\\';
-        if (slashed || (c >= 0 && (c < 0x20 || c >= 0x7f) && !is_printable(c))) {
+        if (slashed || (c >= 0 && (c < 0x20 || c >= 0x7f) && !jchar_is_printable(c))) {
             TRY(jout_add(out, (str){s.p + done, i - done}));
             out->origin = origins != NULL ? origins[i] : JINJA_TEMPLATE;
             TRY(slashed ? jout_f(out, "\\%c", (char)c) : write_escaped(c, out));
@@ -197,6 +198,33 @@ static quire_err write_range(const jrange *r, jout *out) {
     return r->step == 1 ? jout_char(out, ')') : jout_f(out, ", %lld)", (long long)r->step);
 }
 
+static quire_err write_big(const jbig *b, jout *out) {
+    strbuf digits = {0};
+    quire_err e = b->negative ? strbuf_add_char(&digits, '-') : QUIRE_OK;
+    e = e == QUIRE_OK ? jbig_digits(b, 10, &digits) : e;
+    e = e == QUIRE_OK ? jout_add_as(out, (str){digits.p, digits.n}, out->origin) : e;
+    strbuf_deinit(&digits);
+    return e;
+}
+
+/* What Python prints with its place in memory has none here. */
+static quire_err write_object(jvalue v, jout *out) {
+    switch (v.kind) {
+    case J_NAMESPACE:
+        TRY(jout_str(out, "<Namespace "));
+        TRY(write_dict(v.u.dict, out));
+        return jout_char(out, '>');
+    case J_LOOP:
+        return jout_f(out, "<LoopContext %zu/%zu>", v.u.loop->index + 1, v.u.loop->n);
+    case J_MACRO:
+        TRY(jout_str(out, "<Macro '"));
+        TRY(jout_add(out, v.u.macro->node->name));
+        return jout_str(out, "'>");
+    default:
+        return jout_f(out, "<%s object>", jvalue_type(v));
+    }
+}
+
 static quire_err write(jvalue v, jout *out) {
     switch (v.kind) {
     case J_UNDEFINED:
@@ -222,8 +250,10 @@ static quire_err write(jvalue v, jout *out) {
         return write_dict(v.u.dict, out);
     case J_RANGE:
         return write_range(v.u.range, out);
+    case J_HUGE:
+        return write_big(v.u.big, out);
     default:
-        return QUIRE_UNSUPPORTED;
+        return write_object(v, out);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/mem.h"
+#include "jinja/jinja_big.h"
 
 enum { SMALL_DICT = 8 };
 
@@ -64,7 +65,18 @@ static bool integer_equals_double(int64_t i, double f) {
     return f >= -0x1p63 && f < 0x1p63 && f == floor(f) && (int64_t)f == i;
 }
 
+/* Big integers are beyond 64 bits, so none equals a J_INT. */
+static bool big_equal(jvalue a, jvalue b) {
+    if (jis(a, J_HUGE) && jis(b, J_HUGE)) {
+        return jbig_compare(a.u.big, b.u.big) == 0;
+    }
+    return jis(a, J_FLOAT) ? jbig_equals_double(b.u.big, a.u.f) : jis(b, J_FLOAT) && jbig_equals_double(a.u.big, b.u.f);
+}
+
 bool jvalue_equal(jvalue a, jvalue b) {
+    if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
+        return big_equal(a, b);
+    }
     if (jis_number(a) && jis_number(b)) {
         if (jis(a, J_FLOAT) && jis(b, J_FLOAT)) {
             return a.u.f == b.u.f;
@@ -105,7 +117,7 @@ const char *jvalue_type(jvalue v) {
         [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType",      [J_BOOL] = "bool",           [J_INT] = "int",          [J_HUGE] = "int",
         [J_FLOAT] = "float",         [J_STRING] = "str",         [J_LIST] = "list",           [J_TUPLE] = "tuple",      [J_DICT] = "dict",
         [J_RANGE] = "range",         [J_ITERATOR] = "generator", [J_NAMESPACE] = "Namespace", [J_LOOP] = "LoopContext", [J_MACRO] = "Macro",
-        [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
+        [J_TURNS] = "Cycler",    [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
     };
     return jis(v, J_VIEW) ? v.u.list->view : jis(v, J_STRING) && v.safe ? "Markup" : names[v.kind];
 }
@@ -164,6 +176,15 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
             h = mix(h, bits);
         }
         break;
+    case J_HUGE: { /* as an equal double */
+        double f = jbig_to_double(v.u.big);
+        uint64_t bits = v.u.big->limbs[0] + v.u.big->n;
+        if (jbig_equals_double(v.u.big, f)) {
+            memcpy(&bits, &f, sizeof bits);
+        }
+        h = mix(h, bits);
+        break;
+    }
     case J_STRING:
         h = mix(str_hash(h, v.u.s), v.u.s.n);
         break;
@@ -179,7 +200,6 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
     case J_LIST:
     case J_DICT:
     case J_NAMESPACE:
-    case J_HUGE:
     case J_VIEW:
         return false;
     case J_NONE:

@@ -32,11 +32,13 @@ typedef enum jkind {
     J_METHOD,   /* a method bound to its object */
     J_FUNCTION, /* a global function */
     J_MACRO,
-    J_HUGE /* an integer beyond 64 bits: may be passed on, not used */
+    J_HUGE, /* an integer beyond 64 bits */
+    J_TURNS /* a cycler or a joiner */
 } jkind;
 
 typedef struct jvalue jvalue;
 
+#define JGROUP "grouper" /* a tuple whose members are grouper and list */
 #define JVALUE_MAX_DEPTH 200 /* of lists and dictionaries in each other; those who build values of others' values check it */
 
 typedef struct jlist {
@@ -44,7 +46,7 @@ typedef struct jlist {
     size_t n;
     int depth;        /* 1 + the deepest item's */
     size_t at;        /* J_ITERATOR: index of the next item */
-    const char *view; /* J_VIEW: "dict_items" ... */
+    const char *view; /* J_VIEW: "dict_items" ...; J_TUPLE: NULL or JGROUP */
 } jlist;
 
 typedef struct jrange {
@@ -73,6 +75,8 @@ struct jvalue {
         struct jmethod *method;
         const struct jfunction *function;
         struct jmacro *macro;
+        const struct jbig *big;
+        struct jturns *turns;
     } u;
 };
 
@@ -94,12 +98,17 @@ static inline jvalue jstring(str s) {
 static inline bool jis(jvalue v, jkind kind) {
     return v.kind == kind;
 }
+bool jbig_equals_double(const struct jbig *x, double f);
 /* J_INT or J_BOOL: Python's bool is an int. */
 static inline bool jis_integer(jvalue v) {
     return v.kind == J_INT || v.kind == J_BOOL;
 }
 static inline int64_t jas_integer(jvalue v) {
     return v.kind == J_BOOL ? v.u.b : v.u.i;
+}
+/* An integer of any size. */
+static inline bool jis_whole(jvalue v) {
+    return jis_integer(v) || v.kind == J_HUGE;
 }
 static inline bool jis_number(jvalue v) {
     return jis_integer(v) || v.kind == J_FLOAT;
@@ -164,7 +173,8 @@ str jstr_part(str s, size_t start, size_t n);
 /* True when c is of one of Unicode's general categories, a set of JCATEGORY(LU), ...; that of a stray byte, -1, is CN. */
 bool jchar_in(int32_t c, uint32_t categories);
 #define JCATEGORY(name) (1 << UTF8PROC_CATEGORY_##name)
-/* Python's str.isspace for a character. */
+/* Python's str.isprintable and str.isspace for a character. */
+bool jchar_is_printable(int32_t c);
 bool jchar_is_space(int32_t c);
 /* s without the characters of jchar_is_space at its left and right end. */
 str jstr_strip(str s, bool left, bool right);
