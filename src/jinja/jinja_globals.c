@@ -100,7 +100,7 @@ static bool format_is_known(str format) {
             return false;
         }
         if (format.p[i] == '%') {
-            i += 1 + (i + 1 < format.n && format.p[i + 1] == '-'); /* without padding */
+            i += i + 1 < format.n && format.p[i + 1] == '-' ? 2 : 1; /* without padding */
             if (i >= format.n || format.p[i] == '\0' || strchr("aAbBcdeDFHIjklmMnpPrRsStTuUwWxXyYGgVCh%", format.p[i]) == NULL) {
                 return false;
             }

@@ -1,6 +1,8 @@
 /* Methods of strings, lists, dictionaries and loops. args[0] is the object. */
 #include "jinja/jinja_methods.h"
 
+#include <utf8proc.h>
+
 quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
     return jrun_want_text(r, args[0], "the object", s);
 }
