@@ -136,7 +136,9 @@ static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *
         if (left < mid && right < n) {
             int order;
             TRY(jrun_step(r, 1));
-            TRY(jop_order(r, "<", keys[from[right]], keys[from[left]], &order));
+            bool neither = jis(keys[from[right]], J_UNDEFINED) && jis(keys[from[left]], J_UNDEFINED);
+            order = 0;
+            TRY(neither ? QUIRE_OK : jop_order(r, "<", keys[from[right]], keys[from[left]], &order));
             take_right = descending ? order == 1 : order == -1;
         }
         to[i] = take_right ? from[right++] : from[left++];

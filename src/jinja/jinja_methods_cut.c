@@ -21,7 +21,7 @@ static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p)
     s = jstr_strip(s, !last, last);
     while (s.n > 0) {
         if (max-- == 0) {
-            return add_piece(r, p, jstr_strip(s, last, !last));
+            return add_piece(r, p, s); /* the rest keeps the blanks at its far end */
         }
         size_t i = last ? s.n : 0, size;
         for (;;) { /* one word */
