@@ -174,7 +174,7 @@ quire_err request_read_template(quire_request *r, const field_desc *f, const jso
     str given = v == NULL ? (str){0} : json_str(v);
     if (given.n > 0 && is_template_text(given)) {
         if (!r->context.trusts_templates) {
-            return request_range_error(f, err,
+            return err_set_param(err, QUIRE_BAD_REQUEST, "",
                                        "chat_template is a template's text, which this server takes with --trust-request-chat-template only");
         }
     } else if (given.n > 0 && r->context.form != NULL && chat_form_find(r->context.form, given) == NULL) {
