@@ -191,8 +191,6 @@ static void what_is_not_understood_is_refused_at_open_and_not_guessed(void **sta
         assert_non_null(strstr(err.message, "line 1, column "));
         assert_non_null(strstr(err.message, "not supported"));
     }
-    refuse("{{ x + 1 }}", "{\"x\":99999999999999999999}", QUIRE_UNSUPPORTED, "64 bits");
-    refuse("{{ 9223372036854775807 + 1 }}", "{}", QUIRE_UNSUPPORTED, "64 bits");
     expect("{{ 9223372036854775806 + 1 }}", "{}", "9223372036854775807");
 }
 
