@@ -233,7 +233,8 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     sheet_note(&t,
                "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of "
                "%d rows. Shared: a prefix of %d "
-               "tokens, in the same pages, read for each sequence; cascade: read once, as many times as fast. Causal and window: the last chunk's rows, then a "
+               "tokens, in the same pages, read for each sequence; "
+               "cascade: read once, as many times as fast. Causal and window: the last chunk's rows, then a "
                "decode, "
                "under a layer's mask and under the same as an expression, and how many times the layer's time it takes.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED);
