@@ -280,8 +280,8 @@ typedef struct quire_request_info {
 
 const quire_request_info *quire_request_describe(const quire_request *r);
 
-/* Gives a chat request the tools that its template sees: a JSON array, copied. BAD_REQUEST where it is none; UNSUPPORTED for another kind of
- * request. Once more replaces them; r is unchanged after a failure. */
+/* Gives a chat request the tools that its template sees: a JSON array, copied. BAD_REQUEST where it is none; UNSUPPORTED for another kind
+ * of request. Once more replaces them; r is unchanged after a failure. */
 quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err);
 /* Sets every field of a JSON object, as quire_request_parse does. An unknown member is refused where it would change what is generated,
  * else recorded in info. After an error, free r. */

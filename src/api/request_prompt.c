@@ -184,13 +184,13 @@ quire_err request_read_template(quire_request *r, const field_desc *f, const jso
     if (given.n > 0 && is_template_text(given)) {
         if (!r->context.trusts_templates) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "",
-                                       "chat_template is a template's text, which this server takes with --trust-request-chat-template only");
+                                 "chat_template is a template's text, which this server takes with --trust-request-chat-template only");
         }
     } else if (given.n > 0 && r->context.form != NULL && chat_form_find(r->context.form, given) == NULL) {
         strbuf names = {0};
         TRY(chat_form_names(r->context.form, &names));
-        quire_err e = request_range_error(f, err, "chat_template is \"%.*s\"; this model has %s", (int)(given.n < 60 ? given.n : 60), given.p,
-                                          names.p);
+        quire_err e = request_range_error(f, err, "chat_template is \"%.*s\"; this model has %s", (int)(given.n < 60 ? given.n : 60),
+                                          given.p, names.p);
         strbuf_deinit(&names);
         return e;
     }

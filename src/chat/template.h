@@ -20,9 +20,9 @@ typedef struct chat_tokens {
 quire_err chat_template_open(str source, const chat_tokens *tokens, chat_template **out, quire_error *err);
 void chat_template_close(chat_template *t);
 /* Renders with the variables of the JSON object variables_json (messages, tools, add_generation_prompt, ...; JSON null is None), and with
- * bos_token and eos_token where it has none. Appends to *out, which is empty where marks are wanted, and fills *marks (NULL: not wanted), which
- * the caller zeroes before and deinits, also after a failure: what came from the variables is a client's, but for the published names of roles.
- * A template's raise_exception() gives QUIRE_BAD_REQUEST with its message. */
+ * bos_token and eos_token where it has none. Appends to *out, which is empty where marks are wanted, and fills *marks (NULL: not wanted),
+ * which the caller zeroes before and deinits, also after a failure: what came from the variables is a client's, but for the published names
+ * of roles. A template's raise_exception() gives QUIRE_BAD_REQUEST with its message. */
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks, quire_error *err);
 /* The forms of a message's content that a template renders: texts, lists of parts ({"type": "text", "text": ...}), or both. */
 typedef enum chat_content { CHAT_CONTENT_TEXT, CHAT_CONTENT_PARTS, CHAT_CONTENT_BOTH } chat_content;

@@ -328,7 +328,8 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
         while (k < sizeof escapes / sizeof *escapes && escapes[k].c != s.p[i]) {
             k++;
         }
-        TRY(k < sizeof escapes / sizeof *escapes ? jrun_add_as(r, str_of(escapes[k].form), jrun_origin(r, s, i)) : jrun_add(r, (str){s.p + i, 1}));
+        TRY(k < sizeof escapes / sizeof *escapes ? jrun_add_as(r, str_of(escapes[k].form), jrun_origin(r, s, i))
+                                                 : jrun_add(r, (str){s.p + i, 1}));
     }
     TRY(jrun_scratch(r, out));
     out->safe = true;

@@ -1,8 +1,8 @@
-/* Arena: the memory of a render's values, which goes at once; and, for each byte of its texts, the origin: whether the template wrote it or it
- * came in with the variables.
+/* Arena: the memory of a render's values, which goes at once; and, for each byte of its texts, the origin: whether the template wrote it or
+ * it came in with the variables.
  *
- * An origin belongs to a place in memory. So a part of a text (a slice, a split, a strip) has its origins without further ado, and what copies
- * bytes copies their origins (jinja_out.h does). Bytes outside the arena, such as literals of the program, are the template's. */
+ * An origin belongs to a place in memory. So a part of a text (a slice, a split, a strip) has its origins without further ado, and what
+ * copies bytes copies their origins (jinja_out.h does). Bytes outside the arena, such as literals of the program, are the template's. */
 #ifndef JINJA_JINJA_ARENA_H
 #define JINJA_JINJA_ARENA_H
 
@@ -31,8 +31,8 @@ bool jarena_is_input(const jarena *a, str s);
 /* Gives the array to which the pointer at p points room for one more element of size bytes: n are in use, *cap fit. False when out of
  * memory: nothing changed. */
 bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size);
-/* Appends right to left, with its origins: in place where left was allocated last or is the long text appended to last. So a text that grows
- * in a loop takes linear time and memory. */
+/* Appends right to left, with its origins: in place where left was allocated last or is the long text appended to last. So a text that
+ * grows in a loop takes linear time and memory. */
 bool jarena_append(jarena *a, str left, str right, str *out);
 void jarena_deinit(jarena *a);
 

@@ -119,9 +119,8 @@ static quire_err expand_field(braces *b, str field, jout *out) {
     TRY(field_value(b, name, &v));
     if (skip(&rest, "!", &c)) {
         converts = skip(&rest, "rsa", &conversion);
-        TRY(converts && (rest.n == 0 || rest.p[0] == ':')
-                ? QUIRE_OK
-                : jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
+        TRY(converts && (rest.n == 0 || rest.p[0] == ':') ? QUIRE_OK
+                                                          : jrun_fail(b->r, QUIRE_BAD_REQUEST, "expected ':' after conversion specifier"));
     }
     if (skip(&rest, ":", &c)) { /* fields inside the specification */
         jout o = jrun_out(b->r);
@@ -168,7 +167,8 @@ static quire_err expand(braces *b, str format, jout *out) {
         }
         size_t n = brace == '{' ? field_size(without(format, 1)) : SIZE_MAX;
         if (n == SIZE_MAX) {
-            return jrun_fail(b->r, QUIRE_BAD_REQUEST, format.n == 1 ? "Single '%c' encountered in format string" : "expected '%c' before end of string",
+            return jrun_fail(b->r, QUIRE_BAD_REQUEST,
+                             format.n == 1 ? "Single '%c' encountered in format string" : "expected '%c' before end of string",
                              format.n == 1 ? brace : '}');
         }
         TRY(expand_field(b, (str){format.p + 1, n}, out));

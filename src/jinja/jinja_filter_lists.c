@@ -147,7 +147,8 @@ static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *
 }
 
 /* Makes a list of items, sorted by their keys: a merge sort from the bottom up. */
-static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, size_t n, bool descending, jvalue *out, jvalue **sorted_keys) {
+static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, size_t n, bool descending, jvalue *out,
+                            jvalue **sorted_keys) {
     size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order), *other = jarena_new(&r->arena, (n + 1) * sizeof *other);
     jvalue *sorted;
     TRY(jrun_check_memory(r, order));

@@ -70,7 +70,8 @@ static quire_err finish_number(jrun *r, jvalue v, const jformat_spec *s, bool ne
     quire_err e = s->group != 0 ? group_digits(digits, s->group, groups) : QUIRE_OK;
     e = e == QUIRE_OK ? fill_zeros(s, strlen(head), digits) : e;
     TRY(e == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
-    return pad(r, s, s->align != 0 ? s->align : '>', str_of(head), (str){digits->p, digits->n}, v.is_input ? JINJA_INPUT : JINJA_TEMPLATE, out);
+    return pad(r, s, s->align != 0 ? s->align : '>', str_of(head), (str){digits->p, digits->n}, v.is_input ? JINJA_INPUT : JINJA_TEMPLATE,
+               out);
 }
 
 static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *out) {

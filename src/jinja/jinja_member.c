@@ -21,8 +21,8 @@ static bool changes(jvalue object, str name) {
 }
 
 static bool is_number_method(str name) {
-    static const char *const names[] = {"conjugate", "bit_length", "bit_count", "to_bytes", "from_bytes", "as_integer_ratio", "is_integer", "hex",
-                                        "fromhex"};
+    static const char *const names[] = {"conjugate",        "bit_length", "bit_count", "to_bytes", "from_bytes",
+                                        "as_integer_ratio", "is_integer", "hex",       "fromhex"};
     return jname_in(name, names, sizeof names / sizeof names[0]);
 }
 
@@ -179,7 +179,8 @@ static quire_err no_element(jrun *r, jvalue object, jvalue key, jvalue *out) {
         return jrun_make_undefined(r, out, "no such element");
     }
     return jrun_make_undefined(r, out, "%s%s has no element %.*s", jis(object, J_NONE) ? "None" : jvalue_type(object),
-                               jis(object, J_NONE) ? "" : " object", (int)(r->scratch.text.n < 150 ? r->scratch.text.n : 150), r->scratch.text.p);
+                               jis(object, J_NONE) ? "" : " object", (int)(r->scratch.text.n < 150 ? r->scratch.text.n : 150),
+                               r->scratch.text.p);
 }
 
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {

@@ -369,7 +369,8 @@ static quire_err parse_block_tag(jparser *p, jnode **out) {
     p->loops = loops;
     if (p->at->kind == T_NAME) { /* the name again */
         TRY(jparse_expect_name(p, &end));
-        return str_eq(name, end) ? QUIRE_OK : jparse_fail(p, QUIRE_INVALID, "expected token 'end of statement block', got '%.*s'", (int)end.n, end.p);
+        return str_eq(name, end) ? QUIRE_OK
+                                 : jparse_fail(p, QUIRE_INVALID, "expected token 'end of statement block', got '%.*s'", (int)end.n, end.p);
     }
     return QUIRE_OK;
 }

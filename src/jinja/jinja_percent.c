@@ -52,7 +52,8 @@ static quire_err count(percent *p, int64_t *out) {
     }
     for (*out = 0; p->rest.n > 0 && p->rest.p[0] >= '0' && p->rest.p[0] <= '9';) {
         *out = *out * 10 + (take(p) - '0');
-        TRY(*out > JFORMAT_MAX_WIDTH ? jrun_fail(p->r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH) : QUIRE_OK);
+        TRY(*out > JFORMAT_MAX_WIDTH ? jrun_fail(p->r, QUIRE_TOO_LARGE, "a width of more than %d characters", JFORMAT_MAX_WIDTH)
+                                     : QUIRE_OK);
     }
     return QUIRE_OK;
 }

@@ -143,8 +143,8 @@ static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client)
     return border < end ? border : end;
 }
 
-/* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing the parts between them. Where the parts do not add up
- * to the whole, no control token counts there. */
+/* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing the parts between them. Where the parts do not add
+ * up to the whole, no control token counts there. */
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
     size_t done = 0, to = 0;
     bool adds_up = true;

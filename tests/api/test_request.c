@@ -638,8 +638,8 @@ static void a_chat_is_rendered_with_the_variables_of_its_template(void **state) 
     expect_render("{{ add_generation_prompt }}{{ bos_token }}", "{" USER ",\"chat_template_kwargs\":{\"bos_token\":\"!\",\"x\":{}}}",
                   "True!");
     expect_render("{{ x }}", "{" USER ",\"chat_template_kwargs\":{}}", "");
-    expect_render("{{ reasoning_effort }}{{ documents[0].title }}", "{" USER ",\"reasoning_effort\":\"low\",\"documents\":[{\"title\":\"T\"}]}",
-                  "lowT");
+    expect_render("{{ reasoning_effort }}{{ documents[0].title }}",
+                  "{" USER ",\"reasoning_effort\":\"low\",\"documents\":[{\"title\":\"T\"}]}", "lowT");
 }
 
 #define CONTINUED(content)                                                                                                                 \

@@ -18,8 +18,7 @@ enum { MAX_PATH = 4096 };
 
 static str text_of(json_value *record, const char *member) {
     json_value *v = json_get(record, member);
-    return json_is(v, JSON_KIND_TEXT) ? json_str(v)
-                                                    : (str){NULL, 0};
+    return json_is(v, JSON_KIND_TEXT) ? json_str(v) : (str){NULL, 0};
 }
 
 static bool flag_of(json_value *record, const char *member, bool fallback) {
@@ -195,7 +194,8 @@ static const struct {
 
 /* Appends a text with JavaScript's spelling of Python's values: true, null, double quotes. */
 static void add_spelt(strbuf *out, str s) {
-    static const char *const from[] = {"True", "False", "None", "Undefined", "'"}, *const to[] = {"true", "false", "null", "undefined", "\""};
+    static const char *const from[] = {"True", "False", "None", "Undefined", "'"}, *const to[] = {"true", "false", "null", "undefined",
+                                                                                                  "\""};
     for (size_t i = 0; i < s.n;) {
         size_t k = 0;
         while (k < sizeof from / sizeof *from && !str_begins((str){s.p + i, s.n - i}, from[k])) {
@@ -269,7 +269,8 @@ static bool check_js_file(const char *path, check_report *r) {
         char where[256];
         e = json_scan_span(&s, &text);
         strbuf label = {0};
-        bool has = e == QUIRE_OK && (json_scan_member(text, "context", &context) == QUIRE_OK || json_scan_member(text, "data", &context) == QUIRE_OK);
+        bool has = e == QUIRE_OK &&
+                   (json_scan_member(text, "context", &context) == QUIRE_OK || json_scan_member(text, "data", &context) == QUIRE_OK);
         str name = e == QUIRE_OK ? js_text(text, "name", "name", &label) : (str){NULL, 0};
         snprintf(where, sizeof where, "%s:%d %.*s", strrchr(path, '/') + 1, i, (int)name.n, name.n > 0 ? name.p : "");
         if (has && !str_is(context, "null")) { /* a context of JavaScript's functions is null */
