@@ -73,7 +73,7 @@ static void end(scene *s) {
 
 static task task_of(scene *s, const char *tenant, int64_t work_us) {
     task t = {.scene = s, .work_us = work_us};
-    t.job = (text_job){.run = run, .tenant = text_tenant(tenant), .n_bytes = (size_t)(work_us * TEXT_BYTES_A_US)};
+    t.job = (text_job){.run = run, .tenant = text_tenant(tenant), .n_bytes = (size_t)work_us * TEXT_BYTES_A_US};
     return t;
 }
 

@@ -22,8 +22,6 @@ static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens,
 
 /* What the queries' programs are told, and what is known of the item's chunks. */
 static void set_mods(const attn_job *job, const attn_item *item, const batch_seq *seq, attn_scratch *s) {
-    const attn_map *map = &job->state->map;
-    int64_t i = item - job->b->batch->work;
     s->mods = seq->mods;
     s->tile.seen = NULL;
     s->tile.change = NULL;
@@ -31,6 +29,8 @@ static void set_mods(const attn_job *job, const attn_item *item, const batch_seq
     if (s->mods == NULL) {
         return;
     }
+    const attn_map *map = &job->state->map; /* there is a state wherever a batch has programs */
+    int64_t i = item - job->b->batch->work;
     s->asked.n = s->tile.n_queries;
     s->asked.b = seq->b;
     s->asked.n_heads = job->n_heads;
