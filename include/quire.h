@@ -85,7 +85,7 @@ typedef struct quire_options {
     /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs */
     bool no_chunked_prefill;
     bool no_cascade;              /* attention reads a shared prefix once for each sequence */
-    int32_t n_text_threads;       /* threads that tokenise and render templates at once; 0: as many as compute leaves, two at least */
+    int32_t n_text_threads;       /* threads that tokenise and render templates */
     int64_t text_cache_bytes;     /* host memory for the ids of conversations, which may go on (64M); 0: none */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;

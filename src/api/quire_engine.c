@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/thread_pool.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "text/token_texts.h"
@@ -62,12 +61,6 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     return QUIRE_OK;
 }
 
-/* As many as compute leaves: two at least, so that a text that cannot be cut does not hold up all. */
-static int32_t n_text_threads(const quire_options *o, int32_t n_compute) {
-    int32_t n_left = thread_pool_cpus() - n_compute, n = n_left > 2 ? n_left : 2;
-    return o->n_text_threads > 0 ? o->n_text_threads : n < TEXT_POOL_THREADS ? n : TEXT_POOL_THREADS;
-}
-
 static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations, quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
@@ -86,7 +79,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "out of memory for an engine");
     }
-    r = text_pool_open(n_text_threads(&o, i->n_threads), &e->text);
+    r = text_pool_open(o.n_text_threads, o.n_text_threads, &e->text); /* renders in the middle would hold a quarter of a GB each */
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");
     }

@@ -261,7 +261,7 @@ static void *text_main(void *arg) {
 
 /* ---- the pool ---- */
 
-quire_err text_pool_open(int32_t n_running, text_pool **out) {
+quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) {
     *out = NULL;
     text_pool *p = mem_new(1, sizeof *p);
     TRY(mem_check(p));
@@ -275,7 +275,7 @@ quire_err text_pool_open(int32_t n_running, text_pool **out) {
         pthread_cond_init(&p->workers[i].go, NULL);
     }
     p->last = &p->first;
-    p->max_workers = TEXT_POOL_THREADS;
+    p->max_workers = n_threads < 1 ? 1 : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_threads;
     p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
     pthread_mutex_lock(&p->lock);
     let_look(p); /* the other threads are made when they are needed */

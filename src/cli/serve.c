@@ -113,8 +113,7 @@ static const flag tenant_flags[] = {
     {0},
 };
 static const flag text_flags[] = {
-    {"--text-threads", "N", "threads that tokenise (0: as compute leaves)", FLAG_COUNT, AT(engine.n_text_threads), .maximum = 64,
-     .rare = true},
+    {"--text-threads", "N", "threads that tokenise", FLAG_COUNT, AT(engine.n_text_threads), .minimum = 1, .maximum = 64, .rare = true},
     {"--text-cache-bytes", "BYTES", "host memory for conversations' ids (64M)", FLAG_BYTES, AT(engine.text_cache_bytes), .rare = true},
     {0},
 };

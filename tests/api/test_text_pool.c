@@ -101,7 +101,7 @@ static void a_short_job_of_another_tenant_is_over_before_long_ones_that_run(void
         text_pool *p;
         task hog[6], small;
         begin(&s);
-        assert_int_equal(text_pool_open(n_running, &p), QUIRE_OK);
+        assert_int_equal(text_pool_open(n_running, TEXT_POOL_THREADS, &p), QUIRE_OK);
         for (int i = 0; i < 6; i++) {
             hog[i] = task_of(&s, "hog", LONG_US);
             text_pool_add(p, &hog[i].job);
@@ -123,7 +123,7 @@ static void of_one_tenant_the_job_with_least_left_is_over_first(void **state) {
     text_pool *p;
     task jobs[3];
     begin(&s);
-    assert_int_equal(text_pool_open(1, &p), QUIRE_OK);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
     jobs[0] = task_of(&s, "a", 3 * LONG_US);
     text_pool_add(p, &jobs[0].job);
     wait_running(&s, 1);
@@ -145,7 +145,7 @@ static void tenants_take_turns_however_many_jobs_they_have(void **state) {
     text_pool *p;
     task many[8], one;
     begin(&s);
-    assert_int_equal(text_pool_open(1, &p), QUIRE_OK);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
     for (int i = 0; i < 8; i++) {
         many[i] = task_of(&s, "many", LONG_US / 2);
         text_pool_add(p, &many[i].job);
@@ -164,7 +164,7 @@ static void a_cancelled_job_is_given_up_at_its_next_slice(void **state) {
     scene s;
     text_pool *p;
     begin(&s);
-    assert_int_equal(text_pool_open(1, &p), QUIRE_OK);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
     task t = task_of(&s, "a", INT64_MAX);
     t.job.n_bytes = 1;
     t.job.is_off = &t.off;
@@ -182,7 +182,7 @@ static void a_job_past_its_limit_of_processor_time_is_too_large(void **state) {
     scene s;
     text_pool *p;
     begin(&s);
-    assert_int_equal(text_pool_open(2, &p), QUIRE_OK);
+    assert_int_equal(text_pool_open(2, TEXT_POOL_THREADS, &p), QUIRE_OK);
     task t = task_of(&s, "a", INT64_MAX), other = task_of(&s, "b", LONG_US);
     t.limit_us = 5000;
     text_pool_add(p, &t.job);
@@ -202,7 +202,7 @@ static void more_jobs_than_threads_are_all_run(void **state) {
     scene s;
     text_pool *p;
     begin(&s);
-    assert_int_equal(text_pool_open(2, &p), QUIRE_OK);
+    assert_int_equal(text_pool_open(2, TEXT_POOL_THREADS, &p), QUIRE_OK);
     for (int i = 0; i < N; i++) {
         char tenant[16];
         snprintf(tenant, sizeof tenant, "tenant %d", i % (N / 2));

@@ -33,7 +33,7 @@ SMALLEST = {
     "bench headline": ["builtin-small", "--requests", "8", "--shrink", "16", "--shares", "25", "--lengths", "sharegpt", "--rates", "100"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }
-ELSEWHERE = {"bench speed"}  # half a minute: test_cli.py checks the lines of its one run
+ELSEWHERE = {"bench speed", "bench latency", "bench resident"}  # half a minute and more: test_cli.py and test_experiments.py check their lines
 
 
 def run(*arguments):
