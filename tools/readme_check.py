@@ -8,7 +8,8 @@
 
 A command begins with "$ ", and the lines below it are what it shows. There `...` stands for anything, and numbers of the machine, ids and
 times may be others; the rest must be the same. A server is waited for, and ends with its block. Where the text names files that a reader is
-to have (model.gguf, keys.txt, in.jsonl, text.txt, requests.jsonl), they are made of the built-in model. Exit status 1 where something is not as shown.
+to have (model.gguf, keys.txt, in.jsonl, text.txt, requests.jsonl), they are made of the built-in model. Exit status 1 where something is
+not as shown.
 """
 import argparse
 import ctypes
