@@ -22,6 +22,10 @@ if(CMAKE_C_COMPILER_ID STREQUAL GNU AND CMAKE_BUILD_TYPE STREQUAL Debug)
     set_property(SOURCE ${isa_avx2} ${isa_avx512} ${isa_avx512bf16} APPEND PROPERTY COMPILE_OPTIONS -fexpensive-optimizations -fno-var-tracking)
 endif()
 
+# The runners of attention programs are plain loops, of which the compiler makes vectors.
+set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/attention_run_avx2.c ${CMAKE_SOURCE_DIR}/src/backend/cpu/attention_run_avx512.c
+    ${CMAKE_SOURCE_DIR}/src/backend/cpu/attention_run_neon.c APPEND PROPERTY COMPILE_OPTIONS -O3 -fno-trapping-math)
+
 set(isa_neon_flags -march=armv8.2-a+dotprod)
 set(isa_i8mm_flags ${isa_neon_flags}+i8mm)
 

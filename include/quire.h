@@ -86,6 +86,7 @@ typedef struct quire_options {
     bool no_chunked_prefill;
     bool no_cascade;              /* attention reads a shared prefix once for each sequence */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
+    int64_t text_cache_bytes;     /* host memory for the ids of conversations, which may go on (64M); 0: none */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;
     int64_t swap_bytes;           /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
@@ -119,6 +120,11 @@ typedef struct quire_options {
     /* metadata that the model's files lack or say wrongly (docs/models.md): a JSON object that is merged into config.json, or, for GGUF,
      * "KEY=TYPE:VALUE,.." A key that nothing reads is an error. NULL: none */
     const char *hf_overrides, *override_kv;
+    /* expressions for the attention of all requests: which keys a query sees, beside the model's own mask, and what becomes of scores
+     * (docs/attention.md); NULL: none */
+    const char *mask_mod, *score_mod;
+    const char *attention_arrays; /* an .npz file with the arrays that they name; NULL: none */
+    bool trust_request_attention; /* requests may bring their own: the field `attention` */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -185,6 +191,17 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
                            quire_error *err);
 /* The vocabulary's spelling of an id, which the engine owns; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
+
+/* A tokenizer without a model: of a directory, a GGUF file, a packed model or a tokenizer file (tokenizer.json, a SentencePiece .model, a
+ * rank file, tekken.json), of any architecture, or builtin. Immutable: any thread. The calls are as those above. */
+typedef struct quire_tokenizer quire_tokenizer;
+quire_err quire_tokenizer_open(const char *path, quire_tokenizer **out, quire_error *err);
+void quire_tokenizer_close(quire_tokenizer *t);
+quire_err quire_tokenizer_encode(const quire_tokenizer *t, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
+                                 quire_error *err);
+quire_err quire_tokenizer_decode(const quire_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
+                                 quire_error *err);
+const char *quire_tokenizer_piece(const quire_tokenizer *t, int32_t id, size_t *n);
 void quire_free(void *p);
 /* Allocates n bytes, freed with quire_free; NULL when out of memory. */
 void *quire_alloc(size_t n);
@@ -198,9 +215,10 @@ void quire_request_free(quire_request *r);
 
 /* The same on a text thread, for a body that takes long to parse: a PARSED event on q delivers the request, or the error. */
 typedef struct quire_parse quire_parse;
-/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. Does not block. Called on q's thread. *out is valid
- * until its PARSED was delivered. QUIRE_NO_MEMORY. */
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out);
+/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. tenant: whose turn it takes among the texts that wait
+ * (quire_request_tenant). Does not block. Called on q's thread. *out is valid until its PARSED was delivered. QUIRE_NO_MEMORY. */
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out);
 /* Cancels a parse: its PARSED does not come, and a parsed request is freed. Called on q's thread. */
 void quire_parse_cancel(quire_parse *p);
 

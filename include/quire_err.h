@@ -32,7 +32,8 @@ extern "C" {
     X(CANCELLED, "cancelled")                                                 \
     X(NUMERIC, "the model produced a value that is not finite")               \
     X(INTERNAL, "internal error")                                             \
-    X(CONTEXT_LENGTH, "the conversation does not fit the context")
+    X(CONTEXT_LENGTH, "the conversation does not fit the context")            \
+    X(FAULT, "the request's mask_mod or score_mod divides an integer by zero or uses an index outside its array")
 
 typedef enum quire_err {
 #define QUIRE_ERR_NAME(name, text) QUIRE_##name,

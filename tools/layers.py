@@ -19,7 +19,7 @@ ROOMS = {
     "text": ("json core base", "pcre2 utf8proc"),
     "jinja": ("json core base", "utf8proc"),
     "chat": ("jinja text json core base", ""),
-    "file": ("json core base", "curl openssl xxhash"),
+    "file": ("json core base quire_hub.h", "curl openssl xxhash"),
     "grammar": ("json core base", ""),
     "kv": ("core base quire_kv.h quire_stats.h", "xxhash hiredis liburing"),
     "backend": ("core base", ""),
@@ -31,7 +31,7 @@ ROOMS = {
     "spec": ("sample kv model backend core base", ""),
     "engine": ("sched sample spec kv model grammar backend core base quire_explain.h quire_stats.h", ""),
     "setup": ("engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
-    "api": ("setup engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
+    "api": ("setup engine sched sample spec chat text model kv file expr grammar backend backend/cpu backend/cuda json core base public", ""),
     "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
     "cli": ("public json base server/server.h", "libedit"),
     "lab": (ALL, "simd"),
@@ -67,7 +67,7 @@ def room_of(path):
         return "backend"
     parts = path.split("/")
     if len(parts) == 1:
-        return "public" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h", "quire_stats.h") else None
+        return "public" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h", "quire_stats.h", "quire_hub.h") else None
     room = "/".join(parts[:2]) if parts[0] == "backend" and len(parts) > 2 else parts[0]
     return room if room in ROOMS else None
 

@@ -3,7 +3,7 @@
 # The names are those of Debian 12 and 13 alike. Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
 set -eu
 
-build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev liburing-dev libhiredis-dev"
+build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev liburing-dev libhiredis-dev libcurl4-openssl-dev"
 case "${1:-build}" in
 build) wanted="$build" ;;
 unit) wanted="$build libcmocka-dev redis-server" ;;

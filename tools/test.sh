@@ -3,7 +3,7 @@
 #   test.sh                  unit tests, second compiler, emulated AVX-512, expected outputs, end to end
 #   test.sh --check [ROOM]   the inner loop, one tree: unit tests without the slow ones, tests/golden, a server that answers; or a room's unit tests alone
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
-#   test.sh --long           all of it with more rounds, and the Promela models
+#   test.sh --long           all of it with more rounds, the Promela models, and real models from Python packages (tools/real_models.sh)
 #   test.sh --sanitizer S [--quick]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
 #                            rooms only); with --quick without those labelled slow or heavy
 # QUIRE_SHARED names the directory of expected outputs and real models (default ../shared); what needs it is skipped, saying so, without it.
@@ -79,12 +79,12 @@ check() {
 # The Python tests of the programs, in an environment of their own below build/.
 end_to_end() {
     local python=build/venv/bin/python log=build/e2e.log n
-    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client' 2>/dev/null; then
-        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check openai pytest numpy prometheus_client >build/pip.log 2>&1
+    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client, huggingface_hub' 2>/dev/null; then
+        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check openai pytest numpy prometheus_client huggingface_hub >build/pip.log 2>&1
     fi
-    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client'; then
+    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client, huggingface_hub'; then
         tail -n 5 build/pip.log
-        say "the Python packages openai, pytest, numpy and prometheus_client could not be installed"
+        say "the Python packages openai, pytest, numpy, prometheus_client and huggingface_hub could not be installed"
         failed=$((failed + 1))
         return
     fi
@@ -117,7 +117,7 @@ models() {
 # expected DIRECTORY: every kind of expected outputs there.
 expected() {
     local kind
-    for kind in models quants sampling beam; do
+    for kind in models quants sampling beam attention; do
         check $kind "$1/$kind"
     done
     for kind in tokenizers templates; do
@@ -180,6 +180,8 @@ fi
 
 if [ "${1:-}" = --long ]; then
     export QUIRE_TEST_LONG=1
+    tools/real_models.sh build/real 2>&1 | tee build/real-models.log # what it cannot install is skipped by tests/e2e/test_real.py, which says so
+    export REAL_MODELS=build/real
 fi
 build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
 build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && unit build/debug

@@ -49,14 +49,20 @@ static bool take_parse(text_job *job, quire_event *out) {
     return is_wanted;
 }
 
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out) {
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out) {
     quire_parse *p = mem_new(1, sizeof *p);
     *out = p;
     if (p == NULL) {
         mem_free(body);
         return QUIRE_NO_MEMORY;
     }
-    *p = (quire_parse){.job = {.run = run_parse, .take = take_parse}, .q = q, .endpoint = endpoint, .body = body, .n = n, .user = user};
+    *p = (quire_parse){.job = {.run = run_parse, .take = take_parse, .tenant = text_tenant(tenant), .n_bytes = n, .is_off = &p->cancelled},
+                       .q = q,
+                       .endpoint = endpoint,
+                       .body = body,
+                       .n = n,
+                       .user = user};
     q->n_parses++;
     text_pool_add(q->e->text, &p->job);
     return QUIRE_OK;

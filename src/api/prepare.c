@@ -23,15 +23,39 @@ static quire_err need_vocabulary(const quire_engine *e, const quire_request *r, 
 }
 
 /* Tokenises a text. One that cannot fit is refused by its length, where that is certain, and no more is tokenised than can fit. */
-static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
+static quire_err encode(const quire_engine *e, const quire_request *r, str text, encode_options options, token_list *out,
                         quire_error *err) {
     size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, text.n);
     if (least > limit) {
         return request_too_long(r, least, true, err);
     }
-    encode_options options = {.special = ENCODE_PARSE, .add_special = r->add_special, .marks = marks, .max_tokens = limit};
+    options.special = ENCODE_PARSE;
+    options.add_special = r->add_special;
+    options.max_tokens = limit;
     quire_err er = tokenizer_encode(e->parts.tokenizer, text, options, out, err);
     return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;
+}
+
+/* Tokenises a conversation's text. Of one that continues an earlier one only what is new is encoded. */
+static quire_err encode_chat(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
+                             quire_error *err) {
+    prompt_start start = {0};
+    uint64_t tenant = text_tenant(r->tenant);
+    if (e->prompts == NULL) {
+        return encode(e, r, text, (encode_options){.marks = marks}, out, err);
+    }
+    if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
+        prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
+    }
+    bool is_known = start.at > 0;
+    encode_options options = {.marks = marks, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
+    quire_err er = encode(e, r, text, options, out, err);
+    if (er == QUIRE_OK) {
+        size_t first = start.seams.first;
+        prompt_cache_keep(e->prompts, tenant, text, marks, out->ids + first, out->n - first, &start.seams);
+    }
+    prompt_start_deinit(&start);
+    return er;
 }
 
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote them. */
@@ -44,7 +68,7 @@ static quire_err make_chat(const quire_engine *e, const quire_request *r, token_
         er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     strbuf_deinit(&marked);
-    er = er == QUIRE_OK ? encode(e, r, (str){text.p, text.n}, &marks, out, err) : er;
+    er = er == QUIRE_OK ? encode_chat(e, r, (str){text.p, text.n}, &marks, out, err) : er;
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
     return er;
@@ -64,7 +88,7 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
     const request_prompt *p = &r->prompts[i];
     if (!p->ids) {
         TRY(need_vocabulary(e, r, err));
-        return encode(e, r, p->text, NULL, out, err);
+        return encode(e, r, p->text, (encode_options){0}, out, err);
     }
     return copy_ids(out, p->ids, (size_t)p->n_ids, err);
 }
@@ -152,13 +176,33 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
-/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's name has, a digest of its salt. */
-static size_t write_namespace(const quire_request *r, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
+_Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYTES, "a namespace's name fits");
+
+/* A request's own mask and change of scores, else those of all. */
+static attn_mods *mods_of(const quire_request *r) {
+    return r->mods != NULL ? r->mods : r->context.mods;
+}
+
+/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's name has, a digest of its salt (zeros for none)
+ * and, where there is some, a digest of its mask and change of scores, with the b that they read. */
+static size_t write_namespace(const quire_request *r, int32_t b, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
+    const attn_mods *mods = mods_of(r);
     size_t n = strlen(r->tenant);
     memcpy(out, r->tenant, n);
-    if (r->cache_salt.n > 0) {
-        out[n++] = 0;
-        sha256(r->cache_salt.p, r->cache_salt.n, out + n);
+    if (r->cache_salt.n > 0 || mods != NULL) {
+        memset(out + n, 0, 1 + SHA256_BYTES);
+        n++;
+        if (r->cache_salt.n > 0) {
+            sha256(r->cache_salt.p, r->cache_salt.n, out + n);
+        }
+        n += SHA256_BYTES;
+    }
+    if (mods != NULL) {
+        sha256_sum s;
+        sha256_begin(&s);
+        sha256_add(&s, mods->digest, sizeof mods->digest);
+        sha256_add(&s, &b, mods->uses_b ? sizeof b : 0);
+        sha256_end(&s, out + n);
         n += SHA256_BYTES;
     }
     return n;
@@ -172,7 +216,8 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
-engine_request stream_engine_request(const quire_request *r, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out) {
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
+                                     engine_out *out) {
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request q = {.priority = r->priority,
                         .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
@@ -180,8 +225,10 @@ engine_request stream_engine_request(const quire_request *r, uint8_t namespace[E
                         .prompt_logprobs_width = r->info.prompt_logprobs + 1,
                         .beams = r->beams,
                         .logits_out = r->logits_out,
+                        .mods = mods_of(r),
+                        .mods_b = prompt,
                         .namespace = namespace,
-                        .n_namespace = write_namespace(r, namespace),
+                        .n_namespace = write_namespace(r, prompt, namespace),
                         .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
                         .retention = retention_of(r),
                         .explain = r->info.explain,
@@ -209,7 +256,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(q, namespace, s->q->out);
+    engine_request r = stream_engine_request(q, c->index / q->info.n_samples, namespace, s->q->out);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;

@@ -31,6 +31,8 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .pooling = d->pooling,
                              .n_token_types = d->blocks.n_token_types,
                              .n_row = desc_pooled_width(d),
+                             .mods = e->mods,
+                             .trusts_attention = o->trust_request_attention,
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
                              .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
 }
@@ -65,6 +67,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     quire_info *i = &p->info;
     TRY(options_read(given, &o, err));
     TRY(request_defaults_read(&e->defaults, o.request_defaults, err));
+    TRY(request_default_attention(&o, &e->mods, err));
     int32_t n_given = e->defaults.n;
     const engine_parts_check check = {check_early, &(early_check){e, &o}};
     TRY(engine_parts_open(&o, ablations, &check, p, err));
@@ -72,7 +75,11 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
-    quire_err r = text_pool_open(o.n_text_threads, &e->text);
+    quire_err r = o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
+    if (r != QUIRE_OK) {
+        return err_set(err, r, -1, "out of memory for an engine");
+    }
+    r = text_pool_open(o.n_text_threads, o.n_text_threads, &e->text); /* renders in the middle would hold a quarter of a GB each */
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");
     }
@@ -105,10 +112,12 @@ void quire_engine_close(quire_engine *e) {
         return;
     }
     text_pool_close(e->text);
+    prompt_cache_close(e->prompts);
     request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
     request_defaults_deinit(&e->defaults);
+    attn_mods_drop(e->mods);
     mem_free(e);
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "api/prompt_cache.h"
 #include "api/request.h"
 #include "api/request_stats.h"
 #include "api/text_pool.h"
@@ -13,8 +14,10 @@ struct quire_engine {
     engine_parts parts;
     request_defaults defaults; /* of the context */
     request_context context;
+    attn_mods *mods; /* of the context */
     _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
     text_pool *text;
+    prompt_cache *prompts; /* NULL: none */
     request_stats *requests; /* shared by its threads */
 };
 

@@ -54,6 +54,7 @@ void quire_request_free(quire_request *r) {
     chat_messages_deinit(&r->messages);
     strbuf_deinit(&r->ignored);
     sampling_lists_drop(r->sampling.lists);
+    attn_mods_drop(r->mods);
     for (size_t i = 0; i < r->n_values; i++) {
         json_drop(r->values[i].value);
     }

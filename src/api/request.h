@@ -47,6 +47,8 @@ typedef struct request_context {
     chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
+    attn_mods *mods;       /* the mask and change of scores of requests without their own; the engine's, or NULL */
+    bool trusts_attention; /* requests may have their own */
     bool no_tokens;        /* the model gives rows only */
     pooling_desc pooling;  /* what it says of them */
     int32_t n_row;         /* elements of a pooled row; 0: not known */
@@ -107,6 +109,7 @@ struct quire_request {
     size_t first_input; /* the number of its first input among all that its maker has */
     char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
+    attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
     float *logits_out; /* the caller's; see quire_request_logits */
     strbuf ignored;     /* names of unknown members, as in info */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
@@ -123,6 +126,10 @@ quire_err request_defaults_add(request_defaults *d, const sampling_defaults *fro
 void request_defaults_deinit(request_defaults *d);
 /* The JSON of a field's default; NULL: d (which may be NULL) has none. */
 const char *request_defaults_find(const request_defaults *d, const char *field);
+
+/* The mask and change of scores that options give to all requests, with one reference; NULL: none. INVALID and BAD_FILE name the option's
+ * part (request_attention.c). */
+quire_err request_default_attention(const quire_options *o, attn_mods **out, quire_error *err);
 
 /* As quire_request_parse and quire_request_ids, with a context in place of an engine. */
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
@@ -149,8 +156,14 @@ quire_err request_check_lengths(quire_request *r, quire_error *err);
 /* Adds what ends the answers of a chat besides its fields, unless ignore_eos is set. Once more where they have changed. */
 void request_end_turns(quire_request *r);
 
-/* Renders a chat request's prompt as chat_render does; a conversation too large for the template is QUIRE_BAD_REQUEST. err is not NULL. */
+#define RENDER_MAX_US 1000000 /* processor time of a chat template on a text thread */
+
+/* Renders a chat request's prompt as chat_render does. A conversation that is too large for the template, or on which it takes longer than
+ * RENDER_MAX_US, is QUIRE_BAD_REQUEST. err is not NULL. */
 quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);
+
+/* Bytes of text that have to be tokenised, about. */
+size_t request_text_bytes(const quire_request *r);
 
 /* Computes info's numbers of choices from the prompts, n and best_of. */
 void request_count_choices(quire_request *r);

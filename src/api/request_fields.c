@@ -223,6 +223,7 @@ static const binding bindings[] = {
     {"add_generation_prompt", AT(add_generation_prompt)},
     {"add_special_tokens", AT(add_special)},
     {"allowed_token_ids", 0, request_read_allowed},
+    {"attention", 0, request_read_attention},
     {"bad_words", 0, request_read_bad_words},
     {"beam_width", AT(beams.width)},
     {"best_of", AT(best_of)},

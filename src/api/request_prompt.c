@@ -1,6 +1,7 @@
 /* The prompt of a request: its field in four forms (a text, several, ids, several lists of ids), or a chat's messages and their text. */
 #include "api/request_read.h"
 #include "base/mem.h"
+#include "base/turn.h"
 #include "json/json_scan.h"
 
 void request_prompts_free(request_prompt *prompts, int32_t n) {
@@ -164,12 +165,22 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
     return QUIRE_OK;
 }
 
+size_t request_text_bytes(const quire_request *r) {
+    size_t n = r->messages.json.n;
+    for (int32_t i = 0; i < r->n_prompts; i++) {
+        n += r->prompts[i].text.n;
+    }
+    return n;
+}
+
 quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err) {
     chat_prompt p = {.messages = &r->messages,
                      .kwargs = r->template_kwargs,
                      .add_generation_prompt = r->add_generation_prompt,
                      .continue_final_message = r->continue_final_message};
+    turn_limit(RENDER_MAX_US);
     quire_err e = chat_render(t, &p, out, err);
+    turn_limit(0);
     if (e == QUIRE_TOO_LARGE) { /* too large for the template only: the body was not */
         e = err->code = QUIRE_BAD_REQUEST;
     }

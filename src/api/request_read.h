@@ -41,6 +41,8 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* attention (request_attention.c). */
+quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of beam search (request_beams.c). */
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of embeddings (request_embed.c). */

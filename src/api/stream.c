@@ -51,7 +51,11 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
         s->next->prev = s;
     }
     q->streams = s;
-    s->job = (text_job){.run = run_prepare, .take = queue_take_prepared};
+    s->job = (text_job){.run = run_prepare,
+                        .take = queue_take_prepared,
+                        .tenant = text_tenant(r->tenant),
+                        .n_bytes = request_text_bytes(r),
+                        .is_off = &s->released};
     s->submitted_us = clock_us();
     *out = s;
     text_pool_add(q->e->text, &s->job);

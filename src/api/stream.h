@@ -51,8 +51,10 @@ struct quire_queue {
 /* ---- prepare.c: on a text thread ---- */
 /* Renders, tokenises, opens detokenizers and submits every choice to the engine; after a failure some of them may be submitted already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
-/* The engine's request for r, without tokens, users and sampling parameters. The name of its namespace is written to `namespace`. */
-engine_request stream_engine_request(const quire_request *r, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out);
+/* The engine's request for prompt number `prompt` of r, without tokens, users and sampling parameters. The name of its namespace is written
+ * to `namespace`. */
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
+                                     engine_out *out);
 
 /* ---- queue.c ---- */
 /* Hands a job that was run to q's thread, and wakes it. A text thread. */

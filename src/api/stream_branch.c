@@ -215,7 +215,11 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         stream_command_free(m);
         return e;
     }
-    m->job = (text_job){.run = run_command, .take = queue_take_command};
+    m->job = (text_job){.run = run_command,
+                        .take = queue_take_command,
+                        .tenant = text_tenant(s->request->tenant),
+                        .n_bytes = m->tail_text.n,
+                        .is_off = &s->released};
     c->command = m;
     s->n_commands++;
     text_pool_add(s->q->e->text, &m->job);
@@ -245,7 +249,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     quire_stream *s = c->stream;
     int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c), generated = (int32_t)c->prompt.n - n_prompt;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(s->request, namespace, s->q->out);
+    engine_request r = stream_engine_request(s->request, c->index / s->request->info.n_samples, namespace, s->q->out);
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;

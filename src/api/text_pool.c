@@ -1,83 +1,339 @@
 #include "api/text_pool.h"
 
 #include <pthread.h>
-#include <stdbool.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/turn.h"
+#include "kv/hash.h"
+
+/* LOOKS: it may run, and takes a job as soon as it does: whichever thread the system lets run first has the first job. */
+typedef enum worker_state { WORKER_IDLE, WORKER_LOOKS, WORKER_RUNS, WORKER_WAITS } worker_state;
+
+/* A thread, and what it needs of its job; the job itself may be gone when run returns. */
+typedef struct worker {
+    turn turn; /* first member: a turn* is a worker* */
+    text_pool *pool;
+    pthread_t thread;
+    pthread_cond_t go; /* its state or its job has changed */
+    worker_state state;
+    text_job *job; /* NULL: none */
+    uint64_t tenant;
+    int64_t tenant_used_us, expected_us;
+    int64_t slice_began_us; /* on clock_thread_us */
+} worker;
 
 struct text_pool {
     pthread_mutex_t lock;
-    pthread_cond_t more;
-    text_job *first, **last;
+    text_job *first, **last; /* jobs that have not begun */
+    int32_t n_jobs;          /* of them */
     bool closing;
-    int32_t n_threads;
-    pthread_t threads[]; /* [n_threads] */
+    int32_t n_workers, max_workers; /* threads that there are, and that there may be */
+    int32_t n_running, max_running; /* those that look count */
+    int32_t n_looking;
+    worker workers[TEXT_POOL_THREADS];
 };
 
-/* Waits for the next job; NULL when the pool closes and none is left. */
-static text_job *take(text_pool *p) {
+/* What the pool chooses among: a job that has not begun, or a worker in the middle of one. */
+typedef struct candidate {
+    text_job **job; /* where the list has it, or NULL */
+    worker *worker; /* or NULL */
+    int64_t tenant_used_us, left_us;
+} candidate;
+
+static const candidate nobody;
+
+uint64_t text_tenant(const char *name) {
+    return kv_hash_root(0, name, strlen(name));
+}
+
+static int64_t expected_us(const text_job *job) {
+    return (int64_t)(job->n_bytes / TEXT_BYTES_A_US);
+}
+
+/* What is left of a job. One that takes longer than expected is expected to take as long again. */
+static candidate of_worker(worker *w) {
+    int64_t left = w->expected_us - w->turn.used_us;
+    return (candidate){.worker = w, .tenant_used_us = w->tenant_used_us, .left_us = left > 0 ? left : w->turn.used_us};
+}
+
+static candidate of_job(text_job **at) {
+    return (candidate){.job = at, .tenant_used_us = (*at)->tenant_used_us, .left_us = expected_us(*at)};
+}
+
+static bool is_nobody(const candidate *c) {
+    return c->job == NULL && c->worker == NULL;
+}
+
+static bool is_before(const candidate *a, const candidate *b) {
+    return a->tenant_used_us != b->tenant_used_us ? a->tenant_used_us < b->tenant_used_us : a->left_us < b->left_us;
+}
+
+static void keep_best(candidate *best, candidate c) {
+    if (is_nobody(best) || is_before(&c, best)) {
+        *best = c;
+    }
+}
+
+/* Whether there is a worker for a job that has not begun, besides those that look for one. */
+static bool has_thread(const text_pool *p) {
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        if (p->workers[i].state == WORKER_IDLE) {
+            return true;
+        }
+    }
+    return p->n_workers < p->max_workers;
+}
+
+static candidate first_job(text_pool *p) {
+    candidate best = nobody;
+    for (text_job **at = &p->first; *at != NULL; at = &(*at)->next) {
+        keep_best(&best, of_job(at));
+    }
+    return best;
+}
+
+static candidate first_waiting(text_pool *p) {
+    candidate best = nobody;
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        if (p->workers[i].state == WORKER_WAITS) {
+            keep_best(&best, of_worker(&p->workers[i]));
+        }
+    }
+    return best;
+}
+
+/* Who should run next: somebody for whom a thread is, and none is looking. */
+static candidate next_candidate(text_pool *p) {
+    candidate best = first_waiting(p);
+    if (p->n_jobs > p->n_looking && has_thread(p)) {
+        candidate job = first_job(p);
+        keep_best(&best, job);
+    }
+    return best;
+}
+
+/* ---- workers ---- */
+
+static void *text_main(void *arg);
+
+/* Lets a worker run what it has, for a slice, or look for a job. */
+static void let_run(worker *w, worker_state state) {
+    w->state = state;
+    w->pool->n_running++;
+    w->pool->n_looking += state == WORKER_LOOKS;
+    pthread_cond_signal(&w->go);
+}
+
+/* Lets an idle worker, or a new thread, look for a job. Where no thread can be made, no more are tried. */
+static void let_look(text_pool *p) {
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        if (p->workers[i].state == WORKER_IDLE) {
+            let_run(&p->workers[i], WORKER_LOOKS);
+            return;
+        }
+    }
+    worker *w = &p->workers[p->n_workers];
+    if (p->n_workers == p->max_workers || pthread_create(&w->thread, NULL, text_main, w) != 0) {
+        p->max_workers = p->n_workers;
+        return;
+    }
+    p->n_workers++;
+    let_run(w, WORKER_LOOKS);
+}
+
+/* Lets the best candidates run, as many as may. */
+static void dispatch(text_pool *p) {
+    for (candidate c = next_candidate(p); p->n_running < p->max_running && !is_nobody(&c); c = next_candidate(p)) {
+        if (c.worker != NULL) {
+            let_run(c.worker, WORKER_RUNS);
+        } else {
+            let_look(p);
+        }
+    }
+}
+
+static void wake_all(text_pool *p) {
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        pthread_cond_signal(&p->workers[i].go);
+    }
+}
+
+/* Gives w the first job, if there is one and nobody who waits in the middle of one is before it. */
+static bool take_job(worker *w) {
+    text_pool *p = w->pool;
+    candidate c = first_job(p), waiting = first_waiting(p);
+    if (c.job == NULL || (waiting.worker != NULL && is_before(&waiting, &c))) {
+        return false;
+    }
+    text_job *job = *c.job;
+    p->last = p->last == &job->next ? c.job : p->last;
+    *c.job = job->next;
+    p->n_jobs--;
+    w->job = job;
+    w->state = WORKER_RUNS;
+    w->tenant = job->tenant;
+    w->tenant_used_us = job->tenant_used_us;
+    w->expected_us = expected_us(job);
+    w->turn.used_us = w->turn.limit_us = 0;
+    if (p->closing && p->first == NULL) {
+        wake_all(p); /* those that have nothing to do end */
+    }
+    return true;
+}
+
+/* Adds the time since its slice began to w, and to its tenant's other jobs. */
+static void charge(worker *w) {
+    text_pool *p = w->pool;
+    int64_t now = clock_thread_us(), us = now - w->slice_began_us;
+    w->slice_began_us = now;
+    w->turn.used_us += us;
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        worker *other = &p->workers[i];
+        other->tenant_used_us += other->job != NULL && other->tenant == w->tenant ? us : 0;
+    }
+    for (text_job *job = p->first; job != NULL; job = job->next) {
+        job->tenant_used_us += job->tenant == w->tenant ? us : 0;
+    }
+}
+
+/* turn.over: somebody else goes on, if his turn is before w's. */
+static quire_err give_way(turn *t) {
+    worker *w = (worker *)t;
+    text_pool *p = w->pool;
+    bool is_off = w->job->is_off != NULL && atomic_load(w->job->is_off);
     pthread_mutex_lock(&p->lock);
-    while (!p->first && !p->closing) {
-        pthread_cond_wait(&p->more, &p->lock);
+    charge(w);
+    candidate next = next_candidate(p), self = of_worker(w);
+    if (!is_off && !is_nobody(&next) && is_before(&next, &self)) {
+        w->state = WORKER_WAITS;
+        p->n_running--;
+        dispatch(p);
+        while (w->state == WORKER_WAITS) {
+            pthread_cond_wait(&w->go, &p->lock);
+        }
     }
-    text_job *job = p->first;
-    if (job) {
-        p->first = job->next;
-        p->last = p->first ? p->last : &p->first;
-    }
+    t->slice_ends_us = clock_us() + TEXT_SLICE_US;
     pthread_mutex_unlock(&p->lock);
-    return job;
+    return is_off ? QUIRE_CANCELLED : QUIRE_OK;
+}
+
+/* Runs the job that w has. Called and left with the lock held. */
+static void run_job(worker *w) {
+    pthread_mutex_unlock(&w->pool->lock);
+    w->slice_began_us = clock_thread_us();
+    w->turn.slice_ends_us = clock_us() + TEXT_SLICE_US;
+    turn_begin(&w->turn);
+    w->job->run(w->job);
+    turn_begin(NULL);
+    pthread_mutex_lock(&w->pool->lock);
+    charge(w);
+    w->job = NULL;
+}
+
+/* Runs jobs, until somebody else's turn is before them. */
+static void work(worker *w) {
+    text_pool *p = w->pool;
+    p->n_looking--;
+    while (take_job(w)) {
+        run_job(w);
+    }
+    w->state = WORKER_IDLE;
+    p->n_running--;
+    dispatch(p);
 }
 
 static void *text_main(void *arg) {
-    text_pool *p = arg;
-    for (text_job *job = take(p); job; job = take(p)) {
-        job->run(job);
+    worker *w = arg;
+    text_pool *p = w->pool;
+    pthread_mutex_lock(&p->lock);
+    while (w->state == WORKER_LOOKS || !p->closing || p->first != NULL) {
+        if (w->state == WORKER_LOOKS) {
+            work(w);
+        } else {
+            pthread_cond_wait(&w->go, &p->lock);
+        }
     }
+    pthread_mutex_unlock(&p->lock);
     return NULL;
 }
 
-quire_err text_pool_open(int32_t n_threads, text_pool **out) {
+/* ---- the pool ---- */
+
+quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) {
     *out = NULL;
-    text_pool *p = mem_new(1, sizeof *p + (size_t)n_threads * sizeof *p->threads);
-    if (!p || pthread_mutex_init(&p->lock, NULL) != 0) {
+    text_pool *p = mem_new(1, sizeof *p);
+    TRY(mem_check(p));
+    if (pthread_mutex_init(&p->lock, NULL) != 0) {
         mem_free(p);
         return QUIRE_NO_MEMORY;
     }
-    pthread_cond_init(&p->more, NULL);
+    for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
+        p->workers[i].pool = p;
+        p->workers[i].turn.over = give_way;
+        pthread_cond_init(&p->workers[i].go, NULL);
+    }
     p->last = &p->first;
-    while (p->n_threads < n_threads) {
-        if (pthread_create(&p->threads[p->n_threads], NULL, text_main, p) != 0) {
-            text_pool_close(p);
-            return QUIRE_NO_MEMORY;
-        }
-        p->n_threads++;
+    p->max_workers = n_threads < 1 ? 1 : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_threads;
+    p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
+    pthread_mutex_lock(&p->lock);
+    let_look(p); /* the other threads are made when they are needed */
+    bool starts = p->n_workers == 1;
+    pthread_mutex_unlock(&p->lock);
+    if (!starts) {
+        text_pool_close(p);
+        return QUIRE_NO_MEMORY;
     }
     *out = p;
     return QUIRE_OK;
 }
 
 void text_pool_close(text_pool *p) {
-    if (!p) {
+    if (p == NULL) {
         return;
     }
     pthread_mutex_lock(&p->lock);
     p->closing = true;
-    pthread_cond_broadcast(&p->more);
+    p->max_workers = p->n_workers;
+    wake_all(p);
     pthread_mutex_unlock(&p->lock);
-    for (int32_t i = 0; i < p->n_threads; i++) {
-        pthread_join(p->threads[i], NULL);
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        pthread_join(p->workers[i].thread, NULL);
     }
-    pthread_cond_destroy(&p->more);
+    for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
+        pthread_cond_destroy(&p->workers[i].go);
+    }
     pthread_mutex_destroy(&p->lock);
     mem_free(p);
+}
+
+/* What a new job's tenant has used: as the tenant's other jobs say, else the least of all, so that who comes back has no credit. */
+static int64_t tenant_used(const text_pool *p, uint64_t tenant) {
+    int64_t least = INT64_MAX;
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        const worker *w = &p->workers[i];
+        if (w->job != NULL && w->tenant == tenant) {
+            return w->tenant_used_us;
+        }
+        least = w->job != NULL && w->tenant_used_us < least ? w->tenant_used_us : least;
+    }
+    for (const text_job *job = p->first; job != NULL; job = job->next) {
+        if (job->tenant == tenant) {
+            return job->tenant_used_us;
+        }
+        least = job->tenant_used_us < least ? job->tenant_used_us : least;
+    }
+    return least == INT64_MAX ? 0 : least;
 }
 
 void text_pool_add(text_pool *p, text_job *job) {
     job->next = NULL;
     pthread_mutex_lock(&p->lock);
+    job->tenant_used_us = tenant_used(p, job->tenant);
     *p->last = job;
     p->last = &job->next;
-    pthread_cond_signal(&p->more);
+    p->n_jobs++;
+    dispatch(p);
     pthread_mutex_unlock(&p->lock);
 }

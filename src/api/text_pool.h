@@ -1,12 +1,23 @@
-/* The text pool: a few threads that tokenise and render templates, so that server loops and the engine thread never do. First in, first
- * out. */
+/* The text pool: threads that parse, render templates and tokenise, so that server loops and the engine thread never do.
+ *
+ * Jobs take turns (base/turn.h): a slice of a job is a millisecond, then the pool decides again who runs. Tenants have equal shares of
+ * processor time; of one tenant's jobs the one goes first that is over soonest, as far as the length of its text tells. So a long prompt
+ * delays nobody else's short one. A job that has to wait in the middle keeps its thread: there are more threads than may run at once.
+ *
+ * Threads: each call from any thread. The pool's lock is held for a few instructions for each job that is there. */
 #ifndef API_TEXT_POOL_H
 #define API_TEXT_POOL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
+
+#define TEXT_SLICE_US      1000 /* of a job, before others go on */
+#define TEXT_BYTES_A_US    10   /* of text, that a job is expected to take */
+#define TEXT_POOL_THREADS  64   /* at most; those of jobs in the middle count */
 
 typedef struct text_pool text_pool;
 
@@ -14,16 +25,25 @@ struct quire_event;
 
 /* A job; the pool owns nothing in it. The pool uses next while the job waits, and a queue while it waits there (queue_deliver). */
 typedef struct text_job {
-    void (*run)(struct text_job *job); /* on a text thread */
+    void (*run)(struct text_job *job); /* on a text thread; the pool does not touch the job afterwards */
     /* on the thread of the queue that the job was delivered to, which owns it from then on; true where it filled *out with an event */
     bool (*take)(struct text_job *job, struct quire_event *out);
+    uint64_t tenant;           /* whose turn it takes: text_tenant() */
+    size_t n_bytes;            /* of the text that it works on, about */
+    const atomic_bool *is_off; /* set: nobody wants the result, turn_poll gives QUIRE_CANCELLED; NULL: never */
+    int64_t tenant_used_us;    /* the pool's */
     struct text_job *next;
 } text_job;
 
-quire_err text_pool_open(int32_t n_threads, text_pool **out);
-/* Runs the queued jobs, then ends the threads. */
+/* The name of a tenant, as a number. */
+uint64_t text_tenant(const char *name);
+
+/* n_running: threads that run at once, from 1 to TEXT_POOL_THREADS. n_threads: threads that there may be, n_running at least; the others
+ * hold jobs that wait in the middle, with all their memory. Without others a job runs to its end. */
+quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out);
+/* Runs the jobs that wait, then ends the threads. */
 void text_pool_close(text_pool *p);
-/* Any thread; allocates nothing. */
+/* Allocates nothing. */
 void text_pool_add(text_pool *p, text_job *job);
 
 #endif

@@ -136,7 +136,13 @@ typedef struct experts_use {
     buffer y;       /* may be x's buffer */
 } experts_use;
 
-/* The attention mask and score changes, as data. A zeroed struct with causal = true and scale set describes a plain decoder. */
+/* A layer's attention mask and score changes, as data. A zeroed struct with causal = true and scale set describes a plain decoder.
+ *
+ * A sequence may add programs of its own (batch_seq.mods): its mask sees what this spec and the program both see, and its change of scores
+ * comes behind this spec's: s = program(cap or slope(scale q . k)). A program's numbers are q_idx, the row's position; kv_idx, the key's;
+ * h of n_heads, the query head in this layer; b, batch_seq.b; n_kv, the keys that are there for the row: position + 1 where causal, else
+ * the sequence's n_tokens. Keys whose score becomes -infinity are not seen. A key that is not seen is skipped, never multiplied by 0. A row
+ * that sees nothing gives zeros. A row's faults are those at keys that the spec sees, and of scores at those that the mask sees too. */
 typedef struct attn_spec {
     float scale;               /* multiplies q . k */
     bool causal;               /* key j visible to row i iff j <= i; else all keys are */
@@ -147,7 +153,7 @@ typedef struct attn_spec {
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
 } attn_spec;
 
-/* What a layer does with its queries, keys and values before attention, in this order: it clips them, norms them, rotates queries and keys
+/* What a layer does with its queries, keys and values before attention, in this order: it norms them, clips them, rotates queries and keys
  * (or norms behind that), and scales each query by its position. Then it stores keys and values. On a GPU this is one kernel, a block for
  * each row and head; norms over all heads take a block for the row. */
 typedef struct kv_store_use {
@@ -284,7 +290,8 @@ typedef struct backend_ops {
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
     /* Prepares queries, keys and values and writes the latter to pages. */
     void (*kv_store)(backend *b, const kv_store_use *use);
-    /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the batch's work list. */
+    /* out [M, H E] = softmax(scale q K^T, masked) V over the cache's pages, by the batch's work list. On a GPU programs are compiled into
+     * the kernel, once for each pair of texts; which chunks a mask empties or fills is found once a step, for all layers. */
     void (*attention)(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);

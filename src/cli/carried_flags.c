@@ -57,9 +57,8 @@ const flag flags_carried[] = {
     TAKEN_ANY("--prefix-caching-hash-algo", "the prefix cache compares tokens, not hashes"),
     TAKEN("--calculate-kv-scales", "int8 keys and values have scales of their own anyway"),
     TAKEN("--disable-hybrid-kv-cache-manager", "layers of every kind have their own pages"),
-    TAKEN("--offline", "nothing is ever downloaded"),
-    TAKEN_ANY("--download-dir --hf-token --ignore-patterns", "nothing is ever downloaded"),
-    TAKEN_IF("--revision --tokenizer-revision --code-revision", main_branch, "a model is the file or directory that is named"),
+    TAKEN_ANY("--ignore-patterns", "only files that are read are ever fetched"),
+    TAKEN_IF("--tokenizer-revision --code-revision", main_branch, "all files are of --revision"),
     TAKEN_IF("--load-format", load_formats, "the file itself says its format"),
     TAKEN_IF("--config-format", config_formats, "the file itself says its format"),
     TAKEN_IF("--quantization", quantizations, "the file itself says how its weights are quantised"),
@@ -112,7 +111,7 @@ const flag flags_carried[] = {
     LATER("--api-prefix --root-path", "paths behind a prefix; a reverse proxy can remove it"),
     LATER("--log-file --log-config-file --log-prefix", "a file of log lines; standard error can be directed to one"),
     /* other ways to the same */
-    REFUSED("--hf-repo -hf -hfr --hf-file -hff --model-url -mu", "nothing is downloaded; fetch the model and give its path"),
+    REFUSED("--model-url -mu", "models come from the hub by name, ORG/NAME[:QUANT]; fetch others and give their path"),
     REFUSED("--model-draft -md --draft --draft-n --draft-max --draft-min --draft-p-min -ctkd -ctvd",
             "--speculative-config '{\"model\":\"FILE\",\"num_speculative_tokens\":4}' does it"),
     REFUSED("--rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor "

@@ -5,7 +5,8 @@
 #include "cli/command.h"
 #include "cli/session.h"
 
-extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect, command_pack;
+extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect, command_pack, command_pull,
+    command_list, command_rm;
 /* All of them, in the order of --help; ends with NULL. */
 extern const command *const quire_commands[];
 

@@ -10,6 +10,7 @@
 #include "cli/shell_completions.h"
 #include "cli/env_flags.h"
 #include "cli/help_json.h"
+#include "cli/hub.h"
 #include "cli/man_page.h"
 #include "cli/read_flags.h"
 
@@ -71,6 +72,18 @@ static void find_pack_cache(cli_options *o) {
     }
 }
 
+/* The same, with the path of a model that was given by name. */
+static int resolve_and_run(const command *c, cli_options *o) {
+    quire_error err = {.code = QUIRE_OK, .position = -1};
+    bool takes_model = c->argument >= ARGUMENT_MODEL && !o->help && !o->help_all;
+    quire_err e = takes_model ? hub_resolve_models(o, &err) : QUIRE_OK;
+    if (e == QUIRE_OK) {
+        return run_command(c, o);
+    }
+    log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
+    return e == QUIRE_INVALID ? 2 : 1;
+}
+
 /* Parses the flags and runs the command; returns the exit status. */
 static int read_and_run(const program *p, const command *c, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
@@ -91,7 +104,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
             say_what_was_taken(p, o);
         }
         find_pack_cache(o);
-        status = run_command(c, o);
+        status = resolve_and_run(c, o);
     } else {
         log_line(LOG_ERROR, "%s", err.message);
     }
@@ -102,7 +115,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
 
 void dispatch_list(const command *const *commands) {
     for (; *commands; commands++) {
-        printf("  %-16s %s\n", (*commands)->name, (*commands)->summary);
+        printf("  %-17s %s\n", (*commands)->name, (*commands)->summary);
     }
 }
 

@@ -1,4 +1,5 @@
-/* What a program takes from its environment. main alone reads it; what is missing is NULL or false. Static. */
+/* What a program takes from its environment, beside the variables of flags (env_flags.h): its main reads it once. What is missing is NULL,
+ * false or 0. Static. */
 #ifndef CLI_ENVIRONMENT_H
 #define CLI_ENVIRONMENT_H
 
@@ -8,6 +9,19 @@ typedef struct cli_environment {
     const char *history_file; /* where `quire run` keeps the lines that were typed: below XDG_STATE_HOME, or ~/.local/state */
     const char *pack_cache;   /* where packed forms of models are kept: XDG_CACHE_HOME/quire, or ~/.cache/quire */
     bool plain_terminal;      /* TERM says that the terminal takes no control sequences */
+    /* of the Hugging Face hub, by the names that huggingface_hub gives them */
+    const char *hub_cache;      /* HF_HUB_CACHE, or HF_HOME/hub; HF_HOME is ~/.cache/huggingface where it is not set */
+    const char *hub_token;      /* HF_TOKEN */
+    const char *hub_token_file; /* HF_TOKEN_PATH, or HF_HOME/token; it may not be there */
+    const char *hub_endpoint;   /* HF_ENDPOINT */
+    const char *hub_ca_file;    /* SSL_CERT_FILE */
+    const char *hub_timeout;    /* HF_HUB_DOWNLOAD_TIMEOUT, as it stands */
+    bool hub_offline;           /* HF_HUB_OFFLINE */
 } cli_environment;
+
+/* Reads all of it. */
+void environment_read(cli_environment *out);
+/* Reads what is of the hub: where models lie, not how they run. */
+void environment_read_hub(cli_environment *out);
 
 #endif

@@ -21,8 +21,27 @@ const flag_choice choices_isa[] = {
     {"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"avx512bf16", "avx512bf16"},
     {"neon", "neon"}, {"i8mm", "i8mm"},   {NULL, NULL}};
 
+/* Rows of commands that take models by name. */
+#define ROW_CACHE                                                                                                                          \
+    {"--download-dir", "DIR", "the cache of models by name (HF_HUB_CACHE, else ~/.cache/huggingface/hub)", FLAG_TEXT, AT(download_dir),    \
+     .rare = true}
+#define ROW_OFFLINE                                                                                                                        \
+    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache", FLAG_SWITCH, AT(offline),            \
+     .rare = true}
+#define ROW_TOKEN                                                                                                                          \
+    {"--hf-token -hft", "TOKEN", "shown to the hub (HF_TOKEN, else the file that `hf auth login` writes)", FLAG_TEXT, AT(hf_token),        \
+     .rare = true, .secret = true}
+
+const flag flags_hub[] = {ROW_CACHE, ROW_OFFLINE, ROW_TOKEN, {0}};
 const flag flags_model[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", FLAG_TEXT, AT(engine.model)},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME", FLAG_TEXT,
+     AT(engine.model)},
+    {"--hf-repo -hf -hfr", "NAME", "the same, ORG/NAME[:QUANT] alone", FLAG_TEXT, AT(hf_repo), .rare = true},
+    {"--hf-file -hff", "FILE", "the GGUF file of ORG/NAME to take, as ORG/NAME:FILE", FLAG_TEXT, AT(hf_file), .rare = true},
+    {"--revision", "REV", "the branch, tag or commit of ORG/NAME, as ORG/NAME@REV (main)", FLAG_TEXT, AT(revision), .rare = true},
+    ROW_CACHE,
+    ROW_OFFLINE,
+    ROW_TOKEN,
     {"--hf-overrides", "JSON", "an object merged into config.json: {\"max_position_embeddings\":8192}", FLAG_TEXT, AT(engine.hf_overrides),
      .rare = true},
     {"--override-kv", "KEY=TYPE:VALUE", "sets a GGUF file's key; int, float, bool, str or arr; several with commas (repeatable)", FLAG_LIST,
@@ -45,6 +64,13 @@ const flag flags_generation_config[] = {
 };
 const flag flags_chat_template[] = {
     {"--chat-template --chat-template-file", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
+    {0},
+};
+const flag flags_attention[] = {
+    {"--mask-mod", "TEXT", "which keys a query sees, beside the model's mask: 'q_idx - kv_idx < 64' (docs/attention.md)", FLAG_TEXT,
+     AT(engine.mask_mod), .rare = true},
+    {"--score-mod", "TEXT", "what becomes of scores: 'score + slope[h] * (kv_idx - q_idx)'", FLAG_TEXT, AT(engine.score_mod), .rare = true},
+    {"--attention-arrays", "FILE", "an .npz file with the arrays that they name", FLAG_TEXT, AT(engine.attention_arrays), .rare = true},
     {0},
 };
 const flag flags_json[] = {

@@ -1,7 +1,6 @@
 /* quire COMMAND ...: --help and --version, its own commands, and those of quire-lab, which it starts. */
 #include <locale.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -12,13 +11,15 @@
 extern char **environ;
 
 static void print_help(bool all) {
-    const command *const usual[] = {&command_run, &command_serve, &command_inspect, &command_pack, &command_tokenize, lab_rows[0], NULL};
+    const command *const usual[] = {&command_run,  &command_serve, &command_inspect, &command_pack, &command_tokenize,
+                                    &command_pull, &command_list,  &command_rm,      lab_rows[0],   NULL};
     printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", quire_version());
     dispatch_list(all ? quire_commands : usual);
     if (all) {
         dispatch_list(lab_rows);
     }
-    printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or `builtin`, a tiny model in here.\n"
+    printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), `builtin`, a tiny model in here, or\n"
+           "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.\n"
            "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.\n"
            "A flag can be a variable too: QUIRE_MAX_NUM_SEQS=8 is --max-num-seqs 8 (man quire).\n\n"
            "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
@@ -35,26 +36,11 @@ static void use_locale(void) {
     }
 }
 
-/* Writes the path of `name` in the directory that the variable names or, where it names none, in ~/fallback. NULL: there is neither. */
-static const char *find_place(const char *variable, const char *fallback, const char *name, char path[4096]) {
-    const char *place = getenv(variable), *home = getenv("HOME");
-    bool by_place = place && place[0] == '/'; /* others are to be ignored */
-    int n = by_place ? snprintf(path, 4096, "%s/%s", place, name) : snprintf(path, 4096, "%s/%s/%s", home ? home : "", fallback, name);
-    return (by_place || (home && home[0] == '/')) && n > 0 && n < 4096 ? path : NULL;
-}
-
-static cli_environment read_environment(void) {
-    static char history[4096], cache[4096];
-    const char *term = getenv("TERM");
-    return (cli_environment){.history_file = find_place("XDG_STATE_HOME", ".local/state", "quire/history", history),
-                             .pack_cache = find_place("XDG_CACHE_HOME", ".cache", "quire", cache),
-                             .plain_terminal = !term || !term[0] || strcmp(term, "dumb") == 0};
-}
-
 int main(int argc, char **argv) {
-    const program quire = {"quire", "runs and serves language models", quire_commands, lab_rows, print_help, environ, read_environment()};
+    program quire = {"quire", "runs and serves language models", quire_commands, lab_rows, print_help, environ, {.history_file = NULL}};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
     use_locale();
+    environment_read(&quire.environment);
     standard_files_open();
     bool is_lab = argc > n_before && lab_has_command(argc - n_before, argv + n_before);
     return standard_files_finish(is_lab ? lab_start(argv, argv[n_before]) : dispatch(&quire, argc, argv));

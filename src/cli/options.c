@@ -17,6 +17,8 @@ void cli_options_deinit(cli_options *o) {
         strbuf_deinit(&o->prefix_texts[i]);
         id_list_deinit(&o->prefix_ids[i]);
     }
+    mem_free(o->model_path);
+    strbuf_deinit(&o->draft_config);
     strbuf_deinit(&o->template_text);
     strbuf_deinit(&o->override_kv);
     strbuf_deinit(&o->without_effect);

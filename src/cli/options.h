@@ -41,6 +41,11 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     body fields;                             /* owned: request fields that flags set */
     int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
+    const char *hf_repo, *hf_file, *revision;  /* of a model by name */
+    const char *hf_token, *download_dir;
+    bool offline;
+    char *model_path;                          /* owned: the text of engine.model that was found by name */
+    strbuf draft_config;                       /* owned: that of engine.speculative_config, with a draft model that was found by name */
     bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
     cli_environment environment;

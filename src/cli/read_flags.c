@@ -131,6 +131,11 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
         return err_set(err, QUIRE_INVALID, -1, "-ctv %s: keys and values have one type here; give -ctk %s too", o->cache_type_v,
                        o->cache_type_v);
     }
+    if (o->hf_repo && (positional || o->engine.model)) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also -hf %s)", positional ? positional : o->engine.model,
+                       o->hf_repo);
+    }
+    o->engine.model = o->hf_repo ? o->hf_repo : o->engine.model;
     if (positional && o->engine.model) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional, o->engine.model);
     }
@@ -141,7 +146,8 @@ static quire_err resolve_model(cli_options *o, const command *c, const char *pos
         return QUIRE_OK;
     }
     if (!o->engine.model && (c->argument == ARGUMENT_MODEL || c->argument == ARGUMENT_MODEL_FILE)) {
-        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, or builtin",
+        return err_set(err, QUIRE_INVALID, -1,
+                       "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, builtin, or ORG/NAME of the hub",
                        c->name);
     }
     if (!o->engine.model) {

@@ -79,6 +79,8 @@ static const flag server_flags[] = {
      .rare = true},
     {"--drain-s", "S", "seconds that running requests have at SIGTERM (10)", FLAG_SECONDS, AT(server.shutdown_deadline_us), .minimum = 0,
      .maximum = 1e6, .rare = true},
+    {"--trust-request-attention", NULL, "requests may bring masks and changes of scores of their own (docs/attention.md)", FLAG_SWITCH,
+     AT(engine.trust_request_attention), .rare = true},
     {"--max-logprobs", "N", "most likeliest tokens reported beside a token (20)", FLAG_COUNT, AT(engine.max_logprobs), .minimum = 1,
      .maximum = 20, .rare = true},
     {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256,
@@ -111,7 +113,8 @@ static const flag tenant_flags[] = {
     {0},
 };
 static const flag text_flags[] = {
-    {"--text-threads", "N", "threads that tokenise", FLAG_COUNT, AT(engine.n_text_threads), .minimum = 1, .maximum = 256, .rare = true},
+    {"--text-threads", "N", "threads that tokenise", FLAG_COUNT, AT(engine.n_text_threads), .minimum = 1, .maximum = 64, .rare = true},
+    {"--text-cache-bytes", "BYTES", "host memory for conversations' ids (64M)", FLAG_BYTES, AT(engine.text_cache_bytes), .rare = true},
     {0},
 };
 
@@ -120,6 +123,7 @@ static const flag *const groups[] = {flags_model,
                                      default_flags,
                                      server_flags,
                                      flags_chat_template,
+                                     flags_attention,
                                      FLAGS_NUMERIC,
                                      flags_eviction,
                                      flags_audit,

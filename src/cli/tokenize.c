@@ -6,7 +6,7 @@
 #include "cli/text_out.h"
 
 /* Writes "[1,2,3]" for programs, or a line a token for people: the id and its surface. */
-static quire_err write_ids(const quire_engine *e, const int32_t *ids, size_t n, bool ids_only, strbuf *out) {
+static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t n, bool ids_only, strbuf *out) {
     if (ids_only) {
         TRY(strbuf_add_char(out, '['));
         for (size_t i = 0; i < n; i++) {
@@ -16,14 +16,14 @@ static quire_err write_ids(const quire_engine *e, const int32_t *ids, size_t n, 
     }
     for (size_t i = 0; i < n; i++) {
         size_t n_piece;
-        const char *piece = quire_token_piece(e, ids[i], &n_piece);
+        const char *piece = quire_tokenizer_piece(t, ids[i], &n_piece);
         TRY(strbuf_addf(out, "%s%8d  ", i ? "\n" : "", (int)ids[i]));
         TRY(strbuf_add(out, piece, n_piece));
     }
     return QUIRE_OK;
 }
 
-static quire_err decode(const quire_engine *engine, const char *text, quire_error *err) {
+static quire_err decode(const quire_tokenizer *t, const char *text, quire_error *err) {
     id_list list;
     quire_err e = id_list_parse(text, &list, err);
     if (e != QUIRE_OK) {
@@ -31,7 +31,7 @@ static quire_err decode(const quire_engine *engine, const char *text, quire_erro
     }
     char *out;
     size_t n;
-    e = quire_detokenize(engine, list.ids, list.n, false, &out, &n, err);
+    e = quire_tokenizer_decode(t, list.ids, list.n, false, &out, &n, err);
     if (e == QUIRE_OK) {
         e = text_out_print((str){out, n}, err);
         quire_free(out);
@@ -40,12 +40,12 @@ static quire_err decode(const quire_engine *engine, const char *text, quire_erro
     return e;
 }
 
-static quire_err encode(const cli_options *o, const quire_engine *engine, str text, quire_error *err) {
+static quire_err encode(const cli_options *o, const quire_tokenizer *t, str text, quire_error *err) {
     strbuf out = {0};
     int32_t *ids;
     size_t n;
-    TRY(quire_tokenize(engine, text.p, text.n, true, &ids, &n, err));
-    quire_err e = write_ids(engine, ids, n, o->show_ids, &out);
+    TRY(quire_tokenizer_encode(t, text.p, text.n, true, &ids, &n, err));
+    quire_err e = write_ids(t, ids, n, o->show_ids, &out);
     quire_free(ids);
     if (e != QUIRE_OK) {
         err_set(err, e, -1, "out of memory");
@@ -57,19 +57,15 @@ static quire_err encode(const cli_options *o, const quire_engine *engine, str te
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
-    quire_options small = o->engine; /* nothing is computed: the smallest pool is enough */
-    small.n_pages = 4;
-    small.max_model_len = small.page_tokens;
-    small.n_threads = 1;
-    quire_engine *engine = NULL;
+    quire_tokenizer *t = NULL;
     strbuf text = {0};
     TRY(prompt_check(o, err));
     quire_err e = o->ids ? QUIRE_OK : prompt_read(o, &text, err);
-    e = e == QUIRE_OK ? quire_engine_open(&small, &engine, err) : e;
+    e = e == QUIRE_OK ? quire_tokenizer_open(o->engine.model, &t, err) : e;
     if (e == QUIRE_OK) {
-        e = o->ids ? decode(engine, o->ids, err) : encode(o, engine, (str){text.n ? text.p : "", text.n}, err);
+        e = o->ids ? decode(t, o->ids, err) : encode(o, t, (str){text.n ? text.p : "", text.n}, err);
     }
-    quire_engine_close(engine);
+    quire_tokenizer_close(t);
     strbuf_deinit(&text);
     return e;
 }
@@ -87,7 +83,7 @@ static const flag *const groups[] = {flags_model, flags_prompt, own_flags, flags
 const command command_tokenize = {
     .name = "tokenize",
     .summary = "token ids of a text, or the text of ids",
-    .usage = "quire tokenize MODEL [-p TEXT | -f FILE | --decode IDS]",
+    .usage = "quire tokenize MODEL|TOKENIZER [-p TEXT | -f FILE | --decode IDS]",
     .examples = "  quire tokenize builtin -p \"Once upon a time\" --ids\n"
                 "  quire tokenize builtin --decode 0,48,1314\n",
     .argument = ARGUMENT_MODEL,

@@ -8,10 +8,12 @@
 #ifndef CORE_BATCH_H
 #define CORE_BATCH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "core/attn_mods.h"
 #include "core/kv_layout.h"
 
 #define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (docs/design.md, Determinism) */
@@ -29,6 +31,10 @@ typedef struct batch_seq {
     bool two_sided;           /* its rows, all of its tokens, see later ones too */
     /* a tree of drafts: [n_rows] each row's parent among these rows, an earlier one; that of the first is not read. NULL: a line */
     const int32_t *parents;
+    /* its own mask and change of scores, which apply in every layer beside the layer's attn_spec (backend.h); NULL: none. b: what they
+     * call b */
+    const attn_mods *mods;
+    int32_t b;
     /* block table of each group: page ids, kv_pages_for(n_tokens) of them. Of a state group: the state_pages pages that hold the state
      * after the tokens before its rows, undefined where there are none, and get the state after the last row */
     const int32_t *pages[KV_MAX_GROUPS];
@@ -67,6 +73,9 @@ typedef struct batch {
     const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written. NULL: a state group */
     const batch_seq *seqs;    /* [n_seqs] */
     const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
+    /* [n_rows] where attention adds the faults of a row's programs (attn_program.h), whose result is undefined then; the caller clears
+     * them. NULL: nobody asks */
+    atomic_uint *faults;
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */
     const int32_t *work_rows; /* [n_rows] the order in which items count the rows; NULL: 0, 1, 2 .. */

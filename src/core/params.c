@@ -21,6 +21,8 @@ static const field_desc fields[] = {
     {"add_special_tokens", FIELD_BOOL, CHAT, NONE, "false", "add BOS and the like to what the template wrote"},
     {"add_special_tokens", FIELD_BOOL, COMPLETIONS | EMBEDDINGS, NONE, "true", "add BOS and the like to the prompt"},
     {"allowed_token_ids", FIELD_INTS, BOTH | SAMPLING, NONE, "null", "only these ids may be sampled"},
+    {"attention", FIELD_OBJECT, BOTH, NONE, "null",
+     "mask_mod and score_mod, expressions, and the arrays that they name (--trust-request-attention)"},
     {"audio", FIELD_OBJECT, CHAT | LATER, NONE, "null", "spoken output"},
     {"bad_words", FIELD_STRINGS, BOTH | UNNAMED | SAMPLING, NONE, "[]", "texts that may not be produced"},
     {"beam_width", FIELD_INT, BOTH, 1, PARAMS_MAX_BEAMS, "null",

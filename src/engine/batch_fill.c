@@ -18,14 +18,15 @@ quire_err batch_open(engine *e) {
     a->positions = mem_new(n_rows, sizeof *a->positions);
     a->types = mem_new(n_rows, sizeof *a->types);
     a->parents = mem_new(n_rows, sizeof *a->parents);
+    a->faults = mem_new(n_rows, sizeof *a->faults);
     a->out_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->out_rows);
     a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
     a->hidden = mem_new((size_t)e->desc->d_model, sizeof *a->hidden);
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->types && a->parents && a->out_rows && a->batch_seqs && a->tables &&
-                 a->hidden && a->raw && a->forked;
+    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
+                 a->tables && a->hidden && a->raw && a->forked;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
@@ -49,7 +50,8 @@ quire_err batch_open(engine *e) {
 void batch_close(engine *e) {
     step_arrays *a = &e->step;
     void *blocks[] = {a->out0,       a->plain,          a->tokens, a->positions, a->parents, a->out_rows,
-                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,   a->types};
+                      a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,   a->types,
+                      a->faults};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -111,6 +113,8 @@ static void fill_item(engine *e, int32_t item) {
     q->n_tokens = s->task.kv.n_computed + n;
     q->two_sided = e->desc->blocks.two_sided;
     q->parents = branches ? a->parents + row0 : NULL;
+    q->mods = s->mods;
+    q->b = s->mods_b;
     for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
         q->pages[g] = &s->task.kv.tables[g].pages->v;
     }
@@ -134,6 +138,19 @@ static void fill_types(engine *e) {
     }
 }
 
+/* Clears the rows' faults, where a program can have some. */
+static void clear_faults(step_arrays *a) {
+    a->rows.faults = NULL;
+    for (int32_t i = 0; i < a->rows.n_seqs && a->rows.faults == NULL; i++) {
+        const attn_mods *mods = a->batch_seqs[i].mods;
+        bool may_fault = mods != NULL && ((mods->mask != NULL && mods->mask->may_fault) || (mods->score != NULL && mods->score->may_fault));
+        a->rows.faults = may_fault ? a->faults : NULL;
+    }
+    for (int32_t i = 0; i < a->rows.n_rows && a->rows.faults != NULL; i++) {
+        atomic_store(&a->faults[i], 0);
+    }
+}
+
 void batch_fill(engine *e) {
     step_arrays *a = &e->step;
     a->rows.n_rows = a->rows.n_seqs = a->rows.n_out = 0;
@@ -142,6 +159,7 @@ void batch_fill(engine *e) {
         fill_item(e, i);
     }
     fill_types(e);
+    clear_faults(a);
     if (e->options.no_cascade) {
         a->rows.n_work =
             batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows, a->cascade.items, a->cascade.max_items);

@@ -8,8 +8,9 @@
 #define N_EVENTS       4096 /* capacity of the ring of KV events */
 #define PROBED_FRAMES 16 /* copied at open, so that the first preemption has a measured cost */
 
-/* The scope of public prefixes: all whose keys and values agree, which within one engine are all. */
-static const unsigned char SCOPE[] = {0};
+/* The scope of public prefixes: all whose keys and values agree, which within one engine are all without a mask or change of scores of
+ * their own. Those have a scope without public prefixes. */
+static const unsigned char SCOPE[] = {0}, SCOPE_OF_MODS[] = {1};
 
 quire_err cache_open(engine *e) {
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
@@ -31,7 +32,8 @@ void cache_enter(engine *e, sequence *s) {
     if (e->desc->blocks.two_sided || has_types) {
         return; /* keys and values depend on more than the tokens before them: no other prompt could use them */
     }
-    quire_err r = kv_seq_open(&e->kv, &s->task.kv, SCOPE, sizeof SCOPE, s->namespace, s->n_namespace, s->task.tokens, s->task.n_known);
+    const unsigned char *scope = s->mods != NULL ? SCOPE_OF_MODS : SCOPE;
+    quire_err r = kv_seq_open(&e->kv, &s->task.kv, scope, sizeof SCOPE, s->namespace, s->n_namespace, s->task.tokens, s->task.n_known);
     if (r == QUIRE_OK && s->task.kv.has_path && s->retains) {
         (void)kv_index_retain(e->kv.index, &s->task.kv.path, &s->retention); /* the caller has checked the range */
     }

@@ -94,8 +94,9 @@ static void collect_item(engine *e, int32_t item) {
     event_computed(e, s, n);
     /* no sampling from a row that a jump-forward token follows */
     bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0 && s->pooling == NULL;
-    if (!step_rows_are_finite(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
-        step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
+    quire_err checked = step_check_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1);
+    if (checked != QUIRE_OK) {
+        step_finish(e, s, FINISH_ERROR, checked);
         return;
     }
     if (beam_publishes(s)) {

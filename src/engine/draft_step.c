@@ -105,8 +105,9 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
         }
         take_place(e, s, place + w.at);
         kv_seq_advance(&s->task.kv, 1);
-        if (!step_rows_are_finite(e, s, row + w.at, 1, verify_row(&w, out))) {
-            step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
+        quire_err checked = step_check_rows(e, s, row + w.at, 1, verify_row(&w, out));
+        if (checked != QUIRE_OK) {
+            step_finish(e, s, FINISH_ERROR, checked);
             break;
         }
         cache_publish(e, s);

@@ -68,6 +68,7 @@ typedef struct engine_options {
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     bool starts_paused;        /* no step runs before engine_release: requests submitted until then start together */
+    bool no_thread;            /* the caller runs the steps, with what state.h has: for measurements on a clock of their own */
     bool no_chunked_prefill; /* a prompt is computed in one step: max_batched_tokens must hold the longest */
     bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
     engine_ablations ablations;
@@ -118,7 +119,7 @@ typedef struct engine_event {
     int32_t n_preempted;  /* how often it was preempted */
 } engine_event;
 
-#define ENGINE_NAMESPACE_BYTES 192
+#define ENGINE_NAMESPACE_BYTES 224
 
 /* A further condition that ends a beam: whether tokens[0..n), n_prompt of them the prompt, are over with the last one. Called on the engine
  * thread: it allocates nothing, never blocks, and returns the same for the same tokens. */
@@ -143,6 +144,8 @@ typedef struct engine_request {
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
+    attn_mods *mods;       /* its own mask and change of scores, or NULL: held as long as it runs; its namespace must tell them apart */
+    int32_t mods_b;        /* what they call b */
     const void *namespace;     /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes, copied */
     size_t n_namespace;        /* at most ENGINE_NAMESPACE_BYTES */
     bool retains;          /* `retention`, which is valid, applies to its pages in the prefix cache (kv/evict.h) */
@@ -203,6 +206,7 @@ void engine_cancel(engine *e, request_id id);
 /* What measurements read besides quire_stats. */
 typedef struct engine_profile {
     int64_t steps, n_pages_held_most;      /* the most pages of any step so far */
+    int64_t n_tokens_held_most;            /* tokens in them, each running sequence's by itself; of such steps the most */
     int64_t plan_ns, sample_ns, commit_ns; /* times of steps: before the forward pass; sampling; the rest of what follows it */
 } engine_profile;
 

@@ -248,6 +248,9 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     }
     e->locks_ready = true;
     stats_publish(e);
+    if (o->no_thread) {
+        return QUIRE_OK;
+    }
     if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
         return QUIRE_NO_MEMORY;
     }
@@ -296,6 +299,8 @@ void engine_close(engine *e) {
         atomic_store(&e->stop, true);
         wake_ring(&e->in_wake);
         pthread_join(e->thread, NULL);
+    } else if (e->locks_ready && e->options.no_thread) {
+        cancel_all(e);
     }
     if (e->locks_ready) {
         pthread_mutex_destroy(&e->lock);

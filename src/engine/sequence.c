@@ -12,6 +12,7 @@ static void sequence_free(sequence *s) {
         s->drop_beams(s->beams);
     }
     sampling_lists_drop(s->sampling.lists);
+    attn_mods_drop(s->mods);
     mem_free(s->logprobs);
     mem_free(s->explain);
     row_pooling_free(s->pooling);
@@ -63,6 +64,8 @@ quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t 
     s->task.state = TASK_WAITING;
     s->sampling = r->sampling;
     sampling_lists_hold(s->sampling.lists);
+    s->mods = attn_mods_hold(r->mods);
+    s->mods_b = r->mods_b;
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sampled = NOT_SAMPLED;
     s->task.priority = r->priority;

@@ -25,6 +25,8 @@ typedef struct sequence {
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;
     float *logits_out;
+    attn_mods *mods;          /* its own mask and change of scores, a reference; or NULL */
+    int32_t mods_b;
     struct row_pooling *pooling; /* how its rows become one (row_pooling.h), or NULL: it gets tokens */
 
     /* Shared by engine and reader; constant once the engine has it, except for the content of the arrays. */

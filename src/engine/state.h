@@ -28,6 +28,7 @@ typedef struct step_arrays {
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *types, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */
+    atomic_uint *faults;            /* [max_rows] of rows with programs that can fault */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and scratch memory to plan it */

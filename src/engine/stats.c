@@ -43,9 +43,24 @@ void stats_step(engine *e, int64_t us) {
     add(e, QUIRE_HISTOGRAM_STEP_TOKENS, e->step.rows.n_rows);
 }
 
+/* Tokens that the running sequences have slots for. */
+static int64_t count_tokens(const engine *e) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        n += running_at(e, i)->task.kv.tables[0].n_tokens;
+    }
+    return n;
+}
+
 void stats_pages(engine *e) {
     int64_t held = kv_pool_counts(e->kv.pool).n_held;
-    e->profile.n_pages_held_most = held > e->profile.n_pages_held_most ? held : e->profile.n_pages_held_most;
+    engine_profile *p = &e->profile;
+    if (held < p->n_pages_held_most) {
+        return;
+    }
+    int64_t tokens = count_tokens(e);
+    p->n_tokens_held_most = held > p->n_pages_held_most || tokens > p->n_tokens_held_most ? tokens : p->n_tokens_held_most;
+    p->n_pages_held_most = held;
 }
 
 /* Waiting sequences that others than the scheduler's limits keep waiting. Where every place is taken, all of them wait for that. */

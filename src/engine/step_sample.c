@@ -86,14 +86,21 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
     step_commit(e, s, result.token);
 }
 
-bool step_rows_are_finite(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {
+quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {
     float *hidden = e->step.hidden;
+    const atomic_uint *faults = s->mods != NULL ? e->step.rows.faults : NULL;
+    for (int32_t i = 0; i < n && faults != NULL; i++) {
+        if (atomic_load(&faults[row0 + i]) != 0) {
+            return QUIRE_FAULT;
+        }
+    }
     for (int32_t i = 0; i < n; i++) {
         e->b->ops->buffer_read(e->b, model_hidden(e->m), row0 + i, 1, hidden);
         if (!finite_from(hidden, e->desc->d_model, -FLT_MAX)) {
-            return false;
+            return QUIRE_NUMERIC;
         }
     }
     bool publishes = s->task.kv.has_path && s->task.kv.n_computed / e->layout.page_tokens > s->task.kv.path.n_pages;
-    return !publishes || out < 0 || finite_from(e->b->ops->logits(e->b, out), e->desc->n_vocab, -INFINITY);
+    bool finite = !publishes || out < 0 || finite_from(e->b->ops->logits(e->b, out), e->desc->n_vocab, -INFINITY);
+    return finite ? QUIRE_OK : QUIRE_NUMERIC;
 }

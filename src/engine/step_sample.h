@@ -16,10 +16,12 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
 sample_context step_sample_context(const sequence *s);
 
-/* Whether the last hidden states of rows row0..row0+n of the batch are finite: NaN and infinity never reach the prefix cache. A sequence
- * that fails ends with QUIRE_NUMERIC and its pages are dropped; rows of others are not affected (docs/design.md, Determinism). The rows are
- * s's and counted in n_computed. Where whole pages of s are about to be published, row `out` of the logits is checked too, in which -inf is
- * allowed since it masks tokens (out -1: no row). O(n d_model), and O(n_vocab) once a page. */
-bool step_rows_are_finite(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out);
+/* Checks rows row0..row0+n of the batch, which are s's and counted in n_computed. QUIRE_FAULT where s's own mask or change of scores had a
+ * fault at one of them. QUIRE_NUMERIC where the last hidden states are not finite: NaN and infinity never reach the prefix cache. A
+ * sequence that fails ends with the error and its pages are dropped; rows of others are not affected (docs/design.md, Determinism). Where
+ * whole pages of s are about to be published, row `out` of the logits is checked too, in which -inf is allowed since it masks tokens
+ * (out -1: no row).
+ * O(n d_model), and O(n_vocab) once a page. */
+quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out);
 
 #endif

@@ -43,8 +43,10 @@ void json_doc_deinit(json_doc *d) {
 
 /* ---- reading ---- */
 
-json_value *json_doc_find(const json_doc *d, const char *path) {
+/* *has: whether the object is there that has the path's last name as a member; its value is NULL too where it is null. */
+static json_value *find(const json_doc *d, const char *path, bool *has) {
     json_value *v = d->root;
+    *has = false;
     while (v != NULL && json_is(v, JSON_KIND_OBJECT)) {
         const char *dot = strchr(path, '.');
         size_t n = dot != NULL ? (size_t)(dot - path) : strlen(path);
@@ -54,6 +56,7 @@ json_value *json_doc_find(const json_doc *d, const char *path) {
         }
         memcpy(part, path, n);
         part[n] = 0;
+        *has = dot == NULL && json_has(v, part);
         v = json_get(v, part);
         if (dot == NULL) {
             return v;
@@ -61,6 +64,16 @@ json_value *json_doc_find(const json_doc *d, const char *path) {
         path = dot + 1;
     }
     return NULL;
+}
+
+json_value *json_doc_find(const json_doc *d, const char *path) {
+    bool has;
+    return find(d, path, &has);
+}
+
+bool json_doc_is_null(const json_doc *d, const char *path) {
+    bool has;
+    return find(d, path, &has) == NULL && has;
 }
 
 /* The number that transformers writes as {"__float__": "Infinity"}, or META_OTHER. */

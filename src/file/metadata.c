@@ -173,6 +173,10 @@ const char *model_file_set_by(const model_file *f, const char *key) {
     return f->overrides != NULL && overrides_find(f->overrides, key, &v) ? overrides_flag(f->format) : NULL;
 }
 
+bool model_file_is_null(const model_file *f, const char *key) {
+    return f->format != MODEL_GGUF && model_file_set_by(f, key) == NULL && json_doc_is_null(&f->config, key);
+}
+
 quire_err model_file_check_overrides(const model_file *f, quire_error *err) {
     sampling_defaults d;
     quire_error ignored;

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "file/open_file.h"
+#include "file/vocab_files.h"
 
 /* ---- for the readers ---- */
 
@@ -96,6 +97,49 @@ quire_err model_file_open_with(const char *path, const model_overrides *set, mod
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
     }
     return finish(f, open_any(f, f->path, err), out);
+}
+
+/* A tokenizer file by itself, with tokenizer_config.json where that lies beside it. */
+static quire_err open_vocab_file(model_file *f, const char *path, file_map map, quire_error *err) {
+    f->format = MODEL_HF;
+    TRY(vocab_files_open(f, path, map, err));
+    const char *slash = strrchr(path, '/');
+    char *dir = slash == NULL ? mem_dup(".", 1) : mem_dup(path, slash == path ? 1 : (size_t)(slash - path));
+    if (dir == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
+    }
+    quire_err e = hf_read_config(f, dir, err);
+    mem_free(dir);
+    return e;
+}
+
+static quire_err open_vocabulary(model_file *f, const char *path, quire_error *err) {
+    struct stat st;
+    file_map map;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return hf_open_vocabulary(f, path, err);
+    }
+    quire_err e = open_file_map(f, path, SIZE_MAX, &map, err);
+    if (e == QUIRE_NOT_FOUND) {
+        return err_set(err, e, -1, "%s: no such file; name a tokenizer file, a GGUF file or a directory", path);
+    }
+    TRY(e);
+    if (packed_is(map)) {
+        return packed_open(f, map, err);
+    }
+    return str_begins(file_map_text(&map), "GGUF") ? gguf_open(f, map, err) : open_vocab_file(f, path, map, err);
+}
+
+quire_err model_file_open_vocabulary(const char *path, model_file **out, quire_error *err) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') {
+        n--;
+    }
+    model_file *f = new_file(path, n, NULL);
+    if (f == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
+    }
+    return finish(f, open_vocabulary(f, f->path, err), out);
 }
 
 quire_err model_file_open(const char *path, model_file **out, quire_error *err) {

@@ -22,6 +22,11 @@ quire_err model_file_open(const char *path, model_file **out, quire_error *err);
 /* Opens a GGUF or packed model in memory (the built-in model). The caller owns bytes. name is used in messages. */
 quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err);
 
+/* Opens only what a tokenizer needs, of a model of any architecture, with or without weights: path is a directory, a GGUF file, a packed
+ * model, or a tokenizer file (tokenizer.json, a SentencePiece .model, a rank file, tekken.json). QUIRE_NOT_FOUND for a directory without a
+ * tokenizer. */
+quire_err model_file_open_vocabulary(const char *path, model_file **out, quire_error *err);
+
 /* The same two calls with overrides (meta.h), which are borrowed for the call; set may be NULL. QUIRE_INVALID: err names the
  * flag and the key. */
 quire_err model_file_open_with(const char *path, const model_overrides *set, model_file **out, quire_error *err);
@@ -30,6 +35,8 @@ quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *n
 /* The overrides in force, those too that a packed model carries: part of what the model is. Equal texts are equal overrides; empty: none.
  * Borrowed from the file. */
 str model_file_overrides(const model_file *f);
+/* Whether config.json has the key with null, which says "none" and not "as usual". Never for a GGUF file or an overridden key. */
+bool model_file_is_null(const model_file *f, const char *key);
 /* The flag that overrides the key; NULL: none does. */
 const char *model_file_set_by(const model_file *f, const char *key);
 /* To be called once all metadata were read: QUIRE_INVALID names an override that nothing has asked for. */

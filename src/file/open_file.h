@@ -37,14 +37,14 @@ typedef struct model_file {
     overrides *overrides;         /* NULL: none */
 
     bool is_packed;
-    file_map whole; /* of a packed model: all its bytes */
+    file_map whole;       /* of a packed model: all its bytes */
     compute_mode compute; /* of a packed model */
     file_section *sections;
     size_t n_sections;
 
-    json_doc config, generation, tokenizer_config; /* MODEL_HF; root NULL when the file is absent */
+    json_doc config, generation, tokenizer_config;   /* MODEL_HF; root NULL when the file is absent */
     str config_text, generation_text, template_text; /* the files */
-    json_doc modules_list; /* modules.json */
+    json_doc modules_list;                           /* modules.json */
     str modules_text;
     file_module modules[MAX_MODULES];
     int32_t n_modules;
@@ -69,6 +69,10 @@ quire_err open_file_overrides(model_file *f, quire_error *err);
 quire_err gguf_open(model_file *f, file_map first, quire_error *err);
 quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_error *err);
 quire_err hf_open(model_file *f, const char *dir, quire_error *err);
+/* Reads dir's tokenizer_config.json and special_tokens_map.json for a vocabulary; both may be missing. */
+quire_err hf_read_config(model_file *f, const char *dir, quire_error *err);
+/* Reads a directory without its weights. QUIRE_NOT_FOUND where it has no tokenizer. */
+quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err);
 quire_err packed_open(model_file *f, file_map map, quire_error *err);
 /* True when dir has config.json or tokenizer.json. */
 bool hf_is_directory(const char *dir);
@@ -89,6 +93,8 @@ quire_err modules_read(model_file *f, quire_error *err);
 /* Adds the tensors of the modules' directories as those of parts from `part` on. */
 quire_err modules_add_weights(model_file *f, int32_t part, quire_error *err);
 void modules_deinit(model_file *f);
+/* A vocabulary of nothing. */
+void vocab_init(vocab *v);
 /* Reads tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */
 quire_err gguf_read_vocab(model_file *f, quire_error *err);
 

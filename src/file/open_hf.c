@@ -9,6 +9,7 @@
 #include "file/open_file.h"
 #include "file/packed.h"
 #include "file/show.h"
+#include "file/vocab_files.h"
 
 #define MEBIBYTE            ((size_t)1 << 20)
 #define MAX_JSON_BYTES      (64 * MEBIBYTE)
@@ -97,7 +98,7 @@ static str configured_template(const json_doc *config) {
 quire_err hf_read_texts(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const char *dir = f->path;
-    *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    vocab_init(v);
     TRY(hf_read_json(f, "config.json", MAX_JSON_BYTES, &f->config_text, &f->config, err));
     TRY(open_file_overrides(f, err));
     TRY(hf_read_json(f, "generation_config.json", MAX_JSON_BYTES, &f->generation_text, &f->generation, err));
@@ -105,9 +106,7 @@ quire_err hf_read_texts(model_file *f, quire_error *err) {
     TRY(modules_read(f, err));
     TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));
     TRY(read_optional(f, dir, "tokenizer.json", MAX_TOKENIZER_BYTES, &v->tokenizer_json, err));
-    if (v->tokenizer_json.n > 0) {
-        v->source = VOCAB_TOKENIZER_JSON;
-    }
+    TRY(vocab_files_read(f, err));
     TRY(read_optional(f, dir, "chat_template.jinja", MAX_TEMPLATE_BYTES, &f->template_text, err));
     f->chat_template = f->template_text.n > 0 ? f->template_text : configured_template(&f->tokenizer_config);
     v->tables = packed_section(f, PACKED_TABLES);
@@ -313,4 +312,20 @@ quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
     }
     TRY(hf_read_texts(f, err));
     return open_weights(f, err);
+}
+
+quire_err hf_read_config(model_file *f, const char *dir, quire_error *err) {
+    vocab *v = &f->vocab;
+    TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));
+    return read_optional(f, dir, "tokenizer_config.json", MAX_JSON_BYTES, &v->tokenizer_config_json, err);
+}
+
+quire_err hf_open_vocabulary(model_file *f, const char *dir, quire_error *err) {
+    f->format = MODEL_HF;
+    TRY(hf_read_texts(f, err));
+    return f->vocab.source != VOCAB_NONE
+               ? QUIRE_OK
+               : err_set(err, QUIRE_NOT_FOUND, -1,
+                         "%s: no tokenizer in this directory: neither tokenizer.json, nor a .model file, ranks (.tiktoken) or tekken.json",
+                         dir);
 }

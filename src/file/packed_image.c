@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "file/open_file.h"
+#include "file/vocab_files.h"
 
 /* Bytes at their place in the file. Between pieces there are zeros. */
 typedef struct piece {
@@ -179,6 +180,7 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     TRY(add_section(i, "tokenizer_config.json", v->tokenizer_config_json));
     TRY(add_section(i, "special_tokens_map.json", v->special_tokens_map_json));
     TRY(add_section(i, "tokenizer.json", tables.n > 0 ? json : v->tokenizer_json));
+    TRY(add_section(i, VOCAB_MODEL_SECTION, v->model_bytes));
     TRY(add_section(i, "chat_template.jinja", f->template_text));
     return add_modules(i, f);
 }

@@ -115,9 +115,37 @@ static quire_err read_token_arrays(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
+void vocab_init(vocab *v) {
+    *v = (vocab){.source = VOCAB_NONE,
+                 .bos = -1,
+                 .eos = -1,
+                 .unk = -1,
+                 .pad = -1,
+                 .sep = -1,
+                 .add_bos = -1,
+                 .add_eos = -1,
+                 .add_space_prefix = -1,
+                 .remove_extra_whitespaces = -1,
+                 .lowercase = -1,
+                 .strip_accents = -1};
+}
+
+/* Reads the rules of a SentencePiece normalizer: bytes, as an array of integers of one byte. */
+static quire_err read_charsmap(model_file *f, quire_error *err) {
+    const gguf_value *v = gguf_find(&f->gguf, KEY "precompiled_charsmap");
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    if (v->type != GGUF_ARRAY || (v->item_type != GGUF_U8 && v->item_type != GGUF_I8)) {
+        return bad(f, KEY "precompiled_charsmap", "is no array of bytes", err);
+    }
+    f->vocab.charsmap = (str){(const char *)v->data, v->n};
+    return QUIRE_OK;
+}
+
 quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
-    *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    vocab_init(v);
     v->tables = packed_section(f, PACKED_TABLES);
     TRY(open_file_overrides(f, err));
     TRY(read_text(f, "tokenizer.chat_template", &f->chat_template, err));
@@ -134,5 +162,10 @@ quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     TRY(read_id(f, KEY "padding_token_id", &v->pad, err));
     TRY(read_flag(f, KEY "add_bos_token", &v->add_bos, err));
     TRY(read_flag(f, KEY "add_eos_token", &v->add_eos, err));
+    TRY(read_id(f, KEY "seperator_token_id", &v->sep, err)); /* as it is spelled there */
+    TRY(read_flag(f, KEY "remove_extra_whitespaces", &v->remove_extra_whitespaces, err));
+    TRY(read_flag(f, KEY "normalizer.lowercase", &v->lowercase, err));
+    TRY(read_flag(f, KEY "normalizer.strip_accents", &v->strip_accents, err));
+    TRY(read_charsmap(f, err));
     return read_flag(f, KEY "add_space_prefix", &v->add_space_prefix, err);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "jinja/jinja_run.h"
 
 /* ---- opening ---- */
@@ -76,7 +77,8 @@ quire_err jrun_step(jrun *r, size_t n) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "the template takes more than %d steps", JINJA_MAX_STEPS);
     }
     r->steps += (int64_t)n;
-    return QUIRE_OK;
+    quire_err e = turn_poll(n < TURN_WORK ? (uint32_t)n : TURN_WORK);
+    return e == QUIRE_OK ? e : jrun_fail(r, e, e == QUIRE_CANCELLED ? "cancelled" : "the template takes too long");
 }
 
 quire_err jrun_enter(jrun *r, const jnode *node) {

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/turn.h"
 #include "json/json_lex.h"
 
 /* jansson's calls take no const pointers, though most change nothing. */
@@ -80,6 +82,27 @@ static void explain_refusal(str text, json_fault *fault) {
     snprintf(fault->what, sizeof fault->what, "%s", found != NULL ? found : "no valid JSON");
 }
 
+/* A text on its way into jansson. */
+typedef struct feed {
+    str text;
+    size_t at;
+    quire_err e;
+} feed;
+
+/* jansson's json_load_callback_t. A large text takes turns with others here. */
+static size_t feed_next(void *buffer, size_t n, void *data) {
+    feed *f = data;
+    size_t left = f->text.n - f->at;
+    n = n < left ? n : left;
+    f->e = turn_poll((uint32_t)n / 4);
+    if (f->e != QUIRE_OK) {
+        return (size_t)-1;
+    }
+    memcpy(buffer, f->text.p + f->at, n);
+    f->at += n;
+    return n;
+}
+
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault) {
     json_counts counts;
     json_error_t error;
@@ -99,8 +122,13 @@ quire_err json_read(str text, const json_limits *limits, json_wide wide, json_va
         }
     }
     size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (limits->names == JSON_NAMES_UNIQUE ? JSON_REJECT_DUPLICATES : 0);
-    json_t *v = counts.n_wide > 0 ? json_loadb(widened.p, widened.n, flags, &error) : json_loadb(text.p, text.n, flags, &error);
+    feed f = {.text = counts.n_wide > 0 ? (str){widened.p, widened.n} : text};
+    json_t *v = json_load_callback(feed_next, &f, flags, &error);
     strbuf_deinit(&widened);
+    if (f.e != QUIRE_OK) {
+        *fault = (json_fault){.what = "given up"};
+        return f.e;
+    }
     if (v == NULL && json_error_code(&error) == json_error_out_of_memory) {
         *fault = (json_fault){.what = "out of memory"};
         return QUIRE_NO_MEMORY;

@@ -1,5 +1,6 @@
 #include "json/json_lex.h"
 
+#include "base/turn.h"
 #include "base/utf8.h"
 
 size_t json_lex_space(str text, size_t at) {
@@ -68,9 +69,15 @@ static quire_err pass_escape(str text, size_t *at, const char **what) {
 }
 
 quire_err json_lex_string(str text, size_t *at, bool *escaped, const char **what) {
+    size_t polled = ++*at;
     *escaped = false;
-    for (++*at; *at < text.n;) {
+    while (*at < text.n) {
         unsigned char c = (unsigned char)text.p[*at];
+        if (*at - polled >= TURN_WORK) {
+            *what = "given up";
+            TRY(turn_poll(TURN_WORK / 4)); /* a byte takes a fraction of the unit */
+            polled = *at;
+        }
         if (c == '"') {
             ++*at;
             return QUIRE_OK;

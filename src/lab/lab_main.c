@@ -22,6 +22,7 @@ static const command *const commands[] = {&command_bench,
                                           &command_bench_sampler,
                                           &command_bench_kernels,
                                           &command_bench_experts,
+                                          &command_bench_speculation,
                                           &command_bench_stall,
                                           &command_bench_start,
                                           &command_bench_pages,
@@ -29,8 +30,11 @@ static const command *const commands[] = {&command_bench,
                                           &command_bench_prefix,
                                           &command_bench_workload,
                                           &command_bench_ablation,
+                                          &command_bench_headline,
                                           &command_bench_scenario,
                                           &command_bench_tiers,
+                                          &command_bench_latency,
+                                          &command_bench_resident,
                                           &command_perplexity,
                                           &command_demo,
                                           NULL};
@@ -43,12 +47,13 @@ static void print_help(bool all) {
 }
 
 int main(int argc, char **argv) {
-    const program lab = {.name = "quire-lab",
+    program lab = {.name = "quire-lab",
                          .summary = "measures and shows what quire does",
                          .commands = commands,
                          .others = quire_commands,
-                         .help = print_help}; /* no variables: only the command line decides what is measured */
+                         .help = print_help}; /* no variables of flags: only the command line decides what is measured */
     setlocale(LC_CTYPE, "");
+    environment_read_hub(&lab.environment);
     standard_files_open();
     return standard_files_finish(dispatch(&lab, argc, argv));
 }

@@ -42,6 +42,10 @@ const arch *arch_find(model_format format, str name, nearest *similar);
 /* The i-th architecture, or NULL past the last: for tables. */
 const arch *arch_at(size_t i);
 
+/* ---- biases.c ---- */
+/* Refuses a checkpoint whose config.json says of its biases what is not so. Keys that it leaves out say nothing. */
+quire_err biases_check(const config *c, const arch_names *names);
+
 /* ---- quantisation.c ---- */
 /* QUIRE_UNSUPPORTED, with err on the first setting of another form. Files without the key, and GGUF files, pass. */
 quire_err quantisation_check(const model_file *f, quire_error *err);

@@ -43,6 +43,7 @@ static const arch_names nomic_names = {
 static quire_err describe_common(const config *c, const char *own_activation, model_desc *d) {
     decoder_shape s = {.own_activation = own_activation};
     d->norm_eps = 1e-12f;
+    TRY(config_check_two_sided(c));
     TRY(config_decoder(c, &s, d));
     d->no_head = true;
     d->blocks.norm = NORM_LAYER;
@@ -53,6 +54,11 @@ static quire_err describe_common(const config *c, const char *own_activation, mo
 
 static quire_err describe_bert(const config *c, model_desc *d) {
     str kind = {0};
+    bool is_decoder = false;
+    TRY(config_bool(c, NULL, "is_decoder", &is_decoder));
+    if (is_decoder) {
+        return config_unsupported(c, "is_decoder true is not supported: rows see each other both ways here");
+    }
     d->activation = ACT_GELU;
     TRY(describe_common(c, NULL, d));
     TRY(config_str(c, NULL, "position_embedding_type", &kind));

@@ -61,7 +61,9 @@ static quire_err load_kv(loader *l, const model_desc *d, const arch_names *names
         return loader_find(l, weight_name_of(names, W_K_NORM), i, ".weight", &unread);
     }
     TRY(decoder_linear(l, d, names, W_K, i, kv_width, d->d_model, &to->k));
-    if (d->blocks.values_are_keys && d->layers[i].window == 0 && !loader_has(l, weight_name_of(names, W_V), i)) {
+    bool may_have_v =
+        model_file_format(l->file) == MODEL_GGUF && loader_has(l, weight_name_of(names, W_V), i); /* GGUF files do not say it */
+    if (d->blocks.values_are_keys && d->layers[i].window == 0 && !may_have_v) {
         return QUIRE_OK;
     }
     return decoder_linear(l, d, names, W_V, i, kv_width, d->d_model, &to->v);

@@ -14,7 +14,7 @@ static quire_err describe_common(const config *c, model_desc *d) {
     TRY(config_bool(c, NULL, "use_qk_norm", &qk_norm));
     d->blocks.qk_norm = qk_norm ? QK_NORM_HEADS : QK_NORM_NONE;
     d->blocks.qk_norm_type = NORM_LAYER;
-    TRY(config_f32(c, "logit_scale", "logit_scale", &d->blocks.logits_scale));
+    TRY(config_f32_or_none(c, "logit_scale", "logit_scale", &d->blocks.logits_scale));
     return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
 }
 
@@ -22,8 +22,8 @@ static quire_err describe_cohere2(const config *c, model_desc *d) {
     int32_t window = 4096, period = 4;
     bool is_window[DESC_MAX_LAYERS];
     TRY(describe_common(c, d));
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
-    TRY(config_i32(c, NULL, "sliding_window_pattern|_sliding_window_pattern", &period));
+    TRY(config_window(c, &window));
+    TRY(config_period(c, NULL, "sliding_window_pattern|_sliding_window_pattern", &period));
     TRY(config_window_layers(c, d, period, period - 1, is_window));
     for (int32_t i = 0; i < d->n_layers; i++) {
         config_set_window(d, i, is_window[i] ? window : 0);

@@ -129,6 +129,27 @@ quire_err config_f32(const config *c, const char *gguf, const char *hf, float *o
     return QUIRE_OK;
 }
 
+quire_err config_i32_or_none(const config *c, const char *gguf, const char *hf, int32_t *out) {
+    int32_t v = -1;
+    TRY(config_i32(c, gguf, hf, &v));
+    if (v == 0 && !c->is_gguf) {
+        return config_bad(c, hf, "must be over 0, or null where there is none");
+    }
+    *out = v >= 0 ? v : config_is_null(c, hf) ? 0 : *out;
+    return QUIRE_OK;
+}
+
+quire_err config_f32_or_none(const config *c, const char *gguf, const char *hf, float *out) {
+    float v = -1.0f;
+    bool has = config_has(c, gguf, hf);
+    TRY(config_f32(c, gguf, hf, &v));
+    if (has && (v < 0.0f || (v == 0.0f && !c->is_gguf))) {
+        return config_bad(c, c->is_gguf ? gguf : hf, "must be over 0, or null where there is none");
+    }
+    *out = has ? v : config_is_null(c, hf) ? 0.0f : *out;
+    return QUIRE_OK;
+}
+
 quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out) {
     char key[MAX_KEY];
     quire_err e = find_key(c, gguf, hf, find_bool, out, key);
@@ -219,6 +240,18 @@ static quire_err find_any(const model_file *f, const char *key, void *out) {
     (void)out;
     bool b;
     return model_file_bool(f, key, &b) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_OK;
+}
+
+static quire_err find_null(const model_file *f, const char *key, void *out) {
+    bool is_null = model_file_is_null(f, key);
+    *(bool *)out = is_null;
+    return is_null ? QUIRE_OK : find_any(f, key, NULL);
+}
+
+bool config_is_null(const config *c, const char *hf) {
+    char key[MAX_KEY];
+    bool is_null = false;
+    return !c->is_gguf && find_key(c, NULL, hf, find_null, &is_null, key) == QUIRE_OK && is_null;
 }
 
 bool config_is(const config *c, const char *architecture) {

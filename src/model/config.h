@@ -25,6 +25,9 @@ quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t 
 quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */
 quire_err config_bool(const config *c, const char *gguf, const char *hf, bool *out);   /* a number is true unless it is 0 */
 quire_err config_str(const config *c, const char *gguf, const char *hf, str *out);
+/* The same for a number of which config.json may say that there is none: null makes *out 0. An explicit 0 of config.json is refused. */
+quire_err config_i32_or_none(const config *c, const char *gguf, const char *hf, int32_t *out);
+quire_err config_f32_or_none(const config *c, const char *gguf, const char *hf, float *out);
 /* A number that must be there. */
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
 /* A number, or a list of them, one a layer, that must all be equal. */
@@ -38,6 +41,8 @@ quire_err config_str_at(const config *c, const char *hf, size_t i, str *out);
 /* Whether config.json names this architecture: some checkpoints say by it that they have no head. */
 bool config_is(const config *c, const char *architecture);
 bool config_has(const config *c, const char *gguf, const char *hf);
+/* Whether config.json has the first of the keys that it has at all with null. */
+bool config_is_null(const config *c, const char *hf);
 /* A refusal of what this build does not compute: "FILE: WHAT". */
 quire_err config_unsupported(const config *c, const char *what);
 quire_err config_bad(const config *c, const char *key, const char *what);
@@ -50,9 +55,10 @@ typedef struct decoder_shape {
     const char *own_activation; /* a name that config.json has for the activation of d; NULL: none but the usual */
 } decoder_shape;
 
-/* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying and the tokens that end and begin a text. Zeroes in
- * *s stand for: as many KV heads as heads; width / heads; a feed-forward width that must be there. KV heads and feed-forward widths may be
- * lists with one for each layer; *s then has the first. Adds the layers, with full attention and no rotary table, to d. */
+/* Reads widths, layers, heads, vocabulary, positions, norm's epsilon, activation, tying and the tokens that end and begin a text. Numbers
+ * that config.json leaves out are the published ones (published.h). Zeroes in *s stand for these, and else for: as many KV heads as heads;
+ * width / heads; a feed-forward width that must be there. KV heads and feed-forward widths may be lists with one for each layer; *s then
+ * has the first. Adds the layers, with full attention and no rotary table, to d. */
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
 /* GGUF files of some architectures say a feed-forward width that is not theirs: takes that of the first layer's tensor. */
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
@@ -67,12 +73,19 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d);
 
 /* Gives a layer a window: it sees, and its cache keeps, this many tokens. 0: it sees all. */
 void config_set_window(model_desc *d, int32_t layer, int32_t window);
-/* Gives every layer the window that the file names; without one all stay as they are. */
-quire_err config_window_on_all(const config *c, model_desc *d);
+/* Reads the window's length; *window keeps what counts where the file has none, and is 0 where config.json says null. */
+quire_err config_window(const config *c, int32_t *window);
+/* Gives every layer the window that the file names, where it names none this one (0: none). */
+quire_err config_window_on_all(const config *c, int32_t usual, model_desc *d);
+/* Reads how many layers make a period of which one has no window. */
+quire_err config_period(const config *c, const char *gguf, const char *hf, int32_t *period);
 /* Which layers have windows: config.json's "layer_types" ("sliding_attention"), GGUF's sliding_window_pattern as a list, else all but
  * one of each `period` layers, that at full_at (period - 1: the last). GGUF's sliding_window_pattern as a number is such a period. period
  * 0: none. is_window[i] for the model's layers. */
 quire_err config_window_layers(const config *c, const model_desc *d, int32_t period, int32_t full_at, bool *is_window);
+
+/* Refuses a GGUF file whose rows see what is before them only. */
+quire_err config_check_two_sided(const config *c);
 
 /* ---- config_rope.c ---- */
 

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model/config.h"
+#include "model/published.h"
 
 void config_set_dense(model_desc *d, int32_t layer, int32_t d_ff) {
     d->layers[layer].n_experts = 0;
@@ -44,7 +45,10 @@ static quire_err read_shared(const config *c, const model_desc *d, moe_desc *m) 
 
 quire_err config_moe(const config *c, model_desc *d) {
     moe_desc *m = &d->moe;
-    int32_t n = 0;
+    const published *usual = published_of(c->is_gguf ? "" : d->architecture);
+    int32_t n = usual->n_experts;
+    m->n_used = usual->n_used;
+    m->d_expert = m->d_expert > 0 ? m->d_expert : usual->d_expert;
     TRY(config_i32(c, "expert_count", "num_local_experts|num_experts|n_routed_experts|moe_num_experts", &n));
     if (n == 0) {
         return QUIRE_OK;
@@ -58,7 +62,11 @@ quire_err config_moe(const config *c, model_desc *d) {
     TRY(config_i32(c, "expert_group_count", "n_group", &m->n_groups));
     TRY(config_i32(c, "expert_group_used_count", "topk_group", &m->n_groups_used));
     TRY(config_bool(c, "expert_weights_norm", "norm_topk_prob", &m->renormalise));
-    TRY(config_f32(c, "expert_weights_scale", "routed_scaling_factor", &m->scale));
+    TRY(config_f32_or_none(c, "expert_weights_scale", "routed_scaling_factor", &m->scale));
+    bool chooses = m->n_groups > 1 || config_has(c, "expert_group_used_count", "topk_group");
+    if (m->n_groups > 0 && chooses && (m->n_groups_used < 1 || m->n_groups_used > m->n_groups)) {
+        return config_bad(c, "the groups of experts", "must be 1 or more, of which a row uses 1 to all");
+    }
     TRY(read_score(c, m));
     TRY(read_shared(c, d, m));
     m->activation = d->activation;

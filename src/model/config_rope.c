@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "model/config.h"
+#include "model/published.h"
 
 rope_desc config_plain_rope(const config *c, const model_desc *d) {
+    float usual = c->is_gguf ? 0.0f : published_of(d->architecture)->theta;
     return (rope_desc){.kind = ROPE_PLAIN,
                        .pairs = c->is_gguf ? ROPE_NEIGHBOURS : ROPE_HALVES,
                        .n_dims = d->caches[0].d_key,
-                       .theta = 10000.0f,
+                       .theta = usual > 0.0f ? usual : 10000.0f,
                        .factor = 1.0f,
                        .low_freq_factor = 1.0f,
                        .high_freq_factor = 4.0f,
@@ -87,7 +89,7 @@ static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     if (r->original_positions > 0 && r->factor == 1.0f) {
         r->factor = (float)d->max_positions / (float)r->original_positions;
     }
-    TRY(config_f32(s->c, NULL, key_of(s, "long_mscale"), &r->attention_factor));
+    TRY(config_f32_or_none(s->c, NULL, key_of(s, "long_mscale"), &r->attention_factor));
     return QUIRE_OK;
 }
 
@@ -116,10 +118,25 @@ static quire_err read_yarn_scale(scaling *s, rope_desc *r) {
     return QUIRE_OK;
 }
 
+/* What a scaling cannot do without. YaRN's factor is the ratio of the lengths where it is null. */
+static quire_err need_numbers(scaling *s, const model_desc *d, rope_desc *r) {
+    static const char *const needed[] = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+    bool has_ratio = r->kind == ROPE_YARN && config_is_null(s->c, key_of(s, "factor")) && r->original_positions > 0;
+    int n = r->kind == ROPE_LLAMA3 ? 4 : r->kind == ROPE_LINEAR || r->kind == ROPE_NTK || r->kind == ROPE_YARN ? 1 : 0;
+    for (int i = has_ratio ? 1 : 0; i < n; i++) {
+        if (!config_has(s->c, NULL, key_of(s, needed[i]))) {
+            return config_bad(s->c, s->key, "is missing from the metadata");
+        }
+    }
+    r->factor = has_ratio ? (float)d->max_positions / (float)r->original_positions : r->factor;
+    return QUIRE_OK;
+}
+
 static quire_err rope_hf(const config *c, const char *object, const model_desc *d, rope_desc *r) {
     scaling s = {.c = c, .object = object};
+    bool by_type = object != NULL;
     str type = {0};
-    float usual = fminf((float)r->n_dims / (float)d->caches[0].d_key, 1.0f), rotary = usual;
+    float width = fmaxf((float)r->n_dims, (float)d->caches[0].d_key), usual = (float)r->n_dims / width, rotary = usual;
     TRY(find_scaling(&s, &type));
     TRY(config_f32(c, NULL, "rope_theta", &r->theta));
     TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
@@ -129,15 +146,15 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
         return config_bad(c, "partial_rotary_factor", "must be over 0 and at most 1");
     }
     TRY(config_f32(c, NULL, key_of(&s, "factor"), &r->factor));
-    if (str_is(type, "proportional")) {
+    if (str_is(type, "proportional") && by_type) {
         return read_proportional(c, rotary, r);
     }
-    r->n_dims = rotary == usual ? r->n_dims : (int32_t)((float)d->caches[0].d_key * rotary);
+    r->n_dims = rotary == usual ? r->n_dims : (int32_t)(width * rotary);
     TRY(config_f32(c, NULL, key_of(&s, "low_freq_factor"), &r->low_freq_factor));
     TRY(config_f32(c, NULL, key_of(&s, "high_freq_factor"), &r->high_freq_factor));
     TRY(config_f32(c, NULL, key_of(&s, "beta_fast"), &r->beta_fast));
     TRY(config_f32(c, NULL, key_of(&s, "beta_slow"), &r->beta_slow));
-    TRY(config_f32(c, NULL, key_of(&s, "attention_factor"), &r->attention_factor));
+    TRY(config_f32_or_none(c, NULL, key_of(&s, "attention_factor"), &r->attention_factor));
     TRY(config_i32(c, NULL, key_of(&s, "original_max_position_embeddings"), &r->original_positions));
     TRY(config_bool(c, NULL, key_of(&s, "truncate"), &r->truncate));
     static const struct {
@@ -147,7 +164,9 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
                  {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(type, kinds[i].name)) {
-            r->kind = kinds[i].kind;
+            bool is_long = kinds[i].kind == ROPE_YARN && config_has(c, NULL, key_of(&s, "short_factor")); /* Phi-3's first name for it */
+            r->kind = is_long ? ROPE_LONGROPE : kinds[i].kind;
+            TRY(need_numbers(&s, d, r));
             return r->kind == ROPE_LONGROPE ? read_longrope(&s, d, r) : read_yarn_scale(&s, r);
         }
     }
@@ -220,6 +239,9 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     TRY(config_f32(c, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast));
     TRY(config_f32(c, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow));
     TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &attn_factor));
+    if (attn_factor < 0.0f) {
+        return config_bad(c, "rope.scaling.attn_factor", "must be 0 or more");
+    }
     TRY(config_bool(c, "rope.scaling.truncate", NULL, &r->truncate));
     TRY(read_gguf_scaling(c, r, &longrope));
     float whole_factor = 0;

@@ -5,6 +5,12 @@
 
 #include "file/packed.h"
 #include "model/config.h"
+#include "model/published.h"
+
+/* A number that must be there, unless *out has the published one. */
+static quire_err usual_or_needed(const config *c, const char *gguf, const char *hf, int32_t *out) {
+    return *out > 0 ? config_i32(c, gguf, hf, out) : config_need_i32(c, gguf, hf, out);
+}
 
 static quire_err read_vocabulary(const config *c, model_desc *d) {
     const tensor_view *t = c->is_gguf ? model_file_find(c->f, "token_embd.weight") : NULL;
@@ -12,7 +18,8 @@ static quire_err read_vocabulary(const config *c, model_desc *d) {
         d->n_vocab = (int32_t)t->dims[0];
         return QUIRE_OK;
     }
-    return config_need_i32(c, "vocab_size", "vocab_size", &d->n_vocab);
+    d->n_vocab = c->is_gguf ? 0 : published_of(d->architecture)->n_vocab;
+    return usual_or_needed(c, "vocab_size", "vocab_size", &d->n_vocab);
 }
 
 static void add_eos(model_desc *d, int64_t id) {
@@ -68,6 +75,7 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
                  {"relu2", ACT_RELU2}};
     str name = {0};
     TRY(config_str(c, NULL, hf, &name));
+    TRY(name.n == 0 ? config_str(c, "hidden_activation", NULL, &name) : QUIRE_OK); /* some GGUF files say it */
     for (size_t i = 0; name.n > 0 && i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(name, kinds[i].name)) {
             d->activation = kinds[i].kind;
@@ -147,14 +155,19 @@ static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc
 
 static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, int32_t *n_kv_heads) {
     TRY(read_layer_counts(c, s, d));
-    TRY(config_need_i32(c, "attention.head_count", "num_attention_heads|n_head|n_heads", &s->n_heads));
+    const published *usual = published_of(c->is_gguf ? "" : d->architecture);
+    const char *hf_kv = "num_key_value_heads|num_kv_heads";
+    s->n_heads = usual->n_heads;
+    TRY(usual_or_needed(c, "attention.head_count", "num_attention_heads|n_head|n_heads", &s->n_heads));
     if (s->n_heads <= 0) {
         return config_bad(c, "the number of attention heads", "must be at least 1");
     }
+    s->n_kv_heads = s->n_kv_heads == 0 && !config_is_null(c, hf_kv) ? usual->n_kv_heads : s->n_kv_heads;
     n_kv_heads[0] = s->n_kv_heads == 0 ? s->n_heads : s->n_kv_heads;
-    TRY(read_layers(c, "attention.head_count_kv", "num_key_value_heads|num_kv_heads", d, s->n_layers, n_kv_heads));
+    TRY(read_layers(c, "attention.head_count_kv", hf_kv, d, s->n_layers, n_kv_heads));
     s->n_kv_heads = n_kv_heads[0];
-    s->d_head = s->d_head == 0 ? head_of_tensor(c, s, d->d_model) : s->d_head;
+    bool is_usual = usual->d_head > 0 && !config_is_null(c, "head_dim");
+    s->d_head = is_usual ? usual->d_head : head_of_tensor(c, s, d->d_model);
     TRY(config_i32(c, "attention.key_length", "head_dim", &s->d_head));
     if (s->d_head < 1 || s->d_head > DESC_MAX_HEAD) {
         return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: the head size is %d; this build computes 1 to %d", model_file_path(c->f),
@@ -172,6 +185,7 @@ static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, in
 /* The width of each layer's feed-forward part. */
 static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d, int32_t *d_ff) {
     const char *hf = "intermediate_size|n_inner|ffn_dim|ffn_hidden_size";
+    s->d_ff = s->d_ff == 0 && !c->is_gguf ? published_of(d->architecture)->d_ff : s->d_ff;
     d_ff[0] = s->d_ff;
     TRY(s->d_ff > 0 || config_has(c, "feed_forward_length", hf) ? read_layers(c, "feed_forward_length", hf, d, s->n_layers, d_ff)
                                                                 : config_need_i32(c, "feed_forward_length", hf, d_ff));
@@ -185,7 +199,7 @@ static quire_err read_ff(const config *c, decoder_shape *s, const model_desc *d,
 }
 
 static quire_err read_activation(const config *c, const decoder_shape *s, model_desc *d) {
-    const char *hf = "hidden_act|hidden_activation|activation_function";
+    const char *hf = "hidden_activation|hidden_act|activation_function";
     str name = {0};
     TRY(config_str(c, NULL, hf, &name));
     return s->own_activation != NULL && str_is(name, s->own_activation) ? QUIRE_OK : config_activation(c, hf, d);
@@ -205,10 +219,11 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     TRY(read_heads(c, s, d, n_kv_heads));
     TRY(read_ff(c, s, d, d_ff));
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";
-    TRY(d->max_positions > 0 ? config_i32(c, "context_length", positions, &d->max_positions)
-                             : config_need_i32(c, "context_length", positions, &d->max_positions));
+    const published *usual = published_of(c->is_gguf ? "" : d->architecture);
+    d->max_positions = d->max_positions > 0 ? d->max_positions : usual->max_positions;
+    TRY(usual_or_needed(c, "context_length", positions, &d->max_positions));
     TRY(read_vocabulary(c, d));
-    d->norm_eps = d->norm_eps == 0.0f ? 1e-6f : d->norm_eps;
+    d->norm_eps = usual->norm_eps > 0.0f ? usual->norm_eps : d->norm_eps > 0.0f ? d->norm_eps : 1e-6f;
     TRY(config_f32(c, "attention.layer_norm_rms_epsilon", "rms_norm_eps|layer_norm_eps|layer_norm_epsilon|norm_eps|norm_epsilon",
                    &d->norm_eps));
     TRY(config_f32(c, "attention.layer_norm_epsilon", NULL, &d->norm_eps));

@@ -1,9 +1,11 @@
 #include "model/decoder.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "core/half.h"
+#include "file/packed.h"
 
 static quire_err no_memory(const loader *l) {
     return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -81,9 +83,16 @@ static quire_err load_slopes(const loader *l, const model_desc *d, decoder *w) {
     return QUIRE_OK;
 }
 
+/* Whether the file has a head that is not the table of embeddings, whatever its numbers say of tying. */
+static bool has_own_head(const loader *l, weight_name tokens, weight_name head) {
+    const tensor_view *t = loader_peek(l, tokens, ".weight"), *h = loader_peek(l, head, ".weight");
+    bool differs = t != NULL && h != NULL && (h->type != t->type || h->n_bytes != t->n_bytes || memcmp(h->data, t->data, h->n_bytes) != 0);
+    return differs || (t != NULL && loader_peek(l, head, ".weight" PACKED_SUFFIX) != NULL);
+}
+
 static quire_err load_ends(loader *l, const model_desc *d, const arch_names *names, decoder *w) {
     weight_name tokens = weight_name_of(names, W_TOKENS), head = weight_name_of(names, W_HEAD);
-    bool tied = d->tied_embeddings;
+    bool tied = d->tied_embeddings && !has_own_head(l, tokens, head);
     int32_t width = d->blocks.d_embedding > 0 ? d->blocks.d_embedding : d->d_model;
     const tensor_view *copy;
     TRY(loader_embedding(l, tokens, tied ? &head : NULL, d->n_vocab, width, &w->tokens));

@@ -36,6 +36,16 @@ static quire_err describe_ernie(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 1.0f);
 }
 
+/* The sum of the chosen experts' weights is never under what each had if all were alike: a lower bound under that changes nothing. */
+static quire_err check_least(const config *c, const model_desc *d) {
+    float least = 0.0f;
+    TRY(config_f32(c, NULL, "moe_norm_min", &least));
+    int32_t n = d->layers[0].n_experts;
+    return n == 0 || least <= (float)d->moe.n_used / (float)n * 0.5f
+               ? QUIRE_OK
+               : config_unsupported(c, "a moe_norm_min of that size is not supported");
+}
+
 /* Experts from moe_layer_start_index to moe_layer_end_index, in every moe_layer_interval-th layer. */
 static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     int32_t first = 1, last = -1, step = 1;
@@ -47,6 +57,7 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     TRY(config_i32(c, "leading_dense_block_count", "moe_layer_start_index", &first));
     TRY(config_i32(c, NULL, "moe_layer_end_index", &last));
     TRY(config_i32(c, "interleave_moe_layer_step", "moe_layer_interval", &step));
+    TRY(check_least(c, d));
     for (int32_t i = 0; i < d->n_layers; i++) {
         if (i < first || (last >= 0 && i > last) || (step > 1 && (i + 1) % step != 0)) {
             config_set_dense(d, i, d_ff);
@@ -72,13 +83,13 @@ static quire_err read_period(const config *c, int32_t *period) {
 
 static quire_err describe_exaone4(const config *c, model_desc *d) {
     decoder_shape s = {0};
-    int32_t window = 0, period = 4;
+    int32_t window = c->is_gguf ? 0 : 4096, period = 4;
     bool is_window[DESC_MAX_LAYERS];
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     d->blocks.qk_norm = QK_NORM_HEAD;
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_window(c, &window));
     TRY(read_period(c, &period));
     if (window == 0) {
         return QUIRE_OK;
@@ -95,7 +106,10 @@ static quire_err describe_exaone4(const config *c, model_desc *d) {
 static quire_err read_alpha(const config *c, const model_desc *d, rope_desc *r) {
     float alpha = 0.0f;
     TRY(config_f32(c, NULL, "rope_scaling.alpha|rope_parameters.alpha", &alpha));
-    if (alpha > 0.0f) {
+    if (r->kind == ROPE_NTK && config_has(c, NULL, "rope_scaling.alpha|rope_parameters.alpha")) {
+        if (alpha <= 0.0f || r->n_dims < 4) {
+            return config_bad(c, "alpha", "must be over 0, and heads must be wider than 2");
+        }
         r->kind = ROPE_PLAIN;
         r->theta *= powf(alpha, (float)r->n_dims / (float)(r->n_dims - 2));
     }
@@ -140,10 +154,8 @@ static quire_err describe_minimax_m2(const config *c, model_desc *d) {
 }
 
 const arch arch_ernie4_5 = {.gguf = {"ernie4_5"}, .hf = {"Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"}, .describe = describe_ernie};
-const arch arch_ernie4_5_moe = {.gguf = {"ernie4_5-moe"},
-                                .hf = {"Ernie4_5_MoeForCausalLM"},
-                                .names = &ernie_moe_names,
-                                .describe = describe_ernie_moe};
+const arch arch_ernie4_5_moe = {
+    .gguf = {"ernie4_5-moe"}, .hf = {"Ernie4_5_MoeForCausalLM"}, .names = &ernie_moe_names, .describe = describe_ernie_moe};
 const arch arch_exaone4 = {.gguf = {"exaone4"}, .hf = {"Exaone4ForCausalLM"}, .names = &exaone4_names, .describe = describe_exaone4};
 const arch arch_hunyuan = {
     .gguf = {"hunyuan-dense"}, .hf = {"HunYuanDenseV1ForCausalLM"}, .names = &hunyuan_names, .describe = describe_hunyuan};

@@ -60,8 +60,8 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
     TRY(config_bool(c, NULL, "parallel_attn", &parallel));
     TRY(config_i32(c, NULL, "num_ln_in_parallel_attn", &n_norms));
     TRY(config_i32(c, "attention.head_count_kv", "num_kv_heads", &n_kv_heads));
-    d->max_positions = 2048;
     TRY(describe_shape(c, d, n_kv_heads));
+    TRY(config_activation(c, "activation", d));
     if (c->is_gguf) {
         is_new = model_file_find(c->f, "blk.0.attn_norm_2.weight") != NULL;
     } else if (!is_new && multi_query) {
@@ -85,6 +85,11 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
 }
 
 static quire_err describe_bloom(const config *c, model_desc *d) {
+    bool behind = false;
+    TRY(config_bool(c, NULL, "apply_residual_connection_post_layernorm", &behind));
+    if (behind) {
+        return config_unsupported(c, "apply_residual_connection_post_layernorm true is not supported");
+    }
     d->max_positions = 2048;
     TRY(describe_shape(c, d, 0));
     d->activation = ACT_GELU_TANH;
@@ -106,7 +111,7 @@ static quire_err describe_mpt(const config *c, model_desc *d) {
     d->attention_scale = scale > 0.0f ? scale : d->attention_scale;
     d->blocks.alibi = 8.0f;
     TRY(config_f32(c, "attention.max_alibi_bias", "attn_config.alibi_bias_max", &d->blocks.alibi));
-    return config_f32(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->blocks.clip);
+    return config_f32_or_none(c, "attention.clamp_kqv", "attn_config.clip_qkv", &d->blocks.clip);
 }
 
 const arch arch_falcon = {

@@ -11,33 +11,54 @@ static const arch_names gemma2_names = {
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
 };
 
+/* A cap of attention's scores or of the logits. */
+static quire_err read_cap(const config *c, const char *name, float *cap) {
+    return config_f32_or_none(c, name, name, cap);
+}
+
 /* What all have: norms by 1 + w, embeddings times the root of their width (rounded to BF16 as in training), a tied head. */
 static quire_err describe_common(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(config_decoder(c, &s, d));
-    d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation; /* files say gelu and mean its approximation */
     d->blocks.norm_add_one = true;
     d->blocks.embedding_scale = sqrtf((float)d->d_model);
-    bool is_27b = c->is_gguf && (s.n_layers == 46 || s.n_layers == 62); /* Gemma 2 and 3 27B scale by another width; GGUF says nothing */
-    float scalar = is_27b ? (float)d->d_model / (float)s.n_heads : 0.0f;
+    return QUIRE_OK;
+}
+
+/* What scales the scores of Gemma 2 and 3, and what the logits are capped at. */
+static quire_err read_scales(const config *c, model_desc *d) {
+    int32_t n = d->n_layers;
+    bool is_27b = c->is_gguf && (n == 46 || n == 62); /* the 27B models scale by another width; GGUF says nothing */
+    float scalar = !c->is_gguf ? 256.0f : is_27b ? (float)d->d_model / (float)d->layers[0].n_heads : 0.0f;
     TRY(config_f32(c, NULL, "query_pre_attn_scalar", &scalar));
+    if (scalar <= 0.0f && (!c->is_gguf || config_has(c, NULL, "query_pre_attn_scalar"))) {
+        return config_bad(c, "query_pre_attn_scalar", "must be over 0");
+    }
     d->attention_scale = scalar > 0.0f ? 1.0f / sqrtf(scalar) : d->attention_scale;
-    TRY(config_f32(c, "attn_logit_softcapping", "attn_logit_softcapping", &d->blocks.attention_cap));
-    return config_f32(c, "final_logit_softcapping", "final_logit_softcapping", &d->blocks.logits_cap);
+    return read_cap(c, "final_logit_softcapping", &d->blocks.logits_cap);
+}
+
+/* A decoder's rows see what is before them only. */
+static quire_err check_one_sided(const config *c) {
+    bool two_sided = false;
+    TRY(config_bool(c, NULL, "use_bidirectional_attention", &two_sided));
+    return two_sided ? config_unsupported(c, "a decoder with use_bidirectional_attention true is not supported") : QUIRE_OK;
 }
 
 static quire_err describe_gemma(const config *c, model_desc *d) {
+    TRY(check_one_sided(c));
     TRY(describe_common(c, d));
+    d->activation = d->activation == ACT_GELU ? ACT_GELU_TANH : d->activation; /* files say gelu and mean its approximation */
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
 static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
     int32_t window = 4096;
     bool is_window[DESC_MAX_LAYERS];
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
-    TRY(config_i32(c, NULL, "sliding_window_pattern", &period));
+    TRY(config_window(c, &window));
+    TRY(config_period(c, NULL, "sliding_window_pattern", &period));
     TRY(config_window_layers(c, d, period, period - 1, is_window));
     for (int32_t i = 0; i < d->n_layers; i++) {
         config_set_window(d, i, is_window[i] ? window : 0);
@@ -48,7 +69,11 @@ static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
 static quire_err describe_gemma2(const config *c, model_desc *d) {
     d->blocks.attention_cap = 50.0f;
     d->blocks.logits_cap = 30.0f;
-    TRY(describe_gemma(c, d));
+    TRY(check_one_sided(c));
+    TRY(describe_common(c, d));
+    TRY(read_scales(c, d));
+    TRY(read_cap(c, "attn_logit_softcapping", &d->blocks.attention_cap));
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     return read_windows(c, d, 2);
 }
 
@@ -56,7 +81,8 @@ static quire_err describe_gemma2(const config *c, model_desc *d) {
 static quire_err read_local_rope(const config *c, model_desc *d) {
     rope_desc local = config_plain_rope(c, d);
     local.pairs = ROPE_HALVES;
-    if (!c->is_gguf && config_has(c, NULL, "rope_parameters.sliding_attention.rope_theta")) {
+    local.theta = 1e4f;
+    if (!c->is_gguf && config_has(c, NULL, "rope_parameters.sliding_attention.rope_type")) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
     } else {
         TRY(config_f32(c, "rope.freq_base_swa", "rope_local_base_freq", &local.theta));
@@ -69,10 +95,11 @@ static quire_err read_local_rope(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-static quire_err describe_gemma3(const config *c, model_desc *d) {
+static quire_err describe_gemma3_text(const config *c, model_desc *d) {
     TRY(describe_common(c, d));
+    TRY(read_scales(c, d));
     rope_desc global = config_plain_rope(c, d);
-    bool by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_theta");
+    bool by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_type");
     global.pairs = ROPE_HALVES;
     global.theta = 1e6f;
     TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &global));
@@ -82,10 +109,15 @@ static quire_err describe_gemma3(const config *c, model_desc *d) {
     return read_local_rope(c, d);
 }
 
+static quire_err describe_gemma3(const config *c, model_desc *d) {
+    TRY(check_one_sided(c));
+    return describe_gemma3_text(c, d);
+}
+
 /* EmbeddingGemma: Gemma 3 without a head, whose rows see each other both ways. A window of n tokens reaches n / 2 to either side. */
 static quire_err describe_embedding(const config *c, model_desc *d) {
     bool two_sided = c->is_gguf;
-    TRY(describe_gemma3(c, d));
+    TRY(describe_gemma3_text(c, d));
     TRY(config_bool(c, NULL, "use_bidirectional_attention", &two_sided));
     if (c->is_gguf && d->n_layers < 6 && !config_has(c, "attention.sliding_window_pattern", NULL)) {
         return config_unsupported(c, "attention.sliding_window_pattern is missing: of fewer than six layers the usual pattern leaves none "

@@ -4,24 +4,31 @@
 
 #include "model/gemma4.h"
 
-/* An override of one layer in config.json's "per_layer_config". */
+/* An override of one layer in config.json's "per_layer_config", whose numbers of layers are padded to one width ("05"). */
 static quire_err read_override(const config *c, int32_t layer, const char *name, int32_t *out) {
-    char key[80];
-    (void)snprintf(key, sizeof key, "per_layer_config.%d.%s", (int)layer, name);
+    char key[240];
+    (void)snprintf(key, sizeof key, "per_layer_config.%d.%s|per_layer_config.%02d.%s|per_layer_config.%03d.%s", (int)layer, name,
+                   (int)layer, name, (int)layer, name);
     return config_i32(c, NULL, key, out);
 }
 
 /* Layers with windows, and the width and number of the others' heads. */
 static quire_err read_heads(const config *c, model_desc *d) {
-    int32_t window = 512, narrow = d->caches[0].d_key, wide = narrow, n_wide = 0;
+    int32_t window = 512, narrow = d->caches[0].d_key, wide = c->is_gguf ? narrow : 512, n_wide = 0;
     bool is_window[DESC_MAX_LAYERS];
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_window(c, &window));
     TRY(config_i32(c, "attention.key_length_swa", NULL, &narrow));
+    int32_t narrow_value = narrow;
+    TRY(config_i32(c, "attention.value_length_swa", NULL, &narrow_value));
+    if (narrow_value != narrow) {
+        return config_unsupported(c, "keys and values of different widths are not supported");
+    }
     TRY(config_i32(c, NULL, "global_head_dim", &wide));
     if (d->blocks.values_are_keys) {
         TRY(config_i32(c, NULL, "num_global_key_value_heads", &n_wide));
     }
     TRY(config_window_layers(c, d, 6, 5, is_window));
+    is_window[d->n_layers - 1] = is_window[d->n_layers - 1] && c->is_gguf; /* the last layer of a checkpoint sees all, whatever it says */
     for (int32_t i = 0; i < d->n_layers; i++) {
         cache_desc *cache = &d->caches[d->layers[i].caches[0]];
         cache->d_key = is_window[i] ? narrow : wide;
@@ -61,6 +68,14 @@ static quire_err share_caches(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* The published table of the layers without windows: a quarter of each head rotates, as if all did. */
+static void set_published(rope_desc *r) {
+    r->has_factors = true;
+    for (int32_t i = 0; i < r->n_dims / 2 && i < DESC_MAX_HEAD / 2; i++) {
+        r->factors[i] = i < r->n_dims / 8 ? 1.0f : 1e30f;
+    }
+}
+
 /* The rotary table of the layers with windows, or of the others, which rotate only a part of each head. */
 static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
     const char *object = has_window ? "rope_parameters.sliding_attention" : "rope_parameters.full_attention";
@@ -77,11 +92,18 @@ static quire_err add_rope(const config *c, model_desc *d, bool has_window) {
     if (r.n_dims == 0) {
         return QUIRE_OK;
     }
-    if (c->is_gguf && has_window) {
+    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters")) {
+        if (!has_window) {
+            set_published(&r);
+        }
+    } else if (c->is_gguf && has_window) {
         TRY(config_f32(c, "rope.freq_base_swa", NULL, &r.theta));
         TRY(config_i32(c, "rope.dimension_count_swa", NULL, &r.n_dims));
     } else {
+        int32_t width = r.n_dims;
         TRY(config_rope(c, object, d, &r));
+        TRY(r.n_dims != width && !c->is_gguf ? config_unsupported(c, "a part of each head rotates by rope_type \"proportional\" only")
+                                             : QUIRE_OK);
     }
     d->ropes[d->n_ropes++] = r;
     return QUIRE_OK;
@@ -125,12 +147,12 @@ quire_err gemma4_describe(const config *c, model_desc *d) {
     d->blocks.values_are_keys = c->is_gguf;
     d->blocks.embedding_scale = sqrtf((float)d->d_model);
     TRY(config_bool(c, NULL, "attention_k_eq_v", &d->blocks.values_are_keys));
-    TRY(config_f32(c, "final_logit_softcapping", "final_logit_softcapping", &d->blocks.logits_cap));
+    TRY(config_f32_or_none(c, "final_logit_softcapping", "final_logit_softcapping", &d->blocks.logits_cap));
     TRY(config_str(c, NULL, "use_bidirectional_attention", &two_sided));
     if (str_is(two_sided, "all")) {
         return config_unsupported(c, "attention in both directions is not supported for this architecture");
     }
-    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters.full_attention.rope_type")) {
+    if (!c->is_gguf && config_has(c, NULL, "rope_parameters") && !config_has(c, NULL, "rope_parameters.full_attention.rope_type")) {
         return config_bad(c, "rope_parameters", "must have a table for \"full_attention\" layers");
     }
     TRY(read_heads(c, d));

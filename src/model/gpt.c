@@ -57,7 +57,7 @@ static const arch_names starcoder2_names = {
     .hf = {[W_UP] = "model.layers.%d.mlp.c_fc", [W_DOWN] = "model.layers.%d.mlp.c_proj"},
 };
 
-/* A feed-forward part four times as wide as the model, unless the file says otherwise. */
+/* A feed-forward part four times as wide as the model, unless config.json says otherwise; GGUF files say it of other widths too. */
 static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
     decoder_shape s = {.n_kv_heads = n_kv_heads};
     TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd", &d->d_model));
@@ -65,7 +65,8 @@ static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_hea
     d->blocks.norm = NORM_LAYER;
     d->blocks.ungated = true;
     d->norm_eps = 1e-5f;
-    return config_decoder(c, &s, d);
+    TRY(config_decoder(c, &s, d));
+    return config_ff_of_tensor(c, d);
 }
 
 static quire_err describe_gpt2(const config *c, model_desc *d) {
@@ -84,11 +85,13 @@ static quire_err describe_gpt2(const config *c, model_desc *d) {
 }
 
 static quire_err describe_bigcode(const config *c, model_desc *d) {
-    bool multi_query = true;
+    bool multi_query = true, scaled = true;
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(config_bool(c, NULL, "multi_query", &multi_query));
     TRY(describe_shape(c, d, multi_query ? 1 : 0));
+    TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
+    d->attention_scale = scaled ? d->attention_scale : 1.0f;
     d->blocks.positions = true;
     d->blocks.order = multi_query ? QKV_STACKED : QKV_GROUPED;
     return QUIRE_OK;
@@ -147,7 +150,7 @@ static quire_err describe_starcoder2(const config *c, model_desc *d) {
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(describe_shape(c, d, 0));
-    TRY(config_window_on_all(c, d));
+    TRY(config_window_on_all(c, 0, d));
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 

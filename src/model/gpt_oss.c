@@ -8,18 +8,35 @@ static const arch_names gpt_oss_names = {
            [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
 };
 
-static quire_err describe_gpt_oss(const config *c, model_desc *d) {
-    decoder_shape s = {0};
-    int32_t window = 128;
-    bool is_window[DESC_MAX_LAYERS];
-    d->norm_eps = 1e-5f;
-    TRY(config_decoder(c, &s, d));
+/* The published YaRN where config.json has no scaling at all. */
+static quire_err read_rope(const config *c, model_desc *d) {
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;
     r.truncate = !c->is_gguf; /* the published models do not truncate; GGUF files say nothing */
     TRY(config_rope(c, NULL, d, &r));
-    TRY(config_add_rope(c, d, &r));
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters.rope_type|rope_scaling.rope_type|rope_scaling.type|rope_parameters.type")) {
+        r.kind = ROPE_YARN;
+        r.factor = 32.0f;
+        r.truncate = false;
+        r.original_positions = 4096;
+    }
+    return config_add_rope(c, d, &r);
+}
+
+/* The slope in the experts' sigmoid is part of their kernels. */
+static quire_err check_alpha(const config *c) {
+    float alpha = 1.702f;
+    TRY(config_f32(c, NULL, "swiglu_alpha", &alpha));
+    return alpha == 1.702f ? QUIRE_OK : config_unsupported(c, "a swiglu_alpha other than 1.702 is not supported");
+}
+
+static quire_err describe_gpt_oss(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    int32_t window = 128;
+    bool is_window[DESC_MAX_LAYERS];
+    TRY(config_decoder(c, &s, d));
+    TRY(read_rope(c, d));
+    TRY(config_window(c, &window));
     TRY(config_window_layers(c, d, 2, 1, is_window));
     for (int32_t i = 0; i < d->n_layers; i++) {
         config_set_window(d, i, is_window[i] ? window : 0);
@@ -28,7 +45,8 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX_CHOSEN, .interleaved = true, .transposed = true, .limit = 7.0f};
     TRY(config_moe(c, d));
     d->moe.activation = ACT_SWIGLU_CLAMPED;
-    return config_f32(c, NULL, "swiglu_limit", &d->moe.limit);
+    TRY(check_alpha(c));
+    return config_f32_or_none(c, NULL, "swiglu_limit", &d->moe.limit);
 }
 
 const arch arch_gpt_oss = {.gguf = {"gpt-oss"}, .hf = {"GptOssForCausalLM"}, .names = &gpt_oss_names, .describe = describe_gpt_oss};

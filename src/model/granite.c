@@ -11,8 +11,9 @@ static quire_err describe_granite(const config *c, model_desc *d) {
     decoder_shape s = {0};
     float logits = 1.0f;
     TRY(config_decoder(c, &s, d));
-    TRY(config_f32(c, "embedding_scale", "embedding_multiplier", &d->blocks.embedding_scale));
-    TRY(config_f32(c, "residual_scale", "residual_multiplier", &d->blocks.residual_scale));
+    d->attention_scale = c->is_gguf ? d->attention_scale : 1.0f;
+    TRY(config_f32_or_none(c, "embedding_scale", "embedding_multiplier", &d->blocks.embedding_scale));
+    TRY(config_f32_or_none(c, "residual_scale", "residual_multiplier", &d->blocks.residual_scale));
     TRY(config_f32(c, "attention.scale", "attention_multiplier", &d->attention_scale));
     TRY(config_f32(c, "logit_scale", "logits_scaling", &logits));
     if (!(logits > 0.0f)) {

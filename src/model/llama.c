@@ -13,21 +13,26 @@ static quire_err describe_llama(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f));
-    TRY(c->is_gguf ? config_window_on_all(c, d) : QUIRE_OK); /* GGUF calls Mistral llama too */
+    TRY(c->is_gguf ? config_window_on_all(c, 0, d) : QUIRE_OK); /* GGUF calls Mistral llama too */
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
     return config_moe(c, d); /* and Mixtral */
 }
 
 static quire_err describe_mistral(const config *c, model_desc *d) {
     TRY(describe_llama(c, d));
-    return config_window_on_all(c, d);
+    return config_window_on_all(c, 4096, d);
 }
 
-const arch arch_llama = {.gguf = {"llama"},
-                         .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel", "InternLM3ForCausalLM",
-                                "XverseForCausalLM"},
-                         .names = NULL,
-                         .describe = describe_llama};
+static quire_err describe_mixtral(const config *c, model_desc *d) {
+    TRY(describe_llama(c, d));
+    return config_window_on_all(c, 0, d);
+}
+
+const arch arch_llama = {
+    .gguf = {"llama"},
+    .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel", "InternLM3ForCausalLM", "XverseForCausalLM"},
+    .names = NULL,
+    .describe = describe_llama};
 const arch arch_mistral = {
     .gguf = {"mistral"}, .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration"}, .describe = describe_mistral};
-const arch arch_mixtral = {.gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mistral};
+const arch arch_mixtral = {.gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};

@@ -85,7 +85,7 @@ static quire_err read_experts(const config *c, model_desc *d) {
         is_moe[listed[k]] = true;
     }
     for (int32_t i = 0; i < d->n_layers; i++) {
-        bool has_experts = n > 0 ? is_moe[i] : step > 0 && (i + 1) % step == 0;
+        bool has_experts = config_has(c, NULL, "moe_layers") ? is_moe[i] : step > 0 && (i + 1) % step == 0;
         if (!has_experts || d->layers[i].n_experts == 0) {
             config_set_dense(d, i, d_ff);
         }

@@ -93,6 +93,12 @@ quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *su
     return QUIRE_OK;
 }
 
+const tensor_view *loader_peek(const loader *l, weight_name name, const char *suffix) {
+    char full[MAX_NAME];
+    full_name(l, name, NO_LAYER, suffix, full);
+    return model_file_find(l->file, full);
+}
+
 /* Finds a weight or bias; stacked ones are stored without ".weight" and with "_bias" in some files. */
 static quire_err find_either(loader *l, weight_name name, int32_t layer, bool bias, const tensor_view **out) {
     TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
@@ -279,6 +285,9 @@ static quire_err find_linear(loader *l, weight_name name, const weight_name *or_
     }
     TRY(loader_find(l, name, layer, ".weight_scale", &scale));
     TRY(find_either(l, name, layer, true, &bias));
+    if (!bias && or_name) {
+        TRY(find_either(l, *or_name, layer, true, &bias));
+    }
     return w ? load_linear(l, w, scale, bias, p, exact, n_out, n_in, out) : missing(l, name, layer);
 }
 

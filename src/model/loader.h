@@ -41,7 +41,7 @@ typedef struct loader {
     int32_t max_positions;
     const arch_names *names; /* NULL: Llama's */
     const char *root;        /* what "model." is in this file */
-    used_tensor *used; /* [tensors of the file] */
+    used_tensor *used;       /* [tensors of the file] */
     loaded_linear *linears;
     size_t n_linears, cap_linears;
 } loader;
@@ -58,6 +58,8 @@ void loader_deinit(loader *l);
 /* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL when the file has none. QUIRE_UNSUPPORTED when the
  * file has it in a form that cannot be read: without it the result would be another model. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out);
+/* The same without marking it, of a tensor of no layer. */
+const tensor_view *loader_peek(const loader *l, weight_name name, const char *suffix);
 /* Whether the file has the weight, packed or not, whole or in parts. Marks nothing. */
 bool loader_has(const loader *l, weight_name name, int32_t layer);
 
@@ -72,7 +74,7 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
 quire_err loader_norm_by_head(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int32_t n, norm **out);
 /* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a tied model may store only its head). */
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);
-/* The head [n_vocab, width]; or_name as in loader_embedding. */
+/* The head [n_vocab, width]; or_name as in loader_embedding, for its bias too. */
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
 /* A vector of n elements as f32 in *out, which is freed with mem_free. NULL when the file has none. */
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out);

@@ -22,7 +22,7 @@ static quire_err read_windows(const config *c, model_desc *d) {
     int32_t window = 128, period = 3;
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_i32(c, "attention.sliding_window", "local_attention", &window));
-    TRY(config_i32(c, "attention.sliding_window_pattern", "global_attn_every_n_layers", &period));
+    TRY(config_period(c, "attention.sliding_window_pattern", "global_attn_every_n_layers", &period));
     for (int32_t i = 0; i < d->n_layers; i++) {
         is_window[i] = period > 0 && i % period != 0;
     }
@@ -30,14 +30,14 @@ static quire_err read_windows(const config *c, model_desc *d) {
         TRY(config_window_layers(c, d, 0, 0, is_window));
     }
     for (int32_t i = 0; i < d->n_layers; i++) {
-        config_set_window(d, i, is_window[i] && window > 0 ? window / 2 + 1 : 0);
+        config_set_window(d, i, is_window[i] && (window > 0 || !c->is_gguf) ? window / 2 + 1 : 0);
     }
     return QUIRE_OK;
 }
 
 static quire_err read_ropes(const config *c, model_desc *d) {
     rope_desc r = config_plain_rope(c, d);
-    bool by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_theta");
+    bool by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_type");
     r.pairs = ROPE_HALVES;
     rope_desc local = r;
     r.theta = 160000.0f;
@@ -60,6 +60,7 @@ static quire_err describe_modernbert(const config *c, model_desc *d) {
     decoder_shape s = {0};
     d->activation = ACT_GELU;
     d->norm_eps = 1e-5f;
+    TRY(config_check_two_sided(c));
     TRY(config_decoder(c, &s, d));
     d->no_head = true;
     d->blocks.norm = NORM_LAYER;

@@ -34,6 +34,23 @@ static quire_err describe_stablelm(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.25f);
 }
 
+/* Where windows are used, the layers without positions have one, unless layer_types says otherwise. */
+static quire_err read_windows(const config *c, model_desc *d) {
+    bool use = false, is_window[DESC_MAX_LAYERS];
+    int32_t window = 0;
+    TRY(config_bool(c, NULL, "use_sliding_window", &use));
+    if (!use) {
+        return QUIRE_OK;
+    }
+    TRY(config_window(c, &window));
+    TRY(config_window_layers(c, d, 0, 0, is_window));
+    bool are_listed = config_has(c, NULL, "layer_types");
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, (are_listed ? is_window[i] : d->layers[i].rope == NO_ROPE) ? window : 0);
+    }
+    return QUIRE_OK;
+}
+
 static quire_err describe_smollm3(const config *c, model_desc *d) {
     decoder_shape s = {0};
     int32_t period = 4, has[DESC_MAX_LAYERS];
@@ -43,11 +60,14 @@ static quire_err describe_smollm3(const config *c, model_desc *d) {
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f));
     TRY(config_i32(c, NULL, "no_rope_layer_interval", &period));
     TRY(config_i32s(c, NULL, "no_rope_layers", has, DESC_MAX_LAYERS, &n));
+    if (n != 0 && n != (size_t)d->n_layers) {
+        return config_bad(c, "no_rope_layers", "must have one number for each layer");
+    }
     for (int32_t i = 0; i < d->n_layers; i++) {
         bool rotates = (size_t)i < n ? has[i] != 0 : period < 1 || (i + 1) % period != 0;
         d->layers[i].rope = rotates ? d->layers[i].rope : NO_ROPE;
     }
-    return QUIRE_OK;
+    return read_windows(c, d);
 }
 
 static quire_err describe_seed(const config *c, model_desc *d) {

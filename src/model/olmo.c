@@ -12,26 +12,29 @@ static const arch_names olmo2_names = {
 static quire_err describe_olmo(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
-    d->norm_eps = 1e-5f;
+    d->norm_eps = c->is_gguf ? d->norm_eps : 1e-5f; /* config.json has no say in it */
     d->blocks.norm = NORM_LAYER;
     d->blocks.norm_bare = true;
-    TRY(config_f32(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
+    TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
     return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
 }
 
 /* OLMo 3 is called olmo2 in GGUF, where its window tells it apart. Layers with windows have a table without scaling. */
 static quire_err describe_olmo2(const config *c, model_desc *d) {
     decoder_shape s = {0};
-    int32_t window = 0;
-    bool is_window[DESC_MAX_LAYERS], by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_theta");
+    bool is_olmo3 = config_is(c, "Olmo3ForCausalLM");
+    int32_t window = is_olmo3 ? 4096 : 0;
+    const char *types = "rope_parameters.full_attention.rope_type|rope_parameters.sliding_attention.rope_type";
+    bool is_window[DESC_MAX_LAYERS], by_type = is_olmo3 && config_has(c, NULL, types);
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     d->blocks.qk_norm = QK_NORM_ROW;
     rope_desc full = config_plain_rope(c, d), local = full;
     full.pairs = local.pairs = ROPE_HALVES;
+    full.theta = local.theta = is_olmo3 ? 5e5f : full.theta;
     TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &full));
     TRY(config_add_rope(c, d, &full));
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(is_olmo3 || c->is_gguf ? config_window(c, &window) : QUIRE_OK);
     if (window == 0) {
         return QUIRE_OK;
     }
@@ -39,6 +42,7 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
     } else {
         local.theta = full.theta;
+        TRY(config_f32(c, "rope.freq_base_swa", NULL, &local.theta));
     }
     d->ropes[d->n_ropes] = local;
     TRY(config_window_layers(c, d, 4, 3, is_window));
@@ -55,7 +59,7 @@ static quire_err describe_olmoe(const config *c, model_desc *d) {
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     d->blocks.qk_norm = QK_NORM_ROW;
-    TRY(config_f32(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
+    TRY(config_f32_or_none(c, "attention.clamp_kqv", "clip_qkv", &d->blocks.clip));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX};
     return config_moe(c, d);

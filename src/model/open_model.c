@@ -46,6 +46,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     }
     TRY(quantisation_check(f, err));
     TRY(a->describe(&c, &d));
+    TRY(biases_check(&c, a->names));
     TRY(pooling_describe(&c, a->scores, &d));
     TRY(model_file_check_overrides(f, err));
     describe_weights(f, a->names, loader_root(f, a->names), &d);

@@ -22,7 +22,12 @@ static const arch_names phimoe_names = {
 
 static quire_err describe_phi(const config *c, model_desc *d) {
     decoder_shape s = {0};
+    bool qk_norm = false;
     d->activation = ACT_GELU_TANH;
+    TRY(config_bool(c, NULL, "qk_layernorm", &qk_norm));
+    if (qk_norm) {
+        return config_unsupported(c, "norms of queries and keys (qk_layernorm) are not supported for this architecture");
+    }
     TRY(config_decoder(c, &s, d));
     TRY(config_ff_of_tensor(c, d));
     d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
@@ -32,8 +37,12 @@ static quire_err describe_phi(const config *c, model_desc *d) {
 static quire_err describe_phi3(const config *c, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
-    return config_window_on_all(c, d);
+    rope_desc r = config_plain_rope(c, d);
+    r.pairs = ROPE_HALVES;
+    r.original_positions = c->is_gguf ? r.original_positions : 4096; /* where the file names none */
+    TRY(config_rope(c, NULL, d, &r));
+    TRY(config_add_rope(c, d, &r));
+    return config_window_on_all(c, 0, d);
 }
 
 static quire_err describe_phimoe(const config *c, model_desc *d) {

@@ -9,34 +9,41 @@ static const arch_names qwen2_moe_names = {
            [W_SHARED_ROUTER] = "model.layers.%d.mlp.shared_expert_gate"},
 };
 
-/* Layers from max_window_layers on have a window, where use_sliding_window says that any has. */
-static quire_err read_windows(const config *c, model_desc *d) {
+/* Which layers have a window where the file lists none: those from max_window_layers on; the even ones before it; all. */
+typedef enum windowed { WINDOWED_LAST, WINDOWED_EVEN, WINDOWED_ALL } windowed;
+
+/* Layers with a window, where use_sliding_window says that any has. */
+static quire_err read_windows(const config *c, windowed which, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
-    int32_t window = 0, first = d->n_layers;
+    int32_t window = c->is_gguf ? 0 : 4096, first = c->is_gguf ? d->n_layers : 28;
     TRY(config_bool(c, NULL, "use_sliding_window", &use));
     if (!use) {
         return QUIRE_OK;
     }
-    TRY(config_i32(c, "attention.sliding_window", "sliding_window", &window));
+    TRY(config_window(c, &window));
     TRY(config_i32(c, NULL, "max_window_layers", &first));
     TRY(config_window_layers(c, d, 0, 0, is_window));
     bool are_listed = config_has(c, NULL, "layer_types") || config_has(c, "attention.sliding_window_pattern", NULL);
     for (int32_t i = 0; i < d->n_layers; i++) {
-        bool has = are_listed ? is_window[i] : i >= first;
+        bool has = which == WINDOWED_ALL ? true : are_listed ? is_window[i] : which == WINDOWED_EVEN ? i % 2 == 0 && i < first : i >= first;
         config_set_window(d, i, has ? window : 0);
     }
     return QUIRE_OK;
 }
 
-static quire_err describe_qwen2(const config *c, model_desc *d) {
+static quire_err describe_common(const config *c, windowed which, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
-    return read_windows(c, d);
+    return read_windows(c, which, d);
+}
+
+static quire_err describe_qwen2(const config *c, model_desc *d) {
+    return describe_common(c, WINDOWED_LAST, d);
 }
 
 static quire_err describe_qwen3(const config *c, model_desc *d) {
-    TRY(describe_qwen2(c, d));
+    TRY(describe_common(c, WINDOWED_LAST, d));
     d->blocks.qk_norm = QK_NORM_HEAD;
     d->no_head = config_is(c, "Qwen3Model");
     return QUIRE_OK;
@@ -67,13 +74,14 @@ static quire_err describe_experts(const config *c, model_desc *d) {
 }
 
 static quire_err describe_qwen2_moe(const config *c, model_desc *d) {
-    TRY(describe_qwen2(c, d));
+    TRY(describe_common(c, WINDOWED_EVEN, d));
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .shared_gate = true, .d_shared = d->layers[0].d_ff};
     return describe_experts(c, d);
 }
 
 static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
-    TRY(describe_qwen3(c, d));
+    TRY(describe_common(c, WINDOWED_ALL, d));
+    d->blocks.qk_norm = QK_NORM_HEAD;
     d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = c->is_gguf};
     return describe_experts(c, d);
 }

@@ -8,6 +8,7 @@ int error_status(quire_err e) {
     case QUIRE_BAD_REQUEST:
     case QUIRE_UNSUPPORTED:
     case QUIRE_CONTEXT_LENGTH:
+    case QUIRE_FAULT:
     case QUIRE_TOO_LARGE: return 400; /* for the pool or the context; a body that is too large is different (error_of) */
     case QUIRE_UNAUTHORIZED: return 401;
     case QUIRE_NOT_FOUND: return 404;

@@ -144,7 +144,7 @@ static void start_large(conn *c, quire_endpoint endpoint) {
     strbuf body = c->request.body;
     quire_parse *parse;
     c->request.body = (strbuf){.max = body.max};
-    if (quire_parse_start(c->loop->queue, endpoint, body.p, body.n, c, &parse) != QUIRE_OK) {
+    if (quire_parse_start(c->loop->queue, endpoint, body.p, body.n, c->has_tenant ? c->tenant : "", c, &parse) != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }

@@ -104,8 +104,11 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
     pool_plan plan = pool_plan_of(o);
     plan.weight_bytes = b->ops->weight_bytes(b);
     plan.buffer_bytes = b->ops->step_bytes(b);
-    int64_t mapped = model_description(p->model.m)->is_packed ? plan.weight_bytes : 0;
-    memory_room_read("", mapped + plan.buffer_bytes, &plan.room);
+    bool is_mapped = model_description(p->model.m)->is_packed;
+    memory_room_read("", plan.buffer_bytes, &plan.room);
+    int64_t kept = is_mapped ? pool_plan_kept(&plan.room, plan.weight_bytes) : 0;
+    plan.dropped_bytes = is_mapped ? plan.weight_bytes - kept : 0;
+    memory_room_read("", kept + plan.buffer_bytes, &plan.room);
     if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }

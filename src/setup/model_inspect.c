@@ -60,10 +60,12 @@ static void fill_plan(const quire_options *o, summary *s) {
     int64_t weights = s->d.weight_bytes;
     memory_room room;
     memory_room_read("", 0, &room);
-    room.bytes = room.bytes < 0 ? -1 : room.bytes > weights ? room.bytes - weights : 0;
+    int64_t kept = s->d.is_packed ? pool_plan_kept(&room, weights) : weights;
+    room.bytes = room.bytes < 0 ? -1 : room.bytes > kept ? room.bytes - kept : 0;
     s->plan = pool_plan_of(o);
     s->plan.room = room;
     s->plan.weight_bytes = weights;
+    s->plan.dropped_bytes = weights - kept;
 }
 
 static quire_err add_plan(strbuf *b, const pool_plan *plan) {

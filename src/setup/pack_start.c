@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "text/tables.h"
 
 /* ---- checksums, on all threads ---- */
 
@@ -68,8 +69,8 @@ void pack_start_find(const quire_options *o, model_file *source, backend *b, pac
     if (o->pack_cache == NULL || b->ops->linear_packed == NULL || model_file_packed_for(source, &packed_for)) {
         return;
     }
-    (void)snprintf(form, sizeof form, "quire %s, %s, %s, packed %u, file %d", QUIRE_VERSION, b->ops->name, compute_name(b->compute),
-                   (unsigned)b->ops->packing, PACKED_VERSION);
+    (void)snprintf(form, sizeof form, "quire %s, %s, %s, packed %u, file %d, text %d", QUIRE_VERSION, b->ops->name,
+                   compute_name(b->compute), (unsigned)b->ops->packing, PACKED_VERSION, TABLES_VERSION);
     if (!pack_cache_key(source, form, out->key)) {
         return; /* the built-in model */
     }

@@ -5,6 +5,12 @@ pool_plan pool_plan_of(const quire_options *o) {
     return (pool_plan){.aside_bytes = both, .given_pages = o->n_pages, .utilization = o->memory_utilization};
 }
 
+int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes) {
+    bool is_outside = room->bound == MEMORY_OF_MACHINE || room->bound == MEMORY_OF_CGROUP;
+    int64_t most = is_outside ? room->bytes - room->bytes / 8 : INT64_MAX;
+    return weight_bytes < most ? weight_bytes : most;
+}
+
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
     if (p->given_pages > 0) {
         return p->given_pages;
@@ -27,6 +33,11 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
     bool is_beside = p->room.bound == MEMORY_OF_RLIMIT_AS || p->room.bound == MEMORY_OF_RLIMIT_DATA;
     TRY(strbuf_addf(out, "%s weights (", is_beside ? "," : " beside"));
     TRY(memory_print(p->weight_bytes, out));
+    if (p->dropped_bytes > 0) {
+        TRY(strbuf_add_str(out, ", of which "));
+        TRY(memory_print(p->weight_bytes - p->dropped_bytes, out));
+        TRY(strbuf_add_str(out, " stay in memory"));
+    }
     TRY(strbuf_add_str(out, ")"));
     if (p->buffer_bytes > 0) {
         TRY(strbuf_add_str(out, " and buffers ("));
@@ -50,8 +61,7 @@ quire_err pool_plan_resolve(const pool_plan *p, const kv_layout *l, const kv_mos
     if (n < least) {
         return err_set(err, QUIRE_NO_MEMORY, -1,
                        "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s%s",
-                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
-                       most->n_caps > 0 ? " or --chunk" : "",
+                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least, most->n_caps > 0 ? " or --chunk" : "",
                        p->given_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
     }
     *n_pages = (int32_t)n;

@@ -12,14 +12,19 @@
 typedef struct pool_plan {
     memory_room room; /* of it, weights and buffers are taken already */
     int64_t weight_bytes;
-    int64_t buffer_bytes; /* 0: not known, since the model is not loaded */
-    int64_t aside_bytes;  /* of the room: swap space and host tier */
-    int64_t given_pages;  /* --kv-pages; 0: as many as fit */
+    int64_t dropped_bytes; /* of the weights, what has no place in memory: of a mapped model that is larger than it; else 0 */
+    int64_t buffer_bytes;  /* 0: not known, since the model is not loaded */
+    int64_t aside_bytes;   /* of the room: swap space and host tier */
+    int64_t given_pages;   /* --kv-pages; 0: as many as fit */
     double utilization;
 } pool_plan;
 
 /* The plan by options, with room, weights and buffers still to be set. */
 pool_plan pool_plan_of(const quire_options *o);
+/* Of the weights of a packed model, what the plan leaves in memory: all of them, but at most seven eighths of the room. The kernel drops
+ * what exceeds that and reads it from the file again where it is used, as most experts of a mixture seldom are. room: without weights
+ * taken off; unknown, or a limit of the process, in which mapped files have their place already: all. */
+int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes);
 /* The number of pages: the given one, or what fits into the plan's part of the room. -1: the room is unknown and none is given. */
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);
 /* The same, for an engine whose sequences hold no more than `most` says. NO_MEMORY when they do not hold one sequence of least_tokens,

@@ -118,6 +118,7 @@ quire_err added_set_finish(added_set *a, int32_t n_ids) {
     a->n_ids = n_ids;
     for (size_t i = 0; i < a->n; i++) {
         a->by_id[a->tokens[i].id] = (int32_t)i + 1;
+        a->longest = a->tokens[i].pattern.n > a->longest ? a->tokens[i].pattern.n : a->longest;
     }
     TRY(build_trie(&a->raw, a, false));
     return build_trie(&a->normalized, a, true);

@@ -40,6 +40,7 @@ typedef struct added_set {
     bool finds_control; /* in the normalized text */
     int32_t *by_id; /* [n_ids]: a token's index plus 1, or 0 */
     int32_t n_ids;
+    size_t longest; /* bytes of a pattern */
 } added_set;
 
 /* Adds a copy of *t and its texts. QUIRE_NO_MEMORY. An empty pattern is never found. */

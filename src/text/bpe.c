@@ -1,6 +1,7 @@
 #include "text/bpe.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/chars.h"
 
 #define GONE (-2)
@@ -95,6 +96,7 @@ static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     for (size_t i = 0; i < word.n; i += len) {
         int32_t c = utf8_next(word.p + i, &len);
         str text = {word.p + i, len};
+        TRY(turn_poll(1));
         if (affixes) {
             TRY(affix(b, s, &text, i == 0, i + len == word.n));
         }
@@ -135,6 +137,7 @@ static quire_err merge_all(const bpe *b, bpe_scratch *s) {
     }
     while (s->n_heap > 0) {
         bpe_entry e = heap_pop(s);
+        TRY(turn_poll(2)); /* from cache; a long word's heap lies outside */
         int32_t i = (int32_t)(uint32_t)e.key, next = s->symbols[i].next;
         if (s->symbols[i].id != e.left || next >= n || s->symbols[next].id != e.right) {
             continue; /* one of the two has merged with another since */
@@ -196,10 +199,8 @@ static quire_err encode_stretch(const bpe *b, str word, bpe_scratch *s, token_li
     return QUIRE_OK;
 }
 
-quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
-    if (word.n > INT32_MAX) {
-        return QUIRE_TOO_LARGE;
-    }
+/* Encodes a word without user-defined symbols. */
+static quire_err encode_word(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     int32_t id = b->ignore_merges ? piece_table_find(b->vocab, word) : -1;
     if (id >= 0) {
         return token_list_add(out, id);
@@ -220,4 +221,24 @@ quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
         before = symbol;
     }
     return encode_stretch(b, (str){word.p + start, word.n - start}, s, out);
+}
+
+quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
+    if (word.n > INT32_MAX) {
+        return QUIRE_TOO_LARGE;
+    }
+    if (b->symbols == NULL) {
+        return encode_word(b, word, s, out);
+    }
+    size_t done = 0, len;
+    for (size_t i = 0; i < word.n; i += len) {
+        (void)utf8_next(word.p + i, &len);
+        int32_t id = piece_trie_longest(b->symbols, PIECE_TRIE_ROOT, (str){word.p + i, word.n - i}, &len);
+        if (id >= 0) {
+            TRY(done < i ? encode_word(b, (str){word.p + done, i - done}, s, out) : QUIRE_OK);
+            TRY(token_list_add(out, id));
+            done = i + len;
+        }
+    }
+    return done < word.n ? encode_word(b, (str){word.p + done, word.n - done}, s, out) : QUIRE_OK;
 }

@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "text/piece_table.h"
+#include "text/piece_trie.h"
 #include "text/token_list.h"
 
 #define BPE_DIRECT_CHARS 0x400
@@ -20,6 +21,7 @@
 /* Symbols are ids of the vocabulary, or numbers from n_tokens on for characters that only occur inside longer pieces. */
 typedef struct bpe {
     const piece_table *vocab;
+    const piece_trie *symbols; /* user-defined symbols, longest first, which merge with nothing; NULL: none */
     pair_table pairs;
     piece_table inner;                /* those characters; id i is symbol n_tokens + i. Empty for listed merges */
     pair_table neighbours;            /* symbols of adjacent characters inside some piece; no slots: unknown */

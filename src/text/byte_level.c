@@ -1,5 +1,7 @@
 #include "text/byte_level.h"
 
+#include "base/turn.h"
+
 #include "text/chars.h"
 
 static bool is_visible(int32_t b) {
@@ -31,6 +33,7 @@ quire_err byte_level_add(strbuf *b, str text) {
             n += utf8_encode(byte_level_char((uint8_t)text.p[i]), block + n);
         }
         quire_err e = strbuf_add(b, block, n);
+        e = e == QUIRE_OK ? turn_poll((uint32_t)n / 16) : e;
         if (e != QUIRE_OK) {
             b->n = before;
             return e;

@@ -48,6 +48,43 @@ bool char_is_other(int32_t c) {
     return k >= UTF8PROC_CATEGORY_CC && k <= UTF8PROC_CATEGORY_CO;
 }
 
+static const uint32_t scripts[] = {
+#include "text/script_table.inc"
+};
+
+int32_t char_script(int32_t c) {
+    size_t low = 0, high = sizeof scripts / sizeof *scripts;
+    while (high - low > 1) {
+        size_t mid = (low + high) / 2;
+        if (scripts[mid] >> 8 <= (uint32_t)c) {
+            low = mid;
+        } else {
+            high = mid;
+        }
+    }
+    return c == ' ' ? 0 : (int32_t)(scripts[low] & 0xFF);
+}
+
+static const int32_t inert[][2] = {
+#include "text/inert_table.inc"
+};
+
+bool char_is_inert(int32_t c) {
+    size_t low = 0, high = sizeof inert / sizeof *inert;
+    if (c < inert[0][0]) {
+        return false;
+    }
+    while (high - low > 1) {
+        size_t mid = (low + high) / 2;
+        if (inert[mid][0] <= c) {
+            low = mid;
+        } else {
+            high = mid;
+        }
+    }
+    return c <= inert[low][1];
+}
+
 int char_lower(int32_t c, int32_t out[2]) {
     if (c == 0x130) { /* the one character whose lower case is two */
         out[0] = 'i';

@@ -7,6 +7,7 @@
 void decoder_deinit(decoder *d) {
     for (int32_t i = 0; i < d->n; i++) {
         mem_free(d->steps[i].content);
+        mem_free(d->steps[i].unknown);
         matcher_deinit(&d->steps[i].match);
     }
     *d = (decoder){0};
@@ -197,15 +198,14 @@ static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
 static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first) {
     const decode_step *step = &s->decoder->steps[i];
     strbuf *w = &s->work[i];
+    bool marked = token.n >= step->n_content && memcmp(token.p, step->content, step->n_content) == 0;
+    bool is_name = str_begins(token, "[") && str_ends(token, "]"); /* "[SEP]": a word by itself */
+    bool continues = step->marks_words ? !marked && !is_name : marked;
     strbuf_clear(w);
-    if (!first) {
-        bool continues = token.n >= step->n_content && memcmp(token.p, step->content, step->n_content) == 0;
-        if (continues) {
-            token = (str){token.p + step->n_content, token.n - step->n_content};
-        } else {
-            TRY(strbuf_add_char(w, ' '));
-        }
+    if (marked && (step->marks_words || !first)) {
+        token = (str){token.p + step->n_content, token.n - step->n_content};
     }
+    TRY(!first && !continues ? strbuf_add_char(w, ' ') : QUIRE_OK);
     TRY(strbuf_add(w, token.p, token.n));
     if (step->cleanup) {
         TRY(clean_up(s, w, &s->held[i].text));
@@ -264,13 +264,15 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
     if (class == PIECE_CONTROL) {
         return QUIRE_OK;
     }
-    bool first = h->n_tokens++ == 0;
+    bool first = h->n_tokens == 0;
+    h->n_tokens++;
     if (class == PIECE_UNKNOWN) {
-        return strbuf_add_str(s->out, " \xE2\x81\x87 ");
+        return step->unknown != NULL ? strbuf_add(s->out, step->unknown, step->n_unknown) : strbuf_add_str(s->out, " \xE2\x81\x87 ");
     }
     size_t n = step->n_content;
     if (first && step->strip_first && token.n >= n && memcmp(token.p, step->content, n) == 0) {
         token = (str){token.p + n, token.n - n};
+        h->n_tokens -= step->strip_all && token.n == 0; /* nothing was shown */
     }
     if (!utf8_is_valid(token)) {
         return utf8_add_lossy(s->out, token);

@@ -31,8 +31,12 @@ typedef struct decode_step {
     int32_t start, stop; /* STRIP */
     bool keep_first;     /* METASPACE */
     bool cleanup;        /* WORDPIECE: tightens English punctuation */
-    bool strip_first;    /* SENTENCEPIECE */
-    matcher match;       /* REPLACE */
+    bool marks_words;    /* WORDPIECE: content begins a word instead of a continuation, as in GGUF files */
+    bool strip_first;    /* SENTENCEPIECE: the mark at the very start is nothing */
+    bool strip_all;      /* SENTENCEPIECE: so are all marks before the first text */
+    char *unknown;       /* owned: SENTENCEPIECE: the text of an unknown token; NULL: " ⁇ " */
+    size_t n_unknown;
+    matcher match; /* REPLACE */
 } decode_step;
 
 #define DECODE_MAX_STEPS 16
@@ -51,7 +55,7 @@ typedef struct decode_held {
     int64_t n_tokens; /* begun so far */
     int32_t n_cut;    /* STRIP: cut from this token's start */
     int32_t n_back;   /* STRIP: withheld at its end */
-    bool leading;     /* STRIP: still at its start. SENTENCEPIECE: nothing but controls so far */
+    bool leading;     /* STRIP: still at its start. */
 } decode_held;
 
 /* The text for a byte run that is not valid UTF-8. */

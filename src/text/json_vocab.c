@@ -1,7 +1,11 @@
 #include "text/json_vocab.h"
 
+#include <stdlib.h>
+
 #include "base/mem.h"
 #include "json/json_scan.h"
+
+#define MAX_SCORE 1e30 /* of a piece; sums of them stay finite */
 
 void json_vocab_deinit(json_vocab *r) {
     mem_free(r->entries);
@@ -14,6 +18,47 @@ void json_vocab_deinit(json_vocab *r) {
 
 str json_vocab_text(const json_vocab *r, const json_entry *e) {
     return (str){(e->own ? r->own.p : r->file.p) + e->at, e->n};
+}
+
+/* Adds an entry, whose piece was read with r->scratch. */
+static quire_err add_entry(json_vocab *r, str piece, int64_t id, double score) {
+    if (id < 0 || id > INT32_MAX - 1 || piece.n > UINT32_MAX) {
+        return QUIRE_BAD_FILE;
+    }
+    TRY(mem_grow(&r->entries, &r->cap, r->n + 1, sizeof *r->entries));
+    bool own = piece.p == r->scratch.p;
+    size_t at = own ? r->own.n : (size_t)(piece.p - r->file.p);
+    if (own) {
+        TRY(strbuf_add(&r->own, piece.p, piece.n));
+    }
+    r->entries[r->n++] = (json_entry){at, (uint32_t)piece.n, own, (int32_t)id, score};
+    r->max_id = id > r->max_id ? id : r->max_id;
+    return QUIRE_OK;
+}
+
+/* [["piece", score], ...]: an entry's id is its place. */
+static quire_err read_scored_vocab(json_vocab *r, json_scan *s) {
+    bool more;
+    TRY(json_scan_open(s, '['));
+    for (;;) {
+        TRY(json_scan_more(s, ']', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        str piece;
+        json_scan_value score;
+        TRY(json_scan_open(s, '['));
+        TRY(json_scan_more(s, ']', &more));
+        TRY(json_scan_string(s, &r->scratch, &piece));
+        TRY(json_scan_more(s, ']', &more));
+        TRY(more ? json_scan_number(s, &score) : QUIRE_BAD_FILE);
+        double value = strtod(score.text.p, NULL); /* a bracket ends it */
+        TRY(json_scan_more(s, ']', &more));
+        if (more || !(value >= -MAX_SCORE && value <= MAX_SCORE)) {
+            return QUIRE_BAD_FILE;
+        }
+        TRY(add_entry(r, piece, (int64_t)r->n, value));
+    }
 }
 
 /* {"piece": id, ...} */
@@ -29,17 +74,7 @@ static quire_err read_vocab(json_vocab *r, json_scan *s) {
         int64_t id;
         TRY(json_scan_key(s, &r->scratch, &piece));
         TRY(json_scan_int(s, &id));
-        if (id < 0 || id > INT32_MAX - 1 || piece.n > UINT32_MAX) {
-            return QUIRE_BAD_FILE;
-        }
-        TRY(mem_grow(&r->entries, &r->cap, r->n + 1, sizeof *r->entries));
-        bool own = piece.p == r->scratch.p;
-        size_t at = own ? r->own.n : (size_t)(piece.p - r->file.p);
-        if (own) {
-            TRY(strbuf_add(&r->own, piece.p, piece.n));
-        }
-        r->entries[r->n++] = (json_entry){at, (uint32_t)piece.n, own, (int32_t)id};
-        r->max_id = id > r->max_id ? id : r->max_id;
+        TRY(add_entry(r, piece, id, 0));
     }
 }
 
@@ -65,9 +100,11 @@ static quire_err read_flag(json_scan *s, bool *out) {
 
 static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
     str span;
-    if (str_is(key, "vocab") && json_scan_peek(s) == '{' && r->n == 0) {
+    char first = json_scan_peek(s);
+    if (str_is(key, "vocab") && (first == '{' || first == '[') && r->n == 0) {
         size_t start = s->at;
-        TRY(read_vocab(r, s));
+        TRY(first == '{' ? read_vocab(r, s) : read_scored_vocab(r, s));
+        r->is_scored = first == '[';
         r->vocab = (str){s->text.p + start, s->at - start};
         return QUIRE_OK;
     }
@@ -78,10 +115,15 @@ static quire_err read_model_member(json_vocab *r, json_scan *s, str key) {
         return read_text(r, s, 1, &r->unk);
     }
     if (str_is(key, "continuing_subword_prefix")) {
+        r->has_prefix = first == '"';
         return read_text(r, s, 2, &r->prefix);
     }
     if (str_is(key, "end_of_word_suffix")) {
         return read_text(r, s, 3, &r->suffix);
+    }
+    int64_t *number = str_is(key, "unk_id") ? &r->unk_id : str_is(key, "max_input_chars_per_word") ? &r->max_chars : NULL;
+    if (number != NULL && first != 'n') {
+        return json_scan_int(s, number);
     }
     bool *flag = str_is(key, "fuse_unk")        ? &r->fuse_unk
                  : str_is(key, "byte_fallback") ? &r->byte_fallback
@@ -136,7 +178,7 @@ static quire_err read_top_member(json_vocab *r, json_scan *s, str key) {
 }
 
 quire_err json_vocab_read(json_vocab *r, str file, quire_error *err) {
-    *r = (json_vocab){.file = file, .max_id = -1};
+    *r = (json_vocab){.file = file, .max_id = -1, .unk_id = -1, .max_chars = -1};
     json_scan s = {.text = r->file};
     quire_err e = read_members(r, &s, read_top_member);
     if (e == QUIRE_OK && json_scan_peek(&s) != '\0') {

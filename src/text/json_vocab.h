@@ -13,17 +13,20 @@ typedef struct json_entry {
     uint32_t n;
     bool own;
     int32_t id;
+    double score; /* of Unigram; else 0 */
 } json_entry;
 
 typedef struct json_vocab {
     str added, normalizer, pretokenizer, post, decoder; /* spans of the file */
     str type, vocab, merges, unk, prefix, suffix;       /* of the model; vocab and merges are spans, the others are in texts */
     bool fuse_unk, byte_fallback, ignore_merges, has_dropout;
+    bool has_prefix; /* continuing_subword_prefix is given, perhaps empty */
+    bool is_scored;  /* the vocabulary is a list with scores, as Unigram has it */
     json_entry *entries;
     size_t n, cap;
     strbuf own, scratch, texts[4];
     str file;
-    int64_t max_id;
+    int64_t max_id, unk_id, max_chars; /* of the model: unk_id -1: none; max_chars of a WordPiece word, -1: not given */
 } json_vocab;
 
 /* Fills *r from file, which is borrowed; r->file is set. The caller calls json_vocab_deinit, also after a failure. */

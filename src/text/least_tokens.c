@@ -21,10 +21,11 @@ static bool is_byte_level(const tokenizer *t) {
 static quire_err spells_all(const tokenizer *t, bool byte_level, bool *all) {
     strbuf b = {0};
     quire_err e = QUIRE_OK;
-    *all = byte_level || t->bpe.byte_fallback;
+    const int32_t *bytes = t->model.ops->bytes(&t->model);
+    *all = t->model.ops->spells && (byte_level || bytes != NULL);
     for (int i = 0; i < 256 && *all && e == QUIRE_OK; i++) {
         if (!byte_level) {
-            *all = t->bpe.bytes[i] >= 0;
+            *all = bytes[i] >= 0;
             continue;
         }
         const char byte = (char)i;

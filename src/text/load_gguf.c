@@ -1,10 +1,13 @@
-/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "llama" is SentencePiece's BPE with scores. */
+/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "llama" SentencePiece's BPE with scores, "t5" its
+ * Unigram, "bert" WordPiece. */
 #include "base/mem.h"
 #include "text/chars.h"
+#include "text/model_build.h"
+#include "text/sp_model.h"
 #include "text/tables.h"
-#include "text/tokenizer_impl.h"
 
-#define MARK "\xE2\x96\x81" /* U+2581 */
+#define MARK     SP_MARK
+#define MAX_WORD 100 /* characters of a BERT word */
 
 static vocab_type type_at(const vocab *v, int32_t id) {
     return v->types == NULL ? VOCAB_NORMAL : (vocab_type)v->types[id];
@@ -33,9 +36,7 @@ static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece, q
     size_t n_bytes = 0;
     if (v->tables.n > 0) {
         TRY(tables_take(t, v->tables, err));
-        return t->vocab.n == v->n_tokens
-                   ? QUIRE_OK
-                   : err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are of another vocabulary; pack the model again");
+        return model_check_tables(t, v->n_tokens, err);
     }
     for (int32_t i = 0; i < v->n_tokens; i++) {
         n_bytes += v->tokens[i].n;
@@ -61,13 +62,15 @@ static quire_err load_added(tokenizer *t, const vocab *v) {
     return added_set_finish(&t->added, v->n_tokens);
 }
 
-static quire_err load_special_texts(tokenizer *t, const vocab *v) {
+/* starts, ends: what an unset flag means. */
+static quire_err load_special_texts(tokenizer *t, const vocab *v, bool starts, bool ends) {
     t->bos = v->bos;
     t->eos = v->eos;
     str bos = tokenizer_piece(t, v->bos), eos = tokenizer_piece(t, v->eos);
     TRY(strbuf_add(&t->bos_text, bos.p, bos.n));
     TRY(strbuf_add(&t->eos_text, eos.p, eos.n));
-    bool add_bos = v->add_bos == 1 && v->bos >= 0, add_eos = v->add_eos == 1 && v->eos >= 0;
+    bool add_bos = (v->add_bos < 0 ? starts : v->add_bos == 1) && v->bos >= 0;
+    bool add_eos = (v->add_eos < 0 ? ends : v->add_eos == 1) && v->eos >= 0;
     return add_bos || add_eos ? tokenizer_surround(t, add_bos ? v->bos : -1, add_eos ? v->eos : -1) : QUIRE_OK;
 }
 
@@ -89,7 +92,7 @@ static quire_err load_merges(tokenizer *t, const vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < v->n_merges && e == QUIRE_OK; i++) {
         str left, right;
-        e = split_merge(v->merges[i], &left, &right) ? bpe_add_merge(&t->bpe, (uint32_t)i, left, right, &scratch) : QUIRE_NOT_FOUND;
+        e = split_merge(v->merges[i], &left, &right) ? bpe_add_merge(&t->model.bpe, (uint32_t)i, left, right, &scratch) : QUIRE_NOT_FOUND;
         if (e == QUIRE_NOT_FOUND) {
             e = err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges[%d] \"%.*s\" does not join two tokens to a third", i,
                         (int)(v->merges[i].n < 80 ? v->merges[i].n : 80), v->merges[i].p);
@@ -103,16 +106,17 @@ static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err)
     if ((v->n_merges < 1 || v->merges == NULL) && v->tables.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
     }
+    piece_model_init(&t->model, &piece_model_bpe, &t->vocab, -1);
     TRY(load_pieces(t, v, false, err));
     TRY(load_added(t, v));
-    t->bpe.vocab = &t->vocab;
-    t->bpe.unk = -1;
     TRY(tokenizer_apply_pre(t, v->pre, err));
-    TRY(bpe_begin(&t->bpe, (size_t)v->n_merges));
+    TRY(bpe_begin(&t->model.bpe, (size_t)v->n_merges));
     TRY(load_merges(t, v, err));
-    TRY(bpe_finish(&t->bpe, false));
-    t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
-    return load_special_texts(t, v);
+    TRY(bpe_finish(&t->model.bpe, t->decoder.n > 0));
+    if (t->decoder.n == 0) { /* else the pre-tokenizer has brought its own */
+        t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
+    }
+    return load_special_texts(t, v, false, false);
 }
 
 /* ---- SentencePiece ---- */
@@ -130,23 +134,8 @@ static quire_err load_classes(tokenizer *t, const vocab *v) {
     return QUIRE_OK;
 }
 
-/* Finds <0x00>..<0xFF>, where the file says that they are bytes. */
-static void find_bytes(tokenizer *t, const vocab *v) {
-    static const char hex[] = "0123456789ABCDEF";
-    for (int b = 0; b < 256; b++) {
-        t->bpe.bytes[b] = -1;
-    }
-    for (int32_t i = 0; i < v->n_tokens; i++) {
-        str p = piece_table_get(&t->vocab, i);
-        if (type_at(v, i) != VOCAB_BYTE || p.n != 6 || memcmp(p.p, "<0x", 3) != 0 || p.p[5] != '>') {
-            continue;
-        }
-        const char *high = memchr(hex, p.p[3], 16), *low = memchr(hex, p.p[4], 16);
-        if (high != NULL && low != NULL) {
-            t->bpe.bytes[(high - hex) * 16 + (low - hex)] = i;
-            t->bpe.byte_fallback = true;
-        }
-    }
+static bool is_byte(const void *context, int32_t id) {
+    return type_at(context, id) == VOCAB_BYTE;
 }
 
 static quire_err add_mark_steps(tokenizer *t, bool prefix) {
@@ -167,21 +156,113 @@ static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *e
     if (v->scores == NULL && v->tables.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.scores is missing: a \"llama\" tokenizer cannot do without");
     }
+    piece_model_init(&t->model, &piece_model_bpe, &t->vocab, v->unk);
     TRY(load_pieces(t, v, true, err));
     TRY(load_added(t, v));
     TRY(load_classes(t, v));
-    t->bpe.vocab = &t->vocab;
-    t->bpe.sentencepiece = true;
-    t->bpe.unk = v->unk;
-    find_bytes(t, v);
+    t->model.bpe.sentencepiece = true;
+    t->model.bpe.byte_fallback = model_find_bytes(&t->vocab, is_byte, v, t->model.bpe.bytes) > 0;
     TRY(add_mark_steps(t, v->add_space_prefix != 0));
-    TRY(bpe_begin(&t->bpe, (size_t)v->n_tokens * 2));
-    quire_err e = v->tables.n > 0 ? QUIRE_OK : bpe_derive_merges(&t->bpe, v->scores);
+    TRY(bpe_begin(&t->model.bpe, (size_t)v->n_tokens * 2));
+    quire_err e = v->tables.n > 0 ? QUIRE_OK : bpe_derive_merges(&t->model.bpe, v->scores);
     if (e != QUIRE_OK) {
         return e == QUIRE_UNSUPPORTED ? err_set(err, e, -1, "tokenizer.ggml.tokens: a token of more than %d bytes", BPE_MAX_PIECE) : e;
     }
-    TRY(bpe_finish(&t->bpe, true));
-    return load_special_texts(t, v);
+    TRY(bpe_finish(&t->model.bpe, true));
+    return load_special_texts(t, v, false, false);
+}
+
+/* ---- "t5": SentencePiece's Unigram ---- */
+
+static quire_err fill_t5(const vocab *v, sp_model *m) {
+    m->pieces = mem_new((size_t)v->n_tokens, sizeof *m->pieces);
+    TRY(mem_check(m->pieces));
+    m->n = (size_t)v->n_tokens;
+    m->kind = SP_UNIGRAM;
+    m->byte_fallback = true; /* where the file has bytes */
+    m->dummy_prefix = v->add_space_prefix != 0;
+    m->remove_extra = v->remove_extra_whitespaces == 1;
+    m->charsmap = v->charsmap;
+    m->unk = v->unk;
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        m->pieces[i] = (sp_piece){.text = v->tokens != NULL ? v->tokens[i] : (str){"", 0},
+                                  .score = v->scores != NULL ? v->scores[i] : 0,
+                                  .type = type_at(v, i) == VOCAB_UNDEFINED ? VOCAB_UNUSED : type_at(v, i)};
+        m->unk = m->unk < 0 && m->pieces[i].type == VOCAB_UNKNOWN ? i : m->unk;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err load_t5(tokenizer *t, const vocab *v, quire_error *err) {
+    sp_model m;
+    if (v->scores == NULL && v->tables.n == 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.scores is missing: a \"t5\" tokenizer cannot do without");
+    }
+    sp_model_init(&m, "tokenizer.ggml");
+    quire_err e = fill_t5(v, &m);
+    e = e != QUIRE_OK ? e : sp_model_build(&m, v->tables, t, err);
+    sp_model_deinit(&m);
+    return e != QUIRE_OK ? e : load_special_texts(t, v, false, true);
+}
+
+/* ---- "bert": WordPiece, with a mark before what begins a word ---- */
+
+static quire_err add_step(normalizer *n, norm_kind kind) {
+    n->steps[n->n++] = (norm_step){.kind = kind};
+    return QUIRE_OK;
+}
+
+static quire_err add_bert_steps(tokenizer *t, const vocab *v, quire_error *err) {
+    bool lower = v->lowercase != 0;
+    TRY(add_step(&t->normalizer, NORM_BERT_CLEAN));
+    TRY(add_step(&t->normalizer, NORM_BERT_CHINESE));
+    if (v->strip_accents >= 0 ? v->strip_accents == 1 : lower) {
+        TRY(add_step(&t->normalizer, NORM_NFD));
+        TRY(add_step(&t->normalizer, NORM_DROP_NONSPACING));
+    }
+    TRY(lower ? add_step(&t->normalizer, NORM_LOWERCASE) : QUIRE_OK);
+    TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_SPACE, 0, SPLIT_REMOVED, err));
+    TRY(pretokenizer_add_chars(&t->pretokenizer, CLASS_PUNCTUATION, 0, SPLIT_ISOLATED, err));
+    decode_step *back = &t->decoder.steps[t->decoder.n++];
+    *back = (decode_step){.kind = DECODE_WORDPIECE, .cleanup = true, .marks_words = true, .content = mem_dup(MARK, 3), .n_content = 3};
+    return mem_check(back->content);
+}
+
+/* [CLS] A [SEP], and [CLS] A [SEP] B [SEP]. */
+static quire_err surround_bert(tokenizer *t, const vocab *v) {
+    int32_t cls = v->bos >= 0 ? v->bos : tokenizer_find(t, str_of("[CLS]"));
+    int32_t sep = v->sep >= 0 ? v->sep : v->eos >= 0 ? v->eos : tokenizer_find(t, str_of("[SEP]"));
+    for (int two = 0; two < 2; two++) {
+        post_template *p = two ? &t->post.pair : &t->post.single;
+        TRY(cls >= 0 && v->add_bos != 0 ? post_template_add(p, POST_TOKENS, 0, &cls, 1) : QUIRE_OK);
+        for (int i = 0; i <= two; i++) {
+            TRY(post_template_add(p, i == 0 ? POST_A : POST_B, i, NULL, 0));
+            TRY(sep >= 0 && v->add_eos != 0 ? post_template_add(p, POST_TOKENS, i, &sep, 1) : QUIRE_OK);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err load_bert(tokenizer *t, const vocab *v, quire_error *err) {
+    wordpiece *w = &t->model.wordpiece;
+    piece_model_init(&t->model, &piece_model_wordpiece, &t->vocab, v->unk);
+    TRY(load_pieces(t, v, true, err));
+    for (int32_t i = 0; i < t->vocab.n && t->model.unk < 0; i++) {
+        t->model.unk = str_is(piece_table_get(&t->vocab, i), "[UNK]") ? i : -1;
+    }
+    if (t->model.unk < 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.tokens: a \"bert\" tokenizer without an unknown token");
+    }
+    TRY(load_added(t, v));
+    TRY(add_bert_steps(t, v, err));
+    w->unk = t->model.unk;
+    w->max_chars = MAX_WORD;
+    TRY(w->trie.units == NULL ? model_build_trie(t, &w->trie) : QUIRE_OK);
+    model_find_word_starts(w, str_of(MARK), (str){"", 0});
+    w->mark = str_of(MARK);
+    TRY(load_special_texts(t, v, false, false));
+    postprocessor_deinit(&t->post);
+    return surround_bert(t, v);
 }
 
 quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err) {
@@ -191,6 +272,12 @@ quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err) {
     }
     if (str_is(v->model, "llama")) {
         return load_sentencepiece(t, v, err);
+    }
+    if (str_is(v->model, "t5")) {
+        return load_t5(t, v, err);
+    }
+    if (str_is(v->model, "bert")) {
+        return load_bert(t, v, err);
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.ggml.model \"%.*s\" is not supported by this version",
                    (int)(v->model.n < 80 ? v->model.n : 80), v->model.p);

@@ -1,11 +1,11 @@
 /* Loads a tokenizer from tokenizer.json, with the special tokens of tokenizer_config.json and special_tokens_map.json. */
 #include "base/mem.h"
-#include "json/json.h"
-#include "json/json_scan.h"
 #include "text/chars.h"
 #include "text/json_vocab.h"
+#include "text/model_build.h"
 #include "text/tables.h"
-#include "text/tokenizer_impl.h"
+#include "json/json.h"
+#include "json/json_scan.h"
 
 #define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids without a token, at most this many and three times those with one */
 
@@ -118,7 +118,7 @@ static quire_err read_merges(tokenizer *t, str span, strbuf copies[2], strbuf *j
         }
         TRY(read_merge(&s, copies, &left, &right));
         s.begun = false;
-        TRY(bpe_add_merge(&t->bpe, *rank, left, right, joined));
+        TRY(bpe_add_merge(&t->model.bpe, *rank, left, right, joined));
     }
 }
 
@@ -158,21 +158,100 @@ static bool leaves_long_words(const pretokenizer *p) {
     return true;
 }
 
-static quire_err build_model(tokenizer *t, const json_vocab *r, quire_error *err) {
-    bpe *b = &t->bpe;
-    b->vocab = &t->vocab;
-    b->unk = r->unk.n > 0 ? tokenizer_find(t, r->unk) : -1;
+static quire_err build_bpe(tokenizer *t, const json_vocab *r, quire_error *err) {
+    bpe *b = &t->model.bpe;
+    if (r->has_dropout) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: model.dropout is not supported: it makes tokens random");
+    }
+    b->unk = t->model.unk;
     b->fuse_unk = r->fuse_unk;
     b->byte_fallback = r->byte_fallback;
     b->ignore_merges = r->ignore_merges;
-    if (r->unk.n > 0 && b->unk < 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.unk_token is not in the vocabulary");
-    }
     TRY(copy_affix(r->prefix, &b->prefix, &b->n_prefix));
     TRY(copy_affix(r->suffix, &b->suffix, &b->n_suffix));
     TRY(bpe_begin(b, r->n * 2));
     TRY(r->merges.n == 0 ? QUIRE_OK : load_merges(t, r->merges, err));
     return bpe_finish(b, leaves_long_words(&t->pretokenizer));
+}
+
+static quire_err build_unigram(tokenizer *t, const json_vocab *r, quire_error *err) {
+    unigram *u = &t->model.unigram;
+    double lowest = 0;
+    (void)err;
+    u->unk = t->model.unk;
+    u->names_runs = true;
+    u->byte_fallback = r->byte_fallback;
+    (void)model_find_bytes(&t->vocab, NULL, NULL, u->bytes);
+    TRY(model_note_controls(t, u));
+    if (u->scores != NULL) {
+        return QUIRE_OK;
+    }
+    u->scores = mem_new((size_t)t->vocab.n, sizeof *u->scores);
+    TRY(mem_check(u->scores));
+    for (size_t i = 0; i < r->n; i++) {
+        double score = r->entries[i].score;
+        u->scores[r->entries[i].id] = score;
+        lowest = i == 0 || score < lowest ? score : lowest;
+    }
+    u->unknown_score = lowest - UNIGRAM_UNKNOWN_PENALTY;
+    return model_build_trie(t, &u->trie);
+}
+
+static quire_err build_wordpiece(tokenizer *t, const json_vocab *r, quire_error *err) {
+    wordpiece *w = &t->model.wordpiece;
+    (void)err;
+    w->unk = t->model.unk;
+    w->max_chars = r->max_chars < 0 || r->max_chars > INT32_MAX - 1 ? 100 : (int32_t)r->max_chars;
+    TRY(w->trie.units == NULL ? model_build_trie(t, &w->trie) : QUIRE_OK);
+    model_find_word_starts(w, (str){"", 0}, r->has_prefix ? r->prefix : str_of("##"));
+    return QUIRE_OK;
+}
+
+static quire_err build_wordlevel(tokenizer *t, const json_vocab *r, quire_error *err) {
+    (void)t;
+    (void)r;
+    (void)err;
+    return QUIRE_OK;
+}
+
+/* The models by their names, and the name of the unknown token where the file has none. */
+static const struct model_kind {
+    const piece_model_ops *ops;
+    quire_err (*build)(tokenizer *t, const json_vocab *r, quire_error *err);
+    const char *unk;
+    bool needs_unk;
+} kinds[] = {{&piece_model_bpe, build_bpe, "", false},
+             {&piece_model_unigram, build_unigram, "", false},
+             {&piece_model_wordpiece, build_wordpiece, "[UNK]", true},
+             {&piece_model_wordlevel, build_wordlevel, "<unk>", true}};
+
+/* The kind of model; a file without a type names it by its parts. NULL: none of them. */
+static const struct model_kind *kind_of(const json_vocab *r) {
+    str type = r->type.n > 0     ? r->type
+               : r->merges.n > 0 ? str_of("BPE")
+               : r->is_scored    ? str_of("Unigram")
+               : r->has_prefix   ? str_of("WordPiece")
+                                 : r->type;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (str_is(type, kinds[i].ops->name)) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}
+
+/* Finds the unknown token, by its id or its name. */
+static quire_err find_unk(tokenizer *t, const json_vocab *r, const struct model_kind *k, quire_error *err) {
+    str name = r->unk.n > 0 ? r->unk : str_of(k->unk);
+    bool by_id = k->ops == &piece_model_unigram;
+    if (by_id && (r->unk_id < -1 || r->unk_id >= t->vocab.n)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.unk_id is %lld, outside the vocabulary", (long long)r->unk_id);
+    }
+    t->model.unk = by_id ? (int32_t)r->unk_id : name.n > 0 ? tokenizer_find(t, name) : -1;
+    if (!by_id && t->model.unk < 0 && (name.n > 0 || k->needs_unk)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.unk_token is not in the vocabulary");
+    }
+    return QUIRE_OK;
 }
 
 /* ---- the special tokens ---- */
@@ -205,21 +284,21 @@ static quire_err load_specials(tokenizer *t, const vocab *v) {
 }
 
 static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, json_value *added, quire_error *err) {
-    if (!str_is(r->type, "BPE") && !(r->type.n == 0 && r->merges.n > 0)) {
+    const struct model_kind *kind = kind_of(r);
+    if (kind == NULL || (r->is_scored && kind->ops != &piece_model_unigram)) {
         str name = r->type.n > 0 ? r->type : str_of("without a type");
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: the model %.*s is not supported by this version",
                        (int)(name.n < 80 ? name.n : 80), name.p);
     }
-    if (r->has_dropout) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: model.dropout is not supported: it makes tokens random");
-    }
+    piece_model_init(&t->model, kind->ops, &t->vocab, -1);
     TRY(v->tables.n > 0 ? take_vocab(t, v->tables, added, err) : build_vocab(t, r, added, err));
     TRY(pipeline_load_normalizer(r->normalizer, &t->normalizer, err));
     TRY(pipeline_load_pretokenizer(r->pretokenizer, &t->pretokenizer, err));
     TRY(pipeline_load_decoder(r->decoder, &t->decoder, err));
     TRY(pipeline_load_postprocessor(r->post, t->vocab.n, &t->post, err));
     TRY(build_added(t, added, err));
-    TRY(build_model(t, r, err));
+    TRY(find_unk(t, r, kind, err));
+    TRY(kind->build(t, r, err));
     return load_specials(t, v);
 }
 

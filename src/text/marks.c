@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 
 #define MAX_OPEN 16 /* tokens that one literal leaves open */
 
@@ -123,6 +124,7 @@ quire_err marks_take(str marked, str roles, strbuf *text, text_marks *out) {
             run++;
         }
         TRY(strbuf_add(text, marked.p + i, run - i));
+        TRY(turn_poll((uint32_t)(run - i) / 16)); /* a copy */
         i = run;
         if (i < marked.n) {
             TRY(take_mark((uint8_t)marked.p[i], text, from, roles, &o, out));

@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/byte_level.h"
 #include "text/chars.h"
 
@@ -10,6 +11,8 @@ void normalizer_deinit(normalizer *n) {
     for (int32_t i = 0; i < n->n; i++) {
         mem_free(n->steps[i].content);
         matcher_deinit(&n->steps[i].match);
+        charsmap_deinit(&n->steps[i].map);
+        sp_rules_deinit(&n->steps[i].rules);
     }
     *n = (normalizer){0};
 }
@@ -73,6 +76,7 @@ static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s,
     *n = 0;
     for (size_t i = 0; i < text.n; i += len) {
         int32_t c = utf8_next(text.p + i, &len), boundary = 0;
+        TRY(turn_poll(1));
         TRY(mem_grow(&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars));
         utf8proc_ssize_t made = utf8proc_decompose_char(c, s->chars + *n, 32, options, &boundary);
         if (made < 0 || made > 32) { /* the longest decomposition in Unicode has 18 characters */
@@ -100,7 +104,7 @@ static quire_err order_marks(norm_scratch *s, size_t n) {
     return QUIRE_OK;
 }
 
-static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf *out) {
+static quire_err form_stretch(str text, norm_kind form, norm_scratch *s, strbuf *out) {
     bool compat = form == NORM_NFKC || form == NORM_NFKD, compose = form == NORM_NFC || form == NORM_NFKC;
     utf8proc_option_t options = (utf8proc_option_t)(UTF8PROC_STABLE | (compat ? UTF8PROC_COMPAT : 0));
     size_t n;
@@ -116,6 +120,58 @@ static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf 
     }
     for (size_t i = 0; i < n; i++) {
         TRY(utf8_add(out, s->chars[i]));
+    }
+    return QUIRE_OK;
+}
+
+/* Inert characters end a stretch: nothing composes with them or moves over them. */
+static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf *out) {
+    size_t done = 0, len;
+    for (size_t i = 0; i < text.n; i += len) {
+        if (!char_is_inert(utf8_next(text.p + i, &len))) {
+            continue;
+        }
+        TRY(form_stretch((str){text.p + done, i - done}, form, s, out));
+        TRY(strbuf_add(out, text.p + i, len));
+        done = i + len;
+    }
+    return form_stretch((str){text.p + done, text.n - done}, form, s, out);
+}
+
+/* ---- precompiled rules ---- */
+
+#define MAX_GRAPHEME 5 /* bytes of a grapheme that a rule may replace as a whole */
+
+/* The length of the grapheme that text begins with. */
+static size_t grapheme_at(str text) {
+    size_t n, len;
+    utf8proc_int32_t state = 0;
+    int32_t before = utf8_next(text.p, &n);
+    for (; n < text.n; n += len) {
+        int32_t c = utf8_next(text.p + n, &len);
+        if (utf8proc_grapheme_break_stateful(before, c, &state)) {
+            break;
+        }
+        before = c;
+    }
+    return n;
+}
+
+static quire_err map_graphemes(const charsmap *m, str text, strbuf *out) {
+    size_t n, len, n_rule;
+    str to;
+    for (size_t i = 0; i < text.n; i += n) {
+        str g = {text.p + i, n = grapheme_at((str){text.p + i, text.n - i})};
+        if (n <= MAX_GRAPHEME && charsmap_find(m, g, CHARSMAP_SHORTEST, &n_rule, &to)) {
+            TRY(strbuf_add(out, to.p, to.n));
+            continue;
+        }
+        for (size_t k = 0; k < n; k += len) {
+            (void)utf8_next(g.p + k, &len);
+            str c = {g.p + k, len};
+            to = charsmap_find(m, c, CHARSMAP_SHORTEST, &n_rule, &to) ? to : c;
+            TRY(strbuf_add(out, to.p, to.n));
+        }
     }
     return QUIRE_OK;
 }
@@ -177,6 +233,7 @@ static quire_err map_chars(norm_kind kind, str text, strbuf *out) {
     for (size_t i = 0; i < text.n; i += len) {
         int32_t mapped[3];
         int n = map_char(kind, utf8_next(text.p + i, &len), mapped);
+        TRY(turn_poll(1));
         for (int k = 0; k < n; k++) {
             TRY(utf8_add(out, mapped[k]));
         }
@@ -216,6 +273,10 @@ static quire_err run_step(const norm_step *step, str text, norm_scratch *s, rege
         return matcher_replace(&step->match, rs, text, (str){step->content, step->n_content}, out);
     case NORM_BYTE_LEVEL:
         return byte_level_add(out, text);
+    case NORM_PRECOMPILED:
+        return map_graphemes(&step->map, text, out);
+    case NORM_SENTENCEPIECE:
+        return sp_rules_run(&step->rules, text, out);
     default:
         return map_chars(step->kind, text, out);
     }
@@ -243,6 +304,8 @@ static size_t step_shrinks(const norm_step *step) {
     case NORM_NFKD:
     case NORM_LOWERCASE:
         return 4;
+    case NORM_SENTENCEPIECE:
+        return step->rules.map.n_units == 0 && !step->rules.remove_extra;
     case NORM_REPLACE:
         return step->match.re == NULL && step->n_content >= step->match.n_literal ? 1 : 0;
     default:

@@ -6,7 +6,9 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "text/charsmap.h"
 #include "text/regex.h"
+#include "text/sp_rules.h"
 
 typedef enum norm_kind {
     NORM_NFC,
@@ -22,7 +24,9 @@ typedef enum norm_kind {
     NORM_BERT_CLEAN,
     NORM_BERT_CHINESE,
     NORM_DROP_NONSPACING,
-    NORM_BYTE_LEVEL /* bytes as the visible characters of byte_level.h */
+    NORM_PRECOMPILED,   /* the rules of map, grapheme by grapheme */
+    NORM_SENTENCEPIECE, /* sentencepiece's own normalization */
+    NORM_BYTE_LEVEL     /* bytes as the visible characters of byte_level.h */
 } norm_kind;
 
 typedef struct norm_step {
@@ -30,7 +34,9 @@ typedef struct norm_step {
     bool left, right; /* STRIP */
     char *content;    /* owned: PREPEND, REPLACE */
     size_t n_content;
-    matcher match; /* REPLACE */
+    matcher match;  /* REPLACE */
+    charsmap map;   /* PRECOMPILED */
+    sp_rules rules; /* SENTENCEPIECE */
 } norm_step;
 
 #define NORM_MAX_STEPS 32

@@ -1,8 +1,8 @@
 #include "text/pipeline.h"
 
 #include "base/mem.h"
-#include "json/json.h"
 #include "text/chars.h"
+#include "json/json.h"
 
 static quire_err unsupported(quire_error *err, const char *component, str what) {
     return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: %s %.*s is not supported by this version", component,
@@ -105,6 +105,12 @@ static quire_err load_normalizer(json_value *o, void *out, quire_error *err) {
     if (str_is(type, "BertNormalizer")) {
         return load_bert_normalizer(o, out, err);
     }
+    if (str_is(type, "Precompiled")) {
+        norm_step *step = NULL;
+        TRY(norm_add(out, NORM_PRECOMPILED, &step, err));
+        quire_err e = charsmap_open_base64(json_get_str(o, "precompiled_charsmap"), &step->map);
+        return e == QUIRE_BAD_FILE ? malformed(err, "Precompiled normalizer") : e;
+    }
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!str_is(type, kinds[i].name)) {
             continue;
@@ -181,6 +187,12 @@ quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior be
     return regex_open(pattern, &step->match.re, err);
 }
 
+quire_err pretokenizer_add_split_as(pretokenizer *p, str pattern, regex_syntax syntax, quire_error *err) {
+    pre_step *step = NULL;
+    TRY(pre_add(p, (pre_step){.kind = PRE_SPLIT, .behavior = SPLIT_ISOLATED}, &step, err));
+    return regex_open_as(pattern, syntax, &step->match.re, err);
+}
+
 quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter, split_behavior behavior, quire_error *err) {
     pre_step *step;
     return pre_add(p, (pre_step){.kind = PRE_CHARS, .class = class, .delimiter = delimiter, .behavior = behavior}, &step, err);
@@ -237,6 +249,9 @@ static quire_err load_pretokenizer(json_value *o, void *out, quire_error *err) {
     if (str_is(type, "FixedLength")) {
         int32_t length = json_get_int32(o, "length", 5);
         return length < 1 ? malformed(err, "FixedLength") : pre_add(p, (pre_step){.kind = PRE_FIXED, .length = length}, &step, err);
+    }
+    if (str_is(type, "UnicodeScripts")) {
+        return pre_add(p, (pre_step){.kind = PRE_SCRIPTS}, &step, err);
     }
     return load_char_pre(o, type, p, err);
 }

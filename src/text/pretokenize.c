@@ -1,6 +1,7 @@
 #include "text/pretokenize.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/byte_level.h"
 #include "text/chars.h"
 
@@ -14,7 +15,7 @@ void pretokenizer_deinit(pretokenizer *p) {
 bool pretokenizer_deletes(const pretokenizer *p) {
     for (int32_t i = 0; i < p->n; i++) {
         bool splits = p->steps[i].kind == PRE_SPLIT || p->steps[i].kind == PRE_CHARS;
-        if (splits && p->steps[i].behavior == SPLIT_REMOVED) {
+        if (p->steps[i].kind == PRE_SCRIPTS || (splits && p->steps[i].behavior == SPLIT_REMOVED)) {
             return true;
         }
     }
@@ -85,6 +86,7 @@ static bool in_class(const pre_step *step, int32_t c) {
 static quire_err cut_by_chars(const pre_step *step, str text, pre_scratch *s) {
     size_t done = 0, len;
     for (size_t i = 0; i < text.n; i += len) {
+        TRY(turn_poll(1));
         if (in_class(step, utf8_next(text.p + i, &len))) {
             if (done < i) {
                 TRY(add_cut(s, done, i, false));
@@ -160,6 +162,20 @@ static quire_err cut_fixed(const pre_step *step, str text, size_t offset, piece_
     return list_add(out, offset + start, text.n - start);
 }
 
+static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
+    size_t start = text.n, len;
+    int32_t last = 0;
+    for (size_t i = 0; i < text.n; i += len) {
+        int32_t script = char_script(utf8_next(text.p + i, &len));
+        if (script != 0 && script != last) {
+            TRY(start < i ? list_add(out, offset + start, i - start) : QUIRE_OK);
+            start = i;
+            last = script;
+        }
+    }
+    return list_add(out, offset + start, text.n - start);
+}
+
 /* Appends text to *own with metaspace marks, and cuts it before every mark. */
 static quire_err metaspace_piece(const pre_step *step, str text, bool first, strbuf *own, piece_list *out) {
     char mark[4];
@@ -221,6 +237,8 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
         return keep_cuts(s, step->behavior, false, at, out);
     case PRE_FIXED:
         return cut_fixed(step, text, at, out);
+    case PRE_SCRIPTS:
+        return cut_scripts(text, at, out);
     case PRE_METASPACE:
         return metaspace_piece(step, text, in->first && i == 0, own, out);
     default:

@@ -13,6 +13,7 @@ typedef enum pre_kind {
     PRE_SPLIT,     /* by the matches of match */
     PRE_CHARS,     /* by single characters of class */
     PRE_FIXED,     /* every n characters */
+    PRE_SCRIPTS,   /* where the script changes; what has none stays with the text before it, and is deleted at the start */
     PRE_METASPACE, /* spaces become a mark, perhaps one before each piece; cut before marks */
     PRE_BYTE_LEVEL /* perhaps a space before each piece; cut by match if there is one; bytes spelled as in byte_level.h */
 } pre_kind;
@@ -54,6 +55,8 @@ void pretokenizer_deinit(pretokenizer *p);
 bool pretokenizer_deletes(const pretokenizer *p);
 /* Each appends a step. QUIRE_UNSUPPORTED past PRE_MAX_STEPS; errors of regex_open. */
 quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err);
+/* Cuts by the matches of a pattern in a given syntax, each a piece. */
+quire_err pretokenizer_add_split_as(pretokenizer *p, str pattern, regex_syntax syntax, quire_error *err);
 quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter, split_behavior behavior, quire_error *err);
 /* cut: by GPT-2's pattern. */
 quire_err pretokenizer_add_byte_level(pretokenizer *p, bool prefix_space, bool cut, quire_error *err);

@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 
 #define MAX_PATTERN_BYTES 65536u
 #define MATCH_LIMIT       20000000u /* steps of one search: tens of milliseconds */
@@ -42,12 +43,16 @@ static quire_err compile(regex *r, const strbuf *source, str pattern, quire_erro
 }
 
 quire_err regex_open(str pattern, regex **out, quire_error *err) {
+    return regex_open_as(pattern, REGEX_ONIGURUMA, out, err);
+}
+
+quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err) {
     if (pattern.n > MAX_PATTERN_BYTES) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "tokenizer: a regular expression of %zu bytes; at most %u", pattern.n, MAX_PATTERN_BYTES);
     }
     strbuf source = {.max = (size_t)64 * MAX_PATTERN_BYTES};
     regex *r = mem_new(1, sizeof *r);
-    quire_err e = r == NULL ? QUIRE_NO_MEMORY : regex_translate(pattern, &source, err);
+    quire_err e = r == NULL ? QUIRE_NO_MEMORY : regex_translate(pattern, syntax, &source, err);
     if (e == QUIRE_OK) {
         e = compile(r, &source, pattern, err);
     }
@@ -148,10 +153,11 @@ quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool 
             skip_char(it);
             continue;
         }
+        uint32_t passed = (uint32_t)(it->end - it->from);
         it->from = it->end;
         it->last_end = it->end;
         it->any = true;
-        return QUIRE_OK;
+        return turn_poll(passed + 1);
     }
     return QUIRE_OK;
 }

@@ -17,11 +17,18 @@ typedef struct regex_scratch {
 
 void regex_scratch_deinit(regex_scratch *s);
 
+/* The syntax that a pattern is written in. */
+typedef enum regex_syntax {
+    REGEX_ONIGURUMA, /* of the tokenizers library */
+    REGEX_RUST       /* of tiktoken: repetitions may be possessive, and ^ and $ are the ends of the text */
+} regex_syntax;
+
 /* Compiles. QUIRE_UNSUPPORTED names the construct that cannot be translated, QUIRE_BAD_FILE what is malformed. */
 quire_err regex_open(str pattern, regex **out, quire_error *err);
+quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err);
 void regex_close(regex *r);
 /* Appends pattern in PCRE2's syntax to *out; errors as regex_open. */
-quire_err regex_translate(str pattern, strbuf *out, quire_error *err);
+quire_err regex_translate(str pattern, regex_syntax syntax, strbuf *out, quire_error *err);
 
 /* The pattern of a tokenizer's step: an expression, or a literal string when re is NULL. */
 typedef struct matcher {

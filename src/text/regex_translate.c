@@ -15,6 +15,7 @@
 
 typedef struct translator {
     str in;
+    regex_syntax syntax;
     size_t at;
     strbuf *out;
     quire_error *err;
@@ -398,6 +399,9 @@ static quire_err translate_brace(translator *t) {
     TRY(strbuf_add_char(t->out, '}'));
     t->at += i + 1;
     int next = peek(t, 0);
+    if (t->syntax == REGEX_RUST) {
+        return QUIRE_OK; /* possessive or lazy, as in PCRE2 */
+    }
     if (next == '+' || (next == '?' && !comma)) { /* repeats the repetition: put it in a group of its own */
         size_t n = t->out->n - t->atom;
         char *copy = mem_dup(t->out->p + t->atom, n);
@@ -437,6 +441,10 @@ static quire_err translate_one(translator *t) {
     case '^':
     case '$':
         t->atom = SIZE_MAX;
+        if (t->syntax == REGEX_RUST && c != '|') {
+            t->at++;
+            return strbuf_add_str(t->out, c == '^' ? "\\A" : "\\z");
+        }
         break;
     case '*':
     case '+':
@@ -461,8 +469,8 @@ static quire_err translate_one(translator *t) {
     return strbuf_add_char(t->out, (char)c);
 }
 
-quire_err regex_translate(str pattern, strbuf *out, quire_error *err) {
-    translator t = {.in = pattern, .out = out, .err = err, .atom = SIZE_MAX};
+quire_err regex_translate(str pattern, regex_syntax syntax, strbuf *out, quire_error *err) {
+    translator t = {.in = pattern, .syntax = syntax, .out = out, .err = err, .atom = SIZE_MAX};
     TRY(strbuf_add_str(out, ""));
     while (t.at < pattern.n) {
         quire_err e = translate_one(&t);

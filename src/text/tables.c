@@ -36,17 +36,27 @@ static quire_err add_pieces(strbuf *out, const piece_table *t) {
 }
 
 quire_err tables_write(const tokenizer *t, strbuf *out) {
-    const bpe *b = &t->bpe;
+    static const bpe no_bpe;
+    static const piece_trie no_trie;
+    const piece_model *m = &t->model;
+    const bpe *b = m->ops == &piece_model_bpe ? &m->bpe : &no_bpe;
+    bool is_unigram = m->ops == &piece_model_unigram;
+    const piece_trie *trie = is_unigram ? &m->unigram.trie : m->ops == &piece_model_wordpiece ? &m->wordpiece.trie : &no_trie;
     tables_header h = {.version = TABLES_VERSION,
                        .vocab = pieces_of(&t->vocab),
                        .inner = pieces_of(&b->inner),
                        .pairs = pairs_of(&b->pairs),
-                       .neighbours = pairs_of(&b->neighbours)};
+                       .neighbours = pairs_of(&b->neighbours),
+                       .n_units = trie->n,
+                       .n_scores = is_unigram ? (uint64_t)t->vocab.n : 0,
+                       .unknown_score = is_unigram ? m->unigram.unknown_score : 0};
     TRY(add_area(out, &h, sizeof h));
     TRY(add_pieces(out, &t->vocab));
     TRY(add_pieces(out, &b->inner));
     TRY(add_area(out, b->pairs.slots, n_pair_slots(&b->pairs) * sizeof *b->pairs.slots));
-    return add_area(out, b->neighbours.slots, n_pair_slots(&b->neighbours) * sizeof *b->neighbours.slots);
+    TRY(add_area(out, b->neighbours.slots, n_pair_slots(&b->neighbours) * sizeof *b->neighbours.slots));
+    TRY(add_area(out, trie->units, trie->n * sizeof *trie->units));
+    return add_area(out, is_unigram ? m->unigram.scores : NULL, is_unigram ? (size_t)t->vocab.n * sizeof(double) : 0);
 }
 
 /* ---- reading ---- */
@@ -123,6 +133,44 @@ static bool take_pairs(reader *r, tables_pairs h, pair_table *t) {
     return is_table(h.n_slots, n_used);
 }
 
+static bool take_bpe(reader *r, const tables_header *h, bpe *b) {
+    return take_pieces(r, h->inner, &b->inner) && take_pairs(r, h->pairs, &b->pairs) && take_pairs(r, h->neighbours, &b->neighbours) &&
+           b->pairs.slots != NULL;
+}
+
+/* Passes over the tables of BPE, of which there are none. */
+static bool take_trie(reader *r, const tables_header *h, int32_t n_ids, piece_trie *out) {
+    bpe none = {0};
+    bool empty = take_bpe(r, h, &none) || (none.inner.slots == NULL && none.pairs.slots == NULL && none.neighbours.slots == NULL);
+    trie_unit *units = empty ? take(r, h->n_units, sizeof *units) : NULL;
+    if (units == NULL) {
+        return false;
+    }
+    *out = (piece_trie){.units = units, .n = (size_t)h->n_units, .borrowed = true};
+    bool good = piece_trie_check(out);
+    for (size_t i = 0; i < out->n && good; i++) {
+        good = units[i].id >= -1 && units[i].id < n_ids;
+    }
+    return good;
+}
+
+static bool take_unigram(reader *r, const tables_header *h, int32_t n_ids, unigram *u) {
+    if (!take_trie(r, h, n_ids, &u->trie) || h->n_scores != (uint64_t)n_ids) {
+        return false;
+    }
+    u->scores = take(r, h->n_scores, sizeof *u->scores);
+    u->borrowed = true;
+    u->unknown_score = h->unknown_score;
+    return u->scores != NULL;
+}
+
+static bool take_model(reader *r, const tables_header *h, int32_t n_ids, piece_model *m) {
+    return m->ops == &piece_model_bpe         ? take_bpe(r, h, &m->bpe)
+           : m->ops == &piece_model_unigram   ? take_unigram(r, h, n_ids, &m->unigram)
+           : m->ops == &piece_model_wordpiece ? take_trie(r, h, n_ids, &m->wordpiece.trie)
+                                              : true;
+}
+
 quire_err tables_take(tokenizer *t, str bytes, quire_error *err) {
     reader r = {.bytes = bytes};
     const tables_header *h = take(&r, 1, sizeof *h);
@@ -130,10 +178,9 @@ quire_err tables_take(tokenizer *t, str bytes, quire_error *err) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
                        "the vocabulary's tables were written by another version of quire: pack the model again");
     }
-    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) &&
-                take_pieces(&r, h->inner, &t->bpe.inner) && take_pairs(&r, h->pairs, &t->bpe.pairs) &&
-                take_pairs(&r, h->neighbours, &t->bpe.neighbours);
-    if (!good || t->vocab.slots == NULL || t->bpe.pairs.slots == NULL) {
+    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) && t->vocab.slots != NULL &&
+                take_model(&r, h, t->vocab.n, &t->model);
+    if (!good) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are damaged: pack the model again");
     }
     return QUIRE_OK;

@@ -5,13 +5,13 @@
  * tokenizer is read from the metadata as usual.
  *
  *   tables_header; then, each at a multiple of 64: texts, spans and slots of the pieces, those of the inner characters, slots of the pairs,
- *   slots of the neighbours */
+ *   slots of the neighbours, units of the trie, scores. Each kind of model (piece_model.h) has those that it searches. */
 #ifndef TEXT_TABLES_H
 #define TEXT_TABLES_H
 
 #include "text/tokenizer.h"
 
-#define TABLES_VERSION 1 /* of the layout, the hash functions and the meaning of ranks */
+#define TABLES_VERSION 2 /* of the layout, the hash functions and the meaning of ranks */
 
 typedef struct tables_pieces {
     uint64_t n_ids, n_text, n_slots, seed;
@@ -25,11 +25,14 @@ typedef struct tables_header {
     uint64_t version;
     tables_pieces vocab, inner; /* n_slots 0: no such table */
     tables_pairs pairs, neighbours;
+    uint64_t n_units, n_scores;
+    double unknown_score; /* of Unigram */
 } tables_header;
 
 /* Appends t's tables to *out, which is empty. */
 quire_err tables_write(const tokenizer *t, strbuf *out);
-/* Uses bytes, at a multiple of 64 and hostile, as the tables of a tokenizer that has none. They are borrowed until it is closed. */
+/* Uses bytes, at a multiple of 64 and hostile, as the tables of a tokenizer that has none, but the kind of its model. They are borrowed
+ * until it is closed. */
 quire_err tables_take(tokenizer *t, str bytes, quire_error *err);
 
 #endif

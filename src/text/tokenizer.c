@@ -1,8 +1,17 @@
 #include "text/tokenizer.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/chars.h"
 #include "text/tokenizer_impl.h"
+
+static quire_err (*const loaders[])(tokenizer *t, const vocab *v, quire_error *err) = {
+    [VOCAB_GGUF] = tokenizer_load_gguf,
+    [VOCAB_TOKENIZER_JSON] = tokenizer_load_json,
+    [VOCAB_SENTENCEPIECE] = tokenizer_load_sentencepiece,
+    [VOCAB_RANKS] = tokenizer_load_ranks,
+    [VOCAB_TEKKEN] = tokenizer_load_tekken,
+};
 
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     if (v->source == VOCAB_NONE) {
@@ -11,7 +20,7 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     tokenizer *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a tokenizer", err));
     t->bos = t->eos = -1;
-    quire_err e = v->source == VOCAB_GGUF ? tokenizer_load_gguf(t, v, err) : tokenizer_load_json(t, v, err);
+    quire_err e = loaders[v->source](t, v, err);
     if (e != QUIRE_OK) {
         tokenizer_close(t);
         return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the tokenizer") : e;
@@ -31,9 +40,10 @@ void tokenizer_close(tokenizer *t) {
     added_set_deinit(&t->added);
     normalizer_deinit(&t->normalizer);
     pretokenizer_deinit(&t->pretokenizer);
-    bpe_deinit(&t->bpe);
+    piece_model_deinit(&t->model);
     decoder_deinit(&t->decoder);
     postprocessor_deinit(&t->post);
+    piece_trie_deinit(&t->symbols);
     piece_table_deinit(&t->vocab);
     mem_free(t->classes);
     strbuf_deinit(&t->bos_text);
@@ -60,6 +70,8 @@ quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos) {
 
 /* ---- encoding ---- */
 
+enum { CHARACTER_BYTES = 4 }; /* at most, in UTF-8 */
+
 /* The state of one encoding. */
 typedef struct encode_run {
     const tokenizer *t;
@@ -68,7 +80,7 @@ typedef struct encode_run {
     regex_scratch regex;
     norm_scratch norm, norm_part;
     pre_scratch pre;
-    bpe_scratch bpe;
+    model_scratch model;
 } encode_run;
 
 static void encode_run_deinit(encode_run *r) {
@@ -77,7 +89,7 @@ static void encode_run_deinit(encode_run *r) {
     norm_scratch_deinit(&r->norm);
     norm_scratch_deinit(&r->norm_part);
     pre_scratch_deinit(&r->pre);
-    bpe_scratch_deinit(&r->bpe);
+    model_scratch_deinit(&r->model);
 }
 
 static quire_err check_room(const encode_run *r, const token_list *out) {
@@ -87,7 +99,7 @@ static quire_err check_room(const encode_run *r, const token_list *out) {
 static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
     for (size_t i = from; i < l->n; i++) {
         const added_token *a = added_set_get(&t->added, l->ids[i]);
-        if (a != NULL && a->control && a->id != t->bpe.unk) {
+        if (a != NULL && a->control && a->id != t->model.unk) {
             return true;
         }
     }
@@ -97,15 +109,16 @@ static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
 /* Appends the ids of a piece. Where marks decide about control tokens, merges must not make one: such a piece is spelt by its
  * characters. */
 static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
+    const piece_model *m = &r->t->model;
     size_t before = out->n, len;
-    TRY(bpe_encode(&r->t->bpe, piece, &r->bpe, out));
+    TRY(m->ops->encode(m, piece, &r->model, out));
     if (r->options.marks == NULL || !has_control(r->t, out, before)) {
         return QUIRE_OK;
     }
     out->n = before;
     for (size_t i = 0; i < piece.n; i += len) {
         utf8_next(piece.p + i, &len);
-        TRY(bpe_encode(&r->t->bpe, (str){piece.p + i, len}, &r->bpe, out));
+        TRY(m->ops->encode(m, (str){piece.p + i, len}, &r->model, out));
     }
     return QUIRE_OK;
 }
@@ -114,6 +127,7 @@ static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *
     const piece_list *pieces;
     TRY(pretokenizer_run(&r->t->pretokenizer, text, first, &r->pre, &r->regex, &pieces));
     for (size_t i = 0; i < pieces->n; i++) {
+        TRY(turn_poll((uint32_t)pieces->pieces[i].n));
         TRY(encode_piece(r, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, out));
         TRY(check_room(r, out));
     }
@@ -183,21 +197,39 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     return e;
 }
 
+/* Notes the seam before the token that w has found, if it begins where the stretch ends. That a token begins there depends on what follows
+ * as far as the longest one reaches, and on the character behind it. */
+static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
+    size_t at = w->stretch_at + w->stretch_n, needs = w->done + r->t->added.longest + CHARACTER_BYTES;
+    str pattern = added_set_get(&r->t->added, w->id)->pattern;
+    if (r->options.seams == NULL || at <= r->options.from || needs > w->text.n || memcmp(w->text.p + at, pattern.p, pattern.n) != 0) {
+        return QUIRE_OK;
+    }
+    return encode_seams_add(r->options.seams, (encode_seam){at, needs, n_ids});
+}
+
 /* Appends the ids of a text's content, without the post-processor's tokens. */
 static quire_err encode_content(encode_run *r, str text, token_list *out) {
     if (!utf8_is_valid(text)) {
         strbuf_clear(&r->clean);
         TRY(utf8_add_lossy(&r->clean, text));
         text = (str){r->clean.p, r->clean.n};
+        r->options.seams = NULL; /* which would be positions of another text */
+        r->options.known = NULL;
     }
     added_walk w;
     added_walk_begin(&w, &r->t->added, &r->t->added.raw, text, r->options.special == ENCODE_PLAIN);
     w.marks = r->options.marks;
+    if (r->options.known != NULL) {
+        w.done = w.from = r->options.from;
+        TRY(token_list_add_all(out, r->options.known->ids, r->options.known->n));
+    }
     while (added_walk_next(&w)) {
         if (w.stretch_n > 0) {
             TRY(encode_stretch(r, (str){text.p + w.stretch_at, w.stretch_n}, w.stretch_at, out));
         }
         if (w.id >= 0) {
+            TRY(note_seam(r, &w, out->n));
             TRY(token_list_add(out, w.id));
             TRY(check_room(r, out));
         }
@@ -252,6 +284,15 @@ static size_t n_already_there(const post_template *p, const token_list *content)
     return n;
 }
 
+/* How many tokens of a template come before a text. */
+static size_t n_before_text(const post_template *p) {
+    size_t n = 0;
+    for (size_t i = 0; i < p->n && p->parts[i].kind == POST_TOKENS; i++) {
+        n += p->parts[i].n_ids;
+    }
+    return n;
+}
+
 typedef enum around { AROUND_NOTHING, AROUND_ONCE, AROUND_ALWAYS } around;
 
 static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out,
@@ -262,12 +303,17 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
     }
     static const post_template none;
     const post_template *p = how == AROUND_NOTHING ? &none : pair != NULL ? &r->t->post.pair : &r->t->post.single;
-    return add_template(p, &lists[0], &lists[1], how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0, out, types);
+    size_t n_there = how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0;
+    if (r->options.seams != NULL) {
+        r->options.seams->first = n_before_text(p) - n_there;
+    }
+    return add_template(p, &lists[0], &lists[1], n_there, out, types);
 }
 
 static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
                         token_list *types, quire_error *err) {
     encode_run r = {.t = t, .options = options};
+    r.model.unigram.no_controls = options.marks != NULL;
     r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* every piece has at least one token */
     token_list lists[2] = {{0}, {0}};
     size_t before = out->n, before_types = types != NULL ? types->n : 0;
@@ -284,6 +330,7 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_op
     }
     const char *what = e == QUIRE_NO_MEMORY     ? "out of memory while tokenizing"
                        : e == QUIRE_NO_ROOM     ? "the text has more tokens than wanted"
+                       : e == QUIRE_CANCELLED   ? "cancelled"
                        : e == QUIRE_BAD_REQUEST ? "the tokenizer's regular expressions take too long on this text"
                                                 : "the text is too large to tokenize";
     return err_set(err, e, -1, "%s", what);
@@ -309,7 +356,8 @@ bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *t
     *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
     *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
     /* As in the tokenizers library, which identifies special tokens by their decoded text: one that normalizing changes is not skipped. */
-    return text->n > 0 && !(skip_special && a != NULL && a->special && str_eq(a->pattern, a->content));
+    bool skipped = a != NULL && a->special && *class != PIECE_UNKNOWN && str_eq(a->pattern, a->content);
+    return text->n > 0 && !(skip_special && skipped);
 }
 
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out) {

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "core/vocab.h"
 #include "text/marks.h"
+#include "text/seams.h"
 #include "text/token_list.h"
 
 typedef struct tokenizer tokenizer;
@@ -30,6 +31,9 @@ typedef struct encode_options {
     bool add_special; /* the post-processor's tokens, or BOS/EOS by add_bos/add_eos */
     const text_marks *marks; /* of the text: control tokens elsewhere in it are ordinary text; NULL: allowed everywhere */
     size_t max_tokens;       /* of the text without special tokens: encoding stops past it; 0: no bound */
+    encode_seams *seams;     /* gets the text's seams behind `from`; NULL: they are not wanted */
+    const token_list *known; /* the ids of text[0..from), as an earlier encoding of them gave; NULL: none */
+    size_t from;             /* a seam, where known is not NULL */
 } encode_options;
 
 /* Appends the ids of text to *out. A BOS is not added when the ids already begin with one (a template wrote it). O(n log n). Bytes that are

@@ -4,20 +4,21 @@
 
 #include "core/vocab.h"
 #include "text/added.h"
-#include "text/bpe.h"
 #include "text/decode.h"
 #include "text/normalize.h"
+#include "text/piece_model.h"
 #include "text/pipeline.h"
 #include "text/pretokenize.h"
 
-/* text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> bpe -> post-processor -> ids -> decoder -> text.
- * Invariant: every id of the pairs, added tokens and templates is below vocab.n. */
+/* text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> piece model -> post-processor -> ids -> decoder -> text.
+ * Invariant: every id of the model, added tokens and templates is below vocab.n. */
 typedef struct tokenizer {
     piece_table vocab; /* contains all ids; finds by text only those that ordinary text may become */
     added_set added;
     normalizer normalizer;
     pretokenizer pretokenizer;
-    bpe bpe;
+    piece_model model;
+    piece_trie symbols; /* user-defined symbols of SentencePiece */
     decoder decoder;
     postprocessor post;
     uint8_t *classes; /* [vocab.n] piece_class, or NULL: all normal */
@@ -29,6 +30,9 @@ typedef struct tokenizer {
 /* Fill *t, which is zero except for bos and eos -1. After a failure the caller closes it. */
 quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err);
+quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err);
+quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err);
+quire_err tokenizer_load_tekken(tokenizer *t, const vocab *v, quire_error *err);
 /* Sets the pre-tokenizer, and its related options, by the name in a GGUF file. QUIRE_UNSUPPORTED for an unknown name. */
 quire_err tokenizer_apply_pre(tokenizer *t, str pre, quire_error *err);
 

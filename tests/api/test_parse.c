@@ -9,7 +9,7 @@ static quire_parse *start(quire_queue *q, const char *body, void *user) {
     size_t n = strlen(body);
     char *copy = quire_alloc(n);
     memcpy(copy, body, n);
-    assert_int_equal(quire_parse_start(q, QUIRE_COMPLETIONS, copy, n, user, &p), QUIRE_OK);
+    assert_int_equal(quire_parse_start(q, QUIRE_COMPLETIONS, copy, n, "", user, &p), QUIRE_OK);
     return p;
 }
 

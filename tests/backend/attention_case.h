@@ -17,6 +17,9 @@ typedef struct attention_case {
     int32_t n_heads, n_kv_heads, d_head, n_seqs, lengths[CASE_MAX_SEQS];
     dtype type;
     attn_spec spec;
+    const attn_mods *mods; /* of all sequences, whose b is their number; NULL: none */
+    bool (*sees)(int32_t row, int32_t key, int32_t head, int32_t seq); /* the same mask for the reference, or NULL */
+    atomic_uint *faults; /* [tokens] of their rows, or NULL */
     const float *q, *k, *v;
 
     const char *isa;
@@ -140,6 +143,7 @@ static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs)
 static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t from, int32_t n, float *out) {
     const attention_case *c = r->c;
     batch_seq seqs[CASE_MAX_SEQS];
+    atomic_uint *faults = c->faults != NULL ? calloc((size_t)r->max_rows, sizeof *faults) : NULL;
     int32_t n_seqs = 0, n_rows = 0, *positions = malloc(sizeof *positions * (size_t)r->max_rows), of_seq[CASE_MAX_SEQS];
     kv_slot *slots = malloc(sizeof *slots * (size_t)r->max_rows);
     size_t q_row = (size_t)(c->n_heads * c->d_head), k_row = (size_t)(c->n_kv_heads * c->d_head);
@@ -149,7 +153,8 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
             continue;
         }
         of_seq[n_seqs] = s;
-        seqs[n_seqs++] = (batch_seq){.row0 = n_rows, .n_rows = end - from, .n_tokens = end, .pages = {r->pages[s]}};
+        seqs[n_seqs++] = (batch_seq){
+            .row0 = n_rows, .n_rows = end - from, .n_tokens = end, .mods = c->mods, .b = s, .pages = {r->pages[s]}};
         for (int32_t p = from; p < end; p++) {
             positions[n_rows] = p;
             bool stored = c->cascade && p < c->shared[s]; /* by the sequence before */
@@ -164,6 +169,7 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
                       .n_axes = 1,
                       .slots = {slots},
                       .seqs = seqs,
+                      .faults = faults,
                       .n_work = r->n_items,
                       .work = r->items,
                       .n_merges = r->n_merges,
@@ -185,8 +191,12 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
         r->b->ops->step_wait(r->b);
         for (int32_t i = 0; i < n_seqs; i++) {
             r->b->ops->buffer_read(r->b, r->out, seqs[i].row0, seqs[i].n_rows, out + (size_t)(r->first[of_seq[i]] + from) * q_row);
+            for (int32_t row = 0; row < seqs[i].n_rows && faults != NULL; row++) {
+                atomic_fetch_or(&c->faults[r->first[of_seq[i]] + from + row], atomic_load(&faults[seqs[i].row0 + row]));
+            }
         }
     }
+    free(faults);
     free(positions);
     free(slots);
 }

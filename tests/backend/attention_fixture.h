@@ -8,8 +8,9 @@
 
 #define SEED 77u
 
-/* softmax(q k^T) v by the definition, in double, of row `row` (position i of sequence s) and head h. */
-static inline void reference_row(const attention_case *c, int32_t first, int32_t i, int32_t n_tokens, int32_t h, double *out) {
+/* softmax(q k^T) v by the definition, in double, of position i of sequence `seq`, whose rows begin at `first`, and head h. */
+static inline void reference_row(const attention_case *c, int32_t seq, int32_t first, int32_t i, int32_t h, double *out) {
+    int32_t n_tokens = c->lengths[seq];
     const attn_spec *spec = &c->spec;
     int32_t kv_head = h / (c->n_heads / c->n_kv_heads);
     const float *q = c->q + ((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head;
@@ -24,7 +25,7 @@ static inline void reference_row(const attention_case *c, int32_t first, int32_t
         s = spec->soft_cap > 0.0f ? (double)spec->soft_cap * tanh(s / (double)spec->soft_cap) : s;
         s += spec->alibi_slopes != NULL ? (double)spec->alibi_slopes[h] * (j - i) : 0.0;
         bool seen = (!spec->causal || j <= i) && (spec->window == 0 || (i - j < spec->window && j - i < spec->window)) &&
-                    (spec->chunk == 0 || i / spec->chunk == j / spec->chunk);
+                    (spec->chunk == 0 || i / spec->chunk == j / spec->chunk) && (c->sees == NULL || c->sees(i, j, h, seq));
         scores[j] = seen ? s : -INFINITY;
         max = fmax(max, scores[j]);
     }
@@ -33,16 +34,16 @@ static inline void reference_row(const attention_case *c, int32_t first, int32_t
     for (int32_t e = 0; e < c->d_head; e++) {
         out[e] = 0.0;
     }
-    for (int32_t j = 0; j < n_tokens; j++) {
+    for (int32_t j = 0; j < n_tokens && max > -INFINITY; j++) {
         const float *v = c->v + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
         double w = exp(scores[j] - max);
         sum += w;
-        for (int32_t e = 0; e < c->d_head; e++) {
+        for (int32_t e = 0; e < c->d_head && w > 0.0; e++) {
             out[e] += w * (double)stored(c->type, v[e]);
         }
     }
     for (int32_t e = 0; e < c->d_head; e++) {
-        out[e] /= sum;
+        out[e] = sum > 0.0 ? out[e] / sum : 0.0;
     }
     free(scores);
 }
@@ -53,7 +54,7 @@ static inline double worst_difference(const attention_case *c, const float *got)
     for (int32_t s = 0; s < c->n_seqs; s++) {
         for (int32_t i = 0; i < c->lengths[s]; i++) {
             for (int32_t h = 0; h < c->n_heads; h++) {
-                reference_row(c, first, i, c->lengths[s], h, want);
+                reference_row(c, s, first, i, h, want);
                 for (int32_t e = 0; e < c->d_head; e++) {
                     double d =
                         fabs((double)got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head + (size_t)e] - want[e]);

@@ -13,6 +13,7 @@ typedef struct rig {
     rope *r;
     norm *nm;
     int32_t d_head;
+    float clip; /* 0: none */
 } rig;
 
 static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t d_head, const float *norm_weight) {
@@ -53,10 +54,31 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
         g->b->ops->buffer_write(g->b, g->k, row, 1, x);
     }
     g->b->ops->kv_store(
-        g->b, &(kv_store_use){.q = g->q, .k = g->k, .v = g->v, .q_norm = nm, .k_norm = nm, .norm_after_rope = after, .rope = g->r});
+        g->b, &(kv_store_use){
+                  .q = g->q, .k = g->k, .v = g->v, .q_norm = nm, .k_norm = nm, .norm_after_rope = after, .rope = g->r, .clip = g->clip});
     g->b->ops->step_wait(g->b);
     g->b->ops->buffer_read(g->b, g->q, 0, n, q);
     g->b->ops->buffer_read(g->b, g->k, 0, n, k);
+}
+
+/* OLMoE has both: the clip bounds what comes out of the norm. */
+static void a_clip_is_behind_the_norm(void **unused) {
+    (void)unused;
+    static const int32_t positions[] = {0};
+    rope_desc d = {.kind = ROPE_PLAIN, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 1.0f};
+    float x[N_DIMS], weight[N_DIMS] = {0}, q[2 * N_DIMS], k[N_DIMS];
+    rig g = {0};
+    rig_open(&g, &d, 16, N_DIMS, weight);
+    for (int32_t i = 0; i < N_DIMS; i++) {
+        x[i] = i % 2 == 0 ? 0.03f : -0.01f; /* far under the clip; the norm makes 1.34 and -0.45 of them */
+    }
+    g.clip = 0.9f;
+    rig_run(&g, x, positions, 1, g.nm, false, q, k);
+    for (int32_t i = 0; i < N_DIMS; i++) {
+        assert_true(i % 2 == 0 ? k[i] == 0.9f : fabsf(k[i] + 0.4472f) < 1e-3f);
+        assert_true(q[i] == k[i]);
+    }
+    g.b->ops->close(g.b);
 }
 
 /* Cosines of the first row's angles at a position, read off from x = (1, 0) pairs. */
@@ -214,6 +236,7 @@ static void a_scaling_without_its_numbers_is_refused(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_clip_is_behind_the_norm),
         cmocka_unit_test(each_scaling_turns_by_its_frequencies),
         cmocka_unit_test(ntk_scaling_is_switched_by_the_configured_maximum_length),
         cmocka_unit_test(only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after),

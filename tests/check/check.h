@@ -16,6 +16,7 @@ typedef struct check_report {
     bool table; /* models: rows of a Markdown table in place of reasons */
     /* models: only the directory of this name; and only its GGUF file, with these overrides (--override-kv). NULL: none */
     const char *only, *override_kv;
+    const char *isa; /* attention: this instruction set only; NULL: all that are here */
 } check_report;
 
 /* Each counts one case. fail prints a line: what differs, where, by how much. unsupported prints why, once where neighbours share the

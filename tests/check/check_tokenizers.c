@@ -5,11 +5,11 @@
 #include "base/mem.h"
 #include "check.h"
 #include "file/model_file.h"
-#include "json/json_out.h"
 #include "text/detok.h"
-#include "json/json.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
+#include "json/json.h"
+#include "json/json_out.h"
 
 #define KIND "tokenizers"
 
@@ -49,11 +49,6 @@ static char *find_file(const char *dir, const char *root, const char *relative) 
     return NULL;
 }
 
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static void open_vocab(subject *s, const vocab *v) {
     quire_error err = {0};
     if (tokenizer_open(v, &s->t, &err) != QUIRE_OK) {
@@ -62,24 +57,24 @@ static void open_vocab(subject *s, const vocab *v) {
     }
 }
 
-static void open_file(subject *s, const char *path) {
+/* Opens a file of any format. pattern and specials are those that the manifest has for a rank file. */
+static void open_file(subject *s, const char *path, json_value *entry) {
     quire_error err = {0};
-    if (ends_with(path, ".gguf")) {
-        model_file *f;
-        if (model_file_open(path, &f, &err) != QUIRE_OK) {
-            (void)snprintf(s->why, sizeof s->why, "%s", err.message);
-            return;
-        }
-        open_vocab(s, model_file_vocab(f));
-        model_file_close(f);
+    model_file *f;
+    vocab_special specials[64];
+    json_value *given = json_get(entry, "special_tokens");
+    if (model_file_open_vocabulary(path, &f, &err) != QUIRE_OK) {
+        (void)snprintf(s->why, sizeof s->why, "%s", err.message);
         return;
     }
-    size_t n;
-    char *json = check_read_file(path, &n);
-    if (json != NULL) {
-        open_vocab(s, &(vocab){.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {json, n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1});
+    vocab v = *model_file_vocab(f);
+    v.pattern = json_get_str(entry, "pattern");
+    v.specials = specials;
+    for (json_member m = {0}; json_next(given, &m) && v.n_specials < 64;) {
+        specials[v.n_specials++] = (vocab_special){str_of(m.name), (int32_t)json_int64(m.value)};
     }
-    mem_free(json);
+    open_vocab(s, &v);
+    model_file_close(f);
 }
 
 /* Opens what the manifest's entry names: its own tokenizer.json, or a source that this build can read. */
@@ -87,17 +82,17 @@ static void subject_open(subject *s, const char *dir, const char *root, json_val
     char own[256];
     json_value *sources = json_get(entry, "sources");
     str given = json_get_str(entry, "tokenizer_json");
+    given = given.n > 0 ? given : json_get_str(entry, "model");
     (void)snprintf(own, sizeof own, "%s/tokenizer.json", s->name);
     char *path = find_file(dir, root, given.n > 0 ? given.p : own);
     for (size_t i = 0; path == NULL && json_is(sources, JSON_KIND_ARRAY) && i < json_length(sources); i++) {
-        const char *source = json_str(json_at(sources, i)).p;
-        if (ends_with(source, ".gguf") || ends_with(source, "tokenizer.json")) {
-            path = find_file(dir, root, source);
-        }
+        str source = json_str(json_at(sources, i));
+        bool is_part = str_ends(source, ".json") && !str_ends(source, "tokenizer.json") && !str_ends(source, "tekken.json");
+        path = is_part || str_ends(source, ".txt") || str_ends(source, ".bpe") ? NULL : find_file(dir, root, source.p);
     }
-    (void)snprintf(s->why, sizeof s->why, "%s: no tokenizer.json or GGUF file of it is at hand", s->name);
+    (void)snprintf(s->why, sizeof s->why, "%s: no file of it is at hand", s->name);
     if (path != NULL) {
-        open_file(s, path);
+        open_file(s, path, entry);
     }
     mem_free(path);
 }
@@ -340,8 +335,7 @@ static void compare_pieces(const piece_list *l, json_value *pieces, const char *
     verdict v = {{0}};
     for (size_t i = 0; i < n && i < l->n; i++) {
         json_value *want = json_at(pieces, i);
-        compare_text((str){l->text.p + l->pieces[i].at, l->pieces[i].n},
-                     json_str(want), "piece", &v);
+        compare_text((str){l->text.p + l->pieces[i].at, l->pieces[i].n}, json_str(want), "piece", &v);
     }
     if (n != l->n && v.text[0] == '\0') {
         (void)snprintf(v.text, sizeof v.text, "%zu pieces, %zu expected", l->n, n);

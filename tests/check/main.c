@@ -1,4 +1,4 @@
-/* quire-check KIND DIR [--json] [--root PATH] [--table] [--only NAME] [--override-kv KEY=TYPE:VALUE,..] */
+/* quire-check KIND DIR [--json] [--root PATH] [--table] [--only NAME] [--override-kv KEY=TYPE:VALUE,..] [--isa ISA] */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -26,7 +26,7 @@ static const struct {
 
 static int usage(void) {
     fputs("usage: quire-check KIND DIR [--json] [--root PATH] [--table]\n"
-          "of models: [--only NAME] [--override-kv KEY=TYPE:VALUE,..]\nkinds:",
+          "of models: [--only NAME] [--override-kv KEY=TYPE:VALUE,..]\nof attention: [--isa plain|avx2|avx512|neon]\nkinds:",
           stderr);
     for (size_t i = 0; i < N_KINDS; i++) {
         fprintf(stderr, " %s", kinds[i].name);
@@ -56,6 +56,8 @@ int main(int argc, char **argv) {
             root = argv[++i];
         } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
             r.only = argv[++i];
+        } else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc) {
+            r.isa = argv[++i];
         } else if (strcmp(argv[i], "--override-kv") == 0 && i + 1 < argc) {
             r.override_kv = argv[++i];
         } else if (argv[i][0] != '-' && n_words < 2) {

@@ -21,6 +21,7 @@ SMALLEST = {
     "bench sampler": ["--vocabulary", "1024", "--rows", "4", "--runs", "1"],
     "bench kernels": ["--types", "q4_0", "--rows", "1", "--threads", "1", "--weights", "1", "--milliseconds", "1"],
     "bench experts": ["--types", "q4_0", "--rows", "1", "--threads", "1", "--experts", "4", "--used", "2", "--width", "256", "--hidden", "256", "--milliseconds", "1"],
+    "bench speculation": ["builtin-small", "--max-tokens", "4", "--threads", "1"],
     "bench stall": ["builtin-small", "--prompt", "64", "--streams", "1"],
     "bench start": ["builtin-small", "--runs", "1"],
     "bench pages": ["--pages", "16", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
@@ -29,9 +30,10 @@ SMALLEST = {
     "bench workload": ["chatbot", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench ablation": ["batching", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench scenario": ["single", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
+    "bench headline": ["builtin-small", "--requests", "8", "--shrink", "16", "--shares", "25", "--lengths", "sharegpt", "--rates", "100"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }
-ELSEWHERE = {"bench speed"}  # half a minute: test_cli.py checks the lines of its one run
+ELSEWHERE = {"bench speed", "bench latency", "bench resident"}  # half a minute and more: test_cli.py and test_experiments.py check their lines
 
 
 def run(*arguments):
@@ -39,7 +41,7 @@ def run(*arguments):
 
 
 def test_every_bench_is_here(quire):
-    listed = {line[2:18].strip() for line in run("help", "all").stdout.splitlines() if line.startswith("  bench")}
+    listed = {line[2:19].strip() for line in run("help", "all").stdout.splitlines() if line.startswith("  bench")}
     assert listed == {*SMALLEST, *ELSEWHERE}
 
 

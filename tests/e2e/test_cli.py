@@ -38,7 +38,7 @@ def test_the_first_page_has_the_usual_commands_and_help_all_the_others(quire):
     def commands(page):
         return re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", page, re.M)
 
-    assert commands(run("--help").stdout) == ["run", "serve", "inspect", "pack", "tokenize", "bench"]
+    assert commands(run("--help").stdout) == ["run", "serve", "inspect", "pack", "tokenize", "pull", "list", "rm", "bench"]
     none = run()
     assert none.returncode == 2 and none.stdout == run("--help").stdout == run("help").stdout
     assert len(none.stdout.split("\n")) <= 24

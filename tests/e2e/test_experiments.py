@@ -84,6 +84,20 @@ def test_table_is_worked_example_30(quire):
     assert column(table, "pages_free") == [7, 7, 7, 7, 6, 8]
 
 
+def test_latency_in_milliseconds_is_of_a_model_that_is_run(quire):
+    tables, notes = rows("demo", "latency", "--lengths", "3,40,5,6", "--prompt-lengths", "8", "--max-num-seqs", "2")
+    table = tables["demo latency"]
+    assert column(table, "prompt") == [8] * 4 and column(table, "static_end") == [40, 40, 46, 46]
+    assert all(row["static_ms"] > 0 and row["continuous_ms"] > 0 for row in table)
+    assert all(row["ratio_ms"] == pytest.approx(row["static_ms"] / row["continuous_ms"]) for row in table)
+    assert "equal answers" in notes[1]
+
+
+def test_wall_is_of_any_shape(quire):
+    table = rows("demo", "wall", "--lengths", "2048", "--shape", "36,8,128", "--batch", "1,32")[0]["demo wall"]
+    assert column(table, "static_mib") == [288, 9216]
+
+
 def test_wall_counts_what_is_reserved(quire):
     table = rows("demo", "wall", "--lengths", "29,1295", "--batch", "1,2,4")[0]["demo wall"]
     assert column(table, "mean_tokens") == [29, 662, 662]
@@ -107,6 +121,10 @@ def test_every_demonstration_is_listed_and_others_are_refused(quire):
     (["demo", "schedule", "--lengths", "1,2"], ["--prompt-lengths", "--lengths 2"]),
     (["demo", "schedule", "--kv-pages", "2"], ["needs", "2"]),
     (["demo", "wall", "--lengths", "4000"], ["4000", "2048"]),
+    (["demo", "wall", "--shape", "1,2"], ["--shape 1,2", "LAYERS"]),
+    (["demo", "alloc", "--runs", "3"], ["alloc", "--runs", "--kv-pages"]),
+    (["demo", "tput", "--prompts", "x"], ["tput", "--prompts"]),
+    (["demo", "waste", "--prompts", "x", "--lengths", "4"], ["--prompts", "--lengths"]),
 ])
 def test_what_cannot_be_shown_is_refused_with_a_reason(quire, arguments, words):
     done = subprocess.run([QUIRE, *arguments], capture_output=True, text=True)
@@ -171,13 +189,59 @@ def test_pages_counts_tails_and_names_the_best(quire):
 
 
 def test_scenarios_take_what_their_tokens_need_and_the_ends_of_pages(quire):
-    table = rows("bench", "scenario", "single", "--runs", "1")[0]["scenario"]
+    table = rows("bench", "scenario", "single", "--small", "--runs", "1")[0]["scenario"]
     assert table[0]["tokens"] == 512 + 127
     assert abs(table[0]["overhead"] - 100 * (640 / 639 - 1)) < 1e-9
     assert table[0]["kv"] == 40 * 16 * 1536 / 2**20
-    table = rows("bench", "scenario", "chat", "--runs", "1")[0]["scenario"]
+    table = rows("bench", "scenario", "chat", "--small", "--runs", "1")[0]["scenario"]
     assert table[0]["tokens"] == 200 + 6 * 150 + 7 * 64 - 1 and table[0]["overhead"] < 4
 
+
+def test_scenarios_have_the_published_sizes_and_others_where_asked(quire):
+    table = rows("bench", "scenario", "single")[0]["scenario"]
+    assert table[0]["tokens"] == 2048 + 259 and table[0]["kv"] == 145 * 16 * 1536 / 2**20
+    assert table[0]["peak"] < table[0]["resident"]
+    table = rows("bench", "scenario", "mixed", "--lengths", "50,1000,333", "--output", "70")[0]["scenario"]
+    lengths = 50 + 1000 + 333
+    assert table[0]["requests"] == 3 and lengths + 3 * 60 < table[0]["tokens"] <= lengths + 3 * 69   # three steps of prompts: nearly abreast
+    table = rows("bench", "scenario", "chat", "--lengths", "5000,20,30", "--output", "6")[0]["scenario"]
+    assert table[0]["tokens"] == 5000 + 20 + 30 + 3 * 6 - 1
+
+
+def test_memory_is_measured_and_counted_where_it_is_taken(quire):
+    table = rows("bench", "resident", "--lengths", "100,300", "--batch", "1,3", "--max-len", "512")[0]["resident"]
+    token = 6 * 2 * 2 * 32 * 2 / 2**20
+    for row in table:
+        live = row["batch"] * row["length"] * token
+        slots = {"paged": -(-row["length"] // 16) * 16, "growing": row["length"], "reserved": 512}[row["way"]]
+        assert abs(row["live"] - live) < 1e-9 and row["kv"] >= row["batch"] * slots * token - 1e-9
+        if row["way"] != "growing":
+            assert abs(row["kv"] - row["batch"] * slots * token) < 1e-9
+        assert abs(row["wasted"] - (row["kv"] - row["live"])) < 1e-9 and row["resident"] > row["counted"]
+    assert len(table) == 2 * 2 * 3
+
+
+def test_latency_compares_pages_one_piece_and_no_cache(quire):
+    table = rows("bench", "latency", "--context", "64,512", "--decode", "8", "--runs", "1", "-t", "1")[0]["latency"]
+    assert column(table, "context") == [64, 512]
+    assert all(row["recomputed"] > 3 * row["paged"] and row["ratio"] > 0 for row in table)
+
+
+def test_coding_agents_are_shaped_as_published(quire):
+    table = rows("bench", "workload", "agents")[0]["workload"]
+    turns, added, answered, agents = 33, 74, 11, 4
+    prompt = agents * sum(k * added + (k - 1) * answered for k in range(1, turns + 1))
+    new = agents * (turns * added + turns - 1)       # an answer's last token was never computed
+    assert {row["prompt"] for row in table} == {prompt} and 129 < prompt / (agents * turns * answered) < 133
+    whole = next(row for row in table if row["cache"] == "token" and row["pool"] is None)
+    assert whole["computed"] == new and abs(whole["hit_rate"] - whole["ideal"]) < 1e-9 and abs(whole["ideal"] - 94.2) < 1
+    assert all(row["hit_rate"] <= row["ideal"] for row in table)
+
+
+def test_sharing_of_given_lengths_counts_the_beams_of_worked_example_2(quire):
+    table = rows("bench", "sharing", "--samples", "4", "--prompt", "64", "--output", "11", "--runs", "1")[0]["sharing"]
+    assert [(row["pages_apart"], row["pages_shared"]) for row in table] == [(20, 8), (20, 8)]
+    assert table[0]["by_prompts"] * table[0]["by_pages"] == pytest.approx(table[0]["ratio"]) and table[1].get("by_pages") is None
 
 def test_ablation_switches_do_what_they_say(quire):
     table = {row["switch"]: row for row in rows("bench", "ablation", "unique")[0]["ablation"]}
@@ -185,9 +249,16 @@ def test_ablation_switches_do_what_they_say(quire):
     assert table["--max-num-seqs 1"]["steps"] >= 24 * 60 > table["all on"]["steps"]
 
 
+def test_forced_tokens_and_the_order_of_admission_are_ablated_where_they_matter(quire):
+    forced = {row["switch"]: row for row in rows("bench", "ablation", "forced")[0]["ablation"]}
+    assert forced["--no-jump-forward"]["steps"] >= 60 > forced["all on"]["steps"] and "--schedule fcfs" not in forced
+    long = {row["switch"]: row for row in rows("bench", "ablation", "long")[0]["ablation"]}
+    assert long["all on"]["computed"] < 4000 < 10000 < long["--schedule fcfs"]["computed"] and "--no-jump-forward" not in long
+
+
 def test_sweep_holds_pages_for_all(quire):
-    table = rows("demo", "sweep", "--batch", "1,3", "--context", "40", "-n", "9")[0]["demo sweep"]
-    assert column(table, "pages_most") == [3, 9] and all(row["tokens_per_s"] > 0 and row["peak_mib"] > 2 for row in table)
+    table = rows("demo", "sweep", "--batch", "1,3", "--context", "40", "--lengths", "9,25")[0]["demo sweep"]
+    assert column(table, "pages_most") == [3, 9, 4, 12] and column(table, "answer") == [9, 9, 25, 25] and all(row["tokens_per_s"] > 0 and row["peak_mib"] > 2 for row in table)
 
 
 @pytest.mark.parametrize("arguments,words", [
@@ -195,6 +266,11 @@ def test_sweep_holds_pages_for_all(quire):
     (["bench", "pages", "--pages", "24"], ["24", "powers of two"]),
     (["bench", "workload", "x"], ["x", "chatbot"]),
     (["bench", "scenario", "x"], ["x", "mixed-random"]),
+    (["bench", "scenario", "--lengths", "4"], ["--lengths", "name it"]),
+    (["bench", "scenario", "--samples", "4"], ["--samples"]),
+    (["bench", "scenario", "long", "--lengths", "131000", "--output", "200"], ["131200", "131072"]),
+    (["bench", "pages", "--page-size", "4"], ["--page-size"]),
+    (["bench", "sharing", "--prompt", "4"], ["--prompt", "--output"]),
     (["bench", "ablation", "x"], ["x", "samples"]),
     (["bench", "sharing", "--samples", "65"], ["65", "64"]),
 ])
@@ -237,4 +313,11 @@ def test_prompts_of_a_file_are_answered_and_their_lengths_taken(quire, tmp_path)
     assert len(steps) == 3 and all(1 <= row["tokens"] <= 30 for row in steps)
     assert column(steps, "continuous_steps") == column(steps, "tokens")
     again = rows("demo", "latency", "--prompts", str(file), "-n", "30", "--max-num-seqs", "2")[0]["demo latency"]
-    assert column(again, "tokens") == column(steps, "tokens")
+    assert column(again, "tokens") == column(steps, "tokens") and column(again, "prompt") == ids
+    whole = [a + b for a, b in zip(ids, column(steps, "tokens"))]
+    alloc = rows("demo", "alloc", "--prompts", str(file), "-n", "30")[0]["demo alloc"]
+    assert column(alloc, "tokens") == whole
+    wall = rows("demo", "wall", "--prompts", str(file), "-n", "30", "--batch", "3")[0]["demo wall"]
+    assert wall[0]["mean_tokens"] == pytest.approx(sum(whole) / 3)
+    table = rows("demo", "table", "--prompts", str(file), "-n", "30")[0]["demo table"]
+    assert table[0]["tokens"] == ids[0] and table[-2]["tokens"] == whole[0]

@@ -94,6 +94,8 @@ typedef struct harness_run {
     float *logits; /* [n_prompt, n_vocab] if wanted, from position logits_first on */
     int32_t logits_first;
     int32_t tokens[512];
+    attn_mods *mods;       /* a mask and change of scores, or NULL */
+    int32_t mods_b;
     const char *namespace; /* NULL: everybody's */
     bool retains;
     kv_retention retention;
@@ -194,6 +196,8 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .types = r->types,
                         .logits_out = r->logits,
                         .logits_first = r->logits_first,
+                        .mods = r->mods,
+                        .mods_b = r->mods_b,
                         .namespace = namespace,
                         .n_namespace = strlen(namespace),
                         .retains = r->retains,

@@ -348,7 +348,8 @@ static void rotary_scaling_of_hugging_face_is_read(void **state) {
     refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", "factor");
-    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4}",
+    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4, "
+               "\"original_max_position_embeddings\": 64}",
                "high_freq_factor");
 }
 

@@ -26,7 +26,7 @@ static quire_err describe_four(const char *architecture, const char *more, model
     char config[2048];
     snprintf(config, sizeof config,
              "{\"architectures\": [\"%s\"], \"num_hidden_layers\": 4, \"hidden_size\": 32, \"num_attention_heads\": 4, \"head_dim\": 8, "
-             "\"vocab_size\": 40, \"max_position_embeddings\": 128, %s}",
+             "\"num_key_value_heads\": null, \"vocab_size\": 40, \"max_position_embeddings\": 128, %s}",
              architecture, more);
     return describe(config, d, err);
 }
@@ -189,7 +189,8 @@ static void what_gemma_4_cannot_have_is_refused(void **state) {
     (void)state;
     refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "both directions");
     refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000", "hidden_size_per_layer_input");
-    refused("Gemma4ForCausalLM", "\"intermediate_size\": 48", "rope_parameters");
+    refused("Gemma4ForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e4}}",
+            "rope_parameters");
 }
 
 int main(void) {

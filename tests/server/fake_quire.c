@@ -419,7 +419,9 @@ struct quire_parse {
     quire_parse *next;
 };
 
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out) {
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out) {
+    (void)tenant;
     quire_parse *p = calloc(1, sizeof(*p));
     (void)quire_request_parse(q->engine, endpoint, body, n, &p->r, &p->err);
     free(body);

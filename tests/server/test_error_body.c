@@ -31,6 +31,7 @@ static void errors_have_openais_shape(void **state) {
     assert_int_equal(error_of(&(quire_error){.code = QUIRE_TOO_LARGE, .param = "beam_width"}).status, 400);
     assert_int_equal(error_status(QUIRE_BUSY), 429);
     assert_int_equal(error_status(QUIRE_NUMERIC), 500);
+    assert_int_equal(error_status(QUIRE_FAULT), 400);
 }
 
 int main(void) {

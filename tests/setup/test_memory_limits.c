@@ -207,6 +207,25 @@ static void groups_with_windows_count_what_their_windows_see(void **state) {
     assert_non_null(strstr(err.message, "which takes 15; lower --max-model-len or --chunk"));
 }
 
+static void a_mapped_model_larger_than_memory_leaves_an_eighth(void **state) {
+    (void)state;
+    memory_room room = {.bytes = 800 * MIB, .bound = MEMORY_OF_CGROUP};
+    assert_int_equal(pool_plan_kept(&room, 500 * MIB), 500 * MIB);
+    assert_int_equal(pool_plan_kept(&room, 700 * MIB), 700 * MIB);
+    assert_int_equal(pool_plan_kept(&room, 3000 * MIB), 700 * MIB);
+    room.bound = MEMORY_OF_RLIMIT_AS; /* its place is taken */
+    assert_int_equal(pool_plan_kept(&room, 3000 * MIB), 3000 * MIB);
+    room = (memory_room){.bytes = -1, .bound = MEMORY_UNKNOWN};
+    assert_int_equal(pool_plan_kept(&room, 3000 * MIB), 3000 * MIB);
+    quire_options o;
+    quire_options_init(&o);
+    pool_plan p = plan_of(&o, 100 * MIB);
+    p.weight_bytes = 3000000000;
+    p.dropped_bytes = 2300000000;
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 104.9 MB that the machine has available beside weights (3.0 "
+                         "GB, of which 700.0 MB stay in memory)");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ROOT_TEST(the_tightest_bound_holds),
@@ -216,6 +235,7 @@ int main(void) {
         cmocka_unit_test(a_pool_takes_its_part_of_what_is_left),
         cmocka_unit_test(a_pool_that_holds_no_request_is_refused_and_says_why),
         cmocka_unit_test(groups_with_windows_count_what_their_windows_see),
+        cmocka_unit_test(a_mapped_model_larger_than_memory_leaves_an_eighth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

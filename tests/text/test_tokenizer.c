@@ -129,9 +129,10 @@ static void a_template_that_wrote_bos_gets_no_second_one(void **state) {
 
 static void what_is_not_known_is_refused_by_name(void **state) {
     (void)state;
-    expect_refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.0]]}}", QUIRE_UNSUPPORTED, "Unigram");
-    expect_refused("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", QUIRE_UNSUPPORTED, "WordPiece");
-    expect_refused("{\"normalizer\":{\"type\":\"Precompiled\"}," MODEL "}", QUIRE_UNSUPPORTED, "Precompiled");
+    expect_refused("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.0]],\"unk_id\":7}}", QUIRE_BAD_FILE, "unk_id");
+    expect_refused("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", QUIRE_BAD_FILE, "unk_token");
+    expect_refused("{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA?\"}," MODEL "}", QUIRE_BAD_FILE,
+                   "Precompiled");
     expect_refused("{\"pre_tokenizer\":{\"type\":\"Telepathy\"}," MODEL "}", QUIRE_UNSUPPORTED, "Telepathy");
     expect_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(?~b)\"},\"behavior\":\"Isolated\"}," MODEL "}",
                    QUIRE_UNSUPPORTED, "byte");
@@ -143,9 +144,9 @@ static void what_is_not_known_is_refused_by_name(void **state) {
     quire_error err = {0};
     assert_int_equal(tokenizer_open(&(vocab){.source = VOCAB_NONE}, &t, &err), QUIRE_NOT_FOUND);
     str token = str_of("a");
-    vocab g = {.source = VOCAB_GGUF, .model = str_of("bert"), .n_tokens = 1, .tokens = &token, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
+    vocab g = {.source = VOCAB_GGUF, .model = str_of("rwkv"), .n_tokens = 1, .tokens = &token, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
     assert_int_equal(tokenizer_open(&g, &t, &err), QUIRE_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "bert"));
+    assert_non_null(strstr(err.message, "rwkv"));
     g.model = str_of("gpt2");
     g.pre = str_of("of-next-year");
     g.merges = &token;

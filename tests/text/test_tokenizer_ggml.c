@@ -84,6 +84,7 @@ VOCABULARY(falcon_texts_have_the_recorded_ids, "falcon", NULL)
 VOCABULARY(mpt_texts_have_the_recorded_ids, "mpt", NULL)
 VOCABULARY(deepseek_llm_texts_have_the_recorded_ids, "deepseek-llm", NULL)
 VOCABULARY(deepseek_coder_texts_have_the_recorded_ids, "deepseek-coder", NULL)
+VOCABULARY(bert_bge_texts_have_the_recorded_ids, "bert-bge", NULL)
 VOCABULARY(llama_3_texts_have_the_recorded_ids, "llama-bpe", "golden/tokenizers/llama3/tokenizer.json")
 VOCABULARY(qwen_2_texts_have_the_recorded_ids, "qwen2", "golden/tokenizers/qwen2.5/tokenizer.json")
 
@@ -98,6 +99,7 @@ int main(void) {
         cmocka_unit_test(mpt_texts_have_the_recorded_ids),
         cmocka_unit_test(deepseek_llm_texts_have_the_recorded_ids),
         cmocka_unit_test(deepseek_coder_texts_have_the_recorded_ids),
+        cmocka_unit_test(bert_bge_texts_have_the_recorded_ids),
         cmocka_unit_test(llama_3_texts_have_the_recorded_ids),
         cmocka_unit_test(qwen_2_texts_have_the_recorded_ids),
     };

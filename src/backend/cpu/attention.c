@@ -15,17 +15,7 @@
 #include "base/size.h"
 
 #define NEAR_BYTES    (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
-#define MOST_TOGETHER 4            /* kv heads of one task */
 #define ENOUGH_TASKS  8            /* for each worker: enough that it matters little who runs the last */
-
-/* Softmax states of rows for all their heads: states that items carry on, and partial results. */
-typedef struct cpu_attention_state {
-    attn_scratch *scratch;            /* [workers][MOST_TOGETHER] */
-    int32_t acc_stride, max_heads;    /* of the widest cache */
-    float *carried_max, *carried_sum; /* [max_rows, max_heads] */
-    float *partial_max, *partial_sum; /* [max_partials, max_heads] */
-    float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
-} cpu_attention_state;
 
 static int32_t acc_stride_of(const kv_planes *p) {
     return (int32_t)size_align((size_t)p->key.width, 16);
@@ -47,18 +37,24 @@ static quire_err scratch_open(cpu_backend *b, const kv_planes *widest, int32_t a
     float *acc = step_new(b, (size_t)ATTN_TILE * (size_t)acc_stride, sizeof *acc);
     float *states = step_new(b, (size_t)(MOST_TOGETHER * ATTN_TILE) * (size_t)acc_stride, sizeof *states);
     uint8_t *copies = step_new(b, attn_copies_bytes(widest), 1), *weights = NULL;
+    attn_registers *regs = step_new(b, 1, sizeof *regs);
     int8_t *q_int8 = NULL;
     if (b->layout.type == DTYPE_I8) {
         weights = step_new(b, ATTN_TILE, ATTN_CHUNK);
         q_int8 = step_new(b, MOST_TOGETHER * ATTN_TILE, (size_t)attn_int8_stride(widest->key.width));
     }
-    if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL ||
-        (b->layout.type == DTYPE_I8 && (weights == NULL || q_int8 == NULL))) {
+    if (regs != NULL) {
+        regs->rows = step_new(b, ATTN_PROGRAM_ROW_REGS * ATTN_PROGRAM_QUERIES, sizeof *regs->rows);
+        regs->vectors = step_new(b, ATTN_PROGRAM_VECTORS * ATTN_PROGRAM_KEYS, sizeof *regs->vectors);
+    }
+    if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL || regs == NULL || regs->rows == NULL ||
+        regs->vectors == NULL || (b->layout.type == DTYPE_I8 && (weights == NULL || q_int8 == NULL))) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t h = 0; h < MOST_TOGETHER; h++) {
         attn_tile *tile = &s[h].tile;
         attn_copies_init(widest, copies, &s[h].copies);
+        s[h].change.regs = regs;
         tile->scores = scores;
         tile->max = sums;
         tile->sum = sums + ATTN_TILE;
@@ -101,11 +97,23 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
         s->partial_acc == NULL) {
         return QUIRE_NO_MEMORY;
     }
+    s->map.max_items = b->limits.max_rows + b->limits.max_seqs;
+    s->map.items = step_new(b, (size_t)s->map.max_items, sizeof *s->map.items);
+    s->map.verdicts = step_new(b, ATTN_MAP_BYTES, 1);
+    if (s->map.items == NULL || s->map.verdicts == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
     for (int32_t i = 0; i < n_workers; i++) {
         TRY(scratch_open(b, widest, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
     }
     b->attention_state = s;
     return QUIRE_OK;
+}
+
+void cpu_attention_begin(cpu_backend *b) {
+    if (b->attention_state != NULL) {
+        attn_map_fill(b->batch, b->attention_state->max_heads, &b->attention_state->map);
+    }
 }
 
 static attn_state partial_state(const cpu_attention_state *s, int32_t partial, int32_t head) {
@@ -141,6 +149,10 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
         last = s->end[t] > last ? s->end[t] : last;
     }
     from = first / ATTN_CHUNK > from ? first / ATTN_CHUNK : from;
+    if (s->mods != NULL) {
+        from = s->map.first > from ? s->map.first : from;
+        end = s->map.end < end ? s->map.end : end;
+    }
     last = end <= last / ATTN_CHUNK ? end * ATTN_CHUNK : last;
     for (int32_t chunk = from; chunk * ATTN_CHUNK < last; chunk++) {
         for (int32_t h = 0; h < n_heads; h++) {

@@ -232,10 +232,66 @@ INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t fr
     }
 }
 
+/* Where the stretch of positions ends that a query sees, or does not see, as it does p. */
+static int32_t stretch_end(const uint16_t *seen, int32_t p, int32_t end) {
+    uint32_t same = (seen[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0 ? 0xffffu : 0u;
+    while (p < end) {
+        uint32_t others = (seen[p / ATTN_BLOCK] ^ same) >> p % ATTN_BLOCK;
+        if (others != 0) {
+            p += __builtin_ctz(others);
+            break;
+        }
+        p += ATTN_BLOCK - p % ATTN_BLOCK;
+    }
+    return p < end ? p : end;
+}
+
+/* The same for queries that see some of first..end only, between `from` and `to`. */
+INLINE void weigh_seen(dtype type, const attn_tile *t, attn_group g, int32_t from, int32_t to) {
+    for (int32_t q = g.query; q < g.query + g.n; q++) {
+        const uint16_t *seen = t->seen + q * ATTN_BLOCKS;
+        int32_t p = t->first[q] > from ? t->first[q] : from, end = t->end[q] < to ? t->end[q] : to;
+        for (int32_t next; p < end; p = next) {
+            next = stretch_end(seen, p, end);
+            if ((seen[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0) {
+                weigh_group(type, 1, t, (attn_group){.query = q, .n = 1, .first = p, .end = next});
+            }
+        }
+    }
+}
+
+/* acc of a group's queries += weights . values, where a query may see only some of its first..end: stretches that all of them see together,
+ * what lies between them one query at a time. */
+INLINE void attn_pv_seen(dtype type, const attn_tile *t, attn_group g) {
+    uint16_t all[ATTN_BLOCKS];
+    int32_t first = ATTN_CHUNK, end = 0;
+    for (int32_t q = g.query; q < g.query + g.n; q++) {
+        for (int32_t b = 0; b < ATTN_BLOCKS; b++) {
+            all[b] = (uint16_t)(t->seen[q * ATTN_BLOCKS + b] & (q > g.query ? all[b] : 0xffffu));
+        }
+        first = t->first[q] < first ? t->first[q] : first;
+        end = t->end[q] > end ? t->end[q] : end;
+    }
+    for (int32_t p = first, next; p < end; p = next) {
+        next = stretch_end(all, p, end);
+        if ((all[p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0) {
+            g.first = p;
+            g.end = next;
+            weigh_any(type, t, g);
+        } else {
+            weigh_seen(type, t, g, p, next);
+        }
+    }
+}
+
 /* acc of a group's queries += weights . values: the positions that all of them see together, the positions before and after one query at a
  * time. */
 INLINE void attn_pv(dtype type, const attn_tile *t, attn_group g) {
     memset(t->acc + (int64_t)g.query * t->acc_stride, 0, sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
+    if (t->seen != NULL) {
+        attn_pv_seen(type, t, g);
+        return;
+    }
     weigh_alone(type, t, g, 0, g.first);
     weigh_any(type, t, g);
     weigh_alone(type, t, g, g.end, ATTN_CHUNK);

@@ -1,6 +1,7 @@
 /* Plain C twin of the attention kernels: the reference of attention_kernels.inc.h.
  *
- * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale; then soft cap; then slope (position - query). max:
+ * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale; then soft cap; then slope (position - query); then
+ * the program that changes scores. max:
  * over the visible positions, 16 lanes by position mod 16 in ascending order, then the tree. sum: likewise over exp(s - max). acc[d] = sum
  * over visible positions, ascending, of exp(s - max) v[d] by fma, from 0.
  *
@@ -48,18 +49,34 @@ static void score_query(const attn_tile *t, int32_t query, float *scores) {
         }
         scores[p] = s;
     }
+    if (t->change != NULL) {
+        attn_change_scores(t, query);
+    }
 }
+
+/* The first position from p on that the query sees; `end` where there is none. */
+static int32_t next_seen(const attn_tile *t, int32_t query, int32_t p) {
+    while (p < t->end[query] && !attn_sees(t, query, p)) {
+        p++;
+    }
+    return p;
+}
+
+#define EACH_SEEN(p) for (int32_t p = next_seen(t, query, t->first[query]); p < t->end[query]; p = next_seen(t, query, p + 1))
 
 static void soften_query(const attn_tile *t, int32_t query, float *scores) {
     float lanes[ATTN_BLOCK], sums[ATTN_BLOCK] = {0};
     for (int32_t i = 0; i < ATTN_BLOCK; i++) {
         lanes[i] = -INFINITY;
     }
-    for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+    EACH_SEEN(p) {
         lanes[p % ATTN_BLOCK] = plain_max(lanes[p % ATTN_BLOCK], scores[p]);
     }
     t->max[query] = plain_tree_max(lanes);
-    for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+    if (t->max[query] == -INFINITY) {
+        return;
+    }
+    EACH_SEEN(p) {
         scores[p] = plain_exp(scores[p] - t->max[query]);
         sums[p % ATTN_BLOCK] = sums[p % ATTN_BLOCK] + scores[p];
     }
@@ -69,7 +86,7 @@ static void soften_query(const attn_tile *t, int32_t query, float *scores) {
 static void weigh_query(const attn_tile *t, int32_t query, const float *scores) {
     float *acc = t->acc + (int64_t)query * t->acc_stride;
     memset(acc, 0, sizeof *acc * (size_t)t->acc_stride);
-    for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+    EACH_SEEN(p) {
         for (int32_t d = 0; d < t->d_head; d++) {
             acc[d] = fmaf(scores[p], element(t->type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_head + d), acc[d]);
         }
@@ -79,19 +96,19 @@ static void weigh_query(const attn_tile *t, int32_t query, const float *scores) 
 static void weigh_int8_query(const attn_tile *t, int32_t query, const float *scores) {
     float *acc = t->acc + (int64_t)query * t->acc_stride, carry[ATTN_BLOCK] = {0}, u[ATTN_CHUNK], top = 0.0f;
     int32_t weights[ATTN_CHUNK], row = (t->d_head + 3) / 4 * 4;
-    for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+    EACH_SEEN(p) {
         u[p] = scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK];
         top = plain_max(top, u[p]);
     }
     float inverse = top > ATTN_INT8_LEAST ? ATTN_INT8_TOP / top : 0.0f, step = top > ATTN_INT8_LEAST ? top / ATTN_INT8_TOP : 0.0f;
-    for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+    EACH_SEEN(p) {
         float x = carry[p % ATTN_BLOCK] + plain_min(plain_max(u[p] * inverse, 0.0f), ATTN_INT8_TOP), whole = rintf(x);
         carry[p % ATTN_BLOCK] = x - whole;
         weights[p] = (int32_t)whole;
     }
     for (int32_t d = 0; d < t->d_head; d++) {
         int32_t sum = 0;
-        for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+        EACH_SEEN(p) {
             const int8_t *values = t->v_blocks[p / ATTN_BLOCK];
             sum += weights[p] * values[(p % ATTN_BLOCK / 4 * row + d) * 4 + p % 4];
         }
@@ -108,6 +125,9 @@ void attention_tile_plain(const attn_tile *t) {
         }
         score_query(t, query, scores);
         soften_query(t, query, scores);
+        if (t->sum[query] == 0.0f) {
+            continue;
+        }
         if (t->type == DTYPE_I8) {
             weigh_int8_query(t, query, scores);
         } else {

@@ -2,8 +2,11 @@
  * attention_plain.c defines what is computed. */
 
 /* The lanes of a block that a query sees. */
-static inline mask16 block_mask(int32_t first, int32_t end, int32_t block) {
-    return m_without(m_first(end - block * ATTN_BLOCK), m_first(first - block * ATTN_BLOCK));
+static inline mask16 block_mask(const attn_tile *t, int32_t query, int32_t block) {
+    if (t->seen != NULL) {
+        return m_of_bits(t->seen[query * ATTN_BLOCKS + block]);
+    }
+    return m_without(m_first(t->end[query] - block * ATTN_BLOCK), m_first(t->first[query] - block * ATTN_BLOCK));
 }
 
 /* exp16 for lanes that are at most 0. It skips the handling of subnormal results where none can occur. */
@@ -18,7 +21,12 @@ INLINE f32x16 exp_below16(f32x16 x) {
     return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* adds the integer in shifted's low bits to p's exponent */
 }
 
-/* Turns raw products of blocks block0..block1 into scores, with cap and slope. */
+/* Whether raw products need more than the scale to become scores. */
+static inline bool has_changes(const attn_tile *t) {
+    return t->soft_cap > 0.0f || t->has_slopes || t->change != NULL;
+}
+
+/* Turns raw products of blocks block0..block1 into scores, with cap, slope and program. */
 static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
     float *scores = t->scores + query * ATTN_CHUNK;
     f32x16 slope = f_set1(t->slopes[query]), lane = i_to_f(i_load((const int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
@@ -33,11 +41,15 @@ static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int
         }
         f_store(scores + b * ATTN_BLOCK, s);
     }
+    if (t->change != NULL) {
+        attn_change_scores(t, query);
+    }
 }
 
 /* True when a query sees all of a block, which then needs no mask. */
 static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
-    return t->first[query] <= block * ATTN_BLOCK && (block + 1) * ATTN_BLOCK <= t->end[query];
+    return t->first[query] <= block * ATTN_BLOCK && (block + 1) * ATTN_BLOCK <= t->end[query] &&
+           (t->seen == NULL || t->seen[query * ATTN_BLOCKS + block] == 0xffff);
 }
 
 /* How many lines (quads of 16 positions) of an int8 key block of the next chunk are prefetched during the softmax. The softmax takes half
@@ -51,7 +63,7 @@ INLINE int32_t lines_for_softmax(const attn_tile *t) {
 /* Turns raw products of blocks block0..block1 into weights and their sum, n_q queries side by side. Weights of positions that are not seen
  * are undefined. For int8 values a weight is stored times the value's scale, 0 where a position is not seen, and top is the largest. */
 INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *top) {
-    const float factor = t->soft_cap > 0.0f || t->has_slopes ? 1.0f : t->scale;
+    const float factor = has_changes(t) ? 1.0f : t->scale;
     float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTMAX_ROWS];
     f32x16 max[SOFTMAX_ROWS], sum[SOFTMAX_ROWS], most[SOFTMAX_ROWS];
     const int32_t n_lines = type == DTYPE_I8 ? lines_for_softmax(t) : 0;
@@ -65,7 +77,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
         UNROLL
         for (int i = 0; i < n_q; i++) {
             f32x16 higher = f_max(max[i], f_mul(f_load(scores + i * ATTN_CHUNK + b * ATTN_BLOCK), f_set1(factor)));
-            max[i] = sees_all(t, query + i, b) ? higher : f_select(block_mask(t->first[query + i], t->end[query + i], b), higher, max[i]);
+            max[i] = sees_all(t, query + i, b) ? higher : f_select(block_mask(t, query + i, b), higher, max[i]);
         }
     }
     UNROLL
@@ -84,7 +96,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
             if (sees_all(t, query + i, b)) {
                 sum[i] = f_add(sum[i], weight);
             } else {
-                mask16 seen = block_mask(t->first[query + i], t->end[query + i], b);
+                mask16 seen = block_mask(t, query + i, b);
                 sum[i] = f_select(seen, f_add(sum[i], weight), sum[i]);
                 stored = type == DTYPE_I8 ? f_select(seen, stored, f_zero()) : stored;
             }
@@ -95,7 +107,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
     UNROLL
     for (int i = 0; i < n_q; i++) {
         t->max[query + i] = highest[i];
-        t->sum[query + i] = f_tree_sum(sum[i]);
+        t->sum[query + i] = highest[i] == -INFINITY ? 0.0f : f_tree_sum(sum[i]);
         top[i] = type == DTYPE_I8 ? f_tree_max(most[i]) : 0.0f;
     }
 }
@@ -103,7 +115,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
 /* Softmax of all the tile's queries. */
 INLINE void soften_all(dtype type, const attn_tile *t, int32_t block0, int32_t block1, float *top) {
     int32_t query = 0;
-    for (int32_t i = 0; (t->soft_cap > 0.0f || t->has_slopes) && i < t->n_queries; i++) {
+    for (int32_t i = 0; has_changes(t) && i < t->n_queries; i++) {
         change_scores(t, i, block0, block1);
     }
     for (; query + SOFTMAX_ROWS <= t->n_queries; query += SOFTMAX_ROWS) {

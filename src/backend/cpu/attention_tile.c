@@ -9,7 +9,7 @@ static attn_pages pages_of(const attn_job *job, const batch_seq *seq, int32_t kv
 /* Sets the positions that a query at `position` sees: first..end. */
 static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens, int32_t *first, int32_t *end) {
     *first = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
-    *end = spec->causal ? position + 1 : n_tokens;
+    *end = spec->causal && position < n_tokens ? position + 1 : n_tokens;
     if (!spec->causal && spec->window > 0 && spec->window < n_tokens - position) {
         *end = position + spec->window;
     }
@@ -18,6 +18,31 @@ static void set_range(const attn_spec *spec, int32_t position, int32_t n_tokens,
         *first = *first < base ? base : *first;
         *end = !spec->causal && left > spec->chunk && *end > base + spec->chunk ? base + spec->chunk : *end;
     }
+}
+
+/* What the queries' programs are told, and what is known of the item's chunks. */
+static void set_mods(const attn_job *job, const attn_item *item, const batch_seq *seq, attn_scratch *s) {
+    s->mods = seq->mods;
+    s->tile.seen = NULL;
+    s->tile.change = NULL;
+    s->tile.change_query = 0;
+    if (s->mods == NULL) {
+        return;
+    }
+    const attn_map *map = &job->state->map; /* there is a state wherever a batch has programs */
+    int64_t i = item - job->b->batch->work;
+    s->asked.n = s->tile.n_queries;
+    s->asked.b = seq->b;
+    s->asked.n_heads = job->n_heads;
+    for (int32_t t = 0; t < s->tile.n_queries; t++) {
+        s->asked.position[t] = s->tile.position[t];
+        s->asked.head[t] = (int32_t)(s->row_head[t] % job->max_heads);
+        s->asked.n_kv[t] = job->spec->causal ? s->tile.position[t] + 1 : seq->n_tokens;
+    }
+    s->change.run = job->b->math->run_program;
+    s->change.functions = (attn_functions){job->b->math->exp, job->b->math->tanh};
+    s->map_chunk0 = item->chunk0;
+    s->map = i < map->n_items ? map->items[i] : (attn_mapped){NULL, 0, INT32_MAX};
 }
 
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
@@ -42,6 +67,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
         set_range(spec, position, seq->n_tokens, &s->first[t], &s->end[t]);
         s->states[t].sum = 0.0f;
     }
+    set_mods(job, item, seq, s);
 }
 
 /* ---- trees of drafts ---- */
@@ -83,6 +109,8 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
     if (whole->type == DTYPE_I8) {
         part->q_int8 += (int64_t)from * attn_int8_stride(whole->d_head);
     }
+    part->seen = whole->seen != NULL ? whole->seen + (int64_t)from * ATTN_BLOCKS : NULL;
+    part->change_query = from;
     part->scores += (int64_t)from * ATTN_CHUNK;
     part->max += from;
     part->sum += from;
@@ -111,27 +139,86 @@ static int32_t clamp(int32_t v, int32_t low, int32_t high) {
     return v < low ? low : v > high ? high : v;
 }
 
+/* Sets the tile's first..end to what the queries' sequences and layer let them see of the chunk at position `base`. */
+static void cut_to_chunk(attn_scratch *s, int32_t base) {
+    for (int32_t t = 0; t < s->tile.n_queries; t++) {
+        s->tile.first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
+        s->tile.end[t] = clamp(s->end[t] - base, 0, ATTN_CHUNK);
+    }
+}
+
+/* The positions that some query of the tile sees: first..end. False: there are none. */
+static bool seen_by_some(const attn_tile *tile, int32_t *first, int32_t *end) {
+    *first = ATTN_CHUNK;
+    *end = 0;
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        if (tile->first[t] < tile->end[t]) {
+            *first = tile->first[t] < *first ? tile->first[t] : *first;
+            *end = tile->end[t] > *end ? tile->end[t] : *end;
+        }
+    }
+    return *first < *end;
+}
+
+/* Adds what the programs' faults at this chunk are to those of the queries' rows. */
+static void report_faults(const attn_job *job, const attn_scratch *s) {
+    for (int32_t t = 0; t < s->tile.n_queries && job->b->batch->faults != NULL; t++) {
+        if (s->change.faults[t] != 0) {
+            atomic_fetch_or(&job->b->batch->faults[s->row_head[t] / job->max_heads], s->change.faults[t]);
+        }
+    }
+}
+
+/* Applies the sequence's mask to the tile, whose first..end are those of the chunk. */
+static void apply_mask(const attn_job *job, int32_t chunk, int32_t first, int32_t end, attn_scratch *s) {
+    uint8_t verdict = s->map.verdicts != NULL ? s->map.verdicts[chunk - s->map_chunk0] : ATTN_SEES_SOME;
+    s->tile.seen = NULL;
+    if (s->mods->mask == NULL || verdict == ATTN_SEES_ALL) {
+        return;
+    }
+    if (s->asked.position[0] != s->asked.position[s->asked.n - 1]) { /* for one row alone it does not pay */
+        attn_change_narrow(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, &s->tile, &first, &end);
+    }
+    attn_change_begin(s->mods->mask, &s->asked, chunk * ATTN_CHUNK, first, end, &s->change);
+    if (attn_change_mask(&s->asked, &s->change, &s->tile, s->seen)) {
+        s->tile.seen = s->seen;
+    }
+    if (s->mods->mask->may_fault) {
+        report_faults(job, s);
+    }
+}
+
+/* Readies the sequence's change of scores for the tile. */
+static void ready_change(int32_t base, int32_t first, int32_t end, attn_scratch *s) {
+    if (s->mods != NULL && s->mods->score != NULL) {
+        attn_change_begin(s->mods->score, &s->asked, base, first, end, &s->change);
+        s->tile.change = &s->change;
+    }
+}
+
 bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, attn_scratch *s) {
     attn_tile *tile = &s->tile;
     const attn_pages pages = pages_of(job, seq, s->kv_head), next_pages = pages_of(job, seq, next.kv_head);
-    int32_t next_base = next.chunk * ATTN_CHUNK;
-    int32_t base = chunk * ATTN_CHUNK, first = ATTN_CHUNK, end = 0;
-    for (int32_t t = 0; t < tile->n_queries; t++) {
-        tile->first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
-        tile->end[t] = clamp(s->end[t] - base, 0, ATTN_CHUNK);
-        if (tile->first[t] < tile->end[t]) {
-            first = tile->first[t] < first ? tile->first[t] : first;
-            end = tile->end[t] > end ? tile->end[t] : end;
-        }
-    }
-    if (first >= end) {
+    int32_t next_base = next.chunk * ATTN_CHUNK, base = chunk * ATTN_CHUNK, first, end;
+    if (s->mods != NULL && s->map.verdicts != NULL && s->map.verdicts[chunk - s->map_chunk0] == ATTN_SEES_NONE) {
         return false;
+    }
+    cut_to_chunk(s, base);
+    if (!seen_by_some(tile, &first, &end)) {
+        return false;
+    }
+    if (s->mods != NULL) {
+        apply_mask(job, chunk, first, end, s);
+        if (!seen_by_some(tile, &first, &end)) {
+            return false;
+        }
     }
     attn_pages_find(&pages, base, first, end, &s->copies, tile);
     attn_pages_find_next(&next_pages, next_base, clamp(next.end - next_base, 0, ATTN_CHUNK), tile);
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->position[t] -= base;
     }
+    ready_change(base, first, end, s);
     if (has_tree(seq, base)) {
         attend_branches(job, seq, base, first, s);
     } else {
@@ -139,6 +226,9 @@ bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
     }
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->position[t] += base;
+    }
+    if (tile->change != NULL && tile->change->program->may_fault) {
+        report_faults(job, s);
     }
     return true;
 }

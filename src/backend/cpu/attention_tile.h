@@ -5,6 +5,7 @@
 #ifndef CPU_ATTENTION_TILE_H
 #define CPU_ATTENTION_TILE_H
 
+#include "backend/cpu/attention_mods.h"
 #include "backend/cpu/attention_pages.h"
 #include "backend/cpu/cpu.h"
 
@@ -18,13 +19,31 @@ typedef struct attn_scratch {
     int64_t row_head[ATTN_TILE];              /* row of the batch * max_heads + head of each query */
     float *out[ATTN_TILE];                    /* its result */
     attn_copies copies;
+    const attn_mods *mods; /* of the queries' sequence, or NULL. With them: */
+    attn_asked asked;
+    attn_mapped map;
+    int32_t map_chunk0; /* of map.verdicts */
+    attn_change change;
+    uint16_t seen[ATTN_TILE * ATTN_BLOCKS];
     attn_tile branch; /* the tile's queries whose rows are one branch of a draft tree */
 } attn_scratch;
+
+#define MOST_TOGETHER 4 /* kv heads of one task */
+
+/* Softmax states of rows for all their heads: states that items carry on, and partial results. */
+typedef struct cpu_attention_state {
+    attn_scratch *scratch;            /* [workers][MOST_TOGETHER] */
+    int32_t acc_stride, max_heads;    /* of the widest cache */
+    float *carried_max, *carried_sum; /* [max_rows, max_heads] */
+    float *partial_max, *partial_sum; /* [max_partials, max_heads] */
+    float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
+    attn_map map;                     /* of the step's work list */
+} cpu_attention_state;
 
 /* One attention op. */
 typedef struct attn_job {
     const cpu_backend *b;
-    struct cpu_attention_state *state;
+    cpu_attention_state *state;
     const attn_spec *spec;
     const attn_item *items;                        /* of the level that runs */
     const kv_planes *planes;                       /* of the cache */

@@ -206,6 +206,7 @@ static void cpu_step_begin(backend *b, const batch *step) {
     assert(step->n_rows <= c->limits.max_rows && step->n_out <= c->limits.max_out && step->n_partials <= c->limits.max_partials);
     c->batch = step;
     c->step++;
+    cpu_attention_begin(c);
 #ifdef QUIRE_DEBUG
     poison_rows(c);
 #endif

@@ -143,6 +143,8 @@ void cpu_trace(backend *b, op_trace *to);
 /* ---- implemented in attention.c ---- */
 /* Sizes scratch and partial buffers. Does nothing for a layout without heads. */
 quire_err cpu_attention_step_open(cpu_backend *b);
+/* Looks at the masks of the batch that begins. */
+void cpu_attention_begin(cpu_backend *b);
 void cpu_attention(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
 
 #endif

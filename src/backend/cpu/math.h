@@ -10,10 +10,13 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "core/attn_program.h"
 
 #define ATTN_TILE   32 /* query rows that share the keys they load */
 #define ATTN_BLOCK  16 /* positions a block of keys: lanes */
 #define ATTN_BLOCKS (ATTN_CHUNK / ATTN_BLOCK)
+
+struct attn_change; /* attention_mods.h */
 
 /* The queries of one kv head against one chunk of positions.
  *
@@ -26,9 +29,12 @@ typedef struct attn_tile {
     float scale, soft_cap;     /* soft_cap 0: none */
     const float *q[ATTN_TILE]; /* [d_head] each */
     int32_t first[ATTN_TILE], end[ATTN_TILE];
+    const uint16_t *seen; /* [n_queries][ATTN_BLOCKS]: of first..end a query sees those whose bit p % 16 is set in p / 16; NULL: all */
     bool has_slopes;
     float slopes[ATTN_TILE];
     int32_t position[ATTN_TILE]; /* of the query, counted from the chunk's first position; read with slopes only */
+    struct attn_change *change;  /* of scores, behind scale, cap and slopes, by a program; NULL: none */
+    int32_t change_query;        /* the tile's first query among those of the change */
     const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
     int32_t n_next;                         /* blocks of the chunk that comes after this one, */
     const void *next_k_blocks[ATTN_BLOCKS]; /* whose keys are prefetched meanwhile */
@@ -40,7 +46,7 @@ typedef struct attn_tile {
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
     uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */
     float *scores;            /* [n_queries, ATTN_CHUNK], scratch */
-    float *max, *sum;         /* [n_queries], result; sum 0 when a query sees nothing, and then acc is undefined */
+    float *max, *sum;         /* [n_queries], result; sum 0 when a query sees nothing (all scores -inf), and then acc is undefined */
     float *acc;               /* [n_queries, acc_stride], result */
 } attn_tile;
 
@@ -57,6 +63,15 @@ static inline float attn_int8_scale(float largest, float *inverse) {
     *inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
     return scale;
 }
+
+/* Whether a query sees position p, which lies in its first..end. */
+static inline bool attn_sees(const attn_tile *t, int32_t query, int32_t p) {
+    return t->seen == NULL || (t->seen[query * ATTN_BLOCKS + p / ATTN_BLOCK] >> p % ATTN_BLOCK & 1) != 0;
+}
+
+/* Replaces the scores of a tile's query by what the tile's change makes of them, lanes that are not seen included. Defined in
+ * attention_mods.c, for the kernels. */
+void attn_change_scores(const attn_tile *t, int32_t query);
 
 /* A softmax state of one query: weights exp(s - max), their sum, and the weighted sum of values. sum 0: nothing seen yet. */
 typedef struct attn_state {
@@ -97,6 +112,8 @@ typedef struct math_kernels {
     void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t acc_stride);
     /* out[0..d_head) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one logit, or NULL. Changes *s. */
     void (*attention_finish)(attn_state *s, const float *sink, int32_t d_head, float *out);
+    /* Runs attention programs; their exp and tanh are those above. */
+    attn_run_fn *run_program;
 } math_kernels;
 
 extern const math_kernels math_plain;
@@ -105,6 +122,9 @@ extern const math_kernels math_avx2, math_avx512;
 #elif defined(__aarch64__)
 extern const math_kernels math_neon;
 #endif
+
+/* The runners of programs (core/attn_program_run.inc.h), compiled for each instruction set; attn_run_plain is core's. */
+attn_run_fn attn_run_avx2, attn_run_avx512, attn_run_neon;
 
 /* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);

@@ -152,4 +152,5 @@ const math_kernels math_plain = {
     .attention_tile = attention_tile_plain,
     .attention_merge = attention_merge_plain,
     .attention_finish = attention_finish_plain,
+    .run_program = attn_run_plain,
 };

@@ -1,4 +1,5 @@
-/* The table of math_kernels.inc.h's and attention_kernels.inc.h's functions, under the name MATH_TABLE. */
+/* The table of math_kernels.inc.h's and attention_kernels.inc.h's functions, under the name MATH_TABLE. PROGRAM_RUNNER runs
+ * attention programs. */
 const math_kernels MATH_TABLE = {
     .exp = exp_kernel,
     .tanh = tanh_kernel,
@@ -15,4 +16,5 @@ const math_kernels MATH_TABLE = {
     .attention_tile = attention_tile_kernel,
     .attention_merge = attention_merge_kernel,
     .attention_finish = attention_finish_kernel,
+    .run_program = PROGRAM_RUNNER,
 };

@@ -153,16 +153,16 @@ static float position_scale(const store_job *job, int32_t row) {
     return 1.0f + use->scale_slope * (float)log(1.0 + (double)(position / use->scale_length));
 }
 
-/* Clips, norms and rotates one activation row of queries or keys, in place. */
+/* Norms, clips and rotates one activation row of queries or keys, in place. */
 static void prepare_row(const store_job *job, buffer a, const norm *nm, const rope *r, bool after, int32_t row) {
     float *x = cpu_act_row(job->b, a, row);
     int32_t width = job->b->buffers[a.id].width, d_head = job->planes->key.width;
     float clip = job->use->clip;
-    for (int32_t i = 0; clip > 0.0f && i < width; i++) {
-        x[i] = x[i] < -clip ? -clip : x[i] > clip ? clip : x[i];
-    }
     if (nm != NULL && !after) {
         cpu_norm_row(job->b, nm, x, width, x);
+    }
+    for (int32_t i = 0; clip > 0.0f && i < width; i++) {
+        x[i] = x[i] < -clip ? -clip : x[i] > clip ? clip : x[i];
     }
     if (r != NULL) {
         cpu_rope_row(job->b, r, row, d_head, x, width);

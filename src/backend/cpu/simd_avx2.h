@@ -150,6 +150,12 @@ static inline mask16 m_first(int32_t n) {
     return (mask16){_mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))),
                     _mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)))};
 }
+/* The lanes whose bits are set. */
+static inline mask16 m_of_bits(uint16_t bits) {
+    const __m256i low = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128), high = _mm256_slli_epi32(low, 8), all = _mm256_set1_epi32(bits);
+    return (mask16){_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, low), low)),
+                    _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, high), high))};
+}
 static inline mask16 m_lt(f32x16 x, f32x16 y) {
     return (mask16){_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ)};
 }

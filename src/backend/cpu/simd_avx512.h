@@ -202,6 +202,9 @@ LANEWISE_SHIFT(i_sar, _mm512_srai_epi32)
 static inline mask16 m_first(int32_t n) {
     return (mask16){(__mmask16)(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u)};
 }
+static inline mask16 m_of_bits(uint16_t bits) {
+    return (mask16){bits};
+}
 static inline mask16 m_lt(f32x16 x, f32x16 y) {
     return (mask16){_mm512_cmp_ps_mask(x.v, y.v, _CMP_LT_OQ)};
 }

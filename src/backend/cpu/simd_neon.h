@@ -163,6 +163,10 @@ static inline mask16 m_first(int32_t n) {
     static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     NEON_EACH(mask16, vcgtq_s32(vdupq_n_s32(n), vld1q_s32(lanes + 4 * i)));
 }
+static inline mask16 m_of_bits(uint16_t bits) {
+    static const uint32_t lanes[16] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+    NEON_EACH(mask16, vtstq_u32(vdupq_n_u32(bits), vld1q_u32(lanes + 4 * i)));
+}
 LANEWISE_2(mask16, m_lt, f32x16, vcltq_f32)
 LANEWISE_2(mask16, m_le, f32x16, vcleq_f32)
 static inline mask16 m_nan(f32x16 x) {

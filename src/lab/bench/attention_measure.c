@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/cascade.h"
+#include "expr/expr_mods.h"
 #include "kv/pool.h"
 #include "lab/bench/figures.h"
 
@@ -35,6 +36,8 @@ typedef struct stage {
     int32_t max_rows, max_work;
     cascade cascade; /* with shared pages only */
     bool cascades;   /* whether it is used */
+    attn_spec spec;
+    const attn_mods *mods; /* of all sequences; NULL: none */
 } stage;
 
 static int32_t rows_of_step(const attention_shape *s) {
@@ -101,7 +104,9 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     int64_t bytes = attention_bytes(shape), n_layers = shape->n_rows > 1 || bytes == 0 ? 1 : CACHES_BYTES / bytes + 1;
     const model_desc d =
         desc_plain(n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
-    *s = (stage){.shape = shape, .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens)};
+    *s = (stage){.shape = shape,
+                 .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens),
+                 .spec = {.scale = 1.0f / sqrtf((float)shape->d_head), .causal = true}};
     TRY(kv_layout_init(&d, shape->type, page_tokens, &s->layout, err));
     int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs,
             rows = (int64_t)shape->n_seqs * rows_of_step(shape);
@@ -135,7 +140,8 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
 static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
     int32_t row = 0;
     for (int32_t i = 0; i < s->shape->n_seqs; i++) {
-        s->seqs[i] = (batch_seq){.row0 = row, .n_rows = n, .n_tokens = from + n, .pages = {&s->pages[(int64_t)i * s->pages_each].v}};
+        const int32_t *pages = &s->pages[(int64_t)i * s->pages_each].v;
+        s->seqs[i] = (batch_seq){.row0 = row, .n_rows = n, .n_tokens = from + n, .mods = s->mods, .pages = {pages}};
         for (int32_t r = 0; r < n; r++) {
             s->positions[row++] = from + r;
         }
@@ -150,14 +156,13 @@ static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
 
 /* One pass over the layers; all rows of the shape. */
 static void pass(stage *s) {
-    const attn_spec spec = {.scale = 1.0f / sqrtf((float)s->shape->d_head), .causal = true};
     int32_t most = rows_of_step(s->shape);
     for (int32_t from = s->shape->n_tokens - s->shape->n_rows; from < s->shape->n_tokens; from += most) {
         batch step;
         step_of(s, from, s->shape->n_tokens - from < most ? s->shape->n_tokens - from : most, &step);
         s->b->ops->step_begin(s->b, &step);
         for (int32_t layer = 0; layer < s->layout.n_caches; layer++) {
-            s->b->ops->attention(s->b, layer, s->q, &spec, s->out);
+            s->b->ops->attention(s->b, layer, s->q, &s->spec, s->out);
         }
         s->b->ops->step_wait(s->b);
     }
@@ -186,8 +191,14 @@ static void scatter(int32_t n_pages, page_id *pages) {
     }
 }
 
+static void put_in_order(int32_t n_pages, page_id *pages) {
+    for (int32_t i = 0; i < n_pages; i++) {
+        pages[i].v = i;
+    }
+}
+
 quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err) {
-    static const int32_t page_tokens[N_WAYS] = {PAGE_TOKENS, 256};
+    const int32_t page_tokens[N_WAYS] = {m->page_tokens > 0 ? m->page_tokens : PAGE_TOKENS, 256};
     double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
     stage ways[N_WAYS] = {{0}};
     quire_err e = QUIRE_OK;
@@ -196,10 +207,8 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
         *least[w] = INFINITY;
     }
     if (e == QUIRE_OK) {
-        scatter(shape->n_seqs * ways[0].pages_each, ways[0].pages);
-        for (int32_t i = 0; i < shape->n_seqs * ways[1].pages_each; i++) {
-            ways[1].pages[i].v = i;
-        }
+        put_in_order(shape->n_seqs * ways[1].pages_each, ways[1].pages);
+        (m->in_order ? put_in_order : scatter)(shape->n_seqs * ways[0].pages_each, ways[0].pages);
         for (int32_t run = 0; run < m->n_runs; run++) {
             for (int w = 0; w < N_WAYS; w++) {
                 double us = run_us(&ways[w], m->n_threads);
@@ -245,6 +254,38 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
     } else if (e == QUIRE_NO_MEMORY) {
         err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens", (int)shape->n_seqs, (int)shape->n_tokens);
     }
+    stage_close(&s);
+    return e;
+}
+
+/* Times the four ways of mods_speed, in turns; mods: causal, window. */
+static void run_mods(stage *s, const attention_machine *m, attn_mods *const mods[2], mods_speed *out) {
+    double *least[4] = {&out->causal_us, &out->causal_mod_us, &out->window_us, &out->window_mod_us};
+    for (int32_t run = 0; run < 4 * m->n_runs; run++) {
+        int way = run % 4;
+        s->spec.causal = way % 2 == 0;
+        s->spec.window = way == 2 ? ATTENTION_WINDOW : 0;
+        s->mods = way % 2 == 1 ? mods[way / 2] : NULL;
+        double us = run_us(s, m->n_threads);
+        *least[way] = run < 4 || us < *least[way] ? us : *least[way];
+    }
+}
+
+quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out, quire_error *err) {
+    static const char *const masks[2] = {"q_idx >= kv_idx", "q_idx >= kv_idx && q_idx - kv_idx < 64"};
+    _Static_assert(ATTENTION_WINDOW == 64, "as in the expression");
+    attn_mods *mods[2] = {NULL, NULL};
+    stage s;
+    quire_err e = stage_open(shape, m, PAGE_TOKENS, &s, err);
+    for (int i = 0; i < 2 && e == QUIRE_OK; i++) {
+        e = expr_compile_mods(&(expr_mods){.mask = str_of(masks[i])}, &mods[i], err);
+    }
+    if (e == QUIRE_OK) {
+        scatter(s.n_pages, s.pages);
+        run_mods(&s, m, mods, out);
+    }
+    attn_mods_drop(mods[0]);
+    attn_mods_drop(mods[1]);
     stage_close(&s);
     return e;
 }

@@ -2,6 +2,7 @@
 #ifndef LAB_BENCH_ATTENTION_MEASURE_H
 #define LAB_BENCH_ATTENTION_MEASURE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -21,12 +22,14 @@ typedef struct attention_machine {
     compute_mode compute;
     const char *isa; /* "auto", ... */
     int32_t n_threads, n_runs;
+    int32_t page_tokens; /* of the paged way; 0: 16 */
+    bool in_order;       /* its pages lie in a row */
 } attention_machine;
 
 /* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so that keys and values come from memory as in a step.
  */
 typedef struct attention_speed {
-    double paged_us;      /* pages of 16 tokens, in no order */
+    double paged_us;      /* pages of m->page_tokens, in no order unless m->in_order */
     double contiguous_us; /* pages of 256, in order: what a chunk reads of a head lies in one piece */
 } attention_speed;
 
@@ -40,6 +43,15 @@ typedef struct cascade_speed {
 } cascade_speed;
 
 quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err);
+
+/* The same under masks of a layer's own, and under expressions for the same keys in place of them (docs/attention.md): causal, and a window
+ * of ATTENTION_WINDOW. Runs of the ways take turns. */
+enum { ATTENTION_WINDOW = 64 };
+typedef struct mods_speed {
+    double causal_us, causal_mod_us, window_us, window_mod_us;
+} mods_speed;
+
+quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out, quire_error *err);
 
 /* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its
  * multiplications and additions, over what rows see. */

@@ -152,6 +152,10 @@ const float *bare_logits(const bare *b, int32_t i) {
 }
 
 int32_t bare_greedy(const bare *b, int32_t i) {
+    int32_t noted = b->b->ops->argmax != NULL ? b->b->ops->argmax(b->b, i) : -1;
+    if (noted >= 0) {
+        return noted;
+    }
     const float *logits = bare_logits(b, i);
     int32_t best = 0;
     for (int32_t v = 1; v < b->desc->n_vocab; v++) {

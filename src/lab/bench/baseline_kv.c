@@ -18,6 +18,7 @@ struct baseline_kv {
     kv_piece *pieces;      /* [caches][max_seqs] growing, reserved; [max_seqs] padded; [1] gathered */
     attn_scratch *workers; /* [thread pool] */
     float *scratch;
+    uint8_t *arena; /* reserved: what the pieces lie in */
     int64_t copied_bytes, bytes;
     quire_err error;
 };
@@ -271,11 +272,33 @@ static size_t n_pieces(const baseline_kv *k) {
                                        : 1;
 }
 
+/* Reserved pieces lie one behind the other in memory like the pool's, in large pages of the system. */
+static quire_err open_reserved(baseline_kv *k, const cpu_backend *c) {
+    size_t room = 0, at = 0;
+    for (size_t i = 0; i < n_pieces(k); i++) {
+        room += kv_piece_room(&c->layout.caches[i / (size_t)k->max_seqs], k->max_len);
+    }
+    k->arena = mem_new_huge(room, 1);
+    if (k->arena == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n_pieces(k); i++) {
+        const kv_planes *l = &c->layout.caches[i / (size_t)k->max_seqs];
+        k->pieces[i] = kv_piece_in(l, k->max_len, k->arena + at);
+        k->bytes += kv_piece_bytes(l, k->max_len);
+        at += kv_piece_room(l, k->max_len);
+    }
+    return QUIRE_OK;
+}
+
 /* All but growing pieces have room for the longest from the start. */
 static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
     k->pieces = mem_new(n_pieces(k), sizeof *k->pieces);
     if (k->pieces == NULL) {
         return QUIRE_NO_MEMORY;
+    }
+    if (k->way == BASELINE_RESERVED) {
+        return open_reserved(k, c);
     }
     for (size_t i = 0; k->way != BASELINE_GROWING && i < n_pieces(k); i++) {
         const kv_planes *l = &c->layout.caches[keeps_pieces(k->way) ? i / (size_t)k->max_seqs : 0];
@@ -354,6 +377,7 @@ void baseline_kv_detach(baseline_kv *k) {
         kv_piece_free(&k->pieces[i]);
     }
     mem_free(k->pieces);
+    mem_free(k->arena);
     mem_free(k->workers);
     mem_free(k->scratch);
     mem_free(k);

@@ -144,6 +144,9 @@ static void count_step(server *s) {
 static void finish(server *s, served *q) {
     q->is_done = true;
     s->n_done++;
+    if (s->o->end_ms != NULL) {
+        s->o->end_ms[q - s->seqs] = (double)(clock_us() - s->start_us) / 1000;
+    }
     free_piece(s, q);
 }
 

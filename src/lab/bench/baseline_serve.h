@@ -20,6 +20,7 @@ typedef struct baseline_options {
     reservation reservation; /* not RESERVE_PAGED; static: how long a sequence may become is known to be max_len, whatever it says */
     int32_t n_pages;         /* memory, in pages of BASELINE_PAGE tokens */
     int32_t max_seqs, max_len;
+    double *end_ms; /* [n] found: when each request's answer was given, from the start, wall time; NULL: nobody asks */
 } baseline_options;
 
 enum { BASELINE_PAGE = 16 };

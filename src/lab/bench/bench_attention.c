@@ -88,6 +88,38 @@ static quire_err report_shared(const bench_attention_options *o, const sheet *t,
     return QUIRE_OK;
 }
 
+/* A causal mask and a window, as a layer's own and as expressions: time, and how many times that of the layer's own. */
+static quire_err report_mods(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape,
+                             quire_error *err) {
+    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    mods_speed speed;
+    char heads[32], name[32];
+    TRY(attention_measure_mods(shape, &m, &speed, err));
+    const struct {
+        const char *name;
+        double us, own_us;
+    } rows[] = {{"causal", speed.causal_us, speed.causal_us},
+                {"causal text", speed.causal_mod_us, speed.causal_us},
+                {"window", speed.window_us, speed.window_us},
+                {"window text", speed.window_mod_us, speed.window_us}};
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(name, sizeof name, "%s %s", work, rows[i].name);
+        sheet_row(t, (sheet_cell[]){{name, 0},
+                                    {dtype_name(shape->type), 0},
+                                    {heads, 0},
+                                    {NULL, shape->n_seqs},
+                                    {NULL, shape->n_tokens},
+                                    {NULL, rows[i].us},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, rows[i].us / rows[i].own_us}});
+    }
+    return QUIRE_OK;
+}
+
 static quire_err run_type(const bench_attention_options *o, const sheet *t, dtype type, quire_error *err) {
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
@@ -106,6 +138,10 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
         shape.n_tokens = o->n_prompt;
         shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
         TRY(report(o, t, "last chunk", &shape, err));
+        TRY(report_mods(o, t, "chunk", &shape, err));
+        attention_shape decode = shape;
+        decode.n_rows = 1;
+        TRY(report_mods(o, t, "decode", &decode, err));
         if (i == 0) {
             shape.n_rows = o->n_prompt;
             TRY(report(o, t, "prefill", &shape, err));
@@ -114,8 +150,67 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
     return QUIRE_OK;
 }
 
+/* One decoded token by page size and by where pages lie. */
+static quire_err report_pages(const bench_attention_options *o, const sheet *t, const attention_shape *shape, int32_t page_tokens,
+                              quire_error *err) {
+    attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_speed scattered, in_order;
+    char heads[32];
+    m.page_tokens = page_tokens;
+    TRY(attention_measure(shape, &m, &scattered, err));
+    m.in_order = true;
+    TRY(attention_measure(shape, &m, &in_order, err));
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    sheet_row(t, (sheet_cell[]){{dtype_name(shape->type), 0},
+                                {heads, 0},
+                                {NULL, shape->n_tokens},
+                                {NULL, page_tokens},
+                                {NULL, scattered.paged_us},
+                                {NULL, scattered.paged_us / scattered.contiguous_us},
+                                {NULL, in_order.paged_us},
+                                {NULL, in_order.paged_us / in_order.contiguous_us}});
+    return QUIRE_OK;
+}
+
+static quire_err run_pages(const bench_attention_options *o, const dtype *list, int32_t n_types, quire_error *err) {
+    static const sheet_column columns[] = {{"kv_dtype", "KV", 5, SHEET_TEXT, NULL},
+                                           {"heads", "heads", 11, SHEET_TEXT, NULL},
+                                           {"context", "context", 8, 0, NULL},
+                                           {"page_tokens", "page", 5, 0, NULL},
+                                           {"scattered", "no order us", 12, 1, "us/layer"},
+                                           {"scattered_ratio", "/contiguous", 11, 3, "x"},
+                                           {"in_order", "in a row us", 12, 1, "us/layer"},
+                                           {"in_order_ratio", "/contiguous", 11, 3, "x"}};
+    const sheet t = {
+        .what = "attention pages", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
+    TRY(figures_parse_list("--context", o->contexts, contexts, &n_contexts, err));
+    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i] > 256 || (pages[i] & (pages[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to 256", o->pages, (int)pages[i]);
+        }
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; i < n_types * N_SHAPES * n_contexts * n_pages; i++) {
+        int32_t c = i / n_pages, s = c / n_contexts;
+        const int32_t *heads = shapes[s % N_SHAPES];
+        const attention_shape shape = {.n_heads = heads[0],
+                                       .n_kv_heads = heads[1],
+                                       .d_head = heads[2],
+                                       .type = list[s / N_SHAPES],
+                                       .n_seqs = 1,
+                                       .n_tokens = contexts[c % n_contexts],
+                                       .n_rows = 1};
+        TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
+    }
+    sheet_note(&t, "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; least of %d runs (%s)",
+               (int)o->n_runs, figures_time_name(o->n_threads));
+    return QUIRE_OK;
+}
+
 quire_err bench_attention_run(const bench_attention_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT, NULL},
+    static const sheet_column columns[] = {{"work", "work", -18, SHEET_TEXT, NULL},
                                            {"kv_dtype", "KV", -5, SHEET_TEXT, NULL},
                                            {"heads", "heads", -11, SHEET_TEXT, NULL},
                                            {"batch", "batch", 6, 0, NULL},
@@ -130,6 +225,9 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     dtype list[MAX_TYPES];
     int32_t n;
     TRY(parse_types(o->types, list, &n, err));
+    if (o->pages != NULL) {
+        return run_pages(o, list, n, err);
+    }
     sheet_begin(&t, NULL);
     for (int32_t i = 0; i < n; i++) {
         TRY(run_type(o, &t, list[i], err));
@@ -137,7 +235,10 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     sheet_note(&t,
                "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of "
                "%d rows. Shared: a prefix of %d "
-               "tokens, in the same pages, read for each sequence; cascade: read once, as many times as fast.",
+               "tokens, in the same pages, read for each sequence; "
+               "cascade: read once, as many times as fast. Causal and window (64): the last chunk's rows, then a "
+               "decode, "
+               "under a layer's mask and under the same as an expression, and how many times the layer's time it takes.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED);
     return QUIRE_OK;
 }

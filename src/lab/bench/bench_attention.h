@@ -11,6 +11,7 @@
 typedef struct bench_attention_options {
     const char *contexts; /* tokens that a decoded one sees, "1024,8192,32768" */
     const char *types;    /* of keys and values: "f16,bf16,int8" */
+    const char *pages;    /* decodes alone, by so many tokens a page, in no order and in a row: "16,64,256"; NULL: everything at 16 */
     const char *isa;      /* instruction set */
     int32_t n_prompt;     /* tokens of the prompt that is prefilled */
     int32_t n_threads, n_runs;

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "lab/bench/client.h"
+#include "lab/bench/cost_fit.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/fit.h"
 #include "lab/bench/sheet.h"
 
 /* Of an answer DECODE_TOKENS are timed, but for SKIPPED_TOKENS at its start. */
@@ -198,71 +198,48 @@ static quire_err measure_all(calibration *k, quire_error *err) {
 
 /* ---- fitting ---- */
 
-/* Terms: what each stretch between knots adds to base(rows), then logits, pairs of decodes, of prefills, and the way of a request. */
-enum { TERM_OUT, TERM_DECODE, TERM_PREFILL, TERM_REQUEST, N_OTHERS };
-
-static void add_step(const calibration *k, const step_work *w, double *terms) {
-    double before = 0;
-    for (int32_t i = 0; i < k->n_knots; i++) {
-        double part = i == 0 ? 1 : (w->rows - before) / (k->knots[i] - before);
-        terms[i] += fmax(0, fmin(1, part));
-        before = k->knots[i];
-    }
-    terms[k->n_knots + TERM_OUT] += w->out;
-    terms[k->n_knots + TERM_DECODE] += w->decode_pairs;
-    terms[k->n_knots + TERM_PREFILL] += w->prefill_pairs;
-}
-
 /* What a measurement consisted of. */
 static void terms_of(const calibration *k, const measure *m, double *terms) {
     memset(terms, 0, FIT_MAX_TERMS * sizeof *terms);
     if (m->decodes) {
         double context = m->n_prompt + (SKIPPED_TOKENS + DECODE_TOKENS) / 2.0;
-        add_step(k, &(step_work){.rows = m->n_seqs, .out = m->n_seqs, .decode_pairs = m->n_seqs * context}, terms);
+        const step_work work = {.rows = m->n_seqs, .out = m->n_seqs, .decode_pairs = m->n_seqs * context};
+        cost_fit_add_step(k->knots, k->n_knots, &work, terms);
         return;
     }
-    terms[k->n_knots + TERM_REQUEST] = 1;
+    terms[k->n_knots + COST_FIT_OTHER] = 1;
     for (double at = 0, chunk; at < m->n_prompt; at += chunk) {
         chunk = fmin(k->c.info->max_batched_tokens, m->n_prompt - at);
         step_work w = {.rows = chunk, .out = at + chunk == m->n_prompt};
         *(m->n_prompt == 1 ? &w.decode_pairs : &w.prefill_pairs) = chunk * (at + (chunk + 1) / 2); /* as the simulation counts them */
-        add_step(k, &w, terms);
+        cost_fit_add_step(k->knots, k->n_knots, &w, terms);
     }
 }
 
 static void fit_model(const calibration *k, cost_model *c) {
     double terms[FIT_MAX_TERMS], factors[FIT_MAX_TERMS];
-    fit *f = &(fit){.n_terms = k->n_knots + N_OTHERS};
+    fit *f = &(fit){.n_terms = k->n_knots + COST_FIT_N_OTHERS};
     for (int32_t i = 0; i < k->n; i++) {
         terms_of(k, &k->measures[i], terms);
         fit_add(f, terms, k->measures[i].mean_us);
     }
     fit_solve(f, factors);
     const quire_info *info = k->c.info;
-    *c = (cost_model){.n_points = k->n_knots,
-                      .out_us = factors[k->n_knots + TERM_OUT],
-                      .decode_pair_us = factors[k->n_knots + TERM_DECODE],
-                      .prefill_pair_us = factors[k->n_knots + TERM_PREFILL],
-                      .request_us = factors[k->n_knots + TERM_REQUEST],
+    *c = (cost_model){.request_us = factors[k->n_knots + COST_FIT_OTHER],
                       .kv_tokens = (int64_t)info->n_pages * info->page_tokens,
                       .token_bytes = info->token_bytes,
                       .max_model_len = info->max_model_len};
     snprintf(c->model, sizeof c->model, "%s, compute %s, KV %s", info->model_name, info->compute, info->kv_dtype);
     snprintf(c->device, sizeof c->device, "%s", info->backend);
-    double us = 0;
-    for (int32_t i = 0; i < k->n_knots; i++) {
-        us += factors[i];
-        c->rows[i] = k->knots[i];
-        c->us[i] = fmax(us, 1e-3);
-    }
+    cost_fit_fill(k->knots, k->n_knots, factors, c);
 }
 
 /* Microseconds that the model gives a measurement. */
 static double predicted_us(const calibration *k, const cost_model *c, const measure *m) {
     double terms[FIT_MAX_TERMS], us, before = 0;
     terms_of(k, m, terms);
-    us = terms[k->n_knots + TERM_OUT] * c->out_us + terms[k->n_knots + TERM_DECODE] * c->decode_pair_us +
-         terms[k->n_knots + TERM_PREFILL] * c->prefill_pair_us + terms[k->n_knots + TERM_REQUEST] * c->request_us;
+    us = terms[k->n_knots + COST_FIT_OUT] * c->out_us + terms[k->n_knots + COST_FIT_DECODE] * c->decode_pair_us +
+         terms[k->n_knots + COST_FIT_PREFILL] * c->prefill_pair_us + terms[k->n_knots + COST_FIT_OTHER] * c->request_us;
     for (int32_t i = 0; i < k->n_knots; i++) {
         us += terms[i] * (c->us[i] - before);
         before = c->us[i];

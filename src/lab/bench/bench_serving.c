@@ -63,13 +63,6 @@ typedef struct real_run {
     serving_result r;
 } real_run;
 
-/* A token of the trace as one of the model's: the same for the same. */
-static int32_t token_of(int32_t id, int32_t n_vocab) {
-    uint64_t z = (uint64_t)(uint32_t)id * 0x9e3779b97f4a7c15u;
-    z ^= z >> 32;
-    return (int32_t)(z * 0xd6e8feb86659fd93u >> 33) % n_vocab;
-}
-
 static bool is_taken(const real_run *run, const trace_request *q) {
     return q->n_prompt + serving_output(q) <= run->c.info->max_model_len;
 }
@@ -83,7 +76,7 @@ static quire_err send_next(real_run *run, quire_error *err) {
     }
     trace_tokens(run->t, q, run->text);
     for (int32_t k = 0; k < q->n_prompt; k++) {
-        run->ids[k] = token_of(run->text[k], run->c.info->n_vocab);
+        run->ids[k] = trace_token_of(run->text[k], run->c.info->n_vocab);
     }
     TRY(client_send(&run->c, run->ids, q->n_prompt, serving_output(q), &run->sent[i], err));
     run->n_left++;

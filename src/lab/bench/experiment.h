@@ -12,7 +12,11 @@ typedef struct experiment_options {
     const char *name;     /* workload and scenario: which; NULL: all */
     const char *pages;    /* tokens a page holds, "1,16,256" */
     const char *samples;  /* answers to a prompt, "2,4,6" */
+    const char *lengths;  /* scenario: tokens of the prompts; of a chat, what each turn adds */
+    int32_t n_prompt;     /* sharing: tokens of each prompt */
+    int32_t n_output;     /* sharing, scenario: tokens of each answer */
     int32_t n_runs;
+    bool small; /* scenario: sizes of some seconds */
     bool json;
 } experiment_options;
 

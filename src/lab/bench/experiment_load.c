@@ -57,6 +57,7 @@ static void workload_row(const sheet *s, const workload *w, int way, const trial
                                 {NULL, (double)r->n_prompt},
                                 {NULL, (double)r->n_prompt_computed},
                                 {NULL, hit_rate(r)},
+                                {NULL, 100 * (1 - (double)w->n_new / (double)w->n_prompt)},
                                 {NULL, (double)r->n_pages_most},
                                 {NULL, trial_speed(r)},
                                 {NULL, r->first_ms},
@@ -95,6 +96,7 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
                                            {"prompt", "prompt", 7, 0, "tokens"},
                                            {"computed", "computed", 8, 0, "tokens"},
                                            {"hit_rate", "hit %", 6, 1, "%"},
+                                           {"ideal", "ideal %", 7, 1, "%"},
                                            {"pages_most", "pages", 6, 0, "pages"},
                                            {"speed", "tokens/s", 8, 0, "tokens/s"},
                                            {"first_token", "first ms", 9, 1, "ms"},
@@ -109,8 +111,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         workload w;
         TRY(workload_make(name, 256, &w, err));
         if (!any) {
-            sheet_begin(&s,
-                        "Requests sent at once, run by the engine; pool: pages, where they are short (\"-\": plenty); pages: held at most");
+            sheet_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short (\"-\": plenty); ideal: found if "
+                            "nothing is ever evicted; pages: held at most");
         }
         any = true;
         quire_err e = run_workload(o, &s, &w, err);
@@ -128,41 +130,80 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
 
 /* ---- ablation ---- */
 
-typedef enum mechanism { ALL_ON, CACHE_PAGE, CACHE_NONE, NO_FORKS, NO_CASCADE, NO_CHUNKS, ONE_BY_ONE, N_MECHANISMS } mechanism;
+typedef enum mechanism {
+    ALL_ON,
+    CACHE_PAGE,
+    CACHE_NONE,
+    NO_FORKS,
+    NO_CASCADE,
+    NO_CHUNKS,
+    BY_ARRIVAL,
+    NO_JUMPS,
+    ONE_BY_ONE,
+    N_MECHANISMS
+} mechanism;
 
-static const char *const switches[N_MECHANISMS] = {"all on",       "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
-                                                   "--no-cascade", "--no-chunked-prefill", "--max-num-seqs 1"};
+static const char *const switches[N_MECHANISMS] = {"all on",          "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
+                                                   "--no-cascade",    "--no-chunked-prefill", "--schedule fcfs",     "--no-jump-forward",
+                                                   "--max-num-seqs 1"};
+
+/* A load of the ablation: a workload, or a kind of it for one mechanism. */
+typedef struct load {
+    const char *name, *workload;
+    int32_t n_samples;
+    int32_t n_pages; /* 0: plenty; else so few that the order of admission matters: all on has --schedule prefix */
+    bool forced;     /* the rules leave one token, as a grammar often does */
+} load;
+
+static const load loads[] = {{"samples", "json", 4, 0, false}, {"gsm8k", "gsm8k", 1, 0, false}, {"chat", "chat", 1, 0, false},
+                             {"mmlu5", "mmlu5", 1, 0, false},  {"long", "long", 1, 148, false}, {"forced", "unique", 1, 0, true},
+                             {"unique", "unique", 1, 0, false}};
+
+/* A mechanism that a load has no use for is left out. */
+static bool concerns(const load *l, mechanism m) {
+    return m == BY_ARRIVAL ? l->n_pages > 0 : m == NO_JUMPS ? l->forced : true;
+}
+
+enum { FORCED_TOKEN = 7 };
 
 static void switch_off(mechanism m, trial *t) {
     quire_options *o = &t->options;
     o->prefix_cache = m == CACHE_PAGE ? "page" : m == CACHE_NONE ? "none" : "token";
     t->off.no_fork_sharing = m == NO_FORKS;
+    t->off.no_jump_forward = m == NO_JUMPS;
     o->no_cascade = m == NO_CASCADE;
     o->no_chunked_prefill = m == NO_CHUNKS;
     o->max_seqs = m == ONE_BY_ONE ? 1 : o->max_seqs;
 }
 
-static quire_err ablate(const experiment_options *o, const sheet *s, const char *name, int32_t n_samples, quire_error *err) {
+static quire_err ablate(const experiment_options *o, const sheet *s, const load *l, quire_error *err) {
     workload w;
-    TRY(workload_make(name, 256, &w, err));
+    TRY(workload_make(l->workload, 256, &w, err));
     trial trials[N_MECHANISMS];
+    int n = 0, of[N_MECHANISMS];
     for (int32_t i = 0; i < w.n; i++) {
-        w.requests[i].n_samples = n_samples;
-        w.requests[i].temperature = n_samples > 1 ? 1.0f : 0.0f;
+        w.requests[i].n_samples = l->n_samples;
+        w.requests[i].temperature = l->n_samples > 1 ? 1.0f : 0.0f;
+        w.requests[i].forced = l->forced ? FORCED_TOKEN : 0;
     }
     for (int m = 0; m < N_MECHANISMS; m++) {
-        trials[m] = trial_of(o, &w);
-        trials[m].options.max_batched_tokens = 512;
-        trials[m].options.max_seqs = w.max_seqs * n_samples;
-        trials[m].options.n_pages *= n_samples;
-        switch_off((mechanism)m, &trials[m]);
+        if (concerns(l, (mechanism)m)) {
+            trial *t = &trials[n];
+            *t = trial_of(o, &w);
+            t->options.max_batched_tokens = 512;
+            t->options.max_seqs = w.max_seqs * l->n_samples;
+            t->options.n_pages = l->n_pages > 0 ? l->n_pages : t->options.n_pages * l->n_samples;
+            t->options.schedule = l->n_pages > 0 && m != BY_ARRIVAL ? "prefix" : "fcfs";
+            switch_off((mechanism)m, t);
+            of[n++] = m;
+        }
     }
-    quire_err e = trials_run(trials, N_MECHANISMS, runs_of(o), true, err);
-    for (int m = 0; e == QUIRE_OK && m < N_MECHANISMS; m++) {
-        const lab_result *r = &trials[m].best, *all = &trials[0].best;
-        e = r->digest == all->digest ? QUIRE_OK : err_set(err, QUIRE_INTERNAL, -1, "%s, %s: an answer changed", name, switches[m]);
-        sheet_row(s, (sheet_cell[]){{n_samples > 1 ? "samples" : name, 0},
-                                    {switches[m], 0},
+    quire_err e = trials_run(trials, n, runs_of(o), true, err);
+    for (int i = 0; e == QUIRE_OK && i < n; i++) {
+        const lab_result *r = &trials[i].best, *all = &trials[0].best;
+        e = r->digest == all->digest ? QUIRE_OK : err_set(err, QUIRE_INTERNAL, -1, "%s, %s: an answer changed", l->name, switches[of[i]]);
+        sheet_row(s, (sheet_cell[]){{l->name, 0},
+                                    {switches[of[i]], 0},
                                     {NULL, (double)r->n_prompt_computed},
                                     {NULL, (double)r->n_pages_most},
                                     {NULL, (double)r->n_steps},
@@ -185,32 +226,31 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
                                            {"relative", "of all", 7, 2, "x"},
                                            {"first_token", "first ms", 9, 1, "ms"},
                                            {"token", "ms/token", 8, 2, "ms"}};
-    static const struct {
-        const char *name;
-        int32_t n_samples;
-    } loads[] = {{"json", 4}, {"gsm8k", 1}, {"chat", 1}, {"mmlu5", 1}, {"unique", 1}};
     char machine[160];
     sheet s = {"ablation", EXPERIMENT_COLUMNS(columns), o->json};
     bool any = false;
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
-        if (o->name != NULL && strcmp(o->name, loads[i].n_samples > 1 ? "samples" : loads[i].name) != 0) {
+        if (o->name != NULL && strcmp(o->name, loads[i].name) != 0) {
             continue;
         }
         if (!any) {
             sheet_begin(&s, "Workloads with one mechanism switched off; the answers are the same, to the token (checked)");
         }
         any = true;
-        TRY(ablate(o, &s, loads[i].name, loads[i].n_samples, err));
+        TRY(ablate(o, &s, &loads[i], err));
     }
     if (!any && o->name != NULL && strcmp(o->name, "batching") != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, unique and batching",
-                       o->name);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, long, forced, unique and batching", o->name);
     }
     if (!any) {
         return experiment_batching(o, machine, err);
     }
-    sheet_note(&s, "samples: 4 answers to each of the json prompts; 512 rows a step; %s; times the fastest of %d runs in turns (measured)",
-               machine, (int)runs_of(o));
+    sheet_note(
+        &s,
+        "samples: 4 answers to each of the json prompts; long: 148 pages for documents of 200, all on with --schedule prefix; forced: "
+        "unique, where one token is allowed; 512 rows a step; %s; times the fastest of %d runs in turns (measured)",
+        machine, (int)runs_of(o));
     return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }

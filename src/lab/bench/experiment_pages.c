@@ -100,12 +100,18 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
 
 /* ---- sharing ---- */
 
-/* Mean lengths of the two data sets in vLLM's paper (Kwon et al. 2023, arXiv:2309.06180). */
-static const struct {
+/* Prompts of one length each, and their answers'. */
+typedef struct share_kind {
     const char *name;
     int32_t n, prompt, output;
-} kinds[] = {{"alpaca", 8, 19, 58}, {"sharegpt", 4, 161, 338}};
+} share_kind;
+
+/* Mean lengths of the two data sets in vLLM's paper (Kwon et al. 2023, arXiv:2309.06180). */
+static const share_kind kinds[] = {{"alpaca", 8, 19, 58}, {"sharegpt", 4, 161, 338}};
 enum { N_KINDS = 2, MAX_PROMPTS = 8 };
+
+/* With forks; without, in as many pages as it likes, and in as many as forks hold at most. */
+enum { WITH_FORKS, APART, APART_THERE, N_SHARE_WAYS };
 
 typedef struct sharing {
     const experiment_options *o;
@@ -113,41 +119,21 @@ typedef struct sharing {
     int32_t n_runs;
 } sharing;
 
-/* One data set and number of answers, samples or beams: with forks and without. Rows of beams that were given up count as nobody's, so no
- * prompt tokens are told. */
-static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_samples, quire_error *err) {
-    lab_request requests[MAX_PROMPTS];
-    int32_t lengths[MAX_PROMPTS] = {0}, n = kinds[kind].n;
-    for (int32_t i = 0; i < n; i++) {
-        lengths[i] = kinds[kind].prompt;
-    }
-    int32_t *tokens = trial_prompts(lengths, n, kinds[kind].output, requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    for (int32_t i = 0; i < n; i++) {
-        requests[i].n_samples = beams ? 1 : n_samples;
-        requests[i].beam_width = beams ? n_samples : 0;
-        requests[i].temperature = beams ? 0.0f : 1.0f;
-    }
-    trial t[2];
-    for (int i = 0; i < 2; i++) {
-        t[i] = (trial){
-            .options = sh->o->engine, .requests = requests, .n = n, .at_once = n, .max_len = kinds[kind].prompt + kinds[kind].output};
-        t[i].options.max_seqs = n * n_samples;
-        t[i].options.max_batched_tokens = n * n_samples * (kinds[kind].prompt + 1); /* all prompts in one step, so that all run abreast */
+static void share_trials(const sharing *sh, const share_kind *k, int32_t n_samples, lab_request *requests, trial t[N_SHARE_WAYS]) {
+    for (int i = 0; i < N_SHARE_WAYS; i++) {
+        t[i] = (trial){.options = sh->o->engine, .requests = requests, .n = k->n, .at_once = k->n, .max_len = k->prompt + k->output};
+        t[i].options.max_seqs = k->n * n_samples;
+        t[i].options.max_batched_tokens = k->n * n_samples * (k->prompt + 1); /* all prompts in one step, so that all run abreast */
         t[i].options.prefix_cache = "none";
-        t[i].off.no_fork_sharing = i == 1;
-        t[i].options.n_pages = n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
+        t[i].off.no_fork_sharing = i != WITH_FORKS;
+        t[i].options.n_pages = k->n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
     }
-    quire_err e = trials_run(t, 2, sh->n_runs, beams, err);
-    mem_free(tokens);
-    TRY(e);
-    if (t[0].best.digest != t[1].best.digest) {
-        return err_set(err, QUIRE_INTERNAL, -1, "sharing changed an answer");
-    }
-    const lab_result *with = &t[0].best, *without = &t[1].best;
-    sheet_row(&sh->sheet, (sheet_cell[]){{kinds[kind].name, 0},
+}
+
+static void share_report(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples, const trial t[N_SHARE_WAYS]) {
+    const lab_result *with = &t[WITH_FORKS].best, *without = &t[APART].best;
+    double shared = trial_speed(with), apart = trial_speed(without), there = beams ? SHEET_ABSENT : trial_speed(&t[APART_THERE].best);
+    sheet_row(&sh->sheet, (sheet_cell[]){{k->name, 0},
                                          {beams ? "beams" : "samples", 0},
                                          {NULL, n_samples},
                                          {NULL, (double)without->n_pages_most},
@@ -155,9 +141,54 @@ static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_sa
                                          {NULL, 100 * (1 - (double)with->n_pages_most / (double)without->n_pages_most)},
                                          {NULL, beams ? SHEET_ABSENT : (double)without->n_prompt_computed},
                                          {NULL, beams ? SHEET_ABSENT : (double)with->n_prompt_computed},
-                                         {NULL, trial_speed(without)},
-                                         {NULL, trial_speed(with)},
-                                         {NULL, trial_speed(with) / trial_speed(without)}});
+                                         {NULL, shared},
+                                         {NULL, apart},
+                                         {NULL, there},
+                                         {NULL, shared / apart},
+                                         {NULL, apart / there},
+                                         {NULL, shared / there}});
+}
+
+/* One kind and number of answers, samples or beams, in all ways. Rows of beams that were given up count as nobody's, so no prompt tokens
+ * are told; beams that share nothing are not admitted where they might not all find room. */
+static quire_err share_row(const sharing *sh, const share_kind *k, bool beams, int32_t n_samples, quire_error *err) {
+    lab_request requests[MAX_PROMPTS];
+    int32_t lengths[MAX_PROMPTS] = {0};
+    for (int32_t i = 0; i < k->n; i++) {
+        lengths[i] = k->prompt;
+    }
+    int32_t *tokens = trial_prompts(lengths, k->n, k->output, requests);
+    if (tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    for (int32_t i = 0; i < k->n; i++) {
+        requests[i].n_samples = beams ? 1 : n_samples;
+        requests[i].beam_width = beams ? n_samples : 0;
+        requests[i].temperature = beams ? 0.0f : 1.0f;
+    }
+    trial t[N_SHARE_WAYS];
+    share_trials(sh, k, n_samples, requests, t);
+    quire_err e = trials_run(t, APART_THERE, sh->n_runs, beams, err);
+    t[APART_THERE].options.n_pages = (int32_t)t[WITH_FORKS].best.n_pages_most;
+    e = e == QUIRE_OK && !beams ? trials_run(t + APART_THERE, 1, sh->n_runs, true, err) : e;
+    mem_free(tokens);
+    TRY(e);
+    if (t[WITH_FORKS].best.digest != t[APART].best.digest || (!beams && t[APART].best.digest != t[APART_THERE].best.digest)) {
+        return err_set(err, QUIRE_INTERNAL, -1, "sharing changed an answer");
+    }
+    share_report(sh, k, beams, n_samples, t);
+    return QUIRE_OK;
+}
+
+static quire_err share_rows(const sharing *sh, const share_kind *k, const int32_t *samples, int32_t n, quire_error *err) {
+    for (int beams = 0; beams < 2; beams++) {
+        for (int32_t i = 0; i < n; i++) {
+            if (samples[i] > 64) {
+                return err_set(err, QUIRE_INVALID, -1, "--samples %d: at most 64", (int)samples[i]);
+            }
+            TRY(share_row(sh, k, beams == 1, samples[i], err));
+        }
+    }
     return QUIRE_OK;
 }
 
@@ -170,29 +201,32 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
                                            {"saved", "saved %", 8, 1, "%"},
                                            {"computed_apart", "prompt apart", 12, 0, "tokens"},
                                            {"computed_shared", "shared", 7, 0, "tokens"},
-                                           {"speed_apart", "tokens/s apart", 14, 0, "tokens/s"},
-                                           {"speed_shared", "shared", 7, 0, "tokens/s"},
-                                           {"ratio", "ratio", 6, 2, "x"}};
+                                           {"speed_shared", "tokens/s", 8, 0, "tokens/s"},
+                                           {"speed_apart", "apart", 7, 0, "tokens/s"},
+                                           {"speed_there", "in these pages", 14, 0, "tokens/s"},
+                                           {"by_prompts", "by prompts", 10, 2, "x"},
+                                           {"by_pages", "by pages", 8, 2, "x"},
+                                           {"ratio", "both", 6, 2, "x"}};
+    const share_kind given = {"given", 1, o->n_prompt, o->n_output};
     int32_t samples[FIGURES_MAX_POINTS], n;
     char machine[160];
+    if ((o->n_prompt > 0) != (o->n_output > 0)) {
+        return err_set(err, QUIRE_INVALID, -1, "--prompt and --output: give both or none");
+    }
     TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     sharing sh = {.o = o, .sheet = {"sharing", EXPERIMENT_COLUMNS(columns), o->json}, .n_runs = o->n_runs > 0 ? o->n_runs : 2};
-    sheet_begin(&sh.sheet, "n answers to each prompt, by forks of one sequence and each with pages of its own; pages held at most");
-    for (int kind = 0; kind < N_KINDS; kind++) {
-        for (int32_t i = 0; i < n; i++) {
-            if (samples[i] > 64) {
-                return err_set(err, QUIRE_INVALID, -1, "--samples %d: at most 64", (int)samples[i]);
-            }
-            TRY(share_row(&sh, kind, false, samples[i], err));
-        }
-        for (int32_t i = 0; i < n; i++) {
-            TRY(share_row(&sh, kind, true, samples[i], err));
-        }
+    sheet_begin(&sh.sheet,
+                "n answers to each prompt: by forks of one sequence; apart, each computing the prompt into pages of its own; and so "
+                "in no more pages than the forks hold");
+    for (int i = 0; i < (o->n_prompt > 0 ? 1 : N_KINDS); i++) {
+        TRY(share_rows(&sh, o->n_prompt > 0 ? &given : &kinds[i], samples, n, err));
     }
-    sheet_note(&sh.sheet,
-               "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338; page %d; %s; pages and tokens counted, exact; "
-               "speeds fastest of %d runs in turns (measured)",
-               (int)o->engine.page_tokens, machine, (int)sh.n_runs);
+    sheet_note(
+        &sh.sheet,
+        "%s; page %d; %s; pages: held at most; by prompts: what computing a prompt once gains; by pages: what more room gains; pages "
+        "and tokens counted, exact; speeds fastest of %d runs in turns (measured)",
+        o->n_prompt > 0 ? "one prompt as given" : "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338",
+        (int)o->engine.page_tokens, machine, (int)sh.n_runs);
     return QUIRE_OK;
 }

@@ -1,4 +1,5 @@
-/* bench scenario: memory and speed of a model that is really run, alone and with others. */
+/* bench scenario: memory and speed of a model that is really run, alone and with others. Scenarios have the sizes at which published work
+ * names them, or, with --small, sizes of some seconds. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,128 +8,182 @@
 #include "base/rng.h"
 #include "core/kv_layout.h"
 #include "lab/bench/experiment.h"
+#include "lab/bench/resident.h"
+#include "lab/bench/synthetic.h"
 #include "lab/bench/trial.h"
 
-enum { MAX_REQUESTS = 8, SEED = 31, MIB = 1 << 20 };
+enum { MAX_REQUESTS = FIGURES_MAX_POINTS, SEED = 31, MIB = 1 << 20, MAX_ROWS = 512 };
 
 typedef struct scenario {
     const char *name, *line;
     int32_t n, n_output;
-    bool follows; /* each request goes on from the one before */
-    int32_t lengths[MAX_REQUESTS];
+    bool follows;        /* each request goes on from the one before */
+    bool one_step;       /* all prompts in one step */
+    int32_t first, step; /* lengths: first, first + step, ..; where follows: first, then step each */
+    int32_t least, most; /* lengths drawn among the multiples of least up to most; 0: not drawn */
 } scenario;
 
-static const scenario scenarios[] = {
-    {"single", "one sequence of 512 tokens", 1, 128, false, {512}},
-    {"mixed", "8 sequences of 64 to 960 tokens", 8, 64, false, {64, 192, 320, 448, 576, 704, 832, 960}},
-    {"mixed-random", "8 sequences of 16 to 1000 tokens, drawn", 8, 64, false, {0}},
-    {"chat", "one conversation: 200 tokens, then 6 turns of 150 and answers of 64", 7, 64, true, {200, 150, 150, 150, 150, 150, 150}},
-    {"long", "one sequence of 4096 tokens", 1, 64, false, {4096}},
+static const scenario published[] = {
+    {"single", "one sequence of 2048 tokens", 1, 260, false, false, 2048, 0, 0, 0},
+    {"mixed", "16 sequences of 500, 1000 .. 8000 tokens", 16, 400, false, false, 500, 500, 0, 0},
+    {"mixed-random", "16 sequences of 256, 512 .. 4096 tokens, drawn", 16, 400, false, false, 0, 0, 256, 4096},
+    {"chat", "one conversation from 1000 to 32000 tokens: 31 turns of 936", 32, 64, true, false, 936, 936, 0, 0},
+    {"long", "one sequence of 100000 tokens", 1, 260, false, false, 100000, 0, 0, 0},
 };
-enum { N_SCENARIOS = (int)(sizeof scenarios / sizeof *scenarios) };
+static const scenario miniatures[] = {
+    {"single", "one sequence of 512 tokens", 1, 128, false, true, 512, 0, 0, 0},
+    {"mixed", "8 sequences of 64 to 960 tokens", 8, 64, false, true, 64, 128, 0, 0},
+    {"mixed-random", "8 sequences of 32, 64 .. 992 tokens, drawn", 8, 64, false, true, 0, 0, 32, 992},
+    {"chat", "one conversation: 200 tokens, then 6 turns of 150", 7, 64, true, true, 200, 150, 0, 0},
+    {"long", "one sequence of 4096 tokens", 1, 64, false, true, 4096, 0, 0, 0},
+};
+enum { N_SCENARIOS = (int)(sizeof published / sizeof *published) };
 
-static void draw_lengths(const scenario *c, int32_t *out) {
+/* A scenario on its way: its sizes after flags, and its requests. */
+typedef struct play {
+    scenario s;
+    bool has_lengths; /* given ones */
+    int32_t lengths[MAX_REQUESTS];
+    lab_request requests[MAX_REQUESTS];
+} play;
+
+static void set_lengths(play *p) {
+    const scenario *c = &p->s;
     uint64_t seed = SEED;
     for (int32_t i = 0; i < c->n; i++) {
-        out[i] = c->lengths[i] > 0 ? c->lengths[i] : 16 + (int32_t)(rng_next(&seed) % 985);
+        p->lengths[i] = c->most > 0       ? c->least * (1 + (int32_t)(rng_next(&seed) % (uint64_t)(c->most / c->least)))
+                        : c->follows && i ? c->step
+                                          : c->first + (c->follows ? 0 : i * c->step);
     }
 }
 
-/* Tokens in pages at the end, of all sequences or, where each goes on from the one before, of the last. */
-static int64_t live_tokens(const scenario *c, const int32_t *lengths) {
-    int64_t tokens = 0;
+static quire_err read_play(const experiment_options *o, const scenario *s, play *p, quire_error *err) {
+    *p = (play){.s = *s, .has_lengths = o->lengths != NULL};
+    p->s.n_output = o->n_output > 0 ? o->n_output : s->n_output;
+    if (o->lengths == NULL) {
+        set_lengths(p);
+        return QUIRE_OK;
+    }
+    return figures_parse_list("--lengths", o->lengths, p->lengths, &p->s.n, err);
+}
+
+static quire_err make_trial(const experiment_options *o, play *p, trial *t, quire_error *err) {
+    const scenario *c = &p->s;
+    int64_t rows = 0, longest = 0;
+    *t = (trial){.options = o->engine, .requests = p->requests, .n = c->n, .at_once = c->n};
     for (int32_t i = 0; i < c->n; i++) {
-        tokens += lengths[i] + c->n_output - (c->follows && i + 1 < c->n ? 0 : 1);
+        p->requests[i].after = c->follows ? i - 1 : -1;
+        int64_t length = (int64_t)p->lengths[i] + c->n_output;
+        rows += p->lengths[i];
+        longest = c->follows ? longest + length : length > longest ? length : longest;
     }
-    return tokens;
+    if (longest > model_shape_builtin.sizes[SIZE_POSITIONS]) {
+        return err_set(err, QUIRE_INVALID, -1, "a sequence of %lld tokens: at most %d here", (long long)longest,
+                       (int)model_shape_builtin.sizes[SIZE_POSITIONS]);
+    }
+    t->max_len = (int32_t)longest;
+    t->options.max_seqs = c->n;
+    t->options.max_batched_tokens = c->one_step ? (int32_t)rows : MAX_ROWS;
+    t->options.step_target_us = 0;
+    t->options.n_pages = c->n * (int32_t)(kv_pages_for(t->max_len, t->options.page_tokens) + 1);
+    return QUIRE_OK;
 }
 
-static trial trial_of(const experiment_options *o, const scenario *c, const int32_t *lengths, lab_request *requests) {
-    trial t = {.options = o->engine, .requests = requests, .n = c->n, .at_once = c->n};
-    int32_t n_rows = 0;
-    for (int32_t i = 0; i < c->n; i++) {
-        requests[i].after = c->follows ? i - 1 : -1;
-        n_rows += lengths[i];
-        t.max_len = c->follows                             ? t.max_len + lengths[i] + c->n_output
-                    : lengths[i] + c->n_output > t.max_len ? lengths[i] + c->n_output
-                                                           : t.max_len;
-    }
-    t.options.max_seqs = c->n;
-    t.options.max_batched_tokens = n_rows; /* all prompts in one step, so that all run abreast and end together */
-    t.options.step_target_us = 0;
-    t.options.n_pages = c->n * (int32_t)(kv_pages_for(t.max_len, t.options.page_tokens) + 1);
-    return t;
-}
-
-static void scenario_row(const sheet *s, const scenario *c, const trial *t, int64_t live, const kv_layout *l) {
+static void scenario_row(const sheet *s, const trial *t, const char *name, const kv_layout *l) {
     const lab_result *r = &t->best;
-    double kv = (double)(r->n_pages_most * l->page_bytes), least = (double)(live * kv_layout_token_bytes(l)),
+    double kv = (double)(r->n_pages_most * l->page_bytes), least = (double)(r->n_tokens_most * kv_layout_token_bytes(l)),
            fixed = (double)t->peak_bytes - kv;
-    sheet_row(s, (sheet_cell[]){{c->name, 0},
-                                {NULL, c->n},
-                                {NULL, (double)live},
+    sheet_row(s, (sheet_cell[]){{name, 0},
+                                {NULL, t->n},
+                                {NULL, (double)r->n_tokens_most},
+                                {NULL, t->resident_bytes >= 0 ? (double)t->resident_bytes / MIB : SHEET_ABSENT},
                                 {NULL, (double)t->peak_bytes / MIB},
                                 {NULL, kv / MIB},
                                 {NULL, 100 * (kv / least - 1)},
                                 {NULL, 100 * ((fixed + kv) / (fixed + least) - 1)},
                                 {NULL, r->first_ms},
-                                {NULL, r->token_ms},
+                                {NULL, r->steady_ms},
                                 {NULL, (double)r->n_output / r->seconds}});
 }
 
+static quire_err run_once(void *context, quire_error *err) {
+    return trials_run(context, 1, 1, false, err);
+}
+
 static quire_err run_scenario(const experiment_options *o, const sheet *s, const scenario *c, int32_t n_runs, quire_error *err) {
-    int32_t lengths[MAX_REQUESTS];
-    lab_request requests[MAX_REQUESTS];
-    draw_lengths(c, lengths);
-    int32_t *tokens = trial_prompts(lengths, c->n, c->n_output, requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    trial t = trial_of(o, c, lengths, requests);
-    quire_err e = trials_run(&t, 1, n_runs, false, err);
+    play p;
+    trial t;
     lab l;
+    TRY(read_play(o, c, &p, err));
+    int32_t *tokens = trial_prompts(p.lengths, p.s.n, p.s.n_output, p.requests);
+    if (tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", (int)p.s.n);
+    }
+    quire_err e = make_trial(o, &p, &t, err);
+    for (int32_t run = 0; e == QUIRE_OK && run < n_runs; run++) {
+        e = resident_apart(run_once, &t, &t, sizeof t, err);
+    }
     e = e == QUIRE_OK ? lab_open(&t.options, t.off, t.max_len, &l, err) : e;
     if (e == QUIRE_OK) {
-        scenario_row(s, c, &t, live_tokens(c, lengths), &l.layout);
-        sheet_note(s, "%s: %s, answers of %d", c->name, c->line, (int)c->n_output);
+        scenario_row(s, &t, c->name, &l.layout);
+        sheet_note(s, "%s: %s, answers of %d", c->name, p.has_lengths ? "lengths as given" : c->line, (int)p.s.n_output);
         lab_close(&l);
     }
     mem_free(tokens);
     return e;
 }
 
-quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
+static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
     static const sheet_column columns[] = {{"scenario", "scenario", 12, SHEET_TEXT, NULL},
                                            {"requests", "requests", 8, 0, NULL},
                                            {"tokens", "tokens", 7, 0, NULL},
-                                           {"peak", "peak MiB", 8, 2, "MiB"},
+                                           {"resident", "resident MiB", 12, 1, "MiB"},
+                                           {"peak", "counted", 8, 2, "MiB"},
                                            {"kv", "KV MiB", 8, 2, "MiB"},
                                            {"overhead", "over KV %", 9, 3, "%"},
                                            {"overhead_all", "over all %", 10, 3, "%"},
                                            {"first_token", "first ms", 9, 1, "ms"},
-                                           {"token", "ms/token", 8, 2, "ms"},
+                                           {"steady", "ms/token", 8, 2, "ms"},
                                            {"speed", "tokens/s", 8, 1, "tokens/s"}};
+    const scenario *scenarios = o->small ? miniatures : published;
     char machine[160];
-    int32_t n_runs = o->n_runs > 0 ? o->n_runs : 2;
+    int32_t n_runs = o->n_runs > 0 ? o->n_runs : o->small ? 2 : 1;
     sheet s = {"scenario", EXPERIMENT_COLUMNS(columns), o->json};
-    bool any = false;
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    sheet_begin(&s, "A model really run. tokens: in pages when most are held; resident: the most that "
+                    "the system counts for a process that does nothing else; counted: "
+                    "weights, buffers and those pages; over: what pages take beyond their tokens");
     for (int i = 0; i < N_SCENARIOS; i++) {
-        if (o->name != NULL && strcmp(o->name, scenarios[i].name) != 0) {
-            continue;
+        if (o->name == NULL || strcmp(o->name, scenarios[i].name) == 0) {
+            TRY(run_scenario(o, &s, &scenarios[i], n_runs, err));
         }
-        if (!any) {
-            sheet_begin(
-                &s,
-                "A model really run; peak: weights, buffers and the pages held at most; over: what pages take beyond the tokens in them");
-        }
-        any = true;
-        TRY(run_scenario(o, &s, &scenarios[i], n_runs, err));
+    }
+    sheet_note(&s,
+               "page %d; %s; pages and tokens counted, exact; resident memory and times measured, the fastest of %d runs; first ms: with "
+               "all prompts sent at once; ms/token: of an answer's last %d tokens",
+               (int)o->engine.page_tokens, machine, (int)n_runs, LAB_STEADY);
+    return QUIRE_OK;
+}
+
+quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
+    bool any = o->name == NULL;
+    for (int i = 0; i < N_SCENARIOS; i++) {
+        any = any || strcmp(o->name, published[i].name) == 0;
     }
     if (!any) {
         return err_set(err, QUIRE_INVALID, -1, "%s: no such scenario; there are single, mixed, mixed-random, chat and long", o->name);
     }
-    sheet_note(&s, "page %d; %s; bytes counted, exact; times the fastest of %d runs (measured)", (int)o->engine.page_tokens, machine,
-               (int)n_runs);
-    return QUIRE_OK;
+    if (o->name == NULL && (o->lengths != NULL || o->n_output > 0)) {
+        return err_set(err, QUIRE_INVALID, -1, "--lengths and --output are of one scenario: name it");
+    }
+    if (o->small || strcmp(o->engine.model, "builtin") != 0) {
+        return run_scenarios(o, err);
+    }
+    experiment_options own = *o;
+    synthetic made;
+    TRY(synthetic_open(&model_shape_builtin, DTYPE_Q8_0, &made, err));
+    own.engine.model = made.path;
+    quire_err e = run_scenarios(&own, err);
+    synthetic_close(&made);
+    return e;
 }

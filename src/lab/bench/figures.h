@@ -20,6 +20,9 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
 /* Microseconds for measuring what compute threads do. With one of them: of this process's processor time, which other programs on the
  * machine do not lengthen; with more, which wait for each other, of the clock. */
 int64_t figures_time_us(int32_t n_threads);
+/* The part of such a time that the calling thread takes: microseconds of its processor time with one compute thread, else 0, since it waits
+ * beside the others. */
+int64_t figures_own_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 #include "core/half.h"
 
 enum { READ_AHEAD = 64 }; /* bytes that kernels read past the last value */
@@ -27,9 +28,19 @@ bool kv_piece_new(const kv_planes *l, int32_t cap, kv_piece *out) {
     return out->k != NULL && out->v != NULL;
 }
 
+size_t kv_piece_room(const kv_planes *l, int32_t cap) {
+    return size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD) + size_align(v_bytes(l, cap) + READ_AHEAD, READ_AHEAD);
+}
+
+kv_piece kv_piece_in(const kv_planes *l, int32_t cap, uint8_t *memory) {
+    return (kv_piece){.k = memory, .v = memory + size_align(k_bytes(l, cap) + READ_AHEAD, READ_AHEAD), .cap = cap, .borrowed = true};
+}
+
 void kv_piece_free(kv_piece *p) {
-    mem_free(p->k);
-    mem_free(p->v);
+    if (!p->borrowed) {
+        mem_free(p->k);
+        mem_free(p->v);
+    }
     *p = (kv_piece){0};
 }
 

@@ -13,8 +13,13 @@
 typedef struct kv_piece {
     uint8_t *k, *v;
     int32_t n, cap; /* tokens it holds, tokens it has room for */
+    bool borrowed;  /* k and v lie in memory of somebody else's */
 } kv_piece;
 
+/* Bytes of memory for a piece that kv_piece_in makes there, a multiple of 64. */
+size_t kv_piece_room(const kv_planes *l, int32_t cap);
+/* An empty piece in memory[0..kv_piece_room), which outlives it. */
+kv_piece kv_piece_in(const kv_planes *l, int32_t cap, uint8_t *memory);
 /* Makes an empty piece with room for cap tokens. false without memory: free it all the same. */
 bool kv_piece_new(const kv_planes *l, int32_t cap, kv_piece *out);
 void kv_piece_free(kv_piece *p);

@@ -75,8 +75,8 @@ typedef struct course {
     lab_request *requests;
     int32_t n, n_sent, n_open, n_ended, n_runners, n_going;
     lab_result *result;
-    double first_sum, gap_sum;
-    int64_t n_gaps;
+    double first_sum, gap_sum, steady_sum;
+    int64_t n_gaps, n_steady;
 } course;
 
 /* One sample of a request on its way: the engine's `user`. */
@@ -143,6 +143,10 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     q.sampling.ignore_eos = true;
     q.sampling.has_seed = true;
     q.sampling.seed = SEED;
+    if (r->forced > 0) {
+        q.sampling.lists = sampling_lists_new();
+        e = q.sampling.lists != NULL ? sampling_lists_set_allowed(q.sampling.lists, &r->forced, 1) : QUIRE_NO_MEMORY;
+    }
     q.beams = (beam_params){.width = r->beam_width, .n_groups = 1, .length_penalty = 1.0f};
     void *users[MAX_SAMPLES];
     request_id ids[MAX_SAMPLES];
@@ -153,7 +157,9 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     r->sent_us = clock_us();
     r->n_left = samples_of(r);
     r->is_sent = true;
-    e = engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err);
+    e = e == QUIRE_OK ? engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err)
+                      : err_set(err, e, -1, "out of memory for a request");
+    sampling_lists_drop(q.sampling.lists);
     if (e != QUIRE_OK) {
         mem_free(prompt);
     }
@@ -169,6 +175,10 @@ static void take_token(course *c, runner *u, int32_t token) {
     } else {
         c->gap_sum += (double)(now - u->last_us);
         c->n_gaps++;
+        if (u->n_tokens >= r->n_output - LAB_STEADY) {
+            c->steady_sum += (double)(now - u->last_us);
+            c->n_steady++;
+        }
     }
     u->last_us = r->last_us = now;
     u->digest = add_to_digest(u->digest, token);
@@ -258,11 +268,13 @@ static void fill_result(course *c, int64_t start_us) {
     r->n_queried = s.prefix_queries;
     r->n_cached = s.prefix_hits;
     r->n_pages_most = profile.n_pages_held_most;
+    r->n_tokens_most = profile.n_tokens_held_most;
     r->n_preemptions = s.preemptions;
     r->n_steps = s.steps;
     r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;
     r->first_ms = c->first_sum / n_answers / 1000;
     r->token_ms = c->n_gaps > 0 ? c->gap_sum / (double)c->n_gaps / 1000 : 0;
+    r->steady_ms = c->n_steady > 0 ? c->steady_sum / (double)c->n_steady / 1000 : 0;
 }
 
 quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err) {
@@ -280,10 +292,11 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
     runner *runners = mem_new((size_t)c.n_runners, sizeof *runners);
     quire_err e =
         runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
-    int64_t start = figures_time_us(l->n_threads);
+    int64_t start = figures_time_us(l->n_threads), own = figures_own_time_us(l->n_threads);
     e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
     if (e == QUIRE_OK) {
         fill_result(&c, start);
+        out->reader_seconds = (double)(figures_own_time_us(l->n_threads) - own) * 1e-6;
     }
     mem_free(runners);
     mem_free(runner0);
@@ -301,7 +314,8 @@ void lab_forget(lab_request *requests, int32_t n) {
                            .after = r->after,
                            .tenant = r->tenant,
                            .beam_width = r->beam_width,
-                           .temperature = r->temperature};
+                           .temperature = r->temperature,
+                           .forced = r->forced};
     }
 }
 

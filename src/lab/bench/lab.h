@@ -29,6 +29,7 @@ typedef struct lab_request {
     const char *tenant; /* NULL: everybody's */
     int32_t beam_width; /* 0: none; else the best of so many beams is the answer, and n_samples is 1 */
     float temperature;
+    int32_t forced; /* over 0: the only token that is allowed, so that answers are known before they are computed */
     /* found */
     int32_t n_prompt, n_cached;         /* of the first sample */
     int64_t sent_us, first_us, last_us; /* clock_us; last_us: of its last token, in all samples */
@@ -40,16 +41,21 @@ typedef struct lab_request {
 
 /* Tokens after which a sample's steps are like each other: its pages are copied, the system has given memory for the next. */
 #define LAB_GOING 3
+/* Tokens at an answer's end over which its steady speed is taken. */
+#define LAB_STEADY 256
 
 typedef struct lab_result {
     int64_t n_prompt, n_output;  /* tokens; each sample's prompt counts */
     int64_t n_prompt_computed;   /* prompt tokens that were not found but computed, with what preempted sequences computed again */
     int64_t n_queried, n_cached; /* prompt tokens looked up in the cache and found */
     int64_t n_pages_most;        /* held at once */
+    int64_t n_tokens_most;       /* in them, each sequence's by itself */
     int64_t n_pages_kept;        /* cached at the end */
     int64_t n_preemptions, n_steps;
     double seconds;            /* from the first sent to the last token, by figures_time_us */
+    double reader_seconds;     /* of these, the thread's that sends requests and reads tokens; 0 by wall time */
     double first_ms, token_ms; /* wall time, means: to the first token; between tokens */
+    double steady_ms;          /* the same between an answer's last LAB_STEADY tokens, or of all where it has no more */
     uint64_t digest;           /* of all answers: equal where they are */
     engine_profile going;      /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had fewer */
 } lab_result;

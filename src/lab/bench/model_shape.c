@@ -188,6 +188,19 @@ const model_shape model_shapes[] = {{"1.1b",
                                       [SIZE_VOCABULARY] = 30522,
                                       [SIZE_POSITIONS] = 512,
                                       [SIZE_TYPES] = 2}}};
+
+const model_shape model_shape_builtin = {"builtin",
+                                         "the built-in model, with room for long contexts",
+                                         &llama,
+                                         {[SIZE_LAYERS] = 6,
+                                          [SIZE_MODEL] = 192,
+                                          [SIZE_HEADS] = 6,
+                                          [SIZE_KV_HEADS] = 2,
+                                          [SIZE_HEAD] = 32,
+                                          [SIZE_FF] = 512,
+                                          [SIZE_VOCABULARY] = 2048,
+                                          [SIZE_POSITIONS] = 131072}};
+
 const int32_t n_model_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);
 
 const model_shape *model_shape_find(const char *name, size_t n) {

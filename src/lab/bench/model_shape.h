@@ -71,6 +71,8 @@ extern const int32_t n_model_shapes;
 
 /* Llama's shape, which all others are held against: the first of them. */
 #define model_shape_llama (&model_shapes[0])
+/* The built-in model's shape with 131,072 positions in place of 2,048; not among the published ones. */
+extern const model_shape model_shape_builtin;
 
 /* By name[0..n); NULL: there is none. */
 const model_shape *model_shape_find(const char *name, size_t n);

@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "lab/bench/resident.h"
 
 enum { SEED = 77, LEAST_VOCAB = 256 }; /* ids that every model has */
 
@@ -21,6 +22,7 @@ static quire_err run_once(trial *t, bool counts_vary, quire_error *err) {
     if (t->n_done++ == 0 || r.seconds < b->seconds) {
         t->best = r;
         t->peak_bytes = peak_bytes;
+        t->resident_bytes = resident_peak_bytes();
     }
     return QUIRE_OK;
 }

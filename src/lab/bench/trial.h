@@ -15,7 +15,8 @@ typedef struct trial {
     lab_request *requests;
     int32_t n, at_once, max_len;
     lab_result best;
-    int64_t peak_bytes;
+    int64_t peak_bytes;     /* counted: weights, buffers, pages */
+    int64_t resident_bytes; /* measured: the process's peak until the end of that run; -1: the system does not tell */
     int32_t n_done; /* runs */
 } trial;
 

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-enum { MAX_REQUESTS = 64, MAX_TOKENS = 1 << 16 };
+enum { MAX_REQUESTS = 256, MAX_TOKENS = 1 << 16 };
 
 /* The first n tokens of text number `text`. */
 typedef struct part {
@@ -17,13 +17,16 @@ typedef struct part {
  * in the smallest vocabulary too. */
 enum { OWN = 1100, LEAST_VOCAB = 256 };
 
-static void add(workload *w, int32_t n_vocab, part a, part b, int32_t n_output, int32_t after) {
+/* is_new: whether text a was in no prompt before; b always is. */
+static void add(workload *w, int32_t n_vocab, part a, bool is_new, part b, int32_t n_output, int32_t after) {
     const part parts[] = {a, b};
     lab_request *r = &w->requests[w->n++];
     *r = (lab_request){.tokens = w->tokens + w->n_tokens, .n_tokens = a.n + b.n, .n_output = n_output, .after = after};
     int32_t length = (after >= 0 ? w->requests[after].n_prompt : 0) + a.n + b.n + n_output;
     r->n_prompt = length; /* with its answer, while the workload is made: what follows it is as much longer */
     w->max_len = length > w->max_len ? length : w->max_len;
+    w->n_prompt += length - n_output;
+    w->n_new += (is_new ? a.n : 0) + b.n + (after >= 0); /* an answer's last token was never computed */
     for (int p = 0; p < 2; p++) {
         uint64_t state = (uint64_t)parts[p].text * 0x9e3779b97f4a7c15u + 1;
         for (int32_t i = 0; i < parts[p].n; i++) {
@@ -51,6 +54,9 @@ static const shape shapes[] = {
     {"json", "24 documents of 150 tokens behind one schema of 250, answers of 80", 24, 1, 250, 150, 80, 1, 0, 8, 2048},
     {"long", "12 questions of 30 tokens about 2 documents of 1600, answers of 20", 12, 2, 1600, 30, 20, 1, 0, 4, 2048},
     {"chat", "8 conversations of 4 turns: 60 tokens, then 40 more each, answers of 80", 8, 1, 20, 40, 80, 4, 40, 8, 2048},
+    /* open traces of coding agents: a median of 33 turns, 131 prompt tokens for each answered, an ideal hit rate of 94.2% */
+    {"agents", "4 coding agents of 33 turns: a task of 74 tokens, 74 of a tool's output a turn, answers of 11", 4, 1, 0, 74, 11, 33, 74, 4,
+     2048},
     {"unique", "24 prompts of 300 tokens with nothing in common, answers of 60", 24, 1, 0, 300, 60, 1, 0, 8, 2048},
 };
 enum { N_SHAPES = (int)(sizeof shapes / sizeof *shapes) };
@@ -64,7 +70,7 @@ static void build(const shape *s, int32_t n_vocab, workload *w) {
         for (int32_t i = 0; i < s->n; i++) {
             part own = {OWN + turn * s->n + i, turn == 0 ? s->own_tokens : s->turn_tokens},
                  shared = {1 + i % s->n_shared, s->shared_tokens};
-            add(w, n_vocab, turn == 0 ? shared : NOTHING, own, s->output, turn == 0 ? -1 : w->n - s->n);
+            add(w, n_vocab, turn == 0 ? shared : NOTHING, i < s->n_shared, own, s->output, turn == 0 ? -1 : w->n - s->n);
         }
     }
 }

@@ -13,9 +13,10 @@ typedef struct workload {
     int32_t max_len;     /* of the longest */
     int32_t *tokens;     /* what requests point into */
     size_t n_tokens;
+    int64_t n_prompt, n_new; /* tokens of all prompts, with what they follow; of these, such as no earlier prompt or answer has */
 } workload;
 
-#define WORKLOAD_NAMES "chatbot, mmlu5, gsm8k, react, json, long, chat or unique"
+#define WORKLOAD_NAMES "chatbot, mmlu5, gsm8k, react, json, long, chat, agents or unique"
 
 /* QUIRE_INVALID names those there are. Freed with workload_free. */
 quire_err workload_make(const char *name, int32_t n_vocab, workload *out, quire_error *err);

@@ -15,9 +15,10 @@ typedef struct options {
 static const flag own_flags[] = {
     {"--lengths", "LIST", "tokens of the answers (alloc: of whole sequences)", FLAG_TEXT, AT(own.lengths)},
     {"--prompt-lengths", "LIST", "tokens of the prompts", FLAG_TEXT, AT(own.prompt_lengths)},
-    {"--prompts", "FILE", "waste, latency: prompts, one a line, that the model answers", FLAG_TEXT, AT(own.prompts)},
+    {"--prompts", "FILE", "prompts, one a line that the model answers (waste, latency, wall, alloc, table)", FLAG_TEXT, AT(own.prompts)},
     {"--batch", "LIST", "sequences at once", FLAG_TEXT, AT(own.batches)},
     {"--context", "LIST", "tokens of a sequence, before those that are measured", FLAG_TEXT, AT(own.contexts)},
+    {"--shape", "L,H,D", "wall: layers, KV heads and head width in 16 bits (32,32,128)", FLAG_TEXT, AT(own.shape)},
     {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--model -m", "MODEL", "the model that is run (builtin)", FLAG_TEXT, AT(own.engine.model)},
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},

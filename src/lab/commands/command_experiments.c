@@ -13,17 +13,40 @@ typedef struct options {
 #define AT(member) .offset = offsetof(options, member)
 
 static const flag own_flags[] = {
-    {"--pages", "LIST", "pages: tokens a page holds (1,2,4 .. 256)", FLAG_TEXT, AT(own.pages)},
-    {"--samples", "LIST", "sharing: answers to a prompt (2,4,6)", FLAG_TEXT, AT(own.samples)},
     {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--model -m", "MODEL", "the model that is run (builtin)", FLAG_TEXT, AT(own.engine.model)},
     {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
     {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
     {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {0},
+};
+static const flag page_flags[] = {
     {"--page-size", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(own.engine.page_tokens), .minimum = 1, .maximum = 256},
     {0},
 };
-static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};
+static const flag pages_flags[] = {
+    {"--pages", "LIST", "tokens a page holds (1,2,4 .. 256)", FLAG_TEXT, AT(own.pages)},
+    {0},
+};
+static const flag sharing_flags[] = {
+    {"--samples", "LIST", "answers to a prompt (2,4,6)", FLAG_TEXT, AT(own.samples)},
+    {"--prompt", "N", "tokens of each prompt, and --output (those of two data sets)", FLAG_COUNT, AT(own.n_prompt), .minimum = 1,
+     .maximum = 8192},
+    {"--output", "N", "tokens of each answer", FLAG_COUNT, AT(own.n_output), .minimum = 1, .maximum = 8192},
+    {0},
+};
+static const flag scenario_flags[] = {
+    {"--small", NULL, "sizes of some seconds, by the model's own weights", FLAG_SWITCH, AT(own.small)},
+    {"--lengths", "LIST", "tokens of the prompts, in place of the scenario's; of chat, what each turn adds", FLAG_TEXT, AT(own.lengths)},
+    {"--output", "N", "tokens of each answer, in place of the scenario's", FLAG_COUNT, AT(own.n_output), .minimum = 1, .maximum = 131072},
+    {0},
+};
+#define GROUPS(own)                                                                                                                        \
+    { own, page_flags, own_flags, flags_json, flags_help, NULL }
+static const flag *const groups[] = {page_flags, own_flags, flags_json, flags_help, NULL};
+static const flag *const groups_pages[] = {pages_flags, own_flags, flags_json, flags_help, NULL};
+static const flag *const groups_sharing[] = GROUPS(sharing_flags);
+static const flag *const groups_scenario[] = GROUPS(scenario_flags);
 
 static void defaults(cli_options *o) {
     experiment_options_init(&((options *)(void *)o)->own);
@@ -74,7 +97,7 @@ const command command_bench_pages = {
     .usage = "quire bench pages",
     .examples = "  quire bench pages --pages 4,16,64\n",
     .argument = ARGUMENT_NAME,
-    .flags = groups,
+    .flags = groups_pages,
     .options_size = sizeof(options),
     .defaults = defaults,
     .run = run_pages,
@@ -84,9 +107,10 @@ const command command_bench_sharing = {
     .name = "bench sharing",
     .summary = "what sharing a prompt's pages among its answers saves",
     .usage = "quire bench sharing",
-    .examples = "  quire bench sharing --samples 2,4,6\n",
+    .examples = "  quire bench sharing --samples 2,4,6\n"
+                "  quire bench sharing --samples 4 --prompt 64 --output 11\n",
     .argument = ARGUMENT_NAME,
-    .flags = groups,
+    .flags = groups_sharing,
     .options_size = sizeof(options),
     .defaults = defaults,
     .run = run_sharing,
@@ -108,7 +132,7 @@ const command command_bench_workload = {
     .name = "bench workload",
     .summary = "speed and hit rate of kinds of requests, by cache and policy",
     .usage = "quire bench workload [NAME]",
-    .examples = "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat unique\n",
+    .examples = "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat agents unique\n",
     .argument = ARGUMENT_NAME,
     .flags = groups,
     .options_size = sizeof(options),
@@ -132,9 +156,11 @@ const command command_bench_scenario = {
     .name = "bench scenario",
     .summary = "memory and speed of a model, alone and with others",
     .usage = "quire bench scenario [NAME]",
-    .examples = "  quire bench scenario mixed-random                      also: single mixed chat long\n",
+    .examples = "  quire bench scenario mixed-random                      also: single mixed chat long\n"
+                "  quire bench scenario long --lengths 100000 --output 257\n"
+                "the built-in model's shape with random weights and 131,072 positions, unless --model or --small is given\n",
     .argument = ARGUMENT_NAME,
-    .flags = groups,
+    .flags = groups_scenario,
     .options_size = sizeof(options),
     .defaults = defaults,
     .run = run_scenario,

@@ -8,18 +8,23 @@
 static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);
+    const char *takes; /* its flags, beside those of the model that is run */
 } demos[] = {
-    {"radix", "nine states of a prefix tree, in words", demo_radix},
-    {"waste", "padding and dead slots of a static batch", demo_waste},
-    {"latency", "when answers come: static against continuous batching", demo_latency},
-    {"schedule", "what the planner gives each request, step by step", demo_schedule},
-    {"wall", "memory by concurrency: reserved whole, grown, paged", demo_wall},
-    {"alloc", "pages that requests take, against room for the longest", demo_alloc},
-    {"table", "a block table while its sequence grows", demo_table},
-    {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot},
-    {"cache", "time a token, with the cache and without any", demo_cache},
-    {"sweep", "speed, latency and memory by batch and length", demo_sweep},
-    {"tput", "tokens/s by how attention gets at keys and values", demo_tput},
+    {"radix", "nine states of a prefix tree, in words", demo_radix, "--page-size"},
+    {"waste", "padding and dead slots of a static batch", demo_waste, "--lengths --prompt-lengths --prompts --max-tokens"},
+    {"latency", "when answers come: static against continuous batching", demo_latency,
+     "--lengths --prompt-lengths --prompts --max-tokens --max-num-seqs"},
+    {"schedule", "what the planner gives each request, step by step", demo_schedule,
+     "--lengths --prompt-lengths --max-num-seqs --max-num-batched-tokens --kv-pages --page-size"},
+    {"wall", "memory by concurrency: reserved whole, grown, paged", demo_wall,
+     "--lengths --prompts --max-tokens --batch --max-len --page-size --shape"},
+    {"alloc", "pages that requests take, against room for the longest", demo_alloc,
+     "--lengths --prompts --max-tokens --max-len --kv-pages --page-size"},
+    {"table", "a block table while its sequence grows", demo_table, "--prompt-lengths --prompts --max-tokens --kv-pages --page-size"},
+    {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot, "--prompt-lengths --max-tokens"},
+    {"cache", "time a token, with the cache and without any", demo_cache, "--context --runs"},
+    {"sweep", "speed, latency and memory by batch and length", demo_sweep, "--batch --context --lengths --runs"},
+    {"tput", "tokens/s by how attention gets at keys and values", demo_tput, "--batch --context --max-tokens --runs"},
 };
 enum { N_DEMOS = (int)(sizeof demos / sizeof *demos) };
 
@@ -39,9 +44,49 @@ quire_err demo_read_numbers(const char *flag, const char *given, const char *own
     return figures_parse_list(flag, given != NULL ? given : own, out->v, &out->n, err);
 }
 
+/* Whether the word is among those that `words` has, one space apart. */
+static bool has_word(const char *words, const char *word) {
+    size_t n = strlen(word);
+    for (const char *at = strstr(words, word); at != NULL; at = strstr(at + n, word)) {
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A flag that a demonstration would not look at is refused. */
+static quire_err check_flags(const demo_options *o, const char *takes, quire_error *err) {
+    const struct {
+        const char *name;
+        bool given;
+    } flags[] = {{"--lengths", o->lengths != NULL},
+                 {"--prompt-lengths", o->prompt_lengths != NULL},
+                 {"--prompts", o->prompts != NULL},
+                 {"--batch", o->batches != NULL},
+                 {"--context", o->contexts != NULL},
+                 {"--shape", o->shape != NULL},
+                 {"--runs", o->n_runs > 0},
+                 {"--max-tokens", o->n_tokens > 0},
+                 {"--max-num-seqs", o->slots > 0},
+                 {"--max-len", o->max_len > 0},
+                 {"--max-num-batched-tokens", o->n_rows > 0},
+                 {"--page-size", o->page_tokens > 0},
+                 {"--kv-pages", o->n_pages > 0}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (flags[i].given && !has_word(takes, flags[i].name)) {
+            return err_set(err, QUIRE_INVALID, -1, "demo %s does not use %s; it takes %s", o->name, flags[i].name, takes);
+        }
+    }
+    return o->prompts != NULL && (o->lengths != NULL || o->prompt_lengths != NULL)
+               ? err_set(err, QUIRE_INVALID, -1, "--prompts gives the lengths: leave out --lengths and --prompt-lengths")
+               : QUIRE_OK;
+}
+
 quire_err demo_run(const demo_options *o, quire_error *err) {
     for (int i = 0; i < N_DEMOS; i++) {
         if (strcmp(o->name, demos[i].name) == 0) {
+            TRY(check_flags(o, demos[i].takes, err));
             return demos[i].run(o, err);
         }
     }

@@ -12,9 +12,10 @@ typedef struct demo_options {
     const char *name;           /* which; NULL: list them */
     const char *prompt_lengths; /* tokens, "4,6,1,7" */
     const char *lengths;        /* of answers, likewise */
-    const char *prompts;  /* waste, latency: a file, a prompt a line, which the model answers; their lengths and its answers' are taken */
+    const char *prompts;  /* a file, a prompt a line, which the model answers; their lengths and its answers' are taken */
     const char *batches;  /* requests at once, "1,2,4" */
     const char *contexts; /* tokens of a sequence, "32,128" */
+    const char *shape;    /* wall: "LAYERS,KV_HEADS,HEAD" in 16 bits */
     int32_t n_runs;       /* behind each measured figure */
     int32_t n_tokens;     /* most of an answer */
     int32_t slots;        /* sequences that run at once */

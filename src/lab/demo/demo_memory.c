@@ -13,9 +13,7 @@
 
 enum { MAX_CONCURRENCY = 4096, N_EXTRA = 61 };
 
-/* Llama 7B, f16: 32 layers, 32 heads of 128. */
-#define TOKEN_BYTES (2 * 32 * 32 * 128 * 2)
-#define MIB         (1 << 20)
+#define MIB (1 << 20)
 
 /* Mean lengths of ShareGPT's conversations, as measured for vLLM (Kwon et al. 2023, arXiv:2309.06180, figure 11). */
 #define MEAN_PROMPT 161.31
@@ -61,16 +59,35 @@ static quire_err count_pages(const int32_t *lengths, int32_t n, int32_t page_tok
     return e;
 }
 
-static quire_err wall_row(const sheet *s, const int32_t *lengths, int32_t n, int32_t max_len, int32_t page_tokens) {
+/* What each token takes, how many a sequence may have, and how many a page holds. */
+typedef struct wall {
+    int32_t token_bytes, max_len, page_tokens;
+} wall;
+
+static quire_err read_shape(const char *text, int32_t *token_bytes, quire_error *err) {
+    int32_t shape[FIGURES_MAX_POINTS], n;
+    TRY(figures_parse_list("--shape", text, shape, &n, err));
+    if (n != 3 || shape[0] > 1024 || shape[1] > 1024 || shape[2] > 1024) {
+        return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be LAYERS,KV_HEADS,HEAD of at most 1024 each, as in 32,32,128", text);
+    }
+    int64_t bytes = (int64_t)2 * shape[0] * shape[1] * shape[2] * 2;
+    if (bytes > 1 << 30) {
+        return err_set(err, QUIRE_INVALID, -1, "--shape %s: %lld bytes a token are more than 1 GiB", text, (long long)bytes);
+    }
+    *token_bytes = (int32_t)bytes;
+    return QUIRE_OK;
+}
+
+static quire_err wall_row(const sheet *s, const wall *w, const int32_t *lengths, int32_t n) {
     int64_t tokens = 0, reserved = 0, longest = 0, pages;
     for (int32_t i = 0; i < n; i++) {
         reserved_seq q = {.n_now = lengths[i]};
-        tokens += reservation_slots(RESERVE_GROWING, &q, max_len, page_tokens);
-        reserved += reservation_slots(RESERVE_MAX, &q, max_len, page_tokens);
+        tokens += reservation_slots(RESERVE_GROWING, &q, w->max_len, w->page_tokens);
+        reserved += reservation_slots(RESERVE_MAX, &q, w->max_len, w->page_tokens);
         longest = lengths[i] > longest ? lengths[i] : longest;
     }
-    TRY(count_pages(lengths, n, page_tokens, &pages));
-    double held = (double)pages * page_tokens, mib = (double)TOKEN_BYTES / MIB;
+    TRY(count_pages(lengths, n, w->page_tokens, &pages));
+    double held = (double)pages * w->page_tokens, mib = (double)w->token_bytes / MIB;
     sheet_row(s, (sheet_cell[]){{NULL, n},
                                 {NULL, (double)tokens / n},
                                 {NULL, (double)reserved * mib},
@@ -89,12 +106,13 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
         {"growing_peak_mib", "its peak", 9, 1, NULL},      {"paged_mib", "paged MiB", 9, 1, NULL},
         {"static_wasted", "static wasted %", 15, 2, NULL}, {"paged_wasted", "paged wasted %", 14, 2, NULL}};
     demo_numbers batches, given = {.n = 0};
-    int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16);
+    wall w = {0, demo_or(o->max_len, 2048), demo_or(o->page_tokens, 16)};
+    TRY(read_shape(o->shape != NULL ? o->shape : "32,32,128", &w.token_bytes, err));
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
-    TRY(o->lengths != NULL ? demo_read_numbers("--lengths", o->lengths, NULL, &given, err) : QUIRE_OK);
+    TRY(o->lengths != NULL || o->prompts != NULL ? demo_read_wholes(o, NULL, &given, err) : QUIRE_OK);
     for (int32_t i = 0; i < given.n; i++) {
-        if (given.v[i] > max_len) {
-            return err_set(err, QUIRE_INVALID, -1, "--lengths: %d is more than the %d of --max-len", (int)given.v[i], (int)max_len);
+        if (given.v[i] > w.max_len) {
+            return err_set(err, QUIRE_INVALID, -1, "--lengths: %d is more than the %d of --max-len", (int)given.v[i], (int)w.max_len);
         }
     }
     sheet s = {"demo wall", DEMO_COLUMNS(columns), o->json};
@@ -108,15 +126,15 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
         if (lengths == NULL) {
             return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
         }
-        draw_lengths(&given, max_len, batches.v[i], lengths);
-        quire_err e = wall_row(&s, lengths, batches.v[i], max_len, page_tokens);
+        draw_lengths(&given, w.max_len, batches.v[i], lengths);
+        quire_err e = wall_row(&s, &w, lengths, batches.v[i]);
         mem_free(lengths);
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "%d sequences: %s", (int)batches.v[i], quire_err_text(e));
         }
     }
-    sheet_note(&s, "bytes of a 7B shape in f16 (%d a token), static length %d, page %d; lengths %s (counted in a real pool, exact)",
-               TOKEN_BYTES, (int)max_len, (int)page_tokens,
+    sheet_note(&s, "bytes of %s in 16 bits (%d a token), static length %d, page %d; lengths %s (counted in a real pool, exact)",
+               o->shape != NULL ? o->shape : "a 7B shape", (int)w.token_bytes, (int)w.max_len, (int)w.page_tokens,
                given.n > 0 ? "as given" : "drawn with ShareGPT's means, 161 and 338, exponential, seed 2309");
     return QUIRE_OK;
 }
@@ -158,7 +176,7 @@ quire_err demo_alloc(const demo_options *o, quire_error *err) {
                                            {"static_free", "free", 6, 0, NULL}};
     demo_numbers requests;
     int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 512);
-    TRY(demo_read_numbers("--lengths", o->lengths, "29,1295,500,80,2000,161,7,338", &requests, err));
+    TRY(demo_read_wholes(o, "29,1295,500,80,2000,161,7,338", &requests, err));
     kv_pool *pool;
     kv_table tables[FIGURES_MAX_POINTS] = {{0}};
     quire_err e = kv_pool_open(n_pages, &pool);
@@ -229,9 +247,15 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
                                            {"tokens", "tokens", 6, 0, NULL},    {"n_pages", "pages", 5, 0, NULL},
                                            {"offset", "offset", 6, 0, NULL},    {"slot", "slot", 5, 0, NULL},
                                            {"pages_free", "free", 4, 0, NULL},  {"pages", "block table", 24, SHEET_TEXT, NULL}};
-    demo_numbers prompt;
+    demo_numbers prompt, answer;
     int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8), n_more = demo_or(o->n_tokens, N_EXTRA);
-    TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "24", &prompt, err));
+    if (o->prompts != NULL) { /* its first */
+        TRY(demo_answer_prompts(o, n_more, &prompt, &answer, err));
+        n_more = answer.v[0];
+        n_pages = o->n_pages > 0 ? o->n_pages : (int32_t)kv_pages_for(prompt.v[0] + n_more, page_tokens);
+    } else {
+        TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "24", &prompt, err));
+    }
     kv_pool *pool;
     quire_err e = kv_pool_open(n_pages, &pool);
     if (e != QUIRE_OK) {

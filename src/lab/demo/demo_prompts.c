@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "lab/demo/demo_parts.h"
 
-enum { MAX_LINE = 1 << 16, SEED = 1 };
+enum { MAX_LINE = 1 << 16, SEED = 1, CAP = 200 };
 
 typedef struct answering {
     quire_engine *engine;
@@ -110,4 +110,16 @@ quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *
     }
     quire_engine_close(a.engine);
     return e;
+}
+
+quire_err demo_read_wholes(const demo_options *o, const char *own, demo_numbers *out, quire_error *err) {
+    if (o->prompts == NULL) {
+        return demo_read_numbers("--lengths", o->lengths, own, out, err);
+    }
+    demo_numbers answers;
+    TRY(demo_answer_prompts(o, demo_or(o->n_tokens, CAP), out, &answers, err));
+    for (int32_t i = 0; i < out->n; i++) {
+        out->v[i] += answers.v[i];
+    }
+    return QUIRE_OK;
 }

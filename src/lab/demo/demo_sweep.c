@@ -30,8 +30,9 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
     const lab_result *r = &t.best;
     sheet_row(s, (sheet_cell[]){{NULL, n},
                                 {NULL, length},
+                                {NULL, n_output},
                                 {NULL, trial_speed(r)},
-                                {NULL, r->token_ms},
+                                {NULL, r->steady_ms},
                                 {NULL, r->first_ms},
                                 {NULL, (double)r->n_pages_most},
                                 {NULL, (double)t.peak_bytes / MIB}});
@@ -39,13 +40,13 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
 }
 
 quire_err demo_sweep(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"batch", "batch", 5, 0, NULL},       {"length", "length", 6, 0, NULL},           {"tokens_per_s", "tokens/s", 9, 1, NULL},
-        {"token_ms", "ms/token", 8, 2, NULL}, {"first_token_ms", "first ms", 9, 1, NULL}, {"pages_most", "pages", 6, 0, NULL},
-        {"peak_mib", "peak MiB", 8, 2, NULL}};
-    demo_numbers batches, lengths;
+    static const sheet_column columns[] = {{"batch", "batch", 5, 0, NULL},       {"length", "length", 6, 0, NULL},
+                                           {"answer", "answer", 6, 0, NULL},     {"tokens_per_s", "tokens/s", 9, 1, NULL},
+                                           {"token_ms", "ms/token", 8, 2, NULL}, {"first_token_ms", "first ms", 9, 1, NULL},
+                                           {"pages_most", "pages", 6, 0, NULL},  {"peak_mib", "peak MiB", 8, 2, NULL}};
+    demo_numbers batches, lengths, answers;
     char machine[160];
-    int32_t n_output = demo_or(o->n_tokens, 16);
+    TRY(demo_read_numbers("--lengths", o->lengths, "16", &answers, err));
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16", &batches, err));
     TRY(demo_read_numbers("--context", o->contexts, "32,128,512,1024", &lengths, err));
     for (int32_t i = 0; i < batches.n; i++) {
@@ -57,12 +58,14 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
     sheet s = {"demo sweep", DEMO_COLUMNS(columns), o->json};
     sheet_begin(&s, "Requests of so many tokens, so many at once; tokens/s: of all answers, prompts' time included");
     for (int32_t i = 0; i < lengths.n; i++) {
-        for (int32_t j = 0; j < batches.n; j++) {
-            TRY(sweep_row(o, &s, batches.v[j], lengths.v[i], n_output, err));
+        for (int32_t j = 0; j < answers.n * batches.n; j++) {
+            TRY(sweep_row(o, &s, batches.v[j % batches.n], lengths.v[i], answers.v[j / batches.n], err));
         }
     }
-    sheet_note(&s,
-               "%s; answers of %d tokens; times measured (fastest of %d), pages counted; peak: weights, buffers and the pages held at most",
-               machine, (int)n_output, (int)demo_or(o->n_runs, 1));
+    sheet_note(
+        &s,
+        "%s; times measured (fastest of %d runs), pages counted; ms/token: of an answer's last %d tokens; peak: weights, buffers and "
+        "the pages held at most",
+        machine, (int)demo_or(o->n_runs, 1), LAB_STEADY);
     return QUIRE_OK;
 }

@@ -77,3 +77,11 @@ quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err)
     trace_build_deinit(&b);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%d requests: %s", (int)o->n, quire_err_text(e));
 }
+
+void arrivals_space(trace *t, double rate, uint64_t seed) {
+    double at_s = 0;
+    for (int32_t i = 0; i < t->n_requests; i++) {
+        t->requests[i].arrival_us = (int64_t)(at_s * 1e6);
+        at_s += -log(uniform(&seed)) / rate;
+    }
+}

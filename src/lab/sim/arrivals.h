@@ -22,4 +22,7 @@ typedef struct arrivals_options {
  * QUIRE_NO_MEMORY. O(n). */
 quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err);
 
+/* The requests of t arrive in their order as a Poisson process, rate a second, whenever they came before. */
+void arrivals_space(trace *t, double rate, uint64_t seed);
+
 #endif

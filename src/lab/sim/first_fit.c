@@ -14,7 +14,7 @@ void first_fit_close(first_fit *f) {
     *f = (first_fit){0};
 }
 
-bool first_fit_take(first_fit *f, int32_t owner, int64_t n) {
+bool first_fit_take(first_fit *f, int32_t owner, int64_t n, int64_t *first) {
     int64_t from = 0;
     int32_t i = 0;
     while (i < f->n && f->pieces[i].first - from < n) {
@@ -27,7 +27,14 @@ bool first_fit_take(first_fit *f, int32_t owner, int64_t n) {
     memmove(&f->pieces[i + 1], &f->pieces[i], (size_t)(f->n - i) * sizeof *f->pieces);
     f->pieces[i] = (struct piece){from, n, owner};
     f->n++;
+    *first = from;
     return true;
+}
+
+void first_fit_rename(first_fit *f, int32_t from, int32_t to) {
+    for (int32_t i = 0; i < f->n; i++) {
+        f->pieces[i].owner = f->pieces[i].owner == from ? to : f->pieces[i].owner;
+    }
 }
 
 void first_fit_give(first_fit *f, int32_t owner) {

@@ -21,9 +21,11 @@ typedef struct first_fit {
 /* `size` units for at most cap pieces. */
 quire_err first_fit_open(int64_t size, int32_t cap, first_fit *out);
 void first_fit_close(first_fit *f);
-/* Gives owner, who has none, n units; false when no gap holds them. O(pieces). */
-bool first_fit_take(first_fit *f, int32_t owner, int64_t n);
-/* Takes owner's piece back, if it has one. O(pieces). */
+/* Gives owner n units, from *first on; false when no gap holds them. O(pieces). */
+bool first_fit_take(first_fit *f, int32_t owner, int64_t n, int64_t *first);
+/* What `from` has becomes `to`'s. O(pieces). */
+void first_fit_rename(first_fit *f, int32_t from, int32_t to);
+/* Takes owner's pieces back, if it has any. O(pieces). */
 void first_fit_give(first_fit *f, int32_t owner);
 
 #endif

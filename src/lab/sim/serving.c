@@ -24,6 +24,20 @@ void serving_note(serving_result *r, const trace_request *q, double arrival, dou
     r->output_tokens += n;
 }
 
+void serving_count_work(serving_result *r, const step_work *w) {
+    int k = w->rows >= 1 ? ilogb(w->rows) : 0;
+    double power = ldexp(1, k), part = fmax(0, w->rows / power - 1);
+    r->steps_at[k] += 1 - part;
+    r->steps_at[k + 1] += part;
+    r->n_rows += (int64_t)w->rows;
+    r->n_copied += (int64_t)w->copied;
+    r->work.rows += w->rows;
+    r->work.out += w->out;
+    r->work.decode_pairs += w->decode_pairs;
+    r->work.prefill_pairs += w->prefill_pairs;
+    r->work.copied += w->copied;
+}
+
 void serving_result_deinit(serving_result *r) {
     mem_free(r->times.first);
     mem_free(r->times.gap);
@@ -74,26 +88,30 @@ static step_work work_of(const serving *s) {
         w.rows += n;
         w.out += t->kv.n_computed + n_rows == t->n_known;
         *(decodes ? &w.decode_pairs : &w.prefill_pairs) += pairs;
-        w.copied += s->o->reservation == RESERVE_GROWING ? t->kv.n_computed : 0;
+        w.copied += s->o->reservation == RESERVE_GROWING && !s->pieces ? t->kv.n_computed : 0;
     }
+    w.copied += (double)s->moved;
     return w;
 }
 
 static void note_step(serving *s, const step_work *w, double us) {
     serving_result *r = s->r;
-    double live = 0, reserved = 0;
+    int64_t live = 0, reserved = 0;
     int32_t n_running = s->sched.n_running;
     for (int32_t i = 0; i < n_running; i++) {
         const sched_task *t = s->sched.running[i];
         live += s->pieces ? t->kv.n_computed : t->kv.tables[0].n_tokens;
-        reserved += s->pieces ? (double)served_of(t)->reserved : (double)kv_seq_pages(&t->kv) * s->page_tokens;
+        reserved += s->pieces ? served_of(t)->reserved : (int64_t)kv_seq_pages(&t->kv) * s->page_tokens;
     }
     r->n_steps++;
-    r->n_rows += (int64_t)w->rows;
+    r->step_running += n_running;
+    r->step_live += live;
+    r->step_reserved += reserved;
+    serving_count_work(r, w);
     r->busy_us += us;
     r->running_us += us * n_running;
-    r->live_us += us * live;
-    r->reserved_us += us * reserved;
+    r->live_us += us * (double)live;
+    r->reserved_us += us * (double)reserved;
     r->most_running = n_running > r->most_running ? n_running : r->most_running;
 }
 
@@ -153,10 +171,21 @@ static quire_err check(const serving *s, quire_error *err) {
     return e;
 }
 
+static quire_err execute(serving *s, const serving_execution *x, double *us) {
+    for (int32_t i = 0; s->pieces && i < s->sched.plan.n_items; i++) {
+        s->item_pieces[i] = served_of(s->sched.tasks[i])->piece;
+    }
+    return x->step(x->context, &s->sched, s->pieces ? s->item_pieces : NULL, us);
+}
+
 /* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
 static quire_err step(serving *s, bool *did, quire_error *err) {
+    const serving_execution *x = s->o->execution;
     kv_cache_set_time(&s->kv, (int64_t)s->now);
-    *did = serving_plan(s);
+    if (x != NULL) {
+        x->begin(x->context);
+    }
+    TRY(serving_plan(s, did));
     if (!*did) {
         return QUIRE_OK;
     }
@@ -165,7 +194,10 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
     }
     const sched_plan *plan = &s->sched.plan;
     step_work w = work_of(s);
-    double us = cost_of(s->o->cost, &w);
+    double us = x == NULL ? cost_of(s->o->cost, &w) : 0;
+    if (x != NULL) {
+        TRY(execute(s, x, &us));
+    }
     note_step(s, &w, us);
     s->now += us;
     for (int32_t i = 0; i < plan->n_items; i++) {
@@ -208,10 +240,10 @@ static quire_err run(serving *s, quire_error *err) {
 
 static quire_err open_memory(serving *s) {
     const serving_options *o = s->o;
-    s->pieces = o->reservation != RESERVE_PAGED && o->reservation != RESERVE_GROWING;
+    s->pieces = o->reservation != RESERVE_PAGED && (o->reservation != RESERVE_GROWING || o->piece_tokens > 0);
     s->page_tokens = o->reservation == RESERVE_GROWING ? 1 : o->page_tokens;
     if (s->pieces) {
-        return first_fit_open(o->kv_tokens, o->max_seqs, &s->room);
+        return first_fit_open(o->kv_tokens, o->max_seqs + 1, &s->room);
     }
     int64_t n_pages = o->kv_tokens / s->page_tokens;
     kv_cache_options k = {.n_pages = n_pages < 1 << 30 ? (int32_t)n_pages : 1 << 30,
@@ -227,7 +259,8 @@ static quire_err open_memory(serving *s) {
 
 static quire_err open_all(serving *s) {
     s->seqs = mem_new((size_t)s->t->n_requests, sizeof *s->seqs);
-    TRY(s->seqs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    s->item_pieces = mem_new((size_t)s->o->max_seqs, sizeof *s->item_pieces);
+    TRY(s->seqs != NULL && s->item_pieces != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
     TRY(open_memory(s));
     return serving_open_scheduler(s);
 }
@@ -242,6 +275,7 @@ static void close_all(serving *s) {
     kv_cache_close(&s->kv);
     first_fit_close(&s->room);
     mem_free(s->seqs);
+    mem_free(s->item_pieces);
 }
 
 static quire_err check_options(const serving_options *o, quire_error *err) {

@@ -22,15 +22,40 @@ typedef enum batching {
     BATCH_N
 } batching;
 
+/* A static batch: requests first .. first + n of the trace, but for the refused among them. */
+typedef struct serving_batch {
+    int32_t first, n, n_taken;
+    int32_t prompt, output; /* the longest */
+    int64_t reserved;       /* tokens */
+} serving_batch;
+
+/* Computes steps for real: the simulated clock then runs by what they took. Calls that fail end the run. */
+typedef struct serving_execution {
+    void *context;
+    /* A step begins: before anything is planned. */
+    void (*begin)(void *context);
+    /* A piece's first n_tokens move from token `from` of the memory to token `to`; where the two overlap, `to` is the lower. */
+    quire_err (*move)(void *context, int64_t from, int64_t to, int32_t n_tokens);
+    /* The step that s has planned. pieces[i]: the first token of the memory that the piece of its item i has; NULL: items have pages. *us:
+     * what it took since it began. */
+    quire_err (*step)(void *context, const scheduler *s, const int64_t *pieces, double *us);
+    /* Step `made` of a static batch: its prompts, or one more token of each. */
+    quire_err (*batch_step)(void *context, const serving_batch *b, int32_t made, double *us);
+} serving_execution;
+
 typedef enum serving_cache { SERVING_CACHE_NONE, SERVING_CACHE_PAGE, SERVING_CACHE_TOKEN } serving_cache;
 
 typedef struct serving_options {
     const cost_model *cost;
     batching batching;
-    reservation reservation; /* RESERVE_GROWING: every step moves each sequence's keys and values to a piece that is one token longer */
+    /* RESERVE_GROWING: every step moves each sequence's keys and values to a piece that is one token longer; with piece_tokens a piece is
+     * moved, to the first gap that holds it, when it is full, and the newest is preempted where there is none, until another ended */
+    reservation reservation;
     serving_cache cache;     /* with RESERVE_PAGED only */
     kv_policy eviction;
     int64_t kv_tokens;       /* memory for keys and values, in tokens */
+    bool pads_unread;        /* static: attention reads no padding of others; else decodes read as if prompts were as long as the longest */
+    int32_t piece_tokens;    /* pieces begin at, and take, multiples of so many tokens; 0: any number */
     int32_t page_tokens, max_model_len; /* max_model_len: what RESERVE_MAX gives each, and the longest that is taken */
     int32_t max_rows, max_chunk, max_seqs;
     int64_t step_target_us;  /* 0: none */
@@ -38,7 +63,10 @@ typedef struct serving_options {
     bool checks;             /* prove every invariant after every step; slow, for tests */
     void (*on_plan)(void *context, const scheduler *s); /* NULL, or called when a step that computes something was planned */
     void *context;
+    const serving_execution *execution; /* NULL: the cost model says what a step takes */
 } serving_options;
+
+enum { SERVING_MAX_POWERS = 32 };
 
 /* Times in microseconds, of requests that were answered. */
 typedef struct serving_times {
@@ -52,7 +80,13 @@ typedef struct serving_result {
     serving_times times;
     int32_t n_requests, n_refused; /* refused: longer than max_model_len or than the memory */
     int64_t prompt_tokens, output_tokens, hit_tokens; /* of answered requests; hit: found in the prefix cache at first admission */
-    int64_t n_steps, n_rows, n_preemptions;
+    int64_t n_steps, n_rows, n_preemptions, n_copied; /* copied: tokens whose keys and values moved */
+    /* Sums over steps, counted: requests running, tokens they hold, tokens they have room for. With a static batch dead rows hold none */
+    int64_t step_running, step_live, step_reserved;
+    step_work work;                /* of all steps together, as step_work counts it */
+    /* How many steps had 2^k rows; one of a number between two powers counts to both, in parts, so that what is linear between them sums up
+     * the same. */
+    double steps_at[SERVING_MAX_POWERS];
     double span_us;                /* from the first arrival to the last answer */
     double busy_us;                /* of it, in steps */
     double running_us, live_us, reserved_us; /* sums over steps of time x requests running, tokens they hold, tokens they have room for */
@@ -71,6 +105,8 @@ double serving_arrival(const trace *t, const serving_options *o, int32_t i);
 int32_t serving_output(const trace_request *r);
 /* Request i was answered. */
 void serving_note(serving_result *r, const trace_request *q, double arrival, double first, double end);
+/* Adds a step's work to the result's. */
+void serving_count_work(serving_result *r, const step_work *w);
 quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out);
 
 #endif

@@ -2,14 +2,26 @@
  * say what fits. */
 #include "lab/sim/serving_state.h"
 
+enum { MOVING = -1 }; /* who has a piece into which another moves */
+
+static int64_t rounded(const serving *s, int64_t n_tokens) {
+    int64_t by = s->o->piece_tokens > 0 ? s->o->piece_tokens : 1;
+    return (n_tokens + by - 1) / by * by;
+}
+
 /* Room in one piece for a, if it has none yet. The first one that finds none ends the search: nobody overtakes it. */
 static bool take_piece(void *context, sched_task *t) {
     serving *s = context;
     served *a = served_of(t);
-    reserved_seq q = {.n_prompt = t->n_prompt, .n_output = t->n_max - t->n_prompt, .n_now = t->n_max};
-    int64_t n = reservation_slots(s->o->reservation, &q, s->o->max_model_len, s->page_tokens);
+    bool gave_way = s->o->reservation == RESERVE_GROWING && t->n_preempted > 0; /* it would find others grown, and give way again */
+    if (gave_way && s->sched.n_running > 0 && s->r->times.n == a->n_ended) {
+        s->is_full = true;
+        return false;
+    }
+    reserved_seq q = {.n_prompt = t->n_prompt, .n_output = t->n_max - t->n_prompt, .n_now = t->n_known};
+    int64_t n = rounded(s, reservation_slots(s->o->reservation, &q, s->o->max_model_len, s->page_tokens));
     n = n < s->room.size ? n : s->room.size;
-    s->is_full = s->is_full || !first_fit_take(&s->room, (int32_t)t->arrival, n);
+    s->is_full = s->is_full || !first_fit_take(&s->room, (int32_t)t->arrival, n, &a->piece);
     a->reserved = s->is_full ? 0 : n;
     return !s->is_full;
 }
@@ -24,6 +36,58 @@ static bool give_piece(void *context, sched_task *t) {
     serving *s = context;
     first_fit_give(&s->room, (int32_t)t->arrival);
     return false;
+}
+
+/* Gives t, whose piece is full, one that holds all that it knows. One that runs alone slides to the memory's start where there is no gap.
+ * false in *did: no gap holds it. */
+static quire_err grow_piece(serving *s, sched_task *t, bool *did) {
+    served *a = served_of(t);
+    int64_t first, n = rounded(s, t->n_known);
+    *did = first_fit_take(&s->room, MOVING, n, &first);
+    if (!*did && s->sched.n_running == 1) {
+        first_fit_give(&s->room, (int32_t)t->arrival);
+        *did = first_fit_take(&s->room, MOVING, n, &first);
+    }
+    if (!*did) {
+        return QUIRE_OK;
+    }
+    if (first == a->piece) {
+        first_fit_rename(&s->room, MOVING, (int32_t)t->arrival);
+        a->reserved = n;
+        return QUIRE_OK;
+    }
+    if (s->o->execution != NULL) {
+        TRY(s->o->execution->move(s->o->execution->context, a->piece, first, t->kv.n_computed));
+    }
+    s->moved += t->kv.n_computed;
+    first_fit_give(&s->room, (int32_t)t->arrival);
+    first_fit_rename(&s->room, MOVING, (int32_t)t->arrival);
+    a->piece = first;
+    a->reserved = n;
+    return QUIRE_OK;
+}
+
+/* Room for what each running request computes in the step; the newest are preempted where there is none. QUIRE_TOO_LARGE: the memory does
+ * not hold a request alone. */
+static quire_err grow_pieces(serving *s) {
+    for (int32_t i = 0; i < s->sched.n_running;) {
+        sched_task *t = s->sched.running[i];
+        bool did = true;
+        if (served_of(t)->reserved < t->n_known) {
+            TRY(grow_piece(s, t, &did));
+        }
+        i += did;
+        if (!did && s->sched.n_running == 1) {
+            return QUIRE_TOO_LARGE;
+        }
+        if (!did) {
+            sched_task *victim = s->sched.running[s->sched.n_running - 1];
+            scheduler_preempt_group(&s->sched, victim, NULL);
+            victim->kv.n_computed = 0;
+            served_of(victim)->n_ended = s->r->times.n;
+        }
+    }
+    return QUIRE_OK;
 }
 
 static const sched_hooks PAGES = {0}, PIECES = {.is_ready = take_piece, .describe = describe_piece, .preempt = give_piece};
@@ -47,13 +111,17 @@ quire_err serving_open_scheduler(serving *s) {
     return scheduler_open(&k, &s->sched);
 }
 
-bool serving_plan(serving *s) {
+quire_err serving_plan(serving *s, bool *did) {
     s->is_full = false;
-    bool has_items = step_plan(&s->sched, (int64_t)s->now);
+    s->moved = 0;
+    if (s->pieces && s->o->reservation == RESERVE_GROWING) {
+        TRY(grow_pieces(s));
+    }
+    *did = step_plan(&s->sched, (int64_t)s->now);
     for (int32_t i = 0; s->pieces && i < s->sched.n_candidates; i++) { /* who got a piece and was not admitted */
         if (s->sched.candidates[i]->state == TASK_WAITING) {
             (void)give_piece(s, s->sched.candidates[i]);
         }
     }
-    return has_items;
+    return QUIRE_OK;
 }

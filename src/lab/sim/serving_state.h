@@ -10,7 +10,8 @@
  * has no tables with pieces. */
 typedef struct served {
     sched_task task;
-    int64_t reserved; /* tokens that its piece holds; 0 with pages */
+    int32_t n_ended;  /* requests that had ended when it was preempted for a piece that grows */
+    int64_t piece, reserved; /* its piece's first token, and how many it holds; 0 with pages */
     double arrival, first;
 } served;
 
@@ -25,9 +26,12 @@ typedef struct serving {
     kv_cache kv;     /* empty with pieces */
     first_fit room;  /* of pieces */
     served *seqs;    /* [n_requests] */
+    int64_t *item_pieces; /* [max_seqs] with pieces and an execution: the first token of each item's piece */
     int32_t next;    /* the next to arrive */
     double now;
+    int64_t moved;   /* tokens that moved in this step, as pieces grew */
 } serving;
+
 
 static inline served *served_of(const sched_task *t) {
     return (served *)(uintptr_t)t; /* its first member */
@@ -35,7 +39,7 @@ static inline served *served_of(const sched_task *t) {
 
 /* Opens the scheduler over s->kv, or over pieces. QUIRE_NO_MEMORY. */
 quire_err serving_open_scheduler(serving *s);
-/* Plans a step at s->now with step_plan, as the engine does. False: nothing can be computed. */
-bool serving_plan(serving *s);
+/* Plans a step at s->now with step_plan, as the engine does. false in *did: nothing can be computed. Fails where moving a piece does. */
+quire_err serving_plan(serving *s, bool *did);
 
 #endif

@@ -2,14 +2,7 @@
  * on the left to the longest, answers run to the longest, and are given when it is done. */
 #include <math.h>
 
-#include "lab/sim/serving.h"
-
-typedef struct static_batch {
-    int32_t first, n;       /* requests first .. first + n of the trace, but for the refused among them */
-    int32_t n_taken;
-    int32_t prompt, output; /* the longest */
-    int64_t reserved;       /* tokens */
-} static_batch;
+#include "lab/sim/serving_state.h"
 
 static bool fits_at_all(const serving_options *o, const trace_request *q) {
     int64_t n = (int64_t)q->n_prompt + serving_output(q);
@@ -17,7 +10,7 @@ static bool fits_at_all(const serving_options *o, const trace_request *q) {
 }
 
 /* Room that the batch takes with q in it, each member padded to the longest. */
-static int64_t room_with(const serving_options *o, const static_batch *b, const trace_request *q) {
+static int64_t room_with(const serving_options *o, const serving_batch *b, const trace_request *q) {
     int32_t prompt = q->n_prompt > b->prompt ? q->n_prompt : b->prompt,
             output = serving_output(q) > b->output ? serving_output(q) : b->output;
     reserved_seq longest = {.n_prompt = prompt, .n_output = output, .n_now = prompt + output};
@@ -25,8 +18,8 @@ static int64_t room_with(const serving_options *o, const static_batch *b, const 
 }
 
 /* The next batch: who has arrived by now, in order, while places and memory last. */
-static static_batch gather(const trace *t, const serving_options *o, int32_t first, double now, serving_result *r) {
-    static_batch b = {.first = first};
+static serving_batch gather(const trace *t, const serving_options *o, int32_t first, double now, serving_result *r) {
+    serving_batch b = {.first = first};
     for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && serving_arrival(t, o, i) <= now; i++) {
         const trace_request *q = &t->requests[i];
         if (!fits_at_all(o, q)) {
@@ -48,41 +41,64 @@ static static_batch gather(const trace *t, const serving_options *o, int32_t fir
 }
 
 /* Adds a step to the sums; `made` tokens of the answers are there. */
-static void note_step(const trace *t, const serving_options *o, const static_batch *b, int32_t made, double us, serving_result *r) {
-    double live = 0;
+static void note_step(const trace *t, const serving_options *o, const serving_batch *b, int32_t made, double us, serving_result *r) {
+    int64_t live = 0;
     for (int32_t i = b->first; i < b->first + b->n; i++) {
         const trace_request *q = &t->requests[i];
-        live += fits_at_all(o, q) ? q->n_prompt + fmin(made, serving_output(q)) : 0;
+        int32_t of_answer = made < serving_output(q) ? made : serving_output(q);
+        live += fits_at_all(o, q) ? q->n_prompt + of_answer : 0;
     }
     r->n_steps++;
+    r->step_running += b->n_taken;
+    r->step_live += live;
+    r->step_reserved += b->reserved;
     r->busy_us += us;
     r->running_us += us * b->n_taken;
-    r->live_us += us * live;
+    r->live_us += us * (double)live;
     r->reserved_us += us * (double)b->reserved;
 }
 
-/* Prefills and decodes a batch; the time it ends. */
-static double run_batch(const trace *t, const serving_options *o, const static_batch *b, double now, serving_result *r) {
+/* What a batch's first step computes, padding included, or, when `made` tokens of each answer are there, one of those that follow. */
+static step_work work_of(const trace *t, const serving_options *o, const serving_batch *b, int32_t made) {
     double n = b->n_taken, prompt = b->prompt;
-    for (int32_t made = 0; made < b->output; made++) {
-        step_work w = {.rows = n, .out = n, .decode_pairs = n * (prompt + made)};
-        if (made == 0) {
-            w = (step_work){.rows = n * prompt, .out = n, .prefill_pairs = n * prompt * (prompt + 1) / 2};
-        }
-        double us = cost_of(o->cost, &w);
-        note_step(t, o, b, made, us, r);
-        r->n_rows += (int64_t)w.rows;
-        now += us;
+    step_work w = made == 0 ? (step_work){.rows = n * prompt, .out = n, .prefill_pairs = n * prompt * (prompt + 1) / 2}
+                            : (step_work){.rows = n, .out = n, .decode_pairs = n * (prompt + made)};
+    if (!o->pads_unread) {
+        return w;
     }
-    return now;
+    w.prefill_pairs = w.decode_pairs = 0;
+    for (int32_t i = b->first; i < b->first + b->n; i++) {
+        double own = t->requests[i].n_prompt, pads = prompt - own, most = o->max_model_len;
+        if (fits_at_all(o, &t->requests[i])) {
+            w.prefill_pairs += made == 0 ? pads * (pads + 1) / 2 + own * (own + 1) / 2 : 0;
+            w.decode_pairs += made > 0 ? fmin(own + made, most) : 0;
+        }
+    }
+    return w;
+}
+
+/* Prefills and decodes a batch; *now becomes the time it ends. */
+static quire_err run_batch(const trace *t, const serving_options *o, const serving_batch *b, double *now, serving_result *r) {
+    const serving_execution *x = o->execution;
+    for (int32_t made = 0; made < b->output; made++) {
+        step_work w = work_of(t, o, b, made);
+        double us = x == NULL ? cost_of(o->cost, &w) : 0;
+        if (x != NULL) {
+            TRY(x->batch_step(x->context, b, made, &us));
+        }
+        note_step(t, o, b, made, us, r);
+        serving_count_work(r, &w);
+        *now += us;
+    }
+    return QUIRE_OK;
 }
 
 quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out) {
     double now = 0;
     for (int32_t next = 0; next < t->n_requests;) {
         now = fmax(now, serving_arrival(t, o, next) + o->cost->request_us);
-        static_batch b = gather(t, o, next, now - o->cost->request_us, out);
-        now = run_batch(t, o, &b, now, out);
+        serving_batch b = gather(t, o, next, now - o->cost->request_us, out);
+        TRY(run_batch(t, o, &b, &now, out));
         for (int32_t i = b.first; i < b.first + b.n; i++) {
             if (fits_at_all(o, &t->requests[i])) {
                 serving_note(out, &t->requests[i], serving_arrival(t, o, i), now, now);

@@ -40,3 +40,9 @@ void trace_tokens(const trace *t, const trace_request *r, int32_t *out) {
         }
     }
 }
+
+int32_t trace_token_of(int32_t id, int32_t n_vocab) {
+    uint64_t z = (uint64_t)(uint32_t)id * 0x9e3779b97f4a7c15u;
+    z ^= z >> 32;
+    return (int32_t)(z * 0xd6e8feb86659fd93u >> 33) % n_vocab;
+}

@@ -42,6 +42,9 @@ void trace_deinit(trace *t);
  * holds. */
 void trace_shrink(trace *t, int32_t by);
 
+/* A token of a trace as one of a model's n_vocab: the same for the same. */
+int32_t trace_token_of(int32_t id, int32_t n_vocab);
+
 /* Writes a request's tokens to out[n_prompt + n_output]. */
 void trace_tokens(const trace *t, const trace_request *r, int32_t *out);
 

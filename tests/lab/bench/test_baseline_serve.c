@@ -41,7 +41,7 @@ static void open_world(world *w) {
 
 static baseline_result serve(world *w, bool is_static, reservation how, int32_t n_pages) {
     quire_error err = {.message = ""};
-    baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN};
+    baseline_options o = {is_static, how, n_pages, MAX_SEQS, MAX_LEN, NULL};
     bare_options bo = {&w->engine, BASELINE_PAGE, n_pages + baseline_extra_pages(&o), 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
     baseline_result r;
     bare b;
@@ -93,8 +93,9 @@ static void what_does_not_fit_in_memory_is_refused(void **state) {
     baseline_result r;
     open_world(&w);
     bare_options bo = {&w.engine, BASELINE_PAGE, 64, 64, 2 * MAX_SEQS, MAX_LEN, 0, false};
-    baseline_options small = {false, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN}, is_static = {true, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN},
-                     shorter = {false, RESERVE_MAX, 32, MAX_SEQS, 64};
+    baseline_options small = {false, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN, NULL},
+                     is_static = {true, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN, NULL},
+                     shorter = {false, RESERVE_MAX, 32, MAX_SEQS, 64, NULL};
     assert_int_equal(bare_open(&bo, &b, &err), QUIRE_OK);
     assert_int_equal(baseline_serve(&b, &small, w.requests, N, &r), QUIRE_TOO_LARGE);
     assert_int_equal(baseline_serve(&b, &is_static, w.requests, N, &r), QUIRE_TOO_LARGE);

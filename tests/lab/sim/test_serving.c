@@ -226,17 +226,18 @@ static void growing_in_one_piece_moves_what_is_there_every_step(void **state) {
 static void pieces_lie_in_the_first_gap(void **state) {
     (void)state;
     first_fit f;
+    int64_t first;
     assert_int_equal(first_fit_open(10, 4, &f), QUIRE_OK);
-    assert_true(first_fit_take(&f, 1, 4) && first_fit_take(&f, 2, 3) && first_fit_take(&f, 3, 3));
-    assert_false(first_fit_take(&f, 4, 1));
+    assert_true(first_fit_take(&f, 1, 4, &first) && first_fit_take(&f, 2, 3, &first) && first_fit_take(&f, 3, 3, &first));
+    assert_false(first_fit_take(&f, 4, 1, &first));
     first_fit_give(&f, 2);
-    assert_false(first_fit_take(&f, 4, 4)); /* three are free, in the middle */
-    assert_true(first_fit_take(&f, 4, 2));
+    assert_false(first_fit_take(&f, 4, 4, &first)); /* three are free, in the middle */
+    assert_true(first_fit_take(&f, 4, 2, &first));
     assert_int_equal(f.pieces[1].first, 4);
     first_fit_give(&f, 1);
-    assert_false(first_fit_take(&f, 5, 5)); /* five are free, not in one piece */
-    assert_true(first_fit_take(&f, 5, 4) && first_fit_take(&f, 6, 1));
-    assert_false(first_fit_take(&f, 7, 1)); /* no more pieces */
+    assert_false(first_fit_take(&f, 5, 5, &first)); /* five are free, not in one piece */
+    assert_true(first_fit_take(&f, 5, 4, &first) && first_fit_take(&f, 6, 1, &first));
+    assert_false(first_fit_take(&f, 7, 1, &first)); /* no more pieces */
     first_fit_close(&f);
 }
 

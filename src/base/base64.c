@@ -1,0 +1,35 @@
+#include "base/base64.h"
+
+static int value_of(char c) {
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+quire_err base64_decode(str text, strbuf *out) {
+    uint32_t bits = 0;
+    int n_bits = 0;
+    for (int i = 0; i < 2 && text.n > 0 && text.n % 4 == (size_t)(i > 0 ? 3 : 0) && text.p[text.n - 1] == '='; i++) {
+        text.n--;
+    }
+    if (text.n % 4 == 1) {
+        return QUIRE_BAD_FILE;
+    }
+    TRY(strbuf_reserve(out, text.n / 4 * 3 + 3));
+    for (size_t i = 0; i < text.n; i++) {
+        int v = value_of(text.p[i]);
+        if (v < 0) {
+            return QUIRE_BAD_FILE;
+        }
+        bits = bits << 6 | (uint32_t)v;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            TRY(strbuf_add_char(out, (char)(bits >> n_bits & 0xFF)));
+        }
+    }
+    return QUIRE_OK;
+}

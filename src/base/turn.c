@@ -1,0 +1,29 @@
+#include "base/turn.h"
+
+#include "base/clock.h"
+
+_Thread_local turn *turn_current;
+
+void turn_begin(turn *t) {
+    turn_current = t;
+}
+
+void turn_limit(int64_t us) {
+    turn *t = turn_current;
+    if (t != NULL) {
+        t->limit_us = us > 0 ? t->used_us + us : 0;
+    }
+}
+
+quire_err turn_check(void) {
+    turn *t = turn_current;
+    if (t == NULL) {
+        return QUIRE_OK;
+    }
+    t->n_work = 0;
+    if (clock_us() < t->slice_ends_us) {
+        return QUIRE_OK;
+    }
+    TRY(t->over(t));
+    return t->limit_us > 0 && t->used_us > t->limit_us ? QUIRE_TOO_LARGE : QUIRE_OK;
+}

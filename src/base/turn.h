@@ -1,0 +1,45 @@
+/* Turns: a long computation on a shared thread lets others go on every millisecond.
+ *
+ * Code whose time grows with its input calls turn_poll as it works. On a thread that has a turn (turn_begin) and whose slice is over, the
+ * owner of the turn then decides who goes on, and the call returns when this computation does. Elsewhere turn_poll is a test of a pointer.
+ *
+ * Owner: the thread that began it; a thread has one turn at most. */
+#ifndef BASE_TURN_H
+#define BASE_TURN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct turn {
+    quire_err (*over)(struct turn *t); /* at the end of a slice; returns when the computation may go on. QUIRE_CANCELLED: it shall end */
+    int64_t slice_ends_us;             /* on clock_us; the owner moves it on in over */
+    int64_t used_us;                   /* processor time of earlier slices; the owner keeps it */
+    int64_t limit_us;                  /* of used_us, for a part of the computation (turn_limit); 0: none */
+    uint32_t n_work;                   /* since the clock was last read */
+} turn;
+
+/* Work after which turn_poll reads the clock: some 100 microseconds. */
+#define TURN_WORK 1024u
+
+/* t becomes the calling thread's turn; NULL: it has none any more. */
+void turn_begin(turn *t);
+/* Ends the slice if its time is over. QUIRE_CANCELLED: nobody wants the result. QUIRE_TOO_LARGE: past the limit. */
+quire_err turn_check(void);
+extern _Thread_local turn *turn_current;
+
+/* Counts work, a unit being some 100 nanoseconds: a byte of text, a quarter of a template's step. Errors as turn_check. */
+static inline quire_err turn_poll(uint32_t work) {
+    turn *t = turn_current;
+    if (t == NULL || (t->n_work += work) < TURN_WORK) {
+        return QUIRE_OK;
+    }
+    return turn_check();
+}
+
+/* From now on the thread's turn has us microseconds of processor time, after which turn_poll gives QUIRE_TOO_LARGE; 0: no limit. Nothing
+ * where there is no turn. */
+void turn_limit(int64_t us);
+
+#endif

@@ -1,0 +1,102 @@
+/* `quire list`. */
+#include <stddef.h>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/hub.h"
+#include "cli/text_out.h"
+#include "json/json_out.h"
+
+static quire_err write_json(const quire_hub_model *models, size_t n, strbuf *out) {
+    json_out writer = {.to = out}, *o = &writer;
+    json_begin(o, '[');
+    for (size_t i = 0; i < n; i++) {
+        json_begin(json_item(o), '{');
+        json_cstr(json_name(o, "name"), models[i].name);
+        json_cstr(json_name(o, "revision"), models[i].revision);
+        json_cstr(json_name(o, "quantisation"), models[i].quantisation[0] ? models[i].quantisation : NULL);
+        json_int(json_name(o, "bytes"), models[i].bytes);
+        json_int(json_name(o, "used"), models[i].used_unix_s);
+        json_bool(json_name(o, "whole"), models[i].is_whole);
+        json_end(o, '}');
+    }
+    json_end(o, ']');
+    return o->err;
+}
+
+/* Appends how long ago a time was: "3 days". */
+static quire_err add_age(int64_t then_s, strbuf *out) {
+    static const struct {
+        int64_t s;
+        const char *name;
+    } units[] = {{86400, "day"}, {3600, "hour"}, {60, "minute"}};
+    int64_t age = clock_unix_s() - then_s;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (age >= units[i].s) {
+            return strbuf_addf(out, "%lld %s%s ago", (long long)(age / units[i].s), units[i].name, age >= 2 * units[i].s ? "s" : "");
+        }
+    }
+    return strbuf_add_str(out, "just now");
+}
+
+static int column_width(const char *head, const quire_hub_model *models, size_t n, size_t offset) {
+    size_t most = strlen(head);
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen((const char *)&models[i] + offset);
+        most = length > most ? length : most;
+    }
+    return (int)most;
+}
+
+/* A table: a revision that is a whole commit is cut, as git does. */
+static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
+    for (size_t i = 0; i < n; i++) {
+        models[i].revision[strlen(models[i].revision) == 40 ? 12 : strlen(models[i].revision)] = 0;
+    }
+    int name = column_width("NAME", models, n, offsetof(quire_hub_model, name));
+    int revision = column_width("REVISION", models, n, offsetof(quire_hub_model, revision));
+    int quant = column_width("TYPE", models, n, offsetof(quire_hub_model, quantisation));
+    TRY(strbuf_addf(out, "%-*s  %-*s  %-*s  %9s  %s", name, "NAME", revision, "REVISION", quant, "TYPE", "SIZE", "LAST USED"));
+    for (size_t i = 0; i < n; i++) {
+        const quire_hub_model *m = &models[i];
+        TRY(strbuf_addf(out, "\n%-*s  %-*s  %-*s  %6.2f GB  ", name, m->name, revision, m->revision, quant,
+                        m->quantisation[0] ? m->quantisation : "-", (double)m->bytes / 1e9));
+        TRY(m->is_whole ? add_age(m->used_unix_s, out) : strbuf_add_str(out, "not whole: pull it again, or quire rm"));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err print(const cli_options *o, const hub_setup *s, quire_hub_model *models, size_t n, quire_error *err) {
+    strbuf out = {0};
+    quire_err e = o->json  ? write_json(models, n, &out)
+                  : n == 0 ? strbuf_addf(&out, "no models in %s; `quire pull ORG/NAME` fetches one", s->options.cache)
+                           : write_table(models, n, &out);
+    e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory for the list");
+    strbuf_deinit(&out);
+    return e;
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    hub_setup s;
+    quire_hub_model *models = NULL;
+    size_t n;
+    quire_err e = hub_open(o, &s, err);
+    e = e == QUIRE_OK ? quire_hub_list(&s.options, &models, &n, err) : e;
+    e = e == QUIRE_OK ? print(o, &s, models, n, err) : e;
+    quire_free(models);
+    hub_close(&s);
+    return e;
+}
+
+static const flag *const groups[] = {flags_hub, flags_json, flags_help, flags_help_all, NULL};
+
+const command command_list = {
+    .name = "list",
+    .summary = "models of the hub that are in the cache: size, quantisation, last use",
+    .usage = "quire list",
+    .examples = "  quire list --json\n",
+    .argument = ARGUMENT_NONE,
+    .flags = groups,
+    .options_size = sizeof(cli_options),
+    .run = run,
+};

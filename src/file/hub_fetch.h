@@ -1,0 +1,27 @@
+/* Fetches one file of a repository into its blob: under the blob's lock, from where an earlier try ended, with its name only once its hash
+ * is proved. */
+#ifndef FILE_HUB_FETCH_H
+#define FILE_HUB_FETCH_H
+
+#include "file/hub_cache.h"
+#include "file/hub_client.h"
+
+/* What the fetches of a pull share. */
+typedef struct hub_meter {
+    _Atomic int64_t bytes;   /* there, of all files */
+    _Atomic int64_t fetched; /* came over the network */
+    atomic_int n_files;      /* done */
+    atomic_int n_waiting;    /* fetches that wait for another process */
+    atomic_bool stop;        /* ends all of them */
+} hub_meter;
+
+/* Whether the blob is there: a regular file of the right size. */
+bool hub_blob_is_there(const hub_repo *r, const hub_file *f);
+/* How many bytes of it an interrupted fetch has left. */
+int64_t hub_blob_begun(const hub_repo *r, const hub_file *f);
+
+/* The errors are those of quire_hub_pull; CANCELLED: by the meter's stop. */
+quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f, hub_meter *m,
+                    quire_error *err);
+
+#endif

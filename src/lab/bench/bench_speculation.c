@@ -1,0 +1,305 @@
+#include "lab/bench/bench_speculation.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "lab/bench/client.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/prompt_lines.h"
+#include "lab/bench/sheet.h"
+
+enum { MAX_WAYS = 3, SEED = 1 };
+
+static const char built_in_prompts[] =
+    "the cat sat on the mat and the dog sat on the mat and the cat sat on the mat and the dog sat on the\n"
+    "Once upon a time there was a prince. The prince looked at her and said that he would come again. Once upon a time there was a\n"
+    "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8,\n"
+    "It was late in the evening when the old man\n"
+    "The house stood on a hill, and from its windows\n"
+    "\"Where have you been?\" she asked.\n";
+
+void bench_speculation_options_init(bench_speculation_options *o) {
+    *o = (bench_speculation_options){.methods = "ngram,suffix", .n_decode = 64, .temperature = "0"};
+    quire_options_init(&o->engine);
+}
+
+/* What a way took for the prompts of a category. */
+typedef struct tally {
+    int64_t n_prompts, n_tokens; /* tokens behind the first of each answer */
+    int64_t n_steps;             /* that computed them */
+    int64_t n_guessed, n_accepted;
+    double seconds;
+} tally;
+
+/* A way of answering, without guesses or by a method. */
+typedef struct way {
+    const char *name;
+    const char *speculative_config; /* NULL: without guesses */
+    client client;
+    bool is_open;
+    int32_t *ids; /* [n_decode] the latest answer */
+    tally tallies[PROMPT_MAX_CATEGORIES];
+} way;
+
+typedef struct speculation {
+    const bench_speculation_options *o;
+    prompt_lines prompts;
+    way ways[MAX_WAYS]; /* the first: without guesses */
+    int32_t n_ways;
+} speculation;
+
+/* ---- ways ---- */
+
+/* Methods by name, with their defaults. */
+static const struct method {
+    const char *name, *config;
+} methods[] = {{"ngram", "{\"method\":\"ngram\"}"}, {"suffix", "{\"method\":\"suffix\"}"}};
+
+enum { N_METHODS = sizeof methods / sizeof *methods };
+
+static void add_way(speculation *b, const char *name, const char *config) {
+    b->ways[b->n_ways].name = name;
+    b->ways[b->n_ways++].speculative_config = config;
+}
+
+static quire_err choose_ways(speculation *b, quire_error *err) {
+    add_way(b, "none", NULL);
+    if (b->o->engine.speculative_config != NULL) {
+        add_way(b, "as given", b->o->engine.speculative_config);
+        return QUIRE_OK;
+    }
+    for (const char *at = b->o->methods; at != NULL;) {
+        str name = {at, strcspn(at, ",")};
+        int32_t k = 0;
+        while (k < N_METHODS && !str_is(name, methods[k].name)) {
+            k++;
+        }
+        if (k == N_METHODS || b->n_ways > N_METHODS) {
+            return err_set(err, QUIRE_INVALID, -1, "--methods %s: must be ngram, suffix, or both; --speculative-config gives another",
+                           b->o->methods);
+        }
+        add_way(b, methods[k].name, methods[k].config);
+        at = at[name.n] == ',' ? at + name.n + 1 : NULL;
+    }
+    return QUIRE_OK;
+}
+
+/* Opens the way's engine, with its part of the memory for pages. */
+static quire_err open_way(speculation *b, way *w, quire_error *err) {
+    quire_options o = b->o->engine;
+    o.speculative_config = w->speculative_config;
+    o.prefix_cache = "none";
+    o.memory_utilization /= b->n_ways;
+    w->ids = mem_new((size_t)b->o->n_decode, sizeof *w->ids);
+    if (w->ids == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for answers of %d tokens", (int)b->o->n_decode);
+    }
+    TRY(client_open(&o, b->o->off, &w->client, err));
+    w->is_open = true;
+    return QUIRE_OK;
+}
+
+static void close_way(way *w) {
+    if (w->is_open) {
+        client_close(&w->client);
+    }
+    mem_free(w->ids);
+}
+
+/* ---- answers ---- */
+
+/* An answer as it comes. */
+typedef struct answer {
+    int32_t *ids;               /* [n_most] */
+    int32_t n, n_most, n_first; /* n_first: tokens that came first, together */
+    int64_t first_us, last_us;
+} answer;
+
+static void take_tokens(answer *a, const quire_event *ev) {
+    for (int32_t i = 0; i < ev->n_tokens && a->n < a->n_most; i++) {
+        a->ids[a->n++] = ev->tokens[i];
+    }
+    a->last_us = clock_us();
+    if (a->n_first == 0) {
+        a->n_first = a->n;
+        a->first_us = a->last_us;
+    }
+}
+
+static quire_err set_fields(const bench_speculation_options *o, quire_request *r, quire_error *err) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)o->n_decode);
+    TRY(quire_request_set(r, "max_tokens", number, err));
+    TRY(quire_request_set(r, "ignore_eos", "true", err));
+    snprintf(number, sizeof number, "%d", SEED);
+    TRY(quire_request_set(r, "seed", number, err));
+    return quire_request_set(r, "temperature", o->temperature, err);
+}
+
+static quire_err send_prompt(const bench_speculation_options *o, client *c, const int32_t *ids, size_t n, quire_error *err) {
+    quire_request *r;
+    quire_stream *stream;
+    TRY(quire_request_ids(c->engine, ids, n, &r, err));
+    quire_err e = set_fields(o, r, err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    return quire_submit(c->queue, r, NULL, &stream, err);
+}
+
+/* Takes events until the one request is done. */
+static quire_err receive_answer(client *c, answer *a, quire_error *err) {
+    for (;;) {
+        quire_event ev;
+        if (!quire_queue_next(c->queue, &ev)) {
+            quire_queue_wait(c->queue, -1);
+            continue;
+        }
+        if (ev.n_tokens > 0 && ev.kind == QUIRE_EVENT_DELTA) {
+            take_tokens(a, &ev);
+        } else if (ev.kind == QUIRE_EVENT_DONE) {
+            quire_err e = ev.error != NULL ? err_set(err, ev.error->code, -1, "%s", ev.error->message) : QUIRE_OK;
+            quire_stream_release(ev.stream);
+            return e;
+        }
+    }
+}
+
+/* Answers the prompt and adds to the tally of its category. prompt_steps: steps before the first token, found where it is negative, which
+ * needs a way without guesses: a step a token. */
+static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids, size_t n, int32_t category, int64_t *prompt_steps,
+                               quire_error *err) {
+    quire_stats before, after;
+    answer a = {.ids = w->ids, .n_most = b->o->n_decode};
+    quire_engine_stats(w->client.engine, &before);
+    TRY(send_prompt(b->o, &w->client, ids, n, err));
+    TRY(receive_answer(&w->client, &a, err));
+    quire_engine_stats(w->client.engine, &after);
+    if (a.n != a.n_most) {
+        return err_set(err, QUIRE_INVALID, -1, "--max-tokens %d: the model has no room for them behind a prompt of %zu tokens",
+                       (int)a.n_most, n);
+    }
+    int64_t n_steps = after.steps - before.steps;
+    *prompt_steps = *prompt_steps < 0 ? n_steps - (a.n - 1) : *prompt_steps;
+    tally *t = &w->tallies[category];
+    t->n_prompts++;
+    t->n_tokens += a.n - a.n_first;
+    t->n_steps += n_steps - *prompt_steps;
+    t->n_guessed += after.draft_tokens - before.draft_tokens;
+    t->n_accepted += after.draft_accepted - before.draft_accepted;
+    t->seconds += (double)(a.last_us - a.first_us) * 1e-6;
+    return QUIRE_OK;
+}
+
+/* A prompt by every way. */
+static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
+    const prompt_line *p = &b->prompts.lines[line];
+    int64_t prompt_steps = -1;
+    int32_t *ids;
+    size_t n_ids;
+    TRY(quire_tokenize(b->ways[0].client.engine, p->text.p, p->text.n, true, &ids, &n_ids, err));
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
+        e = answer_prompt(b, &b->ways[i], ids, n_ids, p->category, &prompt_steps, err);
+        if (e == QUIRE_OK && memcmp(b->ways[i].ids, b->ways[0].ids, (size_t)b->o->n_decode * sizeof *b->ways[0].ids) != 0) {
+            e = err_set(err, QUIRE_INTERNAL, line, "prompt %d: the answer with guesses by %s is another than without", (int)line + 1,
+                        b->ways[i].name);
+        }
+    }
+    quire_free(ids);
+    return e;
+}
+
+/* ---- figures ---- */
+
+static double over(double a, double b) {
+    return b > 0 ? a / b : SHEET_ABSENT;
+}
+
+static void add_tally(tally *sum, const tally *t) {
+    sum->n_prompts += t->n_prompts;
+    sum->n_tokens += t->n_tokens;
+    sum->n_steps += t->n_steps;
+    sum->n_guessed += t->n_guessed;
+    sum->n_accepted += t->n_accepted;
+    sum->seconds += t->seconds;
+}
+
+static void print_tally(const sheet *sh, const char *category, const way *w, const tally *t, const tally *plain) {
+    double speed = over((double)t->n_tokens, t->seconds);
+    sheet_row(sh, (sheet_cell[]){{category, 0},
+                                 {w->name, 0},
+                                 {NULL, (double)t->n_prompts},
+                                 {NULL, w->speculative_config != NULL ? (double)t->n_guessed : SHEET_ABSENT},
+                                 {NULL, 100.0 * over((double)t->n_accepted, (double)t->n_guessed)},
+                                 {NULL, over((double)t->n_tokens, (double)t->n_steps)},
+                                 {NULL, speed},
+                                 {NULL, over(speed, over((double)plain->n_tokens, plain->seconds))},
+                                 {w->speculative_config != NULL ? "equal" : "", 0}});
+}
+
+static void print_all(const speculation *b) {
+    static const sheet_column columns[] = {{"category", "prompts of", 18, SHEET_TEXT, NULL},
+                                           {"method", "method", 8, SHEET_TEXT, NULL},
+                                           {"prompts", "prompts", 7, 0, NULL},
+                                           {"guessed", "guessed", 8, 0, "tokens"},
+                                           {"accepted", "accepted %", 10, 1, "%"},
+                                           {"tokens_per_step", "tokens/step", 11, 2, "tokens/step"},
+                                           {"speed", "tokens/s", 9, 1, "tokens/s"},
+                                           {"of_none", "of none", 7, 2, "x"},
+                                           {"output", "output", 0, SHEET_TEXT, ""}};
+    const sheet sh = {"speculation", columns, (int32_t)(sizeof columns / sizeof *columns), b->o->json};
+    const quire_info *info = b->ways[0].client.info;
+    tally sums[MAX_WAYS] = {0};
+    sheet_begin(&sh, NULL);
+    for (int32_t k = 0; k < b->prompts.n_categories; k++) {
+        char name[64];
+        str category = b->prompts.categories[k];
+        snprintf(name, sizeof name, "%.*s", (int)(category.n < sizeof name ? category.n : sizeof name - 1), category.p);
+        for (int32_t i = 0; i < b->n_ways; i++) {
+            const tally *t = &b->ways[i].tallies[k];
+            add_tally(&sums[i], t);
+            if (k > 0 && t->n_prompts > 0) {
+                print_tally(&sh, name, &b->ways[i], t, &b->ways[0].tallies[k]);
+            }
+        }
+    }
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
+    }
+    sheet_note(
+        &sh,
+        "%s: %d prompts, %d tokens behind each at temperature %s, one request at a time, each prompt by every way in turn; %s, compute "
+        "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with that without guesses.",
+        b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode, b->o->temperature,
+        info->model_name != NULL ? info->model_name : b->o->engine.model, info->compute, info->kv_dtype, info->backend);
+}
+
+quire_err bench_speculation_run(const bench_speculation_options *o, quire_error *err) {
+    speculation *b = mem_new(1, sizeof *b);
+    if (b == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    *b = (speculation){.o = o};
+    str text = o->name != NULL ? o->prompts : str_of(built_in_prompts);
+    quire_err e = choose_ways(b, err);
+    e = e == QUIRE_OK ? prompt_lines_read(text, o->name != NULL ? o->name : "built-in prompts", o->n_each, &b->prompts, err) : e;
+    for (int32_t i = 0; e == QUIRE_OK && i < b->n_ways; i++) {
+        e = open_way(b, &b->ways[i], err);
+    }
+    for (int32_t i = 0; e == QUIRE_OK && i < b->prompts.n; i++) {
+        e = answer_by_all(b, i, err);
+    }
+    if (e == QUIRE_OK) {
+        print_all(b);
+    }
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        close_way(&b->ways[i]);
+    }
+    prompt_lines_deinit(&b->prompts);
+    mem_free(b);
+    return e;
+}

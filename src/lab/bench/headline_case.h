@@ -1,0 +1,61 @@
+/* One case of `quire bench headline`: requests of one kind, a memory that holds a share of what they would take fully reserved, and every
+ * way of serving them, at rising rates: really, simulated with this machine's step cost, and simulated with a described device's. */
+#ifndef LAB_BENCH_HEADLINE_CASE_H
+#define LAB_BENCH_HEADLINE_CASE_H
+
+#include "lab/bench/headline_execute.h"
+#include "lab/bench/headline_figures.h"
+
+enum { HEADLINE_MAX_LOADS = 16 };
+
+typedef enum headline_way {
+    HEADLINE_STATIC,  /* padded batches, each member with room for the longest sequence */
+    HEADLINE_MAX,     /* by iteration, one piece each: for the longest sequence */
+    HEADLINE_POW2,    /* prompt, and the answer rounded up to a power of two */
+    HEADLINE_ORACLE,  /* prompt and answer */
+    HEADLINE_GROWING, /* what it has; copied when it is full */
+    HEADLINE_PAGED,   /* the engine */
+    HEADLINE_CACHED,  /* the engine with its prefix cache */
+    HEADLINE_SWAPPED, /* the engine with host memory for what it preempts; not simulated */
+    HEADLINE_PLANNER, /* the engine's planner and pages without the engine: only all at once, to see what the engine adds */
+    HEADLINE_N_WAYS
+} headline_way;
+
+const char *headline_way_name(headline_way w);
+
+/* Everybody at once, then at rates in ascending order. */
+typedef struct headline_sweep {
+    headline_load burst, loads[HEADLINE_MAX_LOADS];
+    int32_t n_loads;
+    double highest; /* rate under the bound */
+    bool is_between;
+} headline_sweep;
+
+typedef struct headline_case {
+    const char *lengths;    /* name of the kind of requests */
+    double share;           /* memory, of what all requests take at the longest sequence's length */
+    serving_options server; /* memory and limits; its clock is that of the loads */
+    /* This machine's: the mean of all that was measured; and of each way, the means of what was right before and after all came at once,
+     * and before and after the rates, since the speed of a machine that is shared changes from one minute to the next. */
+    cost_model cost, burst_cost[HEADLINE_N_WAYS], rates_cost[HEADLINE_N_WAYS];
+    double cost_off; /* the root of the mean square of the fits' relative errors, mean */
+    int32_t n_costs;
+    double bound, device_bound; /* of latency, seconds a token: here, on the device */
+    headline_sweep real[HEADLINE_N_WAYS], simulated[HEADLINE_N_WAYS], device[HEADLINE_N_WAYS];
+} headline_case;
+
+typedef struct headline_case_options {
+    bare *b;
+    const trace *t;           /* arrivals of about one a second */
+    const trace *many;        /* the same kind, so many that a queue can grow: for the device's rates */
+    const cost_model *device; /* the described one's */
+    double times_idle;        /* the bound: so many times the latency of an idle server */
+    const int32_t *rates;     /* in percent of the requests a second that all at once give, simulated */
+    int32_t n_rates;
+    int32_t n_runs; /* of all at once, really: the fastest counts */
+} headline_case_options;
+
+/* Fills the sweeps of *c, whose lengths, share and server are set. QUIRE_INTERNAL when two ways give different answers. */
+quire_err headline_case_run(const headline_case_options *o, headline_case *c, quire_error *err);
+
+#endif

@@ -1,0 +1,186 @@
+#include "lab/bench/headline_cost.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "lab/bench/cost_fit.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/headline_execute.h"
+
+enum { MAX_MEASURES = 64, MAX_REPEATS = 64, RUN_US = 20000, N_CONTEXTS = 4 };
+
+static const int32_t contexts[N_CONTEXTS] = {16, 128, 512, 1536};
+
+/* So many sequences that decode behind `first` tokens each, or one that computes n_rows behind them. */
+typedef struct measure {
+    bool decodes;
+    int32_t n_seqs, first, n_rows;
+    double us; /* of all steps so far */
+    int32_t n;
+} measure;
+
+typedef struct measuring {
+    bare *b;
+    const headline_cost_options *o;
+    int32_t knots[COST_MAX_POINTS], n_knots;
+    measure measures[MAX_MEASURES];
+    int32_t n;
+    int32_t *tokens, *tables; /* [max_len]; [n_pages] */
+    bare_part *parts;         /* [max_seqs] */
+} measuring;
+
+static int32_t pages_for(int32_t n_tokens) {
+    return (int32_t)kv_pages_for(n_tokens, HEADLINE_PAGE);
+}
+
+static void add_measure(measuring *k, measure m) {
+    int32_t each = m.first + (m.decodes ? 1 : m.n_rows);
+    if (each <= k->o->max_len && (int64_t)m.n_seqs * pages_for(each) <= k->o->n_pages && k->n < MAX_MEASURES) {
+        k->measures[k->n++] = m;
+    }
+}
+
+/* Rows by powers of two up to the limit, alone and behind others; sequences by powers of two, behind several contexts. */
+static void choose(measuring *k) {
+    int32_t most = k->o->max_rows;
+    for (int32_t rows = 1;; rows = rows * 2 < most ? rows * 2 : most) {
+        k->knots[k->n_knots++] = rows;
+        add_measure(k, (measure){.n_seqs = 1, .n_rows = rows});
+        if (rows == most || k->n_knots == COST_MAX_POINTS) {
+            break;
+        }
+    }
+    add_measure(k, (measure){.n_seqs = 1, .first = most, .n_rows = most});
+    for (int32_t n = 1;; n = n * 2 < k->o->max_seqs ? n * 2 : k->o->max_seqs) {
+        for (int i = 0; i < N_CONTEXTS; i++) {
+            add_measure(k, (measure){.decodes = true, .n_seqs = n, .first = contexts[i]});
+        }
+        if (n == k->o->max_seqs) {
+            break;
+        }
+    }
+}
+
+static quire_err run_step(measuring *k, const measure *m) {
+    int32_t rows = m->decodes ? 1 : m->n_rows, each = pages_for(m->first + rows);
+    for (int32_t i = 0; i < m->n_seqs; i++) {
+        k->parts[i] = (bare_part){
+            .tokens = k->tokens, .first = m->first, .n_rows = rows, .pages = k->tables + (size_t)i * (size_t)each, .n_logits = 1};
+    }
+    TRY(bare_forward(k->b, k->parts, m->n_seqs));
+    for (int32_t i = 0; i < m->n_seqs; i++) {
+        k->tokens[0] = bare_greedy(k->b, i);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_some(measuring *k, measure *m) {
+    int64_t spent = 0;
+    for (int32_t i = 0; i < MAX_REPEATS && spent < RUN_US; i++) {
+        int64_t start = figures_time_us(k->b->n_threads);
+        TRY(run_step(k, m));
+        int64_t us = figures_time_us(k->b->n_threads) - start;
+        spent += us;
+        m->us += (double)us;
+        m->n++;
+    }
+    return QUIRE_OK;
+}
+
+/* Finite keys and values everywhere: memory that was never written costs nothing to read. */
+static quire_err fill_pages(measuring *k) {
+    for (int32_t i = 0; i < k->o->n_pages; i++) {
+        k->tables[i] = i;
+    }
+    TRY(bare_prefill(k->b, k->tokens, HEADLINE_PAGE < k->o->max_len ? HEADLINE_PAGE : k->o->max_len, k->tables));
+    for (int32_t i = 1; i < k->o->n_pages; i++) {
+        kv_copy_pair pair = {0, i};
+        k->b->b->ops->kv_copy(k->b->b, &pair, 1);
+    }
+    return QUIRE_OK;
+}
+
+/* Moving a token's keys and values, by the page. */
+static double copy_us(const measuring *k) {
+    int64_t start = figures_time_us(k->b->n_threads), n = 0, us = 0;
+    for (int32_t i = 0; us < RUN_US && k->o->n_pages > 1; i++, n++) {
+        kv_copy_pair pair = {i % (k->o->n_pages / 2), k->o->n_pages / 2 + i % (k->o->n_pages / 2)};
+        k->b->b->ops->kv_copy(k->b->b, &pair, 1);
+        us = figures_time_us(k->b->n_threads) - start;
+    }
+    return n > 0 ? (double)us / (double)n / HEADLINE_PAGE : 0;
+}
+
+/* ---- fitting ---- */
+
+static step_work work_of(const measure *m) {
+    double n = m->n_seqs, rows = m->n_rows;
+    return m->decodes ? (step_work){.rows = n, .out = n, .decode_pairs = n * (m->first + 1)}
+                      : (step_work){.rows = rows, .out = 1, .prefill_pairs = rows * (m->first + (rows + 1) / 2)};
+}
+
+static void fit_cost(const measuring *k, cost_model *c, double *off) {
+    double terms[FIT_MAX_TERMS], factors[FIT_MAX_TERMS], squares = 0;
+    fit f = {.n_terms = k->n_knots + COST_FIT_N_OTHERS};
+    for (int32_t i = 0; i < k->n; i++) {
+        const measure *m = &k->measures[i];
+        step_work w = work_of(m);
+        memset(terms, 0, sizeof terms);
+        cost_fit_add_step(k->knots, k->n_knots, &w, terms);
+        fit_add(&f, terms, m->us / m->n);
+    }
+    fit_solve(&f, factors);
+    cost_fit_fill(k->knots, k->n_knots, factors, c);
+    for (int32_t i = 0; i < k->n; i++) {
+        const measure *m = &k->measures[i];
+        step_work w = work_of(m);
+        double error = cost_of(c, &w) / (m->us / m->n) - 1;
+        squares += error * error;
+    }
+    *off = sqrt(squares / k->n);
+}
+
+static quire_err measure_all(measuring *k) {
+    TRY(fill_pages(k));
+    for (int32_t run = -1; run < k->o->n_runs; run++) { /* the first warms up */
+        for (int32_t i = 0; i < k->n; i++) {
+            measure *m = &k->measures[i];
+            TRY(run < 0 ? run_step(k, m) : run_some(k, m));
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_model *out, double *off, quire_error *err) {
+    measuring *k = mem_new(1, sizeof *k);
+    TRY(mem_check_for(k, "the measurements of steps", err));
+    *k = (measuring){.b = b, .o = o};
+    k->tokens = mem_new((size_t)o->max_len, sizeof *k->tokens);
+    k->tables = mem_new((size_t)o->n_pages, sizeof *k->tables);
+    k->parts = mem_new((size_t)o->max_seqs, sizeof *k->parts);
+    quire_err e = k->tokens && k->tables && k->parts ? QUIRE_OK : QUIRE_NO_MEMORY;
+    if (e == QUIRE_OK) {
+        bare_prompt(b, 1, o->max_len, k->tokens);
+        choose(k);
+        e = measure_all(k);
+    }
+    if (e == QUIRE_OK) {
+        *out = (cost_model){.kv_tokens = (int64_t)o->n_pages * HEADLINE_PAGE,
+                            .token_bytes = kv_layout_token_bytes(&b->layout),
+                            .max_model_len = o->max_len};
+        snprintf(out->model, sizeof out->model, "%.90s", b->desc->name);
+        snprintf(out->device, sizeof out->device, "%.90s", b->b->ops->describe(b->b));
+        fit_cost(k, out, off);
+        out->copy_us = copy_us(k);
+    } else {
+        err_set(err, e, -1, "steps could not be measured: %s", quire_err_text(e));
+    }
+    mem_free(k->tokens);
+    mem_free(k->tables);
+    mem_free(k->parts);
+    mem_free(k);
+    return e;
+}

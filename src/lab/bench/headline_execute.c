@@ -1,0 +1,201 @@
+#include "lab/bench/headline_execute.h"
+
+#include "base/mem.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/lab.h"
+
+int32_t headline_padding_pages(int32_t n_pages, int32_t max_len) {
+    int32_t per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE);
+    return n_pages / per_seq * per_seq;
+}
+
+/* ---- passes ---- */
+
+static int32_t *tokens_of(const headline_execution *x, int64_t request) {
+    return x->tokens + x->offsets[request];
+}
+
+static quire_err flush(headline_execution *x) {
+    if (x->n_parts == 0) {
+        return QUIRE_OK;
+    }
+    TRY(bare_forward(x->b, x->parts, x->n_parts));
+    for (int32_t i = 0; i < x->n_askers; i++) {
+        tokens_of(x, x->askers[i])[x->askers_at[i]] = bare_greedy(x->b, i);
+    }
+    x->n_parts = x->n_askers = x->n_rows = 0;
+    return QUIRE_OK;
+}
+
+enum { NOBODY = -1 };
+
+/* Rows first .. first + n of tokens, in as many passes as it takes. asker: the request that gets the last row's token, at place `at`. */
+static quire_err add_rows(headline_execution *x, const int32_t *tokens, int32_t first, int32_t n, const int32_t *pages, int32_t asker,
+                          int32_t at) {
+    while (n > 0) {
+        if (x->n_rows == x->b->max_rows || x->n_parts == x->b->max_seqs) {
+            TRY(flush(x));
+        }
+        int32_t room = x->b->max_rows - x->n_rows, rows = room < n ? room : n;
+        bool wants = asker != NOBODY && rows == n;
+        x->parts[x->n_parts++] = (bare_part){.tokens = tokens, .first = first, .n_rows = rows, .pages = pages, .n_logits = wants};
+        if (wants) {
+            x->askers[x->n_askers] = asker;
+            x->askers_at[x->n_askers++] = at;
+        }
+        x->n_rows += rows;
+        first += rows;
+        n -= rows;
+    }
+    return QUIRE_OK;
+}
+
+/* The block table of place i: so many pages side by side from `first` on. */
+static const int32_t *table_of(headline_execution *x, int32_t i, int64_t first) {
+    int32_t *table = x->tables + (size_t)i * (size_t)x->per_seq;
+    for (int32_t k = 0; k < x->per_seq; k++) {
+        table[k] = (int32_t)first + k;
+    }
+    return table;
+}
+
+/* ---- hooks ---- */
+
+static void begin(void *context) {
+    headline_execution *x = context;
+    x->start_us = figures_time_us(x->b->n_threads);
+}
+
+static double took_us(const headline_execution *x) {
+    return (double)(figures_time_us(x->b->n_threads) - x->start_us);
+}
+
+static quire_err move(void *context, int64_t from, int64_t to, int32_t n_tokens) {
+    headline_execution *x = context;
+    for (int32_t i = 0; i < kv_pages_for(n_tokens, HEADLINE_PAGE); i++) {
+        kv_copy_pair pair = {(int32_t)(from / HEADLINE_PAGE) + i, (int32_t)(to / HEADLINE_PAGE) + i};
+        x->b->b->ops->kv_copy(x->b->b, &pair, 1);
+    }
+    return QUIRE_OK;
+}
+
+static void copy_shared(headline_execution *x, const kv_copies *copies) {
+    for (int32_t i = 0; i < copies->n; i++) {
+        kv_copy_pair pair = {copies->pairs[i].src.v, copies->pairs[i].dst.v};
+        x->b->b->ops->kv_copy(x->b->b, &pair, 1);
+    }
+}
+
+static quire_err step(void *context, const scheduler *s, const int64_t *pieces, double *us) {
+    headline_execution *x = context;
+    copy_shared(x, &s->copies);
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        const sched_task *t = s->tasks[i];
+        int32_t n_rows = s->plan.items[i].n_rows, request = (int32_t)t->arrival;
+        bool wants = t->kv.n_computed + n_rows == t->n_known;
+        const int32_t *pages = pieces != NULL ? table_of(x, i, pieces[i] / HEADLINE_PAGE) : &t->kv.tables[0].pages->v;
+        TRY(add_rows(x, tokens_of(x, request), t->kv.n_computed, n_rows, pages, wants ? request : NOBODY, t->n_known));
+    }
+    TRY(flush(x));
+    *us = took_us(x);
+    return QUIRE_OK;
+}
+
+/* The prompts of a batch, each padded on the left to the longest. */
+static quire_err add_prompts(headline_execution *x, const serving_batch *b) {
+    for (int32_t i = 0; i < b->n; i++) {
+        int32_t request = b->first + i, n_prompt = x->t->requests[request].n_prompt;
+        const int32_t *pads = table_of(x, x->b->max_seqs + i, x->n_pages + (int64_t)i * x->per_seq);
+        TRY(add_rows(x, x->zeros, 0, b->prompt - n_prompt, pads, NOBODY, 0));
+        TRY(add_rows(x, tokens_of(x, request), 0, n_prompt, table_of(x, i, (int64_t)i * x->per_seq), request, n_prompt));
+    }
+    return QUIRE_OK;
+}
+
+/* One more token of each member. A dead row that would go beyond the room stays at its end. */
+static quire_err batch_step(void *context, const serving_batch *b, int32_t made, double *us) {
+    headline_execution *x = context;
+    if (b->n != b->n_taken) {
+        return QUIRE_UNSUPPORTED;
+    }
+    begin(x);
+    if (made == 0) {
+        TRY(add_prompts(x, b));
+    }
+    for (int32_t i = 0; made > 0 && i < b->n; i++) {
+        int32_t request = b->first + i, at = x->t->requests[request].n_prompt + made - 1;
+        at = at < x->max_len - 1 ? at : x->max_len - 1;
+        TRY(add_rows(x, tokens_of(x, request), at, 1, table_of(x, i, (int64_t)i * x->per_seq), request, at + 1));
+    }
+    TRY(flush(x));
+    *us = took_us(x);
+    return QUIRE_OK;
+}
+
+/* ---- open and close ---- */
+
+static quire_err open_tokens(headline_execution *x) {
+    const trace *t = x->t;
+    int64_t n = 0;
+    x->offsets = mem_new((size_t)t->n_requests, sizeof *x->offsets);
+    TRY(mem_check(x->offsets));
+    for (int32_t i = 0; i < t->n_requests; i++) {
+        x->offsets[i] = n;
+        n += (t->requests[i].n_prompt + t->requests[i].n_output > x->max_len ? t->longest : x->max_len) + 1;
+    }
+    x->tokens = mem_new((size_t)n, sizeof *x->tokens);
+    TRY(mem_check(x->tokens));
+    for (int32_t i = 0; i < t->n_requests; i++) {
+        int32_t *tokens = tokens_of(x, i);
+        trace_tokens(t, &t->requests[i], tokens);
+        for (int32_t k = 0; k < t->requests[i].n_prompt; k++) {
+            tokens[k] = trace_token_of(tokens[k], x->b->desc->n_vocab);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err open_all(headline_execution *x) {
+    size_t seqs = (size_t)x->b->max_seqs;
+    TRY(open_tokens(x));
+    x->tables = mem_new(2 * seqs * (size_t)x->per_seq, sizeof *x->tables);
+    x->zeros = mem_new((size_t)x->max_len, sizeof *x->zeros);
+    x->parts = mem_new(seqs, sizeof *x->parts);
+    x->askers = mem_new(seqs, sizeof *x->askers);
+    x->askers_at = mem_new(seqs, sizeof *x->askers_at);
+    return x->tables && x->zeros && x->parts && x->askers && x->askers_at ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len, headline_execution *out) {
+    *out = (headline_execution){.hooks = {.context = out, .begin = begin, .move = move, .step = step, .batch_step = batch_step},
+                                .b = b,
+                                .t = t,
+                                .n_pages = n_pages,
+                                .max_len = max_len,
+                                .per_seq = (int32_t)kv_pages_for(max_len, HEADLINE_PAGE)};
+    quire_err e = open_all(out);
+    if (e != QUIRE_OK) {
+        headline_execution_close(out);
+    }
+    return e;
+}
+
+void headline_execution_close(headline_execution *x) {
+    mem_free(x->tokens);
+    mem_free(x->offsets);
+    mem_free(x->tables);
+    mem_free(x->zeros);
+    mem_free(x->parts);
+    mem_free(x->askers);
+    mem_free(x->askers_at);
+    *x = (headline_execution){0};
+}
+
+uint64_t headline_execution_digest(const headline_execution *x) {
+    uint64_t digest = 0;
+    for (int32_t i = 0; i < x->t->n_requests; i++) {
+        const trace_request *q = &x->t->requests[i];
+        digest += lab_digest(tokens_of(x, i) + q->n_prompt, serving_output(q));
+    }
+    return digest;
+}

@@ -1,0 +1,45 @@
+/* Steps of a server without the engine, really computed: what lab/sim/serving.h plans runs through the model, and the clock goes on by what
+ * that took. For `quire bench headline`, whose baselines differ from the engine by memory and batching alone: planner, kernels and weights
+ * are the same.
+ *
+ *   pieces   a sequence's keys and values lie side by side in the pages of its piece; one that grows is copied, by the backend
+ *   pages    they lie in the pages of its block table
+ *   static   each member of a batch has room for the longest sequence; pads are rows of their own, whose keys and values nobody reads;
+ *            members whose answer has ended are computed until the longest ends
+ *
+ * Answers are the likeliest tokens, so all ways of serving give the same; headline_execution_digest tells. Owner: one thread. */
+#ifndef LAB_BENCH_HEADLINE_EXECUTE_H
+#define LAB_BENCH_HEADLINE_EXECUTE_H
+
+#include "lab/bench/bare.h"
+#include "lab/sim/serving.h"
+
+typedef struct headline_execution {
+    serving_execution hooks; /* whose context this is */
+    bare *b;
+    const trace *t;
+    int32_t *tokens;          /* of all requests: prompt and answer, and room for a dead row's */
+    int64_t *offsets;         /* [n_requests] where a request's begin */
+    int32_t n_pages;          /* memory for keys and values; those of padding lie behind it */
+    int32_t max_len, per_seq; /* tokens, pages of the longest sequence */
+    int32_t *tables;          /* [2 max_seqs][per_seq] block tables of pieces, and of padding */
+    int32_t *zeros;           /* [max_len] the tokens of padding */
+    bare_part *parts;         /* of the pass being gathered: [max_seqs] */
+    int32_t *askers;          /* [max_seqs] the request that takes the token of a wanted row */
+    int32_t *askers_at;       /* [max_seqs] and its place in the request's tokens */
+    int32_t n_parts, n_askers, n_rows;
+    int64_t start_us;
+} headline_execution;
+
+/* Pages beside the memory that static batches' padding needs. */
+int32_t headline_padding_pages(int32_t n_pages, int32_t max_len);
+
+/* b has n_pages + headline_padding_pages pages of HEADLINE_PAGE tokens, and passes of max_rows rows and max_seqs sequences. b and t outlive
+ * *out, which is not moved: hooks.context points at it. QUIRE_NO_MEMORY. */
+enum { HEADLINE_PAGE = 16 };
+quire_err headline_execution_open(bare *b, const trace *t, int32_t n_pages, int32_t max_len, headline_execution *out);
+void headline_execution_close(headline_execution *x);
+/* Of all answers, as lab_digest: equal where they are. */
+uint64_t headline_execution_digest(const headline_execution *x);
+
+#endif

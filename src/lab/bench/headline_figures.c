@@ -1,0 +1,55 @@
+#include "lab/bench/headline_figures.h"
+
+#include <math.h>
+#include <string.h>
+
+headline_load headline_load_of(const serving_result *r, double rate) {
+    double running = (double)r->step_running;
+    headline_load load = {.rate = rate,
+                          .tokens_s = (double)r->output_tokens / (r->span_us * 1e-6),
+                          .at_once = running / (double)r->n_steps,
+                          .live = (double)r->step_live / (double)r->step_reserved,
+                          .n_steps = r->n_steps,
+                          .n_preemptions = r->n_preemptions,
+                          .work = r->work};
+    memcpy(load.steps_at, r->steps_at, sizeof load.steps_at);
+    for (int32_t i = 0; i < r->times.n; i++) {
+        load.latency += r->times.per_token[i] * 1e-6 / r->times.n;
+    }
+    return load;
+}
+
+double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between) {
+    int32_t i = 0;
+    while (i < n && loads[i].latency <= bound) {
+        i++;
+    }
+    *is_between = i > 0 && i < n;
+    if (!*is_between) {
+        return i == 0 ? loads[0].rate : loads[n - 1].rate;
+    }
+    const headline_load *a = &loads[i - 1], *b = &loads[i];
+    double part = log(bound / a->latency) / log(b->latency / a->latency);
+    return a->rate * pow(b->rate / a->rate, part);
+}
+
+double headline_allowed_us(const cost_model *c, const headline_load *load) {
+    step_work rest = load->work; /* beside the rows */
+    rest.rows = 0;
+    double us = cost_of(c, &rest) - cost_of(c, &(step_work){0});
+    for (int k = 0; k < SERVING_MAX_POWERS; k++) {
+        us += load->steps_at[k] > 0 ? load->steps_at[k] * cost_of(c, &(step_work){.rows = ldexp(1, k)}) : 0;
+    }
+    return us;
+}
+
+double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows) {
+    double us = 0;
+    for (double at = 0; at < mean_prompt; at += max_rows) {
+        double rows = fmin(max_rows, mean_prompt - at);
+        us += cost_of(c, &(step_work){.rows = rows, .out = 1, .prefill_pairs = rows * (at + (rows + 1) / 2)});
+    }
+    double context = mean_prompt + mean_output / 2;
+    us += (mean_output - 1) * cost_of(c, &(step_work){.rows = 1, .out = 1, .decode_pairs = context});
+    return us / mean_output * 1e-6;
+}

@@ -1,0 +1,33 @@
+/* The figures of `quire bench headline`, as pure functions of what was served: a load's, the highest rate under a bound of latency, and the
+ * time that a machine's step cost allows for the work that a way of serving did. */
+#ifndef LAB_BENCH_HEADLINE_FIGURES_H
+#define LAB_BENCH_HEADLINE_FIGURES_H
+
+#include "lab/sim/serving.h"
+
+/* What one load gave. Means over steps are of counts, so they are exact where all requests come at once. */
+typedef struct headline_load {
+    double rate;          /* requests a second that arrive; infinite: all at once */
+    double latency;       /* mean of a request's time from arrival to its end by the answer's tokens, seconds */
+    double tokens_s;      /* of answers, from the first arrival to the last end */
+    double at_once, live; /* requests running; part of the reserved room that holds a token: means over steps */
+    int64_t n_steps, n_preemptions;
+    step_work work;                      /* of all steps together, padding and dead rows among it */
+    double steps_at[SERVING_MAX_POWERS]; /* as serving_result's */
+} headline_load;
+
+headline_load headline_load_of(const serving_result *r, double rate);
+
+/* The rate at which the latency of loads[0..n), in ascending order of their rates, all finite, first passes the bound: on the straight line
+ * between its neighbours, both scales logarithmic. The first load's rate where that passes it, the last one's where none does: *is_between
+ * is false. */
+double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between);
+
+/* Microseconds that the cost model allows for the load's work: its steps by their rows, logits, the pairs that attention read, and what was
+ * copied. Nothing is added for planning, sampling or idling. */
+double headline_allowed_us(const cost_model *c, const headline_load *load);
+
+/* Seconds a token that a request of mean lengths takes on an idle server. */
+double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows);
+
+#endif

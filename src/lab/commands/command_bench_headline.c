@@ -1,0 +1,69 @@
+/* `quire bench headline`: its flags. */
+#include <stddef.h>
+
+#include "lab/bench/headline.h"
+#include "lab/bench/model_shape.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct options {
+    cli_options cli;
+    headline_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag load_flags[] = {
+    {"--lengths", "LIST", "of prompts and answers: like sharegpt's, alpaca's (both)", FLAG_TEXT, AT(own.lengths)},
+    {"--trace", "FILE", "a file's requests in their place (see quire sim --help)", FLAG_TEXT, AT(own.trace)},
+    {"--shares", "LIST", "memory, percent of what all take fully reserved (5,10,20)", FLAG_TEXT, AT(own.shares)},
+    {"--rates", "LIST", "arrivals, percent of what all at once give (70,100,130), and more as the bound needs", FLAG_TEXT, AT(own.rates)},
+    {"--requests", "N", "how many (40; with --shape 30; of a trace: all)", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = 4096},
+    {"--shrink", "N", "lengths, and the longest sequence, become an Nth (1)", FLAG_COUNT, AT(own.shrink), .minimum = 1, .maximum = 1024},
+    {"--times-idle", "N", "bound of latency: so many times an idle server's (3)", FLAG_PART, AT(own.times_idle), .minimum = 1,
+     .maximum = 1e6},
+    {"--seed", "N", "of arrivals and lengths (1)", FLAG_BYTES, AT(own.seed)},
+    {"--runs", "N", "of all at once: the fastest counts (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--quick", NULL, "about a minute: sharegpt, 10%, two rates", FLAG_SWITCH, AT(own.quick)},
+    {"--svg", "FILE", "draw latency by rate", FLAG_TEXT, AT(own.svg)},
+    {0},
+};
+static const flag model_flags[] = {
+    {"--shape", "NAME", "random weights of a published shape, below: sharegpt, 10%, two rates", FLAG_TEXT, AT(own.shape)},
+    {"--type", "NAME", "of its weights: q4_0, q8_0, q4_k, int8, bf16, f32 (q4_0)", FLAG_TEXT, AT(own.type)},
+    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
+    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
+    {"--threads -t", "N", "compute threads (1: time is the processor's; 0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0,
+     .maximum = 1024},
+    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(own.engine.isa), .choices = choices_isa},
+    {"--max-model-len", "N", "the longest sequence (2048)", FLAG_COUNT, AT(own.engine.max_model_len), .minimum = 16, .maximum = 1 << 20},
+    {"--max-num-seqs", "N", "sequences running at once (64)", FLAG_COUNT, AT(own.engine.max_seqs), .minimum = 1, .maximum = 1024},
+    {"--max-num-batched-tokens", "N", "rows a step (512)", FLAG_COUNT, AT(own.engine.max_batched_tokens), .minimum = 1, .maximum = 1 << 16},
+    {0},
+};
+static const flag *const groups[] = {load_flags, model_flags, flags_json, flags_help, NULL};
+
+static void defaults(cli_options *o) {
+    headline_options_init(&((options *)(void *)o)->own);
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    headline_options own = ((const options *)(const void *)o)->own;
+    own.engine.model = o->engine.model;
+    own.json = o->json;
+    return headline_run(&own, err);
+}
+
+const command command_bench_headline = {
+    .name = "bench headline",
+    .summary = "what paging and continuous batching are worth, really run at rising rates",
+    .usage = "quire bench headline [MODEL]",
+    .examples = "  quire bench headline --quick\n"
+                "  quire bench headline --svg curves.svg\n"
+                "  quire bench headline --shape 1.1b\n"
+                "--shape: " MODEL_SHAPES "\n",
+    .argument = ARGUMENT_MODEL_OR_NONE,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,0 +1,52 @@
+/* What config.json says of biases, against those that a checkpoint has: a file that lacks those it names would run as another model, and so
+ * would one with biases that it says are not there. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/arch.h"
+
+/* A key, and the ends of the tensors' names that it speaks of: some of them must be there, or none. */
+typedef struct bias_key {
+    const char *key, *ends[5];
+} bias_key;
+
+static const bias_key keys[] = {
+    {"attention_bias|qkv_bias|use_qkv_bias", {".q_proj.bias", ".qkv_proj.bias", ".query_key_value.bias", ".Wqkv.bias"}},
+    {"attention_out_bias", {".o_proj.bias"}},
+    {"mlp_bias", {".up_proj.bias", ".gate_up_proj.bias", ".Wi.bias"}},
+    {"use_bias|enable_bias|bias", {".q_proj.bias", ".query_key_value.bias"}},
+    {"lm_head_bias", {"lm_head.bias"}},
+};
+
+/* The first tensor of the text model with one of the ends, or NULL. */
+static const char *find_end(const model_file *f, const char *root, const bias_key *k) {
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const char *name = model_file_tensor(f, i)->name;
+        bool is_text = strstr(root, "language_model.") == NULL || strncmp(name, root, strlen(root)) == 0;
+        for (size_t e = 0; is_text && e < sizeof k->ends / sizeof *k->ends && k->ends[e] != NULL; e++) {
+            if (str_ends(str_of(name), k->ends[e])) {
+                return name;
+            }
+        }
+    }
+    return NULL;
+}
+
+quire_err biases_check(const config *c, const arch_names *names) {
+    for (size_t i = 0; !c->is_gguf && i < sizeof keys / sizeof *keys; i++) {
+        bool says = false;
+        if (!config_has(c, NULL, keys[i].key)) {
+            continue;
+        }
+        TRY(config_bool(c, NULL, keys[i].key, &says));
+        const char *found = find_end(c->f, loader_root(c->f, names), &keys[i]);
+        char what[240];
+        (void)snprintf(what, sizeof what,
+                       says ? "true, and no tensor named ..%.60s is in the file: it is incomplete" : "false, and the file has %.160s",
+                       says            ? keys[i].ends[0]
+                       : found != NULL ? found
+                                       : "");
+        TRY(says == (found != NULL) ? QUIRE_OK : config_bad(c, keys[i].key, what));
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,192 @@
+/* Loads tiktoken's rank files: lines of base64 and a rank. Pattern and special tokens are not in them: they are told by the number of
+ * ranks, by the caller, or by tokenizer_config.json. */
+#include <stdio.h>
+
+#include "text/rank_model.h"
+#include "text/tokenizer_config.h"
+#include "json/json.h"
+
+#define TAIL    "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define ENGLISH "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LEAD    "[^\\r\\n\\p{L}\\p{N}]?"
+#define UPPER   "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define LOWER   "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define GPT2    "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define CL100K                                                                                                                             \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)"  \
+    "|\\s"
+#define O200K                                                                                                                              \
+    LEAD "[" UPPER "]*[" LOWER "]+" ENGLISH "?|" LEAD "[" UPPER "]+[" LOWER "]*" ENGLISH                                                   \
+         "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
+#define LLAMA3 ENGLISH "|" LEAD "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
+#define QWEN   ENGLISH "|" LEAD "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
+#define KIMI                                                                                                                               \
+    "[\\p{Han}]+|" LEAD "[" UPPER "&&[^\\p{Han}]]*[" LOWER "&&[^\\p{Han}]]+" ENGLISH "?|" LEAD "[" UPPER "&&[^\\p{Han}]]+[" LOWER          \
+    "&&[^\\p{Han}]]*" ENGLISH "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" TAIL
+
+/* One special token at an id (-1: behind the one before it), or with {first, count} a numbered series of them. */
+typedef struct special_rule {
+    int32_t id;
+    const char *text; /* of a series: with %d */
+    int32_t first, count;
+} special_rule;
+
+typedef struct rank_set {
+    size_t n_ranks;
+    const char *pattern, *bos, *eos;
+    const special_rule *specials; /* ended by one without text */
+} rank_set;
+
+static const special_rule r50k[] = {{50256, "<|endoftext|>", 0, 0}, {0}};
+static const special_rule cl100k[] = {{100257, "<|endoftext|>", 0, 0},  {100258, "<|fim_prefix|>", 0, 0},  {100259, "<|fim_middle|>", 0, 0},
+                                      {100260, "<|fim_suffix|>", 0, 0}, {100276, "<|endofprompt|>", 0, 0}, {0}};
+static const special_rule o200k[] = {{199999, "<|endoftext|>", 0, 0}, {200018, "<|endofprompt|>", 0, 0}, {0}};
+static const special_rule llama3[] = {{128000, "<|begin_of_text|>", 0, 0},
+                                      {128001, "<|end_of_text|>", 0, 0},
+                                      {128002, "<|reserved_special_token_%d|>", 0, 2},
+                                      {128004, "<|finetune_right_pad_id|>", 0, 0},
+                                      {128005, "<|reserved_special_token_%d|>", 2, 1},
+                                      {128006, "<|start_header_id|>", 0, 0},
+                                      {128007, "<|end_header_id|>", 0, 0},
+                                      {128008, "<|eom_id|>", 0, 0},
+                                      {128009, "<|eot_id|>", 0, 0},
+                                      {128010, "<|python_tag|>", 0, 0},
+                                      {128011, "<|reserved_special_token_%d|>", 3, 245},
+                                      {0}};
+static const special_rule llama4[] = {{200000, "<|begin_of_text|>", 0, 0},
+                                      {-1, "<|end_of_text|>", 0, 0},
+                                      {-1, "<|fim_prefix|>", 0, 0},
+                                      {-1, "<|fim_middle|>", 0, 0},
+                                      {-1, "<|fim_suffix|>", 0, 0},
+                                      {-1, "<|header_start|>", 0, 0},
+                                      {-1, "<|header_end|>", 0, 0},
+                                      {-1, "<|eom|>", 0, 0},
+                                      {-1, "<|eot|>", 0, 0},
+                                      {-1, "<|step|>", 0, 0},
+                                      {-1, "<|text_post_train_reserved_special_token_%d|>", 0, 6},
+                                      {-1, "<|python_start|>", 0, 0},
+                                      {-1, "<|python_end|>", 0, 0},
+                                      {-1, "<|finetune_right_pad|>", 0, 0},
+                                      {-1, "<|text_post_train_reserved_special_token_%d|>", 6, 61},
+                                      {-1, "<|image_start|>", 0, 0},
+                                      {-1, "<|image_end|>", 0, 0},
+                                      {-1, "<|vision_reserved_special_token_%d|>", 0, 2},
+                                      {-1, "<|tile_x_separator|>", 0, 0},
+                                      {-1, "<|tile_y_separator|>", 0, 0},
+                                      {-1, "<|vision_reserved_special_token_%d|>", 2, 4},
+                                      {-1, "<|image|>", 0, 0},
+                                      {-1, "<|vision_reserved_special_token_%d|>", 6, 1},
+                                      {-1, "<|patch|>", 0, 0},
+                                      {-1, "<|vision_reserved_special_token_%d|>", 7, 1041},
+                                      {-1, "<|reasoning_reserved_special_token_%d|>", 0, 8},
+                                      {-1, "<|reasoning_thinking_start|>", 0, 0},
+                                      {-1, "<|reasoning_thinking_end|>", 0, 0},
+                                      {0}};
+static const special_rule qwen[] = {
+    {151643, "<|endoftext|>", 0, 0}, {-1, "<|im_start|>", 0, 0}, {-1, "<|im_end|>", 0, 0}, {-1, "<|extra_%d|>", 0, 205}, {0}};
+static const special_rule kimi[] = {{163584, "[BOS]", 0, 0}, {163585, "[EOS]", 0, 0}, {163586, "<|im_end|>", 0, 0}, {0}};
+
+static const rank_set sets[] = {{50256, GPT2, NULL, "<|endoftext|>", r50k},
+                                {50280, GPT2, NULL, "<|endoftext|>", r50k},
+                                {100256, CL100K, NULL, "<|endoftext|>", cl100k},
+                                {199998, O200K, NULL, "<|endoftext|>", o200k},
+                                {128000, LLAMA3, "<|begin_of_text|>", "<|end_of_text|>", llama3},
+                                {200000, O200K, "<|begin_of_text|>", "<|end_of_text|>", llama4},
+                                {151643, QWEN, NULL, "<|endoftext|>", qwen},
+                                {163584, KIMI, NULL, "[EOS]", kimi}};
+
+static quire_err add_rules(const special_rule *rules, rank_model *m) {
+    int32_t id = 0;
+    for (const special_rule *r = rules; r->text != NULL; r++) {
+        id = r->id >= 0 ? r->id : id;
+        if (r->count == 0) {
+            TRY(rank_model_add_special(m, str_of(r->text), id++, true));
+        }
+        const char *hole = strstr(r->text, "%d");
+        for (int32_t i = r->first; i < r->first + r->count; i++) {
+            char text[80];
+            int n = snprintf(text, sizeof text, "%.*s%d%s", (int)(hole - r->text), r->text, (int)i, hole + 2);
+            TRY(rank_model_add_special(m, (str){text, (size_t)n}, id++, true));
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Reads "base64 rank" from a line; an empty line is none. */
+static quire_err read_line(str line, rank_model *m) {
+    while (line.n > 0 && (line.p[line.n - 1] == '\r' || line.p[line.n - 1] == ' ')) {
+        line.n--;
+    }
+    const char *space = line.n == 0 ? NULL : memchr(line.p, ' ', line.n);
+    if (line.n == 0) {
+        return QUIRE_OK;
+    }
+    int64_t rank = 0;
+    size_t at = space == NULL ? line.n : (size_t)(space - line.p) + 1, digits = line.n - at;
+    for (; at < line.n && line.p[at] >= '0' && line.p[at] <= '9'; at++) {
+        rank = rank * 10 + (line.p[at] - '0');
+        if (rank >= RANK_MAX_IDS) {
+            return QUIRE_BAD_FILE;
+        }
+    }
+    return digits == 0 || at < line.n ? QUIRE_BAD_FILE : rank_model_add(m, (str){line.p, (size_t)(space - line.p)}, rank);
+}
+
+static quire_err read_ranks(str file, rank_model *m, quire_error *err) {
+    for (size_t at = 0, number = 1; at < file.n; number++) {
+        const char *end = memchr(file.p + at, '\n', file.n - at);
+        size_t n = end != NULL ? (size_t)(end - file.p) - at : file.n - at;
+        quire_err e = read_line((str){file.p + at, n}, m);
+        if (e == QUIRE_BAD_FILE) {
+            return err_set(err, e, (int64_t)at, "%s: line %zu is not a token in base64 and its rank", m->file, number);
+        }
+        TRY(e);
+        at += n + 1;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_configured(json_value *config, rank_model *m) {
+    for (json_member o = {0}; json_next(json_get(config, "added_tokens_decoder"), &o);) {
+        int64_t id;
+        if (config_token_id(o.name, &id)) {
+            TRY(rank_model_add_special(m, json_get_str(o.value, "content"), id, json_get_bool(o.value, "special", false)));
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err load(tokenizer *t, const vocab *v, json_value *config, rank_model *m, quire_error *err) {
+    const rank_set *set = NULL;
+    TRY(read_ranks(v->model_bytes, m, err));
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        set = sets[i].n_ranks == m->n ? &sets[i] : set;
+    }
+    if (set == NULL && v->pattern.n == 0) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s: no published set has %zu ranks, so it is not known how texts are cut; convert it to a tokenizer.json", m->file,
+                       m->n);
+    }
+    m->pattern = v->pattern.n > 0 ? v->pattern : str_of(set->pattern);
+    TRY(add_configured(config, m)); /* of two tokens with one id the first counts */
+    for (int32_t i = 0; i < v->n_specials; i++) {
+        TRY(rank_model_add_special(m, v->specials[i].text, v->specials[i].id, true));
+    }
+    TRY(set != NULL && v->pattern.n == 0 ? add_rules(set->specials, m) : QUIRE_OK);
+    TRY(rank_model_build(m, v->tables, t, err));
+    str bos = config_special(config, "bos_token"), eos = config_special(config, "eos_token");
+    bos = bos.n == 0 && set != NULL && set->bos != NULL ? str_of(set->bos) : bos;
+    eos = eos.n == 0 && set != NULL ? str_of(set->eos) : eos;
+    return config_surround(t, config, rank_model_find_special(m, bos), rank_model_find_special(m, eos), set != NULL && set->bos != NULL,
+                           false);
+}
+
+quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err) {
+    rank_model m = {.file = "the rank file"};
+    json_value *config = json_document(v->tokenizer_config_json);
+    quire_err e = load(t, v, config, &m, err);
+    e = e == QUIRE_BAD_FILE && (err == NULL || err->code != e) ? err_set(err, e, -1, "tokenizer_config.json: a malformed added token") : e;
+    json_drop(config);
+    rank_model_deinit(&m);
+    return e;
+}

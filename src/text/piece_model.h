@@ -1,0 +1,49 @@
+/* Piece model: what turns a piece of text into ids. There are four, behind one table of functions: BPE, Unigram, WordPiece, WordLevel.
+ *
+ * Immutable once built, except for a cache in BPE: any thread may encode with its own scratch. */
+#ifndef TEXT_PIECE_MODEL_H
+#define TEXT_PIECE_MODEL_H
+
+#include "text/bpe.h"
+#include "text/unigram.h"
+#include "text/wordpiece.h"
+
+typedef struct piece_model piece_model;
+
+typedef struct model_scratch {
+    bpe_scratch bpe;
+    unigram_scratch unigram;
+} model_scratch;
+
+void model_scratch_deinit(model_scratch *s);
+
+typedef struct piece_model_ops {
+    const char *name; /* as tokenizer.json has it */
+    /* Appends the ids of a piece, which is valid UTF-8 and not empty. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB. */
+    quire_err (*encode)(const piece_model *m, str piece, model_scratch *s, token_list *out);
+    /* The tokens of byte fallback, [256] with -1 where there is none; NULL where the model has no such fallback. */
+    const int32_t *(*bytes)(const piece_model *m);
+    /* Whether a longer text always has more tokens: no word becomes one unknown token. */
+    bool spells;
+    void (*deinit)(piece_model *m);
+} piece_model_ops;
+
+extern const piece_model_ops piece_model_bpe, piece_model_unigram, piece_model_wordpiece, piece_model_wordlevel;
+
+/* The ids lie below vocab's n. */
+struct piece_model {
+    const piece_model_ops *ops; /* NULL: not built */
+    const piece_table *vocab;
+    int32_t unk; /* -1: none */
+    union {
+        bpe bpe;
+        unigram unigram;
+        wordpiece wordpiece;
+    };
+};
+
+/* Empties *m and makes it one of a kind; the parts of that kind are zero. */
+void piece_model_init(piece_model *m, const piece_model_ops *ops, const piece_table *vocab, int32_t unk);
+void piece_model_deinit(piece_model *m);
+
+#endif

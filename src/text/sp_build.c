@@ -1,0 +1,195 @@
+/* Builds a tokenizer from a SentencePiece model. */
+#include <math.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "text/model_build.h"
+#include "text/sp_model.h"
+#include "text/tables.h"
+
+static bool is_findable(vocab_type k) {
+    return k == VOCAB_NORMAL || k == VOCAB_USER_DEFINED || k == VOCAB_UNUSED;
+}
+
+static quire_err check(const sp_model *m, quire_error *err) {
+    if (m->n == 0 || m->n > INT32_MAX / 2) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: a vocabulary of %zu pieces", m->file, m->n);
+    }
+    for (size_t i = 0; i < m->n; i++) {
+        if (!isfinite(m->pieces[i].score)) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: the score of piece %zu is not a number", m->file, i);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err load_pieces(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
+    size_t n_bytes = 0;
+    if (tables.n > 0) {
+        TRY(tables_take(t, tables, err));
+        return model_check_tables(t, (int64_t)m->n, err);
+    }
+    for (size_t i = 0; i < m->n; i++) {
+        n_bytes += m->pieces[i].text.n;
+    }
+    TRY(piece_table_init(&t->vocab, (int32_t)m->n, m->n, n_bytes));
+    for (int32_t i = 0; i < (int32_t)m->n; i++) {
+        const sp_piece *p = &m->pieces[i];
+        bool unusable = !is_findable(p->type) || (m->kind == SP_UNIGRAM && p->type == VOCAB_UNUSED);
+        TRY(unusable ? piece_table_add_hidden(&t->vocab, i, p->text) : piece_table_add(&t->vocab, i, p->text));
+    }
+    return QUIRE_OK;
+}
+
+/* Control tokens and the unknown one are found in the text where special tokens are parsed. */
+static quire_err load_added(const sp_model *m, tokenizer *t) {
+    for (size_t i = 0; i < m->n; i++) {
+        vocab_type k = m->pieces[i].type;
+        str text = piece_table_get(&t->vocab, (int32_t)i);
+        if ((k == VOCAB_CONTROL || k == VOCAB_UNKNOWN) && utf8_is_valid(text)) {
+            TRY(added_set_add(&t->added, &(added_token){.id = (int32_t)i, .content = text, .pattern = text, .special = true}));
+        }
+    }
+    return added_set_finish(&t->added, t->vocab.n);
+}
+
+static quire_err load_classes(const sp_model *m, tokenizer *t) {
+    t->classes = mem_new(m->n, 1);
+    TRY(mem_check(t->classes));
+    for (size_t i = 0; i < m->n; i++) {
+        vocab_type k = m->pieces[i].type;
+        t->classes[i] = k == VOCAB_BYTE      ? PIECE_BYTE
+                        : k == VOCAB_CONTROL ? PIECE_CONTROL
+                        : k == VOCAB_UNKNOWN ? PIECE_UNKNOWN
+                                             : PIECE_NORMAL;
+    }
+    return QUIRE_OK;
+}
+
+/* The user-defined symbols, which are found before all else. */
+static quire_err load_symbols(const sp_model *m, tokenizer *t) {
+    trie_piece *symbols = mem_new(m->n, sizeof *symbols);
+    size_t n = 0;
+    TRY(mem_check(symbols));
+    for (size_t i = 0; i < m->n; i++) {
+        str text = piece_table_get(&t->vocab, (int32_t)i);
+        if (m->pieces[i].type == VOCAB_USER_DEFINED && text.n > 0 && utf8_is_valid(text)) {
+            symbols[n++] = (trie_piece){text, (int32_t)i};
+        }
+    }
+    quire_err e = n > 0 ? piece_trie_build(symbols, n, &t->symbols) : QUIRE_OK;
+    mem_free(symbols);
+    return e;
+}
+
+static quire_err add_steps(const sp_model *m, tokenizer *t, quire_error *err) {
+    norm_step *step = &t->normalizer.steps[t->normalizer.n++];
+    *step = (norm_step){.kind = NORM_SENTENCEPIECE,
+                        .rules = {.symbols = t->symbols.units != NULL ? &t->symbols : NULL,
+                                  .dummy_prefix = m->dummy_prefix,
+                                  .suffix = m->suffix,
+                                  .remove_extra = m->remove_extra,
+                                  .escape = m->escape}};
+    quire_err e = charsmap_open(m->charsmap, &step->rules.map);
+    if (e == QUIRE_BAD_FILE) {
+        return err_set(err, e, -1, "%s: precompiled_charsmap is damaged", m->file);
+    }
+    TRY(e);
+    decode_step *back = &t->decoder.steps[t->decoder.n++];
+    *back = (decode_step){.kind = DECODE_SENTENCEPIECE,
+                          .content = mem_dup(SP_MARK, strlen(SP_MARK)),
+                          .n_content = strlen(SP_MARK),
+                          .strip_first = m->dummy_prefix || m->remove_extra,
+                          .strip_all = m->remove_extra,
+                          .unknown = mem_dup(m->unk_surface.p, m->unk_surface.n),
+                          .n_unknown = m->unk_surface.n};
+    return back->content == NULL || back->unknown == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
+}
+
+/* ---- the models ---- */
+
+static bool is_byte(const void *context, int32_t id) {
+    const sp_model *m = context;
+    return m->pieces[id].type == VOCAB_BYTE;
+}
+
+static quire_err build_bpe(const sp_model *m, tokenizer *t, bool has_tables, quire_error *err) {
+    bpe *b = &t->model.bpe;
+    b->sentencepiece = true;
+    b->symbols = t->symbols.units != NULL ? &t->symbols : NULL;
+    b->byte_fallback = model_find_bytes(&t->vocab, is_byte, m, b->bytes) > 0 && m->byte_fallback;
+    TRY(bpe_begin(b, m->n * 2));
+    float *scores = m->kind == SP_BPE && !has_tables ? mem_new(m->n, sizeof *scores) : NULL;
+    quire_err e = QUIRE_OK;
+    if (m->kind == SP_BPE && !has_tables) {
+        TRY(mem_check(scores));
+        for (size_t i = 0; i < m->n; i++) {
+            scores[i] = m->pieces[i].score;
+        }
+        e = bpe_derive_merges(b, scores);
+        mem_free(scores);
+    }
+    if (e == QUIRE_UNSUPPORTED) {
+        return err_set(err, e, -1, "%s: a piece of more than %d bytes", m->file, BPE_MAX_PIECE);
+    }
+    TRY(e);
+    return bpe_finish(b, true);
+}
+
+/* A user-defined symbol scores higher than what it could be split into. */
+static quire_err build_unigram(const sp_model *m, tokenizer *t) {
+    unigram *u = &t->model.unigram;
+    float lowest = 0, highest = 0;
+    bool any = false;
+    u->sums_float = true;
+    u->byte_fallback = model_find_bytes(&t->vocab, is_byte, m, u->bytes) > 0 && m->byte_fallback;
+    TRY(model_note_controls(t, u));
+    if (u->scores != NULL) {
+        return QUIRE_OK;
+    }
+    u->scores = mem_new(m->n, sizeof *u->scores);
+    TRY(mem_check(u->scores));
+    for (size_t i = 0; i < m->n; i++) {
+        float score = m->pieces[i].score;
+        if (m->pieces[i].type == VOCAB_NORMAL) {
+            lowest = !any || score < lowest ? score : lowest;
+            highest = !any || score > highest ? score : highest;
+            any = true;
+        }
+    }
+    for (size_t i = 0; i < m->n; i++) {
+        const sp_piece *p = &m->pieces[i];
+        u->scores[i] = p->type == VOCAB_USER_DEFINED ? (double)((float)p->text.n * highest) - 0.1 : (double)p->score;
+    }
+    u->unknown_score = (double)(lowest - (float)UNIGRAM_UNKNOWN_PENALTY);
+    return model_build_trie(t, &u->trie);
+}
+
+static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, quire_error *err) {
+    switch (m->kind) {
+    case SP_UNIGRAM:
+        return build_unigram(m, t);
+    case SP_WORD:
+        if (t->model.unk < 0) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: a model of words without an unknown piece", m->file);
+        }
+        return pretokenizer_add_chars(&t->pretokenizer, CLASS_DELIMITER, 0x2581,
+                                      m->suffix ? SPLIT_MERGED_WITH_PREVIOUS : SPLIT_MERGED_WITH_NEXT, err);
+    default:
+        return build_bpe(m, t, has_tables, err);
+    }
+}
+
+quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
+    const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram
+                                 : m->kind == SP_WORD  ? &piece_model_wordlevel
+                                                       : &piece_model_bpe;
+    TRY(check(m, err));
+    piece_model_init(&t->model, ops, &t->vocab, m->unk);
+    TRY(load_pieces(m, tables, t, err));
+    TRY(load_added(m, t));
+    TRY(load_classes(m, t));
+    TRY(load_symbols(m, t));
+    TRY(add_steps(m, t, err));
+    return build_model(m, t, tables.n > 0, err);
+}

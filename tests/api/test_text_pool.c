@@ -1,0 +1,239 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "api/text_pool.h"
+#include "base/clock.h"
+#include "base/turn.h"
+
+#define LONG_US 60000 /* of processor time: many slices */
+
+/* What jobs note as they run. */
+typedef struct scene {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int32_t n_running, most_running, n_over;
+} scene;
+
+typedef struct task {
+    text_job job; /* first member: a job* is a task* */
+    scene *scene;
+    int64_t work_us;    /* of processor time */
+    int64_t limit_us;   /* 0: none */
+    atomic_bool off;
+    quire_err result;
+    int32_t place; /* how many were over before */
+} task;
+
+static void note(scene *s, int32_t change) {
+    pthread_mutex_lock(&s->lock);
+    s->n_running += change;
+    s->most_running = s->n_running > s->most_running ? s->n_running : s->most_running;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Works for as long as the task says, and polls. */
+static quire_err work(task *t) {
+    int64_t began = clock_thread_us();
+    turn_limit(t->limit_us);
+    while (clock_thread_us() - began < t->work_us) {
+        TRY(turn_poll(TURN_WORK));
+    }
+    return QUIRE_OK;
+}
+
+static void run(text_job *job) {
+    task *t = (task *)job;
+    note(t->scene, 1);
+    t->result = work(t);
+    note(t->scene, -1);
+    pthread_mutex_lock(&t->scene->lock);
+    t->place = t->scene->n_over++;
+    pthread_cond_broadcast(&t->scene->changed);
+    pthread_mutex_unlock(&t->scene->lock);
+}
+
+static void begin(scene *s) {
+    *s = (scene){0};
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+}
+
+static void end(scene *s) {
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+}
+
+static task task_of(scene *s, const char *tenant, int64_t work_us) {
+    task t = {.scene = s, .work_us = work_us};
+    t.job = (text_job){.run = run, .tenant = text_tenant(tenant), .n_bytes = (size_t)work_us * TEXT_BYTES_A_US};
+    return t;
+}
+
+/* Waits until so many jobs run, in the middle or not. */
+static void wait_running(scene *s, int32_t n) {
+    pthread_mutex_lock(&s->lock);
+    while (s->n_running < n) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void wait_over(scene *s, int32_t n) {
+    pthread_mutex_lock(&s->lock);
+    while (s->n_over < n) {
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void a_short_job_of_another_tenant_is_over_before_long_ones_that_run(void **state) {
+    (void)state;
+    for (int32_t n_running = 1; n_running <= 2; n_running++) {
+        scene s;
+        text_pool *p;
+        task hog[6], small;
+        begin(&s);
+        assert_int_equal(text_pool_open(n_running, TEXT_POOL_THREADS, &p), QUIRE_OK);
+        for (int i = 0; i < 6; i++) {
+            hog[i] = task_of(&s, "hog", LONG_US);
+            text_pool_add(p, &hog[i].job);
+        }
+        wait_running(&s, n_running);
+        small = task_of(&s, "small", 200);
+        text_pool_add(p, &small.job);
+        wait_over(&s, 7);
+        text_pool_close(p);
+        assert_int_equal(small.place, 0);
+        assert_int_equal(s.n_over, 7);
+        end(&s);
+    }
+}
+
+static void of_one_tenant_the_job_with_least_left_is_over_first(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    task jobs[3];
+    begin(&s);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    jobs[0] = task_of(&s, "a", 3 * LONG_US);
+    text_pool_add(p, &jobs[0].job);
+    wait_running(&s, 1);
+    jobs[1] = task_of(&s, "a", 2 * LONG_US);
+    jobs[2] = task_of(&s, "a", LONG_US / 2);
+    text_pool_add(p, &jobs[1].job);
+    text_pool_add(p, &jobs[2].job);
+    wait_over(&s, 3);
+    text_pool_close(p);
+    assert_int_equal(jobs[2].place, 0);
+    assert_true(jobs[0].place > 0 && jobs[1].place > 0);
+    end(&s);
+}
+
+/* A tenant with many jobs gets no more than one with a single job of the same length: that one is over before most of the others. */
+static void tenants_take_turns_however_many_jobs_they_have(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    task many[8], one;
+    begin(&s);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    for (int i = 0; i < 8; i++) {
+        many[i] = task_of(&s, "many", LONG_US / 2);
+        text_pool_add(p, &many[i].job);
+    }
+    wait_running(&s, 1);
+    one = task_of(&s, "one", LONG_US / 2);
+    text_pool_add(p, &one.job);
+    wait_over(&s, 9);
+    text_pool_close(p);
+    assert_true(one.place <= 2);
+    end(&s);
+}
+
+static void a_cancelled_job_is_given_up_at_its_next_slice(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    begin(&s);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    task t = task_of(&s, "a", INT64_MAX);
+    t.job.n_bytes = 1;
+    t.job.is_off = &t.off;
+    text_pool_add(p, &t.job);
+    wait_running(&s, 1);
+    atomic_store(&t.off, true);
+    wait_over(&s, 1);
+    assert_int_equal(t.result, QUIRE_CANCELLED);
+    text_pool_close(p);
+    end(&s);
+}
+
+static void a_job_past_its_limit_of_processor_time_is_too_large(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    begin(&s);
+    assert_int_equal(text_pool_open(2, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    task t = task_of(&s, "a", INT64_MAX), other = task_of(&s, "b", LONG_US);
+    t.limit_us = 5000;
+    text_pool_add(p, &t.job);
+    text_pool_add(p, &other.job);
+    wait_over(&s, 2);
+    assert_int_equal(t.result, QUIRE_TOO_LARGE);
+    assert_int_equal(other.result, QUIRE_OK);
+    text_pool_close(p);
+    end(&s);
+}
+
+/* More jobs in the middle than threads: each tenant's second job would preempt its first. All are run, none is lost. */
+static void more_jobs_than_threads_are_all_run(void **state) {
+    (void)state;
+    enum { N = 3 * TEXT_POOL_THREADS };
+    static task jobs[N];
+    scene s;
+    text_pool *p;
+    begin(&s);
+    assert_int_equal(text_pool_open(2, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    for (int i = 0; i < N; i++) {
+        char tenant[16];
+        snprintf(tenant, sizeof tenant, "tenant %d", i % (N / 2));
+        jobs[i] = task_of(&s, tenant, i < N / 2 ? 4000 : 1500);
+        text_pool_add(p, &jobs[i].job);
+    }
+    text_pool_close(p); /* which runs what waits */
+    assert_int_equal(s.n_over, N);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(jobs[i].result, QUIRE_OK);
+    }
+    end(&s);
+}
+
+static void outside_the_pool_a_poll_does_nothing(void **state) {
+    (void)state;
+    turn_limit(1);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(turn_poll(TURN_WORK), QUIRE_OK);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_short_job_of_another_tenant_is_over_before_long_ones_that_run),
+        cmocka_unit_test(of_one_tenant_the_job_with_least_left_is_over_first),
+        cmocka_unit_test(tenants_take_turns_however_many_jobs_they_have),
+        cmocka_unit_test(a_cancelled_job_is_given_up_at_its_next_slice),
+        cmocka_unit_test(a_job_past_its_limit_of_processor_time_is_too_large),
+        cmocka_unit_test(more_jobs_than_threads_are_all_run),
+        cmocka_unit_test(outside_the_pool_a_poll_does_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

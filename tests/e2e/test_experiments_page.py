@@ -1,0 +1,86 @@
+"""tools/experiments.py: the pages hold what was kept, by the commands that are named, and no published figure is left out."""
+import importlib
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conftest import SHARED
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHEET = """Decoding, by batch
+batch  pass a seq   shared  shared  busy %
+    1        2650       18       9    12.5
+   16        2811       20       8       -
+way, padded   3.5        1       2       -
+best: 16 (of 3 runs); page 16, 1 thread
+"""
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    return importlib.import_module("experiments")
+
+
+@pytest.fixture
+def one(tool, monkeypatch):
+    """A single experiment, kept, and the page that shows it."""
+    held = tool.EXPERIMENTS[0].held[0]
+    experiment = type(tool.EXPERIMENTS[0])("one", "quire demo tput -t 1 --runs 3", [type(held)("B8", "at 16", 1405.5, lambda o: o.value("16", "pass a seq"), "a test")])
+    monkeypatch.setattr(tool, "EXPERIMENTS", [experiment])
+    kept = {"one": {"command": experiment.command, "before": [], "date": "2026-01-01", "machine": {"processor": "P", "family": "1", "cores": 2}, "output": SHEET}}
+    return experiment, kept, tool.written("before\n<!-- table: one -->\n<!-- end of table -->\nbehind\n", kept)
+
+
+def test_the_pages_are_what_was_kept_and_no_published_figure_is_left_out():
+    done = subprocess.run([sys.executable, str(ROOT / "tools/experiments.py"), "--check", "--published", str(SHARED / "golden/published.md")],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if not (SHARED / "golden/published.md").exists():
+        pytest.skip("published.md is not at hand: only pages and results were checked")
+
+
+def test_cells_are_found_by_row_and_title(tool):
+    out = tool.Output(SHEET)
+    assert (out.value("1", "pass a seq"), out.value("16", "shared", 2), out.value("1", "busy %"), out.value("way, padded", "shared")) == (2650, 8, 12.5, 1)
+    for row, title in (("2", "shared"), ("1", "nothing")):
+        with pytest.raises(LookupError):
+            out.value(row, title)
+
+
+def test_ratios_are_to_the_nearer_end_of_a_range(tool):
+    assert [tool.ratio((2, 4), x) for x in (1, 3, 8)] == ["0.50", "inside", "2.00"] and tool.ratio(10, 5) == "0.50" and tool.ratio("words", 5) == "-"
+
+
+def test_a_table_has_its_command_the_published_figure_and_the_ratio(tool, one):
+    _, kept, page = one
+    assert "`quire demo tput -t 1 --runs 3`" in page and "| B8 | at 16 | 1,406 | 2,811 | 2.00 | a test |" in page
+    assert page.startswith("before\n") and page.endswith("behind\n") and tool.written(page, kept) == page
+    assert not list(tool.wrong_results(kept)) and not list(tool.wrong_pages(kept, {"page": page}))
+
+
+def test_a_table_of_another_command_is_found(tool, one):
+    experiment, kept, page = one
+    experiment.command = "quire demo tput -t 2 --runs 3"
+    assert "tools/experiments.py one" in "".join(tool.wrong_results(kept))
+
+
+def test_a_figure_changed_by_hand_is_found(tool, one):
+    _, kept, page = one
+    assert "not what was kept" in "".join(tool.wrong_pages(kept, {"page": page.replace("2811", "2812")}))
+    assert "no page shows it" in "".join(tool.wrong_pages(kept, {"page": ""}))
+
+
+def test_a_table_that_says_other_flags_than_its_command_is_found(tool, one):
+    _, kept, _ = one
+    kept["one"]["output"] = SHEET.replace("3 runs", "1 runs").replace("1 thread", "2 threads")
+    said = "".join(tool.wrong_results(kept))
+    assert "runs: the command has 3, the table says 1" in said and "threads: the command has 1, the table says 2" in said
+
+
+def test_published_ids_are_beside_figures_or_in_the_list(tool, one, monkeypatch):
+    monkeypatch.setattr(tool, "NOT_REPRODUCED", [("F1 B8", "a reason")])
+    said = "\n".join(tool.wrong_ids("| F1 S | x |\n| F2 M | y |\nB8 M. A table\n"))
+    assert "F2 of published.md is neither" in said and "B8 is beside a figure and among" in said and "F1" not in said.replace("F1 S", "")

@@ -1,0 +1,274 @@
+/* config.json, by the rules of the published configurations: what a left-out number is, what null says, and which numbers are refused
+ * because nothing here computes them. The expected values were read from the transformers library's own configurations. */
+#include "golden_model.h"
+
+#define SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"intermediate_size\": 64, \"vocab_size\": 40"
+
+/* Describes a config.json beside a file with one tensor. */
+static quire_err describe(const char *architecture, const char *numbers, const char *tensor, model_desc *d, quire_error *err) {
+    temp_dir dir = temp_new();
+    char config[2048], header[256];
+    strbuf tensors = {0};
+    model_file *f;
+    (void)snprintf(config, sizeof config, "{\"architectures\": [\"%s\"], %s}", architecture, numbers);
+    (void)snprintf(header, sizeof header, "{\"%s\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", tensor);
+    write_text(&dir, "config.json", config);
+    make_safetensors(&tensors, header, 4);
+    write_file(temp_path(&dir, "model.safetensors"), tensors.p, tensors.n);
+    strbuf_deinit(&tensors);
+    quire_err e = model_file_open(dir.path, &f, err);
+    if (e == QUIRE_OK) {
+        e = model_describe(f, d, err);
+        model_file_close(f);
+    }
+    temp_delete(&dir, golden_files);
+    return e;
+}
+
+static model_desc described(const char *architecture, const char *numbers) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe(architecture, numbers, "x", &d, &err) != QUIRE_OK) {
+        fail_msg("%s, %s: %s", architecture, numbers, err.message);
+    }
+    return d;
+}
+
+static void refused_beside(const char *architecture, const char *numbers, const char *tensor, const char *what) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe(architecture, numbers, tensor, &d, &err) == QUIRE_OK || strstr(err.message, what) == NULL) {
+        fail_msg("%s, %s: expected a refusal about \"%s\": \"%s\"", architecture, numbers, what, err.message);
+    }
+}
+
+static void refused(const char *architecture, const char *numbers, const char *what) {
+    refused_beside(architecture, numbers, "x", what);
+}
+
+static void a_left_out_number_is_the_published_one(void **state) {
+    (void)state;
+    static const struct {
+        const char *architecture;
+        int32_t n_heads, n_kv_heads, d_head, max_positions;
+        float eps, theta;
+    } rows[] = {{"MixtralForCausalLM", 32, 8, 1, 131072, 1e-5f, 1e6f},     {"Qwen3ForCausalLM", 32, 32, 128, 32768, 1e-6f, 1e4f},
+                {"GemmaForCausalLM", 16, 16, 256, 8192, 1e-6f, 1e4f},      {"Gemma3ForCausalLM", 8, 4, 256, 131072, 1e-6f, 1e6f},
+                {"GlmForCausalLM", 32, 2, 128, 131072, 1.5625e-7f, 1e4f},  {"Ernie4_5ForCausalLM", 16, 2, 128, 131072, 1e-5f, 5e5f},
+                {"MiniMaxM2ForCausalLM", 48, 8, 128, 196608, 1e-6f, 5e6f}, {"GptOssForCausalLM", 64, 8, 64, 131072, 1e-5f, 1.5e5f},
+                {"SmolLM3ForCausalLM", 16, 4, 2, 32768, 1e-6f, 2e6f},      {"Llama4ForCausalLM", 40, 8, 128, 131072, 1e-5f, 5e5f},
+                {"Phi3ForCausalLM", 32, 32, 1, 4096, 1e-5f, 1e4f},         {"NomicBertModel", 12, 12, 2, 2048, 1e-12f, 1e3f}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char numbers[256];
+        bool narrow = rows[i].d_head < 4; /* the width / heads of these sizes is no head: given */
+        (void)snprintf(numbers, sizeof numbers, SIZES "%s", narrow ? ", \"head_dim\": 8" : "");
+        model_desc d = described(rows[i].architecture, numbers);
+        assert_int_equal(d.layers[0].n_heads, rows[i].n_heads);
+        assert_int_equal(d.caches[0].n_kv_heads, rows[i].n_kv_heads);
+        assert_int_equal(d.caches[0].d_key, narrow ? 8 : rows[i].d_head);
+        assert_int_equal(d.max_positions, rows[i].max_positions);
+        assert_true(d.norm_eps == rows[i].eps);
+        assert_true(d.ropes[0].theta == rows[i].theta);
+    }
+    model_desc d = described("MixtralForCausalLM", SIZES ", \"head_dim\": 8");
+    assert_int_equal(d.layers[0].n_experts, 8);
+    assert_int_equal(d.moe.n_used, 2);
+    d = described("GraniteForCausalLM", SIZES ", \"head_dim\": 8");
+    assert_true(d.attention_scale == 1.0f);
+}
+
+/* The text part of google/gemma-3-4b-it as it was published: no heads, no head width, no vocabulary. */
+static void the_smallest_published_config_is_described(void **state) {
+    (void)state;
+    model_desc d = described("Gemma3ForConditionalGeneration",
+                             "\"text_config\": {\"hidden_size\": 2560, \"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", "
+                             "\"num_hidden_layers\": 34, \"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, "
+                             "\"sliding_window\": 1024}, \"model_type\": \"gemma3\", \"vision_config\": {\"hidden_size\": 1152}");
+    assert_int_equal(d.n_vocab, 262208);
+    assert_int_equal(d.layers[0].n_heads, 8);
+    assert_int_equal(d.caches[0].n_kv_heads, 4);
+    assert_int_equal(d.caches[0].d_key, 256);
+    assert_true(d.attention_scale == 1.0f / 16.0f);
+    assert_int_equal(d.layers[4].window, 1024);
+    assert_int_equal(d.layers[5].window, 0);
+    assert_true(d.ropes[0].theta == 1e6f && d.ropes[0].factor == 8.0f && d.ropes[1].theta == 1e4f && d.ropes[1].factor == 1.0f);
+}
+
+/* The lengths of the windows of six layers, as text: "4096 0 0 0 0 0". */
+static void windows_are(const char *architecture, const char *more, const char *wanted) {
+    char numbers[1024], found[128] = "";
+    (void)snprintf(numbers, sizeof numbers, SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8%s%s",
+                   more[0] != 0 ? ", " : "", more);
+    model_desc d = described(architecture, numbers);
+    for (int32_t i = 0; i < d.n_layers; i++) {
+        size_t n = strlen(found);
+        (void)snprintf(found + n, sizeof found - n, "%s%d", i > 0 ? " " : "", (int)d.layers[i].window);
+    }
+    assert_string_equal(found, wanted);
+}
+
+static void a_window_is_where_the_published_model_has_it(void **state) {
+    (void)state;
+    windows_are("MistralForCausalLM", "", "4096 4096 4096 4096 4096 4096");
+    windows_are("MistralForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
+    windows_are("MixtralForCausalLM", "", "0 0 0 0 0 0");
+    windows_are("Exaone4ForCausalLM", "", "4096 4096 4096 0 4096 4096");
+    windows_are("Exaone4ForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
+    windows_are("Olmo3ForCausalLM", "", "4096 4096 4096 0 4096 4096");
+    windows_are("Gemma2ForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
+    windows_are("Qwen2ForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "0 0 0 7 7 7");
+    windows_are("Qwen2MoeForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "7 0 7 0 0 0");
+    windows_are("Qwen3MoeForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "7 7 7 7 7 7");
+    windows_are("SmolLM3ForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7", "0 0 0 7 0 0");
+    refused("MistralForCausalLM", SIZES ", \"head_dim\": 8, \"sliding_window\": 0", "sliding_window must be over 0, or null");
+    refused("Gemma3ForCausalLM", SIZES ", \"layer_types\": [\"full_attention\"]", "layer_types must have one text for each layer");
+    refused("Gemma3ForCausalLM", SIZES ", \"sliding_window_pattern\": 0", "sliding_window_pattern must be at least 1");
+}
+
+static void null_says_that_there_is_no_cap(void **state) {
+    (void)state;
+    model_desc d = described("Gemma2ForCausalLM", SIZES);
+    assert_true(d.blocks.attention_cap == 50.0f && d.blocks.logits_cap == 30.0f);
+    d = described("Gemma2ForCausalLM", SIZES ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": null");
+    assert_true(d.blocks.attention_cap == 0.0f && d.blocks.logits_cap == 0.0f);
+    d = described("Gemma3ForCausalLM", SIZES ", \"attn_logit_softcapping\": 4.0, \"final_logit_softcapping\": 5.0");
+    assert_true(d.blocks.attention_cap == 0.0f && d.blocks.logits_cap == 5.0f); /* Gemma 3's attention has no cap, whatever is said */
+    refused("Gemma2ForCausalLM", SIZES ", \"attn_logit_softcapping\": -4.0", "attn_logit_softcapping must be over 0");
+    refused("Gemma2ForCausalLM", SIZES ", \"query_pre_attn_scalar\": 0", "query_pre_attn_scalar must be over 0");
+    refused("OlmoForCausalLM", SIZES ", \"head_dim\": 8, \"clip_qkv\": 0.0", "clip_qkv must be over 0");
+    refused("CohereForCausalLM", SIZES ", \"head_dim\": 8, \"logit_scale\": 0.0", "logit_scale must be over 0");
+    refused("GraniteForCausalLM", SIZES ", \"head_dim\": 8, \"residual_multiplier\": 0.0", "residual_multiplier must be over 0");
+}
+
+static void activations_are_read_where_each_model_has_them(void **state) {
+    (void)state;
+    assert_int_equal(described("GemmaForCausalLM", SIZES ", \"hidden_act\": \"gelu\"").activation, ACT_GELU_TANH);
+    assert_int_equal(described("Gemma2ForCausalLM", SIZES ", \"hidden_activation\": \"gelu\", \"hidden_act\": \"silu\"").activation,
+                     ACT_GELU);
+    assert_int_equal(described("FalconForCausalLM", SIZES ", \"num_attention_heads\": 4, \"activation\": \"relu\"").activation, ACT_RELU);
+    model_desc d = described("GPTBigCodeForCausalLM", "\"n_embd\": 32, \"n_layer\": 1, \"n_head\": 4, \"scale_attn_weights\": false");
+    assert_true(d.attention_scale == 1.0f);
+}
+
+static void rotary_scaling_is_complete_or_refused(void **state) {
+    (void)state;
+    model_desc d = described("GptOssForCausalLM", SIZES);
+    assert_int_equal(d.ropes[0].kind, ROPE_YARN);
+    assert_true(d.ropes[0].factor == 32.0f && d.ropes[0].original_positions == 4096 && !d.ropes[0].truncate);
+    d = described("Phi3ForCausalLM",
+                  SIZES ", \"num_attention_heads\": 4, \"rope_scaling\": {\"type\": \"yarn\", \"short_factor\": [1, 1, 1, 2], "
+                        "\"long_factor\": [1, 1, 1, 4]}");
+    assert_int_equal(d.ropes[0].kind, ROPE_LONGROPE); /* what Phi-3 called it first */
+    assert_int_equal(d.ropes[0].original_positions, 4096);
+    d = described("Olmo3ForCausalLM", SIZES ", \"num_attention_heads\": 4");
+    assert_true(d.ropes[0].theta == 5e5f && d.ropes[1].theta == 5e5f);
+    const char *llama = SIZES ", \"num_attention_heads\": 4, \"max_position_embeddings\": 64, ";
+    char numbers[512];
+    (void)snprintf(numbers, sizeof numbers, "%s\"rope_scaling\": {\"rope_type\": \"linear\"}", llama);
+    refused("LlamaForCausalLM", numbers, "rope_scaling.factor is missing");
+    (void)snprintf(numbers, sizeof numbers, "%s\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"high_freq_factor\": 4}",
+                   llama);
+    refused("LlamaForCausalLM", numbers, "rope_scaling.low_freq_factor is missing");
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": null, \"original_max_position_embeddings\": 16}", llama);
+    assert_true(described("LlamaForCausalLM", numbers).ropes[0].factor == 4.0f);
+}
+
+static void gemma4_reads_padded_numbers_of_layers(void **state) {
+    (void)state;
+    const char *numbers = "\"hidden_size\": 32, \"num_hidden_layers\": 12, \"intermediate_size\": 64, \"vocab_size\": 40, \"head_dim\": 8, "
+                          "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"per_layer_config\": {\"05\": {\"head_dim\": 16}, "
+                          "\"11\": {\"head_dim\": 16}}";
+    model_desc d = described("Gemma4ForCausalLM", numbers);
+    assert_int_equal(d.caches[4].d_key, 8);
+    assert_int_equal(d.caches[5].d_key, 16);
+    assert_int_equal(d.caches[11].d_key, 16);
+    const rope_desc *full = &d.ropes[d.layers[5].rope]; /* no rope_parameters: a quarter rotates, as if all did */
+    assert_int_equal(full->n_dims, 16);
+    assert_true(full->theta == 1e6f && full->factors[1] == 1.0f && full->factors[2] == 1e30f);
+    d = described("Gemma4ForCausalLM", SIZES ", \"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\", "
+                                             "\"sliding_attention\", \"sliding_attention\", \"sliding_attention\"]");
+    assert_int_equal(d.caches[0].d_key, 512);
+    assert_int_equal(d.caches[1].d_key, 256);
+    assert_int_equal(d.layers[5].window, 0); /* the last sees all */
+}
+
+static void what_nothing_computes_is_refused(void **state) {
+    (void)state;
+    refused("BloomForCausalLM", "\"hidden_size\": 32, \"n_layer\": 1, \"apply_residual_connection_post_layernorm\": true",
+            "apply_residual_connection_post_layernorm");
+    refused("BertModel", SIZES ", \"num_attention_heads\": 4, \"is_decoder\": true", "is_decoder true is not supported");
+    refused("GptOssForCausalLM", SIZES ", \"swiglu_alpha\": 1.5", "swiglu_alpha");
+    refused("GemmaForCausalLM", SIZES ", \"use_bidirectional_attention\": true", "use_bidirectional_attention");
+    refused("Gemma2ForCausalLM", SIZES ", \"use_bidirectional_attention\": true", "use_bidirectional_attention");
+    refused("Gemma3ForCausalLM", SIZES ", \"use_bidirectional_attention\": true", "use_bidirectional_attention");
+    refused("PhiForCausalLM", SIZES ", \"num_attention_heads\": 4, \"qk_layernorm\": true", "qk_layernorm");
+    refused("Ernie4_5_MoeForCausalLM", SIZES ", \"num_attention_heads\": 4, \"moe_norm_min\": 0.5", "moe_norm_min");
+    refused("Glm4MoeForCausalLM", SIZES ", \"num_attention_heads\": 8, \"head_dim\": 8, \"n_group\": 1, \"topk_group\": 2",
+            "the groups of experts");
+    refused("SmolLM3ForCausalLM", SIZES ", \"num_attention_heads\": 4, \"no_rope_layers\": [1, 0]", "no_rope_layers must have one");
+}
+
+static void biases_are_as_config_json_says(void **state) {
+    (void)state;
+    const char *llama = SIZES ", \"num_attention_heads\": 4, \"max_position_embeddings\": 64, ",
+               *q = "model.layers.0.self_attn.q_proj.bias";
+    char numbers[512];
+    model_desc d;
+    quire_error err;
+    (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": true", llama);
+    refused("LlamaForCausalLM", numbers, "true, and no tensor named ...q_proj.bias is in the file");
+    assert_int_equal(describe("LlamaForCausalLM", numbers, q, &d, &err), QUIRE_OK);
+    (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", llama);
+    refused_beside("LlamaForCausalLM", numbers, q, "false, and the file has model.layers.0.self_attn.q_proj.bias");
+    assert_int_equal(describe("LlamaForCausalLM", numbers, "x", &d, &err), QUIRE_OK);
+    (void)snprintf(numbers, sizeof numbers, "%s\"mlp_bias\": true", llama);
+    refused("LlamaForCausalLM", numbers, "mlp_bias true, and no tensor");
+}
+
+/* ---- with weights ---- */
+
+static float *run_changed(const char *name, const char *key, json_t *value, size_t *n) {
+    json_t *config = golden_config(name);
+    quire_error err;
+    if (config == NULL) {
+        json_decref(value);
+        skip();
+    }
+    json_object_set_new(config, key, value);
+    temp_dir d = golden_write(name, config, NULL);
+    float *logits = golden_run(d.path, COMPUTE_F32, n, &err);
+    if (logits == NULL) {
+        fail_msg("%s: %s", name, err.message);
+    }
+    temp_delete(&d, golden_files);
+    json_decref(config);
+    return logits;
+}
+
+static void a_head_of_its_own_counts_whatever_is_said_of_tying(void **state) {
+    (void)state;
+    size_t n = 0, n_tied = 0;
+    float *wanted = run_changed("llama", "tie_word_embeddings", json_false(), &n);
+    float *tied = run_changed("llama", "tie_word_embeddings", json_true(), &n_tied);
+    assert_int_equal(n, n_tied);
+    assert_memory_equal(wanted, tied, n * sizeof *tied);
+    mem_free(wanted);
+    mem_free(tied);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_left_out_number_is_the_published_one),
+        cmocka_unit_test(the_smallest_published_config_is_described),
+        cmocka_unit_test(a_window_is_where_the_published_model_has_it),
+        cmocka_unit_test(null_says_that_there_is_no_cap),
+        cmocka_unit_test(activations_are_read_where_each_model_has_them),
+        cmocka_unit_test(rotary_scaling_is_complete_or_refused),
+        cmocka_unit_test(gemma4_reads_padded_numbers_of_layers),
+        cmocka_unit_test(what_nothing_computes_is_refused),
+        cmocka_unit_test(biases_are_as_config_json_says),
+        cmocka_unit_test(a_head_of_its_own_counts_whatever_is_said_of_tying),
+    };
+    return cmocka_run_group_tests_name("published", tests, NULL, NULL);
+}

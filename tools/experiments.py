@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Runs the experiments of tools/experiments_list.py and writes their tables into the pages of docs/, each with its command, the published figures, the
+ratio and why they differ. Prose stands in the pages, around the marks.
+
+    tools/experiments.py                 all of them: under two hours
+    tools/experiments.py NAME ...        these only
+    tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md
+    tools/experiments.py --write         the pages again, from what was kept
+    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, and that no published figure is left out
+    tools/experiments.py --list          names and commands
+
+What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+import bench_save
+from experiments_list import EXPERIMENTS, NOT_REPRODUCED
+
+ROOT = bench_save.ROOT
+KEPT = ROOT / "bench" / "results" / "experiments.json"
+QUICK = ROOT / "build" / "experiments-quick.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BEGIN, END = r"<!-- table: (\S+) -->\n", "<!-- end of table -->\n"
+MOST_SECONDS = 1800
+
+
+class Output:
+    """What a command printed: its tables by row and title, its lines by pattern."""
+
+    def __init__(self, text):
+        self.lines = text.splitlines()
+
+    def value(self, row, title, nth=1):
+        """The number in the first row that begins with these words, in the column whose title (the nth of that name) ends above the number's end."""
+        for i, line in enumerate(self.lines):
+            header = next((h for h in reversed(self.lines[:i]) if title in h), None)
+            if header is not None and (" ".join(line.split()) + " ").startswith(row + " "):
+                ends = [m.end() for m in re.finditer(re.escape(title), header)]
+                cell = next((m for m in re.finditer(r"\S+", line) if m.start() < ends[nth - 1] <= m.end()), None)
+                if cell is None:
+                    raise LookupError(f"nothing under {title!r} in row {row!r}")
+                return float(cell.group().rstrip("%"))
+        raise LookupError(f"no row {row!r} below a column {title!r}")
+
+    def found(self, pattern, group=1):
+        for line in self.lines:
+            found = re.search(pattern, line)
+            if found:
+                return found.group(group)
+        raise LookupError(f"no line like {pattern!r}")
+
+
+def plain(x):
+    if isinstance(x, str):
+        return x
+    return f"{x:,.0f}" if float(x).is_integer() or abs(x) >= 1000 else f"{x:.3g}" if abs(x) < 0.1 else f"{x:.2f}"
+
+
+def ratio(published, here):
+    """Of a figure to the published one; of a range, to its nearer end, or that it is inside."""
+    if isinstance(published, str) or isinstance(here, str):
+        return "-"
+    low, high = published if isinstance(published, tuple) else (published, published)
+    if low <= here <= high and low != high:
+        return "inside"
+    nearest = low if here < low else high
+    return f"{here / nearest:.2f}" if nearest else "-"
+
+
+def held_rows(experiment, output):
+    for h in experiment.held:
+        said = f"{plain(h.published[0])} to {plain(h.published[1])}" if isinstance(h.published, tuple) else plain(h.published)
+        here = h.here(output) if callable(h.here) else h.here
+        yield [h.ids, h.what, said, plain(here), ratio(h.published, here), h.why]
+
+
+def table(experiment, kept):
+    """One table of a page: lines."""
+    box = kept["machine"]
+    yield "".join(f"`{line}`, then " for line in kept["before"]) + f"`{kept['command']}`\n\n"
+    yield "```\n" + kept["output"].rstrip("\n") + "\n```\n\n"
+    yield f"{kept['date']}, {box['processor']} (family {box['family']}), {box['cores']} cores.\n"
+    if experiment.held:
+        yield "\n"
+        yield from text_table(["published", "what", "there", "here", "ratio", "why"], held_rows(experiment, Output(kept["output"])))
+
+
+def text_table(titles, rows):
+    yield "| " + " | ".join(titles) + " |\n"
+    yield "|" + "---|" * len(titles) + "\n"
+    for row in rows:
+        yield "| " + " | ".join(row) + " |\n"
+
+
+def key_of(experiment, box):
+    """Under which name its result is kept: figures of attention and the like are shown for each processor."""
+    if not experiment.each_processor:
+        return experiment.name
+    return f"{experiment.name}@{re.sub('[^a-z0-9]+', '-', (box['processor'] + ' ' + box['family']).lower()).strip('-')}"
+
+
+def block(name, kept):
+    """What stands between the marks of that name."""
+    if name == "not-reproduced":
+        return "".join(text_table(["published", "why there is no figure here"], ([", ".join(ids.split()), why] for ids, why in NOT_REPRODUCED)))
+    experiment = next((e for e in EXPERIMENTS if e.name == name), None)
+    if experiment is None:
+        raise LookupError(f"there is no experiment {name!r}")
+    found = [k for key, k in sorted(kept.items()) if key.split("@")[0] == name]
+    if not found:
+        raise LookupError(f"{name} was never run: tools/experiments.py {name}")
+    return "\n".join("".join(table(experiment, k)) for k in found)
+
+
+def written(text, kept):
+    """A page with every table in its place."""
+    def fill(found):
+        return f"<!-- table: {found[1]} -->\n\n" + block(found[1], kept) + "\n" + END
+    return re.sub(BEGIN + f"(.*?){re.escape(END)}", fill, text, flags=re.S)
+
+
+def read_kept():
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
+# ---- running ----
+
+def run(experiment, command, program):
+    """Runs it where its files lie; what is kept of it."""
+    words = shlex.split(command)
+    environment = {**os.environ, "PATH": f"{program.resolve().parent}:{os.environ['PATH']}"}
+    with tempfile.TemporaryDirectory() as place:
+        shared = pathlib.Path(os.environ.get("QUIRE_SHARED", ROOT.parent / "shared")).resolve()
+        pathlib.Path(place, "a").mkdir()
+        pathlib.Path(place, "shared").symlink_to(shared)
+        pathlib.Path(place, "docs").symlink_to(ROOT / "docs")
+        where = pathlib.Path(place, "a")
+        for line in experiment.before:
+            subprocess.run(line, shell=True, cwd=where, env=environment, check=True)
+        print(command, file=sys.stderr, flush=True)
+        start = time.monotonic()
+        done = subprocess.run(words, cwd=where, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command}: {done.stderr.strip() or done.returncode}")
+    box = bench_save.machine()
+    return {"command": command, "before": list(experiment.before), "date": str(datetime.date.today()), "machine": {k: box[k] for k in ("processor", "family", "cores")},
+            "commit": bench_save.git("rev-parse", "HEAD"), "seconds": round(time.monotonic() - start, 1), "output": done.stdout}
+
+
+def run_all(names, program, quick):
+    """Runs those of these names, or all, and keeps each as soon as it ended."""
+    kept, box = {} if quick else read_kept(), bench_save.machine()
+    for e in EXPERIMENTS:
+        if names and e.name not in names:
+            continue
+        try:
+            found = run(e, e.quick if quick else e.command, program)
+        except (RuntimeError, subprocess.SubprocessError) as failed:
+            if names:
+                sys.exit(str(failed))
+            print(f"{e.name}: {failed}", file=sys.stderr)
+            continue
+        kept = {**(kept if quick else read_kept()), key_of(e, box): found}
+        if not quick:
+            KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    return kept
+
+
+def write_quick(kept):
+    QUICK.parent.mkdir(exist_ok=True)
+    titles = {name: f"## {name}\n\n" for name in dict.fromkeys(key.split("@")[0] for key in kept)}
+    QUICK.write_text("".join(title + block(name, kept) + "\n" for name, title in titles.items()))
+    print(QUICK.relative_to(ROOT))
+
+
+def write_pages(kept):
+    for page in PAGES:
+        text = page.read_text()
+        new = written(text, kept)
+        if new != text:
+            page.write_text(new)
+            print(page.relative_to(ROOT))
+
+
+# ---- checking ----
+
+TOLD = {"threads": (r"(?:^|\s)(?:-t|--threads) (\d+)", r"\b(\d+) threads?\b"), "runs": (r"--runs (\d+)", r"\b(\d+) runs\b"),
+        "page size": (r"--page-size (\d+)", r"\bpage (\d+)\b")}
+
+
+def wrong_flags(command, output):
+    """What a table says of itself against the flags of its command."""
+    for what, (asked, told) in TOLD.items():
+        asked, told = re.search(asked, command), re.findall(told, output)
+        if asked and told and asked[1] not in told:
+            yield f"{what}: the command has {asked[1]}, the table says {told[-1]}"
+
+
+def published_ids(text):
+    return re.findall(r"^(?:\| )?([FLWRBX]\d+) ", text, re.M)
+
+
+def used_ids():
+    """Beside figures, and in the list."""
+    beside = {i for e in EXPERIMENTS for h in e.held for i in re.findall(r"\b[FLWRBX]\d+\b", h.ids)}
+    return beside, {i for ids, _ in NOT_REPRODUCED for i in ids.split()}
+
+
+def wrong_ids(text):
+    there, (beside, listed) = set(published_ids(text)), used_ids()
+    yield from (f"{i} of published.md is neither beside a figure nor among those not reproduced" for i in sorted(there - beside - listed))
+    yield from (f"{i} is not in published.md" for i in sorted((beside | listed) - there))
+    yield from (f"{i} is beside a figure and among those not reproduced" for i in sorted(beside & listed))
+
+
+def wrong_results(kept):
+    for e in EXPERIMENTS:
+        found = {key: k for key, k in kept.items() if key.split("@")[0] == e.name}
+        if not found:
+            yield f"{e.name}: was never run: tools/experiments.py {e.name}"
+        for key, k in found.items():
+            if (k["command"], k["before"]) != (e.command, list(e.before)):
+                yield f"{key}: the table is of `{k['command']}`, the list has `{e.command}`: tools/experiments.py {e.name}"
+            yield from (f"{key}: {wrong}" for wrong in wrong_flags(k["command"], k["output"]))
+    names = {e.name for e in EXPERIMENTS}
+    yield from (f"{key}: kept, but there is no such experiment" for key in kept if key.split("@")[0] not in names)
+
+
+def wrong_pages(kept, pages):
+    shown = set()
+    for name, text in pages.items():
+        shown.update(re.findall(BEGIN, text))
+        try:
+            if written(text, kept) != text:
+                yield f"{name}: a table is not what was kept: tools/experiments.py --write"
+        except LookupError as failed:
+            yield f"{name}: {failed}"
+    yield from (f"{e.name}: no page shows it" for e in EXPERIMENTS if e.name not in shown)
+
+
+def check(published):
+    kept, pages = read_kept(), {str(p.relative_to(ROOT)): p.read_text() for p in PAGES}
+    wrong = [*wrong_results(kept), *wrong_pages(kept, pages)]
+    if published.exists():
+        wrong.extend(wrong_ids(published.read_text()))
+    else:
+        print(f"{published} is not at hand: its ids are not checked")
+    for line in wrong:
+        print(line, file=sys.stderr)
+    print(f"{len(kept)} tables, {len(wrong)} wrong")
+    return 1 if wrong else 0
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", metavar="NAME")
+    p.add_argument("--quire", default=str(ROOT / "build" / "quire"), help="the program (build/quire)")
+    p.add_argument("--published", default=str(pathlib.Path(os.environ.get("QUIRE_SHARED", ROOT.parent / "shared"), "golden", "published.md")))
+    for what in ("quick", "write", "check", "list"):
+        p.add_argument(f"--{what}", action="store_true")
+    o = p.parse_args()
+    unknown = set(o.names) - {e.name for e in EXPERIMENTS}
+    if unknown:
+        sys.exit(f"{', '.join(sorted(unknown))}: no such experiment; --list names them")
+    if o.list:
+        return print("\n".join(f"{e.name:20} {e.command}" for e in EXPERIMENTS))
+    if o.check:
+        return check(pathlib.Path(o.published))
+    kept = read_kept() if o.write else run_all(o.names, pathlib.Path(o.quire), o.quick)
+    return write_quick(kept) if o.quick else write_pages(kept)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

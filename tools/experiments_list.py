@@ -1,0 +1,303 @@
+"""What tools/experiments.py runs: each command, the published figures to hold its own beside, and why they differ; and the published figures that have
+none here, with the reason. F, L, W, R, B and X are the ids of golden/published.md; K is Kwon et al. 2023 (arXiv:2309.06180), by section or figure."""
+import dataclasses
+import typing
+
+
+@dataclasses.dataclass
+class Held:
+    ids: str
+    what: str
+    published: typing.Any  # a number, (low, high), or words
+    here: typing.Any       # a number or words, or a function of the Output
+    why: str
+
+
+@dataclasses.dataclass
+class Experiment:
+    name: str
+    command: str
+    held: list = dataclasses.field(default_factory=list)
+    quick: str = ""                # with less work; empty: the same
+    before: list = dataclasses.field(default_factory=list)  # lines of a shell that make its files
+    each_processor: bool = False   # a table for each processor at hand
+
+    def __post_init__(self):
+        self.quick = self.quick or self.command.replace("--runs 5", "--runs 1").replace("--runs 3", "--runs 1").replace("--runs 2", "--runs 1")
+
+
+def cell(row, title, nth=1):
+    return lambda out: out.value(row, title, nth)
+
+
+def quotient(a, b):
+    """Of two cells."""
+    return lambda out: out.value(*a) / out.value(*b)
+
+
+def line(pattern):
+    return lambda out: out.found(pattern)
+
+
+def number(pattern, factor=1):
+    return lambda out: float(out.found(pattern)) * factor
+
+
+def all_of(title, rows, nth=1):
+    return lambda out: ", ".join(f"{out.value(row, title, nth):g}" for row in rows)
+
+
+# The prompts of B4 in tokens with their chat frame, and the whole sequences.
+FRAMED, WHOLE, STEPS = "19,25,23,24,20,23,16,25", "29,1295,48,468,44,1616,19,939", "9,1269,24,443,23,1592,2,913"
+SHAREGPT, ALPACA = (f"quire bench serving --described opt-13b,a100-40gb --lengths {kind} --rate {rate} --requests 2000 --slo token=0.2 --cost-per-hour 2"
+                    for kind, rate in (("sharegpt", 2), ("alpaca", 30)))
+SMALL_MODEL = "2.8M parameters of random or trained weights on one core in place of billions on a card"
+
+BATCHING = [
+    Experiment("demo-waste", "quire demo waste", [
+        Held("B25", "pads of 28 slots", 10, number(r"^(\d+) pads of 28"), "a count"),
+        Held("B3", "% of the steps wasted", "95.0, 0, 87.4, 0", all_of("wasted %", ["1 10", "2 199", "3 25", "4 199"]), "a count, from the published lengths"),
+        Held("B11", "% of the row-steps useful", 54.4, lambda o: 100 - float(o.found(r"([\d.]+)% wasted; continuous")), "a count: 433 of 796"),
+    ]),
+    Experiment("demo-latency", "quire demo latency -t 1", [
+        Held("B4", "continuous: steps at which the first four end", "9, 1269, 24, 443", lambda o: ", ".join(f"{o.value(r, 'continuous end'):g}" for r in ("1 19", "2 25", "3 23", "4 24")), "a count, from the published steps"),
+        Held("B4 B15", "all done against static, time", 1.11, lambda o: 1 / float(o.found(r"ms, continuous [0-9.]+, ratio ([0-9.]+)")),
+             "there the continuous engine runs a pass for each sequence and ends 11% later (B13); here rows of all run in one pass, and no dead row is computed"),
+        Held("B13", "mean latency, static / continuous", 1.56, lambda o: float(o.found(r"; mean .*ratio ([0-9.]+); \d+ slots")), "the same"),
+        Held("B12 B14", "static ms a step", (35.7, 43.8), lambda o: float(o.found(r"all done: static ([0-9.]+) ms")) / float(o.found(r"all done: static (\d+) steps")), "a model of 2.8M parameters against some 4 billion"),
+        Held("B4", "request 1, static ms / continuous ms", 35.9, cell("1 19", "ms ratio"), "queueing of a short prompt behind long ones: the more, the longer a static step is beside one with fewer rows"),
+    ]),
+    Experiment("demo-schedule", "quire demo schedule"),
+    Experiment("ablation-batching", "quire bench ablation batching -t 1 --runs 3", [
+        Held("R21", "continuous batching against static, tokens/s", (1.3, 1.5), quotient(("continuous, paged", "tokens/s"), ("static, padded", "tokens/s")),
+             "there a card that a batch of any size costs the same; here every padded and dead row costs, and there are 1.2 of them for each useful one"),
+        Held("R6", "% of reserved memory used, maximum reserved", 20.4, cell("iteration, max", "used %"), "the same: lengths decide"),
+        Held("R6", "% used, a known length reserved", 38.2, cell("iteration, oracle", "used %"),
+             "lengths here are nearer each other, and what lies between pieces is not counted as reserved"),
+    ]),
+]
+
+MEMORY = [
+    Experiment("demo-wall", "quire demo wall", [
+        Held("W1 F26 R3", "% of memory wasted, whole reserved", (60, 80), cell("16", "static wasted %"), "lengths have ShareGPT's means, room for 2048"),
+        Held("W1 R3", "% wasted, paged", (0, 4), cell("16", "paged wasted %"), "last pages only"),
+        Held("R6", "% wasted, paged (near 100% used)", (0, 4), cell("32", "paged wasted %"), "the same"),
+    ]),
+    Experiment("demo-wall-blog", f"quire demo wall --lengths {WHOLE} --shape 36,8,128", [
+        Held("B5 B16", "% wasted at 8, static", 73.9, cell("8", "static wasted %"), "there without the prompts' tokens; here with them"),
+        Held("B5", "static, MiB at 8 (1.41 G)", 1.41 * 1024, cell("8", "static MiB"), "published with a head of 80 in place of 128 (B17)"),
+        Held("B17", "static at its true shape, MiB at 32", 9.0 * 1024, cell("32", "static MiB"), "the same, recomputed"),
+        Held("B5 B17", "dynamic, MiB at 8 (1.24 G)", 1.24 * 1024, cell("8", "growing MiB"), "published sums twice as many sequences (B17)"),
+    ]),
+    Experiment("demo-wall-96", "quire demo wall --lengths 80 --batch 1", [
+        Held("L1", "% of 2048 reserved slots that 80 tokens leave dead", 96, cell("1", "static wasted %"), "a count"),
+        Held("W6", "slots taken at once by a static cache (MiB at this shape)", 1024, cell("1", "static MiB"), "2048 of 0.5 MiB"),
+    ]),
+    Experiment("demo-wall-prefix", "quire demo wall --lengths 4096 --max-len 4096 --batch 1,4", [
+        Held("L2", "MiB of a 4096-token prefix, once", 2048, cell("1", "paged MiB"), "a count; this once is what sharing holds"),
+        Held("L2", "MiB, four copies", 8192, cell("4", "paged MiB"), "a count"),
+    ]),
+    Experiment("demo-alloc", f"quire demo alloc --lengths {WHOLE} --kv-pages 1024", [
+        Held("B6 B18", "pages of 29 and 1295 tokens", "2, 81", all_of("pages", ["1 29", "2 1295"]), "a count"),
+        Held("B6", "pages each as buffers of 2048", 128, cell("1 29", "static pages"), "a count"),
+        Held("B6", "pages of all eight, against 1024", 281, number(r"^(\d+) of"), "our sum of the published lengths"),
+        Held("L6 B32", "table of 2048 tokens, entries", 128, cell("1 29", "static pages"), "512 bytes at 32 bits"),
+    ]),
+    Experiment("demo-table", "quire demo table", [
+        Held("B7", "pages, last page's tokens after the prompt of 24", "2, 8", lambda o: f"{o.value('prompt', 'pages'):g}, {o.value('prompt', 'offset') + 1:g}", "a count"),
+        Held("B7", "tokens in the end", 85, cell("last", "tokens"), "a count"),
+        Held("F9 L7", "slot of position 31 = table[31 // 16] x 16 + 31 mod 16", 31, cell("page full 31", "slot"), "the same address rule"),
+        Held("B30", "position 47: logical page 2, offset 15", 15, cell("page full 47", "offset"), "a count"),
+    ]),
+    Experiment("demo-table-4", "quire demo table --page-size 4 --prompt-lengths 1 -n 4", [
+        Held("R31", "a page is taken at steps", "1, 5", "1, 5", "row `page taken`: position 4, the fifth; the first with the prompt"),
+    ]),
+    Experiment("bench-pages", "quire bench pages -t 1 --runs 3", [
+        Held("R18 L4", "best page", 16, number(r"^best: (\d+)"), "16 to 64 are alike within some percent here: the fastest of those under 4% waste changes from run to run"),
+        Held("W7", "pages recommended", "16 to 32", lambda o: f"16: {o.value('16', 'of best'):.2f}, 32: {o.value('32', 'of best'):.2f} of the best", "shorter pages are slow since their keys are gathered for the vector units"),
+        Held("F7", "page recommended for its gather", "64 to 128", lambda o: f"64: {o.value('64', 'of best'):.2f}, 128: {o.value('128', 'of best'):.2f} of the best",
+             "as fast, but 64 waste more than 4% of such lengths"),
+        Held("L5", "mean tail at page 16, slots", 7.5, cell("16", "tail slots"), "(B - 1) / 2; these 16 lengths leave a little less"),
+        Held("L5", "largest tail", 15, 15, "B - 1, whatever the length"),
+    ]),
+    Experiment("bench-memory", "quire bench memory", [
+        Held("F12", "overhead of the whole minimum, %, 16 prompts of 500 to 8000, page 64", (0, 5), cell("pages of 64", "+weights"), "a goal there; counted here"),
+        Held("F12", "the same, page 128", (0, 5), cell("pages of 128", "+weights"), "the same"),
+        Held("F7", "the page sizes of its grid, % over the KV at 64 and 128", "no values", lambda o: f"{o.value('pages of 64', 'of KV'):.2f}, {o.value('pages of 128', 'of KV'):.2f}", "announced there, not published"),
+    ]),
+    Experiment("bench-memory-7b", "quire bench memory --shape 32,32,128 --weights 13476831232 --pages 16,64,128 --max-model-len 32768", [
+        Held("R25", "bytes of 1,000 tokens", 524288000, number(r": (\d+) bytes a token", 1000), "the bytes are lost there; the formula's result"),
+        Held("F15", "MB a layer at 2048 tokens", 160, number(r": (\d+) bytes a token", 2048 / 32 / 1e6), "published wrong: 160 MB fit no count of layers and heads"),
+        Held("F3", "GB of a sequence of 100,000 tokens", "52.4 (computed)", lambda o: f"{100000 * float(o.found(': ([0-9]+) bytes a token')) / 1e9:.1f}", "fits neither of its cards"),
+    ]),
+    Experiment("bench-memory-grouped", "quire bench memory --shape 32,8,128 --pages 16 --max-model-len 8192", [
+        Held("W5", "bytes of 99 tokens", 12976128, number(r": (\d+) bytes a token", 99), "a count"),
+        Held("R27", "bytes a token of 8 KV heads, of 32", "1/4 (1/8 of 64)", lambda o: f"{float(o.found(r': ([0-9]+) bytes a token')) / 524288:.2f}", "heads / KV heads"),
+    ]),
+    Experiment("bench-memory-int8", "quire bench memory --shape 32,32,128 --kv-dtype int8 --pages 16 --max-model-len 8192", [
+        Held("R22", "tokens for the same memory, one byte a value", 2, lambda o: 524288 / float(o.found(r": ([0-9]+) bytes a token")), "int8 in place of FP8, and a scale for each row"),
+    ]),
+    Experiment("sim-plan", "quire sim --plan llama-2-7b a100-40gb", [
+        Held("R26", "requests of 1,000 tokens on an A100 40 GB", 48, cell("pages", "requests"), "90% of the memory less the weights; there 24 GB over 0.5 GB"),
+        Held("R26", "the same with 75% unused", 12, cell("part unused", "requests"), "the same"),
+        Held("W3", "dollars a year saved on 100 GPUs", "over 1 million", lambda o: f"{(o.value('part unused', '$ a year') - o.value('pages', '$ a year')) / 1e6:.2f} million",
+             "for what 100 do with pages; a step of fewer requests is shorter, so less than 4 times the fleet"),
+        Held("R23", "of a fleet, at twice the throughput", 0.5, lambda o: 100 / o.value("part unused", "devices"), "throughput here is 2.2 times"),
+        Held("L9", "sequences in memory, pages against the longest", (4, 10), lambda o: o.value("pages", "requests") / o.value("the longest", "requests"), "lengths and the maximum decide"),
+        Held("F13", "GB of the weights", 13.4, number(r"less ([\d.]+) GB of weights"), "13.48 (7B in 16 bits)"),
+    ]),
+    Experiment("sim-plan-l4", "quire sim --plan llama-2-7b l4 --prompt 2048 --output 1952", [
+        Held("F31", "longest context on the L4, tokens", "16k do not fit one accelerator", line(r"hold (\d+) tokens"), "one sequence of 16,384 does fit in 90% of 24 GB"),
+        Held("F6", "a chat of 32,768 tokens on its card", "scenario, no figure", "does not fit", "18,525 tokens do"),
+        Held("F4 F5", "16 prompts of 68,000 tokens on its card", "scenario, no figure", "do not fit", "the same"),
+    ]),
+]
+
+REUSE = [
+    Experiment("bench-sharing", "quire bench sharing -t 1 --runs 2", [
+        Held("K 6.3", "% of memory saved, Alpaca, samples", (6.1, 9.8), cell("alpaca samples 2", "saved %"), "every prompt has the mean length: a page of five is shared exactly"),
+        Held("K 6.3", "% saved, Alpaca, beams", (37.6, 55.2), cell("alpaca beams 4", "saved %"), "agrees"),
+        Held("K 6.3", "% saved, ShareGPT, samples", (16.2, 30.5), cell("sharegpt samples 4", "saved %"), "agrees"),
+        Held("K 6.3", "% saved, ShareGPT, beams", (44.3, 66.3), cell("sharegpt beams 4", "saved %"), "agrees"),
+        Held("R17", "gain by sharing, parallel samples", (1.3, 2), cell("sharegpt samples 6", "both"), "at equal memory; most of it room for more at once, the rest prompts computed once"),
+    ]),
+    Experiment("bench-sharing-beams", "quire bench sharing --samples 4 --prompt 64 --output 11 -t 1 --runs 2", [
+        Held("L10 L12", "pages, 4 continuations of 64 tokens, 10 tokens each", 12, cell("given samples 4", "shared"), "4 + 4 x 1: ten tokens on a page's border take one page, not two; its own code gives 8"),
+        Held("L10", "without sharing", 16, cell("given samples 4", "pages apart"), "16 leaves out the new tokens"),
+        Held("L10", "saved", 1.33, quotient(("given samples 4", "pages apart"), ("given samples 4", "shared")), "20 / 8"),
+    ]),
+    Experiment("bench-sharing-prefix", "quire bench sharing --samples 4 --prompt 256 --output 11 -t 1 --runs 2", [
+        Held("L11", "pages, a prompt of 256 by four", 16, cell("given samples 4", "shared"), "16 and one each for the new tokens"),
+        Held("L11", "without sharing", 64, cell("given samples 4", "pages apart"), "64 and one each"),
+    ]),
+    Experiment("demo-radix", "quire demo radix", [
+        Held("R20", "states of a tree in its figure", 9, lambda o: float(sum(line[:1].isdigit() for line in o.lines)), "the same nine kinds of states; the picture is not given there"),
+        Held("R32", "an insert that shares a part: split, then the least recently used leaf goes", "ids lost", "states 4 and 6", "shown with the real tree"),
+    ]),
+    Experiment("bench-workload", "quire bench workload -t 1", [
+        Held("R7", "few-shot MMLU against no reuse, tokens/s", 4.4, quotient(("mmlu5 token", "tokens/s"), ("mmlu5 none", "tokens/s")), "there against vLLM of the time; here the same engine without its cache; 84% of the prompts are shared"),
+        Held("R8", "ReAct agents", 5.6, quotient(("react token", "tokens/s"), ("react none", "tokens/s")), "the same"),
+        Held("R9", "GSM8K", 4.5, quotient(("gsm8k token", "tokens/s"), ("gsm8k none", "tokens/s")), "the same; answers of 100 tokens gain nothing"),
+        Held("R10", "long contexts", (1.2, 2.9), quotient(("long token", "tokens/s"), ("long none", "tokens/s")), "twelve questions about two documents: more is shared than there"),
+        Held("R11", "most of all", 6.4, lambda o: max(o.value(f"{w} token", "tokens/s") / o.value(f"{w} none", "tokens/s") for w in ("chatbot", "mmlu5", "gsm8k", "react", "json", "long", "chat")), "by the share of prompts in the work"),
+        Held("R12", "independent runs", (2, 5), quotient(("json token", "tokens/s"), ("json none", "tokens/s")), "the row with the least in common but chats"),
+        Held("R34", "a chat behind a system prompt of 2,000, tokens computed of 16,240", 2240, cell("chatbot token", "computed"), "a count: 2,000 once and 30 each"),
+        Held("X1", "coding agents: ideal hit rate, %", 94.2, cell("agents none", "ideal %"), "33 turns each here; there a median of 33"),
+        Held("X1", "coding agents: hit rate reached with room for all, %", 92.2, cell("agents token", "hit %"), "to the token of a page; there with a store that all share"),
+        Held("X1", "coding agents: throughput by the cache", 3.8, quotient(("agents token", "tokens/s"), ("agents none", "tokens/s")), "there from 1.7% of hits and on 12 cards; here from none, on a processor whose prompts are all of the work"),
+        Held("X1", "coding agents: time to the first token, times shorter", 46, quotient(("agents none", "first ms"), ("agents token", "first ms")), "a mean, not the median, and without the queue of a loaded server"),
+    ], quick="quire bench workload chatbot -t 1"),
+    Experiment("bench-ablation", "quire bench ablation -t 1 --runs 1", [
+        Held("R19", "the tree alone, off", "named, no values", lambda o: f"{o.value('gsm8k --prefix-cache none', 'of all'):.2f} (gsm8k), {o.value('unique --prefix-cache none', 'of all'):.2f} (unique)", "no values to compare; what shares nothing loses nothing by it"),
+        Held("R19", "the compressed automaton alone, off", "named, no values", lambda o: f"{o.value('forced --no-jump-forward', 'steps'):.0f} steps in place of {o.value('forced all on', 'steps'):.0f}", "here a jump saves steps and logits, on a card whole reads of the weights"),
+        Held("R19", "the cache-aware order, off", "named, no values", lambda o: f"{o.value('long --schedule fcfs', 'of all'):.2f} of the speed", "where the pool is short"),
+    ], quick="quire bench ablation chat -t 1"),
+]
+
+MODEL = [
+    Experiment("demo-snapshot", "quire demo snapshot", [
+        Held("B23", "paged against contiguous, 8 prompts", "bit-identical", lambda o: f"{sum(o.value(p, 'different') for p in ('1 332', '4 332', '16 332', '64 332', '256 332')):g} of 327,680 logits differ", "the sampling rule is not stated there"),
+    ]),
+    Experiment("perplexity", "quire perplexity builtin text.txt --kv paged,contiguous,none --context 512 -t 1", [
+        Held("F20", "perplexity, contiguous less paged", 0.01, lambda o: f"{o.value('contiguous', 'perplexity') - o.value('paged', 'perplexity'):.4f}", "there 7.32 and 7.31, called identical; here every log-probability is compared, bit for bit"),
+    ], before=["head -c 100000 ../shared/data/text/war-and-peace.txt > text.txt"]),
+    Experiment("perplexity-wikitext", "quire perplexity builtin wiki.txt --kv paged,contiguous --context 512 -t 1", [
+        Held("F20", "perplexity on WikiText", "7.32, 7.31 (LLaMA-7B, WikiText-103)", lambda o: f"{o.value('contiguous', 'perplexity'):.2f}, {o.value('paged', 'perplexity'):.2f}", "a model of 2.8M trained on other texts, on WikiText-2"),
+    ], before=["head -c 100000 ../shared/data/text/wiki.test.raw > wiki.txt"]),
+    Experiment("demo-cache", "quire demo cache -t 1 --runs 5", [
+        Held("F19", "a doubling of the length, without a cache, 256 to 512", 10, quotient(("512", "without ms"), ("256", "without ms")), "10 a doubling is no figure of recomputing: twice for what grows with the length, four times for attention"),
+    ]),
+    Experiment("sweep-answers", "quire demo sweep --context 12 --batch 1 --lengths 32,128,512,1024 -t 1 --runs 3", [
+        Held("B1 B9", "ms a token at 1024 against 128 new tokens", 33.11 / 32.57, quotient(("1 12 1024", "ms/token"), ("1 12 128", "ms/token")), "there 8 GB of weights hide the cache; here 3 MB do not: attention over 1,000 tokens is most of a step"),
+        Held("B1", "ms a token, 128 new tokens", 32.57, cell("1 12 128", "ms/token"), SMALL_MODEL),
+        Held("B1", "ms to the first token", 34, cell("1 12 128", "first ms"), SMALL_MODEL),
+        Held("B9", "peak, MiB a token from 32 to 1024", 0.142, lambda o: (o.value("1 12 1024", "peak MiB") - o.value("1 12 32", "peak MiB")) / 992, "1,536 bytes a token against 147,456"),
+    ]),
+    Experiment("sweep-batch", "quire demo sweep --context 8 --batch 1,2,4,8,16 --lengths 128 -t 1 --runs 3", [
+        Held("B2 B10", "16 sequences against one, tokens/s", 16.0, quotient(("16 8 128", "tokens/s"), ("1 8 128", "tokens/s")), "a card's step costs the same at any of these batches; a core is bound by arithmetic from a few rows on"),
+        Held("B2", "ms a token at 16 against 1", 1.0, quotient(("16 8 128", "ms/token"), ("1 8 128", "ms/token")), "the same"),
+        Held("B27", "32 users: 30 to 600 tokens/s, times", 20, quotient(("16 8 128", "tokens/s"), ("1 8 128", "tokens/s")), "an example there; here of 16"),
+    ]),
+    Experiment("bench-latency", "quire bench latency -t 1 --runs 3", [
+        Held("F18 F23", "a token with the cache, 2048 against 128 before it", 2, quotient(("2048", "paged ms/token"), ("128", "paged ms/token")), "the built-in shape: weights of 3 MB, so attention shows as much"),
+        Held("F19", "a token without, for each doubling of the length", 10, lambda o: (o.value("2048", "all again ms") / o.value("128", "all again ms")) ** 0.25, "recomputing costs 2 to 4 times a doubling, as our remark there says"),
+        Held("F24", "paged against contiguous, ms a token at 2048", "lower throughout; a slight increase", cell("2048", "ratio"), "the picture is lost and text and caption disagree; mean of three runs"),
+        Held("F25", "absolute ms to the first token at 2048", "announced, none published", cell("2048", "first ms"), SMALL_MODEL),
+    ]),
+    Experiment("bench-latency-long", "quire bench latency -t 1 --runs 3 --context 8192,16384 --decode 64", [
+        Held("F24", "paged against contiguous at 8192", "lower throughout; a slight increase", cell("8192", "ratio"), "longer than anything published there"),
+    ]),
+    Experiment("bench-resident", "quire bench resident -t 1", [
+        Held("F16 F21 F22", "peak with pages over contiguous, one sequence at 2049, %", 1.4, lambda o: 100 * (o.value("paged 1 2049", "counted") / o.value("growing 1 2049", "counted") - 1),
+             "there a cache rounded up to a power of two; here the last page's empty slots, and block table and pool"),
+        Held("F17", "extra beyond 2048 tokens, % over the KV", "visible", cell("paged 1 4096", "of live %"), "pages do not round up to a power of two"),
+        Held("F30", "room of the longest for each, % unused at 1000 of 8192", (20, 30), lambda o: 100 - 100 * o.value("reserved 4 1000", "live") / o.value("reserved 4 1000", "KV MiB"), "DeepSpeed's share under load, its lengths not given; here each holds 1000 of 8192"),
+        Held("F14", "activations, MiB", (200, 1000), cell("paged 1 2049", "buffers"), "buffers of a step of 512 rows of a model 192 wide; there 4096 wide"),
+    ]),
+    Experiment("demo-tput", "quire demo tput -t 1 --runs 2", [
+        Held("B8 B21", "paged against dynamic, one pass a sequence, time at 8", 1.15, lambda o: o.value("8", "growing") / o.value("8", "fused"), "there pages are gathered in Python; here attention reads pages, and growing really copies (`MB copied`)"),
+        Held("B21", "32 in turn against one pass, tokens/s (37.4 and 411.4 at 16)", 11, lambda o: o.value("16", "fused") / o.value("16", "pass a seq"), "a card reads the same weights for one row and for 16; here a row is most of its cost"),
+        Held("B28", "growing by copies, MB a step at 8", "not measured", cell("8", "MB copied"), "counted"),
+        Held("B22", "pad and stack against passes in turn, at 16", "said to be slower", lambda o: f"{o.value('16', 'padded') / o.value('16', 'pass a seq'):.2f} of their speed", "padding and copies against passes of one row"),
+    ]),
+    Experiment("bench-scenario", "quire bench scenario -t 1 --runs 1", [
+        Held("F3", "100,000 tokens alone", "scenario, no figure", lambda o: f"{o.value('long', 'KV MiB'):.0f} MiB of KV, first token {o.value('long', 'first ms') / 1000:.0f} s, {o.value('long', 'ms/token'):.1f} ms a token", SMALL_MODEL),
+        Held("F4", "16 prompts of 500 to 8000, overhead %", (0, 5), cell("mixed", "over all %"), "F12's goal; page 16"),
+        Held("F5", "16 of 256 to 4096, drawn, overhead %", (0, 5), cell("mixed-random", "over all %"), "the same"),
+        Held("F6", "a chat from 1k to 32k, overhead %", (0, 5), cell("chat", "over all %"), "the same"),
+    ], quick="quire bench scenario --small -t 1 --runs 1"),
+]
+
+SERVING = [
+    Experiment("serving-sharegpt", SHAREGPT, [
+        Held("R3 F27", "pages against the maximum reserved", (2, 4), number(r"pages stand ([\d.]+) times"), "a described device"),
+        Held("R5", "pages against known lengths", (1.7, 2.7), number(r"reserved, ([\d.]+) times"), "no gaps between pieces are counted against the oracle here"),
+        Held("R6", "% used, maximum reserved", 20.4, cell("iteration max", "KV live%"), "agrees"),
+        Held("R6", "% used, paged", (96, 100), cell("continuous paged none", "KV live%"), "agrees"),
+        Held("W2", "pages against a baseline without a name", 24, number(r"pages stand ([\d.]+) times"), "waste alone yields 2.4 to 4.8 times"),
+    ], quick=SHAREGPT.replace("2000 --slo", "300 --slo")),
+    Experiment("serving-alpaca", ALPACA, [
+        Held("R4", "pages against contiguous, up to", 22, number(r"pages stand ([\d.]+) times"), "short answers in room for 2048: the extreme case"),
+        Held("R5", "pages against known lengths", (1.7, 2.7), number(r"reserved, ([\d.]+) times"), "with short answers both serve all that comes"),
+    ], quick=ALPACA.replace("2000 --slo", "300 --slo")),
+    Experiment("bench-preempt", "quire bench preempt builtin -t 1 --pages 1,16,256 --lengths 128,1024 --runs 3", [
+        Held("R16", "recomputing against swapping, time, page 16, 1024 tokens", (0.2, 1.2), cell("16 1024", "ratio"), "there pages cross PCIe; here swapping is a copy within the memory, so it wins at every size"),
+    ]),
+    Experiment("bench-stall", "quire bench stall builtin -t 1 --prompt 2000", [
+        Held("R33", "a prompt of 2,000 beside streams", "stalls of hundreds of ms when coupled", "see the table", "without a target time of a step a stream waits for the whole chunk; with one it does not; nothing was measured there"),
+    ]),
+]
+
+KERNELS = [
+    Experiment("bench-kv", "quire bench kv --pages 4096,65536 --threads 1,2", [
+        Held("F12", "time of an allocation", "microseconds (a goal)", lambda o: f"{o.value('reserve 65536 1', 'ns'):.0f} ns", "never published"),
+        Held("W8", "popleft, append and remove in O(1)", "no measurement", lambda o: f"{o.value('reserve 4096 1', 'ns'):.0f} and {o.value('reserve 65536 1', 'ns'):.0f} ns with 4,096 and 65,536 pages", "a bitmap in place of a doubly linked list"),
+        Held("F8", "lock-free free list, two threads on two cores", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'ns') / o.value('reserve 65536 1', 'ns'):.2f} of one thread's time a page", "at most 1.3 is the goal"),
+    ], each_processor=True),
+    Experiment("bench-attention", "quire bench attention -t 1 --context 1024,8192 --prompt 2048 --runs 5", [
+        Held("L8", "time of a decoded token over pages of 16, BF16, 32/4 heads, 8192 tokens", (1.0, 1.03), lambda o: o.value("decode BF16 32/4 x 64 1 8192", "paged/contiguous"),
+             "attention by itself, of which a card's whole step is a part; the goal here is 1.03"),
+        Held("L8", "the same, int8", (1.0, 1.03), lambda o: o.value("decode I8 32/4 x 64 1 8192", "paged/contiguous"), "1 KB of a head in a page: see the table by page size"),
+    ], each_processor=True),
+    Experiment("bench-attention-pages", "quire bench attention --pages 16,32,64,256 -t 1 --context 8192 --kv-dtype bf16,int8 --runs 7", each_processor=True),
+]
+
+EXPERIMENTS = BATCHING + MEMORY + REUSE + MODEL + SERVING + KERNELS
+
+NOT_REPRODUCED = [
+    ("F1 F10 F11 R1 R2 R35 W9 L13 L14 B24 B31 B33", "a set-up, a list of files, formats or commits, or a description of code: there is no figure"),
+    ("F2", "a set-up; its perplexity is F20. LongBench is named there, and no result of it"),
+    ("F28", "vAttention maps pages by CUDA's own virtual memory: nothing like it on a processor, and it is quoted without a workload"),
+    ("F29", "FlashAttention against attention that writes all scores: quoted; there is no such attention here to compare with"),
+    ("F32 F33", "claims without a figure (a cache is linear in its tokens: `bench-resident` shows it)"),
+    ("L3", "a formula; its terms are L1 and L2"),
+    ("W4", "an example without a result: 32 requests a read of the weights"),
+    ("R13 R14 R15", "TensorRT-LLM on H200 and the like: single sources without lengths, and a program that does not run here"),
+    ("R24", "a claim without a figure"),
+    ("R28", "the toy's numbers are lost; five tokens in pages of 2 are worked example 19, which a test counts"),
+    ("R29 R30", "worked examples 20, 21 and 22: tests of the index and of admission count them; no command prints them"),
+    ("B19", "the pool of a card whose memory is not named; `quire inspect` prints this machine's"),
+    ("B20", "a remark that two columns of B8 do not count the same"),
+    ("B26", "slot reuse counted by hand after ten steps; `demo-schedule` shows such states of the real planner"),
+    ("B29", "addresses of an operating system's pages"),
+]
