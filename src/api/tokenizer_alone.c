@@ -5,22 +5,19 @@
 #include "text/tokenizer.h"
 
 struct quire_tokenizer {
+    model_file *f; /* whose tables t may use in place */
     tokenizer *t;
 };
 
 quire_err quire_tokenizer_open(const char *path, quire_tokenizer **out, quire_error *err) {
-    model_file *f;
     size_t n = 0;
     const void *bytes = options_builtin_model(path, &n);
     quire_tokenizer *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a tokenizer", err));
-    quire_err e = bytes != NULL ? model_file_open_memory(bytes, n, path, &f, err) : model_file_open_vocabulary(path, &f, err);
-    if (e == QUIRE_OK) {
-        e = tokenizer_open(model_file_vocab(f), &t->t, err);
-        model_file_close(f);
-    }
+    quire_err e = bytes != NULL ? model_file_open_memory(bytes, n, path, &t->f, err) : model_file_open_vocabulary(path, &t->f, err);
+    e = e == QUIRE_OK ? tokenizer_open(model_file_vocab(t->f), &t->t, err) : e;
     if (e != QUIRE_OK) {
-        mem_free(t);
+        quire_tokenizer_close(t);
         return e;
     }
     *out = t;
@@ -30,6 +27,7 @@ quire_err quire_tokenizer_open(const char *path, quire_tokenizer **out, quire_er
 void quire_tokenizer_close(quire_tokenizer *t) {
     if (t != NULL) {
         tokenizer_close(t->t);
+        model_file_close(t->f);
         mem_free(t);
     }
 }
