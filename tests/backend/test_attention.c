@@ -17,6 +17,7 @@ static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **un
                                {.scale = 0.3f, .causal = true, .window = 40},
                                {.scale = 0.3f, .causal = true, .window = 300, .sinks = sinks},
                                {.scale = 0.3f, .causal = true, .soft_cap = 2.0f},
+                               {.scale = 0.3f, .causal = true, .soft_cap = 50.0f},
                                {.scale = 0.3f, .causal = true, .alibi_slopes = slopes},
                                {.scale = 0.3f, .causal = false},
                                {.scale = 0.3f, .causal = false, .window = 12},

@@ -28,8 +28,10 @@ static void the_cut_shows_in_no_bit_with_masks_and_score_changes(void **unused) 
     c = base_case();
     c.lengths[2] = 300;
     c.spec.alibi_slopes = slopes;
-    c.spec.soft_cap = 3.0f;
-    check_every_way(&c);
+    for (int i = 0; i < 2; i++) {
+        c.spec.soft_cap = i == 0 ? 3.0f : 50.0f; /* above and far above the scores */
+        check_every_way(&c);
+    }
     c.spec.causal = false;
     check_every_way(&c);
 }

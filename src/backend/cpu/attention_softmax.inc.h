@@ -26,6 +26,12 @@ static inline bool has_changes(const attn_tile *t) {
     return t->soft_cap > 0.0f || t->has_slopes || t->change != NULL;
 }
 
+/* cap tanh(s / cap), quicker where all lanes are far below the cap, as they nearly always are. */
+INLINE f32x16 cap16(f32x16 cap, f32x16 s) {
+    f32x16 x = f_div(s, cap), a = f_abs(x);
+    return f_mul(cap, m_all(m_lt(a, f_set1(TANH_SMALL))) ? with_sign_of(tanh_small16(a), x) : tanh16(x));
+}
+
 /* Turns raw products of blocks block0..block1 into scores, with cap, slope and program. */
 static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
     float *scores = t->scores + query * ATTN_CHUNK;
@@ -33,7 +39,7 @@ static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int
     for (int32_t b = block0; b < block1; b++) {
         f32x16 s = f_mul(f_load(scores + b * ATTN_BLOCK), f_set1(t->scale));
         if (t->soft_cap > 0.0f) {
-            s = f_mul(f_set1(t->soft_cap), tanh16(f_div(s, f_set1(t->soft_cap))));
+            s = cap16(f_set1(t->soft_cap), s);
         }
         if (t->has_slopes) {
             f32x16 distance = f_add(f_set1((float)(b * ATTN_BLOCK - t->position[query])), lane);

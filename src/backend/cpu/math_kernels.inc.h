@@ -42,10 +42,14 @@ static inline f32x16 with_sign_of(f32x16 a, f32x16 x) {
     return f_of_bits(i_or(f_bits(a), i_and(f_bits(x), i_set1(INT32_MIN))));
 }
 
-static inline f32x16 tanh16(f32x16 x) {
-    f32x16 a = f_abs(x);
+/* For lanes a in 0..TANH_SMALL. */
+static inline f32x16 tanh_small16(f32x16 a) {
     f32x16 u = f_mul(a, a);
-    f32x16 small = f_fma(f_mul(a, u), poly16(TANH_POLY, TANH_DEGREE, u), a);
+    return f_fma(f_mul(a, u), poly16(TANH_POLY, TANH_DEGREE, u), a);
+}
+
+static inline f32x16 tanh16(f32x16 x) {
+    f32x16 a = f_abs(x), small = tanh_small16(a);
     f32x16 large = f_sub(f_set1(1.0f), f_div(f_set1(2.0f), f_add(exp16(f_add(a, a)), f_set1(1.0f))));
     return with_sign_of(f_select(m_lt(a, f_set1(TANH_SMALL)), small, large), x);
 }

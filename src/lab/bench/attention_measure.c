@@ -290,6 +290,34 @@ quire_err attention_measure_mods(const attention_shape *shape, const attention_m
     return e;
 }
 
+quire_err attention_measure_bound(const attention_shape *shape, const attention_machine *m, int32_t window, float soft_cap,
+                                  bound_speed *out, quire_error *err) {
+    attention_shape plain = *shape;
+    plain.n_tokens = window > 0 ? window + (shape->n_rows - 1) / 2 : shape->n_tokens;
+    const attention_shape *const shapes[N_WAYS] = {shape, &plain};
+    double *least[N_WAYS] = {&out->bound_us, &out->plain_us};
+    stage ways[N_WAYS] = {{0}};
+    quire_err e = QUIRE_OK;
+    for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
+        e = stage_open(shapes[w], m, PAGE_TOKENS, &ways[w], err);
+        *least[w] = INFINITY;
+    }
+    if (e == QUIRE_OK) {
+        ways[0].spec.window = window;
+        ways[0].spec.soft_cap = soft_cap;
+        scatter(ways[0].n_pages, ways[0].pages);
+        scatter(ways[1].n_pages, ways[1].pages);
+        for (int32_t run = 0; run < N_WAYS * m->n_runs; run++) {
+            double us = run_us(&ways[run % N_WAYS], m->n_threads);
+            *least[run % N_WAYS] = us < *least[run % N_WAYS] ? us : *least[run % N_WAYS];
+        }
+    }
+    for (int w = 0; w < N_WAYS; w++) {
+        stage_close(&ways[w]);
+    }
+    return e;
+}
+
 int64_t attention_bytes(const attention_shape *shape) {
     const model_desc d = desc_plain(1, shape->n_heads, shape->n_kv_heads, shape->d_head, 0);
     kv_layout l;

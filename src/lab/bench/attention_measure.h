@@ -38,8 +38,8 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
 
 /* The same for sequences that share n_shared tokens. */
 typedef struct cascade_speed {
-    double each_us, cascade_us;           /* the shared pages read for each sequence, or once */
-    int64_t each_bytes, cascade_bytes;    /* of keys and values in the pages that the work list has read, a layer */
+    double each_us, cascade_us;        /* the shared pages read for each sequence, or once */
+    int64_t each_bytes, cascade_bytes; /* of keys and values in the pages that the work list has read, a layer */
 } cascade_speed;
 
 quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err);
@@ -52,6 +52,16 @@ typedef struct mods_speed {
 } mods_speed;
 
 quire_err attention_measure_mods(const attention_shape *shape, const attention_machine *m, mods_speed *out, quire_error *err);
+
+/* The same under a window (0: none) and a soft cap on scores (0: none), and without either over a context in which the rows see as many
+ * keys in all: shape's, or where a window is given window + (n_rows - 1) / 2 tokens. A window is less than n_tokens - n_rows. Runs of the
+ * ways take turns. */
+typedef struct bound_speed {
+    double bound_us, plain_us;
+} bound_speed;
+
+quire_err attention_measure_bound(const attention_shape *shape, const attention_machine *m, int32_t window, float soft_cap,
+                                  bound_speed *out, quire_error *err);
 
 /* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its
  * multiplications and additions, over what rows see. */

@@ -120,6 +120,44 @@ static quire_err report_mods(const bench_attention_options *o, const sheet *t, c
     return QUIRE_OK;
 }
 
+/* Windows and soft caps of published models, beside plain attention in which rows see as many keys. */
+static quire_err report_bounds(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *like,
+                               quire_error *err) {
+    static const struct {
+        int32_t window;
+        float soft_cap;
+    } cases[] = {{0, 50}, {128, 0}, {512, 0}, {4096, 0}, {4096, 50}};
+    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    char heads[32], name[32];
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)like->n_heads, (int)like->n_kv_heads, (int)like->d_head);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attention_shape shape = *like;
+        bound_speed speed;
+        if (cases[i].window > 0) {
+            shape.n_tokens = 2 * cases[i].window + shape.n_rows;
+        }
+        if (shape.n_tokens > like->n_tokens + like->n_rows) {
+            continue;
+        }
+        TRY(attention_measure_bound(&shape, &m, cases[i].window, cases[i].soft_cap, &speed, err));
+        int at = snprintf(name, sizeof name, "%s", work);
+        at += cases[i].window > 0 ? snprintf(name + at, sizeof name - (size_t)at, " window %d", (int)cases[i].window) : 0;
+        (void)(cases[i].soft_cap > 0 ? snprintf(name + at, sizeof name - (size_t)at, " cap") : 0);
+        sheet_row(t, (sheet_cell[]){{name, 0},
+                                    {dtype_name(shape.type), 0},
+                                    {heads, 0},
+                                    {NULL, shape.n_seqs},
+                                    {NULL, shape.n_tokens},
+                                    {NULL, speed.bound_us},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, speed.bound_us / speed.plain_us}});
+    }
+    return QUIRE_OK;
+}
+
 static quire_err run_type(const bench_attention_options *o, const sheet *t, dtype type, quire_error *err) {
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
@@ -138,10 +176,12 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
         shape.n_tokens = o->n_prompt;
         shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
         TRY(report(o, t, "last chunk", &shape, err));
-        TRY(report_mods(o, t, "chunk", &shape, err));
         attention_shape decode = shape;
         decode.n_rows = 1;
+        TRY(report_mods(o, t, "chunk", &shape, err));
         TRY(report_mods(o, t, "decode", &decode, err));
+        TRY(report_bounds(o, t, "chunk", &shape, err));
+        TRY(report_bounds(o, t, "decode", &decode, err));
         if (i == 0) {
             shape.n_rows = o->n_prompt;
             TRY(report(o, t, "prefill", &shape, err));
@@ -210,7 +250,7 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
 }
 
 quire_err bench_attention_run(const bench_attention_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"work", "work", -18, SHEET_TEXT, NULL},
+    static const sheet_column columns[] = {{"work", "work", -22, SHEET_TEXT, NULL},
                                            {"kv_dtype", "KV", -5, SHEET_TEXT, NULL},
                                            {"heads", "heads", -11, SHEET_TEXT, NULL},
                                            {"batch", "batch", 6, 0, NULL},
@@ -238,7 +278,9 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
                "tokens, in the same pages, read for each sequence; "
                "cascade: read once, as many times as fast. Causal and window (64): the last chunk's rows, then a "
                "decode, "
-               "under a layer's mask and under the same as an expression, and how many times the layer's time it takes.",
+               "under a layer's mask and under the same as an expression, and how many times the layer's time it takes. Window N and cap: "
+               "a window of N tokens and a soft cap of 50 on scores, and how many times the time of plain attention in which rows see as "
+               "many keys.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED);
     return QUIRE_OK;
 }
