@@ -205,9 +205,16 @@ static quire_err read_activation(const config *c, const decoder_shape *s, model_
     return s->own_activation != NULL && str_is(name, s->own_activation) ? QUIRE_OK : config_activation(c, hf, d);
 }
 
+/* Of a nested config either part may tie the head, which the checkpoint then leaves out. */
 static quire_err read_tying(const config *c, model_desc *d) {
     if (!c->is_gguf) {
-        return config_bool(c, NULL, "tie_word_embeddings", &d->tied_embeddings);
+        config whole = *c;
+        bool is_tied = false;
+        whole.has_text = false;
+        TRY(config_bool(c, NULL, "tie_word_embeddings", &d->tied_embeddings));
+        TRY(c->has_text ? config_bool(&whole, NULL, "tie_word_embeddings", &is_tied) : QUIRE_OK);
+        d->tied_embeddings = d->tied_embeddings || is_tied;
+        return QUIRE_OK;
     }
     d->tied_embeddings = !model_file_find(c->f, "output.weight") && !model_file_find(c->f, "output.weight" PACKED_SUFFIX);
     return QUIRE_OK;

@@ -316,6 +316,8 @@ static void a_hugging_face_config_is_described(void **state) {
     assert_true(d.ropes[0].theta == 5e5f);
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.bos, 1);
+    d = described_hf("\"text_config\": {\"hidden_size\": 64, \"tie_word_embeddings\": false}, \"tie_word_embeddings\": true", NULL);
+    assert_true(d.tied_embeddings); /* the whole model's flag ties the head of its text part */
     d = described_hf("\"eos_token_id\": 3", "{\"eos_token_id\": [7, 8]}"); /* generation_config.json goes before */
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.eos[0], 7);
