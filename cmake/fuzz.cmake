@@ -27,7 +27,7 @@ if(QUIRE_FUZZ)
     quire_fuzz_rooms(quire_fuzz_model model)
     quire_fuzz_rooms(quire_fuzz_text text)
     quire_fuzz_rooms(quire_fuzz_sim lab/sim)
-    set(fuzz_file_only fuzz_expr fuzz_safetensors fuzz_json fuzz_hub)
+    set(fuzz_file_only fuzz_expr fuzz_safetensors fuzz_json fuzz_hub fuzz_npz)
     set(fuzz_models fuzz_gguf fuzz_config)
 
     file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)

@@ -250,7 +250,7 @@ static quire_err read_members(const reader *r, npz *out) {
         return no_npz(r, "it has no zip directory");
     }
     uint32_t n = u16_at(end + 10);
-    uint64_t at = u32_at(end + 16);
+    uint64_t at = u32_at(end + 16), n_data = 0;
     if (n > NPZ_MAX_MEMBERS) {
         return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: %u members; the most is %d", r->file, (unsigned)n, NPZ_MAX_MEMBERS);
     }
@@ -264,6 +264,10 @@ static quire_err read_members(const reader *r, npz *out) {
         }
         member m = {0};
         TRY(find_member(r, entry, &m));
+        n_data += m.n;
+        if (n_data > r->n) {
+            return no_npz(r, "its members overlap");
+        }
         attn_array *a = &out->arrays[out->n];
         memcpy(a->name, m.name.p, m.name.n);
         TRY(read_npy(r, &m, a));
