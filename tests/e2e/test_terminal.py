@@ -30,10 +30,16 @@ UP, DOWN, CTRL_C, CTRL_D = "\x1b[A", "\x1b[B", "\x03", "\x04"
 class Terminal:
     """A program on a pseudo-terminal, whose state lies in a directory of its own."""
 
-    def __init__(self, command, state, term="dumb", **environment):
+    def __init__(self, command, state, term="dumb", ignored=None, **environment):
+        def enter():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests under nohup ignores it
+            if ignored is not None:
+                signal.signal(ignored, signal.SIG_IGN)
+
         master, slave = pty.openpty()
         self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                                        preexec_fn=enter,
                                         env={**os.environ, "XDG_STATE_HOME": str(state), "TERM": term, **environment})
         self.name = os.ttyname(slave)
         os.close(slave)
@@ -557,6 +563,13 @@ def test_a_signal_at_the_prompt_gives_the_terminal_back(chat, number):
     assert termios.tcgetattr(terminal.master)[3] & termios.ECHO
     shown = terminal.read_all()
     assert shown.rindex(UNMARKED) > shown.rindex(MARKED)
+
+
+def test_a_signal_that_was_ignored_before_stays_ignored(chat):
+    terminal = chat(ignored=signal.SIGHUP)
+    terminal.process.send_signal(signal.SIGHUP)
+    terminal.ask("hello")
+    assert terminal.end() == 0
 
 
 def test_a_signal_ends_an_answer_and_the_program(start):

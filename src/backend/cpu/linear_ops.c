@@ -115,10 +115,8 @@ static void tile_product(const product_job *job, const linear *w, int32_t row0, 
     x.data += (size_t)row0 * x.stride;
     job->b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
     for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
-        const float *bias = w->bias + (int64_t)block0 * PACK_LANES;
-        for (int32_t c = 0; c < n_blocks * PACK_LANES; c++) {
-            y[r * n_blocks * PACK_LANES + c] += bias[c];
-        }
+        const int32_t n = n_blocks * PACK_LANES;
+        job->b->math->add_scaled(1.0f, w->bias + (int64_t)block0 * PACK_LANES, n, y + r * n);
     }
 }
 
