@@ -51,21 +51,15 @@ static inline float plain_tanh(float x) {
     return float_of_bits(float_bits(a < TANH_SMALL ? small : large) | sign);
 }
 
-static inline float plain_erf(float x) {
-    uint32_t sign = float_bits(x) & 0x80000000u;
-    float a = float_of_bits(float_bits(x) & 0x7fffffffu);
-    float small = a * plain_poly(ERF_POLY, ERF_DEGREE, a * a);
-    float t = plain_min(ERF_HIGHEST, a);
-    float large = 1.0f - plain_exp(-plain_poly(ERFC_POLY, ERFC_DEGREE, t));
-    return float_of_bits(float_bits(a < 1.0f ? small : large) | sign);
-}
-
 static inline float plain_silu(float x) {
     return x / (plain_exp(-x) + 1.0f);
 }
 
+/* x Phi(x), of the normal distribution Phi: x - x Phi(-x) where x > 0, else -a Phi(-a). */
 static inline float plain_gelu(float x) {
-    return (x * 0.5f) * (plain_erf(x * SQRT_HALF) + 1.0f);
+    float a = float_of_bits(float_bits(x) & 0x7fffffffu);
+    float tail = a < GELU_HIGHEST ? a * plain_exp(plain_poly(GELU_POLY, GELU_DEGREE, a)) : 0.0f;
+    return plain_max(0.0f, x) - tail;
 }
 
 static inline float plain_gelu_tanh(float x) {

@@ -18,16 +18,12 @@ static const float EXP_POLY[EXP_DEGREE + 1] = {0x1p-1f, 0x1.555556p-3f, 0x1.5554
 static const float TANH_POLY[TANH_DEGREE + 1] = {-0x1.555534p-2f, 0x1.110768p-3f, -0x1.b84448p-5f, 0x1.5256cep-6f, -0x1.76abf4p-8f};
 #define TANH_SMALL 0.625f
 
-/* erf(x) = x P(x^2) for |x| < 1; else 1 - exp(-Q(x)), Q fitting -ln(erfc(x)) up to ERF_HIGHEST, where erf is 1. */
-#define ERF_DEGREE 6
-static const float ERF_POLY[ERF_DEGREE + 1] = {0x1.20dd74p+0f, -0x1.81273ep-2f,  0x1.ce2d2p-4f,  -0x1.b7fbb4p-6f,
-                                               0x1.5419f4p-8f, -0x1.a485e8p-11f, 0x1.4ae4c6p-14f};
-#define ERFC_DEGREE 7
-static const float ERFC_POLY[ERFC_DEGREE + 1] = {-0x1.8a5954p-13f, 0x1.212c0ep+0f, 0x1.443566p-1f,   0x1.bc151ep-4f,
-                                                 -0x1.9d0318p-6f,  0x1.138cd8p-8f, -0x1.cec654p-12f, 0x1.6bd85p-16f};
-#define ERF_HIGHEST 4.0f
+/* The upper tail of the normal distribution, 1/2 erfc(a / sqrt(2)) = exp(P(a)) for 0 <= a < GELU_HIGHEST; taken as 0 behind it. */
+#define GELU_DEGREE 9
+static const float GELU_POLY[GELU_DEGREE + 1] = {-0x1.62e43p-1f,  -0x1.988488p-1f,  -0x1.45eebp-2f, -0x1.2a308cp-5f,  0x1.415f8ep-8f,
+                                                 -0x1.6dab3p-14f, -0x1.2b06dap-13f, 0x1.235f9p-15f, -0x1.fa1fc4p-19f, 0x1.5fb192p-23f};
+#define GELU_HIGHEST 6.0f
 
-#define SQRT_HALF  0x1.6a09e6p-1f /* sqrt(1/2) */
 #define GELU_CUBE  0.044715f
 #define GELU_SCALE 0x1.988454p-1f /* sqrt(2 / pi) */
 #define GELU_QUICK 1.702f

@@ -8,8 +8,8 @@
 
 #define MAX_N       100
 #define SEED        20240607u
-#define STORED_HASH 0x3408ce7e0be7ea45u /* the same on every instruction set and compiler */
-#define ACTIVATIONS 0xa7cbb4384591702eu /* that of run_activations */
+#define STORED_HASH 0x912d4310c3c0fda8u /* the same on every instruction set and compiler */
+#define ACTIVATIONS 0x4d2752d2ad9787e6u /* that of run_activations */
 
 static const float SPECIALS[] = {0.0f,  -0.0f,  INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f, 0x1p-126f, 3.4e38f, -3.4e38f,
                                  88.7f, -87.3f, -103.9f,  -104.1f,   89.1f,  0.625f,    -0.625f,    1.0f,      -1.0f,   4.0f,
@@ -341,9 +341,9 @@ static void the_functions_are_within_a_few_units_of_the_last_place(void **unused
     (void)unused;
     double e = worst_ulps(plain_exp, exp, -87.3, 88.7), t = worst_ulps(plain_tanh, tanh, -12.0, 12.0);
     double near = worst_ulps(plain_tanh, tanh, -0.01, 0.01), s = worst_ulps(plain_silu, exact_silu, -80.0, 80.0);
-    double er = worst_ulps(plain_erf, erf, -5.0, 5.0);
-    printf("worst, ulp: exp %.2f, tanh %.2f (near 0 %.2f), silu %.2f, erf %.2f\n", e, t, near, s, er);
-    assert_true(e < 1.5 && t < 2.5 && near < 1.5 && s < 3.5 && er < 3.0);
+    double gelu_near = worst_ulps(plain_gelu, exact_gelu, -1.0, 5.0);
+    printf("worst, ulp: exp %.2f, tanh %.2f (near 0 %.2f), silu %.2f, gelu from -1 %.2f\n", e, t, near, s, gelu_near);
+    assert_true(e < 1.5 && t < 2.5 && near < 1.5 && s < 3.5 && gelu_near < 4.0);
     double gelu = 0.0, gelu_tanh = 0.0;
     for (int32_t i = -100000; i <= 100000; i++) {
         float x = (float)i * 1e-4f;
@@ -352,7 +352,7 @@ static void the_functions_are_within_a_few_units_of_the_last_place(void **unused
         gelu_tanh = fmax(gelu_tanh, fabs((double)plain_gelu_tanh(x) - exact_gelu_tanh((double)x)) / scale);
     }
     printf("worst, absolute: gelu %.2g, gelu tanh %.2g\n", gelu, gelu_tanh);
-    assert_true(gelu < 1.5e-7 && gelu_tanh < 1.5e-7);
+    assert_true(gelu < 1e-7 && gelu_tanh < 1.5e-7);
 }
 
 static void the_functions_are_defined_everywhere(void **unused) {
@@ -360,11 +360,11 @@ static void the_functions_are_defined_everywhere(void **unused) {
     assert_true(plain_exp(-INFINITY) == 0.0f && plain_exp(-1e30f) == 0.0f && plain_exp(-104.0f) == 0.0f);
     assert_true(plain_exp(INFINITY) == INFINITY && plain_exp(1e30f) == INFINITY && plain_exp(88.73f) == INFINITY);
     assert_true(plain_exp(0.0f) == 1.0f && plain_exp(-0.0f) == 1.0f);
-    assert_true(isnan(plain_exp(NAN)) && isnan(plain_tanh(NAN)) && isnan(plain_silu(NAN)) && isnan(plain_erf(NAN)) &&
-                isnan(plain_gelu(NAN)));
+    assert_true(isnan(plain_exp(NAN)) && isnan(plain_tanh(NAN)) && isnan(plain_silu(NAN)) && isnan(plain_gelu(NAN)));
     assert_true(fabs((double)plain_exp(-100.0f) - exp(-100.0)) <= 0x1p-149); /* subnormal */
     assert_true(plain_tanh(INFINITY) == 1.0f && plain_tanh(-INFINITY) == -1.0f && signbit(plain_tanh(-0.0f)));
-    assert_true(plain_erf(INFINITY) == 1.0f && plain_erf(-9.0f) == -1.0f);
+    assert_true(plain_gelu(INFINITY) == INFINITY && plain_gelu(-INFINITY) == 0.0f && plain_gelu(-7.0f) == 0.0f && plain_gelu(7.0f) == 7.0f);
+    assert_true(signbit(plain_gelu(-0.0f)));
     assert_true(plain_silu(1e30f) == 1e30f && plain_silu(-1e30f) == 0.0f && plain_silu(0.0f) == 0.0f);
     assert_true(plain_sigmoid(INFINITY) == 1.0f && plain_sigmoid(-INFINITY) == 0.0f && isnan(plain_sigmoid(NAN)));
     assert_true(plain_gelu_quick(1e30f) == 1e30f && plain_gelu_quick(-1e30f) == 0.0f && isnan(plain_gelu_quick(NAN)));

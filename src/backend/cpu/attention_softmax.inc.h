@@ -9,16 +9,9 @@ static inline mask16 block_mask(const attn_tile *t, int32_t query, int32_t block
     return m_without(m_first(t->end[query] - block * ATTN_BLOCK), m_first(t->first[query] - block * ATTN_BLOCK));
 }
 
-/* exp16 for lanes that are at most 0. It skips the handling of subnormal results where none can occur. */
+/* exp16 for lanes that are at most 0. */
 INLINE f32x16 exp_below16(f32x16 x) {
-    if (!m_all(m_le(f_set1(EXP_NORMAL), x))) {
-        return exp16(x);
-    }
-    f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
-    f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
-    f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
-    f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
-    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* adds the integer in shifted's low bits to p's exponent */
+    return m_all(m_le(f_set1(EXP_NORMAL), x)) ? exp_normal16(x) : exp16(x);
 }
 
 /* Whether raw products need more than the scale to become scores. */

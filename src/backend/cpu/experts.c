@@ -121,18 +121,6 @@ static tile_scratch scratch_of(const cpu_backend *b, int32_t worker) {
     return (tile_scratch){y, y + TILE_FLOATS, l->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES};
 }
 
-/* y[n_rows][n_blocks * 16] = rows w^T + bias. */
-static void product(const cpu_backend *b, const linear *w, row_view rows, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                    void *scratch) {
-    int32_t n = n_blocks * PACK_LANES;
-    b->linear->product(w, rows, n_rows, block0, n_blocks, y, scratch);
-    for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
-        for (int32_t c = 0; c < n; c++) {
-            y[r * n + c] += w->bias[block0 * PACK_LANES + c];
-        }
-    }
-}
-
 /* The columns of a task, and the rows whose results fit n_floats at once. */
 typedef struct tile {
     int32_t block0, n_blocks, column0, n_columns, stride, rows_at_once;
@@ -193,7 +181,7 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
         float *sums[] = {c.y, c.up};
         for (int i = 0; i < (w->gate != NULL ? 2 : 1); i++) {
             row_view rows = {gathered_row(job, parts[i]->format, place), linear_row_bytes(parts[i]->format, w->d_in)};
-            product(job->b, parts[i], rows, n_rows, t.block0, t.n_blocks, sums[i], c.kernel);
+            linear_tile(job->b, parts[i], rows, n_rows, t.block0, t.n_blocks, sums[i], c.kernel);
         }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
         bool is_groups = w->down[e]->format == ROWS_GROUPS;
@@ -225,7 +213,7 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, const t
     for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t->rows_at_once) {
         int32_t n_rows = end - place < t->rows_at_once ? end - place : t->rows_at_once;
         row_view rows = {s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
-        product(job->b, job->w->down[e], rows, n_rows, t->block0, t->n_blocks, c->y, c->kernel);
+        linear_tile(job->b, job->w->down[e], rows, n_rows, t->block0, t->n_blocks, c->y, c->kernel);
         for (int32_t r = 0; r < n_rows; r++) {
             int32_t source = s->sources[place + r];
             float weight = s->is_input_scaled ? 1.0f : s->weights[source];

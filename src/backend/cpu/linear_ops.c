@@ -108,16 +108,21 @@ static int32_t widest_task(const product_job *job) {
     return blocks;
 }
 
-/* y[n_rows][n_blocks * 16] = x w^T + bias. */
+void linear_tile(const cpu_backend *b, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
+                 void *scratch) {
+    const int32_t n = n_blocks * PACK_LANES;
+    b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
+    for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
+        b->math->add_scaled(1.0f, w->bias + (int64_t)block0 * PACK_LANES, n, y + r * n);
+    }
+}
+
+/* The same of rows from row0 on. */
 static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
                          void *scratch) {
     row_view x = job->views[w->format];
     x.data += (size_t)row0 * x.stride;
-    job->b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
-    for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
-        const int32_t n = n_blocks * PACK_LANES;
-        job->b->math->add_scaled(1.0f, w->bias + (int64_t)block0 * PACK_LANES, n, y + r * n);
-    }
+    linear_tile(job->b, w, x, n_rows, block0, n_blocks, y, scratch);
 }
 
 /* Finishes n columns of one row of a tile. up: those of the second weights, for END_GATE_UP. */

@@ -38,6 +38,15 @@ static inline f32x16 exp16(f32x16 x) {
     return f_mul(f_mul(p, exp2_int16(half)), exp2_int16(i_sub(power, half)));
 }
 
+/* exp16 for lanes from EXP_NORMAL to 0, where no handling of subnormal results is needed. */
+static inline f32x16 exp_normal16(f32x16 x) {
+    f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
+    f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
+    f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
+    f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
+    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* adds the integer in shifted's low bits to p's exponent */
+}
+
 static inline f32x16 with_sign_of(f32x16 a, f32x16 x) {
     return f_of_bits(i_or(f_bits(a), i_and(f_bits(x), i_set1(INT32_MIN))));
 }
@@ -54,20 +63,13 @@ static inline f32x16 tanh16(f32x16 x) {
     return with_sign_of(f_select(m_lt(a, f_set1(TANH_SMALL)), small, large), x);
 }
 
-static inline f32x16 erf16(f32x16 x) {
-    f32x16 a = f_abs(x);
-    f32x16 small = f_mul(a, poly16(ERF_POLY, ERF_DEGREE, f_mul(a, a)));
-    f32x16 t = f_min(f_set1(ERF_HIGHEST), a);
-    f32x16 large = f_sub(f_set1(1.0f), exp16(f_neg(poly16(ERFC_POLY, ERFC_DEGREE, t))));
-    return with_sign_of(f_select(m_lt(a, f_set1(1.0f)), small, large), x);
-}
-
 static inline f32x16 silu16(f32x16 x) {
     return f_div(x, f_add(exp16(f_neg(x)), f_set1(1.0f)));
 }
 
 static inline f32x16 gelu16(f32x16 x) {
-    return f_mul(f_mul(x, f_set1(0.5f)), f_add(erf16(f_mul(x, f_set1(SQRT_HALF))), f_set1(1.0f)));
+    f32x16 a = f_abs(x), tail = f_mul(a, exp_normal16(poly16(GELU_POLY, GELU_DEGREE, a)));
+    return f_sub(f_max(f_zero(), x), f_select(m_lt(a, f_set1(GELU_HIGHEST)), tail, f_zero()));
 }
 
 static inline f32x16 gelu_tanh16(f32x16 x) {
