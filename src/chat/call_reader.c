@@ -1,12 +1,10 @@
 #include "chat/call_reader.h"
 
-#include "base/mem.h"
-
 enum { PENDING_BYTES = 4096, NAME_BYTES = 256 };
 
-static const call_machine *const machines[] = {[SYNTAX_JSON] = &json_machine,         [SYNTAX_TAGS] = &tag_machine,
-                                               [SYNTAX_ELEMENTS] = &element_machine,  [SYNTAX_GEMMA] = &gemma_machine,
-                                               [SYNTAX_PYTHON] = &python_machine,     [SYNTAX_HARMONY] = &harmony_machine};
+static const call_machine *const machines[] = {
+    [SYNTAX_JSON] = &json_machine,   [SYNTAX_TAGS] = &tag_machine,      [SYNTAX_ELEMENTS] = &element_machine,
+    [SYNTAX_GEMMA] = &gemma_machine, [SYNTAX_PYTHON] = &python_machine, [SYNTAX_HARMONY] = &harmony_machine};
 
 quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options) {
     mark_test test = {options->is_special, options->special_context};
@@ -80,24 +78,8 @@ bool call_is_offered(const call_reader *r, str name) {
 
 /* ---- events ---- */
 
-/* Appends an event, or text to the last one where it is its neighbour. */
 static quire_err add_event(call_reader *r, output_kind kind, str text, str id) {
-    output_events *e = r->out;
-    output_event *last = e->n > 0 ? &e->items[e->n - 1] : NULL;
-    bool joins = last != NULL && last->kind == kind && kind != OUTPUT_CALL_BEGIN && kind != OUTPUT_CALL_END;
-    if (!joins) {
-        TRY(mem_grow(&e->items, &e->cap, e->n + 1, sizeof *e->items));
-    }
-    TRY(strbuf_reserve(&e->text, text.n + id.n));
-    output_event made = {.kind = kind, .call = r->n_calls, .text = e->text.n, .n = text.n, .id = e->text.n + text.n, .n_id = id.n};
-    TRY(strbuf_add(&e->text, text.p, text.n));
-    TRY(strbuf_add(&e->text, id.p, id.n));
-    if (joins) {
-        e->items[e->n - 1].n += text.n;
-    } else {
-        e->items[e->n++] = made;
-    }
-    return QUIRE_OK;
+    return output_events_add(r->out, kind, r->n_calls, text, id);
 }
 
 quire_err call_text(call_reader *r, output_kind kind, const char *p, size_t n) {

@@ -8,8 +8,9 @@
 
 #include "chat/json_stream.h"
 #include "chat/mark_set.h"
+#include "chat/output_events.h"
 #include "chat/output_format.h"
-#include "chat/output_parser.h"
+#include "chat/output_options.h"
 #include "chat/typed_value.h"
 
 typedef struct call_reader call_reader;
@@ -34,8 +35,8 @@ typedef struct json_calls {
 
 typedef struct tag_calls {
     uint8_t state;
-    bool has_members;               /* of the arguments */
-    bool has_text;                  /* of the value */
+    bool has_members;                /* of the arguments */
+    bool has_text;                   /* of the value */
     bool has_newline, waits_newline; /* before it; one that may be behind it */
 } tag_calls;
 
@@ -77,11 +78,11 @@ struct call_reader {
     mark_set marks;
     mark_match match;
     output_events *out;
-    bool inside;          /* an attempt or a call */
-    bool in_call;         /* a call has begun */
-    bool after_call;      /* a call has ended, and only white space and closing marks came since */
-    bool in_section;      /* behind ROLE_SECTION */
-    bool section_is_new;  /* and nothing came since */
+    bool inside;         /* an attempt or a call */
+    bool in_call;        /* a call has begun */
+    bool after_call;     /* a call has ended, and only white space and closing marks came since */
+    bool in_section;     /* behind ROLE_SECTION */
+    bool section_is_new; /* and nothing came since */
     bool section_has_calls;
     bool has_content;     /* that is not white space */
     bool in_special;      /* text: between MARK_BEGIN and MARK_END */

@@ -1,14 +1,15 @@
 /* Harmony, the format of gpt-oss: an answer is a row of messages, each with a header.
  *
- * <|channel|>NAME to=RECIPIENT <|constrain|>json<|message|>TEXT<|end|><|start|>assistant<|channel|>.. A message to functions.NAME is a call;
- * the channel analysis is reasoning, every other one content. Texts of one kind are joined by a newline. */
+ * <|channel|>NAME to=RECIPIENT <|constrain|>json<|message|>TEXT<|end|><|start|>assistant<|channel|>.. A message to functions.NAME is a
+ * call; the channel analysis is reasoning, every other one content. Texts of one kind are joined by a newline. */
 #include "chat/call_reader.h"
 
 enum { HEADER, TEXT, CALL, AFTER };
 enum { PLAIN, REASONING, CONTENT }; /* what a message's text is */
 enum { HEADER_BYTES = 1024 };
 
-static const uint32_t header_roles = ROLE(MESSAGE) | ROLE(CHANNEL) | ROLE(CONSTRAIN) | ROLE(START), body_roles = ROLE(MESSAGE_END) | ROLE(START),
+static const uint32_t header_roles = ROLE(MESSAGE) | ROLE(CHANNEL) | ROLE(CONSTRAIN) | ROLE(START),
+                      body_roles = ROLE(MESSAGE_END) | ROLE(START),
                       after_roles = ROLE(START) | ROLE(CHANNEL) | ROLE(MESSAGE) | ROLE(MESSAGE_END);
 
 static quire_err begin(call_reader *r) {

@@ -62,7 +62,9 @@ static quire_err begin_value(call_reader *r) {
     tag_calls *t = &r->u.t;
     str rest, key = unquoted(call_str(&r->text), &rest);
     unsigned types = schema_types(schema_member(r->schema, r->schema, key), r->schema);
-    types = str_contains(rest, str_of("string=\"true\"")) ? TYPE_STRING : str_contains(rest, str_of("string=\"false\"")) ? TYPE_NUMBER : types;
+    types = str_contains(rest, str_of("string=\"true\""))    ? TYPE_STRING
+            : str_contains(rest, str_of("string=\"false\"")) ? TYPE_NUMBER
+                                                             : types;
     TRY(strbuf_add_str(&r->arguments, t->has_members ? ", \"" : "{\""));
     TRY(escape_add(&r->arguments, key.p, key.n));
     TRY(strbuf_add_str(&r->arguments, "\": "));

@@ -2,7 +2,27 @@
 
 #include <ctype.h>
 
-enum { VALUE, FIRST_ITEM, ITEM, FIRST_NAME, NAME, COLON, MEMBER, AFTER, STRING, WORD, MINUS, ZERO, DIGITS, POINT, FRACTION, E, E_SIGN, E_DIGITS, DONE };
+enum {
+    VALUE,
+    FIRST_ITEM,
+    ITEM,
+    FIRST_NAME,
+    NAME,
+    COLON,
+    MEMBER,
+    AFTER,
+    STRING,
+    WORD,
+    MINUS,
+    ZERO,
+    DIGITS,
+    POINT,
+    FRACTION,
+    E,
+    E_SIGN,
+    E_DIGITS,
+    DONE
+};
 
 static bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -120,7 +140,8 @@ typedef struct word {
 
 /* The word that begins with these letters, or is equal to them. */
 static const word *find_word(const char *p, size_t n, bool whole) {
-    static const word words[] = {{"true", "true"}, {"false", "false"}, {"null", "null"}, {"True", "true"}, {"False", "false"}, {"None", "null"}};
+    static const word words[] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
+                                 {"True", "true"}, {"False", "false"}, {"None", "null"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (strncmp(words[i].read, p, n) == 0 && (!whole || words[i].read[n] == 0)) {
             return &words[i];

@@ -7,30 +7,38 @@
 /* What a mark does. */
 typedef enum mark_role {
     ROLE_NONE,
-    ROLE_OPEN,        /* begins a call, or a list of calls */
-    ROLE_CLOSE,       /* ends it; dropped behind a call */
-    ROLE_SECTION,     /* stands before the calls; dropped where one follows */
+    ROLE_OPEN,    /* begins a call, or a list of calls */
+    ROLE_CLOSE,   /* ends it; dropped behind a call */
+    ROLE_SECTION, /* stands before the calls; dropped where one follows */
     ROLE_SECTION_END,
-    ROLE_HEAD,        /* json: between the name and the arguments */
-    ROLE_END,         /* tags, elements: the end of a call */
-    ROLE_NAME_END,    /* tags: the end of the name */
-    ROLE_PARAMETER,   /* tags: before a parameter's name */
-    ROLE_VALUE,       /* tags: between a parameter's name and its value */
+    ROLE_HEAD,      /* json: between the name and the arguments */
+    ROLE_END,       /* tags, elements: the end of a call */
+    ROLE_NAME_END,  /* tags: the end of the name */
+    ROLE_PARAMETER, /* tags: before a parameter's name */
+    ROLE_VALUE,     /* tags: between a parameter's name and its value */
     ROLE_VALUE_END,
-    ROLE_NEXT,        /* tags: the next parameter, where a value has no end of its own */
-    ROLE_QUOTE,       /* gemma: both ends of a string */
-    ROLE_TAG,         /* elements: stands before every tag */
-    ROLE_MESSAGE,     /* harmony: ends a message's header */
+    ROLE_NEXT,    /* tags: the next parameter, where a value has no end of its own */
+    ROLE_QUOTE,   /* gemma: both ends of a string */
+    ROLE_TAG,     /* elements: stands before every tag */
+    ROLE_MESSAGE, /* harmony: ends a message's header */
     ROLE_MESSAGE_END,
-    ROLE_START,       /* harmony: begins a header */
-    ROLE_CHANNEL,     /* harmony: before the channel's name in a header */
-    ROLE_CONSTRAIN,   /* harmony: before the content type in a header */
-    ROLE_DROP,        /* never content */
-    ROLE_THINK,       /* begins the reasoning */
+    ROLE_START,     /* harmony: begins a header */
+    ROLE_CHANNEL,   /* harmony: before the channel's name in a header */
+    ROLE_CONSTRAIN, /* harmony: before the content type in a header */
+    ROLE_DROP,      /* never content */
+    ROLE_THINK,     /* begins the reasoning */
     ROLE_THINK_END
 } mark_role;
 
-typedef enum call_syntax { SYNTAX_NONE, SYNTAX_JSON, SYNTAX_TAGS, SYNTAX_ELEMENTS, SYNTAX_GEMMA, SYNTAX_PYTHON, SYNTAX_HARMONY } call_syntax;
+typedef enum call_syntax {
+    SYNTAX_NONE,
+    SYNTAX_JSON,
+    SYNTAX_TAGS,
+    SYNTAX_ELEMENTS,
+    SYNTAX_GEMMA,
+    SYNTAX_PYTHON,
+    SYNTAX_HARMONY
+} call_syntax;
 
 enum {
     FORMAT_HEAD = 1 << 0,          /* json: the name stands before the arguments */

@@ -19,17 +19,6 @@ struct output_parser {
     call_reader reader;
 };
 
-void output_events_clear(output_events *e) {
-    e->n = 0;
-    strbuf_clear(&e->text);
-}
-
-void output_events_deinit(output_events *e) {
-    mem_free(e->items);
-    strbuf_deinit(&e->text);
-    *e = (output_events){0};
-}
-
 /* ---- opening ---- */
 
 static quire_err find_formats(const output_options *o, const call_format **calls, const reasoning_format **reasoning, quire_error *err) {

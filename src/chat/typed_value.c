@@ -44,7 +44,7 @@ static unsigned type_named(str name) {
     static const struct {
         const char *name;
         unsigned type;
-    } types[] = {{"string", TYPE_STRING}, {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"number", TYPE_NUMBER},
+    } types[] = {{"string", TYPE_STRING},  {"null", TYPE_NULL},     {"boolean", TYPE_BOOLEAN}, {"number", TYPE_NUMBER},
                  {"integer", TYPE_NUMBER}, {"object", TYPE_OBJECT}, {"array", TYPE_ARRAY}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (str_is(name, types[i].name)) {
@@ -55,9 +55,9 @@ static unsigned type_named(str name) {
 }
 
 static unsigned type_of(const json_value *v) {
-    static const unsigned types[] = {[JSON_KIND_NULL] = TYPE_NULL,     [JSON_KIND_BOOL] = TYPE_BOOLEAN, [JSON_KIND_INT] = TYPE_NUMBER,
-                                     [JSON_KIND_REAL] = TYPE_NUMBER,   [JSON_KIND_TEXT] = TYPE_STRING,  [JSON_KIND_ARRAY] = TYPE_ARRAY,
-                                     [JSON_KIND_OBJECT] = TYPE_OBJECT};
+    static const unsigned types[] = {
+        [JSON_KIND_NULL] = TYPE_NULL,   [JSON_KIND_BOOL] = TYPE_BOOLEAN, [JSON_KIND_INT] = TYPE_NUMBER,   [JSON_KIND_REAL] = TYPE_NUMBER,
+        [JSON_KIND_TEXT] = TYPE_STRING, [JSON_KIND_ARRAY] = TYPE_ARRAY,  [JSON_KIND_OBJECT] = TYPE_OBJECT};
     return types[json_kind_of(v)];
 }
 

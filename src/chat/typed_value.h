@@ -8,14 +8,7 @@
 #include "base/str.h"
 #include "json/json.h"
 
-enum {
-    TYPE_STRING = 1 << 0,
-    TYPE_NULL = 1 << 1,
-    TYPE_BOOLEAN = 1 << 2,
-    TYPE_NUMBER = 1 << 3,
-    TYPE_OBJECT = 1 << 4,
-    TYPE_ARRAY = 1 << 5
-};
+enum { TYPE_STRING = 1 << 0, TYPE_NULL = 1 << 1, TYPE_BOOLEAN = 1 << 2, TYPE_NUMBER = 1 << 3, TYPE_OBJECT = 1 << 4, TYPE_ARRAY = 1 << 5 };
 
 /* The types that a schema allows; 0: it says nothing. root: the schema that its references are in. */
 unsigned schema_types(const json_value *schema, const json_value *root);

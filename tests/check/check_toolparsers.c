@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "chat/output_detect.h"
 #include "chat/output_format.h"
 #include "chat/output_parser.h"
 #include "check/check.h"
