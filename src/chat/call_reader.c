@@ -1,6 +1,6 @@
 #include "chat/call_reader.h"
 
-enum { PENDING_BYTES = 4096, NAME_BYTES = 256 };
+enum { PENDING_BYTES = 4096, NAME_BYTES = 256, HELD_LEAST = 2 * MARK_BYTES };
 
 static const call_machine *const machines[] = {
     [SYNTAX_JSON] = &json_machine,   [SYNTAX_TAGS] = &tag_machine,      [SYNTAX_ELEMENTS] = &element_machine,
@@ -10,10 +10,7 @@ quire_err call_reader_init(call_reader *r, const call_format *format, const outp
     mark_test test = {options->is_special, options->special_context};
     *r = (call_reader){.format = format, .options = options};
     size_t max = options->max_held > 0 ? options->max_held : OUTPUT_MAX_HELD;
-    strbuf *const bounded[] = {&r->held, &r->special, &r->name, &r->id, &r->text, &r->value.text};
-    for (size_t i = 0; i < sizeof bounded / sizeof *bounded; i++) {
-        bounded[i]->max = max;
-    }
+    r->held.max = r->text.max = r->value.text.max = max > HELD_LEAST ? max : HELD_LEAST;
     if (format == NULL) {
         return QUIRE_OK;
     }

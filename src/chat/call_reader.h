@@ -40,7 +40,7 @@ typedef struct tag_calls {
     bool has_newline, waits_newline; /* before it; one that may be behind it */
 } tag_calls;
 
-#define ELEMENT_DEPTH 64
+#define ELEMENT_DEPTH 60
 
 typedef struct element_calls {
     uint8_t state;
@@ -125,7 +125,7 @@ static inline mark_roles call_roles(uint32_t any, uint32_t special) {
 
 str call_trim(str s);
 static inline str call_str(const strbuf *b) {
-    return (str){b->p, b->n};
+    return (str){b->p != NULL ? b->p : "", b->n};
 }
 /* Sets a buffer; QUIRE_TOO_LARGE past its max. */
 quire_err call_set(strbuf *b, str s);

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "chat/unescape.h"
 
-#define JSON_STREAM_DEPTH 256
+#define JSON_STREAM_DEPTH 60 /* of nested brackets: the arguments around it count among the 64 of a request */
 #define JSON_STREAM_SPACE 64 /* bytes of white space that are kept behind a comma */
 
 typedef enum json_stream_result {
@@ -24,7 +24,7 @@ typedef struct json_stream {
     bool in_name, has_comma; /* the comma is not written before the next item is there */
     uint16_t depth;
     char word[8], space[JSON_STREAM_SPACE];
-    uint8_t is_object[JSON_STREAM_DEPTH / 8]; /* a bit for each open bracket */
+    uint8_t is_object[(JSON_STREAM_DEPTH + 7) / 8]; /* a bit for each open bracket */
     unescape escape;
 } json_stream;
 

@@ -118,5 +118,5 @@ quire_err escape_add(strbuf *out, const char *p, size_t n) {
             TRY(strbuf_addf(out, "\\u%04x", c));
         }
     }
-    return strbuf_add(out, p + from, n - from);
+    return n > from ? strbuf_add(out, p + from, n - from) : QUIRE_OK;
 }
