@@ -18,7 +18,7 @@ quire_err call_reader_init(call_reader *r, const call_format *format, const outp
     for (int i = 0; i < FORMAT_MARKS && format->marks[i].text != NULL; i++) {
         TRY(mark_set_add(&r->marks, (uint8_t)format->marks[i].role, format->marks[i].text, test));
     }
-    if (format->syntax == SYNTAX_HARMONY) {
+    if (format->syntax == SYNTAX_HARMONY || (format->flags & FORMAT_HEAD_FIRST) != 0) {
         r->inside = true;
         return r->machine->begin(r);
     }

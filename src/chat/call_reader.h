@@ -11,6 +11,7 @@
 #include "chat/output_events.h"
 #include "chat/output_format.h"
 #include "chat/output_options.h"
+#include "chat/python_literal.h"
 #include "chat/typed_value.h"
 
 typedef struct call_reader call_reader;
@@ -59,10 +60,8 @@ typedef struct gemma_calls {
 
 typedef struct python_calls {
     uint8_t state;
-    bool in_list, has_members, is_triple;
-    char quote;
-    uint8_t n_quotes;
-    unescape escape;
+    bool in_list, has_members;
+    python_literal value;
 } python_calls;
 
 typedef struct harmony_messages {

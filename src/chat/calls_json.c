@@ -98,7 +98,11 @@ static quire_err in_arguments_text(call_reader *r, char c) {
     } else if (!r->u.j.is_string) {
         TRY(json_stream_close(&r->json, &r->arguments));
     }
-    return finish_arguments(r, AFTER_MEMBER);
+    TRY(finish_arguments(r, AFTER_MEMBER));
+    if (r->u.j.is_bare) {
+        call_leave(r);
+    }
+    return QUIRE_OK;
 }
 
 /* ---- members ---- */
@@ -137,7 +141,7 @@ static quire_err begin_member(call_reader *r, char c) {
     if (is_arguments(key) && !j->has_arguments && c != 'n') {
         return begin_arguments(r, c);
     }
-    j->is_name_key = str_is(key, "name") && !j->has_name;
+    j->is_name_key = (str_is(key, "name") || str_is(key, "tool_name")) && !j->has_name;
     j->state = SKIPPED;
     j->skipped = (json_stream){0};
     if (is_arguments(key) && !j->has_arguments) { /* null: none */
@@ -335,6 +339,10 @@ static quire_err read_head(call_reader *r, bool *marked) {
         if (str_is(name, "function") && call_trim(behind).n > 0) { /* DeepSeek V3: the kind of tool stands first */
             name = call_trim(behind);
         }
+        if (split(behind, "<tool_name>", &rest, &before)) { /* MCP's tags: the server stands first */
+            split(before, "</tool_name>", &name, &rest);
+            break;
+        }
         if (str_is(str_of(m->text), "[CALL_ID]")) {
             split(behind, "[ARGS]", &before, &rest);
             TRY(call_set(&r->id, call_trim(before)));
@@ -354,7 +362,11 @@ static quire_err in_head(call_reader *r, char c) {
     if (is_json && (c == '[' || c == '{')) {
         return begin_body(r, c);
     }
-    if (c != '{') {
+    if (c == '\n' && (r->format->flags & FORMAT_HEAD_FIRST) != 0 && str_is(call_str(&r->text), "all")) {
+        call_leave(r);
+        return QUIRE_OK;
+    }
+    if (c != '{' && c != '"') {
         return r->text.n < HEAD_BYTES ? strbuf_add_char(&r->text, c) : call_reject(r, &c, 1);
     }
     TRY(read_head(r, &marked));

@@ -1,11 +1,10 @@
 /* Calls as Python: [name(key="value", other=[1, {'a': None}]), ..], with keyword arguments that are literals.
- *
- * A literal becomes JSON byte by byte: strings are decoded and written anew, parentheses are lists, and json_stream checks the rest. */
+ */
 #include <ctype.h>
 
 #include "chat/call_reader.h"
 
-enum { LIST, CALL, NAME, FIRST_KEY, KEY, AFTER_KEY, VALUE, QUOTES, STRING, AFTER_VALUE, AFTER_CALL };
+enum { LIST, CALL, NAME, FIRST_KEY, KEY, AFTER_KEY, VALUE, AFTER_VALUE, AFTER_CALL };
 
 static quire_err begin(call_reader *r) {
     r->u.p = (python_calls){.state = (r->format->flags & FORMAT_LINES) != 0 ? CALL : LIST};
@@ -22,9 +21,8 @@ static quire_err finish_call(call_reader *r) {
 
 /* Completes the value that was begun, and the call. */
 static quire_err close_call(call_reader *r) {
-    uint8_t state = r->u.p.state;
-    if (state == VALUE || state == STRING || state == QUOTES) {
-        TRY(json_stream_close(&r->json, &r->arguments));
+    if (r->u.p.state == VALUE) {
+        TRY(python_literal_close(&r->u.p.value, &r->arguments));
     }
     return finish_call(r);
 }
@@ -34,93 +32,18 @@ static quire_err break_off(call_reader *r, char c) {
     return call_reject(r, &c, 1);
 }
 
-static quire_err put(call_reader *r, const char *p, size_t n, json_stream_result *result) {
-    size_t n_read;
-    return json_stream_add(&r->json, (str){p, n}, &r->arguments, result, &n_read);
-}
-
-/* ---- strings ---- */
-
-static quire_err put_decoded(call_reader *r, const char *p, size_t n) {
-    json_stream_result result;
-    strbuf_clear(&r->special);
-    TRY(escape_add(&r->special, p, n));
-    return put(r, r->special.p, r->special.n, &result);
-}
-
-static quire_err end_string(call_reader *r) {
-    char text[UNESCAPE_BYTES];
-    json_stream_result result;
-    TRY(put_decoded(r, text, unescape_end(&r->u.p.escape, text)));
-    TRY(put(r, "\"", 1, &result));
-    r->u.p.state = result == JSON_STREAM_DONE ? AFTER_VALUE : VALUE;
-    return QUIRE_OK;
-}
-
-static quire_err string_byte(call_reader *r, char c) {
-    char text[UNESCAPE_BYTES];
-    return put_decoded(r, text, unescape_push(&r->u.p.escape, ESCAPE_PYTHON, c, text));
-}
-
 static quire_err byte(call_reader *r, char c);
 
-/* Behind an opening quote: a second one makes an empty string, a third one a string of several lines. */
-static quire_err in_quotes(call_reader *r, char c) {
-    python_calls *p = &r->u.p;
-    if (c == p->quote) {
-        p->n_quotes++;
-        p->is_triple = p->n_quotes == 3;
-        p->state = p->is_triple ? STRING : QUOTES;
-        p->n_quotes = p->is_triple ? 0 : p->n_quotes;
-        return QUIRE_OK;
-    }
-    p->state = STRING;
-    if (p->n_quotes == 2) {
-        TRY(end_string(r));
-        return byte(r, c);
-    }
-    p->n_quotes = 0;
-    return byte(r, c);
-}
-
-static quire_err in_string(call_reader *r, char c) {
-    python_calls *p = &r->u.p;
-    if (c == p->quote && !unescape_is_open(&p->escape)) {
-        p->n_quotes++;
-        if (p->n_quotes == (p->is_triple ? 3 : 1)) {
-            return end_string(r);
-        }
-        return QUIRE_OK;
-    }
-    for (; p->n_quotes > 0; p->n_quotes--) { /* quotes that did not end it */
-        TRY(string_byte(r, p->quote));
-    }
-    return string_byte(r, c);
-}
-
-/* ---- values ---- */
-
 static quire_err in_value(call_reader *r, char c) {
-    python_calls *p = &r->u.p;
     json_stream_result result;
-    if (c == '"' || c == '\'') {
-        TRY(put(r, "\"", 1, &result));
-        if (!json_stream_is_in_string(&r->json)) {
-            return break_off(r, c);
-        }
-        p->state = QUOTES;
-        p->quote = c;
-        p->n_quotes = 1;
-        p->is_triple = false;
-        p->escape = (unescape){0};
+    TRY(python_literal_push(&r->u.p.value, c, &r->arguments, &result));
+    if (result == JSON_STREAM_MORE) {
         return QUIRE_OK;
     }
-    char json = c == '(' ? '[' : c == ')' && r->json.depth > 0 ? ']' : c;
-    TRY(put(r, &json, 1, &result));
     if (result == JSON_STREAM_BROKEN) {
         return break_off(r, c);
     }
-    p->state = result == JSON_STREAM_MORE ? VALUE : AFTER_VALUE;
+    r->u.p.state = AFTER_VALUE;
     return result == JSON_STREAM_BEFORE ? byte(r, c) : QUIRE_OK;
 }
 
@@ -134,7 +57,7 @@ static quire_err begin_value(call_reader *r) {
     strbuf_clear(&r->text);
     p->has_members = true;
     p->state = VALUE;
-    r->json = (json_stream){0};
+    p->value = (python_literal){0};
     return QUIRE_OK;
 }
 
@@ -226,12 +149,6 @@ static quire_err byte(call_reader *r, char c) {
         break;
     case VALUE:
         TRY(in_value(r, c));
-        break;
-    case QUOTES:
-        TRY(in_quotes(r, c));
-        break;
-    case STRING:
-        TRY(in_string(r, c));
         break;
     default:
         TRY(call_space(c) ? QUIRE_OK : between(r, c));

@@ -42,6 +42,21 @@ static const call_format formats[] = {
      {M(SECTION, "<|tool_calls_section_begin|>"), M(SECTION_END, "<|tool_calls_section_end|>"), M(OPEN, "<|tool_call_begin|>"),
       M(CLOSE, "<|tool_call_end|>"), M(HEAD, "<|tool_call_argument_begin|>")}},
 
+    /* Formats of templates that vLLM has no parser for. */
+    {"cohere_command",
+     SYNTAX_JSON,
+     0,
+     {M(OPEN, "<|START_ACTION|>"), M(CLOSE, "<|END_ACTION|>"), M(DROP, "<|START_RESPONSE|>"), M(DROP, "<|END_RESPONSE|>"),
+      M(DROP, "<|START_TEXT|>"), M(DROP, "<|END_TEXT|>")}},
+    {"command_r", SYNTAX_JSON, 0, {M(OPEN, "Action:\n```json"), M(CLOSE, "```")}},
+    {"functionary_v31", SYNTAX_JSON, FORMAT_HEAD, {M(OPEN, "<function="), M(HEAD, ">"), M(CLOSE, "</function>")}},
+    {"functionary_v32", SYNTAX_JSON, FORMAT_HEAD | FORMAT_HEAD_FIRST, {M(OPEN, ">>>")}},
+    {"mcp_tags",
+     SYNTAX_JSON,
+     FORMAT_HEAD,
+     {M(SECTION, "<use_mcp_tool>"), M(SECTION_END, "</use_mcp_tool>"), M(OPEN, "<server_name>"), M(HEAD, "</server_name>"),
+      M(CLOSE, "</arguments>")}},
+
     {"qwen3_coder",
      SYNTAX_TAGS,
      FORMAT_VALUE_LINES,
@@ -151,6 +166,12 @@ static const reasoning_format reasonings[] = {
      {"Here is my thought process:", "Here's my thought process:"},
      {"Here is my response:", "Here's my response:"},
      {NULL}},
+    {"cohere_command",
+     REASONING_MARKED,
+     {"<|START_THINKING|>"},
+     {"<|END_THINKING|>"},
+     {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
+    {"apriel", REASONING_MARKED, {"<thinking>"}, {"</thinking>"}, {NULL}},
     {"openai_gptoss", REASONING_HARMONY, {NULL}, {NULL}, {NULL}},
 };
 

@@ -52,6 +52,7 @@ enum {
     FORMAT_VALUE_LINES = 1 << 8,   /* tags: a newline on each side of a value is not part of it */
     FORMAT_NAME_TO_TAG = 1 << 9,   /* tags: the name ends where the next mark begins */
     FORMAT_TYPED_QUOTES = 1 << 10, /* gemma: a quoted text is what the schema says */
+    FORMAT_HEAD_FIRST = 1 << 12,   /* json: the answer begins in a head; the head "all" is that of content */
     FORMAT_FORCED_JSON = 1 << 11   /* with a forced choice the answer may be plain JSON */
 };
 
@@ -80,7 +81,7 @@ typedef struct reasoning_format {
     const char *name;
     reasoning_rule rule;
     const char *open[2], *close[2]; /* NULL: no second spelling */
-    const char *drops[2];           /* marks around the answer */
+    const char *drops[4];           /* marks around the answer */
 } reasoning_format;
 
 /* NULL: no such format. call_format_at(i), reasoning_format_at(i): row i; NULL past the last. */

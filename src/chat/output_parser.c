@@ -50,11 +50,13 @@ static quire_err add_marks(output_parser *p, const call_format *calls) {
     for (int i = 0; i < 2; i++) {
         TRY(f->open[i] != NULL ? mark_set_add(&p->marks, ROLE_THINK, f->open[i], test) : QUIRE_OK);
         TRY(f->close[i] != NULL ? mark_set_add(&p->marks, ROLE_THINK_END, f->close[i], test) : QUIRE_OK);
-        TRY(f->drops[i] != NULL ? mark_set_add(content, ROLE_DROP, f->drops[i], test) : QUIRE_OK);
         TRY(f->close[i] != NULL ? mark_set_add(content, ROLE_DROP, f->close[i], test) : QUIRE_OK);
         if (f->close[i] != NULL && !content->marks[content->n - 1].is_special) {
             content->n--;
         }
+    }
+    for (size_t i = 0; i < sizeof f->drops / sizeof *f->drops && f->drops[i] != NULL; i++) {
+        TRY(mark_set_add(content, ROLE_DROP, f->drops[i], test));
     }
     for (int i = 0; calls != NULL && i < FORMAT_MARKS && calls->marks[i].text != NULL; i++) {
         const format_mark *m = &calls->marks[i];
@@ -179,6 +181,7 @@ static quire_err push(output_parser *p, char c) {
     char text[MARK_BYTES];
     size_t n;
     uint32_t roles = p->state == AFTER ? 0 : ROLE(THINK) | ROLE(THINK_END);
+    roles |= p->state == START ? ROLE(OPEN) | ROLE(SECTION) : 0; /* an answer that begins with a call has no reasoning */
     int found = mark_push(&p->match, &p->marks, call_roles(roles, ROLE(OPEN) | ROLE(SECTION)), c, text, &n);
     for (size_t i = 0; i < n; i++) {
         TRY(text_byte(p, text[i]));

@@ -2,7 +2,7 @@
 
 #include <strings.h>
 
-#include "chat/json_stream.h"
+#include "chat/python_literal.h"
 
 enum { MAX_SCHEMA_DEPTH = 16, MAX_SCHEMA_BRANCHES = 64, NULL_BYTES = 16 };
 
@@ -197,6 +197,13 @@ static bool reads(str s, const char *word) {
     return s.n == strlen(word) && strncasecmp(s.p, word, s.n) == 0;
 }
 
+static void take_back(strbuf *out, size_t n) {
+    out->n = n;
+    if (out->p != NULL) {
+        out->p[n] = 0;
+    }
+}
+
 /* Appends the text as JSON; *done false: it is none, and nothing was appended. */
 static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) {
     json_stream json = {0};
@@ -217,10 +224,22 @@ static quire_err add_json(const typed_value *v, str s, strbuf *out, bool *done) 
     *done = n_read == s.n && (result == JSON_STREAM_DONE || result == JSON_STREAM_BEFORE);
     if (!*done || (v->types == 0 && s.p[0] == '"')) {
         *done = false;
-        out->n = before;
-        if (out->p != NULL) {
-            out->p[before] = 0;
-        }
+        take_back(out, before);
+    }
+    return QUIRE_OK;
+}
+
+/* The same for a list or object that is written as a Python literal. */
+static quire_err add_python(str s, strbuf *out, bool *done) {
+    python_literal literal = {0};
+    json_stream_result result = JSON_STREAM_MORE;
+    size_t before = out->n, i = 0;
+    for (; i < s.n && result == JSON_STREAM_MORE; i++) {
+        TRY(python_literal_push(&literal, s.p[i], out, &result));
+    }
+    *done = i == s.n && result == JSON_STREAM_DONE;
+    if (!*done) {
+        take_back(out, before);
     }
     return QUIRE_OK;
 }
@@ -236,6 +255,9 @@ quire_err typed_end(typed_value *v, strbuf *out) {
     }
     if ((v->types & TYPE_STRING) == 0) {
         TRY(add_json(v, s, out, &done));
+    }
+    if (!done && (v->types & (TYPE_OBJECT | TYPE_ARRAY)) != 0) {
+        TRY(add_python(s, out, &done));
     }
     if (done) {
         return QUIRE_OK;
