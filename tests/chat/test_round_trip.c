@@ -142,6 +142,19 @@ static quire_err render(const jinja_program *p, const conversation *c, const tem
 
 /* ---- the assistant's part ---- */
 
+/* Where generation would have stopped; NULL: nowhere. */
+static const char *first_stop(const char *text) {
+    static const char *const stops[] = {
+        "<eos>",    "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<|tool_response>",
+        "<|end|>\n"};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
+        const char *at = strstr(text, stops[i]);
+        first = at != NULL && (first == NULL || at < first) ? at : first;
+    }
+    return first;
+}
+
 typedef struct parts {
     strbuf prompt; /* with the generation prompt */
     strbuf plain;  /* an answer without calls */
@@ -181,13 +194,8 @@ static str assistant_part(const parts *a, const strbuf *full, bool *whole) {
     if (n > 0 && part.n >= n && memcmp(part.p + part.n - n, a->suffix.p, n) == 0) {
         part.n -= n;
     }
-    static const char *const stops[] = {
-        "<eos>",    "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<|tool_response>",
-        "<|end|>\n"};
-    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) { /* where generation would have stopped */
-        const char *stop = strstr(part.p, stops[i]);
-        part.n = stop != NULL && stop < part.p + part.n ? (size_t)(stop - part.p) : part.n;
-    }
+    const char *stop = first_stop(part.p);
+    part.n = stop != NULL && stop < part.p + part.n ? (size_t)(stop - part.p) : part.n;
     return part;
 }
 
@@ -312,7 +320,7 @@ static bool find_style(const jinja_program *p, template_style *style, quire_erro
         for (int k = 0; k < c.n_calls && writes; k++) {
             char needle[32];
             snprintf(needle, sizeof needle, "needle%d", k);
-            const char *next = strstr(at, needle), *stop = k > 0 ? strstr(at, "<eos>") : NULL;
+            const char *next = strstr(at, needle), *stop = k > 0 ? first_stop(at) : NULL;
             writes = next != NULL && (stop == NULL || stop > next); /* all of them in one turn */
             at = next;
         }
