@@ -33,7 +33,8 @@ typedef struct output_options {
     output_choice choice;
     str named;
     output_start start;
-    /* Whether a text is a special token of the vocabulary: such a mark counts only where it comes as that token. NULL: none is. */
+    /* Whether a text is a token that the vocabulary adds to its ordinary ones (control or user-defined): such a mark counts only where it
+     * is fed as a special token. NULL: none is. */
     bool (*is_special)(const void *context, str text);
     const void *special_context;
     bool drops_specials; /* special tokens that are no marks are left out of content and reasoning */

@@ -144,6 +144,8 @@ static void a_text_is_what_its_schema_says(void **state) {
     expect_typed(P("{\"type\": \"boolean\"}"), "TRUE", "true");
     expect_typed(P("{\"type\": \"array\"}"), "", "[]");
     expect_typed(P("{\"properties\": {}}"), "{\"a\": None}", "{\"a\": null}");
+    expect_typed(P("{\"type\": \"array\"}"), "['it\\'s \"x\"', (1, None), '']", "[\"it's \\\"x\\\"\", [1, null], \"\"]");
+    expect_typed(P("{\"type\": \"array\"}"), "['x'", "\"['x'\"");
     expect_typed(P("{\"$ref\": \"#/$defs/r\"}"), "7", "7");
     expect_typed("{}", "[1", "\"[1\"");
     expect_typed("{}", "\"q\"", "\"\\\"q\\\"\"");

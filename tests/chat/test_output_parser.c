@@ -24,7 +24,7 @@ static size_t in_one(void *context, str left) {
 
 /* Cuts at one place: *place bytes, then the rest. */
 static size_t at_place(void *context, str left) {
-    size_t *place = context, take = *place < left.n && *place > 0 ? *place : left.n;
+    size_t *place = context, take = *place<left.n && * place> 0 ? *place : left.n;
     *place = *place > take ? *place - take : 0;
     return take;
 }
@@ -174,6 +174,7 @@ static void reasoning_ends_at_its_mark(void **state) {
     expect(off, " so", "C: so");
     expect((parse_case){.tools = "hermes", .reasoning = "qwen3"}, "a</think>\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
            "R:aF:f{};");
+    expect((parse_case){.tools = "hermes", .reasoning = "qwen3"}, "\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", "F:f{};");
 }
 
 static void a_mark_that_is_a_special_token_counts_only_as_that(void **state) {
