@@ -206,6 +206,27 @@ static size_t in_one(str left) {
     return left.n;
 }
 
+/* The longest mark of a chosen format that could be a special token and that the text begins with; 0: none. */
+static size_t special_at(const output_formats *f, str text) {
+    const call_format *calls = call_format_named(f->tools);
+    const reasoning_format *thinks = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
+    size_t longest = 0;
+    for (int i = 0; i < FORMAT_MARKS + 2; i++) {
+        const char *mark = i < FORMAT_MARKS    ? calls->marks[i].text
+                           : thinks == NULL    ? NULL
+                           : i == FORMAT_MARKS ? thinks->open[0]
+                                               : thinks->close[0];
+        size_t n = mark != NULL ? strlen(mark) : 0;
+        bool is_token = n > 1 && strchr("<[]", mark[0]) != NULL && strchr(">[]", mark[n - 1]) != NULL && strpbrk(mark, " \n") == NULL;
+        longest = is_token && n > longest && str_begins(text, mark) ? n : longest;
+    }
+    return longest;
+}
+
+static bool is_special(const void *context, str text) {
+    return special_at(context, text) == text.n;
+}
+
 static size_t by_characters(str left) {
     size_t n;
     utf8_next(left.p, &n);
@@ -215,19 +236,21 @@ static size_t by_characters(str left) {
 /* ---- what comes back ---- */
 
 /* Appends an answer's content, and each call's arguments behind a 0 byte. *n_calls: how many. */
-static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, strbuf *content, strbuf *arguments,
-                            int *n_calls) {
+static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, bool specials, strbuf *content,
+                            strbuf *arguments, int *n_calls) {
     json_value *tools = json_document(str_of(TOOLS));
     output_tool tool = {str_of("f"), json_get(json_get(json_at(tools, 0), "function"), "parameters")};
     output_options o = {.tools_format = f->tools, .reasoning_format = f->reasoning, .tools = &tool, .n_tools = 1, .start = start};
+    o.is_special = specials ? is_special : NULL;
+    o.special_context = f;
     output_parser *p;
     output_events e = {0};
     *n_calls = 0;
     TRY(output_parser_open(&o, &p, NULL));
     quire_err err = QUIRE_OK;
     for (str left = part; left.n > 0 && err == QUIRE_OK;) {
-        size_t n = cut(left);
-        err = output_parser_feed(p, (str){left.p, n}, false, &e);
+        size_t n_special = specials ? special_at(f, left) : 0, n = n_special > 0 ? n_special : cut(left);
+        err = output_parser_feed(p, (str){left.p, n}, n_special > 0, &e);
         left = (str){left.p + n, left.n - n};
     }
     err = err ? err : output_parser_finish(p, false, &e);
@@ -273,14 +296,13 @@ static bool same_calls(const conversation *c, const strbuf *arguments, int n_cal
     return n_calls == c->n_calls;
 }
 
-/* Whether the calls and the content come back, in both cuts. */
+/* Whether the calls and the content come back: whole, by characters, and with the marks as special tokens. */
 static bool comes_back(const conversation *c, const output_formats *f, str part, output_start start) {
-    cut_fn cuts[] = {in_one, by_characters};
     bool same = true;
-    for (size_t i = 0; i < 2 && same; i++) {
+    for (size_t i = 0; i < 3 && same; i++) {
         strbuf content = {0}, arguments = {0};
         int n_calls;
-        assert_int_equal(parse_part(f, part, start, cuts[i], &content, &arguments, &n_calls), QUIRE_OK);
+        assert_int_equal(parse_part(f, part, start, i == 0 ? in_one : by_characters, i == 2, &content, &arguments, &n_calls), QUIRE_OK);
         same = same_calls(c, &arguments, n_calls) && str_eq(trimmed((str){content.p, content.n}), str_of(c->content));
         if (!same) {
             print_message("    wrote: %.*s\n    content: %.*s\n    %d of %d calls: %s\n", (int)part.n, part.p, (int)content.n,
