@@ -30,8 +30,12 @@ typedef struct call_machine {
 
 typedef struct json_calls {
     uint8_t state;
-    bool in_list, is_bare, has_name, has_arguments, is_string, is_name_key;
-    json_stream skipped; /* of a member that does not matter, and of names */
+    bool in_list, in_function; /* inside [ ], inside the member "function" */
+    bool is_bare;              /* the arguments are the whole body */
+    bool has_name, has_arguments;
+    bool text_is_whole;  /* of arguments inside a string: only white space may follow */
+    bool is_name_key;    /* the member that is read is the name */
+    json_stream skipped; /* members' names, the name, and members that do not matter */
 } json_calls;
 
 typedef struct tag_calls {

@@ -67,7 +67,7 @@ static quire_err push_decoded(call_reader *r, const char *p, size_t n, bool *fit
     for (size_t i = 0; i < n && *fits; i++) {
         json_stream_result result = JSON_STREAM_MORE;
         bool is_first = json_stream_wants_value(&r->json) && r->json.depth == 0;
-        if (call_space(p[i]) && (is_first || r->u.j.is_string)) {
+        if (call_space(p[i]) && (is_first || r->u.j.text_is_whole)) {
             continue;
         }
         if (is_first && p[i] != '{') {
@@ -79,7 +79,7 @@ static quire_err push_decoded(call_reader *r, const char *p, size_t n, bool *fit
         }
         TRY(push_arguments(r, p[i], &result));
         *fits = result == JSON_STREAM_MORE || result == JSON_STREAM_DONE;
-        r->u.j.is_string = result == JSON_STREAM_DONE; /* only white space may follow */
+        r->u.j.text_is_whole = result == JSON_STREAM_DONE; /* only white space may follow */
     }
     return QUIRE_OK;
 }
@@ -95,7 +95,7 @@ static quire_err in_arguments_text(call_reader *r, char c) {
     if (json_stream_wants_value(&r->json) && r->json.depth == 0) { /* an empty string */
         TRY(r->u.j.has_name ? start_call(r) : QUIRE_OK);
         TRY(strbuf_add_str(&r->arguments, "{}"));
-    } else if (!r->u.j.is_string) {
+    } else if (!r->u.j.text_is_whole) {
         TRY(json_stream_close(&r->json, &r->arguments));
     }
     TRY(finish_arguments(r, AFTER_MEMBER));
@@ -115,7 +115,7 @@ static quire_err begin_arguments(call_reader *r, char c) {
     json_stream_result result;
     r->json = (json_stream){0};
     r->u.j.skipped = (json_stream){0};
-    r->u.j.is_string = false;
+    r->u.j.text_is_whole = false;
     strbuf_clear(&r->arguments);
     if (c == '"') {
         r->u.j.state = ARGUMENTS_TEXT;
@@ -137,6 +137,11 @@ static quire_err begin_member(call_reader *r, char c) {
         TRY(call_set(&r->name, key));
         j->has_name = call_is_name(key);
         return j->has_name && c == '{' ? begin_arguments(r, c) : call_reject(r, &c, 1);
+    }
+    if (str_is(key, "function") && c == '{' && !j->in_function) { /* {"type": "function", "function": {"name": ..}} */
+        j->in_function = true;
+        j->state = NAME;
+        return QUIRE_OK;
     }
     if (is_arguments(key) && !j->has_arguments && c != 'n') {
         return begin_arguments(r, c);
@@ -208,6 +213,11 @@ static quire_err begin_object(call_reader *r) {
 
 static quire_err end_object(call_reader *r, char c) {
     json_calls *j = &r->u.j;
+    if (j->in_function) {
+        j->in_function = false;
+        j->state = AFTER_MEMBER;
+        return QUIRE_OK;
+    }
     bool is_done = (j->has_name && j->has_arguments) || (r->format->flags & FORMAT_KEYED) != 0;
     if (!is_done) { /* a name alone calls a function that is offered */
         if (!j->has_name || (r->format->flags & FORMAT_BARE) != 0 || !call_is_offered(r, call_str(&r->name))) {

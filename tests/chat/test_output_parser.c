@@ -69,6 +69,8 @@ static void a_json_call_is_split_from_the_text_before_it(void **state) {
            "F:f{};F:g{};");
     expect(TOOLS("llama3_json"), "so {\"name\":\"f\",\"parameters\":{\"n\":1}}; {\"name\":\"f\",\"parameters\":{}}",
            "C:soF:f{\"n\":1};F:f{};");
+    expect(TOOLS("llama3_json"), "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"n\":1}},\"id\":\"x\"}",
+           "F:f{\"n\":1};");
     expect(TOOLS("apertus"), "<|tools_prefix|>[{\"f\": {\"n\": 1}}, {\"g\": {}}]<|tools_suffix|>", "F:f{\"n\": 1};F:g{};");
 }
 

@@ -21,7 +21,7 @@
 #include "jinja/jinja.h"
 #include "json/json_out.h"
 
-enum { N_CONVERSATIONS = 60, MAX_CALLS = 3, ROUND_SEED = 22 };
+enum { N_CONVERSATIONS = 200, MAX_CALLS = 3, ROUND_SEED = 22 };
 
 #define TOOLS                                                                                                                              \
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"      \
