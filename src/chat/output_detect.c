@@ -24,6 +24,7 @@ static const template_row tool_rows[] = {
     {{"<|tool_call_argument_begin|>"}, "kimi_k2"},
     {{"<arg_key>"}, "glm45"},
     {{"<|tool_call_start|>"}, "lfm2"},
+    {{"<|tool_list_start|>"}, "lfm2"},
     {{"<|python_start|>"}, "llama4_pythonic"},
     {{"<|tools_prefix|>"}, "apertus"},
     {{"<start_function_call>"}, "functiongemma"},
@@ -96,7 +97,7 @@ static size_t last_end(str s, const char *text) {
     return 0;
 }
 
-output_start output_start_behind(const char *reasoning_format_name, str tail) {
+output_start output_start_behind(const char *reasoning_format_name, str tail, output_start otherwise) {
     const reasoning_format *f = reasoning_format_name != NULL ? reasoning_format_named(reasoning_format_name) : NULL;
     size_t open = 0, close = 0;
     for (int i = 0; f != NULL && i < 2; i++) {
@@ -104,5 +105,5 @@ output_start output_start_behind(const char *reasoning_format_name, str tail) {
         open = o > open ? o : open;
         close = c > close ? c : close;
     }
-    return close > open ? OUTPUT_START_CONTENT : open > 0 ? OUTPUT_START_REASONING : OUTPUT_START_UNKNOWN;
+    return close > open ? OUTPUT_START_CONTENT : open > 0 ? OUTPUT_START_REASONING : otherwise;
 }

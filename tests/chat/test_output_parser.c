@@ -285,11 +285,11 @@ static void a_template_names_its_formats_by_its_marks(void **state) {
 
 static void a_prompts_tail_says_how_the_answer_begins(void **state) {
     (void)state;
-    assert_int_equal(output_start_behind("qwen3", str_of("assistant\n<think>\n")), OUTPUT_START_REASONING);
-    assert_int_equal(output_start_behind("qwen3", str_of("<think>\n\n</think>\n\n")), OUTPUT_START_CONTENT);
-    assert_int_equal(output_start_behind("qwen3", str_of("<think>a</think> <think>")), OUTPUT_START_REASONING);
-    assert_int_equal(output_start_behind("qwen3", str_of("assistant\n")), OUTPUT_START_UNKNOWN);
-    assert_int_equal(output_start_behind(NULL, str_of("<think>")), OUTPUT_START_UNKNOWN);
+    assert_int_equal(output_start_behind("qwen3", str_of("assistant\n<think>\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_REASONING);
+    assert_int_equal(output_start_behind("qwen3", str_of("<think>\n\n</think>\n\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_CONTENT);
+    assert_int_equal(output_start_behind("qwen3", str_of("<think>a</think> <think>"), OUTPUT_START_UNKNOWN), OUTPUT_START_REASONING);
+    assert_int_equal(output_start_behind("qwen3", str_of("assistant\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_UNKNOWN);
+    assert_int_equal(output_start_behind(NULL, str_of("<think>"), OUTPUT_START_CONTENT), OUTPUT_START_CONTENT);
 }
 
 int main(void) {

@@ -359,7 +359,7 @@ static bool find_style(const jinja_program *p, template_style *style, quire_erro
 /* The number of conversations that do not come back. */
 static int count_lost(const jinja_program *p, const template_style *style, const output_formats *f, const parts *a) {
     uint64_t seed = ROUND_SEED;
-    output_start start = output_start_behind(f->reasoning, (str){a->prompt.p + a->n_base, a->prompt.n - a->n_base});
+    output_start start = output_start_behind(f->reasoning, (str){a->prompt.p + a->n_base, a->prompt.n - a->n_base}, OUTPUT_START_CONTENT);
     int n_lost = 0;
     for (int i = 0; i < N_CONVERSATIONS && n_lost == 0; i++) {
         conversation c;

@@ -126,7 +126,7 @@ static void read_case(parser_case *c) {
     }
     o->tools = c->tools;
     read_choice(c, request);
-    o->start = output_start_behind(o->reasoning_format, json_get_str(request, "prompt_tail"));
+    o->start = output_start_behind(o->reasoning_format, json_get_str(request, "prompt_tail"), OUTPUT_START_UNKNOWN);
     if (!json_get_bool(kwargs, "enable_thinking", true) || !json_get_bool(kwargs, "thinking", true)) {
         o->start = OUTPUT_START_CONTENT;
     }

@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_arguments(&c, text.p != NULL ? text.p : "");
     output_formats f = output_formats_of_template((str){text.p, text.n});
     fuzz_check(f.tools == NULL || call_format_named(f.tools) != NULL);
-    (void)output_start_behind(c.reasoning, (str){text.p, text.n});
+    (void)output_start_behind(c.reasoning, (str){text.p, text.n}, c.start);
     strbuf_deinit(&text);
     strbuf_deinit(&first);
     strbuf_deinit(&second);
