@@ -370,9 +370,7 @@ static int count_lost(const jinja_program *p, const template_style *style, const
         str part = assistant_part(a, &full, &whole);
         bool is_left_out = !str_contains(part, str_of(c.content)) || strcmp(f->tools, "openai") == 0; /* harmony's is analysis */
         c.content = is_left_out ? "" : c.content;
-        const reasoning_format *thinks = f->reasoning != NULL ? reasoning_format_named(f->reasoning) : NULL;
-        bool closes = thinks != NULL && thinks->close[0] != NULL && str_contains(part, str_of(thinks->close[0]));
-        n_lost += !comes_back(&c, f, part, whole && closes ? start : OUTPUT_START_CONTENT);
+        n_lost += !comes_back(&c, f, part, whole ? start : OUTPUT_START_CONTENT);
         strbuf_deinit(&full);
         drop_conversation(&c);
     }
