@@ -117,7 +117,7 @@ models() {
 # expected DIRECTORY: every kind of expected outputs there.
 expected() {
     local kind
-    for kind in models quants sampling beam attention; do
+    for kind in models quants sampling beam attention toolparsers; do
         check $kind "$1/$kind"
     done
     for kind in tokenizers templates; do

@@ -1,0 +1,31 @@
+/* Escapes in the strings that models write, decoded byte by byte. */
+#ifndef CHAT_UNESCAPE_H
+#define CHAT_UNESCAPE_H
+
+#include "base/str.h"
+
+typedef enum escape_kind { ESCAPE_JSON, ESCAPE_PYTHON } escape_kind;
+
+#define UNESCAPE_BYTES 16
+
+/* Zero-initialised: outside an escape. */
+typedef struct unescape {
+    uint8_t n;     /* of the escape that is being read */
+    char seen[11]; /* its bytes: \UXXXXXXXX is the longest */
+    int32_t high;  /* a high surrogate that waits for its low one; 0: none */
+} unescape;
+
+/* Whether the next byte belongs to an escape, so that a quote does not end the string. */
+static inline bool unescape_is_open(const unescape *u) {
+    return u->n > 0;
+}
+/* Reads one byte of a string. out[0..return value): the text that is complete now. A byte behind a backslash that begins no escape stays
+ * as it is, in Python behind its backslash; a surrogate alone becomes U+FFFD. */
+size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BYTES]);
+/* The string ends: an escape that is unfinished is dropped. */
+size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]);
+
+/* Appends text as the inside of a JSON string. Marks of special tokens (mark_set.h) are left out. */
+quire_err escape_add(strbuf *out, const char *p, size_t n);
+
+#endif

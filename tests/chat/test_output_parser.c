@@ -1,0 +1,316 @@
+/* Answers of models in their formats: the same events under every cut. */
+#include "chat/output_parser.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "chat/output_detect.h"
+#include "chat/output_format.h"
+#include "chat/parse_case.h"
+
+static const char city[] = "{\"properties\":{\"a\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},\"o\":{\"type\":\"object\"},"
+                           "\"u\":{\"type\":[\"string\",\"null\"]},\"l\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
+                           "\"b\":{\"type\":\"boolean\"}}}";
+
+static size_t in_one(void *context, str left) {
+    (void)context;
+    return left.n;
+}
+
+/* Cuts at one place: *place bytes, then the rest. */
+static size_t at_place(void *context, str left) {
+    size_t *place = context, take = *place<left.n && * place> 0 ? *place : left.n;
+    *place = *place > take ? *place - take : 0;
+    return take;
+}
+
+static size_t by_bytes(void *context, str left) {
+    (void)context;
+    (void)left;
+    return 1;
+}
+
+/* Expects the answer, whole, by bytes, and cut in two at each place. The text is ASCII. */
+static void expect(parse_case c, const char *text, const char *want) {
+    strbuf got = {0};
+    c.schema = c.schema != NULL ? c.schema : city;
+    assert_int_equal(parse_text(&c, text, in_one, NULL, &got), QUIRE_OK);
+    assert_string_equal(got.p != NULL ? got.p : "", want);
+    strbuf_clear(&got);
+    assert_int_equal(parse_text(&c, text, by_bytes, NULL, &got), QUIRE_OK);
+    assert_string_equal(got.p != NULL ? got.p : "", want);
+    for (size_t i = 1; i < strlen(text); i++) {
+        size_t place = i;
+        strbuf_clear(&got);
+        assert_int_equal(parse_text(&c, text, at_place, &place, &got), QUIRE_OK);
+        assert_string_equal(got.p != NULL ? got.p : "", want);
+    }
+    strbuf_deinit(&got);
+}
+
+#define TOOLS(name)  ((parse_case){.tools = name})
+#define THINKS(name) ((parse_case){.reasoning = name})
+
+static void a_json_call_is_split_from_the_text_before_it(void **state) {
+    (void)state;
+    expect(TOOLS("hermes"), "Hi there.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x\"}}\n</tool_call>\n",
+           "C:Hi there.F:f{\"a\": \"x\"};");
+    expect(TOOLS("hermes"),
+           "<tool_call>{\"arguments\":{\"a\":[1,{}]},\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"f\"}</tool_call> bye",
+           "F:f{\"a\":[1,{}]};F:f{};C: bye");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"q\\\\\\\"\\\"}\"}</tool_call>",
+           "F:f{\"a\": \"q\\\"\"};");
+    expect(TOOLS("jamba"), "<tool_calls>[{\"name\":\"f\",\"arguments\":{}}, {\"name\":\"g\",\"arguments\":null}]</tool_calls>",
+           "F:f{};F:g{};");
+    expect(TOOLS("llama3_json"), "so {\"name\":\"f\",\"parameters\":{\"n\":1}}; {\"name\":\"f\",\"parameters\":{}}",
+           "C:soF:f{\"n\":1};F:f{};");
+    expect(TOOLS("llama3_json"), "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"n\":1}},\"id\":\"x\"}",
+           "F:f{\"n\":1};");
+    expect(TOOLS("apertus"), "<|tools_prefix|>[{\"f\": {\"n\": 1}}, {\"g\": {}}]<|tools_suffix|>", "F:f{\"n\": 1};F:g{};");
+}
+
+static void a_name_before_the_arguments_is_the_calls_head(void **state) {
+    (void)state;
+    expect(TOOLS("mistral"), "[TOOL_CALLS]f[ARGS]{\"n\": 1}[TOOL_CALLS]f[CALL_ID]x1[ARGS]{}", "F:f{\"n\": 1};F:f#x1{};");
+    expect(TOOLS("mistral"), "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}]", "F:f{};");
+    expect(TOOLS("kimi_k2"),
+           "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:3<|tool_call_argument_begin|>{}<|tool_call_end|>"
+           "<|tool_calls_section_end|>",
+           "F:f#functions.f:3{};");
+}
+
+static void what_turns_out_to_be_no_call_is_content(void **state) {
+    (void)state;
+    static const char *const texts[] = {"<tool_call>no", "<tool_call>{\"name\": oops}</tool_call>", "a <tool_c",
+                                        "<tool_call>{\"name\":\"f\",", "<tool_call>{\"a\":1}</tool_call>"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char want[128];
+        snprintf(want, sizeof want, "C:%s", texts[i]);
+        expect(TOOLS("hermes"), texts[i], want);
+    }
+    expect(TOOLS("llama3_json"), "Use {a} or {\"b\": 1}.", "C:Use {a} or {\"b\": 1}.");
+    expect(TOOLS("pythonic"), "[1, 2] and [f(x=1)]", "C:[1, 2] and [f(x=1)]");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\": oops\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+           "C:<tool_call>{\"name\": oopsF:f{};");
+}
+
+static void broken_arguments_are_completed(void **state) {
+    (void)state;
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":[1,{\"b\":tru", "F:f{\"a\":[1,{\"b\":true}]};");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x\\u00", "F:f{\"a\":\"x\"};");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1,}}</tool_call>", "F:f{\"a\":1};");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1, oops", "F:f{\"a\":1};C:oops");
+    parse_case cut = {.tools = "hermes", .cut_off = true};
+    expect(cut, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x", "F:f{\"a\":\"x;");
+}
+
+static void values_between_tags_have_the_schemas_types(void **state) {
+    (void)state;
+    expect(
+        TOOLS("qwen3_coder"),
+        "<tool_call>\n<function=f>\n<parameter=a>\n42\n</parameter>\n<parameter=n>\n42\n</parameter>\n<parameter=u>\nnull\n</parameter>\n"
+        "<parameter=b>\nTrue\n</parameter>\n</function>\n</tool_call>",
+        "F:f{\"a\": \"42\", \"n\": 42, \"u\": null, \"b\": true};");
+    expect(TOOLS("qwen3_coder"), "<function=f>\n<parameter=a>\n\n x <b>\"\n\n</parameter>\n</function>",
+           "F:f{\"a\": \"\\n x <b>\\\"\\n\"};");
+    expect(TOOLS("qwen3_coder"), "<function=f>\n<parameter=n>\nmany\n<parameter=o>\n{\"k\": 1}\n</function>",
+           "F:f{\"n\": \"many\", \"o\": {\"k\": 1}};");
+    expect(TOOLS("glm45"), "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value> x</arg_value>\n</tool_call>", "F:f{\"a\": \" x\"};");
+    expect(TOOLS("minimax_m2"),
+           "<minimax:tool_call><invoke name='f'><parameter name=\"l\">[\"a\"]</parameter></invoke></minimax:tool_call>",
+           "F:f{\"l\": [\"a\"]};");
+    expect(TOOLS("qwen3_coder"), "the <function=f> tag", "C:the <function=f> tag");
+}
+
+static void nested_elements_are_objects_and_lists(void **state) {
+    (void)state;
+    expect(TOOLS("minimax_m3"),
+           "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke "
+           "name=\"f\">]<]minimax[>[<l>]<]minimax[>[<item>1]<]minimax[>[</item>]<]minimax[>[</l>"
+           "]<]minimax[>[<o>]<]minimax[>[<k>1]<]minimax[>[</k>]<]minimax[>[</o>]<]minimax[>[<a>]<]minimax[>[</a>]<]minimax[>[</invoke>\n"
+           "]<]minimax[>[</tool_call>",
+           "F:f{\"l\": [\"1\"], \"o\": {\"k\": 1}, \"a\": \"\"};");
+}
+
+static void gemmas_notation_becomes_json(void **state) {
+    (void)state;
+    expect(TOOLS("gemma4"), "<|tool_call>call:f{a:<|\"|>x \"y\", {z}<|\"|>,n:-1.5,o:{k:[true,<|\"|>q<|\"|>]}}<tool_call|>",
+           "F:f{\"a\":\"x \\\"y\\\", {z}\",\"n\":-1.5,\"o\":{\"k\":[true,\"q\"]}};");
+    expect(TOOLS("functiongemma"), "<start_function_call>call:f{a:<escape>1<escape>,n:<escape>1<escape>}<end_function_call>",
+           "F:f{\"a\":\"1\",\"n\":1};");
+}
+
+static void python_calls_become_json(void **state) {
+    (void)state;
+    expect(TOOLS("pythonic"), "[f(a='it\\'s \"x\"\\n', o={'k': (1, None)}), g()]",
+           "F:f{\"a\": \"it's \\\"x\\\"\\n\", \"o\": {\"k\": [1, null]}};F:g{};");
+    expect(TOOLS("olmo3"), "<function_calls>\nf(a=\"\", n=1)\ng(b=\"\"\"x\"y\"\"\")\n</function_calls>",
+           "F:f{\"a\": \"\", \"n\": 1};F:g{\"b\": \"x\\\"y\"};");
+}
+
+static void harmonys_channels_are_reasoning_content_and_calls(void **state) {
+    (void)state;
+    parse_case c = {.tools = "openai", .reasoning = "openai_gptoss"};
+    expect(c,
+           "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+           "<|constrain|>json<|message|>{\"n\":1}"
+           "<|call|>",
+           "R:hmF:f{\"n\":1};");
+    expect(c, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b\nc<|return|>", "R:aC:b\nc");
+    expect(c, "Hello", "C:Hello");
+    expect(c, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>fi", "R:a");
+}
+
+static void reasoning_ends_at_its_mark(void **state) {
+    (void)state;
+    expect(THINKS("qwen3"), "<think>\nwhy </thin k\n</think>\n\nso </think", "R:why </thin kC:so </think");
+    expect(THINKS("qwen3"), "why</think>so", "R:whyC:so");
+    expect(THINKS("mistral"), "so", "C:so");
+    expect(THINKS("granite"), "Here is my thought process: why Here is my response: so", "R:whyC:so");
+    parse_case off = {.reasoning = "qwen3", .start = OUTPUT_START_CONTENT};
+    expect(off, " so", "C: so");
+    expect((parse_case){.tools = "hermes", .reasoning = "qwen3"}, "a</think>\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
+           "R:aF:f{};");
+    expect((parse_case){.tools = "hermes", .reasoning = "qwen3"}, "\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", "F:f{};");
+}
+
+static void a_mark_that_is_a_special_token_counts_only_as_that(void **state) {
+    (void)state;
+    parse_case c = {.tools = "hermes", .specials = "<tool_call></tool_call><pad>"};
+    expect(c, "<tool_call>{\"name\":\"f\",\"arguments\":{}}", "C:<tool_call>{\"name\":\"f\",\"arguments\":{}}");
+    expect(c, "\1<tool_call>\2{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>\1<pad>\2\"}}\1</tool_call>\2",
+           "F:f{\"a\":\"</tool_call><pad>\"};");
+    expect(c, "\1<tool_call>\2{\"name\":\"f\",\"arguments\":{\"a\":\"x\1</tool_call>\2y", "F:f{\"a\":\"x\"};C:y");
+    c.reasoning = "qwen3";
+    c.specials = "<think></think><tool_call></tool_call><pad>";
+    expect(c, "a </think> b\1<tool_call>\2{\"name\":\"f\",\"arguments\":{}}\1</tool_call>\2", "R:a </think> bF:f{};");
+    c.drops_specials = true;
+    expect(c, "a\1<pad>\2b\1</think>\2c\1<pad>\2", "R:abC:c");
+}
+
+static void a_choice_decides_what_is_a_call(void **state) {
+    (void)state;
+    parse_case c = {.tools = "hermes", .choice = OUTPUT_CHOICE_NONE};
+    expect(c, "<tool_call>{}", "C:<tool_call>{}");
+    c = (parse_case){.tools = "granite4", .choice = OUTPUT_CHOICE_NAMED};
+    expect(c, "{\"n\": 1}", "F:f{\"n\": 1};");
+    c.choice = OUTPUT_CHOICE_REQUIRED;
+    expect(c, "[{\"name\": \"f\", \"parameters\": {}}]", "F:f{};");
+    c.choice = OUTPUT_CHOICE_AUTO;
+    expect(c, "{\"n\": 1}", "C:{\"n\": 1}");
+}
+
+static void an_attempt_beyond_the_budget_is_content(void **state) {
+    (void)state;
+    parse_case c = {.tools = "hermes", .max_held = 64};
+    strbuf text = {0}, want = {0};
+    assert_int_equal(strbuf_add_str(&text, "<tool_call>{\"arguments\": {\"a\": \""), QUIRE_OK);
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(strbuf_add_char(&text, 'x'), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, "\"}, \"name\": \"f\"}"), QUIRE_OK);
+    assert_int_equal(strbuf_addf(&want, "C:%s", text.p), QUIRE_OK);
+    expect(c, text.p, want.p);
+    c.tools = "glm45"; /* a value that would be JSON is a string beyond the budget, so nothing is lost */
+    strbuf_clear(&text);
+    strbuf_clear(&want);
+    assert_int_equal(strbuf_addf(&text, "<tool_call>f<arg_key>n</arg_key><arg_value>%0300d</arg_value></tool_call>", 7), QUIRE_OK);
+    assert_int_equal(strbuf_addf(&want, "F:f{\"n\": \"%0300d\"};", 7), QUIRE_OK);
+    expect(c, text.p, want.p);
+    strbuf_deinit(&text);
+    strbuf_deinit(&want);
+}
+
+static void arguments_come_before_they_are_whole(void **state) {
+    (void)state;
+    output_tool tool = {str_of("f"), NULL};
+    output_options o = {.tools_format = "hermes", .tools = &tool, .n_tools = 1};
+    output_parser *p;
+    output_events e = {0};
+    assert_int_equal(output_parser_open(&o, &p, NULL), QUIRE_OK);
+    assert_int_equal(output_parser_feed(p, str_of("<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"one tw"), false, &e), QUIRE_OK);
+    assert_int_equal(e.n, 2);
+    assert_int_equal(e.items[0].kind, OUTPUT_CALL_BEGIN);
+    assert_true(str_is(output_event_text(&e, 1), "{\"a\":\"one tw"));
+    output_events_deinit(&e);
+    output_parser_close(p);
+}
+
+static void every_format_of_the_table_opens(void **state) {
+    (void)state;
+    output_tool tool = {str_of("f"), NULL};
+    size_t n_calls = 0, n_reasonings = 0;
+    output_parser *p;
+    quire_error err = {0};
+    for (const call_format *f; (f = call_format_at(n_calls)) != NULL; n_calls++) {
+        output_options o = {.tools_format = f->name, .tools = &tool, .n_tools = 1};
+        assert_ptr_equal(call_format_named(f->name), f);
+        assert_int_equal(output_parser_open(&o, &p, &err), QUIRE_OK);
+        output_parser_close(p);
+    }
+    for (const reasoning_format *f; (f = reasoning_format_at(n_reasonings)) != NULL; n_reasonings++) {
+        output_options o = {.reasoning_format = f->name};
+        assert_ptr_equal(reasoning_format_named(f->name), f);
+        assert_int_equal(output_parser_open(&o, &p, &err), QUIRE_OK);
+        output_parser_close(p);
+    }
+    assert_true(n_calls >= 36 && n_reasonings >= 23); /* 37 formats: two of them are mistral's */
+    assert_int_equal(output_parser_open(&(output_options){.tools_format = "nope"}, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "nope"));
+    assert_null(p);
+}
+
+static void a_template_names_its_formats_by_its_marks(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *tools, *reasoning;
+    } rows[] = {{"x", NULL, NULL},
+                {"<tool_call>{{ c }}</tool_call><think>", "hermes", "qwen3"},
+                {"<tool_call><function=", "qwen3_coder", NULL},
+                {"<tool_call><arg_key></think>", "glm45", "deepseek_r1"},
+                {"<|channel|>x<|message|>", "openai", "openai_gptoss"},
+                {"[TOOL_CALLS][THINK]", "mistral", "mistral"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        output_formats f = output_formats_of_template(str_of(rows[i].text));
+        assert_true(f.tools == NULL ? rows[i].tools == NULL : rows[i].tools != NULL && strcmp(f.tools, rows[i].tools) == 0);
+        assert_true(f.reasoning == NULL ? rows[i].reasoning == NULL
+                                        : rows[i].reasoning != NULL && strcmp(f.reasoning, rows[i].reasoning) == 0);
+    }
+}
+
+static void a_prompts_tail_says_how_the_answer_begins(void **state) {
+    (void)state;
+    assert_int_equal(output_start_behind("qwen3", str_of("assistant\n<think>\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_REASONING);
+    assert_int_equal(output_start_behind("qwen3", str_of("<think>\n\n</think>\n\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_CONTENT);
+    assert_int_equal(output_start_behind("qwen3", str_of("<think>a</think> <think>"), OUTPUT_START_UNKNOWN), OUTPUT_START_REASONING);
+    assert_int_equal(output_start_behind("qwen3", str_of("assistant\n"), OUTPUT_START_UNKNOWN), OUTPUT_START_UNKNOWN);
+    assert_int_equal(output_start_behind(NULL, str_of("<think>"), OUTPUT_START_CONTENT), OUTPUT_START_CONTENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_json_call_is_split_from_the_text_before_it),
+        cmocka_unit_test(a_name_before_the_arguments_is_the_calls_head),
+        cmocka_unit_test(what_turns_out_to_be_no_call_is_content),
+        cmocka_unit_test(broken_arguments_are_completed),
+        cmocka_unit_test(values_between_tags_have_the_schemas_types),
+        cmocka_unit_test(nested_elements_are_objects_and_lists),
+        cmocka_unit_test(gemmas_notation_becomes_json),
+        cmocka_unit_test(python_calls_become_json),
+        cmocka_unit_test(harmonys_channels_are_reasoning_content_and_calls),
+        cmocka_unit_test(reasoning_ends_at_its_mark),
+        cmocka_unit_test(a_mark_that_is_a_special_token_counts_only_as_that),
+        cmocka_unit_test(a_choice_decides_what_is_a_call),
+        cmocka_unit_test(an_attempt_beyond_the_budget_is_content),
+        cmocka_unit_test(arguments_come_before_they_are_whole),
+        cmocka_unit_test(every_format_of_the_table_opens),
+        cmocka_unit_test(a_template_names_its_formats_by_its_marks),
+        cmocka_unit_test(a_prompts_tail_says_how_the_answer_begins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
