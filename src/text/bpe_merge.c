@@ -1,6 +1,6 @@
 /* The merges of one word. Words of a few symbols, which most are, are searched for the best pair again and again. A long word's best pairs
- * come from a heap; but where the same pair is everywhere, as in a megabyte of one letter, sweeps come before it, which merge all of them at
- * once. Each way makes the same merges in the same order: lowest rank first, the leftmost of equal ones. */
+ * come from a heap; but where the same pair is everywhere, as in a megabyte of one letter, sweeps come before it, which merge all of them
+ * at once. Each way makes the same merges in the same order: lowest rank first, the leftmost of equal ones. */
 #include "base/mem.h"
 #include "base/turn.h"
 #include "text/bpe.h"

@@ -4,10 +4,10 @@
 #include "base/rng.h"
 #include "text/bpe.h"
 #include "text/byte_level.h"
-#include "json/json_scan.h"
+#include "text/chars.h"
 #include "text/normalize.h"
 #include "text/regex.h"
-#include "text/chars.h"
+#include "json/json_scan.h"
 
 #include <utf8proc.h>
 
@@ -286,7 +286,8 @@ static void each_way_to_merge_is_merging_by_definition(void **state) {
 
 /* Normal forms pass over ASCII: what they make of a text is what utf8proc makes of all of it. */
 static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state) {
-    static const int32_t chars[] = {'a', 'e', ' ', 'A', '~', 0x301, 0x323, 0xE9, 0x1EB9, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xFB01, 0x3099, 0x304B};
+    static const int32_t chars[] = {'a',    'e',    ' ',    'A',    '~',    0x301,  0x323,  0xE9,
+                                    0x1EB9, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xFB01, 0x3099, 0x304B};
     static const int options[] = {UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
                                   UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
     static const norm_kind forms[] = {NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD};

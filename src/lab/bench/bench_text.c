@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "chat/render.h"
 #include "file/model_file.h"
-#include "json/json_out.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/made_vocab.h"
 #include "lab/bench/sheet.h"
@@ -11,6 +10,7 @@
 #include "setup/engine_config.h"
 #include "text/detok.h"
 #include "text/marks.h"
+#include "json/json_out.h"
 
 enum { N_MESSAGES = 100 };
 

@@ -5,8 +5,8 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "json/json_out.h"
 #include "text/byte_level.h"
+#include "json/json_out.h"
 
 #define MARK  "\xE2\x96\x81"
 #define GPT2  "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"

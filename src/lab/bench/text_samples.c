@@ -10,19 +10,20 @@ const char *sample_name(sample_kind kind) {
 }
 
 static const char *const COMMON[] = {
-    "the",   "of",    "and",   "to",    "in",    "a",     "is",    "that",   "was",   "for",   "it",    "with",  "as",    "his",   "on",
-    "be",    "at",    "by",    "had",   "not",   "are",   "but",   "from",   "or",    "have",  "an",    "they",  "which", "one",   "you",
-    "were",  "her",   "all",   "she",   "there", "would", "their", "we",     "him",   "been",  "has",   "when",  "who",   "will",  "more",
-    "no",    "if",    "out",   "so",    "said",  "what",  "up",    "its",    "about", "into",  "than",  "them",  "can",   "only",  "other",
-    "new",   "some",  "could", "time",  "these", "two",   "may",   "then",   "do",    "first", "any",   "my",    "now",   "such",  "like",
-    "our",   "over",  "man",   "me",    "even",  "most",  "made",  "after",  "also",  "did",   "many",  "before", "must", "years", "back",
-    "through", "much", "where", "your", "way",   "well",  "down",  "should", "because", "each", "just", "those", "people", "too",  "little",
-    "state", "good",  "very",  "make",  "world", "still", "own",   "see",    "men",   "work",  "long",  "here",  "get",   "both",  "between"};
-static const char *const STEMS[] = {"government", "action", "form",    "nation",  "press",   "port",     "structure", "count",   "direct",
-                                    "vision",     "sign",   "measure", "creat",   "light",   "friend",   "season",    "memory",  "special",
-                                    "organ",      "histor", "electr",  "market",  "compute", "region",   "settle",    "establish", "discover",
-                                    "translat",   "connect", "invent", "consider", "appoint", "album",   "university", "church",  "army",
-                                    "species",    "river",  "music",   "village", "football", "character", "language", "science"};
+    "the",     "of",   "and",    "to",    "in",     "a",    "is",      "that",   "was",   "for",  "it",   "with",  "as",    "his",
+    "on",      "be",   "at",     "by",    "had",    "not",  "are",     "but",    "from",  "or",   "have", "an",    "they",  "which",
+    "one",     "you",  "were",   "her",   "all",    "she",  "there",   "would",  "their", "we",   "him",  "been",  "has",   "when",
+    "who",     "will", "more",   "no",    "if",     "out",  "so",      "said",   "what",  "up",   "its",  "about", "into",  "than",
+    "them",    "can",  "only",   "other", "new",    "some", "could",   "time",   "these", "two",  "may",  "then",  "do",    "first",
+    "any",     "my",   "now",    "such",  "like",   "our",  "over",    "man",    "me",    "even", "most", "made",  "after", "also",
+    "did",     "many", "before", "must",  "years",  "back", "through", "much",   "where", "your", "way",  "well",  "down",  "should",
+    "because", "each", "just",   "those", "people", "too",  "little",  "state",  "good",  "very", "make", "world", "still", "own",
+    "see",     "men",  "work",   "long",  "here",   "get",  "both",    "between"};
+static const char *const STEMS[] = {
+    "government", "action", "form",   "nation",    "press",    "port",     "structure", "count",    "direct",    "vision",   "sign",
+    "measure",    "creat",  "light",  "friend",    "season",   "memory",   "special",   "organ",    "histor",    "electr",   "market",
+    "compute",    "region", "settle", "establish", "discover", "translat", "connect",   "invent",   "consider",  "appoint",  "album",
+    "university", "church", "army",   "species",   "river",    "music",    "village",   "football", "character", "language", "science"};
 static const char *const ENDINGS[] = {"", "", "", "", "s", "ed", "ing", "er", "'s", "ion", "ly", "able"};
 static const char *const TYPES[] = {"int32_t", "size_t", "const char *", "bool", "double", "uint8_t", "void", "static int"};
 static const char *const PATTERNS[] = {"if (%s != NULL && %s > 0) {\n",
