@@ -35,11 +35,13 @@ test-long: ## the same with more rounds, the Promela models, then the sanitizers
 	@tools/test.sh --long
 	@$(MAKE) --no-print-directory asan tsan
 
-bench: packages all ## speed of a 1.1B model beside this machine's limits and the goals: some ten minutes, 6 GB of memory
+bench: packages all ## speed of a 1.1B model beside this machine's limits and the goals, and of text: some ten minutes, 6 GB of memory
 	build/quire bench speed
+	build/quire bench text
 
 bench-json: packages all ## the same as JSON lines
 	@build/quire bench speed --json
+	@build/quire bench text --json
 
 bench-save: packages all ## the same into bench/results, with machine, commit and command; run it where nothing else runs
 	@tools/bench_save.py

@@ -85,7 +85,7 @@ typedef struct quire_options {
     /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs */
     bool no_chunked_prefill;
     bool no_cascade;              /* attention reads a shared prefix once for each sequence */
-    int32_t n_text_threads;       /* threads that tokenise and render templates */
+    int32_t n_text_threads;       /* that tokenise and render templates at once; 0: as many as compute leaves processors, 2 at least */
     int64_t text_cache_bytes;     /* host memory for the ids of conversations, which may go on (64M); 0: none */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;
@@ -125,6 +125,9 @@ typedef struct quire_options {
     const char *mask_mod, *score_mod;
     const char *attention_arrays; /* an .npz file with the arrays that they name; NULL: none */
     bool trust_request_attention; /* requests may bring their own: the field `attention` */
+    /* a directory, tokenizer.json, SentencePiece .model, rank file, tekken.json or GGUF file, whose tokenizer is used instead of the
+     * model's, with its chat template if it has one; NULL: the model's own */
+    const char *tokenizer;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -186,6 +189,11 @@ bool quire_engine_healthy(const quire_engine *e);
  * UNSUPPORTED without vocabulary. */
 quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
                          quire_error *err);
+/* Tokenises two texts as one input, with the tokens that the tokenizer puts around a pair, and a token type for each as a cross-encoder takes
+ * them (quire_input). Special tokens in the texts are not parsed. *ids and *types are freed with quire_free; *types is NULL for a model
+ * without token types. UNSUPPORTED without vocabulary. */
+quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair, size_t n_pair, int32_t **ids,
+                              int32_t **types, size_t *n, quire_error *err);
 /* Detokenises ids; *text is freed with quire_free and 0-terminated. */
 quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
                            quire_error *err);

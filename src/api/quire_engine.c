@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/thread_pool.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "text/token_texts.h"
@@ -61,6 +62,13 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     return QUIRE_OK;
 }
 
+/* As many threads as compute leaves processors; two at least, so that a long slice holds nobody up. */
+static int32_t text_threads(const quire_options *o, int32_t n_compute) {
+    enum { LEAST = 2, MOST = 8 };
+    int32_t left = thread_pool_cpus() - n_compute;
+    return o->n_text_threads > 0 ? o->n_text_threads : left < LEAST ? LEAST : left > MOST ? MOST : left;
+}
+
 static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations, quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
@@ -79,7 +87,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "out of memory for an engine");
     }
-    r = text_pool_open(o.n_text_threads, o.n_text_threads, &e->text); /* renders in the middle would hold a quarter of a GB each */
+    r = text_pool_open(text_threads(&o, i->n_threads), TEXT_POOL_THREADS, &e->text);
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "the text threads could not start");
     }

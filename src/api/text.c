@@ -26,6 +26,26 @@ quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool
     return QUIRE_OK;
 }
 
+quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair, size_t n_pair, int32_t **ids,
+                              int32_t **types, size_t *n, quire_error *err) {
+    token_list l = {0}, kinds = {0};
+    bool has_types = e->context.n_token_types > 1;
+    if (!e->parts.tokenizer) {
+        return no_vocabulary(e, err);
+    }
+    quire_err r = tokenizer_encode_pair(e->parts.tokenizer, (str){text, n_text}, &(str){pair, n_pair}, ENCODE_PLAIN, &l,
+                                        has_types ? &kinds : NULL, err);
+    if (r != QUIRE_OK) {
+        token_list_deinit(&l);
+        token_list_deinit(&kinds);
+        return r;
+    }
+    *ids = l.ids;
+    *types = kinds.ids;
+    *n = l.n;
+    return QUIRE_OK;
+}
+
 quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
                            quire_error *err) {
     strbuf b = {0};

@@ -8,7 +8,8 @@
 #include "base/turn.h"
 #include "kv/hash.h"
 
-/* LOOKS: it may run, and takes a job as soon as it does: whichever thread the system lets run first has the first job. */
+/* LOOKS: it may run, and takes a job as soon as it does: whichever thread the system lets run first has the first job. WAITS: in the middle
+ * of one. */
 typedef enum worker_state { WORKER_IDLE, WORKER_LOOKS, WORKER_RUNS, WORKER_WAITS } worker_state;
 
 /* A thread, and what it needs of its job; the job itself may be gone when run returns. */
@@ -21,7 +22,9 @@ typedef struct worker {
     text_job *job; /* NULL: none */
     uint64_t tenant;
     int64_t tenant_used_us, expected_us;
-    int64_t slice_began_us; /* on clock_thread_us */
+    size_t text_bytes;       /* that its job holds, of those that are counted */
+    bool is_large, is_to_be; /* its job holds more than TEXT_SMALL_BYTES; waits until it may */
+    int64_t slice_began_us;  /* on clock_thread_us */
 } worker;
 
 struct text_pool {
@@ -32,6 +35,8 @@ struct text_pool {
     int32_t n_workers, max_workers; /* threads that there are, and that there may be */
     int32_t n_running, max_running; /* those that look count */
     int32_t n_looking;
+    size_t text_bytes; /* that jobs with long texts hold */
+    bool has_large;    /* a job holds more than TEXT_SMALL_BYTES beside its text */
     worker workers[TEXT_POOL_THREADS];
 };
 
@@ -62,6 +67,16 @@ static candidate of_job(text_job **at) {
     return (candidate){.job = at, .tenant_used_us = (*at)->tenant_used_us, .left_us = expected_us(*at)};
 }
 
+/* The bytes of a job that are counted. */
+static size_t text_bytes(const text_job *job) {
+    size_t n = job->n_bytes > TEXT_LONG_BYTES / TEXT_HELD_A_BYTE ? TEXT_LONG_BYTES : job->n_bytes * TEXT_HELD_A_BYTE;
+    return n > TEXT_SMALL_BYTES ? n : 0;
+}
+
+static bool is_off(const text_job *job) {
+    return job->is_off != NULL && atomic_load(job->is_off);
+}
+
 static bool is_nobody(const candidate *c) {
     return c->job == NULL && c->worker == NULL;
 }
@@ -86,18 +101,39 @@ static bool has_thread(const text_pool *p) {
     return p->n_workers < p->max_workers;
 }
 
+/* Whether the tenant has fewer jobs in the middle than it may. A pool that lets none wait in the middle has no need to ask. */
+static bool has_share(const text_pool *p, uint64_t tenant) {
+    int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        n += p->workers[i].job != NULL && p->workers[i].tenant == tenant;
+    }
+    return n < (most > p->max_running ? most : p->max_running);
+}
+
+/* The first of the jobs that may begin. Where the first with a long text has no room, no other with one goes before it. */
 static candidate first_job(text_pool *p) {
-    candidate best = nobody;
+    candidate best = nobody, first_long = nobody;
     for (text_job **at = &p->first; *at != NULL; at = &(*at)->next) {
-        keep_best(&best, of_job(at));
+        candidate c = of_job(at), *first = text_bytes(*at) > 0 ? &first_long : &best;
+        if ((is_nobody(first) || is_before(&c, first)) && has_share(p, (*at)->tenant)) {
+            *first = c;
+        }
+    }
+    if (!is_nobody(&first_long) && (p->text_bytes == 0 || p->text_bytes + text_bytes(*first_long.job) <= TEXT_LONG_BYTES)) {
+        keep_best(&best, first_long);
     }
     return best;
+}
+
+/* Whether a worker in the middle may go on: what waits to hold much, when nobody else does or its job is to end. */
+static bool may_go_on(const text_pool *p, const worker *w) {
+    return w->state == WORKER_WAITS && (!w->is_to_be || !p->has_large || is_off(w->job));
 }
 
 static candidate first_waiting(text_pool *p) {
     candidate best = nobody;
     for (int32_t i = 0; i < p->n_workers; i++) {
-        if (p->workers[i].state == WORKER_WAITS) {
+        if (may_go_on(p, &p->workers[i])) {
             keep_best(&best, of_worker(&p->workers[i]));
         }
     }
@@ -109,7 +145,9 @@ static candidate next_candidate(text_pool *p) {
     candidate best = first_waiting(p);
     if (p->n_jobs > p->n_looking && has_thread(p)) {
         candidate job = first_job(p);
-        keep_best(&best, job);
+        if (!is_nobody(&job)) {
+            keep_best(&best, job);
+        }
     }
     return best;
 }
@@ -120,9 +158,14 @@ static void *text_main(void *arg);
 
 /* Lets a worker run what it has, for a slice, or look for a job. */
 static void let_run(worker *w, worker_state state) {
+    text_pool *p = w->pool;
     w->state = state;
-    w->pool->n_running++;
-    w->pool->n_looking += state == WORKER_LOOKS;
+    p->n_running++;
+    p->n_looking += state == WORKER_LOOKS;
+    if (w->is_to_be && !p->has_large) {
+        w->is_large = p->has_large = true;
+    }
+    w->is_to_be = false;
     pthread_cond_signal(&w->go);
 }
 
@@ -145,7 +188,11 @@ static void let_look(text_pool *p) {
 
 /* Lets the best candidates run, as many as may. */
 static void dispatch(text_pool *p) {
-    for (candidate c = next_candidate(p); p->n_running < p->max_running && !is_nobody(&c); c = next_candidate(p)) {
+    while (p->n_running < p->max_running) {
+        candidate c = next_candidate(p);
+        if (is_nobody(&c)) {
+            return;
+        }
         if (c.worker != NULL) {
             let_run(c.worker, WORKER_RUNS);
         } else {
@@ -177,6 +224,10 @@ static bool take_job(worker *w) {
     w->tenant_used_us = job->tenant_used_us;
     w->expected_us = expected_us(job);
     w->turn.used_us = w->turn.limit_us = 0;
+    w->turn.held_bytes = 0;
+    w->text_bytes = text_bytes(job);
+    w->turn.may_hold = TEXT_SMALL_BYTES + w->text_bytes;
+    p->text_bytes += w->text_bytes;
     if (p->closing && p->first == NULL) {
         wake_all(p); /* those that have nothing to do end */
     }
@@ -198,25 +249,67 @@ static void charge(worker *w) {
     }
 }
 
+/* Waits in the middle until w may go on. */
+static void wait_for_turn(worker *w) {
+    text_pool *p = w->pool;
+    w->state = WORKER_WAITS;
+    p->n_running--;
+    dispatch(p);
+    while (w->state == WORKER_WAITS) {
+        pthread_cond_wait(&w->go, &p->lock);
+    }
+}
+
 /* turn.over: somebody else goes on, if his turn is before w's. */
 static quire_err give_way(turn *t) {
     worker *w = (worker *)t;
     text_pool *p = w->pool;
-    bool is_off = w->job->is_off != NULL && atomic_load(w->job->is_off);
+    bool off = is_off(w->job);
     pthread_mutex_lock(&p->lock);
     charge(w);
     candidate next = next_candidate(p), self = of_worker(w);
-    if (!is_off && !is_nobody(&next) && is_before(&next, &self)) {
-        w->state = WORKER_WAITS;
-        p->n_running--;
-        dispatch(p);
-        while (w->state == WORKER_WAITS) {
-            pthread_cond_wait(&w->go, &p->lock);
-        }
+    if (!off && !is_nobody(&next) && is_before(&next, &self)) {
+        wait_for_turn(w);
     }
     t->slice_ends_us = clock_us() + TEXT_SLICE_US;
     pthread_mutex_unlock(&p->lock);
-    return is_off ? QUIRE_CANCELLED : QUIRE_OK;
+    return off ? QUIRE_CANCELLED : QUIRE_OK;
+}
+
+/* Whether a job holds much, or waits until it may. */
+static bool is_large_taken(const text_pool *p) {
+    bool taken = p->has_large;
+    for (int32_t i = 0; i < p->n_workers; i++) {
+        taken = taken || (p->workers[i].state == WORKER_WAITS && p->workers[i].is_to_be);
+    }
+    return taken;
+}
+
+/* turn.more: w's job is to hold much. It waits until no other does; who is to end gets nothing. */
+static quire_err hold_more(turn *t) {
+    worker *w = (worker *)t;
+    text_pool *p = w->pool;
+    pthread_mutex_lock(&p->lock);
+    charge(w);
+    if (is_large_taken(p)) {
+        w->is_to_be = true;
+        wait_for_turn(w);
+    } else {
+        w->is_large = p->has_large = true;
+    }
+    bool granted = w->is_large;
+    t->may_hold = granted ? SIZE_MAX : t->may_hold;
+    t->slice_ends_us = clock_us() + TEXT_SLICE_US;
+    pthread_mutex_unlock(&p->lock);
+    return granted ? QUIRE_OK : QUIRE_CANCELLED;
+}
+
+/* Gives back what w's job held. */
+static void end_holding(worker *w) {
+    w->pool->text_bytes -= w->text_bytes;
+    w->pool->has_large = w->pool->has_large && !w->is_large;
+    w->text_bytes = 0;
+    w->is_large = false;
 }
 
 /* Runs the job that w has. Called and left with the lock held. */
@@ -227,9 +320,14 @@ static void run_job(worker *w) {
     turn_begin(&w->turn);
     w->job->run(w->job);
     turn_begin(NULL);
+    if (w->is_large || w->text_bytes > 0) {
+        mem_trim(); /* the allocator would keep it for this thread, beside what the next one to hold much takes */
+    }
     pthread_mutex_lock(&w->pool->lock);
     charge(w);
+    end_holding(w);
     w->job = NULL;
+    dispatch(w->pool); /* others may have waited for what it held */
 }
 
 /* Runs jobs, until somebody else's turn is before them. */
@@ -272,6 +370,7 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
     for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
         p->workers[i].pool = p;
         p->workers[i].turn.over = give_way;
+        p->workers[i].turn.more = hold_more;
         pthread_cond_init(&p->workers[i].go, NULL);
     }
     p->last = &p->first;

@@ -2,7 +2,12 @@
  *
  * Jobs take turns (base/turn.h): a slice of a job is a millisecond, then the pool decides again who runs. Tenants have equal shares of
  * processor time; of one tenant's jobs the one goes first that is over soonest, as far as the length of its text tells. So a long prompt
- * delays nobody else's short one. A job that has to wait in the middle keeps its thread: there are more threads than may run at once.
+ * delays nobody else's short one.
+ *
+ * A job that waits in the middle keeps its thread and its memory. So there are more threads than may run at once, of which a tenant has a
+ * part at most; and memory has bounds. Long texts begin only where their bytes fit into what all may hold together, and one job at a time,
+ * such as a template that makes a quarter of a gigabyte, may take more than TEXT_SMALL_BYTES beside its text (turn_hold). Others that want
+ * more wait; short texts and small templates never do.
  *
  * Threads: each call from any thread. The pool's lock is held for a few instructions for each job that is there. */
 #ifndef API_TEXT_POOL_H
@@ -15,9 +20,13 @@
 
 #include "base/err.h"
 
-#define TEXT_SLICE_US      1000 /* of a job, before others go on */
-#define TEXT_BYTES_A_US    10   /* of text, that a job is expected to take */
-#define TEXT_POOL_THREADS  64   /* at most; those of jobs in the middle count */
+#define TEXT_SLICE_US     1000                /* of a job, before others go on */
+#define TEXT_BYTES_A_US   10                  /* of text, that a job is expected to take */
+#define TEXT_POOL_THREADS 64                  /* at most; those of jobs in the middle count */
+#define TEXT_TENANT_PART  4                   /* a tenant's jobs in the middle are at most this part of the threads */
+#define TEXT_HELD_A_BYTE  32                  /* bytes that a job is expected to hold for each of its text */
+#define TEXT_SMALL_BYTES  ((size_t)8 << 20)   /* that a job may hold without being counted */
+#define TEXT_LONG_BYTES   ((size_t)256 << 20) /* that all jobs with long texts hold together; one that exceeds it runs by itself */
 
 typedef struct text_pool text_pool;
 
@@ -39,7 +48,7 @@ typedef struct text_job {
 uint64_t text_tenant(const char *name);
 
 /* n_running: threads that run at once, from 1 to TEXT_POOL_THREADS. n_threads: threads that there may be, n_running at least; the others
- * hold jobs that wait in the middle, with all their memory. Without others a job runs to its end. */
+ * hold jobs that wait in the middle. Without others a job runs to its end. */
 quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out);
 /* Runs the jobs that wait, then ends the threads. */
 void text_pool_close(text_pool *p);

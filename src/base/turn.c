@@ -8,6 +8,22 @@ void turn_begin(turn *t) {
     turn_current = t;
 }
 
+quire_err turn_hold(size_t n) {
+    turn *t = turn_current;
+    if (t == NULL) {
+        return QUIRE_OK;
+    }
+    t->held_bytes = n > SIZE_MAX - t->held_bytes ? SIZE_MAX : t->held_bytes + n;
+    return t->held_bytes <= t->may_hold ? QUIRE_OK : t->more(t);
+}
+
+void turn_let_go(size_t n) {
+    turn *t = turn_current;
+    if (t != NULL) {
+        t->held_bytes = n > t->held_bytes ? 0 : t->held_bytes - n;
+    }
+}
+
 void turn_limit(int64_t us) {
     turn *t = turn_current;
     if (t != NULL) {

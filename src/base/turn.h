@@ -18,6 +18,9 @@ typedef struct turn {
     int64_t used_us;                   /* processor time of earlier slices; the owner keeps it */
     int64_t limit_us;                  /* of used_us, for a part of the computation (turn_limit); 0: none */
     uint32_t n_work;                   /* since the clock was last read */
+    quire_err (*more)(struct turn *t); /* held_bytes is over may_hold: returns when the computation may hold more. Errors as of over */
+    size_t held_bytes;                 /* of memory that the computation says it has taken (turn_hold) */
+    size_t may_hold;                   /* of it without asking; the owner raises it in more */
 } turn;
 
 /* Work after which turn_poll reads the clock: some 100 microseconds. */
@@ -37,6 +40,12 @@ static inline quire_err turn_poll(uint32_t work) {
     }
     return turn_check();
 }
+
+/* Says that the computation takes n more bytes of memory. Where many computations wait in the middle, the owner lets few hold much at a
+ * time: the call returns when this one may. QUIRE_CANCELLED. */
+quire_err turn_hold(size_t n);
+/* The same bytes are free again. */
+void turn_let_go(size_t n);
 
 /* From now on the thread's turn has us microseconds of processor time, after which turn_poll gives QUIRE_TOO_LARGE; 0: no limit. Nothing
  * where there is no turn. */

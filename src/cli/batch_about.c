@@ -24,6 +24,7 @@ quire_err batch_about(const cli_options *o, const session *s, const uint8_t dige
     json_cstr(json_name(&out, "kv-dtype"), info->kv_dtype);
     json_cstr(json_name(&out, "generation-config"), info->generation_defaults);
     json_cstr(json_name(&out, "chat-template"), o->engine.chat_template);
+    json_cstr(json_name(&out, "tokenizer"), o->engine.tokenizer);
     json_int(json_name(&out, "max-model-len"), o->engine.max_model_len);
     json_raw(json_name(&out, "request"), e == QUIRE_OK ? json.p : "null");
     json_end(&out, '}');

@@ -96,7 +96,7 @@ const flag flags_carried[] = {
     LATER("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-key-file --ssl-cert-file",
           "TLS; a reverse proxy in front of it speaks it"),
     LATER("--embedding --embeddings --pooling --pooler-config --reranking --rerank", "embeddings and ranking"),
-    LATER("--tokenizer --skip-tokenizer-init", "a tokenizer beside the model's own"),
+    LATER("--skip-tokenizer-init", "a tokenizer is always opened where there is one"),
     LATER("--hf-config-path", "a config.json beside the model's own; --hf-overrides changes that one"),
     LATER("--limit-mm-per-prompt", "images and sound"),
     LATER("--otlp-traces-endpoint --collect-detailed-traces", "traces"),

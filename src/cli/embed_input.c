@@ -10,8 +10,10 @@ void embed_inputs_deinit(embed_inputs *in) {
         mem_free((void *)(uintptr_t)in->list[i].text);
         mem_free((void *)(uintptr_t)in->list[i].ids);
         mem_free((void *)(uintptr_t)in->list[i].types);
+        strbuf_deinit(&in->pairs[i]);
     }
     mem_free(in->list);
+    mem_free(in->pairs);
     *in = (embed_inputs){0};
 }
 
@@ -21,12 +23,18 @@ static quire_err no_memory(quire_error *err) {
 
 /* Adds an empty input, to be filled in place. */
 static quire_err add(embed_inputs *in, quire_input **out, quire_error *err) {
-    if (mem_grow(&in->list, &in->cap, in->n + 1, sizeof *in->list) != QUIRE_OK) {
+    if (mem_grow(&in->list, &in->cap, in->n + 1, sizeof *in->list) != QUIRE_OK ||
+        mem_grow(&in->pairs, &in->cap_pairs, in->n + 1, sizeof *in->pairs) != QUIRE_OK) {
         return no_memory(err);
     }
     *out = &in->list[in->n++];
     **out = (quire_input){0};
     return QUIRE_OK;
+}
+
+/* Gives the input that was added last its second text. */
+static quire_err set_pair(embed_inputs *in, str text, quire_error *err) {
+    return strbuf_add(&in->pairs[in->n - 1], text.p, text.n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
 }
 
 static quire_err set_text(quire_input *to, str text, quire_error *err) {
@@ -41,6 +49,7 @@ static quire_err add_text(const cli_options *o, embed_inputs *in, quire_error *e
     quire_err e = prompt_read(o, &text, err);
     e = e == QUIRE_OK ? add(in, &to, err) : e;
     e = e == QUIRE_OK ? set_text(to, (str){text.n > 0 ? text.p : "", text.n}, err) : e;
+    e = e == QUIRE_OK && o->text_pair != NULL ? set_pair(in, str_of(o->text_pair), err) : e;
     strbuf_deinit(&text);
     return e;
 }
@@ -99,7 +108,7 @@ static quire_err set_input(quire_input *to, const json_value *v, quire_error *er
                                        : err_set(err, QUIRE_BAD_FILE, -1, "the input is neither a text nor an array of token ids");
 }
 
-static quire_err read_object(quire_input *to, const json_value *v, quire_error *err) {
+static quire_err read_object(embed_inputs *in, quire_input *to, const json_value *v, quire_error *err) {
     size_t n_types;
     bool has_input = false;
     for (json_member m = {0}; json_next(v, &m);) {
@@ -111,12 +120,19 @@ static quire_err read_object(quire_input *to, const json_value *v, quire_error *
             TRY(set_input(to, m.value, err));
         } else if (strcmp(m.name, "token_type_ids") == 0) {
             TRY(read_numbers(m.value, m.name, &to->types, &n_types, err));
+        } else if (strcmp(m.name, "text_pair") == 0) {
+            TRY(json_is(m.value, JSON_KIND_TEXT) ? set_pair(in, json_str(m.value), err)
+                                                 : err_set(err, QUIRE_BAD_FILE, -1, "text_pair is no text"));
         } else if (strcmp(m.name, "id") != 0) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "no member \"%.40s\" is known here; there are input, token_type_ids and id", m.name);
+            return err_set(err, QUIRE_BAD_FILE, -1, "no member \"%.40s\" is known here; there are input, text_pair, token_type_ids and id",
+                           m.name);
         }
     }
     if (!has_input) {
         return err_set(err, QUIRE_BAD_FILE, -1, "\"input\" is missing");
+    }
+    if (in->pairs[in->n - 1].p != NULL && to->text == NULL) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "text_pair goes with an input that is a text");
     }
     return to->types == NULL || (to->ids != NULL && n_types == to->n_ids)
                ? QUIRE_OK
@@ -128,7 +144,7 @@ static quire_err add_line(embed_inputs *in, str line, quire_error *err) {
     TRY(add(in, &to, err));
     json_value *v = json_document(line);
     quire_err e = v == NULL                      ? err_set(err, QUIRE_BAD_FILE, -1, "this is no JSON text")
-                  : json_is(v, JSON_KIND_OBJECT) ? read_object(to, v, err)
+                  : json_is(v, JSON_KIND_OBJECT) ? read_object(in, to, v, err)
                                                  : set_input(to, v, err);
     json_drop(v);
     return e;
@@ -151,7 +167,24 @@ static quire_err add_lines(const char *path, embed_inputs *in, quire_error *err)
     return e == QUIRE_OK && in->n == 0 ? err_set(err, QUIRE_BAD_FILE, -1, "%s: it has no line", path) : e;
 }
 
+quire_err embed_inputs_join(embed_inputs *in, const quire_engine *e, quire_error *err) {
+    for (size_t i = 0; i < in->n; i++) {
+        quire_input *to = &in->list[i];
+        const strbuf *pair = &in->pairs[i];
+        int32_t *ids, *types;
+        if (pair->p != NULL) {
+            TRY(quire_tokenize_pair(e, to->text, to->n_text, pair->p, pair->n, &ids, &types, &to->n_ids, err));
+            to->ids = ids;
+            to->types = types;
+        }
+    }
+    return QUIRE_OK;
+}
+
 quire_err embed_inputs_read(const cli_options *o, embed_inputs *in, quire_error *err) {
+    if (o->text_pair != NULL && (o->ids != NULL || o->prompts != NULL)) {
+        return err_set(err, QUIRE_INVALID, -1, "--text-pair: it is the second text beside --prompt; a line of --prompts has \"text_pair\"");
+    }
     if (o->types != NULL && o->ids == NULL) {
         return err_set(err, QUIRE_INVALID, -1, "--types: they are the types of --ids; give those too");
     }

@@ -62,6 +62,11 @@ const flag flags_generation_config[] = {
      AT(engine.generation_config)},
     {0},
 };
+const flag flags_tokenizer[] = {
+    {"--tokenizer", "PATH", "a tokenizer to use instead of the model's: a directory, or a file of any format", FLAG_TEXT,
+     AT(engine.tokenizer)},
+    {0},
+};
 const flag flags_chat_template[] = {
     {"--chat-template --chat-template-file", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
     {0},

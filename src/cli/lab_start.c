@@ -39,6 +39,7 @@ const command *const lab_rows[] = {
     ROW("bench ablation", "workloads with one mechanism switched off"),
     ROW("bench headline", "what paging and continuous batching are worth, really run at rising rates"),
     ROW("bench scenario", "memory and speed of a model, alone and with others"),
+    ROW("bench text", "how fast texts are tokenised, tokens decoded and chats rendered"),
     ROW("bench tiers", "first tokens of prompts that come back from host memory, file, Redis"),
     ROW("bench latency", "what a token takes by those before it: paged, contiguous, no cache"),
     ROW("bench resident", "memory as measured and as allocated: paged, growing, all reserved"),

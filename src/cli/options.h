@@ -31,7 +31,7 @@ typedef struct cli_options {
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;
     const char *ids, *ids_file, *batch_with;
-    const char *types, *pooling;               /* of --embed */
+    const char *types, *pooling, *text_pair;   /* of --embed */
     int32_t dimensions;                        /* 0: all */
     const char *chat_template;                 /* as given: a file or the text */
     strbuf template_text;                      /* owned: the text of engine.chat_template when it was a file */

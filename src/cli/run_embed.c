@@ -71,7 +71,12 @@ static quire_err write_all(const cli_options *o, session *s, const embed_inputs 
 
 quire_err embed_check(const cli_options *o, quire_error *err) {
     const char *alone = o->pooling ? "--pooling" : o->dimensions ? "--dimensions" : o->normalize ? "--normalize" : NULL;
-    alone = alone ? alone : o->no_normalize ? "--no-normalize" : o->ids ? "--ids" : o->types ? "--types" : NULL;
+    alone = alone             ? alone
+            : o->no_normalize ? "--no-normalize"
+            : o->ids          ? "--ids"
+            : o->types        ? "--types"
+            : o->text_pair    ? "--text-pair"
+                              : NULL;
     if (!o->embed && alone) {
         return err_set(err, QUIRE_INVALID, -1, "%s is for rows in place of text: give --embed too", alone);
     }
@@ -120,7 +125,8 @@ quire_err embed_run(const cli_options *o, quire_error *err) {
     quire_err e = embed_inputs_read(o, &in, err);
     e = e == QUIRE_OK ? open_checked(o, &s, err) : e;
     if (e == QUIRE_OK) {
-        e = write_all(o, &s, &in, err);
+        e = embed_inputs_join(&in, s.engine, err);
+        e = e == QUIRE_OK ? write_all(o, &s, &in, err) : e;
         session_close(&s);
     }
     embed_inputs_deinit(&in);
@@ -140,6 +146,8 @@ const flag flags_embed[] = {
     {"--normalize", NULL, "--embed: divide a row by its length", FLAG_SWITCH, AT(normalize), .rare = true},
     {"--no-normalize", NULL, "--embed: do not, even if the model says so", FLAG_SWITCH, AT(no_normalize), .rare = true},
     {"--ids", "1,2,3", "--embed: the input as token ids", FLAG_TEXT, AT(ids), .rare = true},
+    {"--text-pair", "TEXT", "--embed: a second text beside the prompt, as a cross-encoder takes them", FLAG_TEXT, AT(text_pair),
+     .rare = true},
     {"--types", "0,0,1", "--embed: their token types", FLAG_TEXT, AT(types), .rare = true},
     {0},
 };

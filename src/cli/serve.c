@@ -113,7 +113,8 @@ static const flag tenant_flags[] = {
     {0},
 };
 static const flag text_flags[] = {
-    {"--text-threads", "N", "threads that tokenise", FLAG_COUNT, AT(engine.n_text_threads), .minimum = 1, .maximum = 64, .rare = true},
+    {"--text-threads", "N", "threads that tokenise (0: as many as compute leaves, 2 at least)", FLAG_COUNT, AT(engine.n_text_threads),
+     .minimum = 0, .maximum = 64, .rare = true},
     {"--text-cache-bytes", "BYTES", "host memory for conversations' ids (64M)", FLAG_BYTES, AT(engine.text_cache_bytes), .rare = true},
     {0},
 };
@@ -122,6 +123,7 @@ static const flag *const groups[] = {flags_model,
                                      flags_generation_config,
                                      default_flags,
                                      server_flags,
+                                     flags_tokenizer,
                                      flags_chat_template,
                                      flags_attention,
                                      FLAGS_NUMERIC,

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/size.h"
+#include "base/turn.h"
 
 enum { BLOCK_BYTES = 64 << 10, LONG_TEXT = 1024, SMALL_DICT = 8 };
 
@@ -23,7 +24,8 @@ static char *take(jarena *a, size_t n, size_t align) {
         if (n > a->max || a->total > a->max - n) {
             return NULL;
         }
-        b = mem_new(1, sizeof *b + cap); /* a block is 64-byte aligned, its bytes begin at a multiple of 8 */
+        b = turn_hold(cap) != QUIRE_OK ? NULL
+                                       : mem_new(1, sizeof *b + cap); /* a block is 64-byte aligned, its bytes begin at a multiple of 8 */
         if (b == NULL) {
             return NULL;
         }

@@ -30,7 +30,6 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .tier_write = "evict",
                                        .tier_wait_us = 200000,
                                        .text_cache_bytes = (int64_t)64 << 20,
-                                       .n_text_threads = 1,
                                        .generation_config = "auto",
                                        .max_logprobs = 20,
                                        .pack_cache_bytes = (int64_t)20 << 30};
@@ -206,7 +205,7 @@ static quire_err check(const quire_options *o, quire_error *err) {
     TRY(check_range("--chunk", o->prefill_chunk, 0, 1 << 20, err));
     TRY(check_range("--threads", o->n_threads, 0, 4096, err));
     TRY(check_range("--kv-pages", o->n_pages, 0, POOL_MAX_PAGES, err));
-    TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
+    TRY(check_range("text threads", o->n_text_threads, 0, 64, err));
     TRY(check_range("--text-cache-bytes", o->text_cache_bytes, 0, INT64_MAX / 2, err));
     engine_options policies;
     TRY(options_engine(o, &policies, err));

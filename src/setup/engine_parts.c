@@ -11,15 +11,44 @@
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
 
-/* Opens tokenizer and template. With a vocabulary that this build cannot use, the engine works with ids. */
-static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, quire_error *err) {
-    quire_err r = tokenizer_open(model_file_vocab(f), &p->tokenizer, &p->text_error);
-    if (r != QUIRE_OK && r != QUIRE_NOT_FOUND && r != QUIRE_UNSUPPORTED) {
-        return err_set(err, r, p->text_error.position, "%s", p->text_error.message);
+/* Opens the tokenizer that o names instead of the model's. Its ids must be tokens of the model. */
+static quire_err open_other_tokenizer(engine_parts *p, const quire_options *o, int32_t n_vocab, quire_error *err) {
+    size_t n;
+    const void *bytes = options_builtin_model(o->tokenizer, &n);
+    TRY(bytes != NULL ? model_file_open_memory(bytes, n, o->tokenizer, &p->text_file, err)
+                      : model_file_open_vocabulary(o->tokenizer, &p->text_file, err));
+    quire_err e = tokenizer_open(model_file_vocab(p->text_file), &p->tokenizer, err);
+    if (e != QUIRE_OK) {
+        return err_prefix(err, e, o->tokenizer);
     }
-    if (r == QUIRE_UNSUPPORTED) {
-        log_line(LOG_WARN, "%s; prompts of token ids only", p->text_error.message);
+    int32_t n_tokens = tokenizer_n_tokens(p->tokenizer);
+    return n_tokens <= n_vocab
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "%s: its vocabulary has %d tokens, the model's %d: it is the tokenizer of another model",
+                         o->tokenizer, (int)n_tokens, (int)n_vocab);
+}
+
+/* With a vocabulary that this build cannot use, the engine works with ids. */
+static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_error *err) {
+    quire_err e = tokenizer_open(model_file_vocab(f), &p->tokenizer, &p->text_error);
+    if (e != QUIRE_OK && e != QUIRE_NOT_FOUND && e != QUIRE_UNSUPPORTED) {
+        return err_set(err, e, p->text_error.position, "%s", p->text_error.message);
     }
+    if (e == QUIRE_UNSUPPORTED) {
+        log_line(LOG_WARN, "%s; prompts of token ids only (--tokenizer gives another)", p->text_error.message);
+    }
+    return QUIRE_OK;
+}
+
+/* The chat template in the files: of the other tokenizer, if it has one, else of the model. */
+static str own_template(const engine_parts *p, const model_file *f) {
+    str other = p->text_file != NULL ? model_file_chat_template(p->text_file) : (str){"", 0};
+    return other.n > 0 ? other : model_file_chat_template(f);
+}
+
+/* Opens tokenizer and template. */
+static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, int32_t n_vocab, quire_error *err) {
+    TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
         tokens.bos = tokenizer_bos_text(p->tokenizer);
@@ -29,7 +58,7 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
         return QUIRE_OK;
     }
     quire_error refused;
-    TRY(chat_form_open(o->chat_template, model_file_chat_template(f), &tokens, &p->chat, &refused, err));
+    TRY(chat_form_open(o->chat_template, own_template(p, f), &tokens, &p->chat, &refused, err));
     if (refused.code != QUIRE_OK) {
         log_line(LOG_WARN,
                  "the model's chat template is not understood (%s): chats have the form %s instead; --chat-template gives another",
@@ -79,7 +108,7 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     name_left_out(&d);
     TRY(loaded_model_begin(o, &d, &p->model, err));
     pack_start_find(o, f, p->model.b, &p->pack);
-    TRY(open_text(p, o, p->pack.file, err));
+    TRY(open_text(p, o, p->pack.file, d.n_vocab, err));
     TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
     if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
@@ -290,7 +319,7 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     TRY(speculation_open(&p->speculation, o, (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len, err));
     TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
-    pack_start_keep(&p->pack, p->tokenizer);
+    pack_start_keep(&p->pack, p->text_file != NULL ? NULL : p->tokenizer);
     return QUIRE_OK;
 }
 
@@ -318,6 +347,7 @@ void engine_parts_close(engine_parts *p) {
     pack_start_close(&p->pack);
     chat_form_close(&p->chat);
     tokenizer_close(p->tokenizer);
+    model_file_close(p->text_file);
     loaded_model_close(&p->model);
     speculation_close(&p->speculation);
     sampling_defaults_deinit(&p->defaults);

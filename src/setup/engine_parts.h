@@ -28,7 +28,8 @@ typedef struct engine_parts {
     loaded_model model;
     pack_start pack; /* which keeps the model's packed form */
     speculation speculation;
-    tokenizer *tokenizer; /* NULL: prompts of ids only */
+    model_file *text_file; /* which o->tokenizer names, and whose tables the tokenizer may use in place; NULL: it is the model's own */
+    tokenizer *tokenizer;  /* NULL: prompts of ids only */
     chat_form chat;       /* without a tokenizer it has no template: no chat */
     engine *core;
 } engine_parts;

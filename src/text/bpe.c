@@ -4,42 +4,15 @@
 #include "base/turn.h"
 #include "text/chars.h"
 
-#define GONE (-2)
-
 enum { WHOLE_UNKNOWN, WHOLE_ITSELF, WHOLE_OTHERS };
 
 void bpe_scratch_deinit(bpe_scratch *s) {
     mem_free(s->symbols);
+    mem_free(s->pairs);
+    mem_free(s->links);
     mem_free(s->heap);
     strbuf_deinit(&s->affixed);
     *s = (bpe_scratch){0};
-}
-
-/* ---- the heap: smallest key on top ---- */
-
-static quire_err heap_push(bpe_scratch *s, bpe_entry e) {
-    TRY(mem_grow(&s->heap, &s->cap_heap, s->n_heap + 1, sizeof e));
-    size_t i = s->n_heap++;
-    for (; i > 0 && s->heap[(i - 1) / 2].key > e.key; i = (i - 1) / 2) {
-        s->heap[i] = s->heap[(i - 1) / 2];
-    }
-    s->heap[i] = e;
-    return QUIRE_OK;
-}
-
-static bpe_entry heap_pop(bpe_scratch *s) {
-    bpe_entry top = s->heap[0], last = s->heap[--s->n_heap];
-    size_t i = 0;
-    for (size_t child = 1; child < s->n_heap; child = 2 * i + 1) {
-        child += child + 1 < s->n_heap && s->heap[child + 1].key < s->heap[child].key;
-        if (s->heap[child].key >= last.key) {
-            break;
-        }
-        s->heap[i] = s->heap[child];
-        i = child;
-    }
-    s->heap[i] = last;
-    return top;
 }
 
 /* ---- symbols ---- */
@@ -59,8 +32,7 @@ static int32_t symbol_of(const bpe *b, str character, int32_t c) {
 
 static quire_err add_symbol(bpe_scratch *s, int32_t id, size_t at, size_t n) {
     TRY(mem_grow(&s->symbols, &s->cap_symbols, s->n_symbols + 1, sizeof *s->symbols));
-    int32_t i = (int32_t)s->n_symbols++;
-    s->symbols[i] = (bpe_symbol){.id = id, .prev = i - 1, .next = i + 1, .at = (uint32_t)at, .n = (uint32_t)n};
+    s->symbols[s->n_symbols++] = (bpe_symbol){.id = id, .at = (uint32_t)at, .n = (uint32_t)n};
     return QUIRE_OK;
 }
 
@@ -123,41 +95,6 @@ static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     return pending ? add_symbol(s, b->unk, word.n, 0) : QUIRE_OK;
 }
 
-static quire_err push_pair(const bpe *b, bpe_scratch *s, int32_t left, int32_t right) {
-    int32_t l = s->symbols[left].id, r = s->symbols[right].id;
-    const pair_slot *p = l < 0 || r < 0 ? NULL : pair_table_find(&b->pairs, l, r);
-    return p == NULL ? QUIRE_OK : heap_push(s, (bpe_entry){(uint64_t)p->rank << 32 | (uint32_t)left, l, r, p->id});
-}
-
-static quire_err merge_all(const bpe *b, bpe_scratch *s) {
-    int32_t n = (int32_t)s->n_symbols;
-    s->n_heap = 0;
-    for (int32_t i = 0; i + 1 < n; i++) {
-        TRY(push_pair(b, s, i, i + 1));
-    }
-    while (s->n_heap > 0) {
-        bpe_entry e = heap_pop(s);
-        TRY(turn_poll(2)); /* from cache; a long word's heap lies outside */
-        int32_t i = (int32_t)(uint32_t)e.key, next = s->symbols[i].next;
-        if (s->symbols[i].id != e.left || next >= n || s->symbols[next].id != e.right) {
-            continue; /* one of the two has merged with another since */
-        }
-        bpe_symbol *left = &s->symbols[i], *right = &s->symbols[next];
-        left->id = e.id;
-        left->n += right->n;
-        left->next = right->next;
-        right->id = GONE;
-        if (left->next < n) {
-            s->symbols[left->next].prev = i;
-            TRY(push_pair(b, s, i, left->next));
-        }
-        if (left->prev >= 0) {
-            TRY(push_pair(b, s, left->prev, i));
-        }
-    }
-    return QUIRE_OK;
-}
-
 /* Writes a symbol that is not a token, at the end: its bytes, or one unknown token for it and those before it. */
 static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token_list *out) {
     if (b->byte_fallback && has_all_bytes(b, text)) {
@@ -172,9 +109,9 @@ static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token
 static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     s->n_symbols = 0;
     TRY(begin_word(b, word, s));
-    TRY(merge_all(b, s));
+    TRY(bpe_merge(b, s));
     bool unknown = false;
-    for (size_t i = 0; i < s->n_symbols; i = (size_t)s->symbols[i].next) {
+    for (size_t i = 0; i < s->n_symbols; i++) {
         const bpe_symbol *y = &s->symbols[i];
         bool was = unknown;
         unknown = y->id < 0 || y->id >= b->vocab->n;

@@ -51,19 +51,29 @@ quire_err bpe_finish(bpe *b, bool long_words);
 void bpe_deinit(bpe *b);
 
 typedef struct bpe_symbol {
-    int32_t id, prev, next; /* id -2: merged into another one */
-    uint32_t at, n;         /* its text in the word */
+    int32_t id;
+    uint32_t at, n; /* its text in the word */
 } bpe_symbol;
 
-typedef struct bpe_entry {
-    uint64_t key; /* rank, then position */
-    int32_t left, right, id;
-} bpe_entry;
+/* What a symbol and the one behind it make; id -1: nothing. */
+typedef struct bpe_pair {
+    uint32_t rank;
+    int32_t id;
+} bpe_pair;
+
+/* The neighbours of a symbol, where those that have merged into others stay in place. */
+typedef struct bpe_link {
+    int32_t prev, next;
+} bpe_link;
 
 typedef struct bpe_scratch {
     bpe_symbol *symbols;
     size_t n_symbols, cap_symbols;
-    bpe_entry *heap;
+    bpe_pair *pairs;
+    size_t cap_pairs;
+    bpe_link *links; /* of words of many symbols */
+    size_t cap_links;
+    uint64_t *heap; /* rank, then position */
     size_t n_heap, cap_heap;
     strbuf affixed; /* a character with its prefix or suffix */
 } bpe_scratch;
@@ -73,5 +83,7 @@ void bpe_scratch_deinit(bpe_scratch *s);
 /* Appends the ids of word, which is valid UTF-8 and not empty. O(n log n). A character outside the vocabulary gives no token when there is
  * neither an unknown token nor byte fallback. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB: *out may then hold a part. */
 quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out);
+/* Merges the symbols of a word, in place, until no pair of neighbours merges: bpe_encode's inner part. O(n log n). QUIRE_NO_MEMORY. */
+quire_err bpe_merge(const bpe *b, bpe_scratch *s);
 
 #endif

@@ -52,16 +52,30 @@ static quire_err put(decode_state *s, int32_t i, str part, bool begins);
 
 /* ---- bytes ---- */
 
+/* How many of text's first bytes are whole characters. */
+static size_t whole_chars(str text) {
+    size_t n = 0, len;
+    while (n < text.n && utf8_decode(text.p + n, text.n - n, &len) >= 0) {
+        n += len;
+    }
+    return n;
+}
+
 /* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a tail that may still become a character, unless all is
  * set. each_byte: U+FFFD for each byte of an invalid part. */
 static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte) {
     strbuf *t = &s->held[i].text, *w = &s->work[i];
-    size_t done = 0, len;
+    size_t n = t->n, done = whole_chars((str){t->p, n}), len;
+    if (done == n) { /* as almost always */
+        t->n = 0;
+        return n == 0 ? QUIRE_OK : put(s, i + 1, (str){t->p, n}, true);
+    }
     strbuf_clear(w);
-    while (done < t->n) {
-        if (utf8_decode(t->p + done, t->n - done, &len) >= 0) {
+    TRY(strbuf_add(w, t->p, done));
+    while (done < n) {
+        if (utf8_decode(t->p + done, n - done, &len) >= 0) {
             TRY(strbuf_add(w, t->p + done, len));
-        } else if (!all && utf8_is_unfinished(t->p + done, t->n - done)) {
+        } else if (!all && utf8_is_unfinished(t->p + done, n - done)) {
             break;
         } else {
             for (size_t k = 0; k < (each_byte ? len : 1); k++) {
@@ -71,8 +85,8 @@ static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte)
         done += len;
     }
     if (done > 0) {
-        memmove(t->p, t->p + done, t->n - done);
-        t->n -= done;
+        memmove(t->p, t->p + done, n - done);
+        t->n = n - done;
     }
     return w->n == 0 ? QUIRE_OK : put(s, i + 1, (str){w->p, w->n}, true);
 }

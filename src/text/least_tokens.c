@@ -60,6 +60,17 @@ static size_t longest_token(const tokenizer *t, bool byte_level) {
     return longest;
 }
 
+/* Whether an id has several texts, as in a malformed file; a merge into it may then make it of any length. */
+static bool has_id_of_several(const piece_table *t) {
+    for (size_t i = 0; t->slots != NULL && i <= t->mask; i++) {
+        const piece_slot *s = &t->slots[i];
+        if (s->id_plus_1 > 0 && t->spans[s->id_plus_1 - 1].at != s->span.at) {
+            return true;
+        }
+    }
+    return false;
+}
+
 quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max) {
     bool byte_level = is_byte_level(t), all;
     size_t shrinks = normalizer_shrinks(&t->normalizer);
@@ -68,7 +79,7 @@ quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max) {
     for (size_t i = 0; i < t->added.n; i++) {
         all = all && !t->added.tokens[i].lstrip && !t->added.tokens[i].rstrip; /* which take any number of blanks */
     }
-    if (all && shrinks > 0 && !pretokenizer_deletes(&t->pretokenizer)) {
+    if (all && shrinks > 0 && !pretokenizer_deletes(&t->pretokenizer) && !has_id_of_several(&t->vocab)) {
         *max = shrinks * longest_token(t, byte_level);
     }
     return QUIRE_OK;

@@ -144,14 +144,14 @@ static quire_err copy_affix(str s, char **out, size_t *n) {
     return s.n > 0 && *out == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
 }
 
-/* True when the pre-tokenizer does not cut texts, like Llama's. */
+/* True when the pre-tokenizer does not cut texts, like Llama's, or only at a character that texts may lack. */
 static bool leaves_long_words(const pretokenizer *p) {
     for (int32_t i = 0; i < p->n; i++) {
         if (p->steps[i].kind != PRE_METASPACE && p->steps[i].match.re != NULL) {
             return false;
         }
-        if (p->steps[i].kind == PRE_BYTE_LEVEL || p->steps[i].kind == PRE_CHARS ||
-            (p->steps[i].kind == PRE_METASPACE && p->steps[i].split)) {
+        bool cuts_words = p->steps[i].kind == PRE_CHARS && p->steps[i].class != CLASS_DELIMITER;
+        if (cuts_words || (p->steps[i].kind == PRE_METASPACE && p->steps[i].split)) {
             return false;
         }
     }

@@ -105,6 +105,9 @@ static quire_err order_marks(norm_scratch *s, size_t n) {
 }
 
 static quire_err form_stretch(str text, norm_kind form, norm_scratch *s, strbuf *out) {
+    if (text.n == 0) {
+        return QUIRE_OK;
+    }
     bool compat = form == NORM_NFKC || form == NORM_NFKD, compose = form == NORM_NFC || form == NORM_NFKC;
     utf8proc_option_t options = (utf8proc_option_t)(UTF8PROC_STABLE | (compat ? UTF8PROC_COMPAT : 0));
     size_t n;
@@ -124,10 +127,31 @@ static quire_err form_stretch(str text, norm_kind form, norm_scratch *s, strbuf 
     return QUIRE_OK;
 }
 
-/* Inert characters end a stretch: nothing composes with them or moves over them. */
+/* How many of text's first bytes are ASCII that no form changes: all that are, but the last before another character, which may be a mark
+ * that composes with it. */
+static size_t ascii_bytes(str text) {
+    size_t n = 0;
+    while (n < text.n && (uint8_t)text.p[n] < 0x80) {
+        n++;
+    }
+    return n == text.n || n == 0 ? n : n - 1;
+}
+
+/* Inert characters end a stretch: nothing composes with them or moves over them. ASCII is passed over: it composes with nothing before it.
+ */
 static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf *out) {
     size_t done = 0, len;
     for (size_t i = 0; i < text.n; i += len) {
+        size_t plain = ascii_bytes((str){text.p + i, text.n - i});
+        if (plain > 0) {
+            TRY(form_stretch((str){text.p + done, i - done}, form, s, out));
+            TRY(strbuf_add(out, text.p + i, plain));
+            TRY(turn_poll((uint32_t)plain / 16));
+            done = i += plain;
+            if (i == text.n) {
+                break;
+            }
+        }
         if (!char_is_inert(utf8_next(text.p + i, &len))) {
             continue;
         }
@@ -228,9 +252,25 @@ static int map_char(norm_kind kind, int32_t c, int32_t out[3]) {
     }
 }
 
+/* How many of text's first bytes are ASCII that no such step changes: visible or a space, and for lower case no capital. */
+static size_t plain_bytes(norm_kind kind, str text) {
+    size_t n = 0;
+    while (n < text.n && text.p[n] >= ' ' && text.p[n] <= '~' && !(kind == NORM_LOWERCASE && text.p[n] >= 'A' && text.p[n] <= 'Z')) {
+        n++;
+    }
+    return n;
+}
+
 static quire_err map_chars(norm_kind kind, str text, strbuf *out) {
     size_t len;
     for (size_t i = 0; i < text.n; i += len) {
+        size_t plain = plain_bytes(kind, (str){text.p + i, text.n - i});
+        TRY(strbuf_add(out, text.p + i, plain));
+        TRY(turn_poll((uint32_t)plain / 16));
+        i += plain;
+        if (i == text.n) {
+            break;
+        }
         int32_t mapped[3];
         int n = map_char(kind, utf8_next(text.p + i, &len), mapped);
         TRY(turn_poll(1));

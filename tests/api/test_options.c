@@ -60,7 +60,7 @@ static void options_out_of_bounds_are_refused_by_name(void **state) {
     REFUSED_WITH(max_seqs, INT32_MAX, "--max-num-seqs");
     REFUSED_WITH(prefill_chunk, -1, "--chunk");
     REFUSED_WITH(n_threads, -1, "--threads");
-    REFUSED_WITH(n_text_threads, 0, "text threads");
+    REFUSED_WITH(n_text_threads, -1, "text threads");
     REFUSED_WITH(memory_utilization, 0.0, "--memory-utilization");
     REFUSED_WITH(memory_utilization, 1.5, "--memory-utilization");
     REFUSED_WITH(memory_utilization, (double)NAN, "--memory-utilization");

@@ -19,13 +19,15 @@ typedef struct scene {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int32_t n_running, most_running, n_over;
+    int32_t n_large, most_large; /* jobs that hold much */
 } scene;
 
 typedef struct task {
     text_job job; /* first member: a job* is a task* */
     scene *scene;
-    int64_t work_us;    /* of processor time */
-    int64_t limit_us;   /* 0: none */
+    int64_t work_us;  /* of processor time */
+    int64_t limit_us; /* 0: none */
+    size_t holds;     /* bytes that it takes once it has worked a little */
     atomic_bool off;
     quire_err result;
     int32_t place; /* how many were over before */
@@ -39,10 +41,21 @@ static void note(scene *s, int32_t change) {
     pthread_mutex_unlock(&s->lock);
 }
 
+static void note_large(scene *s, int32_t change) {
+    pthread_mutex_lock(&s->lock);
+    s->n_large += change;
+    s->most_large = s->n_large > s->most_large ? s->n_large : s->most_large;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* Works for as long as the task says, and polls. */
 static quire_err work(task *t) {
     int64_t began = clock_thread_us();
     turn_limit(t->limit_us);
+    if (t->holds > 0) {
+        TRY(turn_hold(t->holds));
+        note_large(t->scene, 1);
+    }
     while (clock_thread_us() - began < t->work_us) {
         TRY(turn_poll(TURN_WORK));
     }
@@ -53,6 +66,9 @@ static void run(text_job *job) {
     task *t = (task *)job;
     note(t->scene, 1);
     t->result = work(t);
+    if (t->holds > TEXT_SMALL_BYTES && t->result == QUIRE_OK) {
+        note_large(t->scene, -1);
+    }
     note(t->scene, -1);
     pthread_mutex_lock(&t->scene->lock);
     t->place = t->scene->n_over++;
@@ -217,6 +233,114 @@ static void more_jobs_than_threads_are_all_run(void **state) {
     end(&s);
 }
 
+/* Five tenants' jobs want a quarter of a gigabyte each: one has it at a time, and those that want little go on meanwhile. */
+static void one_job_at_a_time_holds_much_and_small_ones_do_not_wait(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    task large[5], small;
+    begin(&s);
+    assert_int_equal(text_pool_open(2, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    for (int i = 0; i < 5; i++) {
+        char tenant[16];
+        snprintf(tenant, sizeof tenant, "tenant %d", i);
+        large[i] = task_of(&s, tenant, LONG_US);
+        large[i].job.n_bytes = 1;
+        large[i].holds = (size_t)256 << 20;
+        text_pool_add(p, &large[i].job);
+    }
+    wait_running(&s, 2);
+    small = task_of(&s, "small", 200);
+    small.holds = TEXT_SMALL_BYTES;
+    text_pool_add(p, &small.job);
+    wait_over(&s, 6);
+    text_pool_close(p);
+    assert_int_equal(small.place, 0);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(large[i].result, QUIRE_OK);
+    }
+    assert_in_range(s.most_large, 1, 2); /* the small one counts too */
+    end(&s);
+}
+
+static void who_waits_to_hold_much_and_is_cancelled_ends(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    begin(&s);
+    assert_int_equal(text_pool_open(2, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    task holder = task_of(&s, "a", 20 * LONG_US), other = task_of(&s, "b", LONG_US), small = task_of(&s, "c", 200);
+    holder.holds = other.holds = TEXT_SMALL_BYTES + 1;
+    holder.job.n_bytes = other.job.n_bytes = 1;
+    holder.job.is_off = &holder.off;
+    other.job.is_off = &other.off;
+    text_pool_add(p, &holder.job);
+    wait_running(&s, 1);
+    text_pool_add(p, &other.job);
+    wait_running(&s, 2);
+    atomic_store(&other.off, true);
+    text_pool_add(p, &small.job); /* at whose beginning or end the pool looks again */
+    wait_over(&s, 2);
+    assert_int_equal(other.result, QUIRE_CANCELLED);
+    atomic_store(&holder.off, true);
+    wait_over(&s, 3);
+    text_pool_close(p);
+    end(&s);
+}
+
+/* Texts whose bytes are counted: of three that need over half of what there is one runs at a time. */
+static void long_texts_begin_where_their_bytes_fit(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    task longs[3], small;
+    begin(&s);
+    assert_int_equal(text_pool_open(4, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    for (int i = 0; i < 3; i++) {
+        longs[i] = task_of(&s, i == 0 ? "a" : i == 1 ? "b" : "c", LONG_US);
+        longs[i].job.n_bytes = (TEXT_LONG_BYTES / 2 + 1) / TEXT_HELD_A_BYTE + 1;
+        text_pool_add(p, &longs[i].job);
+    }
+    wait_running(&s, 1);
+    small = task_of(&s, "small", 200);
+    text_pool_add(p, &small.job);
+    wait_over(&s, 4);
+    text_pool_close(p);
+    assert_int_equal(small.place, 0);
+    assert_in_range(s.most_running, 1, 2);
+    end(&s);
+}
+
+/* A tenant's endless jobs, each of which goes before those that have run already, so that all would begin and none end. */
+static void a_tenant_has_a_part_of_the_threads_in_the_middle(void **state) {
+    (void)state;
+    enum { N = 24, THREADS = 16, PART = THREADS / TEXT_TENANT_PART };
+    scene s;
+    text_pool *p;
+    task hog[N], small;
+    begin(&s);
+    assert_int_equal(text_pool_open(1, THREADS, &p), QUIRE_OK);
+    for (int i = 0; i < N; i++) {
+        hog[i] = task_of(&s, "hog", INT64_MAX);
+        hog[i].job.n_bytes = 1;
+        hog[i].job.is_off = &hog[i].off;
+        text_pool_add(p, &hog[i].job);
+    }
+    wait_running(&s, PART);
+    for (int i = 0; i < 2 * N; i++) {
+        small = task_of(&s, "small", 200);
+        text_pool_add(p, &small.job);
+        wait_over(&s, i + 1);
+    }
+    for (int i = 0; i < N; i++) {
+        atomic_store(&hog[i].off, true);
+    }
+    wait_over(&s, 3 * N);
+    text_pool_close(p);
+    assert_true(s.most_running <= PART + 1);
+    end(&s);
+}
+
 static void outside_the_pool_a_poll_does_nothing(void **state) {
     (void)state;
     turn_limit(1);
@@ -233,6 +357,10 @@ int main(void) {
         cmocka_unit_test(a_cancelled_job_is_given_up_at_its_next_slice),
         cmocka_unit_test(a_job_past_its_limit_of_processor_time_is_too_large),
         cmocka_unit_test(more_jobs_than_threads_are_all_run),
+        cmocka_unit_test(one_job_at_a_time_holds_much_and_small_ones_do_not_wait),
+        cmocka_unit_test(who_waits_to_hold_much_and_is_cancelled_ends),
+        cmocka_unit_test(long_texts_begin_where_their_bytes_fit),
+        cmocka_unit_test(a_tenant_has_a_part_of_the_threads_in_the_middle),
         cmocka_unit_test(outside_the_pool_a_poll_does_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 """Every bench prints the one form with --json: {"bench","name","params","value","unit","limit","fraction"}, a figure a line."""
 import json
+import re
 import subprocess
 
 import bench_lines
@@ -31,6 +32,7 @@ SMALLEST = {
     "bench ablation": ["batching", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench scenario": ["single", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench headline": ["builtin-small", "--requests", "8", "--shrink", "16", "--shares", "25", "--lengths", "sharegpt", "--rates", "100"],
+    "bench text": ["--size", "4", "--runs", "1"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }
 ELSEWHERE = {"bench speed", "bench latency", "bench resident"}  # half a minute and more: test_cli.py and test_experiments.py check their lines
@@ -53,3 +55,15 @@ def test_every_line_has_the_form(quire, name):
     assert lines and {line["bench"] for line in lines} == {name.split()[-1]}
     keys = [(line["name"], json.dumps(line["params"], sort_keys=True)) for line in lines]
     assert len(keys) == len(set(keys)), "two figures of one name that no parameter tells apart"
+
+
+def test_bench_text_has_a_row_for_each_tokenizer_and_text_and_measures_a_file(quire, tmp_path):
+    (tmp_path / "own.txt").write_text("The prince looked at her and said nothing. " * 50)
+    made = bench_lines.checked(run("bench", "text", "--size", "4", "--runs", "1", "--json").stdout)
+    params = {(line["params"]["tokenizer"], line["params"]["text"]) for line in made if line["name"] == "encode"}
+    assert len(params) == 6 * 5 and ("WordPiece", "Chinese") in params
+    assert [line["params"]["text"] for line in made if line["name"] == "render"] == ["ChatML"]
+    own = run("bench", "text", "builtin", "--file", str(tmp_path / "own.txt"), "--size", "4", "--runs", "1")
+    assert own.returncode == 0 and re.search(r"^ *GGUF +file ", own.stdout, re.M), own.stdout
+    missing = run("bench", "text", "builtin", "--file", str(tmp_path / "none.txt"))
+    assert missing.returncode != 0 and "none.txt" in missing.stderr

@@ -41,7 +41,7 @@ static inline char *shared_read(const char *relative, size_t *n) {
     return b.p;
 }
 
-/* The tokenizer of a GGUF file, a model directory, or a tokenizer.json; NULL when it is not there. Fails the test when it does not open. */
+/* The tokenizer of a directory or of a file of any format; NULL when it is not there. Fails the test when it does not open. */
 static inline tokenizer *shared_tokenizer(const char *relative) {
     char path[1024];
     quire_error err = {0};
@@ -61,7 +61,7 @@ static inline tokenizer *shared_tokenizer(const char *relative) {
     }
     model_file *f;
     shared_path(path, relative);
-    quire_err e = model_file_open(path, &f, &err);
+    quire_err e = model_file_open_vocabulary(path, &f, &err);
     if (e == QUIRE_NOT_FOUND || e == QUIRE_IO) {
         printf("SKIP: %s\n", err.message);
         return NULL;

@@ -67,8 +67,8 @@ static void a_text_has_at_least_so_many_tokens_as_its_length_says(void **state) 
     }
 }
 
-/* A byte-level tokenizer whose longest token has 8 bytes; parts are put into its document. */
-static tokenizer *open_bytes(const char *parts, bool all_bytes) {
+/* A tokenizer of bytes whose longest token has 8; parts are put into its document, tokens into its vocabulary. */
+static tokenizer *open_bytes(const char *parts, const char *tokens, bool all_bytes) {
     strbuf b = {0};
     tokenizer *t = NULL;
     quire_error err = {0};
@@ -76,7 +76,7 @@ static tokenizer *open_bytes(const char *parts, bool all_bytes) {
     for (int i = 0; i < (all_bytes ? 256 : 255); i++) {
         assert_int_equal(strbuf_addf(&b, "\"<0x%02X>\":%d,", (unsigned)i, i), QUIRE_OK);
     }
-    assert_int_equal(strbuf_addf(&b, "\"aaaaaaaa\":300},\"merges\":[]}}"), QUIRE_OK);
+    assert_int_equal(strbuf_addf(&b, "%s\"aaaaaaaa\":300},\"merges\":[]}}", tokens), QUIRE_OK);
     vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {b.p, b.n}, .bos = -1, .eos = -1, .unk = -1, .pad = -1};
     if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
@@ -86,7 +86,7 @@ static tokenizer *open_bytes(const char *parts, bool all_bytes) {
 }
 
 static void expect_least(const char *parts, bool all_bytes, size_t want_of_8000) {
-    tokenizer *t = open_bytes(parts, all_bytes);
+    tokenizer *t = open_bytes(parts, "", all_bytes);
     if (tokenizer_least_tokens(t, 8000) != want_of_8000) {
         fail_msg("%s: %zu, must be %zu", parts, tokenizer_least_tokens(t, 8000), want_of_8000);
     }
@@ -107,6 +107,17 @@ static void nothing_is_known_where_characters_may_be_deleted(void **state) {
     expect_least("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"ccccc\"}", true, 0);
     expect_least("\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"}", true, 0);
     expect_least("\"added_tokens\":[{\"id\":400,\"content\":\"<x>\",\"special\":true,\"rstrip\":true}]", true, 0);
+}
+
+/* Merges into an id with two texts make it of any length. */
+static void nothing_is_known_where_a_token_has_two_texts(void **state) {
+    (void)state;
+    tokenizer *t = open_bytes("\"normalizer\":null", "\"aa\":301,\"aaaa\":301,", true);
+    assert_int_equal(tokenizer_least_tokens(t, 8000), 0);
+    tokenizer_close(t);
+    t = open_bytes("\"normalizer\":null", "\"aa\":301,\"aaaa\":302,", true);
+    assert_int_equal(tokenizer_least_tokens(t, 8000), 1000);
+    tokenizer_close(t);
 }
 
 static void encoding_stops_past_the_tokens_that_are_wanted(void **state) {
@@ -163,6 +174,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_has_at_least_so_many_tokens_as_its_length_says),
         cmocka_unit_test(nothing_is_known_where_characters_may_be_deleted),
+        cmocka_unit_test(nothing_is_known_where_a_token_has_two_texts),
         cmocka_unit_test(encoding_stops_past_the_tokens_that_are_wanted),
         cmocka_unit_test(cutting_stops_past_the_pieces_that_are_wanted),
     };

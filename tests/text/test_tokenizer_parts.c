@@ -4,10 +4,12 @@
 #include "base/rng.h"
 #include "text/bpe.h"
 #include "text/byte_level.h"
-#include "json/json_scan.h"
+#include "text/chars.h"
 #include "text/normalize.h"
 #include "text/regex.h"
-#include "text/chars.h"
+#include "json/json_scan.h"
+
+#include <utf8proc.h>
 
 /* ---- regular expressions ---- */
 
@@ -253,7 +255,8 @@ static size_t merge_plainly(const toy *t, const char *word, size_t n, int32_t *i
     }
 }
 
-static void merging_by_heap_is_merging_by_definition(void **state) {
+/* Words of few symbols, of many, and of runs of one: each is merged in another way (bpe_merge.c). */
+static void each_way_to_merge_is_merging_by_definition(void **state) {
     (void)state;
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -262,12 +265,12 @@ static void merging_by_heap_is_merging_by_definition(void **state) {
         toy t;
         toy_init(&t, &seed, round % 2 == 1, 30);
         for (int k = 0; k < 20; k++) {
-            char word[60];
-            int32_t want[60];
+            char word[300];
+            int32_t want[300];
             token_list got = {0};
-            size_t n = 1 + rng_next(&seed) % sizeof word;
+            size_t n = 1 + rng_next(&seed) % (k % 2 == 0 ? 40 : sizeof word), run = k % 3 == 0 ? 40 : 1;
             for (size_t i = 0; i < n; i++) {
-                word[i] = (char)('a' + rng_next(&seed) % 4);
+                word[i] = i == 0 || rng_next(&seed) % run == 0 ? (char)('a' + rng_next(&seed) % 4) : word[i - 1];
             }
             assert_int_equal(bpe_encode(&t.b, (str){word, n}, &s, &got), QUIRE_OK);
             size_t n_want = merge_plainly(&t, word, n, want);
@@ -281,6 +284,40 @@ static void merging_by_heap_is_merging_by_definition(void **state) {
     bpe_scratch_deinit(&s);
 }
 
+/* Normal forms pass over ASCII: what they make of a text is what utf8proc makes of all of it. */
+static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state) {
+    static const int32_t chars[] = {'a',    'e',    ' ',    'A',    '~',    0x301,  0x323,  0xE9,
+                                    0x1EB9, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xFB01, 0x3099, 0x304B};
+    static const int options[] = {UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                                  UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
+    static const norm_kind forms[] = {NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD};
+    (void)state;
+    uint64_t seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    norm_scratch s = {0};
+    regex_scratch rs = {0};
+    strbuf text = {0};
+    for (int round = 0; round < 20000; round++) {
+        strbuf_clear(&text);
+        for (size_t n = 1 + rng_next(&seed) % 12; n > 0; n--) {
+            assert_int_equal(utf8_add(&text, chars[rng_next(&seed) % (sizeof chars / sizeof *chars)]), QUIRE_OK);
+        }
+        normalizer norm = {.n = 1, .steps = {{.kind = forms[round % 4]}}};
+        utf8proc_uint8_t *whole = NULL;
+        utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text.p, (utf8proc_ssize_t)text.n, &whole,
+                                          (utf8proc_option_t)(UTF8PROC_STABLE | options[round % 4]));
+        str got;
+        assert_true(n > 0);
+        assert_int_equal(normalizer_run(&norm, (str){text.p, text.n}, &s, &rs, &got), QUIRE_OK);
+        assert_int_equal(got.n, n);
+        assert_memory_equal(got.p, whole, (size_t)n);
+        free(whole);
+    }
+    strbuf_deinit(&text);
+    norm_scratch_deinit(&s);
+    regex_scratch_deinit(&rs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions_mean_what_oniguruma_takes_them_for),
@@ -290,7 +327,8 @@ int main(void) {
         cmocka_unit_test(wrong_utf8_becomes_one_replacement_for_each_maximal_part),
         cmocka_unit_test(every_byte_has_its_own_visible_character),
         cmocka_unit_test(long_runs_of_marks_are_ordered_as_short_ones_are),
-        cmocka_unit_test(merging_by_heap_is_merging_by_definition),
+        cmocka_unit_test(normal_forms_of_texts_with_ascii_are_those_of_the_whole),
+        cmocka_unit_test(each_way_to_merge_is_merging_by_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

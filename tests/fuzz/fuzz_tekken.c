@@ -1,0 +1,7 @@
+/* Mistral's tekken.json. */
+#include "use_tokenizer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    use_tokenizer(&(vocab){.source = VOCAB_TEKKEN, .model_bytes = {(const char *)data, size}});
+    return 0;
+}
