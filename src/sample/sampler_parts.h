@@ -39,6 +39,8 @@ typedef struct sampler_rows {
     double (*divide)(sampler *s, float high, int32_t *n_inside);
     /* Sets those of w[0..n) to 0 that come after index `place`, whose weight is `last`, in descending order. */
     void (*drop_after)(float *w, int32_t n, float last, int32_t place);
+    /* Makes those of logits[0..n) -inf whose bit is not set: bit i % 64 of bits[i / 64]. */
+    void (*keep_set)(float *logits, int32_t n, const uint64_t *bits);
 } sampler_rows;
 
 extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_avx512;
@@ -66,6 +68,8 @@ struct sampler {
     int32_t mark;
     int32_t *counts;  /* [n_vocab] valid for tokens in that set */
     int32_t *repeats; /* [max_tokens + 1] lengths of common suffixes */
+    uint64_t *bits;   /* [groups] with a constraint: the tokens that it leaves, end tokens too */
+    bool is_final, goes_on; /* likewise: whether the output may end; whether tokens are left that are no end tokens */
     double mass[N_BUCKETS];
 };
 
@@ -97,6 +101,12 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
 int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
 /* Draws a token: the one, in id order, at which the cumulated weight passes `uniform` of the total. Some weight is not 0. */
 int32_t sampler_draw(sampler *s, const float *logits, float uniform);
+
+/* ---- sampler_constrain.c: the stage before all others ---- */
+/* Applies the mask of c's constraint. Its errors. */
+quire_err sampler_constrain(sampler *s, float *logits, const sample_context *c);
+/* After that: whether the constraint, if there is one, leaves nothing since the output is whole. */
+bool sampler_is_over(const sampler *s, const sample_context *c);
 
 /* ---- sampler_history.c: stages 1 to 9, which change logits by the request's options and the history ---- */
 /* Whether the request has a stage that may change the row after n_output generated tokens. */

@@ -172,4 +172,16 @@ static void drop_after(float *w, int32_t n, float last, int32_t place) {
     }
 }
 
-const sampler_rows SAMPLER_ROWS = {scan, scan_masses, gather, weigh, sum_blocks, divide, drop_after};
+static void keep_set(float *logits, int32_t n, const uint64_t *bits) {
+    int32_t n_groups = n / GROUP;
+    for (int32_t g = 0; g < n_groups; g++) {
+        if (bits[g] != UINT64_MAX) {
+            keep_only(logits + g * GROUP, bits[g]);
+        }
+    }
+    for (int32_t i = n_groups * GROUP; i < n; i++) {
+        logits[i] = bits[n_groups] >> (i % GROUP) & 1 ? logits[i] : -INFINITY;
+    }
+}
+
+const sampler_rows SAMPLER_ROWS = {scan, scan_masses, gather, weigh, sum_blocks, divide, drop_after, keep_set};
