@@ -391,7 +391,8 @@ static void choose(engine *e, beams *g) {
         for (int32_t i = 0; i < g->n_sets; i++) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
-        quire_err none = g->beams[0].seq->constraint != NULL ? QUIRE_BAD_REQUEST : QUIRE_NUMERIC; /* no token is allowed: as in sampler_sample */
+        /* no token is allowed: as in sampler_sample */
+        quire_err none = g->beams[0].seq->constraint != NULL ? QUIRE_BAD_REQUEST : QUIRE_NUMERIC;
         beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR, found ? QUIRE_OK : none);
         return;
     }

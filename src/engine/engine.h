@@ -186,7 +186,8 @@ bool engine_out_pop(engine_out *o, engine_event *event);
 
 /* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed the length limit or the pool; a pooled prompt
  * alone, or where rows see later ones, a step), QUIRE_UNSUPPORTED when it wants tokens of a model that gives rows only, QUIRE_BAD_REQUEST
- * also when its constraint forbids a token that a branch is given, QUIRE_BUSY when the engine is full; on failure r->tokens stays the caller's. Any thread. */
+ * also when its constraint forbids a token that a branch is given, QUIRE_BUSY when the engine is full; on failure r->tokens stays the
+ * caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
 /* Submits several sequences of one request: with r->beams a beam search, else n samples.
  *

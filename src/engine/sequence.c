@@ -62,7 +62,8 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->prompt_logprobs_width > 0) {
         s->prompt_logprobs = mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
-    return (!r->explain || s->explain) && (r->constraint == NULL || s->constraint_states) && (r->sampling.mirostat == MIROSTAT_OFF || s->mus) &&
+    return (!r->explain || s->explain) && (r->constraint == NULL || s->constraint_states) &&
+           (r->sampling.mirostat == MIROSTAT_OFF || s->mus) &&
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 

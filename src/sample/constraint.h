@@ -2,9 +2,9 @@
  *
  *   init --> accept(token) --> accept(token) --> ..., and in each state: mask, forced, is_final
  *
- * A constraint is made once, then read-only and reference-counted: the sequences of a request share it. Any thread, several at once; what it
- * caches it guards itself. Its state after an output is state_bytes plain bytes, which the caller owns: a copy of the bytes is a copy of the
- * state, and equal outputs lead to states that allow the same. One thread a state. No call but `close` allocates.
+ * A constraint is made once, then read-only and reference-counted: the sequences of a request share it. Any thread, several at once; what
+ * it caches it guards itself. Its state after an output is state_bytes plain bytes, which the caller owns: a copy of the bytes is a copy of
+ * the state, and equal outputs lead to states that allow the same. One thread a state. No call but `close` allocates.
  *
  * End tokens (end_tokens.h) are not the constraint's business: whoever samples allows them iff the state is final (sample_accept). */
 #ifndef SAMPLE_CONSTRAINT_H

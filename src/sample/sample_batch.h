@@ -45,7 +45,8 @@ typedef struct sample_row {
     float *logits;          /* [n_vocab], changed in place */
     sample_context context; /* its noise is set from its key */
     sample_result *result;
-    bool knows_argmax;      /* SAMPLE_TOKEN: sampler_takes_argmax holds, and this is the row's, which is taken unless the constraint forbids it */
+    /* SAMPLE_TOKEN: sampler_takes_argmax holds, and this is the row's, which is taken unless the constraint forbids it */
+    bool knows_argmax;
     int32_t argmax;
     float *probs;           /* SAMPLE_DISTRIBUTION: [n_vocab] of the sampler, valid until the next call; may be changed */
 } sample_row;

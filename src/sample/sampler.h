@@ -1,9 +1,9 @@
 /* A sampler samples a token from a row of logits.
  *
- * Order: the constraint, allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY; then greedy, or
- * temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the further stages of llama.cpp and
- * transformers inserted. Mirostat replaces all stages after the temperature. Of equal logits the lowest id counts as the largest. The draw
- * walks the kept tokens in id order against one uniform number from a counter-based generator with the key (seed, sample, position,
+ * Order: the constraint, allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY;
+ * then greedy, or temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the further stages of llama.cpp
+ * and transformers inserted. Mirostat replaces all stages after the temperature. Of equal logits the lowest id counts as the largest. The
+ * draw walks the kept tokens in id order against one uniform number from a counter-based generator with the key (seed, sample, position,
  * purpose). So a token depends on its own row, history and key only. The vocabulary is never sorted, and most tokens need no weight: a cut
  * looks only at the few tokens that may be kept, which it finds by counting in buckets of the keys' leading bits. One thread a sampler.
  *

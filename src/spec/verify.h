@@ -10,8 +10,8 @@
  * there is none the token is drawn from it. The output is distributed as without drafts, but the tokens differ. Mirostat, whose state is
  * not a distribution, always uses the exact rule.
  *
- * Each sampled token is appended to the state of the sequence's constraint before the next row is sampled, so every node of a tree is judged
- * under the mask behind it. Owner: one thread, the engine's. */
+ * Each sampled token is appended to the state of the sequence's constraint before the next row is sampled, so every node of a tree is
+ * judged under the mask behind it. Owner: one thread, the engine's. */
 #ifndef SPEC_VERIFY_H
 #define SPEC_VERIFY_H
 

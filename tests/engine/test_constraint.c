@@ -1,5 +1,5 @@
-/* Sequences whose tokens obey a constraint (sample/constraint.h): whatever happens to them, each output obeys it and is what it is otherwise.
- * Drafts, preemption and samples are in draft_case.h. */
+/* Sequences whose tokens obey a constraint (sample/constraint.h): whatever happens to them, each output obeys it and is what it is
+ * otherwise. Drafts, preemption and samples are in draft_case.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Constraints for tests: a choice of token sequences as a trie, whose states are nodes; and nested brackets between runs of plain tokens, whose
- * states are a stack, counters and a token to repeat, so that a state that is lost, mixed up or shared shows in what comes next. */
+/* Constraints for tests: a choice of token sequences as a trie, whose states are nodes; and nested brackets between runs of plain tokens,
+ * whose states are a stack, counters and a token to repeat, so that a state that is lost, mixed up or shared shows in what comes next. */
 #ifndef TESTS_SAMPLE_CONSTRAINTS_H
 #define TESTS_SAMPLE_CONSTRAINTS_H
 
@@ -113,9 +113,9 @@ static inline void choice_add(choice_constraint *c, const int32_t *tokens, int32
 
 /* ---- brackets ---- */
 
-/* What a token is says its remainder by 8: two kinds of opening and of closing bracket, and plain ones. Closing ones match. There are at most
- * BRACKETS_DEPTH open ones, and BRACKETS_PLAIN plain ones in a row. Behind a plain one with remainder 7 the token before it in id order comes
- * BRACKETS_ECHO times. The output may end where none is open. */
+/* What a token is says its remainder by 8: two kinds of opening and of closing bracket, and plain ones. Closing ones match. There are at
+ * most BRACKETS_DEPTH open ones, and BRACKETS_PLAIN plain ones in a row. Behind a plain one with remainder 7 the token before it in id order
+ * comes BRACKETS_ECHO times. The output may end where none is open. */
 enum { BRACKETS_DEPTH = 6, BRACKETS_PLAIN = 4, BRACKETS_ECHO = 3 };
 
 typedef struct brackets_state {
@@ -191,7 +191,12 @@ static inline void brackets_close(constraint *c) {
 }
 
 static inline constraint *brackets_new(int32_t n_vocab) {
-    static const constraint_ops ops = {brackets_init, brackets_mask, brackets_accept, brackets_forced, NULL, brackets_is_final, brackets_close};
+    static const constraint_ops ops = {.init = brackets_init,
+                                       .mask = brackets_mask,
+                                       .accept = brackets_accept,
+                                       .forced = brackets_forced,
+                                       .is_final = brackets_is_final,
+                                       .close = brackets_close};
     constraint *c = mem_new(1, sizeof *c);
     constraint_init(c, &ops, n_vocab, sizeof(brackets_state));
     return c;
