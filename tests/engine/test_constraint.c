@@ -1,5 +1,5 @@
 /* Sequences whose tokens obey a constraint (sample/constraint.h): whatever happens to them, each output obeys it and is what it is
- * otherwise. Drafts, preemption and samples are in draft_case.h. */
+ * otherwise. Drafts, preemption and samples are in draft_case.h, beams that are preempted in test_beam.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 #include "engine/beam_world.h"
 #include "sample/constraints.h"
 
-enum { N_PROMPT = 23, N_LISTS = 6, LONGEST = 24, MAX = 400 };
+enum { N_PROMPT = 23, N_LISTS = 12, N_CHOSEN = 6, LONGEST = 24, MAX = 400 };
 
-/* A choice between random texts, some of which begin alike. */
+/* A choice between random texts. Their first tokens are one of two each, so there is a choice of two at several places in a row. */
 typedef struct texts {
     choice_constraint *choice;
     int32_t lists[N_LISTS][LONGEST], n[N_LISTS];
@@ -23,10 +23,10 @@ typedef struct texts {
 static void texts_open(texts *t, int32_t n_vocab, uint64_t seed, bool guesses) {
     t->choice = choice_new(n_vocab, guesses);
     for (int32_t i = 0; i < N_LISTS; i++) {
-        t->n[i] = 4 + (int32_t)(rng_next(&seed) % (LONGEST - 4));
+        t->n[i] = N_CHOSEN + 2 + (int32_t)(rng_next(&seed) % (LONGEST - N_CHOSEN - 2));
         random_prompt(&seed, n_vocab, t->n[i], t->lists[i]);
-        if (i % 2 == 1) {
-            memcpy(t->lists[i], t->lists[i - 1], 3 * sizeof(int32_t));
+        for (int32_t k = 0; k < N_CHOSEN; k++) {
+            t->lists[i][k] = 100 + t->lists[i][k] % 2;
         }
         choice_add(t->choice, t->lists[i], t->n[i]);
     }
@@ -54,7 +54,7 @@ static bool is_eos(const harness *h, int32_t token) {
 static void an_output_is_one_of_the_texts_whatever_is_forced_or_guessed(void **state) {
     (void)state;
     enum { N = 8 };
-    static harness_run runs[3][N];
+    static harness_run runs[3][N]; /* one by one; forced; forced and guessed */
     static texts t[N];
     int64_t steps[3] = {0};
     int32_t prompt[N_PROMPT];
@@ -90,7 +90,7 @@ static void an_output_is_one_of_the_texts_whatever_is_forced_or_guessed(void **s
         harness_close(&h);
     }
     print_message("%d, %d, %d steps\n", (int)steps[0], (int)steps[1], (int)steps[2]);
-    assert_true(steps[1] < steps[0] / 2 && steps[2] <= steps[1]);
+    assert_true(steps[1] < steps[0] && steps[2] < steps[1]);
 }
 
 /* What is reported of the tokens is of the logits as the model computed them. */
@@ -207,18 +207,17 @@ static void what_cannot_be_constrained_is_refused(void **state) {
 static void beams_obey_and_are_the_same_however_computed(void **state) {
     (void)state;
     static const struct {
-        int32_t page_tokens, n_pages, max_seqs, n_threads;
-        int64_t swap_bytes;
-    } ways[] = {{16, 1024, 16, 1, 0}, {1, 1024, 16, 2, 0}, {4, 44, 6, 1, 0}, {4, 44, 6, 1, 1 << 24}};
+        int32_t page_tokens, max_seqs, n_threads;
+        prefix_cache cache;
+    } ways[] = {{16, 16, 1, PREFIX_CACHE_TOKEN}, {1, 16, 2, PREFIX_CACHE_NONE}, {4, 6, 1, PREFIX_CACHE_PAGE}};
     static search base[3], s[3];
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
         harness h = {0};
         harness_options o = harness_defaults;
         o.page_tokens = ways[way].page_tokens;
-        o.n_pages = ways[way].n_pages;
         o.max_seqs = ways[way].max_seqs;
         o.n_threads = ways[way].n_threads;
-        o.swap_bytes = ways[way].swap_bytes;
+        o.prefix_cache = ways[way].cache;
         harness_open(&o, &h);
         constraint *c = brackets_new(h.n_vocab);
         harness_hold(&h);
@@ -247,9 +246,7 @@ static void beams_obey_and_are_the_same_however_computed(void **state) {
             }
             assert_same_results(&base[i], &s[i]);
         }
-        quire_stats stats = harness_idle_stats(&h);
-        print_message("way %d: %d preemptions\n", (int)way, (int)stats.preemptions);
-        assert_true(way < 2 || stats.preemptions > 0);
+        harness_idle_stats(&h);
         constraint_drop(c);
         harness_close(&h);
     }

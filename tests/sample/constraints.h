@@ -10,7 +10,7 @@
 
 /* ---- choice ---- */
 
-enum { CHOICE_MAX_NODES = 256 };
+enum { CHOICE_MAX_NODES = 512 };
 
 typedef struct choice_node {
     int32_t token, first, next; /* first child, next sibling; 0: none */
