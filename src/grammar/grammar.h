@@ -36,8 +36,7 @@ typedef enum grammar_kind {
 
 /* White space between the tokens of JSON. */
 typedef enum grammar_space {
-    GRAMMAR_SPACE_COMPACT, /* none, or one space behind each ':' and ',' as json.dumps writes them */
-    GRAMMAR_SPACE_NONE,    /* none */
+    GRAMMAR_SPACE_COMPACT, /* none */
     GRAMMAR_SPACE_ANY      /* wherever JSON allows it, runs of at most GRAMMAR_SPACE_MAX bytes */
 } grammar_space;
 #define GRAMMAR_SPACE_MAX 64
@@ -60,7 +59,7 @@ typedef struct grammar_options {
     grammar_space space;
     grammar_order order;
     str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
-    /* Budgets; 0: the default of grammar_limits_default. */
+    /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US. */
     int64_t max_steps, max_bytes, max_us;
     /* Called for each keyword of a schema; NULL: not wanted. With `survey` a refused keyword doesn't end the call at once: all others are
      * reported too before it fails. */
