@@ -17,5 +17,7 @@ quire_err request_rule_compile(const request_rule *rule, grammar_options options
     if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
         return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for %s", rule->field->name);
     }
-    return err_set_param(err, QUIRE_BAD_REQUEST, rule->field->name, "%s: %s", rule->field->name, why.message);
+    const char *name = rule->field->name;
+    bool is_unnamed = rule->field->type == FIELD_OBJECT; /* response_format, structured_outputs: as in vLLM's responses */
+    return err_set_param(err, QUIRE_BAD_REQUEST, is_unnamed ? "" : name, "%s: %s", name, why.message);
 }

@@ -15,7 +15,8 @@ typedef struct request_rule {
 } request_rule;
 
 /* Compiles a rule, which names a field, under options that are filled in but for the pattern. *out belongs to the caller (grammar_drop).
- * QUIRE_BAD_REQUEST with the field as param: it is malformed, unsatisfiable, or cannot be enforced. QUIRE_NO_MEMORY. */
+ * QUIRE_BAD_REQUEST: it is malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or
+ * structured_outputs. QUIRE_NO_MEMORY. */
 quire_err request_rule_compile(const request_rule *rule, grammar_options options, grammar **out, quire_error *err);
 
 #endif

@@ -83,6 +83,9 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
                 return request_range_error(f, err, "structured_outputs names two rules; %s is the second", m.name);
             }
             rule = (request_rule){f, forms[form].kind, m.value, rule.whitespace_pattern};
+            if (rule.kind == GRAMMAR_CHOICE && json_length(m.value) == 0) { /* no param, as in vLLM's response */
+                return err_set(err, QUIRE_BAD_REQUEST, -1, "structured_outputs.choice is empty; it must have at least one string");
+            }
             if (!has_form(rule.kind, m.value, &wanted)) {
                 return request_range_error(f, err, "structured_outputs.%s must be %s", m.name, wanted);
             }
@@ -105,7 +108,7 @@ quire_err request_read_format(quire_request *r, const field_desc *f, const json_
         return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_JSON_OBJECT}, err);
     }
     if (!str_is(type, "json_schema")) {
-        return request_range_error(f, err, "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body.response_format.type", "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
     }
     const json_value *given = json_get(v, "json_schema"), *schema = json_get(given, "schema");
     if (!json_is(given, JSON_KIND_OBJECT) || !json_is(schema, JSON_KIND_OBJECT)) {

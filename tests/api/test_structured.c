@@ -39,7 +39,8 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"structured_outputs\":{}", "structured_outputs", 0},
         {"\"structured_outputs\":{\"regex\":\"a\",\"structural_tag\":\"b\"}", "structured_outputs", 0},
         {"\"response_format\":{\"type\":\"json_schema\"}", "response_format", 0},
-        {"\"response_format\":{\"type\":\"xml\"}", "response_format", 0},
+        {"\"response_format\":{\"type\":\"xml\"}", "body.response_format.type", 0},
+        {"\"structured_outputs\":{\"choice\":[]}", "", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[256];

@@ -106,6 +106,13 @@ static void an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else(vo
     w.logits[EOS] = 9.0f;
     assert_int_equal(sampled(&w), EOS);
     assert_int_equal(sampled(&w), 8);
+    w.params.ignore_eos = false;
+    ADD(&w, 30, EOS, 8); /* what a constraint says of an end token does not count */
+    ADD(&w, 30, 31);
+    w.node = 0;
+    w.logits[30] = 7.0f;
+    assert_int_equal(sampled(&w), 30);
+    assert_int_equal(sampled(&w), 31);
     close_world(&w);
 }
 
