@@ -81,6 +81,10 @@ static bool matches(const char *pattern, const strbuf *text) {
 }
 
 #define IP    "([0-9]{1,3}\\.){3}[0-9]{1,3}"
+#define SCHEMA                                                                                                                         \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99},\"b\":{\"enum\":[\"x\",\"y\"]}}," \
+    "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"
+#define OBJECT "\\{\"a\":[0-9]{1,2},\"b\":\"(x|y)\"\\}"
 #define WORDS "[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\."
 
 static void every_kind_of_request_gets_texts_that_obey(void **state) {
@@ -96,6 +100,8 @@ static void every_kind_of_request_gets_texts_that_obey(void **state) {
         {"\"seed\":6,\"min_tokens\":50,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]", "yes|no|perhaps not"},
         {"\"seed\":7,\"mirostat\":2,\"grammar\":\"root ::= (\\\"a\\\" | \\\"bc\\\"){3} \\\"!\\\"\"", "(a|bc){3}!"},
         {"\"seed\":8,\"n\":3,\"repetition_penalty\":1.3,\"no_repeat_ngram_size\":9,\"guided_regex\":\"(é){2}[a-z]{3}\"", "(é){2}[a-z]{3}"},
+        {"\"seed\":9,\"n\":3,\"json_schema\":" SCHEMA, OBJECT},
+        {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" SCHEMA "}}", OBJECT},
     };
     quire_queue *q = queue_new(e);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
