@@ -84,11 +84,15 @@ static quire_err look(sampler *s, const float *logits, float scale) {
 }
 
 static quire_err adjust(sampler *s, float *logits, const sample_context *c, float scale) {
-    TRY(look(s, logits, scale));
-    s->given_max = s->max;
     bool is_masked = c->constraint != NULL;
-    TRY(is_masked ? sampler_constrain(s, logits, c) : QUIRE_OK);
-    bool changed = sampler_change(s, logits, c) || is_masked;
+    if (is_masked) {
+        TRY(sampler_constrain(s, c));
+        TRY(s->rows->scan_kept(s, logits) ? QUIRE_OK : QUIRE_NUMERIC);
+    } else {
+        TRY(look(s, logits, scale));
+        s->given_max = s->max;
+    }
+    bool changed = sampler_change(s, logits, c) || (is_masked && scale > 0.0f);
     return changed ? look(s, logits, scale) : QUIRE_OK; /* a tiny repetition penalty makes infinities */
 }
 

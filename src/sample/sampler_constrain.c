@@ -1,6 +1,4 @@
 /* The first stage of sampling: a constraint's mask (constraint.h), with the end tokens that the constraint does not know. */
-#include <math.h>
-
 #include "sample/end_tokens.h"
 #include "sample/sampler_parts.h"
 
@@ -40,14 +38,13 @@ static bool has_bits(const uint64_t *bits, int32_t n) {
     return last != 0;
 }
 
-quire_err sampler_constrain(sampler *s, float *logits, const sample_context *c) {
+quire_err sampler_constrain(sampler *s, const sample_context *c) {
     const constraint *k = c->constraint;
     TRY(k->ops->mask(k, c->constraint_state, s->bits));
     set_ends(s->bits, c, false);
     s->is_final = k->ops->is_final(k, c->constraint_state);
     s->goes_on = has_bits(s->bits, s->n_vocab);
     set_ends(s->bits, c, s->is_final);
-    s->rows->keep_set(logits, s->n_vocab, s->bits);
     return QUIRE_OK;
 }
 

@@ -26,6 +26,9 @@ typedef struct candidate {
 typedef struct sampler_rows {
     /* Whether all logits are finite or -inf. Sets s->max to the largest, and s->largest to those of the groups. */
     bool (*scan)(sampler *s, const float *logits);
+    /* Whether they are, then makes those -inf whose bit in s->bits is not set, and scans what is left. Sets s->given_max to the largest before
+     * that. */
+    bool (*scan_kept)(sampler *s, float *logits);
     /* The same, and sets s->sums and s->total to the weights of each BLOCK and of all. Stores no weight. */
     bool (*scan_masses)(sampler *s, const float *logits, float scale);
     /* Collects the tokens whose logits are at least `least`, in id order: ids to s->ids, logits to s->weights. Returns how many. Call it
@@ -39,8 +42,6 @@ typedef struct sampler_rows {
     double (*divide)(sampler *s, float high, int32_t *n_inside);
     /* Sets those of w[0..n) to 0 that come after index `place`, whose weight is `last`, in descending order. */
     void (*drop_after)(float *w, int32_t n, float last, int32_t place);
-    /* Makes those of logits[0..n) -inf whose bit is not set: bit i % 64 of bits[i / 64]. */
-    void (*keep_set)(float *logits, int32_t n, const uint64_t *bits);
 } sampler_rows;
 
 extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_avx512;
@@ -103,8 +104,8 @@ int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
 int32_t sampler_draw(sampler *s, const float *logits, float uniform);
 
 /* ---- sampler_constrain.c: the stage before all others ---- */
-/* Applies the mask of c's constraint. Its errors. */
-quire_err sampler_constrain(sampler *s, float *logits, const sample_context *c);
+/* Sets s->bits to the tokens that c's constraint leaves, end tokens too. Its errors. */
+quire_err sampler_constrain(sampler *s, const sample_context *c);
 /* After that: whether the constraint, if there is one, leaves nothing since the output is whole. */
 bool sampler_is_over(const sampler *s, const sample_context *c);
 

@@ -208,22 +208,39 @@ static void every_instruction_set_masks_the_same(void **state) {
     int32_t n_all = sampler_rows_here(all);
     uint64_t seed = 11;
     for (int32_t n = 1; n < 260; n++) {
-        uint64_t bits[5];
+        sampler *s;
         float given[260], row[260];
-        for (int32_t i = 0; i < 5; i++) {
-            bits[i] = rng_next(&seed) % 4 == 0 ? UINT64_MAX : rng_next(&seed);
+        assert_int_equal(sampler_open(n, 1, &s), QUIRE_OK);
+        for (int32_t i = 0; i < (n + 63) / 64; i++) {
+            uint64_t kind = rng_next(&seed) % 4;
+            s->bits[i] = kind == 0 ? UINT64_MAX : kind == 1 ? 0 : rng_next(&seed);
         }
         for (int32_t i = 0; i < 260; i++) {
-            given[i] = (float)(i + 1);
+            given[i] = (float)(rng_next(&seed) % 1000);
         }
         for (int32_t k = 0; k < n_all; k++) {
+            float most = -INFINITY, given_most = -INFINITY;
             memcpy(row, given, sizeof row);
-            all[k]->keep_set(row, n, bits);
+            assert_true(all[k]->scan_kept(s, row));
             for (int32_t i = 0; i < 260; i++) {
-                bool stays = i >= n || (bits[i / 64] >> (i % 64) & 1) != 0;
+                bool stays = i >= n || (s->bits[i / 64] >> (i % 64) & 1) != 0;
                 assert_true(stays ? row[i] == given[i] : row[i] == -INFINITY);
+                most = i < n && stays ? fmaxf(most, given[i]) : most;
+                given_most = i < n ? fmaxf(given_most, given[i]) : given_most;
             }
+            assert_true(s->max == most && s->given_max == given_most);
+            for (int32_t g = 0; g < (n + 63) / 64; g++) { /* as a scan of what is left finds */
+                float largest = -INFINITY;
+                for (int32_t i = 64 * g; i < n && i < 64 * g + 64; i++) {
+                    largest = fmaxf(largest, row[i]);
+                }
+                assert_true(s->largest[g] == largest);
+            }
+            row[n - 1] = NAN;
+            s->bits[(n - 1) / 64] &= ~((uint64_t)1 << ((n - 1) % 64)); /* where the mask would hide it */
+            assert_false(all[k]->scan_kept(s, row));
         }
+        sampler_close(s);
     }
 }
 
