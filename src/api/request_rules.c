@@ -108,7 +108,8 @@ quire_err request_read_format(quire_request *r, const field_desc *f, const json_
         return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_JSON_OBJECT}, err);
     }
     if (!str_is(type, "json_schema")) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "body.response_format.type", "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body.response_format.type",
+                             "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
     }
     const json_value *given = json_get(v, "json_schema"), *schema = json_get(given, "schema");
     if (!json_is(given, JSON_KIND_OBJECT) || !json_is(schema, JSON_KIND_OBJECT)) {

@@ -26,8 +26,8 @@ typedef struct candidate {
 typedef struct sampler_rows {
     /* Whether all logits are finite or -inf. Sets s->max to the largest, and s->largest to those of the groups. */
     bool (*scan)(sampler *s, const float *logits);
-    /* Whether they are, then makes those -inf whose bit in s->bits is not set, and scans what is left. Sets s->given_max to the largest before
-     * that. */
+    /* Whether they are, then makes those -inf whose bit in s->bits is not set, and scans what is left. Sets s->given_max to the largest
+     * before that. */
     bool (*scan_kept)(sampler *s, float *logits);
     /* The same, and sets s->sums and s->total to the weights of each BLOCK and of all. Stores no weight. */
     bool (*scan_masses)(sampler *s, const float *logits, float scale);
