@@ -3,6 +3,7 @@ quire_room(base base Threads::Threads)
 quire_room(core core)
 quire_room(expr expr)
 quire_room(json json PkgConfig::JANSSON)
+quire_room(grammar grammar)
 quire_room(file file PkgConfig::XXHASH PkgConfig::OPENSSL)
 target_include_directories(quire_file PRIVATE ${CURL_INCLUDE_DIRS}) # its header alone: src/file/hub_http.c opens it when it is needed
 quire_room(text text PkgConfig::PCRE2 PkgConfig::UTF8PROC)
@@ -58,7 +59,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS PkgConfig::OPENSSL ${CMAKE_DL_LIBS} m)
-set(QUIRE_CORE_ROOMS base core expr json file text jinja chat kv cpu model sched sample spec engine setup api)
+set(QUIRE_CORE_ROOMS base core expr json grammar file text jinja chat kv cpu model sched sample spec engine setup api)
 
 # Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/beam_stop_matcher.h"
+#include "api/grammar_constraint.h"
 #include "api/stream.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -225,6 +226,7 @@ engine_request stream_engine_request(const quire_request *r, int32_t prompt, uin
                         .prompt_logprobs_width = r->info.prompt_logprobs + 1,
                         .beams = r->beams,
                         .logits_out = r->logits_out,
+                        .constraint = r->constraint,
                         .mods = mods_of(r),
                         .mods_b = prompt,
                         .namespace = namespace,
@@ -315,8 +317,28 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     return e;
 }
 
+/* Makes the constraint of a request's rule. */
+static quire_err make_constraint(quire_engine *e, quire_request *r, quire_error *err) {
+    grammar_vocab *v;
+    grammar *g;
+    if (r->rule.field == NULL || r->constraint != NULL) {
+        return QUIRE_OK;
+    }
+    if (e->parts.tokenizer == NULL) {
+        return err_set_param(err, QUIRE_UNSUPPORTED, r->rule.field->name,
+                             "this model has no vocabulary that this server can use, so %s cannot be obeyed", r->rule.field->name);
+    }
+    quire_err had = quire_engine_vocab(e, &v);
+    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    TRY(request_rule_compile(&r->rule, (grammar_options){0}, &g, err));
+    quire_err opened = grammar_constraint_open(g, v, &r->constraint);
+    grammar_drop(g);
+    return opened == QUIRE_OK ? opened : err_set(err, opened, -1, "out of memory for %s", r->rule.field->name);
+}
+
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
+    TRY(make_constraint(s->q->e, s->request, err));
     TRY(request_tokenize_lists(s->request, s->q->e->parts.tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);

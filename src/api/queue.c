@@ -95,7 +95,7 @@ static void set_failed(quire_stream *s, quire_err e) {
 static void set_refused(quire_stream *s, const engine_event *event) {
     if (event->error == QUIRE_BAD_REQUEST) {
         err_set(&s->error, QUIRE_BAD_REQUEST, -1,
-                "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size and the like rule out all");
+                "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size, a grammar and the like rule out all");
     }
     if (event->error == QUIRE_BUSY) {
         s->error.retry_after_s = event->retry_after_s;

@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
+#include "api/grammar_constraint.h"
 #include "text/token_texts.h"
 
 #define STUCK_US 60000000
@@ -115,6 +116,20 @@ quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_er
     return engine_open_ablated(o, &(engine_ablations){0}, out, err);
 }
 
+quire_err quire_engine_vocab(quire_engine *e, grammar_vocab **out) {
+    grammar_vocab *have = atomic_load(&e->vocab), *made;
+    if (have == NULL) {
+        TRY(grammar_constraint_vocab(e->parts.tokenizer, e->parts.info.n_vocab, &made));
+        if (atomic_compare_exchange_strong(&e->vocab, &have, made)) {
+            have = made;
+        } else {
+            grammar_vocab_drop(made);
+        }
+    }
+    *out = have;
+    return QUIRE_OK;
+}
+
 void quire_engine_close(quire_engine *e) {
     if (!e) {
         return;
@@ -124,6 +139,7 @@ void quire_engine_close(quire_engine *e) {
     request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
+    grammar_vocab_drop(atomic_load(&e->vocab));
     request_defaults_deinit(&e->defaults);
     attn_mods_drop(e->mods);
     mem_free(e);

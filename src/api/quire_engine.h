@@ -16,6 +16,7 @@ struct quire_engine {
     request_context context;
     attn_mods *mods; /* of the context */
     _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
+    _Atomic(struct grammar_vocab *) vocab; /* made at first use (quire_engine_vocab) */
     text_pool *text;
     prompt_cache *prompts; /* NULL: none */
     request_stats *requests; /* shared by its threads */
@@ -23,5 +24,8 @@ struct quire_engine {
 
 /* As quire_engine_open, with mechanisms switched off: for src/lab. */
 quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err);
+
+/* The vocabulary of the engine's grammars, made at first use; borrowed. e has a tokenizer. Any thread. QUIRE_NO_MEMORY. */
+quire_err quire_engine_vocab(quire_engine *e, struct grammar_vocab **out);
 
 #endif

@@ -55,6 +55,7 @@ void quire_request_free(quire_request *r) {
     strbuf_deinit(&r->ignored);
     sampling_lists_drop(r->sampling.lists);
     attn_mods_drop(r->mods);
+    constraint_drop(r->constraint);
     for (size_t i = 0; i < r->n_values; i++) {
         json_drop(r->values[i].value);
     }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/str.h"
+#include "api/request_rule.h"
 #include "chat/chat_form.h"
 #include "chat/render.h"
 #include "core/params.h"
@@ -109,6 +110,8 @@ struct quire_request {
     size_t first_input; /* the number of its first input among all that its maker has */
     char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
+    request_rule rule;      /* that the response must obey */
+    constraint *constraint; /* made of it before the request is submitted, with one reference; or NULL */
     attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
     float *logits_out; /* the caller's; see quire_request_logits */
     strbuf ignored;     /* names of unknown members, as in info */

@@ -41,6 +41,10 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const j
 quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Fields that name a rule for the response (request_rules.c). */
+quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* attention (request_attention.c). */
 quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of beam search (request_beams.c). */

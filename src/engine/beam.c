@@ -314,6 +314,9 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     copy_tokens(g, f->task.n_known - f->task.n_prompt, f->task.tokens + f->task.n_prompt, f->logprobs, s->task.tokens + s->task.n_prompt,
                 s->logprobs);
     s->task.n_known = f->task.n_known;
+    if (f->constraint != NULL) {
+        memcpy(s->constraint_states, f->constraint_states, f->constraint->state_bytes);
+    }
     if (e->sched.n_running < e->sched.limits.max_seqs) {
         fork_share(e, f, s);
         stop_sharing(e, s);
@@ -355,11 +358,12 @@ static void place_children(engine *e, beams *g) {
     }
 }
 
-/* Appends to every child its token. The parents' lists are still valid. */
-static void write_children(beams *g) {
+/* Appends to every child its token. The parents' lists are still valid. Errors are those of constraints, which allow the tokens. */
+static quire_err write_children(beams *g) {
     for (int32_t i = 0; i < g->n_children; i++) {
         const beam_child *c = &g->children[i];
         sequence *s = c->place->seq;
+        TRY(sample_accept(&s->context, c->parent->list[c->entry].token));
         write_token(g, c->parent, c->entry, s->task.n_known - s->task.n_prompt, s->task.tokens + s->task.n_prompt, s->logprobs);
         s->task.n_known++;
         c->place->score = c->score;
@@ -367,6 +371,7 @@ static void write_children(beams *g) {
         c->place->is_live = true;
         c->set->live[c->set->n_live++] = c->place;
     }
+    return QUIRE_OK;
 }
 
 /* Chooses the next tokens of all live beams, which all have their logits. */
@@ -386,12 +391,17 @@ static void choose(engine *e, beams *g) {
         for (int32_t i = 0; i < g->n_sets; i++) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
-        beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR,
-                    found ? QUIRE_OK : QUIRE_NUMERIC); /* no token is allowed: as in sampler_sample */
+        /* no token is allowed: as in sampler_sample */
+        quire_err none = g->beams[0].seq->constraint != NULL ? QUIRE_BAD_REQUEST : QUIRE_NUMERIC;
+        beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR, found ? QUIRE_OK : none);
         return;
     }
     place_children(e, g);
-    write_children(g);
+    quire_err written = write_children(g);
+    if (written != QUIRE_OK) {
+        beam_finish(e, g, FINISH_ERROR, written == QUIRE_INVALID ? QUIRE_INTERNAL : written);
+        return;
+    }
     explain_token(e, g->reporter, clock_us());
     service_counters_add(&e->sched.service, g->beams[0].seq->task.tenant_slot, SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
 }

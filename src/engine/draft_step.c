@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/step_sample.h"
+#include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
 
 _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t), "there is a counter for each depth");
@@ -30,11 +31,16 @@ static bool can_draft(const sequence *s) {
 /* Jump-forward tokens of s, at most `most`; none where each token is sampled for its log-probabilities. */
 static bool jumps(const engine *e, sequence *s, int32_t most) {
     if (e->options.ablations.no_jump_forward || s->logprobs != NULL ||
-        !jump_forward_propose(&s->sampling, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &s->draft.tree)) {
+        !jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &s->draft.tree)) {
         return false;
     }
     s->draft.n_jump_forward = s->draft.tree.n;
     return true;
+}
+
+/* Whether s's constraint guesses what comes next. Not where a recurrent state cannot go back. */
+static bool guesses(const engine *e, sequence *s, int32_t most) {
+    return !e->options.ablations.no_jump_forward && draft_guess(&s->draft, most);
 }
 
 void draft_step_propose(engine *e) {
@@ -44,15 +50,24 @@ void draft_step_propose(engine *e) {
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
         d->tree.n = d->n_jump_forward = 0;
+        d->is_guess = false;
         d->wanted = (draft_bounds){0};
         d->distributions = NULL;
-        if (can_draft(s) && room > 0 && !jumps(e, s, room) && e->drafter && draft_want(d, &e->options.draft, room)) {
+        if (!can_draft(s) || room <= 0 || jumps(e, s, room) || guesses(e, s, room)) {
+            continue;
+        }
+        if (e->drafter && draft_want(d, &e->options.draft, room)) {
             d->n_known = s->task.n_known;
             e->drafted[n++] = d;
         }
     }
     if (n > 0) {
         e->drafter->ops->propose(e->drafter, e->drafted, n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (e->drafted[i]->context->constraint != NULL) {
+            draft_constrain(e->drafted[i], e->step.states);
+        }
     }
 }
 
@@ -82,9 +97,19 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
     for (int32_t i = 0; i < o->n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    s->draft.n_agreed += o->n_first;
+    s->draft.n_agreed += s->draft.is_guess ? 0 : o->n_first; /* a drafter has not seen a guess */
     if (!e->options.ablations.fixed_draft_length) {
         draft_adapt(&s->draft, &e->options.draft, o);
+    }
+}
+
+/* Commits a jump-forward token. */
+static void take_forced(engine *e, sequence *s, int32_t token) {
+    quire_err accepted = sample_accept(&s->context, token);
+    if (accepted == QUIRE_OK) {
+        step_commit(e, s, token);
+    } else {
+        step_finish(e, s, FINISH_ERROR, accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted);
     }
 }
 
@@ -96,7 +121,7 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
     for (;;) {
         int32_t known = s->task.n_known, behind = verify_row(&w, out);
         if (behind < 0) {
-            step_commit(e, s, s->draft.tree.tokens[w.at + 1]);
+            take_forced(e, s, s->draft.tree.tokens[w.at + 1]);
         } else {
             step_sample(e, s, e->b->ops->logits(e->b, behind), &w);
         }

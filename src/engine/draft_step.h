@@ -13,7 +13,8 @@
 quire_err draft_step_open(engine *e, quire_error *err);
 void draft_step_close(engine *e);
 
-/* Sets draft.tree and draft.n_jump_forward of every running sequence. Once a step, before planning. O(running), and the drafter's own
+/* Sets draft.tree and draft.n_jump_forward of every running sequence. What a constraint forces goes before what it guesses, and that before
+ * a drafter's draft, of which only what the constraint allows is kept. Once a step, before planning. O(running), and the drafter's own
  * work. */
 void draft_step_propose(engine *e);
 /* Samples for item `item`, whose known tokens are all computed and committed, as far as its drafts are accepted, and counts these. `out` is

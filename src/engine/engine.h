@@ -18,6 +18,7 @@
 #include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
+#include "sample/constraint.h"
 #include "sample/logprobs.h"
 #include "sched/admission_policy.h"
 #include "sched/preempt_cost.h"
@@ -142,6 +143,8 @@ typedef struct engine_request {
     beam_params beams;     /* width 0: tokens are sampled */
     engine_ending ending;  /* of beams, from min_tokens on */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
+    /* which tokens may come next, from n_prompt on, or NULL: held as long as it runs. Tokens that a branch is given must obey it */
+    constraint *constraint;
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
     attn_mods *mods;       /* its own mask and change of scores, or NULL: held as long as it runs; its namespace must tell them apart */
@@ -182,8 +185,9 @@ void engine_out_close(engine_out *o);
 bool engine_out_pop(engine_out *o, engine_event *event);
 
 /* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed the length limit or the pool; a pooled prompt
- * alone, or where rows see later ones, a step), QUIRE_UNSUPPORTED when it wants tokens of a model that gives rows only, QUIRE_BUSY when the
- * engine is full; on failure r->tokens stays the caller's. Any thread. */
+ * alone, or where rows see later ones, a step), QUIRE_UNSUPPORTED when it wants tokens of a model that gives rows only, QUIRE_BAD_REQUEST
+ * also when its constraint forbids a token that a branch is given, QUIRE_BUSY when the engine is full; on failure r->tokens stays the
+ * caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
 /* Submits several sequences of one request: with r->beams a beam search, else n samples.
  *

@@ -13,6 +13,8 @@ static void sequence_free(sequence *s) {
     }
     sampling_lists_drop(s->sampling.lists);
     attn_mods_drop(s->mods);
+    constraint_drop(s->constraint);
+    mem_free(s->constraint_states);
     mem_free(s->logprobs);
     mem_free(s->explain);
     row_pooling_free(s->pooling);
@@ -25,10 +27,29 @@ static void sequence_free(sequence *s) {
     mem_free(s);
 }
 
+/* Bytes from one state of a constraint to the next. */
+static size_t state_stride(const constraint *c) {
+    return (c->state_bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
+}
+
+/* Gives s the state, in memory of its own, and one to its drafter. */
+static void take_constraint(sequence *s, constraint *c, const void *state) {
+    s->constraint = constraint_hold(c);
+    if (c != NULL) {
+        memcpy(s->constraint_states, state, c->state_bytes);
+        s->context.constraint = c;
+        s->context.constraint_state = s->constraint_states;
+        s->draft.constraint_state = s->constraint_states + state_stride(c);
+    }
+}
+
 /* Allocates what r needs besides tokens. */
 static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->explain) {
         s->explain = explain_new();
+    }
+    if (r->constraint != NULL) {
+        s->constraint_states = mem_new(2, state_stride(r->constraint));
     }
     if (r->sampling.mirostat != MIROSTAT_OFF) {
         s->mus = mem_new((size_t)(n_max - s->task.n_prompt), sizeof *s->mus);
@@ -41,12 +62,13 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->prompt_logprobs_width > 0) {
         s->prompt_logprobs = mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
-    return (!r->explain || s->explain) && (r->sampling.mirostat == MIROSTAT_OFF || s->mus) &&
+    return (!r->explain || s->explain) && (r->constraint == NULL || s->constraint_states) &&
+           (r->sampling.mirostat == MIROSTAT_OFF || s->mus) &&
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
-quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
-                       sequence **out) {
+quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc, int32_t n_max, int32_t n_groups,
+                       int32_t cap_pages, sequence **out) {
     sequence *s = mem_new(1, sizeof *s);
     int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
     if (!s || !tokens || kv_seq_init(&s->task.kv, n_groups, cap_pages) != QUIRE_OK) {
@@ -88,6 +110,7 @@ quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t 
                            .namespace = s->namespace,
                            .n_namespace = s->n_namespace,
                            .own = {.root = SUFFIX_NONE}};
+    take_constraint(s, r->constraint, constraint_state);
     s->retains = r->retains;
     s->retention = r->retention;
     s->task.n_known = s->n_given = r->n_tokens;

@@ -25,6 +25,8 @@ typedef struct sequence {
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;
     float *logits_out;
+    uint8_t *constraint_states; /* its state, and behind it the drafter's; or NULL */
+    constraint *constraint;   /* what its tokens obey, a reference; or NULL. `context` has its state */
     attn_mods *mods;          /* its own mask and change of scores, a reference; or NULL */
     int32_t mods_b;
     struct row_pooling *pooling; /* how its rows become one (row_pooling.h), or NULL: it gets tokens */
@@ -67,10 +69,10 @@ typedef struct sequence {
     size_t n_namespace;
 } sequence;
 
-/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room for cap_pages. On failure r->tokens stays the
- * caller's. */
-quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
-                       sequence **out);
+/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room for cap_pages. constraint_state: that of
+ * r->constraint behind r->tokens, copied. On failure r->tokens stays the caller's. */
+quire_err sequence_new(const engine_request *r, const void *constraint_state, const model_desc *desc, int32_t n_max, int32_t n_groups,
+                       int32_t cap_pages, sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
 void sequence_drop(sequence *s);
 

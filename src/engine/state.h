@@ -33,6 +33,7 @@ typedef struct step_arrays {
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and scratch memory to plan it */
     float *hidden;                  /* [d_model] */
+    uint8_t *states;                /* [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] states of a constraint behind the nodes of a draft */
     float *raw, *forked;            /* [n_vocab] a row of logits as the model computed it; a copy for a child to sample from */
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;

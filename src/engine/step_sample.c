@@ -36,12 +36,10 @@ static bool is_plain(const engine *e, int32_t item) {
            !task_wants_logits(&s->task) && s->sampling.mirostat == MIROSTAT_OFF;
 }
 
-/* Takes the argmax that the backend has noted. False: sample from the logits. */
-static bool take_argmax(const engine *e, sequence *s, int32_t out) {
-    if (e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt)) {
-        s->sampled.token = e->b->ops->argmax(e->b, out);
-    }
-    return s->sampled.token >= 0;
+/* The argmax that the backend has noted, where nothing but a constraint could change it; -1: there is none. */
+static int32_t find_argmax(const engine *e, const sequence *s, int32_t out) {
+    bool takes = e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt);
+    return takes ? e->b->ops->argmax(e->b, out) : -1;
 }
 
 void step_sample_plain(engine *e) {
@@ -50,9 +48,18 @@ void step_sample_plain(engine *e) {
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
         sequence *s = planned_at(e, i);
         assert(s->sampled.token < 0);
-        if (is_plain(e, i) && !take_argmax(e, s, a->out0[i])) {
-            a->plain[n++] = (sample_row){
-                .logits = e->b->ops->logits(e->b, a->out0[i]), .context = step_sample_context(s), .result = &s->sampled};
+        if (!is_plain(e, i)) {
+            continue;
+        }
+        int32_t argmax = find_argmax(e, s, a->out0[i]);
+        if (argmax >= 0 && s->constraint == NULL) {
+            s->sampled.token = argmax;
+        } else {
+            a->plain[n++] = (sample_row){.logits = e->b->ops->logits(e->b, a->out0[i]),
+                                         .context = step_sample_context(s),
+                                         .result = &s->sampled,
+                                         .knows_argmax = argmax >= 0,
+                                         .argmax = argmax};
         }
     }
     sample_batch(&e->samples, a->plain, n);
@@ -64,7 +71,7 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
     if (s->logprobs) {
         memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
     }
-    if (result.token < 0 && result.error == QUIRE_OK) {
+    if (result.token == NOT_SAMPLED.token && result.error == QUIRE_OK) {
         int64_t start_ns = clock_ns();
         sample_row row = {.logits = logits, .context = step_sample_context(s), .result = &result};
         if (w != NULL && verify_is_judged(w)) {
@@ -77,6 +84,11 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
     s->sampled = NOT_SAMPLED;
     if (result.error != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, result.error);
+        return;
+    }
+    if (result.token == SAMPLE_OVER) {
+        s->stopped_by_eos = true;
+        step_finish(e, s, FINISH_STOP, QUIRE_OK);
         return;
     }
     if (s->logprobs) {

@@ -7,11 +7,13 @@
 /* Opens e->samples, with a sampler for each thread of the backend. */
 quire_err step_sample_open(engine *e);
 
-/* Samples at once for the plain items of the step, those with one row of logits each; s->sampled keeps the result for step_sample. A
- * greedy row that no option changes takes the argmax that the backend has noted, if it has. Call it after the forward pass, before anything
+/* Samples at once for the plain items of the step, those with one row of logits each; s->sampled keeps the result for step_sample. The
+ * masks of constraints are made there too, on the threads that sample. A greedy row that no option changes takes the argmax that the
+ * backend has noted, if it has and the constraint allows it: then no mask is made. Call it after the forward pass, before anything
  * is committed. */
 void step_sample_plain(engine *e);
-/* Samples s's next token from a row of logits, which it changes, and commits the token. w: the walk down its drafts, or NULL. */
+/* Samples s's next token from a row of logits, which it changes, and commits the token; s ends without one where its constraint is
+ * fulfilled and end tokens are ignored. w: the walk down its drafts, or NULL. */
 void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
 sample_context step_sample_context(const sequence *s);

@@ -2,6 +2,7 @@
  * thread. */
 #include "engine/engine.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -63,9 +64,50 @@ static quire_err check_kind(const engine *e, const engine_request *r, quire_erro
     return QUIRE_OK;
 }
 
+static quire_err check_constraint(const engine *e, const engine_request *r, quire_error *err) {
+    const constraint *c = r->constraint;
+    if (c == NULL) {
+        return QUIRE_OK;
+    }
+    if (is_pooled(r) || c->n_vocab != e->desc->n_vocab || c->state_bytes > CONSTRAINT_MAX_STATE_BYTES) {
+        return err_set(err, QUIRE_INVALID, -1, "a constraint over %d tokens with states of %zu bytes; the model has %d tokens",
+                       (int)c->n_vocab, c->state_bytes, (int)e->desc->n_vocab);
+    }
+    if (r->beams.width > 0 && r->sampling.ignore_eos) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "ignore_eos",
+                             "ignore_eos with beam search and structured output: a beam whose text is complete could not end");
+    }
+    return QUIRE_OK;
+}
+
+/* The state of r's constraint behind the tokens that a branch is given: they are appended again. */
+static quire_err replay(const engine *e, const engine_request *r, void *state, quire_error *err) {
+    const sample_context c = {.params = &r->sampling,
+                              .eos = e->desc->eos,
+                              .n_eos = e->desc->n_eos,
+                              .constraint = r->constraint,
+                              .constraint_state = state};
+    if (r->constraint == NULL) {
+        return QUIRE_OK;
+    }
+    r->constraint->ops->init(r->constraint, state);
+    for (int32_t i = r->n_prompt > 0 ? r->n_prompt : r->n_tokens; i < r->n_tokens; i++) {
+        quire_err accepted = sample_accept(&c, r->tokens[i]);
+        if (accepted == QUIRE_INVALID) {
+            return err_set(err, QUIRE_BAD_REQUEST, -1, "token %d at position %d breaks the grammar or schema that the response must obey",
+                           (int)r->tokens[i], (int)i);
+        }
+        if (accepted != QUIRE_OK) {
+            return err_set(err, accepted, -1, "the response's grammar is past its budget at position %d", (int)i);
+        }
+    }
+    return QUIRE_OK;
+}
+
 static quire_err check_request(const engine *e, const engine_request *r, quire_error *err) {
     TRY(check_kind(e, r, err));
     TRY(check_length(e, r, err));
+    TRY(check_constraint(e, r, err));
     for (int32_t i = 0; i < r->sampling.n_stop_tokens; i++) {
         int32_t id = r->sampling.stop_tokens[i];
         if (id < 0 || id >= e->desc->n_vocab) {
@@ -141,7 +183,8 @@ static void drop_group(sequence *s) {
 }
 
 /* Makes the sequences of a group, chained: one for each user, or for each beam. On failure the ones made so far. */
-static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, void *const *users, sequence **parent) {
+static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, const void *constraint_state,
+                            void *const *users, sequence **parent) {
     for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
         sequence *s;
         engine_request own = *r;
@@ -152,7 +195,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
             own.explain = r->explain && k < n;
         }
         int32_t n_pages = (int32_t)kv_pages_for(n_max, e->options.page_tokens), n_states = e->kv.n_state_pages;
-        TRY(sequence_new(&own, e->desc, n_max, e->layout.n_groups, n_pages > n_states ? n_pages : n_states, &s));
+        TRY(sequence_new(&own, constraint_state, e->desc, n_max, e->layout.n_groups, n_pages > n_states ? n_pages : n_states, &s));
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;
@@ -175,7 +218,9 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
         TRY(beam_check(e, r, n, &n_max, err));
     }
     sequence *parent = NULL;
-    quire_err made = make_group(e, r, n, n_max, users, &parent);
+    _Alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
+    TRY(replay(e, r, state, err));
+    quire_err made = make_group(e, r, n, n_max, state, users, &parent);
     if (made == QUIRE_OK && by_beams) {
         made = beam_open(e, r, n, parent);
     }

@@ -34,7 +34,13 @@ static void sample_one(void *context, int32_t task, int32_t worker) {
     sample_context *c = &r->context;
     c->noise = c->params->temperature > 0.0f ? sample_noise_of(sample_key_of(c)) : (sample_noise){0}; /* greedy: nothing is drawn */
     switch (r->goal) {
-    case SAMPLE_TOKEN: r->result->error = sampler_sample(s, r->logits, c, &r->result->token); break;
+    case SAMPLE_TOKEN:
+        if (r->knows_argmax && sample_accept(c, r->argmax) == QUIRE_OK) {
+            r->result->token = r->argmax;
+        } else {
+            r->result->error = sampler_sample(s, r->logits, c, &r->result->token);
+        }
+        break;
     case SAMPLE_DISTRIBUTION: r->result->error = sampler_distribution(s, r->logits, c, &r->probs); break;
     case SAMPLE_ADJUST: r->result->error = sampler_adjust(s, r->logits, c); break;
     }

@@ -33,7 +33,7 @@ typedef enum sample_goal {
 } sample_goal;
 
 typedef struct sample_result {
-    int32_t token; /* SAMPLE_TOKEN without an error; else it is unchanged */
+    int32_t token; /* SAMPLE_TOKEN without an error: it, or SAMPLE_OVER; else it is unchanged */
     quire_err error;
 } sample_result;
 
@@ -45,6 +45,9 @@ typedef struct sample_row {
     float *logits;          /* [n_vocab], changed in place */
     sample_context context; /* its noise is set from its key */
     sample_result *result;
+    /* SAMPLE_TOKEN: sampler_takes_argmax holds, and this is the row's, which is taken unless the constraint forbids it */
+    bool knows_argmax;
+    int32_t argmax;
     float *probs;           /* SAMPLE_DISTRIBUTION: [n_vocab] of the sampler, valid until the next call; may be changed */
 } sample_row;
 

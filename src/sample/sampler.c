@@ -28,8 +28,9 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     s->marks = mem_new(n, sizeof *s->marks);
     s->counts = mem_new(n, sizeof *s->counts);
     s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
+    s->bits = mem_new(s->n_groups, sizeof *s->bits);
     if (!s->weights || !s->ids || !s->largest || !s->bases || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts ||
-        !s->repeats) {
+        !s->repeats || !s->bits) {
         sampler_close(s);
         return QUIRE_NO_MEMORY;
     }
@@ -40,7 +41,7 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
 void sampler_close(sampler *s) {
     if (s) {
         void *blocks[] = {s->weights, s->ids,   s->largest, s->bases,   s->sums, s->keys,
-                          s->inside,  s->marks, s->counts,  s->repeats, s};
+                          s->inside,  s->marks, s->counts,  s->repeats, s->bits, s};
         for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
             mem_free(blocks[i]);
         }
@@ -83,22 +84,34 @@ static quire_err look(sampler *s, const float *logits, float scale) {
 }
 
 static quire_err adjust(sampler *s, float *logits, const sample_context *c, float scale) {
-    TRY(look(s, logits, scale));
-    s->given_max = s->max;
-    return sampler_change(s, logits, c) ? look(s, logits, scale) : QUIRE_OK; /* a tiny repetition penalty makes infinities */
+    bool is_masked = c->constraint != NULL;
+    if (is_masked) {
+        TRY(sampler_constrain(s, c));
+        TRY(s->rows->scan_kept(s, logits) ? QUIRE_OK : QUIRE_NUMERIC);
+    } else {
+        TRY(look(s, logits, scale));
+        s->given_max = s->max;
+    }
+    bool changed = sampler_change(s, logits, c) || (is_masked && scale > 0.0f);
+    return changed ? look(s, logits, scale) : QUIRE_OK; /* a tiny repetition penalty makes infinities */
 }
 
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     return adjust(s, logits, c, 0.0f);
 }
 
-/* Leaves what may be drawn (sampler_parts.h). */
+/* Leaves what may be drawn (sampler_parts.h); n_kept 0 where the output is over. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
     bool masses = sampler_wants_masses(p), dynamic = p->dynatemp_range > 0.0f;
     s->is_greedy = p->temperature < GREEDY_BELOW;
     s->scale = LOG2_E / p->temperature;
     TRY(adjust(s, logits, c, masses && !dynamic && !s->is_greedy ? s->scale : 0.0f));
+    if (s->max == -INFINITY && s->given_max > -INFINITY && sampler_is_over(s, c)) {
+        s->n_kept = 0;
+        s->is_whole = false;
+        return QUIRE_OK;
+    }
     if (s->max == -INFINITY) {
         return s->given_max == -INFINITY ? QUIRE_NUMERIC : QUIRE_BAD_REQUEST;
     }
@@ -119,20 +132,33 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c) 
     return QUIRE_OK;
 }
 
+/* Whether nothing is left to draw, after distribute. */
+static bool is_over(const sampler *s) {
+    return !s->is_whole && s->n_kept == 0;
+}
+
 bool sampler_takes_argmax(const sampling_params *p, int32_t n_output) {
     return p->temperature < GREEDY_BELOW && !sampler_may_change(p, n_output);
 }
 
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token) {
     TRY(distribute(s, logits, c));
+    if (is_over(s)) {
+        *token = SAMPLE_OVER;
+        return QUIRE_OK;
+    }
     *token = s->is_greedy                          ? s->ids[0]
              : c->params->mirostat != MIROSTAT_OFF ? sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu)
                                                    : sampler_draw(s, logits, c->noise.token);
-    return QUIRE_OK;
+    quire_err accepted = sample_accept(c, *token);
+    return accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted;
 }
 
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs) {
     TRY(distribute(s, logits, c));
+    if (is_over(s)) {
+        return QUIRE_BAD_REQUEST;
+    }
     if (s->is_whole) {
         sampler_keep_all(s, logits);
     }

@@ -1,9 +1,9 @@
 /* A sampler samples a token from a row of logits.
  *
- * Order: allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY; then greedy, or
- * temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the further stages of llama.cpp and
- * transformers inserted. Mirostat replaces all stages after the temperature. Of equal logits the lowest id counts as the largest. The draw
- * walks the kept tokens in id order against one uniform number from a counter-based generator with the key (seed, sample, position,
+ * Order: the constraint, allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY;
+ * then greedy, or temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the further stages of llama.cpp
+ * and transformers inserted. Mirostat replaces all stages after the temperature. Of equal logits the lowest id counts as the largest. The
+ * draw walks the kept tokens in id order against one uniform number from a counter-based generator with the key (seed, sample, position,
  * purpose). So a token depends on its own row, history and key only. The vocabulary is never sorted, and most tokens need no weight: a cut
  * looks only at the few tokens that may be kept, which it finds by counting in buckets of the keys' leading bits. One thread a sampler.
  *
@@ -13,6 +13,7 @@
 #define SAMPLE_SAMPLER_H
 
 #include "core/params.h"
+#include "sample/constraint.h"
 
 typedef struct sampler sampler;
 
@@ -49,27 +50,38 @@ typedef struct sample_context {
     int32_t n_eos;
     sample_noise noise;
     float *mirostat_mu; /* the sequence's state, initially 2 tau; not NULL where params->mirostat is on */
+    const constraint *constraint; /* NULL: none */
+    void *constraint_state; /* the sequence's, behind its generated tokens; a sample appends its token */
 } sample_context;
+
+/* In place of a token: there is none, because the constraint is fulfilled and nothing may follow, not even an end token. */
+#define SAMPLE_OVER (-2)
 
 /* The key of the noise of the sample behind c's tokens. */
 static inline sample_key sample_key_of(const sample_context *c) {
     return (sample_key){c->params->seed, c->sample_index, (uint32_t)c->n_tokens};
 }
 
-/* Whether sampler_sample takes the argmax of the logits as they are, after n_output generated tokens, if all logits are finite. */
+/* Appends a token to the state of c's constraint, if it has one. An end token is allowed iff the output may end, and leaves the state as it
+ * is. QUIRE_INVALID: the token is forbidden; other errors are the constraint's. The state is unchanged after an error. */
+quire_err sample_accept(const sample_context *c, int32_t token);
+
+/* Whether sampler_sample takes the argmax of the logits as they are, after n_output generated tokens, if all logits are finite and no
+ * constraint forbids it. */
 bool sampler_takes_argmax(const sampling_params *p, int32_t n_output);
 
 /* Runs the stages up to DRY, which change logits [n_vocab] in place by the request's options and the history. QUIRE_NUMERIC when a logit is
  * NaN or +inf before or after. */
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 
-/* Samples from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf; QUIRE_BAD_REQUEST
- * when the request's own rules leave no token. Allocates nothing. */
+/* Samples from logits [n_vocab], which are changed in place, and appends the token to the constraint's state. *token may be SAMPLE_OVER.
+ * QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf; QUIRE_BAD_REQUEST when the request's own rules leave no token; QUIRE_INTERNAL
+ * when a constraint refuses what its mask allows, and a constraint's own errors. Allocates nothing. */
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
 /* The probabilities [n_vocab] from which a sample without mirostat is drawn: zero for tokens that are cut; greedy has one 1. Rejection
- * sampling, logprobs and tests use it. Errors as sampler_sample. *probs is valid until the next call, and may be
- * changed. */
+ * sampling, logprobs and tests use it. Errors as sampler_sample, and QUIRE_BAD_REQUEST where that gives SAMPLE_OVER. The constraint's state
+ * stays. *probs is valid until the next call, and may be changed. */
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs);
 
 #endif

@@ -4,6 +4,7 @@
  * sampler_append.h):
  *
  *   reaches(x, bound)                        bit i: whether x[i] of a group is at least the bound
+ *   keep_only(x, set)                        makes those of a group -inf that are not in the set
  *   scan_block(x, base, scale, largest)      the sum of a block's weights against a base, and its groups' largest logits
  *   append(ids, values, n, first, x, set)    appends a set's members to n others, ids and values; returns the new number
  *   append_inside(inside, n, first, w, set)  the same for weights that a cut looks at

@@ -181,7 +181,7 @@ bool sampler_change(sampler *s, float *logits, const sample_context *c) {
     if (p->no_repeat_ngram_size > 0 && c->n_tokens >= p->no_repeat_ngram_size - 1) {
         ban_repeats(logits, c);
     }
-    if (c->n_tokens - c->n_prompt < p->min_tokens) {
+    if (c->n_tokens - c->n_prompt < p->min_tokens && (c->constraint == NULL || s->goes_on)) {
         keep_going(logits, c);
     }
     for (int32_t i = 0; p->lists != NULL && i < p->lists->n_bias; i++) {

@@ -26,6 +26,9 @@ typedef struct candidate {
 typedef struct sampler_rows {
     /* Whether all logits are finite or -inf. Sets s->max to the largest, and s->largest to those of the groups. */
     bool (*scan)(sampler *s, const float *logits);
+    /* Whether they are, then makes those -inf whose bit in s->bits is not set, and scans what is left. Sets s->given_max to the largest
+     * before that. */
+    bool (*scan_kept)(sampler *s, float *logits);
     /* The same, and sets s->sums and s->total to the weights of each BLOCK and of all. Stores no weight. */
     bool (*scan_masses)(sampler *s, const float *logits, float scale);
     /* Collects the tokens whose logits are at least `least`, in id order: ids to s->ids, logits to s->weights. Returns how many. Call it
@@ -66,6 +69,8 @@ struct sampler {
     int32_t mark;
     int32_t *counts;  /* [n_vocab] valid for tokens in that set */
     int32_t *repeats; /* [max_tokens + 1] lengths of common suffixes */
+    uint64_t *bits;   /* [groups] with a constraint: the tokens that it leaves, end tokens too */
+    bool is_final, goes_on; /* likewise: whether the output may end; whether tokens are left that are no end tokens */
     double mass[N_BUCKETS];
 };
 
@@ -97,6 +102,12 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
 int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
 /* Draws a token: the one, in id order, at which the cumulated weight passes `uniform` of the total. Some weight is not 0. */
 int32_t sampler_draw(sampler *s, const float *logits, float uniform);
+
+/* ---- sampler_constrain.c: the stage before all others ---- */
+/* Sets s->bits to the tokens that c's constraint leaves, end tokens too. Its errors. */
+quire_err sampler_constrain(sampler *s, const sample_context *c);
+/* After that: whether the constraint, if there is one, leaves nothing since the output is whole. */
+bool sampler_is_over(const sampler *s, const sample_context *c);
 
 /* ---- sampler_history.c: stages 1 to 9, which change logits by the request's options and the history ---- */
 /* Whether the request has a stage that may change the row after n_output generated tokens. */

@@ -14,21 +14,54 @@ static float float_of(int32_t order) {
     return float_of_bits((uint32_t)(order ^ ((order >> 31) & INT32_MAX)));
 }
 
+/* The order of the largest of x[0..n), at most a group; sets *bad where one is no logit. */
+static inline int32_t scan_group(const float *x, int32_t n, int32_t *bad) {
+    int32_t largest = INT32_MIN, wrong = 0, infinity = order_of(INFINITY), least = order_of(-INFINITY);
+    UNROLL for (int32_t i = 0; i < GROUP; i += LANES) {
+        __builtin_prefetch(x + i + AHEAD, 0, 2);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t order = order_of(x[i]);
+        largest = order > largest ? order : largest;
+        wrong |= (order >= infinity) | (order < least); /* NaN, of either sign, and +inf */
+    }
+    *bad |= wrong;
+    return largest;
+}
+
 static bool scan(sampler *s, const float *logits) {
-    int32_t most = INT32_MIN, bad = 0, infinity = order_of(INFINITY), least = order_of(-INFINITY);
+    int32_t most = INT32_MIN, bad = 0;
     for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
-        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP, largest = INT32_MIN;
-        UNROLL for (int32_t i = 0; i < GROUP; i += LANES) {
-            __builtin_prefetch(logits + first + i + AHEAD, 0, 2);
-        }
-        for (int32_t i = 0; i < n; i++) {
-            int32_t order = order_of(logits[first + i]);
-            largest = order > largest ? order : largest;
-            bad |= (order >= infinity) | (order < least); /* NaN, of either sign, and +inf */
+        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP;
+        int32_t largest = scan_group(logits + first, n, &bad);
+        s->largest[g] = float_of(largest);
+        most = largest > most ? largest : most;
+    }
+    s->max = float_of(most);
+    return bad == 0;
+}
+
+static bool scan_kept(sampler *s, float *logits) {
+    int32_t most = INT32_MIN, given = INT32_MIN, bad = 0;
+    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
+        float *x = logits + g * GROUP;
+        uint64_t set = s->bits[g];
+        int32_t n = s->n_vocab - g * GROUP < GROUP ? s->n_vocab - g * GROUP : GROUP;
+        int32_t largest = scan_group(x, n, &bad);
+        given = largest > given ? largest : given;
+        if (set != UINT64_MAX) {
+            if (n == GROUP) {
+                keep_only(x, set);
+            }
+            for (int32_t i = 0; n < GROUP && i < n; i++) {
+                x[i] = set >> i & 1 ? x[i] : -INFINITY;
+            }
+            largest = set != 0 ? scan_group(x, n, &bad) : order_of(-INFINITY);
         }
         s->largest[g] = float_of(largest);
         most = largest > most ? largest : most;
     }
+    s->given_max = float_of(given);
     s->max = float_of(most);
     return bad == 0;
 }
@@ -172,4 +205,4 @@ static void drop_after(float *w, int32_t n, float last, int32_t place) {
     }
 }
 
-const sampler_rows SAMPLER_ROWS = {scan, scan_masses, gather, weigh, sum_blocks, divide, drop_after};
+const sampler_rows SAMPLER_ROWS = {scan, scan_kept, scan_masses, gather, weigh, sum_blocks, divide, drop_after};

@@ -21,6 +21,15 @@ static inline uint64_t reaches(const float *x, float bound) {
     return bits;
 }
 
+static inline void keep_only(float *x, uint64_t set) {
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    UNROLL for (int i = 0; i < GROUP; i += 8) {
+        __m256i in = _mm256_and_si256(_mm256_set1_epi32((int32_t)(set >> i & 0xff)), bit);
+        __m256 drops = _mm256_castsi256_ps(_mm256_cmpeq_epi32(in, _mm256_setzero_si256()));
+        _mm256_storeu_ps(x + i, _mm256_blendv_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(-INFINITY), drops));
+    }
+}
+
 #define REGISTERS 2 /* registers that go through the polynomial side by side, as each step depends on the one before */
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 

@@ -17,6 +17,13 @@ static inline uint64_t reaches(const float *x, float bound) {
     return bits;
 }
 
+static inline void keep_only(float *x, uint64_t set) {
+    UNROLL for (int i = 0; i < GROUP / LANES; i++) {
+        __m512 kept = _mm512_mask_blend_ps((__mmask16)(set >> LANES * i), _mm512_set1_ps(-INFINITY), _mm512_loadu_ps(x + LANES * i));
+        _mm512_storeu_ps(x + LANES * i, kept);
+    }
+}
+
 #define REGISTERS 4 /* registers of a group, which go through the polynomial side by side, as each step depends on the one before */
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 

@@ -9,6 +9,12 @@ static uint64_t reaches(const float *x, float bound) {
     return bits;
 }
 
+static void keep_only(float *x, uint64_t set) {
+    for (int i = 0; i < GROUP; i++) {
+        x[i] = set >> i & 1 ? x[i] : -INFINITY;
+    }
+}
+
 static block_scan scan_block(const float *x, float base, float scale, float *largest) {
     block_scan b = {.largest = -INFINITY};
     float sums[LANES] = {0};

@@ -64,7 +64,26 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
     return true;
 }
 
+bool draft_guess(draft_seq *s, int32_t most) {
+    const constraint *k = s->context->constraint;
+    int32_t ids[DRAFT_MAX];
+    if (k == NULL || k->ops->guess == NULL) {
+        return false;
+    }
+    s->guess_length = s->guess_length == 0 ? DRAFT_MAX : s->guess_length;
+    int32_t n = k->ops->guess(k, s->context->constraint_state, ids, min_i32(most, s->guess_length));
+    for (int32_t i = 0; i < n; i++) {
+        draft_tree_add(&s->tree, i - 1, ids[i]);
+    }
+    s->is_guess = n > 0;
+    return n > 0;
+}
+
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result) {
+    if (s->is_guess) {
+        s->guess_length = min_i32(DRAFT_MAX, result->to_end ? 2 * s->guess_length : result->n_accepted + 1);
+        return;
+    }
     if (result->n_accepted > 0) {
         s->n_misses = s->n_pauses = 0;
         s->length = min_i32(o->n_tokens, result->to_end ? 2 * s->length : result->n_accepted + 1);

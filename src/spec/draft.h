@@ -61,10 +61,13 @@ typedef struct draft_seq {
     int32_t *tokens; /* prompt and output; what lies behind n_known is scratch memory for drafters, as far as a draft may reach */
     int32_t n_known;
     const sample_context *context; /* its samples' */
+    void *constraint_state; /* a drafter's own copy of the context's, as its guesses would change it; NULL: no constraint */
     const uint8_t *namespace; /* [n_namespace <= KV_NAMESPACE_BYTES] outputs are shared within a namespace only */
     size_t n_namespace;
 
     int32_t n_jump_forward; /* 0, or the whole draft, which is a line: the request's own rules alone decide these tokens */
+    bool is_guess;         /* the draft is a line of what the constraint guesses */
+    int32_t guess_length;  /* the most tokens of such a guess; 0: there was none yet */
     int32_t n_agreed; /* model: tokens that are still what the drafter last saw; the caller adds those accepted on the first branch */
     draft_bounds wanted; /* bounds of the next draft; no nodes: none is wanted */
     int32_t length;   /* depth of the next draft; 0: there was none yet */
@@ -124,7 +127,11 @@ typedef struct draft_outcome {
     bool is_jump_forward, to_end;   /* they were jump-forward tokens; a whole branch was accepted, up to its last node */
 } draft_outcome;
 
-/* Adapts s's depth to the result of a draft of the drafter's. */
+/* Puts what s's constraint guesses into its empty tree, as a line of at most `most` tokens: a draft without a drafter. Its length adapts as
+ * that of other drafts, without pauses. False: there is none. */
+bool draft_guess(draft_seq *s, int32_t most);
+
+/* Adapts s's depth to the result of a draft of the drafter's, or of a guess. */
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result);
 
 #endif

@@ -78,6 +78,9 @@ static model_seq *take_seq(model_drafter *d, draft_seq *s) {
         kv_seq_truncate(&d->cache, &at->kv, s->n_agreed);
     }
     at->mirostat_mu = *s->context->mirostat_mu;
+    if (s->context->constraint != NULL) {
+        memcpy(s->constraint_state, s->context->constraint_state, s->context->constraint->state_bytes);
+    }
     at->last = DRAFT_ROOT;
     s->n_agreed = s->n_known;
     return at;
@@ -144,8 +147,9 @@ static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
         own += (size_t)n_guessed(at) * n;
         memcpy(own, row->probs, n * sizeof *own);
         row->result->token = rejection_draw(own, (int32_t)n, (double)sample_uniform(sample_key_of(&row->context), SAMPLE_DRAFT));
+        row->result->error = sample_accept(&row->context, row->result->token);
     }
-    return row->result->error == QUIRE_OK;
+    return row->result->error == QUIRE_OK && row->result->token >= 0;
 }
 
 /* Adds the likeliest tokens as further children of the root, besides the sampled one. */
@@ -170,6 +174,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i), .context = *s->context, .result = &result};
     row.context.n_tokens = n;
     row.context.mirostat_mu = &at->mirostat_mu;
+    row.context.constraint_state = s->constraint_state;
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
     logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
     if (!draw(d, at, &row)) {

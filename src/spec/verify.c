@@ -25,6 +25,13 @@ static rejection_draft drafted(const draft_seq *d, int32_t i, int32_t n_vocab) {
     return (rejection_draft){d->tree.tokens[i], has_one ? d->distributions + (size_t)n_vocab * (size_t)i : NULL};
 }
 
+/* Makes token the row's, which has a probability, so the constraint allows it. */
+static void choose(const sample_row *row, int32_t token) {
+    quire_err accepted = sample_accept(&row->context, token);
+    row->result->token = token;
+    row->result->error = accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted;
+}
+
 /* The drafts are judged one after the other, each against what is left of the target's distribution after the rejected ones before (Miao et
  * al. 2024, "SpecInfer"). */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
@@ -39,10 +46,10 @@ void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
         rejection_draft draft = drafted(w->draft, i, p->n_vocab);
         float uniform = sample_uniform(sample_key_of(&row->context), (sample_purpose)purpose);
         if ((double)uniform < rejection_accept(row->probs, &draft)) {
-            row->result->token = draft.token;
+            choose(row, draft.token);
             return;
         }
         rejection_residual(row->probs, &draft, p->n_vocab);
     }
-    row->result->token = rejection_draw(row->probs, p->n_vocab, (double)row->context.noise.token);
+    choose(row, rejection_draw(row->probs, p->n_vocab, (double)row->context.noise.token));
 }

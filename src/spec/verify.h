@@ -8,7 +8,10 @@
  * Under DRAFT_RULE_STANDARD rejection sampling decides instead (rejection.h): a draft x is accepted with probability min(1, p(x) / q(x)) of
  * the target's and the drafter's distributions. At a rejection the excess of p over q replaces p for the next draft at that place, and when
  * there is none the token is drawn from it. The output is distributed as without drafts, but the tokens differ. Mirostat, whose state is
- * not a distribution, always uses the exact rule. Owner: one thread, the engine's. */
+ * not a distribution, always uses the exact rule.
+ *
+ * Each sampled token is appended to the state of the sequence's constraint before the next row is sampled, so every node of a tree is
+ * judged under the mask behind it. Owner: one thread, the engine's. */
 #ifndef SPEC_VERIFY_H
 #define SPEC_VERIFY_H
 
@@ -40,7 +43,8 @@ bool verify_advance(verify_walk *w, int32_t token);
 
 /* Whether rejection sampling judges drafts for the next token. */
 bool verify_is_judged(const verify_walk *w);
-/* Judges the drafts behind the walk's node: the row's token is an accepted one, or drawn. Errors as sampler_distribution. */
+/* Judges the drafts behind the walk's node: the row's token is an accepted one, or drawn, and is appended to the constraint's state. Errors
+ * as sampler_distribution and sampler_sample. */
 void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row);
 
 #endif

@@ -10,7 +10,7 @@ RECORDS = SHARED / "golden/api/vllm-0.32.0.jsonl"
 ENDPOINTS = {"/health", "/ping", "/version", "/v1/models", "/v1/models/tiny", "/v1/models/nope", "/nope", "/metrics", "/v1/completions",
              "/v1/chat/completions"}
 # Fields that this version refuses, unless their value is the one that changes nothing.
-LATER = {"truncate_prompt_tokens", "suffix", "structured_outputs", "response_format", "tools", "tool_choice", "chat_template"}
+LATER = {"truncate_prompt_tokens", "suffix", "tools", "tool_choice", "chat_template"}
 LATER_ON_CHAT = LATER | {"echo"}
 # What only the reference has.
 NOT_ASKED = {"routed_experts", "kv_transfer_params", "ec_transfer_params", "metrics", "permission", "prompt_text", "created_cache_tokens",
@@ -33,6 +33,12 @@ def later_field(record):
     later = LATER_ON_CHAT if record["path"] == "/v1/chat/completions" else LATER
     fields = sorted(later & set(record["body"] or {}))
     return fields[0] if fields else None
+
+
+def writes_json(body):
+    """The answer is JSON, whose white space and order of members differ from the reference's."""
+    form, outputs = body.get("response_format", {}), body.get("structured_outputs", {})
+    return form.get("type") in ("json_object", "json_schema") or bool({"json", "json_object"} & set(outputs))
 
 
 def same_structure(ours, theirs, where, exact):
@@ -89,6 +95,8 @@ def check_stream(text, record, exact):
     if n > 1 and not exact:
         check_samples(events, n)
         theirs = theirs[:n + 1]  # the roles come first
+    if writes_json(record["body"]):  # of another length
+        events, theirs = events[:2] + events[-2:], theirs[:2] + theirs[-2:]
     if exact:
         assert len(events) == len(theirs)
     for i, (a, b) in enumerate(zip(events[:-1], theirs[:-1])):
@@ -127,7 +135,7 @@ def test_answer(golden_server, record):
         return
     assert headers.get("content-type", "").split(";")[0] == record["content_type"].split(";")[0]
     body = record["body"] or {}
-    exact = body.get("temperature") == 0
+    exact = body.get("temperature") == 0 and not writes_json(body)
     if "events" in record:
         check_stream(text, record, exact)
     elif "json" in record:

@@ -21,6 +21,7 @@ typedef struct search {
     int32_t prompt[MAX_PROMPT], n_prompt, n; /* n results */
     beam_params beams;
     engine_ending ending;
+    constraint *constraint; /* or NULL; the test's */
     sampling_params sampling;
     int32_t width; /* of log-probabilities */
     bool explain;
@@ -47,6 +48,7 @@ static inline quire_err search_submit(harness *h, search *s) {
                         .sampling = s->sampling,
                         .beams = s->beams,
                         .ending = s->ending,
+                        .constraint = s->constraint,
                         .logprobs_width = s->width,
                         .explain = s->explain,
                         .namespace = "test",

@@ -15,8 +15,9 @@
 #include "core/sampling_lists.h"
 #define MODEL FLUENT
 #include "harness.h"
+#include "sample/constraints.h"
 
-enum { N_REQUESTS = 12, N_SAMPLES = 3, MAX_TOKENS = 48, WIDTH = 3 };
+enum { N_REQUESTS = 15, N_SAMPLES = 3, MAX_TOKENS = 48, WIDTH = 3 };
 
 /* What came of one sequence. */
 typedef struct outcome {
@@ -30,11 +31,13 @@ typedef struct workload {
     int32_t prompts[N_REQUESTS][96], n_prompt[N_REQUESTS];
     sampling_params sampling[N_REQUESTS];
     int32_t logprobs_width[N_REQUESTS];
+    constraint *constraints[N_REQUESTS];
     outcome outcomes[N_REQUESTS + N_SAMPLES - 1];
     quire_stats stats;
 } workload;
 
 static sampling_lists *only_few;
+static constraint *brackets; /* one for all, of the first workload's vocabulary */
 
 /* The counters once everything has ended: an end can be read before its step is counted. */
 static inline quire_stats settled(const harness *h) {
@@ -86,8 +89,13 @@ static inline void workload_init(workload *w, int32_t n_vocab) {
     w->sampling[9].no_repeat_ngram_size = 9;
     w->logprobs_width[0] = w->logprobs_width[2] = w->logprobs_width[7] = WIDTH;
     w->sampling[10].ignore_eos = false;
-    w->sampling[11].temperature = 0.3f; /* N_SAMPLES of it */
-    w->sampling[11].lists = only_few;
+    brackets = brackets != NULL ? brackets : brackets_new(n_vocab);
+    for (int32_t i = 11; i < N_REQUESTS; i++) { /* the last: N_SAMPLES of it */
+        w->constraints[i] = brackets;
+        w->sampling[i].temperature = 0.2f * (float)(i - 11);
+        w->sampling[i].ignore_eos = i == 11;
+    }
+    w->logprobs_width[13] = WIDTH;
 }
 
 static inline void submit(harness *h, workload *w, int32_t i) {
@@ -103,6 +111,7 @@ static inline void submit(harness *h, workload *w, int32_t i) {
                         .n_tokens = w->n_prompt[i],
                         .sampling = w->sampling[i],
                         .logprobs_width = w->logprobs_width[i],
+                        .constraint = w->constraints[i],
                         .namespace = "test",
                         .n_namespace = 4,
                         .out = h->out};
@@ -151,6 +160,13 @@ static inline void run(const harness_options *o, workload *w) {
         }
     }
     assert_memory_equal(first, w->outcomes, sizeof first);
+    for (int32_t i = 11; i < N_REQUESTS + N_SAMPLES - 1; i++) {
+        const outcome *out = &w->outcomes[i];
+        bool is_final;
+        assert_true(out->n > 0);
+        assert_int_equal(constraint_obeyed(brackets, out->tokens, out->n, &is_final), out->n - out->stopped_by_eos);
+        assert_true(is_final || !out->stopped_by_eos);
+    }
     w->stats = settled(&h);
     harness_close(&h);
 }
@@ -233,6 +249,7 @@ static inline int lists_open(void **state) {
 static inline int lists_close(void **state) {
     (void)state;
     sampling_lists_drop(only_few);
+    constraint_drop(brackets);
     return 0;
 }
 

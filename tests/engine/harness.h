@@ -94,6 +94,7 @@ typedef struct harness_run {
     float *logits; /* [n_prompt, n_vocab] if wanted, from position logits_first on */
     int32_t logits_first;
     int32_t tokens[512];
+    constraint *constraint; /* or NULL; the test's */
     attn_mods *mods;       /* a mask and change of scores, or NULL */
     int32_t mods_b;
     const char *namespace; /* NULL: everybody's */
@@ -197,6 +198,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .logits_out = r->logits,
                         .logits_first = r->logits_first,
                         .mods = r->mods,
+                        .constraint = r->constraint,
                         .mods_b = r->mods_b,
                         .namespace = namespace,
                         .n_namespace = strlen(namespace),

@@ -10,6 +10,7 @@
 #include "engine/beam_world.h"
 #include "engine/state.h"
 #include "kv/check.h"
+#include "sample/constraints.h"
 
 /* ---- a second implementation, as plain as can be, over the engine's own logits ---- */
 
@@ -420,9 +421,11 @@ static void run_in(const setting *set, search *searches, int32_t n, quire_stats 
     harness_close(&h);
 }
 
-static void init_searches(search *searches, int32_t n) {
+/* The last one is under c, or under a constraint that is made and returned. */
+static constraint *init_searches(search *searches, int32_t n, constraint *c) {
     harness h;
     harness_open(&harness_defaults, &h);
+    c = c != NULL ? c : brackets_new(h.n_vocab);
     for (int32_t i = 0; i < n; i++) {
         search_init(&searches[i], &h, 900 + (uint64_t)i / 2, 30 + 25 * i, i == 1 ? 6 : 4, 40);
         searches[i].width = 3;
@@ -430,7 +433,10 @@ static void init_searches(search *searches, int32_t n) {
         searches[i].beams.n_groups = i == 1 ? 2 : 1;
         searches[i].beams.diversity_penalty = i == 1 ? 0.5f : 0.0f;
     }
+    searches[n - 1].constraint = c;
+    searches[n - 1].sampling.ignore_eos = false;
     harness_close(&h);
+    return c;
 }
 
 static void results_do_not_depend_on_how_they_were_computed(void **state) {
@@ -451,20 +457,29 @@ static void results_do_not_depend_on_how_they_were_computed(void **state) {
         {"few pages, swapped", 16, 36, 0, 128, 24, 4, 1, PREFIX_CACHE_NONE, 64 << 20, true},
         {"few pages, swapped and cached", 16, 36, 0, 128, 24, 4, 1, PREFIX_CACHE_TOKEN, 64 << 20, true},
     };
-    static search base[3], again[3];
-    init_searches(base, 3);
+    enum { N = 4 };
+    static search base[N], again[N];
+    constraint *c = init_searches(base, N, NULL);
     quire_stats stats;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
-        init_searches(again, 3);
-        run_in(&settings[i], i == 0 ? base : again, 3, &stats);
+        init_searches(again, N, c);
+        run_in(&settings[i], i == 0 ? base : again, N, &stats);
         print_message("%s: %lld preemptions, %lld swapped in\n", settings[i].name, (long long)stats.preemptions,
                       (long long)stats.swapped_in);
         assert_int_equal(stats.preemptions > 0, settings[i].preempts);
         assert_true(settings[i].swap_bytes == 0 || stats.swapped_in > 0);
-        for (int32_t k = 0; k < 3 && i > 0; k++) {
+        for (int32_t k = 0; k < N && i > 0; k++) {
             assert_same_results(&base[k], &again[k]);
         }
     }
+    for (int32_t k = 0; k < base[N - 1].n; k++) {
+        const found *f = &base[N - 1].results[k];
+        bool is_final;
+        assert_true(f->n_tokens > 0 && (f->finish == FINISH_STOP || f->finish == FINISH_LENGTH));
+        assert_int_equal(constraint_obeyed(c, f->tokens, f->n_tokens, &is_final), f->n_tokens - (f->finish == FINISH_STOP));
+        assert_true(is_final || f->finish == FINISH_LENGTH);
+    }
+    constraint_drop(c);
 }
 
 /* ---- fields ---- */

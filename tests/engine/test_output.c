@@ -68,7 +68,7 @@ static sequence *begin(engine *e, engine_out *o, script *sc) {
     sequence *s;
     engine_request r = {.tokens = prompt, .n_tokens = 1, .out = o, .user = sc};
     static const model_desc desc = {0};
-    assert_int_equal(sequence_new(&r, &desc, 1 + MAX_TOKENS, 1, 1 + MAX_TOKENS / 16, &s), QUIRE_OK);
+    assert_int_equal(sequence_new(&r, NULL, &desc, 1 + MAX_TOKENS, 1, 1 + MAX_TOKENS / 16, &s), QUIRE_OK);
     mem_free(prompt);
     while (!take_index(e, &s->id)) {
         out_wake_readers(e);

@@ -51,20 +51,21 @@ static void forced_tokens_share_one_row(void **state) {
     const model_desc desc = {0};
     sampling_params p;
     draft_seq d = {0};
+    const sample_context c = {.params = &p};
     sampling_params_init(&p);
-    assert_false(jump_forward_propose(&p, &desc, 4, &d.tree));
+    assert_false(jump_forward_propose(&c, &desc, 4, &d.tree));
     p.lists = sampling_lists_new();
     assert_true(p.lists && sampling_lists_set_allowed(p.lists, two, 2) == QUIRE_OK);
-    assert_false(jump_forward_propose(&p, &desc, 4, &d.tree));
+    assert_false(jump_forward_propose(&c, &desc, 4, &d.tree));
     assert_int_equal(sampling_lists_set_allowed(p.lists, one, 1), QUIRE_OK);
     p.no_repeat_ngram_size = 2; /* the one token may be an error */
-    assert_false(jump_forward_propose(&p, &desc, 4, &d.tree));
+    assert_false(jump_forward_propose(&c, &desc, 4, &d.tree));
     p.no_repeat_ngram_size = 0;
     p.mirostat = MIROSTAT_1;
-    assert_false(jump_forward_propose(&p, &desc, 4, &d.tree));
+    assert_false(jump_forward_propose(&c, &desc, 4, &d.tree));
     assert_int_equal(d.tree.n, 0);
     p.mirostat = MIROSTAT_OFF;
-    assert_true(jump_forward_propose(&p, &desc, 4, &d.tree));
+    assert_true(jump_forward_propose(&c, &desc, 4, &d.tree));
     assert_int_equal(d.n_jump_forward = d.tree.n, 4);
     verify_walk w = verify_begin(&d, 4, false);
     for (int32_t i = 0; i < 4; i++) {

@@ -24,13 +24,54 @@ typedef struct sampling_run {
     sampler **samplers; /* one a worker */
     thread_pool *threads;
     sampling_params params;
+    const constraint *constraint; /* NULL: none */
     quire_err *errors; /* [n_rows] */
 } sampling_run;
+
+/* A constraint that costs next to nothing: one stored mask for all states, which are empty. What is left is what the engine adds. */
+typedef struct stored_mask {
+    constraint head;
+    uint64_t *bits;
+} stored_mask;
+
+static void mask_init(const constraint *c, void *state) {
+    (void)c, (void)state;
+}
+
+static quire_err mask_copy(const constraint *c, const void *state, uint64_t *bits) {
+    (void)state;
+    memcpy(bits, ((const stored_mask *)c)->bits, (size_t)constraint_words(c->n_vocab) * sizeof *bits);
+    return QUIRE_OK;
+}
+
+static quire_err mask_accept(const constraint *c, void *state, int32_t token) {
+    (void)state;
+    return ((const stored_mask *)c)->bits[token / 64] >> (token % 64) & 1 ? QUIRE_OK : QUIRE_INVALID;
+}
+
+static bool mask_is_final(const constraint *c, const void *state) {
+    (void)c, (void)state;
+    return false;
+}
+
+static const constraint_ops mask_ops = {.init = mask_init, .mask = mask_copy, .accept = mask_accept, .is_final = mask_is_final};
+
+/* One token in `sparseness` is allowed, at random. */
+static quire_err mask_open(stored_mask *m, int32_t n_vocab, uint64_t sparseness) {
+    uint64_t seed = 7;
+    m->bits = mem_new((size_t)constraint_words(n_vocab), sizeof *m->bits);
+    TRY(mem_check(m->bits));
+    constraint_init(&m->head, &mask_ops, n_vocab, 0);
+    for (int32_t i = 0; i < n_vocab; i++) {
+        m->bits[i / 64] |= (uint64_t)(i == 0 || rng_next(&seed) % sparseness == 0) << (i % 64); /* at least one */
+    }
+    return QUIRE_OK;
+}
 
 static void sample_row(void *context, int32_t row, int32_t worker) {
     sampling_run *r = context;
     int32_t token;
-    sample_context c = {.params = &r->params, .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row})};
+    sample_context c = {.params = &r->params, .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row}), .constraint = r->constraint};
     r->errors[row] = sampler_sample(r->samplers[worker], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
 }
 
@@ -65,6 +106,39 @@ static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
     }
 }
 
+static void report(const sampling_run *r, const char *kind, shape logits, const figure *ns, const sheet *t) {
+    sheet_row(t, (sheet_cell[]){{kind, 0},
+                                {SHAPE_NAMES[logits], 0},
+                                {NULL, r->n_vocab},
+                                {NULL, ns->mean},
+                                {NULL, ns->spread},
+                                {NULL, ns->mean * r->n_vocab * r->n_rows * 1e-6}});
+}
+
+/* The constrained kinds change the logits: each gets new ones. */
+static quire_err report_constrained(const bench_sampler_options *o, sampling_run *r, shape logits, const sheet *t) {
+    static const struct {
+        const char *name;
+        float temperature;
+        uint64_t sparseness;
+    } kinds[] = {{"half, greedy", 0, 2}, {"half", 1, 2}, {"few", 1, 1000}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        stored_mask m;
+        figure ns;
+        TRY(mask_open(&m, r->n_vocab, kinds[k].sparseness));
+        fill(logits, r->logits, (size_t)r->n_vocab * (size_t)r->n_rows, r->n_vocab);
+        sampling_params_init(&r->params);
+        r->params.temperature = kinds[k].temperature;
+        r->constraint = &m.head;
+        quire_err e = measure(r, o->n_runs, &ns);
+        r->constraint = NULL;
+        mem_free(m.bits);
+        TRY(e);
+        report(r, kinds[k].name, logits, &ns, t);
+    }
+    return QUIRE_OK;
+}
+
 static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, shape logits, const sheet *t) {
     static const struct {
         const char *name;
@@ -79,14 +153,9 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
         r->params.top_p = kinds[k].top_p;
         r->params.top_k = kinds[k].top_k;
         TRY(measure(r, o->n_runs, &ns));
-        sheet_row(t, (sheet_cell[]){{kinds[k].name, 0},
-                                    {SHAPE_NAMES[logits], 0},
-                                    {NULL, r->n_vocab},
-                                    {NULL, ns.mean},
-                                    {NULL, ns.spread},
-                                    {NULL, ns.mean * r->n_vocab * r->n_rows * 1e-6}});
+        report(r, kinds[k].name, logits, &ns, t);
     }
-    return QUIRE_OK;
+    return report_constrained(o, r, logits, t);
 }
 
 static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads, const sheet *t) {
@@ -132,7 +201,9 @@ quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
     }
     if (e == QUIRE_OK) {
         sheet_note(
-            &t, "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs.",
+            &t,
+            "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs. "
+            "half, few: under a constraint whose mask leaves one token in 2, in 1,000.",
             (int)o->n_rows, (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads), (int)o->n_runs);
     } else {
         err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));

@@ -1,0 +1,93 @@
+#include "api/grammar_constraint.h"
+
+#include "base/mem.h"
+#include "text/token_bytes.h"
+
+typedef struct grammar_constraint {
+    constraint head;
+    grammar_run *run;
+} grammar_constraint;
+
+static grammar_run *run_of(const constraint *c) {
+    return ((const grammar_constraint *)c)->run;
+}
+
+static grammar_state *state_of(void *state) {
+    return state;
+}
+
+static grammar_state read_state(const void *state) {
+    return *(const grammar_state *)state;
+}
+
+static void init(const constraint *c, void *state) {
+    *state_of(state) = grammar_start(run_of(c));
+}
+
+static quire_err mask(const constraint *c, const void *state, uint64_t *bits) {
+    return grammar_mask(run_of(c), read_state(state), bits);
+}
+
+static quire_err accept(const constraint *c, void *state, int32_t token) {
+    return grammar_accept(run_of(c), state_of(state), token);
+}
+
+static int32_t forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
+    return grammar_forced(run_of(c), read_state(state), ids, most);
+}
+
+static int32_t guess(const constraint *c, const void *state, int32_t *ids, int32_t most) {
+    return grammar_guess(run_of(c), read_state(state), ids, most);
+}
+
+static bool is_final(const constraint *c, const void *state) {
+    return grammar_is_final(run_of(c), read_state(state));
+}
+
+static void close_constraint(constraint *c) {
+    grammar_run_close(run_of(c));
+    mem_free(c);
+}
+
+quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out) {
+    static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint};
+    grammar_constraint *c = mem_new(1, sizeof *c);
+    TRY(mem_check(c));
+    quire_err e = grammar_run_open(g, v, 0, &c->run);
+    if (e != QUIRE_OK) {
+        mem_free(c);
+        return e;
+    }
+    constraint_init(&c->head, &ops, grammar_vocab_size(v), sizeof(grammar_state));
+    *out = &c->head;
+    return QUIRE_OK;
+}
+
+/* Appends the bytes of all tokens; ends[id] is where those of id end. */
+static quire_err list_bytes(const tokenizer *t, int32_t n_vocab, strbuf *bytes, size_t *ends) {
+    token_texts *texts;
+    TRY(token_texts_open(t, &texts));
+    quire_err e = QUIRE_OK;
+    for (int32_t id = 0; id < n_vocab && e == QUIRE_OK; id++) {
+        e = id < tokenizer_n_tokens(t) ? token_bytes_add(t, texts, id, bytes) : QUIRE_OK;
+        ends[id] = bytes->n;
+    }
+    token_texts_close(texts);
+    return e;
+}
+
+quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, grammar_vocab **out) {
+    strbuf bytes = {0};
+    size_t *ends = mem_new((size_t)n_vocab, sizeof *ends);
+    str *texts = mem_new((size_t)n_vocab, sizeof *texts);
+    quire_err e = ends != NULL && texts != NULL ? list_bytes(t, n_vocab, &bytes, ends) : QUIRE_NO_MEMORY;
+    for (int32_t id = 0; id < n_vocab && e == QUIRE_OK; id++) {
+        size_t start = id > 0 ? ends[id - 1] : 0;
+        texts[id] = (str){bytes.p != NULL ? bytes.p + start : "", ends[id] - start};
+    }
+    e = e == QUIRE_OK ? grammar_vocab_open(texts, n_vocab, NULL, 0, out) : e;
+    mem_free(texts);
+    mem_free(ends);
+    strbuf_deinit(&bytes);
+    return e;
+}

@@ -1,0 +1,119 @@
+/* Fields that name a rule for the response (request_rule.h): response_format, structured_outputs, and the names of other servers. */
+#include <string.h>
+
+#include "api/request_read.h"
+
+/* Makes f the field that names r's rule; with a NULL rule it names none. Two fields may not. */
+static quire_err take_rule(quire_request *r, const field_desc *f, const request_rule *rule, quire_error *err) {
+    if (rule != NULL && r->rule.field != NULL && r->rule.field != f) {
+        return request_range_error(f, err, "%s and %s are given; a response can obey one of them", r->rule.field->name, f->name);
+    }
+    if (rule != NULL) {
+        r->rule = *rule;
+    } else if (r->rule.field == f) {
+        r->rule = (request_rule){0};
+    }
+    return QUIRE_OK;
+}
+
+/* A schema is an object, or the text of one. */
+static bool is_schema(const json_value *v) {
+    return json_is(v, JSON_KIND_OBJECT) || json_is(v, JSON_KIND_TEXT);
+}
+
+static bool is_choice(const json_value *v) {
+    bool fits = json_is(v, JSON_KIND_ARRAY) && json_length(v) > 0;
+    for (size_t i = 0; fits && i < json_length(v); i++) {
+        fits = json_is(json_at(v, i), JSON_KIND_TEXT);
+    }
+    return fits;
+}
+
+/* Whether v has the form of that kind; else *wanted says it. */
+static bool has_form(grammar_kind kind, const json_value *v, const char **wanted) {
+    switch (kind) {
+    case GRAMMAR_SCHEMA: *wanted = "a JSON Schema, an object or its text"; return is_schema(v);
+    case GRAMMAR_CHOICE: *wanted = "an array of at least one string"; return is_choice(v);
+    case GRAMMAR_JSON_OBJECT: *wanted = "true"; return json_is(v, JSON_KIND_BOOL) && json_truth(v);
+    default: *wanted = "a string"; return json_is(v, JSON_KIND_TEXT);
+    }
+}
+
+/* Fields whose value is the rule itself, and members of structured_outputs. */
+static const struct {
+    const char *name;
+    grammar_kind kind;
+    bool is_member;
+} forms[] = {
+    {"choice", GRAMMAR_CHOICE, true},         {"ebnf", GRAMMAR_EBNF, false},          {"grammar", GRAMMAR_EBNF, true},
+    {"guided_choice", GRAMMAR_CHOICE, false}, {"guided_grammar", GRAMMAR_EBNF, false}, {"guided_json", GRAMMAR_SCHEMA, false},
+    {"guided_regex", GRAMMAR_REGEX, false},   {"json", GRAMMAR_SCHEMA, true},         {"json_object", GRAMMAR_JSON_OBJECT, true},
+    {"json_schema", GRAMMAR_SCHEMA, false},   {"regex", GRAMMAR_REGEX, true},
+};
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
+static int32_t find_form(const char *name) {
+    int32_t i = N_FORMS - 1;
+    while (i >= 0 && strcmp(forms[i].name, name) != 0) {
+        i--;
+    }
+    return i;
+}
+
+quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    const char *wanted;
+    if (v == NULL) {
+        return take_rule(r, f, NULL, err);
+    }
+    const request_rule rule = {.field = f, .kind = forms[find_form(f->name)].kind, .value = v};
+    return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err) : request_type_error(f, -1, v, wanted, err);
+}
+
+quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    request_rule rule = {0};
+    if (v == NULL) {
+        return take_rule(r, f, NULL, err);
+    }
+    for (json_member m = {0}; json_next(v, &m);) {
+        const char *wanted;
+        int32_t form = find_form(m.name);
+        bool is_off = m.value == NULL || (json_is(m.value, JSON_KIND_BOOL) && !json_truth(m.value));
+        if (form >= 0 && forms[form].is_member && !is_off) {
+            if (rule.field != NULL) {
+                return request_range_error(f, err, "structured_outputs names two rules; %s is the second", m.name);
+            }
+            rule = (request_rule){f, forms[form].kind, m.value, rule.whitespace_pattern};
+            if (rule.kind == GRAMMAR_CHOICE && json_length(m.value) == 0) { /* no param, as in vLLM's response */
+                return err_set(err, QUIRE_BAD_REQUEST, -1, "structured_outputs.choice is empty; it must have at least one string");
+            }
+            if (!has_form(rule.kind, m.value, &wanted)) {
+                return request_range_error(f, err, "structured_outputs.%s must be %s", m.name, wanted);
+            }
+        } else if (strcmp(m.name, "whitespace_pattern") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
+            rule.whitespace_pattern = json_str(m.value);
+        } else if (!is_off && strcmp(m.name, "disable_any_whitespace") != 0) { /* which is the default here */
+            return request_range_error(f, err, "structured_outputs.%s is not supported; leave it out", m.name);
+        }
+    }
+    return rule.field != NULL ? take_rule(r, f, &rule, err)
+                              : request_range_error(f, err, "structured_outputs must have json, json_object, regex, choice or grammar");
+}
+
+quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    str type = json_get_str(v, "type");
+    if (v == NULL || str_is(type, "text")) {
+        return take_rule(r, f, NULL, err);
+    }
+    if (str_is(type, "json_object")) {
+        return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_JSON_OBJECT}, err);
+    }
+    if (!str_is(type, "json_schema")) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body.response_format.type",
+                             "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
+    }
+    const json_value *given = json_get(v, "json_schema"), *schema = json_get(given, "schema");
+    if (!json_is(given, JSON_KIND_OBJECT) || !json_is(schema, JSON_KIND_OBJECT)) {
+        return request_range_error(f, err, "response_format.json_schema.schema must be a JSON Schema, an object");
+    }
+    return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_SCHEMA, .value = schema}, err);
+}

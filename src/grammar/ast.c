@@ -1,0 +1,256 @@
+/* Trees of expressions: made by parsers, written out as nodes. */
+#include "grammar/ast.h"
+
+#include <stdlib.h>
+
+#include "base/utf8.h"
+
+#define EXPAND_MAX 64 /* nodes up to which a counted repeat is written out rather than counted */
+
+static uint32_t node_new(ast *t, ast_node n) {
+    ast_node *p = NFA_PUSH(t->b, t->nodes);
+    if (p == NULL) {
+        return 0;
+    }
+    *p = n;
+    return t->nodes.n - 1;
+}
+
+void ast_init(ast *t, build *b) {
+    *t = (ast){.b = b};
+    (void)node_new(t, (ast_node){.kind = AST_EMPTY});
+}
+
+void ast_deinit(ast *t) {
+    mem_free(t->nodes.p);
+    mem_free(t->ranges.p);
+    *t = (ast){0};
+}
+
+void ast_add(ast *t, ast_list *l, uint32_t node) {
+    if (t->b->failed != QUIRE_OK) {
+        return;
+    }
+    if (node == 0 || t->nodes.p[node].sibling != 0 || node == l->last) { /* the empty text, or a node that is in a list: a copy */
+        node = node_new(t, t->nodes.p[node]);
+        if (t->b->failed != QUIRE_OK) {
+            return;
+        }
+        t->nodes.p[node].sibling = 0;
+    }
+    if (l->n++ == 0) {
+        l->first = node;
+    } else {
+        t->nodes.p[l->last].sibling = node;
+    }
+    l->last = node;
+}
+
+static uint32_t list_size(const ast *t, uint32_t child) {
+    uint64_t size = 1;
+    for (; child != 0; child = t->nodes.p[child].sibling) {
+        size += t->nodes.p[child].size;
+    }
+    return size > NFA_NONE ? NFA_NONE : (uint32_t)size;
+}
+
+static uint32_t list_node(ast *t, ast_list l, ast_kind kind) {
+    if (t->b->failed != QUIRE_OK || l.n == 0) {
+        return 0;
+    }
+    return l.n == 1 ? l.first : node_new(t, (ast_node){.kind = kind, .child = l.first, .size = list_size(t, l.first)});
+}
+
+uint32_t ast_cat(ast *t, ast_list l) {
+    return list_node(t, l, AST_CAT);
+}
+
+uint32_t ast_alt(ast *t, ast_list l) {
+    return list_node(t, l, AST_ALT);
+}
+
+static int compare_ranges(const void *x, const void *y) {
+    const nfa_range *a = x, *b = y;
+    return a->lo != b->lo ? (a->lo < b->lo ? -1 : 1) : a->hi < b->hi ? -1 : a->hi > b->hi;
+}
+
+static void push_range(ast *t, uint32_t lo, uint32_t hi) {
+    nfa_range *r = NFA_PUSH(t->b, t->ranges);
+    if (r != NULL) {
+        *r = (nfa_range){lo, hi};
+    }
+}
+
+uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated) {
+    uint32_t first = t->ranges.n, kept = 0, from = 0;
+    if (n > 1) {
+        qsort(ranges, n, sizeof *ranges, compare_ranges);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (kept > 0 && ranges[i].lo <= ranges[kept - 1].hi + 1) {
+            ranges[kept - 1].hi = ranges[i].hi > ranges[kept - 1].hi ? ranges[i].hi : ranges[kept - 1].hi;
+        } else {
+            ranges[kept++] = ranges[i];
+        }
+    }
+    for (uint32_t i = 0; i < kept; i++) {
+        if (!negated) {
+            push_range(t, ranges[i].lo, ranges[i].hi);
+        } else if (ranges[i].lo > from) {
+            push_range(t, from, ranges[i].lo - 1);
+        }
+        from = ranges[i].hi + 1;
+    }
+    if (negated && from <= NFA_MAX_CHAR) {
+        push_range(t, from, NFA_MAX_CHAR);
+    }
+    return node_new(t, (ast_node){.kind = AST_CLASS, .first = first, .n = t->ranges.n - first, .size = 1});
+}
+
+uint32_t ast_char(ast *t, uint32_t c) {
+    return ast_class(t, &(nfa_range){c, c}, 1, false);
+}
+
+uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
+    if (t->b->failed != QUIRE_OK || child == 0 || (min == 1 && max == 1)) {
+        return child;
+    }
+    uint64_t rounds = max == NFA_NONE ? (min > 0 ? min : 1) : (max > 0 ? max : 1);
+    uint64_t size = rounds * t->nodes.p[child].size + 1;
+    if (size > AST_MAX_SIZE) {
+        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its repeats nest to over %d parts; make the counts smaller", AST_MAX_SIZE);
+        return 0;
+    }
+    return node_new(t, (ast_node){.kind = AST_REPEAT, .child = child, .min = min, .max = max, .size = (uint32_t)size});
+}
+
+uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t rule) {
+    return node_new(t, (ast_node){.kind = kind, .first = rule, .size = 1});
+}
+
+/* ---- writing out ---- */
+
+/* The character of a class of one, or NFA_NONE. */
+static uint32_t single(const ast *t, const ast_node *n) {
+    const nfa_range *r = n->kind == AST_CLASS && n->n == 1 ? &t->ranges.p[n->first] : NULL;
+    return r != NULL && r->lo == r->hi ? r->lo : NFA_NONE;
+}
+
+/* Children that are one character each become bytes: from[0 .. n) of them. */
+static uint32_t emit_bytes(ast *t, const uint32_t *from, uint32_t n, uint32_t next) {
+    strbuf text = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        if (utf8_add(&text, (int32_t)single(t, &t->nodes.p[from[i]])) != QUIRE_OK) {
+            (void)build_fail(t->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        }
+    }
+    next = build_bytes(t->b, (str){text.p, text.n}, next);
+    strbuf_deinit(&text);
+    return next;
+}
+
+static bool is_surrogate(uint32_t c) {
+    return c >= 0xD800 && c <= 0xDFFF;
+}
+
+static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
+    uint32_t count = 0;
+    for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
+        count++;
+    }
+    uint32_t *list = mem_new(count, sizeof *list);
+    if (list == NULL) {
+        (void)build_fail(t->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return NFA_FAIL_NODE;
+    }
+    uint32_t at = 0;
+    for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
+        list[at++] = c;
+    }
+    while (at > 0 && build_step(t->b, 1)) {
+        uint32_t run = 0;
+        while (run < at && single(t, &t->nodes.p[list[at - 1 - run]]) != NFA_NONE &&
+               !is_surrogate(single(t, &t->nodes.p[list[at - 1 - run]]))) {
+            run++;
+        }
+        if (run > 0) {
+            next = emit_bytes(t, list + at - run, run, next);
+            at -= run;
+        } else {
+            unsigned own = (at == 1 ? edges & 1u : 0) | (at == count ? edges & 2u : 0);
+            next = ast_emit(t, list[--at], next, own);
+        }
+    }
+    mem_free(list);
+    return next;
+}
+
+static uint32_t emit_alt(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
+    uint32_t count = 0, at = 0;
+    for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
+        count++;
+    }
+    uint32_t *targets = mem_new(count, sizeof *targets);
+    if (targets == NULL) {
+        (void)build_fail(t->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return NFA_FAIL_NODE;
+    }
+    for (uint32_t c = n->child; c != 0 && build_step(t->b, 1); c = t->nodes.p[c].sibling) {
+        targets[at++] = ast_emit(t, c, next, edges);
+    }
+    uint32_t split = build_split(t->b, targets, at);
+    mem_free(targets);
+    return split;
+}
+
+static uint32_t emit_repeat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
+    uint32_t rounds = n->max == NFA_NONE ? n->min : n->max;
+    edges = n->min <= 1 && n->max == 1 ? edges : 0; /* an optional part stands where it stands */
+    if (n->max == 0) {
+        return next;
+    }
+    if (rounds > 1 && (uint64_t)rounds * t->nodes.p[n->child].size > EXPAND_MAX) {
+        return build_repeat(t->b, ast_emit(t, n->child, NFA_RETURN_NODE, 0), n->min, n->max, next);
+    }
+    uint32_t least = n->min;
+    if (n->max == NFA_NONE) {
+        uint32_t loop = build_loop(t->b), body = ast_emit(t, n->child, loop, 0);
+        build_patch(t->b, loop, body, next);
+        next = n->min > 0 ? body : loop;
+        least = n->min > 0 ? n->min - 1 : 0;
+    } else {
+        for (uint32_t i = n->min; i < n->max && build_step(t->b, 1); i++) {
+            next = build_split2(t->b, ast_emit(t, n->child, next, edges), next);
+        }
+    }
+    for (uint32_t i = 0; i < least && build_step(t->b, 1); i++) {
+        next = ast_emit(t, n->child, next, edges);
+    }
+    return next;
+}
+
+uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
+    if (!build_step(t->b, 1)) {
+        return NFA_FAIL_NODE;
+    }
+    ast_node n = t->nodes.p[node];
+    switch (n.kind) {
+    case AST_EMPTY: return next;
+    case AST_CLASS: {
+        uint32_t c = single(t, &n);
+        return c != NFA_NONE && !is_surrogate(c) ? emit_bytes(t, &node, 1, next)
+                                                 : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, t->ranges.p + n.first, n.n), 0, next);
+    }
+    case AST_CAT: return emit_cat(t, &n, next, edges);
+    case AST_ALT: return emit_alt(t, &n, next, edges);
+    case AST_REPEAT: return emit_repeat(t, &n, next, edges);
+    case AST_RULE: return build_call(t->b, n.first, next);
+    case AST_START:
+    case AST_END: break;
+    }
+    if ((edges & (n.kind == AST_START ? 1u : 2u)) == 0) {
+        (void)build_fail(t->b, QUIRE_UNSUPPORTED, -1, "an anchor %s inside the expression: it may stand at its %s only",
+                         n.kind == AST_START ? "^" : "$", n.kind == AST_START ? "beginning" : "end");
+    }
+    return next;
+}

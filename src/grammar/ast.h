@@ -1,0 +1,58 @@
+/* Expressions over characters as a tree: what regexes and EBNF parse to. Private to this room.
+ *
+ * Nodes are numbers; children are a list by `sibling`. Node 0 is the empty text. */
+#ifndef GRAMMAR_AST_H
+#define GRAMMAR_AST_H
+
+#include "grammar/build.h"
+
+typedef enum ast_kind {
+    AST_EMPTY,
+    AST_CLASS,  /* one character of ranges[first .. first + n) */
+    AST_CAT,    /* children one behind the other */
+    AST_ALT,    /* one of the children */
+    AST_REPEAT, /* child min to max times */
+    AST_START,  /* nothing stands before */
+    AST_END,    /* nothing follows */
+    AST_RULE    /* rule number first */
+} ast_kind;
+
+typedef struct ast_node {
+    ast_kind kind;
+    uint32_t child, sibling;
+    uint32_t first, n;   /* of AST_CLASS, AST_RULE */
+    uint32_t min, max;   /* of AST_REPEAT */
+    uint32_t size;       /* nodes that it takes when it is written out, saturating */
+} ast_node;
+
+typedef struct ast {
+    build *b;
+    NFA_VEC(ast_node) nodes;
+    NFA_VEC(nfa_range) ranges;
+} ast;
+
+#define AST_MAX_DEPTH 250
+/* Rounds of nested repeats together; more are refused. */
+#define AST_MAX_SIZE 200000
+
+void ast_init(ast *t, build *b);
+void ast_deinit(ast *t);
+/* A list of children under construction: {0} is empty. */
+typedef struct ast_list {
+    uint32_t first, last, n;
+} ast_list;
+void ast_add(ast *t, ast_list *l, uint32_t node);
+/* The list as one node. */
+uint32_t ast_cat(ast *t, ast_list l);
+uint32_t ast_alt(ast *t, ast_list l);
+/* Sorts and merges the n ranges, and takes their complement where `negated`. */
+uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated);
+uint32_t ast_char(ast *t, uint32_t c);
+uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max);
+uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t rule);
+
+/* Appends the tree to the nfa in raw mode; returns its first node. `edges`: bit 0, it stands at the beginning of the whole text; bit 1, at
+ * its end: there anchors match, elsewhere they are refused. Rules have the numbers of the nfa's. */
+uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges);
+
+#endif

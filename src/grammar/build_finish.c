@@ -1,0 +1,228 @@
+/* The last pass over an nfa: empty rules, dead ends, classes of bytes. */
+#include "grammar/build.h"
+
+/* ---- which rules may be empty ---- */
+
+static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
+    const nfa_node *node = &a->nodes.p[i];
+    switch ((nfa_op)node->op) {
+    case NFA_RETURN: return true;
+    case NFA_SPLIT:
+        for (uint32_t t = 0; t < node->n; t++) {
+            if (empty[a->targets.p[node->arg + t]]) {
+                return true;
+            }
+        }
+        return false;
+    case NFA_SPACE: return empty[node->next];
+    case NFA_CALL: return a->rules.p[node->arg].nullable && empty[node->next];
+    case NFA_REPEAT: return (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) && empty[node->next];
+    case NFA_COUNTED: return a->counts.p[node->arg].min == 0 && empty[node->next];
+    case NFA_STRING: return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
+    case NFA_OBJECT: return a->objects.p[node->arg].min == 0 && empty[node->next];
+    case NFA_ARRAY: return a->arrays.p[node->arg].min == 0 && empty[node->next];
+    default: return false;
+    }
+}
+
+void build_find_empty(build *b, bool *empty) {
+    nfa *a = &b->a;
+    for (bool changed = true; changed && build_step(b, a->nodes.n);) {
+        changed = false;
+        for (uint32_t i = 0; i < a->nodes.n; i++) {
+            if (!empty[i] && node_is_empty(a, empty, i)) {
+                empty[i] = changed = true;
+            }
+        }
+        for (uint32_t r = 0; r < a->rules.n; r++) {
+            a->rules.p[r].nullable = empty[a->rules.p[r].start];
+        }
+    }
+    for (uint32_t i = 0; i < a->repeats.n; i++) { /* an empty round counts, so there needn't be any */
+        if (empty[a->repeats.p[i].body]) {
+            a->repeats.p[i].min = 0;
+        }
+    }
+}
+
+/* ---- what can be completed ---- */
+
+static bool object_lives(const nfa *a, const bool *live, const nfa_object *o) {
+    uint32_t n = 0, required = 0;
+    bool open = false;
+    for (uint32_t i = 0; i < o->n + o->n_open; i++) {
+        const nfa_part *p = &a->parts.p[o->first + i];
+        if (p->required && !live[p->entry]) {
+            return false;
+        }
+        required += p->required;
+        n += i < o->n && live[p->entry];
+        open = open || (i >= o->n && live[p->entry]);
+    }
+    return required <= o->max && o->min <= o->max && (open || n >= o->min);
+}
+
+static bool slot_lives(const nfa *a, const bool *live, uint32_t slot, bool counting) {
+    const nfa_slot *s = &a->slots.p[slot];
+    for (uint32_t i = 0; i < s->n; i++) {
+        const nfa_part *p = &a->parts.p[s->first + i];
+        if (live[p->entry] && (p->counts || !counting)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool array_lives(const nfa *a, const bool *live, const nfa_array *r) {
+    uint32_t items = 0, counting = 0;
+    while (items < r->n && slot_lives(a, live, r->first + items, false)) {
+        counting += slot_lives(a, live, r->first + items, true);
+        items++;
+    }
+    bool more = items == r->n && slot_lives(a, live, r->first + r->n, false);
+    bool more_count = more && slot_lives(a, live, r->first + r->n, true);
+    uint32_t most = more ? NFA_NONE : items;
+    if (more && r->unique) {
+        most = a->slots.p[r->first + r->n].n;
+    }
+    return r->min <= r->max && r->min <= most && r->min_counts <= r->max_counts && r->min_counts <= r->max &&
+           (more_count || counting >= r->min_counts);
+}
+
+static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
+    const nfa_node *node = &a->nodes.p[i];
+    switch ((nfa_op)node->op) {
+    case NFA_FAIL: return false;
+    case NFA_RETURN: return true;
+    case NFA_SPLIT:
+        for (uint32_t t = 0; t < node->n; t++) {
+            if (live[a->targets.p[node->arg + t]]) {
+                return true;
+            }
+        }
+        return false;
+    case NFA_CLASS: return a->classes.p[node->arg].n > 0 && live[node->next];
+    case NFA_CALL: return live[a->rules.p[node->arg].start] && live[node->next];
+    case NFA_REPEAT: return (a->repeats.p[node->arg].min == 0 || live[a->repeats.p[node->arg].body]) && live[node->next];
+    case NFA_OBJECT: return live[node->next] && object_lives(a, live, &a->objects.p[node->arg]);
+    case NFA_ARRAY: return live[node->next] && array_lives(a, live, &a->arrays.p[node->arg]);
+    default: return live[node->next];
+    }
+}
+
+/* Turns dead nodes into NFA_FAIL and cuts dead items and bodies off, so that every state of the machine can be completed. */
+static void cut_dead(build *b, const bool *live) {
+    nfa *a = &b->a;
+    for (uint32_t i = 0; i < a->nodes.n; i++) {
+        if (!live[i]) {
+            a->nodes.p[i].op = NFA_FAIL;
+        }
+    }
+    for (uint32_t i = 0; i < a->repeats.n; i++) {
+        nfa_repeat *r = &a->repeats.p[i];
+        r->max = live[r->body] ? r->max : 0;
+    }
+    for (uint32_t i = 0; i < a->parts.n; i++) {
+        a->parts.p[i].entry = live[a->parts.p[i].entry] ? a->parts.p[i].entry : NFA_FAIL_NODE;
+    }
+    for (uint32_t i = 0; i < a->arrays.n; i++) {
+        nfa_array *r = &a->arrays.p[i];
+        uint32_t items = 0;
+        while (items < r->n && slot_lives(a, live, r->first + items, false)) {
+            items++;
+        }
+        if (!slot_lives(a, live, r->first + items, false)) {
+            r->max = r->max < items ? r->max : items;
+        }
+    }
+}
+
+static void find_live(build *b, bool *live) {
+    nfa *a = &b->a;
+    for (bool changed = true; changed && build_step(b, a->nodes.n);) {
+        changed = false;
+        for (uint32_t i = 0; i < a->nodes.n; i++) {
+            if (!live[i] && node_lives(a, live, i)) {
+                live[i] = changed = true;
+            }
+        }
+    }
+}
+
+/* ---- classes of bytes ---- */
+
+static void cut_at(bool *cut, uint32_t lo, uint32_t hi) {
+    cut[lo] = true;
+    cut[hi + 1] = true;
+}
+
+/* Characters from lo to hi begin or end where ASCII does; others make every byte of longer characters a class of its own. */
+static void cut_chars(bool *cut, uint32_t lo, uint32_t hi) {
+    if (lo < 0x80) {
+        cut[lo] = true;
+    }
+    if (hi < 0x80) {
+        cut[hi + 1] = true;
+    }
+    if (lo > 0x80 || (hi >= 0x80 && hi < NFA_MAX_CHAR)) {
+        for (uint32_t i = 0x80; i < 0x100; i++) {
+            cut[i] = true;
+        }
+    }
+}
+
+static void cut_bytes(nfa *a) {
+    bool cut[257] = {0};
+    bool json = false;
+    static const uint8_t utf8[] = {0x80, 0x90, 0xA0, 0xC0, 0xC2, 0xE0, 0xE1, 0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5};
+    for (size_t i = 0; i < sizeof utf8; i++) {
+        cut[utf8[i]] = true;
+    }
+    for (uint32_t i = 0; i < a->bytes.n; i++) {
+        cut_at(cut, a->bytes.p[i], a->bytes.p[i]);
+    }
+    for (uint32_t i = 0; i < a->ranges.n; i++) {
+        cut_chars(cut, a->ranges.p[i].lo, a->ranges.p[i].hi);
+    }
+    for (uint32_t i = 0; i < a->dedges.n; i++) {
+        cut_chars(cut, a->dedges.p[i].lo, a->dedges.p[i].hi);
+    }
+    for (uint32_t i = 0; i < a->nodes.n; i++) {
+        json = json || a->nodes.p[i].mode != NFA_RAW;
+    }
+    if (json) {
+        cut[0x20] = cut[0x7F] = true;
+        for (const char *p = "\"\\/bfnrtu0123456789abcdefABCDEF"; *p != 0; p++) {
+            cut_at(cut, (uint8_t)*p, (uint8_t)*p);
+        }
+    }
+    for (const char *p = "\t\n\r "; *p != 0; p++) {
+        cut_at(cut, (uint8_t)*p, (uint8_t)*p);
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < 256; i++) {
+        n += i > 0 && cut[i];
+        a->byte_class[i] = (uint8_t)n;
+    }
+    a->n_byte_classes = n + 1;
+}
+
+quire_err build_finish(build *b) {
+    nfa *a = &b->a;
+    bool *flags = b->failed == QUIRE_OK ? mem_new((size_t)a->nodes.n * 2, sizeof *flags) : NULL;
+    if (b->failed == QUIRE_OK && flags == NULL) {
+        return build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    }
+    if (b->failed == QUIRE_OK) {
+        build_find_empty(b, flags);
+        find_live(b, flags + a->nodes.n);
+        if (b->failed == QUIRE_OK && !flags[a->nodes.n + a->rules.p[0].start]) {
+            (void)build_fail(b, QUIRE_INVALID, -1, "the grammar matches no text");
+        } else {
+            cut_dead(b, flags + a->nodes.n);
+            cut_bytes(a);
+        }
+    }
+    mem_free(flags);
+    return b->failed;
+}

@@ -1,0 +1,295 @@
+/* Bytes to characters: the part of the machine that reads UTF-8 and the escapes of JSON strings.
+ *
+ * A character that is read partly could become any of a range. Where the whole range leads to one target, its bits no longer matter: the
+ * configuration keeps only the target and how many bytes are missing. So texts in any script lead through few states. */
+#include "grammar/machine.h"
+
+/* What is missing of a character: value >> 24. RAW_x_y: y of the x bytes. HEX_n, LOW_n: n digits are read. */
+typedef enum phase {
+    BEGIN, RAW_2_1, RAW_3_2, RAW_3_1, RAW_4_3, RAW_4_2, RAW_4_1, ESCAPE, HEX_0, HEX_1, HEX_2, HEX_3, LOW_ESCAPE, LOW_U, LOW_0, LOW_1, LOW_2, LOW_3
+} phase;
+#define SETTLED 0x80u /* flag of a phase: `at` is the target, whatever follows */
+
+typedef enum fit { FIT_NONE, FIT_PART, FIT_ALL } fit;
+
+typedef struct reader {
+    machine *m;
+    const nfa_node *node;
+    machine_config c;
+} reader;
+
+static fit class_fit(const nfa *a, const nfa_class *c, uint32_t lo, uint32_t hi) {
+    for (uint32_t i = 0; i < c->n; i++) {
+        const nfa_range *r = &a->ranges.p[c->first + i];
+        if (r->lo <= lo && hi <= r->hi) {
+            return FIT_ALL;
+        }
+        if (r->lo <= hi && lo <= r->hi) {
+            return FIT_PART;
+        }
+    }
+    return FIT_NONE;
+}
+
+static fit dfa_fit(const nfa *a, uint32_t state, uint32_t lo, uint32_t hi, uint32_t *to) {
+    const nfa_dstate *d = &a->dstates.p[state];
+    uint32_t n_targets = 0, from = lo;
+    bool any = false, over = false;
+    *to = NFA_NONE;
+    for (uint32_t i = 0; i <= d->n && !over; i++) {
+        const nfa_dedge *e = i < d->n ? &a->dedges.p[d->first + i] : NULL;
+        if (e != NULL && e->hi < from) {
+            continue;
+        }
+        if (e == NULL || e->lo > from) { /* characters without an edge up to here */
+            n_targets += n_targets == 0 || *to != d->other;
+            *to = d->other;
+            any = any || d->other != NFA_NONE;
+        }
+        over = e == NULL || e->lo > hi;
+        if (!over) {
+            n_targets += n_targets == 0 || *to != e->to;
+            *to = e->to;
+            any = any || e->to != NFA_NONE;
+            over = e->hi >= hi;
+            from = e->hi + 1;
+        }
+    }
+    return !any ? FIT_NONE : n_targets == 1 ? FIT_ALL : FIT_PART;
+}
+
+/* Whether characters from lo to hi may come; FIT_ALL: each leads to *to. */
+static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
+    const nfa *a = r->m->a;
+    *to = 0;
+    switch ((nfa_op)r->node->op) {
+    case NFA_CLASS: return class_fit(a, &a->classes.p[r->node->arg], lo, hi);
+    case NFA_STRING: return dfa_fit(a, r->c.at, lo, hi, to);
+    default: {
+        const nfa_count *n = &a->counts.p[r->node->arg];
+        *to = n->max == NFA_NONE && r->c.at >= n->min ? n->min : r->c.at + 1;
+        return FIT_ALL;
+    }
+    }
+}
+
+/* The same for characters written as \u: not those that are only written as themselves. */
+static fit escaped_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
+    if (r->node->mode != NFA_PLAIN || hi < 0x20 || lo > 0x7E) {
+        return range_fit(r, lo, hi, to);
+    }
+    fit f = FIT_NONE;
+    if (lo < 0x20) {
+        f = range_fit(r, lo, 0x1F, to);
+    }
+    if (f == FIT_NONE && hi > 0x7E) {
+        f = range_fit(r, 0x7F, hi, to);
+    }
+    return f == FIT_NONE ? FIT_NONE : FIT_PART;
+}
+
+static void done(reader *r, uint32_t to) {
+    if (r->node->op == NFA_CLASS) {
+        machine_follow(r->m, r->node->next, 0, r->c.stack, 0);
+    } else {
+        machine_follow(r->m, r->c.node, to, r->c.stack, 0);
+    }
+}
+
+static void complete(reader *r, uint32_t c, bool escaped) {
+    uint32_t to;
+    if ((escaped ? escaped_fit(r, c, c, &to) : range_fit(r, c, c, &to)) == FIT_ALL) {
+        done(r, to);
+    }
+}
+
+/* Goes on to phase p with the bits read so far, if some character from lo to hi may come. `whole`: all of them are characters. */
+static void go_on(reader *r, phase p, uint32_t bits, uint32_t lo, uint32_t hi, bool escaped, bool whole) {
+    uint32_t to;
+    fit f = escaped ? escaped_fit(r, lo, hi, &to) : range_fit(r, lo, hi, &to);
+    if (f == FIT_NONE) {
+        return;
+    }
+    machine_config c = r->c;
+    if (f == FIT_ALL && whole) {
+        c.at = to;
+        c.value = ((uint32_t)p | SETTLED) << 24;
+    } else {
+        c.value = (uint32_t)p << 24 | bits;
+    }
+    machine_add(r->m, c);
+}
+
+/* ---- UTF-8 ---- */
+
+static void lead_byte(reader *r, uint8_t byte) {
+    if (byte >= 0xC2 && byte <= 0xDF) {
+        uint32_t lo = (byte & 0x1Fu) << 6;
+        go_on(r, RAW_2_1, byte & 0x1Fu, lo, lo + 0x3F, false, true);
+    } else if (byte >= 0xE0 && byte <= 0xEF) {
+        uint32_t lo = (byte & 0xFu) << 12;
+        go_on(r, RAW_3_2, byte & 0xFu, byte == 0xE0 ? 0x800 : lo, byte == 0xED ? 0xD7FF : lo + 0xFFF, false, byte != 0xE0 && byte != 0xED);
+    } else if (byte >= 0xF0 && byte <= 0xF4) {
+        uint32_t lo = (byte & 7u) << 18;
+        go_on(r, RAW_4_3, byte & 7u, byte == 0xF0 ? 0x10000 : lo, byte == 0xF4 ? NFA_MAX_CHAR : lo + 0x3FFFF, false,
+              byte != 0xF0 && byte != 0xF4);
+    }
+}
+
+static void next_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
+    bits = bits << 6 | (byte & 0x3Fu);
+    if ((byte & 0xC0) != 0x80) {
+        return;
+    }
+    switch (p) {
+    case RAW_3_2:
+        if (bits >= 0x20 && bits >> 5 != 0x1B) { /* neither too long nor a surrogate */
+            go_on(r, RAW_3_1, bits, bits << 6, (bits << 6) + 0x3F, false, true);
+        }
+        break;
+    case RAW_4_3:
+        if (bits >= 0x10 && bits <= 0x10F) {
+            go_on(r, RAW_4_2, bits, bits << 12, (bits << 12) + 0xFFF, false, true);
+        }
+        break;
+    case RAW_4_2: go_on(r, RAW_4_1, bits, bits << 6, (bits << 6) + 0x3F, false, true); break;
+    default: complete(r, bits, false);
+    }
+}
+
+/* ---- escapes ---- */
+
+static void escape_byte(reader *r, uint8_t byte) {
+    static const char letters[] = "\"\\bfnrt/", meanings[] = "\"\\\b\f\n\r\t/";
+    const char *at = byte != 0 ? strchr(letters, byte) : NULL;
+    if (byte == 'u') {
+        uint32_t to;
+        if (escaped_fit(r, 0, NFA_MAX_CHAR, &to) != FIT_NONE) {
+            r->c.value = (uint32_t)HEX_0 << 24;
+            machine_add(r->m, r->c);
+        }
+    } else if (at != NULL && (byte != '/' || r->node->mode == NFA_JSON)) {
+        uint32_t to;
+        if (range_fit(r, (uint8_t)meanings[at - letters], (uint8_t)meanings[at - letters], &to) == FIT_ALL) {
+            done(r, to);
+        }
+    }
+}
+
+static bool may_escape(const reader *r) {
+    uint32_t to;
+    if (escaped_fit(r, 0, NFA_MAX_CHAR, &to) != FIT_NONE) {
+        return true;
+    }
+    return range_fit(r, '"', '"', &to) != FIT_NONE || range_fit(r, '\\', '\\', &to) != FIT_NONE;
+}
+
+static int hex_value(uint8_t byte) {
+    return hex_digit((char)byte);
+}
+
+/* bits: the digits of \uXXXX so far, the new one last. */
+static void hex_byte(reader *r, phase p, uint32_t bits) {
+    uint32_t n = p - HEX_0 + 1u, left = 4 * (4 - n);
+    uint32_t lo = bits << left, hi = lo + (1u << left) - 1;
+    if (n == 1 && bits == 0xD) { /* D000 to D7FF, or a pair */
+        uint32_t to;
+        if (escaped_fit(r, 0xD000, 0xD7FF, &to) != FIT_NONE || escaped_fit(r, 0x10000, NFA_MAX_CHAR, &to) != FIT_NONE) {
+            r->c.value = (uint32_t)HEX_1 << 24 | bits;
+            machine_add(r->m, r->c);
+        }
+    } else if (n >= 2 && lo >= 0xD800 && lo < 0xDC00) {
+        uint32_t first = 0x10000 + ((lo - 0xD800) << 10), last = 0x10000 + ((hi - 0xD800) << 10) + 0x3FF;
+        go_on(r, n == 4 ? LOW_ESCAPE : (phase)(HEX_0 + n), n == 4 ? bits - 0xD800 : bits, first, last, true, n == 4);
+    } else if (n >= 2 && lo >= 0xDC00 && lo < 0xE000) {
+        return;
+    } else if (n == 4) {
+        complete(r, bits, true);
+    } else {
+        go_on(r, (phase)(HEX_0 + n), bits, lo, hi, true, true);
+    }
+}
+
+/* bits: the high part of a pair, then the digits of the low one behind its first. */
+static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
+    int digit = hex_value(byte);
+    if (p == LOW_0) {
+        if (digit == 0xD) {
+            r->c.value = (uint32_t)LOW_1 << 24 | bits;
+            machine_add(r->m, r->c);
+        }
+        return;
+    }
+    if (digit < 0 || (p == LOW_1 && digit < 0xC)) {
+        return;
+    }
+    bits = p == LOW_1 ? bits << 2 | ((uint32_t)digit - 0xC) : bits << 4 | (uint32_t)digit;
+    uint32_t left = p == LOW_1 ? 8 : p == LOW_2 ? 4 : 0, lo = 0x10000 + (bits << left);
+    if (p == LOW_3) {
+        complete(r, lo, true);
+    } else {
+        go_on(r, (phase)(p + 1), bits, lo, lo + (1u << left) - 1, true, true);
+    }
+}
+
+/* ---- a byte ---- */
+
+/* The phase behind p where only the number of bytes matters; BEGIN: the character is complete; LOW_3 + 1: the byte is wrong. */
+static phase settled_next(phase p, uint8_t byte) {
+    static const phase next[] = {[RAW_2_1] = BEGIN,   [RAW_3_2] = RAW_3_1,       [RAW_3_1] = BEGIN, [RAW_4_3] = RAW_4_2, [RAW_4_2] = RAW_4_1,
+                                 [RAW_4_1] = BEGIN,   [HEX_1] = HEX_2,           [HEX_2] = HEX_3,   [HEX_3] = BEGIN,     [LOW_ESCAPE] = LOW_U,
+                                 [LOW_U] = LOW_0,     [LOW_0] = LOW_1,           [LOW_1] = LOW_2,   [LOW_2] = LOW_3,     [LOW_3] = BEGIN};
+    bool right = p <= RAW_4_1        ? (byte & 0xC0) == 0x80
+                 : p == LOW_ESCAPE   ? byte == '\\'
+                 : p == LOW_U        ? byte == 'u'
+                 : p == LOW_0        ? hex_value(byte) == 0xD
+                 : p == LOW_1        ? hex_value(byte) >= 0xC
+                                     : hex_value(byte) >= 0;
+    return right ? next[p] : (phase)(LOW_3 + 1);
+}
+
+static void first_byte(reader *r, uint8_t byte) {
+    bool json = r->node->mode != NFA_RAW;
+    if (byte >= 0x80) {
+        lead_byte(r, byte);
+    } else if (json && byte == '\\') {
+        if (may_escape(r)) {
+            r->c.value = (uint32_t)ESCAPE << 24;
+            machine_add(r->m, r->c);
+        }
+    } else if (!json || (byte >= 0x20 && byte != '"')) {
+        complete(r, byte, false);
+    }
+}
+
+void machine_read_char(machine *m, const machine_config *c, uint8_t byte) {
+    reader r = {m, &m->a->nodes.p[c->node], *c};
+    uint32_t bits = c->value & 0xFFFFFF;
+    phase p = (phase)(c->value >> 24 & ~SETTLED);
+    if ((c->value >> 24 & SETTLED) != 0) {
+        phase to = settled_next(p, byte);
+        if (to == BEGIN) {
+            done(&r, c->at);
+        } else if (to <= LOW_3) {
+            r.c.value = ((uint32_t)to | SETTLED) << 24;
+            machine_add(m, r.c);
+        }
+    } else if (p == BEGIN) {
+        first_byte(&r, byte);
+    } else if (p <= RAW_4_1) {
+        next_byte(&r, p, bits, byte);
+    } else if (p == ESCAPE) {
+        escape_byte(&r, byte);
+    } else if (p <= HEX_3) {
+        if (hex_value(byte) >= 0) {
+            hex_byte(&r, p, bits << 4 | (uint32_t)hex_value(byte));
+        }
+    } else if (p == LOW_ESCAPE || p == LOW_U) {
+        if (byte == (p == LOW_U ? 'u' : '\\')) {
+            r.c.value = (uint32_t)(p + 1) << 24 | bits;
+            machine_add(m, r.c);
+        }
+    } else {
+        low_byte(&r, p, bits, byte);
+    }
+}

@@ -1,0 +1,340 @@
+/* Automata over characters: products, lists of names, placing. */
+#include "grammar/dfa.h"
+
+#include <stdlib.h>
+
+#include "base/utf8.h"
+
+void dfa_pool_init(dfa_pool *p, build *b) {
+    *p = (dfa_pool){.b = b};
+    uint32_t any = dfa_new(p);
+    dfa_add_state(p, any, true);
+    dfa_add_edge(p, any, 0, NFA_MAX_CHAR, 0);
+}
+
+void dfa_pool_deinit(dfa_pool *p) {
+    for (uint32_t i = 0; i < p->all.n; i++) {
+        mem_free(p->all.p[i].states.p);
+        mem_free(p->all.p[i].edges.p);
+    }
+    mem_free(p->all.p);
+    *p = (dfa_pool){0};
+}
+
+uint32_t dfa_new(dfa_pool *p) {
+    dfa *d = NFA_PUSH(p->b, p->all);
+    if (d == NULL) {
+        return DFA_ANY;
+    }
+    *d = (dfa){0};
+    return p->all.n - 1;
+}
+
+void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts) {
+    if (p->b->failed != QUIRE_OK) {
+        return;
+    }
+    dfa *d = &p->all.p[x];
+    if (d->states.n >= DFA_MAX_STATES) {
+        (void)build_fail(p->b, QUIRE_UNSUPPORTED, -1, "a pattern or its combination with other constraints takes over %d states", DFA_MAX_STATES);
+        return;
+    }
+    nfa_dstate *s = NFA_PUSH(p->b, d->states);
+    if (s != NULL) {
+        *s = (nfa_dstate){.first = d->edges.n, .other = NFA_NONE, .accepts = accepts};
+    }
+}
+
+void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to) {
+    if (p->b->failed != QUIRE_OK) {
+        return;
+    }
+    dfa *d = &p->all.p[x];
+    nfa_dstate *s = &d->states.p[d->states.n - 1];
+    nfa_dedge *last = s->n > 0 ? &d->edges.p[s->first + s->n - 1] : NULL;
+    if (last != NULL && last->to == to && last->hi + 1 == lo) {
+        last->hi = hi;
+    } else {
+        nfa_dedge *e = NFA_PUSH(p->b, d->edges);
+        if (e == NULL) {
+            return;
+        }
+        *e = (nfa_dedge){lo, hi, to};
+        s = &d->states.p[d->states.n - 1];
+        s->n++;
+    }
+    if (hi < NFA_MAX_CHAR) {
+        return;
+    }
+    s->other = to; /* the rest: edges that lead there needn't be kept */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (d->edges.p[s->first + i].to != to) {
+            d->edges.p[s->first + n++] = d->edges.p[s->first + i];
+        }
+    }
+    s->n = n;
+    d->edges.n = s->first + n;
+}
+
+static uint32_t step(const dfa *d, uint32_t state, uint32_t c, uint32_t *until) {
+    const nfa_dstate *s = &d->states.p[state];
+    *until = NFA_MAX_CHAR;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const nfa_dedge *e = &d->edges.p[s->first + i];
+        if (c < e->lo) {
+            *until = e->lo - 1;
+            return s->other;
+        }
+        if (c <= e->hi) {
+            *until = e->hi;
+            return e->to;
+        }
+    }
+    return s->other;
+}
+
+/* ---- trimming ---- */
+
+static uint32_t kept(const bool *live, uint32_t to) {
+    return to != NFA_NONE && live[to] ? to : NFA_NONE;
+}
+
+void dfa_trim(dfa_pool *p, uint32_t x) {
+    dfa *d = &p->all.p[x];
+    bool *live = p->b->failed == QUIRE_OK ? mem_new(d->states.n, sizeof *live) : NULL;
+    if (live == NULL) {
+        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return;
+    }
+    for (bool changed = true; changed && build_step(p->b, d->states.n + d->edges.n);) {
+        changed = false;
+        for (uint32_t i = d->states.n; i-- > 0;) {
+            const nfa_dstate *s = &d->states.p[i];
+            bool lives = s->accepts || kept(live, s->other) != NFA_NONE;
+            for (uint32_t k = 0; k < s->n && !lives; k++) {
+                lives = kept(live, d->edges.p[s->first + k].to) != NFA_NONE;
+            }
+            changed = changed || (lives && !live[i]);
+            live[i] = live[i] || lives;
+        }
+    }
+    for (uint32_t i = 0; i < d->states.n; i++) {
+        nfa_dstate *s = &d->states.p[i];
+        uint32_t n = 0;
+        s->other = kept(live, s->other);
+        for (uint32_t k = 0; k < s->n; k++) {
+            nfa_dedge e = d->edges.p[s->first + k];
+            e.to = kept(live, e.to);
+            if (e.to != s->other) {
+                d->edges.p[s->first + n++] = e;
+            }
+        }
+        s->n = n;
+    }
+    mem_free(live);
+}
+
+bool dfa_is_empty(const dfa_pool *p, uint32_t x) {
+    const dfa *d = &p->all.p[x];
+    return p->b->failed == QUIRE_OK && !d->states.p[0].accepts && d->states.p[0].other == NFA_NONE && d->states.p[0].n == 0;
+}
+
+bool dfa_accepts(const dfa_pool *p, uint32_t x, str text) {
+    const dfa *d = &p->all.p[x];
+    uint32_t s = 0, until;
+    for (size_t i = 0, len; i < text.n && s != NFA_NONE; i += len) {
+        s = step(d, s, (uint32_t)utf8_next(text.p + i, &len), &until);
+    }
+    return s != NFA_NONE && d->states.p[s].accepts;
+}
+
+/* ---- products ---- */
+
+typedef struct pair {
+    uint32_t x, y, number;
+} pair;
+
+typedef struct product {
+    dfa_pool *p;
+    NFA_VEC(pair) pairs;
+    uint32_t *slots, n_slots; /* numbers of pairs plus 1 */
+} product;
+
+static uint32_t pair_of(product *q, uint32_t x, uint32_t y) {
+    if ((q->pairs.n + 1) * 2 > q->n_slots) {
+        uint32_t n = q->n_slots > 0 ? q->n_slots * 2 : 64;
+        uint32_t *slots = mem_new(n, sizeof *slots);
+        if (slots == NULL) {
+            (void)build_fail(q->p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+            return 0;
+        }
+        for (uint32_t i = 0; i < q->pairs.n; i++) {
+            uint32_t at = (q->pairs.p[i].x * 0x9E3779B1u ^ q->pairs.p[i].y * 0x85EBCA6Bu) & (n - 1);
+            while (slots[at] != 0) {
+                at = (at + 1) & (n - 1);
+            }
+            slots[at] = i + 1;
+        }
+        mem_free(q->slots);
+        q->slots = slots;
+        q->n_slots = n;
+    }
+    uint32_t at = (x * 0x9E3779B1u ^ y * 0x85EBCA6Bu) & (q->n_slots - 1);
+    for (; q->slots[at] != 0; at = (at + 1) & (q->n_slots - 1)) {
+        const pair *o = &q->pairs.p[q->slots[at] - 1];
+        if (o->x == x && o->y == y) {
+            return q->slots[at] - 1;
+        }
+    }
+    pair *n = NFA_PUSH(q->p->b, q->pairs);
+    if (n == NULL) {
+        return 0;
+    }
+    *n = (pair){x, y, 0};
+    q->slots[at] = q->pairs.n;
+    return q->pairs.n - 1;
+}
+
+static bool accepts(const dfa *d, uint32_t s) {
+    return s != NFA_NONE && d->states.p[s].accepts;
+}
+
+/* The target of a pair of targets; NFA_NONE where nothing can follow. */
+static uint32_t pair_target(product *q, uint32_t x, uint32_t y, dfa_op op) {
+    bool dead = op == DFA_OR ? x == NFA_NONE && y == NFA_NONE : x == NFA_NONE || (op == DFA_AND && y == NFA_NONE);
+    return dead ? NFA_NONE : pair_of(q, x, y);
+}
+
+uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
+    if (p->b->failed != QUIRE_OK || (op == DFA_AND && (x == DFA_ANY || x == y)) || (op == DFA_OR && y == DFA_ANY)) {
+        return y;
+    }
+    if ((op == DFA_AND && y == DFA_ANY) || (op == DFA_OR && (x == DFA_ANY || x == y))) {
+        return x;
+    }
+    product q = {.p = p};
+    uint32_t out = dfa_new(p);
+    (void)pair_of(&q, 0, 0);
+    for (uint32_t i = 0; i < q.pairs.n && build_step(p->b, 1); i++) {
+        const dfa *dx = &p->all.p[x], *dy = &p->all.p[y];
+        pair at = q.pairs.p[i];
+        bool ax = accepts(dx, at.x), ay = accepts(dy, at.y);
+        dfa_add_state(p, out, op == DFA_AND ? ax && ay : op == DFA_OR ? ax || ay : ax && !ay);
+        for (uint32_t c = 0; c <= NFA_MAX_CHAR && build_step(p->b, 1);) {
+            uint32_t until_x = NFA_MAX_CHAR, until_y = NFA_MAX_CHAR;
+            uint32_t to_x = at.x != NFA_NONE ? step(dx, at.x, c, &until_x) : NFA_NONE;
+            uint32_t to_y = at.y != NFA_NONE ? step(dy, at.y, c, &until_y) : NFA_NONE;
+            uint32_t until = until_x < until_y ? until_x : until_y;
+            dfa_add_edge(p, out, c, until, pair_target(&q, to_x, to_y, op));
+            c = until + 1;
+        }
+    }
+    mem_free(q.pairs.p);
+    mem_free(q.slots);
+    dfa_trim(p, out);
+    return p->b->failed == QUIRE_OK ? out : DFA_ANY;
+}
+
+/* ---- names, lengths ---- */
+
+static int compare_names(const void *x, const void *y) {
+    const str *a = x, *b = y;
+    int c = memcmp(a->p, b->p, a->n < b->n ? a->n : b->n);
+    return c != 0 ? c : a->n < b->n ? -1 : a->n > b->n;
+}
+
+/* Names from[0 .. n) share the first `depth` bytes: adds the state behind these and, after it, those behind longer parts. */
+typedef struct name_group {
+    uint32_t first, n, state;
+    size_t depth;
+} name_group;
+
+uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
+    uint32_t x = dfa_new(p);
+    str *sorted = mem_new(n, sizeof *sorted);
+    NFA_VEC(name_group) groups = {0};
+    name_group *root = sorted != NULL ? NFA_PUSH(p->b, groups) : NULL;
+    if (sorted == NULL) {
+        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    }
+    if (root != NULL) {
+        *root = (name_group){0, n, 0, 0};
+        mem_copy(sorted, names, n * sizeof *names);
+        qsort(sorted, n, sizeof *sorted, compare_names);
+    }
+    for (uint32_t g = 0; g < groups.n && build_step(p->b, 1); g++) {
+        name_group at = groups.p[g];
+        uint32_t i = at.first, end = at.first + at.n, from = 0;
+        dfa_add_state(p, x, i < end && sorted[i].n == at.depth);
+        while (i < end && sorted[i].n == at.depth) {
+            i++;
+        }
+        while (i < end && build_step(p->b, 1)) {
+            size_t len;
+            uint32_t c = (uint32_t)utf8_next(sorted[i].p + at.depth, &len), first = i;
+            while (i < end && sorted[i].n >= at.depth + len && memcmp(sorted[i].p + at.depth, sorted[first].p + at.depth, len) == 0) {
+                i++;
+            }
+            if (c > from) {
+                dfa_add_edge(p, x, from, c - 1, NFA_NONE);
+            }
+            dfa_add_edge(p, x, c, c, groups.n);
+            from = c + 1;
+            name_group *next = NFA_PUSH(p->b, groups);
+            if (next != NULL) {
+                *next = (name_group){first, i - first, 0, at.depth + len};
+            }
+        }
+        dfa_add_edge(p, x, from, NFA_MAX_CHAR, NFA_NONE);
+    }
+    mem_free(groups.p);
+    mem_free(sorted);
+    dfa_trim(p, x);
+    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
+}
+
+uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
+    uint32_t x = dfa_new(p), last = max != NFA_NONE ? max : min;
+    for (uint32_t i = 0; i <= last && build_step(p->b, 1); i++) {
+        dfa_add_state(p, x, i >= min);
+        dfa_add_edge(p, x, 0, NFA_MAX_CHAR, i < last ? i + 1 : max == NFA_NONE ? i : NFA_NONE);
+    }
+    dfa_trim(p, x);
+    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
+}
+
+uint32_t dfa_place(dfa_pool *p, uint32_t x) {
+    nfa *a = &p->b->a;
+    dfa *d = &p->all.p[x];
+    if (p->b->failed != QUIRE_OK || d->placed != 0) {
+        return p->b->failed != QUIRE_OK ? 0 : d->placed - 1;
+    }
+    if (a->dstates.n == 0) {
+        nfa_dstate *none = NFA_PUSH(p->b, a->dstates);
+        if (none != NULL) {
+            *none = (nfa_dstate){.other = NFA_NONE};
+        }
+    }
+    uint32_t base = a->dstates.n, *first = NFA_PUSH(p->b, a->dfas);
+    if (first == NULL) {
+        return 0;
+    }
+    *first = base;
+    for (uint32_t i = 0; i < d->states.n; i++) {
+        nfa_dstate s = d->states.p[i], *to = NFA_PUSH(p->b, a->dstates);
+        if (to == NULL) {
+            return 0;
+        }
+        *to = (nfa_dstate){a->dedges.n, s.n, s.other != NFA_NONE ? s.other + base : NFA_NONE, s.accepts};
+        for (uint32_t k = 0; k < s.n; k++) {
+            nfa_dedge e = d->edges.p[s.first + k], *edge = NFA_PUSH(p->b, a->dedges);
+            if (edge == NULL) {
+                return 0;
+            }
+            *edge = (nfa_dedge){e.lo, e.hi, e.to != NFA_NONE ? e.to + base : NFA_NONE};
+        }
+    }
+    d->placed = a->dfas.n;
+    return a->dfas.n - 1;
+}

@@ -1,0 +1,48 @@
+/* Deterministic automata over characters while a schema is compiled: patterns, lists of names, and what holds for both. Private to this room.
+ *
+ * A dfa's states are numbered from 0, which is its start; edges are those of nfa.h. All live in one pool and are named by number; DFA_ANY is
+ * the one that accepts every text. Each operation that fails leaves its error in the build and returns DFA_ANY. */
+#ifndef GRAMMAR_DFA_H
+#define GRAMMAR_DFA_H
+
+#include "grammar/ast.h"
+
+typedef struct dfa {
+    NFA_VEC(nfa_dstate) states;
+    NFA_VEC(nfa_dedge) edges;
+    uint32_t placed; /* number of the nfa's copy, plus 1; 0: none yet */
+} dfa;
+
+typedef struct dfa_pool {
+    build *b;
+    NFA_VEC(dfa) all;
+} dfa_pool;
+
+#define DFA_ANY 0u
+#define DFA_MAX_STATES 20000
+
+typedef enum dfa_op { DFA_AND, DFA_AND_NOT, DFA_OR } dfa_op;
+
+void dfa_pool_init(dfa_pool *p, build *b);
+void dfa_pool_deinit(dfa_pool *p);
+
+/* Texts in which the regex matches somewhere, as JSON Schema's `pattern` has it. */
+uint32_t dfa_pattern(dfa_pool *p, str regex);
+/* Exactly these texts (valid UTF-8). */
+uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n);
+/* Texts of min to max characters; max may be NFA_NONE. */
+uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max);
+uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
+bool dfa_is_empty(const dfa_pool *p, uint32_t x);
+bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
+/* Copies it into the nfa, once; returns its number there. It must not be empty. */
+uint32_t dfa_place(dfa_pool *p, uint32_t x);
+
+/* For makers of other ones: a new empty dfa, states and edges in order, and the end: states that cannot reach an accepting one are taken out. */
+uint32_t dfa_new(dfa_pool *p);
+void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts);
+/* Adds an edge to the newest state; ranges ascend. `other` is set by the last range of a state where that reaches the last character. */
+void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to);
+void dfa_trim(dfa_pool *p, uint32_t x);
+
+#endif

@@ -1,0 +1,290 @@
+/* Compiles GBNF: rules as `name ::= parts`, of strings, classes, groups and repeats. */
+#include "base/utf8.h"
+#include "grammar/compile.h"
+#include "grammar/regex.h"
+
+#define MAX_RULES  20000
+#define MAX_RANGES 512
+
+typedef struct rule_name {
+    str name;
+    uint32_t root; /* of its tree */
+    size_t at;     /* where it was named first */
+    bool defined;
+} rule_name;
+
+typedef struct parser {
+    ast *t;
+    str text;
+    size_t at;
+    int depth;
+    NFA_VEC(rule_name) rules; /* with the nfa's numbers */
+} parser;
+
+static uint32_t fail(parser *p, quire_err e, const char *what) {
+    uint32_t line = 1;
+    for (size_t i = 0; i < p->at && i < p->text.n; i++) {
+        line += p->text.p[i] == '\n';
+    }
+    (void)build_fail(p->t->b, e, (int64_t)p->at, "the grammar in line %u: %s", line, what);
+    return 0;
+}
+
+static bool ok(const parser *p) {
+    return p->t->b->failed == QUIRE_OK;
+}
+
+static char peek(const parser *p) {
+    return p->at < p->text.n ? p->text.p[p->at] : 0;
+}
+
+/* White space, newlines and comments. */
+static void skip(parser *p) {
+    while (p->at < p->text.n) {
+        char c = p->text.p[p->at];
+        if (c == '#') {
+            while (p->at < p->text.n && p->text.p[p->at] != '\n') {
+                p->at++;
+            }
+        } else if (c != ' ' && c != '\t' && c != '\n' && c != '\r') {
+            return;
+        } else {
+            p->at++;
+        }
+    }
+}
+
+static bool is_name(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+}
+
+static str take_name(parser *p) {
+    size_t from = p->at;
+    while (p->at < p->text.n && is_name(p->text.p[p->at])) {
+        p->at++;
+    }
+    return (str){p->text.p + from, p->at - from};
+}
+
+/* Whether a rule's head stands here. */
+static bool at_head(parser *p) {
+    size_t from = p->at;
+    bool head = take_name(p).n > 0;
+    skip(p);
+    head = head && p->text.n - p->at >= 3 && memcmp(p->text.p + p->at, "::=", 3) == 0;
+    p->at = from;
+    return head;
+}
+
+static uint32_t rule_of(parser *p, str name) {
+    for (uint32_t i = 0; i < p->rules.n && build_step(p->t->b, 1); i++) {
+        if (str_eq(p->rules.p[i].name, name)) {
+            return i;
+        }
+    }
+    if (p->rules.n >= MAX_RULES) {
+        return fail(p, QUIRE_TOO_LARGE, "more than 20000 rules");
+    }
+    rule_name *r = NFA_PUSH(p->t->b, p->rules);
+    if (r != NULL) {
+        *r = (rule_name){.name = name, .at = p->at};
+    }
+    return build_rule(p->t->b);
+}
+
+static uint32_t take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
+    size_t len;
+    *n_set = 0;
+    if (peek(p) == '\\') {
+        p->at++;
+        return regex_escape(p->t, p->text, &p->at, set, n_set);
+    }
+    int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
+    p->at += len;
+    return c < 0 ? fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
+}
+
+static uint32_t parse_string(parser *p, char quote) {
+    nfa_range set[8];
+    uint32_t n_set;
+    ast_list l = {0};
+    while (ok(p) && p->at < p->text.n && peek(p) != quote) {
+        uint32_t c = take_char(p, set, &n_set);
+        ast_add(p->t, &l, n_set > 0 ? ast_class(p->t, set, n_set, false) : ast_char(p->t, c));
+    }
+    if (ok(p) && peek(p) != quote) {
+        return fail(p, QUIRE_INVALID, "a string without its closing quote");
+    }
+    p->at++;
+    return ast_cat(p->t, l);
+}
+
+static uint32_t parse_class(parser *p) {
+    nfa_range ranges[MAX_RANGES], set[8];
+    uint32_t n = 0, n_set;
+    bool negated = peek(p) == '^';
+    p->at += negated;
+    while (ok(p) && p->at < p->text.n && peek(p) != ']') {
+        uint32_t lo = take_char(p, set, &n_set), hi = lo;
+        if (n + 9 > MAX_RANGES) {
+            return fail(p, QUIRE_TOO_LARGE, "a class of more than 500 ranges");
+        }
+        if (n_set > 0) {
+            memcpy(ranges + n, set, n_set * sizeof *set);
+            n += n_set;
+            continue;
+        }
+        if (p->text.n - p->at > 1 && peek(p) == '-' && p->text.p[p->at + 1] != ']') {
+            p->at++;
+            hi = take_char(p, set, &n_set);
+            if (ok(p) && (n_set > 0 || hi < lo)) {
+                return fail(p, QUIRE_INVALID, "a range whose end is before its beginning");
+            }
+        }
+        ranges[n++] = (nfa_range){lo, hi};
+    }
+    if (ok(p) && peek(p) != ']') {
+        return fail(p, QUIRE_INVALID, "a class without its ]");
+    }
+    p->at++;
+    return ast_class(p->t, ranges, n, negated);
+}
+
+static uint32_t parse_alt(parser *p);
+
+static uint32_t parse_atom(parser *p) {
+    char c = peek(p);
+    if (c == '(') {
+        if (++p->depth > AST_MAX_DEPTH) {
+            return fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
+        }
+        p->at++;
+        uint32_t inside = parse_alt(p);
+        if (ok(p) && peek(p) != ')') {
+            return fail(p, QUIRE_INVALID, "a ( without its )");
+        }
+        p->at++;
+        p->depth--;
+        return inside;
+    }
+    if (c == '"' || c == '\'') {
+        p->at++;
+        return parse_string(p, c);
+    }
+    if (c == '[') {
+        p->at++;
+        return parse_class(p);
+    }
+    if (c == '.') {
+        p->at++;
+        return ast_class(p->t, NULL, 0, true);
+    }
+    if (is_name(c)) {
+        return ast_leaf(p->t, AST_RULE, rule_of(p, take_name(p)));
+    }
+    return fail(p, QUIRE_INVALID, "a string, class, group or rule's name should stand here");
+}
+
+static uint32_t take_number(parser *p, uint32_t otherwise) {
+    uint64_t v = 0;
+    bool given = false;
+    skip(p);
+    for (; peek(p) >= '0' && peek(p) <= '9'; p->at++, given = true) {
+        v = v < UINT32_MAX ? v * 10 + (uint64_t)(peek(p) - '0') : v;
+    }
+    skip(p);
+    if (v > 100000) {
+        return fail(p, QUIRE_TOO_LARGE, "a count over 100000");
+    }
+    return given ? (uint32_t)v : otherwise;
+}
+
+static uint32_t parse_counts(parser *p, uint32_t node) {
+    uint32_t min = take_number(p, 0), max = min;
+    if (peek(p) == ',') {
+        p->at++;
+        max = take_number(p, NFA_NONE);
+    }
+    if (ok(p) && (peek(p) != '}' || min > max)) {
+        return fail(p, QUIRE_INVALID, "a repeat is {n}, {n,} or {n,m}");
+    }
+    p->at++;
+    return ast_repeat(p->t, node, min, max);
+}
+
+static uint32_t parse_repeat(parser *p) {
+    uint32_t node = parse_atom(p);
+    for (;;) {
+        char c = peek(p);
+        if (!ok(p) || c == 0 || strchr("*+?{", c) == NULL) {
+            return node;
+        }
+        p->at++;
+        node = c == '{' ? parse_counts(p, node) : ast_repeat(p->t, node, c == '+', c == '?' ? 1 : NFA_NONE);
+    }
+}
+
+/* Alternatives up to a closing parenthesis, the next rule's head or the end. */
+static uint32_t parse_alt(parser *p) {
+    ast_list all = {0}, one = {0};
+    for (skip(p); ok(p) && p->at < p->text.n && peek(p) != ')'; skip(p)) {
+        if (peek(p) == '|') {
+            p->at++;
+            ast_add(p->t, &all, ast_cat(p->t, one));
+            one = (ast_list){0};
+        } else if (p->depth == 0 && at_head(p)) {
+            break;
+        } else {
+            ast_add(p->t, &one, parse_repeat(p));
+        }
+    }
+    if (all.n == 0) {
+        return ast_cat(p->t, one);
+    }
+    ast_add(p->t, &all, ast_cat(p->t, one));
+    return ast_alt(p->t, all);
+}
+
+static void parse_rules(parser *p) {
+    (void)rule_of(p, str_of("root"));
+    for (skip(p); ok(p) && p->at < p->text.n; skip(p)) {
+        if (!at_head(p)) {
+            (void)fail(p, QUIRE_INVALID, "a rule's head should stand here: name ::=");
+            return;
+        }
+        uint32_t rule = rule_of(p, take_name(p));
+        skip(p);
+        p->at += 3;
+        if (ok(p) && p->rules.p[rule].defined) {
+            (void)fail(p, QUIRE_INVALID, "the rule is defined twice");
+            return;
+        }
+        uint32_t root = parse_alt(p);
+        if (ok(p) && peek(p) == ')') {
+            (void)fail(p, QUIRE_INVALID, "a ) without its (");
+        }
+        if (ok(p)) {
+            p->rules.p[rule].root = root;
+            p->rules.p[rule].defined = true;
+        }
+    }
+}
+
+void compile_gbnf(build *b, str text) {
+    ast t;
+    ast_init(&t, b);
+    parser p = {.t = &t, .text = text};
+    parse_rules(&p);
+    for (uint32_t i = 0; i < p.rules.n && ok(&p); i++) {
+        rule_name r = p.rules.p[i];
+        if (!r.defined) {
+            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no rule \"%.*s\"", r.name.n < 100 ? (int)r.name.n : 100, r.name.p);
+        }
+        build_rule_set(b, i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
+    }
+    mem_free(p.rules.p);
+    ast_deinit(&t);
+    if (b->failed == QUIRE_OK) {
+        build_left_recursion(b);
+    }
+}

@@ -1,0 +1,99 @@
+/* Compiles grammars of every kind. */
+#include "grammar/grammar.h"
+
+#include "grammar/compile.h"
+#include "grammar/regex.h"
+#include "grammar/run.h"
+#include "json/json.h"
+
+void compile_regex(build *b, str text) {
+    ast t;
+    ast_init(&t, b);
+    uint32_t rule = build_rule(b), root = regex_parse(&t, text);
+    build_rule_set(b, rule, ast_emit(&t, root, NFA_RETURN_NODE, 3));
+    ast_deinit(&t);
+}
+
+void compile_choice(build *b, str text) {
+    json_limits limits = {.max_depth = 2, .max_values = 100001, .max_containers = 1, .max_names = 0};
+    json_fault fault = {0};
+    json_value *list = NULL;
+    uint32_t rule = build_rule(b);
+    if (json_read(text, &limits, JSON_WIDE_REAL, &list, &fault) != QUIRE_OK) {
+        (void)build_fail(b, QUIRE_INVALID, (int64_t)fault.at, "the choices at byte %zu: %s", fault.at, fault.what);
+        return;
+    }
+    size_t n = json_length(list);
+    uint32_t *targets = mem_new(n, sizeof *targets);
+    if (targets == NULL) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    } else if (!json_is(list, JSON_KIND_ARRAY) || n == 0) {
+        (void)build_fail(b, QUIRE_INVALID, -1, "the choices must be a list of at least one string");
+    }
+    for (size_t i = 0; i < n && build_step(b, 1); i++) {
+        if (!json_is(json_at(list, i), JSON_KIND_TEXT)) {
+            (void)build_fail(b, QUIRE_INVALID, -1, "choice %zu is not a string", i);
+        }
+        targets[i] = build_bytes(b, json_str(json_at(list, i)), NFA_RETURN_NODE);
+    }
+    if (b->failed == QUIRE_OK) {
+        build_rule_set(b, rule, build_split(b, targets, (uint32_t)n));
+    }
+    mem_free(targets);
+    json_drop(list);
+}
+
+static void compile_kind(build *b, grammar_kind kind, str text) {
+    switch (kind) {
+    case GRAMMAR_REGEX: compile_regex(b, text); return;
+    case GRAMMAR_CHOICE: compile_choice(b, text); return;
+    case GRAMMAR_EBNF: compile_gbnf(b, text); return;
+    case GRAMMAR_SCHEMA: compile_schema(b, text); return;
+    case GRAMMAR_JSON_OBJECT: compile_object(b); return;
+    case GRAMMAR_W3C:
+    case GRAMMAR_LARK: break;
+    }
+    (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "grammars of this kind are not supported; write it in GBNF");
+}
+
+quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out, quire_error *err) {
+    build b;
+    *out = NULL;
+    build_init(&b, options, err);
+    if (text.n > GRAMMAR_MAX_TEXT) {
+        (void)build_fail(&b, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read", text.n, GRAMMAR_MAX_TEXT);
+    } else {
+        compile_kind(&b, kind, text);
+    }
+    grammar *g = build_finish(&b) == QUIRE_OK ? mem_new(1, sizeof *g) : NULL;
+    if (g == NULL) {
+        nfa_deinit(&b.a);
+        return b.failed != QUIRE_OK ? b.failed : mem_check_for(g, "a grammar", err);
+    }
+    nfa_shrink(&b.a);
+    g->a = b.a;
+    g->refs = 1;
+    (void)pthread_mutex_init(&g->lock, NULL);
+    *out = g;
+    return QUIRE_OK;
+}
+
+grammar *grammar_share(grammar *g) {
+    if (g != NULL) {
+        atomic_fetch_add(&g->refs, 1);
+    }
+    return g;
+}
+
+void grammar_drop(grammar *g) {
+    if (g == NULL || atomic_fetch_sub(&g->refs, 1) > 1) {
+        return;
+    }
+    nfa_deinit(&g->a);
+    (void)pthread_mutex_destroy(&g->lock);
+    mem_free(g);
+}
+
+size_t grammar_bytes(const grammar *g) {
+    return sizeof *g + nfa_size_bytes(&g->a);
+}

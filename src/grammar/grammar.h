@@ -1,0 +1,152 @@
+/* Grammars for structured output: a regex, JSON Schema, choice or EBNF compiled to an automaton that says which tokens may come next.
+ *
+ *   grammar_compile -> grammar        what is allowed, as bytes; knows no tokens
+ *   grammar_vocab_open -> vocabulary  the bytes of every token as a trie; one for each tokenizer
+ *   grammar_run_open -> run           both together: a deterministic automaton that is built while it is used, and its masks
+ *   grammar_start -> state            where one sequence stands: 4 bytes; copy it by assignment
+ *
+ * A state is a number that its run keeps for as long as the run is open. So a fork is an assignment, and whoever may roll back keeps the
+ * state of each earlier position (4 bytes a token) and assigns it back. All sequences of one grammar share one run, its states and masks.
+ *
+ * Threads: grammar and vocabulary are immutable and counted atomically. Any number of threads may use one run at once; a lock of the run
+ * guards what it builds, and masks are copied outside it. A call that does not find what it needs builds it: up to a few milliseconds for
+ * the first mask behind a state. Calls on a state allocate nothing: a run reserves addresses when it is opened, and the system gives
+ * memory when they are first written.
+ *
+ * Input is hostile: compiling stops at budgets of steps, memory and time, and a run at its budget of memory. */
+#ifndef GRAMMAR_GRAMMAR_H
+#define GRAMMAR_GRAMMAR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* ---- compiling ---- */
+
+typedef enum grammar_kind {
+    GRAMMAR_REGEX,       /* text: a regular expression that the whole answer matches */
+    GRAMMAR_SCHEMA,      /* text: a JSON Schema, draft 2020-12 or 7 */
+    GRAMMAR_JSON_OBJECT, /* any JSON object; text is unused */
+    GRAMMAR_CHOICE,      /* text: a JSON array of strings, of which the answer is one */
+    GRAMMAR_EBNF,        /* text: rules in GBNF; the answer matches the rule `root` */
+    GRAMMAR_W3C,         /* text: rules in W3C's EBNF; the first rule is the answer's */
+    GRAMMAR_LARK         /* text: rules in Lark's notation; the answer matches the rule `start` */
+} grammar_kind;
+
+/* White space between the tokens of JSON. */
+typedef enum grammar_space {
+    GRAMMAR_SPACE_COMPACT, /* none */
+    GRAMMAR_SPACE_ANY      /* wherever JSON allows it, runs of at most GRAMMAR_SPACE_MAX bytes */
+} grammar_space;
+#define GRAMMAR_SPACE_MAX 64
+
+/* Order of an object's members. */
+typedef enum grammar_order {
+    GRAMMAR_ORDER_SCHEMA, /* that of `properties`, names that it doesn't list last */
+    GRAMMAR_ORDER_ANY
+} grammar_order;
+
+/* One keyword of a schema, in the order in which they were met. Texts are borrowed until the call returns. */
+typedef struct grammar_keyword {
+    const char *path;    /* JSON pointer of the schema that holds it, "" is the root */
+    const char *keyword; /* "minLength" */
+    enum { GRAMMAR_ENFORCED, GRAMMAR_ANNOTATION, GRAMMAR_REFUSED } status;
+    const char *how; /* how it is enforced, or why it isn't: one clause */
+} grammar_keyword;
+
+typedef struct grammar_options {
+    grammar_space space;
+    grammar_order order;
+    str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
+    /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US. */
+    int64_t max_steps, max_bytes, max_us;
+    /* Called for each keyword of a schema; NULL: not wanted. With `survey` a refused keyword doesn't end the call at once: all others are
+     * reported too before it fails. */
+    void (*keyword)(void *user, const grammar_keyword *k);
+    void *user;
+    bool survey;
+} grammar_options;
+
+#define GRAMMAR_MAX_TEXT   ((size_t)1 << 20) /* bytes of a grammar's text */
+#define GRAMMAR_MAX_STEPS  4000000           /* default: nodes made, states merged, characters read */
+#define GRAMMAR_MAX_BYTES  ((int64_t)16 << 20)
+#define GRAMMAR_MAX_US     200000
+
+typedef struct grammar grammar;
+
+/* Compiles text; options may be NULL (all zero). *out belongs to the caller (grammar_drop). Any thread.
+ * QUIRE_INVALID: the text is malformed or nothing matches it. QUIRE_UNSUPPORTED: a keyword or construct that cannot be enforced.
+ * QUIRE_TOO_LARGE: past a budget. err->message says what and where: of a schema path and keyword, of other texts err->position too. */
+quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out, quire_error *err);
+/* Counts a reference up; each needs a grammar_drop. NULL is allowed. */
+grammar *grammar_share(grammar *g);
+void grammar_drop(grammar *g);
+/* What a grammar itself takes, without runs. */
+size_t grammar_bytes(const grammar *g);
+
+/* ---- vocabulary ---- */
+
+typedef struct grammar_vocab grammar_vocab;
+
+/* Builds the trie of n tokens, whose bytes are texts[id]; a token without bytes (control tokens, unknown) is never allowed. ends are the
+ * n_ends tokens that end an answer, allowed where it is complete. Texts aren't kept. O(bytes of all tokens x log); some 50 ms for 128k. */
+quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, int32_t n_ends, grammar_vocab **out);
+grammar_vocab *grammar_vocab_share(grammar_vocab *v);
+void grammar_vocab_drop(grammar_vocab *v);
+int32_t grammar_vocab_size(const grammar_vocab *v);
+/* Words of a mask: (n + 63) / 64. */
+size_t grammar_mask_words(const grammar_vocab *v);
+
+/* ---- run ---- */
+
+typedef struct grammar_run grammar_run;
+
+#define GRAMMAR_RUN_BYTES ((size_t)64 << 20) /* default budget of a run */
+
+/* Opens the run of g over v: the open one that g has for v, counted up, or a new one. A run that has used half of its budget is given to no
+ * further caller: it ends with its last sequence. It keeps references to both. max_bytes: of states and masks, 0: GRAMMAR_RUN_BYTES;
+ * addresses are reserved, memory is taken as it is used. QUIRE_NO_MEMORY. Not within a step. */
+quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out);
+grammar_run *grammar_run_share(grammar_run *r);
+void grammar_run_close(grammar_run *r);
+
+typedef struct grammar_state {
+    uint32_t id;
+} grammar_state;
+
+grammar_state grammar_start(const grammar_run *r);
+
+/* Moves *s over a token. QUIRE_INVALID: the grammar doesn't allow it here; an end token is allowed where the answer is complete and leaves
+ * *s. QUIRE_TOO_LARGE: the run's budget is used up, or the grammar is too ambiguous here. *s is unchanged after an error. */
+quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token);
+/* The same over bytes that needn't be a token. *n_taken (may be NULL): how many of them the grammar allows. */
+quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken);
+
+/* Writes the mask behind s: bit id % 64 of bits[id / 64] is set iff the token is allowed, [grammar_mask_words]. A token is allowed iff what
+ * came before and its bytes begin some complete answer; an end token iff the answer is complete. QUIRE_TOO_LARGE as above; bits undefined. */
+quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits);
+/* Whether the mask would allow this one token; cheap. */
+bool grammar_allows(grammar_run *r, grammar_state s, int32_t token);
+
+/* Whether what came so far is a complete answer, and whether nothing can follow it. */
+bool grammar_is_final(grammar_run *r, grammar_state s);
+bool grammar_is_over(grammar_run *r, grammar_state s);
+
+/* Tokens that are certain: each is the only one that the mask behind the one before allows. Writes at most max of them; returns how many.
+ * An end token isn't among them. To take them changes no answer, nor its tokens. */
+int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
+/* Tokens that are likely: the longest ones that spell the bytes with which every continuation begins. Each is allowed, but others may be
+ * allowed beside it: they are a draft to verify. Writes at most max; returns how many. */
+int32_t grammar_guess(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
+
+/* ---- figures ---- */
+
+typedef struct grammar_run_stats {
+    int64_t n_states, n_masks, n_mask_hits;
+    int64_t mask_ns; /* spent on masks that had to be built */
+    size_t bytes;    /* in use of the budget */
+} grammar_run_stats;
+void grammar_run_get_stats(grammar_run *r, grammar_run_stats *out);
+
+#endif

@@ -1,0 +1,298 @@
+/* Takes left recursion out of rules.
+ *
+ * Rules that call each other before they read anything are parsed bottom-up along that spine: begin with any of them where it begins
+ * without such a call; when rule B has ended, go on behind a call of B that began some rule; when the wanted rule A has ended, A may be over
+ * (left-corner transform: Rosenkrantz and Lewis 1970, here on transition networks). Each A gets copies of the nodes of all rules of its
+ * circle, in which B's RETURN leads to those places. */
+#include "grammar/build.h"
+
+typedef struct left_call { /* rule `from` begins with a call of rule `to`, behind which it goes on at `next` */
+    uint32_t from, to, next;
+} left_call;
+
+typedef struct leftmost {
+    build *b;
+    NFA_VEC(left_call) calls;
+    NFA_VEC(uint32_t) firsts; /* nodes with which the rule at hand begins: bytes, characters, calls of other rules */
+    NFA_VEC(uint32_t) work;
+    uint32_t *stamp; /* [nodes.n] */
+    uint32_t now, n_nodes;
+} leftmost;
+
+static void push_node(leftmost *l, uint32_t node) {
+    if (l->stamp[node] != l->now) {
+        l->stamp[node] = l->now;
+        uint32_t *w = NFA_PUSH(l->b, l->work);
+        if (w != NULL) {
+            *w = node;
+        }
+    }
+}
+
+static void push_first(leftmost *l, uint32_t node) {
+    uint32_t *f = NFA_PUSH(l->b, l->firsts);
+    if (f != NULL) {
+        *f = node;
+    }
+}
+
+/* Lists what a rule may begin with, from `start`; its calls are added to l->calls. */
+static void scan(leftmost *l, uint32_t rule, uint32_t start) {
+    nfa *a = &l->b->a;
+    l->now++;
+    l->firsts.n = l->work.n = 0;
+    push_node(l, start);
+    while (l->work.n > 0 && build_step(l->b, 1)) {
+        uint32_t i = l->work.p[--l->work.n];
+        nfa_node node = a->nodes.p[i];
+        if (node.op == NFA_SPLIT) {
+            for (uint32_t t = 0; t < node.n; t++) {
+                push_node(l, a->targets.p[node.arg + t]);
+            }
+            continue;
+        }
+        push_first(l, i);
+        if (node.op == NFA_CALL) {
+            left_call *c = NFA_PUSH(l->b, l->calls);
+            if (c != NULL) {
+                *c = (left_call){rule, node.arg, node.next};
+            }
+            if (a->rules.p[node.arg].nullable) {
+                push_node(l, node.next);
+            }
+        } else if (node.op == NFA_REPEAT) {
+            push_node(l, a->repeats.p[node.arg].body);
+            if (a->repeats.p[node.arg].min == 0) {
+                push_node(l, node.next);
+            }
+        }
+    }
+}
+
+/* Marks in seen[] which rules `rule` may begin with, through others too. */
+static void reach(leftmost *l, uint32_t rule, bool *seen) {
+    memset(seen, 0, l->b->a.rules.n * sizeof *seen);
+    l->work.n = 0;
+    for (uint32_t at = rule;;) {
+        for (uint32_t i = 0; i < l->calls.n && build_step(l->b, 1); i++) {
+            if (l->calls.p[i].from == at && !seen[l->calls.p[i].to]) {
+                seen[l->calls.p[i].to] = true;
+                uint32_t *w = NFA_PUSH(l->b, l->work);
+                if (w != NULL) {
+                    *w = l->calls.p[i].to;
+                }
+            }
+        }
+        if (l->work.n == 0 || l->b->failed != QUIRE_OK) {
+            return;
+        }
+        at = l->work.p[--l->work.n];
+    }
+}
+
+/* The copy of a node in map[], made when it is first asked for; what it leads to is copied later (copy_rest). */
+static uint32_t copy_of(leftmost *l, uint32_t *map, uint32_t node) {
+    if (node == NFA_FAIL_NODE) {
+        return node;
+    }
+    if (map[node] == 0) {
+        nfa_node n = l->b->a.nodes.p[node];
+        map[node] = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, n.n, n.next);
+        uint32_t *w = NFA_PUSH(l->b, l->work);
+        if (w != NULL) {
+            *w = map[node];
+        }
+    }
+    return map[node];
+}
+
+static void copy_rest(leftmost *l, uint32_t *map) {
+    nfa *a = &l->b->a;
+    while (l->work.n > 0 && build_step(l->b, 1)) {
+        uint32_t i = l->work.p[--l->work.n];
+        nfa_node n = a->nodes.p[i];
+        if (n.op != NFA_SPLIT) {
+            uint32_t next = copy_of(l, map, n.next);
+            a->nodes.p[i].next = next;
+            continue;
+        }
+        uint32_t first = a->targets.n;
+        for (uint32_t t = 0; t < n.n; t++) {
+            uint32_t to = copy_of(l, map, a->targets.p[n.arg + t]), *slot = NFA_PUSH(l->b, a->targets);
+            if (slot != NULL) {
+                *slot = to;
+            }
+        }
+        a->nodes.p[i].arg = first;
+    }
+}
+
+typedef struct circle {
+    uint32_t *rules, n;
+    uint32_t *starts; /* [rules.n] as they were */
+    uint32_t **maps;  /* [n] */
+    uint32_t *ends;   /* [n] where each one's RETURN leads */
+} circle;
+
+static uint32_t index_in(const circle *c, uint32_t rule) {
+    uint32_t i = 0;
+    while (i < c->n && c->rules[i] != rule) {
+        i++;
+    }
+    return i;
+}
+
+/* Copies of what member i begins with, but for calls of members, as one node. */
+static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
+    nfa *a = &l->b->a;
+    uint32_t n_calls = l->calls.n, n = 0;
+    scan(l, c->rules[i], c->starts[c->rules[i]]);
+    l->calls.n = n_calls;
+    for (uint32_t k = 0; k < l->firsts.n; k++) {
+        const nfa_node *node = &a->nodes.p[l->firsts.p[k]];
+        if (node->op != NFA_CALL || index_in(c, node->arg) == c->n) {
+            l->firsts.p[n++] = l->firsts.p[k];
+        }
+    }
+    l->work.n = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        l->firsts.p[k] = copy_of(l, c->maps[i], l->firsts.p[k]);
+    }
+    copy_rest(l, c->maps[i]);
+    return n > 0 ? build_split(l->b, l->firsts.p, n) : NFA_FAIL_NODE;
+}
+
+/* Where the end of member i leads: behind each call of it that began a member, and out where it is the wanted rule. */
+static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
+    l->firsts.n = 0;
+    if (wanted) {
+        push_first(l, NFA_RETURN_NODE);
+    }
+    for (uint32_t k = 0; k < l->calls.n; k++) {
+        uint32_t from = index_in(c, l->calls.p[k].from);
+        if (l->calls.p[k].to == c->rules[i] && from < c->n) {
+            l->work.n = 0;
+            uint32_t next = copy_of(l, c->maps[from], l->calls.p[k].next);
+            copy_rest(l, c->maps[from]);
+            push_first(l, next);
+        }
+    }
+    if (l->b->failed == QUIRE_OK && l->firsts.n > 0) {
+        uint32_t split = build_split(l->b, l->firsts.p, l->firsts.n), first = l->b->a.targets.n, *to = NFA_PUSH(l->b, l->b->a.targets);
+        if (to != NULL) { /* the end's own node, which copies lead to already, becomes a way to it */
+            *to = split;
+            l->b->a.nodes.p[c->ends[i]] = (nfa_node){.op = NFA_SPLIT, .n = 1, .arg = first};
+        }
+    }
+}
+
+static void rewrite(leftmost *l, const circle *c, uint32_t wanted) {
+    uint32_t *begins = mem_new(c->n, sizeof *begins);
+    if (begins == NULL) {
+        (void)build_fail(l->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return;
+    }
+    for (uint32_t i = 0; i < c->n; i++) {
+        memset(c->maps[i], 0, l->n_nodes * sizeof *c->maps[i]);
+        c->ends[i] = build_node(l->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE);
+        c->maps[i][NFA_RETURN_NODE] = c->ends[i];
+    }
+    for (uint32_t i = 0; i < c->n && l->b->failed == QUIRE_OK; i++) {
+        begins[i] = beginning(l, c, i);
+    }
+    for (uint32_t i = 0; i < c->n && l->b->failed == QUIRE_OK; i++) {
+        lead_on(l, c, i, c->rules[i] == wanted);
+    }
+    if (l->b->failed == QUIRE_OK) {
+        build_rule_set(l->b, wanted, build_split(l->b, begins, c->n));
+    }
+    mem_free(begins);
+}
+
+/* A call of a member within a counted repeat at the beginning of a rule cannot be turned around. */
+static void check_repeats(leftmost *l, const circle *c) {
+    nfa *a = &l->b->a;
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t n_calls = l->calls.n;
+        scan(l, c->rules[i], c->starts[c->rules[i]]);
+        l->calls.n = n_calls;
+        uint32_t n = l->firsts.n;
+        for (uint32_t k = 0; k < n && l->b->failed == QUIRE_OK; k++) {
+            if (a->nodes.p[l->firsts.p[k]].op != NFA_REPEAT) {
+                continue;
+            }
+            uint32_t body = a->repeats.p[a->nodes.p[l->firsts.p[k]].arg].body;
+            scan(l, c->rules[i], body);
+            for (uint32_t j = n_calls; j < l->calls.n; j++) {
+                if (index_in(c, l->calls.p[j].to) < c->n) {
+                    (void)build_fail(l->b, QUIRE_UNSUPPORTED, -1, "a rule calls itself at the beginning of a counted repeat");
+                }
+            }
+            l->calls.n = n_calls;
+            scan(l, c->rules[i], c->starts[c->rules[i]]);
+            l->calls.n = n_calls;
+        }
+    }
+}
+
+/* Rewrites `rule` if it is in a circle. */
+static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *seen, bool *back) {
+    uint32_t n_rules = l->b->a.rules.n;
+    reach(l, rule, seen);
+    if (!seen[rule]) {
+        return;
+    }
+    circle c = {.starts = starts, .rules = mem_new(n_rules, sizeof *c.rules), .maps = mem_new(n_rules, sizeof *c.maps),
+                .ends = mem_new(n_rules, sizeof *c.ends)};
+    bool ok = c.rules != NULL && c.maps != NULL && c.ends != NULL;
+    for (uint32_t r = 0; r < n_rules && ok && l->b->failed == QUIRE_OK; r++) {
+        if (seen[r]) {
+            reach(l, r, back);
+        }
+        if (seen[r] && back[rule]) {
+            c.maps[c.n] = mem_new(l->n_nodes, sizeof **c.maps);
+            ok = c.maps[c.n] != NULL;
+            c.rules[c.n++] = r;
+        }
+    }
+    if (!ok) {
+        (void)build_fail(l->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    } else if (l->b->failed == QUIRE_OK) {
+        check_repeats(l, &c);
+        rewrite(l, &c, rule);
+    }
+    for (uint32_t i = 0; c.maps != NULL && i < c.n; i++) {
+        mem_free(c.maps[i]);
+    }
+    mem_free(c.rules);
+    mem_free(c.maps);
+    mem_free(c.ends);
+}
+
+void build_left_recursion(build *b) {
+    uint32_t n_rules = b->a.rules.n;
+    leftmost l = {.b = b, .n_nodes = b->a.nodes.n};
+    bool *empty = mem_new(l.n_nodes, sizeof *empty), *seen = mem_new((size_t)n_rules * 2, sizeof *seen);
+    uint32_t *starts = mem_new(n_rules, sizeof *starts);
+    l.stamp = mem_new(l.n_nodes, sizeof *l.stamp);
+    if (b->failed == QUIRE_OK && (empty == NULL || seen == NULL || starts == NULL || l.stamp == NULL)) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    }
+    if (b->failed == QUIRE_OK) {
+        build_find_empty(b, empty);
+        for (uint32_t r = 0; r < n_rules; r++) {
+            starts[r] = b->a.rules.p[r].start;
+            scan(&l, r, starts[r]);
+        }
+        for (uint32_t r = 0; r < n_rules && b->failed == QUIRE_OK; r++) {
+            rewrite_rule(&l, r, starts, seen, seen + n_rules);
+        }
+    }
+    mem_free(empty);
+    mem_free(seen);
+    mem_free(starts);
+    mem_free(l.stamp);
+    mem_free(l.calls.p);
+    mem_free(l.firsts.p);
+    mem_free(l.work.p);
+}

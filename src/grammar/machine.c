@@ -1,0 +1,406 @@
+/* States of a grammar's machine: transitions, and the numbers of equal stacks, tallies and sets. */
+#include "grammar/machine.h"
+
+#include <stdlib.h>
+
+#include "grammar/grammar.h"
+
+#define MAX_NEXT    16384 /* configurations of a state */
+#define MAX_WORK    65536
+#define N_VISITED   65536 /* slots; half of them may be taken */
+#define FIRST_SLOTS 256
+
+typedef struct machine_work {
+    uint32_t node, at, stack, fresh;
+} machine_work;
+
+typedef struct machine_seen {
+    machine_work key;
+    uint32_t stamp;
+} machine_seen;
+
+/* ---- tables ---- */
+
+static uint32_t mix(uint32_t h, uint32_t v) {
+    h = (h ^ v) * 0x9E3779B1u;
+    return h ^ (h >> 15);
+}
+
+static uint32_t hash_words(const void *p, size_t n_bytes, uint32_t h) {
+    const uint32_t *w = p;
+    for (size_t i = 0; i < n_bytes / sizeof *w; i++) {
+        h = mix(h, w[i]);
+    }
+    return h;
+}
+
+static uint32_t cell_hash(const machine *m, uint32_t i) {
+    return hash_words((const machine_cell *)m->cells.p + i, sizeof(machine_cell), 1);
+}
+static uint32_t tally_hash(const machine *m, uint32_t i) {
+    const machine_tally *t = (const machine_tally *)m->tallies.p + i;
+    return hash_words((const uint64_t *)m->words.p + t->first, t->n * sizeof(uint64_t), mix(mix(2, t->count), t->other));
+}
+static uint32_t state_hash(const machine *m, uint32_t i) {
+    const machine_state *s = machine_state_at(m, i);
+    return hash_words((const machine_config *)m->configs.p + s->first, s->n * sizeof(machine_config), 3);
+}
+
+/* Puts element i, the newest of n, into t; grows t first where it is half full. */
+static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first, uint32_t (*hash)(const machine *m, uint32_t i)) {
+    uint32_t from = i;
+    if ((i + 1) * 2 > t->n_slots) {
+        uint32_t n = t->n_slots == 0 ? FIRST_SLOTS : t->n_slots * 2;
+        if (!area_use(&t->slots, &m->budget, n * sizeof(uint32_t))) {
+            m->failed = true;
+            return false;
+        }
+        memset(t->slots.p, 0, n * sizeof(uint32_t));
+        t->n_slots = n;
+        from = first;
+    }
+    uint32_t *slots = t->slots.p;
+    for (; from <= i; from++) {
+        uint32_t at = hash(m, from) & (t->n_slots - 1);
+        while (slots[at] != 0) {
+            at = (at + 1) & (t->n_slots - 1);
+        }
+        slots[at] = from + 1;
+    }
+    return true;
+}
+
+#define TABLE_EACH(t, h, i)                                                                                                                \
+    for (uint32_t at_ = (h) & ((t).n_slots - 1), i = 0; (t).n_slots > 0 && (i = ((const uint32_t *)(t).slots.p)[at_]) != 0;                \
+         at_ = (at_ + 1) & ((t).n_slots - 1))
+
+static bool use(machine *m, area *a, size_t bytes) {
+    if (!area_use(a, &m->budget, bytes)) {
+        m->failed = true;
+    }
+    return !m->failed;
+}
+
+uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
+    machine_cell c = {node, data, below};
+    TABLE_EACH(m->cell_table, hash_words(&c, sizeof c, 1), i) {
+        if (memcmp((machine_cell *)m->cells.p + i - 1, &c, sizeof c) == 0) {
+            return i - 1;
+        }
+    }
+    if (!use(m, &m->cells, (m->n_cells + 1) * sizeof c)) {
+        return 0;
+    }
+    ((machine_cell *)m->cells.p)[m->n_cells] = c;
+    if (!table_put(m, &m->cell_table, m->n_cells, 1, cell_hash)) {
+        return 0;
+    }
+    return m->n_cells++;
+}
+
+uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
+    uint32_t h = hash_words(words, t.n * sizeof *words, mix(mix(2, t.count), t.other));
+    TABLE_EACH(m->tally_table, h, i) {
+        const machine_tally *o = (const machine_tally *)m->tallies.p + i - 1;
+        if (o->count == t.count && o->other == t.other && o->n == t.n &&
+            (t.n == 0 || memcmp((const uint64_t *)m->words.p + o->first, words, t.n * sizeof *words) == 0)) {
+            return i - 1;
+        }
+    }
+    if (!use(m, &m->tallies, (m->n_tallies + 1) * sizeof t) || !use(m, &m->words, (m->n_words + t.n) * sizeof *words)) {
+        return 0;
+    }
+    t.first = m->n_words;
+    mem_copy((uint64_t *)m->words.p + m->n_words, words, t.n * sizeof *words);
+    ((machine_tally *)m->tallies.p)[m->n_tallies] = t;
+    if (!table_put(m, &m->tally_table, m->n_tallies, 0, tally_hash)) {
+        return 0;
+    }
+    m->n_words += t.n;
+    return m->n_tallies++;
+}
+
+/* ---- one transition ---- */
+
+void machine_add(machine *m, machine_config c) {
+    if (m->n_next >= MAX_NEXT || !use(m, &m->next, (m->n_next + 1) * sizeof c)) {
+        m->failed = true;
+        return;
+    }
+    ((machine_config *)m->next.p)[m->n_next++] = c;
+}
+
+/* Whether w is new in this transition. */
+static bool visit(machine *m, const machine_work *w) {
+    machine_seen *seen = m->visited.p;
+    uint32_t at = hash_words(w, sizeof *w, 4) & (N_VISITED - 1);
+    while (seen[at].stamp == m->stamp) {
+        if (memcmp(&seen[at].key, w, sizeof *w) == 0) {
+            return false;
+        }
+        at = (at + 1) & (N_VISITED - 1);
+    }
+    if (++m->n_visited > N_VISITED / 2) {
+        m->failed = true;
+        return false;
+    }
+    seen[at] = (machine_seen){*w, m->stamp};
+    return true;
+}
+
+void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh) {
+    machine_work w = {node, at, stack, fresh};
+    if (m->failed || !visit(m, &w)) {
+        return;
+    }
+    if (m->n_work >= MAX_WORK || !use(m, &m->work, (m->n_work + 1) * sizeof w)) {
+        m->failed = true;
+        return;
+    }
+    ((machine_work *)m->work.p)[m->n_work++] = w;
+}
+
+static void follow_repeat(machine *m, const nfa_node *node, uint32_t id, uint32_t count, uint32_t stack, uint32_t fresh) {
+    const nfa_repeat *r = &m->a->repeats.p[node->arg];
+    if (count >= r->min) {
+        machine_follow(m, node->next, 0, stack, fresh);
+    }
+    if (count < r->max) {
+        uint32_t kept = r->max == NFA_NONE && count > r->min ? r->min : count;
+        machine_follow(m, r->body, 0, machine_push(m, id, kept, stack), 1);
+    }
+}
+
+/* A rule or body ends. What was pushed since the last byte read nothing: `nullable` covers that where it is called. */
+static void follow_return(machine *m, const machine_work *w) {
+    if (w->fresh != 0) {
+        return;
+    }
+    if (w->stack == 0) {
+        machine_add(m, (machine_config){.node = NFA_RETURN_NODE});
+        return;
+    }
+    machine_cell c = ((const machine_cell *)m->cells.p)[w->stack];
+    const nfa_node *node = &m->a->nodes.p[c.node];
+    switch ((nfa_op)node->op) {
+    case NFA_REPEAT: follow_repeat(m, node, c.node, c.data + 1, c.below, 0); break;
+    case NFA_OBJECT: (c.data & 1 ? machine_object_next : machine_object_part)(m, c.node, c.data >> 1, c.below, 0); break;
+    case NFA_ARRAY: (c.data & 1 ? machine_array_next : machine_array_part)(m, c.node, c.data >> 1, c.below, 0); break;
+    default: machine_follow(m, node->next, 0, c.below, 0);
+    }
+}
+
+static void follow_call(machine *m, const machine_work *w, const nfa_node *node) {
+    const nfa_rule *r = &m->a->rules.p[node->arg];
+    if (node->next == NFA_RETURN_NODE) { /* a call at the end needs no cell */
+        machine_follow(m, r->start, 0, w->stack, w->fresh);
+    } else {
+        machine_follow(m, r->start, 0, machine_push(m, w->node, 0, w->stack), 1);
+    }
+    if (r->nullable) {
+        machine_follow(m, node->next, 0, w->stack, w->fresh);
+    }
+}
+
+static void follow_one(machine *m, const machine_work *w) {
+    const nfa *a = m->a;
+    const nfa_node *node = &a->nodes.p[w->node];
+    switch ((nfa_op)node->op) {
+    case NFA_FAIL: break;
+    case NFA_RETURN: follow_return(m, w); break;
+    case NFA_SPLIT:
+        for (uint32_t i = 0; i < node->n; i++) {
+            machine_follow(m, a->targets.p[node->arg + i], 0, w->stack, w->fresh);
+        }
+        break;
+    case NFA_CALL: follow_call(m, w, node); break;
+    case NFA_REPEAT: follow_repeat(m, node, w->node, 0, w->stack, w->fresh); break;
+    case NFA_OBJECT: machine_object_next(m, w->node, 0, w->stack, w->fresh); break;
+    case NFA_ARRAY: machine_array_next(m, w->node, 0, w->stack, w->fresh); break;
+    case NFA_STRING: {
+        uint32_t q = w->at != 0 ? w->at : a->dfas.p[node->arg];
+        const nfa_dstate *d = &a->dstates.p[q];
+        if (d->n > 0 || d->other != NFA_NONE) {
+            machine_add(m, (machine_config){w->node, q, 0, w->stack});
+        }
+        if (d->accepts) {
+            machine_follow(m, node->next, 0, w->stack, w->fresh);
+        }
+        break;
+    }
+    case NFA_COUNTED:
+        if (w->at < a->counts.p[node->arg].max) {
+            machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
+        }
+        if (w->at >= a->counts.p[node->arg].min) {
+            machine_follow(m, node->next, 0, w->stack, w->fresh);
+        }
+        break;
+    case NFA_SPACE:
+        if (w->at < GRAMMAR_SPACE_MAX) {
+            machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
+        }
+        machine_follow(m, node->next, 0, w->stack, w->fresh);
+        break;
+    default: machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
+    }
+}
+
+static void read_byte(machine *m, const machine_config *c, uint8_t byte) {
+    const nfa_node *node = &m->a->nodes.p[c->node];
+    switch ((nfa_op)node->op) {
+    case NFA_BYTES:
+        if (m->a->bytes.p[node->arg + c->at] != byte) {
+            return;
+        }
+        if (c->at + 1 < node->n) {
+            machine_add(m, (machine_config){c->node, c->at + 1, 0, c->stack});
+        } else {
+            machine_follow(m, node->next, 0, c->stack, 0);
+        }
+        break;
+    case NFA_SPACE:
+        if (byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r') {
+            machine_follow(m, c->node, c->at + 1, c->stack, 0);
+        }
+        break;
+    case NFA_CLASS:
+    case NFA_STRING:
+    case NFA_COUNTED: machine_read_char(m, c, byte); break;
+    default: break; /* the end of the answer reads nothing */
+    }
+}
+
+/* ---- states ---- */
+
+static int compare_configs(const void *x, const void *y) {
+    return memcmp(x, y, sizeof(machine_config));
+}
+
+/* Works off what follows, and sorts the set. */
+static void close_set(machine *m) {
+    while (m->n_work > 0 && !m->failed) {
+        machine_work w = ((machine_work *)m->work.p)[--m->n_work];
+        follow_one(m, &w);
+    }
+    machine_config *set = m->next.p;
+    if (m->n_next > 1) {
+        qsort(set, m->n_next, sizeof *set, compare_configs);
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->n_next; i++) {
+        if (n == 0 || memcmp(&set[n - 1], &set[i], sizeof *set) != 0) {
+            set[n++] = set[i];
+        }
+    }
+    m->n_next = n;
+}
+
+static void begin_set(machine *m) {
+    m->n_next = m->n_work = m->n_visited = 0;
+    m->failed = false;
+    m->stamp++;
+}
+
+/* The state of the set that stands in next. */
+static uint32_t state_of_set(machine *m) {
+    size_t bytes = m->n_next * sizeof(machine_config);
+    if (m->n_next == 0) {
+        return MACHINE_DEAD;
+    }
+    TABLE_EACH(m->state_table, hash_words(m->next.p, bytes, 3), i) {
+        const machine_state *s = machine_state_at(m, i - 1);
+        if (s->n == m->n_next && memcmp(machine_configs(m, i - 1), m->next.p, bytes) == 0) {
+            return i - 1;
+        }
+    }
+    if (!use(m, &m->configs, (m->n_configs + m->n_next) * sizeof(machine_config)) ||
+        !use(m, &m->states, (m->n_states + 1) * sizeof(machine_state))) {
+        return MACHINE_FULL;
+    }
+    memcpy((machine_config *)m->configs.p + m->n_configs, m->next.p, bytes);
+    machine_state *s = machine_state_at(m, m->n_states);
+    *s = (machine_state){.first = m->n_configs, .n = m->n_next};
+    for (uint32_t i = 0; i < m->n_next; i++) {
+        s->final = s->final || ((const machine_config *)m->next.p)[i].node == NFA_RETURN_NODE;
+    }
+    s->over = s->final && s->n == 1;
+    if (!table_put(m, &m->state_table, m->n_states, MACHINE_FIRST, state_hash)) {
+        return MACHINE_FULL;
+    }
+    m->n_configs += m->n_next;
+    return m->n_states++;
+}
+
+static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
+    begin_set(m);
+    for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && !m->failed; i++) {
+        read_byte(m, machine_configs(m, state) + i, byte);
+    }
+    close_set(m);
+    uint32_t to = m->failed ? MACHINE_FULL : state_of_set(m);
+    return m->failed ? MACHINE_FULL : to;
+}
+
+uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
+    if (state < MACHINE_FIRST) {
+        return state;
+    }
+    machine_state *s = machine_state_at(m, state);
+    uint32_t n = m->a->n_byte_classes;
+    if (s->row == 0) {
+        if (!area_use(&m->rows, &m->budget, (size_t)(m->n_rows + 1) * n * sizeof(uint32_t))) {
+            return MACHINE_FULL;
+        }
+        s->row = ++m->n_rows;
+    }
+    uint32_t *to = (uint32_t *)m->rows.p + (size_t)(s->row - 1) * n + m->a->byte_class[byte];
+    if (*to == MACHINE_UNKNOWN) {
+        uint32_t next = build_next(m, state, byte);
+        if (next == MACHINE_FULL) {
+            return next;
+        }
+        *to = next;
+    }
+    return *to;
+}
+
+static quire_err open_areas(machine *m, size_t max_bytes) {
+    area *all[] = {&m->configs, &m->cells, &m->tallies, &m->words, &m->states, &m->rows,
+                   &m->cell_table.slots, &m->tally_table.slots, &m->state_table.slots};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        TRY(area_open(all[i], max_bytes));
+    }
+    TRY(area_open(&m->next, MAX_NEXT * sizeof(machine_config)));
+    TRY(area_open(&m->work, MAX_WORK * sizeof(machine_work)));
+    return area_open(&m->visited, N_VISITED * sizeof(machine_seen));
+}
+
+quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
+    *m = (machine){.a = a, .budget = {.max = max_bytes}};
+    quire_err e = open_areas(m, max_bytes);
+    m->n_cells = 1;     /* 0 is the empty stack */
+    m->n_states = MACHINE_FIRST;
+    begin_set(m);
+    if (e == QUIRE_OK && use(m, &m->cells, sizeof(machine_cell)) && use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
+        (void)machine_tally_of(m, (machine_tally){0}, NULL); /* 0: nothing seen */
+        machine_follow(m, a->rules.p[0].start, 0, 0, 0);
+        close_set(m);
+        if (!m->failed) {
+            (void)state_of_set(m);
+        }
+    }
+    e = e == QUIRE_OK && m->failed ? QUIRE_TOO_LARGE : e;
+    if (e != QUIRE_OK) {
+        machine_deinit(m);
+    }
+    return e;
+}
+
+void machine_deinit(machine *m) {
+    area *all[] = {&m->configs, &m->cells, &m->tallies, &m->words, &m->states, &m->rows, &m->cell_table.slots, &m->tally_table.slots,
+                   &m->state_table.slots, &m->next, &m->work, &m->visited};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        area_close(all[i]);
+    }
+}

@@ -1,0 +1,89 @@
+/* The machine of a compiled grammar: sets of configurations, built as bytes come and numbered, so that equal sets are one state. Private to
+ * this room; the caller holds the run's lock.
+ *
+ * A configuration is a node, how far it is read, and a stack. Stacks are lists whose cells are shared: equal stacks have one number. A state
+ * is a sorted set of configurations; its row remembers the state behind each class of bytes. So the machine is the deterministic automaton
+ * of the grammar, of which only the visited part exists. Everything lies in reserved areas that only grow. */
+#ifndef GRAMMAR_MACHINE_H
+#define GRAMMAR_MACHINE_H
+
+#include "grammar/area.h"
+#include "grammar/nfa.h"
+
+#define MACHINE_UNKNOWN 0u /* in a row: not built yet */
+#define MACHINE_DEAD    1u
+#define MACHINE_FULL    2u /* returned by machine_next: the budget is used up */
+#define MACHINE_FIRST   3u /* the state before any byte */
+
+typedef struct machine_config {
+    uint32_t node;
+    uint32_t at;    /* bytes or characters read, state of the dfa */
+    uint32_t value; /* where a character is read partly: decode.h */
+    uint32_t stack; /* top cell; 0: empty */
+} machine_config;
+
+typedef struct machine_cell {
+    uint32_t node, data, below;
+} machine_cell;
+
+/* What an object or array holds so far. */
+typedef struct machine_tally {
+    uint32_t count; /* members or items, up to where more makes no difference */
+    uint32_t other; /* of an object in the schema's order: the next part; of an array: those that count towards `contains` */
+    uint32_t first, n; /* words of seen parts */
+} machine_tally;
+
+typedef struct machine_state {
+    uint32_t first, n; /* configurations */
+    uint32_t row;      /* in rows, plus 1; 0: none yet */
+    uint32_t mask;     /* of mask.c: where the mask lies, plus 1; 0: not built */
+    bool final, over;
+} machine_state;
+
+typedef struct machine_table { /* open addressing over numbers of elements, plus 1 */
+    area slots;
+    uint32_t n_slots;
+} machine_table;
+
+typedef struct machine {
+    const nfa *a;
+    area_budget budget;
+    area configs, cells, tallies, words, states, rows;
+    uint32_t n_configs, n_cells, n_tallies, n_words, n_states, n_rows;
+    machine_table cell_table, tally_table, state_table;
+    /* one transition */
+    area next, work, visited;
+    uint32_t n_next, n_work, n_visited, stamp;
+    bool failed;
+} machine;
+
+quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
+void machine_deinit(machine *m);
+/* The state behind a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
+uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
+
+static inline machine_state *machine_state_at(const machine *m, uint32_t state) {
+    return (machine_state *)m->states.p + state;
+}
+static inline const machine_config *machine_configs(const machine *m, uint32_t state) {
+    return (const machine_config *)m->configs.p + machine_state_at(m, state)->first;
+}
+
+/* ---- for its parts ---- */
+
+/* Adds a configuration to the transition under way. */
+void machine_add(machine *m, machine_config c);
+/* Adds what follows without reading: (node, at) with a stack. fresh: the stack's top was pushed since the last byte. */
+void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh);
+uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below);
+/* The number of a tally, whose words are given apart. */
+uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words);
+/* decode.c: a byte for a node that reads characters. */
+void machine_read_char(machine *m, const machine_config *c, uint8_t byte);
+/* members.c: an object or array behind a part (or at its beginning), and behind a comma. */
+void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
+void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
+void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
+void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
+
+#endif

@@ -1,0 +1,127 @@
+/* Token masks: the trie of the vocabulary walked through the machine.
+ *
+ * Inside a string that nothing limits, all tokens of plain characters are allowed: they come as one mask made once for a vocabulary, and
+ * only the rest of the trie is walked. A mask is kept with its state: as a list of tokens where they are few, else as bits. */
+#include "grammar/run.h"
+
+#define LIST_PART 64 /* a list of up to n_tokens / LIST_PART tokens takes less than half of the bits */
+
+static void set_tokens(const grammar_vocab *v, int32_t token, uint64_t *bits) {
+    for (; token >= 0; token = v->same[token]) {
+        bits[token / 64] |= (uint64_t)1 << (token % 64);
+    }
+}
+
+/* How many plain characters any text of which configuration c takes, whatever they are; at most VOCAB_PLAIN. */
+static uint32_t plain_room(const grammar_run *r, const machine_config *c) {
+    const nfa *a = r->m.a;
+    const nfa_node *node = &a->nodes.p[c->node];
+    if (c->value != 0) {
+        return 0;
+    }
+    if (node->op == NFA_STRING && node->mode != NFA_RAW) {
+        const nfa_dstate *d = &a->dstates.p[c->at];
+        return d->n == 0 && d->other == c->at ? VOCAB_PLAIN : 0;
+    }
+    if (node->op != NFA_COUNTED || node->mode == NFA_RAW) {
+        return 0;
+    }
+    const nfa_count *n = &a->counts.p[node->arg];
+    return n->max == NFA_NONE || n->max - c->at >= VOCAB_PLAIN ? VOCAB_PLAIN : n->max - c->at;
+}
+
+static bool walk(grammar_run *r, const vocab_trie *t, uint32_t s, uint64_t *bits) {
+    r->path[0] = s;
+    for (uint32_t i = 0; i < t->n;) {
+        const vocab_node *node = &t->nodes[i];
+        uint32_t to = machine_next(&r->m, r->path[node->depth], node->byte);
+        if (to < MACHINE_FIRST) {
+            if (to == MACHINE_FULL) {
+                return false;
+            }
+            i = node->skip;
+            continue;
+        }
+        r->path[node->depth + 1] = to;
+        set_tokens(r->v, node->token, bits);
+        i++;
+    }
+    return true;
+}
+
+/* Fills bits from nothing. */
+static bool build_mask(grammar_run *r, uint32_t s, uint64_t *bits) {
+    const grammar_vocab *v = r->v;
+    const machine_state *state = machine_state_at(&r->m, s);
+    uint32_t room = 0, n = state->n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t one = plain_room(r, machine_configs(&r->m, s) + i);
+        room = one > room ? one : room;
+    }
+    memset(bits, 0, v->n_words * sizeof *bits);
+    for (int32_t i = 0; state->final && i < v->n_ends; i++) {
+        bits[v->ends[i] / 64] |= (uint64_t)1 << (v->ends[i] % 64);
+    }
+    /* Shorter room answers for all plain tokens only where nothing else may take longer ones. */
+    bool sliced = room == VOCAB_PLAIN || (room > 0 && n <= 2);
+    if (sliced) {
+        for (size_t i = 0; i < v->n_words; i++) {
+            bits[i] |= v->plain[room][i];
+        }
+    }
+    return walk(r, sliced ? &v->rest : &v->all, s, bits);
+}
+
+/* ---- kept masks: a word with the number of tokens, or UINT32_MAX, then tokens or bits ---- */
+
+static void keep(grammar_run *r, uint32_t s, const uint64_t *bits) {
+    size_t n = 0, n_words = r->v->n_words * 2;
+    for (size_t i = 0; i < r->v->n_words; i++) {
+        n += (size_t)__builtin_popcountll(bits[i]);
+    }
+    bool list = n <= (size_t)r->v->n_tokens / LIST_PART;
+    size_t words = 1 + (list ? n : n_words);
+    if (r->m.budget.used > r->m.budget.max / 2 || !area_use(&r->masks, &r->m.budget, (r->n_mask_words + words) * sizeof(uint32_t))) {
+        return; /* states need the rest of the budget more */
+    }
+    uint32_t *to = (uint32_t *)r->masks.p + r->n_mask_words;
+    machine_state_at(&r->m, s)->mask = r->n_mask_words + 1;
+    r->n_mask_words += (uint32_t)words;
+    *to++ = list ? (uint32_t)n : UINT32_MAX;
+    if (!list) {
+        memcpy(to, bits, n_words * sizeof *to);
+        return;
+    }
+    for (size_t i = 0; i < r->v->n_words; i++) {
+        for (uint64_t w = bits[i]; w != 0; w &= w - 1) {
+            *to++ = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(w);
+        }
+    }
+}
+
+static void read_kept(const grammar_run *r, uint32_t mask, uint64_t *bits) {
+    const uint32_t *from = (const uint32_t *)r->masks.p + mask - 1;
+    uint32_t n = *from++;
+    if (n == UINT32_MAX) {
+        memcpy(bits, from, r->v->n_words * sizeof *bits);
+        return;
+    }
+    memset(bits, 0, r->v->n_words * sizeof *bits);
+    for (uint32_t i = 0; i < n; i++) {
+        bits[from[i] / 64] |= (uint64_t)1 << (from[i] % 64);
+    }
+}
+
+quire_err run_mask(grammar_run *r, uint32_t s, uint64_t *bits) {
+    if (machine_state_at(&r->m, s)->mask == 0) {
+        if (!build_mask(r, s, bits)) {
+            return QUIRE_TOO_LARGE;
+        }
+        r->stats.n_masks++;
+        keep(r, s, bits);
+        return QUIRE_OK;
+    }
+    r->stats.n_mask_hits++;
+    read_kept(r, machine_state_at(&r->m, s)->mask, bits);
+    return QUIRE_OK;
+}

@@ -1,0 +1,138 @@
+/* The compiled form of every grammar: rules whose nodes read bytes, characters or strings, and call each other (a recursive transition
+ * network: Woods 1970). Private to this room.
+ *
+ * Compilers append to it; nfa_finish checks and prunes it; then it is immutable. A node is a number; nodes NFA_FAIL_NODE and NFA_RETURN_NODE
+ * are in every nfa. Characters are code points; the machine (machine.h) decodes them from UTF-8 or from the escapes of JSON strings. */
+#ifndef GRAMMAR_NFA_H
+#define GRAMMAR_NFA_H
+
+#include "base/mem.h"
+#include "base/str.h"
+
+typedef enum nfa_op {
+    NFA_FAIL,    /* nothing follows */
+    NFA_RETURN,  /* end of a rule or of a body: continues where the top of the stack says */
+    NFA_SPLIT,   /* any of targets[arg .. arg + n) */
+    NFA_BYTES,   /* bytes[arg .. arg + n), then next */
+    NFA_CLASS,   /* one character of classes[arg], spelt as mode says, then next */
+    NFA_STRING,  /* characters that dfas[arg] accepts, then next */
+    NFA_COUNTED, /* counts[arg].min to .max characters of any kind, then next */
+    NFA_SPACE,   /* at most GRAMMAR_SPACE_MAX bytes of JSON's white space, then next */
+    NFA_CALL,    /* rules[arg], then next */
+    NFA_REPEAT,  /* repeats[arg].body, which ends in RETURN, min to max times, then next */
+    NFA_OBJECT,  /* members of objects[arg] with commas, then next */
+    NFA_ARRAY    /* items of arrays[arg] with commas, then next */
+} nfa_op;
+
+/* How characters are spelt. */
+typedef enum nfa_mode {
+    NFA_RAW,  /* UTF-8 */
+    NFA_JSON, /* in a JSON string: as themselves, or by any escape */
+    NFA_PLAIN /* the same, but printable ASCII only as itself where that is possible: names, patterns */
+} nfa_mode;
+
+#define NFA_FAIL_NODE   0u
+#define NFA_RETURN_NODE 1u
+#define NFA_NONE        UINT32_MAX /* no target; no upper bound */
+#define NFA_MAX_CHAR    0x10FFFFu
+
+typedef struct nfa_node {
+    uint8_t op, mode;
+    uint16_t n;
+    uint32_t arg, next;
+} nfa_node;
+
+typedef struct nfa_range {
+    uint32_t lo, hi; /* both inside */
+} nfa_range;
+
+typedef struct nfa_class { /* ranges[first .. first + n), ascending, apart */
+    uint32_t first, n;
+} nfa_class;
+
+/* A deterministic automaton over characters; its states are dstates[first ..), edges of a state ascending; `other` is the target of all
+ * characters without an edge. Every state reaches an accepting one. */
+typedef struct nfa_dstate {
+    uint32_t first, n, other;
+    bool accepts;
+} nfa_dstate;
+typedef struct nfa_dedge {
+    uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
+} nfa_dedge;
+
+typedef struct nfa_count {
+    uint32_t min, max;
+} nfa_count;
+
+typedef struct nfa_repeat {
+    uint32_t body, min, max;
+} nfa_repeat;
+
+/* One way for a member or an item: entry reads it and ends in RETURN. */
+typedef struct nfa_part {
+    uint32_t entry;
+    bool required; /* of a member */
+    bool counts;   /* of an item: towards `contains` */
+} nfa_part;
+
+/* Members: parts[first .. first + n) once each, then `open` ones from there on any number of times. */
+typedef struct nfa_object {
+    uint32_t first, n, n_open, min, max;
+    uint32_t comma; /* reads a comma and ends in RETURN */
+    bool any_order;
+} nfa_object;
+
+/* The parts that an item may be: parts[first .. first + n). */
+typedef struct nfa_slot {
+    uint32_t first, n;
+} nfa_slot;
+
+/* Items: item i is of slots[first + i], or of slots[first + n] for all i >= n. With `unique` each part of that last slot may come once (and
+ * n is 0). */
+typedef struct nfa_array {
+    uint32_t first, n, min, max, min_counts, max_counts;
+    uint32_t comma;
+    bool unique;
+} nfa_array;
+
+typedef struct nfa_rule {
+    uint32_t start;
+    bool nullable;
+} nfa_rule;
+
+#define NFA_VEC(type)                                                                                                                      \
+    struct {                                                                                                                               \
+        type *p;                                                                                                                           \
+        size_t cap;                                                                                                                        \
+        uint32_t n;                                                                                                                        \
+    }
+
+typedef struct nfa {
+    NFA_VEC(nfa_node) nodes;
+    NFA_VEC(uint32_t) targets;
+    NFA_VEC(uint8_t) bytes;
+    NFA_VEC(nfa_class) classes;
+    NFA_VEC(nfa_range) ranges;
+    NFA_VEC(uint32_t) dfas; /* first state of each */
+    NFA_VEC(nfa_dstate) dstates; /* 0 is of none */
+    NFA_VEC(nfa_dedge) dedges;
+    NFA_VEC(nfa_count) counts;
+    NFA_VEC(nfa_repeat) repeats;
+    NFA_VEC(nfa_object) objects;
+    NFA_VEC(nfa_array) arrays;
+    NFA_VEC(nfa_slot) slots;
+    NFA_VEC(nfa_part) parts;
+    NFA_VEC(nfa_rule) rules; /* rule 0 is the answer */
+    uint8_t byte_class[256]; /* bytes that no node distinguishes have the same */
+    uint32_t n_byte_classes;
+} nfa;
+
+/* Appends one element to vec and returns its address, or NULL: the build failed (build.h). */
+#define NFA_PUSH(b, vec) (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p) ? &(vec).p[(vec).n++] : NULL)
+
+void nfa_deinit(nfa *a);
+/* Gives back what the vectors hold beyond their elements. */
+void nfa_shrink(nfa *a);
+size_t nfa_size_bytes(const nfa *a);
+
+#endif

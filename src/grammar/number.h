@@ -1,0 +1,46 @@
+/* Numbers of a schema: what they may be, and the dfa of their texts. Private to this room. */
+#ifndef GRAMMAR_NUMBER_H
+#define GRAMMAR_NUMBER_H
+
+#include "grammar/dfa.h"
+#include "json/json.h"
+
+#define DECIMAL_DIGITS 40 /* before and behind the point */
+
+/* A decimal number; digits without leading zeros (but one before the point) and without trailing ones behind the point. Zero isn't negative. */
+typedef struct decimal {
+    bool negative;
+    uint8_t n_int, n_frac;
+    char digits[2 * DECIMAL_DIGITS];
+} decimal;
+
+/* false: the value is too large or small. */
+bool decimal_of(const json_value *v, decimal *out);
+int decimal_compare(const decimal *x, const decimal *y);
+/* Appends it as JSON. */
+quire_err decimal_write(const decimal *d, strbuf *out);
+
+#define NUMBER_MULTIPLES 3
+
+typedef struct number_multiple {
+    uint32_t m, scale; /* m / 10^scale */
+    bool negated;      /* not a multiple */
+} number_multiple;
+
+/* Numbers that satisfy all of it. */
+typedef struct number_part {
+    bool integer; /* written without point and exponent */
+    bool has_lo, has_hi, lo_open, hi_open, exact; /* exact: lo alone */
+    decimal lo, hi;
+    uint32_t n_multiples;
+    number_multiple multiples[NUMBER_MULTIPLES];
+} number_part;
+
+/* x and y together; false: nothing satisfies both. Too many multiples fail the build. */
+bool number_intersect(build *b, const number_part *x, const number_part *y, number_part *out);
+/* Whether any number will do. */
+bool number_is_free(const number_part *n);
+/* The texts, without exponents. */
+uint32_t number_dfa(dfa_pool *p, const number_part *n);
+
+#endif

@@ -1,0 +1,326 @@
+/* From a pattern to a dfa: the positions of the regex (Thompson 1968), then sets of them (Rabin and Scott 1959). */
+#include <stdlib.h>
+
+#include "grammar/dfa.h"
+#include "grammar/regex.h"
+
+typedef enum step_kind { STEP_CLASS, STEP_SPLIT, STEP_START, STEP_END, STEP_FOUND } step_kind;
+
+typedef struct step {
+    step_kind kind;
+    uint32_t first, n; /* of STEP_CLASS: ranges of the tree; of STEP_SPLIT: first is the other way */
+    uint32_t next;
+} step;
+
+typedef struct set { /* members[first .. first + n), ascending */
+    uint32_t first, n;
+} set;
+
+typedef struct finder {
+    build *b;
+    ast *t;
+    NFA_VEC(step) steps;
+    NFA_VEC(set) sets;
+    NFA_VEC(uint32_t) members, work, next, cuts;
+    uint32_t *stamp, now, n_slots, *slots;
+} finder;
+
+static uint32_t add_step(finder *f, step s) {
+    step *p = NFA_PUSH(f->b, f->steps);
+    if (p == NULL) {
+        return 0;
+    }
+    *p = s;
+    return f->steps.n - 1;
+}
+
+static uint32_t emit(finder *f, uint32_t node, uint32_t next);
+
+static uint32_t emit_repeat(finder *f, const ast_node *n, uint32_t next) {
+    uint32_t least = n->min;
+    if (n->max == NFA_NONE) {
+        uint32_t loop = add_step(f, (step){.kind = STEP_SPLIT, .next = next}), body = emit(f, n->child, loop);
+        if (f->b->failed == QUIRE_OK) {
+            f->steps.p[loop].first = body;
+        }
+        next = loop;
+    } else {
+        for (uint32_t i = n->min; i < n->max && build_step(f->b, 1); i++) {
+            next = add_step(f, (step){.kind = STEP_SPLIT, .first = emit(f, n->child, next), .next = next});
+        }
+    }
+    for (uint32_t i = 0; i < least && build_step(f->b, 1); i++) {
+        next = emit(f, n->child, next);
+    }
+    return next;
+}
+
+static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) { /* the last one first */
+    if (child == 0 || !build_step(f->b, 1)) {
+        return next;
+    }
+    uint32_t n = 0, at = child;
+    for (uint32_t c = child; c != 0; c = f->t->nodes.p[c].sibling) {
+        n++;
+    }
+    uint32_t *list = mem_new(n, sizeof *list);
+    if (list == NULL) {
+        (void)build_fail(f->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return next;
+    }
+    for (uint32_t i = 0; i < n; i++, at = f->t->nodes.p[at].sibling) {
+        list[i] = at;
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        next = emit(f, list[i], next);
+    }
+    mem_free(list);
+    return next;
+}
+
+static uint32_t emit(finder *f, uint32_t node, uint32_t next) {
+    ast_node n = f->t->nodes.p[node];
+    if (!build_step(f->b, 1)) {
+        return 0;
+    }
+    switch (n.kind) {
+    case AST_CLASS: return add_step(f, (step){STEP_CLASS, n.first, n.n, next});
+    case AST_CAT: return emit_list(f, n.child, next);
+    case AST_ALT: {
+        uint32_t all = 0;
+        bool any = false;
+        for (uint32_t c = n.child; c != 0 && build_step(f->b, 1); c = f->t->nodes.p[c].sibling, any = true) {
+            uint32_t one = emit(f, c, next);
+            all = any ? add_step(f, (step){.kind = STEP_SPLIT, .first = one, .next = all}) : one;
+        }
+        return all;
+    }
+    case AST_REPEAT: return emit_repeat(f, &n, next);
+    case AST_START: return add_step(f, (step){.kind = STEP_START, .next = next});
+    case AST_END: return add_step(f, (step){.kind = STEP_END, .next = next});
+    default: return next;
+    }
+}
+
+/* ---- sets ---- */
+
+static void push(finder *f, uint32_t s) {
+    if (f->stamp[s] != f->now) {
+        f->stamp[s] = f->now;
+        uint32_t *w = NFA_PUSH(f->b, f->work);
+        if (w != NULL) {
+            *w = s;
+        }
+    }
+}
+
+/* Follows what stands in work; characters' steps and others that need the end go to next. Returns whether the match is found. */
+static bool follow(finder *f, bool at_start, bool at_end) {
+    bool found = false;
+    f->next.n = 0;
+    while (f->work.n > 0 && build_step(f->b, 1)) {
+        uint32_t i = f->work.p[--f->work.n];
+        step s = f->steps.p[i];
+        found = found || s.kind == STEP_FOUND;
+        if (s.kind == STEP_SPLIT) {
+            push(f, s.first);
+            push(f, s.next);
+        } else if ((s.kind == STEP_START && at_start) || (s.kind == STEP_END && at_end)) {
+            push(f, s.next);
+        }
+        if (s.kind == STEP_CLASS || s.kind == STEP_END) {
+            uint32_t *n = NFA_PUSH(f->b, f->next);
+            if (n != NULL) {
+                *n = i;
+            }
+        }
+    }
+    return found;
+}
+
+static int compare_numbers(const void *x, const void *y) {
+    const uint32_t *a = x, *b = y;
+    return *a < *b ? -1 : *a > *b;
+}
+
+static uint32_t hash_of(const uint32_t *p, uint32_t n) {
+    uint32_t h = 2166136261u;
+    for (uint32_t i = 0; i < n; i++) {
+        h = (h ^ p[i]) * 0x9E3779B1u;
+        h ^= h >> 15;
+    }
+    return h;
+}
+
+/* The number of the set in next; a found match is set 0 (any text may follow), whatever else is in it. */
+static uint32_t set_of(finder *f, bool found) {
+    if (found) {
+        return 0;
+    }
+    if (f->next.n > 1) {
+        qsort(f->next.p, f->next.n, sizeof *f->next.p, compare_numbers);
+    }
+    if ((f->sets.n + 1) * 2 > f->n_slots) {
+        uint32_t n = f->n_slots > 0 ? f->n_slots * 2 : 64, *slots = mem_new(n, sizeof *slots);
+        if (slots == NULL) {
+            (void)build_fail(f->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+            return 0;
+        }
+        for (uint32_t i = 1; i < f->sets.n; i++) {
+            uint32_t at = hash_of(f->members.p + f->sets.p[i].first, f->sets.p[i].n) & (n - 1);
+            while (slots[at] != 0) {
+                at = (at + 1) & (n - 1);
+            }
+            slots[at] = i;
+        }
+        mem_free(f->slots);
+        f->slots = slots;
+        f->n_slots = n;
+    }
+    uint32_t at = hash_of(f->next.p, f->next.n) & (f->n_slots - 1);
+    for (; f->slots[at] != 0; at = (at + 1) & (f->n_slots - 1)) {
+        const set *s = &f->sets.p[f->slots[at]];
+        if (s->n == f->next.n && (s->n == 0 || memcmp(f->members.p + s->first, f->next.p, s->n * sizeof *f->next.p) == 0)) {
+            return f->slots[at];
+        }
+    }
+    set *s = NFA_PUSH(f->b, f->sets);
+    if (s == NULL) {
+        return 0;
+    }
+    *s = (set){f->members.n, f->next.n};
+    for (uint32_t i = 0; i < f->next.n; i++) {
+        uint32_t *m = NFA_PUSH(f->b, f->members);
+        if (m != NULL) {
+            *m = f->next.p[i];
+        }
+    }
+    f->slots[at] = f->sets.n - 1;
+    return f->sets.n - 1;
+}
+
+/* Characters at which the set's classes begin, or one behind their ends: cuts, ascending. */
+static void find_cuts(finder *f, const set *s) {
+    f->cuts.n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const step *st = &f->steps.p[f->members.p[s->first + i]];
+        for (uint32_t k = 0; st->kind == STEP_CLASS && k < st->n * 2; k++) {
+            const nfa_range *r = &f->t->ranges.p[st->first + k / 2];
+            uint32_t *c = NFA_PUSH(f->b, f->cuts);
+            if (c != NULL) {
+                *c = k % 2 == 0 ? r->lo : r->hi + 1;
+            }
+        }
+    }
+    if (f->cuts.n > 1) {
+        qsort(f->cuts.p, f->cuts.n, sizeof *f->cuts.p, compare_numbers);
+    }
+}
+
+static bool holds(const finder *f, const step *s, uint32_t c) {
+    for (uint32_t k = 0; s->kind == STEP_CLASS && k < s->n; k++) {
+        const nfa_range *r = &f->t->ranges.p[s->first + k];
+        if (r->lo <= c && c <= r->hi) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The set behind character c. */
+static uint32_t target(finder *f, const set *s, uint32_t c) {
+    f->now++;
+    f->work.n = 0;
+    for (uint32_t i = 0; i < s->n && build_step(f->b, 1); i++) {
+        const step *st = &f->steps.p[f->members.p[s->first + i]];
+        if (holds(f, st, c)) {
+            push(f, st->next);
+        }
+    }
+    bool found = follow(f, false, false);
+    return set_of(f, found);
+}
+
+/* Whether a match is complete where the text ends. */
+static bool at_end(finder *f, const set *s) {
+    f->now++;
+    f->work.n = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        push(f, f->members.p[s->first + i]);
+    }
+    return follow(f, false, true);
+}
+
+/* Set `start` is the dfa's state 0, set 0 its state `start`. */
+static uint32_t renumber(uint32_t s, uint32_t start) {
+    return s == start ? 0 : s == 0 ? start : s;
+}
+
+static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first) {
+    uint32_t x = dfa_new(p);
+    f->now++;
+    push(f, first);
+    bool found = follow(f, true, false);
+    f->now++;
+    f->work.n = 0;
+    set *any = NFA_PUSH(f->b, f->sets); /* set 0 */
+    if (any != NULL) {
+        *any = (set){0, 0};
+    }
+    if (found || f->b->failed != QUIRE_OK) {
+        return DFA_ANY;
+    }
+    uint32_t start = set_of(f, false);
+    for (uint32_t i = 0; i < f->sets.n && build_step(f->b, 1); i++) {
+        set s = f->sets.p[renumber(i, start)];
+        uint32_t from = 0;
+        if (renumber(i, start) == 0) {
+            dfa_add_state(p, x, true);
+            dfa_add_edge(p, x, 0, NFA_MAX_CHAR, i);
+            continue;
+        }
+        dfa_add_state(p, x, at_end(f, &s));
+        find_cuts(f, &s);
+        for (uint32_t k = 0; k <= f->cuts.n && build_step(f->b, 1); k++) {
+            uint32_t until = k < f->cuts.n ? f->cuts.p[k] : NFA_MAX_CHAR + 1;
+            if (until > from) {
+                uint32_t to = target(f, &s, from);
+                dfa_add_edge(p, x, from, until - 1, renumber(to, start));
+                from = until;
+            }
+        }
+    }
+    dfa_trim(p, x);
+    return f->b->failed == QUIRE_OK ? x : DFA_ANY;
+}
+
+uint32_t dfa_pattern(dfa_pool *p, str regex) {
+    ast t;
+    ast_init(&t, p->b);
+    finder f = {.b = p->b, .t = &t};
+    uint32_t root = regex_parse(&t, regex), found = add_step(&f, (step){.kind = STEP_FOUND});
+    uint32_t body = emit(&f, root, found), x = DFA_ANY;
+    /* the match may begin at any character */
+    uint32_t every = ast_class(&t, NULL, 0, true);
+    if (p->b->failed == QUIRE_OK) {
+        uint32_t skip = add_step(&f, (step){STEP_CLASS, t.nodes.p[every].first, t.nodes.p[every].n, 0});
+        uint32_t loop = add_step(&f, (step){.kind = STEP_SPLIT, .first = body, .next = skip});
+        f.stamp = mem_new(f.steps.n, sizeof *f.stamp);
+        if (f.stamp == NULL || p->b->failed != QUIRE_OK) {
+            (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        } else {
+            f.steps.p[skip].next = loop;
+            x = determinise(&f, p, loop);
+        }
+    }
+    mem_free(f.steps.p);
+    mem_free(f.sets.p);
+    mem_free(f.members.p);
+    mem_free(f.work.p);
+    mem_free(f.next.p);
+    mem_free(f.cuts.p);
+    mem_free(f.stamp);
+    mem_free(f.slots);
+    ast_deinit(&t);
+    return x;
+}

@@ -1,0 +1,260 @@
+/* Compiles JSON Schemas: expressions over schemas, and their shapes. */
+#include "grammar/shape.h"
+
+#include <stdio.h>
+
+#include "grammar/compile.h"
+
+#define MAX_DEPTH  64    /* of schemas that apply to one value, inside each other */
+#define MAX_VALUES 200000
+#define MAX_NESTED 200
+
+/* ---- expressions ---- */
+
+static uint32_t expr_hash(const expr *x) {
+    uint64_t h = (uint64_t)(uintptr_t)x->value * 0x9E3779B97F4A7C15u + (uint64_t)x->kind;
+    for (uint32_t i = 0; i < x->n; i++) {
+        h = (h ^ x->children[i]) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 29;
+    }
+    return (uint32_t)(h >> 32);
+}
+
+static bool expr_same(const expr *x, const expr *y) {
+    return x->kind == y->kind && x->value == y->value && x->n == y->n &&
+           (x->n == 0 || memcmp(x->children, y->children, x->n * sizeof *x->children) == 0);
+}
+
+static void slots_put(schema *s, uint32_t i) {
+    uint32_t at = expr_hash(&s->exprs.p[i]) & (s->n_expr_slots - 1);
+    while (s->expr_slots[at] != 0) {
+        at = (at + 1) & (s->n_expr_slots - 1);
+    }
+    s->expr_slots[at] = i + 1;
+}
+
+static uint32_t expr_of(schema *s, expr x) {
+    if (s->b->failed != QUIRE_OK) {
+        return EXPR_NEVER;
+    }
+    if ((s->exprs.n + 1) * 2 > s->n_expr_slots) {
+        uint32_t n = s->n_expr_slots > 0 ? s->n_expr_slots * 2 : 256, *slots = mem_new(n, sizeof *slots);
+        if (slots == NULL) {
+            (void)build_fail(s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
+            return EXPR_NEVER;
+        }
+        mem_free(s->expr_slots);
+        s->expr_slots = slots;
+        s->n_expr_slots = n;
+        for (uint32_t i = 0; i < s->exprs.n; i++) {
+            slots_put(s, i);
+        }
+    }
+    for (uint32_t at = expr_hash(&x) & (s->n_expr_slots - 1); s->expr_slots[at] != 0; at = (at + 1) & (s->n_expr_slots - 1)) {
+        if (expr_same(&s->exprs.p[s->expr_slots[at] - 1], &x)) {
+            return s->expr_slots[at] - 1;
+        }
+    }
+    expr *p = NFA_PUSH(s->b, s->exprs);
+    if (p == NULL) {
+        return EXPR_NEVER;
+    }
+    *p = x;
+    slots_put(s, s->exprs.n - 1);
+    return s->exprs.n - 1;
+}
+
+uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *path) {
+    if (json_is(v, JSON_KIND_BOOL)) {
+        return json_truth(v) ? EXPR_ANY : EXPR_NEVER;
+    }
+    if (!json_is(v, JSON_KIND_OBJECT)) {
+        (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\" must be an object, true or false", path);
+        return EXPR_NEVER;
+    }
+    return json_length(v) == 0 ? EXPR_ANY : expr_of(s, (expr){.kind = EXPR_IS_SCHEMA, .value = v, .base = schema_resource_of(s, v, base), .path = path});
+}
+
+uint32_t expr_const(schema *s, const json_value *v) {
+    /* null is the pointer NULL, so a constant needs another mark than its value */
+    return expr_of(s, (expr){.kind = EXPR_IS_CONST, .value = v});
+}
+
+static void add_child(schema *s, expr *x, uint32_t child) {
+    uint32_t at = 0;
+    while (at < x->n && x->children[at] < child) {
+        at++;
+    }
+    if (at < x->n && x->children[at] == child) {
+        return;
+    }
+    uint32_t *more = schema_keep(s, x->n + 1, sizeof *more);
+    if (more != NULL) {
+        mem_copy(more, x->children, at * sizeof *more);
+        more[at] = child;
+        mem_copy(more + at + 1, x->children + at, (x->n - at) * sizeof *more);
+        x->children = more;
+        x->n++;
+    }
+}
+
+uint32_t expr_and(schema *s, uint32_t x, uint32_t y) {
+    if (x == EXPR_NEVER || y == EXPR_NEVER || s->b->failed != QUIRE_OK) {
+        return EXPR_NEVER;
+    }
+    if (x == EXPR_ANY || y == EXPR_ANY || x == y) {
+        return x == EXPR_ANY ? y : x;
+    }
+    expr and = {.kind = EXPR_IS_AND};
+    for (int side = 0; side < 2; side++) {
+        uint32_t one = side == 0 ? x : y;
+        expr e = s->exprs.p[one];
+        for (uint32_t i = 0; e.kind == EXPR_IS_AND && i < e.n && build_step(s->b, 1); i++) {
+            add_child(s, &and, e.children[i]);
+        }
+        if (e.kind != EXPR_IS_AND) {
+            add_child(s, &and, one);
+        }
+    }
+    return expr_of(s, and);
+}
+
+uint32_t expr_not(schema *s, uint32_t x) {
+    if (x == EXPR_ANY || x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
+        return x == EXPR_NEVER ? EXPR_ANY : EXPR_NEVER;
+    }
+    if (s->exprs.p[x].kind == EXPR_IS_NOT) {
+        return s->exprs.p[x].children[0];
+    }
+    expr not = {.kind = EXPR_IS_NOT};
+    add_child(s, &not, x);
+    return expr_of(s, not);
+}
+
+static void make_shape(schema *s, uint32_t x, shape *out) {
+    expr e = s->exprs.p[x];
+    shape next;
+    switch (e.kind) {
+    case EXPR_IS_ANY: shape_any(s, out); return;
+    case EXPR_IS_NEVER: return;
+    case EXPR_IS_SCHEMA: schema_read(s, x, out); return;
+    case EXPR_IS_CONST: schema_read_const(s, e.value, out); return;
+    case EXPR_IS_AND:
+        *out = *expr_shape(s, e.children[0]);
+        for (uint32_t i = 1; i < e.n; i++) {
+            shape_and(s, out, expr_shape(s, e.children[i]), &next);
+            *out = next;
+        }
+        return;
+    case EXPR_IS_NOT: {
+        const char *why = shape_not(s, expr_shape(s, e.children[0]), out), *path = s->exprs.p[e.children[0]].path;
+        if (why != NULL) {
+            schema_refuse(s, path != NULL ? path : "", "not", why);
+        }
+        return;
+    }
+    }
+}
+
+const shape *expr_shape(schema *s, uint32_t x) {
+    static const shape empty = {0};
+    if (s->b->failed != QUIRE_OK) {
+        return &empty;
+    }
+    if (s->exprs.p[x].shape != NULL) {
+        return s->exprs.p[x].shape;
+    }
+    const char *path = s->exprs.p[x].path;
+    if (s->exprs.p[x].open) {
+        (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\": $ref leads back to itself, so it says nothing", path != NULL ? path : "");
+        return &empty;
+    }
+    if (++s->depth > MAX_DEPTH) {
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "the schema at \"%s\": over %d schemas apply inside each other", path != NULL ? path : "", MAX_DEPTH);
+        return &empty;
+    }
+    s->exprs.p[x].open = true;
+    shape *out = schema_keep(s, 1, sizeof *out);
+    if (out != NULL) {
+        make_shape(s, x, out);
+        s->exprs.p[x].shape = out;
+    }
+    s->exprs.p[x].open = false;
+    s->depth--;
+    return s->b->failed == QUIRE_OK ? out : &empty;
+}
+
+/* ---- reports ---- */
+
+void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how) {
+    const grammar_options *o = s->b->options;
+    if (o->keyword != NULL) {
+        grammar_keyword k = {path, keyword, GRAMMAR_ENFORCED, how};
+        k.status = status == GRAMMAR_ENFORCED ? GRAMMAR_ENFORCED : status == GRAMMAR_ANNOTATION ? GRAMMAR_ANNOTATION : GRAMMAR_REFUSED;
+        o->keyword(o->user, &k);
+    }
+}
+
+void schema_refuse(schema *s, const char *path, const char *keyword, const char *why) {
+    if (s->b->failed != QUIRE_OK) {
+        return;
+    }
+    schema_note(s, path, keyword, GRAMMAR_REFUSED, why);
+    if (!s->b->options->survey) {
+        (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+    } else if (!s->refused) {
+        s->refused = true;
+        (void)err_set(s->b->err, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+    }
+}
+
+/* ---- compiling ---- */
+
+static int draft_of(const json_value *root) {
+    str uri = json_get_str(root, "$schema");
+    return str_contains(uri, str_of("draft-03")) || str_contains(uri, str_of("draft-04")) ? 4
+           : str_contains(uri, str_of("draft-06"))                                        ? 6
+           : str_contains(uri, str_of("draft-07"))                                        ? 7
+           : str_contains(uri, str_of("2019-09"))                                         ? 2019
+                                                                                          : 2020;
+}
+
+static void compile_value(build *b, const json_value *root) {
+    schema s = {.b = b, .draft = draft_of(root)};
+    dfa_pool_init(&s.dfas, b);
+    (void)expr_of(&s, (expr){.kind = EXPR_IS_ANY});
+    (void)expr_of(&s, (expr){.kind = EXPR_IS_NEVER});
+    schema_find_resources(&s, root);
+    uint32_t x = b->failed == QUIRE_OK ? expr_schema(&s, root, 0, "") : EXPR_NEVER;
+    if (b->failed == QUIRE_OK) {
+        schema_write(&s, x);
+    }
+    if (s.refused && b->failed == QUIRE_OK) {
+        b->failed = QUIRE_UNSUPPORTED; /* b->err has the first one */
+    }
+    schema_free_kept(&s);
+    dfa_pool_deinit(&s.dfas);
+    mem_free(s.exprs.p);
+    mem_free(s.expr_slots);
+    mem_free(s.queue.p);
+    mem_free(s.resources.p);
+    mem_free(s.anchors.p);
+}
+
+void compile_schema(build *b, str text) {
+    json_limits limits = {.max_depth = MAX_NESTED, .max_values = MAX_VALUES, .max_containers = MAX_VALUES, .max_names = MAX_VALUES,
+                          .names = JSON_NAMES_LAST};
+    json_fault fault = {0};
+    json_value *root = NULL;
+    quire_err e = json_read(text, &limits, JSON_WIDE_REAL, &root, &fault);
+    if (e != QUIRE_OK) {
+        (void)build_fail(b, e == QUIRE_BAD_FILE ? QUIRE_INVALID : e, (int64_t)fault.at, "the schema at byte %zu: %s", fault.at, fault.what);
+    } else {
+        compile_value(b, root);
+    }
+    json_drop(root);
+}
+
+void compile_object(build *b) {
+    compile_schema(b, str_of("{\"type\":\"object\"}"));
+}

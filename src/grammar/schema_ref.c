@@ -1,0 +1,248 @@
+/* Where a $ref leads: resources with identifiers, anchors, JSON pointers. Only within the schema's own text. */
+#include <stdio.h>
+
+#include "grammar/shape.h"
+
+#define MAX_REF 2000 /* bytes */
+
+const char *schema_path(schema *s, const char *path, const char *token) {
+    size_t n = strlen(path), m = strlen(token), extra = 0;
+    for (size_t i = 0; i < m; i++) {
+        extra += token[i] == '/' || token[i] == '~';
+    }
+    char *out = schema_keep(s, n + m + extra + 2, 1), *to = out;
+    if (out == NULL) {
+        return "";
+    }
+    mem_copy(to, path, n);
+    to += n;
+    *to++ = '/';
+    for (size_t i = 0; i < m; i++) {
+        if (token[i] == '/' || token[i] == '~') {
+            *to++ = '~';
+            *to++ = token[i] == '/' ? '1' : '0';
+        } else {
+            *to++ = token[i];
+        }
+    }
+    *to = 0;
+    return out;
+}
+
+static bool has_scheme(str uri) {
+    size_t i = 0;
+    while (i < uri.n && uri.p[i] != ':' && uri.p[i] != '/' && uri.p[i] != '#') {
+        i++;
+    }
+    return i > 0 && i < uri.n && uri.p[i] == ':';
+}
+
+static size_t find(str s, char c, size_t from) {
+    while (from < s.n && s.p[from] != c) {
+        from++;
+    }
+    return from;
+}
+
+/* ref, without a fragment, against a base (RFC 3986, without dot segments). */
+static str resolve(schema *s, str base, str ref) {
+    size_t keep = 0, scheme = find(base, ':', 0);
+    if (ref.n == 0) {
+        return base;
+    }
+    if (has_scheme(ref)) {
+        return ref;
+    }
+    if (has_scheme(base)) {
+        size_t authority = base.n - scheme > 2 && base.p[scheme + 1] == '/' && base.p[scheme + 2] == '/' ? find(base, '/', scheme + 3) : scheme + 1;
+        keep = authority;
+    }
+    if (ref.p[0] != '/') { /* behind the last slash of the path */
+        size_t last = base.n;
+        while (last > keep && base.p[last - 1] != '/') {
+            last--;
+        }
+        keep = last > keep ? last : keep;
+    }
+    char *out = schema_keep(s, keep + ref.n + 1, 1);
+    if (out == NULL) {
+        return ref;
+    }
+    mem_copy(out, base.p, keep);
+    mem_copy(out + keep, ref.p, ref.n);
+    return (str){out, keep + ref.n};
+}
+
+static str identifier(const schema *s, const json_value *v) {
+    if (s->draft <= 7 && json_has(v, "$ref")) {
+        return (str){"", 0}; /* beside it nothing counts */
+    }
+    str id = json_get_str(v, s->draft == 4 ? "id" : "$id");
+    return id;
+}
+
+static void add_anchor(schema *s, uint32_t resource, str name, const json_value *v, bool dynamic) {
+    schema_anchor *a = name.n > 0 ? NFA_PUSH(s->b, s->anchors) : NULL;
+    if (a != NULL) {
+        *a = (schema_anchor){resource, name, v, dynamic};
+    }
+}
+
+/* Members that hold values, not schemas. */
+static bool holds_values(const char *name) {
+    return strcmp(name, "enum") == 0 || strcmp(name, "const") == 0 || strcmp(name, "default") == 0 || strcmp(name, "examples") == 0;
+}
+
+static void walk(schema *s, const json_value *v, uint32_t resource, bool is_schema) {
+    if (!build_step(s->b, 1)) {
+        return;
+    }
+    if (json_is(v, JSON_KIND_ARRAY)) {
+        for (size_t i = 0; i < json_length(v); i++) {
+            walk(s, json_at(v, i), resource, true);
+        }
+        return;
+    }
+    if (!json_is(v, JSON_KIND_OBJECT)) {
+        return;
+    }
+    str id = is_schema ? identifier(s, v) : (str){"", 0};
+    size_t hash = find(id, '#', 0);
+    if (hash > 0 && v != s->resources.p[0].root) {
+        schema_resource *r = NFA_PUSH(s->b, s->resources);
+        if (r == NULL) {
+            return;
+        }
+        *r = (schema_resource){resolve(s, s->resources.p[resource].uri, (str){id.p, hash}), v};
+        resource = s->resources.n - 1;
+    }
+    if (is_schema) {
+        if (hash == 0 && id.n > 1) {
+            add_anchor(s, resource, (str){id.p + 1, id.n - 1}, v, false);
+        }
+        add_anchor(s, resource, json_get_str(v, "$anchor"), v, false);
+        add_anchor(s, resource, json_get_str(v, "$dynamicAnchor"), v, true);
+    }
+    for (json_member m = {0}; json_next(v, &m);) {
+        bool names = strcmp(m.name, "properties") == 0 || strcmp(m.name, "patternProperties") == 0 || strcmp(m.name, "$defs") == 0 ||
+                     strcmp(m.name, "definitions") == 0 || strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
+        if (!is_schema || !holds_values(m.name)) {
+            walk(s, m.value, resource, !(is_schema && names));
+        }
+    }
+}
+
+void schema_find_resources(schema *s, const json_value *root) {
+    schema_resource *r = NFA_PUSH(s->b, s->resources);
+    if (r == NULL) {
+        return;
+    }
+    str id = identifier(s, root);
+    *r = (schema_resource){{id.p, find(id, '#', 0)}, root};
+    walk(s, root, 0, true);
+}
+
+uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base) {
+    if (identifier(s, v).n > 0) {
+        for (uint32_t i = 0; i < s->resources.n; i++) {
+            if (s->resources.p[i].root == v) {
+                return i;
+            }
+        }
+    }
+    return base;
+}
+
+/* One step of a JSON pointer, its escapes undone in buffer. */
+static const json_value *step_into(const json_value *v, str token, char *buffer) {
+    size_t n = 0;
+    for (size_t i = 0; i < token.n && n < MAX_REF; i++) {
+        char c = token.p[i];
+        if (c == '%' && i + 2 < token.n && hex_digit(token.p[i + 1]) >= 0 && hex_digit(token.p[i + 2]) >= 0) {
+            c = (char)(hex_digit(token.p[i + 1]) << 4 | hex_digit(token.p[i + 2]));
+            i += 2;
+        }
+        if (c == '~' && i + 1 < token.n && (token.p[i + 1] == '0' || token.p[i + 1] == '1')) {
+            c = token.p[++i] == '0' ? '~' : '/';
+        }
+        buffer[n++] = c;
+    }
+    buffer[n] = 0;
+    if (json_is(v, JSON_KIND_ARRAY)) {
+        size_t at = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (buffer[i] < '0' || buffer[i] > '9' || at > 1000000) {
+                return NULL;
+            }
+            at = at * 10 + (size_t)(buffer[i] - '0');
+        }
+        return n > 0 ? json_at(v, at) : NULL;
+    }
+    return json_get(v, buffer);
+}
+
+static bool follow_pointer(schema *s, uint32_t resource, str pointer, uint32_t *out) {
+    char buffer[MAX_REF + 1];
+    const json_value *v = s->resources.p[resource].root;
+    const char *path = "";
+    for (size_t at = 0; at < pointer.n && v != NULL;) {
+        size_t end = find(pointer, '/', at + 1);
+        v = step_into(v, (str){pointer.p + at + 1, end - at - 1}, buffer);
+        path = schema_path(s, path, buffer);
+        at = end;
+        if (v != NULL && at < pointer.n && json_is(v, JSON_KIND_OBJECT)) {
+            resource = schema_resource_of(s, v, resource);
+        }
+    }
+    if (v == NULL || (!json_is(v, JSON_KIND_OBJECT) && !json_is(v, JSON_KIND_BOOL))) {
+        return false;
+    }
+    *out = expr_schema(s, v, resource, path);
+    return true;
+}
+
+static bool follow_anchor(schema *s, uint32_t resource, str name, bool dynamic, const char **why, uint32_t *out) {
+    const schema_anchor *found = NULL;
+    uint32_t n_dynamic = 0;
+    for (uint32_t i = 0; i < s->anchors.n; i++) {
+        const schema_anchor *a = &s->anchors.p[i];
+        bool same = str_eq(a->name, name);
+        n_dynamic += same && a->dynamic;
+        found = same && a->resource == resource ? a : found;
+    }
+    if (found != NULL && dynamic && found->dynamic && n_dynamic > 1) {
+        *why = "its target depends on how it is reached";
+        return false;
+    }
+    *why = "nothing has this anchor";
+    if (found != NULL) {
+        *out = expr_schema(s, found->value, resource, schema_path(s, "#", name.p));
+    }
+    return found != NULL;
+}
+
+bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint32_t *out) {
+    size_t hash = find(ref, '#', 0);
+    str fragment = hash < ref.n ? (str){ref.p + hash + 1, ref.n - hash - 1} : (str){"", 0};
+    const char *why = "it names another document, and none is fetched";
+    uint32_t resource = from->base, found = UINT32_MAX;
+    if (ref.n > MAX_REF) {
+        why = "it is longer than 2000 bytes";
+    } else if (hash == 0) {
+        found = resource;
+    } else {
+        str uri = resolve(s, s->resources.p[resource].uri, (str){ref.p, hash});
+        for (uint32_t i = 0; i < s->resources.n && found == UINT32_MAX; i++) {
+            found = str_eq(s->resources.p[i].uri, uri) ? i : UINT32_MAX;
+        }
+    }
+    if (found != UINT32_MAX) {
+        bool pointer = fragment.n == 0 || fragment.p[0] == '/';
+        why = "nothing stands where it points to";
+        if (pointer ? follow_pointer(s, found, fragment, out) : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {
+            return true;
+        }
+    }
+    schema_refuse(s, from->path, keyword, why);
+    return false;
+}

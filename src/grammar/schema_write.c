@@ -1,0 +1,471 @@
+/* Shapes to nodes: one rule for each expression that some value must satisfy. */
+#include "base/utf8.h"
+#include "grammar/regex.h"
+#include "grammar/shape.h"
+
+#define MAX_MEMBERS 4096 /* of one object, as members.c has them */
+
+/* ---- tokens of JSON ---- */
+
+static uint32_t literal(schema *s, const char *text, uint32_t next) {
+    return build_bytes(s->b, str_of(text), next);
+}
+
+/* A rule of a regex, made once. */
+static uint32_t regex_rule(schema *s, uint32_t *rule, str regex) {
+    if (*rule == 0) {
+        ast t;
+        ast_init(&t, s->b);
+        uint32_t root = regex_parse(&t, regex);
+        *rule = build_rule(s->b) + 1;
+        build_rule_set(s->b, *rule - 1, ast_emit(&t, root, NFA_RETURN_NODE, 3));
+        ast_deinit(&t);
+    }
+    return *rule - 1;
+}
+
+static uint32_t space(schema *s, uint32_t next) {
+    const grammar_options *o = s->b->options;
+    if (o->whitespace_pattern.n > 0) {
+        return build_call(s->b, regex_rule(s, &s->space_rule, o->whitespace_pattern), next);
+    }
+    return o->space == GRAMMAR_SPACE_ANY ? build_node(s->b, NFA_SPACE, NFA_RAW, 0, 0, next) : next;
+}
+
+static uint32_t rule_of(schema *s, uint32_t x) {
+    if (s->b->failed != QUIRE_OK) {
+        return 0;
+    }
+    if (s->exprs.p[x].rule == 0) {
+        s->exprs.p[x].rule = build_rule(s->b) + 1;
+        uint32_t *q = NFA_PUSH(s->b, s->queue);
+        if (q != NULL) {
+            *q = x;
+        }
+    }
+    return s->exprs.p[x].rule - 1;
+}
+
+static uint32_t comma(schema *s) {
+    return literal(s, ",", space(s, NFA_RETURN_NODE));
+}
+
+/* ---- strings, numbers ---- */
+
+/* The name as a JSON string: printable ASCII as itself, other characters raw or escaped. */
+static uint32_t name_node(schema *s, str name, uint32_t next) {
+    uint32_t *ends = schema_keep(s, name.n + 1, sizeof *ends), n = 0;
+    for (size_t i = 0, len; ends != NULL && i < name.n; i += len) { /* where characters begin */
+        (void)utf8_next(name.p + i, &len);
+        ends[n++] = (uint32_t)i;
+    }
+    next = literal(s, "\"", next);
+    size_t end = name.n;
+    while (n > 0 && ends != NULL && build_step(s->b, 1)) {
+        size_t len, from = end;
+        while (n > 0) { /* characters that are only themselves become bytes */
+            char c = name.p[ends[n - 1]];
+            if (c < 0x20 || c > 0x7E || c == '"' || c == '\\') {
+                break;
+            }
+            from = ends[--n];
+        }
+        next = build_bytes(s->b, (str){name.p + from, end - from}, next);
+        end = from;
+        if (n > 0) {
+            uint32_t c = (uint32_t)utf8_next(name.p + ends[n - 1], &len);
+            next = build_node(s->b, NFA_CLASS, NFA_PLAIN, build_class(s->b, &(nfa_range){c, c}, 1), 0, next);
+            end = ends[--n];
+        }
+    }
+    return literal(s, "\"", next);
+}
+
+/* A string in quotes that the dfa accepts. */
+static uint32_t dfa_node(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
+    if (dfa_is_empty(&s->dfas, x)) {
+        return NFA_FAIL_NODE;
+    }
+    return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(&s->dfas, x), 0, literal(s, "\"", next)));
+}
+
+static uint32_t counted_node(schema *s, uint32_t min, uint32_t max, uint32_t next) {
+    nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
+    if (c == NULL) {
+        return NFA_FAIL_NODE;
+    }
+    *c = (nfa_count){min, max};
+    return literal(s, "\"", build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0, literal(s, "\"", next)));
+}
+
+static uint32_t string_node(schema *s, const string_part *p) {
+    if (p->dfa != DFA_ANY) {
+        return dfa_node(s, string_dfa(s, p), NFA_PLAIN, NFA_RETURN_NODE);
+    }
+    if (p->min > 0 || p->max != NFA_NONE) {
+        return counted_node(s, p->min, p->max, NFA_RETURN_NODE);
+    }
+    if (s->string_rule == 0) {
+        s->string_rule = build_rule(s->b) + 1;
+        build_rule_set(s->b, s->string_rule - 1, counted_node(s, 0, NFA_NONE, NFA_RETURN_NODE));
+    }
+    return build_call(s->b, s->string_rule - 1, NFA_RETURN_NODE);
+}
+
+static uint32_t number_node(schema *s, const number_part *n) {
+    if (n->exact) {
+        strbuf text = {0};
+        if (decimal_write(&n->lo, &text) != QUIRE_OK) {
+            (void)build_fail(s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
+        }
+        uint32_t node = build_bytes(s->b, (str){text.p, text.n}, NFA_RETURN_NODE);
+        strbuf_deinit(&text);
+        return node;
+    }
+    if (number_is_free(n)) {
+        str regex = str_of("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?");
+        return build_call(s->b, regex_rule(s, &s->number_rule, regex), NFA_RETURN_NODE);
+    }
+    if (!n->has_lo && !n->has_hi && n->n_multiples == 0) {
+        return build_call(s->b, regex_rule(s, &s->integer_rule, str_of("-?(0|[1-9][0-9]*)")), NFA_RETURN_NODE);
+    }
+    uint32_t digits = number_dfa(&s->dfas, n);
+    return dfa_is_empty(&s->dfas, digits) ? NFA_FAIL_NODE
+                                          : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, digits), 0, NFA_RETURN_NODE);
+}
+
+/* ---- arrays ---- */
+
+static uint32_t item_expr(schema *s, const array_part *a, uint32_t item) {
+    uint32_t all = EXPR_ANY;
+    for (uint32_t i = 0; i < a->layers.n; i++) {
+        const array_layer *l = &a->layers.p[i];
+        all = expr_and(s, all, item < l->prefix.n ? l->prefix.p[item] : l->rest);
+    }
+    return all;
+}
+
+/* Adds a part that reads x to the slot that ends the list. */
+static void add_item(schema *s, nfa_slot *slot, uint32_t x, bool counts) {
+    if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
+        return;
+    }
+    uint32_t entry = build_call(s->b, rule_of(s, x), space(s, NFA_RETURN_NODE));
+    nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
+    if (p != NULL) {
+        *p = (nfa_part){.entry = entry, .counts = counts};
+        slot->n++;
+    }
+}
+
+/* The finitely many values of an expression: those of an enum or const in it; NULL: none is there. */
+static const json_value *finite_values(const schema *s, uint32_t x, bool *one) {
+    const expr *e = &s->exprs.p[x];
+    const json_value *list = NULL;
+    for (uint32_t i = 0; e->kind == EXPR_IS_AND && i < e->n && list == NULL; i++) {
+        list = finite_values(s, e->children[i], one);
+    }
+    if (e->kind == EXPR_IS_SCHEMA) {
+        *one = !json_has(e->value, "enum");
+        list = *one ? json_get(e->value, "const") : json_get(e->value, "enum");
+    }
+    return list;
+}
+
+/* Items of which each may come once: one part for each value. */
+static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
+    bool one = false, yes_no = false;
+    const shape *sh = expr_shape(s, x);
+    const json_value *values = finite_values(s, x, &one);
+    yes_no = sh->numbers.n == 0 && sh->strings.n == 0 && sh->arrays.n == 0 && sh->objects.n == 0;
+    if (!yes_no && (values == NULL || one || json_length(values) > MAX_MEMBERS)) {
+        schema_refuse(s, "", "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
+        return;
+    }
+    r->unique = true;
+    if (yes_no) {
+        const char *texts[] = {sh->null ? "null" : NULL, sh->yes ? "true" : NULL, sh->no ? "false" : NULL};
+        for (size_t i = 0; i < 3; i++) {
+            uint32_t entry = texts[i] != NULL ? literal(s, texts[i], space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
+            nfa_part *p = texts[i] != NULL ? NFA_PUSH(s->b, s->b->a.parts) : NULL;
+            if (p != NULL) {
+                *p = (nfa_part){.entry = entry};
+                slot->n++;
+            }
+        }
+        return;
+    }
+    for (size_t i = 0; i < json_length(values); i++) {
+        bool again = false;
+        for (size_t k = 0; k < i && !again && build_step(s->b, 1); k++) {
+            again = json_same(json_at(values, k), json_at(values, i));
+        }
+        if (!again) {
+            add_item(s, slot, expr_and(s, x, expr_const(s, json_at(values, i))), false);
+        }
+    }
+}
+
+static void add_slot(schema *s, const array_part *a, nfa_array *r, uint32_t item, bool unique) {
+    nfa_slot slot = {s->b->a.parts.n, 0};
+    uint32_t x = item_expr(s, a, item);
+    if (unique) {
+        add_unique(s, r, &slot, x);
+    } else if (a->contains.n == 0) {
+        add_item(s, &slot, x, false);
+    } else {
+        const contains_rule *c = &a->contains.p[0];
+        add_item(s, &slot, expr_and(s, x, c->expr), true);
+        add_item(s, &slot, c->max != NFA_NONE ? expr_and(s, x, expr_not(s, c->expr)) : x, false);
+    }
+    nfa_slot *to = NFA_PUSH(s->b, s->b->a.slots);
+    if (to != NULL) {
+        *to = slot;
+    }
+}
+
+static uint32_t array_node(schema *s, const array_part *a) {
+    nfa_array r = {.min = a->min, .max = a->max, .max_counts = NFA_NONE};
+    bool unique = a->unique && a->max > 1;
+    for (uint32_t i = 0; i < a->layers.n; i++) {
+        r.n = a->layers.p[i].prefix.n > r.n ? a->layers.p[i].prefix.n : r.n;
+    }
+    if (a->contains.n > 1) {
+        schema_refuse(s, "", "contains", "only one of them can be counted");
+        return NFA_FAIL_NODE;
+    }
+    if (unique && (r.n > 0 || a->contains.n > 0)) {
+        schema_refuse(s, "", "uniqueItems", "beside prefixItems or contains all items would have to be remembered");
+        return NFA_FAIL_NODE;
+    }
+    if (a->contains.n == 1) {
+        r.min_counts = a->contains.p[0].min;
+        r.max_counts = a->contains.p[0].max;
+    }
+    r.comma = comma(s);
+    r.first = s->b->a.slots.n;
+    for (uint32_t i = 0; i <= r.n && build_step(s->b, 1); i++) {
+        add_slot(s, a, &r, i, unique);
+    }
+    nfa_array *to = NFA_PUSH(s->b, s->b->a.arrays);
+    if (to == NULL) {
+        return NFA_FAIL_NODE;
+    }
+    *to = r;
+    uint32_t items = build_node(s->b, NFA_ARRAY, NFA_RAW, s->b->a.arrays.n - 1, 0, literal(s, "]", NFA_RETURN_NODE));
+    return literal(s, "[", space(s, items));
+}
+
+/* ---- objects ---- */
+
+/* Nodes behind a member's name. */
+static uint32_t member_value(schema *s, uint32_t x) {
+    uint32_t value = build_call(s->b, rule_of(s, x), space(s, NFA_RETURN_NODE));
+    return space(s, literal(s, ":", space(s, value)));
+}
+
+static void add_member(schema *s, uint32_t entry, bool required) {
+    nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
+    if (p != NULL) {
+        *p = (nfa_part){.entry = entry, .required = required};
+    }
+}
+
+/* Names in the order in which members come: as listed, then required ones that nothing lists. */
+typedef struct name_list {
+    PARTS(str) names;
+    uint32_t n_slots, *slots;
+} name_list;
+
+static void add_name(schema *s, name_list *l, str name) {
+    if ((l->names.n + 1) * 2 > l->n_slots) {
+        uint32_t n = l->n_slots > 0 ? l->n_slots * 2 : 16;
+        l->slots = schema_keep(s, n, sizeof *l->slots);
+        l->n_slots = l->slots != NULL ? n : 0;
+        for (uint32_t i = 0; i < l->names.n && l->slots != NULL; i++) {
+            uint32_t at = (uint32_t)str_hash(STR_HASH_START, l->names.p[i]) & (n - 1);
+            while (l->slots[at] != 0) {
+                at = (at + 1) & (n - 1);
+            }
+            l->slots[at] = i + 1;
+        }
+    }
+    if (l->slots == NULL) {
+        return;
+    }
+    uint32_t at = (uint32_t)str_hash(STR_HASH_START, name) & (l->n_slots - 1);
+    for (; l->slots[at] != 0 && build_step(s->b, 1); at = (at + 1) & (l->n_slots - 1)) {
+        if (str_eq(l->names.p[l->slots[at] - 1], name)) {
+            return;
+        }
+    }
+    str *to = PART_PUSH(s, l->names);
+    if (to != NULL) {
+        *to = name;
+        l->slots[at] = l->names.n;
+    }
+}
+
+static bool is_required(const object_part *o, str name) {
+    for (uint32_t i = 0; i < o->required.n; i++) {
+        if (str_eq(o->required.p[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What names must be that the dfa accepts, which match the patterns of `matched` (bits, in the order of layers) and no listed name. */
+static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
+    uint32_t all = EXPR_ANY, bit = 0;
+    for (uint32_t i = 0; i < o->layers.n; i++) {
+        const object_layer *l = &o->layers.p[i];
+        bool found = false;
+        for (uint32_t k = 0; k < l->patterns.n; k++, bit++) {
+            if ((matched >> bit & 1) != 0) {
+                all = expr_and(s, all, l->patterns.p[k].expr);
+                found = true;
+            }
+        }
+        all = found ? all : expr_and(s, all, l->rest);
+    }
+    return all;
+}
+
+typedef struct open_names {
+    const object_part *o;
+    const pattern_expr *patterns[64];
+    uint32_t n, n_parts;
+} open_names;
+
+/* Adds the open members whose names `names` accepts, split by pattern from `at` on. */
+static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, uint64_t matched) {
+    if (dfa_is_empty(&s->dfas, names) || !build_step(s->b, 1)) {
+        return;
+    }
+    if (at < open->n) {
+        uint32_t pattern = open->patterns[at]->dfa;
+        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND), at + 1, matched | (uint64_t)1 << at);
+        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND_NOT), at + 1, matched);
+        return;
+    }
+    uint32_t x = open_expr(s, open->o, matched);
+    if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
+        return;
+    }
+    uint32_t value = member_value(s, x);
+    add_member(s, names == DFA_ANY ? counted_node(s, 0, NFA_NONE, value) : dfa_node(s, names, NFA_JSON, value), false);
+    open->n_parts++;
+}
+
+static uint32_t open_members(schema *s, const object_part *o, const name_list *listed) {
+    open_names open = {.o = o};
+    uint32_t names = DFA_ANY, only;
+    for (uint32_t i = 0; i < o->layers.n; i++) {
+        for (uint32_t k = 0; k < o->layers.p[i].patterns.n; k++) {
+            if (open.n == 12) {
+                schema_refuse(s, "", "patternProperties", "over 12 patterns apply to one object");
+                return 0;
+            }
+            open.patterns[open.n++] = &o->layers.p[i].patterns.p[k];
+        }
+    }
+    if (open.n == 0 && open_expr(s, o, 0) == EXPR_NEVER) {
+        return 0;
+    }
+    if (listed->names.n > 0) {
+        uint32_t known = dfa_names(&s->dfas, listed->names.p, listed->names.n);
+        names = dfa_combine(&s->dfas, DFA_ANY, known, DFA_AND_NOT);
+    }
+    for (uint32_t i = 0; i < o->name_exprs.n; i++) {
+        if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &only)) {
+            return 0;
+        }
+        names = dfa_combine(&s->dfas, names, only, DFA_AND);
+    }
+    add_open(s, &open, names, 0, 0);
+    return open.n_parts;
+}
+
+
+static uint32_t object_node(schema *s, const object_part *o) {
+    nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
+    name_list l = {0};
+    for (uint32_t i = 0; i < o->layers.n; i++) {
+        for (uint32_t k = 0; k < o->layers.p[i].names.n; k++) {
+            add_name(s, &l, o->layers.p[i].names.p[k].name);
+        }
+    }
+    for (uint32_t i = 0; i < o->required.n; i++) {
+        add_name(s, &l, o->required.p[i]);
+    }
+    r.comma = comma(s);
+    r.first = s->b->a.parts.n;
+    for (uint32_t i = 0; i < l.names.n && build_step(s->b, 1 + o->required.n); i++) {
+        uint32_t x = object_member(s, o, l.names.p[i]);
+        bool required = is_required(o, l.names.p[i]);
+        if (x == EXPR_NEVER && required) {
+            return NFA_FAIL_NODE;
+        }
+        if (x != EXPR_NEVER) {
+            add_member(s, name_node(s, l.names.p[i], member_value(s, x)), required);
+        }
+    }
+    r.n = s->b->a.parts.n - r.first;
+    if (r.n > MAX_MEMBERS) {
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object lists over %d members", MAX_MEMBERS);
+    }
+    r.n_open = open_members(s, o, &l);
+    nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);
+    if (to == NULL) {
+        return NFA_FAIL_NODE;
+    }
+    *to = r;
+    uint32_t members = build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, literal(s, "}", NFA_RETURN_NODE));
+    return literal(s, "{", space(s, members));
+}
+
+/* ---- rules ---- */
+
+static uint32_t shape_node(schema *s, const shape *x) {
+    PARTS(uint32_t) ways = {0};
+    uint32_t *to;
+#define WAY(node)                                                                                                                          \
+    do {                                                                                                                                   \
+        uint32_t way_ = (node);                                                                                                            \
+        if ((to = PART_PUSH(s, ways)) != NULL) {                                                                                           \
+            *to = way_;                                                                                                                    \
+        }                                                                                                                                  \
+    } while (0)
+    if (x->null) {
+        WAY(literal(s, "null", NFA_RETURN_NODE));
+    }
+    if (x->yes) {
+        WAY(literal(s, "true", NFA_RETURN_NODE));
+    }
+    if (x->no) {
+        WAY(literal(s, "false", NFA_RETURN_NODE));
+    }
+    for (uint32_t i = 0; i < x->numbers.n; i++) {
+        WAY(number_node(s, &x->numbers.p[i]));
+    }
+    for (uint32_t i = 0; i < x->strings.n; i++) {
+        WAY(string_node(s, &x->strings.p[i]));
+    }
+    for (uint32_t i = 0; i < x->arrays.n; i++) {
+        WAY(array_node(s, &x->arrays.p[i]));
+    }
+    for (uint32_t i = 0; i < x->objects.n; i++) {
+        WAY(object_node(s, &x->objects.p[i]));
+    }
+#undef WAY
+    return ways.n > 0 ? build_split(s->b, ways.p, ways.n) : NFA_FAIL_NODE;
+}
+
+void schema_write(schema *s, uint32_t root) {
+    (void)rule_of(s, root);
+    while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {
+        uint32_t x = s->queue.p[--s->queue.n];
+        build_rule_set(s->b, s->exprs.p[x].rule - 1, shape_node(s, expr_shape(s, x)));
+    }
+}

@@ -1,0 +1,302 @@
+/* Shapes: intersection, union and what is empty. */
+#include "grammar/shape.h"
+
+struct kept_block {
+    kept_block *next;
+    size_t used, size;
+    max_align_t data[];
+};
+
+void *schema_keep(schema *s, size_t n, size_t size) {
+    size_t bytes = (n * size + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+    if (s->b->failed != QUIRE_OK || n > SIZE_MAX / 64 / (size > 0 ? size : 1)) {
+        return NULL;
+    }
+    if (s->blocks == NULL || s->blocks->size - s->blocks->used < bytes) {
+        size_t room = bytes > 16384 ? bytes : 16384;
+        s->b->bytes -= (int64_t)room;
+        kept_block *block = s->b->bytes >= 0 ? mem_new(1, sizeof *block + room) : NULL;
+        if (block == NULL) {
+            (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "the schema takes too much memory; make it smaller");
+            return NULL;
+        }
+        block->size = room;
+        block->next = s->blocks;
+        s->blocks = block;
+    }
+    void *p = (char *)s->blocks->data + s->blocks->used;
+    s->blocks->used += bytes;
+    return p;
+}
+
+void schema_free_kept(schema *s) {
+    while (s->blocks != NULL) {
+        kept_block *next = s->blocks->next;
+        mem_free(s->blocks);
+        s->blocks = next;
+    }
+}
+
+void schema_join(schema *s, void *parts_p, uint32_t *n, const void *from, uint32_t n_from, size_t size) {
+    void *old, *p;
+    memcpy(&old, parts_p, sizeof old);
+    if (n_from == 0) {
+        return;
+    }
+    if (*n == 0) {
+        p = schema_keep(s, n_from, size);
+    } else {
+        p = build_step(s->b, *n + n_from) ? schema_keep(s, (size_t)*n + n_from, size) : NULL;
+    }
+    if (p == NULL) {
+        return;
+    }
+    mem_copy(p, old, *n * size);
+    memcpy((char *)p + *n * size, from, n_from * size);
+    memcpy(parts_p, &p, sizeof p);
+    *n += n_from;
+}
+
+void *schema_append(schema *s, void *parts_p, uint32_t *n, size_t size) {
+    char *p;
+    memcpy(&p, parts_p, sizeof p);
+    if ((*n & (*n - 1)) == 0) { /* the room doubles at each power of two */
+        char *larger = build_step(s->b, *n + 1) ? schema_keep(s, *n == 0 ? 1 : (size_t)*n * 2, size) : NULL;
+        if (larger == NULL) {
+            return NULL;
+        }
+        mem_copy(larger, p, *n * size);
+        p = larger;
+        memcpy(parts_p, &p, sizeof p);
+    }
+    return p + (*n)++ * size;
+}
+
+/* ---- any ---- */
+
+void shape_any(schema *s, shape *out) {
+    *out = (shape){.null = true, .yes = true, .no = true};
+    number_part *number = PART_PUSH(s, out->numbers);
+    string_part *string = PART_PUSH(s, out->strings);
+    array_part *array = PART_PUSH(s, out->arrays);
+    object_part *object = PART_PUSH(s, out->objects);
+    if (s->b->failed == QUIRE_OK) {
+        *number = (number_part){0};
+        *string = (string_part){DFA_ANY, 0, NFA_NONE};
+        *array = (array_part){.max = NFA_NONE};
+        *object = (object_part){.max = NFA_NONE};
+    }
+}
+
+static bool string_is_any(const string_part *p) {
+    return p->dfa == DFA_ANY && p->min == 0 && p->max == NFA_NONE;
+}
+static bool array_is_any(const array_part *p) {
+    return p->layers.n == 0 && p->contains.n == 0 && p->min == 0 && p->max == NFA_NONE && !p->unique;
+}
+static bool object_is_any(const object_part *p) {
+    return p->layers.n == 0 && p->required.n == 0 && p->name_exprs.n == 0 && p->min == 0 && p->max == NFA_NONE;
+}
+
+/* ---- together ---- */
+
+/* The parts are few: each type's are checked against SHAPE_MAX_PARTS. */
+static bool fits(schema *s, uint32_t x, uint32_t y) {
+    if ((uint64_t)x * y > SHAPE_MAX_PARTS) {
+        (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "anyOf, oneOf and allOf combine to over %d alternatives", SHAPE_MAX_PARTS);
+    }
+    return s->b->failed == QUIRE_OK;
+}
+
+static uint32_t larger(uint32_t x, uint32_t y) {
+    return x > y ? x : y;
+}
+static uint32_t smaller(uint32_t x, uint32_t y) {
+    return x < y ? x : y;
+}
+
+uint32_t string_dfa(schema *s, const string_part *p) {
+    if (p->min == 0 && p->max == NFA_NONE) {
+        return p->dfa;
+    }
+    return dfa_combine(&s->dfas, p->dfa, dfa_length(&s->dfas, p->min, p->max), DFA_AND);
+}
+
+static bool string_and(schema *s, const string_part *x, const string_part *y, string_part *out) {
+    *out = (string_part){dfa_combine(&s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max)};
+    if (out->min > out->max || dfa_is_empty(&s->dfas, out->dfa)) {
+        return false;
+    }
+    if (out->dfa != DFA_ANY && (out->min > 0 || out->max != NFA_NONE)) { /* a length and a pattern become one dfa */
+        *out = (string_part){string_dfa(s, out), 0, NFA_NONE};
+        return !dfa_is_empty(&s->dfas, out->dfa);
+    }
+    return true;
+}
+
+static bool array_and(schema *s, const array_part *x, const array_part *y, array_part *out) {
+    *out = *x;
+    PARTS_JOIN(s, out->layers, y->layers);
+    PARTS_JOIN(s, out->contains, y->contains);
+    out->min = larger(x->min, y->min);
+    out->max = smaller(x->max, y->max);
+    out->unique = x->unique || y->unique;
+    return out->min <= out->max;
+}
+
+static bool has_name(const object_part *o, str name) {
+    for (uint32_t i = 0; i < o->required.n; i++) {
+        if (str_eq(o->required.p[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool object_and(schema *s, const object_part *x, const object_part *y, object_part *out) {
+    *out = *x;
+    PARTS_JOIN(s, out->layers, y->layers);
+    PARTS_JOIN(s, out->name_exprs, y->name_exprs);
+    for (uint32_t i = 0; i < y->required.n; i++) {
+        if (!has_name(x, y->required.p[i])) {
+            PARTS_JOIN(s, out->required, ((PARTS(str)){&y->required.p[i], 1}));
+        }
+    }
+    out->min = larger(x->min, y->min);
+    out->max = smaller(x->max, y->max);
+    for (uint32_t i = 0; i < out->required.n; i++) {
+        if (object_member(s, out, out->required.p[i]) == EXPR_NEVER) {
+            return false;
+        }
+    }
+    return out->min <= out->max && out->required.n <= out->max;
+}
+
+void shape_and(schema *s, const shape *x, const shape *y, shape *out) {
+    *out = (shape){.null = x->null && y->null, .yes = x->yes && y->yes, .no = x->no && y->no};
+    if (!fits(s, x->numbers.n, y->numbers.n) || !fits(s, x->strings.n, y->strings.n) || !fits(s, x->arrays.n, y->arrays.n) ||
+        !fits(s, x->objects.n, y->objects.n)) {
+        return;
+    }
+#define EACH_PAIR(list, type, meet)                                                                                                        \
+    for (uint32_t i = 0; i < x->list.n; i++) {                                                                                             \
+        for (uint32_t k = 0; k < y->list.n && build_step(s->b, 1); k++) {                                                                  \
+            type both;                                                                                                                     \
+            type *to = meet ? PART_PUSH(s, out->list) : NULL;                                                                              \
+            if (to != NULL) {                                                                                                              \
+                *to = both;                                                                                                                \
+            }                                                                                                                              \
+        }                                                                                                                                  \
+    }
+    EACH_PAIR(numbers, number_part, number_intersect(s->b, &x->numbers.p[i], &y->numbers.p[k], &both))
+    EACH_PAIR(strings, string_part, string_and(s, &x->strings.p[i], &y->strings.p[k], &both))
+    EACH_PAIR(arrays, array_part, array_and(s, &x->arrays.p[i], &y->arrays.p[k], &both))
+    EACH_PAIR(objects, object_part, object_and(s, &x->objects.p[i], &y->objects.p[k], &both))
+#undef EACH_PAIR
+}
+
+void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
+    shape or = {.null = x->null || y->null, .yes = x->yes || y->yes, .no = x->no || y->no};
+    /* an alternative without constraints makes the others needless */
+#define UNITE(list, is_any)                                                                                                                \
+    do {                                                                                                                                   \
+        bool first = x->list.n == 1 && is_any(&x->list.p[0]), second = y->list.n == 1 && is_any(&y->list.p[0]);                            \
+        or.list.p = second ? y->list.p : x->list.p;                                                                                        \
+        or.list.n = second ? y->list.n : x->list.n;                                                                                        \
+        if (!first && !second) {                                                                                                           \
+            PARTS_JOIN(s, or.list, y->list);                                                                                               \
+        }                                                                                                                                  \
+        (void)fits(s, or.list.n, 1);                                                                                                       \
+    } while (0)
+    UNITE(numbers, number_is_free);
+    UNITE(strings, string_is_any);
+    UNITE(arrays, array_is_any);
+    UNITE(objects, object_is_any);
+#undef UNITE
+    *out = or;
+}
+
+/* ---- emptiness ---- */
+
+uint32_t object_member(schema *s, const object_part *o, str name) {
+    uint32_t all = EXPR_ANY;
+    for (uint32_t i = 0; i < o->layers.n; i++) {
+        const object_layer *l = &o->layers.p[i];
+        bool found = false;
+        for (uint32_t k = 0; k < l->names.n && build_step(s->b, 1); k++) {
+            if (str_eq(l->names.p[k].name, name)) {
+                all = expr_and(s, all, l->names.p[k].expr);
+                found = true;
+            }
+        }
+        for (uint32_t k = 0; k < l->patterns.n && build_step(s->b, 1); k++) {
+            if (dfa_accepts(&s->dfas, l->patterns.p[k].dfa, name)) {
+                all = expr_and(s, all, l->patterns.p[k].expr);
+                found = true;
+            }
+        }
+        all = found ? all : expr_and(s, all, l->rest);
+    }
+    for (uint32_t i = 0; i < o->name_exprs.n && all != EXPR_NEVER; i++) {
+        uint32_t names;
+        if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &names) || !dfa_accepts(&s->dfas, names, name)) {
+            all = EXPR_NEVER;
+        }
+    }
+    return all;
+}
+
+bool shape_strings(schema *s, const shape *x, uint32_t *out) {
+    for (uint32_t i = 0; i < x->strings.n; i++) {
+        uint32_t one = string_dfa(s, &x->strings.p[i]);
+        *out = i == 0 ? one : dfa_combine(&s->dfas, *out, one, DFA_OR);
+    }
+    return x->strings.n > 0;
+}
+
+static bool object_is_empty(schema *s, const object_part *o, int depth) {
+    for (uint32_t i = 0; i < o->required.n && depth > 0; i++) {
+        if (expr_is_empty(s, object_member(s, o, o->required.p[i]), depth - 1)) {
+            return true;
+        }
+    }
+    return o->min > o->max || o->required.n > o->max;
+}
+
+static bool array_is_empty(schema *s, const array_part *a, int depth) {
+    for (uint32_t item = 0; item < a->min && item < 16 && depth > 0; item++) {
+        uint32_t all = EXPR_ANY;
+        for (uint32_t i = 0; i < a->layers.n; i++) {
+            const array_layer *l = &a->layers.p[i];
+            all = expr_and(s, all, item < l->prefix.n ? l->prefix.p[item] : l->rest);
+        }
+        if (expr_is_empty(s, all, depth - 1)) {
+            return true;
+        }
+    }
+    return a->min > a->max;
+}
+
+bool shape_is_empty(schema *s, const shape *x, int depth) {
+    if (x->null || x->yes || x->no || x->numbers.n > 0 || x->strings.n > 0) {
+        return false; /* numbers and strings that nothing satisfies were left out */
+    }
+    for (uint32_t i = 0; i < x->arrays.n; i++) {
+        if (!array_is_empty(s, &x->arrays.p[i], depth)) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < x->objects.n; i++) {
+        if (!object_is_empty(s, &x->objects.p[i], depth)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool expr_is_empty(schema *s, uint32_t x, int depth) {
+    if (x == EXPR_NEVER || x == EXPR_ANY) {
+        return x == EXPR_NEVER;
+    }
+    return s->exprs.p[x].open ? false : shape_is_empty(s, expr_shape(s, x), depth);
+}

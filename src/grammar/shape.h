@@ -1,0 +1,170 @@
+/* Shapes: what a JSON value may be, as alternatives for each type. Private to this room.
+ *
+ * A schema becomes a shape (schema_read.c), shapes are joined, cut with each other and negated, and a shape becomes nodes (schema_write.c).
+ * Values inside objects and arrays stay expressions over schemas, so recursive schemas have finite shapes. Everything lives as long as the
+ * compilation; nothing here changes once made. */
+#ifndef GRAMMAR_SHAPE_H
+#define GRAMMAR_SHAPE_H
+
+#include "grammar/dfa.h"
+#include "grammar/number.h"
+
+/* ---- expressions ---- */
+
+typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_NOT } expr_kind;
+#define EXPR_ANY   0u
+#define EXPR_NEVER 1u
+
+struct shape;
+
+typedef struct expr {
+    expr_kind kind;
+    const json_value *value; /* of a schema or a constant */
+    uint32_t base;           /* of a schema: its resource */
+    const char *path;        /* of a schema: where it stands */
+    uint32_t *children, n;
+    const struct shape *shape;
+    bool open;     /* its shape is being made */
+    uint32_t rule; /* plus 1 */
+} expr;
+
+/* ---- shapes ---- */
+
+#define PARTS(type)                                                                                                                        \
+    struct {                                                                                                                               \
+        type *p;                                                                                                                           \
+        uint32_t n;                                                                                                                        \
+    }
+#define SHAPE_MAX_PARTS 4000 /* alternatives of one type */
+
+typedef struct string_part {
+    uint32_t dfa, min, max;
+} string_part;
+
+typedef struct array_layer {
+    PARTS(uint32_t) prefix;
+    uint32_t rest;
+    bool has_rest, silent; /* as of object_layer */
+} array_layer;
+typedef struct contains_rule {
+    uint32_t expr, min, max;
+} contains_rule;
+/* Items satisfy every layer. */
+typedef struct array_part {
+    PARTS(array_layer) layers;
+    PARTS(contains_rule) contains;
+    uint32_t min, max;
+    bool unique;
+} array_part;
+
+typedef struct named_expr {
+    str name;
+    uint32_t expr;
+} named_expr;
+typedef struct pattern_expr {
+    uint32_t dfa, expr;
+} pattern_expr;
+typedef struct object_layer {
+    PARTS(named_expr) names;
+    PARTS(pattern_expr) patterns;
+    uint32_t rest; /* of names that match neither */
+    bool has_rest, silent; /* rest was given; what it names doesn't count as evaluated */
+} object_layer;
+/* Members satisfy every layer. */
+typedef struct object_part {
+    PARTS(object_layer) layers;
+    PARTS(str) required;
+    PARTS(uint32_t) name_exprs; /* of every member's name */
+    uint32_t min, max;
+} object_part;
+
+typedef struct shape {
+    bool null, yes, no;
+    PARTS(number_part) numbers;
+    PARTS(string_part) strings;
+    PARTS(array_part) arrays;
+    PARTS(object_part) objects;
+} shape;
+
+/* ---- the compilation of a schema ---- */
+
+typedef struct schema_resource {
+    str uri; /* without fragment */
+    const json_value *root;
+} schema_resource;
+typedef struct schema_anchor {
+    uint32_t resource;
+    str name;
+    const json_value *value;
+    bool dynamic;
+} schema_anchor;
+typedef struct kept_block kept_block;
+
+typedef struct schema {
+    build *b;
+    dfa_pool dfas;
+    kept_block *blocks;
+    NFA_VEC(expr) exprs;
+    uint32_t *expr_slots, n_expr_slots;
+    NFA_VEC(uint32_t) queue; /* expressions whose rules are to be written */
+    NFA_VEC(schema_resource) resources;
+    NFA_VEC(schema_anchor) anchors;
+    int draft; /* 4, 6, 7, 2019, 2020 */
+    int depth;
+    uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
+    bool refused; /* some keyword, with options->survey: the error stands already */
+} schema;
+
+/* n * size zeroed bytes that live as long as s; NULL: the build failed. */
+void *schema_keep(schema *s, size_t n, size_t size);
+void schema_free_kept(schema *s);
+/* Appends to PARTS: a copy with room for one more; NULL: the build failed. */
+void *schema_append(schema *s, void *parts_p, uint32_t *n, size_t size);
+#define PART_PUSH(s, parts) schema_append((s), &(parts).p, &(parts).n, sizeof *(parts).p)
+/* *x = x then y. */
+void schema_join(schema *s, void *parts_p, uint32_t *n, const void *from, uint32_t n_from, size_t size);
+#define PARTS_JOIN(s, x, y) schema_join((s), &(x).p, &(x).n, (y).p, (y).n, sizeof *(x).p)
+
+uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *path);
+uint32_t expr_const(schema *s, const json_value *v);
+uint32_t expr_and(schema *s, uint32_t x, uint32_t y);
+uint32_t expr_not(schema *s, uint32_t x);
+/* The shape of an expression; never NULL: after a failure the empty one. */
+const shape *expr_shape(schema *s, uint32_t x);
+/* Whether the shape of x is known to have nothing in it, looked at `depth` levels deep. */
+bool expr_is_empty(schema *s, uint32_t x, int depth);
+
+void shape_any(schema *s, shape *out);
+void shape_and(schema *s, const shape *x, const shape *y, shape *out);
+void shape_or(schema *s, const shape *x, const shape *y, shape *out);
+/* NULL, or why it cannot be done. */
+const char *shape_not(schema *s, const shape *x, shape *out);
+bool shape_is_empty(schema *s, const shape *x, int depth);
+/* The dfa of a string part, its length within. */
+uint32_t string_dfa(schema *s, const string_part *p);
+/* All strings of a shape as one dfa in *out; false: there are none. */
+bool shape_strings(schema *s, const shape *x, uint32_t *out);
+/* What a member must be. */
+uint32_t object_member(schema *s, const object_part *o, str name);
+
+/* schema_read.c: the shape of one schema object. */
+void schema_read(schema *s, uint32_t x, shape *out);
+/* The shape of a constant. */
+void schema_read_const(schema *s, const json_value *v, shape *out);
+/* Says that a keyword cannot be enforced: an error, or with options->survey a report and the error later. */
+void schema_refuse(schema *s, const char *path, const char *keyword, const char *why);
+void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how);
+
+/* schema_ref.c */
+void schema_find_resources(schema *s, const json_value *root);
+/* The expression that a $ref names; false: it was refused. */
+bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint32_t *out);
+/* The resource of v, which is `base` unless v has an identifier of its own. */
+uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base);
+/* path/token, kept. */
+const char *schema_path(schema *s, const char *path, const char *token);
+
+/* schema_write.c: rules of all expressions reachable from root, the first of which is rule 0. */
+void schema_write(schema *s, uint32_t root);
+
+#endif

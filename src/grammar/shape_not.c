@@ -1,0 +1,203 @@
+/* Negation of shapes: for each type, all alternatives must fail, and one fails where any of its constraints does. */
+#include "grammar/shape.h"
+
+/* Each appends to *out the alternatives in which one part fails; returns NULL or why that can't be said. */
+
+static const char *number_not(schema *s, const number_part *p, shape *out) {
+    number_part one[2 + NUMBER_MULTIPLES];
+    uint32_t n = 0;
+    memset(one, 0, sizeof one);
+    if (p->exact || p->has_lo) {
+        one[n++] = (number_part){.has_hi = true, .hi = p->lo, .hi_open = p->exact || !p->lo_open};
+    }
+    if (p->exact || p->has_hi) {
+        one[n++] = (number_part){.has_lo = true, .lo = p->exact ? p->lo : p->hi, .lo_open = p->exact || !p->hi_open};
+    }
+    for (uint32_t i = 0; i < p->n_multiples && !p->exact; i++) {
+        one[n] = (number_part){.n_multiples = 1, .multiples = {p->multiples[i]}};
+        one[n++].multiples[0].negated = !p->multiples[i].negated;
+    }
+    if (p->integer && !p->exact) {
+        number_part *fraction = PART_PUSH(s, out->numbers);
+        if (fraction != NULL) {
+            *fraction = (number_part){.n_multiples = 1, .multiples = {{1, 0, true}}};
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        number_part *to = PART_PUSH(s, out->numbers);
+        if (to != NULL) {
+            *to = one[i];
+        }
+    }
+    return NULL;
+}
+
+static void push_string(schema *s, shape *out, uint32_t texts, uint32_t min, uint32_t max) {
+    string_part *to = PART_PUSH(s, out->strings);
+    if (to != NULL) {
+        *to = (string_part){texts, min, max};
+    }
+}
+
+static const char *string_not(schema *s, const string_part *p, shape *out) {
+    if (p->min > 0) {
+        push_string(s, out, DFA_ANY, 0, p->min - 1);
+    }
+    if (p->max != NFA_NONE) {
+        push_string(s, out, DFA_ANY, p->max + 1, NFA_NONE);
+    }
+    if (p->dfa != DFA_ANY) {
+        uint32_t not = dfa_combine(&s->dfas, DFA_ANY, p->dfa, DFA_AND_NOT);
+        if (!dfa_is_empty(&s->dfas, not)) {
+            push_string(s, out, not, 0, NFA_NONE);
+        }
+    }
+    return NULL;
+}
+
+static array_part *push_array(schema *s, shape *out, uint32_t min, uint32_t max) {
+    array_part *to = PART_PUSH(s, out->arrays);
+    if (to != NULL) {
+        *to = (array_part){.min = min, .max = max};
+    }
+    return to;
+}
+
+static void push_contains(schema *s, shape *out, contains_rule c) {
+    array_part *to = push_array(s, out, 0, NFA_NONE);
+    contains_rule *r = to != NULL ? PART_PUSH(s, to->contains) : NULL;
+    if (r != NULL) {
+        *r = c;
+    }
+}
+
+/* An array whose item i fails. */
+static void push_item(schema *s, shape *out, uint32_t i, uint32_t failing) {
+    array_part *to = push_array(s, out, i + 1, NFA_NONE);
+    array_layer *l = to != NULL ? PART_PUSH(s, to->layers) : NULL;
+    if (l == NULL) {
+        return;
+    }
+    *l = (array_layer){.rest = EXPR_ANY, .silent = true};
+    for (uint32_t k = 0; k <= i; k++) {
+        uint32_t *item = PART_PUSH(s, l->prefix);
+        if (item != NULL) {
+            *item = k < i ? EXPR_ANY : failing;
+        }
+    }
+}
+
+static const char *array_not(schema *s, const array_part *p, shape *out) {
+    if (p->unique) {
+        return "uniqueItems cannot be negated";
+    }
+    if (p->min > 0) {
+        (void)push_array(s, out, 0, p->min - 1);
+    }
+    if (p->max != NFA_NONE) {
+        (void)push_array(s, out, p->max + 1, NFA_NONE);
+    }
+    for (uint32_t i = 0; i < p->contains.n; i++) {
+        contains_rule c = p->contains.p[i];
+        if (c.min > 0) {
+            push_contains(s, out, (contains_rule){c.expr, 0, c.min - 1});
+        }
+        if (c.max != NFA_NONE) {
+            push_contains(s, out, (contains_rule){c.expr, c.max + 1, NFA_NONE});
+        }
+    }
+    for (uint32_t i = 0; i < p->layers.n; i++) {
+        const array_layer *l = &p->layers.p[i];
+        for (uint32_t k = 0; k < l->prefix.n; k++) {
+            if (l->prefix.p[k] != EXPR_ANY) {
+                push_item(s, out, k, expr_not(s, l->prefix.p[k]));
+            }
+        }
+        if (l->rest == EXPR_NEVER) {
+            (void)push_array(s, out, l->prefix.n + 1, NFA_NONE);
+        } else if (l->rest != EXPR_ANY && l->prefix.n > 0) {
+            return "items behind prefixItems cannot be negated";
+        } else if (l->rest != EXPR_ANY) {
+            push_contains(s, out, (contains_rule){expr_not(s, l->rest), 1, NFA_NONE});
+        }
+    }
+    return NULL;
+}
+
+static void push_member(schema *s, shape *out, str name, uint32_t value, bool required) {
+    object_part *to = PART_PUSH(s, out->objects);
+    if (to == NULL) {
+        return;
+    }
+    *to = (object_part){.max = NFA_NONE};
+    object_layer *l = PART_PUSH(s, to->layers);
+    if (l == NULL) {
+        return;
+    }
+    *l = (object_layer){.rest = EXPR_ANY, .silent = true};
+    named_expr *n = PART_PUSH(s, l->names);
+    str *r = required ? PART_PUSH(s, to->required) : NULL;
+    if (n != NULL) {
+        *n = (named_expr){name, value};
+    }
+    if (r != NULL) {
+        *r = name;
+    }
+}
+
+static const char *object_not(schema *s, const object_part *p, shape *out) {
+    object_part *to;
+    if (p->min > 0 && (to = PART_PUSH(s, out->objects)) != NULL) {
+        *to = (object_part){.max = p->min - 1};
+    }
+    if (p->max != NFA_NONE && (to = PART_PUSH(s, out->objects)) != NULL) {
+        *to = (object_part){.min = p->max + 1, .max = NFA_NONE};
+    }
+    for (uint32_t i = 0; i < p->required.n; i++) {
+        push_member(s, out, p->required.p[i], EXPR_NEVER, false);
+    }
+    for (uint32_t i = 0; i < p->layers.n; i++) {
+        const object_layer *l = &p->layers.p[i];
+        for (uint32_t k = 0; k < l->names.n; k++) {
+            if (l->names.p[k].expr != EXPR_ANY) {
+                push_member(s, out, l->names.p[k].name, expr_not(s, l->names.p[k].expr), true);
+            }
+        }
+        for (uint32_t k = 0; k < l->patterns.n; k++) {
+            if (l->patterns.p[k].expr != EXPR_ANY) {
+                return "patternProperties cannot be negated";
+            }
+        }
+        if (l->rest != EXPR_ANY) {
+            return "additionalProperties cannot be negated";
+        }
+    }
+    return p->name_exprs.n > 0 ? "propertyNames cannot be negated" : NULL;
+}
+
+const char *shape_not(schema *s, const shape *x, shape *out) {
+    shape all;
+    const char *why = NULL;
+    shape_any(s, &all);
+    all.null = !x->null;
+    all.yes = !x->yes;
+    all.no = !x->no;
+    /* One type at a time: the alternatives in which one part fails, together with what is left of the parts before. */
+#define FAIL_EACH(list, negate)                                                                                                            \
+    for (uint32_t i = 0; i < x->list.n && why == NULL && s->b->failed == QUIRE_OK; i++) {                                                  \
+        shape left = {0}, both, rest = {0};                                                                                                \
+        why = negate(s, &x->list.p[i], &left);                                                                                             \
+        rest.list.p = all.list.p;                                                                                                          \
+        rest.list.n = all.list.n;                                                                                                          \
+        shape_and(s, &rest, &left, &both);                                                                                                 \
+        all.list.p = both.list.p;                                                                                                          \
+        all.list.n = both.list.n;                                                                                                          \
+    }
+    FAIL_EACH(numbers, number_not)
+    FAIL_EACH(strings, string_not)
+    FAIL_EACH(arrays, array_not)
+    FAIL_EACH(objects, object_not)
+#undef FAIL_EACH
+    *out = all;
+    return why;
+}

@@ -1,0 +1,221 @@
+/* Builds a vocabulary's trie. */
+#include "grammar/vocab.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/utf8.h"
+
+/* ---- plain tokens ---- */
+
+/* The number of characters, or 0 where the text isn't plain in a JSON string. */
+static uint32_t plain_length(str text) {
+    uint32_t n = 0;
+    for (size_t i = 0, len; i < text.n; i += len, n++) {
+        int32_t c = utf8_decode(text.p + i, text.n - i, &len);
+        if (c < 0x20 || c == '"' || c == '\\') {
+            return 0;
+        }
+    }
+    return n;
+}
+
+static void mark_plain(grammar_vocab *v) {
+    for (int32_t t = 0; t < v->n_tokens; t++) {
+        uint32_t n = plain_length(vocab_text(v, t));
+        for (uint32_t k = n; n > 0 && k <= VOCAB_PLAIN; k++) {
+            v->plain[k][t / 64] |= (uint64_t)1 << (t % 64);
+        }
+    }
+}
+
+static bool is_plain(const grammar_vocab *v, int32_t t) {
+    return (v->plain[VOCAB_PLAIN][t / 64] >> (t % 64) & 1) != 0;
+}
+
+/* ---- tries ---- */
+
+typedef struct sort_key {
+    str text;
+    int32_t token;
+} sort_key;
+
+static int compare_keys(const void *x, const void *y) {
+    const sort_key *a = x, *b = y;
+    size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
+    int c = memcmp(a->text.p, b->text.p, n);
+    if (c != 0) {
+        return c;
+    }
+    return a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1) : (a->token < b->token ? -1 : 1);
+}
+
+static size_t common(str a, str b) {
+    size_t n = 0;
+    while (n < a.n && n < b.n && a.p[n] == b.p[n]) {
+        n++;
+    }
+    return n;
+}
+
+/* Both tries chain tokens of the same bytes alike, as such tokens are all plain or all not. Of sorted keys: nodes in depth-first order. open[d] is the node at depth d on the path to the newest one. */
+static quire_err build_trie(grammar_vocab *v, const sort_key *keys, size_t n, vocab_trie *out) {
+    size_t n_nodes = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_nodes += keys[i].text.n - (i > 0 ? common(keys[i - 1].text, keys[i].text) : 0);
+    }
+    out->nodes = mem_new(n_nodes, sizeof *out->nodes);
+    uint32_t *open = mem_new(VOCAB_MAX_TOKEN + 1, sizeof *open);
+    if (out->nodes == NULL || open == NULL) {
+        mem_free(open);
+        return QUIRE_NO_MEMORY;
+    }
+    size_t depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t shared = i > 0 ? common(keys[i - 1].text, keys[i].text) : 0;
+        while (depth > shared) {
+            out->nodes[open[--depth]].skip = out->n;
+        }
+        if (shared == keys[i].text.n) { /* the same bytes as the token before */
+            v->same[keys[i].token] = out->nodes[open[shared - 1]].token;
+            out->nodes[open[shared - 1]].token = keys[i].token;
+        }
+        for (; depth < keys[i].text.n; depth++) {
+            bool last = depth + 1 == keys[i].text.n;
+            open[depth] = out->n;
+            out->nodes[out->n++] =
+                (vocab_node){.token = last ? keys[i].token : -1, .depth = (uint16_t)depth, .byte = (uint8_t)keys[i].text.p[depth]};
+        }
+    }
+    while (depth > 0) {
+        out->nodes[open[--depth]].skip = out->n;
+    }
+    mem_free(open);
+    return QUIRE_OK;
+}
+
+static bool is_end(const grammar_vocab *v, int32_t token) {
+    for (int32_t i = 0; i < v->n_ends; i++) {
+        if (v->ends[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static quire_err build_tries(grammar_vocab *v) {
+    sort_key *keys = mem_new((size_t)v->n_tokens, sizeof *keys);
+    size_t n = 0, n_rest = 0;
+    TRY(mem_check(keys));
+    for (int32_t t = 0; t < v->n_tokens; t++) {
+        str text = vocab_text(v, t);
+        if (text.n > 0 && text.n <= VOCAB_MAX_TOKEN && !is_end(v, t)) {
+            keys[n++] = (sort_key){text, t};
+            v->longest = text.n > v->longest ? (uint32_t)text.n : v->longest;
+        }
+    }
+    qsort(keys, n, sizeof *keys, compare_keys);
+    quire_err e = build_trie(v, keys, n, &v->all);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_plain(v, keys[i].token)) {
+            keys[n_rest++] = keys[i];
+        }
+    }
+    e = e == QUIRE_OK ? build_trie(v, keys, n_rest, &v->rest) : e;
+    mem_free(keys);
+    return e;
+}
+
+/* ---- opening ---- */
+
+static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *ends) {
+    size_t total = 0;
+    for (int32_t t = 0; t < v->n_tokens; t++) {
+        v->starts[t] = (uint32_t)total;
+        total += texts[t].n;
+        if (total > UINT32_MAX) {
+            return QUIRE_TOO_LARGE;
+        }
+    }
+    v->starts[v->n_tokens] = (uint32_t)total;
+    v->bytes = mem_new(total, 1);
+    TRY(mem_check(v->bytes));
+    for (int32_t t = 0; t < v->n_tokens; t++) {
+        mem_copy(v->bytes + v->starts[t], texts[t].p, texts[t].n);
+    }
+    mem_copy(v->ends, ends, (size_t)v->n_ends * sizeof *ends);
+    return QUIRE_OK;
+}
+
+static quire_err fill(grammar_vocab *v, const str *texts, const int32_t *ends) {
+    v->ends = mem_new((size_t)v->n_ends, sizeof *v->ends);
+    v->same = mem_new((size_t)v->n_tokens, sizeof *v->same);
+    v->starts = mem_new((size_t)v->n_tokens + 1, sizeof *v->starts);
+    TRY(mem_check(v->ends));
+    TRY(mem_check(v->same));
+    TRY(mem_check(v->starts));
+    v->n_words = ((size_t)v->n_tokens + 63) / 64;
+    for (int i = 0; i <= VOCAB_PLAIN; i++) {
+        v->plain[i] = mem_new(v->n_words, sizeof *v->plain[i]);
+        TRY(mem_check(v->plain[i]));
+    }
+    TRY(copy_texts(v, texts, ends));
+    memset(v->same, 0xFF, (size_t)v->n_tokens * sizeof *v->same);
+    mark_plain(v);
+    return build_tries(v);
+}
+
+quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, int32_t n_ends, grammar_vocab **out) {
+    *out = NULL;
+    if (n <= 0 || n_ends < 0) {
+        return QUIRE_INVALID;
+    }
+    for (int32_t i = 0; i < n_ends; i++) {
+        if (ends[i] < 0 || ends[i] >= n) {
+            return QUIRE_INVALID;
+        }
+    }
+    grammar_vocab *v = mem_new(1, sizeof *v);
+    TRY(mem_check(v));
+    v->refs = 1;
+    v->n_tokens = n;
+    v->n_ends = n_ends;
+    quire_err e = fill(v, texts, ends);
+    if (e != QUIRE_OK) {
+        grammar_vocab_drop(v);
+        return e;
+    }
+    *out = v;
+    return QUIRE_OK;
+}
+
+grammar_vocab *grammar_vocab_share(grammar_vocab *v) {
+    if (v != NULL) {
+        atomic_fetch_add(&v->refs, 1);
+    }
+    return v;
+}
+
+void grammar_vocab_drop(grammar_vocab *v) {
+    if (v == NULL || atomic_fetch_sub(&v->refs, 1) > 1) {
+        return;
+    }
+    for (int i = 0; i <= VOCAB_PLAIN; i++) {
+        mem_free(v->plain[i]);
+    }
+    mem_free(v->ends);
+    mem_free(v->same);
+    mem_free(v->starts);
+    mem_free(v->bytes);
+    mem_free(v->all.nodes);
+    mem_free(v->rest.nodes);
+    mem_free(v);
+}
+
+int32_t grammar_vocab_size(const grammar_vocab *v) {
+    return v->n_tokens;
+}
+
+size_t grammar_mask_words(const grammar_vocab *v) {
+    return v->n_words;
+}

@@ -1,0 +1,42 @@
+/* The trie of a vocabulary, and the tokens that are plain text in any JSON string. Private to this room; immutable once open. */
+#ifndef GRAMMAR_VOCAB_H
+#define GRAMMAR_VOCAB_H
+
+#include <stdatomic.h>
+
+#include "grammar/grammar.h"
+
+#define VOCAB_MAX_TOKEN 1024 /* bytes of a token; longer ones are never allowed */
+#define VOCAB_PLAIN     16   /* characters up to which plain tokens are sorted by length */
+
+/* A node in depth-first order: skip is the node behind its subtree. */
+typedef struct vocab_node {
+    uint32_t skip;
+    int32_t token; /* that ends here, or -1; further ones with the same bytes: vocab->same */
+    uint16_t depth;
+    uint8_t byte;
+} vocab_node;
+
+typedef struct vocab_trie {
+    vocab_node *nodes;
+    uint32_t n;
+} vocab_trie;
+
+struct grammar_vocab {
+    _Atomic int32_t refs;
+    int32_t n_tokens, n_ends;
+    uint32_t longest; /* bytes of a token */
+    int32_t *ends;
+    int32_t *same;    /* [n_tokens] the next token with the same bytes, or -1 */
+    uint32_t *starts; /* [n_tokens + 1] in bytes */
+    uint8_t *bytes;
+    vocab_trie all, rest; /* rest: without plain[VOCAB_PLAIN] */
+    size_t n_words;
+    uint64_t *plain[VOCAB_PLAIN + 1]; /* masks: whole characters only, none of which JSON escapes, at most so many */
+};
+
+static inline str vocab_text(const grammar_vocab *v, int32_t token) {
+    return (str){(const char *)v->bytes + v->starts[token], v->starts[token + 1] - v->starts[token]};
+}
+
+#endif

@@ -1,0 +1,79 @@
+/* A constraint says which tokens may come next in an output, so that the whole of it obeys a rule: a grammar, a choice of texts.
+ *
+ *   init --> accept(token) --> accept(token) --> ..., and in each state: mask, forced, is_final
+ *
+ * A constraint is made once, then read-only and reference-counted: the sequences of a request share it. Any thread, several at once; what
+ * it caches it guards itself. Its state after an output is state_bytes plain bytes, which the caller owns: a copy of the bytes is a copy of
+ * the state, and equal outputs lead to states that allow the same. One thread a state. No call but `close` allocates.
+ *
+ * End tokens (end_tokens.h) are not the constraint's business: whoever samples allows them iff the state is final (sample_accept). */
+#ifndef SAMPLE_CONSTRAINT_H
+#define SAMPLE_CONSTRAINT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define CONSTRAINT_MAX_STATE_BYTES 1024
+
+typedef struct constraint constraint;
+
+typedef struct constraint_ops {
+    /* Writes the state of an empty output, aligned as for any object. */
+    void (*init)(const constraint *c, void *state);
+    /* Sets bit t % 64 of bits[t / 64] to whether token t may come next, for each of the n_vocab tokens; the last word's others are free.
+     * QUIRE_TOO_LARGE: past a budget of the constraint's own. */
+    quire_err (*mask)(const constraint *c, const void *state, uint64_t *bits);
+    /* Appends a token. QUIRE_INVALID: it may not come next. QUIRE_TOO_LARGE as above. The state is unchanged after an error. */
+    quire_err (*accept)(const constraint *c, void *state, int32_t token);
+    /* Writes the tokens that must come next, at most `most`, and returns how many: in each state before one of them the mask has that token
+     * alone, and the state is not final. It may return fewer than there are. NULL: it finds none. */
+    int32_t (*forced)(const constraint *c, const void *state, int32_t *ids, int32_t most);
+    /* Writes tokens that are likely to come next, each of which may: a draft. Arguments as above. NULL: it has none. */
+    int32_t (*guess)(const constraint *c, const void *state, int32_t *ids, int32_t most);
+    /* Whether the output may end here. */
+    bool (*is_final)(const constraint *c, const void *state);
+    /* Frees it; the last reference is gone. */
+    void (*close)(constraint *c);
+} constraint_ops;
+
+/* The first member of every constraint's own struct. */
+struct constraint {
+    const constraint_ops *ops;
+    int32_t n_vocab;
+    size_t state_bytes; /* at most CONSTRAINT_MAX_STATE_BYTES */
+    atomic_int holders;
+};
+
+/* Fills in what all constraints have, with one reference. */
+static inline void constraint_init(constraint *c, const constraint_ops *ops, int32_t n_vocab, size_t state_bytes) {
+    c->ops = ops;
+    c->n_vocab = n_vocab;
+    c->state_bytes = state_bytes;
+    atomic_init(&c->holders, 1);
+}
+
+/* Adds a reference and gives c back. NULL is allowed here and in the next. */
+static inline constraint *constraint_hold(constraint *c) {
+    if (c != NULL) {
+        atomic_fetch_add(&c->holders, 1);
+    }
+    return c;
+}
+
+/* Drops a reference; the last one closes the constraint. */
+static inline void constraint_drop(constraint *c) {
+    if (c != NULL && atomic_fetch_sub(&c->holders, 1) == 1) {
+        c->ops->close(c);
+    }
+}
+
+/* Words of a mask of n_vocab bits. */
+static inline int32_t constraint_words(int32_t n_vocab) {
+    return (n_vocab + 63) / 64;
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* Structured output through quire.h: the fields that name a rule, and responses that obey it whatever is done with them. */
+#include <regex.h>
+
+#include "api/request.h"
+#include "api_world.h"
+
+static quire_engine *e;
+
+/* ---- fields ---- */
+
+typedef struct field_case {
+    const char *body, *param; /* param NULL: it is taken */
+    grammar_kind kind;
+} field_case;
+
+static void a_rule_is_read_from_the_field_that_names_it(void **state) {
+    (void)state;
+    static const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true};
+    static const field_case cases[] = {
+        {"\"regex\":\"a+\"", NULL, GRAMMAR_REGEX},
+        {"\"guided_regex\":\"\"", NULL, GRAMMAR_REGEX},
+        {"\"guided_choice\":[\"a\",\"b\"]", NULL, GRAMMAR_CHOICE},
+        {"\"grammar\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
+        {"\"ebnf\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
+        {"\"json_schema\":{}", NULL, GRAMMAR_SCHEMA},
+        {"\"guided_json\":\"{}\"", NULL, GRAMMAR_SCHEMA},
+        {"\"response_format\":{\"type\":\"json_object\"}", NULL, GRAMMAR_JSON_OBJECT},
+        {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{}}}", NULL, GRAMMAR_SCHEMA},
+        {"\"structured_outputs\":{\"regex\":\"a\",\"choice\":null,\"json_object\":false}", NULL, GRAMMAR_REGEX},
+        {"\"structured_outputs\":{\"json\":{\"type\":\"object\"},\"whitespace_pattern\":\" ?\"}", NULL, GRAMMAR_SCHEMA},
+        {"\"structured_outputs\":{\"json_object\":true,\"disable_any_whitespace\":true}", NULL, GRAMMAR_JSON_OBJECT},
+        {"\"regex\":\"a\",\"response_format\":{\"type\":\"text\"}", NULL, GRAMMAR_REGEX},
+        {"\"regex\":\"a\",\"guided_choice\":[\"b\"]", "guided_choice", 0},
+        {"\"regex\":5", "body.regex", 0},
+        {"\"guided_choice\":[]", "body.guided_choice", 0},
+        {"\"guided_choice\":[\"a\",1]", "body.guided_choice", 0},
+        {"\"json_schema\":[1]", "body.json_schema", 0},
+        {"\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"b\"]}", "structured_outputs", 0},
+        {"\"structured_outputs\":{}", "structured_outputs", 0},
+        {"\"structured_outputs\":{\"regex\":\"a\",\"structural_tag\":\"b\"}", "structured_outputs", 0},
+        {"\"response_format\":{\"type\":\"json_schema\"}", "response_format", 0},
+        {"\"response_format\":{\"type\":\"xml\"}", "body.response_format.type", 0},
+        {"\"structured_outputs\":{\"choice\":[]}", "", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        quire_request *r = NULL;
+        quire_error err = {0};
+        snprintf(body, sizeof body, "{\"prompt\":\"x\",%s}", cases[i].body);
+        quire_err got = request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err);
+        if ((got == QUIRE_OK) != (cases[i].param == NULL)) {
+            fail_msg("%s: %s", cases[i].body, err.message);
+        }
+        if (cases[i].param != NULL) {
+            assert_string_equal(err.param, cases[i].param);
+            continue;
+        }
+        assert_non_null(r->rule.field);
+        assert_int_equal(r->rule.kind, cases[i].kind);
+        quire_request *copy;
+        assert_int_equal(request_copy(r, &copy, &err), QUIRE_OK); /* a fork obeys the same */
+        assert_ptr_equal(copy->rule.field, r->rule.field);
+        assert_ptr_equal(copy->rule.value, r->rule.value);
+        quire_request_free(copy);
+        assert_int_equal(request_change(r, "{\"regex\":\"b\"}", 13, &err), QUIRE_BAD_REQUEST);
+        quire_request_free(r);
+    }
+}
+
+/* ---- responses ---- */
+
+static bool matches(const char *pattern, const strbuf *text) {
+    regex_t r;
+    char whole[256], copy[4096];
+    snprintf(whole, sizeof whole, "^(%s)$", pattern);
+    snprintf(copy, sizeof copy, "%.*s", (int)text->n, text->p != NULL ? text->p : "");
+    assert_int_equal(regcomp(&r, whole, REG_EXTENDED | REG_NOSUB), 0);
+    bool is = regexec(&r, copy, 0, NULL, 0) == 0;
+    regfree(&r);
+    return is;
+}
+
+#define IP    "([0-9]{1,3}\\.){3}[0-9]{1,3}"
+#define SCHEMA                                                                                                                         \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99},\"b\":{\"enum\":[\"x\",\"y\"]}}," \
+    "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"
+#define OBJECT "\\{\"a\":[0-9]{1,2},\"b\":\"(x|y)\"\\}"
+#define WORDS "[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\."
+
+static void every_kind_of_request_gets_texts_that_obey(void **state) {
+    (void)state;
+    static const struct {
+        const char *fields, *pattern;
+    } cases[] = {
+        {"\"temperature\":0,\"regex\":\"([0-9]{1,3}\\\\.){3}[0-9]{1,3}\"", IP},
+        {"\"seed\":3,\"temperature\":1.4,\"n\":5,\"regex\":\"([0-9]{1,3}\\\\.){3}[0-9]{1,3}\"", IP},
+        {"\"seed\":4,\"n\":3,\"logprobs\":2,\"structured_outputs\":{\"regex\":\"[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\\\.\"}", WORDS},
+        {"\"temperature\":0,\"beam_width\":4,\"n\":4,\"regex\":\"[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\\\.\"", WORDS},
+        {"\"seed\":5,\"ignore_eos\":true,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]", "yes|no|perhaps not"},
+        {"\"seed\":6,\"min_tokens\":50,\"n\":2,\"guided_choice\":[\"yes\",\"no\",\"perhaps not\"]", "yes|no|perhaps not"},
+        {"\"seed\":7,\"mirostat\":2,\"grammar\":\"root ::= (\\\"a\\\" | \\\"bc\\\"){3} \\\"!\\\"\"", "(a|bc){3}!"},
+        {"\"seed\":8,\"n\":3,\"repetition_penalty\":1.3,\"no_repeat_ngram_size\":9,\"guided_regex\":\"(é){2}[a-z]{3}\"", "(é){2}[a-z]{3}"},
+        {"\"seed\":9,\"n\":3,\"json_schema\":" SCHEMA, OBJECT},
+        {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" SCHEMA "}}", OBJECT},
+    };
+    quire_queue *q = queue_new(e);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[512];
+        response a;
+        snprintf(body, sizeof body, "{\"prompt\":\"The prince went\",\"max_tokens\":120,%s}", cases[i].fields);
+        complete(e, q, &a, body);
+        assert_int_equal(a.error.code, QUIRE_OK);
+        for (int32_t k = 0; k < a.n_choices; k++) {
+            const outcome *c = &a.choices[k];
+            if (!matches(cases[i].pattern, &c->text) || c->finish != QUIRE_FINISH_STOP) {
+                fail_msg("%s: %.*s", cases[i].fields, (int)c->text.n, c->text.p);
+            }
+        }
+        response_clear(&a);
+    }
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+static void what_cannot_be_obeyed_is_refused_with_its_field(void **state) {
+    (void)state;
+    static const char *const bodies[][2] = {
+        {"{\"prompt\":\"x\",\"regex\":\"a(b\"}", "regex"},
+        {"{\"prompt\":\"x\",\"grammar\":\"root ::= missing\"}", "grammar"},
+        {"{\"prompt\":\"x\",\"regex\":\"a\",\"beam_width\":2,\"ignore_eos\":true}", "ignore_eos"},
+    };
+    quire_queue *q = queue_new(e);
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        response a;
+        submit(e, q, &a, bodies[i][0]);
+        wait_done(q, &a);
+        quire_stream_release(a.stream);
+        print_message("%s\n", a.error.message);
+        assert_int_equal(a.error.code, QUIRE_BAD_REQUEST);
+        assert_string_equal(a.error.param, bodies[i][1]);
+        response_clear(&a);
+    }
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+/* Events until choice 0 has n tokens, or the response is done. */
+static void read_to(quire_queue *q, response *a, int32_t n) {
+    while (a->choices[0].n_tokens < n && !a->done) {
+        quire_event ev;
+        next_event(q, &ev);
+        take(&ev);
+    }
+}
+
+static void read_command(quire_queue *q, response *a, int32_t n) {
+    while (a->n_rollbacks + a->n_refused < n && !a->done) {
+        quire_event ev;
+        next_event(q, &ev);
+        take(&ev);
+    }
+}
+
+static void branches_obey_and_a_forbidden_tail_is_refused(void **state) {
+    (void)state;
+    static const char body[] = "{\"prompt\":\"The prince went\",\"seed\":2,\"max_tokens\":200,\"regex\":\"([a-z]{3,8} ){20,30}end\"}";
+    static const char bad[] = "NO ", good[] = "abc def ";
+    quire_queue *q = queue_new(e);
+    quire_error err = {0};
+    response plain, a, fork;
+    quire_request *r;
+    complete(e, q, &plain, body);
+    assert_true(matches("([a-z]{3,8} ){20,30}end", &plain.choices[0].text));
+    submit(e, q, &a, body);
+    read_to(q, &a, 12);
+    quire_tail tail = {.text = bad, .n_text = sizeof bad - 1};
+    assert_int_equal(quire_stream_steer(a.stream, 0, plain.prompt_tokens, &tail, NULL, 0, &err), QUIRE_OK);
+    read_command(q, &a, 1);
+    assert_int_equal(a.n_refused, 1);
+    print_message("%s\n", a.refusal.message);
+    assert_int_equal(quire_stream_fork(a.stream, 0, plain.prompt_tokens + 7, &r, &err), QUIRE_OK);
+    submit_request(q, r, &fork);
+    assert_int_equal(quire_stream_rollback(a.stream, 0, plain.prompt_tokens + 3, NULL, 0, &err), QUIRE_OK);
+    wait_done(q, &a);
+    wait_done(q, &fork);
+    assert_int_equal(a.n_rollbacks, 1);
+    assert_int_equal(a.choices[0].text.n, plain.choices[0].text.n);
+    assert_memory_equal(a.choices[0].text.p, plain.choices[0].text.p, plain.choices[0].text.n);
+    assert_true(fork.choices[0].finish == QUIRE_FINISH_STOP && fork.choices[0].text.n > 3);
+    quire_stream_release(a.stream);
+    quire_stream_release(fork.stream);
+    response_clear(&a);
+    response_clear(&fork);
+    submit(e, q, &a, body);
+    read_to(q, &a, 12);
+    tail = (quire_tail){.text = good, .n_text = sizeof good - 1};
+    assert_int_equal(quire_stream_steer(a.stream, 0, plain.prompt_tokens, &tail, NULL, 0, &err), QUIRE_OK);
+    wait_done(q, &a);
+    assert_int_equal(a.n_rollbacks, 1);
+    assert_memory_equal(a.choices[0].text.p, good, sizeof good - 1);
+    assert_true(matches("([a-z]{3,8} ){20,30}end", &a.choices[0].text));
+    quire_stream_release(a.stream);
+    response_clear(&a);
+    response_clear(&plain);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+static int open_world(void **state) {
+    (void)state;
+    e = world_open(1024, 8);
+    return e != NULL ? 0 : -1;
+}
+
+static int close_world(void **state) {
+    (void)state;
+    quire_engine_close(e);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rule_is_read_from_the_field_that_names_it),
+        cmocka_unit_test(every_kind_of_request_gets_texts_that_obey),
+        cmocka_unit_test(what_cannot_be_obeyed_is_refused_with_its_field),
+        cmocka_unit_test(branches_obey_and_a_forbidden_tail_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_world, close_world);
+}

@@ -1,0 +1,182 @@
+/* Drafts under a constraint: what is dropped of them, what is forced or guessed, and what judging does to the state. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "sample/constraints.h"
+#include "spec/draft_constrain.h"
+#include "spec/jump_forward.h"
+#include "spec/verify.h"
+
+enum { N_VOCAB = 64, EOS = 1 };
+
+static const int32_t eos[] = {EOS};
+static const model_desc desc = {.eos = {EOS}, .n_eos = 1};
+
+typedef struct world {
+    choice_constraint *choice;
+    sampling_params params;
+    int32_t node, own;
+    sample_context c;
+    draft_seq d;
+} world;
+
+static void open_world(world *w) {
+    *w = (world){.choice = choice_new(N_VOCAB, true)};
+    sampling_params_init(&w->params);
+    w->c = (sample_context){
+        .params = &w->params, .eos = eos, .n_eos = 1, .constraint = &w->choice->head, .constraint_state = &w->node};
+    w->d = (draft_seq){.context = &w->c, .constraint_state = &w->own};
+}
+
+#define ADD(w, ...) choice_add((w)->choice, (int32_t[]){__VA_ARGS__}, (int32_t)(sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t)))
+
+/*  root -- 5 (0) -- 6 (1) -- 1, the end (2)         allowed: 5 6, 5 8 9, 7
+ *   |       |\- 8 (3) -- 9 (4) -- 9 (5)
+ *   |       \- 7 (6) -- 6 (7)
+ *   \- 7 (8) -- 1, the end (9)                                              */
+static void forbidden_nodes_fall_with_all_below_them(void **state) {
+    (void)state;
+    static const int32_t tokens[] = {5, 6, EOS, 8, 9, 9, 7, 6, 7, EOS}, parents[] = {-1, 0, 1, 0, 3, 4, 0, 6, -1, 8};
+    static const int32_t kept[] = {5, 6, EOS, 8, 9, 7, EOS}, kept_parents[] = {-1, 0, 1, 0, 3, -1, 5}, depths[] = {1, 2, 3, 2, 3, 1, 2};
+    static _Alignas(MEM_ALIGN) uint8_t states[DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES];
+    world w;
+    open_world(&w);
+    ADD(&w, 5, 6);
+    ADD(&w, 5, 8, 9);
+    ADD(&w, 7);
+    for (int32_t i = 0; i < 10; i++) {
+        draft_tree_add(&w.d.tree, parents[i], tokens[i]);
+    }
+    draft_constrain(&w.d, states);
+    assert_int_equal(w.d.tree.n, 7);
+    for (int32_t i = 0; i < 7; i++) {
+        assert_int_equal(w.d.tree.tokens[i], kept[i]);
+        assert_int_equal(w.d.tree.parents[i], kept_parents[i]);
+        assert_int_equal(w.d.tree.depths[i], depths[i]);
+    }
+    assert_int_equal(w.node, 0); /* the sequence's own state stays */
+    constraint_drop(&w.choice->head);
+}
+
+static void a_constraint_forces_a_line_up_to_a_choice_or_an_end(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    ADD(&w, 5, 6, 7, 8);
+    ADD(&w, 5, 6, 7, 9);
+    assert_true(jump_forward_propose(&w.c, &desc, 8, &w.d.tree));
+    assert_int_equal(w.d.tree.n, 3);
+    assert_int_equal(w.d.tree.tokens[2], 7);
+    assert_int_equal(w.d.tree.parents[2], 1);
+    w.d.tree.n = 0;
+    assert_true(jump_forward_propose(&w.c, &desc, 2, &w.d.tree));
+    assert_int_equal(w.d.tree.n, 2);
+    w.d.tree.n = 0;
+    ADD(&w, 5); /* it may end there, so no other token is certain */
+    assert_true(jump_forward_propose(&w.c, &desc, 8, &w.d.tree));
+    assert_int_equal(w.d.tree.n, 1);
+    w.d.tree.n = 0;
+    ADD(&w, 4);
+    assert_false(jump_forward_propose(&w.c, &desc, 8, &w.d.tree));
+    constraint_drop(&w.choice->head);
+}
+
+static void nothing_is_forced_that_another_rule_could_forbid(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    ADD(&w, 5, 6, 7, 8);
+    w.params.mirostat = MIROSTAT_2;
+    assert_false(jump_forward_propose(&w.c, &desc, 8, &w.d.tree));
+    w.params.mirostat = MIROSTAT_OFF;
+    w.params.no_repeat_ngram_size = 1;
+    assert_false(jump_forward_propose(&w.c, &desc, 8, &w.d.tree));
+    w.params.no_repeat_ngram_size = 0;
+    w.params.lists = sampling_lists_new();
+    assert_false(jump_forward_propose(&w.c, &desc, 8, &w.d.tree));
+    sampling_lists_drop(w.params.lists);
+    w.params.lists = NULL;
+    w.params.n_stop_tokens = 1;
+    w.params.stop_tokens[0] = 7; /* an end token, which the constraint calls certain */
+    assert_true(jump_forward_propose(&w.c, &desc, 8, &w.d.tree));
+    assert_int_equal(w.d.tree.n, 2);
+    constraint_drop(&w.choice->head);
+}
+
+static void a_guess_grows_and_shrinks_with_its_success(void **state) {
+    (void)state;
+    static const draft_options none = {0};
+    world w;
+    int32_t line[40];
+    open_world(&w);
+    for (int32_t i = 0; i < 40; i++) {
+        line[i] = 2 + i;
+    }
+    choice_add(w.choice, line, 40);
+    assert_true(draft_guess(&w.d, 100) && w.d.is_guess);
+    assert_int_equal(w.d.tree.n, DRAFT_MAX);
+    draft_adapt(&w.d, &none, &(draft_outcome){.n = DRAFT_MAX, .n_accepted = 2});
+    w.d.tree.n = 0;
+    assert_true(draft_guess(&w.d, 100));
+    assert_int_equal(w.d.tree.n, 3);
+    draft_adapt(&w.d, &none, &(draft_outcome){.n = 3, .n_accepted = 3, .to_end = true});
+    w.d.tree.n = 0;
+    assert_true(draft_guess(&w.d, 4));
+    assert_int_equal(w.d.tree.n, 4);
+    assert_int_equal(w.d.length + w.d.pause, 0); /* a drafter's own drafts do not learn from it */
+    w.d.tree.n = 0;
+    w.node = 40;
+    w.d.is_guess = false;
+    assert_false(draft_guess(&w.d, 4) || w.d.is_guess);
+    constraint_drop(&w.choice->head);
+}
+
+/* By rejection sampling too: the judged token is allowed, and the state is that behind it. */
+static void judging_moves_the_state_over_the_token(void **state) {
+    (void)state;
+    world w;
+    sample_pool pool;
+    float row[N_VOCAB];
+    int32_t seen[N_VOCAB] = {0};
+    open_world(&w);
+    ADD(&w, 5, 6);
+    ADD(&w, 20, 6);
+    ADD(&w, 21, 6);
+    assert_int_equal(sample_pool_open(N_VOCAB, 16, 1, NULL, NULL, &pool), QUIRE_OK);
+    draft_tree_add(&w.d.tree, DRAFT_ROOT, 5);
+    draft_tree_add(&w.d.tree, DRAFT_ROOT, 30); /* forbidden */
+    for (int32_t k = 0; k < 200; k++) {
+        sample_result result = NOT_SAMPLED;
+        for (int32_t i = 0; i < N_VOCAB; i++) {
+            row[i] = 0.01f * (float)i;
+        }
+        w.node = 0;
+        w.params.seed = (uint64_t)k;
+        sample_row judged = {.logits = row, .context = w.c, .result = &result};
+        verify_walk v = verify_begin(&w.d, 2, true);
+        verify_judge(&v, &pool, &judged);
+        assert_int_equal(result.error, QUIRE_OK);
+        assert_true(result.token == 5 || result.token == 20 || result.token == 21);
+        assert_int_equal(w.choice->nodes[w.node].token, result.token);
+        seen[result.token]++;
+    }
+    assert_true(seen[5] > 40 && seen[20] > 40 && seen[21] > 40);
+    sample_pool_close(&pool);
+    constraint_drop(&w.choice->head);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forbidden_nodes_fall_with_all_below_them),
+        cmocka_unit_test(a_constraint_forces_a_line_up_to_a_choice_or_an_end),
+        cmocka_unit_test(nothing_is_forced_that_another_rule_could_forbid),
+        cmocka_unit_test(a_guess_grows_and_shrinks_with_its_success),
+        cmocka_unit_test(judging_moves_the_state_over_the_token),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
