@@ -1,5 +1,7 @@
 #include "chat/chat_form.h"
 
+#include "base/mem.h"
+
 #define TURN_START "<|im_start|>"
 #define TURN_END   "<|im_end|>"
 
@@ -33,7 +35,7 @@ static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error
 }
 
 quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err) {
-    *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1};
+    *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1, .tokens = *tokens};
     *refused = (quire_error){0};
     if (given != NULL) {
         return chat_template_open(str_of(given), tokens, &out->template, err);
@@ -49,7 +51,51 @@ quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, 
     return has_turns ? open_chatml(tokens, out, err) : open_plain(tokens, out, err);
 }
 
+quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err) {
+    if (f->n_named == CHAT_FORM_TEMPLATES) {
+        return QUIRE_OK;
+    }
+    char *name = mem_dup(s->name.p, s->name.n);
+    TRY(mem_check_for(name, "a chat template", err));
+    chat_named *to = &f->named[f->n_named];
+    quire_err e = chat_template_open(s->text, &f->tokens, &to->template, err);
+    if (e != QUIRE_OK) {
+        mem_free(name);
+        return e;
+    }
+    to->name = (str){name, s->name.n};
+    f->n_named++;
+    return QUIRE_OK;
+}
+
+const chat_template *chat_form_find(const chat_form *f, str name) {
+    for (size_t i = 0; i < f->n_named; i++) {
+        if (str_eq(f->named[i].name, name)) {
+            return f->named[i].template;
+        }
+    }
+    return str_is(name, "default") ? f->template : NULL;
+}
+
+quire_err chat_form_names(const chat_form *f, strbuf *out) {
+    TRY(strbuf_add_str(out, "default"));
+    for (size_t i = 0; i < f->n_named; i++) {
+        TRY(strbuf_add_str(out, i + 1 < f->n_named ? ", " : " and "));
+        TRY(strbuf_add(out, f->named[i].name.p, f->named[i].name.n));
+    }
+    return QUIRE_OK;
+}
+
+const chat_template *chat_form_choose(const chat_form *f, str name, bool has_tools) {
+    const chat_template *found = name.n > 0 ? chat_form_find(f, name) : has_tools ? chat_form_find(f, str_of("tool_use")) : NULL;
+    return found != NULL ? found : f->template;
+}
+
 void chat_form_close(chat_form *f) {
+    for (size_t i = 0; i < f->n_named; i++) {
+        mem_free((char *)f->named[i].name.p);
+        chat_template_close(f->named[i].template);
+    }
     chat_template_close(f->template);
     *f = (chat_form){.end_token = -1};
 }

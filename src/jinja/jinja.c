@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/turn.h"
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
 /* ---- opening ---- */
@@ -17,11 +18,11 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
     jinja_program *p = mem_new(1, sizeof *p);
     TRY(mem_check_for(p, "a template", err));
     p->arena.max = JINJA_MAX_BYTES;
+    p->own = options.own;
     jtoken *tokens = NULL;
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
     e = e == QUIRE_OK ? jinja_parse(tokens, &p->arena, &p->root, err) : e;
     mem_free(tokens);
-    e = e == QUIRE_OK && options.marker.write != NULL ? jinja_mark(p->root, &options.marker, &p->arena, err) : e;
     if (e != QUIRE_OK) {
         jinja_close(p);
         return e;
@@ -69,7 +70,7 @@ quire_err jrun_check_memory(jrun *r, const void *p) {
 }
 
 quire_err jrun_too_big(jrun *r) {
-    return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+    return jrun_fail(r, QUIRE_TOO_LARGE, "an integer of more than %d bits, or too big for its use", 32 * JBIG_MAX_LIMBS);
 }
 
 quire_err jrun_step(jrun *r, size_t n) {
@@ -153,17 +154,34 @@ quire_err jrun_text(jrun *r, str s, jvalue *out) {
     return jrun_step(r, s.n / 64);
 }
 
+jout jrun_out(const jrun *r) {
+    return (jout){.text = {.max = JINJA_MAX_OUTPUT}, .origins = {.max = JINJA_MAX_OUTPUT}, .arena = &r->arena};
+}
+
+static quire_err jrun_text_of(jrun *r, const jout *o, jvalue *out) {
+    str text;
+    if (!jout_take(o, &r->arena, &text)) {
+        return jrun_no_memory(r);
+    }
+    *out = jstring(text);
+    return jrun_step(r, text.n / 64);
+}
+
+quire_err jrun_add_as(jrun *r, str s, uint8_t origin) {
+    return jout_add_as(&r->scratch, s, origin) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+}
+
 quire_err jrun_add(jrun *r, str s) {
-    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+    return jout_add(&r->scratch, s) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
 }
 
 quire_err jrun_scratch(jrun *r, jvalue *out) {
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    return jrun_text_of(r, &r->scratch, out);
 }
 
-quire_err jrun_take_text(jrun *r, quire_err e, strbuf *text, jvalue *out) {
-    e = e == QUIRE_OK ? jrun_text(r, (str){text->p, text->n}, out) : e;
-    strbuf_deinit(text);
+quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out) {
+    e = e == QUIRE_OK ? jrun_text_of(r, text, out) : e;
+    jout_deinit(text);
     return e;
 }
 
@@ -182,7 +200,7 @@ quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
     return QUIRE_OK;
 }
 
-quire_err jrun_write(jrun *r, jvalue v, strbuf *out) {
+quire_err jrun_write(jrun *r, jvalue v, jout *out) {
     quire_err e = jvalue_write(v, out);
     switch (e) {
     case QUIRE_OK:
@@ -202,7 +220,7 @@ quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
         return v.safe ? jrun_fail(r, QUIRE_UNSUPPORTED, "this use of an escaped string is not supported") : QUIRE_OK;
     }
     jvalue text;
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     TRY(jrun_write(r, v, &r->scratch));
     TRY(jrun_scratch(r, &text));
     *out = text.u.s;
@@ -304,13 +322,14 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
         return QUIRE_OK;
     }
     TRY(jrun_to_text(r, v, &s));
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     for (size_t i = 0; i < s.n; i++) {
         size_t k = 0;
         while (k < sizeof escapes / sizeof *escapes && escapes[k].c != s.p[i]) {
             k++;
         }
-        TRY(jrun_add(r, k < sizeof escapes / sizeof *escapes ? str_of(escapes[k].form) : (str){s.p + i, 1}));
+        TRY(k < sizeof escapes / sizeof *escapes ? jrun_add_as(r, str_of(escapes[k].form), jrun_origin(r, s, i))
+                                                 : jrun_add(r, (str){s.p + i, 1}));
     }
     TRY(jrun_scratch(r, out));
     out->safe = true;
@@ -329,15 +348,29 @@ static quire_err add_defined(jrun *r, const jinja_program *p) {
     return QUIRE_OK;
 }
 
-quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err) {
+static quire_err give(const jout *text, strbuf *out, strbuf *origins, quire_error *err) {
+    size_t before = out->n, n_marked = text->origins.n;
+    quire_err e = text->text.n > 0 ? strbuf_add(out, text->text.p, text->text.n) : QUIRE_OK;
+    if (e == QUIRE_OK && origins != NULL && text->text.n > 0) {
+        e = strbuf_reserve(origins, text->text.n);
+        if (e != QUIRE_OK) {
+            out->n = before;
+        } else {
+            char *to = origins->p + origins->n;
+            memset(to, JINJA_TEMPLATE, text->text.n);
+            mem_copy(to, text->origins.p, n_marked);
+            origins->n += text->text.n;
+        }
+    }
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
+}
+
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, strbuf *origins, quire_error *err) {
     quire_error unwanted;
-    strbuf text = {.max = JINJA_MAX_OUTPUT};
-    jrun r = {.arena = {.max = JINJA_MAX_BYTES},
-              .out = &text,
-              .scratch = {.max = JINJA_MAX_OUTPUT},
-              .now = now,
-              .err = err != NULL ? err : &unwanted,
-              .at = p->root};
+    jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .program = p, .now = now, .err = err != NULL ? err : &unwanted, .at = p->root};
+    r.scratch = jrun_out(&r);
+    jout text = jrun_out(&r);
+    r.out = &text;
     jvalue variables;
     jscope *scope;
     quire_err e = jjson_read(&r, variables_json, &variables);
@@ -350,12 +383,9 @@ quire_err jinja_render(const jinja_program *p, str variables_json, const struct 
         e = e == QUIRE_OK ? jscope_new(&r, NULL, &scope) : e;
     }
     e = e == QUIRE_OK ? jexec(&r, p->root, scope) : e;
-    if (e == QUIRE_OK && text.n > 0) {
-        e = strbuf_add(out, text.p, text.n);
-        e = e == QUIRE_OK ? e : err_set(r.err, e, -1, "no room for the rendered template");
-    }
-    strbuf_deinit(&text);
-    strbuf_deinit(&r.scratch);
+    e = e == QUIRE_OK ? give(&text, out, origins, r.err) : e;
+    jout_deinit(&text);
+    jout_deinit(&r.scratch);
     jarena_deinit(&r.arena);
     return e;
 }

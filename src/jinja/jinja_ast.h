@@ -68,6 +68,8 @@ typedef enum jnode_kind {
     N_FILTER_BLOCK, /* a: the filter chain; body */
     N_WITH,         /* items: targets, more: values; body */
     N_SCOPE,        /* body in a scope of its own */
+    N_AUTOESCAPE,   /* body, whose prints are escaped where a is true */
+    N_OTHER,        /* another template, by extends, include or import: there is no loader */
     N_BREAK,
     N_CONTINUE
 } jnode_kind;
@@ -81,6 +83,7 @@ struct jnode {
     uint8_t op;                                  /* N_BINARY: jop */
     uint16_t height;                             /* of the chain of expressions to its left */
     bool recursive;                              /* N_FOR */
+    bool unpacks;                                /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
     bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */
     uint32_t line, column;
     str name;
@@ -102,6 +105,7 @@ struct jinja_program {
         str name, text;
     } defined[JINJA_MAX_DEFINED];
     size_t n_defined;
+    jinja_words own;
 };
 
 /* The parser's state, shared by its two files. */
@@ -158,9 +162,6 @@ quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out
 quire_err jparse_primary(jparser *p, jnode **out);
 /* The filters of a filter or set block, |-separated after the first: a chain whose innermost a is NULL. */
 quire_err jparse_filter_chain(jparser *p, jnode **out);
-
-/* jinja_mark.c: marks the literals of a tree that may be written. */
-quire_err jinja_mark(jnode *root, const jinja_marker *m, jarena *arena, quire_error *err);
 
 /* jinja_parse.c */
 quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_error *err);

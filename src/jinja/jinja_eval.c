@@ -37,8 +37,65 @@ static quire_err eval_all(jrun *r, jnode *const *nodes, size_t n, jscope *scope,
     return QUIRE_OK;
 }
 
+/* Adds the arguments that an argument with a star stands for. */
+static quire_err unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values, str *names) {
+    const jvalue *items;
+    size_t n;
+    if (star.n == 2 && !jis(v, J_DICT)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "argument after ** must be a mapping, not %s", jvalue_type(v));
+    }
+    TRY(jrun_items(r, v, &items, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (args->n == JINJA_MAX_ARGUMENTS) {
+            return jrun_fail(r, QUIRE_TOO_LARGE, "more than %d arguments", JINJA_MAX_ARGUMENTS);
+        }
+        bool named = star.n == 2;
+        if (named && !jis(items[i], J_STRING)) {
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "keywords must be strings");
+        }
+        names[args->n] = named ? items[i].u.s : (str){0};
+        values[args->n++] = named ? v.u.dict->entries[i].value : items[i];
+        args->n_named += named;
+    }
+    return QUIRE_OK;
+}
+
+/* The arguments of a call with stars; positional ones go before those with names, as in Python. */
+static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs *args) {
+    jvalue *values;
+    str *names = jarena_new(&r->arena, JINJA_MAX_ARGUMENTS * sizeof *names);
+    TRY(jrun_check_memory(r, names));
+    TRY(jrun_values(r, JINJA_MAX_ARGUMENTS, &values));
+    *args = (jargs){.values = values, .names = names};
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < node->n; i++) {
+            str name = node->names[i];
+            bool star = name.n > 0 && name.p[0] == '*', named = name.n > 0 && !(star && name.n == 1);
+            jvalue v;
+            if (named != (pass == 1)) {
+                continue;
+            }
+            TRY(jeval(r, node->items[i], scope, &v));
+            r->at = node;
+            if (star) {
+                TRY(unpack(r, name, v, args, values, names));
+            } else if (args->n < JINJA_MAX_ARGUMENTS) {
+                names[args->n] = name;
+                values[args->n++] = v;
+                args->n_named += named;
+            } else {
+                return jrun_fail(r, QUIRE_TOO_LARGE, "more than %d arguments", JINJA_MAX_ARGUMENTS);
+            }
+        }
+    }
+    return QUIRE_OK;
+}
+
 static quire_err eval_args(jrun *r, const jnode *node, jscope *scope, jargs *args) {
     jvalue *values;
+    if (node->unpacks) {
+        return eval_unpacked(r, node, scope, args);
+    }
     TRY(eval_all(r, node->items, node->n, scope, &values));
     *args = (jargs){.values = values, .n = node->n, .names = node->names};
     for (size_t i = 0; i < node->n; i++) {
@@ -121,8 +178,13 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
     TRY(eval_all(r, node->items, node->n, scope, &items));
     r->at = node;
     str joined = {0};
+    bool safe = false;
+    for (size_t i = 0; i < node->n; i++) {
+        safe = safe || (r->autoescape && jis(items[i], J_STRING) && items[i].safe);
+    }
     for (size_t i = 0; i < node->n; i++) {
         str part;
+        TRY(safe ? jrun_escape(r, items[i], &items[i]) : QUIRE_OK);
         items[i].safe = false;
         TRY(jrun_to_text(r, items[i], &part));
         if (i == 0) {
@@ -132,6 +194,7 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
         }
     }
     *out = jstring(joined);
+    out->safe = safe;
     return jrun_step(r, joined.n / 64);
 }
 

@@ -66,15 +66,18 @@ static quire_err print(jrun *r, const jnode *node, jscope *scope) {
     jvalue v;
     TRY(jeval(r, node->a, scope, &v));
     r->at = node;
+    TRY(r->autoescape ? jrun_escape(r, v, &v) : QUIRE_OK);
     return jrun_write(r, v, r->out);
 }
 
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) {
-    strbuf text = {.max = JINJA_MAX_OUTPUT}, *before = r->out;
+    jout text = jrun_out(r), *before = r->out;
     r->out = &text;
     quire_err e = jexec(r, body, scope);
     r->out = before;
-    return jrun_take_text(r, e, &text, out);
+    TRY(jrun_take_text(r, e, &text, out));
+    out->safe = r->autoescape;
+    return QUIRE_OK;
 }
 
 /* Passes v through a chain of filters: v is the input of the innermost. */
@@ -216,6 +219,7 @@ static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
     jargs args = {.values = values, .n = call->n + 1, .names = names, .n_named = 1};
     TRY(make_macro(r, node->b, scope, &caller));
     TRY(jeval(r, call->a, scope, &callee));
+    TRY(call->unpacks ? jrun_fail(r, QUIRE_UNSUPPORTED, "arguments unpacked in a call block are not supported") : QUIRE_OK);
     for (size_t i = 0; i < call->n; i++) {
         TRY(jeval(r, call->items[i], scope, &values[i]));
         names[i] = call->names[i];
@@ -243,6 +247,18 @@ static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
         TRY(assign(r, node->items[i], inner, value));
     }
     return jexec(r, node->body, inner);
+}
+
+static quire_err exec_autoescape(jrun *r, const jnode *node, jscope *scope) {
+    jvalue wanted;
+    jscope *inner;
+    bool before = r->autoescape;
+    TRY(jeval(r, node->a, scope, &wanted));
+    TRY(jscope_new(r, scope, &inner));
+    r->autoescape = jvalue_truth(wanted);
+    TRY(jexec(r, node->body, inner));
+    r->autoescape = before;
+    return QUIRE_OK;
 }
 
 static quire_err exec_body(jrun *r, const jnode *node, jscope *scope) {
@@ -280,6 +296,10 @@ static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
     case N_SCOPE:
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->body, inner);
+    case N_AUTOESCAPE:
+        return exec_autoescape(r, node, scope);
+    case N_OTHER:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "no loader for this environment specified");
     case N_BREAK:
         r->flow = FLOW_BREAK;
         return QUIRE_OK;

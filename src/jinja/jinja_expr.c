@@ -38,11 +38,13 @@ static quire_err call_arguments(jparser *p, jnode *call) {
                 break;
             }
         }
-        if (jparse_is_op(p, "*") || jparse_is_op(p, "**")) {
-            return jparse_fail(p, QUIRE_UNSUPPORTED, "arguments unpacked with * or ** are not supported");
-        }
         str name = {0};
-        if (p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, "=")) {
+        if (jparse_is_op(p, "*") || jparse_is_op(p, "**")) {
+            name = p->at->text; /* which is no name */
+            named = named || name.n == 2;
+            call->unpacks = true;
+            p->at++;
+        } else if (p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, "=")) {
             name = p->at->text;
             p->at += 2;
             named = true;

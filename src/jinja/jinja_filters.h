@@ -1,4 +1,4 @@
-/* The filters of jinja_filter_lists.c, for the table in jinja_filters.c. */
+/* The filters of jinja_filter_lists.c and jinja_filter_texts.c, for the table in jinja_filters.c. */
 #ifndef JINJA_JINJA_FILTERS_H
 #define JINJA_JINJA_FILTERS_H
 
@@ -6,6 +6,15 @@
 
 enum { PICK_PASSING = 1, PICK_BY_MEMBER = 2 };
 
+JFUNCTION(filter_filesizeformat);
+JFUNCTION(filter_forceescape);
+JFUNCTION(filter_format);
+JFUNCTION(filter_striptags);
+JFUNCTION(filter_truncate);
+JFUNCTION(filter_urlencode);
+JFUNCTION(filter_wordwrap);
+JFUNCTION(filter_xmlattr);
+JFUNCTION(filter_groupby);
 JFUNCTION(filter_batch);
 JFUNCTION(filter_dictsort);
 JFUNCTION(filter_first);

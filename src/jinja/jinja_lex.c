@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "jinja/jinja_ast.h"
+#include "jinja/jinja_big.h"
 
 enum { MAX_BRACKETS = 256 };
 
@@ -247,7 +248,10 @@ static quire_err lex_number(lexer *l) {
     errno = 0;
     long long value = strtoll(text, NULL, base);
     if (errno != 0 || n + 1 >= sizeof text) {
-        return fail_with(l, QUIRE_UNSUPPORTED, start, "an integer of more than 64 bits: ", token);
+        size_t prefix = base == 10 ? 0 : 2;
+        jvalue big = jbig_parse(l->arena, (str){token.p + prefix, token.n - prefix}, (uint32_t)base, false);
+        return jis(big, J_MISSING) ? fail_with(l, QUIRE_TOO_LARGE, start, "an integer of too many digits: ", token)
+                                   : add(l, T_INT, start, token, big);
     }
     return add(l, T_INT, start, token, jint(value));
 }

@@ -12,12 +12,14 @@ typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
 typedef struct jrun {
     jarena arena;
     jdict *variables; /* the context */
-    strbuf *out;      /* the current output */
-    strbuf scratch;
+    const jinja_program *program;
+    jout *out; /* the current output */
+    jout scratch;
     const struct tm *now; /* NULL: the clock's */
     quire_error *err;
     const jnode *at; /* what is being evaluated */
     int depth;
+    bool autoescape;
     int64_t steps;
     jflow flow; /* a break or continue that has not reached its loop */
 } jrun;
@@ -60,6 +62,13 @@ typedef struct jmethod {
     jvalue self;
 } jmethod;
 
+/* A cycler, or a joiner: its one item comes from the second call on. */
+typedef struct jturns {
+    const jvalue *items;
+    size_t n, at;
+    bool joins;
+} jturns;
+
 typedef struct jmacro {
     const jnode *node;
     jscope *scope; /* where it was defined */
@@ -80,7 +89,7 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribut
 quire_err jrun_no_memory(jrun *r);
 /* That error if p, which an allocation returned, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
-/* The error of an integer beyond 64 bits. */
+/* The error of an integer that is too big to be made, or to be used in this place. */
 quire_err jrun_too_big(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
@@ -106,7 +115,7 @@ quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Appends str(v) to *out; an escaped string counts as the plain one. */
-quire_err jrun_write(jrun *r, jvalue v, strbuf *out);
+quire_err jrun_write(jrun *r, jvalue v, jout *out);
 /* str(v) as a string of the arena (v itself where it is a string). */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
 /* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
@@ -120,19 +129,24 @@ static inline bool jgiven(jvalue v) {
 static inline bool jflag(jvalue v) {
     return !jis(v, J_MISSING) && jvalue_truth(v);
 }
-/* Adds s to the scratch buffer. */
+/* An empty output of the render; the caller deinits it. */
+jout jrun_out(const jrun *r);
+/* Adds s to the scratch buffer: with its own origins, or as of one origin. */
+quire_err jrun_add_as(jrun *r, str s, uint8_t origin);
 quire_err jrun_add(jrun *r, str s);
 /* The scratch buffer's text as a string. */
 quire_err jrun_scratch(jrun *r, jvalue *out);
 /* The text of a buffer as a string, unless e, what filled it, failed. Frees the buffer. */
-quire_err jrun_take_text(jrun *r, quire_err e, strbuf *text, jvalue *out);
+quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
+/* The origin of the character at byte i of s. */
+static inline uint8_t jrun_origin(const jrun *r, str s, size_t i) {
+    const uint8_t *origins = jarena_origins(&r->arena, s);
+    return origins != NULL ? origins[i] : JINJA_TEMPLATE;
+}
 /* Escapes & < > ' " for HTML. A safe string is unchanged. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
-
-/* Removes the marks (text/marks.h) from v, if it is a short text: comparisons use the written text (jinja_mark.c). */
-quire_err jrun_unmarked(jrun *r, jvalue *v);
 
 /* ---- expressions and statements ---- */
 
@@ -152,6 +166,13 @@ quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out);
 /* Python's ordering. *order <0, 0, >0, or 2 where neither is less nor equal (NaN). */
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order);
 
+/* ---- formatting (jinja_format.c, jinja_percent.c) ---- */
+
+/* format % args. */
+quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out);
+/* format.format(args). */
+quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out);
+
 /* ---- members, items, calls ---- */
 
 quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_member.c */
@@ -166,8 +187,7 @@ jvalue jargs_named(const jargs *args, str name);
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
-/* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
- * ---- */
+/* ---- case (jinja_case.c): Python's full mappings ---- */
 
 /* CASE_WORDS: the first character of each word, after blanks and opening brackets, becomes upper case. */
 typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
@@ -175,6 +195,11 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
 /* Python's islower and isupper. */
 bool jcase_is(str s, bool upper);
 bool jchar_is_alpha(int32_t c);
+/* Python's istitle. */
+bool jcase_is_title(str s);
+/* Python's casefold. */
+quire_err jcase_fold(jrun *r, str s, jvalue *out);
+bool jchar_is_decimal(int32_t c);
 bool jchar_is_digit(int32_t c);
 bool jchar_is_numeric(int32_t c);
 
@@ -203,6 +228,6 @@ typedef struct jjson_style {
     str indent; /* of one level, where indented */
     str item_separator, key_separator;
 } jjson_style;
-quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, strbuf *out);
+quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
 #endif

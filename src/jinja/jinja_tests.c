@@ -24,7 +24,8 @@ PLAIN(test_string, jis(v, J_STRING))
 PLAIN(test_mapping, jis(v, J_DICT))
 PLAIN(test_sequence, jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_DICT) || jis(v, J_RANGE) || jis(v, J_UNDEFINED))
 PLAIN(test_iterable, jis(v, J_STRING) || jis_listlike(v) || jis(v, J_DICT) || jis(v, J_RANGE) || jis(v, J_UNDEFINED) || jis(v, J_LOOP))
-PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHOD) || jis(v, J_MACRO) || jis(v, J_LOOP))
+PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHOD) || jis(v, J_MACRO) || jis(v, J_LOOP) ||
+                         (jis(v, J_TURNS) && v.u.turns->joins))
 PLAIN(test_escaped, jis(v, J_STRING) && v.safe)
 
 /* how: a jcompare. */

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "file/templates.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"
 
@@ -12,6 +13,23 @@
 #define MIN_REQUESTS   1024
 
 /* Opens tokenizer and template. With a vocabulary that this build cannot use, the engine works with ids. */
+/* The model's templates beside the default one. One that is not understood is left out, with a warning. */
+static quire_err add_templates(engine_parts *p, const model_file *f, quire_error *err) {
+    for (size_t i = 0; i < model_file_n_templates(f); i++) {
+        chat_source s;
+        quire_error why = {0};
+        model_file_template(f, i, &s.name, &s.text);
+        quire_err e = chat_form_add(&p->chat, &s, &why);
+        if (e == QUIRE_NO_MEMORY) {
+            return err_set(err, e, -1, "%s", why.message);
+        }
+        if (e != QUIRE_OK) {
+            log_line(LOG_WARN, "the model's chat template %.*s is not understood: %s", (int)s.name.n, s.name.p, why.message);
+        }
+    }
+    return QUIRE_OK;
+}
+
 static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, quire_error *err) {
     quire_err r = tokenizer_open(model_file_vocab(f), &p->tokenizer, &p->text_error);
     if (r != QUIRE_OK && r != QUIRE_NOT_FOUND && r != QUIRE_UNSUPPORTED) {
@@ -20,6 +38,7 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
     if (r == QUIRE_UNSUPPORTED) {
         log_line(LOG_WARN, "%s; prompts of token ids only", p->text_error.message);
     }
+    TRY(options_parse_messages(o, &p->parses_messages, err));
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
         tokens.bos = tokenizer_bos_text(p->tokenizer);
@@ -35,7 +54,7 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                  "the model's chat template is not understood (%s): chats have the form %s instead; --chat-template gives another",
                  refused.message, p->chat.name);
     }
-    return QUIRE_OK;
+    return o->chat_template == NULL ? add_templates(p, f, err) : QUIRE_OK;
 }
 
 static quire_err write_shortage(const model_desc *d, const memory_room *room, strbuf *out) {

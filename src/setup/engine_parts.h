@@ -29,6 +29,7 @@ typedef struct engine_parts {
     pack_start pack; /* which keeps the model's packed form */
     speculation speculation;
     tokenizer *tokenizer; /* NULL: prompts of ids only */
+    bool parses_messages; /* special tokens in a client's messages are tokens */
     chat_form chat;       /* without a tokenizer it has no template: no chat */
     engine *core;
 } engine_parts;

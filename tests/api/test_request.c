@@ -603,16 +603,18 @@ static void truncated_and_mutated_bodies_never_crash(void **state) {
 
 /* Renders a chat body by a template. */
 static quire_err render(const char *source, const char *body, strbuf *out, quire_error *err) {
-    chat_template *t;
+    chat_form form;
+    quire_error refused;
     quire_request *r;
     const chat_tokens tokens = {.bos = str_of("<s>"), .eos = str_of("</s>\"\n")};
-    assert_int_equal(chat_template_open(str_of(source), &tokens, &t, err), QUIRE_OK);
+    assert_int_equal(chat_form_open(source, (str){0}, &tokens, &form, &refused, err), QUIRE_OK);
     request_context ctx = context;
-    ctx.content = chat_template_content(t);
+    ctx.content = chat_template_content(form.template);
+    ctx.form = &form;
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
-    quire_err e = request_render(r, t, out, err);
+    quire_err e = request_render(r, out, NULL, err);
     quire_request_free(r);
-    chat_template_close(t);
+    chat_form_close(&form);
     return e;
 }
 
@@ -636,6 +638,8 @@ static void a_chat_is_rendered_with_the_variables_of_its_template(void **state) 
     expect_render("{{ add_generation_prompt }}{{ bos_token }}", "{" USER ",\"chat_template_kwargs\":{\"bos_token\":\"!\",\"x\":{}}}",
                   "True!");
     expect_render("{{ x }}", "{" USER ",\"chat_template_kwargs\":{}}", "");
+    expect_render("{{ reasoning_effort }}{{ documents[0].title }}",
+                  "{" USER ",\"reasoning_effort\":\"low\",\"documents\":[{\"title\":\"T\"}]}", "lowT");
 }
 
 #define CONTINUED(content)                                                                                                                 \

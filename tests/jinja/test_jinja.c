@@ -23,7 +23,7 @@ static const struct tm clock_at = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, 
 static quire_err render(const char *source, const char *variables, strbuf *out, quire_error *err) {
     jinja_program *p;
     TRY(jinja_open(str_of(source), chat, &p, err));
-    quire_err e = jinja_render(p, str_of(variables), &clock_at, out, err);
+    quire_err e = jinja_render(p, str_of(variables), &clock_at, out, NULL, err);
     jinja_close(p);
     return e;
 }
@@ -153,26 +153,44 @@ static void malformed_templates_are_refused_with_line_and_column(void **state) {
     refuse("{% set 1 = 2 %}", "{}", QUIRE_INVALID, "can't assign to 'const'");
 }
 
+static void expect_text(const char *source, const char *want) {
+    strbuf out = {0};
+    quire_error err = {0};
+    if (render(source, "{}", &out, &err) != QUIRE_OK || !str_is((str){out.p, out.n}, want)) {
+        fail_msg("%s gives %s %s, must %s", source, out.n > 0 ? out.p : "", err.message, want);
+    }
+    strbuf_deinit(&out);
+}
+
+static void integers_have_any_size(void **state) {
+    (void)state;
+    expect_text("{{ 10 ** 30 // 7 }} {{ -(10 ** 30) % 7 }} {{ -(10 ** 30) // 7 }}",
+                "142857142857142857142857142857 6 -142857142857142857142857142858");
+    expect_text("{{ (2 ** 64 - 1) * (2 ** 64 + 1) == 2 ** 128 - 1 }} {{ 2 ** 70 / 2 ** 69 }} {{ 2 ** 64 > 1.5 }}", "True 2.0 True");
+    strbuf out = {0};
+    quire_error err = {0};
+    assert_int_equal(render("{{ 10 ** 100000 }}", "{}", &out, &err), QUIRE_TOO_LARGE);
+    strbuf_deinit(&out);
+}
+
+static void values_are_formatted_as_in_python(void **state) {
+    (void)state;
+    expect_text("{{ '%05d|%-4s|%.2f|%x' % (42, 'ab', 2.5, 255) }}", "00042|ab  |2.50|ff");
+    expect_text("{{ '{:>5}|{:,}|{!r}|{{}}'.format('a', 1234567, 'b') }}", "    a|1,234,567|'b'|{}");
+    expect_text("{{ '\xce\x9f\xce\x94\xce\x9f\xce\xa3'.lower() }}{{ '\xc4\xb0'.lower()|length }}", "\xce\xbf\xce\xb4\xce\xbf\xcf\x82" "2");
+}
+
 static void what_is_not_understood_is_refused_at_open_and_not_guessed(void **state) {
     (void)state;
-    const char *const sources[] = {"{{ x|groupby('a') }}",
-                                   "{% include 'x' %}",
-                                   "{{ cycler(1) }}",
-                                   "{{ 'a'.encode() }}",
-                                   "{{ f(*x) }}",
-                                   "{{ 99999999999999999999 }}",
-                                   "{% block a %}{% endblock %}",
-                                   "{% if false %}{{ x|pprint }}{% endif %}"};
+    const char *const sources[] = {"{{ x|urlize }}", "{{ 'a'.encode() }}", "{{ self }}", "{% if false %}{{ x|random }}{% endif %}"};
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
         jinja_program *p;
         quire_error err;
         assert_int_equal(jinja_open(str_of(sources[i]), chat, &p, &err), QUIRE_UNSUPPORTED);
         assert_null(p);
         assert_non_null(strstr(err.message, "line 1, column "));
-        assert_non_null(strstr(err.message, sources[i][3] == '9' ? "64 bits" : "not supported"));
+        assert_non_null(strstr(err.message, "not supported"));
     }
-    refuse("{{ x + 1 }}", "{\"x\":99999999999999999999}", QUIRE_UNSUPPORTED, "64 bits");
-    refuse("{{ 9223372036854775807 + 1 }}", "{}", QUIRE_UNSUPPORTED, "64 bits");
     expect("{{ 9223372036854775806 + 1 }}", "{}", "9223372036854775807");
 }
 
@@ -323,7 +341,7 @@ static void mutated_templates_never_crash(void **state) {
         jinja_program *p;
         quire_error err = {0};
         if (jinja_open((str){source.p, source.n}, chat, &p, &err) == QUIRE_OK) {
-            quire_err e = jinja_render(p, str_of(variables), &clock_at, &out, &err);
+            quire_err e = jinja_render(p, str_of(variables), &clock_at, &out, NULL, &err);
             assert_true(e == QUIRE_OK || (err.code == e && err.message[0] != '\0'));
             opened++;
         } else {
@@ -363,7 +381,7 @@ static void the_language_vectors_render_as_recorded(void **state) {
         strbuf out = {0};
         quire_error err = {0};
         quire_err e = jinja_open(json_str(source), options, &p, &err);
-        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, &err) : e;
+        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, NULL, &err) : e;
         str expected = {json_str(want).p, json_str(want).n};
         if (e == QUIRE_UNSUPPORTED) {
             unsupported++;
@@ -391,6 +409,8 @@ int main(void) {
         cmocka_unit_test(a_template_error_carries_its_own_words),
         cmocka_unit_test(a_namespace_takes_no_names_with_an_underscore),
         cmocka_unit_test(malformed_templates_are_refused_with_line_and_column),
+        cmocka_unit_test(integers_have_any_size),
+        cmocka_unit_test(values_are_formatted_as_in_python),
         cmocka_unit_test(what_is_not_understood_is_refused_at_open_and_not_guessed),
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
         cmocka_unit_test(a_program_that_nests_too_deeply_is_refused),
