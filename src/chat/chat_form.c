@@ -1,6 +1,7 @@
 #include "chat/chat_form.h"
 
 #include "base/mem.h"
+#include "jinja/jinja.h"
 
 #define TURN_START "<|im_start|>"
 #define TURN_END   "<|im_end|>"
@@ -34,21 +35,31 @@ static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error
     return chat_template_open(str_of(plain), tokens, &f->template, err);
 }
 
-quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err) {
-    *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1, .tokens = *tokens};
-    *refused = (quire_error){0};
+static quire_err open_default(const char *given, str own, chat_form *f, quire_error *refused, quire_error *err) {
     if (given != NULL) {
-        return chat_template_open(str_of(given), tokens, &out->template, err);
+        return chat_template_open(str_of(given), &f->tokens, &f->template, err);
     }
     if (own.n > 0) {
-        quire_err e = chat_template_open(own, tokens, &out->template, refused);
+        quire_err e = chat_template_open(own, &f->tokens, &f->template, refused);
         if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
             return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
         }
     }
-    out->adds_special = true;
-    bool has_turns = special(tokens->tokenizer, TURN_START) >= 0 && special(tokens->tokenizer, TURN_END) >= 0;
-    return has_turns ? open_chatml(tokens, out, err) : open_plain(tokens, out, err);
+    f->adds_special = true;
+    const tokenizer *t = f->tokens.tokenizer;
+    bool has_turns = special(t, TURN_START) >= 0 && special(t, TURN_END) >= 0;
+    return has_turns ? open_chatml(&f->tokens, f, err) : open_plain(&f->tokens, f, err);
+}
+
+quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err) {
+    *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1, .tokens = *tokens};
+    *refused = (quire_error){0};
+    out->tokens.others = out->set = mem_new(1, sizeof *out->set);
+    TRY(mem_check_for(out->set, "chat templates", err));
+    TRY(open_default(given, own, out, refused, err));
+    chat_template_publish(out->template, str_of("default"), out->set);
+    chat_template_probe(out->template); /* it may include itself */
+    return QUIRE_OK;
 }
 
 quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err) {
@@ -65,6 +76,11 @@ quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err) {
     }
     to->name = (str){name, s->name.n};
     f->n_named++;
+    chat_template_publish(to->template, to->name, f->set);
+    chat_template_probe(f->template);
+    for (size_t i = 0; i < f->n_named; i++) {
+        chat_template_probe(f->named[i].template);
+    }
     return QUIRE_OK;
 }
 
@@ -97,5 +113,6 @@ void chat_form_close(chat_form *f) {
         chat_template_close(f->named[i].template);
     }
     chat_template_close(f->template);
+    mem_free(f->set);
     *f = (chat_form){.end_token = -1};
 }

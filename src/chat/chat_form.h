@@ -28,6 +28,7 @@ typedef struct chat_form {
     chat_template *template;    /* owned; NULL: no chat */
     chat_named named[CHAT_FORM_TEMPLATES]; /* the model's others */
     size_t n_named;
+    struct jinja_set *set; /* owned; all of these by name */
     chat_tokens tokens;
     const char *name;           /* "file" (given), "model", "chatml" or "plain" */
     str stops[CHAT_FORM_STOPS]; /* constant; strings that end an answer besides the request's */

@@ -33,11 +33,23 @@ static bool takes(const chat_template *t, const char *content) {
 static quire_err compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
     /* As transformers renders chat templates. */
     jinja_options options = {
-        .trim_blocks = true, .lstrip_blocks = true, .own = {.member = "role", .words = roles, .n = sizeof roles / sizeof *roles}};
+        .trim_blocks = true, .lstrip_blocks = true, .own = {.member = "role", .words = roles, .n = sizeof roles / sizeof *roles},
+        .set = tokens->others};
     TRY(jinja_open(source, options, &t->program, err));
     quire_err e = jinja_define(t->program, "bos_token", tokens->bos);
     e = e == QUIRE_OK ? jinja_define(t->program, "eos_token", tokens->eos) : e;
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
+}
+
+static void probe(chat_template *t) {
+    bool text = takes(t, "\"" PROBE "\""), parts = takes(t, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]");
+    t->content = !parts ? CHAT_CONTENT_TEXT : text ? CHAT_CONTENT_BOTH : CHAT_CONTENT_PARTS;
+}
+
+void chat_template_probe(chat_template *t) {
+    if (jinja_uses_others(t->program)) {
+        probe(t);
+    }
 }
 
 quire_err chat_template_open(str source, const chat_tokens *tokens, chat_template **out, quire_error *err) {
@@ -49,10 +61,16 @@ quire_err chat_template_open(str source, const chat_tokens *tokens, chat_templat
         chat_template_close(t);
         return e;
     }
-    bool text = takes(t, "\"" PROBE "\""), parts = takes(t, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]");
-    t->content = !parts ? CHAT_CONTENT_TEXT : text ? CHAT_CONTENT_BOTH : CHAT_CONTENT_PARTS;
+    probe(t);
     *out = t;
     return QUIRE_OK;
+}
+
+void chat_template_publish(const chat_template *t, str name, jinja_set *set) {
+    if (set->n < JINJA_MAX_SET) {
+        set->named[set->n].name = name;
+        set->named[set->n++].program = t->program;
+    }
 }
 
 void chat_template_close(chat_template *t) {
@@ -62,28 +80,22 @@ void chat_template_close(chat_template *t) {
     }
 }
 
-/* The runs of origins of the variables. */
-static quire_err mark_runs(const strbuf *origins, text_marks *marks) {
-    for (size_t i = 0; i < origins->n;) {
-        size_t end = i + 1;
-        while (end < origins->n && origins->p[end] == origins->p[i]) {
-            end++;
-        }
-        TRY(origins->p[i] == JINJA_INPUT ? text_marks_add(marks, i, end) : QUIRE_OK);
-        i = end;
+static quire_err mark_all(const jinja_spans *input, text_marks *marks) {
+    for (size_t i = 0; i < input->n; i++) {
+        TRY(text_marks_add(marks, input->spans[i].start, input->spans[i].end));
     }
     return QUIRE_OK;
 }
 
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks, quire_error *err) {
-    strbuf origins = {0};
+    jinja_spans input = {0};
     size_t before = out->n;
-    quire_err e = jinja_render(t->program, variables_json, NULL, out, marks != NULL ? &origins : NULL, err);
-    if (e == QUIRE_OK && marks != NULL && mark_runs(&origins, marks) != QUIRE_OK) {
+    quire_err e = jinja_render(t->program, variables_json, NULL, out, marks != NULL ? &input : NULL, err);
+    if (e == QUIRE_OK && marks != NULL && mark_all(&input, marks) != QUIRE_OK) {
         out->n = before;
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a rendered template");
     }
-    strbuf_deinit(&origins);
+    jinja_spans_deinit(&input);
     return e;
 }
 

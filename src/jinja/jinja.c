@@ -19,9 +19,10 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
     TRY(mem_check_for(p, "a template", err));
     p->arena.max = JINJA_MAX_BYTES;
     p->own = options.own;
+    p->set = options.set;
     jtoken *tokens = NULL;
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
-    e = e == QUIRE_OK ? jinja_parse(tokens, &p->arena, &p->root, err) : e;
+    e = e == QUIRE_OK ? jinja_parse(tokens, p, err) : e;
     mem_free(tokens);
     if (e != QUIRE_OK) {
         jinja_close(p);
@@ -29,6 +30,10 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
     }
     *out = p;
     return QUIRE_OK;
+}
+
+bool jinja_uses_others(const jinja_program *p) {
+    return p->uses_others;
 }
 
 void jinja_close(jinja_program *p) {
@@ -40,7 +45,8 @@ void jinja_close(jinja_program *p) {
 
 quire_err jinja_define(jinja_program *p, const char *name, str text) {
     str own_name, own_text;
-    if (p->n_defined == JINJA_MAX_DEFINED || !jarena_copy(&p->arena, str_of(name), &own_name) || !jarena_copy(&p->arena, text, &own_text)) {
+    if (p->n_defined == JINJA_MAX_DEFINED || !jarena_copy_as(&p->arena, str_of(name), JINJA_TEMPLATE, &own_name) ||
+        !jarena_copy_as(&p->arena, text, JINJA_TEMPLATE, &own_text)) {
         return QUIRE_NO_MEMORY;
     }
     p->defined[p->n_defined].name = own_name;
@@ -60,9 +66,14 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
 }
 
 quire_err jrun_no_memory(jrun *r) {
-    bool bound = r->arena.total > r->arena.max / 2;
-    return jrun_fail(r, bound ? QUIRE_TOO_LARGE : QUIRE_NO_MEMORY,
-                     bound ? "the template makes more than %zu bytes of values" : "out of memory (%zu)", r->arena.max);
+    switch (r->arena.refused) {
+    case JARENA_FULL:
+        return jrun_fail(r, QUIRE_TOO_LARGE, "the template makes more than %zu bytes of values", r->arena.max);
+    case JARENA_OUTPUT:
+        return jrun_fail(r, QUIRE_TOO_LARGE, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
+    default:
+        return jrun_fail(r, QUIRE_NO_MEMORY, "out of memory");
+    }
 }
 
 quire_err jrun_check_memory(jrun *r, const void *p) {
@@ -147,20 +158,20 @@ quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
 
 quire_err jrun_text(jrun *r, str s, jvalue *out) {
     str copy;
-    if (!jarena_copy(&r->arena, s, &copy)) {
+    if (!jarena_copy_as(&r->arena, s, JINJA_TEMPLATE, &copy)) {
         return jrun_no_memory(r);
     }
     *out = jstring(copy);
     return jrun_step(r, s.n / 64);
 }
 
-jout jrun_out(const jrun *r) {
-    return (jout){.text = {.max = JINJA_MAX_OUTPUT}, .origins = {.max = JINJA_MAX_OUTPUT}, .arena = &r->arena};
+jout jrun_out(jrun *r) {
+    return (jout){.arena = &r->arena};
 }
 
 static quire_err jrun_text_of(jrun *r, const jout *o, jvalue *out) {
     str text;
-    if (!jout_take(o, &r->arena, &text)) {
+    if (!jout_take(o, &text)) {
         return jrun_no_memory(r);
     }
     *out = jstring(text);
@@ -207,8 +218,6 @@ quire_err jrun_write(jrun *r, jvalue v, jout *out) {
         return e;
     case QUIRE_UNSUPPORTED:
         return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
-    case QUIRE_TOO_LARGE:
-        return jrun_fail(r, e, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
     default:
         return jrun_no_memory(r);
     }
@@ -262,6 +271,18 @@ static quire_err characters(jrun *r, str s, const jvalue **items, size_t *n) {
     return QUIRE_OK;
 }
 
+static quire_err byte_items(jrun *r, str s, const jvalue **items, size_t *n) {
+    jvalue *bytes;
+    *n = s.n;
+    TRY(jrun_values(r, *n, &bytes));
+    for (size_t i = 0; i < *n; i++) {
+        bytes[i] = jint((unsigned char)s.p[i]);
+        bytes[i].is_input = jrun_origin(r, s, i) == JINJA_INPUT;
+    }
+    *items = bytes;
+    return QUIRE_OK;
+}
+
 static quire_err range_items(jrun *r, const jrange *range, const jvalue **items, size_t *n) {
     jvalue *numbers;
     *n = (size_t)range->n;
@@ -281,6 +302,8 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n) {
         return QUIRE_OK;
     case J_STRING:
         return characters(r, v.u.s, items, n);
+    case J_BYTES:
+        return byte_items(r, v.u.s, items, n);
     case J_RANGE:
         return range_items(r, v.u.range, items, n);
     case J_LIST:
@@ -339,33 +362,31 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
 /* ---- rendering ---- */
 
 /* Adds the texts that the program defines, where the variables have none of that name. */
-static quire_err add_defined(jrun *r, const jinja_program *p) {
+static quire_err add_defined(jrun *r, const jinja_program *p, jdict *variables) {
     for (size_t i = 0; i < p->n_defined; i++) {
-        if (jdict_get_str(r->variables, p->defined[i].name) == NULL) {
-            TRY(jrun_set(r, r->variables, jstring(p->defined[i].name), jstring(p->defined[i].text)));
+        if (jdict_get_str(variables, p->defined[i].name) == NULL) {
+            TRY(jrun_set(r, variables, jstring(p->defined[i].name), jstring(p->defined[i].text)));
         }
     }
     return QUIRE_OK;
 }
 
-static quire_err give(const jout *text, strbuf *out, strbuf *origins, quire_error *err) {
-    size_t before = out->n, n_marked = text->origins.n;
+void jinja_spans_deinit(jinja_spans *s) {
+    mem_free(s->spans);
+    *s = (jinja_spans){0};
+}
+
+/* Hands what was rendered over. */
+static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *err) {
     quire_err e = text->text.n > 0 ? strbuf_add(out, text->text.p, text->text.n) : QUIRE_OK;
-    if (e == QUIRE_OK && origins != NULL && text->text.n > 0) {
-        e = strbuf_reserve(origins, text->text.n);
-        if (e != QUIRE_OK) {
-            out->n = before;
-        } else {
-            char *to = origins->p + origins->n;
-            memset(to, JINJA_TEMPLATE, text->text.n);
-            mem_copy(to, text->origins.p, n_marked);
-            origins->n += text->text.n;
-        }
+    if (e == QUIRE_OK && input != NULL) {
+        *input = text->input;
+        text->input = (jinja_spans){0};
     }
     return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
 }
 
-quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, strbuf *origins, quire_error *err) {
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input, quire_error *err) {
     quire_error unwanted;
     jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .program = p, .now = now, .err = err != NULL ? err : &unwanted, .at = p->root};
     r.scratch = jrun_out(&r);
@@ -378,14 +399,16 @@ quire_err jinja_render(const jinja_program *p, str variables_json, const struct 
         e = jrun_fail(&r, QUIRE_INVALID, "the variables must be a JSON object");
     }
     if (e == QUIRE_OK) {
-        r.variables = variables.u.dict;
-        e = add_defined(&r, p);
+        e = add_defined(&r, p, variables.u.dict);
         e = e == QUIRE_OK ? jscope_new(&r, NULL, &scope) : e;
     }
-    e = e == QUIRE_OK ? jexec(&r, p->root, scope) : e;
-    e = e == QUIRE_OK ? give(&text, out, origins, r.err) : e;
-    jout_deinit(&text);
+    if (e == QUIRE_OK) {
+        scope->context = variables.u.dict;
+        e = jexec_template(&r, p, scope);
+    }
     jout_deinit(&r.scratch);
-    jarena_deinit(&r.arena);
+    jarena_deinit(&r.arena); /* before the output is copied: it is not needed any more */
+    e = e == QUIRE_OK ? give(&text, out, input, r.err) : e;
+    jout_deinit(&text);
     return e;
 }

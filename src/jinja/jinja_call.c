@@ -199,6 +199,8 @@ quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
         t->at = 1;
         return QUIRE_OK;
     }
+    case J_BLOCK:
+        return jblock_call(r, callee.u.block, args, out);
     case J_LOOP:
         return call_loop(r, callee.u.loop, args, out);
     default:

@@ -8,7 +8,9 @@ static quire_err eval_const(__attribute__((unused)) jrun *r, const jnode *node, 
 
 static quire_err eval_name(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     str name = node->name;
+    const jdict *context = NULL;
     for (; scope != NULL; scope = scope->parent) {
+        context = scope->context != NULL ? scope->context : context;
         for (size_t i = 0; i < scope->n; i++) {
             if (str_eq(scope->bindings[i].name, name)) {
                 *out = scope->bindings[i].value;
@@ -16,7 +18,10 @@ static quire_err eval_name(jrun *r, const jnode *node, jscope *scope, jvalue *ou
             }
         }
     }
-    const jvalue *found = jdict_get_str(r->variables, name);
+    if (str_is(name, "self")) {
+        return jblock_self(r, out);
+    }
+    const jvalue *found = context == NULL ? NULL : jdict_get_str(context, name);
     if (found != NULL) {
         *out = *found;
         return QUIRE_OK;
@@ -91,7 +96,7 @@ static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs 
     return QUIRE_OK;
 }
 
-static quire_err eval_args(jrun *r, const jnode *node, jscope *scope, jargs *args) {
+quire_err jeval_args(jrun *r, const jnode *node, jscope *scope, jargs *args) {
     jvalue *values;
     if (node->unpacks) {
         return eval_unpacked(r, node, scope, args);
@@ -145,7 +150,7 @@ static quire_err eval_call(jrun *r, const jnode *node, jscope *scope, jvalue *ou
     jvalue callee;
     jargs args;
     TRY(jeval(r, node->a, scope, &callee));
-    TRY(eval_args(r, node, scope, &args));
+    TRY(jeval_args(r, node, scope, &args));
     r->at = node;
     return jcall(r, callee, &args, out);
 }
@@ -155,7 +160,7 @@ static quire_err eval_filter(jrun *r, const jnode *node, jscope *scope, jvalue *
     jvalue input;
     jargs args;
     TRY(jeval(r, node->a, scope, &input));
-    TRY(eval_args(r, node, scope, &args));
+    TRY(jeval_args(r, node, scope, &args));
     r->at = node;
     if (node->function == NULL) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s' found.", node->kind == N_TEST ? "test" : "filter", (int)node->name.n,

@@ -46,6 +46,9 @@ JFUNCTION(filter_length) {
     case J_STRING:
         *out = jint((int64_t)jstr_length(args[0].u.s));
         return jrun_step(r, args[0].u.s.n / 64);
+    case J_BYTES:
+        *out = jint((int64_t)args[0].u.s.n);
+        return QUIRE_OK;
     case J_LIST:
     case J_TUPLE:
     case J_VIEW:
@@ -313,12 +316,10 @@ JFUNCTION(filter_unique) {
 /* A filter or test by its name in a value. */
 static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction **f) {
     str s;
-    bool missing = false;
     TRY(jrun_want_text(r, name, test ? "a test's name" : "a filter's name", &s));
-    *f = test ? jinja_find_test(s) : jinja_find_filter(s, &missing);
+    *f = test ? jinja_find_test(s) : jinja_find_filter(s);
     if (*f == NULL) {
-        return missing ? jrun_fail(r, QUIRE_UNSUPPORTED, "the %s %.*s is not supported", test ? "test" : "filter", (int)s.n, s.p)
-                       : jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
     }
     return QUIRE_OK;
 }

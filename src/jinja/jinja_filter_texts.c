@@ -308,9 +308,9 @@ JFUNCTION(filter_filesizeformat) {
     static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
                                             {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
     jvalue number;
-    bool unused, binary = jflag(args[1]);
+    bool binary = jflag(args[1]);
     char text[64];
-    TRY(jcall_function(r, jinja_find_filter(str_of("float"), &unused), &args[0], &(jargs){0}, &number));
+    TRY(jcall_function(r, jinja_find_filter(str_of("float")), &args[0], &(jargs){0}, &number));
     double bytes = number.u.f, base = binary ? 1024 : 1000, unit = base;
     if (bytes == 1) {
         return jrun_text(r, str_of("1 Byte"), out);

@@ -315,14 +315,9 @@ static JFUNCTION(filter_attr) {
     return jget_member(r, args[0], name, out);
 }
 
-/* One line: values of real templates are short. */
-static JFUNCTION(filter_pprint) {
-    jout o = jrun_out(r);
-    quire_err e = jvalue_write_repr(args[0], &o);
-    return jrun_take_text(r, e == QUIRE_OK ? e : jrun_no_memory(r), &o, out);
-}
-
 static const jfunction filters[] = {
+    {"urlize", "value ?trim_url_limit ?nofollow ?target ?rel ?extra_schemes", filter_urlize, 0},
+    {"random", "value", filter_random, 0},
     {"attr", "value name", filter_attr, 0},
     {"filesizeformat", "value ?binary", filter_filesizeformat, 0},
     {"forceescape", "value", filter_forceescape, 0},
@@ -377,8 +372,6 @@ static const jfunction filters[] = {
     {"wordcount", "value", filter_wordcount, 0},
 };
 
-const jfunction *jinja_find_filter(str name, bool *missing) {
-    static const char *const others[] = {"random", "urlize"};
-    *missing = jname_in(name, others, sizeof others / sizeof others[0]);
+const jfunction *jinja_find_filter(str name) {
     return jfunction_find(filters, sizeof filters / sizeof filters[0], name);
 }

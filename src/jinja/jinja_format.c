@@ -99,7 +99,7 @@ static quire_err write_integer(jrun *r, jvalue v, const jformat_spec *s, jout *o
 }
 
 /* The magnitude of a float. */
-static quire_err write_digits(double f, const jformat_spec *s, strbuf *digits) {
+static quire_err write_digits(jrun *r, double f, const jformat_spec *s, strbuf *digits) {
     char text[1024], format[16];
     bool percent = s->type == '%', bare = s->type == 0;
     if (!isfinite(f)) {
@@ -108,7 +108,7 @@ static quire_err write_digits(double f, const jformat_spec *s, strbuf *digits) {
     }
     int precision = (int)(s->precision > MAX_PRECISION ? MAX_PRECISION : s->precision < 0 ? 6 : s->precision);
     if (bare && s->precision < 0) { /* as repr */
-        jout o = {0};
+        jout o = jrun_out(r);
         quire_err e = jfloat_write(f, &o);
         e = e == QUIRE_OK ? strbuf_add(digits, o.text.p, o.text.n) : e;
         jout_deinit(&o);
@@ -125,7 +125,7 @@ static quire_err write_float(jrun *r, jvalue v, const jformat_spec *s, jout *out
     double f = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
     bool negative = signbit(f) && !isnan(f);
     strbuf digits = {0};
-    quire_err e = write_digits(fabs(f), s, &digits);
+    quire_err e = write_digits(r, fabs(f), s, &digits);
     e = e == QUIRE_OK ? finish_number(r, v, s, negative, "", 3, &digits, out) : jrun_no_memory(r);
     strbuf_deinit(&digits);
     return e;

@@ -1,6 +1,6 @@
 /* Functions that every template has: Jinja's, and those that transformers adds. */
 #include "base/clock.h"
-#include "jinja/jinja_run.h"
+#include "jinja/jinja_filters.h"
 
 static JFUNCTION(global_raise_exception) {
     str s;
@@ -151,14 +151,10 @@ static JFUNCTION(global_joiner) {
     return make_turns(r, &separator, 1, true, out);
 }
 
-static JFUNCTION(global_lipsum) {
-    return jrun_fail(r, QUIRE_UNSUPPORTED, "lipsum writes random text, which is not supported");
-}
-
 static const jfunction globals[] = {
     {"cycler", "*", global_cycler, 0},
     {"joiner", "?sep", global_joiner, 0},
-    {"lipsum", "*", global_lipsum, 0},
+    {"lipsum", "?n ?html ?min ?max", global_lipsum, 0},
     {"dict", "*", global_dict, 0},
     {"dict.fromkeys", "keys ?value", global_fromkeys, 0},
     {"namespace", "*", global_namespace, 0},
@@ -169,8 +165,4 @@ static const jfunction globals[] = {
 
 const jfunction *jinja_find_global(str name) {
     return jfunction_find(globals, sizeof globals / sizeof globals[0], name);
-}
-
-bool jinja_global_is_missing(str name) {
-    return str_is(name, "self");
 }

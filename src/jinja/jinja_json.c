@@ -24,51 +24,36 @@ static quire_err convert(jrun *r, json_scan *s, jvalue *out);
 
 static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) {
     strbuf scratch = {0};
-    str text = {0};
+    str text = {0}, copy = {0};
     quire_err e = is_name ? json_scan_key(s, &scratch, &text) : json_scan_string(s, &scratch, &text);
-    e = e == QUIRE_OK ? jrun_text(r, text, out) : jrun_no_memory(r);
-    if (e == QUIRE_OK && text.n > 0) {
-        memset(jarena_origins(&r->arena, out->u.s), JINJA_INPUT, text.n);
-    }
+    bool copied = e == QUIRE_OK && jarena_copy_as(&r->arena, text, JINJA_INPUT, &copy);
     strbuf_deinit(&scratch);
-    return e;
+    *out = jstring(copy);
+    return copied ? jrun_step(r, copy.n / 64) : jrun_no_memory(r);
 }
 
-/* Reads the items of the array at s into *items, which grows and is the caller's. */
-static quire_err convert_items(jrun *r, json_scan *s, jvalue **items, size_t *n) {
-    size_t cap = 0;
+static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
+    jvalue *items = NULL;
+    size_t n = 0, cap = 0;
     bool more;
     TRY(json_scan_open(s, '['));
     for (;;) {
         TRY(json_scan_more(s, ']', &more));
         if (!more) {
-            return QUIRE_OK;
+            return jrun_list(r, J_LIST, items, n, out);
         }
-        TRY(memory(r, mem_grow(items, &cap, *n + 1, sizeof **items)));
-        TRY(convert(r, s, *items + *n));
-        ++*n;
+        TRY(jrun_step(r, 1));
+        TRY(jarena_grow(&r->arena, &items, &cap, n, sizeof *items) ? QUIRE_OK : jrun_no_memory(r));
+        TRY(convert(r, s, &items[n]));
+        n++;
     }
-}
-
-static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
-    jvalue *found = NULL, *items;
-    size_t n = 0;
-    quire_err e = convert_items(r, s, &found, &n);
-    e = e == QUIRE_OK ? jrun_values(r, n, &items) : e;
-    if (e == QUIRE_OK) {
-        mem_copy(items, found, n * sizeof *items);
-        e = jrun_list(r, J_LIST, items, n, out);
-    }
-    mem_free(found);
-    return e;
 }
 
 /* Makes a text that counts as the template's (jinja_words) so. */
-static void own(jrun *r, str name, jvalue v) {
+static quire_err own(jrun *r, str name, jvalue *v) {
     const jinja_words *w = &r->program->own;
-    if (w->member != NULL && jis(v, J_STRING) && v.u.s.n > 0 && str_is(name, w->member) && jname_in(v.u.s, w->words, w->n)) {
-        memset(jarena_origins(&r->arena, v.u.s), JINJA_TEMPLATE, v.u.s.n);
-    }
+    bool is = w->member != NULL && jis(*v, J_STRING) && str_is(name, w->member) && jname_in(v->u.s, w->words, w->n);
+    return is ? jrun_text(r, v->u.s, v) : QUIRE_OK;
 }
 
 static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
@@ -84,7 +69,7 @@ static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
         }
         TRY(convert_text(r, s, true, &key));
         TRY(convert(r, s, &value));
-        own(r, key.u.s, value);
+        TRY(own(r, key.u.s, &value));
         TRY(jrun_set(r, d, key, value));
     }
     *out = (jvalue){.kind = J_DICT, .u.dict = d};
@@ -174,7 +159,7 @@ static bool is_plain(char c, bool ascii) {
 
 /* The characters between the quotes; what stands for one has its origin. */
 static quire_err write_inside(str s, bool ascii, jout *out) {
-    const uint8_t *origins = jarena_origins(out->arena, s);
+    jorigins origins = jarena_origins(out->arena, s);
     for (size_t i = 0; i < s.n;) {
         size_t start = i, size;
         while (i < s.n && is_plain(s.p[i], ascii)) {
@@ -183,7 +168,7 @@ static quire_err write_inside(str s, bool ascii, jout *out) {
         TRY(i > start ? jout_add(out, (str){s.p + start, i - start}) : QUIRE_OK);
         if (i < s.n) {
             int32_t c = jchar_at(s.p + i, s.n - i, &size);
-            out->origin = origins != NULL ? origins[i] : JINJA_TEMPLATE;
+            out->origin = jorigins_at(origins, i);
             TRY(c >= 0 ? write_escape(c, out) : jout_add(out, (str){s.p + i, size}));
             i += size;
         }
@@ -250,7 +235,7 @@ static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, jout *
 }
 
 /* The order of the entries: unchanged, or by key (an insertion sort of entry numbers; dictionaries are small). */
-static quire_err entry_order(jrun *r, const jdict *d, bool sort, size_t **order) {
+quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
     TRY(jrun_check_memory(r, *order));
     for (size_t i = 0; i < d->n; i++) {
@@ -271,7 +256,7 @@ static quire_err entry_order(jrun *r, const jdict *d, bool sort, size_t **order)
 
 static quire_err write_object(jrun *r, const jdict *d, const jjson_style *style, int level, jout *out) {
     size_t *order;
-    TRY(entry_order(r, d, style->sort_keys, &order));
+    TRY(jjson_order(r, d, style->sort_keys, &order));
     TRY(memory(r, jout_char(out, '{')));
     for (size_t i = 0; i < d->n; i++) {
         const jentry *entry = &d->entries[order[i]];

@@ -313,7 +313,8 @@ static quire_err lex_string(lexer *l) {
     if (end >= l->source.n) {
         return fail(l, start, "unexpected char ", (str){l->source.p + start, 1});
     }
-    char *text = jarena_bytes(l->arena, end - start);
+    uint8_t *none;
+    char *text = jarena_bytes(l->arena, end - start, JINJA_TEMPLATE, &none);
     if (text == NULL) {
         return no_memory(l);
     }
@@ -423,7 +424,8 @@ static quire_err lex_all(lexer *l) {
 
 /* Copies the source with \n as the only line end, and without the last line's end. */
 static quire_err normalise(str source, jarena *arena, str *out) {
-    char *text = jarena_bytes(arena, source.n + 1);
+    uint8_t *none;
+    char *text = jarena_bytes(arena, source.n + 1, JINJA_TEMPLATE, &none);
     TRY(mem_check(text));
     size_t n = 0;
     for (size_t i = 0; i < source.n; i++) {

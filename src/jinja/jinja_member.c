@@ -107,7 +107,7 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
         *out = (jvalue){.kind = J_METHOD, .u.method = m};
         return QUIRE_OK;
     }
-    if ((jis(object, J_STRING) && jinja_method_is_missing(name)) || (jis_number(object) && is_number_method(name))) {
+    if (jis_number(object) && is_number_method(name)) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "the attribute %.*s is not supported", (int)name.n, name.p);
     }
     if (jis(object, J_DICT) || jis(object, J_NAMESPACE)) {
@@ -116,6 +116,15 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
             *out = *found;
             return QUIRE_OK;
         }
+    }
+    if (jis(object, J_SELF) || (jis(object, J_BLOCK) && str_is(name, "super"))) {
+        TRY(jblock_member(r, object, name, out));
+        return jis(*out, J_MISSING) ? no_member(r, object, name, out) : QUIRE_OK;
+    }
+    if (jis(object, J_MODULE)) {
+        const jvalue *found = jdict_get_str(object.u.module->names, name);
+        *out = found != NULL ? *found : *out;
+        return found != NULL ? QUIRE_OK : no_member(r, object, name, out);
     }
     if (jis(object, J_LOOP)) {
         return loop_member(r, object.u.loop, name, out);
@@ -153,6 +162,8 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     if (jis(object, J_STRING)) {
         n = (int64_t)jstr_length(object.u.s);
         TRY(jrun_step(r, (size_t)n / 64));
+    } else if (jis(object, J_BYTES)) {
+        n = (int64_t)object.u.s.n;
     } else if (jis(object, J_RANGE)) {
         n = object.u.range->n;
     } else if (jis(object, J_LIST) || jis(object, J_TUPLE)) {
@@ -165,6 +176,9 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     if (jis(object, J_STRING)) {
         *out = jstring(jstr_part(object.u.s, (size_t)index, 1));
         out->safe = object.safe;
+    } else if (jis(object, J_BYTES)) {
+        *out = jint((unsigned char)object.u.s.p[index]);
+        out->is_input = object.is_input;
     } else if (jis(object, J_RANGE)) {
         *out = jint(object.u.range->start + index * object.u.range->step);
     } else {

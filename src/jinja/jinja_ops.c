@@ -212,18 +212,10 @@ static quire_err repeat_string(jrun *r, str s, size_t times, jvalue *out) {
     if (times > 0 && s.n > JINJA_MAX_BYTES / times) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "a text of %zu times %zu bytes", times, s.n);
     }
-    char *p = jarena_bytes(&r->arena, s.n * times);
-    TRY(jrun_check_memory(r, p));
-    const uint8_t *origins = jarena_origins(&r->arena, s);
-    *out = jstring((str){p, s.n * times});
-    uint8_t *to = jarena_origins(&r->arena, out->u.s);
-    for (size_t i = 0; i < times && s.n > 0; i++) {
-        memcpy(p + i * s.n, s.p, s.n);
-        if (origins != NULL) {
-            memcpy(to + i * s.n, origins, s.n);
-        }
-    }
-    return jrun_step(r, times);
+    TRY(jrun_step(r, times));
+    TRY(jarena_repeat(&r->arena, s, times, &s) ? QUIRE_OK : jrun_no_memory(r));
+    *out = jstring(s);
+    return QUIRE_OK;
 }
 
 static quire_err repeat(jrun *r, jvalue v, int64_t count, jvalue *out) {

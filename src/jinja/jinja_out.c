@@ -4,43 +4,91 @@
 
 #include "base/mem.h"
 
+enum { FIRST_BYTES = 256, FIRST_SPANS = 8 };
+
 void jout_deinit(jout *o) {
+    jarena_release(o->arena, o->text.cap + o->input.cap * sizeof *o->input.spans);
     strbuf_deinit(&o->text);
-    strbuf_deinit(&o->origins);
+    jinja_spans_deinit(&o->input);
 }
 
 void jout_clear(jout *o) {
     strbuf_clear(&o->text);
-    strbuf_clear(&o->origins);
+    o->input.n = 0;
     o->origin = JINJA_TEMPLATE;
 }
 
-/* Gives the origins room for n more than the text has, all of the template's up to there. */
-static quire_err reach(jout *o, size_t n) {
-    TRY(strbuf_reserve(&o->origins, o->text.n - o->origins.n + n));
-    memset(o->origins.p + o->origins.n, JINJA_TEMPLATE, o->text.n - o->origins.n);
-    o->origins.n = o->text.n;
+/* The next capacity of an array of elements of size bytes that is to hold `needed`; counted. The caller releases the last one. */
+static quire_err more(jout *o, size_t cap, size_t first, size_t needed, size_t size, size_t *wanted) {
+    *wanted = cap == 0 ? first : 2 * cap;
+    *wanted = needed > *wanted ? needed : *wanted;
+    return jarena_charge(o->arena, *wanted * size) ? QUIRE_OK : QUIRE_TOO_LARGE;
+}
+
+static quire_err beyond_output(jout *o) {
+    o->arena->refused = JARENA_OUTPUT;
+    return QUIRE_TOO_LARGE;
+}
+
+static quire_err reserve(jout *o, size_t n) {
+    size_t cap = o->text.cap, wanted;
+    if (n < cap - o->text.n) { /* with the zero behind it */
+        return QUIRE_OK;
+    }
+    TRY(more(o, cap, FIRST_BYTES, o->text.n + n + 1, 1, &wanted));
+    quire_err e = strbuf_reserve(&o->text, wanted - 1 - o->text.n);
+    jarena_release(o->arena, e == QUIRE_OK ? cap + wanted - o->text.cap : wanted);
+    return e;
+}
+
+static quire_err add_span(jout *o, size_t start, size_t end) {
+    jinja_spans *in = &o->input;
+    size_t cap = in->cap, wanted;
+    if (in->n > 0 && in->spans[in->n - 1].end == start) {
+        in->spans[in->n - 1].end = end;
+        return QUIRE_OK;
+    }
+    if (in->n == cap) {
+        TRY(cap >= JINJA_MAX_OUTPUT / sizeof *in->spans ? beyond_output(o) : QUIRE_OK);
+        TRY(more(o, cap, FIRST_SPANS, in->n + 1, sizeof *in->spans, &wanted));
+        quire_err e = mem_grow(&in->spans, &in->cap, wanted, sizeof *in->spans);
+        jarena_release(o->arena, (e == QUIRE_OK ? cap + wanted - in->cap : wanted) * sizeof *in->spans);
+        TRY(e);
+    }
+    in->spans[in->n++] = (jinja_span){start, end};
     return QUIRE_OK;
 }
 
-quire_err jout_add(jout *o, str s) {
-    const uint8_t *origins = jarena_origins(o->arena, s);
-    if (origins != NULL && memchr(origins, JINJA_INPUT, s.n) != NULL) {
-        TRY(reach(o, s.n));
-        TRY(strbuf_add(&o->text, s.p, s.n));
-        return strbuf_add(&o->origins, origins, s.n);
-    }
+static quire_err append(jout *o, str s) {
+    TRY(s.n > JINJA_MAX_OUTPUT - o->text.n ? beyond_output(o) : reserve(o, s.n));
     return strbuf_add(&o->text, s.p, s.n);
 }
 
 quire_err jout_add_as(jout *o, str s, uint8_t origin) {
-    if (origin == JINJA_TEMPLATE || s.n == 0) {
-        return strbuf_add(&o->text, s.p, s.n);
+    if (s.n == 0) {
+        return QUIRE_OK;
     }
-    TRY(reach(o, s.n));
-    TRY(strbuf_add(&o->text, s.p, s.n));
-    memset(o->origins.p + o->origins.n, origin, s.n); /* reach made room */
-    o->origins.n += s.n;
+    TRY(append(o, s));
+    return origin == JINJA_INPUT ? add_span(o, o->text.n - s.n, o->text.n) : QUIRE_OK;
+}
+
+quire_err jout_add(jout *o, str s) {
+    jorigins origins = jarena_origins(o->arena, s);
+    if (origins.of_bytes == NULL) {
+        return jout_add_as(o, s, origins.all);
+    }
+    size_t at = o->text.n;
+    TRY(append(o, s));
+    for (size_t i = 0; i < s.n;) {
+        const uint8_t *from = memchr(origins.of_bytes + i, JINJA_INPUT, s.n - i);
+        if (from == NULL) {
+            break;
+        }
+        size_t start = (size_t)(from - origins.of_bytes);
+        const uint8_t *to = memchr(from, JINJA_TEMPLATE, s.n - start);
+        i = to == NULL ? s.n : (size_t)(to - origins.of_bytes);
+        TRY(add_span(o, at + start, at + i));
+    }
     return QUIRE_OK;
 }
 
@@ -61,15 +109,18 @@ quire_err jout_f(jout *o, const char *format, ...) {
     return n < 0 || (size_t)n >= sizeof text ? QUIRE_TOO_LARGE : jout_add_as(o, (str){text, (size_t)n}, o->origin);
 }
 
-bool jout_take(const jout *o, jarena *a, str *out) {
-    char *copy = jarena_bytes(a, o->text.n);
+bool jout_take(const jout *o, str *out) {
+    const jinja_spans *in = &o->input;
+    bool whole = in->n == 1 && in->spans[0].start == 0 && in->spans[0].end == o->text.n;
+    uint8_t *origins;
+    char *copy = jarena_bytes(o->arena, o->text.n, whole ? JINJA_INPUT : in->n > 0 ? JINJA_MIXED : JINJA_TEMPLATE, &origins);
     if (copy == NULL) {
         return false;
     }
-    *out = (str){copy, o->text.n};
     mem_copy(copy, o->text.p, o->text.n);
-    if (o->origins.n > 0) {
-        mem_copy(jarena_origins(a, *out), o->origins.p, o->origins.n);
+    for (size_t i = 0; i < in->n && !whole; i++) {
+        memset(origins + in->spans[i].start, JINJA_INPUT, in->spans[i].end - in->spans[i].start);
     }
+    *out = (str){copy, o->text.n};
     return true;
 }

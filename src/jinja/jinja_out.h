@@ -1,19 +1,19 @@
-/* Output: a growing text that keeps the origin of each byte (jinja_arena.h). */
+/* Output: a growing text with the runs of bytes that came in with the variables. Its memory counts in the arena's budget. */
 #ifndef JINJA_JINJA_OUT_H
 #define JINJA_JINJA_OUT_H
 
 #include "jinja/jinja_arena.h"
 
 typedef struct jout {
-    strbuf text;
-    strbuf origins;      /* one a byte of text; those at the end that are missing are JINJA_TEMPLATE */
-    const jarena *arena; /* of the texts that are added */
-    uint8_t origin;      /* of the bytes that jout_str, jout_char and jout_f add */
+    strbuf text;       /* at most JINJA_MAX_OUTPUT bytes */
+    jinja_spans input; /* likewise */
+    jarena *arena;     /* of the texts that are added */
+    uint8_t origin;    /* of the bytes that jout_str, jout_char and jout_f add */
 } jout;
 
 void jout_deinit(jout *o);
 void jout_clear(jout *o);
-/* Append; errors as strbuf_add's. */
+/* Append. QUIRE_TOO_LARGE: a limit, which arena->refused names; QUIRE_NO_MEMORY. */
 quire_err jout_add(jout *o, str s); /* with the origins of s */
 quire_err jout_str(jout *o, const char *s);
 quire_err jout_char(jout *o, char c);
@@ -21,6 +21,6 @@ quire_err jout_f(jout *o, const char *format, ...) __attribute__((format(printf,
 /* Adds bytes of one origin. */
 quire_err jout_add_as(jout *o, str s, uint8_t origin);
 /* Copies what was written into the arena; false when out of memory. */
-bool jout_take(const jout *o, jarena *a, str *out);
+bool jout_take(const jout *o, str *out);
 
 #endif

@@ -85,7 +85,7 @@ static quire_err flags(percent *p, jformat_spec *s) {
 /* A text for %s, %r and %a, or a number that the type takes. */
 static quire_err write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     bool text = s->type == 's' || s->type == 'r' || s->type == 'a';
-    bool number = jis_whole(v) || jis(v, J_FLOAT), unused;
+    bool number = jis_whole(v) || jis(v, J_FLOAT);
     if (text) {
         jout o = jrun_out(p->r);
         quire_err e = s->type == 's' ? jvalue_write(v, &o) : jvalue_write_repr(v, &o);
@@ -98,7 +98,7 @@ static quire_err write(percent *p, jvalue v, jformat_spec *s, jout *out) {
     } else if (!number) {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST, "%%%c format: a real number is required, not %s", s->type, jvalue_type(v));
     } else if (jis(v, J_FLOAT) && strchr("diu", s->type) != NULL) {
-        TRY(jcall_function(p->r, jinja_find_filter(str_of("int"), &unused), &v, &(jargs){0}, &v));
+        TRY(jcall_function(p->r, jinja_find_filter(str_of("int")), &v, &(jargs){0}, &v));
     }
     if (s->type == 'o' || s->type == 'x' || s->type == 'X') {
         TRY(jis(v, J_FLOAT) ? jrun_fail(p->r, QUIRE_BAD_REQUEST, "%%%c format: an integer is required, not float", s->type) : QUIRE_OK);

@@ -11,9 +11,9 @@ typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
 
 typedef struct jrun {
     jarena arena;
-    jdict *variables; /* the context */
     const jinja_program *program;
-    jout *out; /* the current output */
+    struct jtemplate *template; /* the one being executed */
+    jout *out; /* the current output; NULL: what is written is dropped */
     jout scratch;
     const struct tm *now; /* NULL: the clock's */
     quire_error *err;
@@ -21,10 +21,12 @@ typedef struct jrun {
     int depth;
     bool autoescape;
     int64_t steps;
+    uint64_t chance; /* state of the numbers of random and lipsum */
     jflow flow; /* a break or continue that has not reached its loop */
 } jrun;
 
-/* Variables of a template, loop body, macro or block; names not found go to the parent, then to the context, then to the globals. */
+/* Variables of a template, loop body, macro or block; names not found go to the parent, then to the outermost one's context, then to
+ * the globals. */
 struct jscope {
     jscope *parent;
     struct jbinding {
@@ -33,7 +35,28 @@ struct jscope {
     } * bindings;
     size_t n, cap;
     bool captured; /* by a macro, which may outlive the scope's statement */
+    jdict *context; /* a template's outermost scope: its variables */
 };
+
+/* A template being executed; where it extends others, all of them in turn. */
+typedef struct jtemplate {
+    jscope *root;
+    const jinja_program *parent; /* that it extends, from there on */
+    const jnode **blocks;        /* of all, those that extend others first */
+    size_t n_blocks, cap;
+} jtemplate;
+
+/* self (no block), or one of its blocks. */
+typedef struct jblock_ref {
+    jtemplate *template;
+    size_t block;
+} jblock_ref;
+
+/* What import gives. */
+typedef struct jmodule {
+    jdict *names;
+    str text;
+} jmodule;
 
 /* Arguments of a call, evaluated. */
 typedef struct jargs {
@@ -130,7 +153,7 @@ static inline bool jflag(jvalue v) {
     return !jis(v, J_MISSING) && jvalue_truth(v);
 }
 /* An empty output of the render; the caller deinits it. */
-jout jrun_out(const jrun *r);
+jout jrun_out(jrun *r);
 /* Adds s to the scratch buffer: with its own origins, or as of one origin. */
 quire_err jrun_add_as(jrun *r, str s, uint8_t origin);
 quire_err jrun_add(jrun *r, str s);
@@ -142,8 +165,7 @@ quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out);
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
 /* The origin of the character at byte i of s. */
 static inline uint8_t jrun_origin(const jrun *r, str s, size_t i) {
-    const uint8_t *origins = jarena_origins(&r->arena, s);
-    return origins != NULL ? origins[i] : JINJA_TEMPLATE;
+    return jorigins_at(jarena_origins(&r->arena, s), i);
 }
 /* Escapes & < > ' " for HTML. A safe string is unchanged. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
@@ -157,6 +179,25 @@ quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out);
 quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, int depth);
 quire_err jscope_new(jrun *r, jscope *parent, jscope **out);
 quire_err jscope_set(jrun *r, jscope *s, str name, jvalue value);
+
+/* The arguments of a call, filter or test, evaluated. */
+quire_err jeval_args(jrun *r, const jnode *node, jscope *scope, jargs *args);
+
+/* ---- templates with others, and blocks (jinja_templates.c) ---- */
+
+/* Executes a program, and those that it extends, with root as outermost scope. */
+quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root);
+quire_err jexec_block(jrun *r, const jnode *node, jscope *scope);
+quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope);
+quire_err jexec_include(jrun *r, const jnode *node, jscope *scope);
+/* N_IMPORT, N_FROM. */
+quire_err jexec_import(jrun *r, const jnode *node, jscope *scope);
+/* self. */
+quire_err jblock_self(jrun *r, jvalue *out);
+/* A block of self by its name, or the block that another one overrides (its member super); J_MISSING: there is none. */
+quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out);
+/* Calls a block: its text. */
+quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out);
 
 /* ---- operators (jinja_ops.c) ---- */
 
@@ -209,14 +250,12 @@ quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_
 /* A SecurityError for a name that a namespace may not have (jinja_globals.c). */
 quire_err jrun_check_stored(jrun *r, jvalue name);
 
-/* ---- tables; *missing: Jinja has it and this program does not ---- */
+/* ---- tables: NULL where there is none of that name ---- */
 
-const jfunction *jinja_find_filter(str name, bool *missing);
-const jfunction *jinja_find_test(str name); /* there is none that Jinja has alone */
+const jfunction *jinja_find_filter(str name);
+const jfunction *jinja_find_test(str name);
 const jfunction *jinja_find_global(str name);
 const jfunction *jinja_find_method(jvalue object, str name);
-bool jinja_method_is_missing(str name);
-bool jinja_global_is_missing(str name);
 const jfunction *jfunction_find(const jfunction *table, size_t n, str name);
 
 /* ---- JSON (jinja_json.c) ---- */
@@ -228,6 +267,8 @@ typedef struct jjson_style {
     str indent; /* of one level, where indented */
     str item_separator, key_separator;
 } jjson_style;
+/* The numbers of a dictionary's entries, by key or as they are. */
+quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order);
 quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
 #endif

@@ -81,12 +81,11 @@ static JFUNCTION(test_sameas) {
 
 /* how: whether a test is meant, and not a filter. */
 static JFUNCTION(test_known) {
-    bool missing = false;
     const jfunction *f = NULL;
     if (jis(args[0], J_STRING)) {
-        f = how ? jinja_find_test(args[0].u.s) : jinja_find_filter(args[0].u.s, &missing);
+        f = how ? jinja_find_test(args[0].u.s) : jinja_find_filter(args[0].u.s);
     }
-    *out = jbool(f != NULL || missing);
+    *out = jbool(f != NULL);
     return QUIRE_OK;
 }
 

@@ -148,14 +148,14 @@ static quire_err write_escaped(int32_t c, jout *out) {
 
 /* The characters between the quotes; what stands for one has its origin. */
 static quire_err write_inside(str s, char quote, jout *out) {
-    const uint8_t *origins = jarena_origins(out->arena, s);
+    jorigins origins = jarena_origins(out->arena, s);
     size_t done = 0;
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         bool slashed = c == quote || c == '\\';
         if (slashed || (c >= 0 && (c < 0x20 || c >= 0x7f) && !jchar_is_printable(c))) {
             TRY(jout_add(out, (str){s.p + done, i - done}));
-            out->origin = origins != NULL ? origins[i] : JINJA_TEMPLATE;
+            out->origin = jorigins_at(origins, i);
             TRY(slashed ? jout_f(out, "\\%c", (char)c) : write_escaped(c, out));
             done = i + size;
         }
@@ -170,6 +170,20 @@ static quire_err write_string_repr(str s, jout *out) {
     TRY(jout_char(out, quote));
     TRY(write_inside(s, quote, out));
     out->origin = origin;
+    return jout_char(out, quote);
+}
+
+/* b'...' */
+static quire_err write_bytes(str s, jout *out) {
+    bool has_single = s.n > 0 && memchr(s.p, '\'', s.n) != NULL, has_double = s.n > 0 && memchr(s.p, '"', s.n) != NULL;
+    char quote = has_single && !has_double ? '"' : '\'';
+    TRY(jout_char(out, 'b'));
+    TRY(jout_char(out, quote));
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        bool slashed = c == '\\' || c == (unsigned char)quote;
+        TRY(slashed ? jout_f(out, "\\%c", c) : c >= 0x20 && c < 0x7f ? jout_char(out, (char)c) : write_escaped(c, out));
+    }
     return jout_char(out, quote);
 }
 
@@ -220,6 +234,10 @@ static quire_err write_object(jvalue v, jout *out) {
         TRY(jout_str(out, "<Macro '"));
         TRY(jout_add(out, v.u.macro->node->name));
         return jout_str(out, "'>");
+    case J_SELF:
+        return jout_str(out, "<TemplateReference None>");
+    case J_MODULE:
+        return jout_add(out, v.u.module->text);
     default:
         return jout_f(out, "<%s object>", jvalue_type(v));
     }
@@ -239,6 +257,8 @@ static quire_err write(jvalue v, jout *out) {
         return jfloat_write(v.u.f, out);
     case J_STRING:
         return jout_add(out, v.u.s);
+    case J_BYTES:
+        return write_bytes(v.u.s, out);
     case J_LIST:
         return write_items(v.u.list, "[", "]", out);
     case J_TUPLE:

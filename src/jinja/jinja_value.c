@@ -21,6 +21,7 @@ bool jvalue_truth(jvalue v) {
     case J_FLOAT:
         return v.u.f != 0;
     case J_STRING:
+    case J_BYTES:
         return v.u.s.n > 0;
     case J_LIST:
     case J_TUPLE:
@@ -94,6 +95,7 @@ bool jvalue_equal(jvalue a, jvalue b) {
     case J_NONE:
         return true;
     case J_STRING:
+    case J_BYTES:
         return str_eq(a.u.s, b.u.s);
     case J_LIST:
     case J_TUPLE:
@@ -117,7 +119,8 @@ const char *jvalue_type(jvalue v) {
         [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType",      [J_BOOL] = "bool",           [J_INT] = "int",          [J_HUGE] = "int",
         [J_FLOAT] = "float",         [J_STRING] = "str",         [J_LIST] = "list",           [J_TUPLE] = "tuple",      [J_DICT] = "dict",
         [J_RANGE] = "range",         [J_ITERATOR] = "generator", [J_NAMESPACE] = "Namespace", [J_LOOP] = "LoopContext", [J_MACRO] = "Macro",
-        [J_TURNS] = "Cycler",    [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
+        [J_TURNS] = "Cycler",        [J_BYTES] = "bytes", [J_SELF] = "TemplateReference", [J_BLOCK] = "BlockReference", [J_MODULE] = "TemplateModule",
+        [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
     };
     return jis(v, J_VIEW) ? v.u.list->view : jis(v, J_STRING) && v.safe ? "Markup" : names[v.kind];
 }
@@ -186,6 +189,7 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
         break;
     }
     case J_STRING:
+    case J_BYTES:
         h = mix(str_hash(h, v.u.s), v.u.s.n);
         break;
     case J_TUPLE:

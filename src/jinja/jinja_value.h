@@ -33,7 +33,11 @@ typedef enum jkind {
     J_FUNCTION, /* a global function */
     J_MACRO,
     J_HUGE, /* an integer beyond 64 bits */
-    J_TURNS /* a cycler or a joiner */
+    J_TURNS,  /* a cycler or a joiner */
+    J_BYTES,  /* an encoded text */
+    J_SELF,   /* self */
+    J_BLOCK,  /* self's member, or super */
+    J_MODULE  /* what import gives */
 } jkind;
 
 typedef struct jvalue jvalue;
@@ -77,6 +81,8 @@ struct jvalue {
         struct jmacro *macro;
         const struct jbig *big;
         struct jturns *turns;
+        struct jblock_ref *block; /* J_SELF, J_BLOCK */
+        struct jmodule *module;
     } u;
 };
 
