@@ -45,6 +45,10 @@ jvalue jargs_named(const jargs *args, str name) {
     return value;
 }
 
+jargs jargs_without(const jargs *args, size_t n) {
+    return (jargs){args->values == NULL ? NULL : args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n, args->n_named};
+}
+
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out) {
     jvalue bound[MAX_PARAMETERS];
     bool used[MAX_ARGUMENTS] = {false};
@@ -76,7 +80,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
                              (int)(i < n_positional ? 0 : args->names[i].n), i < n_positional ? "" : args->names[i].p);
         }
     }
-    jargs rest = {args->values + taken, args->n - taken, args->names == NULL ? NULL : args->names + taken, args->n_named};
+    jargs rest = jargs_without(args, taken);
     TRY(f->call(r, f->how, bound, &rest, out));
     if (n > 0 && !jis(*out, J_STRING)) { /* what is made of a value of the variables is theirs */
         bool measured = jis_number(*out) && jis(bound[0], J_STRING);

@@ -324,10 +324,6 @@ static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction 
     return QUIRE_OK;
 }
 
-static jargs without_first(const jargs *args, size_t n) {
-    return (jargs){args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n, args->n_named};
-}
-
 /* map(attribute=..., default=...). */
 static quire_err map_attribute(jrun *r, const jvalue *items, size_t n, const jargs *rest, jvalue *mapped) {
     jvalue attribute = jargs_named(rest, str_of("attribute")), fallback = jargs_named(rest, str_of("default"));
@@ -357,7 +353,7 @@ JFUNCTION(filter_map) {
     if (by_attribute) {
         TRY(map_attribute(r, items, n, rest, mapped));
     } else {
-        jargs more = without_first(rest, 1);
+        jargs more = jargs_without(rest, 1);
         TRY(find_function(r, rest->values[0], false, &f));
         for (size_t i = 0; i < n; i++) {
             TRY(jcall_function(r, f, &items[i], &more, &mapped[i]));
@@ -382,7 +378,7 @@ JFUNCTION(filter_pick) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Missing parameter for attribute name");
     }
     TRY(n_positional > first ? find_function(r, rest->values[first], true, &f) : QUIRE_OK);
-    jargs more = without_first(rest, f != NULL ? first + 1 : first);
+    jargs more = jargs_without(rest, f != NULL ? first + 1 : first);
     TRY(jrun_items(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &kept));
     for (size_t i = 0; i < n; i++) {

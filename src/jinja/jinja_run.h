@@ -225,6 +225,8 @@ quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
 /* The argument of that name, or J_MISSING. */
 jvalue jargs_named(const jargs *args, str name);
+/* All but the first n, which have no names. */
+jargs jargs_without(const jargs *args, size_t n);
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 

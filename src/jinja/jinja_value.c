@@ -130,7 +130,8 @@ jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n) {
     if (list == NULL) {
         return (jvalue){.kind = J_MISSING};
     }
-    list->items = items;
+    static jvalue none; /* so that places in an empty list can be computed */
+    list->items = items != NULL ? items : &none;
     list->n = n;
     for (size_t i = 0; i < n; i++) {
         int depth = jvalue_depth(items[i]);

@@ -99,7 +99,7 @@ static inline jvalue jfloat(double f) {
     return (jvalue){.kind = J_FLOAT, .u.f = f};
 }
 static inline jvalue jstring(str s) {
-    return (jvalue){.kind = J_STRING, .u.s = s};
+    return (jvalue){.kind = J_STRING, .u.s = {s.p != NULL ? s.p : "", s.n}}; /* so that places in it can be computed */
 }
 static inline bool jis(jvalue v, jkind kind) {
     return v.kind == kind;

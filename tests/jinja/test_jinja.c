@@ -338,6 +338,13 @@ static void endless_and_enormous_templates_end_with_an_error(void **state) {
     refuse("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}", "{}", QUIRE_TOO_LARGE,
            "nested");
     refuse("{{ range(1000000) }}", "{}", QUIRE_BAD_REQUEST, "Range too big");
+    refuse("{% macro m(i) %}{{ 'a' * 10000 * 1000 }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}", "{}",
+           QUIRE_TOO_LARGE, "bytes of values");
+    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{\"t\":\"a\"}", QUIRE_TOO_LARGE,
+           "bytes of values");
+    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(24) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "{\"t\":\"a\"}",
+           QUIRE_TOO_LARGE, "bytes");
+    refuse("{{ 9 ** (9 ** 9) }}", "{}", QUIRE_TOO_LARGE, "an integer of more than 32768 bits");
     refuse("{{ ('a' * 2000000).rfind('a' * 1000000 ~ 'b') }}", "{}", QUIRE_TOO_LARGE, "steps");
 }
 
@@ -373,6 +380,45 @@ static void appending_in_a_loop_takes_linear_memory(void **state) {
     /* 20,000 pieces of 100 bytes: copying all at each step would need 20 GB. */
     expect("{% set n = namespace(s='') %}{% for i in range(20000) %}{% set n.s = n.s + 'x' * 100 %}{% endfor %}{{ n.s|length }}", "{}",
            "2000000");
+}
+
+/* The origin of each byte of a rendering: t for the template's, i for those of the variables. */
+static void expect_origins(const char *source, const char *variables, const char *text, const char *origins) {
+    jinja_program *p;
+    strbuf out = {0}, got = {0};
+    jinja_spans input = {0};
+    quire_error err = {0};
+    assert_int_equal(jinja_open(str_of(source), chat, &p, &err), QUIRE_OK);
+    if (jinja_render(p, str_of(variables), &clock_at, &out, &input, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", source, err.message);
+    }
+    for (size_t i = 0, k = 0; i < out.n; i++) {
+        k += k < input.n && input.spans[k].end <= i;
+        strbuf_add_char(&got, k < input.n && input.spans[k].start <= i ? 'i' : 't');
+    }
+    if (!str_is((str){out.p, out.n}, text) || !str_is((str){got.p, got.n}, origins)) {
+        fail_msg("%s gives %s, %s", source, out.p, got.p);
+    }
+    jinja_spans_deinit(&input);
+    strbuf_deinit(&out);
+    strbuf_deinit(&got);
+    jinja_close(p);
+}
+
+static void each_byte_keeps_its_origin(void **state) {
+    (void)state;
+    const char *v = "{\"x\":\"ab\",\"n\":12,\"l\":[\"p\",\"q\"],\"u\":\"http://a.com\"}";
+    expect_origins("<{{ x }}>", v, "<ab>", "tiit");
+    expect_origins("{{ 'c' ~ x ~ 'd' }}{{ x + x }}{{ x * 2 }}{{ ('c' + x) * 2 }}", v, "cabdabababab" "cabcab", "tiitiiiiiiii" "tiitii");
+    expect_origins("{{ ('c' ~ x ~ 'd')[1:3] }}{{ ('c' ~ x)[::-1] }}{{ ('c' ~ x) | upper }}", v, "abbacCAB", "iiiittii");
+    expect_origins("{{ x.replace('a', 'z') }}{{ 'zaz'.replace('a', x) }}{{ x.center(4) }}{{ l | join('-') }}", v, "zbzabz ab p-q", "titiittiit" "iti");
+    expect_origins("{{ n }}{{ n + 1 }}{{ l | tojson }}{{ '%s|%d' % (x, n) }}{{ '{}'.format(x) }}", v, "1213[\"p\", \"q\"]ab|12ab",
+                   "iiiiiiii" "tt" "iiii" "iitii" "ii");
+    expect_origins("{{ x.translate(x.maketrans('a', 'z')) }}{{ 'a'.encode().decode() }}{{ x.encode().decode() }}", v, "zbaab", "iitii");
+    expect_origins("{{ u | urlize }}", v, "<a href=\"http://a.com\" rel=\"noopener\">http://a.com</a>",
+                   "ttttttttt" "iiiiiiiiiiii" "ttttttttttttttttt" "iiiiiiiiiiii" "tttt");
+    expect_origins("{% macro m(a) %}[{{ a }}]{% endmacro %}{{ m(x) }}{% set s %}<{{ x }}>{% endset %}{{ s[1:] }}", v, "[ab]ab>", "tiitiit");
+    expect_origins("{{ [x, 'c'] | pprint }}{{ x | length }}", v, "['ab', 'c']2", "tiiiittttttti");
 }
 
 static void a_failed_render_leaves_the_output_as_it_was(void **state) {
@@ -547,6 +593,7 @@ int main(void) {
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
         cmocka_unit_test(a_program_that_nests_too_deeply_is_refused),
         cmocka_unit_test(appending_in_a_loop_takes_linear_memory),
+        cmocka_unit_test(each_byte_keeps_its_origin),
         cmocka_unit_test(a_failed_render_leaves_the_output_as_it_was),
         cmocka_unit_test(mutated_templates_never_crash),
         cmocka_unit_test(the_language_vectors_render_as_recorded),
