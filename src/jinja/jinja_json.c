@@ -18,7 +18,8 @@ static quire_err memory(jrun *r, quire_err e) {
 static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
                                    .max_values = (size_t)1 << 26,
                                    .max_containers = (size_t)1 << 22,
-                                   .max_names = (size_t)1 << 24};
+                                   .max_names = (size_t)1 << 24,
+                                   .takes_nul = true};
 
 static quire_err convert(jrun *r, json_scan *s, jvalue *out);
 
