@@ -254,9 +254,11 @@ static quire_err render_with(const quire_request *r, const chat_template *t, str
 /* Compiles and renders the template that the request brings. */
 static quire_err render_given(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err) {
     chat_template *t;
-    quire_err e = chat_template_open(r->template_given, &r->context.form->tokens, &t, err);
+    quire_error why = {0};
+    quire_err e = chat_template_open(r->template_given, &r->context.form->tokens, &t, &why);
     if (e != QUIRE_OK) {
-        return e == QUIRE_NO_MEMORY ? e : err_set_param(err, QUIRE_BAD_REQUEST, "chat_template", "chat_template: %s", err->message);
+        e = e == QUIRE_NO_MEMORY ? e : QUIRE_BAD_REQUEST;
+        return err_set_param(err, e, "chat_template", "chat_template: %s", why.message);
     }
     e = render_with(r, t, out, marks, err);
     chat_template_close(t);

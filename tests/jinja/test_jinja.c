@@ -309,6 +309,16 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
     }
 }
 
+static void characters_have_names(void **state) {
+    (void)state;
+    expect_text("{{ '\\N{BULLET}\\N{LATIN SMALL LETTER E WITH ACUTE}\\N{em dash}\\N{TILDE}\\N{WHITE HEAVY CHECK MARK}\\N{GRINNING FACE}' }}",
+                "\xe2\x80\xa2\xc3\xa9\xe2\x80\x94~\xe2\x9c\x85\xf0\x9f\x98\x80");
+    refuse("{{ '\\N{NO SUCH}' }}", "{}", QUIRE_INVALID, "unknown escape");
+    refuse("{{ '\\N{BULL}' }}", "{}", QUIRE_INVALID, "unknown escape");
+    refuse("{{ '\\N{' }}", "{}", QUIRE_INVALID, "unknown escape");
+    refuse("{{ '\\N' }}", "{}", QUIRE_INVALID, "unknown escape");
+}
+
 static void what_jinja_leaves_to_chance_is_the_same_in_each_render(void **state) {
     (void)state;
     expect_text("{{ ['a', 'b'] | random in 'ab' }}{{ ([] | random) is defined }}{{ 'x' | random }}", "TrueFalsex");
@@ -418,7 +428,7 @@ static void each_byte_keeps_its_origin(void **state) {
     expect_origins("{{ u | urlize }}", v, "<a href=\"http://a.com\" rel=\"noopener\">http://a.com</a>",
                    "ttttttttt" "iiiiiiiiiiii" "ttttttttttttttttt" "iiiiiiiiiiii" "tttt");
     expect_origins("{% macro m(a) %}[{{ a }}]{% endmacro %}{{ m(x) }}{% set s %}<{{ x }}>{% endset %}{{ s[1:] }}", v, "[ab]ab>", "tiitiit");
-    expect_origins("{{ [x, 'c'] | pprint }}{{ x | length }}", v, "['ab', 'c']2", "tiiiittttttti");
+    expect_origins("{{ [x, 'c'] | pprint }}{{ x | length }}", v, "['ab', 'c']2", "tiiiitttttti");
 }
 
 static void a_failed_render_leaves_the_output_as_it_was(void **state) {
@@ -589,6 +599,7 @@ int main(void) {
         cmocka_unit_test(templates_include_import_and_extend_one_another),
         cmocka_unit_test(another_template_that_is_missing_or_endless_is_an_error),
         cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
+        cmocka_unit_test(characters_have_names),
         cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
         cmocka_unit_test(a_program_that_nests_too_deeply_is_refused),
