@@ -25,7 +25,7 @@ typedef struct chat_named {
 } chat_named;
 
 typedef struct chat_form {
-    chat_template *template;    /* owned; NULL: no chat */
+    chat_template *template;               /* owned; NULL: no chat */
     chat_named named[CHAT_FORM_TEMPLATES]; /* the model's others */
     size_t n_named;
     struct jinja_set *set; /* owned; all of these by name */

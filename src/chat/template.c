@@ -9,8 +9,8 @@ struct chat_template {
 };
 
 /* Names of roles, which templates put inside their own tokens, "<|" + role + "|>". */
-static const char *const roles[] = {"system",   "developer", "user", "assistant", "tool",  "function",
-                                    "ipython", "observation", "environment", "model", "human"};
+static const char *const roles[] = {"system",  "developer",   "user",        "assistant", "tool", "function",
+                                    "ipython", "observation", "environment", "model",     "human"};
 
 #define PROBE "quire probes content"
 
@@ -32,9 +32,10 @@ static bool takes(const chat_template *t, const char *content) {
 
 static quire_err compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
     /* As transformers renders chat templates. */
-    jinja_options options = {
-        .trim_blocks = true, .lstrip_blocks = true, .own = {.member = "role", .words = roles, .n = sizeof roles / sizeof *roles},
-        .set = tokens->others};
+    jinja_options options = {.trim_blocks = true,
+                             .lstrip_blocks = true,
+                             .own = {.member = "role", .words = roles, .n = sizeof roles / sizeof *roles},
+                             .set = tokens->others};
     TRY(jinja_open(source, options, &t->program, err));
     quire_err e = jinja_define(t->program, "bos_token", tokens->bos);
     e = e == QUIRE_OK ? jinja_define(t->program, "eos_token", tokens->eos) : e;

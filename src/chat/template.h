@@ -12,9 +12,9 @@ typedef struct chat_template chat_template;
 
 /* The special tokens of a template, and the templates that it may include, import or extend. */
 typedef struct chat_tokens {
-    const tokenizer *tokenizer;      /* NULL: none */
-    str bos, eos;                    /* the variables bos_token and eos_token */
-    const struct jinja_set *others;  /* of chat_template_publish; outlives the template; NULL: none */
+    const tokenizer *tokenizer;     /* NULL: none */
+    str bos, eos;                   /* the variables bos_token and eos_token */
+    const struct jinja_set *others; /* of chat_template_publish; outlives the template; NULL: none */
 } chat_tokens;
 
 /* Compiles; err has "line L, column C: what". tokens is copied. */

@@ -212,10 +212,11 @@ quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
 }
 
 quire_err jrun_write(jrun *r, jvalue v, jout *out) {
+    size_t before = out->text.n;
     quire_err e = jvalue_write(v, out);
     switch (e) {
     case QUIRE_OK:
-        return e;
+        return jrun_step(r, (out->text.n - before) / 64);
     case QUIRE_UNSUPPORTED:
         return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
     default:
@@ -386,7 +387,8 @@ static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *
     return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
 }
 
-quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input, quire_error *err) {
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
+                       quire_error *err) {
     quire_error unwanted;
     jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .program = p, .now = now, .err = err != NULL ? err : &unwanted, .at = p->root};
     r.scratch = jrun_out(&r);

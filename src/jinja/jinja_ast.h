@@ -141,7 +141,6 @@ typedef struct jnames_used {
     struct jnames_used *outer;
 } jnames_used;
 
-
 /* "line L, column C: message" with a code; returns it. */
 quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

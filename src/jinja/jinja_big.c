@@ -262,17 +262,24 @@ quire_err jbig_digits(const jbig *x, uint32_t base, strbuf *out) {
     TRY(mem_check(limbs));
     size_t n = x->n, start = out->n;
     quire_err e = n == 0 ? strbuf_add_char(out, '0') : QUIRE_OK;
+    uint32_t unit = base;
+    int n_digits = 1; /* that a unit has: as many as fit */
+    for (; unit <= UINT32_MAX / base; n_digits++) {
+        unit *= base;
+    }
     while (n > 0 && e == QUIRE_OK) {
         uint64_t rest = 0;
         for (size_t i = n; i-- > 0;) {
             rest = (rest << 32) | limbs[i];
-            limbs[i] = (uint32_t)(rest / base);
-            rest %= base;
+            limbs[i] = (uint32_t)(rest / unit);
+            rest %= unit;
         }
         while (n > 0 && limbs[n - 1] == 0) {
             n--;
         }
-        e = strbuf_add_char(out, "0123456789abcdef"[rest]);
+        for (int k = 0; e == QUIRE_OK && (n > 0 ? k < n_digits : rest > 0); k++, rest /= base) {
+            e = strbuf_add_char(out, "0123456789abcdef"[rest % base]);
+        }
     }
     for (size_t i = start, k = out->n; e == QUIRE_OK && i + 1 < k; i++) {
         char c = out->p[i];

@@ -4,7 +4,7 @@
 
 #include "jinja/jinja_value.h"
 
-#define JBIG_MAX_LIMBS 1024 /* 32,768 bits: some 9,860 digits */
+#define JBIG_MAX_LIMBS 448 /* 14,336 bits: 4,300 digits, as many as Python writes */
 
 typedef struct jbig {
     bool negative;

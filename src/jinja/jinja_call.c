@@ -46,7 +46,8 @@ jvalue jargs_named(const jargs *args, str name) {
 }
 
 jargs jargs_without(const jargs *args, size_t n) {
-    return (jargs){args->values == NULL ? NULL : args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n, args->n_named};
+    return (jargs){args->values == NULL ? NULL : args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n,
+                   args->n_named};
 }
 
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out) {

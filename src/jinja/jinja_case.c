@@ -54,8 +54,8 @@ static bool is_cased(int32_t c) {
 
 /* Characters between which and a sigma others may stand (Unicode's Case_Ignorable). */
 static bool is_ignorable(int32_t c) {
-    static const int32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018,
-                                           0x2019, 0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+    static const int32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
+                                           0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
     bool inside = false;
     for (size_t i = 0; i < COUNT(inside_words); i++) {
         inside = inside || c == inside_words[i];

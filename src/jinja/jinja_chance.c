@@ -31,10 +31,10 @@ static quire_err add_word(jrun *r, const char *word, bool capital) {
 
 /* Adds n words with commas and full stops. */
 static quire_err add_paragraph(jrun *r, uint64_t n) {
-    static const char *const words[] = {"lorem", "ipsum",   "dolor", "sit",    "amet",   "consectetuer", "adipiscing", "elit",
-                                        "sed",   "diam",    "nonummy", "nibh", "euismod", "tincidunt",   "ut",         "laoreet",
-                                        "magna", "aliquam", "erat",  "volutpat", "enim", "ad",           "minim",      "veniam",
-                                        "quis",  "nostrud", "tation", "ullamcorper", "suscipit", "lobortis", "nisl",   "aliquip"};
+    static const char *const words[] = {"lorem", "ipsum",   "dolor",   "sit",         "amet",     "consectetuer", "adipiscing", "elit",
+                                        "sed",   "diam",    "nonummy", "nibh",        "euismod",  "tincidunt",    "ut",         "laoreet",
+                                        "magna", "aliquam", "erat",    "volutpat",    "enim",     "ad",           "minim",      "veniam",
+                                        "quis",  "nostrud", "tation",  "ullamcorper", "suscipit", "lobortis",     "nisl",       "aliquip"};
     enum { N_WORDS = sizeof words / sizeof *words };
     uint64_t last = N_WORDS, until_comma = 3 + below(r, 6), until_stop = 10 + below(r, 11);
     bool capital = true;

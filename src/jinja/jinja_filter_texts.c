@@ -146,9 +146,9 @@ static quire_err add_quoted(jrun *r, str s, bool query) {
         char form[4];
         bool plain = is_letter((char)c) || (c >= '0' && c <= '9') || (c != '\0' && strchr("_.-~", c) != NULL) || (c == '/' && !query);
         (void)snprintf(form, sizeof form, "%%%02X", c);
-        TRY(plain                 ? jrun_add(r, (str){s.p + i, 1})
-            : c == ' ' && query   ? add_char(r, '+', jrun_origin(r, s, i))
-                                  : jrun_add_as(r, str_of(form), jrun_origin(r, s, i)));
+        TRY(plain               ? jrun_add(r, (str){s.p + i, 1})
+            : c == ' ' && query ? add_char(r, '+', jrun_origin(r, s, i))
+                                : jrun_add_as(r, str_of(form), jrun_origin(r, s, i)));
     }
     return jrun_step(r, s.n / 16);
 }

@@ -49,6 +49,12 @@ static quire_err multiply(jrun *r, jvalue a, jvalue b, jvalue *out) {
     return take_big(r, jbig_multiply(&r->arena, x, y), out);
 }
 
+/* An operand of a float's operation. */
+static quire_err as_double(jrun *r, jvalue v, double *out) {
+    *out = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
+    return jis(v, J_HUGE) && isinf(*out) ? jrun_fail(r, QUIRE_BAD_REQUEST, "int too large to convert to float") : QUIRE_OK;
+}
+
 static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *out) {
     if (!jis_integer(exponent)) {
         return jrun_too_big(r);
@@ -58,7 +64,9 @@ static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *ou
         if (jis_integer(base) && jas_integer(base) == 0) {
             return jrun_fail(r, QUIRE_BAD_REQUEST, "0.0 cannot be raised to a negative power");
         }
-        *out = jfloat(pow(jas_double(base), (double)e));
+        double f;
+        TRY(as_double(r, base, &f));
+        *out = jfloat(pow(f, (double)e));
         return QUIRE_OK;
     }
     *out = jint(1);
@@ -128,12 +136,6 @@ static quire_err integer_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
         }
     }
     return big_op(r, op, a, b, out);
-}
-
-/* An operand of a float's operation. */
-static quire_err as_double(jrun *r, jvalue v, double *out) {
-    *out = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
-    return jis(v, J_HUGE) && isinf(*out) ? jrun_fail(r, QUIRE_BAD_REQUEST, "int too large to convert to float") : QUIRE_OK;
 }
 
 static double float_mod(double a, double b) {

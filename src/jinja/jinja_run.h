@@ -13,7 +13,7 @@ typedef struct jrun {
     jarena arena;
     const jinja_program *program;
     struct jtemplate *template; /* the one being executed */
-    jout *out; /* the current output; NULL: what is written is dropped */
+    jout *out;                  /* the current output; NULL: what is written is dropped */
     jout scratch;
     const struct tm *now; /* NULL: the clock's */
     quire_error *err;
@@ -22,7 +22,7 @@ typedef struct jrun {
     bool autoescape;
     int64_t steps;
     uint64_t chance; /* state of the numbers of random and lipsum */
-    jflow flow; /* a break or continue that has not reached its loop */
+    jflow flow;      /* a break or continue that has not reached its loop */
 } jrun;
 
 /* Variables of a template, loop body, macro or block; names not found go to the parent, then to the outermost one's context, then to
@@ -34,7 +34,7 @@ struct jscope {
         jvalue value;
     } * bindings;
     size_t n, cap;
-    bool captured; /* by a macro, which may outlive the scope's statement */
+    bool captured;  /* by a macro, which may outlive the scope's statement */
     jdict *context; /* a template's outermost scope: its variables */
 };
 

@@ -31,7 +31,8 @@ static quire_err not_found(jrun *r, jvalue name) {
     }
     name.safe = false;
     TRY(jrun_to_text(r, name, &s));
-    return jrun_fail(r, QUIRE_BAD_REQUEST, "there is no template named %.*s; there are: %.*s", (int)(s.n < 80 ? s.n : 80), s.p, (int)n, names);
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "there is no template named %.*s; there are: %.*s", (int)(s.n < 80 ? s.n : 80), s.p, (int)n,
+                     names);
 }
 
 /* The template that an expression names; of a list, the first that there is. */

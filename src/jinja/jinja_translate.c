@@ -9,8 +9,7 @@ static quire_err set_char(jrun *r, jdict *d, int32_t c, jvalue value) {
 
 /* Of a dictionary: its keys of one character become their code points. */
 static quire_err table_of(jrun *r, jvalue given, jdict *d) {
-    TRY(jis(given, J_DICT) ? QUIRE_OK
-                           : jrun_fail(r, QUIRE_BAD_REQUEST, "if you give only one argument to maketrans it must be a dict"));
+    TRY(jis(given, J_DICT) ? QUIRE_OK : jrun_fail(r, QUIRE_BAD_REQUEST, "if you give only one argument to maketrans it must be a dict"));
     for (size_t i = 0; i < given.u.dict->n; i++) {
         const jentry *e = &given.u.dict->entries[i];
         size_t size = 0;
@@ -81,8 +80,8 @@ static quire_err encoding_of(jrun *r, jvalue v, int32_t *top) {
     static const struct {
         const char *name;
         int32_t top;
-    } known[] = {{"utf-8", 0}, {"utf8", 0}, {"utf_8", 0}, {"UTF-8", 0}, {"ascii", 0x7f}, {"us-ascii", 0x7f}, {"latin-1", 0xff},
-                 {"latin1", 0xff}, {"iso-8859-1", 0xff}};
+    } known[] = {{"utf-8", 0},       {"utf8", 0},       {"utf_8", 0},     {"UTF-8", 0},        {"ascii", 0x7f},
+                 {"us-ascii", 0x7f}, {"latin-1", 0xff}, {"latin1", 0xff}, {"iso-8859-1", 0xff}};
     str name;
     TRY(jarg_text(r, v, "the encoding", &name));
     *top = 0;
@@ -102,8 +101,9 @@ static quire_err add_misfit(jrun *r, jvalue errors, const char *mark, uint8_t or
     if (str_is(how, "ignore") || str_is(how, "replace")) {
         return jrun_add_as(r, str_of(str_is(how, "ignore") ? "" : mark), origin);
     }
-    return jrun_fail(r, QUIRE_BAD_REQUEST, str_is(how, "strict") ? "codec can't encode or decode a character: ordinal not in range"
-                                                                 : "unknown error handler; there are strict, ignore and replace");
+    return jrun_fail(r, QUIRE_BAD_REQUEST,
+                     str_is(how, "strict") ? "codec can't encode or decode a character: ordinal not in range"
+                                           : "unknown error handler; there are strict, ignore and replace");
 }
 
 JFUNCTION(str_encode) {

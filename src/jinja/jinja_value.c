@@ -116,11 +116,29 @@ int jvalue_depth(jvalue v) {
 
 const char *jvalue_type(jvalue v) {
     static const char *const names[] = {
-        [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType",      [J_BOOL] = "bool",           [J_INT] = "int",          [J_HUGE] = "int",
-        [J_FLOAT] = "float",         [J_STRING] = "str",         [J_LIST] = "list",           [J_TUPLE] = "tuple",      [J_DICT] = "dict",
-        [J_RANGE] = "range",         [J_ITERATOR] = "generator", [J_NAMESPACE] = "Namespace", [J_LOOP] = "LoopContext", [J_MACRO] = "Macro",
-        [J_TURNS] = "Cycler",        [J_BYTES] = "bytes", [J_SELF] = "TemplateReference", [J_BLOCK] = "BlockReference", [J_MODULE] = "TemplateModule",
-        [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
+        [J_UNDEFINED] = "Undefined",
+        [J_NONE] = "NoneType",
+        [J_BOOL] = "bool",
+        [J_INT] = "int",
+        [J_HUGE] = "int",
+        [J_FLOAT] = "float",
+        [J_STRING] = "str",
+        [J_LIST] = "list",
+        [J_TUPLE] = "tuple",
+        [J_DICT] = "dict",
+        [J_RANGE] = "range",
+        [J_ITERATOR] = "generator",
+        [J_NAMESPACE] = "Namespace",
+        [J_LOOP] = "LoopContext",
+        [J_MACRO] = "Macro",
+        [J_TURNS] = "Cycler",
+        [J_BYTES] = "bytes",
+        [J_SELF] = "TemplateReference",
+        [J_BLOCK] = "BlockReference",
+        [J_MODULE] = "TemplateModule",
+        [J_METHOD] = "function",
+        [J_FUNCTION] = "function",
+        [J_MISSING] = "function",
     };
     return jis(v, J_VIEW) ? v.u.list->view : jis(v, J_STRING) && v.safe ? "Markup" : names[v.kind];
 }

@@ -32,18 +32,18 @@ typedef enum jkind {
     J_METHOD,   /* a method bound to its object */
     J_FUNCTION, /* a global function */
     J_MACRO,
-    J_HUGE, /* an integer beyond 64 bits */
-    J_TURNS,  /* a cycler or a joiner */
-    J_BYTES,  /* an encoded text */
-    J_SELF,   /* self */
-    J_BLOCK,  /* self's member, or super */
-    J_MODULE  /* what import gives */
+    J_HUGE,  /* an integer beyond 64 bits */
+    J_TURNS, /* a cycler or a joiner */
+    J_BYTES, /* an encoded text */
+    J_SELF,  /* self */
+    J_BLOCK, /* self's member, or super */
+    J_MODULE /* what import gives */
 } jkind;
 
 typedef struct jvalue jvalue;
 
-#define JGROUP "grouper" /* a tuple whose members are grouper and list */
-#define JVALUE_MAX_DEPTH 200 /* of lists and dictionaries in each other; those who build values of others' values check it */
+#define JGROUP           "grouper" /* a tuple whose members are grouper and list */
+#define JVALUE_MAX_DEPTH 200       /* of lists and dictionaries in each other; those who build values of others' values check it */
 
 typedef struct jlist {
     jvalue *items;
@@ -63,8 +63,8 @@ typedef struct jundefined {
 } jundefined;
 
 struct jvalue {
-    uint8_t kind; /* jkind */
-    bool safe;    /* J_STRING: escaped already (Markup) */
+    uint8_t kind;  /* jkind */
+    bool safe;     /* J_STRING: escaped already (Markup) */
     bool is_input; /* other kinds: read from the variables, or computed from such a value; a text's origins lie in the arena */
     union {
         bool b;

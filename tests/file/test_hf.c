@@ -198,8 +198,9 @@ static void further_chat_templates_are_found_by_name(void **state) {
     char path[sizeof d.path + 40];
     expect_templates(&d, "");
     write_text(&d, "tokenizer_config.json",
-               "{\"chat_template\": [7, {\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": \"default\", \"template\": \"two\"}, {\"name\": "
-               "\"rag\", \"template\": \"r\"}, {\"name\": \"rag\", \"template\": \"again\"}, {\"name\": 5, \"template\": \"x\"}, {\"name\": \"y\"}]}");
+               "{\"chat_template\": [7, {\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": \"default\", \"template\": \"two\"}, "
+               "{\"name\": \"rag\", \"template\": \"r\"}, {\"name\": \"rag\", \"template\": \"again\"}, "
+               "{\"name\": 5, \"template\": \"x\"}, {\"name\": \"y\"}]}");
     expect_templates(&d, "tool_use=t;rag=r;");
     snprintf(path, sizeof path, "%s/additional_chat_templates", d.path);
     assert_int_equal(mkdir(path, 0700), 0);

@@ -13,7 +13,8 @@ static const char conversation[] =
     "{\"messages\":[{\"role\":\"system\",\"content\":\"a" SECRET "<|b|>\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
     "\"x " SECRET " http://y.org/" SECRET "\"}]},{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" SECRET
     "1\",\"function\":{\"name\":\"f" SECRET "\",\"arguments\":{\"" SECRET "\":[1.5,-2,true,null,\"" SECRET "\"]}}}]}],"
-    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f" SECRET "\"}}],\"n\":12345678901234567890123,\"add_generation_prompt\":true}";
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f" SECRET
+    "\"}}],\"n\":12345678901234567890123,\"add_generation_prompt\":true}";
 
 enum { MAX_TURNS = 400 /* of 1,024 units of work */ };
 

@@ -167,6 +167,8 @@ static void integers_have_any_size(void **state) {
     expect_text("{{ 10 ** 30 // 7 }} {{ -(10 ** 30) % 7 }} {{ -(10 ** 30) // 7 }}",
                 "142857142857142857142857142857 6 -142857142857142857142857142858");
     expect_text("{{ (2 ** 64 - 1) * (2 ** 64 + 1) == 2 ** 128 - 1 }} {{ 2 ** 70 / 2 ** 69 }} {{ 2 ** 64 > 1.5 }}", "True 2.0 True");
+    expect_text("{{ (2 ** 70) ** -1 == 2.0 ** -70 }} {{ (10 ** 30) ** -2 }}", "True 1e-60");
+    refuse("{{ (10 ** 400) ** -1 }}", "{}", QUIRE_BAD_REQUEST, "int too large to convert to float");
     strbuf out = {0};
     quire_error err = {0};
     assert_int_equal(render("{{ 10 ** 100000 }}", "{}", &out, &err), QUIRE_TOO_LARGE);
@@ -177,7 +179,8 @@ static void values_are_formatted_as_in_python(void **state) {
     (void)state;
     expect_text("{{ '%05d|%-4s|%.2f|%x' % (42, 'ab', 2.5, 255) }}", "00042|ab  |2.50|ff");
     expect_text("{{ '{:>5}|{:,}|{!r}|{{}}'.format('a', 1234567, 'b') }}", "    a|1,234,567|'b'|{}");
-    expect_text("{{ '\xce\x9f\xce\x94\xce\x9f\xce\xa3'.lower() }}{{ '\xc4\xb0'.lower()|length }}", "\xce\xbf\xce\xb4\xce\xbf\xcf\x82" "2");
+    expect_text("{{ '\xce\x9f\xce\x94\xce\x9f\xce\xa3'.lower() }}{{ '\xc4\xb0'.lower()|length }}", "\xce\xbf\xce\xb4\xce\xbf\xcf\x82"
+                                                                                                   "2");
 }
 
 /* A set of two templates, of which the first is rendered. */
@@ -221,9 +224,10 @@ static void templates_include_import_and_extend_one_another(void **state) {
     expect_of_set("{% import 'base' as m with context %}{{ m.f(2) }}", "{% macro f(a) %}<{{ a }}{{ who }}>{% endmacro %}", "<2me>");
     expect_of_set("{% from 'base' import f as g, x, %}{{ g() }}{{ x }}", "{% macro f() %}f{% endmacro %}{% set x = 3 %}", "f3");
     expect_of_set("{% from 'base' import none_such %}{{ none_such is defined }}", "", "False");
-    expect_of_set("lost{% extends 'base' %}lost{% block b %}child{{ super() }}{% endblock %}lost", "<{% block b %}base{% endblock %}|{{ self.b() }}>",
-                  "lost<childbase|childbase>");
-    expect_of_set("{% extends 'base' %}{% set x = 7 %}{% block b %}{{ x }}{% endblock %}", "{% block a %}a{% endblock %}{% block b %}{% endblock %}", "a7");
+    expect_of_set("lost{% extends 'base' %}lost{% block b %}child{{ super() }}{% endblock %}lost",
+                  "<{% block b %}base{% endblock %}|{{ self.b() }}>", "lost<childbase|childbase>");
+    expect_of_set("{% extends 'base' %}{% set x = 7 %}{% block b %}{{ x }}{% endblock %}",
+                  "{% block a %}a{% endblock %}{% block b %}{% endblock %}", "a7");
     expect_of_set("{% block a %}in{% endblock a %}|{{ self.a() }}{{ self }}", "", "in|in<TemplateReference None>");
     expect_of_set("{% for i in [1, 2] %}{% block a scoped %}{{ i }}{% endblock %}{% endfor %}", "", "12");
     expect_of_set("{% set i = 0 %}{% for i in [1, 2] %}{% block a %}{{ i }}{% endblock %}{% endfor %}", "", "00");
@@ -256,48 +260,57 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
     (void)state;
     static const char *const table[][2] = {
         {"{{ 'see http://a.com/x?y=1. (https://b.org/(z)) www.c.de, foo.net <d.com> me@x.org mailto:q@r.st no.t' | urlize }}",
-         "see <a href=\"http://a.com/x?y=1\" rel=\"noopener\">http://a.com/x?y=1</a>. (<a href=\"https://b.org/(z)\" rel=\"noopener\">https://b.org/(z)</a>) <a href=\"https://www.c.de\" rel=\"noopener\">www.c.de</a>, <a href=\"https://foo.net\" rel=\"noopener\">foo.net</a> &lt;d.com&gt; <a href=\"mailto:me@x.org\">me@x.org</a> <a href=\"mailto:q@r.st\">q@r.st</a> no.t"},
+         "see <a href=\"http://a.com/x?y=1\" rel=\"noopener\">http://a.com/x?y=1</a>. (<a href=\"https://b.org/(z)\" "
+         "rel=\"noopener\">https://b.org/(z)</a>) <a href=\"https://www.c.de\" rel=\"noopener\">www.c.de</a>, <a href=\"https://foo.net\" "
+         "rel=\"noopener\">foo.net</a> &lt;d.com&gt; <a href=\"mailto:me@x.org\">me@x.org</a> <a href=\"mailto:q@r.st\">q@r.st</a> no.t"},
         {"{{ 'http://example.com/a/long/path' | urlize(15, true, target='_blank', rel='b a') }}",
          "<a href=\"http://example.com/a/long/path\" rel=\"a b nofollow noopener\" target=\"_blank\">http://example....</a>"},
         {"{{ 'tel:123 http://127.0.0.1:8080/x http://[::1]/ http://1.2.3 a.b www.x' | urlize(extra_schemes=['tel:']) }}",
-         "<a href=\"tel:123\" rel=\"noopener\">tel:123</a> <a href=\"http://127.0.0.1:8080/x\" rel=\"noopener\">http://127.0.0.1:8080/x</a> <a href=\"http://[::1]/\" rel=\"noopener\">http://[::1]/</a> http://1.2.3 a.b www.x"},
+         "<a href=\"tel:123\" rel=\"noopener\">tel:123</a> <a href=\"http://127.0.0.1:8080/x\" "
+         "rel=\"noopener\">http://127.0.0.1:8080/x</a> <a href=\"http://[::1]/\" rel=\"noopener\">http://[::1]/</a> http://1.2.3 a.b "
+         "www.x"},
         {"{{ 'http://localhost http://a-b.example:99999 a@b ab@c.de@f.gh &lt;http://x.io&gt; \"q.com\"' | urlize }}",
-         "<a href=\"http://localhost\" rel=\"noopener\">http://localhost</a> <a href=\"http://a-b.example:99999\" rel=\"noopener\">http://a-b.example:99999</a> a@b <a href=\"mailto:ab@c.de@f.gh\">ab@c.de@f.gh</a> &amp;lt;http://x.io&amp;gt; &#34;q.com&#34;"},
-        {"{{ 'abc'.translate(''.maketrans('ab', 'xy', 'c')) }}{{ 'abc'.translate({97: 'long', 98: none, 99: 100}) }}",
-         "xylongd"},
+         "<a href=\"http://localhost\" rel=\"noopener\">http://localhost</a> <a href=\"http://a-b.example:99999\" "
+         "rel=\"noopener\">http://a-b.example:99999</a> a@b <a href=\"mailto:ab@c.de@f.gh\">ab@c.de@f.gh</a> &amp;lt;http://x.io&amp;gt; "
+         "&#34;q.com&#34;"},
+        {"{{ 'abc'.translate(''.maketrans('ab', 'xy', 'c')) }}{{ 'abc'.translate({97: 'long', 98: none, 99: 100}) }}", "xylongd"},
         {"{{ 'h\\u00e9'.encode() }}{{ 'h\\u00e9'.encode('latin-1') }}{{ 'it\\'s'.encode() }}{{ 'a\\n'.encode('ascii') }}",
          "b'h\\xc3\\xa9'b'h\\xe9'b\"it's\"b'a\\n'"},
-        {"{{ 'h\\u00e9'.encode().decode() }}{{ 'ab'.encode().hex() }}{{ 'ab'.encode() | list }}{{ 'ab'.encode()[1] }}{{ 'h\\u00e9'.encode() | length }}{{ 'h\\u00e9'.encode('ascii', 'ignore').decode() }}",
-         "h\xc3\xa9" "6162[97, 98]983h"},
-        {"{{ {'b': 1, 'a': [1, 2]} | pprint }}{{ 'x' | pprint }}{{ 5 | pprint }}{{ none | pprint }}",
-         "{'a': [1, 2], 'b': 1}'x'5None"},
+        {"{{ 'h\\u00e9'.encode().decode() }}{{ 'ab'.encode().hex() }}{{ 'ab'.encode() | list }}{{ 'ab'.encode()[1] }}{{ "
+         "'h\\u00e9'.encode() | length }}{{ 'h\\u00e9'.encode('ascii', 'ignore').decode() }}",
+         "h\xc3\xa9"
+         "6162[97, 98]983h"},
+        {"{{ {'b': 1, 'a': [1, 2]} | pprint }}{{ 'x' | pprint }}{{ 5 | pprint }}{{ none | pprint }}", "{'a': [1, 2], 'b': 1}'x'5None"},
         {"{{ [1234567890] * 12 | int }}{{ ([1234567890] * 12) | pprint }}",
-         "[1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890][1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890]"},
+         "[1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, "
+         "1234567890, 1234567890][1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n "
+         "1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890]"},
         {"{{ {'z': 'word ' * 30, 'a': {'deep': ['x' * 50, 'y' * 50]}} | pprint }}",
-         "{'a': {'deep': ['xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',\n                'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy']},\n 'z': 'word word word word word word word word word word word word word word '\n      'word word word word word word word word word word word word word word '\n      'word word '}"},
+         "{'a': {'deep': ['xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',\n                "
+         "'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy']},\n 'z': 'word word word word word word word word word word word word word "
+         "word '\n      'word word word word word word word word word word word word word word '\n      'word word '}"},
         {"{{ ('word ' * 40) | pprint }}",
-         "('word word word word word word word word word word word word word word word '\n 'word word word word word word word word word word word word word word word '\n 'word word word word word word word word word word ')"},
+         "('word word word word word word word word word word word word word word word '\n 'word word word word word word word word word "
+         "word word word word word word '\n 'word word word word word word word word word word ')"},
         {"{{ ('line one\\nline two ' * 10) | pprint }}",
-         "('line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two ')"},
-        {"{{ (('x' * 90),) | pprint }}",
-         "('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',)"},
-        {"{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{% set j = joiner('|') %}{{ j() }}x{{ j() }}y",
+         "('line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two "
+         "line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two ')"},
+        {"{{ (('x' * 90),) | pprint }}", "('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',)"},
+        {"{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{% set j = joiner('|') %}{{ j() }}x{{ j() "
+         "}}y",
          "ababx|y"},
         {"{{ [{'g': 1, 'v': 'a'}, {'g': 2, 'v': 'b'}, {'g': 1, 'v': 'c'}] | groupby('g') | map('last') | list }}",
          "[[{'g': 1, 'v': 'a'}, {'g': 1, 'v': 'c'}], [{'g': 2, 'v': 'b'}]]"},
-        {"{{ 'a very long sentence that goes on' | truncate(20) }}{{ 'abcdefghij' | truncate(5, true, '>', 0) }}",
-         "a very long...abcd>"},
-        {"{{ 'one two three four' | wordwrap(9) }}",
-         "one two\nthree\nfour"},
-        {"{{ 'a b/&' | urlencode }}{{ {'a': 1, 'class': 'x<y', 'n': none} | xmlattr }}",
-         "a%20b/%26 a=\"1\" class=\"x&lt;y\""},
+        {"{{ 'a very long sentence that goes on' | truncate(20) }}{{ 'abcdefghij' | truncate(5, true, '>', 0) }}", "a very long...abcd>"},
+        {"{{ 'one two three four' | wordwrap(9) }}", "one two\nthree\nfour"},
+        {"{{ 'a b/&' | urlencode }}{{ {'a': 1, 'class': 'x<y', 'n': none} | xmlattr }}", "a%20b/%26 a=\"1\" class=\"x&lt;y\""},
         {"{{ 1234567 | filesizeformat }} {{ 1234567 | filesizeformat(true) }} {{ '<b>x</b> &amp; y' | striptags }}",
          "1.2 MB 1.2 MiB x & y"},
         {"{% macro m(a, b=1) %}{{ varargs }}{% endmacro %}{{ m.name }}{{ m.arguments }}{{ m.catch_varargs }}{{ m(1, 2, 3) }}",
          "m('a', 'b')True(3,)"},
-        {"{% macro m(a, b=1) %}{{ a }}{{ b }}{{ caller() }}{% endmacro %}{% call m(*[7], **{'b': 8}) %}c{% endcall %}",
-         "78c"},
-        {"{% autoescape true %}{{ '<' }}{{ '<' | safe }}{% endautoescape %}{{ '%s-%05.1f' % ('a', 2.25) }}{{ '{0:>4}{x!r}'.format(1, x='q') }}",
+        {"{% macro m(a, b=1) %}{{ a }}{{ b }}{{ caller() }}{% endmacro %}{% call m(*[7], **{'b': 8}) %}c{% endcall %}", "78c"},
+        {"{% autoescape true %}{{ '<' }}{{ '<' | safe }}{% endautoescape %}{{ '%s-%05.1f' % ('a', 2.25) }}{{ '{0:>4}{x!r}'.format(1, "
+         "x='q') }}",
          "&lt;<a-002.2   1'q'"},
         {"{{ 2 ** 100 }} {{ -7 // 2 }} {{ (10 ** 25) % 97 }} {{ 10 ** 20 | int }}",
          "1267650600228229401496703205376 -4 71 100000000000000000000"},
@@ -311,8 +324,9 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
 
 static void characters_have_names(void **state) {
     (void)state;
-    expect_text("{{ '\\N{BULLET}\\N{LATIN SMALL LETTER E WITH ACUTE}\\N{em dash}\\N{TILDE}\\N{WHITE HEAVY CHECK MARK}\\N{GRINNING FACE}' }}",
-                "\xe2\x80\xa2\xc3\xa9\xe2\x80\x94~\xe2\x9c\x85\xf0\x9f\x98\x80");
+    expect_text(
+        "{{ '\\N{BULLET}\\N{LATIN SMALL LETTER E WITH ACUTE}\\N{em dash}\\N{TILDE}\\N{WHITE HEAVY CHECK MARK}\\N{GRINNING FACE}' }}",
+        "\xe2\x80\xa2\xc3\xa9\xe2\x80\x94~\xe2\x9c\x85\xf0\x9f\x98\x80");
     refuse("{{ '\\N{NO SUCH}' }}", "{}", QUIRE_INVALID, "unknown escape");
     refuse("{{ '\\N{BULL}' }}", "{}", QUIRE_INVALID, "unknown escape");
     refuse("{{ '\\N{' }}", "{}", QUIRE_INVALID, "unknown escape");
@@ -348,13 +362,14 @@ static void endless_and_enormous_templates_end_with_an_error(void **state) {
     refuse("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}", "{}", QUIRE_TOO_LARGE,
            "nested");
     refuse("{{ range(1000000) }}", "{}", QUIRE_BAD_REQUEST, "Range too big");
-    refuse("{% macro m(i) %}{{ 'a' * 10000 * 1000 }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}", "{}",
+    refuse(
+        "{% macro m(i) %}{{ 'a' * 10000 * 1000 }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}",
+        "{}", QUIRE_TOO_LARGE, "bytes of values");
+    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{\"t\":\"a\"}",
            QUIRE_TOO_LARGE, "bytes of values");
-    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{\"t\":\"a\"}", QUIRE_TOO_LARGE,
-           "bytes of values");
     refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(24) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "{\"t\":\"a\"}",
            QUIRE_TOO_LARGE, "bytes");
-    refuse("{{ 9 ** (9 ** 9) }}", "{}", QUIRE_TOO_LARGE, "an integer of more than 32768 bits");
+    refuse("{{ 9 ** (9 ** 9) }}", "{}", QUIRE_TOO_LARGE, "an integer of more than 14336 bits");
     refuse("{{ ('a' * 2000000).rfind('a' * 1000000 ~ 'b') }}", "{}", QUIRE_TOO_LARGE, "steps");
 }
 
@@ -419,14 +434,28 @@ static void each_byte_keeps_its_origin(void **state) {
     (void)state;
     const char *v = "{\"x\":\"ab\",\"n\":12,\"l\":[\"p\",\"q\"],\"u\":\"http://a.com\"}";
     expect_origins("<{{ x }}>", v, "<ab>", "tiit");
-    expect_origins("{{ 'c' ~ x ~ 'd' }}{{ x + x }}{{ x * 2 }}{{ ('c' + x) * 2 }}", v, "cabdabababab" "cabcab", "tiitiiiiiiii" "tiitii");
+    expect_origins("{{ 'c' ~ x ~ 'd' }}{{ x + x }}{{ x * 2 }}{{ ('c' + x) * 2 }}", v,
+                   "cabdabababab"
+                   "cabcab",
+                   "tiitiiiiiiii"
+                   "tiitii");
     expect_origins("{{ ('c' ~ x ~ 'd')[1:3] }}{{ ('c' ~ x)[::-1] }}{{ ('c' ~ x) | upper }}", v, "abbacCAB", "iiiittii");
-    expect_origins("{{ x.replace('a', 'z') }}{{ 'zaz'.replace('a', x) }}{{ x.center(4) }}{{ l | join('-') }}", v, "zbzabz ab p-q", "titiittiit" "iti");
+    expect_origins("{{ x.replace('a', 'z') }}{{ 'zaz'.replace('a', x) }}{{ x.center(4) }}{{ l | join('-') }}", v, "zbzabz ab p-q",
+                   "titiittiit"
+                   "iti");
     expect_origins("{{ n }}{{ n + 1 }}{{ l | tojson }}{{ '%s|%d' % (x, n) }}{{ '{}'.format(x) }}", v, "1213[\"p\", \"q\"]ab|12ab",
-                   "iiiiiiii" "tt" "iiii" "iitii" "ii");
+                   "iiiiiiii"
+                   "tt"
+                   "iiii"
+                   "iitii"
+                   "ii");
     expect_origins("{{ x.translate(x.maketrans('a', 'z')) }}{{ 'a'.encode().decode() }}{{ x.encode().decode() }}", v, "zbaab", "iitii");
     expect_origins("{{ u | urlize }}", v, "<a href=\"http://a.com\" rel=\"noopener\">http://a.com</a>",
-                   "ttttttttt" "iiiiiiiiiiii" "ttttttttttttttttt" "iiiiiiiiiiii" "tttt");
+                   "ttttttttt"
+                   "iiiiiiiiiiii"
+                   "ttttttttttttttttt"
+                   "iiiiiiiiiiii"
+                   "tttt");
     expect_origins("{% macro m(a) %}[{{ a }}]{% endmacro %}{{ m(x) }}{% set s %}<{{ x }}>{% endset %}{{ s[1:] }}", v, "[ab]ab>", "tiitiit");
     expect_origins("{{ [x, 'c'] | pprint }}{{ x | length }}", v, "['ab', 'c']2", "tiiiitttttti");
 }
