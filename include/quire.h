@@ -128,6 +128,9 @@ typedef struct quire_options {
     /* a directory, tokenizer.json, SentencePiece .model, rank file, tekken.json or GGUF file, whose tokenizer is used instead of the
      * model's, with its chat template if it has one; NULL: the model's own */
     const char *tokenizer;
+    /* special tokens that a chat's client writes in messages and other fields: "plain": they are ordinary text; "parse": they are tokens */
+    const char *special_tokens_in_messages;
+    bool trust_request_chat_template; /* a request's chat_template may be a template's text */
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -285,6 +288,9 @@ typedef struct quire_request_info {
 
 const quire_request_info *quire_request_describe(const quire_request *r);
 
+/* Gives a chat request the tools that its template sees: a JSON array, copied. BAD_REQUEST where it is none; UNSUPPORTED for another kind
+ * of request. Once more replaces them; r is unchanged after a failure. */
+quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err);
 /* Sets every field of a JSON object, as quire_request_parse does. An unknown member is refused where it would change what is generated,
  * else recorded in info. After an error, free r. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);

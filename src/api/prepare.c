@@ -42,14 +42,15 @@ static quire_err encode_chat(const quire_engine *e, const quire_request *r, str 
                              quire_error *err) {
     prompt_start start = {0};
     uint64_t tenant = text_tenant(r->tenant);
+    const text_marks *counts = e->parts.parses_messages ? NULL : marks; /* of one engine always or never */
     if (e->prompts == NULL) {
-        return encode(e, r, text, (encode_options){.marks = marks}, out, err);
+        return encode(e, r, text, (encode_options){.marks = counts}, out, err);
     }
     if (prompt_cache_find(e->prompts, tenant, text, marks, &start) != QUIRE_OK) {
         prompt_start_deinit(&start); /* no memory for it: the text is encoded whole */
     }
     bool is_known = start.at > 0;
-    encode_options options = {.marks = marks, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
+    encode_options options = {.marks = counts, .seams = &start.seams, .known = is_known ? &start.ids : NULL, .from = start.at};
     quire_err er = encode(e, r, text, options, out, err);
     if (er == QUIRE_OK) {
         size_t first = start.seams.first;
@@ -59,16 +60,11 @@ static quire_err encode_chat(const quire_engine *e, const quire_request *r, str 
     return er;
 }
 
-/* Tokenises the conversation. Special tokens are parsed only where the template wrote them. */
+/* Tokenises the conversation. Special tokens are parsed only where the template wrote them, or everywhere, as the server is set. */
 static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
-    strbuf marked = {0}, text = {0};
+    strbuf text = {0};
     text_marks marks = {0};
-    quire_err er = request_render(r, e->parts.chat.template, &marked, err);
-    if (er == QUIRE_OK &&
-        marks_take((str){marked.p, marked.n}, (str){r->messages.roles.p, r->messages.roles.n}, &text, &marks) != QUIRE_OK) {
-        er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    }
-    strbuf_deinit(&marked);
+    quire_err er = request_render(r, &text, &marks, err);
     er = er == QUIRE_OK ? encode_chat(e, r, (str){text.p, text.n}, &marks, out, err) : er;
     text_marks_deinit(&marks);
     strbuf_deinit(&text);

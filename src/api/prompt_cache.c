@@ -90,13 +90,16 @@ static size_t n_equal_bytes(str a, str b) {
     return i;
 }
 
-/* The first position at which one list has an entry and the other has not, or SIZE_MAX. */
-static size_t first_difference(const mark_list *a, const mark_list *b) {
+/* The first position at which one has a client's byte and the other has not, or SIZE_MAX. */
+static size_t first_difference(const text_marks *a, const text_marks *b) {
     size_t i = 0;
-    while (i < a->n && i < b->n && a->at[i] == b->at[i]) {
+    while (i < a->n && i < b->n && a->runs[i].start == b->runs[i].start && a->runs[i].end == b->runs[i].end) {
         i++;
     }
-    size_t of_a = i < a->n ? a->at[i] : SIZE_MAX, of_b = i < b->n ? b->at[i] : SIZE_MAX;
+    if (i < a->n && i < b->n && a->runs[i].start == b->runs[i].start) {
+        return a->runs[i].end < b->runs[i].end ? a->runs[i].end : b->runs[i].end;
+    }
+    size_t of_a = i < a->n ? a->runs[i].start : SIZE_MAX, of_b = i < b->n ? b->runs[i].start : SIZE_MAX;
     return of_a < of_b ? of_a : of_b;
 }
 
@@ -117,10 +120,8 @@ static entry *nearest_entry(const prompt_cache *c, uint64_t tenant, const uint64
 
 /* How far e and a text are the same: bytes and marks. */
 static size_t common_bytes(const entry *e, str text, const text_marks *marks) {
-    size_t common = n_equal_bytes(e->text, text), starts = first_difference(&e->marks.starts, &marks->starts),
-           ends = first_difference(&e->marks.ends, &marks->ends);
-    common = starts < common ? starts : common;
-    return ends < common ? ends : common;
+    size_t common = n_equal_bytes(e->text, text), differ = first_difference(&e->marks, marks);
+    return differ < common ? differ : common;
 }
 
 /* The hashes of a text's whole blocks, mem_new'd. NULL: out of memory. */
@@ -177,15 +178,11 @@ static void *put(char **at, const void *from, size_t n, size_t size) {
     return to;
 }
 
-static mark_list put_marks(char **at, const mark_list *l) {
-    return (mark_list){.at = put(at, l->at, l->n, sizeof *l->at), .n = l->n, .cap = l->n};
-}
-
 /* A new entry; NULL: out of memory. */
 static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, const int32_t *ids, size_t n_ids, const encode_seams *seams) {
     size_t n_hashes;
     uint64_t *hashes = hash_blocks(text, &n_hashes);
-    size_t n_bytes = sizeof(entry) + text.n + (marks->starts.n + marks->ends.n) * sizeof(size_t) + seams->n * sizeof(encode_seam) +
+    size_t n_bytes = sizeof(entry) + text.n + marks->n * sizeof *marks->runs + seams->n * sizeof(encode_seam) +
                      n_ids * sizeof *ids + n_hashes * sizeof *hashes + 6 * 8;
     entry *e = hashes != NULL ? mem_new(1, n_bytes) : NULL;
     if (e != NULL) {
@@ -193,7 +190,7 @@ static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, con
         *e = (entry){.tenant = tenant, .n_bytes = n_bytes, .n_ids = n_ids, .n_hashes = n_hashes};
         e->hashes = put(&at, hashes, n_hashes, sizeof *hashes);
         e->seams = (encode_seams){.at = put(&at, seams->at, seams->n, sizeof *seams->at), .n = seams->n, .cap = seams->n};
-        e->marks = (text_marks){.starts = put_marks(&at, &marks->starts), .ends = put_marks(&at, &marks->ends), .lead = marks->lead};
+        e->marks = (text_marks){.runs = put(&at, marks->runs, marks->n, sizeof *marks->runs), .n = marks->n, .cap = marks->n};
         e->ids = put(&at, ids, n_ids, sizeof *ids);
         e->text = (str){put(&at, text.p, text.n, 1), text.n};
     }

@@ -52,6 +52,7 @@ void quire_request_free(quire_request *r) {
     request_prompts_free(r->prompts, r->n_prompts);
     mem_free(r->texts);
     chat_messages_deinit(&r->messages);
+    json_drop(r->tools);
     strbuf_deinit(&r->ignored);
     sampling_lists_drop(r->sampling.lists);
     attn_mods_drop(r->mods);

@@ -45,6 +45,7 @@ typedef struct request_context {
     bool has_vocabulary;    /* else only prompts of ids are accepted */
     const tokenizer *tokenizer; /* gives the least number of tokens of a text; NULL: unknown */
     const chat_form *form;  /* of chats; NULL: chat is refused */
+    bool trusts_templates;  /* of requests */
     chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
@@ -86,7 +87,10 @@ struct quire_request {
     request_prompt *prompts;
     int32_t n_prompts;
     chat_messages messages;
-    const json_value *template_kwargs; /* an object in values, or NULL */
+    const json_value *given_messages;             /* the array in values that they were read from */
+    const json_value *template_kwargs, *documents; /* in values, or NULL */
+    json_value *tools;                             /* NULL: none */
+    str template_given, reasoning_effort;          /* in values; empty: not given */
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
@@ -163,7 +167,7 @@ void request_end_turns(quire_request *r);
 
 /* Renders a chat request's prompt as chat_render does. A conversation that is too large for the template, or on which it takes longer than
  * RENDER_MAX_US, is QUIRE_BAD_REQUEST. err is not NULL. */
-quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);
+quire_err request_render(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err);
 
 /* Bytes of text that have to be tokenised, about. */
 size_t request_text_bytes(const quire_request *r);

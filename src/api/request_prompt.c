@@ -162,6 +162,7 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
     TRY(chat_messages_read(v, r->context.content, "body.messages", &messages, err));
     chat_messages_deinit(&r->messages);
     r->messages = messages;
+    r->given_messages = v;
     return QUIRE_OK;
 }
 
@@ -173,16 +174,100 @@ size_t request_text_bytes(const quire_request *r) {
     return n;
 }
 
-quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err) {
-    chat_prompt p = {.messages = &r->messages,
+/* Whether a text is a template rather than the name of one. */
+static bool is_template_text(str s) {
+    return str_contains(s, str_of("{{")) || str_contains(s, str_of("{%"));
+}
+
+quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    str given = v == NULL ? (str){0} : json_str(v);
+    if (given.n > 0 && is_template_text(given)) {
+        if (!r->context.trusts_templates) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "",
+                                 "chat_template is a template's text, which this server takes with --trust-request-chat-template only");
+        }
+    } else if (given.n > 0 && r->context.form != NULL && chat_form_find(r->context.form, given) == NULL) {
+        strbuf names = {0};
+        TRY(chat_form_names(r->context.form, &names));
+        quire_err e = request_range_error(f, err, "chat_template is \"%.*s\"; this model has %s", (int)(given.n < 60 ? given.n : 60),
+                                          given.p, names.p);
+        strbuf_deinit(&names);
+        return e;
+    }
+    r->template_given = given;
+    return QUIRE_OK;
+}
+
+quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    r->reasoning_effort = v == NULL ? (str){0} : json_str(v);
+    return QUIRE_OK;
+}
+
+quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    for (size_t i = 0; v != NULL && i < json_length(v); i++) {
+        if (!json_is(json_at(v, i), JSON_KIND_OBJECT)) {
+            return request_type_error(f, (int64_t)i, json_at(v, i), "an object", err);
+        }
+    }
+    r->documents = v;
+    return QUIRE_OK;
+}
+
+quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err) {
+    json_value *tools = NULL;
+    if (r->info.endpoint != QUIRE_CHAT) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tools are for chats");
+    }
+    TRY(request_read_value((str){json, n}, 0, "tools", &tools, err));
+    if (!json_is(tools, JSON_KIND_ARRAY)) {
+        json_drop(tools);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tools", "tools must be an array");
+    }
+    json_drop(r->tools);
+    r->tools = tools;
+    return QUIRE_OK;
+}
+
+/* Renders with a template, for which the messages are read again where it takes their contents in another form. */
+static quire_err render_with(const quire_request *r, const chat_template *t, strbuf *out, text_marks *marks, quire_error *err) {
+    chat_messages read = {0};
+    bool as_read = r->given_messages == NULL || chat_template_content(t) == r->context.content;
+    TRY(as_read ? QUIRE_OK : chat_messages_read(r->given_messages, chat_template_content(t), "body.messages", &read, err));
+    chat_prompt p = {.messages = as_read ? &r->messages : &read,
                      .kwargs = r->template_kwargs,
+                     .tools = json_length(r->tools) > 0 ? r->tools : NULL,
+                     .documents = r->documents,
+                     .reasoning_effort = r->reasoning_effort,
                      .add_generation_prompt = r->add_generation_prompt,
                      .continue_final_message = r->continue_final_message};
     turn_limit(RENDER_MAX_US);
-    quire_err e = chat_render(t, &p, out, err);
+    quire_err e = chat_render(t, &p, out, marks, err);
     turn_limit(0);
+    chat_messages_deinit(&read);
     if (e == QUIRE_TOO_LARGE) { /* too large for the template only: the body was not */
         e = err->code = QUIRE_BAD_REQUEST;
     }
     return e;
+}
+
+/* Compiles and renders the template that the request brings. */
+static quire_err render_given(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err) {
+    chat_template *t;
+    quire_error why = {0};
+    quire_err e = chat_template_open(r->template_given, &r->context.form->tokens, &t, &why);
+    if (e != QUIRE_OK) {
+        e = e == QUIRE_NO_MEMORY ? e : QUIRE_BAD_REQUEST;
+        return err_set_param(err, e, "chat_template", "chat_template: %s", why.message);
+    }
+    e = render_with(r, t, out, marks, err);
+    chat_template_close(t);
+    return e;
+}
+
+quire_err request_render(const quire_request *r, strbuf *out, text_marks *marks, quire_error *err) {
+    if (is_template_text(r->template_given)) {
+        return render_given(r, out, marks, err);
+    }
+    return render_with(r, chat_form_choose(r->context.form, r->template_given, json_length(r->tools) > 0), out, marks, err);
 }

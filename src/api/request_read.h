@@ -30,6 +30,10 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* chat_template, reasoning_effort and documents (request_prompt.c). */
+quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* The texts of a string, of an array of strings, or of NULL: their number, and text i. */
 size_t request_n_texts(const json_value *v);

@@ -1,5 +1,8 @@
 #include "chat/chat_form.h"
 
+#include "base/mem.h"
+#include "jinja/jinja.h"
+
 #define TURN_START "<|im_start|>"
 #define TURN_END   "<|im_end|>"
 
@@ -32,24 +35,84 @@ static quire_err open_plain(const chat_tokens *tokens, chat_form *f, quire_error
     return chat_template_open(str_of(plain), tokens, &f->template, err);
 }
 
-quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err) {
-    *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1};
-    *refused = (quire_error){0};
+static quire_err open_default(const char *given, str own, chat_form *f, quire_error *refused, quire_error *err) {
     if (given != NULL) {
-        return chat_template_open(str_of(given), tokens, &out->template, err);
+        return chat_template_open(str_of(given), &f->tokens, &f->template, err);
     }
     if (own.n > 0) {
-        quire_err e = chat_template_open(own, tokens, &out->template, refused);
+        quire_err e = chat_template_open(own, &f->tokens, &f->template, refused);
         if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
             return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
         }
     }
-    out->adds_special = true;
-    bool has_turns = special(tokens->tokenizer, TURN_START) >= 0 && special(tokens->tokenizer, TURN_END) >= 0;
-    return has_turns ? open_chatml(tokens, out, err) : open_plain(tokens, out, err);
+    f->adds_special = true;
+    const tokenizer *t = f->tokens.tokenizer;
+    bool has_turns = special(t, TURN_START) >= 0 && special(t, TURN_END) >= 0;
+    return has_turns ? open_chatml(&f->tokens, f, err) : open_plain(&f->tokens, f, err);
+}
+
+quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err) {
+    *out = (chat_form){.name = given != NULL ? "file" : "model", .end_token = -1, .tokens = *tokens};
+    *refused = (quire_error){0};
+    out->tokens.others = out->set = mem_new(1, sizeof *out->set);
+    TRY(mem_check_for(out->set, "chat templates", err));
+    TRY(open_default(given, own, out, refused, err));
+    chat_template_publish(out->template, str_of("default"), out->set);
+    chat_template_probe(out->template); /* it may include itself */
+    return QUIRE_OK;
+}
+
+quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err) {
+    if (f->n_named == CHAT_FORM_TEMPLATES) {
+        return QUIRE_OK;
+    }
+    char *name = mem_dup(s->name.p, s->name.n);
+    TRY(mem_check_for(name, "a chat template", err));
+    chat_named *to = &f->named[f->n_named];
+    quire_err e = chat_template_open(s->text, &f->tokens, &to->template, err);
+    if (e != QUIRE_OK) {
+        mem_free(name);
+        return e;
+    }
+    to->name = (str){name, s->name.n};
+    f->n_named++;
+    chat_template_publish(to->template, to->name, f->set);
+    chat_template_probe(f->template);
+    for (size_t i = 0; i < f->n_named; i++) {
+        chat_template_probe(f->named[i].template);
+    }
+    return QUIRE_OK;
+}
+
+const chat_template *chat_form_find(const chat_form *f, str name) {
+    for (size_t i = 0; i < f->n_named; i++) {
+        if (str_eq(f->named[i].name, name)) {
+            return f->named[i].template;
+        }
+    }
+    return str_is(name, "default") ? f->template : NULL;
+}
+
+quire_err chat_form_names(const chat_form *f, strbuf *out) {
+    TRY(strbuf_add_str(out, "default"));
+    for (size_t i = 0; i < f->n_named; i++) {
+        TRY(strbuf_add_str(out, i + 1 < f->n_named ? ", " : " and "));
+        TRY(strbuf_add(out, f->named[i].name.p, f->named[i].name.n));
+    }
+    return QUIRE_OK;
+}
+
+const chat_template *chat_form_choose(const chat_form *f, str name, bool has_tools) {
+    const chat_template *found = name.n > 0 ? chat_form_find(f, name) : has_tools ? chat_form_find(f, str_of("tool_use")) : NULL;
+    return found != NULL ? found : f->template;
 }
 
 void chat_form_close(chat_form *f) {
+    for (size_t i = 0; i < f->n_named; i++) {
+        mem_free((char *)f->named[i].name.p);
+        chat_template_close(f->named[i].template);
+    }
     chat_template_close(f->template);
+    mem_free(f->set);
     *f = (chat_form){.end_token = -1};
 }

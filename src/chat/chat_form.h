@@ -11,10 +11,25 @@
 
 #include "chat/template.h"
 
-#define CHAT_FORM_STOPS 4
+#define CHAT_FORM_STOPS     4
+#define CHAT_FORM_TEMPLATES 16
+
+/* A template with its name, such as "default", "tool_use" or "rag". */
+typedef struct chat_source {
+    str name, text;
+} chat_source;
+
+typedef struct chat_named {
+    str name; /* owned */
+    chat_template *template;
+} chat_named;
 
 typedef struct chat_form {
-    chat_template *template;    /* owned; NULL: no chat */
+    chat_template *template;               /* owned; NULL: no chat */
+    chat_named named[CHAT_FORM_TEMPLATES]; /* the model's others */
+    size_t n_named;
+    struct jinja_set *set; /* owned; all of these by name */
+    chat_tokens tokens;
     const char *name;           /* "file" (given), "model", "chatml" or "plain" */
     str stops[CHAT_FORM_STOPS]; /* constant; strings that end an answer besides the request's */
     int32_t n_stops;
@@ -26,6 +41,15 @@ typedef struct chat_form {
  * own was not taken, where it has one that is not understood; else its code is QUIRE_OK. Errors of a given template as chat_template_open;
  * QUIRE_NO_MEMORY. Close *out in any case. */
 quire_err chat_form_open(const char *given, str own, const chat_tokens *tokens, chat_form *out, quire_error *refused, quire_error *err);
+/* Adds one of the model's templates beside its default one, if there is room; its name is copied. Errors as chat_template_open: f is
+ * unchanged. */
+quire_err chat_form_add(chat_form *f, const chat_source *s, quire_error *err);
+/* The template of that name ("default": the first), or NULL. */
+const chat_template *chat_form_find(const chat_form *f, str name);
+/* Appends the names of all templates, for an error. QUIRE_NO_MEMORY. */
+quire_err chat_form_names(const chat_form *f, strbuf *out);
+/* The template of a request: the one that it names (empty: none), else "tool_use" for one with tools where there is one, else the first. */
+const chat_template *chat_form_choose(const chat_form *f, str name, bool has_tools);
 void chat_form_close(chat_form *f);
 
 #endif

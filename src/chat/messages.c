@@ -4,8 +4,6 @@
 
 #include "json/json_out.h"
 
-enum { MAX_ROLES = 64, MAX_ROLE = 64 /* bytes */ };
-
 /* A conversation being read, at message i. */
 typedef struct conversation {
     chat_messages m;
@@ -109,21 +107,6 @@ static quire_err write_content(conversation *c, const json_value *content) {
     return e;
 }
 
-/* Adds a role to those that a template may put inside its own special tokens, <|ROLE|>. */
-static quire_err add_role(conversation *c, str role) {
-    bool is_name = role.n > 0 && role.n <= MAX_ROLE && memchr(role.p, '\0', role.n) == NULL;
-    size_t n_roles = 0;
-    for (size_t at = 0; at < c->m.roles.n; at += strlen(c->m.roles.p + at) + 1) {
-        is_name = is_name && !str_is(role, c->m.roles.p + at);
-        n_roles++;
-    }
-    if (!is_name || n_roles >= MAX_ROLES) {
-        return QUIRE_OK;
-    }
-    TRY(strbuf_add(&c->m.roles, role.p, role.n));
-    return strbuf_add_char(&c->m.roles, '\0');
-}
-
 static quire_err write_message(conversation *c, const json_value *message) {
     if (!json_is(message, JSON_KIND_OBJECT)) {
         return message_error(c, "", message, "an object");
@@ -132,7 +115,6 @@ static quire_err write_message(conversation *c, const json_value *message) {
     if (!json_is(role, JSON_KIND_TEXT)) {
         return message_error(c, "role", role, "a string");
     }
-    TRY(add_role(c, json_str(role)));
     json_begin(json_item(&c->o), '{');
     for (json_member m = {0}; json_next(message, &m);) {
         if (strcmp(m.name, "content") != 0) {
@@ -150,15 +132,6 @@ static quire_err write_message(conversation *c, const json_value *message) {
     return c->o.err;
 }
 
-/* Adds the roles that templates write by themselves. */
-static quire_err add_usual_roles(conversation *c) {
-    static const char *const usual[] = {"system", "developer", "user", "assistant", "tool"};
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
-        TRY(add_role(c, str_of(usual[i])));
-    }
-    return QUIRE_OK;
-}
-
 quire_err chat_messages_read(const json_value *array, chat_content form, const char *path, chat_messages *out, quire_error *err) {
     conversation c = {.form = form, .path = path, .err = err};
     c.o.to = &c.m.json;
@@ -170,7 +143,6 @@ quire_err chat_messages_read(const json_value *array, chat_content form, const c
     }
     json_end(&c.o, ']');
     e = e == QUIRE_OK ? c.o.err : e;
-    e = e == QUIRE_OK ? add_usual_roles(&c) : e;
     if (e != QUIRE_OK) {
         chat_messages_deinit(&c.m);
         return e == QUIRE_BAD_REQUEST ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for messages");
@@ -181,6 +153,5 @@ quire_err chat_messages_read(const json_value *array, chat_content form, const c
 
 void chat_messages_deinit(chat_messages *m) {
     strbuf_deinit(&m->json);
-    strbuf_deinit(&m->roles);
     *m = (chat_messages){0};
 }

@@ -9,7 +9,6 @@
 /* Zero-initialised: no conversation. */
 typedef struct chat_messages {
     strbuf json;     /* an array of objects with a role and a content: the template's variable of that name */
-    strbuf roles;    /* of the messages, and the usual ones, each with a zero byte behind it: names that may occur inside a special token */
     size_t last_end; /* in json: behind the last message's text, inside its quotes; 0: it has no text */
 } chat_messages;
 

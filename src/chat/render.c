@@ -26,7 +26,10 @@ static bool add_name(const chat_prompt *p, json_out *o, const char *name) {
 
 /* {"messages": ..., "add_generation_prompt": ..., ...}; kwargs has members of its own and goes before ours. */
 static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err) {
-    static const char *const absent[] = {"tools", "documents"};
+    const struct {
+        const char *name;
+        const json_value *list;
+    } lists[] = {{"tools", p->tools}, {"documents", p->documents}};
     json_out o = {.to = b};
     json_begin(&o, '{');
     json_name(&o, "messages");
@@ -34,8 +37,16 @@ static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err
     if (add_name(p, &o, "add_generation_prompt")) {
         json_bool(&o, p->add_generation_prompt);
     }
-    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        json_raw(json_name(&o, absent[i]), "null");
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_name(&o, lists[i].name);
+        if (lists[i].list != NULL) {
+            json_add(&o, lists[i].list);
+        } else {
+            json_raw(&o, "null");
+        }
+    }
+    if (p->reasoning_effort.n > 0 && add_name(p, &o, "reasoning_effort")) {
+        json_text(&o, p->reasoning_effort.p, p->reasoning_effort.n);
     }
     for (json_member m = {0}; json_next(p->kwargs, &m);) {
         json_add(json_name(&o, m.name), m.value);
@@ -55,35 +66,38 @@ static size_t find_tag(str text) {
     return text.n;
 }
 
-/* Appends text up to the tag. Where the template trimmed the space behind the tag, it would have trimmed the text too. */
-static quire_err add_until_tag(str text, strbuf *out, quire_error *err) {
-    size_t end = find_tag(text), after = end + strlen(CONTINUE_TAG);
-    if (end == text.n) {
+/* Cuts text at the tag. Where the template trimmed the space behind the tag, it would have trimmed the text too. */
+static quire_err cut_at_tag(strbuf *text, quire_error *err) {
+    size_t end = find_tag((str){text->p, text->n}), after = end + strlen(CONTINUE_TAG);
+    if (end == text->n) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
                              "the chat template leaves the last message out, so it cannot be continued");
     }
-    if (after >= text.n || text.p[after] != ' ') {
-        while (end > 0 && strchr(" \t\n\r\v\f", text.p[end - 1]) != NULL) {
+    if (after >= text->n || text->p[after] != ' ') {
+        while (end > 0 && strchr(" \t\n\r\v\f", text->p[end - 1]) != NULL) {
             end--;
         }
     }
-    return strbuf_add(out, text.p, end);
+    text->p[end] = '\0';
+    text->n = end; /* marks behind it don't matter */
+    return QUIRE_OK;
 }
 
-quire_err chat_render(const chat_template *t, const chat_prompt *p, strbuf *out, quire_error *err) {
-    strbuf variables = {0}, text = {0};
+quire_err chat_render(const chat_template *t, const chat_prompt *p, strbuf *out, text_marks *marks, quire_error *err) {
+    strbuf variables = {0};
     quire_err e = add_variables(p, &variables, err);
     if (e == QUIRE_NO_MEMORY) {
         err_set(err, e, -1, "out of memory for the chat template's variables");
     }
     if (e == QUIRE_OK) {
-        str v = {variables.p, variables.n};
-        e = chat_template_render(t, v, p->continue_final_message ? &text : out, err);
+        e = chat_template_render(t, (str){variables.p, variables.n}, out, marks, err);
     }
     if (e == QUIRE_OK && p->continue_final_message) {
-        e = add_until_tag((str){text.p, text.n}, out, err);
+        e = cut_at_tag(out, err);
+        if (e != QUIRE_OK) {
+            strbuf_clear(out);
+        }
     }
-    strbuf_deinit(&text);
     strbuf_deinit(&variables);
     return e;
 }

@@ -1,8 +1,7 @@
-/* Chat templates: a Jinja subset, compiled once and rendered per request.
+/* Chat templates: Jinja, compiled once and rendered per request.
  *
- * Immutable after open: any thread may render. Both templates and values are hostile: depth, steps and output bytes are bounded. What the
- * language has and this subset lacks is refused at open with line and column, never guessed. What is rendered has marks (text/marks.h) that
- * tell the template's own special tokens from a client's text. */
+ * Immutable after open: any thread may render. Both templates and values are hostile: depth, steps and output bytes are bounded. What is
+ * rendered has marks (text/marks.h) that tell what the template wrote from a client's text. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H
 
@@ -11,19 +10,25 @@
 
 typedef struct chat_template chat_template;
 
-/* The special tokens of a template. */
+/* The special tokens of a template, and the templates that it may include, import or extend. */
 typedef struct chat_tokens {
-    const tokenizer *tokenizer; /* its control tokens are marked at open; NULL: none */
-    str bos, eos;               /* the variables bos_token and eos_token */
+    const tokenizer *tokenizer;     /* NULL: none */
+    str bos, eos;                   /* the variables bos_token and eos_token */
+    const struct jinja_set *others; /* of chat_template_publish; outlives the template; NULL: none */
 } chat_tokens;
 
 /* Compiles; err has "line L, column C: what". tokens is copied. */
 quire_err chat_template_open(str source, const chat_tokens *tokens, chat_template **out, quire_error *err);
 void chat_template_close(chat_template *t);
+/* Adds t to a set under a name, which lives as long; beyond its room nothing is added. Before renders of any template of the set. */
+void chat_template_publish(const chat_template *t, str name, struct jinja_set *set);
+/* Finds again which content it takes, where that may hang on others that were published since. */
+void chat_template_probe(chat_template *t);
 /* Renders with the variables of the JSON object variables_json (messages, tools, add_generation_prompt, ...; JSON null is None), and with
- * bos_token and eos_token where it has none. Appends to *out, with marks for marks_take. A template's raise_exception() gives
- * QUIRE_BAD_REQUEST with its message. */
-quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, quire_error *err);
+ * bos_token and eos_token where it has none. Appends to *out, which is empty where marks are wanted, and fills *marks (NULL: not wanted),
+ * which the caller zeroes before and deinits, also after a failure: what came from the variables is a client's, but for the published names
+ * of roles. A template's raise_exception() gives QUIRE_BAD_REQUEST with its message. */
+quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks, quire_error *err);
 /* The forms of a message's content that a template renders: texts, lists of parts ({"type": "text", "text": ...}), or both. */
 typedef enum chat_content { CHAT_CONTENT_TEXT, CHAT_CONTENT_PARTS, CHAT_CONTENT_BOTH } chat_content;
 

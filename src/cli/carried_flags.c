@@ -131,7 +131,7 @@ const flag flags_carried[] = {
             "--chunk N and --step-target-ms MS do it"),
     REFUSED("--typical --repeat-last-n --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
             "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range --dynatemp-exp --logit-bias -l "
-            "--ignore-eos --special -sp --prefill-assistant --trust-request-chat-template",
+            "--ignore-eos --special -sp --prefill-assistant",
             "a request has it as a field; --override-generation-config has the defaults that a server can set"),
     REFUSED("--samplers --sampler-seq", "samplers have one order (docs/http.md)"),
     REFUSED("--escape -e", "prompts are JSON strings, which have escapes"),

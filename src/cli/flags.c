@@ -13,6 +13,7 @@ const flag_choice choices_kv_dtype[] = {
     {"half", "f16"},  {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"}, {NULL, NULL},
 };
 static const flag_choice schedules[] = {{"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
+static const flag_choice message_tokens[] = {{"plain", "plain"}, {"parse", "parse"}, {NULL, NULL}};
 static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "recompute"}, {"swap", "swap"}, {NULL, NULL}};
 static const flag_choice tier_writes[] = {{"evict", "evict"}, {"through", "through"}, {NULL, NULL}};
 const flag_choice choices_prefix_cache[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
@@ -69,6 +70,8 @@ const flag flags_tokenizer[] = {
 };
 const flag flags_chat_template[] = {
     {"--chat-template --chat-template-file", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
+    {"--special-tokens-in-messages", NULL, "what a special token's text is in a chat's messages: ordinary text, or that token", FLAG_CHOICE,
+     AT(engine.special_tokens_in_messages), .choices = message_tokens, .rare = true},
     {0},
 };
 const flag flags_attention[] = {

@@ -113,6 +113,8 @@ static const flag tenant_flags[] = {
     {0},
 };
 static const flag text_flags[] = {
+    {"--trust-request-chat-template", NULL, "a request's chat_template may be a template's text", FLAG_SWITCH,
+     AT(engine.trust_request_chat_template), .rare = true},
     {"--text-threads", "N", "threads that tokenise (0: as many as compute leaves, 2 at least)", FLAG_COUNT, AT(engine.n_text_threads),
      .minimum = 0, .maximum = 64, .rare = true},
     {"--text-cache-bytes", "BYTES", "host memory for conversations' ids (64M)", FLAG_BYTES, AT(engine.text_cache_bytes), .rare = true},

@@ -23,6 +23,15 @@ typedef struct file_module {
 
 #define MAX_MODULES 16
 
+/* A chat template besides the default one (templates.h). */
+#define MAX_TEMPLATES       16
+#define MAX_TEMPLATE_NAME   64
+#define TEMPLATES_DIRECTORY "additional_chat_templates"
+typedef struct file_template {
+    char name[MAX_TEMPLATE_NAME];
+    str text;
+} file_template;
+
 typedef struct model_file {
     model_format format;
     int32_t n_users;
@@ -53,6 +62,8 @@ typedef struct model_file {
     float *scores; /* memory of vocab's arrays that are copies */
     int32_t *types;
     str chat_template;
+    file_template templates[MAX_TEMPLATES];
+    size_t n_templates;
 } model_file;
 
 /* Joins dir and name. The caller deinits *out. */
@@ -86,6 +97,11 @@ quire_err hf_read_texts(model_file *f, quire_error *err);
 /* True for a plain file name, which cannot lead out of the directory. */
 bool hf_is_plain_name(str name);
 /* Reads one of these files, an object or a list, and parses it; both stay absent where there is none. name may be "DIRECTORY/NAME". */
+/* Reads the bytes of a file of the directory; empty when it is absent. */
+quire_err hf_read_text(model_file *f, const char *name, size_t max_bytes, str *out, quire_error *err);
+/* Reads chat_template.jinja and the others; tokenizer_config has been read. */
+quire_err hf_read_templates(model_file *f, quire_error *err);
+void gguf_read_templates(model_file *f);
 quire_err hf_read_json(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err);
 quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *text, json_doc *out, quire_error *err);
 /* Reads modules.json and the configs that it names (modules.h). */

@@ -13,7 +13,6 @@
 
 #define MEBIBYTE            ((size_t)1 << 20)
 #define MAX_JSON_BYTES      (64 * MEBIBYTE)
-#define MAX_TEMPLATE_BYTES  (4 * MEBIBYTE)
 #define MAX_TOKENIZER_BYTES (512 * MEBIBYTE)
 #define MAX_SHARDS          10000
 
@@ -49,6 +48,10 @@ static quire_err read_optional(model_file *f, const char *dir, const char *name,
     return e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
 }
 
+quire_err hf_read_text(model_file *f, const char *name, size_t max_bytes, str *out, quire_error *err) {
+    return read_optional(f, f->path, name, max_bytes, out, err);
+}
+
 /* Parses text, the content of dir/name; an absent file (p NULL) leaves *out absent. */
 static quire_err parse(const char *dir, const char *name, str text, json_names names, json_doc *out, quire_error *err) {
     strbuf path = {0};
@@ -78,23 +81,6 @@ quire_err hf_read_list(model_file *f, const char *name, size_t max_bytes, str *t
     return e;
 }
 
-/* tokenizer_config.json's template: a string, or the one named "default" of several. */
-static str configured_template(const json_doc *config) {
-    json_value *v = json_doc_find(config, "chat_template");
-    meta_value whole = json_doc_meta(v);
-    if (whole.kind == META_STR) {
-        return whole.s;
-    }
-    for (size_t i = 0; whole.kind == META_ARRAY && i < whole.n; i++) {
-        json_value *entry = json_at(v, i);
-        if (str_is(json_get_str(entry, "name"), "default")) {
-            meta_value text = json_doc_meta(json_get(entry, "template"));
-            return text.kind == META_STR ? text.s : (str){0};
-        }
-    }
-    return (str){0};
-}
-
 quire_err hf_read_texts(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const char *dir = f->path;
@@ -107,8 +93,7 @@ quire_err hf_read_texts(model_file *f, quire_error *err) {
     TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));
     TRY(read_optional(f, dir, "tokenizer.json", MAX_TOKENIZER_BYTES, &v->tokenizer_json, err));
     TRY(vocab_files_read(f, err));
-    TRY(read_optional(f, dir, "chat_template.jinja", MAX_TEMPLATE_BYTES, &f->template_text, err));
-    f->chat_template = f->template_text.n > 0 ? f->template_text : configured_template(&f->tokenizer_config);
+    TRY(hf_read_templates(f, err));
     v->tables = packed_section(f, PACKED_TABLES);
     return QUIRE_OK;
 }

@@ -156,6 +156,15 @@ static quire_err add_gguf(packed_image *i, const gguf *g, bool has_tables) {
     return e;
 }
 
+static quire_err add_templates(packed_image *i, const model_file *f) {
+    for (size_t k = 0; k < f->n_templates; k++) {
+        char name[sizeof TEMPLATES_DIRECTORY + MAX_TEMPLATE_NAME + sizeof ".jinja"];
+        (void)snprintf(name, sizeof name, TEMPLATES_DIRECTORY "/%s.jinja", f->templates[k].name);
+        TRY(add_section(i, name, f->templates[k].text));
+    }
+    return QUIRE_OK;
+}
+
 static quire_err add_modules(packed_image *i, const model_file *f) {
     TRY(add_section(i, "modules.json", f->modules_text));
     for (int32_t k = 0; k < f->n_modules; k++) {
@@ -182,6 +191,7 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     TRY(add_section(i, "tokenizer.json", tables.n > 0 ? json : v->tokenizer_json));
     TRY(add_section(i, VOCAB_MODEL_SECTION, v->model_bytes));
     TRY(add_section(i, "chat_template.jinja", f->template_text));
+    TRY(add_templates(i, f));
     return add_modules(i, f);
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/turn.h"
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
 /* ---- opening ---- */
@@ -17,17 +18,22 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
     jinja_program *p = mem_new(1, sizeof *p);
     TRY(mem_check_for(p, "a template", err));
     p->arena.max = JINJA_MAX_BYTES;
+    p->own = options.own;
+    p->set = options.set;
     jtoken *tokens = NULL;
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
-    e = e == QUIRE_OK ? jinja_parse(tokens, &p->arena, &p->root, err) : e;
+    e = e == QUIRE_OK ? jinja_parse(tokens, p, err) : e;
     mem_free(tokens);
-    e = e == QUIRE_OK && options.marker.write != NULL ? jinja_mark(p->root, &options.marker, &p->arena, err) : e;
     if (e != QUIRE_OK) {
         jinja_close(p);
         return e;
     }
     *out = p;
     return QUIRE_OK;
+}
+
+bool jinja_uses_others(const jinja_program *p) {
+    return p->uses_others;
 }
 
 void jinja_close(jinja_program *p) {
@@ -39,7 +45,8 @@ void jinja_close(jinja_program *p) {
 
 quire_err jinja_define(jinja_program *p, const char *name, str text) {
     str own_name, own_text;
-    if (p->n_defined == JINJA_MAX_DEFINED || !jarena_copy(&p->arena, str_of(name), &own_name) || !jarena_copy(&p->arena, text, &own_text)) {
+    if (p->n_defined == JINJA_MAX_DEFINED || !jarena_copy_as(&p->arena, str_of(name), JINJA_TEMPLATE, &own_name) ||
+        !jarena_copy_as(&p->arena, text, JINJA_TEMPLATE, &own_text)) {
         return QUIRE_NO_MEMORY;
     }
     p->defined[p->n_defined].name = own_name;
@@ -59,9 +66,14 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
 }
 
 quire_err jrun_no_memory(jrun *r) {
-    bool bound = r->arena.total > r->arena.max / 2;
-    return jrun_fail(r, bound ? QUIRE_TOO_LARGE : QUIRE_NO_MEMORY,
-                     bound ? "the template makes more than %zu bytes of values" : "out of memory (%zu)", r->arena.max);
+    switch (r->arena.refused) {
+    case JARENA_FULL:
+        return jrun_fail(r, QUIRE_TOO_LARGE, "the template makes more than %zu bytes of values", r->arena.max);
+    case JARENA_OUTPUT:
+        return jrun_fail(r, QUIRE_TOO_LARGE, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
+    default:
+        return jrun_fail(r, QUIRE_NO_MEMORY, "out of memory");
+    }
 }
 
 quire_err jrun_check_memory(jrun *r, const void *p) {
@@ -69,7 +81,7 @@ quire_err jrun_check_memory(jrun *r, const void *p) {
 }
 
 quire_err jrun_too_big(jrun *r) {
-    return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+    return jrun_fail(r, QUIRE_TOO_LARGE, "an integer of more than %d bits, or too big for its use", 32 * JBIG_MAX_LIMBS);
 }
 
 quire_err jrun_step(jrun *r, size_t n) {
@@ -146,24 +158,41 @@ quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
 
 quire_err jrun_text(jrun *r, str s, jvalue *out) {
     str copy;
-    if (!jarena_copy(&r->arena, s, &copy)) {
+    if (!jarena_copy_as(&r->arena, s, JINJA_TEMPLATE, &copy)) {
         return jrun_no_memory(r);
     }
     *out = jstring(copy);
     return jrun_step(r, s.n / 64);
 }
 
+jout jrun_out(jrun *r) {
+    return (jout){.arena = &r->arena};
+}
+
+static quire_err jrun_text_of(jrun *r, const jout *o, jvalue *out) {
+    str text;
+    if (!jout_take(o, &text)) {
+        return jrun_no_memory(r);
+    }
+    *out = jstring(text);
+    return jrun_step(r, text.n / 64);
+}
+
+quire_err jrun_add_as(jrun *r, str s, uint8_t origin) {
+    return jout_add_as(&r->scratch, s, origin) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+}
+
 quire_err jrun_add(jrun *r, str s) {
-    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+    return jout_add(&r->scratch, s) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
 }
 
 quire_err jrun_scratch(jrun *r, jvalue *out) {
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    return jrun_text_of(r, &r->scratch, out);
 }
 
-quire_err jrun_take_text(jrun *r, quire_err e, strbuf *text, jvalue *out) {
-    e = e == QUIRE_OK ? jrun_text(r, (str){text->p, text->n}, out) : e;
-    strbuf_deinit(text);
+quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out) {
+    e = e == QUIRE_OK ? jrun_text_of(r, text, out) : e;
+    jout_deinit(text);
     return e;
 }
 
@@ -182,15 +211,14 @@ quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
     return QUIRE_OK;
 }
 
-quire_err jrun_write(jrun *r, jvalue v, strbuf *out) {
+quire_err jrun_write(jrun *r, jvalue v, jout *out) {
+    size_t before = out->text.n;
     quire_err e = jvalue_write(v, out);
     switch (e) {
     case QUIRE_OK:
-        return e;
+        return jrun_step(r, (out->text.n - before) / 64);
     case QUIRE_UNSUPPORTED:
         return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
-    case QUIRE_TOO_LARGE:
-        return jrun_fail(r, e, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
     default:
         return jrun_no_memory(r);
     }
@@ -202,7 +230,7 @@ quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
         return v.safe ? jrun_fail(r, QUIRE_UNSUPPORTED, "this use of an escaped string is not supported") : QUIRE_OK;
     }
     jvalue text;
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     TRY(jrun_write(r, v, &r->scratch));
     TRY(jrun_scratch(r, &text));
     *out = text.u.s;
@@ -244,6 +272,18 @@ static quire_err characters(jrun *r, str s, const jvalue **items, size_t *n) {
     return QUIRE_OK;
 }
 
+static quire_err byte_items(jrun *r, str s, const jvalue **items, size_t *n) {
+    jvalue *bytes;
+    *n = s.n;
+    TRY(jrun_values(r, *n, &bytes));
+    for (size_t i = 0; i < *n; i++) {
+        bytes[i] = jint((unsigned char)s.p[i]);
+        bytes[i].is_input = jrun_origin(r, s, i) == JINJA_INPUT;
+    }
+    *items = bytes;
+    return QUIRE_OK;
+}
+
 static quire_err range_items(jrun *r, const jrange *range, const jvalue **items, size_t *n) {
     jvalue *numbers;
     *n = (size_t)range->n;
@@ -263,6 +303,8 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n) {
         return QUIRE_OK;
     case J_STRING:
         return characters(r, v.u.s, items, n);
+    case J_BYTES:
+        return byte_items(r, v.u.s, items, n);
     case J_RANGE:
         return range_items(r, v.u.range, items, n);
     case J_LIST:
@@ -304,13 +346,14 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
         return QUIRE_OK;
     }
     TRY(jrun_to_text(r, v, &s));
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     for (size_t i = 0; i < s.n; i++) {
         size_t k = 0;
         while (k < sizeof escapes / sizeof *escapes && escapes[k].c != s.p[i]) {
             k++;
         }
-        TRY(jrun_add(r, k < sizeof escapes / sizeof *escapes ? str_of(escapes[k].form) : (str){s.p + i, 1}));
+        TRY(k < sizeof escapes / sizeof *escapes ? jrun_add_as(r, str_of(escapes[k].form), jrun_origin(r, s, i))
+                                                 : jrun_add(r, (str){s.p + i, 1}));
     }
     TRY(jrun_scratch(r, out));
     out->safe = true;
@@ -320,24 +363,37 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
 /* ---- rendering ---- */
 
 /* Adds the texts that the program defines, where the variables have none of that name. */
-static quire_err add_defined(jrun *r, const jinja_program *p) {
+static quire_err add_defined(jrun *r, const jinja_program *p, jdict *variables) {
     for (size_t i = 0; i < p->n_defined; i++) {
-        if (jdict_get_str(r->variables, p->defined[i].name) == NULL) {
-            TRY(jrun_set(r, r->variables, jstring(p->defined[i].name), jstring(p->defined[i].text)));
+        if (jdict_get_str(variables, p->defined[i].name) == NULL) {
+            TRY(jrun_set(r, variables, jstring(p->defined[i].name), jstring(p->defined[i].text)));
         }
     }
     return QUIRE_OK;
 }
 
-quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err) {
+void jinja_spans_deinit(jinja_spans *s) {
+    mem_free(s->spans);
+    *s = (jinja_spans){0};
+}
+
+/* Hands what was rendered over. */
+static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *err) {
+    quire_err e = text->text.n > 0 ? strbuf_add(out, text->text.p, text->text.n) : QUIRE_OK;
+    if (e == QUIRE_OK && input != NULL) {
+        *input = text->input;
+        text->input = (jinja_spans){0};
+    }
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
+}
+
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
+                       quire_error *err) {
     quire_error unwanted;
-    strbuf text = {.max = JINJA_MAX_OUTPUT};
-    jrun r = {.arena = {.max = JINJA_MAX_BYTES},
-              .out = &text,
-              .scratch = {.max = JINJA_MAX_OUTPUT},
-              .now = now,
-              .err = err != NULL ? err : &unwanted,
-              .at = p->root};
+    jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .program = p, .now = now, .err = err != NULL ? err : &unwanted, .at = p->root};
+    r.scratch = jrun_out(&r);
+    jout text = jrun_out(&r);
+    r.out = &text;
     jvalue variables;
     jscope *scope;
     quire_err e = jjson_read(&r, variables_json, &variables);
@@ -345,17 +401,16 @@ quire_err jinja_render(const jinja_program *p, str variables_json, const struct 
         e = jrun_fail(&r, QUIRE_INVALID, "the variables must be a JSON object");
     }
     if (e == QUIRE_OK) {
-        r.variables = variables.u.dict;
-        e = add_defined(&r, p);
+        e = add_defined(&r, p, variables.u.dict);
         e = e == QUIRE_OK ? jscope_new(&r, NULL, &scope) : e;
     }
-    e = e == QUIRE_OK ? jexec(&r, p->root, scope) : e;
-    if (e == QUIRE_OK && text.n > 0) {
-        e = strbuf_add(out, text.p, text.n);
-        e = e == QUIRE_OK ? e : err_set(r.err, e, -1, "no room for the rendered template");
+    if (e == QUIRE_OK) {
+        scope->context = variables.u.dict;
+        e = jexec_template(&r, p, scope);
     }
-    strbuf_deinit(&text);
-    strbuf_deinit(&r.scratch);
-    jarena_deinit(&r.arena);
+    jout_deinit(&r.scratch);
+    jarena_deinit(&r.arena); /* before the output is copied: it is not needed any more */
+    e = e == QUIRE_OK ? give(&text, out, input, r.err) : e;
+    jout_deinit(&text);
     return e;
 }

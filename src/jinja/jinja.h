@@ -16,34 +16,62 @@
 #define JINJA_MAX_NESTING 200                 /* of statements and expressions in it */
 #define JINJA_MAX_DEPTH   1200                /* nested evaluations of a render */
 #define JINJA_MAX_STEPS   20000000            /* nodes evaluated and elements visited by a render */
-#define JINJA_MAX_BYTES   ((size_t)256 << 20) /* values of a render */
+#define JINJA_MAX_BYTES   ((size_t)256 << 20) /* of all that a render holds: values, their texts and origins, outputs */
 #define JINJA_MAX_OUTPUT  ((size_t)64 << 20)
-
-#define JINJA_FIRST_MARK 0xFA /* bytes from here on, which no UTF-8 has, are marks */
 
 typedef struct jinja_program jinja_program;
 
-/* Marks the literals that a template may write; comparisons leave marks out. write appends a literal with its marks, or as it is, to *out.
- * QUIRE_NO_MEMORY. */
-typedef struct jinja_marker {
-    quire_err (*write)(const void *context, str literal, strbuf *out); /* NULL: nothing is marked */
-    const void *context;
-} jinja_marker;
+/* The origin of a byte of a text. What is made of a byte (its other case, its escape) has that byte's. */
+enum { JINJA_TEMPLATE = 0, JINJA_INPUT = 1 /* of the variables */ };
+
+/* Bytes [start, end) of a text. */
+typedef struct jinja_span {
+    size_t start, end;
+} jinja_span;
+
+/* The runs of bytes of origin JINJA_INPUT in a text, ascending and apart. */
+typedef struct jinja_spans {
+    jinja_span *spans;
+    size_t n, cap;
+} jinja_spans;
+
+/* A text of the variables that is the value of a member of this name and one of these words counts as the template's. Its pointers live as
+ * long as the program. */
+typedef struct jinja_words {
+    const char *member; /* NULL: there are none */
+    const char *const *words;
+    size_t n;
+} jinja_words;
+
+/* Templates by name, which can include, import and extend one another. Owns none of them; not changed while one renders. */
+#define JINJA_MAX_SET 32
+typedef struct jinja_set {
+    struct {
+        str name;
+        const jinja_program *program;
+    } named[JINJA_MAX_SET];
+    size_t n;
+} jinja_set;
 
 typedef struct jinja_options {
-    bool trim_blocks;    /* a newline after a block or comment is dropped */
-    bool lstrip_blocks;  /* blanks before a block or comment that begins its line are dropped */
-    jinja_marker marker; /* used while it is opened */
+    bool trim_blocks;   /* a newline after a block or comment is dropped */
+    bool lstrip_blocks; /* blanks before a block or comment that begins its line are dropped */
+    jinja_words own;
+    const jinja_set *set; /* NULL: include, import and extends are an error where they are reached */
 } jinja_options;
 
 /* Compiles; the source is copied. On failure *out is NULL. */
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err);
 void jinja_close(jinja_program *p);
+/* Whether it includes, imports or extends another template. */
+bool jinja_uses_others(const jinja_program *p);
 /* Defines a text that renders have as a variable of that name, where their variables have none. Called before the first render. text is
  * copied. QUIRE_NO_MEMORY. */
 quire_err jinja_define(jinja_program *p, const char *name, str text);
-/* Renders with the members of the JSON object variables_json as variables. Appends to *out, which is unchanged on failure. now: the time of
- * strftime_now, NULL for the local time. */
-quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err);
+void jinja_spans_deinit(jinja_spans *s);
+/* Renders with the members of the JSON object variables_json as variables. Appends to *out, and fills *input (NULL: not wanted), which the
+ * caller zeroes before and deinits, with what of the rendering came in with the variables, from its first byte on; *out is unchanged and
+ * *input empty on failure. now: the time of strftime_now, NULL for the local time. */
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input, quire_error *err);
 
 #endif

@@ -68,6 +68,12 @@ typedef enum jnode_kind {
     N_FILTER_BLOCK, /* a: the filter chain; body */
     N_WITH,         /* items: targets, more: values; body */
     N_SCOPE,        /* body in a scope of its own */
+    N_AUTOESCAPE,   /* body, whose prints are escaped where a is true */
+    N_BLOCK,        /* name: body; scoped, required */
+    N_EXTENDS,      /* a: a template's name */
+    N_INCLUDE,      /* a: a name, or a list of names */
+    N_IMPORT,       /* a as name */
+    N_FROM,         /* from a import names[i] as items[i] */
     N_BREAK,
     N_CONTINUE
 } jnode_kind;
@@ -81,6 +87,9 @@ struct jnode {
     uint8_t op;                                  /* N_BINARY: jop */
     uint16_t height;                             /* of the chain of expressions to its left */
     bool recursive;                              /* N_FOR */
+    bool scoped, required;                       /* N_BLOCK */
+    bool with_context, ignores_missing;          /* N_INCLUDE, N_IMPORT, N_FROM */
+    bool unpacks;                                /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
     bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */
     uint32_t line, column;
     str name;
@@ -102,7 +111,17 @@ struct jinja_program {
         str name, text;
     } defined[JINJA_MAX_DEFINED];
     size_t n_defined;
+    jinja_words own;
+    const jinja_set *set; /* NULL: there are no others */
+    jnode **blocks;
+    size_t n_blocks;
+    bool uses_others;
 };
+
+typedef struct jnodes {
+    jnode **p;
+    size_t n, cap;
+} jnodes;
 
 /* The parser's state, shared by its two files. */
 typedef struct jparser {
@@ -113,17 +132,14 @@ typedef struct jparser {
     bool soft;                  /* inside a branch: an unknown filter or test is an error only when it is evaluated, as in Jinja */
     int loops;                  /* enclosing for loops of this macro */
     struct jnames_used *macros; /* the macros around, innermost first */
+    jnodes *blocks;             /* of the template, in the order of their ends */
+    bool uses_others;           /* extends, includes or imports */
 } jparser;
 
 typedef struct jnames_used {
     bool varargs, kwargs, caller;
     struct jnames_used *outer;
 } jnames_used;
-
-typedef struct jnodes {
-    jnode **p;
-    size_t n, cap;
-} jnodes;
 
 /* "line L, column C: message" with a code; returns it. */
 quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format, ...)
@@ -159,10 +175,8 @@ quire_err jparse_primary(jparser *p, jnode **out);
 /* The filters of a filter or set block, |-separated after the first: a chain whose innermost a is NULL. */
 quire_err jparse_filter_chain(jparser *p, jnode **out);
 
-/* jinja_mark.c: marks the literals of a tree that may be written. */
-quire_err jinja_mark(jnode *root, const jinja_marker *m, jarena *arena, quire_error *err);
-
 /* jinja_parse.c */
-quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_error *err);
+/* Fills the program's root, blocks and uses_others. */
+quire_err jinja_parse(const jtoken *tokens, jinja_program *program, quire_error *err);
 
 #endif

@@ -45,6 +45,11 @@ jvalue jargs_named(const jargs *args, str name) {
     return value;
 }
 
+jargs jargs_without(const jargs *args, size_t n) {
+    return (jargs){args->values == NULL ? NULL : args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n,
+                   args->n_named};
+}
+
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out) {
     jvalue bound[MAX_PARAMETERS];
     bool used[MAX_ARGUMENTS] = {false};
@@ -76,8 +81,13 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
                              (int)(i < n_positional ? 0 : args->names[i].n), i < n_positional ? "" : args->names[i].p);
         }
     }
-    jargs rest = {args->values + taken, args->n - taken, args->names == NULL ? NULL : args->names + taken, args->n_named};
-    return f->call(r, f->how, bound, &rest, out);
+    jargs rest = jargs_without(args, taken);
+    TRY(f->call(r, f->how, bound, &rest, out));
+    if (n > 0 && !jis(*out, J_STRING)) { /* what is made of a value of the variables is theirs */
+        bool measured = jis_number(*out) && jis(bound[0], J_STRING);
+        out->is_input = out->is_input || bound[0].is_input || (measured && jarena_is_input(&r->arena, bound[0].u.s));
+    }
+    return QUIRE_OK;
 }
 
 /* ---- macros ---- */
@@ -170,7 +180,7 @@ static quire_err call_loop(jrun *r, const jloop *l, const jargs *args, jvalue *o
     if (args->n != 1 || args->n_named != 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "loop takes one argument");
     }
-    strbuf text = {.max = JINJA_MAX_OUTPUT}, *before = r->out;
+    jout text = jrun_out(r), *before = r->out;
     r->out = &text;
     quire_err e = jexec_for(r, l->node, l->scope, args->values[0], l->depth + 1);
     r->out = before;
@@ -187,6 +197,15 @@ quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
         return jcall_function(r, callee.u.method->function, &callee.u.method->self, args, out);
     case J_MACRO:
         return call_macro(r, callee.u.macro, args, out);
+    case J_TURNS: { /* a joiner */
+        jturns *t = callee.u.turns;
+        TRY(t->joins ? QUIRE_OK : jrun_fail(r, QUIRE_BAD_REQUEST, "'Cycler' object is not callable"));
+        *out = t->at == 0 ? jstring((str){"", 0}) : t->items[0];
+        t->at = 1;
+        return QUIRE_OK;
+    }
+    case J_BLOCK:
+        return jblock_call(r, callee.u.block, args, out);
     case J_LOOP:
         return call_loop(r, callee.u.loop, args, out);
     default:

@@ -1,83 +1,232 @@
 /* Upper and lower case, and character classes, as in Python. */
 #include <utf8proc.h>
 
+#include "jinja/jinja_case_tables.h"
 #include "jinja/jinja_run.h"
 
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
 enum {
-    CASED = JCATEGORY(LU) | JCATEGORY(LL) | JCATEGORY(LT),
-    LETTER = CASED | JCATEGORY(LM) | JCATEGORY(LO),
+    LETTER = JCATEGORY(LU) | JCATEGORY(LL) | JCATEGORY(LT) | JCATEGORY(LM) | JCATEGORY(LO),
     NUMERIC = JCATEGORY(ND) | JCATEGORY(NL) | JCATEGORY(NO),
+    CAPITAL_SIGMA = 0x3a3,
+    SIGMA = 0x3c3,
+    FINAL_SIGMA = 0x3c2,
+    CAPITAL_I_DOT = 0x130,
+    DOT_ABOVE = 0x307
 };
+
+static bool in_ranges(const case_range *r, size_t n, int32_t c) {
+    size_t i = 0;
+    while (i < n && c > r[i].high) {
+        i++;
+    }
+    return i < n && c >= r[i].low;
+}
 
 bool jchar_is_alpha(int32_t c) {
     return jchar_in(c, LETTER);
 }
 
-bool jchar_is_digit(int32_t c) {
+bool jchar_is_decimal(int32_t c) {
     return jchar_in(c, JCATEGORY(ND));
 }
 
+bool jchar_is_digit(int32_t c) {
+    return jchar_is_decimal(c) || (c >= 0x80 && in_ranges(other_digit, COUNT(other_digit), c));
+}
+
 bool jchar_is_numeric(int32_t c) {
-    return jchar_in(c, NUMERIC);
+    return jchar_in(c, NUMERIC) || (c >= 0x80 && in_ranges(other_numeric, COUNT(other_numeric), c));
+}
+
+static bool is_lower(int32_t c) {
+    return jchar_in(c, JCATEGORY(LL)) || (c >= 0x80 && in_ranges(other_lower, COUNT(other_lower), c));
+}
+
+static bool is_upper(int32_t c) {
+    return jchar_in(c, JCATEGORY(LU)) || (c >= 0x80 && in_ranges(other_upper, COUNT(other_upper), c));
+}
+
+static bool is_cased(int32_t c) {
+    return jchar_in(c, JCATEGORY(LT)) || is_lower(c) || is_upper(c);
+}
+
+/* Characters between which and a sigma others may stand (Unicode's Case_Ignorable). */
+static bool is_ignorable(int32_t c) {
+    static const int32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
+                                           0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+    bool inside = false;
+    for (size_t i = 0; i < COUNT(inside_words); i++) {
+        inside = inside || c == inside_words[i];
+    }
+    return inside || jchar_in(c, JCATEGORY(MN) | JCATEGORY(ME) | JCATEGORY(CF) | JCATEGORY(LM) | JCATEGORY(SK));
 }
 
 bool jcase_is(str s, bool upper) {
     bool cased = false;
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        if (jchar_in(c, CASED)) {
-            if (utf8proc_category(c) != (upper ? UTF8PROC_CATEGORY_LU : UTF8PROC_CATEGORY_LL)) {
-                return false;
-            }
-            cased = true;
+        if (jchar_in(c, JCATEGORY(LT)) || (upper ? is_lower(c) : is_upper(c))) {
+            return false;
         }
+        cased = cased || (upper ? is_upper(c) : is_lower(c));
     }
     return cased;
 }
 
-/* Characters whose upper case is several characters (Unicode's SpecialCasing), apart from the sharp s. */
-static bool expands(int32_t c) {
-    return c == 0x149 || c == 0x1f0 || c == 0x390 || c == 0x3b0 || c == 0x587 || (c >= 0x1e96 && c <= 0x1e9a) ||
-           (c >= 0x1f50 && c <= 0x1fff) || (c >= 0xfb00 && c <= 0xfb17);
+bool jcase_is_title(str s) {
+    bool cased = false, after_cased = false;
+    for (size_t i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        bool starts = is_upper(c) || jchar_in(c, JCATEGORY(LT)), goes_on = is_lower(c);
+        if ((starts && after_cased) || (goes_on && !after_cased)) {
+            return false;
+        }
+        after_cased = starts || goes_on;
+        cased = cased || after_cased;
+    }
+    return cased;
 }
 
-static quire_err put(jrun *r, int32_t c, jcase how) {
-    char bytes[8];
-    size_t n;
-    if (how == CASE_LOWER ? c == 0x130 || c == 0x3a3 : expands(c)) {
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "the case of U+%04X is not supported", (unsigned)c);
+/* Whether a sigma at s.p[at..next) ends a word: behind a letter, and not before one. */
+static bool is_final(str s, size_t at, size_t next) {
+    size_t size;
+    int32_t c = 0;
+    while (at > 0) {
+        str last = jstr_last((str){s.p, at});
+        c = jchar_at(last.p, last.n, &size);
+        if (!is_ignorable(c)) {
+            break;
+        }
+        at -= last.n;
     }
-    if (c == 0xdf && how != CASE_LOWER) {
-        n = 2;
-        memcpy(bytes, how == CASE_UPPER ? "SS" : "Ss", 2);
-    } else {
-        n = jchar_put(how == CASE_UPPER ? utf8proc_toupper(c) : how == CASE_LOWER ? utf8proc_tolower(c) : utf8proc_totitle(c), bytes);
+    if (at == 0 || !is_cased(c)) {
+        return false;
     }
-    return jrun_add(r, (str){bytes, n});
+    for (; next < s.n; next += size) {
+        c = jchar_at(s.p + next, s.n - next, &size);
+        if (!is_ignorable(c)) {
+            return !is_cased(c);
+        }
+    }
+    return true;
+}
+
+/* The code points of c's other case; returns their number, at most 3. final: c is a sigma that ends a word. */
+static size_t map_char(int32_t c, jcase how, bool final, int32_t out[3]) {
+    if (how == CASE_LOWER) {
+        out[0] = c == CAPITAL_SIGMA && final ? FINAL_SIGMA : c == CAPITAL_I_DOT ? 'i' : utf8proc_tolower(c);
+        out[1] = DOT_ABOVE;
+        return c == CAPITAL_I_DOT ? 2 : 1;
+    }
+    size_t low = 0, high = c < 0x80 ? 0 : COUNT(case_expansions);
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        const case_expansion *e = &case_expansions[mid];
+        if (e->from == c) {
+            const uint16_t *to = how == CASE_UPPER ? e->upper : e->title;
+            size_t n = 0;
+            while (n < 3 && to[n] != 0) {
+                out[n] = to[n];
+                n++;
+            }
+            return n;
+        }
+        if (e->from < c) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    out[0] = how == CASE_UPPER ? utf8proc_toupper(c) : utf8proc_totitle(c);
+    return 1;
+}
+
+/* Adds the character at s.p[at..next) in another case; word: the text in which a sigma is final or not. */
+static quire_err put(jrun *r, str s, size_t at, int32_t c, size_t size, jcase how, size_t word) {
+    int32_t to[3];
+    char bytes[4];
+    uint8_t origin = jrun_origin(r, s, at);
+    bool final = c == CAPITAL_SIGMA && is_final((str){s.p + word, s.n - word}, at - word, at - word + size);
+    if (c == CAPITAL_SIGMA) {
+        TRY(jrun_step(r, 1));
+    }
+    size_t n = map_char(c, how, final, to);
+    for (size_t i = 0; i < n; i++) {
+        TRY(jrun_add_as(r, (str){bytes, jchar_put(to[i], bytes)}, origin));
+    }
+    return QUIRE_OK;
+}
+
+/* Whether a word of CASE_WORDS ends with c. */
+static bool ends_word(int32_t c) {
+    return jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
+}
+
+/* The case in which the next character is wanted. */
+static jcase case_now(jcase how, bool first, bool after_cased, bool word_starts, int32_t c) {
+    switch (how) {
+    case CASE_TITLE:
+        return after_cased ? CASE_LOWER : CASE_TITLE;
+    case CASE_CAPITALIZE:
+        return first ? CASE_TITLE : CASE_LOWER;
+    case CASE_WORDS:
+        return word_starts ? CASE_UPPER : CASE_LOWER;
+    case CASE_SWAP:
+        return is_upper(c) ? CASE_LOWER : CASE_UPPER;
+    default:
+        return how;
+    }
+}
+
+/* How many bytes at the beginning of s have no other case: ASCII that an upper or lower case leaves as it is. */
+static size_t same_bytes(str s, jcase how) {
+    char low = how == CASE_UPPER ? 'a' : 'A', high = how == CASE_UPPER ? 'z' : 'Z';
+    size_t n = 0;
+    while ((how == CASE_UPPER || how == CASE_LOWER) && n < s.n && (unsigned char)s.p[n] < 0x80 && !(s.p[n] >= low && s.p[n] <= high)) {
+        n++;
+    }
+    return n;
 }
 
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
     bool after_cased = false, word_starts = true;
-    strbuf_clear(&r->scratch);
+    size_t word = 0;
+    jout_clear(&r->scratch);
+    TRY(jrun_step(r, s.n / 16));
     for (size_t i = 0, size; i < s.n; i += size) {
+        size = same_bytes((str){s.p + i, s.n - i}, how);
+        if (size > 0) {
+            TRY(jrun_add(r, (str){s.p + i, size}));
+            continue;
+        }
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         if (c < 0) {
             TRY(jrun_add(r, (str){s.p + i, 1}));
             continue;
         }
-        jcase now = how;
-        if (how == CASE_TITLE) {
-            now = after_cased ? CASE_LOWER : CASE_TITLE;
-        } else if (how == CASE_CAPITALIZE) {
-            now = i > 0 ? CASE_LOWER : CASE_TITLE;
-        } else if (how == CASE_WORDS) {
-            now = word_starts ? CASE_UPPER : CASE_LOWER;
-        } else if (how == CASE_SWAP) {
-            now = utf8proc_category(c) == UTF8PROC_CATEGORY_LU ? CASE_LOWER : CASE_UPPER;
+        TRY(put(r, s, i, c, size, case_now(how, i == 0, after_cased, word_starts, c), word));
+        after_cased = is_cased(c);
+        word = how == CASE_WORDS && word_starts ? i + size : word; /* its first character was mapped by itself */
+        word_starts = ends_word(c);
+    }
+    return jrun_scratch(r, out);
+}
+
+quire_err jcase_fold(jrun *r, str s, jvalue *out) {
+    jout_clear(&r->scratch);
+    TRY(jrun_step(r, s.n / 16));
+    for (size_t i = 0, size; i < s.n; i += size) {
+        utf8proc_int32_t to[8];
+        char bytes[4];
+        int bound = 0;
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        utf8proc_ssize_t n = c < 0 ? 0 : utf8proc_decompose_char(c, to, 8, UTF8PROC_CASEFOLD, &bound);
+        TRY(n > 0 ? QUIRE_OK : jrun_add(r, (str){s.p + i, size}));
+        for (utf8proc_ssize_t k = 0; k < n && k < 8; k++) {
+            TRY(jrun_add_as(r, (str){bytes, jchar_put(to[k], bytes)}, jrun_origin(r, s, i)));
         }
-        TRY(put(r, c, now));
-        after_cased = jchar_in(c, CASED);
-        word_starts = jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
     }
     return jrun_scratch(r, out);
 }

@@ -8,7 +8,9 @@ static quire_err eval_const(__attribute__((unused)) jrun *r, const jnode *node, 
 
 static quire_err eval_name(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     str name = node->name;
+    const jdict *context = NULL;
     for (; scope != NULL; scope = scope->parent) {
+        context = scope->context != NULL ? scope->context : context;
         for (size_t i = 0; i < scope->n; i++) {
             if (str_eq(scope->bindings[i].name, name)) {
                 *out = scope->bindings[i].value;
@@ -16,7 +18,10 @@ static quire_err eval_name(jrun *r, const jnode *node, jscope *scope, jvalue *ou
             }
         }
     }
-    const jvalue *found = jdict_get_str(r->variables, name);
+    if (str_is(name, "self")) {
+        return jblock_self(r, out);
+    }
+    const jvalue *found = context == NULL ? NULL : jdict_get_str(context, name);
     if (found != NULL) {
         *out = *found;
         return QUIRE_OK;
@@ -37,8 +42,65 @@ static quire_err eval_all(jrun *r, jnode *const *nodes, size_t n, jscope *scope,
     return QUIRE_OK;
 }
 
-static quire_err eval_args(jrun *r, const jnode *node, jscope *scope, jargs *args) {
+/* Adds the arguments that an argument with a star stands for. */
+static quire_err unpack(jrun *r, str star, jvalue v, jargs *args, jvalue *values, str *names) {
+    const jvalue *items;
+    size_t n;
+    if (star.n == 2 && !jis(v, J_DICT)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "argument after ** must be a mapping, not %s", jvalue_type(v));
+    }
+    TRY(jrun_items(r, v, &items, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (args->n == JINJA_MAX_ARGUMENTS) {
+            return jrun_fail(r, QUIRE_TOO_LARGE, "more than %d arguments", JINJA_MAX_ARGUMENTS);
+        }
+        bool named = star.n == 2;
+        if (named && !jis(items[i], J_STRING)) {
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "keywords must be strings");
+        }
+        names[args->n] = named ? items[i].u.s : (str){0};
+        values[args->n++] = named ? v.u.dict->entries[i].value : items[i];
+        args->n_named += named;
+    }
+    return QUIRE_OK;
+}
+
+/* The arguments of a call with stars; positional ones go before those with names, as in Python. */
+static quire_err eval_unpacked(jrun *r, const jnode *node, jscope *scope, jargs *args) {
     jvalue *values;
+    str *names = jarena_new(&r->arena, JINJA_MAX_ARGUMENTS * sizeof *names);
+    TRY(jrun_check_memory(r, names));
+    TRY(jrun_values(r, JINJA_MAX_ARGUMENTS, &values));
+    *args = (jargs){.values = values, .names = names};
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < node->n; i++) {
+            str name = node->names[i];
+            bool star = name.n > 0 && name.p[0] == '*', named = name.n > 0 && !(star && name.n == 1);
+            jvalue v;
+            if (named != (pass == 1)) {
+                continue;
+            }
+            TRY(jeval(r, node->items[i], scope, &v));
+            r->at = node;
+            if (star) {
+                TRY(unpack(r, name, v, args, values, names));
+            } else if (args->n < JINJA_MAX_ARGUMENTS) {
+                names[args->n] = name;
+                values[args->n++] = v;
+                args->n_named += named;
+            } else {
+                return jrun_fail(r, QUIRE_TOO_LARGE, "more than %d arguments", JINJA_MAX_ARGUMENTS);
+            }
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err jeval_args(jrun *r, const jnode *node, jscope *scope, jargs *args) {
+    jvalue *values;
+    if (node->unpacks) {
+        return eval_unpacked(r, node, scope, args);
+    }
     TRY(eval_all(r, node->items, node->n, scope, &values));
     *args = (jargs){.values = values, .n = node->n, .names = node->names};
     for (size_t i = 0; i < node->n; i++) {
@@ -88,7 +150,7 @@ static quire_err eval_call(jrun *r, const jnode *node, jscope *scope, jvalue *ou
     jvalue callee;
     jargs args;
     TRY(jeval(r, node->a, scope, &callee));
-    TRY(eval_args(r, node, scope, &args));
+    TRY(jeval_args(r, node, scope, &args));
     r->at = node;
     return jcall(r, callee, &args, out);
 }
@@ -98,7 +160,7 @@ static quire_err eval_filter(jrun *r, const jnode *node, jscope *scope, jvalue *
     jvalue input;
     jargs args;
     TRY(jeval(r, node->a, scope, &input));
-    TRY(eval_args(r, node, scope, &args));
+    TRY(jeval_args(r, node, scope, &args));
     r->at = node;
     if (node->function == NULL) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s' found.", node->kind == N_TEST ? "test" : "filter", (int)node->name.n,
@@ -121,8 +183,13 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
     TRY(eval_all(r, node->items, node->n, scope, &items));
     r->at = node;
     str joined = {0};
+    bool safe = false;
+    for (size_t i = 0; i < node->n; i++) {
+        safe = safe || (r->autoescape && jis(items[i], J_STRING) && items[i].safe);
+    }
     for (size_t i = 0; i < node->n; i++) {
         str part;
+        TRY(safe ? jrun_escape(r, items[i], &items[i]) : QUIRE_OK);
         items[i].safe = false;
         TRY(jrun_to_text(r, items[i], &part));
         if (i == 0) {
@@ -132,6 +199,7 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
         }
     }
     *out = jstring(joined);
+    out->safe = safe;
     return jrun_step(r, joined.n / 64);
 }
 

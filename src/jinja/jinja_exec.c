@@ -62,19 +62,30 @@ static quire_err assign(jrun *r, const jnode *target, jscope *scope, jvalue valu
 
 /* ---- output ---- */
 
+/* Writes to the current output. */
+static quire_err emit(jrun *r, jvalue v) {
+    return r->out == NULL ? QUIRE_OK : jrun_write(r, v, r->out);
+}
+
 static quire_err print(jrun *r, const jnode *node, jscope *scope) {
     jvalue v;
+    if (r->out == NULL) {
+        return QUIRE_OK;
+    }
     TRY(jeval(r, node->a, scope, &v));
     r->at = node;
-    return jrun_write(r, v, r->out);
+    TRY(r->autoescape ? jrun_escape(r, v, &v) : QUIRE_OK);
+    return emit(r, v);
 }
 
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) {
-    strbuf text = {.max = JINJA_MAX_OUTPUT}, *before = r->out;
+    jout text = jrun_out(r), *before = r->out;
     r->out = &text;
     quire_err e = jexec(r, body, scope);
     r->out = before;
-    return jrun_take_text(r, e, &text, out);
+    TRY(jrun_take_text(r, e, &text, out));
+    out->safe = r->autoescape;
+    return QUIRE_OK;
 }
 
 /* Passes v through a chain of filters: v is the input of the innermost. */
@@ -212,26 +223,27 @@ static quire_err exec_macro(jrun *r, const jnode *node, jscope *scope) {
 static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
     const jnode *call = node->a;
     jvalue callee, caller, result, values[JINJA_MAX_ARGUMENTS + 1];
-    str names[JINJA_MAX_ARGUMENTS + 1] = {{0}};
-    jargs args = {.values = values, .n = call->n + 1, .names = names, .n_named = 1};
+    str names[JINJA_MAX_ARGUMENTS + 1];
+    jargs args;
     TRY(make_macro(r, node->b, scope, &caller));
     TRY(jeval(r, call->a, scope, &callee));
-    for (size_t i = 0; i < call->n; i++) {
-        TRY(jeval(r, call->items[i], scope, &values[i]));
-        names[i] = call->names[i];
-        args.n_named += names[i].n > 0;
+    TRY(jeval_args(r, call, scope, &args));
+    for (size_t i = 0; i < args.n; i++) {
+        values[i] = args.values[i];
+        names[i] = args.names[i];
     }
-    values[call->n] = caller;
-    names[call->n] = str_of("caller");
+    values[args.n] = caller;
+    names[args.n] = str_of("caller");
+    args = (jargs){.values = values, .n = args.n + 1, .names = names, .n_named = args.n_named + 1};
     r->at = call;
     TRY(jcall(r, callee, &args, &result));
-    return jrun_write(r, result, r->out);
+    return emit(r, result);
 }
 
 static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
     jvalue value;
     TRY(block_text(r, node, node->a, scope, &value));
-    return jrun_write(r, value, r->out);
+    return emit(r, value);
 }
 
 static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
@@ -243,6 +255,18 @@ static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
         TRY(assign(r, node->items[i], inner, value));
     }
     return jexec(r, node->body, inner);
+}
+
+static quire_err exec_autoescape(jrun *r, const jnode *node, jscope *scope) {
+    jvalue wanted;
+    jscope *inner;
+    bool before = r->autoescape;
+    TRY(jeval(r, node->a, scope, &wanted));
+    TRY(jscope_new(r, scope, &inner));
+    r->autoescape = jvalue_truth(wanted);
+    TRY(jexec(r, node->body, inner));
+    r->autoescape = before;
+    return QUIRE_OK;
 }
 
 static quire_err exec_body(jrun *r, const jnode *node, jscope *scope) {
@@ -258,7 +282,7 @@ static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
     case N_BODY:
         return exec_body(r, node, scope);
     case N_DATA:
-        return jrun_write(r, jstring(node->name), r->out);
+        return emit(r, jstring(node->name));
     case N_PRINT:
         return print(r, node, scope);
     case N_IF:
@@ -280,6 +304,17 @@ static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
     case N_SCOPE:
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->body, inner);
+    case N_AUTOESCAPE:
+        return exec_autoescape(r, node, scope);
+    case N_BLOCK:
+        return jexec_block(r, node, scope);
+    case N_EXTENDS:
+        return jexec_extends(r, node, scope);
+    case N_INCLUDE:
+        return jexec_include(r, node, scope);
+    case N_IMPORT:
+    case N_FROM:
+        return jexec_import(r, node, scope);
     case N_BREAK:
         r->flow = FLOW_BREAK;
         return QUIRE_OK;

@@ -38,11 +38,13 @@ static quire_err call_arguments(jparser *p, jnode *call) {
                 break;
             }
         }
-        if (jparse_is_op(p, "*") || jparse_is_op(p, "**")) {
-            return jparse_fail(p, QUIRE_UNSUPPORTED, "arguments unpacked with * or ** are not supported");
-        }
         str name = {0};
-        if (p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, "=")) {
+        if (jparse_is_op(p, "*") || jparse_is_op(p, "**")) {
+            name = p->at->text; /* which is no name */
+            named = named || name.n == 2;
+            call->unpacks = true;
+            p->at++;
+        } else if (p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, "=")) {
             name = p->at->text;
             p->at += 2;
             named = true;
@@ -90,9 +92,6 @@ static quire_err parse_name(jparser *p, jnode **out) {
     }
     if (str_is(name, "none") || str_is(name, "None")) {
         return constant(p, jnone(), out);
-    }
-    if (jinja_global_is_missing(name)) {
-        return jparse_fail(p, QUIRE_UNSUPPORTED, "the function %.*s is not supported", (int)name.n, name.p);
     }
     note_macro_name(p, name);
     TRY(jparse_node(p, N_NAME, p->at, out));
@@ -229,9 +228,6 @@ static quire_err parse_item(jparser *p, jnode *object, jnode **out) {
 }
 
 static quire_err parse_call(jparser *p, jnode *callee, jnode **out) {
-    if (callee->kind == N_MEMBER && jinja_method_is_missing(callee->name)) {
-        return jparse_fail(p, QUIRE_UNSUPPORTED, "the method %.*s is not supported", (int)callee->name.n, callee->name.p);
-    }
     TRY(binary(p, N_CALL, callee, NULL, out));
     return call_arguments(p, *out);
 }
@@ -252,18 +248,13 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
 
 /* ---- filters and tests ---- */
 
-/* Resolves a filter or test. One that Jinja has and this program lacks is refused. One that Jinja lacks too is an error when Jinja reports
- * it. */
+/* Resolves a filter or test. One that Jinja lacks is an error when Jinja reports it. */
 static quire_err resolve(jparser *p, jnode *node, bool test) {
-    bool missing = false;
-    node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name, &missing);
+    node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name);
     if (node->function != NULL) {
         return QUIRE_OK;
     }
     const char *kind = test ? "test" : "filter";
-    if (missing) {
-        return jparse_fail(p, QUIRE_UNSUPPORTED, "the %s %.*s is not supported", kind, (int)node->name.n, node->name.p);
-    }
     return p->soft ? QUIRE_OK : jparse_fail(p, QUIRE_INVALID, "No %s named '%.*s'", kind, (int)node->name.n, node->name.p);
 }
 

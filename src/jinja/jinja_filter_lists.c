@@ -5,12 +5,31 @@
 
 static const jvalue absent = {.kind = J_MISSING};
 
+static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out);
+
+/* A list of the keys by each of several attributes, "a,b". */
+static quire_err keys_of(jrun *r, jvalue v, str attributes, bool case_sensitive, jvalue *out) {
+    size_t n = 1;
+    for (size_t i = 0; i < attributes.n; i++) {
+        n += attributes.p[i] == ',';
+    }
+    jvalue *keys;
+    TRY(jrun_values(r, n, &keys));
+    for (size_t i = 0; i < n; i++) {
+        size_t end = jstr_find(attributes, str_of(","), 0);
+        str part = {attributes.p, end == SIZE_MAX ? attributes.n : end};
+        TRY(key_of(r, v, jstring(part), case_sensitive, &keys[i]));
+        attributes = end == SIZE_MAX ? (str){0} : (str){part.p + part.n + 1, attributes.n - part.n - 1};
+    }
+    return jrun_list(r, J_LIST, keys, n, out);
+}
+
 /* The key for sorting and comparing: a member where attribute is given, in lower case unless case counts. */
 static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out) {
     *out = v;
     if (jgiven(attribute)) {
         if (jis(attribute, J_STRING) && jstr_find(attribute.u.s, str_of(","), 0) != SIZE_MAX) {
-            return jrun_fail(r, QUIRE_UNSUPPORTED, "several attributes at once are not supported");
+            return keys_of(r, v, attribute.u.s, case_sensitive, out);
         }
         TRY(jget_path(r, v, attribute, absent, out));
     }
@@ -27,6 +46,9 @@ JFUNCTION(filter_length) {
     case J_STRING:
         *out = jint((int64_t)jstr_length(args[0].u.s));
         return jrun_step(r, args[0].u.s.n / 64);
+    case J_BYTES:
+        *out = jint((int64_t)args[0].u.s.n);
+        return QUIRE_OK;
     case J_LIST:
     case J_TUPLE:
     case J_VIEW:
@@ -117,7 +139,9 @@ static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *
         if (left < mid && right < n) {
             int order;
             TRY(jrun_step(r, 1));
-            TRY(jop_order(r, "<", keys[from[right]], keys[from[left]], &order));
+            bool neither = jis(keys[from[right]], J_UNDEFINED) && jis(keys[from[left]], J_UNDEFINED);
+            order = 0;
+            TRY(neither ? QUIRE_OK : jop_order(r, "<", keys[from[right]], keys[from[left]], &order));
             take_right = descending ? order == 1 : order == -1;
         }
         to[i] = take_right ? from[right++] : from[left++];
@@ -126,16 +150,16 @@ static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *
 }
 
 /* Makes a list of items, sorted by their keys: a merge sort from the bottom up. */
-static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribute, bool case_sensitive, bool descending, jvalue *out) {
+static quire_err sort_keyed(jrun *r, const jvalue *items, const jvalue *keys, size_t n, bool descending, jvalue *out,
+                            jvalue **sorted_keys) {
     size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order), *other = jarena_new(&r->arena, (n + 1) * sizeof *other);
-    jvalue *sorted, *keys;
+    jvalue *sorted;
     TRY(jrun_check_memory(r, order));
     TRY(jrun_check_memory(r, other));
     TRY(jrun_values(r, n, &sorted));
-    TRY(jrun_values(r, n, &keys));
+    TRY(jrun_values(r, n, sorted_keys));
     for (size_t i = 0; i < n; i++) {
         order[i] = i;
-        TRY(key_of(r, items[i], attribute, case_sensitive, &keys[i]));
     }
     for (size_t width = 1; width < n; width *= 2) {
         for (size_t start = 0; start < n; start += 2 * width) {
@@ -148,8 +172,30 @@ static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribut
     }
     for (size_t i = 0; i < n; i++) {
         sorted[i] = items[order[i]];
+        (*sorted_keys)[i] = keys[order[i]];
     }
     return jrun_list(r, J_LIST, sorted, n, out);
+}
+
+static quire_err sort_by(jrun *r, const jvalue *items, size_t n, jvalue attribute, bool case_sensitive, bool descending, jvalue *out) {
+    jvalue *keys, *unused;
+    TRY(jrun_values(r, n, &keys));
+    for (size_t i = 0; i < n; i++) {
+        TRY(key_of(r, items[i], attribute, case_sensitive, &keys[i]));
+    }
+    return sort_keyed(r, items, keys, n, descending, out, &unused);
+}
+
+/* The same by a path, which a fallback (J_MISSING: none) replaces where it is undefined; with the sorted keys. */
+static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue path, jvalue fallback, bool case_sensitive, jvalue *out,
+                              jvalue **sorted_keys) {
+    jvalue *keys;
+    TRY(jrun_values(r, n, &keys));
+    for (size_t i = 0; i < n; i++) {
+        TRY(jget_path(r, items[i], path, fallback, &keys[i]));
+        TRY(key_of(r, keys[i], absent, case_sensitive, &keys[i]));
+    }
+    return sort_keyed(r, items, keys, n, false, out, sorted_keys);
 }
 
 JFUNCTION(filter_sort) {
@@ -157,6 +203,37 @@ JFUNCTION(filter_sort) {
     size_t n;
     TRY(jrun_items(r, args[0], &items, &n));
     return sort_by(r, items, n, args[3], jflag(args[2]), jflag(args[1]), out);
+}
+
+/* A pair (grouper, list), whose members have these names. */
+static quire_err add_group(jrun *r, jvalue key, jvalue *items, size_t n, jvalue *out) {
+    jvalue *pair;
+    TRY(jrun_values(r, 2, &pair));
+    pair[0] = key;
+    TRY(jrun_list(r, J_LIST, items, n, &pair[1]));
+    TRY(jrun_list(r, J_TUPLE, pair, 2, out));
+    out->u.list->view = JGROUP;
+    return QUIRE_OK;
+}
+
+JFUNCTION(filter_groupby) {
+    const jvalue *items;
+    jvalue sorted, *groups, *keys;
+    size_t n, n_groups = 0, start = 0;
+    bool case_sensitive = jflag(args[3]);
+    TRY(jrun_items(r, args[0], &items, &n));
+    TRY(sort_by_path(r, items, n, args[1], args[2], case_sensitive, &sorted, &keys));
+    TRY(jrun_values(r, n, &groups));
+    for (size_t i = 1; i <= n; i++) {
+        if (i < n && jvalue_equal(keys[start], keys[i])) {
+            continue;
+        }
+        jvalue key;
+        TRY(jget_path(r, sorted.u.list->items[start], args[1], args[2], &key)); /* as the first of the group spells it */
+        TRY(add_group(r, key, sorted.u.list->items + start, i - start, &groups[n_groups++]));
+        start = i;
+    }
+    return jrun_list(r, J_LIST, groups, n_groups, out);
 }
 
 static quire_err dict_pairs(jrun *r, jvalue dict, jvalue **items, size_t *n) {
@@ -239,18 +316,12 @@ JFUNCTION(filter_unique) {
 /* A filter or test by its name in a value. */
 static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction **f) {
     str s;
-    bool missing = false;
     TRY(jrun_want_text(r, name, test ? "a test's name" : "a filter's name", &s));
-    *f = test ? jinja_find_test(s) : jinja_find_filter(s, &missing);
+    *f = test ? jinja_find_test(s) : jinja_find_filter(s);
     if (*f == NULL) {
-        return missing ? jrun_fail(r, QUIRE_UNSUPPORTED, "the %s %.*s is not supported", test ? "test" : "filter", (int)s.n, s.p)
-                       : jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
     }
     return QUIRE_OK;
-}
-
-static jargs without_first(const jargs *args, size_t n) {
-    return (jargs){args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n, args->n_named};
 }
 
 /* map(attribute=..., default=...). */
@@ -282,7 +353,7 @@ JFUNCTION(filter_map) {
     if (by_attribute) {
         TRY(map_attribute(r, items, n, rest, mapped));
     } else {
-        jargs more = without_first(rest, 1);
+        jargs more = jargs_without(rest, 1);
         TRY(find_function(r, rest->values[0], false, &f));
         for (size_t i = 0; i < n; i++) {
             TRY(jcall_function(r, f, &items[i], &more, &mapped[i]));
@@ -307,7 +378,7 @@ JFUNCTION(filter_pick) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Missing parameter for attribute name");
     }
     TRY(n_positional > first ? find_function(r, rest->values[first], true, &f) : QUIRE_OK);
-    jargs more = without_first(rest, f != NULL ? first + 1 : first);
+    jargs more = jargs_without(rest, f != NULL ? first + 1 : first);
     TRY(jrun_items(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &kept));
     for (size_t i = 0; i < n; i++) {
@@ -328,7 +399,7 @@ JFUNCTION(filter_join) {
     const jvalue *items;
     size_t n;
     TRY(jrun_items(r, args[0], &items, &n));
-    strbuf text = {.max = JINJA_MAX_OUTPUT};
+    jout text = jrun_out(r);
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         jvalue v = items[i];

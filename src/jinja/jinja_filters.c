@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_filters.h"
 
 /* Calls the method of strings with that name on the text of the input. */
@@ -89,7 +90,7 @@ static JFUNCTION(filter_indent) {
     str with_end; /* a line end behind it, so that a last, empty line counts */
     TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
         bool indents = i == 0 ? first : blank || lines[i].u.s.n > 0;
         TRY(i > 0 ? jrun_add(r, str_of("\n")) : QUIRE_OK);
@@ -121,15 +122,18 @@ static JFUNCTION(filter_abs) {
         *out = jfloat(fabs(args[0].u.f));
         return QUIRE_OK;
     }
+    if (jis(args[0], J_HUGE)) {
+        return jop_negate(r, args[0].u.big->negative, args[0], out);
+    }
     return jis_integer(args[0]) && jas_integer(args[0]) >= 0 ? jop_negate(r, false, args[0], out) : jop_negate(r, true, args[0], out);
 }
 
-/* Parses a Python integer literal with blanks around it; base 0: by its prefix. QUIRE_NOT_FOUND: invalid. */
-static quire_err parse_integer(str s, int64_t base, int64_t *out) {
-    char text[80];
-    size_t n = 0, i = 0;
+/* Parses a Python integer literal with blanks around it; base 0: by its prefix. *out J_MISSING: it is none. */
+static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
+    size_t i = 0;
     s = jstr_strip(s, true, true);
     bool negative = s.n > 0 && s.p[0] == '-';
+    *out = (jvalue){.kind = J_MISSING};
     i += s.n > 0 && (s.p[0] == '-' || s.p[0] == '+');
     if (s.n - i > 2 && s.p[i] == '0' && (base == 0 || base == 2 || base == 8 || base == 16)) {
         char c = (char)(s.p[i + 1] | 0x20);
@@ -140,27 +144,23 @@ static quire_err parse_integer(str s, int64_t base, int64_t *out) {
         }
     }
     base = base == 0 ? 10 : base;
-    for (bool digit = false; i < s.n; i++) {
-        char c = s.p[i];
+    bool digit = false;
+    for (size_t k = i; k < s.n; k++) {
+        char c = s.p[k];
         int64_t value = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10 : 99;
-        if (c == '_' && digit && i + 1 < s.n) {
+        if (c == '_' && digit && k + 1 < s.n) {
             digit = false;
-            continue;
+        } else if (value < base) {
+            digit = true;
+        } else {
+            return QUIRE_OK;
         }
-        if (value >= base) {
-            return QUIRE_NOT_FOUND;
-        }
-        digit = true;
-        if (n + 2 > sizeof text) {
-            return QUIRE_UNSUPPORTED;
-        }
-        text[n++] = c;
     }
-    text[n] = '\0';
-    errno = 0;
-    *out = strtoll(text, NULL, (int)base);
-    *out = negative ? -*out : *out;
-    return n == 0 ? QUIRE_NOT_FOUND : errno != 0 ? QUIRE_UNSUPPORTED : QUIRE_OK;
+    if (!digit || base > 36) {
+        return QUIRE_OK;
+    }
+    *out = jbig_parse(&r->arena, (str){s.p + i, s.n - i}, (uint32_t)base, negative);
+    return jis(*out, J_MISSING) ? jrun_too_big(r) : jrun_step(r, s.n * s.n / 4096);
 }
 
 /* Parses a Python float literal. */
@@ -188,47 +188,45 @@ static JFUNCTION(filter_float) {
     if (jis(args[0], J_UNDEFINED)) {
         return jrun_undefined(r, args[0]);
     }
-    if (jis_number(args[0])) {
+    if (jis(args[0], J_HUGE)) {
+        *out = jfloat(jbig_to_double(args[0].u.big));
+    } else if (jis_number(args[0])) {
         *out = jfloat(jas_double(args[0]));
     } else if (jis(args[0], J_STRING) && parse_float(args[0].u.s, &value)) {
         *out = jfloat(value);
     } else {
         *out = jis(args[1], J_MISSING) ? jfloat(0) : args[1];
     }
-    return jis(args[0], J_HUGE) ? jrun_too_big(r) : QUIRE_OK;
-}
-
-static quire_err truncate_float(jrun *r, double f, jvalue *out) {
-    if (!(fabs(f) < 0x1p63)) {
-        return jrun_fail(r, isfinite(f) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "cannot convert %g to an integer of 64 bits", f);
-    }
-    *out = jint((int64_t)f);
     return QUIRE_OK;
 }
 
+static quire_err truncate_float(jrun *r, double f, jvalue *out) {
+    if (!isfinite(f)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "cannot convert %g to an integer", f);
+    }
+    *out = jbig_from_double(&r->arena, f);
+    return jis(*out, J_MISSING) ? jrun_no_memory(r) : QUIRE_OK;
+}
+
 static JFUNCTION(filter_int) {
-    int64_t base = 10, value;
+    int64_t base = 10;
+    jvalue parsed = {.kind = J_MISSING};
     double f;
     TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[2], "the base", &base));
     *out = jis(args[1], J_MISSING) ? jint(0) : args[1];
     if (jis(args[0], J_UNDEFINED)) {
         return jrun_undefined(r, args[0]);
     }
-    if (jis_integer(args[0])) {
-        *out = jint(jas_integer(args[0]));
+    if (jis_whole(args[0])) {
+        *out = jis(args[0], J_HUGE) ? args[0] : jint(jas_integer(args[0]));
         return QUIRE_OK;
     }
     if (jis(args[0], J_FLOAT)) {
         return truncate_float(r, args[0].u.f, out);
     }
-    quire_err e = jis(args[0], J_HUGE)     ? QUIRE_UNSUPPORTED
-                  : jis(args[0], J_STRING) ? parse_integer(args[0].u.s, base, &value)
-                                           : QUIRE_NOT_FOUND;
-    if (e == QUIRE_UNSUPPORTED) {
-        return jrun_too_big(r);
-    }
-    if (e == QUIRE_OK) {
-        *out = jint(value);
+    TRY(jis(args[0], J_STRING) ? parse_integer(r, args[0].u.s, base, &parsed) : QUIRE_OK);
+    if (!jis(parsed, J_MISSING)) {
+        *out = parsed;
     } else if (jis(args[0], J_STRING) && parse_float(args[0].u.s, &f)) {
         return isfinite(f) ? truncate_float(r, f, out) : QUIRE_OK;
     }
@@ -304,11 +302,33 @@ static JFUNCTION(filter_tojson) {
         TRY(indent_of(r, args[2], "the indent", &style.indent));
     }
     TRY(jgiven(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
-    strbuf text = {.max = JINJA_MAX_OUTPUT};
+    jout text = jrun_out(r);
     return jrun_take_text(r, jjson_write(r, args[0], &style, &text), &text, out);
 }
 
+static JFUNCTION(filter_attr) {
+    str name;
+    TRY(jrun_want_text(r, args[1], "the name", &name));
+    if (jis(args[0], J_DICT) && jinja_find_method(args[0], name) == NULL) { /* members, not keys */
+        return jrun_make_undefined(r, out, "'dict object' has no attribute '%.*s'", (int)(name.n < 80 ? name.n : 80), name.p);
+    }
+    return jget_member(r, args[0], name, out);
+}
+
 static const jfunction filters[] = {
+    {"urlize", "value ?trim_url_limit ?nofollow ?target ?rel ?extra_schemes", filter_urlize, 0},
+    {"random", "value", filter_random, 0},
+    {"attr", "value name", filter_attr, 0},
+    {"filesizeformat", "value ?binary", filter_filesizeformat, 0},
+    {"forceescape", "value", filter_forceescape, 0},
+    {"format", "value *", filter_format, 0},
+    {"groupby", "value attribute ?default ?case_sensitive", filter_groupby, 0},
+    {"pprint", "value", filter_pprint, 0},
+    {"striptags", "value", filter_striptags, 0},
+    {"truncate", "value ?length ?killwords ?end ?leeway", filter_truncate, 0},
+    {"urlencode", "value", filter_urlencode, 0},
+    {"wordwrap", "value ?width ?break_long_words ?wrapstring ?break_on_hyphens", filter_wordwrap, 0},
+    {"xmlattr", "value ?autospace", filter_xmlattr, 0},
     {"abs", "value", filter_abs, 0},
     {"batch", "value linecount ?fill_with", filter_batch, 0},
     {"capitalize", "value", filter_case, CASE_CAPITALIZE},
@@ -352,9 +372,6 @@ static const jfunction filters[] = {
     {"wordcount", "value", filter_wordcount, 0},
 };
 
-const jfunction *jinja_find_filter(str name, bool *missing) {
-    static const char *const others[] = {"attr",      "filesizeformat", "forceescape", "format", "groupby",  "pprint", "random",
-                                         "striptags", "truncate",       "urlencode",   "urlize", "wordwrap", "xmlattr"};
-    *missing = jname_in(name, others, sizeof others / sizeof others[0]);
+const jfunction *jinja_find_filter(str name) {
     return jfunction_find(filters, sizeof filters / sizeof filters[0], name);
 }

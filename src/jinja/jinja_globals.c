@@ -1,6 +1,6 @@
 /* Functions that every template has: Jinja's, and those that transformers adds. */
 #include "base/clock.h"
-#include "jinja/jinja_run.h"
+#include "jinja/jinja_filters.h"
 
 static JFUNCTION(global_raise_exception) {
     str s;
@@ -60,6 +60,19 @@ static JFUNCTION(global_dict) {
     return QUIRE_OK;
 }
 
+static JFUNCTION(global_fromkeys) {
+    const jvalue *items;
+    size_t n;
+    jdict *d;
+    TRY(jrun_items(r, args[0], &items, &n));
+    TRY(jrun_dict(r, &d));
+    for (size_t i = 0; i < n; i++) {
+        TRY(jrun_set(r, d, items[i], jis(args[1], J_MISSING) ? jnone() : args[1]));
+    }
+    *out = (jvalue){.kind = J_DICT, .u.dict = d};
+    return QUIRE_OK;
+}
+
 quire_err jrun_check_stored(jrun *r, jvalue name) {
     if (!jis(name, J_STRING) || name.u.s.n == 0 || name.u.s.p[0] != '_') {
         return QUIRE_OK;
@@ -83,9 +96,14 @@ static JFUNCTION(global_namespace) {
 /* True for directives that mean the same on every system. */
 static bool format_is_known(str format) {
     for (size_t i = 0; i < format.n; i++) {
-        if (format.p[i] == '\0' ||
-            (format.p[i] == '%' && (++i == format.n || format.p[i] == '\0' || strchr("aAbBdHIjmMpSyY%", format.p[i]) == NULL))) {
+        if (format.p[i] == '\0') {
             return false;
+        }
+        if (format.p[i] == '%') {
+            i += i + 1 < format.n && format.p[i + 1] == '-' ? 2 : 1; /* without padding */
+            if (i >= format.n || format.p[i] == '\0' || strchr("aAbBcdeDFHIjklmMnpPrRsStTuUwWxXyYGgVCh%", format.p[i]) == NULL) {
+                return false;
+            }
         }
     }
     return true;
@@ -110,8 +128,35 @@ static JFUNCTION(global_strftime_now) {
     return jrun_text(r, (str){text, n - 1}, out);
 }
 
+static quire_err make_turns(jrun *r, const jvalue *items, size_t n, bool joins, jvalue *out) {
+    jturns *t = jarena_new(&r->arena, sizeof *t);
+    jvalue *copy;
+    TRY(jrun_check_memory(r, t));
+    TRY(jrun_values(r, n, &copy));
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = items[i];
+    }
+    *t = (jturns){.items = copy, .n = n, .joins = joins};
+    *out = (jvalue){.kind = J_TURNS, .u.turns = t};
+    return QUIRE_OK;
+}
+
+static JFUNCTION(global_cycler) {
+    TRY(rest->n == 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "at least one item has to be provided") : QUIRE_OK);
+    return make_turns(r, rest->values, rest->n, false, out);
+}
+
+static JFUNCTION(global_joiner) {
+    jvalue separator = jis(args[0], J_MISSING) ? jstring(str_of(", ")) : args[0];
+    return make_turns(r, &separator, 1, true, out);
+}
+
 static const jfunction globals[] = {
+    {"cycler", "*", global_cycler, 0},
+    {"joiner", "?sep", global_joiner, 0},
+    {"lipsum", "?n ?html ?min ?max", global_lipsum, 0},
     {"dict", "*", global_dict, 0},
+    {"dict.fromkeys", "keys ?value", global_fromkeys, 0},
     {"namespace", "*", global_namespace, 0},
     {"raise_exception", "message", global_raise_exception, 0},
     {"range", "start ?stop ?step", global_range, 0},
@@ -120,8 +165,4 @@ static const jfunction globals[] = {
 
 const jfunction *jinja_find_global(str name) {
     return jfunction_find(globals, sizeof globals / sizeof globals[0], name);
-}
-
-bool jinja_global_is_missing(str name) {
-    return str_is(name, "lipsum") || str_is(name, "cycler") || str_is(name, "joiner") || str_is(name, "self");
 }

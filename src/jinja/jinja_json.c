@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 #include "json/json_check.h"
 #include "json/json_scan.h"
@@ -17,46 +18,43 @@ static quire_err memory(jrun *r, quire_err e) {
 static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
                                    .max_values = (size_t)1 << 26,
                                    .max_containers = (size_t)1 << 22,
-                                   .max_names = (size_t)1 << 24};
+                                   .max_names = (size_t)1 << 24,
+                                   .takes_nul = true};
 
 static quire_err convert(jrun *r, json_scan *s, jvalue *out);
 
 static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) {
     strbuf scratch = {0};
-    str text = {0};
+    str text = {0}, copy = {0};
     quire_err e = is_name ? json_scan_key(s, &scratch, &text) : json_scan_string(s, &scratch, &text);
-    e = e == QUIRE_OK ? jrun_text(r, text, out) : jrun_no_memory(r);
+    bool copied = e == QUIRE_OK && jarena_copy_as(&r->arena, text, JINJA_INPUT, &copy);
     strbuf_deinit(&scratch);
-    return e;
+    *out = jstring(copy);
+    return copied ? jrun_step(r, copy.n / 64) : jrun_no_memory(r);
 }
 
-/* Reads the items of the array at s into *items, which grows and is the caller's. */
-static quire_err convert_items(jrun *r, json_scan *s, jvalue **items, size_t *n) {
-    size_t cap = 0;
+static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
+    jvalue *items = NULL;
+    size_t n = 0, cap = 0;
     bool more;
     TRY(json_scan_open(s, '['));
     for (;;) {
         TRY(json_scan_more(s, ']', &more));
         if (!more) {
-            return QUIRE_OK;
+            return jrun_list(r, J_LIST, items, n, out);
         }
-        TRY(memory(r, mem_grow(items, &cap, *n + 1, sizeof **items)));
-        TRY(convert(r, s, *items + *n));
-        ++*n;
+        TRY(jrun_step(r, 1));
+        TRY(jarena_grow(&r->arena, &items, &cap, n, sizeof *items) ? QUIRE_OK : jrun_no_memory(r));
+        TRY(convert(r, s, &items[n]));
+        n++;
     }
 }
 
-static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
-    jvalue *found = NULL, *items;
-    size_t n = 0;
-    quire_err e = convert_items(r, s, &found, &n);
-    e = e == QUIRE_OK ? jrun_values(r, n, &items) : e;
-    if (e == QUIRE_OK) {
-        mem_copy(items, found, n * sizeof *items);
-        e = jrun_list(r, J_LIST, items, n, out);
-    }
-    mem_free(found);
-    return e;
+/* Makes a text that counts as the template's (jinja_words) so. */
+static quire_err own(jrun *r, str name, jvalue *v) {
+    const jinja_words *w = &r->program->own;
+    bool is = w->member != NULL && jis(*v, J_STRING) && str_is(name, w->member) && jname_in(v->u.s, w->words, w->n);
+    return is ? jrun_text(r, v->u.s, v) : QUIRE_OK;
 }
 
 static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
@@ -72,6 +70,7 @@ static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
         }
         TRY(convert_text(r, s, true, &key));
         TRY(convert(r, s, &value));
+        TRY(own(r, key.u.s, &value));
         TRY(jrun_set(r, d, key, value));
     }
     *out = (jvalue){.kind = J_DICT, .u.dict = d};
@@ -83,8 +82,9 @@ static quire_err convert_number(jrun *r, json_scan *s, jvalue *out) {
     json_scan_value v;
     TRY(json_scan_number(s, &v));
     if (v.is_integer) {
-        *out = v.fits ? jint(v.value) : (jvalue){.kind = J_HUGE};
-        return QUIRE_OK;
+        bool negative = v.text.p[0] == '-';
+        *out = v.fits ? jint(v.value) : jbig_parse(&r->arena, (str){v.text.p + negative, v.text.n - negative}, 10, negative);
+        return jis(*out, J_MISSING) ? jrun_too_big(r) : QUIRE_OK;
     }
     if (v.text.n < sizeof digits) {
         memcpy(digits, v.text.p, v.text.n);
@@ -99,7 +99,7 @@ static quire_err convert_number(jrun *r, json_scan *s, jvalue *out) {
     return QUIRE_OK;
 }
 
-static quire_err convert(jrun *r, json_scan *s, jvalue *out) {
+static quire_err convert_any(jrun *r, json_scan *s, jvalue *out) {
     str word;
     switch (json_scan_peek(s)) {
     case '"':
@@ -119,6 +119,12 @@ static quire_err convert(jrun *r, json_scan *s, jvalue *out) {
     }
 }
 
+static quire_err convert(jrun *r, json_scan *s, jvalue *out) {
+    TRY(convert_any(r, s, out));
+    out->is_input = true;
+    return QUIRE_OK;
+}
+
 quire_err jjson_read(jrun *r, str text, jvalue *out) {
     json_fault fault;
     quire_err e = json_check(text, &limits, NULL, &fault);
@@ -134,79 +140,103 @@ quire_err jjson_read(jrun *r, str text, jvalue *out) {
 
 /* ---- writing: Python's json.dumps ---- */
 
-static quire_err write_string(str s, bool ascii, strbuf *out) {
+/* Writes a character that does not stand for itself. */
+static quire_err write_escape(int32_t c, jout *out) {
     static const char plain[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb"; /* those that a backslash and a letter stand for */
-    TRY(strbuf_add_char(out, '"'));
-    for (size_t i = 0, size; i < s.n; i += size) {
-        int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        const char *short_form = c > 0 && (c < 0x20 || c == '"' || c == '\\') ? strchr(plain, c) : NULL;
-        if (short_form != NULL) {
-            TRY(strbuf_add(out, (char[]){'\\', letters[short_form - plain]}, 2));
-        } else if (c >= 0 && c < 0x20) {
-            TRY(strbuf_addf(out, "\\u%04x", (unsigned)c));
-        } else if (c < 0x7f || !ascii) {
-            TRY(strbuf_add(out, s.p + i, size));
-        } else if (c < 0x10000) {
-            TRY(c == 0x7f ? strbuf_add_char(out, 0x7f) : strbuf_addf(out, "\\u%04x", (unsigned)c));
-        } else {
-            unsigned v = (unsigned)c - 0x10000;
-            TRY(strbuf_addf(out, "\\u%04x\\u%04x", 0xd800 + (v >> 10), 0xdc00 + (v & 0x3ff)));
+    const char *short_form = c > 0 && c < 0x80 ? strchr(plain, c) : NULL;
+    if (short_form != NULL) {
+        return jout_f(out, "\\%c", letters[short_form - plain]);
+    }
+    if (c < 0x10000) {
+        return jout_f(out, "\\u%04x", (unsigned)c);
+    }
+    unsigned v = (unsigned)c - 0x10000;
+    return jout_f(out, "\\u%04x\\u%04x", 0xd800 + (v >> 10), 0xdc00 + (v & 0x3ff));
+}
+
+static bool is_plain(char c, bool ascii) {
+    return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && ((unsigned char)c < 0x80 || !ascii);
+}
+
+/* The characters between the quotes; what stands for one has its origin. */
+static quire_err write_inside(str s, bool ascii, jout *out) {
+    jorigins origins = jarena_origins(out->arena, s);
+    for (size_t i = 0; i < s.n;) {
+        size_t start = i, size;
+        while (i < s.n && is_plain(s.p[i], ascii)) {
+            i++;
         }
-    }
-    return strbuf_add_char(out, '"');
-}
-
-static quire_err write_float(double f, strbuf *out) {
-    if (isfinite(f)) {
-        return jfloat_write(f, out);
-    }
-    return strbuf_add_str(out, isnan(f) ? "NaN" : f > 0 ? "Infinity" : "-Infinity");
-}
-
-static quire_err break_line(const jjson_style *style, int level, strbuf *out) {
-    if (!style->indented) {
-        return QUIRE_OK;
-    }
-    TRY(strbuf_add_char(out, '\n'));
-    for (int i = 0; i < level; i++) {
-        TRY(strbuf_add(out, style->indent.p, style->indent.n));
+        TRY(i > start ? jout_add(out, (str){s.p + start, i - start}) : QUIRE_OK);
+        if (i < s.n) {
+            int32_t c = jchar_at(s.p + i, s.n - i, &size);
+            out->origin = jorigins_at(origins, i);
+            TRY(c >= 0 ? write_escape(c, out) : jout_add(out, (str){s.p + i, size}));
+            i += size;
+        }
     }
     return QUIRE_OK;
 }
 
-static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, strbuf *out);
+static quire_err write_string(str s, bool ascii, jout *out) {
+    uint8_t origin = out->origin;
+    TRY(jout_char(out, '"'));
+    TRY(write_inside(s, ascii, out));
+    out->origin = origin;
+    return jout_char(out, '"');
+}
 
-static quire_err write_array(jrun *r, const jlist *l, const jjson_style *style, int level, strbuf *out) {
-    TRY(memory(r, strbuf_add_char(out, '[')));
+static quire_err write_float(double f, jout *out) {
+    if (isfinite(f)) {
+        return jfloat_write(f, out);
+    }
+    return jout_str(out, isnan(f) ? "NaN" : f > 0 ? "Infinity" : "-Infinity");
+}
+
+static quire_err break_line(const jjson_style *style, int level, jout *out) {
+    if (!style->indented) {
+        return QUIRE_OK;
+    }
+    TRY(jout_char(out, '\n'));
+    for (int i = 0; i < level; i++) {
+        TRY(jout_add(out, style->indent));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, jout *out);
+
+static quire_err write_array(jrun *r, const jlist *l, const jjson_style *style, int level, jout *out) {
+    TRY(memory(r, jout_char(out, '[')));
     for (size_t i = 0; i < l->n; i++) {
-        TRY(memory(r, i > 0 ? strbuf_add(out, style->item_separator.p, style->item_separator.n) : QUIRE_OK));
+        TRY(memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
         TRY(memory(r, break_line(style, level + 1, out)));
         TRY(write_value(r, l->items[i], style, level + 1, out));
     }
     TRY(memory(r, l->n > 0 ? break_line(style, level, out) : QUIRE_OK));
-    return memory(r, strbuf_add_char(out, ']'));
+    return memory(r, jout_char(out, ']'));
 }
 
-static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, strbuf *out) {
+static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, jout *out) {
     switch (key.kind) {
     case J_STRING:
         return memory(r, write_string(key.u.s, style->ascii, out));
     case J_NONE:
-        return memory(r, strbuf_add_str(out, "\"null\""));
+        return memory(r, jout_str(out, "\"null\""));
     case J_BOOL:
-        return memory(r, strbuf_add_str(out, key.u.b ? "\"true\"" : "\"false\""));
+        return memory(r, jout_str(out, key.u.b ? "\"true\"" : "\"false\""));
     case J_INT:
+    case J_HUGE:
     case J_FLOAT:
-        TRY(memory(r, strbuf_add_char(out, '"')));
+        TRY(memory(r, jout_char(out, '"')));
         TRY(write_value(r, key, style, 0, out));
-        return memory(r, strbuf_add_char(out, '"'));
+        return memory(r, jout_char(out, '"'));
     default:
         return jrun_fail(r, QUIRE_BAD_REQUEST, "keys must be str, int, float, bool or None, not %s", jvalue_type(key));
     }
 }
 
 /* The order of the entries: unchanged, or by key (an insertion sort of entry numbers; dictionaries are small). */
-static quire_err entry_order(jrun *r, const jdict *d, bool sort, size_t **order) {
+quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
     TRY(jrun_check_memory(r, *order));
     for (size_t i = 0; i < d->n; i++) {
@@ -225,31 +255,30 @@ static quire_err entry_order(jrun *r, const jdict *d, bool sort, size_t **order)
     return QUIRE_OK;
 }
 
-static quire_err write_object(jrun *r, const jdict *d, const jjson_style *style, int level, strbuf *out) {
+static quire_err write_object(jrun *r, const jdict *d, const jjson_style *style, int level, jout *out) {
     size_t *order;
-    TRY(entry_order(r, d, style->sort_keys, &order));
-    TRY(memory(r, strbuf_add_char(out, '{')));
+    TRY(jjson_order(r, d, style->sort_keys, &order));
+    TRY(memory(r, jout_char(out, '{')));
     for (size_t i = 0; i < d->n; i++) {
         const jentry *entry = &d->entries[order[i]];
-        TRY(memory(r, i > 0 ? strbuf_add(out, style->item_separator.p, style->item_separator.n) : QUIRE_OK));
+        TRY(memory(r, i > 0 ? jout_add(out, style->item_separator) : QUIRE_OK));
         TRY(memory(r, break_line(style, level + 1, out)));
         TRY(write_key(r, entry->key, style, out));
-        TRY(memory(r, strbuf_add(out, style->key_separator.p, style->key_separator.n)));
+        TRY(memory(r, jout_add(out, style->key_separator)));
         TRY(write_value(r, entry->value, style, level + 1, out));
     }
     TRY(memory(r, d->n > 0 ? break_line(style, level, out) : QUIRE_OK));
-    return memory(r, strbuf_add_char(out, '}'));
+    return memory(r, jout_char(out, '}'));
 }
 
-static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, strbuf *out) {
-    TRY(jrun_step(r, 1));
+static quire_err write_kind(jrun *r, jvalue v, const jjson_style *style, int level, jout *out) {
     switch (v.kind) {
     case J_NONE:
-        return memory(r, strbuf_add_str(out, "null"));
+        return memory(r, jout_str(out, "null"));
     case J_BOOL:
-        return memory(r, strbuf_add_str(out, v.u.b ? "true" : "false"));
+        return memory(r, jout_str(out, v.u.b ? "true" : "false"));
     case J_INT:
-        return memory(r, strbuf_addf(out, "%lld", (long long)v.u.i));
+        return memory(r, jout_f(out, "%lld", (long long)v.u.i));
     case J_FLOAT:
         return memory(r, write_float(v.u.f, out));
     case J_STRING:
@@ -260,12 +289,21 @@ static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int le
     case J_DICT:
         return write_object(r, v.u.dict, style, level, out);
     case J_HUGE:
-        return jrun_too_big(r);
+        return memory(r, jvalue_write(v, out));
     default:
         return jrun_fail(r, QUIRE_BAD_REQUEST, "Object of type %s is not JSON serializable", jvalue_type(v));
     }
 }
 
-quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, strbuf *out) {
+static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, jout *out) {
+    uint8_t around = out->origin;
+    TRY(jrun_step(r, 1));
+    out->origin = v.is_input ? JINJA_INPUT : JINJA_TEMPLATE;
+    TRY(write_kind(r, v, style, level, out));
+    out->origin = around;
+    return QUIRE_OK;
+}
+
+quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out) {
     return write_value(r, v, style, 0, out);
 }

@@ -7,6 +7,8 @@
 
 #include "base/mem.h"
 #include "jinja/jinja_ast.h"
+#include "jinja/jinja_big.h"
+#include "jinja/jinja_names_table.h"
 
 enum { MAX_BRACKETS = 256 };
 
@@ -247,7 +249,10 @@ static quire_err lex_number(lexer *l) {
     errno = 0;
     long long value = strtoll(text, NULL, base);
     if (errno != 0 || n + 1 >= sizeof text) {
-        return fail_with(l, QUIRE_UNSUPPORTED, start, "an integer of more than 64 bits: ", token);
+        size_t prefix = base == 10 ? 0 : 2;
+        jvalue big = jbig_parse(l->arena, (str){token.p + prefix, token.n - prefix}, (uint32_t)base, false);
+        return jis(big, J_MISSING) ? fail_with(l, QUIRE_TOO_LARGE, start, "an integer of too many digits: ", token)
+                                   : add(l, T_INT, start, token, big);
     }
     return add(l, T_INT, start, token, jint(value));
 }
@@ -300,6 +305,36 @@ static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
     return i;
 }
 
+static char upper(char c) {
+    return (char)(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+}
+
+/* Whether name, in any case, is what stands at p before a bar. */
+static bool is_named(str name, const char *p) {
+    for (size_t i = 0; i < name.n; i++) {
+        if (p[i] == '|' || upper(name.p[i]) != p[i]) {
+            return false;
+        }
+    }
+    return p[name.n] == '|';
+}
+
+/* The same for \N{NAME}; 0: a name that is not among those of the table. */
+static size_t unescape_name(const char *p, size_t n, char *out, size_t *n_out) {
+    const char *end = n > 2 && p[2] == '{' ? memchr(p, '}', n) : NULL;
+    str name = {p + 3, end == NULL ? 0 : (size_t)(end - p) - 3};
+    for (size_t i = 0; i < sizeof character_names / sizeof *character_names && name.n > 0; i++) {
+        int32_t c = character_names[i].first;
+        for (const char *at = character_names[i].names; *at != '\0'; at = strchr(at, '|') + 1, c++) {
+            if (is_named(name, at)) {
+                *n_out = jchar_put(c, out);
+                return name.n + 4;
+            }
+        }
+    }
+    return 0;
+}
+
 static quire_err lex_string(lexer *l) {
     size_t start = l->at, end = start + 1;
     char quote = l->source.p[start];
@@ -309,7 +344,8 @@ static quire_err lex_string(lexer *l) {
     if (end >= l->source.n) {
         return fail(l, start, "unexpected char ", (str){l->source.p + start, 1});
     }
-    char *text = jarena_bytes(l->arena, end - start);
+    uint8_t *none;
+    char *text = jarena_bytes(l->arena, end - start, JINJA_TEMPLATE, &none);
     if (text == NULL) {
         return no_memory(l);
     }
@@ -319,10 +355,8 @@ static quire_err lex_string(lexer *l) {
             text[n++] = l->source.p[i++];
             continue;
         }
-        if (l->source.p[i + 1] == 'N') {
-            return fail_with(l, QUIRE_UNSUPPORTED, i, "characters by name are not supported", (str){0});
-        }
-        size_t written, read = unescape_one(l->source.p + i, end - i, text + n, &written);
+        size_t written, read = l->source.p[i + 1] == 'N' ? unescape_name(l->source.p + i, end - i, text + n, &written)
+                                                         : unescape_one(l->source.p + i, end - i, text + n, &written);
         if (read == 0) {
             return fail(l, i, "malformed or unknown escape ", (str){l->source.p + i, end - i < 6 ? end - i : 6});
         }
@@ -419,7 +453,8 @@ static quire_err lex_all(lexer *l) {
 
 /* Copies the source with \n as the only line end, and without the last line's end. */
 static quire_err normalise(str source, jarena *arena, str *out) {
-    char *text = jarena_bytes(arena, source.n + 1);
+    uint8_t *none;
+    char *text = jarena_bytes(arena, source.n + 1, JINJA_TEMPLATE, &none);
     TRY(mem_check(text));
     size_t n = 0;
     for (size_t i = 0; i < source.n; i++) {

@@ -20,9 +20,9 @@ static bool changes(jvalue object, str name) {
     return jis(object, J_DICT) && jname_in(name, of_dict, sizeof of_dict / sizeof of_dict[0]);
 }
 
-static bool is_number_member(str name) {
-    static const char *const names[] = {"real",     "imag",       "numerator",        "denominator", "conjugate", "bit_length", "bit_count",
-                                        "to_bytes", "from_bytes", "as_integer_ratio", "is_integer",  "hex",       "fromhex"};
+static bool is_number_method(str name) {
+    static const char *const names[] = {"conjugate",        "bit_length", "bit_count", "to_bytes", "from_bytes",
+                                        "as_integer_ratio", "is_integer", "hex",       "fromhex"};
     return jname_in(name, names, sizeof names / sizeof names[0]);
 }
 
@@ -58,6 +58,39 @@ static quire_err loop_member(jrun *r, jloop *l, str name, jvalue *out) {
     return no_member(r, (jvalue){.kind = J_LOOP, .u.loop = l}, name, out);
 }
 
+static quire_err macro_member(jrun *r, jvalue macro, str name, jvalue *out) {
+    const jnode *node = macro.u.macro->node;
+    if (str_is(name, "name")) {
+        *out = jstring(node->name);
+    } else if (str_is(name, "arguments")) {
+        jvalue *names;
+        TRY(jrun_values(r, node->n, &names));
+        for (size_t i = 0; i < node->n; i++) {
+            names[i] = jstring(node->items[i]->name);
+        }
+        return jrun_list(r, J_TUPLE, names, node->n, out);
+    } else if (str_is(name, "catch_kwargs") || str_is(name, "catch_varargs") || str_is(name, "caller")) {
+        *out = jbool(str_is(name, "caller") ? node->uses_caller : str_is(name, "catch_kwargs") ? node->uses_kwargs : node->uses_varargs);
+    } else {
+        return no_member(r, macro, name, out);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err number_member(jrun *r, jvalue number, str name, jvalue *out) {
+    bool whole = jis_whole(number);
+    if (str_is(name, "real") || (whole && str_is(name, "numerator"))) {
+        *out = jis(number, J_BOOL) ? jint(jas_integer(number)) : number;
+    } else if (str_is(name, "imag")) {
+        *out = whole ? jint(0) : jfloat(0);
+    } else if (whole && str_is(name, "denominator")) {
+        *out = jint(1);
+    } else {
+        return no_member(r, number, name, out);
+    }
+    return QUIRE_OK;
+}
+
 quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
     if (jis(object, J_UNDEFINED)) {
         return jrun_undefined(r, object);
@@ -74,7 +107,7 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
         *out = (jvalue){.kind = J_METHOD, .u.method = m};
         return QUIRE_OK;
     }
-    if ((jis(object, J_STRING) && jinja_method_is_missing(name)) || (jis_number(object) && is_number_member(name))) {
+    if (jis_number(object) && is_number_method(name)) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "the attribute %.*s is not supported", (int)name.n, name.p);
     }
     if (jis(object, J_DICT) || jis(object, J_NAMESPACE)) {
@@ -84,11 +117,40 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
             return QUIRE_OK;
         }
     }
+    if (jis(object, J_SELF) || (jis(object, J_BLOCK) && str_is(name, "super"))) {
+        TRY(jblock_member(r, object, name, out));
+        return jis(*out, J_MISSING) ? no_member(r, object, name, out) : QUIRE_OK;
+    }
+    if (jis(object, J_MODULE)) {
+        const jvalue *found = jdict_get_str(object.u.module->names, name);
+        *out = found != NULL ? *found : *out;
+        return found != NULL ? QUIRE_OK : no_member(r, object, name, out);
+    }
     if (jis(object, J_LOOP)) {
         return loop_member(r, object.u.loop, name, out);
     }
-    if (jis(object, J_MACRO) || jis(object, J_FUNCTION) || jis(object, J_METHOD) || jis(object, J_HUGE) || jis(object, J_RANGE)) {
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "members of a %s are not supported", jvalue_type(object));
+    if (jis(object, J_MACRO)) {
+        return macro_member(r, object, name, out);
+    }
+    if (jis(object, J_FUNCTION) && str_is(name, "fromkeys") && str_is(str_of(object.u.function->name), "dict")) {
+        *out = (jvalue){.kind = J_FUNCTION, .u.function = jinja_find_global(str_of("dict.fromkeys"))};
+        return QUIRE_OK;
+    }
+    if (jis(object, J_TUPLE) && object.u.list->view != NULL && (str_is(name, "grouper") || str_is(name, "list"))) {
+        *out = object.u.list->items[str_is(name, "list")];
+        return QUIRE_OK;
+    }
+    if (jis(object, J_RANGE) && (str_is(name, "start") || str_is(name, "stop") || str_is(name, "step"))) {
+        const jrange *g = object.u.range;
+        *out = jint(str_is(name, "start") ? g->start : str_is(name, "stop") ? g->stop : g->step);
+        return QUIRE_OK;
+    }
+    if (jis_whole(object) || jis(object, J_FLOAT)) {
+        return number_member(r, object, name, out);
+    }
+    if (jis(object, J_TURNS) && str_is(name, "current") && !object.u.turns->joins) {
+        *out = object.u.turns->items[object.u.turns->at];
+        return QUIRE_OK;
     }
     return no_member(r, object, name, out);
 }
@@ -100,6 +162,8 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     if (jis(object, J_STRING)) {
         n = (int64_t)jstr_length(object.u.s);
         TRY(jrun_step(r, (size_t)n / 64));
+    } else if (jis(object, J_BYTES)) {
+        n = (int64_t)object.u.s.n;
     } else if (jis(object, J_RANGE)) {
         n = object.u.range->n;
     } else if (jis(object, J_LIST) || jis(object, J_TUPLE)) {
@@ -112,6 +176,9 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
     if (jis(object, J_STRING)) {
         *out = jstring(jstr_part(object.u.s, (size_t)index, 1));
         out->safe = object.safe;
+    } else if (jis(object, J_BYTES)) {
+        *out = jint((unsigned char)object.u.s.p[index]);
+        out->is_input = object.is_input;
     } else if (jis(object, J_RANGE)) {
         *out = jint(object.u.range->start + index * object.u.range->step);
     } else {
@@ -121,12 +188,13 @@ static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
 }
 
 static quire_err no_element(jrun *r, jvalue object, jvalue key, jvalue *out) {
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     if (jvalue_write_repr(key, &r->scratch) != QUIRE_OK) {
         return jrun_make_undefined(r, out, "no such element");
     }
     return jrun_make_undefined(r, out, "%s%s has no element %.*s", jis(object, J_NONE) ? "None" : jvalue_type(object),
-                               jis(object, J_NONE) ? "" : " object", (int)r->scratch.n, r->scratch.p);
+                               jis(object, J_NONE) ? "" : " object", (int)(r->scratch.text.n < 150 ? r->scratch.text.n : 150),
+                               r->scratch.text.p);
 }
 
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {

@@ -1,6 +1,8 @@
 /* Methods of strings, lists, dictionaries and loops. args[0] is the object. */
 #include "jinja/jinja_methods.h"
 
+#include <utf8proc.h>
+
 quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
     return jrun_want_text(r, args[0], "the object", s);
 }
@@ -35,14 +37,14 @@ static bool is_space(int32_t c) {
 }
 
 static bool is_alnum(int32_t c) {
-    return jchar_is_alpha(c) || jchar_is_numeric(c);
+    return jchar_is_alpha(c) || jchar_is_digit(c) || jchar_is_numeric(c);
 }
 
-enum { KIND_DIGIT, KIND_NUMERIC, KIND_ALPHA, KIND_ALNUM, KIND_SPACE };
+enum { KIND_DECIMAL, KIND_DIGIT, KIND_NUMERIC, KIND_ALPHA, KIND_ALNUM, KIND_SPACE };
 
 /* True when there are characters and all are of a kind. how: the kind. */
 static JFUNCTION(str_all_are) {
-    static bool (*const kinds[])(int32_t c) = {jchar_is_digit, jchar_is_numeric, jchar_is_alpha, is_alnum, is_space};
+    static bool (*const kinds[])(int32_t c) = {jchar_is_decimal, jchar_is_digit, jchar_is_numeric, jchar_is_alpha, is_alnum, is_space};
     str s;
     TRY(jarg_self(r, args, &s));
     bool all = s.n > 0;
@@ -59,6 +61,65 @@ static JFUNCTION(str_is_case) {
     TRY(jarg_self(r, args, &s));
     *out = jbool(jcase_is(s, how == CASE_UPPER));
     return QUIRE_OK;
+}
+
+static JFUNCTION(str_is_title) {
+    *out = jbool(jcase_is_title(args[0].u.s));
+    return jrun_step(r, args[0].u.s.n / 16);
+}
+
+static JFUNCTION(str_is_ascii) {
+    bool ascii = true;
+    for (size_t i = 0; i < args[0].u.s.n; i++) {
+        ascii = ascii && (unsigned char)args[0].u.s.p[i] < 0x80;
+    }
+    *out = jbool(ascii);
+    return jrun_step(r, args[0].u.s.n / 64);
+}
+
+static JFUNCTION(str_is_identifier) {
+    str s = args[0].u.s;
+    bool is = s.n > 0;
+    for (size_t i = 0, size; i < s.n && is; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        is = c == '_' || jchar_is_alpha(c) || (i > 0 && jchar_in(c, JCATEGORY(ND) | JCATEGORY(MN) | JCATEGORY(MC) | JCATEGORY(PC)));
+    }
+    *out = jbool(is);
+    return jrun_step(r, s.n / 16);
+}
+
+static JFUNCTION(str_is_printable) {
+    str s = args[0].u.s;
+    bool is = true;
+    for (size_t i = 0, size; i < s.n && is; i += size) {
+        is = jchar_is_printable(jchar_at(s.p + i, s.n - i, &size));
+    }
+    *out = jbool(is);
+    return jrun_step(r, s.n / 16);
+}
+
+static JFUNCTION(str_casefold) {
+    return jcase_fold(r, args[0].u.s, out);
+}
+
+static JFUNCTION(str_format) {
+    return jformat_braces(r, args[0], rest, out);
+}
+
+static JFUNCTION(str_format_map) {
+    if (!jis(args[1], J_DICT)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "format_map takes a mapping");
+    }
+    const jdict *d = args[1].u.dict;
+    jvalue *values;
+    str *names = jarena_new(&r->arena, (d->n + 1) * sizeof *names);
+    TRY(jrun_check_memory(r, names));
+    TRY(jrun_values(r, d->n, &values));
+    for (size_t i = 0; i < d->n; i++) {
+        names[i] = jis(d->entries[i].key, J_STRING) ? d->entries[i].key.u.s : (str){0};
+        values[i] = d->entries[i].value;
+    }
+    return jformat_braces(r, args[0], &(jargs){values, d->n, names, d->n}, out);
 }
 
 /* ---- stripping ---- */
@@ -283,6 +344,21 @@ static JFUNCTION(any_copy) {
     return QUIRE_OK;
 }
 
+/* ---- cyclers ---- */
+
+static JFUNCTION(cycler_next) {
+    struct jturns *t = args[0].u.turns;
+    *out = t->items[t->at];
+    t->at = (t->at + 1) % t->n;
+    return QUIRE_OK;
+}
+
+static JFUNCTION(cycler_reset) {
+    args[0].u.turns->at = 0;
+    *out = jnone();
+    return QUIRE_OK;
+}
+
 /* ---- loops ---- */
 
 static JFUNCTION(loop_cycle) {
@@ -309,13 +385,23 @@ static JFUNCTION(loop_changed) {
 }
 
 static const jfunction of_string[] = {
+    {"encode", "self ?encoding ?errors", str_encode, 0},
+    {"maketrans", "self x ?y ?z", str_maketrans, 0},
+    {"translate", "self table", str_translate, 0},
+    {"casefold", "self", str_casefold, 0},
+    {"format", "self *", str_format, 0},
+    {"format_map", "self mapping", str_format_map, 0},
+    {"isascii", "self", str_is_ascii, 0},
+    {"isidentifier", "self", str_is_identifier, 0},
+    {"isprintable", "self", str_is_printable, 0},
+    {"istitle", "self", str_is_title, 0},
     {"upper", "self", str_case, CASE_UPPER},
     {"lower", "self", str_case, CASE_LOWER},
     {"title", "self", str_case, CASE_TITLE},
     {"capitalize", "self", str_case, CASE_CAPITALIZE},
     {"swapcase", "self", str_case, CASE_SWAP},
     {"isdigit", "self", str_all_are, KIND_DIGIT},
-    {"isdecimal", "self", str_all_are, KIND_DIGIT},
+    {"isdecimal", "self", str_all_are, KIND_DECIMAL},
     {"isnumeric", "self", str_all_are, KIND_NUMERIC},
     {"isalpha", "self", str_all_are, KIND_ALPHA},
     {"isalnum", "self", str_all_are, KIND_ALNUM},
@@ -356,6 +442,10 @@ static const jfunction of_dict[] = {{"items", "self", dict_view, VIEW_ITEMS},
                                     {"copy", "self", any_copy, 0}};
 static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle, 0}, {"changed", "self *", loop_changed, 0}};
 
+static const jfunction of_turns[] = {{"next", "self", cycler_next, 0}, {"reset", "self", cycler_reset, 0}};
+
+static const jfunction of_bytes[] = {{"decode", "self ?encoding ?errors", bytes_decode, 0}, {"hex", "self", bytes_hex, 0}};
+
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 const jfunction *jinja_find_method(jvalue object, str name) {
@@ -369,13 +459,11 @@ const jfunction *jinja_find_method(jvalue object, str name) {
         return jfunction_find(of_dict, COUNT(of_dict), name);
     case J_LOOP:
         return jfunction_find(of_loop, COUNT(of_loop), name);
+    case J_BYTES:
+        return jfunction_find(of_bytes, COUNT(of_bytes), name);
+    case J_TURNS:
+        return object.u.turns->joins ? NULL : jfunction_find(of_turns, COUNT(of_turns), name);
     default:
         return NULL;
     }
-}
-
-bool jinja_method_is_missing(str name) {
-    static const char *const missing[] = {"casefold",    "encode",  "format",    "format_map", "isascii", "isidentifier",
-                                          "isprintable", "istitle", "maketrans", "translate",  "fromkeys"};
-    return jname_in(name, missing, COUNT(missing));
 }

@@ -1,4 +1,4 @@
-/* Methods of strings, lists, dictionaries and loops, in two files; jinja_methods.c has the tables. args[0] is the object. */
+/* Methods of strings, lists, dictionaries and loops, in three files; jinja_methods.c has the tables. args[0] is the object. */
 #ifndef JINJA_JINJA_METHODS_H
 #define JINJA_JINJA_METHODS_H
 
@@ -22,5 +22,10 @@ JFUNCTION(str_replace);
 JFUNCTION(str_pad);
 JFUNCTION(str_zfill);
 JFUNCTION(str_expandtabs);
+JFUNCTION(str_maketrans);
+JFUNCTION(str_translate);
+JFUNCTION(str_encode);
+JFUNCTION(bytes_decode);
+JFUNCTION(bytes_hex);
 
 #endif

@@ -21,7 +21,7 @@ static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p)
     s = jstr_strip(s, !last, last);
     while (s.n > 0) {
         if (max-- == 0) {
-            return add_piece(r, p, jstr_strip(s, last, !last));
+            return add_piece(r, p, s); /* the rest keeps the blanks at its far end */
         }
         size_t i = last ? s.n : 0, size;
         for (;;) { /* one word */
@@ -133,7 +133,7 @@ JFUNCTION(str_join) {
     size_t n;
     TRY(jarg_self(r, args, &s));
     TRY(jrun_items(r, args[1], &items, &n));
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
         TRY(jrun_want_text(r, items[i], "each item", &part));
         TRY(i > 0 ? jrun_add(r, s) : QUIRE_OK);
@@ -149,7 +149,7 @@ JFUNCTION(str_replace) {
     TRY(jrun_want_text(r, args[1], "what is replaced", &from));
     TRY(jrun_want_text(r, args[2], "the replacement", &to));
     TRY(jarg_count(r, args[3], "count", &max));
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     size_t at = 0;
     for (; max != 0; max--) {
         size_t found = jstr_find(s, from, at);
@@ -198,7 +198,7 @@ JFUNCTION(str_pad) {
     }
     int64_t n = (int64_t)jstr_length(s), blanks = width > n ? width - n : 0;
     int64_t left = how == 'l' ? 0 : how == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     TRY(add_fill(r, fill, left));
     TRY(jrun_add(r, s));
     TRY(add_fill(r, fill, blanks - left));
@@ -211,7 +211,7 @@ JFUNCTION(str_zfill) {
     TRY(jarg_self(r, args, &s));
     TRY(jrun_want_integer(r, args[1], "the width", &width));
     size_t sign = s.n > 0 && (s.p[0] == '+' || s.p[0] == '-');
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     TRY(jrun_add(r, (str){s.p, sign}));
     TRY(add_fill(r, str_of("0"), width > 0 ? width - (int64_t)jstr_length(s) : 0));
     TRY(jrun_add(r, (str){s.p + sign, s.n - sign}));
@@ -223,7 +223,7 @@ JFUNCTION(str_expandtabs) {
     int64_t width, column = 0;
     TRY(jarg_self(r, args, &s));
     TRY(jarg_integer(r, args[1], "the width", 8, &width));
-    strbuf_clear(&r->scratch);
+    jout_clear(&r->scratch);
     for (size_t i = 0, size; i < s.n; i += size) {
         size = jchar_size(s.p + i, s.n - i);
         if (s.p[i] == '\t') {

@@ -1,6 +1,7 @@
 /* Operators, with Python's rules. */
 #include <math.h>
 
+#include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
 static const char *const symbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
@@ -10,7 +11,7 @@ static quire_err check_operands(jrun *r, jvalue a, jvalue b) {
     if (jis(a, J_UNDEFINED) || jis(b, J_UNDEFINED)) {
         return jrun_undefined(r, jis(a, J_UNDEFINED) ? a : b);
     }
-    return jis(a, J_HUGE) || jis(b, J_HUGE) ? jrun_too_big(r) : QUIRE_OK;
+    return QUIRE_OK;
 }
 
 static quire_err type_error(jrun *r, jop op, jvalue a, jvalue b) {
@@ -24,77 +25,117 @@ static quire_err type_error(jrun *r, jop op, jvalue a, jvalue b) {
 
 /* ---- numbers ---- */
 
-static quire_err integer_power(jrun *r, int64_t base, int64_t exponent, jvalue *out) {
-    if (exponent < 0) {
-        if (base == 0) {
-            return jrun_fail(r, QUIRE_BAD_REQUEST, "0.0 cannot be raised to a negative power");
-        }
-        *out = jfloat(pow((double)base, (double)exponent));
-        return QUIRE_OK;
-    }
-    int64_t value = 1;
-    for (; exponent > 0 && base != 1 && value != 0; exponent--) {
-        if (base == -1) {
-            value = exponent % 2 == 0 ? 1 : -1;
-            break;
-        }
-        if (__builtin_mul_overflow(value, base, &value)) {
-            return jrun_too_big(r);
-        }
-    }
-    *out = jint(value);
-    return QUIRE_OK;
+/* A big result, or the error of one that is too big. */
+static quire_err take_big(jrun *r, jvalue v, jvalue *out) {
+    *out = v;
+    return jis(v, J_MISSING) ? jrun_too_big(r) : QUIRE_OK;
 }
 
-/* Quotient rounded down, remainder with the divisor's sign. */
-static quire_err integer_divide(jrun *r, int64_t a, int64_t b, int64_t *quotient, int64_t *remainder) {
-    if (b == 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "integer division or modulo by zero");
+static quire_err big_of(jrun *r, jvalue v, const jbig **out) {
+    *out = jbig_of(&r->arena, v);
+    return jrun_check_memory(r, *out);
+}
+
+static quire_err multiply(jrun *r, jvalue a, jvalue b, jvalue *out) {
+    const jbig *x, *y;
+    int64_t value;
+    if (jis_integer(a) && jis_integer(b) && !__builtin_mul_overflow(jas_integer(a), jas_integer(b), &value)) {
+        *out = jint(value);
+        return QUIRE_OK;
     }
-    if (a == INT64_MIN && b == -1) {
+    TRY(big_of(r, a, &x));
+    TRY(big_of(r, b, &y));
+    TRY(jrun_step(r, 1 + x->n * y->n / 8));
+    return take_big(r, jbig_multiply(&r->arena, x, y), out);
+}
+
+/* An operand of a float's operation. */
+static quire_err as_double(jrun *r, jvalue v, double *out) {
+    *out = jis(v, J_HUGE) ? jbig_to_double(v.u.big) : jas_double(v);
+    return jis(v, J_HUGE) && isinf(*out) ? jrun_fail(r, QUIRE_BAD_REQUEST, "int too large to convert to float") : QUIRE_OK;
+}
+
+static quire_err integer_power(jrun *r, jvalue base, jvalue exponent, jvalue *out) {
+    if (!jis_integer(exponent)) {
         return jrun_too_big(r);
     }
-    *quotient = a / b;
-    *remainder = a % b;
-    if (*remainder != 0 && (*remainder < 0) != (b < 0)) {
-        *quotient -= 1;
-        *remainder += b;
+    int64_t e = jas_integer(exponent);
+    if (e < 0) {
+        if (jis_integer(base) && jas_integer(base) == 0) {
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "0.0 cannot be raised to a negative power");
+        }
+        double f;
+        TRY(as_double(r, base, &f));
+        *out = jfloat(pow(f, (double)e));
+        return QUIRE_OK;
+    }
+    *out = jint(1);
+    while (e > 0) { /* by squares; the highest ones are not needed */
+        TRY((e & 1) != 0 ? multiply(r, *out, base, out) : QUIRE_OK);
+        e >>= 1;
+        TRY(e > 0 ? multiply(r, base, base, &base) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
 
-static quire_err integer_op(jrun *r, jop op, int64_t a, int64_t b, jvalue *out) {
-    int64_t value = 0, other = 0;
-    switch (op) {
-    case OP_ADD:
-        TRY(__builtin_add_overflow(a, b, &value) ? jrun_too_big(r) : QUIRE_OK);
-        break;
-    case OP_SUB:
-        TRY(__builtin_sub_overflow(a, b, &value) ? jrun_too_big(r) : QUIRE_OK);
-        break;
-    case OP_MUL:
-        TRY(__builtin_mul_overflow(a, b, &value) ? jrun_too_big(r) : QUIRE_OK);
-        break;
-    case OP_FLOOR_DIV:
-        TRY(integer_divide(r, a, b, &value, &other));
-        break;
-    case OP_MOD:
-        TRY(integer_divide(r, a, b, &other, &value));
-        break;
-    case OP_POW:
-        return integer_power(r, a, b, out);
-    case OP_DIV:
-        if (b == 0) {
-            return jrun_fail(r, QUIRE_BAD_REQUEST, "division by zero");
-        }
-        if (a > 0x20000000000000 || a < -0x20000000000000 || b > 0x20000000000000 || b < -0x20000000000000) {
-            return jrun_too_big(r); /* a double would round twice */
-        }
-        *out = jfloat((double)a / (double)b);
-        return QUIRE_OK;
+/* Division, and what has no result in 64 bits. */
+static quire_err big_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
+    const jbig *x, *y;
+    jvalue quotient, remainder;
+    double f;
+    TRY(big_of(r, a, &x));
+    TRY(big_of(r, b, &y));
+    if (op == OP_ADD || op == OP_SUB) {
+        return take_big(r, jbig_add(&r->arena, x, y, op == OP_SUB), out);
     }
-    *out = jint(value);
+    if (y->n == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, op == OP_DIV ? "division by zero" : "integer division or modulo by zero");
+    }
+    TRY(jrun_step(r, 1 + 4 * x->n * (y->n + 1)));
+    if (op == OP_DIV) {
+        TRY(jbig_ratio(&r->arena, x, y, &f) ? QUIRE_OK : jrun_too_big(r));
+        *out = jfloat(f);
+        return isinf(f) ? jrun_fail(r, QUIRE_BAD_REQUEST, "integer division result too large for a float") : QUIRE_OK;
+    }
+    TRY(jbig_divide(&r->arena, x, y, &quotient, &remainder) ? QUIRE_OK : jrun_too_big(r));
+    *out = op == OP_MOD ? remainder : quotient;
     return QUIRE_OK;
+}
+
+/* Quotient rounded down, or the remainder with the divisor's sign. */
+static int64_t divide_down(int64_t a, int64_t b, bool wants_remainder) {
+    int64_t quotient = a / b, remainder = a % b;
+    if (remainder != 0 && (remainder < 0) != (b < 0)) {
+        quotient -= 1;
+        remainder += b;
+    }
+    return wants_remainder ? remainder : quotient;
+}
+
+static quire_err integer_op(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
+    const int64_t exact = (int64_t)1 << 53;
+    if (op == OP_POW) {
+        return integer_power(r, a, b, out);
+    }
+    if (op == OP_MUL) {
+        return multiply(r, a, b, out);
+    }
+    if (jis_integer(a) && jis_integer(b)) {
+        int64_t x = jas_integer(a), y = jas_integer(b), value;
+        if ((op == OP_ADD && !__builtin_add_overflow(x, y, &value)) || (op == OP_SUB && !__builtin_sub_overflow(x, y, &value))) {
+            *out = jint(value);
+            return QUIRE_OK;
+        }
+        if ((op == OP_MOD || op == OP_FLOOR_DIV) && y != 0 && y != -1) {
+            *out = jint(divide_down(x, y, op == OP_MOD));
+            return QUIRE_OK;
+        }
+        if (op == OP_DIV && y != 0 && x <= exact && x >= -exact && y <= exact && y >= -exact) { /* others would be rounded twice */
+            *out = jfloat((double)x / (double)y);
+            return QUIRE_OK;
+        }
+    }
+    return big_op(r, op, a, b, out);
 }
 
 static double float_mod(double a, double b) {
@@ -173,13 +214,10 @@ static quire_err repeat_string(jrun *r, str s, size_t times, jvalue *out) {
     if (times > 0 && s.n > JINJA_MAX_BYTES / times) {
         return jrun_fail(r, QUIRE_TOO_LARGE, "a text of %zu times %zu bytes", times, s.n);
     }
-    char *p = jarena_bytes(&r->arena, s.n * times);
-    TRY(jrun_check_memory(r, p));
-    for (size_t i = 0; i < times && s.n > 0; i++) {
-        memcpy(p + i * s.n, s.p, s.n);
-    }
-    *out = jstring((str){p, s.n * times});
-    return jrun_step(r, times);
+    TRY(jrun_step(r, times));
+    TRY(jarena_repeat(&r->arena, s, times, &s) ? QUIRE_OK : jrun_no_memory(r));
+    *out = jstring(s);
+    return QUIRE_OK;
 }
 
 static quire_err repeat(jrun *r, jvalue v, int64_t count, jvalue *out) {
@@ -205,12 +243,15 @@ static bool is_sequence(jvalue v) {
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE);
 }
 
-quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
-    if (jis_integer(a) && jis_integer(b)) {
-        return integer_op(r, op, jas_integer(a), jas_integer(b), out);
+static quire_err binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
+    if (jis_whole(a) && jis_whole(b)) {
+        return integer_op(r, op, a, b, out);
     }
-    if (jis_number(a) && jis_number(b)) {
-        return float_op(r, op, jas_double(a), jas_double(b), out);
+    if ((jis_whole(a) || jis(a, J_FLOAT)) && (jis_whole(b) || jis(b, J_FLOAT))) {
+        double x, y;
+        TRY(as_double(r, a, &x));
+        TRY(as_double(r, b, &y));
+        return float_op(r, op, x, y, out);
     }
     if (op == OP_ADD && jis(a, J_STRING) && jis(b, J_STRING)) {
         return add_strings(r, a, b, out);
@@ -225,12 +266,18 @@ quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
         return repeat(r, b, jas_integer(a), out);
     }
     if (op == OP_MOD && jis(a, J_STRING)) {
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "formatting with %% is not supported");
+        return jformat_percent(r, a, b, out);
     }
     return type_error(r, op, a, b);
 }
 
-quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
+quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out) {
+    TRY(binary(r, op, a, b, out));
+    out->is_input = a.is_input || b.is_input;
+    return QUIRE_OK;
+}
+
+static quire_err negate(jrun *r, bool minus, jvalue a, jvalue *out) {
     if (jis(a, J_UNDEFINED)) {
         return jrun_undefined(r, a);
     }
@@ -238,17 +285,22 @@ quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
         *out = jfloat(minus ? -a.u.f : a.u.f);
         return QUIRE_OK;
     }
-    if (jis(a, J_HUGE)) {
-        return jrun_too_big(r);
+    if (jis(a, J_HUGE) || (minus && jis(a, J_INT) && a.u.i == INT64_MIN)) {
+        const jbig *x;
+        TRY(big_of(r, a, &x));
+        return minus ? take_big(r, jbig_negate(&r->arena, x), out) : take_big(r, a, out);
     }
     if (!jis_integer(a)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "bad operand type for unary %c: '%s'", minus ? '-' : '+', jvalue_type(a));
     }
     int64_t value = jas_integer(a);
-    if (minus && value == INT64_MIN) {
-        return jrun_too_big(r);
-    }
     *out = jint(minus ? -value : value);
+    return QUIRE_OK;
+}
+
+quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
+    TRY(negate(r, minus, a, out));
+    out->is_input = a.is_input;
     return QUIRE_OK;
 }
 
@@ -270,7 +322,27 @@ static int order_numbers(jvalue a, jvalue b) {
                : order;
 }
 
+static int order_big(jvalue a, jvalue b) {
+    if (jis(a, J_HUGE) && jis(b, J_HUGE)) {
+        return jbig_compare(a.u.big, b.u.big);
+    }
+    if (jis(b, J_HUGE)) {
+        int order = order_big(b, a);
+        return order == 2 ? 2 : -order;
+    }
+    if (jis(b, J_FLOAT)) {
+        double f = jbig_to_double(a.u.big);
+        return order_doubles(f, b.u.f) != 0 || jbig_equals_double(a.u.big, b.u.f) ? order_doubles(f, b.u.f) : a.u.big->negative ? -1 : 1;
+    }
+    return a.u.big->negative ? -1 : 1; /* beyond every integer of 64 bits */
+}
+
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order) {
+    if ((jis(a, J_HUGE) && (jis_whole(b) || jis(b, J_FLOAT))) || (jis(b, J_HUGE) && jis_number(a))) {
+        *order = order_big(a, b);
+        *order = *order == 2 ? 2 : (*order > 0) - (*order < 0);
+        return QUIRE_OK;
+    }
     if (jis_number(a) && jis_number(b)) {
         *order = order_numbers(a, b);
         return QUIRE_OK;
@@ -323,16 +395,11 @@ static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {
 }
 
 quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out) {
-    TRY(jrun_unmarked(r, &a));
-    TRY(jrun_unmarked(r, &b));
     static const char *const names[] = {"==", "!=", "<", "<=", ">", ">="};
     if (op == CMP_IN || op == CMP_NOT_IN) {
         TRY(contains(r, b, a, out));
         *out = *out == (op == CMP_IN);
         return QUIRE_OK;
-    }
-    if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
-        return jrun_too_big(r);
     }
     if (op == CMP_EQ || op == CMP_NE) {
         *out = jvalue_equal(a, b) == (op == CMP_EQ);

@@ -355,6 +355,112 @@ static quire_err parse_generation(jparser *p, jnode **out) {
     return parse_block(p, "endgeneration", &(*out)->body);
 }
 
+/* {% block name %} [scoped] [required]. */
+static quire_err parse_block_tag(jparser *p, jnode **out) {
+    str end;
+    TRY(jparse_node(p, N_BLOCK, p->at, out));
+    p->at++;
+    TRY(jparse_expect_name(p, &(*out)->name));
+    (*out)->scoped = jparse_skip_name(p, "scoped");
+    (*out)->required = jparse_skip_name(p, "required");
+    int loops = p->loops;
+    p->loops = 0;
+    TRY(parse_block(p, "endblock", &(*out)->body));
+    p->loops = loops;
+    for (size_t i = 0; i < p->blocks->n; i++) {
+        if (str_eq(p->blocks->p[i]->name, (*out)->name)) {
+            return jparse_fail(p, QUIRE_INVALID, "block '%.*s' defined twice", (int)(*out)->name.n, (*out)->name.p);
+        }
+    }
+    TRY(jparse_add(p, p->blocks, *out));
+    if (p->at->kind == T_NAME) { /* the name again */
+        TRY(jparse_expect_name(p, &end));
+        return str_eq((*out)->name, end)
+                   ? QUIRE_OK
+                   : jparse_fail(p, QUIRE_INVALID, "expected token 'end of statement block', got '%.*s'", (int)end.n, end.p);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err parse_autoescape(jparser *p, jnode **out) {
+    TRY(jparse_node(p, N_AUTOESCAPE, p->at, out));
+    p->at++;
+    TRY(jparse_expression(p, true, &(*out)->a));
+    return parse_block(p, "endautoescape", &(*out)->body);
+}
+
+/* ---- other templates ---- */
+
+/* The tag's name and the expression behind it. */
+static quire_err parse_other(jparser *p, jnode_kind kind, jnode **out) {
+    p->uses_others = true;
+    TRY(jparse_node(p, kind, p->at, out));
+    p->at++;
+    return jparse_expression(p, true, &(*out)->a);
+}
+
+/* [with context] or [without context]. */
+static void parse_context(jparser *p, jnode *node, bool by_default) {
+    bool with = jparse_is_name(p, "with"), given = with || jparse_is_name(p, "without");
+    given = given && p->at[1].kind == T_NAME && str_is(p->at[1].text, "context");
+    node->with_context = given ? with : by_default;
+    p->at += given ? 2 : 0;
+}
+
+static quire_err parse_extends(jparser *p, jnode **out) {
+    return parse_other(p, N_EXTENDS, out);
+}
+
+static quire_err parse_include(jparser *p, jnode **out) {
+    TRY(parse_other(p, N_INCLUDE, out));
+    (*out)->ignores_missing = jparse_is_name(p, "ignore") && p->at[1].kind == T_NAME && str_is(p->at[1].text, "missing");
+    p->at += (*out)->ignores_missing ? 2 : 0;
+    parse_context(p, *out, true);
+    return QUIRE_OK;
+}
+
+static quire_err parse_import(jparser *p, jnode **out) {
+    TRY(parse_other(p, N_IMPORT, out));
+    TRY(jparse_skip_name(p, "as") ? QUIRE_OK : expected(p, "as"));
+    TRY(jparse_expect_name(p, &(*out)->name));
+    parse_context(p, *out, false);
+    return QUIRE_OK;
+}
+
+static quire_err parse_from(jparser *p, jnode **out) {
+    jnodes targets = {0};
+    str names[JINJA_MAX_ARGUMENTS];
+    TRY(parse_other(p, N_FROM, out));
+    TRY(jparse_skip_name(p, "import") ? QUIRE_OK : expected(p, "import"));
+    do {
+        jnode *target;
+        if (targets.n > 0 && p->at->kind != T_NAME) {
+            break; /* behind the last comma */
+        }
+        TRY(targets.n == JINJA_MAX_ARGUMENTS ? jparse_fail(p, QUIRE_TOO_LARGE, "too many names") : QUIRE_OK);
+        TRY(jparse_node(p, N_NAME, p->at, &target));
+        TRY(jparse_expect_name(p, &names[targets.n]));
+        target->name = names[targets.n];
+        if (target->name.p[0] == '_') {
+            return jparse_fail(p, QUIRE_INVALID, "names starting with an underline can not be imported");
+        }
+        TRY(jparse_skip_name(p, "as") ? jparse_expect_name(p, &target->name) : QUIRE_OK);
+        TRY(jparse_add(p, &targets, target));
+        parse_context(p, *out, false);
+    } while (jparse_skip_op(p, ","));
+    jnode_set_items(*out, &targets);
+    (*out)->names = jarena_new(p->arena, targets.n * sizeof *names);
+    TRY(jparse_check_memory(p, (*out)->names));
+    memcpy((*out)->names, names, targets.n * sizeof *names);
+    return QUIRE_OK;
+}
+
+static quire_err parse_print_tag(jparser *p, jnode **out) {
+    TRY(jparse_node(p, N_PRINT, p->at, out));
+    p->at++;
+    return jparse_tuple(p, true, NULL, &(*out)->a);
+}
+
 static quire_err parse_jump(jparser *p, jnode **out) {
     if (p->loops == 0) {
         return jparse_fail(p, QUIRE_INVALID, "'%.*s' outside loop", (int)p->at->text.n, p->at->text.p);
@@ -374,8 +480,11 @@ static quire_err parse_statement(jparser *p, jnode **out) {
         {"call", parse_call_block}, {"filter", parse_filter_block},
         {"with", parse_with},       {"generation", parse_generation},
         {"break", parse_jump},      {"continue", parse_jump},
+        {"block", parse_block_tag}, {"autoescape", parse_autoescape},
+        {"extends", parse_extends}, {"include", parse_include},
+        {"import", parse_import},   {"from", parse_from},
+        {"print", parse_print_tag},
     };
-    static const char *const missing[] = {"block", "extends", "include", "import", "from", "autoescape", "print"};
     if (p->at->kind != T_NAME) {
         return jparse_fail(p, QUIRE_INVALID, "tag name expected");
     }
@@ -383,9 +492,6 @@ static quire_err parse_statement(jparser *p, jnode **out) {
         if (jparse_is_name(p, statements[i].name)) {
             return statements[i].parse(p, out);
         }
-    }
-    if (jname_in(p->at->text, missing, sizeof missing / sizeof missing[0])) {
-        return jparse_fail(p, QUIRE_UNSUPPORTED, "the tag %.*s is not supported", (int)p->at->text.n, p->at->text.p);
     }
     return jparse_fail(p, QUIRE_INVALID, "Encountered unknown tag '%.*s'", (int)p->at->text.n, p->at->text.p);
 }
@@ -445,11 +551,14 @@ static quire_err parse_block(jparser *p, const char *end, jnode **out) {
     return QUIRE_OK;
 }
 
-quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_error *err) {
-    jparser p = {.at = tokens, .arena = arena, .err = err};
-    jnodes items = {0};
-    TRY(jparse_node(&p, N_BODY, p.at, root));
+quire_err jinja_parse(const jtoken *tokens, jinja_program *program, quire_error *err) {
+    jnodes items = {0}, blocks = {0};
+    jparser p = {.at = tokens, .arena = &program->arena, .err = err, .blocks = &blocks};
+    TRY(jparse_node(&p, N_BODY, p.at, &program->root));
     TRY(parse_items(&p, NULL, 0, NULL, &items));
-    jnode_set_items(*root, &items);
+    jnode_set_items(program->root, &items);
+    program->blocks = blocks.p;
+    program->n_blocks = blocks.n;
+    program->uses_others = p.uses_others;
     return QUIRE_OK;
 }

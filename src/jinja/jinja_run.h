@@ -11,18 +11,22 @@ typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
 
 typedef struct jrun {
     jarena arena;
-    jdict *variables; /* the context */
-    strbuf *out;      /* the current output */
-    strbuf scratch;
+    const jinja_program *program;
+    struct jtemplate *template; /* the one being executed */
+    jout *out;                  /* the current output; NULL: what is written is dropped */
+    jout scratch;
     const struct tm *now; /* NULL: the clock's */
     quire_error *err;
     const jnode *at; /* what is being evaluated */
     int depth;
+    bool autoescape;
     int64_t steps;
-    jflow flow; /* a break or continue that has not reached its loop */
+    uint64_t chance; /* state of the numbers of random and lipsum */
+    jflow flow;      /* a break or continue that has not reached its loop */
 } jrun;
 
-/* Variables of a template, loop body, macro or block; names not found go to the parent, then to the context, then to the globals. */
+/* Variables of a template, loop body, macro or block; names not found go to the parent, then to the outermost one's context, then to
+ * the globals. */
 struct jscope {
     jscope *parent;
     struct jbinding {
@@ -30,8 +34,29 @@ struct jscope {
         jvalue value;
     } * bindings;
     size_t n, cap;
-    bool captured; /* by a macro, which may outlive the scope's statement */
+    bool captured;  /* by a macro, which may outlive the scope's statement */
+    jdict *context; /* a template's outermost scope: its variables */
 };
+
+/* A template being executed; where it extends others, all of them in turn. */
+typedef struct jtemplate {
+    jscope *root;
+    const jinja_program *parent; /* that it extends, from there on */
+    const jnode **blocks;        /* of all, those that extend others first */
+    size_t n_blocks, cap;
+} jtemplate;
+
+/* self (no block), or one of its blocks. */
+typedef struct jblock_ref {
+    jtemplate *template;
+    size_t block;
+} jblock_ref;
+
+/* What import gives. */
+typedef struct jmodule {
+    jdict *names;
+    str text;
+} jmodule;
 
 /* Arguments of a call, evaluated. */
 typedef struct jargs {
@@ -60,6 +85,13 @@ typedef struct jmethod {
     jvalue self;
 } jmethod;
 
+/* A cycler, or a joiner: its one item comes from the second call on. */
+typedef struct jturns {
+    const jvalue *items;
+    size_t n, at;
+    bool joins;
+} jturns;
+
 typedef struct jmacro {
     const jnode *node;
     jscope *scope; /* where it was defined */
@@ -80,7 +112,7 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribut
 quire_err jrun_no_memory(jrun *r);
 /* That error if p, which an allocation returned, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
-/* The error of an integer beyond 64 bits. */
+/* The error of an integer that is too big to be made, or to be used in this place. */
 quire_err jrun_too_big(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
@@ -106,7 +138,7 @@ quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Appends str(v) to *out; an escaped string counts as the plain one. */
-quire_err jrun_write(jrun *r, jvalue v, strbuf *out);
+quire_err jrun_write(jrun *r, jvalue v, jout *out);
 /* str(v) as a string of the arena (v itself where it is a string). */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
 /* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
@@ -120,19 +152,23 @@ static inline bool jgiven(jvalue v) {
 static inline bool jflag(jvalue v) {
     return !jis(v, J_MISSING) && jvalue_truth(v);
 }
-/* Adds s to the scratch buffer. */
+/* An empty output of the render; the caller deinits it. */
+jout jrun_out(jrun *r);
+/* Adds s to the scratch buffer: with its own origins, or as of one origin. */
+quire_err jrun_add_as(jrun *r, str s, uint8_t origin);
 quire_err jrun_add(jrun *r, str s);
 /* The scratch buffer's text as a string. */
 quire_err jrun_scratch(jrun *r, jvalue *out);
 /* The text of a buffer as a string, unless e, what filled it, failed. Frees the buffer. */
-quire_err jrun_take_text(jrun *r, quire_err e, strbuf *text, jvalue *out);
+quire_err jrun_take_text(jrun *r, quire_err e, jout *text, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
+/* The origin of the character at byte i of s. */
+static inline uint8_t jrun_origin(const jrun *r, str s, size_t i) {
+    return jorigins_at(jarena_origins(&r->arena, s), i);
+}
 /* Escapes & < > ' " for HTML. A safe string is unchanged. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
-
-/* Removes the marks (text/marks.h) from v, if it is a short text: comparisons use the written text (jinja_mark.c). */
-quire_err jrun_unmarked(jrun *r, jvalue *v);
 
 /* ---- expressions and statements ---- */
 
@@ -144,6 +180,25 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
 quire_err jscope_new(jrun *r, jscope *parent, jscope **out);
 quire_err jscope_set(jrun *r, jscope *s, str name, jvalue value);
 
+/* The arguments of a call, filter or test, evaluated. */
+quire_err jeval_args(jrun *r, const jnode *node, jscope *scope, jargs *args);
+
+/* ---- templates with others, and blocks (jinja_templates.c) ---- */
+
+/* Executes a program, and those that it extends, with root as outermost scope. */
+quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root);
+quire_err jexec_block(jrun *r, const jnode *node, jscope *scope);
+quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope);
+quire_err jexec_include(jrun *r, const jnode *node, jscope *scope);
+/* N_IMPORT, N_FROM. */
+quire_err jexec_import(jrun *r, const jnode *node, jscope *scope);
+/* self. */
+quire_err jblock_self(jrun *r, jvalue *out);
+/* A block of self by its name, or the block that another one overrides (its member super); J_MISSING: there is none. */
+quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out);
+/* Calls a block: its text. */
+quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out);
+
 /* ---- operators (jinja_ops.c) ---- */
 
 quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out);
@@ -151,6 +206,13 @@ quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out);
 quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out);
 /* Python's ordering. *order <0, 0, >0, or 2 where neither is less nor equal (NaN). */
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order);
+
+/* ---- formatting (jinja_format.c, jinja_percent.c) ---- */
+
+/* format % args. */
+quire_err jformat_percent(jrun *r, jvalue format, jvalue args, jvalue *out);
+/* format.format(args). */
+quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out);
 
 /* ---- members, items, calls ---- */
 
@@ -163,11 +225,12 @@ quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
 /* The argument of that name, or J_MISSING. */
 jvalue jargs_named(const jargs *args, str name);
+/* All but the first n, which have no names. */
+jargs jargs_without(const jargs *args, size_t n);
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
-/* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
- * ---- */
+/* ---- case (jinja_case.c): Python's full mappings ---- */
 
 /* CASE_WORDS: the first character of each word, after blanks and opening brackets, becomes upper case. */
 typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
@@ -175,6 +238,11 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
 /* Python's islower and isupper. */
 bool jcase_is(str s, bool upper);
 bool jchar_is_alpha(int32_t c);
+/* Python's istitle. */
+bool jcase_is_title(str s);
+/* Python's casefold. */
+quire_err jcase_fold(jrun *r, str s, jvalue *out);
+bool jchar_is_decimal(int32_t c);
 bool jchar_is_digit(int32_t c);
 bool jchar_is_numeric(int32_t c);
 
@@ -184,14 +252,12 @@ quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_
 /* A SecurityError for a name that a namespace may not have (jinja_globals.c). */
 quire_err jrun_check_stored(jrun *r, jvalue name);
 
-/* ---- tables; *missing: Jinja has it and this program does not ---- */
+/* ---- tables: NULL where there is none of that name ---- */
 
-const jfunction *jinja_find_filter(str name, bool *missing);
-const jfunction *jinja_find_test(str name); /* there is none that Jinja has alone */
+const jfunction *jinja_find_filter(str name);
+const jfunction *jinja_find_test(str name);
 const jfunction *jinja_find_global(str name);
 const jfunction *jinja_find_method(jvalue object, str name);
-bool jinja_method_is_missing(str name);
-bool jinja_global_is_missing(str name);
 const jfunction *jfunction_find(const jfunction *table, size_t n, str name);
 
 /* ---- JSON (jinja_json.c) ---- */
@@ -203,6 +269,8 @@ typedef struct jjson_style {
     str indent; /* of one level, where indented */
     str item_separator, key_separator;
 } jjson_style;
-quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, strbuf *out);
+/* The numbers of a dictionary's entries, by key or as they are. */
+quire_err jjson_order(jrun *r, const jdict *d, bool sort, size_t **order);
+quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, jout *out);
 
 #endif

@@ -24,7 +24,8 @@ PLAIN(test_string, jis(v, J_STRING))
 PLAIN(test_mapping, jis(v, J_DICT))
 PLAIN(test_sequence, jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_DICT) || jis(v, J_RANGE) || jis(v, J_UNDEFINED))
 PLAIN(test_iterable, jis(v, J_STRING) || jis_listlike(v) || jis(v, J_DICT) || jis(v, J_RANGE) || jis(v, J_UNDEFINED) || jis(v, J_LOOP))
-PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHOD) || jis(v, J_MACRO) || jis(v, J_LOOP))
+PLAIN(test_callable, jis(v, J_UNDEFINED) || jis(v, J_FUNCTION) || jis(v, J_METHOD) || jis(v, J_MACRO) || jis(v, J_LOOP) ||
+                         (jis(v, J_TURNS) && v.u.turns->joins))
 PLAIN(test_escaped, jis(v, J_STRING) && v.safe)
 
 /* how: a jcompare. */
@@ -80,12 +81,11 @@ static JFUNCTION(test_sameas) {
 
 /* how: whether a test is meant, and not a filter. */
 static JFUNCTION(test_known) {
-    bool missing = false;
     const jfunction *f = NULL;
     if (jis(args[0], J_STRING)) {
-        f = how ? jinja_find_test(args[0].u.s) : jinja_find_filter(args[0].u.s, &missing);
+        f = how ? jinja_find_test(args[0].u.s) : jinja_find_filter(args[0].u.s);
     }
-    *out = jbool(f != NULL || missing);
+    *out = jbool(f != NULL);
     return QUIRE_OK;
 }
 

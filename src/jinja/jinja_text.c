@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-#include "jinja/jinja_value.h"
+#include "jinja/jinja_big.h"
+#include "jinja/jinja_run.h"
 
 /* ---- characters ---- */
 
@@ -107,9 +108,9 @@ int jstr_compare(str a, str b) {
 
 /* ---- text forms ---- */
 
-quire_err jfloat_write(double f, strbuf *out) {
+quire_err jfloat_write(double f, jout *out) {
     if (!isfinite(f)) {
-        return strbuf_add_str(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
+        return jout_str(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
     }
     char digits[40];
     for (int precision = 0; precision < 17; precision++) { /* the fewest digits that are read as the same number */
@@ -123,109 +124,188 @@ quire_err jfloat_write(double f, strbuf *out) {
     int n_digits = (int)(e - digits) - (digits[0] == '-') - (strchr(digits, '.') != NULL);
     if (exponent < -4 || exponent >= 16) {
         *e = '\0';
-        return strbuf_addf(out, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
+        return jout_f(out, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
     }
     int decimals = n_digits - 1 - exponent;
-    return strbuf_addf(out, "%.*f", decimals < 1 ? 1 : decimals, f);
+    return jout_f(out, "%.*f", decimals < 1 ? 1 : decimals, f);
 }
 
 /* Python's str.isprintable for a character. */
-static bool is_printable(int32_t c) {
+bool jchar_is_printable(int32_t c) {
     const uint32_t hidden =
         JCATEGORY(CC) | JCATEGORY(CF) | JCATEGORY(CS) | JCATEGORY(CO) | JCATEGORY(CN) | JCATEGORY(ZL) | JCATEGORY(ZP) | JCATEGORY(ZS);
     return c == ' ' || !jchar_in(c, hidden);
 }
 
-static quire_err write_escaped(int32_t c, strbuf *out) {
+static quire_err write_escaped(int32_t c, jout *out) {
     static const char plain[] = "\n\r\t", letters[] = "nrt"; /* those that a backslash and a letter stand for */
     const char *short_form = c > 0 && c < 0x20 ? strchr(plain, c) : NULL;
     if (short_form != NULL) {
-        return strbuf_add(out, (char[]){'\\', letters[short_form - plain]}, 2);
+        return jout_add_as(out, (str){(char[]){'\\', letters[short_form - plain]}, 2}, out->origin);
     }
-    return strbuf_addf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+    return jout_f(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
 }
 
-static quire_err write_string_repr(str s, strbuf *out) {
-    bool has_single = s.n > 0 && memchr(s.p, '\'', s.n) != NULL, has_double = s.n > 0 && memchr(s.p, '"', s.n) != NULL;
-    char quote = has_single && !has_double ? '"' : '\'';
-    TRY(strbuf_add_char(out, quote));
+/* The characters between the quotes; what stands for one has its origin. */
+static quire_err write_inside(str s, char quote, jout *out) {
+    jorigins origins = jarena_origins(out->arena, s);
+    size_t done = 0;
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        if (c == quote || c == '\\') {
-            TRY(strbuf_add_char(out, '\\'));
+        bool slashed = c == quote || c == '\\';
+        if (slashed || (c >= 0 && (c < 0x20 || c >= 0x7f) && !jchar_is_printable(c))) {
+            TRY(jout_add(out, (str){s.p + done, i - done}));
+            out->origin = jorigins_at(origins, i);
+            TRY(slashed ? jout_f(out, "\\%c", (char)c) : write_escaped(c, out));
+            done = i + size;
         }
-        TRY(c >= 0 && !is_printable(c) ? write_escaped(c, out) : strbuf_add(out, s.p + i, size));
     }
-    return strbuf_add_char(out, quote);
+    return jout_add(out, (str){s.p + done, s.n - done});
 }
 
-static quire_err write_items(const jlist *l, const char *open, const char *close, strbuf *out) {
-    TRY(strbuf_add_str(out, open));
+static quire_err write_string_repr(str s, jout *out) {
+    bool has_single = s.n > 0 && memchr(s.p, '\'', s.n) != NULL, has_double = s.n > 0 && memchr(s.p, '"', s.n) != NULL;
+    char quote = has_single && !has_double ? '"' : '\'';
+    uint8_t origin = out->origin;
+    TRY(jout_char(out, quote));
+    TRY(write_inside(s, quote, out));
+    out->origin = origin;
+    return jout_char(out, quote);
+}
+
+/* b'...' */
+static quire_err write_bytes(str s, jout *out) {
+    bool has_single = s.n > 0 && memchr(s.p, '\'', s.n) != NULL, has_double = s.n > 0 && memchr(s.p, '"', s.n) != NULL;
+    char quote = has_single && !has_double ? '"' : '\'';
+    TRY(jout_char(out, 'b'));
+    TRY(jout_char(out, quote));
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        bool slashed = c == '\\' || c == (unsigned char)quote;
+        TRY(slashed ? jout_f(out, "\\%c", c) : c >= 0x20 && c < 0x7f ? jout_char(out, (char)c) : write_escaped(c, out));
+    }
+    return jout_char(out, quote);
+}
+
+static quire_err write_items(const jlist *l, const char *open, const char *close, jout *out) {
+    TRY(jout_str(out, open));
     for (size_t i = 0; i < l->n; i++) {
-        TRY(strbuf_add_str(out, i > 0 ? ", " : ""));
+        TRY(jout_str(out, i > 0 ? ", " : ""));
         TRY(jvalue_write_repr(l->items[i], out));
     }
-    return strbuf_add_str(out, close);
+    return jout_str(out, close);
 }
 
-static quire_err write_dict(const jdict *d, strbuf *out) {
-    TRY(strbuf_add_char(out, '{'));
+static quire_err write_dict(const jdict *d, jout *out) {
+    TRY(jout_char(out, '{'));
     for (size_t i = 0; i < d->n; i++) {
-        TRY(strbuf_add_str(out, i > 0 ? ", " : ""));
+        TRY(jout_str(out, i > 0 ? ", " : ""));
         TRY(jvalue_write_repr(d->entries[i].key, out));
-        TRY(strbuf_add_str(out, ": "));
+        TRY(jout_str(out, ": "));
         TRY(jvalue_write_repr(d->entries[i].value, out));
     }
-    return strbuf_add_char(out, '}');
+    return jout_char(out, '}');
 }
 
-static quire_err write_range(const jrange *r, strbuf *out) {
-    TRY(strbuf_addf(out, "range(%lld, %lld", (long long)r->start, (long long)r->stop));
-    return r->step == 1 ? strbuf_add_char(out, ')') : strbuf_addf(out, ", %lld)", (long long)r->step);
+static quire_err write_range(const jrange *r, jout *out) {
+    TRY(jout_f(out, "range(%lld, %lld", (long long)r->start, (long long)r->stop));
+    return r->step == 1 ? jout_char(out, ')') : jout_f(out, ", %lld)", (long long)r->step);
 }
 
-quire_err jvalue_write_repr(jvalue v, strbuf *out) {
+static quire_err write_big(const jbig *b, jout *out) {
+    strbuf digits = {0};
+    quire_err e = b->negative ? strbuf_add_char(&digits, '-') : QUIRE_OK;
+    e = e == QUIRE_OK ? jbig_digits(b, 10, &digits) : e;
+    e = e == QUIRE_OK ? jout_add_as(out, (str){digits.p, digits.n}, out->origin) : e;
+    strbuf_deinit(&digits);
+    return e;
+}
+
+/* What Python prints with its place in memory has none here. */
+static quire_err write_object(jvalue v, jout *out) {
     switch (v.kind) {
-    case J_UNDEFINED:
-        return strbuf_add_str(out, "Undefined");
-    case J_STRING:
-        if (v.safe) {
-            TRY(strbuf_add_str(out, "Markup("));
-            TRY(write_string_repr(v.u.s, out));
-            return strbuf_add_char(out, ')');
-        }
-        return write_string_repr(v.u.s, out);
+    case J_NAMESPACE:
+        TRY(jout_str(out, "<Namespace "));
+        TRY(write_dict(v.u.dict, out));
+        return jout_char(out, '>');
+    case J_LOOP:
+        return jout_f(out, "<LoopContext %zu/%zu>", v.u.loop->index + 1, v.u.loop->n);
+    case J_MACRO:
+        TRY(jout_str(out, "<Macro '"));
+        TRY(jout_add(out, v.u.macro->node->name));
+        return jout_str(out, "'>");
+    case J_SELF:
+        return jout_str(out, "<TemplateReference None>");
+    case J_MODULE:
+        return jout_add(out, v.u.module->text);
     default:
-        return jvalue_write(v, out);
+        return jout_f(out, "<%s object>", jvalue_type(v));
     }
 }
 
-quire_err jvalue_write(jvalue v, strbuf *out) {
+static quire_err write(jvalue v, jout *out) {
     switch (v.kind) {
     case J_UNDEFINED:
         return QUIRE_OK;
     case J_NONE:
-        return strbuf_add_str(out, "None");
+        return jout_str(out, "None");
     case J_BOOL:
-        return strbuf_add_str(out, v.u.b ? "True" : "False");
+        return jout_str(out, v.u.b ? "True" : "False");
     case J_INT:
-        return strbuf_addf(out, "%lld", (long long)v.u.i);
+        return jout_f(out, "%lld", (long long)v.u.i);
     case J_FLOAT:
         return jfloat_write(v.u.f, out);
     case J_STRING:
-        return strbuf_add(out, v.u.s.p, v.u.s.n);
+        return jout_add(out, v.u.s);
+    case J_BYTES:
+        return write_bytes(v.u.s, out);
     case J_LIST:
         return write_items(v.u.list, "[", "]", out);
     case J_TUPLE:
         return write_items(v.u.list, "(", v.u.list->n == 1 ? ",)" : ")", out);
     case J_VIEW:
-        TRY(strbuf_add_str(out, v.u.list->view));
+        TRY(jout_str(out, v.u.list->view));
         return write_items(v.u.list, "([", "])", out);
     case J_DICT:
         return write_dict(v.u.dict, out);
     case J_RANGE:
         return write_range(v.u.range, out);
+    case J_HUGE:
+        return write_big(v.u.big, out);
     default:
-        return QUIRE_UNSUPPORTED;
+        return write_object(v, out);
     }
+}
+
+static quire_err write_repr(jvalue v, jout *out) {
+    switch (v.kind) {
+    case J_UNDEFINED:
+        return jout_str(out, "Undefined");
+    case J_STRING:
+        if (v.safe) {
+            TRY(jout_str(out, "Markup("));
+            TRY(write_string_repr(v.u.s, out));
+            return jout_char(out, ')');
+        }
+        return write_string_repr(v.u.s, out);
+    default:
+        return write(v, out);
+    }
+}
+
+/* Numbers, brackets and the like have the value's origin. */
+static quire_err write_as(jvalue v, bool repr, jout *out) {
+    uint8_t around = out->origin;
+    out->origin = v.is_input ? JINJA_INPUT : JINJA_TEMPLATE;
+    TRY(repr ? write_repr(v, out) : write(v, out));
+    out->origin = around;
+    return QUIRE_OK;
+}
+
+quire_err jvalue_write(jvalue v, jout *out) {
+    return write_as(v, false, out);
+}
+
+quire_err jvalue_write_repr(jvalue v, jout *out) {
+    return write_as(v, true, out);
 }

@@ -3,120 +3,9 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "base/size.h"
-#include "base/turn.h"
+#include "jinja/jinja_big.h"
 
-enum { BLOCK_BYTES = 64 << 10, LONG_TEXT = 1024, SMALL_DICT = 8 };
-
-typedef struct jblock {
-    struct jblock *next;
-    size_t used, cap;
-    char bytes[];
-} jblock;
-
-/* ---- arena ---- */
-
-static char *take(jarena *a, size_t n, size_t align) {
-    jblock *b = a->blocks;
-    size_t at = b == NULL ? 0 : size_align(b->used, align);
-    if (b == NULL || at > b->cap || n > b->cap - at) {
-        size_t cap = n > BLOCK_BYTES ? n : BLOCK_BYTES;
-        if (n > a->max || a->total > a->max - n) {
-            return NULL;
-        }
-        b = turn_hold(cap) != QUIRE_OK ? NULL
-                                       : mem_new(1, sizeof *b + cap); /* a block is 64-byte aligned, its bytes begin at a multiple of 8 */
-        if (b == NULL) {
-            return NULL;
-        }
-        b->cap = cap;
-        b->next = a->blocks;
-        a->blocks = b;
-        a->total += cap;
-        at = size_align((uintptr_t)b->bytes, align) - (uintptr_t)b->bytes;
-        if (at > cap || n > cap - at) {
-            return take(a, n + align, align);
-        }
-    }
-    b->used = at + n;
-    return b->bytes + at;
-}
-
-void *jarena_new(jarena *a, size_t n) {
-    return take(a, n, 8);
-}
-
-char *jarena_bytes(jarena *a, size_t n) {
-    return take(a, n, 1);
-}
-
-bool jarena_copy(jarena *a, str s, str *out) {
-    char *copy = jarena_bytes(a, s.n);
-    if (copy == NULL) {
-        return false;
-    }
-    mem_copy(copy, s.p, s.n);
-    *out = (str){copy, s.n};
-    return true;
-}
-
-bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size) {
-    if (n < *cap) {
-        return true;
-    }
-    size_t wanted = *cap == 0 ? 4 : *cap * 2;
-    void *old, *grown = wanted > a->max / size ? NULL : jarena_new(a, wanted * size);
-    if (grown == NULL) {
-        return false;
-    }
-    memcpy(&old, p, sizeof old);
-    mem_copy(grown, old, n * size);
-    memcpy(p, &grown, sizeof grown);
-    *cap = wanted;
-    return true;
-}
-
-/* Copies a text to *end, which has room for it, and moves *end. */
-static void put_at(char **end, str s) {
-    mem_copy(*end, s.p, s.n);
-    *end += s.n;
-}
-
-bool jarena_append(jarena *a, str left, str right, str *out) {
-    jblock *b = a->blocks;
-    size_t n = left.n + right.n;
-    if (left.n > 0 && left.p + left.n == a->text_end && right.n <= (size_t)(a->text_limit - a->text_end)) {
-        put_at(&a->text_end, right);
-    } else if (b != NULL && left.n > 0 && left.p + left.n == b->bytes + b->used && right.n <= b->cap - b->used) {
-        char *end = b->bytes + b->used;
-        put_at(&end, right);
-        b->used += right.n;
-    } else {
-        bool is_long = n >= LONG_TEXT;
-        char *p = jarena_bytes(a, is_long ? 2 * n : n), *end = p;
-        if (p == NULL) {
-            return false;
-        }
-        put_at(&end, left);
-        put_at(&end, right);
-        if (is_long) {
-            a->text_end = end;
-            a->text_limit = p + 2 * n;
-        }
-        left.p = p;
-    }
-    *out = (str){left.p, n};
-    return true;
-}
-
-void jarena_deinit(jarena *a) {
-    while (a->blocks != NULL) {
-        jblock *next = a->blocks->next;
-        mem_free(a->blocks);
-        a->blocks = next;
-    }
-    *a = (jarena){.max = a->max};
-}
+enum { SMALL_DICT = 8 };
 
 /* ---- truth, equality, types ---- */
 
@@ -132,6 +21,7 @@ bool jvalue_truth(jvalue v) {
     case J_FLOAT:
         return v.u.f != 0;
     case J_STRING:
+    case J_BYTES:
         return v.u.s.n > 0;
     case J_LIST:
     case J_TUPLE:
@@ -176,7 +66,18 @@ static bool integer_equals_double(int64_t i, double f) {
     return f >= -0x1p63 && f < 0x1p63 && f == floor(f) && (int64_t)f == i;
 }
 
+/* Big integers are beyond 64 bits, so none equals a J_INT. */
+static bool big_equal(jvalue a, jvalue b) {
+    if (jis(a, J_HUGE) && jis(b, J_HUGE)) {
+        return jbig_compare(a.u.big, b.u.big) == 0;
+    }
+    return jis(a, J_FLOAT) ? jbig_equals_double(b.u.big, a.u.f) : jis(b, J_FLOAT) && jbig_equals_double(a.u.big, b.u.f);
+}
+
 bool jvalue_equal(jvalue a, jvalue b) {
+    if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
+        return big_equal(a, b);
+    }
     if (jis_number(a) && jis_number(b)) {
         if (jis(a, J_FLOAT) && jis(b, J_FLOAT)) {
             return a.u.f == b.u.f;
@@ -194,6 +95,7 @@ bool jvalue_equal(jvalue a, jvalue b) {
     case J_NONE:
         return true;
     case J_STRING:
+    case J_BYTES:
         return str_eq(a.u.s, b.u.s);
     case J_LIST:
     case J_TUPLE:
@@ -214,10 +116,29 @@ int jvalue_depth(jvalue v) {
 
 const char *jvalue_type(jvalue v) {
     static const char *const names[] = {
-        [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType",      [J_BOOL] = "bool",           [J_INT] = "int",          [J_HUGE] = "int",
-        [J_FLOAT] = "float",         [J_STRING] = "str",         [J_LIST] = "list",           [J_TUPLE] = "tuple",      [J_DICT] = "dict",
-        [J_RANGE] = "range",         [J_ITERATOR] = "generator", [J_NAMESPACE] = "Namespace", [J_LOOP] = "LoopContext", [J_MACRO] = "Macro",
-        [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
+        [J_UNDEFINED] = "Undefined",
+        [J_NONE] = "NoneType",
+        [J_BOOL] = "bool",
+        [J_INT] = "int",
+        [J_HUGE] = "int",
+        [J_FLOAT] = "float",
+        [J_STRING] = "str",
+        [J_LIST] = "list",
+        [J_TUPLE] = "tuple",
+        [J_DICT] = "dict",
+        [J_RANGE] = "range",
+        [J_ITERATOR] = "generator",
+        [J_NAMESPACE] = "Namespace",
+        [J_LOOP] = "LoopContext",
+        [J_MACRO] = "Macro",
+        [J_TURNS] = "Cycler",
+        [J_BYTES] = "bytes",
+        [J_SELF] = "TemplateReference",
+        [J_BLOCK] = "BlockReference",
+        [J_MODULE] = "TemplateModule",
+        [J_METHOD] = "function",
+        [J_FUNCTION] = "function",
+        [J_MISSING] = "function",
     };
     return jis(v, J_VIEW) ? v.u.list->view : jis(v, J_STRING) && v.safe ? "Markup" : names[v.kind];
 }
@@ -227,7 +148,8 @@ jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n) {
     if (list == NULL) {
         return (jvalue){.kind = J_MISSING};
     }
-    list->items = items;
+    static jvalue none; /* so that places in an empty list can be computed */
+    list->items = items != NULL ? items : &none;
     list->n = n;
     for (size_t i = 0; i < n; i++) {
         int depth = jvalue_depth(items[i]);
@@ -276,7 +198,17 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
             h = mix(h, bits);
         }
         break;
+    case J_HUGE: { /* as an equal double */
+        double f = jbig_to_double(v.u.big);
+        uint64_t bits = v.u.big->limbs[0] + v.u.big->n;
+        if (jbig_equals_double(v.u.big, f)) {
+            memcpy(&bits, &f, sizeof bits);
+        }
+        h = mix(h, bits);
+        break;
+    }
     case J_STRING:
+    case J_BYTES:
         h = mix(str_hash(h, v.u.s), v.u.s.n);
         break;
     case J_TUPLE:
@@ -291,7 +223,6 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
     case J_LIST:
     case J_DICT:
     case J_NAMESPACE:
-    case J_HUGE:
     case J_VIEW:
         return false;
     case J_NONE:

@@ -1,4 +1,4 @@
-/* Values of a render, and the arena that they are allocated in.
+/* Values of a render.
  *
  * Values are small and copied freely; what they point at lies in the render's arena, is never changed (namespaces and iterators apart) and
  * goes with it. */
@@ -8,29 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/str.h"
-
-/* ---- arena ---- */
-
-typedef struct jarena {
-    struct jblock *blocks; /* the newest first */
-    size_t total, max;
-    char *text_end, *text_limit; /* the long text that was appended to last: its end and its limit */
-} jarena;
-
-/* n zeroed bytes aligned to 16, or NULL. */
-void *jarena_new(jarena *a, size_t n);
-/* n bytes, not aligned. */
-char *jarena_bytes(jarena *a, size_t n);
-/* A copy of s; false when out of memory, and *out is unchanged. */
-bool jarena_copy(jarena *a, str s, str *out);
-/* Gives the array to which the pointer at p points room for one more element of size bytes: n are in use, *cap fit. False when out of
- * memory: nothing changed. */
-bool jarena_grow(jarena *a, void *p, size_t *cap, size_t n, size_t size);
-/* Appends right to left: in place where left was allocated last or is the long text appended to last. So a text that grows in a loop takes
- * linear time and memory. */
-bool jarena_append(jarena *a, str left, str right, str *out);
-void jarena_deinit(jarena *a);
+#include "jinja/jinja_arena.h"
+#include "jinja/jinja_out.h"
 
 /* ---- values ---- */
 
@@ -53,19 +32,25 @@ typedef enum jkind {
     J_METHOD,   /* a method bound to its object */
     J_FUNCTION, /* a global function */
     J_MACRO,
-    J_HUGE /* an integer beyond 64 bits: may be passed on, not used */
+    J_HUGE,  /* an integer beyond 64 bits */
+    J_TURNS, /* a cycler or a joiner */
+    J_BYTES, /* an encoded text */
+    J_SELF,  /* self */
+    J_BLOCK, /* self's member, or super */
+    J_MODULE /* what import gives */
 } jkind;
 
 typedef struct jvalue jvalue;
 
-#define JVALUE_MAX_DEPTH 200 /* of lists and dictionaries in each other; those who build values of others' values check it */
+#define JGROUP           "grouper" /* a tuple whose members are grouper and list */
+#define JVALUE_MAX_DEPTH 200       /* of lists and dictionaries in each other; those who build values of others' values check it */
 
 typedef struct jlist {
     jvalue *items;
     size_t n;
     int depth;        /* 1 + the deepest item's */
     size_t at;        /* J_ITERATOR: index of the next item */
-    const char *view; /* J_VIEW: "dict_items" ... */
+    const char *view; /* J_VIEW: "dict_items" ...; J_TUPLE: NULL or JGROUP */
 } jlist;
 
 typedef struct jrange {
@@ -78,8 +63,9 @@ typedef struct jundefined {
 } jundefined;
 
 struct jvalue {
-    uint8_t kind; /* jkind */
-    bool safe;    /* J_STRING: escaped already (Markup) */
+    uint8_t kind;  /* jkind */
+    bool safe;     /* J_STRING: escaped already (Markup) */
+    bool is_input; /* other kinds: read from the variables, or computed from such a value; a text's origins lie in the arena */
     union {
         bool b;
         int64_t i;
@@ -93,6 +79,10 @@ struct jvalue {
         struct jmethod *method;
         const struct jfunction *function;
         struct jmacro *macro;
+        const struct jbig *big;
+        struct jturns *turns;
+        struct jblock_ref *block; /* J_SELF, J_BLOCK */
+        struct jmodule *module;
     } u;
 };
 
@@ -109,17 +99,22 @@ static inline jvalue jfloat(double f) {
     return (jvalue){.kind = J_FLOAT, .u.f = f};
 }
 static inline jvalue jstring(str s) {
-    return (jvalue){.kind = J_STRING, .u.s = s};
+    return (jvalue){.kind = J_STRING, .u.s = {s.p != NULL ? s.p : "", s.n}}; /* so that places in it can be computed */
 }
 static inline bool jis(jvalue v, jkind kind) {
     return v.kind == kind;
 }
+bool jbig_equals_double(const struct jbig *x, double f);
 /* J_INT or J_BOOL: Python's bool is an int. */
 static inline bool jis_integer(jvalue v) {
     return v.kind == J_INT || v.kind == J_BOOL;
 }
 static inline int64_t jas_integer(jvalue v) {
     return v.kind == J_BOOL ? v.u.b : v.u.i;
+}
+/* An integer of any size. */
+static inline bool jis_whole(jvalue v) {
+    return jis_integer(v) || v.kind == J_HUGE;
 }
 static inline bool jis_number(jvalue v) {
     return jis_integer(v) || v.kind == J_FLOAT;
@@ -184,7 +179,8 @@ str jstr_part(str s, size_t start, size_t n);
 /* True when c is of one of Unicode's general categories, a set of JCATEGORY(LU), ...; that of a stray byte, -1, is CN. */
 bool jchar_in(int32_t c, uint32_t categories);
 #define JCATEGORY(name) (1 << UTF8PROC_CATEGORY_##name)
-/* Python's str.isspace for a character. */
+/* Python's str.isprintable and str.isspace for a character. */
+bool jchar_is_printable(int32_t c);
 bool jchar_is_space(int32_t c);
 /* s without the characters of jchar_is_space at its left and right end. */
 str jstr_strip(str s, bool left, bool right);
@@ -201,9 +197,9 @@ str jstr_last(str s);
 /* ---- text forms ---- */
 
 /* str(v), repr(v) appended. QUIRE_UNSUPPORTED for what has no stable text (iterators, functions). */
-quire_err jvalue_write(jvalue v, strbuf *out);
-quire_err jvalue_write_repr(jvalue v, strbuf *out);
+quire_err jvalue_write(jvalue v, jout *out);
+quire_err jvalue_write_repr(jvalue v, jout *out);
 /* A float as Python's repr writes it. */
-quire_err jfloat_write(double f, strbuf *out);
+quire_err jfloat_write(double f, jout *out);
 
 #endif

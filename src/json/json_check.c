@@ -57,7 +57,7 @@ static quire_err note_name(walk *w, size_t start) {
     if (name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
         return no_memory(w);
     }
-    if (name.n > 0 && memchr(name.p, 0, name.n) != NULL) {
+    if (!w->limits->takes_nul && name.n > 0 && memchr(name.p, 0, name.n) != NULL) {
         return fail(w, QUIRE_BAD_FILE, start, "a name with a NUL character");
     }
     if (mem_grow(&w->names, &w->cap_names, w->n_names + 1, sizeof *w->names) != QUIRE_OK) {

@@ -6,6 +6,8 @@
 #ifndef JSON_CHECK_H
 #define JSON_CHECK_H
 
+#include <stdbool.h>
+
 #include "base/str.h"
 
 #define JSON_MAX_DEPTH 512 /* the largest max_depth of a caller */
@@ -21,6 +23,7 @@ typedef struct json_limits {
     size_t max_containers; /* arrays and objects among them: they take the most memory */
     size_t max_names;      /* of members, in all objects */
     json_names names;
+    bool takes_nul; /* in a name */
 } json_limits;
 
 /* Limits for files and settings that the operator names. json_limits_config allows equal names, as programs that write such files do. */

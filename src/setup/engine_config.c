@@ -12,6 +12,7 @@
 static const quire_options defaults = {.size = sizeof(quire_options),
                                        .model = "builtin",
                                        .compute = "auto",
+                                       .special_tokens_in_messages = "plain",
                                        .kv_dtype = "auto",
                                        .prefix_cache = "token",
                                        .eviction_policy = "lru",
@@ -123,6 +124,14 @@ kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv
     const engine_options eo = {
         .max_batched_tokens = max_rows, .prefill_chunk = o->prefill_chunk, .no_chunked_prefill = o->no_chunked_prefill};
     return kv_most_of_layout(l, engine_most_rows(&eo, d));
+}
+
+quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err) {
+    static const char *const names[] = {"plain", "parse"};
+    int i = 0;
+    TRY(read_name("--special-tokens-in-messages", o->special_tokens_in_messages, names, 2, "plain or parse", &i, err));
+    *out = i == 1;
+    return QUIRE_OK;
 }
 
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {

@@ -18,6 +18,8 @@ const void *options_builtin_model(const char *name, size_t *n_bytes);
 /* Opens the file that o->model names: a path, or a built-in model, with o's overrides. */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
+/* Whether special tokens in a client's messages are tokens. */
+quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err);
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
 /* The type of KV elements. "auto" is f32 with f32 compute, else bf16. */
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);

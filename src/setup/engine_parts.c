@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "file/templates.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"
 
@@ -40,15 +41,32 @@ static quire_err open_own_tokenizer(engine_parts *p, const model_file *f, quire_
     return QUIRE_OK;
 }
 
-/* The chat template in the files: of the other tokenizer, if it has one, else of the model. */
-static str own_template(const engine_parts *p, const model_file *f) {
-    str other = p->text_file != NULL ? model_file_chat_template(p->text_file) : (str){"", 0};
-    return other.n > 0 ? other : model_file_chat_template(f);
+/* The files whose chat templates count: of the other tokenizer, if they have one, else of the model. */
+static const model_file *template_files(const engine_parts *p, const model_file *f) {
+    return p->text_file != NULL && model_file_chat_template(p->text_file).n > 0 ? p->text_file : f;
+}
+
+/* The templates beside the default one. One that is not understood is left out, with a warning. */
+static quire_err add_templates(engine_parts *p, const model_file *f, quire_error *err) {
+    for (size_t i = 0; i < model_file_n_templates(f); i++) {
+        chat_source s;
+        quire_error why = {0};
+        model_file_template(f, i, &s.name, &s.text);
+        quire_err e = chat_form_add(&p->chat, &s, &why);
+        if (e == QUIRE_NO_MEMORY) {
+            return err_set(err, e, -1, "%s", why.message);
+        }
+        if (e != QUIRE_OK) {
+            log_line(LOG_WARN, "the model's chat template %.*s is not understood: %s", (int)s.name.n, s.name.p, why.message);
+        }
+    }
+    return QUIRE_OK;
 }
 
 /* Opens tokenizer and template. */
 static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, int32_t n_vocab, quire_error *err) {
     TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
+    TRY(options_parse_messages(o, &p->parses_messages, err));
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
         tokens.bos = tokenizer_bos_text(p->tokenizer);
@@ -58,13 +76,13 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
         return QUIRE_OK;
     }
     quire_error refused;
-    TRY(chat_form_open(o->chat_template, own_template(p, f), &tokens, &p->chat, &refused, err));
+    TRY(chat_form_open(o->chat_template, model_file_chat_template(template_files(p, f)), &tokens, &p->chat, &refused, err));
     if (refused.code != QUIRE_OK) {
         log_line(LOG_WARN,
                  "the model's chat template is not understood (%s): chats have the form %s instead; --chat-template gives another",
                  refused.message, p->chat.name);
     }
-    return QUIRE_OK;
+    return o->chat_template == NULL ? add_templates(p, template_files(p, f), err) : QUIRE_OK;
 }
 
 static quire_err write_shortage(const model_desc *d, const memory_room *room, strbuf *out) {

@@ -30,6 +30,7 @@ typedef struct engine_parts {
     speculation speculation;
     model_file *text_file; /* which o->tokenizer names, and whose tables the tokenizer may use in place; NULL: it is the model's own */
     tokenizer *tokenizer;  /* NULL: prompts of ids only */
+    bool parses_messages; /* special tokens in a client's messages are tokens */
     chat_form chat;       /* without a tokenizer it has no template: no chat */
     engine *core;
 } engine_parts;

@@ -62,7 +62,7 @@ typedef struct added_walk {
     const added_trie *trie;
     str text;
     bool skip_special;            /* special tokens are ordinary text */
-    const text_marks *marks;      /* the positions where control tokens are allowed (others are ordinary text); NULL: anywhere */
+    const text_marks *marks;      /* where control tokens are ordinary text; NULL: nowhere */
     size_t offset;                /* offset of text in the text that the marks belong to */
     size_t done, from;            /* returned up to here; searched up to here */
     size_t stretch_at, stretch_n; /* result: the text before the token, perhaps empty */

@@ -134,45 +134,38 @@ static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *
     return QUIRE_OK;
 }
 
-/* The first position in the list from `from` on, or SIZE_MAX. *i: the index to continue from. */
-static size_t place_from(const mark_list *l, size_t from, size_t *i) {
-    while (*i < l->n && l->at[*i] < from) {
-        ++*i;
-    }
-    return *i < l->n ? l->at[*i] : SIZE_MAX;
+/* The end of the part of a text that begins at `at`, a client's or not as a whole: the next border of a run, at most `end`. *client: which
+ * it is. */
+static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client) {
+    size_t i = text_marks_find(m, at);
+    *client = i < m->n && m->runs[i].start <= at;
+    size_t border = i == m->n ? end : *client ? m->runs[i].end : m->runs[i].start;
+    return border < end ? border : end;
 }
 
-/* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing the text between them. Where the parts do not add up
- * to the whole, no control token counts there. */
+/* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing the parts between them. Where the parts do not add
+ * up to the whole, no control token counts there. */
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
-    const text_marks *m = r->options.marks;
-    size_t done = 0, to = 0, i = 0, j = 0;
+    size_t done = 0, to = 0;
+    bool adds_up = true;
     out->lead = normalizer_lead(&r->t->normalizer).n;
-    for (;;) {
-        size_t start = place_from(&m->starts, offset + done, &i), end = place_from(&m->ends, offset + done, &j);
-        size_t mark = start < end ? start : end, upto = mark <= offset + text.n ? mark - offset : text.n;
+    while (done < text.n && adds_up) {
+        bool client;
+        size_t upto = part_end(r->options.marks, offset + done, offset + text.n, &client) - offset;
         str part = {text.p + done, upto - done};
         TRY(normalizer_run(&r->t->normalizer, part, &r->norm_part, &r->regex, &part));
         size_t lead = done > 0 && part.n >= out->lead ? out->lead : 0;
         part = (str){part.p + lead, part.n - lead};
-        if (to + part.n > normalized.n || (part.n > 0 && memcmp(normalized.p + to, part.p, part.n) != 0)) {
-            break;
-        }
+        adds_up = to + part.n <= normalized.n && (part.n == 0 || memcmp(normalized.p + to, part.p, part.n) == 0);
+        TRY(adds_up && client ? text_marks_add(out, to, to + part.n) : QUIRE_OK);
         to += part.n;
         done = upto;
-        if (mark > offset + text.n) {
-            if (to == normalized.n) {
-                return QUIRE_OK;
-            }
-            break;
-        }
-        TRY(start == mark ? mark_list_add(&out->starts, to) : QUIRE_OK);
-        TRY(end == mark ? mark_list_add(&out->ends, to) : QUIRE_OK);
-        i += start == mark;
-        j += end == mark;
     }
-    out->starts.n = out->ends.n = 0;
-    return QUIRE_OK;
+    if (adds_up && to == normalized.n) {
+        return QUIRE_OK;
+    }
+    out->n = 0;
+    return text_marks_add(out, 0, normalized.n);
 }
 
 /* Encodes a stretch between tokens that were found in the raw text; the stretch begins at offset there. */

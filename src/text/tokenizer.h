@@ -29,7 +29,7 @@ typedef enum encode_special {
 typedef struct encode_options {
     encode_special special;
     bool add_special; /* the post-processor's tokens, or BOS/EOS by add_bos/add_eos */
-    const text_marks *marks; /* of the text: control tokens elsewhere in it are ordinary text; NULL: allowed everywhere */
+    const text_marks *marks; /* of the text: control tokens in a client's part are ordinary text; NULL: allowed everywhere */
     size_t max_tokens;       /* of the text without special tokens: encoding stops past it; 0: no bound */
     encode_seams *seams;     /* gets the text's seams behind `from`; NULL: they are not wanted */
     const token_list *known; /* the ids of text[0..from), as an earlier encoding of them gave; NULL: none */

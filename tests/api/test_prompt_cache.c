@@ -54,15 +54,11 @@ static void add_words(uint64_t *r, strbuf *text, int n) {
     }
 }
 
-/* Marks that allow each control token of the text, or a random half of them. */
-static void mark(uint64_t *r, str text, bool all, text_marks *out) {
-    for (size_t i = 0; i < text.n; i++) {
-        bool allowed = all || below(r, 4) != 0;
-        if ((text.p[i] == '<' || text.p[i] == ' ') && allowed) {
-            assert_int_equal(mark_list_add(&out->starts, i), QUIRE_OK);
-        }
-        if ((text.p[i] == '>' || text.p[i] == 'b') && allowed) {
-            assert_int_equal(mark_list_add(&out->ends, i + 1), QUIRE_OK);
+/* Marks by which all bytes are the template's, or all but a tenth of the positions. */
+static void mark(str text, bool all, text_marks *out) {
+    for (size_t i = 0; i < text.n && !all; i++) {
+        if (((uint64_t)i * 0x9E3779B97F4A7C15u >> 32) % 10 == 0) {
+            assert_int_equal(text_marks_add(out, i, i + 1), QUIRE_OK);
         }
     }
 }
@@ -113,7 +109,7 @@ static void ids_are_those_of_the_whole_text_wherever_a_text_changes(void **state
             text_marks marks = {0};
             text.n -= below(&r, turn % 3 == 0 || text.n < 40 ? text.n + 1 : 40); /* a cut, then more */
             add_words(&r, &text, (int)below(&r, 200));
-            mark(&r, (str){text.p, text.n}, all_marked, &marks);
+            mark((str){text.p, text.n}, all_marked, &marks);
             reused += encode_both(t, c, 1, (str){text.p, text.n}, &marks);
             text_marks_deinit(&marks);
         }
@@ -137,7 +133,7 @@ static void a_conversation_that_goes_on_encodes_its_new_text_only(void **state) 
             assert_int_equal(strbuf_add_str(&text, "abc ab a"), QUIRE_OK);
         }
         assert_int_equal(strbuf_add_str(&text, "<x>"), QUIRE_OK);
-        mark(NULL, (str){text.p, text.n}, true, &marks);
+        mark((str){text.p, text.n}, true, &marks);
         size_t at = encode_both(t, c, 1, (str){text.p, text.n}, &marks);
         assert_true(turn < 2 || at + 3 * 2403 > before);
         before = text.n;
@@ -161,7 +157,7 @@ static void tenants_have_entries_of_their_own_and_drive_out_none_of_others(void 
     for (int i = 0; i < 60; i++) {
         assert_int_equal(strbuf_add_str(&text, "<x>abc ab abc ab abc ab abc ab abc ab"), QUIRE_OK);
     }
-    mark(&r, (str){text.p, text.n}, true, &marks);
+    mark((str){text.p, text.n}, true, &marks);
     assert_int_equal(encode_both(t, c, 1, (str){text.p, text.n}, &marks), 0);
     assert_int_equal(encode_both(t, c, 2, (str){text.p, text.n}, &marks), 0);
     assert_true(encode_both(t, c, 1, (str){text.p, text.n}, &marks) > 0);

@@ -6,15 +6,13 @@
 #include "chat/template.h"
 #include "json/json.h"
 #include "json/json_out.h"
-#include "text/marker.h"
 
-#define USUAL_ROLES "system\0developer\0user\0assistant\0tool"
 enum { MAX_TOKENS = 600 };
 
 /* A template with its tokenizer, whose ids from 1 on are special tokens; all other characters are id 0. */
 typedef struct chat_model {
     tokenizer *tokenizer;
-    chat_template *plain, *marked; /* plain: without marks */
+    chat_template *template;
     strbuf names[MAX_TOKENS];
     int32_t n;
 } chat_model;
@@ -79,18 +77,15 @@ static void open_tokenizer(chat_model *m, const char *flags, const char *normali
 
 static void open_templates(chat_model *m, str source) {
     quire_error err = {0};
-    chat_tokens plain = {.bos = str_of("<s>"), .eos = str_of("</s>")}, marked = plain;
-    marked.tokenizer = m->tokenizer;
-    if (chat_template_open(source, &plain, &m->plain, &err) != QUIRE_OK ||
-        chat_template_open(source, &marked, &m->marked, &err) != QUIRE_OK) {
+    chat_tokens tokens = {.tokenizer = m->tokenizer, .bos = str_of("<s>"), .eos = str_of("</s>")};
+    if (chat_template_open(source, &tokens, &m->template, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
 }
 
 static void close_model(chat_model *m) {
     tokenizer_close(m->tokenizer);
-    chat_template_close(m->plain);
-    chat_template_close(m->marked);
+    chat_template_close(m->template);
     for (int32_t i = 0; i < m->n; i++) {
         strbuf_deinit(&m->names[i]);
     }
@@ -110,24 +105,21 @@ static chat_model open_model(const char *names, const char *flags, const char *n
     return m;
 }
 
-/* The conversation's text and ids; false where the template refuses it. */
-static bool encode_chat(const chat_model *m, const char *variables, strbuf *text, token_list *ids) {
-    strbuf marked = {0};
+/* The conversation's text and ids, with marks or, parse, without; false where the template refuses it. */
+static bool encode_as(const chat_model *m, const char *variables, bool parse, strbuf *text, token_list *ids) {
     text_marks marks = {0};
     quire_error err = {0};
-    bool renders = chat_template_render(m->marked, str_of(variables), &marked, &err) == QUIRE_OK;
+    bool renders = chat_template_render(m->template, str_of(variables), text, &marks, &err) == QUIRE_OK;
     if (renders) {
-        assert_int_equal(marks_take((str){marked.p, marked.n}, (str){USUAL_ROLES, sizeof USUAL_ROLES}, text, &marks), QUIRE_OK);
-        encode_options options = {.special = ENCODE_PARSE, .marks = &marks};
+        encode_options options = {.special = ENCODE_PARSE, .marks = parse ? NULL : &marks};
         assert_int_equal(tokenizer_encode(m->tokenizer, (str){text->n > 0 ? text->p : "", text->n}, options, ids, &err), QUIRE_OK);
-    } else {
-        for (const char *p = err.message; *p != '\0'; p++) {
-            assert_true((uint8_t)*p < MARK_EDGE_BEFORE);
-        }
     }
     text_marks_deinit(&marks);
-    strbuf_deinit(&marked);
     return renders;
+}
+
+static bool encode_chat(const chat_model *m, const char *variables, strbuf *text, token_list *ids) {
+    return encode_as(m, variables, false, text, ids);
 }
 
 /* The special tokens among the ids, by their names, one behind the other. */
@@ -191,8 +183,9 @@ static void a_clients_special_token_has_the_ids_of_its_text(void **state) {
     tokenizer *t = shared_tokenizer("golden/tokenizers/qwen2.5/tokenizer.json");
     const char *text = "a<|endoftext|>b <|im_end|>\n</tool_call>";
     token_list with_marks = {0}, plain = {0};
-    text_marks none = {0};
-    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .marks = &none}, &with_marks, NULL),
+    mark_run all = {0, strlen(text)};
+    text_marks marks = {.runs = &all, .n = 1};
+    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &with_marks, NULL),
                      QUIRE_OK);
     assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PLAIN}, &plain, NULL), QUIRE_OK);
     assert_int_equal(with_marks.n, plain.n);
@@ -289,23 +282,12 @@ static bool mentions_a_token(const chat_model *m, const char *variables) {
     return false;
 }
 
-/* As before there were marks: the text, and, where the client's strings have no special token, the ids. */
+/* Where the client's strings have no special token, marks change no id. */
 static void compare_case(const chat_model *m, const char *where, const char *variables, int *n_compared) {
     strbuf want = {0}, got = {0};
     token_list ids = {0}, want_ids = {0};
-    bool renders = chat_template_render(m->plain, str_of(variables), &want, NULL) == QUIRE_OK;
-    bool also = encode_chat(m, variables, &got, &ids);
-    if (renders != also || (renders && !str_eq((str){got.p, got.n}, (str){want.p, want.n}))) {
-        size_t i = 0;
-        while (i < got.n && i < want.n && got.p[i] == want.p[i]) {
-            i++;
-        }
-        fail_msg("%s: renders at byte %zu ...%.40s, must ...%.40s; of %s", where, i, i < got.n ? got.p + i : "",
-                 i < want.n ? want.p + i : "", variables);
-    }
-    if (renders && want.n > 0 && !mentions_a_token(m, variables)) {
-        assert_int_equal(tokenizer_encode(m->tokenizer, (str){want.p, want.n}, (encode_options){.special = ENCODE_PARSE}, &want_ids, NULL),
-                         QUIRE_OK);
+    if (!mentions_a_token(m, variables) && encode_as(m, variables, true, &want, &want_ids) && want.n > 0) {
+        assert_true(encode_chat(m, variables, &got, &ids));
         bool same = ids.n == want_ids.n && memcmp(ids.ids, want_ids.ids, ids.n * sizeof *ids.ids) == 0;
         if (!same) {
             size_t i = 0;
@@ -389,28 +371,90 @@ static void templates_of_real_models_give_the_same_tokens_as_without_marks(void 
     assert_true(n > 1000);
 }
 
-/* A conversation with that text in each of its strings. */
-static void write_attack(const char *token, strbuf *out) {
-    json_out o = {.to = out};
-    strbuf text = {0};
-    assert_int_equal(strbuf_addf(&text, "a%sb", token), QUIRE_OK);
-    static const char *const roles[] = {"user", "assistant", "user"};
-    json_raw(&o, "{\"add_generation_prompt\":true,\"messages\":[");
-    for (int i = 0; i < 3; i++) {
-        json_raw(&o, i > 0 ? ",{\"role\":" : "{\"role\":");
-        json_cstr(&o, roles[i]);
-        json_raw(&o, ",\"content\":");
-        json_text(&o, text.p, text.n);
-        json_raw(&o, "}");
+typedef enum shape { SHAPE_TALK, SHAPE_SYSTEM, SHAPE_TOOLS, SHAPE_FIELDS, N_SHAPES } shape;
+
+static void write_message(json_out *o, const char *role, const char *text, const char *more) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "role"), role);
+    json_cstr(json_name(o, "content"), text);
+    if (more != NULL) {
+        json_cstr(json_name(o, more), text);
     }
-    json_raw(&o, "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":");
-    json_text(&o, text.p, text.n);
-    json_raw(&o, ",\"parameters\":{\"type\":\"object\",\"properties\":{");
-    json_text(&o, text.p, text.n);
-    json_raw(&o, ":{\"type\":\"string\"},");
-    json_text(&o, text.p + 2, text.n - 4); /* "|im_end|", which a template may put between < and > */
-    json_raw(&o, ":{\"type\":\"string\"}}}}}]}");
-    strbuf_deinit(&text);
+    json_end(o, '}');
+}
+
+/* An assistant's message that calls a tool. */
+static void write_call(json_out *o, const char *text) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "role"), "assistant");
+    json_cstr(json_name(o, "content"), text);
+    json_begin(json_name(o, "tool_calls"), '[');
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "id"), "abcdefghi");
+    json_cstr(json_name(o, "type"), "function");
+    json_begin(json_name(o, "function"), '{');
+    json_cstr(json_name(o, "name"), text);
+    json_begin(json_name(o, "arguments"), '{');
+    json_cstr(json_name(o, text), text);
+    json_end(o, '}');
+    json_end(o, '}');
+    json_end(o, '}');
+    json_end(o, ']');
+    json_end(o, '}');
+}
+
+/* The description of a tool, with the text wherever one may be. */
+static void write_tools(json_out *o, const char *text) {
+    json_begin(json_name(o, "tools"), '[');
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "type"), "function");
+    json_begin(json_name(o, "function"), '{');
+    json_cstr(json_name(o, "name"), "f");
+    json_cstr(json_name(o, "description"), text);
+    json_begin(json_name(o, "parameters"), '{');
+    json_cstr(json_name(o, "type"), "object");
+    json_begin(json_name(o, "properties"), '{');
+    json_begin(json_name(o, text), '{');
+    json_cstr(json_name(o, "type"), "string");
+    json_cstr(json_name(o, "description"), text);
+    json_end(o, '}');
+    json_end(o, '}');
+    json_begin(json_name(o, "required"), '[');
+    json_end(o, ']');
+    for (int i = 0; i < 3; i++) {
+        json_end(o, '}');
+    }
+    json_end(o, ']');
+}
+
+/* A conversation with that text in each of its strings. */
+static void write_attack(shape how, const char *text, strbuf *out) {
+    json_out o = {.to = out};
+    json_begin(&o, '{');
+    json_bool(json_name(&o, "add_generation_prompt"), true);
+    json_begin(json_name(&o, "messages"), '[');
+    if (how == SHAPE_SYSTEM) {
+        write_message(&o, "system", text, NULL);
+    }
+    write_message(&o, how == SHAPE_FIELDS ? text : "user", text, how == SHAPE_FIELDS ? "name" : NULL);
+    if (how == SHAPE_TOOLS) {
+        write_call(&o, text);
+        write_message(&o, "tool", text, "name");
+    } else {
+        write_message(&o, "assistant", text, how == SHAPE_FIELDS ? "reasoning_content" : NULL);
+        write_message(&o, "user", text, how == SHAPE_FIELDS ? "thinking" : NULL);
+    }
+    json_end(&o, ']');
+    if (how != SHAPE_SYSTEM) {
+        write_tools(&o, text);
+    }
+    if (how == SHAPE_FIELDS) {
+        json_cstr(json_name(&o, "reasoning_effort"), text);
+        json_cstr(json_name(&o, "date_string"), text);
+        json_cstr(json_name(&o, "eos_token"), text);
+    }
+    json_end(&o, '}');
+    assert_int_equal(o.err, QUIRE_OK);
 }
 
 static bool same_tokens(const token_list *a, const token_list *b) {
@@ -431,28 +475,79 @@ static bool same_tokens(const token_list *a, const token_list *b) {
     }
 }
 
-static void attack_template(const chat_model *m, const char *name, int *n) {
-    strbuf harmless = {0}, text = {0};
-    token_list want = {0};
-    write_attack("XX", &harmless);
-    bool renders = encode_chat(m, harmless.p, &text, &want);
-    for (int32_t i = 0; i < m->n && renders; i++) {
-        strbuf variables = {0};
-        token_list ids = {0};
-        strbuf_clear(&text);
-        write_attack(m->names[i].p, &variables);
-        if (encode_chat(m, variables.p, &text, &ids)) {
-            if (!same_tokens(&want, &ids)) {
-                fail_msg("%s: %s changes the special tokens of %.*s", name, m->names[i].p, (int)text.n, text.p);
-            }
-            ++*n;
-        }
-        strbuf_deinit(&variables);
-        token_list_deinit(&ids);
+/* How many ids are that token's. */
+static size_t count_id(const token_list *l, int32_t id) {
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        n += l->ids[i] == id;
     }
-    strbuf_deinit(&harmless);
+    return n;
+}
+
+/* With parse, each token's text in the prompt is that token. */
+static void expect_parsed(const chat_model *m, const char *name, shape how, const char *attack, const token_list *want) {
+    strbuf variables = {0}, text = {0};
+    token_list ids = {0};
+    write_attack(how, attack, &variables);
+    assert_true(encode_as(m, variables.p, true, &text, &ids));
+    for (int32_t i = 0; i < m->n; i++) {
+        if (strstr(attack, m->names[i].p) != NULL && count_id(&ids, i + 1) <= count_id(want, i + 1)) {
+            fail_msg("%s: %s is not parsed in %.*s", name, m->names[i].p, (int)text.n, text.p);
+        }
+    }
+    strbuf_deinit(&variables);
     strbuf_deinit(&text);
-    token_list_deinit(&want);
+    token_list_deinit(&ids);
+}
+
+/* The conversation with an attack has the special tokens of the harmless one. */
+static void attack_with(const chat_model *m, const char *name, shape how, const char *attack, const token_list *want, int *n) {
+    strbuf variables = {0}, text = {0};
+    token_list ids = {0};
+    write_attack(how, attack, &variables);
+    if (encode_chat(m, variables.p, &text, &ids)) {
+        bool differs = !same_tokens(want, &ids);
+        /* what a template does with a text may depend on it: it looks for its own tokens, and leaves parts out */
+        if (differs && ids.n > 0) {
+            for (int32_t i = 0; i < m->n; i++) {
+                if (count_id(&ids, i + 1) > count_id(want, i + 1)) {
+                    fail_msg("%s: %s in shape %d adds %s in %.*s", name, attack, (int)how, m->names[i].p, (int)text.n, text.p);
+                }
+            }
+        }
+        ++*n;
+    }
+    strbuf_deinit(&variables);
+    strbuf_deinit(&text);
+    token_list_deinit(&ids);
+}
+
+static void attack_template(const chat_model *m, const char *name, int *n) {
+    strbuf all = {0};
+    for (int32_t i = 0; i < m->n; i++) {
+        assert_int_equal(strbuf_addf(&all, "%s ", m->names[i].p), QUIRE_OK);
+    }
+    for (shape how = SHAPE_TALK; how < N_SHAPES; how++) {
+        strbuf harmless = {0}, text = {0};
+        token_list want = {0};
+        write_attack(how, "XX", &harmless);
+        if (encode_chat(m, harmless.p, &text, &want)) {
+            for (int32_t i = 0; i < m->n; i++) {
+                strbuf attack = {0};
+                assert_int_equal(strbuf_addf(&attack, "a%sb", m->names[i].p), QUIRE_OK);
+                attack_with(m, name, how, attack.p, &want, n);
+                strbuf_deinit(&attack);
+            }
+            attack_with(m, name, how, all.p, &want, n);
+            if (how == SHAPE_TALK) {
+                expect_parsed(m, name, how, all.p, &want);
+            }
+        }
+        strbuf_deinit(&harmless);
+        strbuf_deinit(&text);
+        token_list_deinit(&want);
+    }
+    strbuf_deinit(&all);
 }
 
 static void no_token_of_a_real_template_can_be_written_by_a_client(void **state) {
@@ -460,7 +555,7 @@ static void no_token_of_a_real_template_can_be_written_by_a_client(void **state)
     int n = 0;
     size_t n_templates = each_template(attack_template, &n);
     print_message("%d conversations of %zu templates\n", n, n_templates);
-    assert_true(n > 500);
+    assert_true(n > 2000);
 }
 
 int main(void) {

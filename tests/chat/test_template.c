@@ -16,7 +16,7 @@ static void a_chat_template_renders_the_conversation(void **state) {
                          "{% if add_generation_prompt %}<|assistant|>\n{% endif %}";
     assert_int_equal(chat_template_open(str_of(source), &(chat_tokens){0}, &t, &err), QUIRE_OK);
     const char *variables = "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story.\"}],\"add_generation_prompt\":true}";
-    assert_int_equal(chat_template_render(t, str_of(variables), &out, &err), QUIRE_OK);
+    assert_int_equal(chat_template_render(t, str_of(variables), &out, NULL, &err), QUIRE_OK);
     assert_true(str_is((str){out.p, out.n}, "<|user|>\nTell me a story.\n<|assistant|>\n"));
     strbuf_deinit(&out);
     chat_template_close(t);

@@ -682,9 +682,22 @@ ENDLESS = {
     "replacing": ("{% for i in range(100000) %}{{ messages[0].content | replace('a', 'b') }}{% endfor %}", None),
     "joining": ("{{ range(1000000000) | join('') }}", None),
     "multiplying": ("{{ 'a' * 10000000000 }}", "a text of 10000000000 times"),
-    "powers": ("{{ 9 ** 9 ** 9 }}", None),
+    "powers": ("{{ 9 ** (9 ** 9) }}", "an integer of more than 14336 bits"),
+    "outputs inside outputs": ("{% macro m(i) %}{{ 'a' * 10000 * 1000 }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}", BYTES),
+    "texts of two origins": ("{% set n = namespace(x=messages[0].content) %}{% for i in range(100) %}{% set n.x = n.x ~ 'b' ~ n.x %}{% endfor %}", BYTES),
+    "runs of origins": ("{% set n = namespace(x=messages[0].content[0] ~ 'b') %}{% for i in range(24) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "bytes"),
+    "templates inside templates": ("{% include 'default' %}", None),
     "centring": ("{{ 'a'.center(10000000000) }}", None),
 }
+
+
+def test_class_15_integers_of_any_size_within_their_bound_are_an_answer(quire):
+    s = Server("builtin", "--api-key", ALICE, "--chat-template", "{{ 9 ** 9 ** 9 == 9 ** 81 }}{{ (9 ** 9 ** 9) | string | length }}")
+    try:
+        answer = chat(s, "a")
+        assert answer[0] == 200, answer
+    finally:
+        assert s.stop() == 0
 
 
 @pytest.mark.parametrize("name", ENDLESS)

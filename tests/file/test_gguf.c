@@ -1,5 +1,6 @@
 /* GGUF: what is read, and how malformed files are refused. */
 #include "base/log.h"
+#include "file/templates.h"
 #include "make_files.h"
 
 /* A file of which one place is wrong: refused with code, and a message that has the words. */
@@ -109,6 +110,26 @@ static void the_vocabulary_is_borrowed_from_the_file(void **state) {
     assert_int_equal(v->add_bos, -1);
     assert_int_equal(v->n_merges, 0);
     assert_true(str_is(model_file_chat_template(f), "{{ messages }}"));
+    model_file_close(f);
+    strbuf_deinit(&b);
+}
+
+static void further_chat_templates_are_keys_with_their_names(void **state) {
+    (void)state;
+    strbuf b = {0};
+    put_header(&b, 3, 0, 4);
+    put_key_str(&b, "tokenizer.chat_template", "one");
+    put_key_str(&b, "tokenizer.chat_template.tool_use", "two");
+    put_key_str(&b, "tokenizer.chat_template.", "no name");
+    put_key_str(&b, "tokenizer.chat_template.rag", "three");
+    model_file *f = open_good(&b);
+    str name, text;
+    assert_true(str_is(model_file_chat_template(f), "one"));
+    assert_int_equal(model_file_n_templates(f), 2);
+    model_file_template(f, 0, &name, &text);
+    assert_true(str_is(name, "tool_use") && str_is(text, "two"));
+    model_file_template(f, 1, &name, &text);
+    assert_true(str_is(name, "rag") && str_is(text, "three"));
     model_file_close(f);
     strbuf_deinit(&b);
 }
@@ -422,6 +443,7 @@ int main(void) {
         cmocka_unit_test(numbers_strings_and_arrays_are_read_by_key),
         cmocka_unit_test(dimensions_become_row_major_and_data_are_found),
         cmocka_unit_test(the_vocabulary_is_borrowed_from_the_file),
+        cmocka_unit_test(further_chat_templates_are_keys_with_their_names),
         cmocka_unit_test(a_file_without_keys_or_tensors_opens),
         cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
         cmocka_unit_test(random_damage_never_leads_outside_the_file),

@@ -1,6 +1,10 @@
 /* Hugging Face directories: which files are read, how shards belong together, what config.json may hold. */
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/log.h"
 #include "file/open_file.h"
+#include "file/templates.h"
 #include "make_files.h"
 
 static const char *const names[] = {"config.json",
@@ -171,6 +175,47 @@ static void the_chat_template_is_found_where_it_may_stand(void **state) {
     assert_template(&d, "");
     write_text(&d, "chat_template.jinja", "three\n");
     assert_template(&d, "three\n");
+    temp_delete(&d, names);
+}
+
+/* "NAME=TEXT;" of each of the file's templates beside the default one. */
+static void expect_templates(const temp_dir *d, const char *want) {
+    model_file *f = open_good(d->path);
+    strbuf got = {0};
+    for (size_t i = 0; i < model_file_n_templates(f); i++) {
+        str name, text;
+        model_file_template(f, i, &name, &text);
+        assert_int_equal(strbuf_addf(&got, "%.*s=%.*s;", (int)name.n, name.p, (int)text.n, text.p), QUIRE_OK);
+    }
+    assert_string_equal(got.n > 0 ? got.p : "", want);
+    strbuf_deinit(&got);
+    model_file_close(f);
+}
+
+static void further_chat_templates_are_found_by_name(void **state) {
+    (void)state;
+    temp_dir d = good_directory();
+    char path[sizeof d.path + 40];
+    expect_templates(&d, "");
+    write_text(&d, "tokenizer_config.json",
+               "{\"chat_template\": [7, {\"name\": \"tool_use\", \"template\": \"t\"}, {\"name\": \"default\", \"template\": \"two\"}, "
+               "{\"name\": \"rag\", \"template\": \"r\"}, {\"name\": \"rag\", \"template\": \"again\"}, "
+               "{\"name\": 5, \"template\": \"x\"}, {\"name\": \"y\"}]}");
+    expect_templates(&d, "tool_use=t;rag=r;");
+    snprintf(path, sizeof path, "%s/additional_chat_templates", d.path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    write_text(&d, "additional_chat_templates/rag.jinja", "from a file");
+    write_text(&d, "additional_chat_templates/b.jinja", "second");
+    write_text(&d, "additional_chat_templates/default.jinja", "not taken");
+    write_text(&d, "additional_chat_templates/notes.txt", "not a template");
+    expect_templates(&d, "b=second;rag=from a file;tool_use=t;"); /* files go before the list, in the order of their names */
+    static const char *const inside[] = {"rag.jinja", "b.jinja", "default.jinja", "notes.txt", NULL};
+    for (size_t i = 0; inside[i] != NULL; i++) {
+        snprintf(path, sizeof path, "%s/additional_chat_templates/%s", d.path, inside[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    snprintf(path, sizeof path, "%s/additional_chat_templates", d.path);
+    assert_int_equal(rmdir(path), 0);
     temp_delete(&d, names);
 }
 
@@ -357,6 +402,7 @@ int main(void) {
         cmocka_unit_test(a_model_without_a_vocabulary_opens),
         cmocka_unit_test(a_tokenizer_without_a_model_opens),
         cmocka_unit_test(the_chat_template_is_found_where_it_may_stand),
+        cmocka_unit_test(further_chat_templates_are_found_by_name),
         cmocka_unit_test(generation_config_is_apart_from_config),
         cmocka_unit_test(a_file_of_the_directory_opens_the_directory),
         cmocka_unit_test(shards_open_together_with_and_without_an_index),

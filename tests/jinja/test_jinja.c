@@ -23,7 +23,7 @@ static const struct tm clock_at = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, 
 static quire_err render(const char *source, const char *variables, strbuf *out, quire_error *err) {
     jinja_program *p;
     TRY(jinja_open(str_of(source), chat, &p, err));
-    quire_err e = jinja_render(p, str_of(variables), &clock_at, out, err);
+    quire_err e = jinja_render(p, str_of(variables), &clock_at, out, NULL, err);
     jinja_close(p);
     return e;
 }
@@ -153,27 +153,198 @@ static void malformed_templates_are_refused_with_line_and_column(void **state) {
     refuse("{% set 1 = 2 %}", "{}", QUIRE_INVALID, "can't assign to 'const'");
 }
 
-static void what_is_not_understood_is_refused_at_open_and_not_guessed(void **state) {
-    (void)state;
-    const char *const sources[] = {"{{ x|groupby('a') }}",
-                                   "{% include 'x' %}",
-                                   "{{ cycler(1) }}",
-                                   "{{ 'a'.encode() }}",
-                                   "{{ f(*x) }}",
-                                   "{{ 99999999999999999999 }}",
-                                   "{% block a %}{% endblock %}",
-                                   "{% if false %}{{ x|pprint }}{% endif %}"};
-    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
-        jinja_program *p;
-        quire_error err;
-        assert_int_equal(jinja_open(str_of(sources[i]), chat, &p, &err), QUIRE_UNSUPPORTED);
-        assert_null(p);
-        assert_non_null(strstr(err.message, "line 1, column "));
-        assert_non_null(strstr(err.message, sources[i][3] == '9' ? "64 bits" : "not supported"));
+static void expect_text(const char *source, const char *want) {
+    strbuf out = {0};
+    quire_error err = {0};
+    if (render(source, "{}", &out, &err) != QUIRE_OK || !str_is((str){out.p, out.n}, want)) {
+        fail_msg("%s gives %s %s, must %s", source, out.n > 0 ? out.p : "", err.message, want);
     }
-    refuse("{{ x + 1 }}", "{\"x\":99999999999999999999}", QUIRE_UNSUPPORTED, "64 bits");
-    refuse("{{ 9223372036854775807 + 1 }}", "{}", QUIRE_UNSUPPORTED, "64 bits");
-    expect("{{ 9223372036854775806 + 1 }}", "{}", "9223372036854775807");
+    strbuf_deinit(&out);
+}
+
+static void integers_have_any_size(void **state) {
+    (void)state;
+    expect_text("{{ 10 ** 30 // 7 }} {{ -(10 ** 30) % 7 }} {{ -(10 ** 30) // 7 }}",
+                "142857142857142857142857142857 6 -142857142857142857142857142858");
+    expect_text("{{ (2 ** 64 - 1) * (2 ** 64 + 1) == 2 ** 128 - 1 }} {{ 2 ** 70 / 2 ** 69 }} {{ 2 ** 64 > 1.5 }}", "True 2.0 True");
+    expect_text("{{ (2 ** 70) ** -1 == 2.0 ** -70 }} {{ (10 ** 30) ** -2 }}", "True 1e-60");
+    refuse("{{ (10 ** 400) ** -1 }}", "{}", QUIRE_BAD_REQUEST, "int too large to convert to float");
+    strbuf out = {0};
+    quire_error err = {0};
+    assert_int_equal(render("{{ 10 ** 100000 }}", "{}", &out, &err), QUIRE_TOO_LARGE);
+    strbuf_deinit(&out);
+}
+
+static void values_are_formatted_as_in_python(void **state) {
+    (void)state;
+    expect_text("{{ '%05d|%-4s|%.2f|%x' % (42, 'ab', 2.5, 255) }}", "00042|ab  |2.50|ff");
+    expect_text("{{ '{:>5}|{:,}|{!r}|{{}}'.format('a', 1234567, 'b') }}", "    a|1,234,567|'b'|{}");
+    expect_text("{{ '\xce\x9f\xce\x94\xce\x9f\xce\xa3'.lower() }}{{ '\xc4\xb0'.lower()|length }}", "\xce\xbf\xce\xb4\xce\xbf\xcf\x82"
+                                                                                                   "2");
+}
+
+/* A set of two templates, of which the first is rendered. */
+static quire_err render_of_set(const char *source, const char *other, strbuf *out, quire_error *err) {
+    jinja_set set = {0};
+    jinja_options options = {.set = &set};
+    jinja_program *main = NULL, *base = NULL;
+    quire_err e = jinja_open(str_of(other), options, &base, err);
+    e = e == QUIRE_OK ? jinja_open(str_of(source), options, &main, err) : e;
+    if (e == QUIRE_OK) {
+        set.n = 2;
+        set.named[0].name = str_of("default");
+        set.named[0].program = main;
+        set.named[1].name = str_of("base");
+        set.named[1].program = base;
+        e = jinja_render(main, str_of("{\"who\":\"me\"}"), &clock_at, out, NULL, err);
+    }
+    jinja_close(main);
+    jinja_close(base);
+    return e;
+}
+
+static void expect_of_set(const char *source, const char *other, const char *want) {
+    strbuf out = {0};
+    quire_error err = {0};
+    if (render_of_set(source, other, &out, &err) != QUIRE_OK || !str_is((str){out.n > 0 ? out.p : "", out.n}, want)) {
+        fail_msg("%s with %s gives %s %s, must %s", source, other, out.n > 0 ? out.p : "", err.message, want);
+    }
+    strbuf_deinit(&out);
+}
+
+/* As jinja2 3.1.6 with a DictLoader of the two. */
+static void templates_include_import_and_extend_one_another(void **state) {
+    (void)state;
+    expect_of_set("{% include 'base' %}!", "hi {{ who }}", "hi me!");
+    expect_of_set("{% set x = 1 %}{% for i in [5] %}{% include 'base' %}{% endfor %}", "{{ x }}{{ i }}", "15");
+    expect_of_set("{% set x = 1 %}{% include 'base' without context %}{% include ['none', 'base'] %}", "[{{ x }}{{ who }}]", "[][1me]");
+    expect_of_set("a{% include 'none' ignore missing %}b", "", "ab");
+    expect_of_set("{% import 'base' as m %}{{ m.f(2) }}{{ m.x }}{{ m._y is defined }}{{ m }}",
+                  "T{% macro f(a) %}<{{ a }}{{ who }}>{% endmacro %}{% set x = 3 %}{% set _y = 4 %}", "<2>3FalseT");
+    expect_of_set("{% import 'base' as m with context %}{{ m.f(2) }}", "{% macro f(a) %}<{{ a }}{{ who }}>{% endmacro %}", "<2me>");
+    expect_of_set("{% from 'base' import f as g, x, %}{{ g() }}{{ x }}", "{% macro f() %}f{% endmacro %}{% set x = 3 %}", "f3");
+    expect_of_set("{% from 'base' import none_such %}{{ none_such is defined }}", "", "False");
+    expect_of_set("lost{% extends 'base' %}lost{% block b %}child{{ super() }}{% endblock %}lost",
+                  "<{% block b %}base{% endblock %}|{{ self.b() }}>", "lost<childbase|childbase>");
+    expect_of_set("{% extends 'base' %}{% set x = 7 %}{% block b %}{{ x }}{% endblock %}",
+                  "{% block a %}a{% endblock %}{% block b %}{% endblock %}", "a7");
+    expect_of_set("{% block a %}in{% endblock a %}|{{ self.a() }}{{ self }}", "", "in|in<TemplateReference None>");
+    expect_of_set("{% for i in [1, 2] %}{% block a scoped %}{{ i }}{% endblock %}{% endfor %}", "", "12");
+    expect_of_set("{% set i = 0 %}{% for i in [1, 2] %}{% block a %}{{ i }}{% endblock %}{% endfor %}", "", "00");
+}
+
+static void refuse_of_set(const char *source, const char *other, const char *words) {
+    strbuf out = {0};
+    quire_error err = {0};
+    if (render_of_set(source, other, &out, &err) == QUIRE_OK || strstr(err.message, words) == NULL) {
+        fail_msg("%s with %s gives %s, must %s", source, other, err.message, words);
+    }
+    strbuf_deinit(&out);
+}
+
+static void another_template_that_is_missing_or_endless_is_an_error(void **state) {
+    (void)state;
+    refuse_of_set("{% include 'none' %}", "", "line 1, column 4: there is no template named none; there are: default, base");
+    refuse_of_set("{% include ['none', 'nor'] %}", "", "there is no template named ['none', 'nor']");
+    refuse_of_set("{% include 'default' %}", "", "recurses");
+    refuse_of_set("{% extends 'default' %}", "", "extend one another");
+    refuse_of_set("{% extends 'base' %}{% extends 'base' %}", "", "extended multiple times");
+    refuse_of_set("{% extends 'base' %}", "{% block b required %}{% endblock %}", "Required block 'b' not found");
+    refuse_of_set("{% block b %}{{ super() }}{% endblock %}", "", "there is no parent block called 'b'");
+    refuse_of_set("{% block b %}{% endblock %}{% block b %}{% endblock %}", "", "block 'b' defined twice");
+    refuse("{% include 'x' %}", "{}", QUIRE_BAD_REQUEST, "no loader for this environment specified");
+}
+
+/* Each as jinja2 3.1.6 renders it. */
+static void jinjas_rarer_functions_give_what_it_gives(void **state) {
+    (void)state;
+    static const char *const table[][2] = {
+        {"{{ 'see http://a.com/x?y=1. (https://b.org/(z)) www.c.de, foo.net <d.com> me@x.org mailto:q@r.st no.t' | urlize }}",
+         "see <a href=\"http://a.com/x?y=1\" rel=\"noopener\">http://a.com/x?y=1</a>. (<a href=\"https://b.org/(z)\" "
+         "rel=\"noopener\">https://b.org/(z)</a>) <a href=\"https://www.c.de\" rel=\"noopener\">www.c.de</a>, <a href=\"https://foo.net\" "
+         "rel=\"noopener\">foo.net</a> &lt;d.com&gt; <a href=\"mailto:me@x.org\">me@x.org</a> <a href=\"mailto:q@r.st\">q@r.st</a> no.t"},
+        {"{{ 'http://example.com/a/long/path' | urlize(15, true, target='_blank', rel='b a') }}",
+         "<a href=\"http://example.com/a/long/path\" rel=\"a b nofollow noopener\" target=\"_blank\">http://example....</a>"},
+        {"{{ 'tel:123 http://127.0.0.1:8080/x http://[::1]/ http://1.2.3 a.b www.x' | urlize(extra_schemes=['tel:']) }}",
+         "<a href=\"tel:123\" rel=\"noopener\">tel:123</a> <a href=\"http://127.0.0.1:8080/x\" "
+         "rel=\"noopener\">http://127.0.0.1:8080/x</a> <a href=\"http://[::1]/\" rel=\"noopener\">http://[::1]/</a> http://1.2.3 a.b "
+         "www.x"},
+        {"{{ 'http://localhost http://a-b.example:99999 a@b ab@c.de@f.gh &lt;http://x.io&gt; \"q.com\"' | urlize }}",
+         "<a href=\"http://localhost\" rel=\"noopener\">http://localhost</a> <a href=\"http://a-b.example:99999\" "
+         "rel=\"noopener\">http://a-b.example:99999</a> a@b <a href=\"mailto:ab@c.de@f.gh\">ab@c.de@f.gh</a> &amp;lt;http://x.io&amp;gt; "
+         "&#34;q.com&#34;"},
+        {"{{ 'abc'.translate(''.maketrans('ab', 'xy', 'c')) }}{{ 'abc'.translate({97: 'long', 98: none, 99: 100}) }}", "xylongd"},
+        {"{{ 'h\\u00e9'.encode() }}{{ 'h\\u00e9'.encode('latin-1') }}{{ 'it\\'s'.encode() }}{{ 'a\\n'.encode('ascii') }}",
+         "b'h\\xc3\\xa9'b'h\\xe9'b\"it's\"b'a\\n'"},
+        {"{{ 'h\\u00e9'.encode().decode() }}{{ 'ab'.encode().hex() }}{{ 'ab'.encode() | list }}{{ 'ab'.encode()[1] }}{{ "
+         "'h\\u00e9'.encode() | length }}{{ 'h\\u00e9'.encode('ascii', 'ignore').decode() }}",
+         "h\xc3\xa9"
+         "6162[97, 98]983h"},
+        {"{{ {'b': 1, 'a': [1, 2]} | pprint }}{{ 'x' | pprint }}{{ 5 | pprint }}{{ none | pprint }}", "{'a': [1, 2], 'b': 1}'x'5None"},
+        {"{{ [1234567890] * 12 | int }}{{ ([1234567890] * 12) | pprint }}",
+         "[1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, "
+         "1234567890, 1234567890][1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n "
+         "1234567890,\n 1234567890,\n 1234567890,\n 1234567890,\n 1234567890]"},
+        {"{{ {'z': 'word ' * 30, 'a': {'deep': ['x' * 50, 'y' * 50]}} | pprint }}",
+         "{'a': {'deep': ['xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',\n                "
+         "'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy']},\n 'z': 'word word word word word word word word word word word word word "
+         "word '\n      'word word word word word word word word word word word word word word '\n      'word word '}"},
+        {"{{ ('word ' * 40) | pprint }}",
+         "('word word word word word word word word word word word word word word word '\n 'word word word word word word word word word "
+         "word word word word word word '\n 'word word word word word word word word word word ')"},
+        {"{{ ('line one\\nline two ' * 10) | pprint }}",
+         "('line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two "
+         "line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two line one\\n'\n 'line two ')"},
+        {"{{ (('x' * 90),) | pprint }}", "('xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx',)"},
+        {"{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{% set j = joiner('|') %}{{ j() }}x{{ j() "
+         "}}y",
+         "ababx|y"},
+        {"{{ [{'g': 1, 'v': 'a'}, {'g': 2, 'v': 'b'}, {'g': 1, 'v': 'c'}] | groupby('g') | map('last') | list }}",
+         "[[{'g': 1, 'v': 'a'}, {'g': 1, 'v': 'c'}], [{'g': 2, 'v': 'b'}]]"},
+        {"{{ 'a very long sentence that goes on' | truncate(20) }}{{ 'abcdefghij' | truncate(5, true, '>', 0) }}", "a very long...abcd>"},
+        {"{{ 'one two three four' | wordwrap(9) }}", "one two\nthree\nfour"},
+        {"{{ 'a b/&' | urlencode }}{{ {'a': 1, 'class': 'x<y', 'n': none} | xmlattr }}", "a%20b/%26 a=\"1\" class=\"x&lt;y\""},
+        {"{{ 1234567 | filesizeformat }} {{ 1234567 | filesizeformat(true) }} {{ '<b>x</b> &amp; y' | striptags }}",
+         "1.2 MB 1.2 MiB x & y"},
+        {"{% macro m(a, b=1) %}{{ varargs }}{% endmacro %}{{ m.name }}{{ m.arguments }}{{ m.catch_varargs }}{{ m(1, 2, 3) }}",
+         "m('a', 'b')True(3,)"},
+        {"{% macro m(a, b=1) %}{{ a }}{{ b }}{{ caller() }}{% endmacro %}{% call m(*[7], **{'b': 8}) %}c{% endcall %}", "78c"},
+        {"{% autoescape true %}{{ '<' }}{{ '<' | safe }}{% endautoescape %}{{ '%s-%05.1f' % ('a', 2.25) }}{{ '{0:>4}{x!r}'.format(1, "
+         "x='q') }}",
+         "&lt;<a-002.2   1'q'"},
+        {"{{ 2 ** 100 }} {{ -7 // 2 }} {{ (10 ** 25) % 97 }} {{ 10 ** 20 | int }}",
+         "1267650600228229401496703205376 -4 71 100000000000000000000"},
+        {"{{ '\\u0130'.lower() | length }}{{ '\\u039f\\u0394\\u039f\\u03a3'.lower() }}{{ range(3) }}{{ {}.items() }}",
+         "2\xce\xbf\xce\xb4\xce\xbf\xcf\x82range(0, 3)dict_items([])"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        expect_text(table[i][0], table[i][1]);
+    }
+}
+
+static void characters_have_names(void **state) {
+    (void)state;
+    expect_text(
+        "{{ '\\N{BULLET}\\N{LATIN SMALL LETTER E WITH ACUTE}\\N{em dash}\\N{TILDE}\\N{WHITE HEAVY CHECK MARK}\\N{GRINNING FACE}' }}",
+        "\xe2\x80\xa2\xc3\xa9\xe2\x80\x94~\xe2\x9c\x85\xf0\x9f\x98\x80");
+    refuse("{{ '\\N{NO SUCH}' }}", "{}", QUIRE_INVALID, "unknown escape");
+    refuse("{{ '\\N{BULL}' }}", "{}", QUIRE_INVALID, "unknown escape");
+    refuse("{{ '\\N{' }}", "{}", QUIRE_INVALID, "unknown escape");
+    refuse("{{ '\\N' }}", "{}", QUIRE_INVALID, "unknown escape");
+}
+
+static void what_jinja_leaves_to_chance_is_the_same_in_each_render(void **state) {
+    (void)state;
+    expect_text("{{ ['a', 'b'] | random in 'ab' }}{{ ([] | random) is defined }}{{ 'x' | random }}", "TrueFalsex");
+    expect_text("{{ lipsum(2) | length > 200 }}{{ lipsum(1, false, 3, 5).split() | length in [3, 4] }}{{ lipsum(3)[:3] }}", "TrueTrue<p>");
+    strbuf out[2] = {{0}, {0}};
+    quire_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(render("{{ lipsum() }}{{ range(1000) | random }}", "{}", &out[i], &err), QUIRE_OK);
+    }
+    assert_true(str_eq((str){out[0].p, out[0].n}, (str){out[1].p, out[1].n}));
+    strbuf_deinit(&out[0]);
+    strbuf_deinit(&out[1]);
 }
 
 /* ---- bounds ---- */
@@ -191,6 +362,14 @@ static void endless_and_enormous_templates_end_with_an_error(void **state) {
     refuse("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}", "{}", QUIRE_TOO_LARGE,
            "nested");
     refuse("{{ range(1000000) }}", "{}", QUIRE_BAD_REQUEST, "Range too big");
+    refuse(
+        "{% macro m(i) %}{{ 'a' * 10000 * 1000 }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}",
+        "{}", QUIRE_TOO_LARGE, "bytes of values");
+    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}", "{\"t\":\"a\"}",
+           QUIRE_TOO_LARGE, "bytes of values");
+    refuse("{% set n = namespace(x=t ~ 'b') %}{% for i in range(24) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "{\"t\":\"a\"}",
+           QUIRE_TOO_LARGE, "bytes");
+    refuse("{{ 9 ** (9 ** 9) }}", "{}", QUIRE_TOO_LARGE, "an integer of more than 14336 bits");
     refuse("{{ ('a' * 2000000).rfind('a' * 1000000 ~ 'b') }}", "{}", QUIRE_TOO_LARGE, "steps");
 }
 
@@ -226,6 +405,59 @@ static void appending_in_a_loop_takes_linear_memory(void **state) {
     /* 20,000 pieces of 100 bytes: copying all at each step would need 20 GB. */
     expect("{% set n = namespace(s='') %}{% for i in range(20000) %}{% set n.s = n.s + 'x' * 100 %}{% endfor %}{{ n.s|length }}", "{}",
            "2000000");
+}
+
+/* The origin of each byte of a rendering: t for the template's, i for those of the variables. */
+static void expect_origins(const char *source, const char *variables, const char *text, const char *origins) {
+    jinja_program *p;
+    strbuf out = {0}, got = {0};
+    jinja_spans input = {0};
+    quire_error err = {0};
+    assert_int_equal(jinja_open(str_of(source), chat, &p, &err), QUIRE_OK);
+    if (jinja_render(p, str_of(variables), &clock_at, &out, &input, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", source, err.message);
+    }
+    for (size_t i = 0, k = 0; i < out.n; i++) {
+        k += k < input.n && input.spans[k].end <= i;
+        strbuf_add_char(&got, k < input.n && input.spans[k].start <= i ? 'i' : 't');
+    }
+    if (!str_is((str){out.p, out.n}, text) || !str_is((str){got.p, got.n}, origins)) {
+        fail_msg("%s gives %s, %s", source, out.p, got.p);
+    }
+    jinja_spans_deinit(&input);
+    strbuf_deinit(&out);
+    strbuf_deinit(&got);
+    jinja_close(p);
+}
+
+static void each_byte_keeps_its_origin(void **state) {
+    (void)state;
+    const char *v = "{\"x\":\"ab\",\"n\":12,\"l\":[\"p\",\"q\"],\"u\":\"http://a.com\"}";
+    expect_origins("<{{ x }}>", v, "<ab>", "tiit");
+    expect_origins("{{ 'c' ~ x ~ 'd' }}{{ x + x }}{{ x * 2 }}{{ ('c' + x) * 2 }}", v,
+                   "cabdabababab"
+                   "cabcab",
+                   "tiitiiiiiiii"
+                   "tiitii");
+    expect_origins("{{ ('c' ~ x ~ 'd')[1:3] }}{{ ('c' ~ x)[::-1] }}{{ ('c' ~ x) | upper }}", v, "abbacCAB", "iiiittii");
+    expect_origins("{{ x.replace('a', 'z') }}{{ 'zaz'.replace('a', x) }}{{ x.center(4) }}{{ l | join('-') }}", v, "zbzabz ab p-q",
+                   "titiittiit"
+                   "iti");
+    expect_origins("{{ n }}{{ n + 1 }}{{ l | tojson }}{{ '%s|%d' % (x, n) }}{{ '{}'.format(x) }}", v, "1213[\"p\", \"q\"]ab|12ab",
+                   "iiiiiiii"
+                   "tt"
+                   "iiii"
+                   "iitii"
+                   "ii");
+    expect_origins("{{ x.translate(x.maketrans('a', 'z')) }}{{ 'a'.encode().decode() }}{{ x.encode().decode() }}", v, "zbaab", "iitii");
+    expect_origins("{{ u | urlize }}", v, "<a href=\"http://a.com\" rel=\"noopener\">http://a.com</a>",
+                   "ttttttttt"
+                   "iiiiiiiiiiii"
+                   "ttttttttttttttttt"
+                   "iiiiiiiiiiii"
+                   "tttt");
+    expect_origins("{% macro m(a) %}[{{ a }}]{% endmacro %}{{ m(x) }}{% set s %}<{{ x }}>{% endset %}{{ s[1:] }}", v, "[ab]ab>", "tiitiit");
+    expect_origins("{{ [x, 'c'] | pprint }}{{ x | length }}", v, "['ab', 'c']2", "tiiiitttttti");
 }
 
 static void a_failed_render_leaves_the_output_as_it_was(void **state) {
@@ -323,7 +555,7 @@ static void mutated_templates_never_crash(void **state) {
         jinja_program *p;
         quire_error err = {0};
         if (jinja_open((str){source.p, source.n}, chat, &p, &err) == QUIRE_OK) {
-            quire_err e = jinja_render(p, str_of(variables), &clock_at, &out, &err);
+            quire_err e = jinja_render(p, str_of(variables), &clock_at, &out, NULL, &err);
             assert_true(e == QUIRE_OK || (err.code == e && err.message[0] != '\0'));
             opened++;
         } else {
@@ -363,7 +595,7 @@ static void the_language_vectors_render_as_recorded(void **state) {
         strbuf out = {0};
         quire_error err = {0};
         quire_err e = jinja_open(json_str(source), options, &p, &err);
-        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, &err) : e;
+        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, NULL, &err) : e;
         str expected = {json_str(want).p, json_str(want).n};
         if (e == QUIRE_UNSUPPORTED) {
             unsupported++;
@@ -391,10 +623,17 @@ int main(void) {
         cmocka_unit_test(a_template_error_carries_its_own_words),
         cmocka_unit_test(a_namespace_takes_no_names_with_an_underscore),
         cmocka_unit_test(malformed_templates_are_refused_with_line_and_column),
-        cmocka_unit_test(what_is_not_understood_is_refused_at_open_and_not_guessed),
+        cmocka_unit_test(integers_have_any_size),
+        cmocka_unit_test(values_are_formatted_as_in_python),
+        cmocka_unit_test(templates_include_import_and_extend_one_another),
+        cmocka_unit_test(another_template_that_is_missing_or_endless_is_an_error),
+        cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
+        cmocka_unit_test(characters_have_names),
+        cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
         cmocka_unit_test(a_program_that_nests_too_deeply_is_refused),
         cmocka_unit_test(appending_in_a_loop_takes_linear_memory),
+        cmocka_unit_test(each_byte_keeps_its_origin),
         cmocka_unit_test(a_failed_render_leaves_the_output_as_it_was),
         cmocka_unit_test(mutated_templates_never_crash),
         cmocka_unit_test(the_language_vectors_render_as_recorded),

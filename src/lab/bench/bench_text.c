@@ -130,18 +130,12 @@ typedef struct render_run {
     chat_messages messages;
 } render_run;
 
-static quire_err render_text(render_run *r, strbuf *marked, text_marks *marks, quire_error *err) {
-    const chat_prompt p = {.messages = &r->messages, .add_generation_prompt = true};
-    strbuf_clear(&r->run.out);
-    TRY(chat_render(r->template, &p, marked, err));
-    return no_memory(marks_take((str){marked->p, marked->n}, (str){r->messages.roles.p, r->messages.roles.n}, &r->run.out, marks), err);
-}
-
 static quire_err render(text_run *run, quire_error *err) {
-    strbuf marked = {0};
+    render_run *r = (render_run *)run;
+    const chat_prompt p = {.messages = &r->messages, .add_generation_prompt = true};
     text_marks marks = {0};
-    quire_err e = render_text((render_run *)run, &marked, &marks, err);
-    strbuf_deinit(&marked);
+    strbuf_clear(&run->out);
+    quire_err e = chat_render(r->template, &p, &run->out, &marks, err);
     text_marks_deinit(&marks);
     return e;
 }

@@ -1,0 +1,356 @@
+/* Filters that lay out or encode texts. args[0] is the input. */
+#include <math.h>
+#include <stdio.h>
+
+#include "jinja/jinja_filters.h"
+
+static quire_err add_char(jrun *r, char c, uint8_t origin) {
+    return jrun_add_as(r, (str){&c, 1}, origin);
+}
+
+JFUNCTION(filter_truncate) {
+    str s, end = str_of("...");
+    int64_t length = 255, leeway = 5;
+    TRY(jrun_want_text(r, args[0], "the text", &s));
+    TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the length", &length));
+    TRY(jis(args[3], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[3], "the end", &end));
+    TRY(jgiven(args[4]) ? jrun_want_integer(r, args[4], "the leeway", &leeway) : QUIRE_OK);
+    int64_t n = (int64_t)jstr_length(s), n_end = (int64_t)jstr_length(end);
+    TRY(jrun_step(r, s.n / 16));
+    if (length < n_end || leeway < 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, length < n_end ? "expected length >= %lld, got %lld" : "expected leeway >= 0",
+                         (long long)n_end, (long long)length);
+    }
+    *out = args[0];
+    if (n - leeway <= length) {
+        return QUIRE_OK;
+    }
+    str kept = jstr_part(s, 0, (size_t)(length - n_end));
+    for (size_t i = kept.n; !jflag(args[2]) && i-- > 0;) { /* to the last blank, if there is one */
+        if (kept.p[i] == ' ') {
+            kept.n = i;
+            break;
+        }
+    }
+    TRY(jrun_append(r, kept, end, &kept));
+    *out = jstring(kept);
+    return QUIRE_OK;
+}
+
+/* ---- wordwrap: Python's textwrap without its changes of white space ---- */
+
+static bool is_blank(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool is_letter(char c) {
+    return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+}
+
+/* The bytes of the next piece of a line that is not divided: blanks, or a word up to a hyphen between letters. */
+static size_t piece_size(str s, bool at_hyphens) {
+    size_t n = 1;
+    bool blank = is_blank(s.p[0]);
+    while (n < s.n && is_blank(s.p[n]) == blank) {
+        if (!blank && at_hyphens && s.p[n - 1] == '-' && n > 2 && is_letter(s.p[n - 2]) && is_letter(s.p[n - 3]) && is_letter(s.p[n])) {
+            break;
+        }
+        n++;
+    }
+    return n;
+}
+
+typedef struct wrapping {
+    jrun *r;
+    str between; /* lines */
+    size_t width;
+    bool breaks_words, at_hyphens;
+} wrapping;
+
+/* One line of the result from rest: as many pieces as fit. */
+static str wrap_line(const wrapping *w, str *rest, bool first) {
+    size_t width = 0;
+    while (!first && rest->n > 0 && is_blank(rest->p[0])) {
+        rest->p++;
+        rest->n--;
+    }
+    str line = {rest->p, 0};
+    while (line.n < rest->n) {
+        str more = {rest->p + line.n, rest->n - line.n};
+        more.n = piece_size(more, w->at_hyphens);
+        size_t n = jstr_length(more);
+        if (width + n > w->width) {
+            bool too_long = n > w->width;
+            if (too_long && (w->breaks_words || width == 0)) {
+                str part = w->breaks_words ? jstr_part(more, 0, w->width > width ? w->width - width : width == 0) : more;
+                line.n += part.n;
+            }
+            break;
+        }
+        width += n;
+        line.n += more.n;
+    }
+    *rest = (str){rest->p + line.n, rest->n - line.n};
+    while (line.n > 0 && is_blank(line.p[line.n - 1])) {
+        line.n--;
+    }
+    return line;
+}
+
+static quire_err wrap_paragraph(const wrapping *w, str text) {
+    bool first = true, written = false;
+    while (text.n > 0) {
+        size_t before = text.n;
+        str line = wrap_line(w, &text, first);
+        TRY(jrun_step(w->r, 1));
+        if (line.n > 0) {
+            TRY(written ? jrun_add(w->r, w->between) : QUIRE_OK);
+            TRY(jrun_add(w->r, line));
+            written = true;
+        }
+        if (text.n == before) {
+            break;
+        }
+        first = false;
+    }
+    return QUIRE_OK;
+}
+
+JFUNCTION(filter_wordwrap) {
+    str s;
+    int64_t width = 79;
+    jvalue *lines;
+    size_t n;
+    wrapping w = {.r = r, .between = str_of("\n"), .breaks_words = jis(args[2], J_MISSING) || jflag(args[2])};
+    w.at_hyphens = jis(args[4], J_MISSING) || jflag(args[4]);
+    TRY(jrun_want_text(r, args[0], "the text", &s));
+    TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the width", &width));
+    TRY(jgiven(args[3]) ? jrun_want_text(r, args[3], "the string between lines", &w.between) : QUIRE_OK);
+    TRY(width < 1 ? jrun_fail(r, QUIRE_BAD_REQUEST, "invalid width %lld (must be > 0)", (long long)width) : QUIRE_OK);
+    w.width = (size_t)width;
+    TRY(jstr_split_lines(r, s, false, &lines, &n));
+    jout_clear(&r->scratch);
+    for (size_t i = 0; i < n; i++) {
+        TRY(i > 0 ? jrun_add(r, w.between) : QUIRE_OK);
+        TRY(wrap_paragraph(&w, lines[i].u.s));
+    }
+    return jrun_scratch(r, out);
+}
+
+/* ---- URLs and HTML ---- */
+
+/* Adds s with %XX for what a URL does not have; in a query / is one of these, and a blank is +. */
+static quire_err add_quoted(jrun *r, str s, bool query) {
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        char form[4];
+        bool plain = is_letter((char)c) || (c >= '0' && c <= '9') || (c != '\0' && strchr("_.-~", c) != NULL) || (c == '/' && !query);
+        (void)snprintf(form, sizeof form, "%%%02X", c);
+        TRY(plain               ? jrun_add(r, (str){s.p + i, 1})
+            : c == ' ' && query ? add_char(r, '+', jrun_origin(r, s, i))
+                                : jrun_add_as(r, str_of(form), jrun_origin(r, s, i)));
+    }
+    return jrun_step(r, s.n / 16);
+}
+
+/* The texts of v's pairs, which lie in the arena: to_text uses the scratch buffer. */
+static quire_err pair_texts(jrun *r, const jvalue *items, size_t n, jvalue **out) {
+    TRY(jrun_values(r, 2 * n, out));
+    for (size_t i = 0; i < n; i++) {
+        const jvalue *pair;
+        size_t count;
+        TRY(jrun_items(r, items[i], &pair, &count));
+        TRY(count != 2 ? jrun_fail(r, QUIRE_BAD_REQUEST, "not a pair of a name and a value") : QUIRE_OK);
+        for (size_t k = 0; k < 2; k++) {
+            str s;
+            jvalue plain = pair[k];
+            plain.safe = false;
+            TRY(jrun_to_text(r, plain, &s));
+            (*out)[2 * i + k] = jstring(s);
+        }
+    }
+    return QUIRE_OK;
+}
+
+JFUNCTION(filter_urlencode) {
+    str s;
+    const jvalue *items;
+    jvalue *texts, pairs = args[0];
+    size_t n;
+    bool one = !jis_listlike(pairs) && !jis(pairs, J_DICT) && !jis(pairs, J_RANGE) && !jis(pairs, J_UNDEFINED);
+    if (one) {
+        pairs.safe = false;
+        TRY(jrun_to_text(r, pairs, &s));
+        jout_clear(&r->scratch);
+        TRY(add_quoted(r, s, false));
+        return jrun_scratch(r, out);
+    }
+    if (jis(pairs, J_DICT)) {
+        TRY(jcall_function(r, jinja_find_method(pairs, str_of("items")), &pairs, &(jargs){0}, &pairs));
+    }
+    TRY(jrun_items(r, pairs, &items, &n));
+    TRY(pair_texts(r, items, n, &texts));
+    jout_clear(&r->scratch);
+    for (size_t i = 0; i < 2 * n; i++) {
+        TRY(i > 0 ? add_char(r, i % 2 != 0 ? '=' : '&', JINJA_TEMPLATE) : QUIRE_OK);
+        TRY(add_quoted(r, texts[i].u.s, true));
+    }
+    return jrun_scratch(r, out);
+}
+
+JFUNCTION(filter_forceescape) {
+    jvalue plain = args[0];
+    plain.safe = false;
+    return jrun_escape(r, plain, out);
+}
+
+/* The character of an entity at s ("&amp;"), *n its bytes; -1: there is none that is known. */
+static int32_t entity(str s, size_t *n) {
+    static const struct {
+        const char *name;
+        int32_t c;
+    } names[] = {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"nbsp", 0xa0}};
+    size_t end = 1;
+    while (end < s.n && end < 12 && s.p[end] != ';') {
+        end++;
+    }
+    if (end >= s.n || s.p[end] != ';') {
+        return -1;
+    }
+    *n = end + 1;
+    str name = {s.p + 1, end - 1};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (str_is(name, names[i].name)) {
+            return names[i].c;
+        }
+    }
+    bool hex = name.n > 2 && (name.p[1] | 0x20) == 'x';
+    int32_t c = name.n > 1 && name.p[0] == '#' ? 0 : -1;
+    for (size_t i = hex ? 2 : 1; i < name.n && c >= 0; i++) {
+        int digit = hex_digit(name.p[i]);
+        c = digit < 0 || digit >= (hex ? 16 : 10) || c > 0x10ffff ? -1 : c * (hex ? 16 : 10) + digit;
+    }
+    return c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? -1 : c;
+}
+
+/* The bytes of a comment or tag at s, which begins with <; 0: it is none. */
+static size_t tag_size(str s) {
+    bool comment = str_begins(s, "<!--");
+    size_t end = jstr_find(s, str_of(comment ? "-->" : ">"), comment ? 4 : 1);
+    return end == SIZE_MAX ? 0 : end + (comment ? 3 : 1);
+}
+
+JFUNCTION(filter_striptags) {
+    str s;
+    jvalue plain = args[0];
+    bool blank = false, any = false, tags = true;
+    plain.safe = false;
+    TRY(jrun_to_text(r, plain, &s));
+    jout_clear(&r->scratch);
+    for (size_t i = 0, size; i < s.n; i += size) {
+        str here = {s.p + i, s.n - i};
+        size = s.p[i] == '<' && tags ? tag_size(here) : 0;
+        tags = tags && (s.p[i] != '<' || size > 0); /* without a > behind it, nothing more is a tag */
+        if (size > 0) {
+            continue;
+        }
+        int32_t c = jchar_at(here.p, here.n, &size), known = -1;
+        if (jchar_is_space(c)) {
+            blank = any;
+            continue;
+        }
+        TRY(blank ? add_char(r, ' ', jrun_origin(r, s, i - 1)) : QUIRE_OK);
+        blank = false;
+        any = true;
+        known = c == '&' ? entity(here, &size) : -1;
+        char bytes[4];
+        size = c == '&' && known < 0 ? 1 : size;
+        TRY(known >= 0 ? jrun_add_as(r, (str){bytes, jchar_put(known, bytes)}, jrun_origin(r, s, i)) : jrun_add(r, (str){here.p, size}));
+    }
+    return jrun_scratch(r, out);
+}
+
+JFUNCTION(filter_xmlattr) {
+    if (!jis(args[0], J_DICT)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object has no attribute 'items'", jvalue_type(args[0]));
+    }
+    jout o = jrun_out(r);
+    quire_err e = QUIRE_OK;
+    bool spaced = jis(args[1], J_MISSING) || jflag(args[1]);
+    const jdict *d = args[0].u.dict;
+    for (size_t i = 0; i < d->n && e == QUIRE_OK; i++) {
+        jvalue key, value;
+        if (jis(d->entries[i].value, J_NONE) || jis(d->entries[i].value, J_UNDEFINED)) {
+            continue;
+        }
+        str name = jis(d->entries[i].key, J_STRING) ? d->entries[i].key.u.s : (str){0};
+        for (size_t k = 0; k < name.n && e == QUIRE_OK; k++) {
+            e = is_blank(name.p[k]) || strchr("/>=", name.p[k]) != NULL
+                    ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid character in attribute name")
+                    : QUIRE_OK;
+        }
+        e = e == QUIRE_OK ? jrun_escape(r, d->entries[i].key, &key) : e;
+        e = e == QUIRE_OK ? jrun_escape(r, d->entries[i].value, &value) : e;
+        e = e == QUIRE_OK && (spaced || o.text.n > 0) ? jout_char(&o, ' ') : e;
+        e = e == QUIRE_OK ? jout_add(&o, key.u.s) : e;
+        e = e == QUIRE_OK ? jout_str(&o, "=\"") : e;
+        e = e == QUIRE_OK ? jout_add(&o, value.u.s) : e;
+        e = e == QUIRE_OK ? jout_char(&o, '"') : e;
+    }
+    TRY(jrun_take_text(r, e, &o, out));
+    out->safe = r->autoescape;
+    return QUIRE_OK;
+}
+
+/* ---- numbers ---- */
+
+JFUNCTION(filter_filesizeformat) {
+    static const char *const units[2][8] = {{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"},
+                                            {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
+    jvalue number;
+    bool binary = jflag(args[1]);
+    char text[64];
+    TRY(jcall_function(r, jinja_find_filter(str_of("float")), &args[0], &(jargs){0}, &number));
+    double bytes = number.u.f, base = binary ? 1024 : 1000, unit = base;
+    if (bytes == 1) {
+        return jrun_text(r, str_of("1 Byte"), out);
+    }
+    if (bytes < base) {
+        (void)snprintf(text, sizeof text, "%lld Bytes", (long long)bytes);
+        return jrun_text(r, str_of(text), out);
+    }
+    size_t i = 0;
+    for (unit *= base; i < 7 && bytes >= unit; i++) {
+        unit *= base;
+    }
+    (void)snprintf(text, sizeof text, "%.1f %s", base * bytes / unit, units[binary][i]);
+    return jrun_text(r, str_of(text), out);
+}
+
+/* The filter's name for %. */
+JFUNCTION(filter_format) {
+    jvalue values = {.kind = J_DICT};
+    jdict *d;
+    if (!jis(args[0], J_STRING)) {
+        str s;
+        TRY(jrun_to_text(r, args[0], &s));
+    }
+    if (rest->n > rest->n_named && rest->n_named > 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "can't handle positional and keyword arguments at the same time");
+    }
+    if (rest->n_named == 0) {
+        jvalue *items;
+        TRY(jrun_values(r, rest->n, &items));
+        for (size_t i = 0; i < rest->n; i++) {
+            items[i] = rest->values[i];
+        }
+        TRY(jrun_list(r, J_TUPLE, items, rest->n, &values));
+        return jformat_percent(r, args[0], values, out);
+    }
+    TRY(jrun_dict(r, &d));
+    for (size_t i = 0; i < rest->n; i++) {
+        TRY(jrun_set(r, d, jstring(rest->names[i]), rest->values[i]));
+    }
+    values.u.dict = d;
+    return jformat_percent(r, args[0], values, out);
+}

@@ -1,0 +1,215 @@
+/* Templates that extend, include and import others by name, and their blocks. */
+#include <stdio.h>
+
+#include "jinja/jinja_run.h"
+
+enum { MAX_EXTENDED = 100 /* templates in a row */ };
+
+/* ---- finding a template ---- */
+
+/* The template of a name; NULL: there is none of it. */
+static quire_err find(jrun *r, jvalue name, const jinja_program **out) {
+    const jinja_set *set = r->program->set;
+    str s;
+    *out = NULL;
+    TRY(jrun_want_text(r, name, "a template's name", &s));
+    TRY(set == NULL ? jrun_fail(r, QUIRE_BAD_REQUEST, "no loader for this environment specified") : QUIRE_OK);
+    for (size_t i = 0; i < set->n && *out == NULL; i++) {
+        *out = str_eq(set->named[i].name, s) ? set->named[i].program : NULL;
+    }
+    return QUIRE_OK;
+}
+
+/* The error of a name, or of a list of names, none of which there is. */
+static quire_err not_found(jrun *r, jvalue name) {
+    const jinja_set *set = r->program->set;
+    char names[200];
+    size_t n = 0;
+    str s;
+    for (size_t i = 0; i < set->n && n + set->named[i].name.n + 3 < sizeof names; i++) {
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%.*s", i > 0 ? ", " : "", (int)set->named[i].name.n, set->named[i].name.p);
+    }
+    name.safe = false;
+    TRY(jrun_to_text(r, name, &s));
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "there is no template named %.*s; there are: %.*s", (int)(s.n < 80 ? s.n : 80), s.p, (int)n,
+                     names);
+}
+
+/* The template that an expression names; of a list, the first that there is. */
+static quire_err find_any(jrun *r, const jnode *node, jscope *scope, const jinja_program **out) {
+    jvalue name;
+    const jvalue *names = &name;
+    size_t n = 1;
+    TRY(jeval(r, node->a, scope, &name));
+    r->at = node;
+    TRY(jis(name, J_LIST) || jis(name, J_TUPLE) ? jrun_items(r, name, &names, &n) : QUIRE_OK);
+    *out = NULL;
+    for (size_t i = 0; i < n && *out == NULL; i++) {
+        TRY(find(r, names[i], out));
+    }
+    return *out != NULL || node->ignores_missing ? QUIRE_OK : not_found(r, name);
+}
+
+/* ---- executing one ---- */
+
+static quire_err add_blocks(jrun *r, jtemplate *t, const jinja_program *p) {
+    for (size_t i = 0; i < p->n_blocks; i++) {
+        TRY(jarena_grow(&r->arena, &t->blocks, &t->cap, t->n_blocks, sizeof *t->blocks) ? QUIRE_OK : jrun_no_memory(r));
+        t->blocks[t->n_blocks++] = p->blocks[i];
+    }
+    return QUIRE_OK;
+}
+
+quire_err jexec_template(jrun *r, const jinja_program *p, jscope *root) {
+    jtemplate *t = jarena_new(&r->arena, sizeof *t), *before = r->template;
+    jout *out = r->out;
+    quire_err e = jrun_check_memory(r, t);
+    TRY(e);
+    t->root = root;
+    r->template = t;
+    for (int n = 0; e == QUIRE_OK && p != NULL; n++) {
+        t->parent = NULL;
+        e = n == MAX_EXTENDED ? jrun_fail(r, QUIRE_BAD_REQUEST, "more than %d templates extend one another", MAX_EXTENDED) : QUIRE_OK;
+        e = e == QUIRE_OK ? add_blocks(r, t, p) : e;
+        e = e == QUIRE_OK ? jexec(r, p->root, root) : e;
+        p = t->parent;
+        r->out = out;
+    }
+    r->template = before;
+    return e;
+}
+
+/* From here on the template defines blocks and variables, and writes nothing. */
+quire_err jexec_extends(jrun *r, const jnode *node, jscope *scope) {
+    const jinja_program *parent;
+    TRY(r->template->parent != NULL ? jrun_fail(r, QUIRE_BAD_REQUEST, "extended multiple times") : QUIRE_OK);
+    TRY(find_any(r, node, scope, &parent));
+    r->template->parent = parent;
+    r->out = NULL;
+    return QUIRE_OK;
+}
+
+/* The outermost scope of another template sees all of this one's variables, or none. */
+static quire_err other_root(jrun *r, const jnode *node, jscope *scope, jscope **out) {
+    return jscope_new(r, node->with_context ? scope : NULL, out);
+}
+
+quire_err jexec_include(jrun *r, const jnode *node, jscope *scope) {
+    const jinja_program *p;
+    jscope *root;
+    TRY(find_any(r, node, scope, &p));
+    TRY(other_root(r, node, scope, &root));
+    return p == NULL || r->out == NULL ? QUIRE_OK : jexec_template(r, p, root);
+}
+
+/* Executes a template for its names. */
+static quire_err load_module(jrun *r, const jnode *node, jscope *scope, jmodule **out) {
+    const jinja_program *p;
+    jscope *root;
+    jvalue text;
+    jout written = jrun_out(r), *before = r->out;
+    jmodule *m = jarena_new(&r->arena, sizeof *m);
+    TRY(jrun_check_memory(r, m));
+    TRY(find_any(r, node, scope, &p));
+    TRY(other_root(r, node, scope, &root));
+    r->out = &written;
+    quire_err e = jexec_template(r, p, root);
+    r->out = before;
+    TRY(jrun_take_text(r, e, &written, &text));
+    m->text = text.u.s;
+    TRY(jrun_dict(r, &m->names));
+    for (size_t i = 0; i < root->n; i++) {
+        str name = root->bindings[i].name;
+        TRY(name.p[0] != '_' ? jrun_set(r, m->names, jstring(name), root->bindings[i].value) : QUIRE_OK);
+    }
+    *out = m;
+    return QUIRE_OK;
+}
+
+quire_err jexec_import(jrun *r, const jnode *node, jscope *scope) {
+    jmodule *m;
+    TRY(load_module(r, node, scope, &m));
+    if (node->kind == N_IMPORT) {
+        return jscope_set(r, scope, node->name, (jvalue){.kind = J_MODULE, .u.module = m});
+    }
+    for (size_t i = 0; i < node->n; i++) {
+        jvalue v;
+        const jvalue *found = jdict_get_str(m->names, node->names[i]);
+        if (found != NULL) {
+            v = *found;
+        } else {
+            TRY(jrun_make_undefined(r, &v, "the template imported on line %u does not export the requested name '%.*s'",
+                                    (unsigned)node->line, (int)(node->names[i].n < 80 ? node->names[i].n : 80), node->names[i].p));
+        }
+        TRY(jscope_set(r, scope, node->items[i]->name, v));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- blocks ---- */
+
+/* The first block of a name from an index on, or n_blocks. */
+static size_t find_block(const jtemplate *t, str name, size_t from) {
+    while (from < t->n_blocks && !str_eq(t->blocks[from]->name, name)) {
+        from++;
+    }
+    return from;
+}
+
+static quire_err make_ref(jrun *r, jkind kind, jtemplate *t, size_t block, jvalue *out) {
+    jblock_ref *b = jarena_new(&r->arena, sizeof *b);
+    TRY(jrun_check_memory(r, b));
+    *b = (jblock_ref){t, block};
+    *out = (jvalue){.kind = (uint8_t)kind, .u.block = b};
+    return QUIRE_OK;
+}
+
+/* Executes a block, in which super is the one that it overrides. */
+static quire_err run_block(jrun *r, jtemplate *t, size_t block, jscope *around) {
+    const jnode *node = t->blocks[block];
+    size_t above = find_block(t, node->name, block + 1);
+    jscope *scope;
+    jvalue super;
+    int n = (int)(node->name.n < 80 ? node->name.n : 80);
+    if (node->required && above == t->n_blocks && find_block(t, node->name, 0) == block) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "Required block '%.*s' not found", n, node->name.p);
+    }
+    TRY(jscope_new(r, around, &scope));
+    TRY(above < t->n_blocks ? make_ref(r, J_BLOCK, t, above, &super)
+                            : jrun_make_undefined(r, &super, "there is no parent block called '%.*s'.", n, node->name.p));
+    TRY(jscope_set(r, scope, str_of("super"), super));
+    return jexec(r, node->body, scope);
+}
+
+quire_err jexec_block(jrun *r, const jnode *node, jscope *scope) {
+    jtemplate *t = r->template;
+    if (r->out == NULL) { /* of a template that extends another: where that one has it */
+        return QUIRE_OK;
+    }
+    return run_block(r, t, find_block(t, node->name, 0), node->scoped ? scope : t->root);
+}
+
+quire_err jblock_self(jrun *r, jvalue *out) {
+    return make_ref(r, J_SELF, r->template, 0, out);
+}
+
+quire_err jblock_member(jrun *r, jvalue object, str name, jvalue *out) {
+    jtemplate *t = object.u.block->template;
+    bool super = jis(object, J_BLOCK);
+    size_t at = object.u.block->block, found = super ? find_block(t, t->blocks[at]->name, at + 1) : find_block(t, name, 0);
+    *out = (jvalue){.kind = J_MISSING};
+    return found < t->n_blocks ? make_ref(r, J_BLOCK, t, found, out) : QUIRE_OK;
+}
+
+quire_err jblock_call(jrun *r, const jblock_ref *b, const jargs *args, jvalue *out) {
+    jout text = jrun_out(r), *before = r->out;
+    TRY(args->n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "a block takes no arguments") : QUIRE_OK);
+    r->out = &text;
+    quire_err e = jrun_enter(r, b->template->blocks[b->block]);
+    e = e == QUIRE_OK ? run_block(r, b->template, b->block, b->template->root) : e;
+    r->depth--;
+    r->out = before;
+    TRY(jrun_take_text(r, e, &text, out));
+    out->safe = r->autoescape;
+    return QUIRE_OK;
+}

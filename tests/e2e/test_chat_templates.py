@@ -1,0 +1,140 @@
+"""A model's chat templates: by name, with a request's documents, effort and variables; a request's own text; what a message's special tokens are."""
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import KEY, QUIRE, Server
+
+END = "<|endoftext|>"
+END_ID = 0
+TALK = "{% for m in messages %}{{ m.content }}|{% endfor %}"
+TEMPLATES = {
+    "chat_template.jinja": "default:" + TALK + "{% if documents %}has documents{% endif %}",
+    "additional_chat_templates/rag.jinja": "rag:" + TALK + "{% for d in documents or [] %}{{ d.title }}={{ d.text }};{% endfor %}",
+    "additional_chat_templates/effort.jinja": "effort:{{ reasoning_effort if reasoning_effort is defined else 'none' }},{{ depth }}",
+    "additional_chat_templates/whole.jinja": "{% extends 'frame' %}{% from 'macros' import shout %}{% block body %}{% for m in messages %}{{ shout(m.content) }}{% endfor %}{% endblock %}",
+    "additional_chat_templates/frame.jinja": "[{% block body %}{% endblock %}]",
+    "additional_chat_templates/macros.jinja": "{% macro shout(x) %}{{ x | upper }}!{% endmacro %}",
+    "additional_chat_templates/lost.jinja": "{% include 'nowhere' %}",
+    "additional_chat_templates/guard.jinja": "<|endoftext|>{% for m in messages %}{{ m.content }}{% endfor %}<|endoftext|>",
+}
+MESSAGE = {"role": "user", "content": "Hello"}
+
+
+@pytest.fixture(scope="module")
+def model(quire, tmp_path_factory):
+    path = tmp_path_factory.mktemp("templates") / "model"
+    shutil.copytree("models/builtin-hf", path)
+    (path / "additional_chat_templates").mkdir()
+    for name, text in TEMPLATES.items():
+        (path / name).write_text(text)
+    return path
+
+
+def served(model, *flags):
+    s = Server(str(model), "--api-key", KEY, *flags)
+    yield s
+    assert s.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    yield from served(model)
+
+
+@pytest.fixture(scope="module")
+def trusting(model):
+    yield from served(model, "--trust-request-chat-template")
+
+
+@pytest.fixture(scope="module")
+def parsing(model):
+    yield from served(model, "--special-tokens-in-messages", "parse")
+
+
+def ask(s, path, **fields):
+    status, _, text = s.ask("POST", path, {"max_tokens": 1, "return_token_ids": True, **fields})
+    return status, json.loads(text)
+
+
+def chat(s, *messages, **fields):
+    status, answer = ask(s, "/v1/chat/completions", messages=list(messages) or [MESSAGE], **fields)
+    assert status == 200, answer
+    return answer["prompt_token_ids"]
+
+
+def ids_of(s, text):
+    status, answer = ask(s, "/v1/completions", prompt=text, add_special_tokens=False)
+    assert status == 200, answer
+    return answer["choices"][0]["prompt_token_ids"]
+
+
+def refused(s, **fields):
+    status, answer = ask(s, "/v1/chat/completions", messages=[MESSAGE], **fields)
+    assert status == 400, answer
+    return answer["error"]
+
+
+@pytest.mark.parametrize("fields,text", [
+    ({}, "default:Hello|"),
+    ({"chat_template": "default"}, "default:Hello|"),
+    ({"chat_template": None}, "default:Hello|"),
+    ({"chat_template": "rag"}, "rag:Hello|"),
+    ({"documents": [{"title": "a", "text": "b"}]}, "default:Hello|has documents"),
+    ({"chat_template": "rag", "documents": [{"title": "a", "text": "b"}, {"title": "c", "text": "d"}]}, "rag:Hello|a=b;c=d;"),
+    ({"chat_template": "effort", "chat_template_kwargs": {"depth": 3}}, "effort:none,3"),
+    ({"chat_template": "effort", "reasoning_effort": "high"}, "effort:high,"),
+    ({"chat_template": "effort", "reasoning_effort": "high", "chat_template_kwargs": {"reasoning_effort": "low"}}, "effort:low,"),
+    ({"chat_template": "whole"}, "[HELLO!]"),
+])
+def test_a_request_names_a_template_and_gives_its_variables(server, fields, text):
+    assert chat(server, **fields) == ids_of(server, text)
+
+
+def test_a_template_that_the_model_lacks_is_an_error_with_those_it_has(server):
+    error = refused(server, chat_template="tool_use")
+    assert error["param"] == "chat_template" and all(name in error["message"] for name in ("tool_use", "default", "effort", "rag", "whole")), error
+
+
+def test_a_template_that_includes_what_is_not_there_says_what_there_is(server):
+    error = refused(server, chat_template="lost")
+    assert "no template named nowhere" in error["message"] and "rag" in error["message"], error
+
+
+@pytest.mark.parametrize("fields", [{"documents": ["a"]}, {"documents": {"title": "a"}}, {"reasoning_effort": 3}, {"chat_template": 7}, {"chat_template_kwargs": []}])
+def test_fields_of_other_types_are_refused_by_name(server, fields):
+    assert refused(server, **fields)["param"].split(".")[1] == next(iter(fields))
+
+
+def test_a_requests_own_template_needs_the_operators_trust(server, trusting):
+    text = "{% for m in messages %}<|endoftext|>{{ m.content }}{% endfor %}{% include 'rag' %}"
+    error = refused(server, chat_template=text)
+    assert "--trust-request-chat-template" in error["message"]
+    ids = chat(trusting, chat_template=text)
+    assert ids == ids_of(trusting, f"{END}Hellorag:Hello|")  # what it writes counts as the model's own
+    assert chat(trusting, {"role": "user", "content": END}, chat_template=text).count(END_ID) == 1
+    assert chat(trusting, chat_template="rag") == ids_of(trusting, "rag:Hello|")
+    error = refused(trusting, chat_template="{% for %}")
+    assert error["param"] == "chat_template" and "line 1" in error["message"]
+
+
+def test_special_tokens_in_messages_are_text_or_tokens_as_the_operator_says(server, parsing):
+    message = {"role": "user", "content": f"a{END}b"}
+    plain, parsed = (chat(s, message, chat_template="guard") for s in (server, parsing))
+    assert [i for i, t in enumerate(plain) if t == END_ID] == [0, len(plain) - 1]
+    assert parsed == ids_of(parsing, f"{END}a{END}b{END}") and parsed.count(END_ID) == 3
+    assert chat(server, chat_template="guard") == chat(parsing, chat_template="guard")
+
+
+def test_a_packed_model_keeps_its_templates(quire, model, server, tmp_path):
+    packed = tmp_path / "model.qp"
+    done = subprocess.run([QUIRE, "pack", str(model), "-o", str(packed)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    s = Server(str(packed), "--api-key", KEY)
+    try:
+        for name in ("default", "rag", "whole"):
+            assert chat(s, chat_template=name) == chat(server, chat_template=name)
+    finally:
+        assert s.stop() == 0
