@@ -322,6 +322,11 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
     }
 }
 
+static void a_format_that_is_no_text_is_its_text(void **state) {
+    (void)state;
+    expect("{{ l | format }}{{ 5 | format }}{{ l | map('upper') | format }}", "{\"l\":[\"a\"]}", "['a']5<generator object>");
+}
+
 static void characters_have_names(void **state) {
     (void)state;
     expect_text(
@@ -628,6 +633,7 @@ int main(void) {
         cmocka_unit_test(templates_include_import_and_extend_one_another),
         cmocka_unit_test(another_template_that_is_missing_or_endless_is_an_error),
         cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
+        cmocka_unit_test(a_format_that_is_no_text_is_its_text),
         cmocka_unit_test(characters_have_names),
         cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
