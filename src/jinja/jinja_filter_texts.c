@@ -145,22 +145,24 @@ static str long_part(const wrapping *w, str word, size_t room) {
     return part;
 }
 
-/* One line of the result from byte *at of a paragraph: as many pieces as fit. first: there is none before it. *piece: where the piece ends of
- * which the last line had a part. */
+/* One line of the result from byte *at of a paragraph: as many pieces as fit. first: there is none before it. *piece: where the piece ends
+ * of which the last line had a part. */
 static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, bool first) {
     size_t width = 0, start = *at;
     while (!first && start < text.n && is_blank(text.p[start])) {
         start++;
     }
     size_t end = start;
+    bool keeps_blanks = false;
     while (end < text.n) {
         *piece = *piece > end ? *piece : end + piece_size(text, end, w->at_hyphens);
         str more = {text.p + end, *piece - end};
         size_t n = jstr_length(more);
         if (width + n > w->width) {
             if (n > w->width && (w->breaks_words || width == 0)) {
-                size_t room = w->width > width ? w->width - width : width == 0;
+                size_t room = w->width - width;
                 end += (w->breaks_words ? long_part(w, more, room) : more).n;
+                keeps_blanks = w->breaks_words && room == 0; /* as textwrap, which drops the empty part instead */
             }
             break;
         }
@@ -169,7 +171,7 @@ static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, boo
     }
     *at = end;
     str line = {text.p + start, end - start};
-    while (line.n > 0 && is_blank(line.p[line.n - 1])) {
+    while (!keeps_blanks && line.n > 0 && is_blank(line.p[line.n - 1])) {
         line.n--;
     }
     return line;

@@ -302,6 +302,9 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
         {"{{ [{'g': 1, 'v': 'a'}, {'g': 2, 'v': 'b'}, {'g': 1, 'v': 'c'}] | groupby('g') | map('last') | list }}",
          "[[{'g': 1, 'v': 'a'}, {'g': 1, 'v': 'c'}], [{'g': 2, 'v': 'b'}]]"},
         {"{{ 'a very long sentence that goes on' | truncate(20) }}{{ 'abcdefghij' | truncate(5, true, '>', 0) }}", "a very long...abcd>"},
+        {"{{ 'a-b--c- -d--e well-known to:x ab-cd-ef' | wordwrap(5) }}|{{ 'longword-with-hyphens x' | wordwrap(6) }}|{{ 'ab- cd' | "
+         "wordwrap(3, false) }}",
+         "a-b--\nc- -d\n--e\nwell-\nknown\nto:x\nab-\ncd-ef|longwo\nrd-\nwith-h\nyphens\nx|ab-\ncd"},
         {"{{ 'one two three four' | wordwrap(9) }}", "one two\nthree\nfour"},
         {"{{ 'a b/&' | urlencode }}{{ {'a': 1, 'class': 'x<y', 'n': none} | xmlattr }}", "a%20b/%26 a=\"1\" class=\"x&lt;y\""},
         {"{{ 1234567 | filesizeformat }} {{ 1234567 | filesizeformat(true) }} {{ '<b>x</b> &amp; y' | striptags }}",
