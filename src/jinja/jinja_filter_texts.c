@@ -47,15 +47,78 @@ static bool is_letter(char c) {
     return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
 }
 
-/* The bytes of the next piece of a line that is not divided: blanks, or a word up to a hyphen between letters. */
-static size_t piece_size(str s, bool at_hyphens) {
-    size_t n = 1;
-    bool blank = is_blank(s.p[0]);
-    while (n < s.n && is_blank(s.p[n]) == blank) {
-        if (!blank && at_hyphens && s.p[n - 1] == '-' && n > 2 && is_letter(s.p[n - 2]) && is_letter(s.p[n - 3]) && is_letter(s.p[n])) {
-            break;
+/* The character before byte `at`, which goes back to its start; -1 at the line's beginning. */
+static int32_t before(str line, size_t *at) {
+    if (*at == 0) {
+        return -1;
+    }
+    size_t size;
+    str last = jstr_last((str){line.p, *at});
+    *at -= last.n;
+    return jchar_at(last.p, last.n, &size);
+}
+
+/* The character at byte `at`, which goes on behind it; -1 at the line's end. */
+static int32_t next(str line, size_t *at) {
+    if (*at >= line.n) {
+        return -1;
+    }
+    size_t size;
+    int32_t c = jchar_at(line.p + *at, line.n - *at, &size);
+    *at += size;
+    return c;
+}
+
+/* Python's \w, that without digits, and that with punctuation inside words. */
+static bool in_word(int32_t c) {
+    return c == '_' || jchar_is_alpha(c) || jchar_is_numeric(c);
+}
+
+static bool is_wordly(int32_t c) {
+    return in_word(c) && !jchar_is_decimal(c);
+}
+
+static bool is_inside(int32_t c) {
+    return in_word(c) || (c > 0 && c < 0x80 && strchr("!\"'&.,?", c) != NULL);
+}
+
+/* The bytes of two hyphens or more at `at`, between a word and a word; 0: there are none. */
+static size_t dash_size(str line, size_t at) {
+    size_t back = at, end = at;
+    while (end < line.n && line.p[end] == '-') {
+        end++;
+    }
+    size_t ahead = end;
+    return end - at >= 2 && is_inside(before(line, &back)) && in_word(next(line, &ahead)) ? end - at : 0;
+}
+
+/* Whether a line may break behind the hyphen at `at`: behind two letters or "a-b", and before two. */
+static bool is_hyphen(str line, size_t at) {
+    size_t back = at, ahead = at + 1;
+    int32_t last = before(line, &back), last_but_one = before(line, &back);
+    bool behind = is_wordly(last) && is_wordly(last_but_one);
+    behind = behind || (last_but_one == '-' && is_inside(last) && is_wordly(before(line, &back)));
+    int32_t first = next(line, &ahead), second = next(line, &ahead);
+    second = second == '-' ? next(line, &ahead) : second;
+    return behind && is_wordly(first) && is_wordly(second);
+}
+
+/* The bytes of the piece of a line at `at` that is not divided: blanks, dashes between words, or a word up to a hyphen. */
+static size_t piece_size(str line, size_t at, bool at_hyphens) {
+    size_t n = 1, dashes = at_hyphens ? dash_size(line, at) : 0;
+    bool blank = is_blank(line.p[at]);
+    if (dashes > 0) {
+        return dashes;
+    }
+    for (; at + n < line.n && is_blank(line.p[at + n]) == blank; n++) {
+        if (!blank && at_hyphens && line.p[at + n] == '-') {
+            if (is_hyphen(line, at + n)) {
+                return n + 1;
+            }
+            if (dash_size(line, at + n) > 0) {
+                break;
+            }
         }
-        n++;
     }
     return n;
 }
@@ -67,51 +130,64 @@ typedef struct wrapping {
     bool breaks_words, at_hyphens;
 } wrapping;
 
-/* One line of the result from rest: as many pieces as fit. */
-static str wrap_line(const wrapping *w, str *rest, bool first) {
-    size_t width = 0;
-    while (!first && rest->n > 0 && is_blank(rest->p[0])) {
-        rest->p++;
-        rest->n--;
+/* How much of a word that is too long goes onto a line with `room` characters left: all, or up to its last hyphen there. */
+static str long_part(const wrapping *w, str word, size_t room) {
+    str part = jstr_part(word, 0, room);
+    size_t hyphen = part.n;
+    while (w->at_hyphens && hyphen > 0 && part.p[hyphen - 1] != '-') {
+        hyphen--;
     }
-    str line = {rest->p, 0};
-    while (line.n < rest->n) {
-        str more = {rest->p + line.n, rest->n - line.n};
-        more.n = piece_size(more, w->at_hyphens);
+    for (size_t i = 0; i + 1 < hyphen; i++) { /* others than hyphens before it */
+        if (part.p[i] != '-') {
+            return (str){part.p, hyphen};
+        }
+    }
+    return part;
+}
+
+/* One line of the result from byte *at of a paragraph: as many pieces as fit. first: there is none before it. *piece: where the piece ends
+ * of which the last line had a part. */
+static str wrap_line(const wrapping *w, str text, size_t *at, size_t *piece, bool first) {
+    size_t width = 0, start = *at;
+    while (!first && start < text.n && is_blank(text.p[start])) {
+        start++;
+    }
+    size_t end = start;
+    bool keeps_blanks = false;
+    while (end < text.n) {
+        *piece = *piece > end ? *piece : end + piece_size(text, end, w->at_hyphens);
+        str more = {text.p + end, *piece - end};
         size_t n = jstr_length(more);
         if (width + n > w->width) {
-            bool too_long = n > w->width;
-            if (too_long && (w->breaks_words || width == 0)) {
-                str part = w->breaks_words ? jstr_part(more, 0, w->width > width ? w->width - width : width == 0) : more;
-                line.n += part.n;
+            if (n > w->width && (w->breaks_words || width == 0)) {
+                size_t room = w->width - width;
+                end += (w->breaks_words ? long_part(w, more, room) : more).n;
+                keeps_blanks = w->breaks_words && room == 0; /* as textwrap, which drops the empty part instead */
             }
             break;
         }
         width += n;
-        line.n += more.n;
+        end += more.n;
     }
-    *rest = (str){rest->p + line.n, rest->n - line.n};
-    while (line.n > 0 && is_blank(line.p[line.n - 1])) {
+    *at = end;
+    str line = {text.p + start, end - start};
+    while (!keeps_blanks && line.n > 0 && is_blank(line.p[line.n - 1])) {
         line.n--;
     }
     return line;
 }
 
 static quire_err wrap_paragraph(const wrapping *w, str text) {
-    bool first = true, written = false;
-    while (text.n > 0) {
-        size_t before = text.n;
-        str line = wrap_line(w, &text, first);
-        TRY(jrun_step(w->r, 1));
+    bool written = false;
+    for (size_t at = 0, piece = 0, from = SIZE_MAX; at < text.n && at != from;) {
+        from = at;
+        str line = wrap_line(w, text, &at, &piece, !written);
+        TRY(jrun_step(w->r, 1 + (at - from) / 4));
         if (line.n > 0) {
             TRY(written ? jrun_add(w->r, w->between) : QUIRE_OK);
             TRY(jrun_add(w->r, line));
             written = true;
         }
-        if (text.n == before) {
-            break;
-        }
-        first = false;
     }
     return QUIRE_OK;
 }
@@ -331,9 +407,11 @@ JFUNCTION(filter_filesizeformat) {
 JFUNCTION(filter_format) {
     jvalue values = {.kind = J_DICT};
     jdict *d;
-    if (!jis(args[0], J_STRING)) {
+    jvalue format = args[0];
+    if (!jis(format, J_STRING)) {
         str s;
-        TRY(jrun_to_text(r, args[0], &s));
+        TRY(jrun_to_text(r, format, &s));
+        format = jstring(s);
     }
     if (rest->n > rest->n_named && rest->n_named > 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "can't handle positional and keyword arguments at the same time");
@@ -345,12 +423,12 @@ JFUNCTION(filter_format) {
             items[i] = rest->values[i];
         }
         TRY(jrun_list(r, J_TUPLE, items, rest->n, &values));
-        return jformat_percent(r, args[0], values, out);
+        return jformat_percent(r, format, values, out);
     }
     TRY(jrun_dict(r, &d));
     for (size_t i = 0; i < rest->n; i++) {
         TRY(jrun_set(r, d, jstring(rest->names[i]), rest->values[i]));
     }
     values.u.dict = d;
-    return jformat_percent(r, args[0], values, out);
+    return jformat_percent(r, format, values, out);
 }

@@ -59,11 +59,11 @@ static size_t host_size(str s) {
     return n;
 }
 
-/* Whether a label ends a host behind a scheme or www: 2 to 63 letters, or xn-- and the like. */
+/* Whether a label ends a host behind a scheme or www: 2 to 63 letters, or xn-- and word characters. */
 static bool is_top_label(str label) {
     bool idna = begins(label, "xn--"), is = idna ? label.n >= 6 : label.n >= 2 && label.n <= 63;
-    for (size_t i = 0; i < label.n && is && !idna; i++) {
-        is = is_letter(label.p[i]);
+    for (size_t i = idna ? 4 : 0; i < label.n && is; i++) {
+        is = idna ? label.p[i] != '-' : is_letter(label.p[i]);
     }
     return is;
 }
@@ -181,7 +181,7 @@ static quire_err add_middle(const linking *l, str s) {
     if (str_begins(s, "mailto:") && is_mail(from(s, 7))) {
         return add_link(l, "", s, from(s, 7), false);
     }
-    if (!www && s.n > 0 && memchr(s.p, ':', s.n) == NULL && is_mail(s)) {
+    if (!www && s.n > 0 && s.p[0] != '@' && memchr(s.p, ':', s.n) == NULL && is_mail(s)) {
         return add_link(l, "mailto:", s, s, false);
     }
     linking whole = *l;

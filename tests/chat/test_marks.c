@@ -3,6 +3,7 @@
 
 #include <glob.h>
 
+#include "base/rng.h"
 #include "chat/template.h"
 #include "json/json.h"
 #include "json/json_out.h"
@@ -306,8 +307,9 @@ static void compare_case(const chat_model *m, const char *where, const char *var
 }
 
 static void open_real(chat_model *m, str source) {
-    static const char *const usual[] = {"<s>", "</s>", "<|user|>", "<|assistant|>", "<|system|>", "<|tool|>", "<|im_start|>", "<|im_end|>",
-                                        "<|endoftext|>", "[INST]", "[/INST]", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"};
+    static const char *const usual[] = {"<s>",      "</s>",         "<|user|>",   "<|assistant|>",   "<|system|>",
+                                        "<|tool|>", "<|im_start|>", "<|im_end|>", "<|endoftext|>",   "[INST]",
+                                        "[/INST]",  "<bos>",        "<eos>",      "<start_of_turn>", "<end_of_turn>"};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         add_name(m, str_of(usual[i]));
     }
@@ -550,6 +552,93 @@ static void attack_template(const chat_model *m, const char *name, int *n) {
     strbuf_deinit(&all);
 }
 
+static uint64_t draw;
+
+/* A text without any beginning of a special token. */
+static void random_text(strbuf *out) {
+    static const char *const pieces[] = {"a",
+                                         "The ",
+                                         " ",
+                                         "\n",
+                                         "\n\n",
+                                         "0",
+                                         "12.5",
+                                         "\xC3\xA9",
+                                         "\xE4\xBD\xA0\xE5\xA5\xBD",
+                                         "user",
+                                         "system",
+                                         "assistant",
+                                         "'",
+                                         "\"",
+                                         "{}",
+                                         "think",
+                                         "\xF0\x9F\x98\x80",
+                                         "  x",
+                                         "{{ 1 }}",
+                                         "\\",
+                                         "\t",
+                                         "&amp;",
+                                         ": ",
+                                         "end of",
+                                         "http://a.org/b",
+                                         "I",
+                                         "im_end"};
+    strbuf_clear(out);
+    for (uint64_t n = rng_next(&draw) % 12; n > 0; n--) {
+        assert_int_equal(strbuf_add_str(out, pieces[rng_next(&draw) % (sizeof pieces / sizeof *pieces)]), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(out, "."), QUIRE_OK);
+}
+
+static void compare_random(const chat_model *m, const char *name, int *n) {
+    strbuf text = {0};
+    for (int round = 0; round < 40; round++) {
+        strbuf variables = {0};
+        json_out o = {.to = &variables};
+        json_begin(&o, '{');
+        json_bool(json_name(&o, "add_generation_prompt"), rng_next(&draw) % 2 == 0);
+        json_begin(json_name(&o, "messages"), '[');
+        if (rng_next(&draw) % 2 == 0) {
+            random_text(&text);
+            write_message(&o, "system", text.p, NULL);
+        }
+        for (uint64_t i = 0, n_messages = 1 + rng_next(&draw) % 7; i < n_messages; i++) {
+            bool calls = i % 2 == 1 && rng_next(&draw) % 4 == 0;
+            random_text(&text);
+            if (calls) {
+                write_call(&o, text.p);
+            } else {
+                write_message(&o, i % 2 == 0 ? "user" : "assistant", text.p, NULL);
+            }
+            if (calls) {
+                random_text(&text);
+                write_message(&o, "tool", text.p, "name");
+            }
+        }
+        json_end(&o, ']');
+        random_text(&text);
+        if (rng_next(&draw) % 3 == 0) {
+            write_tools(&o, text.p);
+        }
+        json_end(&o, '}');
+        assert_int_equal(o.err, QUIRE_OK);
+        compare_case(m, name, variables.p, n);
+        strbuf_deinit(&variables);
+    }
+    strbuf_deinit(&text);
+}
+
+static void random_conversations_have_the_same_tokens_as_without_marks(void **state) {
+    (void)state;
+    int n = 0;
+    uint64_t seed = rng_os_seed();
+    draw = seed;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    size_t n_templates = each_template(compare_random, &n);
+    print_message("%d conversations of %zu templates\n", n, n_templates);
+    assert_true(n > 1000);
+}
+
 static void no_token_of_a_real_template_can_be_written_by_a_client(void **state) {
     (void)state;
     int n = 0;
@@ -568,6 +657,7 @@ int main(void) {
         cmocka_unit_test(tokens_of_the_normalized_text_are_guarded_too),
         cmocka_unit_test(a_token_spelled_as_a_control_token_is_one),
         cmocka_unit_test(templates_of_real_models_give_the_same_tokens_as_without_marks),
+        cmocka_unit_test(random_conversations_have_the_same_tokens_as_without_marks),
         cmocka_unit_test(no_token_of_a_real_template_can_be_written_by_a_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -302,6 +302,9 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
         {"{{ [{'g': 1, 'v': 'a'}, {'g': 2, 'v': 'b'}, {'g': 1, 'v': 'c'}] | groupby('g') | map('last') | list }}",
          "[[{'g': 1, 'v': 'a'}, {'g': 1, 'v': 'c'}], [{'g': 2, 'v': 'b'}]]"},
         {"{{ 'a very long sentence that goes on' | truncate(20) }}{{ 'abcdefghij' | truncate(5, true, '>', 0) }}", "a very long...abcd>"},
+        {"{{ 'a-b--c- -d--e well-known to:x ab-cd-ef' | wordwrap(5) }}|{{ 'longword-with-hyphens x' | wordwrap(6) }}|{{ 'ab- cd' | "
+         "wordwrap(3, false) }}",
+         "a-b--\nc- -d\n--e\nwell-\nknown\nto:x\nab-\ncd-ef|longwo\nrd-\nwith-h\nyphens\nx|ab-\ncd"},
         {"{{ 'one two three four' | wordwrap(9) }}", "one two\nthree\nfour"},
         {"{{ 'a b/&' | urlencode }}{{ {'a': 1, 'class': 'x<y', 'n': none} | xmlattr }}", "a%20b/%26 a=\"1\" class=\"x&lt;y\""},
         {"{{ 1234567 | filesizeformat }} {{ 1234567 | filesizeformat(true) }} {{ '<b>x</b> &amp; y' | striptags }}",
@@ -320,6 +323,11 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         expect_text(table[i][0], table[i][1]);
     }
+}
+
+static void a_format_that_is_no_text_is_its_text(void **state) {
+    (void)state;
+    expect("{{ l | format }}{{ 5 | format }}{{ l | map('upper') | format }}", "{\"l\":[\"a\"]}", "['a']5<generator object>");
 }
 
 static void characters_have_names(void **state) {
@@ -628,6 +636,7 @@ int main(void) {
         cmocka_unit_test(templates_include_import_and_extend_one_another),
         cmocka_unit_test(another_template_that_is_missing_or_endless_is_an_error),
         cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
+        cmocka_unit_test(a_format_that_is_no_text_is_its_text),
         cmocka_unit_test(characters_have_names),
         cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
