@@ -135,7 +135,7 @@ static quire_err render(const jinja_program *p, const conversation *c, const tem
     strbuf variables = {0};
     add_variables(c, style, prompt, content, &variables);
     strbuf_clear(out);
-    quire_err e = jinja_render(p, (str){variables.p, variables.n}, &now, out, err);
+    quire_err e = jinja_render(p, (str){variables.p, variables.n}, &now, out, NULL, err);
     strbuf_deinit(&variables);
     return e;
 }
