@@ -171,7 +171,11 @@ static const reasoning_format reasonings[] = {
      {"<|START_THINKING|>"},
      {"<|END_THINKING|>"},
      {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"}},
-    {"apriel", REASONING_MARKED, {"<thinking>"}, {"</thinking>"}, {NULL}},
+    {"apriel",
+     REASONING_MARKED,
+     {"<thinking>", "Here are my reasoning steps:"},
+     {"</thinking>", "[BEGIN FINAL RESPONSE]"},
+     {"[END FINAL RESPONSE]"}},
     {"openai_gptoss", REASONING_HARMONY, {NULL}, {NULL}, {NULL}},
 };
 
