@@ -132,12 +132,10 @@ quire_err call_begin(call_reader *r) {
     return QUIRE_OK;
 }
 
-quire_err call_arguments(call_reader *r, str json) {
-    return json.n > 0 ? add_event(r, OUTPUT_ARGUMENTS, json, (str){NULL, 0}) : QUIRE_OK;
-}
-
 quire_err call_flush_arguments(call_reader *r) {
-    TRY(call_arguments(r, call_str(&r->arguments)));
+    if (r->arguments.n > 0) {
+        TRY(add_event(r, OUTPUT_ARGUMENTS, call_str(&r->arguments), (str){NULL, 0}));
+    }
     strbuf_clear(&r->arguments);
     return QUIRE_OK;
 }

@@ -133,32 +133,27 @@ static const call_format formats[] = {
       M(MESSAGE_END, "<|return|>"), M(MESSAGE_END, "<|call|>")}},
 };
 
-#define THINK                                                                                                                              \
-    {"<think>"}, {                                                                                                                         \
-        "</think>"                                                                                                                         \
-    }
-
 /* Names are those of vLLM's --reasoning-parser. */
 static const reasoning_format reasonings[] = {
-    {"deepseek_r1", REASONING_FIRST, THINK, {NULL}},
-    {"deepseek_v3", REASONING_FIRST, THINK, {NULL}},
-    {"deepseek_v4", REASONING_FIRST, THINK, {NULL}},
-    {"qwen3", REASONING_FIRST, THINK, {NULL}},
-    {"glm45", REASONING_FIRST, THINK, {NULL}},
-    {"kimi_k2", REASONING_FIRST, THINK, {NULL}},
-    {"minimax_m2", REASONING_FIRST, THINK, {NULL}},
-    {"minimax_m2_append_think", REASONING_KEPT, THINK, {NULL}},
-    {"olmo3", REASONING_FIRST, THINK, {NULL}},
-    {"ernie45", REASONING_FIRST, THINK, {"<response>", "</response>"}},
-    {"step3", REASONING_FIRST, THINK, {NULL}},
-    {"step3p5", REASONING_FIRST, THINK, {NULL}},
-    {"nemotron_v3", REASONING_FIRST, THINK, {NULL}},
-    {"granite_thinking_parser", REASONING_FIRST, THINK, {NULL}},
-    {"holo2", REASONING_FIRST, THINK, {NULL}},
-    {"mimo", REASONING_FIRST, THINK, {NULL}},
-    {"ling3", REASONING_FIRST, THINK, {NULL}},
+    {"deepseek_r1", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"deepseek_v3", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"deepseek_v4", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"qwen3", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"glm45", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"kimi_k2", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"minimax_m2", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"minimax_m2_append_think", REASONING_KEPT, {"<think>"}, {"</think>"}, {NULL}},
+    {"olmo3", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"ernie45", REASONING_FIRST, {"<think>"}, {"</think>"}, {"<response>", "</response>"}},
+    {"step3", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"step3p5", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"nemotron_v3", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"granite_thinking_parser", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"holo2", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"mimo", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
+    {"ling3", REASONING_FIRST, {"<think>"}, {"</think>"}, {NULL}},
     {"seed_oss", REASONING_FIRST, {"<seed:think>"}, {"</seed:think>"}, {NULL}},
-    {"hunyuan_a13b", REASONING_MARKED, THINK, {"<answer>", "</answer>"}},
+    {"hunyuan_a13b", REASONING_MARKED, {"<think>"}, {"</think>"}, {"<answer>", "</answer>"}},
     {"mistral", REASONING_MARKED, {"[THINK]"}, {"[/THINK]"}, {NULL}},
     {"gemma4", REASONING_MARKED, {"<|channel>thought\n"}, {"<channel|>"}, {NULL}},
     {"granite",
