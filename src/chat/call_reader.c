@@ -207,7 +207,8 @@ static bool is_bare(const call_reader *r, char c) {
     if (c != '[' && (c != '{' || r->format->syntax == SYNTAX_PYTHON)) {
         return false;
     }
-    return (flags & FORMAT_BARE) != 0 || (is_first && (flags & FORMAT_BARE_FIRST) != 0) ||
+    bool is_here = (flags & FORMAT_IN_SECTION) == 0 || r->in_section;
+    return ((flags & FORMAT_BARE) != 0 && is_here) || (is_first && (flags & FORMAT_BARE_FIRST) != 0) ||
            (is_first && is_forced && (flags & FORMAT_FORCED_JSON) != 0);
 }
 

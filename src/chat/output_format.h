@@ -44,7 +44,7 @@ enum {
     FORMAT_HEAD = 1 << 0,          /* json: the name stands before the arguments */
     FORMAT_HEAD_OR_JSON = 1 << 1,  /* json: so it does, or a list of calls follows */
     FORMAT_KEYED = 1 << 2,         /* json: {name: arguments} */
-    FORMAT_BARE = 1 << 3,          /* a bracket anywhere may begin a call */
+    FORMAT_BARE = 1 << 3,          /* a bracket anywhere, or in a section, may begin a call */
     FORMAT_BARE_FIRST = 1 << 4,    /* so may one that the answer begins with */
     FORMAT_SEMICOLON = 1 << 5,     /* may stand between calls */
     FORMAT_IN_SECTION = 1 << 6,    /* calls count only behind ROLE_SECTION */

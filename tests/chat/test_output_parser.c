@@ -71,6 +71,11 @@ static void a_json_call_is_split_from_the_text_before_it(void **state) {
            "C:soF:f{\"n\":1};F:f{};");
     expect(TOOLS("llama3_json"), "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"n\":1}},\"id\":\"x\"}",
            "F:f{\"n\":1};");
+    expect(TOOLS("minimax"),
+           "{\"name\":\"f\",\"arguments\":{}}<tool_calls>\n{\"name\":\"f\",\"arguments\":{\"n\":1}}\n{\"name\":\"f\",\"arguments\":{}}\n</"
+           "tool_calls>",
+           "C:{\"name\":\"f\",\"arguments\":{}}F:f{\"n\":1};F:f{};");
+    expect(TOOLS("json"), "```json\n[{\"name\":\"f\",\"arguments\":{}}]\n```", "F:f{};");
     expect(TOOLS("apertus"), "<|tools_prefix|>[{\"f\": {\"n\": 1}}, {\"g\": {}}]<|tools_suffix|>", "F:f{\"n\": 1};F:g{};");
 }
 
