@@ -132,12 +132,10 @@ quire_err call_begin(call_reader *r) {
     return QUIRE_OK;
 }
 
-quire_err call_arguments(call_reader *r, str json) {
-    return json.n > 0 ? add_event(r, OUTPUT_ARGUMENTS, json, (str){NULL, 0}) : QUIRE_OK;
-}
-
 quire_err call_flush_arguments(call_reader *r) {
-    TRY(call_arguments(r, call_str(&r->arguments)));
+    if (r->arguments.n > 0) {
+        TRY(add_event(r, OUTPUT_ARGUMENTS, call_str(&r->arguments), (str){NULL, 0}));
+    }
     strbuf_clear(&r->arguments);
     return QUIRE_OK;
 }
@@ -209,7 +207,8 @@ static bool is_bare(const call_reader *r, char c) {
     if (c != '[' && (c != '{' || r->format->syntax == SYNTAX_PYTHON)) {
         return false;
     }
-    return (flags & FORMAT_BARE) != 0 || (is_first && (flags & FORMAT_BARE_FIRST) != 0) ||
+    bool is_here = (flags & FORMAT_IN_SECTION) == 0 || r->in_section;
+    return ((flags & FORMAT_BARE) != 0 && is_here) || (is_first && (flags & FORMAT_BARE_FIRST) != 0) ||
            (is_first && is_forced && (flags & FORMAT_FORCED_JSON) != 0);
 }
 

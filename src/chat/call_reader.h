@@ -93,9 +93,11 @@ struct call_reader {
     int32_t n_calls;
     strbuf held;    /* the bytes of an attempt */
     strbuf pending; /* white space, and marks that are dropped when a call follows */
-    strbuf special; /* a special token inside a call */
-    strbuf name, id, text, arguments;
-    json_stream json;
+    strbuf special; /* a special token inside a call; gemma's scratch */
+    strbuf name, id;
+    strbuf text;      /* what a machine collects: a head, a key, a value */
+    strbuf arguments; /* JSON that waits to be handed out */
+    json_stream json; /* of the arguments */
     typed_value value;
     const json_value *schema; /* of the open call's parameters */
     union {
@@ -137,7 +139,6 @@ bool call_is_name(str s);
 bool call_is_offered(const call_reader *r, str name);
 /* Begins the call r->name with the id r->id: what was held is dropped. */
 quire_err call_begin(call_reader *r);
-quire_err call_arguments(call_reader *r, str json);
 /* Hands out what r->arguments holds, and empties it. */
 quire_err call_flush_arguments(call_reader *r);
 quire_err call_end(call_reader *r);

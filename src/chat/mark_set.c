@@ -47,6 +47,8 @@ quire_err mark_set_add(mark_set *set, uint8_t role, const char *text, mark_test 
         TRY(add_byte(&m, MARK_END));
         text += n;
     }
+    uint8_t first = (uint8_t)m.text[0];
+    set->firsts[first / 64] |= (uint64_t)1 << first % 64;
     set->marks[set->n++] = m;
     return QUIRE_OK;
 }
@@ -73,6 +75,10 @@ static bool begins_mark(const mark_match *m, const mark_set *set, mark_roles rol
 int mark_push(mark_match *m, const mark_set *set, mark_roles roles, char c, char text[MARK_BYTES], size_t *n) {
     int whole = -1;
     *n = 0;
+    if (m->n == 0 && (set->firsts[(uint8_t)c / 64] >> (uint8_t)c % 64 & 1) == 0) {
+        text[(*n)++] = c;
+        return -1;
+    }
     m->held[m->n++] = c; /* fits: what was held was shorter than a mark */
     while (m->n > 0 && !begins_mark(m, set, roles, &whole)) {
         text[(*n)++] = m->held[0];

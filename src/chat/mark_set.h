@@ -21,6 +21,7 @@ typedef struct mark {
 
 typedef struct mark_set {
     int n;
+    uint64_t firsts[4]; /* a bit for each byte that begins a mark */
     mark marks[MARK_MAX];
 } mark_set;
 

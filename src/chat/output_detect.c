@@ -59,6 +59,7 @@ static const template_row reasoning_rows[] = {
     {{"[THINK]"}, "mistral"},
     {{"Here is my thought process:"}, "granite"},
     {{"<|START_THINKING|>"}, "cohere_command"},
+    {{"[BEGIN FINAL RESPONSE]"}, "apriel"},
     {{"<thinking>"}, "apriel"},
     {{"<think>", "<answer>"}, "hunyuan_a13b"},
     {{"<think>", "<response>"}, "ernie45"},

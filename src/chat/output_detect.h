@@ -4,9 +4,9 @@
 
 #include "chat/output_options.h"
 
-/* How an answer begins behind a prompt that ends in `tail` (its last few hundred bytes): inside the reasoning, behind a closed block, or
- * `otherwise` where the tail has no mark. For a format that the template chose, that is OUTPUT_START_CONTENT: such a template opens the
- * reasoning itself, or leaves the mark to the model. For a format that a person named it is OUTPUT_START_UNKNOWN. */
+/* How an answer begins behind a prompt that ends in `tail`, what it has behind its last message: inside the reasoning, behind a closed
+ * block, or `otherwise` where the tail has no mark. For a format that the template chose, that is OUTPUT_START_CONTENT: such a template
+ * opens the reasoning itself, or leaves the mark to the model. For a format that a person named it is OUTPUT_START_UNKNOWN. */
 output_start output_start_behind(const char *reasoning_format, str tail, output_start otherwise);
 
 /* The formats whose marks a chat template has; NULL: none of them. Borrowed, static. */

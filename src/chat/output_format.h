@@ -44,7 +44,7 @@ enum {
     FORMAT_HEAD = 1 << 0,          /* json: the name stands before the arguments */
     FORMAT_HEAD_OR_JSON = 1 << 1,  /* json: so it does, or a list of calls follows */
     FORMAT_KEYED = 1 << 2,         /* json: {name: arguments} */
-    FORMAT_BARE = 1 << 3,          /* a bracket anywhere may begin a call */
+    FORMAT_BARE = 1 << 3,          /* a bracket anywhere, or in a section, may begin a call */
     FORMAT_BARE_FIRST = 1 << 4,    /* so may one that the answer begins with */
     FORMAT_SEMICOLON = 1 << 5,     /* may stand between calls */
     FORMAT_IN_SECTION = 1 << 6,    /* calls count only behind ROLE_SECTION */
@@ -52,8 +52,8 @@ enum {
     FORMAT_VALUE_LINES = 1 << 8,   /* tags: a newline on each side of a value is not part of it */
     FORMAT_NAME_TO_TAG = 1 << 9,   /* tags: the name ends where the next mark begins */
     FORMAT_TYPED_QUOTES = 1 << 10, /* gemma: a quoted text is what the schema says */
-    FORMAT_HEAD_FIRST = 1 << 12,   /* json: the answer begins in a head; the head "all" is that of content */
-    FORMAT_FORCED_JSON = 1 << 11   /* with a forced choice the answer may be plain JSON */
+    FORMAT_HEAD_FIRST = 1 << 11,   /* json: the answer begins in a head; the head "all" is that of content */
+    FORMAT_FORCED_JSON = 1 << 12   /* with a forced choice the answer may be plain JSON */
 };
 
 #define FORMAT_MARKS 14

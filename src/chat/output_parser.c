@@ -25,10 +25,11 @@ static quire_err find_formats(const output_options *o, const call_format **calls
     *calls = o->tools_format != NULL ? call_format_named(o->tools_format) : NULL;
     *reasoning = o->reasoning_format != NULL ? reasoning_format_named(o->reasoning_format) : NULL;
     if (*calls == NULL && o->tools_format != NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "tool call format %s: unknown", o->tools_format);
+        return err_set(err, QUIRE_INVALID, -1, "tool call format %s: there is no such format; docs/tools.md lists them", o->tools_format);
     }
     if (*reasoning == NULL && o->reasoning_format != NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "reasoning format %s: unknown", o->reasoning_format);
+        return err_set(err, QUIRE_INVALID, -1, "reasoning format %s: there is no such format; docs/tools.md lists them",
+                       o->reasoning_format);
     }
     if (*reasoning != NULL && (*reasoning)->rule == REASONING_HARMONY) {
         *calls = call_format_named("openai");

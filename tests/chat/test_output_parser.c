@@ -71,6 +71,11 @@ static void a_json_call_is_split_from_the_text_before_it(void **state) {
            "C:soF:f{\"n\":1};F:f{};");
     expect(TOOLS("llama3_json"), "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"n\":1}},\"id\":\"x\"}",
            "F:f{\"n\":1};");
+    expect(TOOLS("minimax"),
+           "{\"name\":\"f\",\"arguments\":{}}<tool_calls>\n{\"name\":\"f\",\"arguments\":{\"n\":1}}\n{\"name\":\"f\",\"arguments\":{}}\n</"
+           "tool_calls>",
+           "C:{\"name\":\"f\",\"arguments\":{}}F:f{\"n\":1};F:f{};");
+    expect(TOOLS("json"), "```json\n[{\"name\":\"f\",\"arguments\":{}}]\n```", "F:f{};");
     expect(TOOLS("apertus"), "<|tools_prefix|>[{\"f\": {\"n\": 1}}, {\"g\": {}}]<|tools_suffix|>", "F:f{\"n\": 1};F:g{};");
 }
 
@@ -241,28 +246,49 @@ static void arguments_come_before_they_are_whole(void **state) {
     output_parser_close(p);
 }
 
-static void every_format_of_the_table_opens(void **state) {
+/* Whether a text has the form of a special token. */
+static bool looks_special(const void *context, str text) {
+    (void)context;
+    return text.n > 2 && memchr("<[]", text.p[0], 3) != NULL && memchr(">[]", text.p[text.n - 1], 3) != NULL &&
+           memchr(text.p, ' ', text.n) == NULL;
+}
+
+static void every_pair_of_formats_opens(void **state) {
     (void)state;
     output_tool tool = {str_of("f"), NULL};
     size_t n_calls = 0, n_reasonings = 0;
-    output_parser *p;
     quire_error err = {0};
+    output_parser *p;
     for (const call_format *f; (f = call_format_at(n_calls)) != NULL; n_calls++) {
-        output_options o = {.tools_format = f->name, .tools = &tool, .n_tools = 1};
         assert_ptr_equal(call_format_named(f->name), f);
-        assert_int_equal(output_parser_open(&o, &p, &err), QUIRE_OK);
-        output_parser_close(p);
+        n_reasonings = 0;
+        for (const reasoning_format *t; (t = reasoning_format_at(n_reasonings)) != NULL; n_reasonings++) {
+            output_options o = {.tools_format = f->name, .reasoning_format = t->name, .tools = &tool, .n_tools = 1};
+            assert_ptr_equal(reasoning_format_named(t->name), t);
+            for (int specials = 0; specials < 2; specials++) {
+                o.is_special = specials == 1 ? looks_special : NULL;
+                assert_int_equal(output_parser_open(&o, &p, &err), QUIRE_OK);
+                output_parser_close(p);
+            }
+        }
     }
-    for (const reasoning_format *f; (f = reasoning_format_at(n_reasonings)) != NULL; n_reasonings++) {
-        output_options o = {.reasoning_format = f->name};
-        assert_ptr_equal(reasoning_format_named(f->name), f);
-        assert_int_equal(output_parser_open(&o, &p, &err), QUIRE_OK);
-        output_parser_close(p);
-    }
-    assert_true(n_calls >= 36 && n_reasonings >= 23); /* 37 formats: two of them are mistral's */
+    assert_true(n_calls >= 36 && n_reasonings >= 23); /* 37 formats of calls: two of them are mistral's */
+}
+
+static void a_format_that_does_not_exist_is_named(void **state) {
+    (void)state;
+    quire_error err = {0};
+    output_parser *p;
     assert_int_equal(output_parser_open(&(output_options){.tools_format = "nope"}, &p, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.message, "nope"));
     assert_null(p);
+    assert_int_equal(output_parser_open(&(output_options){.reasoning_format = "nope"}, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "nope"));
+}
+
+static void bytes_that_are_not_utf8_become_replacements(void **state) {
+    (void)state;
+    expect(TOOLS("hermes"), "a\xFF<tool_call>\xFE{\xC3", "C:a\xEF\xBF\xBD<tool_call>\xEF\xBF\xBD{\xEF\xBF\xBD");
 }
 
 static void a_template_names_its_formats_by_its_marks(void **state) {
@@ -308,7 +334,9 @@ int main(void) {
         cmocka_unit_test(a_choice_decides_what_is_a_call),
         cmocka_unit_test(an_attempt_beyond_the_budget_is_content),
         cmocka_unit_test(arguments_come_before_they_are_whole),
-        cmocka_unit_test(every_format_of_the_table_opens),
+        cmocka_unit_test(every_pair_of_formats_opens),
+        cmocka_unit_test(a_format_that_does_not_exist_is_named),
+        cmocka_unit_test(bytes_that_are_not_utf8_become_replacements),
         cmocka_unit_test(a_template_names_its_formats_by_its_marks),
         cmocka_unit_test(a_prompts_tail_says_how_the_answer_begins),
     };

@@ -21,7 +21,7 @@
 #include "jinja/jinja.h"
 #include "json/json_out.h"
 
-enum { N_CONVERSATIONS = 200, MAX_CALLS = 3, ROUND_SEED = 22 };
+enum { N_CONVERSATIONS = 100, MAX_CALLS = 3, TAIL_BYTES = 64, ROUND_SEED = 22 };
 
 #define TOOLS                                                                                                                              \
     "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"      \
@@ -74,12 +74,15 @@ static void add_arguments(uint64_t *seed, json_out *o) {
 typedef struct conversation {
     strbuf arguments[MAX_CALLS];
     int n_calls;
-    const char *content; /* of the message; empty: none */
+    const char *content;   /* of the message; empty: none */
+    const char *reasoning; /* the same */
 } conversation;
 
 static void make_conversation(uint64_t *seed, int max_calls, conversation *c) {
     static const char *const contents[] = {"", "Let me look, 1 < 2.", "I call [it] now:\n\n- once"};
+    static const char *const reasonings[] = {"", "Which f? 2 > 1.", "First:\n\n- {look}"};
     *c = (conversation){.n_calls = (int)pick(seed, (uint64_t)max_calls) + 1, .content = contents[pick(seed, 3)]};
+    c->reasoning = reasonings[pick(seed, 3)];
     for (int i = 0; i < c->n_calls; i++) {
         json_out o = {.to = &c->arguments[i]};
         add_arguments(seed, &o);
@@ -109,6 +112,12 @@ static void add_variables(const conversation *c, const template_style *style, bo
     if (c != NULL || content != NULL) {
         json_raw(&o, ",{\"role\":\"assistant\",\"content\":");
         json_cstr(&o, content != NULL ? content : style->no_content ? NULL : c->content);
+    }
+    if (c != NULL && c->reasoning[0] != 0) {
+        json_raw(&o, ",\"reasoning_content\":");
+        json_cstr(&o, c->reasoning);
+        json_raw(&o, ",\"thinking\":");
+        json_cstr(&o, c->reasoning);
     }
     for (int i = 0; c != NULL && i < c->n_calls; i++) {
         char id[32];
@@ -179,17 +188,18 @@ static bool find_parts(const jinja_program *p, const template_style *style, part
     return at != NULL;
 }
 
-/* What the model wrote: behind the generation prompt, or what of it stands there, and without the turn's end. *whole: all of it does. */
-static str assistant_part(const parts *a, const strbuf *full, bool *whole) {
+/* What the model wrote: behind the generation prompt, or what of it stands there (*tail), and without the turn's end. */
+static str assistant_part(const parts *a, const strbuf *full, str *tail) {
     size_t at = 0;
     while (at < full->n && at < a->prompt.n && full->p[at] == a->prompt.p[at]) {
         at++;
     }
-    *whole = at == a->prompt.n;
-    while (!*whole && at > a->n_base && strchr(">\n", full->p[at - 1]) == NULL) { /* not inside a mark */
+    while (at < a->prompt.n && at > a->n_base && strchr(">\n", full->p[at - 1]) == NULL) { /* not inside a mark */
         at--;
     }
     str part = {full->p + at, full->n - at};
+    size_t n_tail = at < TAIL_BYTES ? at : TAIL_BYTES;
+    *tail = (str){full->p + at - n_tail, n_tail};
     size_t n = a->suffix.n;
     if (n > 0 && part.n >= n && memcmp(part.p + part.n - n, a->suffix.p, n) == 0) {
         part.n -= n;
@@ -235,8 +245,8 @@ static size_t by_characters(str left) {
 
 /* ---- what comes back ---- */
 
-/* Appends an answer's content, and each call's arguments behind a 0 byte. *n_calls: how many. */
-static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, bool specials, strbuf *content,
+/* Appends an answer's reasoning and content to texts, and each call's arguments behind a 0 byte. *n_calls: how many. */
+static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, bool specials, strbuf texts[2],
                             strbuf *arguments, int *n_calls) {
     json_value *tools = json_document(str_of(TOOLS));
     output_tool tool = {str_of("f"), json_get(json_get(json_at(tools, 0), "function"), "parameters")};
@@ -260,8 +270,8 @@ static quire_err parse_part(const output_formats *f, str part, output_start star
             *n_calls += str_is(text, "f") ? 1 : 1000;
         } else if (e.items[i].kind == OUTPUT_CALL_END) {
             err = strbuf_add_char(arguments, 0);
-        } else if (e.items[i].kind != OUTPUT_REASONING) {
-            err = strbuf_add(e.items[i].kind == OUTPUT_CONTENT ? content : arguments, text.p, text.n);
+        } else {
+            err = strbuf_add(e.items[i].kind == OUTPUT_ARGUMENTS ? arguments : &texts[e.items[i].kind == OUTPUT_CONTENT], text.p, text.n);
         }
     }
     output_parser_close(p);
@@ -300,15 +310,18 @@ static bool same_calls(const conversation *c, const strbuf *arguments, int n_cal
 static bool comes_back(const conversation *c, const output_formats *f, str part, output_start start) {
     bool same = true;
     for (size_t i = 0; i < 3 && same; i++) {
-        strbuf content = {0}, arguments = {0};
+        strbuf texts[2] = {{0}, {0}}, arguments = {0};
         int n_calls;
-        assert_int_equal(parse_part(f, part, start, i == 0 ? in_one : by_characters, i == 2, &content, &arguments, &n_calls), QUIRE_OK);
-        same = same_calls(c, &arguments, n_calls) && str_eq(trimmed((str){content.p, content.n}), str_of(c->content));
+        assert_int_equal(parse_part(f, part, start, i == 0 ? in_one : by_characters, i == 2, texts, &arguments, &n_calls), QUIRE_OK);
+        str reasoning = trimmed((str){texts[0].p, texts[0].n}), content = trimmed((str){texts[1].p, texts[1].n});
+        same = same_calls(c, &arguments, n_calls) && str_eq(content, str_of(c->content)) && str_eq(reasoning, str_of(c->reasoning));
         if (!same) {
-            print_message("    wrote: %.*s\n    content: %.*s\n    %d of %d calls: %s\n", (int)part.n, part.p, (int)content.n,
-                          content.n > 0 ? content.p : "", n_calls, c->n_calls, arguments.n > 0 ? arguments.p : "");
+            print_message("    wrote: %.*s\n    reasoning: %.*s\n    content: %.*s\n    %d of %d calls: %s\n", (int)part.n, part.p,
+                          (int)reasoning.n, reasoning.n > 0 ? reasoning.p : "", (int)content.n, content.n > 0 ? content.p : "", n_calls,
+                          c->n_calls, arguments.n > 0 ? arguments.p : "");
         }
-        strbuf_deinit(&content);
+        strbuf_deinit(&texts[0]);
+        strbuf_deinit(&texts[1]);
         strbuf_deinit(&arguments);
     }
     return same;
@@ -359,18 +372,22 @@ static bool find_style(const jinja_program *p, template_style *style, quire_erro
 /* The number of conversations that do not come back. */
 static int count_lost(const jinja_program *p, const template_style *style, const output_formats *f, const parts *a) {
     uint64_t seed = ROUND_SEED;
-    output_start start = output_start_behind(f->reasoning, (str){a->prompt.p + a->n_base, a->prompt.n - a->n_base}, OUTPUT_START_CONTENT);
+    size_t n_tail = a->prompt.n < TAIL_BYTES ? a->prompt.n : TAIL_BYTES;
+    output_start prompted = output_start_behind(f->reasoning, (str){a->prompt.p + a->prompt.n - n_tail, n_tail}, OUTPUT_START_CONTENT);
     int n_lost = 0;
     for (int i = 0; i < N_CONVERSATIONS && n_lost == 0; i++) {
         conversation c;
         strbuf full = {0};
         make_conversation(&seed, style->max_calls, &c);
+        c.content = strcmp(f->tools, "openai") == 0 ? "" : c.content; /* harmony's template writes it as analysis */
         assert_int_equal(render(p, &c, style, false, NULL, &full, NULL), QUIRE_OK);
-        bool whole;
-        str part = assistant_part(a, &full, &whole);
-        bool is_left_out = !str_contains(part, str_of(c.content)) || strcmp(f->tools, "openai") == 0; /* harmony's is analysis */
-        c.content = is_left_out ? "" : c.content;
-        n_lost += !comes_back(&c, f, part, whole ? start : OUTPUT_START_CONTENT);
+        str tail, part = assistant_part(a, &full, &tail);
+        c.content = str_contains(part, str_of(c.content)) ? c.content : ""; /* some leave it out beside calls */
+        c.reasoning = f->reasoning != NULL && str_contains(part, str_of(c.reasoning)) ? c.reasoning : "";
+        const char *open = c.reasoning[0] != 0 ? reasoning_format_named(f->reasoning)->open[0] : NULL;
+        bool has_mark = open == NULL || str_contains(part, str_of(open));
+        output_start start = output_start_behind(f->reasoning, tail, has_mark ? OUTPUT_START_CONTENT : prompted);
+        n_lost += !comes_back(&c, f, part, start);
         strbuf_deinit(&full);
         drop_conversation(&c);
     }
