@@ -153,9 +153,15 @@ static quire_err render(const jinja_program *p, const conversation *c, const tem
 
 /* Where generation would have stopped; NULL: nowhere. */
 static const char *first_stop(const char *text) {
-    static const char *const stops[] = {
-        "<eos>",    "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<|tool_response>",
-        "<|end|>\n"};
+    static const char *const stops[] = {"<eos>",
+                                        "<|END_OF_TURN_TOKEN|>",
+                                        "<|START_OF_TURN_TOKEN|>",
+                                        "<｜end▁of▁sentence｜>",
+                                        "<|eom_id|>",
+                                        "<|im_end|>",
+                                        "<|eot_id|>",
+                                        "<|tool_response>",
+                                        "<|end|>\n"};
     const char *first = NULL;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) {
         const char *at = strstr(text, stops[i]);
@@ -194,7 +200,11 @@ static str assistant_part(const parts *a, const strbuf *full, str *tail) {
     while (at < full->n && at < a->prompt.n && full->p[at] == a->prompt.p[at]) {
         at++;
     }
-    while (at < a->prompt.n && at > a->n_base && strchr(">\n", full->p[at - 1]) == NULL) { /* not inside a mark */
+    const char *generation = a->prompt.p + a->n_base; /* where the template writes behind the conversation, it stands elsewhere in full */
+    size_t n_generation = a->prompt.n - a->n_base, from = at > n_generation ? at - n_generation : 0;
+    const char *moved = at < a->n_base && n_generation > 0 ? strstr(full->p + from, generation) : NULL;
+    at = moved != NULL ? (size_t)(moved - full->p) + n_generation : at;
+    while (moved == NULL && at < a->prompt.n && at > a->n_base && strchr(">\n", full->p[at - 1]) == NULL) { /* not inside a mark */
         at--;
     }
     str part = {full->p + at, full->n - at};
