@@ -192,9 +192,9 @@ bool quire_engine_healthy(const quire_engine *e);
  * UNSUPPORTED without vocabulary. */
 quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
                          quire_error *err);
-/* Tokenises two texts as one input, with the tokens that the tokenizer puts around a pair, and a token type for each as a cross-encoder takes
- * them (quire_input). Special tokens in the texts are not parsed. *ids and *types are freed with quire_free; *types is NULL for a model
- * without token types. UNSUPPORTED without vocabulary. */
+/* Tokenises two texts as one input, with the tokens that the tokenizer puts around a pair, and a token type for each, as a cross-encoder
+ * takes them (quire_input). Special tokens in the texts are not parsed. *ids and *types are freed with quire_free; *types is NULL for a
+ * model without token types. UNSUPPORTED without vocabulary. */
 quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_text, const char *pair, size_t n_pair, int32_t **ids,
                               int32_t **types, size_t *n, quire_error *err);
 /* Detokenises ids; *text is freed with quire_free and 0-terminated. */

@@ -277,10 +277,11 @@ static quire_err load_decoder_step(json_value *o, str type, decode_step *step, q
         return load_pattern(o, "Replace decoder", &step->match, err);
     }
     if (str_is(type, "Strip")) {
+        str content = json_get_str(o, "content");
         step->kind = DECODE_STRIP;
         step->start = json_get_int32(o, "start", 0);
         step->stop = json_get_int32(o, "stop", 0);
-        return copy_content(json_get_str(o, "content"), &step->content, &step->n_content);
+        return content.n == 0 ? malformed(err, "Strip decoder") : copy_content(content, &step->content, &step->n_content);
     }
     if (str_is(type, "Metaspace")) {
         str scheme = json_get_str(o, "prepend_scheme");

@@ -52,6 +52,7 @@ static inline quire_engine *world_open(int32_t n_pages, int32_t max_seqs) {
     o.n_pages = n_pages;
     o.max_seqs = max_seqs;
     o.n_threads = 1;
+    o.n_text_threads = 1; /* short requests are prepared in the order in which they came */
     if (quire_engine_open(&o, &e, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }

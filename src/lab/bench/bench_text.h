@@ -17,8 +17,8 @@ typedef struct bench_text_options {
 
 void bench_text_options_init(bench_text_options *o);
 
-/* MB/s of encoding and of decoding, and microseconds a token of streaming, for each tokenizer and text; microseconds for rendering a chat of
- * 100 messages. One thread, its processor time. Prints a table or JSON lines. */
+/* MB/s of encoding and of decoding, and microseconds a token of streaming, for each tokenizer and text; microseconds for rendering a chat
+ * of 100 messages. One thread, its processor time. Prints a table or JSON lines. */
 quire_err bench_text_run(const bench_text_options *o, quire_error *err);
 
 #endif
