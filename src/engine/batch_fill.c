@@ -25,9 +25,13 @@ quire_err batch_open(engine *e) {
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->states = mem_new(DRAFT_MAX, CONSTRAINT_MAX_STATE_BYTES);
+    a->lines = mem_new(n_seqs, sizeof *a->lines);
+    a->line_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->line_rows);
+    a->line_results = mem_new((size_t)e->sched.limits.max_out, sizeof *a->line_results);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
     bool whole = a->out0 && a->plain && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
-                 a->tables && a->hidden && a->raw && a->forked && a->states;
+                 a->tables && a->hidden && a->raw && a->forked && a->states &&
+                 a->lines && a->line_rows && a->line_results;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
@@ -52,7 +56,7 @@ void batch_close(engine *e) {
     step_arrays *a = &e->step;
     void *blocks[] = {a->out0,       a->plain,          a->tokens, a->positions, a->parents, a->out_rows,
                       a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,   a->types,
-                      a->faults,     a->states};
+                      a->faults,     a->states,         a->lines,  a->line_rows, a->line_results};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }

@@ -21,10 +21,21 @@ typedef struct engine_entry {
     sequence *sequence; /* NULL: the entry is free. Guarded by the engine's lock */
 } engine_entry;
 
+/* An item whose samples are drawn along its drafts (draft_sample.h). */
+typedef struct draft_line {
+    sequence *s;
+    int32_t n_drafts;
+    sample_row *rows;       /* [n_drafts + 1] */
+    sample_result *results; /* [n_drafts + 1] */
+} draft_line;
+
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
     int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
     sample_row *plain;              /* [plan.n_items] the rows that step_sample_plain samples */
+    draft_line *lines;              /* [max_seqs] the items of draft_sample_all */
+    sample_row *line_rows;          /* [max_out] */
+    sample_result *line_results;    /* [max_out] */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *types, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */

@@ -65,8 +65,19 @@ void step_sample_plain(engine *e) {
     sample_batch(&e->samples, a->plain, n);
 }
 
-void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
+/* What was sampled for s already, if anything. */
+static sample_result take_sampled(sequence *s) {
     sample_result result = s->sampled;
+    s->sampled = NOT_SAMPLED;
+    if (s->n_line > 0) {
+        result = *s->line++;
+        s->n_line--;
+    }
+    return result;
+}
+
+void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
+    sample_result result = take_sampled(s);
     branch_note_mirostat(s);
     if (s->logprobs) {
         memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
@@ -81,7 +92,6 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
         }
         e->profile.sample_ns += clock_ns() - start_ns;
     }
-    s->sampled = NOT_SAMPLED;
     if (result.error != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, result.error);
         return;

@@ -27,10 +27,8 @@ typedef struct sample_job {
     sample_row *rows;
 } sample_job;
 
-static void sample_one(void *context, int32_t task, int32_t worker) {
-    const sample_job *job = context;
-    sampler *s = job->pool->samplers[worker];
-    sample_row *r = &job->rows[task];
+void sample_on(const sample_pool *p, int32_t worker, sample_row *r) {
+    sampler *s = p->samplers[worker];
     sample_context *c = &r->context;
     c->noise = c->params->temperature > 0.0f ? sample_noise_of(sample_key_of(c)) : (sample_noise){0}; /* greedy: nothing is drawn */
     switch (r->goal) {
@@ -46,13 +44,21 @@ static void sample_one(void *context, int32_t task, int32_t worker) {
     }
 }
 
-void sample_batch(const sample_pool *p, sample_row *rows, int32_t n) {
-    sample_job job = {p, rows};
+static void sample_one(void *context, int32_t task, int32_t worker) {
+    const sample_job *job = context;
+    sample_on(job->pool, worker, &job->rows[task]);
+}
+
+void sample_tasks(const sample_pool *p, thread_pool_fn fn, void *context, int32_t n) {
     if (p->n_workers > 1 && n > 1 && (int64_t)n * p->n_vocab >= WORTH_IT) {
-        p->run(p->threads, sample_one, &job, n);
+        p->run(p->threads, fn, context, n);
         return;
     }
     for (int32_t task = 0; task < n; task++) {
-        sample_one(&job, task, 0);
+        fn(context, task, 0);
     }
+}
+
+void sample_batch(const sample_pool *p, sample_row *rows, int32_t n) {
+    sample_tasks(p, sample_one, &(sample_job){p, rows}, n);
 }

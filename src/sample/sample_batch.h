@@ -54,4 +54,10 @@ typedef struct sample_row {
 /* Does what rows[0..n) want, and sets their results. Allocates nothing. */
 void sample_batch(const sample_pool *p, sample_row *rows, int32_t n);
 
+/* For samples that follow each other: runs fn for every task in 0..n, on the workers where that is worth it. A task samples with
+ * sample_on. */
+void sample_tasks(const sample_pool *p, thread_pool_fn fn, void *context, int32_t n);
+/* Does what a row wants, with the sampler of `worker`, on whose thread it is called. */
+void sample_on(const sample_pool *p, int32_t worker, sample_row *row);
+
 #endif
