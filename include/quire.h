@@ -131,6 +131,8 @@ typedef struct quire_options {
     /* special tokens that a chat's client writes in messages and other fields: "plain": they are ordinary text; "parse": they are tokens */
     const char *special_tokens_in_messages;
     bool trust_request_chat_template; /* a request's chat_template may be a template's text */
+    /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name; "auto": as the chat template's marks say; "none" */
+    const char *tool_call_parser, *reasoning_parser;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
@@ -172,6 +174,7 @@ typedef struct quire_info {
     const char *pool_plan;
     int32_t model_max_len;           /* tokens a sequence may have by the model; max_model_len may be less */
     int64_t n_full_requests;         /* sequences of max_model_len tokens that the pool holds at once; behind windows they keep nothing */
+    const char *tool_format, *reasoning_format; /* of chats' responses, by name; NULL: none */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);
@@ -284,6 +287,7 @@ typedef struct quire_request_info {
     /* likeliest tokens to report beside each token of the response, and of the prompt; -1: report nothing */
     int32_t logprobs, prompt_logprobs;
     const char *ignored;          /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
+    bool has_parts;               /* a chat whose response is split into content, reasoning and tool calls: its DELTAs have parts */
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
@@ -322,6 +326,24 @@ typedef struct quire_logprob {
     float logprob;
 } quire_logprob;
 
+typedef enum quire_part_kind {
+    QUIRE_PART_REASONING,
+    QUIRE_PART_CONTENT,
+    QUIRE_PART_CALL,      /* a tool call begins: text is the function's name */
+    QUIRE_PART_ARGUMENTS, /* text is a piece of the call's arguments, which together are JSON unless their length cut the response off */
+    QUIRE_PART_CALL_END
+} quire_part_kind;
+
+/* What a piece of a response is. The parts of a response's DELTAs, in order, are its content, reasoning and calls; a mark is in none. */
+typedef struct quire_part {
+    quire_part_kind kind;
+    int32_t call;     /* of a call's parts: its index in the response, 0, 1, 2 .. */
+    const char *text; /* not 0-terminated; valid as long as the event's text */
+    size_t n_text;
+    const char *id; /* CALL: the id that the model wrote, empty where it wrote none */
+    size_t n_id;
+} quire_part;
+
 typedef struct quire_event {
     quire_stream *stream;
     void *user;               /* as given to quire_submit */
@@ -349,6 +371,8 @@ typedef struct quire_event {
     const float *row;         /* EMBEDDING: n_row elements, valid while the stream is; else NULL */
     int32_t n_row;
     int64_t queue_us;         /* how long the choice waited to be admitted, known from the first DELTA on; in DONE the longest of all */
+    const quire_part *parts;  /* DELTA, where info.has_parts: what of the text so far is known since the last one. text has all of it */
+    int32_t n_parts;
 } quire_event;
 
 /* Opens a queue on which streams deliver events. */

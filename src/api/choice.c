@@ -1,5 +1,7 @@
 #include "api/choice.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sample/end_tokens.h"
@@ -7,6 +9,8 @@
 void event_memory_deinit(event_memory *m) {
     strbuf_deinit(&m->text);
     strbuf_deinit(&m->echo);
+    output_events_deinit(&m->found);
+    mem_free(m->parts);
     mem_free(m->logprobs);
 }
 
@@ -16,8 +20,7 @@ void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_reques
 
 void choice_deinit(choice *c) {
     token_list_deinit(&c->prompt);
-    detok_close(c->detok);
-    stop_matcher_close(c->stop_matcher);
+    choice_text_close(&c->text);
     mem_free(c->explain);
     mem_free(c->row);
     token_list_deinit(&c->history);
@@ -27,21 +30,62 @@ void choice_deinit(choice *c) {
 
 /* ---- text ---- */
 
-quire_err choice_feed(const choice *c, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end, strbuf *out,
-                      int32_t *match) {
-    *match = -1;
-    end_kind end = end_token_kind(p, model_description(c->e->parts.model.m), token);
-    if (d == NULL || (end != END_NONE && !c->request->include_stop)) { /* an end token's text is not shown */
+void choice_text_close(choice_text *t) {
+    detok_close(t->detok);
+    stop_matcher_close(t->stops);
+    output_parser_close(t->parser);
+    *t = (choice_text){0};
+}
+
+/* Appends the text that can be shown of a piece to *out, and its parts to *found. */
+static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, strbuf *out, output_events *found, int32_t *match) {
+    size_t shown = out->n;
+    if (t->stops == NULL) {
+        TRY(strbuf_add(out, piece.p, piece.n));
+    } else if (may_end) {
+        TRY(stop_matcher_feed(t->stops, piece, c->request->include_stop, out, match));
+    } else {
+        TRY(stop_matcher_pass(t->stops, piece, out));
+    }
+    str text = {out->p + shown, out->n - shown};
+    return t->parser != NULL && text.n > 0 ? output_parser_feed(t->parser, text, false, found) : QUIRE_OK;
+}
+
+/* Shows a token that may be a mark, whose text the detokenizer put at the end of `piece`, or left out. */
+static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str piece, bool may_end, strbuf *out, output_events *found,
+                           int32_t *match) {
+    str mark = tokenizer_piece(c->e->parts.tokenizer, token), before = piece;
+    bool is_shown = piece.n >= mark.n && mark.n > 0 && memcmp(piece.p + piece.n - mark.n, mark.p, mark.n) == 0;
+    before.n -= is_shown ? mark.n : 0;
+    TRY(show(c, t, before, may_end, out, found, match));
+    if (*match >= 0) {
         return QUIRE_OK;
     }
-    if (stops == NULL) {
-        return detok_add(d, token, out);
+    if (t->stops != NULL) {
+        size_t shown = out->n;
+        TRY(stop_matcher_restart(t->stops, out));
+        TRY(output_parser_feed(t->parser, (str){out->p + shown, out->n - shown}, false, found));
+    }
+    TRY(is_shown ? strbuf_add(out, mark.p, mark.n) : QUIRE_OK);
+    return output_parser_feed(t->parser, mark, true, found);
+}
+
+quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end, strbuf *out,
+                      output_events *found, int32_t *match) {
+    *match = -1;
+    end_kind end = end_token_kind(p, model_description(c->e->parts.model.m), token);
+    if (t->detok == NULL || (end != END_NONE && !c->request->include_stop)) { /* an end token's text is not shown */
+        return QUIRE_OK;
+    }
+    if (t->stops == NULL && t->parser == NULL) {
+        return detok_add(t->detok, token, out);
     }
     strbuf piece = {0};
-    quire_err e = detok_add(d, token, &piece);
+    bool is_mark = t->parser != NULL && tokenizer_is_added(c->e->parts.tokenizer, token);
+    quire_err e = detok_add(t->detok, token, &piece);
     str text = {piece.p, piece.n};
     if (e == QUIRE_OK) {
-        e = may_end ? stop_matcher_feed(stops, text, c->request->include_stop, out, match) : stop_matcher_pass(stops, text, out);
+        e = is_mark ? show_mark(c, t, token, text, may_end, out, found, match) : show(c, t, text, may_end, out, found, match);
     }
     strbuf_deinit(&piece);
     return e;
@@ -52,24 +96,30 @@ int32_t choice_first_prompt(const choice *c) {
     return from->held != NULL ? from->n_prompt : (int32_t)c->prompt.n;
 }
 
-quire_err choice_open_text(const choice *c, detok **d, stop_matcher **stops) {
+quire_err choice_open_text(const choice *c, choice_text *out) {
     const quire_request *r = c->request;
     size_t n_prompt = (size_t)choice_first_prompt(c);
     strbuf shown = {0};
+    output_events found = {0};
     quire_err e = QUIRE_OK;
     if (c->e->parts.tokenizer) {
-        TRY(detok_open(c->e->parts.tokenizer, r->skip_special, d));
-        detok_hold_replacements(*d);
-        e = detok_prime(*d, c->prompt.ids, n_prompt);
+        TRY(detok_open(c->e->parts.tokenizer, r->skip_special, &out->detok));
+        detok_hold_replacements(out->detok);
+        e = detok_prime(out->detok, c->prompt.ids, n_prompt);
     }
     if (e == QUIRE_OK && r->n_stops > 0) {
-        e = stop_matcher_open(r->stops, (size_t)r->n_stops, stops);
+        e = stop_matcher_open(r->stops, (size_t)r->n_stops, &out->stops);
+    }
+    if (e == QUIRE_OK && r->info.has_parts) {
+        e = request_open_parser(r, c->start, &out->parser);
     }
     for (size_t i = n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
         int32_t match;
         strbuf_clear(&shown);
-        e = choice_feed(c, &r->sampling, *d, *stops, c->prompt.ids[i], false, &shown, &match);
+        output_events_clear(&found);
+        e = choice_feed(c, &r->sampling, out, c->prompt.ids[i], false, &shown, &found, &match);
     }
+    output_events_deinit(&found);
     strbuf_deinit(&shown);
     return e;
 }
@@ -92,11 +142,12 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
     c->n_completion++;
     c->sum_logprob += c->logprobs ? (double)c->logprobs[0].logprob : 0.0;
     strbuf_clear(&m->text);
+    output_events_clear(&m->found);
     int32_t match = -1;
     quire_err e = remember(c, event->token);
-    if (e == QUIRE_OK && c->detok && !c->prompt_only) {
+    if (e == QUIRE_OK && c->text.detok && !c->prompt_only) {
         bool may_end = c->n_completion > c->sampling.min_tokens;
-        e = choice_feed(c, &c->sampling, c->detok, c->stop_matcher, event->token, may_end, &m->text, &match);
+        e = choice_feed(c, &c->sampling, &c->text, event->token, may_end, &m->text, &m->found, &match);
     }
     if (match >= 0) {
         c->stop_string = match;
@@ -130,11 +181,9 @@ bool choice_end_waits(const choice *c) {
     return c->command != NULL || (engine_has_more && !c->gone);
 }
 
-void choice_truncate(choice *c, size_t n_kept, detok *d, stop_matcher *stops) {
-    detok_close(c->detok);
-    stop_matcher_close(c->stop_matcher);
-    c->detok = d;
-    c->stop_matcher = stops;
+void choice_truncate(choice *c, size_t n_kept, choice_text text) {
+    choice_text_close(&c->text);
+    c->text = text;
     c->history.n = n_kept;
     c->n_completion = (int32_t)n_kept;
     c->sum_logprob = c->sums != NULL && n_kept > 0 ? c->sums[n_kept - 1] : 0.0;
@@ -202,11 +251,37 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     return e != QUIRE_OK ? e : echoed;
 }
 
+/* Whether the request has no use for a part: reasoning that it leaves out, calls behind the only one. */
+static bool is_left_out(const quire_request *r, const output_event *e) {
+    bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;
+    return (e->kind == OUTPUT_REASONING && !r->include_reasoning) || (is_of_call && e->call > 0 && !r->parallel_calls);
+}
+
+static quire_err fill_parts(const choice *c, event_memory *m, quire_event *out) {
+    _Static_assert((int)OUTPUT_REASONING == (int)QUIRE_PART_REASONING && (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END, "in the same order");
+    TRY(m->found.n > 0 ? mem_grow(&m->parts, &m->cap_parts, m->found.n, sizeof *m->parts) : QUIRE_OK);
+    for (size_t i = 0; i < m->found.n; i++) {
+        const output_event *e = &m->found.items[i];
+        str text = output_event_text(&m->found, i);
+        if (!is_left_out(c->request, e)) {
+            m->parts[out->n_parts++] = (quire_part){.kind = (quire_part_kind)e->kind,
+                                                    .call = e->call,
+                                                    .text = text.p,
+                                                    .n_text = text.n,
+                                                    .id = m->found.text.p + e->id,
+                                                    .n_id = e->n_id};
+        }
+    }
+    out->parts = out->n_parts > 0 ? m->parts : NULL;
+    return QUIRE_OK;
+}
+
 quire_err choice_delta(const choice *c, bool with_token, event_memory *m, quire_event *out) {
     choice_event(c, QUIRE_EVENT_DELTA, out);
     set_text(&m->text, out);
     out->tokens = &c->last_token;
     out->n_tokens = with_token ? 1 : 0;
+    TRY(c->request->info.has_parts ? fill_parts(c, m, out) : QUIRE_OK);
     int32_t width = c->request->info.logprobs + 1;
     return fill_logprobs(m, with_token ? c->logprobs : NULL, (size_t)width, width, out);
 }
@@ -218,9 +293,20 @@ void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {
     out->n_tokens = (int32_t)c->history.n;
 }
 
-quire_err choice_flush(const choice *c, event_memory *m) {
+quire_err choice_flush(choice *c, event_memory *m) {
     strbuf_clear(&m->text);
-    return c->stop_matcher && c->stop_string < 0 ? stop_matcher_flush(c->stop_matcher, &m->text) : QUIRE_OK;
+    output_events_clear(&m->found);
+    if (c->text.stops != NULL && c->stop_string < 0) {
+        TRY(stop_matcher_flush(c->text.stops, &m->text));
+    }
+    if (c->text.parser == NULL) {
+        return QUIRE_OK;
+    }
+    quire_err e = m->text.n > 0 ? output_parser_feed(c->text.parser, (str){m->text.p, m->text.n}, false, &m->found) : QUIRE_OK;
+    e = e != QUIRE_OK ? e : output_parser_finish(c->text.parser, c->finish == QUIRE_FINISH_LENGTH, &m->found);
+    output_parser_close(c->text.parser);
+    c->text.parser = NULL;
+    return e;
 }
 
 void choice_row(const choice *c, quire_event *out) {

@@ -9,9 +9,17 @@
 #define API_CHOICE_H
 
 #include "api/quire_engine.h"
+#include "chat/output_parser.h"
 #include "engine/explain.h"
 #include "text/detok.h"
 #include "text/stop_matcher.h"
+
+/* What turns tokens into text, and text into parts. Zero-initialised: nothing, as without a vocabulary. */
+typedef struct choice_text {
+    detok *detok;
+    stop_matcher *stops;   /* NULL without stop strings */
+    output_parser *parser; /* NULL: the response has no parts, or has ended */
+} choice_text;
 
 typedef struct choice {
     quire_engine *e;
@@ -20,8 +28,8 @@ typedef struct choice {
     int32_t index;
     /* set by the text thread before the choice is submitted to the engine */
     token_list prompt;
-    detok *detok;               /* NULL without a vocabulary */
-    stop_matcher *stop_matcher; /* NULL without stop strings */
+    choice_text text;
+    output_start start; /* how the text behind the prompt begins, where it has parts */
     sampling_params sampling;
     bool prompt_only; /* max_tokens 0 with echo: the engine generates a token, which is counted and not shown */
     request_id id;
@@ -61,6 +69,9 @@ typedef struct choice {
 typedef struct event_memory {
     strbuf text; /* of a DELTA or ROLLBACK */
     strbuf echo; /* of a START */
+    output_events found; /* of a DELTA */
+    quire_part *parts;   /* the same, for the user */
+    size_t cap_parts;
     quire_logprob *logprobs;
     size_t cap_logprobs;
 } event_memory;
@@ -71,13 +82,14 @@ void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_reques
 void choice_deinit(choice *c);
 /* How many of c's prompt tokens were a prompt from the beginning, and not the response of its fork parent. */
 int32_t choice_first_prompt(const choice *c);
-/* Opens the detokenizer and stop matcher of a response behind c's prompt. NO_MEMORY; what was opened is the caller's to
- * close. */
-quire_err choice_open_text(const choice *c, detok **d, stop_matcher **stops);
-/* Detokenises a token behind the others, and appends to *out the text that can be shown. *match is the stop string that it completes, or
- * -1; with may_end false none can end here. p has the stop tokens. d (may be NULL) and stops are the caller's. */
-quire_err choice_feed(const choice *c, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end, strbuf *out,
-                      int32_t *match);
+/* Opens the text of a response behind c's prompt. NO_MEMORY; what was opened is the caller's to close. */
+quire_err choice_open_text(const choice *c, choice_text *out);
+void choice_text_close(choice_text *t);
+/* Detokenises a token behind the others, and appends to *out the text that can be shown, and to *found its parts. *match is the stop string
+ * that it completes, or -1; with may_end false none can end here. p has the stop tokens. t is the caller's. Where there are parts, no stop
+ * string reaches across an added token: it may be a mark. */
+quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end, strbuf *out,
+                      output_events *found, int32_t *match);
 
 /* Takes a token of the engine, and writes the text that can be shown to m->text. A token that completes a stop string finishes the choice,
  * and its sequence is cancelled. */
@@ -87,18 +99,18 @@ void choice_take_end(choice *c, const engine_event *event);
 /* Whether c's END cannot be delivered yet although its finish is known: a rollback or steer may still undo it, or the engine's end event
  * brings more for it. */
 bool choice_end_waits(const choice *c);
-/* Drops the response behind its first n_kept tokens. d and stops, which have seen those, belong to c from then on. */
-void choice_truncate(choice *c, size_t n_kept, detok *d, stop_matcher *stops);
+/* Drops the response behind its first n_kept tokens. text, which has seen those, belongs to c from then on. */
+void choice_truncate(choice *c, size_t n_kept, choice_text text);
 
 /* Fill an event, without its user. NO_MEMORY: the event is valid, without text or log-probabilities. */
 void choice_event(const choice *c, quire_event_kind kind, quire_event *out);
 quire_err choice_start(choice *c, event_memory *m, quire_event *out);
-/* A DELTA of m->text, with the last token or without. */
+/* A DELTA of m->text and m->found, with the last token or without. */
 quire_err choice_delta(const choice *c, bool with_token, event_memory *m, quire_event *out);
 /* A ROLLBACK to m->text. */
 void choice_rollback(const choice *c, const event_memory *m, quire_event *out);
-/* Appends to m->text, cleared before, what the stop matcher withheld. */
-quire_err choice_flush(const choice *c, event_memory *m);
+/* The response has ended: m->text and m->found get what was withheld. */
+quire_err choice_flush(choice *c, event_memory *m);
 /* An EMBEDDING. */
 void choice_row(const choice *c, quire_event *out);
 void choice_end(const choice *c, quire_event *out);

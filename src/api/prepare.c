@@ -61,10 +61,11 @@ static quire_err encode_chat(const quire_engine *e, const quire_request *r, str 
 }
 
 /* Tokenises the conversation. Special tokens are parsed only where the template wrote them, or everywhere, as the server is set. */
-static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
+static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, output_start *start, quire_error *err) {
     strbuf text = {0};
     text_marks marks = {0};
     quire_err er = request_render(r, &text, &marks, err);
+    *start = er == QUIRE_OK && r->info.has_parts ? request_output_start(r, (str){text.p, text.n}, &marks) : OUTPUT_START_UNKNOWN;
     er = er == QUIRE_OK ? encode_chat(e, r, (str){text.p, text.n}, &marks, out, err) : er;
     text_marks_deinit(&marks);
     strbuf_deinit(&text);
@@ -76,11 +77,13 @@ static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_er
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
 }
 
-/* The ids of prompt i. */
-static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, quire_error *err) {
+/* The ids of prompt i, and how the text behind it begins. */
+static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, output_start *start,
+                             quire_error *err) {
+    *start = r->fork_from.start;
     if (r->info.endpoint == QUIRE_CHAT && r->fork_from.held == NULL) {
         TRY(need_vocabulary(e, r, err));
-        return make_chat(e, r, out, err);
+        return make_chat(e, r, out, start, err);
     }
     const request_prompt *p = &r->prompts[i];
     if (!p->ids) {
@@ -153,12 +156,13 @@ static quire_err count_response(const quire_engine *e, const quire_request *r, s
         (long long)*total, (long long)limit);
 }
 
-/* Takes the ids of c's prompt: made for its first sample, copied for the others. */
+/* Takes the ids of c's prompt and how its text begins: made for its first sample, copied for the others. */
 static quire_err take_prompt(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
     int32_t k = c->index % r->info.n_samples;
     if (k == 0) {
-        return make_prompt(e, r, c->index / r->info.n_samples, &c->prompt, err);
+        return make_prompt(e, r, c->index / r->info.n_samples, &c->prompt, &c->start, err);
     }
+    c->start = (c - k)->start;
     const token_list *made = &(c - k)->prompt;
     return copy_ids(&c->prompt, made->ids, made->n, err);
 }
@@ -169,7 +173,7 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     c->prompt_only = r->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, r, c, err));
-    quire_err er = gives_rows(r) ? QUIRE_OK : choice_open_text(c, &c->detok, &c->stop_matcher);
+    quire_err er = gives_rows(r) ? QUIRE_OK : choice_open_text(c, &c->text);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 

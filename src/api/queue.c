@@ -152,7 +152,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         return true;
     case STAGE_DELTA:
         if (!start_first(q, c, out)) {
-            q->stage = c->finish != QUIRE_FINISH_NONE && !choice_end_waits(c) ? STAGE_END : STAGE_NONE;
+            q->stage = c->finish != QUIRE_FINISH_NONE && !choice_end_waits(c) ? STAGE_FLUSH : STAGE_NONE;
             set_failed(c->stream, choice_delta(c, !c->prompt_only, &q->memory, out));
         }
         return true;
@@ -166,7 +166,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
             return true;
         }
         set_failed(c->stream, choice_flush(c, &q->memory));
-        if (q->memory.text.n > 0) {
+        if (q->memory.text.n > 0 || q->memory.found.n > 0) {
             (void)choice_delta(c, false, &q->memory, out);
             return true;
         }

@@ -2,6 +2,7 @@
 #include "api/quire_engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
@@ -29,6 +30,9 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .has_vocabulary = p->tokenizer != NULL,
                              .tokenizer = p->tokenizer,
                              .form = p->tokenizer != NULL ? &p->chat : NULL,
+                             .formats = p->formats,
+                             .names_tools = strcmp(o->tool_call_parser, "auto") != 0,
+                             .names_reasoning = strcmp(o->reasoning_parser, "auto") != 0,
                              .trusts_templates = o->trust_request_chat_template,
                              .no_tokens = !desc_gives_tokens(d),
                              .pooling = d->pooling,

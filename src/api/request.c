@@ -52,7 +52,8 @@ void quire_request_free(quire_request *r) {
     request_prompts_free(r->prompts, r->n_prompts);
     mem_free(r->texts);
     chat_messages_deinit(&r->messages);
-    json_drop(r->tools);
+    json_drop(r->given_tools);
+    mem_free(r->offered);
     strbuf_deinit(&r->ignored);
     sampling_lists_drop(r->sampling.lists);
     attn_mods_drop(r->mods);
@@ -291,6 +292,7 @@ quire_err request_check(quire_request *r, quire_error *err) {
     TRY(request_check_beams(r, err));
     TRY(check_logprobs(r, err));
     TRY(request_check_lengths(r, err));
+    TRY(request_check_tools(r, err));
     request_end_turns(r);
     if (r->has_stream_options && !r->info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options", "stream_options is given without stream; set stream to true");

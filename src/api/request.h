@@ -10,6 +10,8 @@
 #include "base/str.h"
 #include "api/request_rule.h"
 #include "chat/chat_form.h"
+#include "chat/output_detect.h"
+#include "chat/output_parser.h"
 #include "chat/render.h"
 #include "core/params.h"
 #include "engine/engine.h"
@@ -45,6 +47,8 @@ typedef struct request_context {
     bool has_vocabulary;    /* else only prompts of ids are accepted */
     const tokenizer *tokenizer; /* gives the least number of tokens of a text; NULL: unknown */
     const chat_form *form;  /* of chats; NULL: chat is refused */
+    output_formats formats; /* of their responses */
+    bool names_tools, names_reasoning; /* an option names the format: no template of a request changes it */
     bool trusts_templates;  /* of requests */
     chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
@@ -69,6 +73,7 @@ typedef struct request_prompt {
 typedef struct request_fork {
     engine_fork *held;
     int32_t n_prompt; /* how many of the tokens were a prompt; the others were generated */
+    output_start start; /* how the text behind the prompt begins */
 } request_fork;
 
 /* A field that was set, for copies of the request. */
@@ -89,7 +94,14 @@ struct quire_request {
     chat_messages messages;
     const json_value *given_messages;             /* the array in values that they were read from */
     const json_value *template_kwargs, *documents; /* in values, or NULL */
-    json_value *tools;                             /* NULL: none */
+    const json_value *tools;                       /* an array, or NULL */
+    json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools is in values */
+    output_choice tool_choice;
+    str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
+    bool include_reasoning, parallel_calls;
+    output_formats formats;      /* in which the response is split, by request_check_tools; NULLs: it is not */
+    output_tool *offered;        /* [n_offered] the functions among tools, mem_new'd */
+    size_t n_offered;
     str template_given, reasoning_effort;          /* in values; empty: not given */
     bool add_special, add_generation_prompt, continue_final_message;
 
@@ -162,6 +174,14 @@ quire_err request_check(quire_request *r, quire_error *err);
 quire_err request_check_lengths(quire_request *r, quire_error *err);
 /* Adds what ends the answers of a chat besides its fields, unless ignore_eos is set. Once more where they have changed. */
 void request_end_turns(quire_request *r);
+
+/* The checks between a chat's tools, its choice of them and what the engine can do; r->formats, offered and info.has_parts are final
+ * afterwards. */
+quire_err request_check_tools(quire_request *r, quire_error *err);
+/* Opens the parser of a response that begins as `start` says; r, which outlives it, has parts. */
+quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out);
+/* How the response to a rendered prompt begins: by what the prompt has behind the last text of a client. */
+output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks);
 
 #define RENDER_MAX_US 1000000 /* processor time of a chat template on a text thread */
 

@@ -254,6 +254,7 @@ static const binding bindings[] = {
     {"guided_json", 0, request_read_rule},
     {"guided_regex", 0, request_read_rule},
     {"ignore_eos", AT(sampling.ignore_eos)},
+    {"include_reasoning", AT(include_reasoning)},
     {"include_stop_str_in_output", AT(include_stop)},
     {"input", 0, request_read_prompt},
     {"json_schema", 0, request_read_rule},
@@ -275,6 +276,7 @@ static const binding bindings[] = {
     {"num_beam_groups", AT(beams.n_groups)},
     {"num_beams", AT(beams.width)},
     {"num_return_sequences", 0, read_n},
+    {"parallel_tool_calls", AT(parallel_calls)},
     {"pooling", 0, request_read_pooling},
     {"presence_penalty", AT(sampling.presence_penalty)},
     {"priority", AT(priority)},
@@ -296,6 +298,8 @@ static const binding bindings[] = {
     {"structured_outputs", 0, request_read_structured},
     {"temperature", AT(sampling.temperature)},
     {"token_type_ids", 0, request_read_types},
+    {"tool_choice", 0, request_read_tool_choice},
+    {"tools", 0, request_read_tools},
     {"top_k", AT(sampling.top_k)},
     {"top_logprobs", AT(n_top_logprobs)},
     {"top_n_sigma", AT(sampling.top_n_sigma)},
@@ -354,8 +358,7 @@ static bool is_number(const json_value *v) {
 
 /* Whether a value of a field that is not implemented has no effect without another field; some clients always send it. */
 static bool is_harmless(const field_desc *f, const json_value *v) {
-    bool chooses_a_tool = strcmp(f->name, "tool_choice") == 0 || strcmp(f->name, "function_call") == 0;
-    return chooses_a_tool && json_is(v, JSON_KIND_TEXT) && (str_is(json_str(v), "auto") || str_is(json_str(v), "none"));
+    return strcmp(f->name, "function_call") == 0 && json_is(v, JSON_KIND_TEXT) && (str_is(json_str(v), "auto") || str_is(json_str(v), "none"));
 }
 
 static bool is_default(const json_value *v, const json_value *fallback) {

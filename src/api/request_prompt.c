@@ -214,21 +214,6 @@ quire_err request_read_documents(quire_request *r, const field_desc *f, const js
     return QUIRE_OK;
 }
 
-quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err) {
-    json_value *tools = NULL;
-    if (r->info.endpoint != QUIRE_CHAT) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tools are for chats");
-    }
-    TRY(request_read_value((str){json, n}, 0, "tools", &tools, err));
-    if (!json_is(tools, JSON_KIND_ARRAY)) {
-        json_drop(tools);
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tools", "tools must be an array");
-    }
-    json_drop(r->tools);
-    r->tools = tools;
-    return QUIRE_OK;
-}
-
 /* Renders with a template, for which the messages are read again where it takes their contents in another form. */
 static quire_err render_with(const quire_request *r, const chat_template *t, strbuf *out, text_marks *marks, quire_error *err) {
     chat_messages read = {0};

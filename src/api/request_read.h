@@ -49,6 +49,9 @@ quire_err request_read_breakers(quire_request *r, const field_desc *f, const jso
 quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* tools and tool_choice (request_tools.c). */
+quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* attention (request_attention.c). */
 quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of beam search (request_beams.c). */

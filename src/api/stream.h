@@ -74,9 +74,8 @@ typedef struct stream_command {
     bool has_text;
     strbuf tail_text;
     token_list kept, tail; /* tokens of the response that are kept; tokens appended to them */
-    detok *detok;
-    stop_matcher *stop_matcher;
-    strbuf text; /* of the kept tokens */
+    choice_text shows; /* has seen the kept tokens */
+    strbuf text;       /* of the kept tokens */
     quire_error verdict;
 } stream_command;
 

@@ -100,6 +100,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
         return e;
     }
     r->fork_from.n_prompt = choice_first_prompt(c);
+    r->fork_from.start = c->start;
     count_from(r, c, n_kept);
     r->sampling.has_seed = true;
     r->sampling.seed = forked_seed(c->sampling.seed, ++c->n_forks);
@@ -116,8 +117,7 @@ void stream_command_free(stream_command *m) {
         strbuf_deinit(&m->tail_text);
         token_list_deinit(&m->kept);
         token_list_deinit(&m->tail);
-        detok_close(m->detok);
-        stop_matcher_close(m->stop_matcher);
+        choice_text_close(&m->shows);
         strbuf_deinit(&m->text);
         mem_free(m);
     }
@@ -174,11 +174,14 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         TRY(tokenise_tail(m, e, err));
     }
     TRY(m->fields != NULL ? request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err) : QUIRE_OK);
-    quire_err er = choice_open_text(c, &m->detok, &m->stop_matcher);
+    quire_err er = choice_open_text(c, &m->shows);
+    output_events found = {0}; /* the client has the text that they are of */
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
-        er = choice_feed(c, &c->sampling, m->detok, m->stop_matcher, m->kept.ids[i], false, &m->text, &match);
+        output_events_clear(&found);
+        er = choice_feed(c, &c->sampling, &m->shows, m->kept.ids[i], false, &m->text, &found, &match);
     }
+    output_events_deinit(&found);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
@@ -201,6 +204,10 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     const quire_request_info *info = &s->request->info;
     if (info->n_samples > info->n_best) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "the best of several is chosen in the end, so none of them can be steered");
+    }
+    if (s->request->formats.tools != NULL) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tools",
+                             "an answer with tools cannot be rolled back or steered, since calls that were sent cannot be taken back");
     }
     if (!c->started && (info->prompt_logprobs >= 0 || s->request->logits_out != NULL)) {
         return err_set(err, QUIRE_BUSY, -1, "what was asked of the prompt is still being computed; try again when the answer has begun");
@@ -286,9 +293,8 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     TRY(submit_branch(m, &c->current, err));
     s->n_replaced++;
     c->n_replaced++;
-    choice_truncate(c, m->kept.n, m->detok, m->stop_matcher);
-    m->detok = NULL;
-    m->stop_matcher = NULL;
+    choice_truncate(c, m->kept.n, m->shows);
+    m->shows = (choice_text){0};
     if (m->fields != NULL) {
         c->sampling = m->fields->sampling;
         quire_request_free(c->changed);

@@ -77,6 +77,7 @@ const flag flags_carried[] = {
     TAKEN_IF("--api-server-count", one, "one process; --server-threads is how many of its threads speak HTTP"),
     TAKEN("--jinja --no-jinja", "the model's template, or that of --chat-template, is always rendered as Jinja"),
     TAKEN_IF("--chat-template-content-format", ONLY("auto"), "the template decides"),
+    TAKEN("--enable-auto-tool-choice", "tool_choice auto is always taken"),
     TAKEN_IF("--response-role", ONLY("assistant"), "the role of answers"),
     TAKEN_IF("--reasoning-format", ONLY("none"), "thoughts stay in the answer's content"),
     TAKEN_IF("--reasoning-budget", ONLY("-1"), "thoughts have no budget of their own"),
@@ -90,8 +91,7 @@ const flag flags_carried[] = {
         "--enable-lora --lora-modules --max-loras --max-lora-rank --max-cpu-loras --fully-sharded-loras --lora-dtype --lora --lora-scaled "
         "--lora-init-without-apply",
         "LoRA adapters"),
-    LATER("--enable-auto-tool-choice --tool-call-parser --tool-parser-plugin --exclude-tools-when-tool-choice-none", "tool calls"),
-    LATER("--reasoning-parser", "reasoning apart from the answer"),
+    LATER("--tool-parser-plugin --exclude-tools-when-tool-choice-none", "tool parsers of one's own, and templates without tools"),
     LATER("--structured-outputs-config --grammar --grammar-file --json-schema -j --json-schema-file -jf", "structured output"),
     LATER("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-key-file --ssl-cert-file",
           "TLS; a reverse proxy in front of it speaks it"),

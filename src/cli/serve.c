@@ -23,6 +23,13 @@ static void say_chat_form(const quire_info *i) {
     }
 }
 
+static void say_formats(const quire_info *i) {
+    if (i->chat_form != NULL) {
+        log_line(LOG_INFO, "responses: tool calls are %s, reasoning is %s (--tool-call-parser, --reasoning-parser)",
+                 i->tool_format != NULL ? i->tool_format : "not parsed", i->reasoning_format != NULL ? i->reasoning_format : "not parsed");
+    }
+}
+
 static quire_err serve(const cli_options *o, quire_error *err) {
     session s;
     signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
@@ -30,6 +37,7 @@ static quire_err serve(const cli_options *o, quire_error *err) {
     TRY(server_check(&o->server, err)); /* before the model is loaded */
     TRY(session_open(o, &s, err));
     say_chat_form(quire_engine_info(s.engine));
+    say_formats(quire_engine_info(s.engine));
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
     signal(SIGPIPE, SIG_IGN);
@@ -113,6 +121,9 @@ static const flag tenant_flags[] = {
     {0},
 };
 static const flag text_flags[] = {
+    {"--tool-call-parser", "NAME", "format of the model's tool calls: auto (by the template's marks), none, or a name of docs/tools.md",
+     FLAG_TEXT, AT(engine.tool_call_parser), .rare = true},
+    {"--reasoning-parser", "NAME", "the same of its reasoning", FLAG_TEXT, AT(engine.reasoning_parser), .rare = true},
     {"--trust-request-chat-template", NULL, "a request's chat_template may be a template's text", FLAG_SWITCH,
      AT(engine.trust_request_chat_template), .rare = true},
     {"--text-threads", "N", "threads that tokenise (0: as many as compute leaves, 2 at least)", FLAG_COUNT, AT(engine.n_text_threads),

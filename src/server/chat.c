@@ -17,8 +17,14 @@ static void write_choice(const response *a, int32_t i, json_out *o) {
     json_begin(o, '{');
     json_int(json_name(o, "index"), i);
     json_raw(json_name(o, "message"), "{\"role\":\"assistant\",\"content\":");
-    response_write_text(a, c, o);
-    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null}");
+    if (c->text.n == 0 && c->parts.n_bytes > 0) {
+        json_raw(o, "null");
+    } else {
+        response_write_text(a, c, o);
+    }
+    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null");
+    response_write_parts(a, c, o);
+    json_raw(o, "}");
     response_write_logprobs(a, c, o);
     response_write_finish(c, o);
     response_write_token_ids(a, c, json_name(o, "token_ids"));
@@ -55,6 +61,7 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     if (c->text.n > 0 || (!c->prompt_sent && response_prompt_of(a, c)->text.n > 0)) {
         response_write_text(a, c, json_name(o, "content"));
     }
+    response_write_parts_delta(a, c, o);
     json_end(o, '}');
     response_write_logprobs(a, c, o);
     if (c->finish != QUIRE_FINISH_NONE) {

@@ -14,6 +14,7 @@ static void free_parts(response *a) {
         strbuf_deinit(&c->text);
         strbuf_deinit(&c->stop_string);
         response_deinit_logprobs(&c->logprobs);
+        response_deinit_parts(&c->parts);
         mem_free(c->tokens);
     }
     for (int32_t i = 0; i < a->n_choices / a->n_samples; i++) {
@@ -264,7 +265,11 @@ static void on_start(response *a, response_choice *c, const quire_event *ev) {
 }
 
 static size_t choice_bytes(const response_choice *c) {
-    return c->text.n + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs);
+    return c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs);
+}
+
+static quire_err take_text(const response *a, response_choice *c, const quire_event *ev) {
+    return a->info->has_parts ? response_take_parts(c, ev) : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
 static void on_delta(response *a, response_choice *c, const quire_event *ev) {
@@ -273,7 +278,7 @@ static void on_delta(response *a, response_choice *c, const quire_event *ev) {
     }
     size_t before = choice_bytes(c), limit = quire_engine_info(a->conn->loop->server->engine)->max_answer_bytes;
     bool ids_fit = !a->info->return_token_ids || add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
-    if (!ids_fit || strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK || response_take_logprobs(a, c, ev) != QUIRE_OK) {
+    if (!ids_fit || take_text(a, c, ev) != QUIRE_OK || response_take_logprobs(a, c, ev) != QUIRE_OK) {
         out_of_memory(a);
         return;
     }

@@ -19,9 +19,10 @@ void response_count(response *a, int64_t delta) {
 
 /* Clears what was written of a choice. */
 static void clear_choice(response *a, response_choice *c) {
-    response_count(a, -(int64_t)(c->text.n + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs)));
+    response_count(a, -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs)));
     c->n_tokens = 0;
     strbuf_clear(&c->text);
+    response_clear_parts(&c->parts);
     response_clear_logprobs(c);
 }
 
@@ -91,7 +92,7 @@ bool response_send_head(response *a) {
 /* True when the chunk of c has content. */
 static bool is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
-    return !a->format->skips_empty || echoes || c->text.n > 0 || c->logprobs.content.n > 0 || a->info->return_token_ids ||
+    return !a->format->skips_empty || echoes || c->text.n > 0 || c->parts.n_bytes > 0 || c->logprobs.content.n > 0 || a->info->return_token_ids ||
            c->finish != QUIRE_FINISH_NONE;
 }
 
@@ -219,6 +220,7 @@ static void send_parts(response *a) {
         a->format->choice(a, a->next_shown++, &o);
         clear_choice(a, choice);
         response_deinit_logprobs(&choice->logprobs);
+        response_deinit_parts(&choice->parts);
         strbuf_deinit(&choice->text);
         if (!response_send_piece(a, &o)) {
             return;

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "chat/output_format.h"
 #include "setup/pool_plan.h"
 
 #define LEAST_SIZE (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options has a model at least */
@@ -13,6 +14,8 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .model = "builtin",
                                        .compute = "auto",
                                        .special_tokens_in_messages = "plain",
+                                       .tool_call_parser = "auto",
+                                       .reasoning_parser = "auto",
                                        .kv_dtype = "auto",
                                        .prefix_cache = "token",
                                        .eviction_policy = "lru",
@@ -132,6 +135,41 @@ quire_err options_parse_messages(const quire_options *o, bool *out, quire_error 
     TRY(read_name("--special-tokens-in-messages", o->special_tokens_in_messages, names, 2, "plain or parse", &i, err));
     *out = i == 1;
     return QUIRE_OK;
+}
+
+/* Appends the names of all rows of a table of formats. */
+static quire_err list_formats(bool calls, strbuf *out) {
+    for (size_t i = 0;; i++) {
+        const call_format *c = calls ? call_format_at(i) : NULL;
+        const reasoning_format *r = calls ? NULL : reasoning_format_at(i);
+        if (c == NULL && r == NULL) {
+            return QUIRE_OK;
+        }
+        TRY(strbuf_addf(out, ", %s", c != NULL ? c->name : r->name));
+    }
+}
+
+/* Reads the name of a format: *out is as the template has it for "auto", NULL for "none". */
+static quire_err read_format(const char *flag, const char *given, bool calls, const char **out, quire_error *err) {
+    const call_format *c = calls ? call_format_named(given) : NULL;
+    const reasoning_format *r = calls ? NULL : reasoning_format_named(given);
+    if (strcmp(given, "auto") == 0) {
+        return QUIRE_OK;
+    }
+    *out = c != NULL ? c->name : r != NULL ? r->name : NULL;
+    if (*out != NULL || strcmp(given, "none") == 0) {
+        return QUIRE_OK;
+    }
+    strbuf names = {0};
+    quire_err e = list_formats(calls, &names);
+    e = e != QUIRE_OK ? err_set(err, e, -1, "out of memory") : err_set(err, QUIRE_INVALID, -1, "%s %.40s: there are auto, none%s", flag, given, names.p);
+    strbuf_deinit(&names);
+    return e;
+}
+
+quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err) {
+    TRY(read_format("--tool-call-parser", o->tool_call_parser, true, &out->tools, err));
+    return read_format("--reasoning-parser", o->reasoning_parser, false, &out->reasoning, err);
 }
 
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {

@@ -2,6 +2,7 @@
 #ifndef SETUP_ENGINE_CONFIG_H
 #define SETUP_ENGINE_CONFIG_H
 
+#include "chat/output_detect.h"
 #include "core/kv_layout.h"
 #include "core/model_desc.h"
 #include "engine/engine.h"
@@ -20,6 +21,8 @@ quire_err options_open_file(const quire_options *o, model_file **out, quire_erro
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
 /* Whether special tokens in a client's messages are tokens. */
 quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err);
+/* The formats of responses: *out has those of the chat template, which names replace. INVALID: there is none of that name; err has all. */
+quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err);
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
 /* The type of KV elements. "auto" is f32 with f32 compute, else bf16. */
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);

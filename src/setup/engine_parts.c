@@ -63,10 +63,26 @@ static quire_err add_templates(engine_parts *p, const model_file *f, quire_error
     return QUIRE_OK;
 }
 
+/* The formats of responses by the marks in the template, and in the one for tools. The forms of our own have none. */
+static void find_formats(engine_parts *p, const quire_options *o, const model_file *f) {
+    bool is_own = strcmp(p->chat.name, "model") == 0;
+    str text = o->chat_template != NULL ? str_of(o->chat_template) : is_own ? model_file_chat_template(f) : (str){"", 0};
+    p->formats = output_formats_of_template(text);
+    for (size_t i = 0; i < model_file_n_templates(f) && o->chat_template == NULL; i++) {
+        str name, source;
+        model_file_template(f, i, &name, &source);
+        if (str_is(name, "tool_use") && chat_form_find(&p->chat, name) != NULL) {
+            const char *of_tools = output_formats_of_template(source).tools;
+            p->formats.tools = of_tools != NULL ? of_tools : p->formats.tools;
+        }
+    }
+}
+
 /* Opens tokenizer and template. */
 static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, int32_t n_vocab, quire_error *err) {
     TRY(o->tokenizer != NULL ? open_other_tokenizer(p, o, n_vocab, err) : open_own_tokenizer(p, f, err));
     TRY(options_parse_messages(o, &p->parses_messages, err));
+    TRY(options_formats(o, &(output_formats){0}, err)); /* names are checked also where there is no chat */
     chat_tokens tokens = {.tokenizer = p->tokenizer};
     if (p->tokenizer != NULL) {
         tokens.bos = tokenizer_bos_text(p->tokenizer);
@@ -82,7 +98,9 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                  "the model's chat template is not understood (%s): chats have the form %s instead; --chat-template gives another",
                  refused.message, p->chat.name);
     }
-    return o->chat_template == NULL ? add_templates(p, template_files(p, f), err) : QUIRE_OK;
+    TRY(o->chat_template == NULL ? add_templates(p, template_files(p, f), err) : QUIRE_OK);
+    find_formats(p, o, template_files(p, f));
+    return options_formats(o, &p->formats, err);
 }
 
 static quire_err write_shortage(const model_desc *d, const memory_room *room, strbuf *out) {
@@ -309,6 +327,8 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->has_vocabulary = p->tokenizer != NULL;
     i->has_chat_template = p->tokenizer != NULL;
     i->chat_form = i->has_chat_template ? p->chat.name : NULL;
+    i->tool_format = i->has_chat_template ? p->formats.tools : NULL;
+    i->reasoning_format = i->has_chat_template ? p->formats.reasoning : NULL;
     i->caches_prefixes = strcmp(o->prefix_cache, "none") != 0;
     i->n_page_groups = p->model.layout.n_groups;
     i->max_answer_bytes = (size_t)o->max_answer_bytes;

@@ -4,6 +4,7 @@
 #define SETUP_ENGINE_PARTS_H
 
 #include "chat/chat_form.h"
+#include "chat/output_detect.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
 #include "kv/tier_record.h"
@@ -32,6 +33,7 @@ typedef struct engine_parts {
     tokenizer *tokenizer;  /* NULL: prompts of ids only */
     bool parses_messages; /* special tokens in a client's messages are tokens */
     chat_form chat;       /* without a tokenizer it has no template: no chat */
+    output_formats formats; /* of its responses */
     engine *core;
 } engine_parts;
 

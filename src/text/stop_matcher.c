@@ -151,3 +151,12 @@ quire_err stop_matcher_pass(stop_matcher *s, str piece, strbuf *out) {
 quire_err stop_matcher_flush(stop_matcher *s, strbuf *out) {
     return s->matched || s->held.n == 0 ? QUIRE_OK : show_until(s, s->held.n, out);
 }
+
+quire_err stop_matcher_restart(stop_matcher *s, strbuf *out) {
+    TRY(stop_matcher_flush(s, out));
+    s->held.n = s->shown = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        s->automata[i].state = 0;
+    }
+    return QUIRE_OK;
+}

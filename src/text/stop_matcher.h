@@ -25,5 +25,7 @@ quire_err stop_matcher_feed(stop_matcher *s, str piece, bool include, strbuf *ou
 quire_err stop_matcher_pass(stop_matcher *s, str piece, strbuf *out);
 /* Appends the withheld text at the end of the stream. Appends nothing after a match. */
 quire_err stop_matcher_flush(stop_matcher *s, strbuf *out);
+/* The same in the middle of a stream: no stop string reaches across this place. */
+quire_err stop_matcher_restart(stop_matcher *s, strbuf *out);
 
 #endif

@@ -393,6 +393,10 @@ bool tokenizer_is_special(const tokenizer *t, int32_t id) {
     return a != NULL && a->special;
 }
 
+bool tokenizer_is_added(const tokenizer *t, int32_t id) {
+    return added_set_get(&t->added, id) != NULL;
+}
+
 str tokenizer_bos_text(const tokenizer *t) {
     return (str){t->bos_text.n > 0 ? t->bos_text.p : "", t->bos_text.n};
 }

@@ -60,6 +60,8 @@ str tokenizer_piece(const tokenizer *t, int32_t id);
 /* The id of a surface, or -1. */
 int32_t tokenizer_find(const tokenizer *t, str piece);
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
+/* Whether a text becomes the token as a whole: a control token, or one that a user defined. */
+bool tokenizer_is_added(const tokenizer *t, int32_t id);
 /* Texts of bos, eos, unk and pad tokens for templates; empty when none. */
 str tokenizer_bos_text(const tokenizer *t);
 str tokenizer_eos_text(const tokenizer *t);

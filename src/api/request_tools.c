@@ -1,0 +1,170 @@
+/* A chat's tools: the fields, the formats in which its response is split, and the parser of the response. */
+#include <string.h>
+
+#include "api/request_read.h"
+#include "base/mem.h"
+
+/* Checks one of the tools: {"type": "function", "function": {"name": .., "parameters": {..}}}. */
+static quire_err check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
+    const json_value *function = json_get(tool, "function"), *parameters = json_get(function, "parameters");
+    if (!json_is(tool, JSON_KIND_OBJECT)) {
+        return request_type_error(f, (int64_t)i, tool, "an object", err);
+    }
+    if (!str_is(json_get_str(tool, "type"), "function")) {
+        return request_range_error(f, err, "tools[%zu].type must be \"function\"", i);
+    }
+    if (json_get_str(function, "name").n == 0) {
+        return request_range_error(f, err, "tools[%zu].function.name must be a string that is not empty", i);
+    }
+    return parameters == NULL || json_is(parameters, JSON_KIND_OBJECT)
+               ? QUIRE_OK
+               : request_range_error(f, err, "tools[%zu].function.parameters must be a JSON Schema, an object", i);
+}
+
+quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    for (size_t i = 0; i < json_length(v); i++) {
+        TRY(check_tool(f, i, json_at(v, i), err));
+    }
+    json_drop(r->given_tools);
+    r->given_tools = NULL;
+    r->tools = v;
+    return QUIRE_OK;
+}
+
+quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    static const char *const words[] = {
+        [OUTPUT_CHOICE_AUTO] = "auto", [OUTPUT_CHOICE_NONE] = "none", [OUTPUT_CHOICE_REQUIRED] = "required"};
+    str name = json_get_str(json_get(v, "function"), "name");
+    r->named_tool = (str){0};
+    if (v == NULL) {
+        r->tool_choice = OUTPUT_CHOICE_AUTO;
+        return QUIRE_OK;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), words[i])) {
+            r->tool_choice = (output_choice)i;
+            return QUIRE_OK;
+        }
+    }
+    if (name.n == 0) {
+        return request_range_error(f, err,
+                                   "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": "
+                                   "{\"name\": ..}}");
+    }
+    r->tool_choice = OUTPUT_CHOICE_NAMED;
+    r->named_tool = name;
+    return QUIRE_OK;
+}
+
+quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quire_error *err) {
+    json_value *tools = NULL;
+    if (r->info.endpoint != QUIRE_CHAT) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tools are for chats");
+    }
+    TRY(request_read_value((str){json, n}, 0, "tools", &tools, err));
+    if (!json_is(tools, JSON_KIND_ARRAY)) {
+        json_drop(tools);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tools", "tools must be an array");
+    }
+    json_drop(r->given_tools);
+    r->tools = r->given_tools = tools;
+    return QUIRE_OK;
+}
+
+/* ---- checks ---- */
+
+/* Lists the functions of r's tools, also of those given in another shape ({"name": ..}). */
+static quire_err list_offered(quire_request *r, quire_error *err) {
+    size_t n = json_length(r->tools);
+    mem_free(r->offered);
+    r->n_offered = 0;
+    r->offered = n > 0 ? mem_new(n, sizeof *r->offered) : NULL;
+    TRY(n > 0 ? mem_check_for(r->offered, "a request's tools", err) : QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
+        function = function != NULL ? function : tool;
+        if (json_get_str(function, "name").n > 0) {
+            r->offered[r->n_offered++] = (output_tool){json_get_str(function, "name"), json_get(function, "parameters")};
+        }
+    }
+    return QUIRE_OK;
+}
+
+static bool is_offered(const quire_request *r, str name) {
+    for (size_t i = 0; i < r->n_offered; i++) {
+        if (str_eq(r->offered[i].name, name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Chooses the formats: by option, else by the template that counts for r. */
+static output_formats choose_formats(const quire_request *r) {
+    output_formats f = r->context.formats;
+    bool has_own = r->template_given.n > 0 && (r->context.form == NULL || chat_form_find(r->context.form, r->template_given) == NULL);
+    if (has_own) {
+        output_formats own = output_formats_of_template(r->template_given);
+        f.tools = r->context.names_tools ? f.tools : own.tools;
+        f.reasoning = r->context.names_reasoning ? f.reasoning : own.reasoning;
+    }
+    return f;
+}
+
+quire_err request_check_tools(quire_request *r, quire_error *err) {
+    bool forced = r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
+    r->formats = (output_formats){0};
+    r->info.has_parts = false;
+    if (r->info.endpoint != QUIRE_CHAT) {
+        return QUIRE_OK;
+    }
+    TRY(list_offered(r, err));
+    if (forced && r->n_offered == 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice asks for a call, and the request has no tools");
+    }
+    if (r->tool_choice == OUTPUT_CHOICE_NAMED && !is_offered(r, r->named_tool)) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice names %.*s, which is none of the request's tools",
+                             (int)(r->named_tool.n < 60 ? r->named_tool.n : 60), r->named_tool.p);
+    }
+    if (forced) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                             "a call cannot be forced yet: give \"auto\" or \"none\" for tool_choice");
+    }
+    r->formats = choose_formats(r);
+    if (r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE) {
+        r->formats.tools = NULL;
+    }
+    r->info.has_parts = r->formats.tools != NULL || r->formats.reasoning != NULL;
+    return QUIRE_OK;
+}
+
+/* ---- the response ---- */
+
+static bool is_added(const void *context, str text) {
+    const tokenizer *t = context;
+    int32_t id = tokenizer_find(t, text);
+    return id >= 0 && tokenizer_is_added(t, id);
+}
+
+quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out) {
+    quire_error err;
+    const output_options o = {.tools_format = r->formats.tools,
+                              .reasoning_format = r->formats.reasoning,
+                              .tools = r->offered,
+                              .n_tools = r->formats.tools != NULL ? r->n_offered : 0,
+                              .choice = r->formats.tools != NULL ? r->tool_choice : OUTPUT_CHOICE_NONE,
+                              .start = start,
+                              .is_special = r->context.tokenizer != NULL ? is_added : NULL,
+                              .special_context = r->context.tokenizer,
+                              .drops_specials = r->skip_special};
+    return output_parser_open(&o, out, &err);
+}
+
+output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks) {
+    size_t from = marks->n > 0 ? marks->runs[marks->n - 1].end : 0;
+    output_start otherwise = r->context.names_reasoning && r->rule.field == NULL ? OUTPUT_START_UNKNOWN : OUTPUT_START_CONTENT;
+    if (r->rule.field != NULL) { /* the rule binds the first token, so it is of the content */
+        return OUTPUT_START_CONTENT;
+    }
+    return output_start_behind(r->formats.reasoning, (str){prompt.p + from, prompt.n - from}, otherwise);
+}
