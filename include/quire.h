@@ -131,7 +131,7 @@ typedef struct quire_options {
     /* special tokens that a chat's client writes in messages and other fields: "plain": they are ordinary text; "parse": they are tokens */
     const char *special_tokens_in_messages;
     bool trust_request_chat_template; /* a request's chat_template may be a template's text */
-    /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name; "auto": as the chat template's marks say; "none" */
+    /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name; "auto": by the chat template's marks; "none" */
     const char *tool_call_parser, *reasoning_parser;
 } quire_options;
 

@@ -258,7 +258,8 @@ static bool is_left_out(const quire_request *r, const output_event *e) {
 }
 
 static quire_err fill_parts(const choice *c, event_memory *m, quire_event *out) {
-    _Static_assert((int)OUTPUT_REASONING == (int)QUIRE_PART_REASONING && (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END, "in the same order");
+    _Static_assert((int)OUTPUT_REASONING == (int)QUIRE_PART_REASONING && (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END,
+                   "in the same order");
     TRY(m->found.n > 0 ? mem_grow(&m->parts, &m->cap_parts, m->found.n, sizeof *m->parts) : QUIRE_OK);
     for (size_t i = 0; i < m->found.n; i++) {
         const output_event *e = &m->found.items[i];

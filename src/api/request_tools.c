@@ -128,7 +128,7 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     }
     if (forced) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
-                             "a call cannot be forced yet: give \"auto\" or \"none\" for tool_choice");
+                             "tool_choice \"required\" and a named function are not supported yet; give \"auto\" or \"none\"");
     }
     r->formats = choose_formats(r);
     if (r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE) {

@@ -28,6 +28,10 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
                              "beams are kept and dropped by the search, so none of them can be branched");
     }
+    if (s->request->formats.tools != NULL) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tools",
+                             "the response may call tools, and a call that was sent cannot be taken back: it cannot be branched");
+    }
     if (s->done || s->cancelled || s->error.code != QUIRE_OK || c->ended || c->finish != QUIRE_FINISH_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)index);
     }
@@ -204,10 +208,6 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     const quire_request_info *info = &s->request->info;
     if (info->n_samples > info->n_best) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "the best of several is chosen in the end, so none of them can be steered");
-    }
-    if (s->request->formats.tools != NULL) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tools",
-                             "an answer with tools cannot be rolled back or steered, since calls that were sent cannot be taken back");
     }
     if (!c->started && (info->prompt_logprobs >= 0 || s->request->logits_out != NULL)) {
         return err_set(err, QUIRE_BUSY, -1, "what was asked of the prompt is still being computed; try again when the answer has begun");

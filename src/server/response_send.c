@@ -92,8 +92,8 @@ bool response_send_head(response *a) {
 /* True when the chunk of c has content. */
 static bool is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
-    return !a->format->skips_empty || echoes || c->text.n > 0 || c->parts.n_bytes > 0 || c->logprobs.content.n > 0 || a->info->return_token_ids ||
-           c->finish != QUIRE_FINISH_NONE;
+    bool has_text = echoes || c->text.n > 0 || c->parts.n_bytes > 0;
+    return !a->format->skips_empty || has_text || c->logprobs.content.n > 0 || a->info->return_token_ids || c->finish != QUIRE_FINISH_NONE;
 }
 
 bool response_send_held(response *a, int32_t i) {

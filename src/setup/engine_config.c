@@ -162,7 +162,8 @@ static quire_err read_format(const char *flag, const char *given, bool calls, co
     }
     strbuf names = {0};
     quire_err e = list_formats(calls, &names);
-    e = e != QUIRE_OK ? err_set(err, e, -1, "out of memory") : err_set(err, QUIRE_INVALID, -1, "%s %.40s: there are auto, none%s", flag, given, names.p);
+    e = e != QUIRE_OK ? err_set(err, e, -1, "out of memory")
+                      : err_set(err, QUIRE_INVALID, -1, "%s %.40s: there are auto, none%s", flag, given, names.p);
     strbuf_deinit(&names);
     return e;
 }

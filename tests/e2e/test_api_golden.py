@@ -10,7 +10,7 @@ RECORDS = SHARED / "golden/api/vllm-0.32.0.jsonl"
 ENDPOINTS = {"/health", "/ping", "/version", "/v1/models", "/v1/models/tiny", "/v1/models/nope", "/nope", "/metrics", "/v1/completions",
              "/v1/chat/completions"}
 # Fields that this version refuses, unless their value is the one that changes nothing.
-LATER = {"truncate_prompt_tokens", "suffix", "tools", "tool_choice", "chat_template"}
+LATER = {"truncate_prompt_tokens", "suffix", "chat_template"}
 LATER_ON_CHAT = LATER | {"echo"}
 # What only the reference has.
 NOT_ASKED = {"routed_experts", "kv_transfer_params", "ec_transfer_params", "metrics", "permission", "prompt_text", "created_cache_tokens",
@@ -30,6 +30,8 @@ def records():
 def later_field(record):
     if (record["body"] or {}).get("truncate_prompt_tokens") == -1:  # cuts nothing
         return None
+    if (record["body"] or {}).get("tool_choice") not in (None, "auto", "none"):  # calls are not forced
+        return "tool_choice"
     later = LATER_ON_CHAT if record["path"] == "/v1/chat/completions" else LATER
     fields = sorted(later & set(record["body"] or {}))
     return fields[0] if fields else None

@@ -1,0 +1,111 @@
+/* A chat's tools: what is wrong with them, the formats of its response, and how that begins. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/request.h"
+
+#define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+#define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
+
+static const request_context plain = {.n_vocab = 100, .max_model_len = 128, .has_vocabulary = true, .trusts_templates = true};
+
+static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {
+        {"\"tools\":{}", "body.tools", "an array"},
+        {"\"tools\":[1]", "body.tools.0", "an object"},
+        {"\"tools\":[{\"type\":\"web\"}]", "tools", "type"},
+        {"\"tools\":[{\"type\":\"function\"}]", "tools", "name"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":3}}]", "tools", "parameters"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":3", "tool_choice", "auto"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":\"any\"", "tool_choice", "auto"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"g\"}}", "tool_choice", "names g"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":\"required\"", "tool_choice", "not supported yet"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "tool_choice", "not supported yet"},
+        {"\"tool_choice\":\"required\"", "tool_choice", "no tools"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{" USER ",%s}", cases[i][0]);
+        quire_request *r;
+        quire_error err = {0};
+        assert_int_equal(request_parse(&plain, QUIRE_CHAT, body, strlen(body), &r, &err), QUIRE_BAD_REQUEST);
+        assert_string_equal(err.param, cases[i][1]);
+        if (strstr(err.message, cases[i][2]) == NULL) {
+            fail_msg("%s: %s", cases[i][0], err.message);
+        }
+    }
+}
+
+/* The formats of a request under a context with some, "tools/reasoning/parts". */
+static void expect_formats(const request_context *c, const char *fields, const char *want) {
+    char body[512], got[128];
+    quire_request *r;
+    quire_error err;
+    snprintf(body, sizeof body, "{" USER "%s}", fields);
+    if (request_parse(c, QUIRE_CHAT, body, strlen(body), &r, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", fields, err.message);
+    }
+    snprintf(got, sizeof got, "%s/%s/%d", r->formats.tools ? r->formats.tools : "-", r->formats.reasoning ? r->formats.reasoning : "-",
+             (int)quire_request_describe(r)->has_parts);
+    assert_string_equal(got, want);
+    quire_request_free(r);
+}
+
+static void a_response_has_parts_where_reasoning_or_offered_tools_have_a_format(void **state) {
+    (void)state;
+    request_context none = plain, both = none, tools = none;
+    both.formats = (output_formats){"hermes", "qwen3"};
+    tools.formats = (output_formats){"hermes", NULL};
+    expect_formats(&none, "", "-/-/0");
+    expect_formats(&none, ",\"tools\":[" TOOL "]", "-/-/0");
+    expect_formats(&tools, "", "-/-/0");
+    expect_formats(&tools, ",\"tools\":[]", "-/-/0");
+    expect_formats(&tools, ",\"tools\":[" TOOL "]", "hermes/-/1");
+    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"auto\"", "hermes/-/1");
+    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", "-/-/0");
+    expect_formats(&both, "", "-/qwen3/1");
+    expect_formats(&both, ",\"tools\":[" TOOL "]", "hermes/qwen3/1");
+    expect_formats(&both, ",\"chat_template\":\"{{ 1 }}[THINK]\",\"tools\":[" TOOL "]", "-/mistral/1");
+    both.names_tools = true;
+    expect_formats(&both, ",\"chat_template\":\"{{ 1 }}[THINK]\",\"tools\":[" TOOL "]", "hermes/mistral/1");
+}
+
+static void the_prompts_end_says_how_the_response_begins(void **state) {
+    (void)state;
+    request_context context = plain;
+    context.formats = (output_formats){"hermes", "qwen3"};
+    const char *body = "{" USER "}";
+    quire_request *r;
+    quire_error err;
+    assert_int_equal(request_parse(&context, QUIRE_CHAT, body, strlen(body), &r, &err), QUIRE_OK);
+    text_marks marks = {0};
+    const str opened = str_of("user: </think>\nassistant: <think>\n"), closed = str_of("user: x\nassistant: <think>\n\n</think>\n\n");
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
+    assert_int_equal(request_output_start(r, closed, &marks), OUTPUT_START_CONTENT);
+    r->rule.field = params_field("regex", FIELD_CHAT); /* which binds the first token */
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_CONTENT);
+    r->rule.field = NULL;
+    assert_int_equal(request_output_start(r, str_of("user: x\n"), &marks), OUTPUT_START_CONTENT);
+    assert_int_equal(text_marks_add(&marks, 6, opened.n), QUIRE_OK); /* a client's marks are none */
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_CONTENT);
+    r->context.names_reasoning = true;
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_UNKNOWN);
+    text_marks_deinit(&marks);
+    quire_request_free(r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
+        cmocka_unit_test(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format),
+        cmocka_unit_test(the_prompts_end_says_how_the_response_begins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+"""Tool calls and reasoning in chats: what the model writes is forced by a regex, so that the answers are known."""
+import http.client
+import json
+import re
+
+import openai
+import pytest
+
+from conftest import KEY, Server
+
+TEMPLATE = ("{# <tool_call> <think> #}{% if tools %}tools: {% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}"
+            "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments }})"
+            "{% endfor %}\n{% endfor %}assistant:")
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
+USER = [{"role": "user", "content": "What is the weather in Rome?"}]
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": [1, 2]}}\n</tool_call>'
+SECOND = '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>'
+ARGUMENTS = {"city": "Rome", "days": [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def talker(quire, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tools") / "template.jinja"
+    path.write_text(TEMPLATE)
+    s = Server("builtin", "--api-key", KEY, "--chat-template", str(path), "--enable-auto-tool-choice")
+    yield s
+    assert s.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def client(talker):
+    with openai.OpenAI(base_url=talker.url + "/v1", api_key=KEY, max_retries=0) as c:
+        yield c
+
+
+def ask(client, text, **fields):
+    """The answer of a model that writes this text, whole."""
+    extra = {"structured_outputs": {"regex": re.escape(text)}, **fields.pop("extra_body", {})}
+    fields = {"max_tokens": 300, "temperature": 0, **fields}
+    return client.chat.completions.create(model="builtin", messages=USER, extra_body=extra, **fields)
+
+
+def joined(chunks, n=1):
+    """Of each choice: content, reasoning, calls by index, finish reason; what only the first chunk of a call may have is checked."""
+    found = [{"content": "", "reasoning": "", "reasoning_content": "", "calls": {}, "finish": None} for _ in range(n)]
+    for chunk in chunks:
+        for choice in chunk.choices:
+            mine, delta = found[choice.index], choice.delta.model_dump()
+            for name in ("content", "reasoning", "reasoning_content"):
+                mine[name] += delta.get(name) or ""
+            for call in delta.get("tool_calls") or []:
+                if call["index"] not in mine["calls"]:
+                    assert call["index"] == len(mine["calls"]) and call["type"] == "function" and call["id"] and call["function"]["name"]
+                    mine["calls"][call["index"]] = {"id": call["id"], "name": call["function"]["name"], "arguments": ""}
+                else:
+                    assert call["id"] is None and call["function"]["name"] is None
+                mine["calls"][call["index"]]["arguments"] += call["function"]["arguments"]
+            mine["finish"] = choice.finish_reason or mine["finish"]
+    return found
+
+
+def whole(answer):
+    found = []
+    for choice in answer.choices:
+        message = choice.message.model_dump()
+        calls = {i: {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]}
+                 for i, c in enumerate(message.get("tool_calls") or [])}
+        found.append({"content": message["content"] or "", "reasoning": message.get("reasoning") or "",
+                      "reasoning_content": message.get("reasoning_content") or "", "calls": calls, "finish": choice.finish_reason})
+    return found
+
+
+def without_ids(found):
+    return [{**f, "calls": {i: (c["name"], c["arguments"]) for i, c in f["calls"].items()}} for f in found]
+
+
+def both(client, text, **fields):
+    """The choices of the whole answer, which the streamed one equals."""
+    n = fields.get("n", 1)
+    streamed = joined(ask(client, text, stream=True, **fields), n)
+    found = whole(ask(client, text, **fields))
+    assert without_ids(streamed) == without_ids(found)
+    return found
+
+
+def test_a_call_is_returned_as_one(client):
+    [found] = both(client, CALL, tools=[TOOL])
+    assert found["content"] == "" and found["reasoning"] == "" and found["finish"] == "tool_calls"
+    assert found["calls"][0]["name"] == "get_weather" and json.loads(found["calls"][0]["arguments"]) == ARGUMENTS
+
+
+def test_reasoning_content_and_calls_stand_apart(client):
+    [found] = both(client, f"<think>Rome, I see.</think>\n\nLet me look.\n{CALL}\n{SECOND}", tools=[TOOL], tool_choice="auto")
+    assert found["reasoning"] == found["reasoning_content"] == "Rome, I see."
+    assert found["content"].strip() == "Let me look." and found["finish"] == "tool_calls"
+    assert [c["name"] for c in found["calls"].values()] == ["get_weather", "other"]
+    assert len({c["id"] for c in found["calls"].values()}) == 2
+
+
+def test_the_message_of_a_call_has_null_for_content_and_none_without_calls_has_calls(client):
+    message = ask(client, CALL, tools=[TOOL]).choices[0].message
+    assert message.content is None and len(message.tool_calls) == 1
+    message = ask(client, "Just words.", tools=[TOOL]).choices[0].message
+    assert message.content == "Just words." and message.tool_calls is None
+
+
+@pytest.mark.parametrize("fields", [{}, {"tools": [TOOL], "tool_choice": "none"}, {"tools": []}])
+def test_without_tools_the_text_of_a_call_is_content(client, fields):
+    [found] = both(client, CALL, **fields)
+    assert found["content"] == CALL and found["calls"] == {} and found["finish"] == "stop"
+
+
+def test_reasoning_is_left_out_where_it_is_not_wanted(client):
+    [found] = both(client, "<think>Hm.</think>Yes.", extra_body={"include_reasoning": False})
+    assert found["content"] == "Yes." and found["reasoning"] == found["reasoning_content"] == ""
+
+
+def test_only_the_first_of_parallel_calls_where_one_is_wanted(client):
+    [found] = both(client, f"{CALL}\n{SECOND}", tools=[TOOL], parallel_tool_calls=False)
+    assert [c["name"] for c in found["calls"].values()] == ["get_weather"] and found["finish"] == "tool_calls"
+
+
+def test_every_choice_is_parsed_alone(client):
+    found = both(client, f"<think>a</think>{CALL}", tools=[TOOL], n=3)
+    assert [f["finish"] for f in found] == ["tool_calls"] * 3 and [f["reasoning"] for f in found] == ["a"] * 3
+    assert len({f["calls"][0]["id"] for f in whole(ask(client, CALL, tools=[TOOL], n=3))}) == 3
+
+
+def test_an_answer_that_its_length_cuts_off_says_so(client):
+    [found] = both(client, f"Yes. {CALL}", tools=[TOOL], max_tokens=20)
+    assert found["finish"] == "length"
+    [found] = both(client, "<think>a long thought that does not end", max_tokens=10)
+    assert found["finish"] == "length" and found["reasoning"] and found["content"] == ""
+
+
+def test_a_stop_string_ends_the_answer_and_its_parts(client):
+    [found] = both(client, f"<think>a</think>one two three {CALL}", tools=[TOOL], stop=["two"])
+    assert found["content"].strip() == "one" and found["calls"] == {} and found["finish"] == "stop"
+    [found] = both(client, f"one two three {CALL}", tools=[TOOL], stop=["two"], extra_body={"include_stop_str_in_output": True})
+    assert found["content"] == "one two"
+
+
+def test_half_a_mark_is_text_in_the_end(client):
+    [found] = both(client, "See <tool_ca", tools=[TOOL])
+    assert found["content"] == "See <tool_ca" and found["finish"] == "stop"
+
+
+def test_logprobs_and_ids_are_of_all_tokens(client):
+    answer = ask(client, CALL, tools=[TOOL], logprobs=True, extra_body={"return_token_ids": True}).choices[0]
+    assert len(answer.logprobs.content) == len(answer.token_ids)
+    assert "".join(t.token for t in answer.logprobs.content).startswith("<tool_call>")
+    chunks = list(ask(client, CALL, tools=[TOOL], logprobs=True, stream=True))
+    assert sum(len(c.choices[0].logprobs.content) for c in chunks if c.choices and c.choices[0].logprobs) == len(answer.logprobs.content)
+
+
+def test_tools_and_earlier_calls_reach_the_template(client):
+    tokens = lambda **fields: ask(client, "x", **fields).usage.prompt_tokens
+    assert tokens(tools=[TOOL]) > tokens()
+    call = {"id": "abc", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    history = USER + [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "abc", "content": "Sun."}]
+    answer = client.chat.completions.create(model="builtin", messages=history, tools=[TOOL], max_tokens=2)
+    assert answer.usage.prompt_tokens > tokens(tools=[TOOL])
+
+
+@pytest.mark.parametrize("fields,param,says", [
+    ({"tools": [{"type": "web"}]}, "tools", "type"),
+    ({"tools": [{"type": "function", "function": {}}]}, "tools", "name"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 3}}]}, "tools", "parameters"),
+    ({"tools": [TOOL], "tool_choice": "some"}, "tool_choice", "auto"),
+    ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "nope"}}}, "tool_choice", "nope"),
+    ({"tool_choice": "required"}, "tool_choice", "no tools"),
+])
+def test_what_is_wrong_with_tools_is_said(client, fields, param, says):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="builtin", messages=USER, **fields)
+    assert refused.value.param == param and says in refused.value.message
+
+
+@pytest.mark.parametrize("verb", ["rollback", "steer", "fork"])
+def test_an_answer_with_tools_is_not_branched(talker, verb):
+    body = {"messages": USER, "tools": [TOOL], "max_tokens": 1000, "ignore_eos": True, "stream": True}
+    connection = http.client.HTTPConnection(*talker.address, timeout=120)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json", "authorization": f"Bearer {KEY}"})
+    line = connection.getresponse().readline().decode()
+    status, _, text = talker.ask("POST", f"/v1/streams/{json.loads(line[6:])['id']}/{verb}", {"position": 100, **({"text": "x"} if verb == "steer" else {})})
+    connection.close()
+    assert status == 400 and json.loads(text)["error"]["param"] == "tools", text
+
+
+def test_reasoning_goes_on_behind_a_rollback(talker):
+    """What is thought again is reasoning again, as in an answer that was not rolled back."""
+    text = "<think>" + "word " * 60 + "</think>Done."
+    body = {"messages": USER, "max_tokens": 300, "stream": True, "return_token_ids": True, "structured_outputs": {"regex": re.escape(text)}}
+    connection = http.client.HTTPConnection(*talker.address, timeout=120)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json", "authorization": f"Bearer {KEY}"})
+    answer, content, reasoning, n, n_prompt, told = connection.getresponse(), "", "", 0, 0, None
+    for line in answer:
+        if not line.startswith(b"data: {"):
+            continue
+        chunk = json.loads(line[6:])
+        if "quire" in chunk:
+            reasoning = chunk["quire"]["text"].removeprefix("<think>")
+        n_prompt = len(chunk.get("prompt_token_ids") or []) or n_prompt
+        for choice in chunk["choices"]:
+            n += len(choice.get("token_ids") or [])
+            content += choice["delta"].get("content") or ""
+            reasoning += choice["delta"].get("reasoning") or ""
+        if told is None and n >= 10:
+            told = talker.ask("POST", f"/v1/streams/{chunk['id']}/rollback", {"position": n_prompt + 5})
+            assert told[0] == 200, told[2]
+    connection.close()
+    assert told is not None and content == "Done." and reasoning.split() == ["word"] * 60
+
+
+def test_formats_are_said_at_start(talker):
+    assert any("tool calls are hermes, reasoning is qwen3" in line for line in talker.said)
+
+
+def test_a_named_format_goes_before_the_templates(quire, tmp_path):
+    (tmp_path / "template.jinja").write_text(TEMPLATE)
+    s = Server("builtin", "--api-key", KEY, "--chat-template", str(tmp_path / "template.jinja"), "--tool-call-parser", "pythonic", "--reasoning-parser", "none")
+    try:
+        with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as c:
+            [found] = both(c, '[get_weather(city="Rome")]', tools=[TOOL])
+            assert json.loads(found["calls"][0]["arguments"]) == {"city": "Rome"}
+            assert both(c, "<think>a</think>b")[0]["content"] == "<think>a</think>b"
+    finally:
+        assert s.stop() == 0
+
+
+@pytest.mark.parametrize("flag", ["--tool-call-parser", "--reasoning-parser"])
+def test_an_unknown_format_is_refused_with_those_that_there_are(quire, flag):
+    with pytest.raises(RuntimeError, match="hermes" if flag.startswith("--tool") else "deepseek_r1"):
+        Server("builtin", flag, "nonsense")
