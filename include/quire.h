@@ -287,6 +287,7 @@ typedef struct quire_request_info {
     /* likeliest tokens to report beside each token of the response, and of the prompt; -1: report nothing */
     int32_t logprobs, prompt_logprobs;
     const char *ignored;          /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
+    bool names_call;              /* tool_choice names the function that the response calls */
     bool has_parts;               /* a chat whose response is split into content, reasoning and tool calls: its DELTAs have parts */
 } quire_request_info;
 

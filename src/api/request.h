@@ -100,6 +100,7 @@ struct quire_request {
     str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;
     output_formats formats;      /* in which the response is split, by request_check_tools; NULLs: it is not */
+    json_value *forced_schema;   /* of the calls that tool_choice forces: the value of rule; owned */
     output_tool *offered;        /* [n_offered] the functions among tools, mem_new'd */
     size_t n_offered;
     str template_given, reasoning_effort;          /* in values; empty: not given */

@@ -3,6 +3,7 @@
 
 #include "api/request_read.h"
 #include "base/mem.h"
+#include "json/json_out.h"
 
 /* Checks one of the tools: {"type": "function", "function": {"name": .., "parameters": {..}}}. */
 static quire_err check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
@@ -111,6 +112,72 @@ static output_formats choose_formats(const quire_request *r) {
     return f;
 }
 
+/* ---- a forced call ---- */
+
+#define FORCED_FORMAT "json" /* a list of calls: no format of a model's own, so that any model can be held to it */
+
+/* Writes the schema of one call of a function. */
+static void write_call_schema(const output_tool *tool, json_out *o) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "type"), "object");
+    json_begin(json_name(o, "properties"), '{');
+    json_begin(json_name(o, "name"), '{');
+    json_text(json_name(o, "const"), tool->name.p, tool->name.n);
+    json_end(o, '}');
+    json_name(o, "arguments");
+    if (tool->parameters != NULL) {
+        json_add(o, tool->parameters);
+    } else {
+        json_raw(o, "{\"type\":\"object\"}");
+    }
+    json_end(o, '}');
+    json_raw(json_name(o, "required"), "[\"name\",\"arguments\"]");
+    json_bool(json_name(o, "additionalProperties"), false);
+    json_end(o, '}');
+}
+
+/* Writes the schema of a list of calls, of the functions among which r's response has to choose. */
+static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
+    json_out o = {.to = out};
+    bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
+    json_begin(&o, '{');
+    json_cstr(json_name(&o, "type"), "array");
+    json_int(json_name(&o, "minItems"), 1);
+    if (is_named || !r->parallel_calls) {
+        json_int(json_name(&o, "maxItems"), 1);
+    }
+    json_begin(json_name(&o, "items"), '{');
+    json_begin(json_name(&o, "anyOf"), '[');
+    for (size_t i = 0; i < r->n_offered; i++) {
+        if (!is_named || str_eq(r->offered[i].name, r->named_tool)) {
+            write_call_schema(&r->offered[i], &o);
+        }
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    json_end(&o, '}');
+    return o.err;
+}
+
+/* Makes the calls that tool_choice forces the rule of the response. */
+static quire_err force_call(quire_request *r, quire_error *err) {
+    const field_desc *f = params_field("tool_choice", FIELD_CHAT);
+    strbuf text = {0};
+    if (r->rule.field != NULL && r->rule.field != f) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice forces a call and %s is given; a response can obey one of them",
+                             r->rule.field->name);
+    }
+    quire_err e = write_forced_schema(r, &text);
+    json_drop(r->forced_schema);
+    r->forced_schema = NULL;
+    e = e == QUIRE_OK ? request_read_value((str){text.p, text.n}, 0, "tools", &r->forced_schema, err)
+                      : err_set(err, e, -1, "out of memory for a request's tools");
+    strbuf_deinit(&text);
+    TRY(e);
+    r->rule = (request_rule){.field = f, .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
+    return QUIRE_OK;
+}
+
 quire_err request_check_tools(quire_request *r, quire_error *err) {
     bool forced = r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
     r->formats = (output_formats){0};
@@ -126,14 +193,10 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice names %.*s, which is none of the request's tools",
                              (int)(r->named_tool.n < 60 ? r->named_tool.n : 60), r->named_tool.p);
     }
-    if (forced) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
-                             "tool_choice \"required\" and a named function are not supported yet; give \"auto\" or \"none\"");
-    }
+    TRY(forced ? force_call(r, err) : QUIRE_OK);
     r->formats = choose_formats(r);
-    if (r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE) {
-        r->formats.tools = NULL;
-    }
+    r->formats.tools = r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE ? NULL : forced ? FORCED_FORMAT : r->formats.tools;
+    r->info.names_call = r->tool_choice == OUTPUT_CHOICE_NAMED;
     r->info.has_parts = r->formats.tools != NULL || r->formats.reasoning != NULL;
     return QUIRE_OK;
 }

@@ -269,7 +269,7 @@ static size_t choice_bytes(const response_choice *c) {
 }
 
 static quire_err take_text(const response *a, response_choice *c, const quire_event *ev) {
-    return a->info->has_parts ? response_take_parts(c, ev) : strbuf_add(&c->text, ev->text, ev->n_text);
+    return a->info->has_parts ? response_take_parts(a, c, ev) : strbuf_add(&c->text, ev->text, ev->n_text);
 }
 
 static void on_delta(response *a, response_choice *c, const quire_event *ev) {

@@ -49,7 +49,7 @@ typedef struct response_choice {
     response_logprobs logprobs;
     strbuf text;                 /* whole responses: all of it; streams: the withheld chunk. Of a response with parts the content */
     response_parts parts;
-    bool has_calls;              /* some came */
+    bool chose_calls;            /* some came, and tool_choice did not name the function: the finish reason says so */
     strbuf stop_string;
     int32_t *tokens;             /* only if ids were requested */
     size_t n_tokens, cap_tokens;
@@ -149,7 +149,7 @@ void response_count(response *a, int64_t delta);
 void response_write_head(const response *a, const char *object, json_out *o);
 /* ---- response_parts.c ---- */
 /* Adds the parts of a DELTA to c. */
-quire_err response_take_parts(response_choice *c, const quire_event *ev);
+quire_err response_take_parts(const response *a, response_choice *c, const quire_event *ev);
 /* Clears them: they were written. */
 void response_clear_parts(response_parts *p);
 void response_deinit_parts(response_parts *p);

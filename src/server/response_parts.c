@@ -18,7 +18,6 @@ static response_call *call_of(response_parts *p, int32_t index) {
 static quire_err take_call(response_choice *c, const quire_part *part) {
     response_call *call = call_of(&c->parts, part->call);
     TRY(mem_check(call));
-    c->has_calls = true;
     if (part->kind == QUIRE_PART_CALL) {
         call->begins = true;
         c->parts.n_bytes += sizeof *call;
@@ -27,7 +26,7 @@ static quire_err take_call(response_choice *c, const quire_part *part) {
     return strbuf_add(&call->arguments, part->text, part->n_text);
 }
 
-quire_err response_take_parts(response_choice *c, const quire_event *ev) {
+quire_err response_take_parts(const response *a, response_choice *c, const quire_event *ev) {
     for (int32_t i = 0; i < ev->n_parts; i++) {
         const quire_part *part = &ev->parts[i];
         if (part->kind == QUIRE_PART_CONTENT) {
@@ -37,6 +36,7 @@ quire_err response_take_parts(response_choice *c, const quire_event *ev) {
             c->parts.n_bytes += part->n_text;
         } else if (part->kind != QUIRE_PART_CALL_END) {
             TRY(take_call(c, part));
+            c->chose_calls = !a->info->names_call;
             c->parts.n_bytes += part->n_text;
         }
     }

@@ -13,7 +13,7 @@ void response_write_finish(const response_choice *c, json_out *o) {
         [QUIRE_FINISH_NONE] = NULL, [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length",
         [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
     };
-    json_cstr(json_name(o, "finish_reason"), c->finish == QUIRE_FINISH_STOP && c->has_calls ? "tool_calls" : words[c->finish]);
+    json_cstr(json_name(o, "finish_reason"), c->finish == QUIRE_FINISH_STOP && c->chose_calls ? "tool_calls" : words[c->finish]);
     json_name(o, "stop_reason");
     if (c->stop_string.n > 0) {
         json_text(o, c->stop_string.p, c->stop_string.n);

@@ -26,8 +26,7 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
         {"\"tools\":[" TOOL "],\"tool_choice\":3", "tool_choice", "auto"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"any\"", "tool_choice", "auto"},
         {"\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"g\"}}", "tool_choice", "names g"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":\"required\"", "tool_choice", "not supported yet"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "tool_choice", "not supported yet"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":\"required\",\"regex\":\"a\"", "tool_choice", "one of them"},
         {"\"tool_choice\":\"required\"", "tool_choice", "no tools"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -70,6 +69,8 @@ static void a_response_has_parts_where_reasoning_or_offered_tools_have_a_format(
     expect_formats(&tools, ",\"tools\":[" TOOL "]", "hermes/-/1");
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"auto\"", "hermes/-/1");
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", "-/-/0");
+    expect_formats(&none, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", "json/-/1");
+    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "json/-/1");
     expect_formats(&both, "", "-/qwen3/1");
     expect_formats(&both, ",\"tools\":[" TOOL "]", "hermes/qwen3/1");
     expect_formats(&both, ",\"chat_template\":\"{{ 1 }}[THINK]\",\"tools\":[" TOOL "]", "-/mistral/1");

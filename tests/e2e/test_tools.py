@@ -140,6 +140,42 @@ def test_a_stop_string_ends_the_answer_and_its_parts(client):
     assert found["content"] == "one two"
 
 
+NARROW = {"type": "function", "function": {"name": "paint", "parameters": {
+    "type": "object", "properties": {"color": {"enum": ["red", "green"]}, "times": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["color", "times"], "additionalProperties": False}}}
+
+
+def forced(client, tool_choice, **fields):
+    fields = {"model": "builtin", "messages": USER, "tools": [TOOL, NARROW], "tool_choice": tool_choice, "max_tokens": 400, "seed": 3, **fields}
+    found = whole(client.chat.completions.create(**fields))
+    assert without_ids(joined(client.chat.completions.create(stream=True, **fields), fields.get("n", 1))) == without_ids(found)
+    return found
+
+
+def test_a_named_function_is_called_with_arguments_of_its_schema(client):
+    for found in forced(client, {"type": "function", "function": {"name": "paint"}}, n=4):
+        assert found["content"] == "" and found["finish"] == "stop" and [c["name"] for c in found["calls"].values()] == ["paint"]
+        arguments = json.loads(found["calls"][0]["arguments"])
+        assert arguments["color"] in ("red", "green") and 1 <= arguments["times"] <= 9 and len(arguments) == 2
+
+
+def test_a_required_call_is_one_of_the_tools(client):
+    other = {"type": "function", "function": {**NARROW["function"], "name": "brush"}}
+    for found in forced(client, "required", n=4, tools=[NARROW, other], parallel_tool_calls=False):
+        assert found["content"] == "" and found["finish"] == "tool_calls" and len(found["calls"]) == 1
+        assert found["calls"][0]["name"] in ("paint", "brush")
+        assert json.loads(found["calls"][0]["arguments"])["color"] in ("red", "green")
+    for found in forced(client, "required", tools=[NARROW], n=2):
+        assert found["calls"] and {c["name"] for c in found["calls"].values()} == {"paint"}
+
+
+def test_a_forced_call_under_a_schema_that_cannot_be_enforced_is_refused(client):
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}}}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="builtin", messages=USER, tools=[tool], tool_choice="required")
+    assert refused.value.param == "tool_choice" and "nowhere" in refused.value.message
+
+
 def test_half_a_mark_is_text_in_the_end(client):
     [found] = both(client, "See <tool_ca", tools=[TOOL])
     assert found["content"] == "See <tool_ca" and found["finish"] == "stop"
