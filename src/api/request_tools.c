@@ -1,4 +1,5 @@
 /* A chat's tools: the fields, the formats in which its response is split, and the parser of the response. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/request_read.h"
@@ -116,20 +117,32 @@ static output_formats choose_formats(const quire_request *r) {
 
 #define FORCED_FORMAT "json" /* a list of calls: no format of a model's own, so that any model can be held to it */
 
-/* Writes the schema of one call of a function. */
-static void write_call_schema(const output_tool *tool, json_out *o) {
+/* Writes the schema of a function's arguments. It has a name, if not its own, so that references in it are to itself. */
+static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
+    char name[32];
+    snprintf(name, sizeof name, "tool:%zu", i);
+    json_begin(o, '{');
+    if (!json_has(tool->parameters, "$id")) {
+        json_cstr(json_name(o, "$id"), name);
+    }
+    if (!json_has(tool->parameters, "type")) { /* arguments are an object in any case */
+        json_cstr(json_name(o, "type"), "object");
+    }
+    for (json_member m = {0}; json_next(tool->parameters, &m);) {
+        json_add(json_name(o, m.name), m.value);
+    }
+    json_end(o, '}');
+}
+
+/* Writes the schema of a call of function i. */
+static void write_call_schema(const output_tool *tool, size_t i, json_out *o) {
     json_begin(json_item(o), '{');
     json_cstr(json_name(o, "type"), "object");
     json_begin(json_name(o, "properties"), '{');
     json_begin(json_name(o, "name"), '{');
     json_text(json_name(o, "const"), tool->name.p, tool->name.n);
     json_end(o, '}');
-    json_name(o, "arguments");
-    if (tool->parameters != NULL) {
-        json_add(o, tool->parameters);
-    } else {
-        json_raw(o, "{\"type\":\"object\"}");
-    }
+    write_parameters(tool, i, json_name(o, "arguments"));
     json_end(o, '}');
     json_raw(json_name(o, "required"), "[\"name\",\"arguments\"]");
     json_bool(json_name(o, "additionalProperties"), false);
@@ -150,7 +163,7 @@ static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
     json_begin(json_name(&o, "anyOf"), '[');
     for (size_t i = 0; i < r->n_offered; i++) {
         if (!is_named || str_eq(r->offered[i].name, r->named_tool)) {
-            write_call_schema(&r->offered[i], &o);
+            write_call_schema(&r->offered[i], i, &o);
         }
     }
     json_end(&o, ']');

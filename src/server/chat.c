@@ -60,6 +60,8 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     begin_chunk(a, choice, o);
     if (c->text.n > 0 || (!c->prompt_sent && response_prompt_of(a, c)->text.n > 0)) {
         response_write_text(a, c, json_name(o, "content"));
+    } else if (c->parts.n_calls > 0) {
+        json_raw(json_name(o, "content"), "null");
     }
     response_write_parts_delta(a, c, o);
     json_end(o, '}');

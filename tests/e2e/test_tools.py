@@ -169,11 +169,25 @@ def test_a_required_call_is_one_of_the_tools(client):
         assert found["calls"] and {c["name"] for c in found["calls"].values()} == {"paint"}
 
 
+def test_references_in_a_tools_schema_are_to_itself(client):
+    def tool(name, value):
+        definitions = {"Kind": {"enum": [value]}}
+        parameters = {"properties": {"kind": {"$ref": "#/$defs/Kind"}}, "required": ["kind"], "additionalProperties": False, "$defs": definitions}
+        return {"type": "function", "function": {"name": name, "parameters": parameters}}
+    for name, value in (("first", "x"), ("second", "y")):
+        choice = {"type": "function", "function": {"name": name}}
+        [found] = forced(client, choice, tools=[tool("first", "x"), tool("second", "y")])
+        assert json.loads(found["calls"][0]["arguments"]) == {"kind": value}
+    for found in forced(client, "required", tools=[tool("first", "x"), tool("second", "y")], n=4, parallel_tool_calls=False):
+        call = found["calls"][0]
+        assert json.loads(call["arguments"]) == {"kind": {"first": "x", "second": "y"}[call["name"]]}
+
+
 def test_a_forced_call_under_a_schema_that_cannot_be_enforced_is_refused(client):
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}}}
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="builtin", messages=USER, tools=[tool], tool_choice="required")
-    assert refused.value.param == "tool_choice" and "nowhere" in refused.value.message
+    assert refused.value.param == "tool_choice" and "$ref" in refused.value.message
 
 
 def test_half_a_mark_is_text_in_the_end(client):
