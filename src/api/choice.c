@@ -51,7 +51,7 @@ static quire_err show(const choice *c, choice_text *t, str piece, bool may_end, 
     return t->parser != NULL && text.n > 0 ? output_parser_feed(t->parser, text, false, found) : QUIRE_OK;
 }
 
-/* Shows a token that may be a mark, whose text the detokenizer put at the end of `piece`, or left out. */
+/* Shows a token that is a mark, whose text the detokenizer put at the end of `piece`, or left out. */
 static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str piece, bool may_end, strbuf *out, output_events *found,
                            int32_t *match) {
     str mark = tokenizer_piece(c->e->parts.tokenizer, token), before = piece;
@@ -81,7 +81,8 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
         return detok_add(t->detok, token, out);
     }
     strbuf piece = {0};
-    bool is_mark = t->parser != NULL && tokenizer_is_added(c->e->parts.tokenizer, token);
+    const tokenizer *tokens = c->e->parts.tokenizer;
+    bool is_mark = t->parser != NULL && tokenizer_is_added(tokens, token) && request_has_mark(c->request, tokenizer_piece(tokens, token));
     quire_err e = detok_add(t->detok, token, &piece);
     str text = {piece.p, piece.n};
     if (e == QUIRE_OK) {

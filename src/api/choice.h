@@ -86,8 +86,8 @@ int32_t choice_first_prompt(const choice *c);
 quire_err choice_open_text(const choice *c, choice_text *out);
 void choice_text_close(choice_text *t);
 /* Detokenises a token behind the others, and appends to *out the text that can be shown, and to *found its parts. *match is the stop string
- * that it completes, or -1; with may_end false none can end here. p has the stop tokens. t is the caller's. Where there are parts, no stop
- * string reaches across an added token: it may be a mark. */
+ * that it completes, or -1; with may_end false none can end here. p has the stop tokens. t is the caller's. No stop string reaches across
+ * a token that is a mark. */
 quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end, strbuf *out,
                       output_events *found, int32_t *match);
 

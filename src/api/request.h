@@ -179,6 +179,8 @@ void request_end_turns(quire_request *r);
 /* The checks between a chat's tools, its choice of them and what the engine can do; r->formats, offered and info.has_parts are final
  * afterwards. */
 quire_err request_check_tools(quire_request *r, quire_error *err);
+/* Whether a token's text is a mark, or part of one, of the formats of r's response. */
+bool request_has_mark(const quire_request *r, str token);
 /* Opens the parser of a response that begins as `start` says; r, which outlives it, has parts. */
 quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out);
 /* How the response to a rendered prompt begins: by what the prompt has behind the last text of a client. */

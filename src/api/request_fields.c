@@ -358,7 +358,8 @@ static bool is_number(const json_value *v) {
 
 /* Whether a value of a field that is not implemented has no effect without another field; some clients always send it. */
 static bool is_harmless(const field_desc *f, const json_value *v) {
-    return strcmp(f->name, "function_call") == 0 && json_is(v, JSON_KIND_TEXT) && (str_is(json_str(v), "auto") || str_is(json_str(v), "none"));
+    return strcmp(f->name, "function_call") == 0 && json_is(v, JSON_KIND_TEXT) &&
+           (str_is(json_str(v), "auto") || str_is(json_str(v), "none"));
 }
 
 static bool is_default(const json_value *v, const json_value *fallback) {

@@ -4,6 +4,7 @@
 
 #include "api/request_read.h"
 #include "base/mem.h"
+#include "chat/output_format.h"
 #include "json/json_out.h"
 
 /* Checks one of the tools: {"type": "function", "function": {"name": .., "parameters": {..}}}. */
@@ -177,8 +178,8 @@ static quire_err force_call(quire_request *r, quire_error *err) {
     const field_desc *f = params_field("tool_choice", FIELD_CHAT);
     strbuf text = {0};
     if (r->rule.field != NULL && r->rule.field != f) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice forces a call and %s is given; a response can obey one of them",
-                             r->rule.field->name);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                             "tool_choice forces a call and %s is given; a response can obey one of them", r->rule.field->name);
     }
     quire_err e = write_forced_schema(r, &text);
     json_drop(r->forced_schema);
@@ -222,6 +223,48 @@ static bool is_added(const void *context, str text) {
     return id >= 0 && tokenizer_is_added(t, id);
 }
 
+enum { OPENS = 2, CLOSES = 2, DROPS = 4 }; /* of a reasoning format */
+
+/* Mark i of the formats, "" where that one has none; NULL past the last. */
+static const char *mark_at(const output_formats *formats, size_t i) {
+    const reasoning_format *f = formats->reasoning != NULL ? reasoning_format_named(formats->reasoning) : NULL;
+    bool is_harmony = f != NULL && f->rule == REASONING_HARMONY;
+    const call_format *c = is_harmony ? call_format_named("openai") : formats->tools != NULL ? call_format_named(formats->tools) : NULL;
+    const char *text = NULL;
+    if (i < FORMAT_MARKS) {
+        text = c != NULL ? c->marks[i].text : NULL;
+    } else if (f != NULL && i < FORMAT_MARKS + OPENS + CLOSES + DROPS) {
+        i -= FORMAT_MARKS;
+        text = i < OPENS ? f->open[i] : i < OPENS + CLOSES ? f->close[i - OPENS] : f->drops[i - OPENS - CLOSES];
+    } else {
+        return NULL;
+    }
+    return text != NULL ? text : "";
+}
+
+bool request_has_mark(const quire_request *r, str token) {
+    const char *mark;
+    for (size_t i = 0; (mark = mark_at(&r->formats, i)) != NULL; i++) {
+        if (str_contains(str_of(mark), token)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether marks are hidden where special tokens are: none of them is a token that a user defined, whose text is always shown. */
+static bool hides_marks(const quire_request *r) {
+    const char *mark;
+    const tokenizer *t = r->context.tokenizer;
+    for (size_t i = 0; t != NULL && (mark = mark_at(&r->formats, i)) != NULL; i++) {
+        int32_t id = *mark != '\0' ? tokenizer_find(t, str_of(mark)) : -1;
+        if (id >= 0 && tokenizer_is_added(t, id) && !tokenizer_is_special(t, id)) {
+            return false;
+        }
+    }
+    return r->skip_special;
+}
+
 quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out) {
     quire_error err;
     const output_options o = {.tools_format = r->formats.tools,
@@ -232,7 +275,7 @@ quire_err request_open_parser(const quire_request *r, output_start start, output
                               .start = start,
                               .is_special = r->context.tokenizer != NULL ? is_added : NULL,
                               .special_context = r->context.tokenizer,
-                              .drops_specials = r->skip_special};
+                              .drops_specials = hides_marks(r)};
     return output_parser_open(&o, out, &err);
 }
 

@@ -145,7 +145,7 @@ static quire_err list_formats(bool calls, strbuf *out) {
         if (c == NULL && r == NULL) {
             return QUIRE_OK;
         }
-        TRY(strbuf_addf(out, ", %s", c != NULL ? c->name : r->name));
+        TRY(strbuf_addf(out, ",%s", c != NULL ? c->name : r->name));
     }
 }
 
@@ -163,7 +163,7 @@ static quire_err read_format(const char *flag, const char *given, bool calls, co
     strbuf names = {0};
     quire_err e = list_formats(calls, &names);
     e = e != QUIRE_OK ? err_set(err, e, -1, "out of memory")
-                      : err_set(err, QUIRE_INVALID, -1, "%s %.40s: there are auto, none%s", flag, given, names.p);
+                      : err_set(err, QUIRE_INVALID, -1, "%s %.20s: there are auto,none%s", flag, given, names.p);
     strbuf_deinit(&names);
     return e;
 }

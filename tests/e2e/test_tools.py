@@ -2,6 +2,7 @@
 import http.client
 import json
 import re
+import shutil
 
 import openai
 import pytest
@@ -260,6 +261,73 @@ def test_reasoning_goes_on_behind_a_rollback(talker):
             assert told[0] == 200, told[2]
     connection.close()
     assert told is not None and content == "Done." and reasoning.split() == ["word"] * 60
+
+
+MARKS = {"<think>": True, "</think>": True, "<tool_call>": False, "</tool_call>": False}  # special ones, and a user's
+
+
+@pytest.fixture(scope="module")
+def marked(quire, tmp_path_factory):
+    """The built-in model with marks as tokens, in place of its last four."""
+    path = tmp_path_factory.mktemp("marked") / "model"
+    shutil.copytree("models/builtin-hf", path)
+    tokenizer = json.loads((path / "tokenizer.json").read_text())
+    model = tokenizer["model"]
+    first = len(model["vocab"]) - len(MARKS)
+    model["vocab"] = {piece: i for piece, i in model["vocab"].items() if i < first}
+    del model["merges"][-len(MARKS):]
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    tokenizer["added_tokens"] += [{"id": first + i, "content": mark, "special": special, **flags} for i, (mark, special) in enumerate(MARKS.items())]
+    (path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (path / "chat_template.jinja").write_text(TEMPLATE)
+    s = Server(str(path), "--api-key", KEY, "--served-model-name", "builtin")
+    with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as c:
+        c.first = first
+        yield c
+    assert s.stop() == 0
+
+
+def test_a_mark_that_is_a_token_counts_as_a_token_alone(marked):
+    bias = {str(marked.first + 2): 100, str(marked.first + 3): 100}  # the model takes the tokens wherever it may write the marks
+    [found] = both(marked, f"Well: {CALL}", tools=[TOOL], logit_bias=bias)
+    assert found["content"].strip() == "Well:" and json.loads(found["calls"][0]["arguments"]) == ARGUMENTS
+    never = {i: -100 for i in bias}
+    [found] = both(marked, CALL, tools=[TOOL], logit_bias=never)
+    assert found["content"] == CALL and found["calls"] == {}
+    [found] = both(marked, "<think>a</think>b")
+    assert found["content"] == "<think>a</think>b" and found["reasoning"] == ""
+
+
+def test_a_special_token_that_is_a_mark_begins_and_ends_the_reasoning(marked):
+    opening, closing, word, other = marked.first, marked.first + 1, 1000, 1001
+    for ids, has_reasoning, has_content in (([opening, word, closing, other], True, True), ([opening, word], True, False),
+                                            ([opening, closing, word], False, True), ([word, opening], False, True)):
+        # each token once, the one with the larger bias first
+        extra = {"allowed_token_ids": ids, "no_repeat_ngram_size": 1, "return_token_ids": True}
+        fields = {"max_tokens": len(ids), "temperature": 0, "model": "builtin", "messages": USER, "extra_body": extra,
+                  "logit_bias": {str(token): 100 - 50 * i for i, token in enumerate(ids)}}
+        answer = marked.chat.completions.create(**fields)
+        [found] = whole(answer)
+        assert answer.choices[0].token_ids == ids
+        assert without_ids(joined(marked.chat.completions.create(stream=True, **fields))) == without_ids([found])
+        assert "<" not in found["content"] + found["reasoning"]
+        assert (bool(found["reasoning"]), bool(found["content"])) == (has_reasoning, has_content)
+
+
+def test_a_stop_string_behind_a_mark_that_is_a_token_ends_the_answer(marked):
+    bias = {str(marked.first + 2): 100, str(marked.first + 3): 100}
+    [found] = both(marked, f"one {CALL} two", tools=[TOOL], logit_bias=bias, stop=["wo"])
+    assert found["finish"] == "tool_calls" and found["content"].split() == ["one", "t"] and len(found["calls"]) == 1
+    [found] = both(marked, f"one {CALL} two", tools=[TOOL], logit_bias=bias, stop=["get_"])
+    assert found["finish"] == "stop" and found["content"] == 'one <tool_call>\n{"name": "' and found["calls"] == {}
+    [found] = both(marked, f"one {CALL} two", tools=[TOOL], logit_bias=bias, stop=["one <t"])
+    assert found["finish"] == "tool_calls"  # none reaches across a mark
+
+
+def test_a_token_that_a_user_defined_is_text_where_it_is_no_mark(marked):
+    bias = {str(marked.first + 2): 100, str(marked.first + 3): 100}
+    [found] = both(marked, f"one {CALL} two", logit_bias=bias)
+    assert found["content"] == f"one {CALL} two"
 
 
 def test_formats_are_said_at_start(talker):
