@@ -12,7 +12,6 @@
 #define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
 
-/* Opens tokenizer and template. With a vocabulary that this build cannot use, the engine works with ids. */
 /* The model's templates beside the default one. One that is not understood is left out, with a warning. */
 static quire_err add_templates(engine_parts *p, const model_file *f, quire_error *err) {
     for (size_t i = 0; i < model_file_n_templates(f); i++) {
@@ -30,6 +29,7 @@ static quire_err add_templates(engine_parts *p, const model_file *f, quire_error
     return QUIRE_OK;
 }
 
+/* Opens tokenizer and template. With a vocabulary that this build cannot use, the engine works with ids. */
 static quire_err open_text(engine_parts *p, const quire_options *o, const model_file *f, quire_error *err) {
     quire_err r = tokenizer_open(model_file_vocab(f), &p->tokenizer, &p->text_error);
     if (r != QUIRE_OK && r != QUIRE_NOT_FOUND && r != QUIRE_UNSUPPORTED) {
