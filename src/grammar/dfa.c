@@ -304,6 +304,37 @@ uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;
 }
 
+/* Whether every plain character of JSON strings leads from state i to a roomy one. */
+static bool stays_roomy(const nfa *a, const nfa_dstate *d) {
+    uint32_t from = 0x20;
+    for (uint32_t k = 0; k < d->n; k++) {
+        const nfa_dedge *e = &a->dedges.p[d->first + k];
+        bool escaped = e->lo == e->hi && (e->lo == '"' || e->lo == '\\');
+        if (e->hi >= 0x20 && !escaped && (e->to == NFA_NONE || !a->dstates.p[e->to].roomy)) {
+            return false;
+        }
+        from = e->lo <= from ? e->hi + 1 : from;
+    }
+    return from > NFA_MAX_CHAR || (d->other != NFA_NONE && a->dstates.p[d->other].roomy);
+}
+
+static void find_roomy(dfa_pool *p, uint32_t base, uint32_t n) {
+    nfa *a = &p->b->a;
+    for (uint32_t i = 0; i < n; i++) {
+        a->dstates.p[base + i].roomy = true;
+    }
+    for (bool changed = true; changed && build_step(p->b, n);) {
+        changed = false;
+        for (uint32_t i = n; i-- > 0;) {
+            nfa_dstate *d = &a->dstates.p[base + i];
+            if (d->roomy && !stays_roomy(a, d)) {
+                d->roomy = false;
+                changed = true;
+            }
+        }
+    }
+}
+
 uint32_t dfa_place(dfa_pool *p, uint32_t x) {
     nfa *a = &p->b->a;
     dfa *d = &p->all.p[x];
@@ -326,7 +357,7 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
         if (to == NULL) {
             return 0;
         }
-        *to = (nfa_dstate){a->dedges.n, s.n, s.other != NFA_NONE ? s.other + base : NFA_NONE, s.accepts};
+        *to = (nfa_dstate){a->dedges.n, s.n, s.other != NFA_NONE ? s.other + base : NFA_NONE, s.accepts, false};
         for (uint32_t k = 0; k < s.n; k++) {
             nfa_dedge e = d->edges.p[s.first + k], *edge = NFA_PUSH(p->b, a->dedges);
             if (edge == NULL) {
@@ -335,6 +366,7 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
             *edge = (nfa_dedge){e.lo, e.hi, e.to != NFA_NONE ? e.to + base : NFA_NONE};
         }
     }
+    find_roomy(p, base, d->states.n);
     d->placed = a->dfas.n;
     return a->dfas.n - 1;
 }

@@ -20,8 +20,7 @@ static uint32_t plain_room(const grammar_run *r, const machine_config *c) {
         return 0;
     }
     if (node->op == NFA_STRING && node->mode != NFA_RAW) {
-        const nfa_dstate *d = &a->dstates.p[c->at];
-        return d->n == 0 && d->other == c->at ? VOCAB_PLAIN : 0;
+        return a->dstates.p[c->at].roomy ? VOCAB_PLAIN : 0;
     }
     if (node->op != NFA_COUNTED || node->mode == NFA_RAW) {
         return 0;

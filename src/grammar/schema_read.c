@@ -473,10 +473,16 @@ static void read_all_of(reader *r, const char *keyword, const json_value *v) {
 }
 
 static void read_any_of(reader *r, const char *keyword, const json_value *v) {
-    shape all = {0}, sum;
+    shape all = {0}, sum, both;
     for (size_t i = 0; is_list(r, keyword, v) && i < json_length(v) && r->s->b->failed == QUIRE_OK; i++) {
-        shape_or(r->s, &all, expr_shape(r->s, below_at(r, keyword, i, json_at(v, i))), &sum);
-        all = sum;
+        const shape *one = expr_shape(r->s, below_at(r, keyword, i, json_at(v, i)));
+        shape_or(r->s, &all, one, &sum);
+        if (r->s->annotations) { /* where several hold, all have evaluated */
+            shape_and(r->s, &all, one, &both);
+            shape_or(r->s, &sum, &both, &all);
+        } else {
+            all = sum;
+        }
     }
     and_shape(r, &all);
 }
@@ -536,7 +542,8 @@ static void read_if(reader *r, const char *keyword, const json_value *v) {
     const json_value *then = json_get(r->e.value, "then"), *otherwise = json_get(r->e.value, "else");
     const shape *condition = expr_shape(r->s, below(r, keyword, NULL, v));
     shape not, yes, no, all;
-    if (!json_has(r->e.value, "then") && !json_has(r->e.value, "else")) {
+    bool seen = json_has(r->e.value, "unevaluatedProperties") || json_has(r->e.value, "unevaluatedItems"); /* they see what it evaluates */
+    if (!json_has(r->e.value, "then") && !json_has(r->e.value, "else") && !seen) {
         return;
     }
     const char *why = shape_not(r->s, condition, &not);
@@ -619,7 +626,7 @@ static void read_dependencies(reader *r, const char *keyword, const json_value *
 /* Names and items that other keywords of this schema, and of those that it applies, say nothing about. */
 static void read_unevaluated_properties(reader *r, const char *keyword, const json_value *v) {
     uint32_t x = below(r, keyword, NULL, v);
-    for (uint32_t i = 0; i < r->out.objects.n && x != EXPR_ANY; i++) {
+    for (uint32_t i = 0; i < r->out.objects.n; i++) {
         object_part o = r->out.objects.p[i];
         object_layer l = {.rest = x, .has_rest = true};
         for (uint32_t k = 0; k < o.layers.n; k++) {
@@ -648,11 +655,11 @@ static void read_unevaluated_properties(reader *r, const char *keyword, const js
 
 static void read_unevaluated_items(reader *r, const char *keyword, const json_value *v) {
     uint32_t x = below(r, keyword, NULL, v);
-    for (uint32_t i = 0; i < r->out.arrays.n && x != EXPR_ANY; i++) {
+    for (uint32_t i = 0; i < r->out.arrays.n; i++) {
         array_part a = r->out.arrays.p[i];
         array_layer l = {.rest = x, .has_rest = true};
         uint32_t n_prefix = 0;
-        if (a.contains.n > 0 && r->s->draft >= 2020) {
+        if ((a.contains.n > 0 || json_has(r->e.value, "contains")) && x != EXPR_ANY && r->s->draft >= 2020) {
             refuse(r, keyword, "which items `contains` has evaluated is not known in advance");
             return;
         }

@@ -124,6 +124,7 @@ static void walk(schema *s, const json_value *v, uint32_t resource, bool is_sche
         add_anchor(s, resource, json_get_str(v, "$dynamicAnchor"), v, true);
     }
     for (json_member m = {0}; json_next(v, &m);) {
+        s->annotations = s->annotations || (is_schema && strncmp(m.name, "unevaluated", 11) == 0);
         bool names = strcmp(m.name, "properties") == 0 || strcmp(m.name, "patternProperties") == 0 || strcmp(m.name, "$defs") == 0 ||
                      strcmp(m.name, "definitions") == 0 || strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
         if (!is_schema || !holds_values(m.name)) {

@@ -112,6 +112,7 @@ typedef struct schema {
     int draft; /* 4, 6, 7, 2019, 2020 */
     int depth;
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
+    bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
     bool refused; /* some keyword, with options->survey: the error stands already */
 } schema;
 
