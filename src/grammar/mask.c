@@ -1,13 +1,14 @@
 /* Token masks: the trie of the vocabulary walked through the machine.
  *
- * Inside a string that nothing limits, all tokens of plain characters are allowed: they come as one mask made once for a vocabulary, and
- * only the rest of the trie is walked. A mask is kept with its state: as a list of tokens where they are few, else as bits. */
+ * Inside a string that nothing limits, all tokens that stay inside are allowed: they come as one mask made once for a vocabulary, and only
+ * those that may leave it are walked; where the string's state doesn't change, only what they have from the closing quote on. A string in
+ * which some characters are limited takes the plain tokens at once, and the rest of the trie is walked. A mask is kept with its state: as a list of tokens where they are few, else as bits. */
 #include "grammar/run.h"
 
 #define LIST_PART 64 /* a list of up to n_tokens / LIST_PART tokens takes less than half of the bits */
 
-static void set_tokens(const grammar_vocab *v, int32_t token, uint64_t *bits) {
-    for (; token >= 0; token = v->same[token]) {
+static void set_tokens(const int32_t *same, int32_t token, uint64_t *bits) {
+    for (; token >= 0; token = same[token]) {
         bits[token / 64] |= (uint64_t)1 << (token % 64);
     }
 }
@@ -29,7 +30,7 @@ static uint32_t plain_room(const grammar_run *r, const machine_config *c) {
     return n->max == NFA_NONE || n->max - c->at >= VOCAB_PLAIN ? VOCAB_PLAIN : n->max - c->at;
 }
 
-static bool walk(grammar_run *r, const vocab_trie *t, uint32_t s, uint64_t *bits) {
+static bool walk(grammar_run *r, const vocab_trie *t, const int32_t *same, uint32_t s, uint64_t *bits) {
     r->path[0] = s;
     for (uint32_t i = 0; i < t->n;) {
         const vocab_node *node = &t->nodes[i];
@@ -42,33 +43,62 @@ static bool walk(grammar_run *r, const vocab_trie *t, uint32_t s, uint64_t *bits
             continue;
         }
         r->path[node->depth + 1] = to;
-        set_tokens(r->v, node->token, bits);
+        set_tokens(same, node->token, bits);
         i++;
     }
     return true;
 }
 
-/* Fills bits from nothing. */
+/* Whether configuration c stands in a JSON string in which any text may follow; *steady: none changes it. */
+static bool is_free(const grammar_run *r, const machine_config *c, bool *steady) {
+    const nfa *a = r->m.a;
+    const nfa_node *node = &a->nodes.p[c->node];
+    if (c->value != 0 || node->mode != NFA_JSON || (node->op != NFA_STRING && node->op != NFA_COUNTED)) {
+        return false;
+    }
+    if (node->op == NFA_STRING) {
+        const nfa_dstate *d = &a->dstates.p[c->at];
+        *steady = d->n == 0 && d->other == c->at;
+        return d->free;
+    }
+    const nfa_count *n = &a->counts.p[node->arg];
+    *steady = c->at >= n->min;
+    return n->max == NFA_NONE || n->max - c->at > r->v->longest;
+}
+
+static void add_mask(const grammar_vocab *v, const uint64_t *mask, uint64_t *bits) {
+    for (size_t i = 0; i < v->n_words; i++) {
+        bits[i] |= mask[i];
+    }
+}
+
+/* Fills bits from nothing. Where one configuration stands in a JSON string, all do: what came before decides that. */
 static bool build_mask(grammar_run *r, uint32_t s, uint64_t *bits) {
     const grammar_vocab *v = r->v;
     const machine_state *state = machine_state_at(&r->m, s);
+    const machine_config *c = machine_configs(&r->m, s);
     uint32_t room = 0, n = state->n;
+    bool free_text = false, steady = false;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t one = plain_room(r, machine_configs(&r->m, s) + i);
+        uint32_t one = plain_room(r, c + i);
         room = one > room ? one : room;
+        free_text = free_text || is_free(r, c + i, &steady);
     }
     memset(bits, 0, v->n_words * sizeof *bits);
     for (int32_t i = 0; state->final && i < v->n_ends; i++) {
         bits[v->ends[i] / 64] |= (uint64_t)1 << (v->ends[i] % 64);
     }
+    if (free_text) {
+        add_mask(v, v->body, bits);
+        bool one = steady && n <= 2 && machine_next(&r->m, s, 'x') == s;
+        return one ? walk(r, &v->tails, v->same_tail, s, bits) && walk(r, &v->odd, v->same, s, bits) : walk(r, &v->quoted, v->same, s, bits);
+    }
     /* Shorter room answers for all plain tokens only where nothing else may take longer ones. */
     bool sliced = room == VOCAB_PLAIN || (room > 0 && n <= 2);
     if (sliced) {
-        for (size_t i = 0; i < v->n_words; i++) {
-            bits[i] |= v->plain[room][i];
-        }
+        add_mask(v, v->plain[room], bits);
     }
-    return walk(r, sliced ? &v->rest : &v->all, s, bits);
+    return walk(r, sliced ? &v->rest : &v->all, v->same, s, bits);
 }
 
 /* ---- kept masks: a word with the number of tokens, or UINT32_MAX, then tokens or bits ---- */

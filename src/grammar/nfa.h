@@ -56,6 +56,7 @@ typedef struct nfa_dstate {
     uint32_t first, n, other;
     bool accepts;
     bool roomy; /* any characters may come that JSON strings don't escape: no text of them leads to a dead end */
+    bool free;  /* the same of all characters */
 } nfa_dstate;
 typedef struct nfa_dedge {
     uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
