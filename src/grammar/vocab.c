@@ -165,6 +165,29 @@ static bool is_end(const grammar_vocab *v, int32_t token) {
     return false;
 }
 
+static bool is_space(str text) {
+    size_t n = 0;
+    while (n < text.n && strchr(" \n\t\r", text.p[n]) != NULL && text.p[n] != 0) {
+        n++;
+    }
+    return n == text.n;
+}
+
+/* keys: of all tokens, sorted; they are written over. */
+static quire_err build_others(grammar_vocab *v, sort_key *keys, size_t n) {
+    size_t n_others = 0;
+    v->spaces = mem_new(n, sizeof *v->spaces);
+    TRY(mem_check(v->spaces));
+    for (size_t i = 0; i < n; i++) {
+        if (is_space(keys[i].text)) {
+            v->spaces[v->n_spaces++] = keys[i].token;
+        } else {
+            keys[n_others++] = keys[i];
+        }
+    }
+    return build_trie(keys, n_others, v->same, &v->others);
+}
+
 static quire_err build_tries(grammar_vocab *v) {
     sort_key *keys = mem_new((size_t)v->n_tokens, sizeof *keys);
     size_t n = 0, n_rest = 0;
@@ -179,12 +202,16 @@ static quire_err build_tries(grammar_vocab *v) {
     qsort(keys, n, sizeof *keys, compare_keys);
     quire_err e = build_trie(keys, n, v->same, &v->all);
     e = e == QUIRE_OK ? build_string_tries(v, keys, n) : e;
-    for (size_t i = 0; i < n; i++) {
+    sort_key *rest = mem_new(n, sizeof *rest);
+    e = e == QUIRE_OK ? mem_check(rest) : e;
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         if (!is_plain(v, keys[i].token)) {
-            keys[n_rest++] = keys[i];
+            rest[n_rest++] = keys[i];
         }
     }
-    e = e == QUIRE_OK ? build_trie(keys, n_rest, v->same, &v->rest) : e;
+    e = e == QUIRE_OK ? build_trie(rest, n_rest, v->same, &v->rest) : e;
+    e = e == QUIRE_OK ? build_others(v, keys, n) : e;
+    mem_free(rest);
     mem_free(keys);
     return e;
 }
@@ -276,6 +303,8 @@ void grammar_vocab_drop(grammar_vocab *v) {
     mem_free(v->starts);
     mem_free(v->bytes);
     mem_free(v->body);
+    mem_free(v->spaces);
+    mem_free(v->others.nodes);
     mem_free(v->same_tail);
     mem_free(v->quoted.nodes);
     mem_free(v->odd.nodes);

@@ -36,6 +36,9 @@ struct grammar_vocab {
     uint64_t *body;
     vocab_trie quoted, odd, tails; /* odd: the part of quoted that only a walk can tell */
     int32_t *same_tail;
+    /* Tokens of JSON's white space alone, and a trie of the others. */
+    int32_t *spaces, n_spaces;
+    vocab_trie others;
     size_t n_words;
     uint64_t *plain[VOCAB_PLAIN + 1]; /* masks: whole characters only, none of which JSON escapes, at most so many */
 };
