@@ -153,6 +153,13 @@ static bool is_surrogate(uint32_t c) {
     return c >= 0xD800 && c <= 0xDFFF;
 }
 
+static bool only_anchors(const ast *t, const uint32_t *list, uint32_t from, uint32_t to) {
+    while (from < to && (t->nodes.p[list[from]].kind == AST_START || t->nodes.p[list[from]].kind == AST_END)) {
+        from++;
+    }
+    return from == to;
+}
+
 static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
     uint32_t count = 0;
     for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
@@ -177,7 +184,7 @@ static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edge
             next = emit_bytes(t, list + at - run, run, next);
             at -= run;
         } else {
-            unsigned own = (at == 1 ? edges & 1u : 0) | (at == count ? edges & 2u : 0);
+            unsigned own = (only_anchors(t, list, 0, at - 1) ? edges & 1u : 0) | (only_anchors(t, list, at, count) ? edges & 2u : 0);
             next = ast_emit(t, list[--at], next, own);
         }
     }

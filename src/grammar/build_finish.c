@@ -15,8 +15,9 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
         }
         return false;
     case NFA_SPACE: return empty[node->next];
-    case NFA_CALL: return a->rules.p[node->arg].nullable && empty[node->next];
-    case NFA_REPEAT: return (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) && empty[node->next];
+    case NFA_CALL: return node->n == 0 && a->rules.p[node->arg].nullable && empty[node->next];
+    case NFA_REPEAT:
+        return node->n == 0 && (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) && empty[node->next];
     case NFA_COUNTED: return a->counts.p[node->arg].min == 0 && empty[node->next];
     case NFA_STRING: return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
     case NFA_OBJECT: return a->objects.p[node->arg].min == 0 && empty[node->next];

@@ -162,11 +162,11 @@ void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint
 
 static void follow_repeat(machine *m, const nfa_node *node, uint32_t id, uint32_t count, uint32_t stack, uint32_t fresh) {
     const nfa_repeat *r = &m->a->repeats.p[node->arg];
-    if (count >= r->min) {
+    if (count >= r->min && (count > 0 || node->n == 0)) {
         machine_follow(m, node->next, 0, stack, fresh);
     }
     if (count < r->max) {
-        uint32_t kept = r->max == NFA_NONE && count > r->min ? r->min : count;
+        uint32_t cap = r->min > 0 ? r->min : 1, kept = r->max == NFA_NONE && count > cap ? cap : count;
         machine_follow(m, r->body, 0, machine_push(m, id, kept, stack), 1);
     }
 }
@@ -197,7 +197,7 @@ static void follow_call(machine *m, const machine_work *w, const nfa_node *node)
     } else {
         machine_follow(m, r->start, 0, machine_push(m, w->node, 0, w->stack), 1);
     }
-    if (r->nullable) {
+    if (r->nullable && node->n == 0) {
         machine_follow(m, node->next, 0, w->stack, w->fresh);
     }
 }

@@ -38,7 +38,7 @@ typedef enum nfa_mode {
 
 typedef struct nfa_node {
     uint8_t op, mode;
-    uint16_t n;
+    uint16_t n; /* of CALL and REPEAT 1: it must read something, an empty one is followed elsewhere */
     uint32_t arg, next;
 } nfa_node;
 

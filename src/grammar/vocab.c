@@ -8,6 +8,15 @@
 
 /* ---- plain tokens ---- */
 
+static bool is_end(const grammar_vocab *v, int32_t token) {
+    for (int32_t i = 0; i < v->n_ends; i++) {
+        if (v->ends[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The number of characters, or 0 where the text isn't plain in a JSON string. */
 static uint32_t plain_length(str text) {
     uint32_t n = 0;
@@ -22,7 +31,8 @@ static uint32_t plain_length(str text) {
 
 static void mark_plain(grammar_vocab *v) {
     for (int32_t t = 0; t < v->n_tokens; t++) {
-        uint32_t n = plain_length(vocab_text(v, t));
+        str text = vocab_text(v, t);
+        uint32_t n = is_end(v, t) || text.n > VOCAB_MAX_TOKEN ? 0 : plain_length(text);
         for (uint32_t k = n; n > 0 && k <= VOCAB_PLAIN; k++) {
             v->plain[k][t / 64] |= (uint64_t)1 << (t % 64);
         }
@@ -154,15 +164,6 @@ static quire_err build_string_tries(grammar_vocab *v, const sort_key *keys, size
     e = e == QUIRE_OK ? build_trie(tails, n_tails, v->same_tail, &v->tails) : e;
     mem_free(own);
     return e;
-}
-
-static bool is_end(const grammar_vocab *v, int32_t token) {
-    for (int32_t i = 0; i < v->n_ends; i++) {
-        if (v->ends[i] == token) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static bool is_space(str text) {
