@@ -242,18 +242,25 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
     }
     ast_node n = t->nodes.p[node];
     switch (n.kind) {
-    case AST_EMPTY: return next;
+    case AST_EMPTY:
+        return next;
     case AST_CLASS: {
         uint32_t c = single(t, &n);
-        return c != NFA_NONE && !is_surrogate(c) ? emit_bytes(t, &node, 1, next)
-                                                 : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, t->ranges.p + n.first, n.n), 0, next);
+        return c != NFA_NONE && !is_surrogate(c)
+                   ? emit_bytes(t, &node, 1, next)
+                   : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, t->ranges.p + n.first, n.n), 0, next);
     }
-    case AST_CAT: return emit_cat(t, &n, next, edges);
-    case AST_ALT: return emit_alt(t, &n, next, edges);
-    case AST_REPEAT: return emit_repeat(t, &n, next, edges);
-    case AST_RULE: return build_call(t->b, n.first, next);
+    case AST_CAT:
+        return emit_cat(t, &n, next, edges);
+    case AST_ALT:
+        return emit_alt(t, &n, next, edges);
+    case AST_REPEAT:
+        return emit_repeat(t, &n, next, edges);
+    case AST_RULE:
+        return build_call(t->b, n.first, next);
     case AST_START:
-    case AST_END: break;
+    case AST_END:
+        break;
     }
     if ((edges & (n.kind == AST_START ? 1u : 2u)) == 0) {
         (void)build_fail(t->b, QUIRE_UNSUPPORTED, -1, "an anchor %s inside the expression: it may stand at its %s only",

@@ -36,7 +36,8 @@ void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts) {
     }
     dfa *d = &p->all.p[x];
     if (d->states.n >= DFA_MAX_STATES) {
-        (void)build_fail(p->b, QUIRE_UNSUPPORTED, -1, "a pattern or its combination with other constraints takes over %d states", DFA_MAX_STATES);
+        (void)build_fail(p->b, QUIRE_UNSUPPORTED, -1, "a pattern or its combination with other constraints takes over %d states",
+                         DFA_MAX_STATES);
         return;
     }
     nfa_dstate *s = NFA_PUSH(p->b, d->states);

@@ -1,7 +1,7 @@
 /* Compiles GBNF: rules as `name ::= parts`, of strings, classes, groups and repeats. */
 #include "base/utf8.h"
 #include "grammar/compile.h"
-#include "grammar/regex.h"
+#include "grammar/regex_syntax.h"
 
 #define MAX_RULES  20000
 #define MAX_RANGES 512
@@ -278,7 +278,8 @@ void compile_gbnf(build *b, str text) {
     for (uint32_t i = 0; i < p.rules.n && ok(&p); i++) {
         rule_name r = p.rules.p[i];
         if (!r.defined) {
-            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no rule \"%.*s\"", r.name.n < 100 ? (int)r.name.n : 100, r.name.p);
+            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no rule \"%.*s\"", r.name.n < 100 ? (int)r.name.n : 100,
+                             r.name.p);
         }
         build_rule_set(b, i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
     }

@@ -68,10 +68,10 @@ typedef struct grammar_options {
     bool survey;
 } grammar_options;
 
-#define GRAMMAR_MAX_TEXT   ((size_t)1 << 20) /* bytes of a grammar's text */
-#define GRAMMAR_MAX_STEPS  4000000           /* default: nodes made, states merged, characters read */
-#define GRAMMAR_MAX_BYTES  ((int64_t)16 << 20)
-#define GRAMMAR_MAX_US     200000
+#define GRAMMAR_MAX_TEXT  ((size_t)1 << 20) /* bytes of a grammar's text */
+#define GRAMMAR_MAX_STEPS 4000000           /* default: nodes made, states merged, characters read */
+#define GRAMMAR_MAX_BYTES ((int64_t)16 << 20)
+#define GRAMMAR_MAX_US    200000
 
 typedef struct grammar grammar;
 
@@ -124,7 +124,8 @@ quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token);
 quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken);
 
 /* Writes the mask behind s: bit id % 64 of bits[id / 64] is set iff the token is allowed, [grammar_mask_words]. A token is allowed iff what
- * came before and its bytes begin some complete answer; an end token iff the answer is complete. QUIRE_TOO_LARGE as above; bits undefined. */
+ * came before and its bytes begin some complete answer; an end token iff the answer is complete. QUIRE_TOO_LARGE as above; bits undefined.
+ */
 quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits);
 /* Whether the mask would allow this one token; cheap. */
 bool grammar_allows(grammar_run *r, grammar_state s, int32_t token);

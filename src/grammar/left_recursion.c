@@ -1,9 +1,9 @@
 /* Takes left recursion out of rules.
  *
  * Rules that call each other before they read anything are parsed bottom-up along that spine: begin with any of them where it begins
- * without such a call; when rule B has ended, go on behind a call of B that began some rule; when the wanted rule A has ended, A may be over
- * (left-corner transform: Rosenkrantz and Lewis 1970, here on transition networks). Each A gets copies of the nodes of all rules of its
- * circle, in which B's RETURN leads to those places. */
+ * without such a call; when rule B has ended, go on behind a call of B that began some rule; when the wanted rule A has ended, A may be
+ * over (left-corner transform: Rosenkrantz and Lewis 1970, here on transition networks). Each A gets copies of the nodes of all rules of
+ * its circle, in which B's RETURN leads to those places. */
 #include "grammar/build.h"
 
 typedef struct left_call { /* rule `from` begins with a call of rule `to`, behind which it goes on at `next` */
@@ -255,7 +255,9 @@ static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *see
     if (!seen[rule]) {
         return;
     }
-    circle c = {.starts = starts, .rules = mem_new(n_rules, sizeof *c.rules), .maps = mem_new(n_rules, sizeof *c.maps),
+    circle c = {.starts = starts,
+                .rules = mem_new(n_rules, sizeof *c.rules),
+                .maps = mem_new(n_rules, sizeof *c.maps),
                 .ends = mem_new(n_rules, sizeof *c.ends)};
     bool ok = c.rules != NULL && c.maps != NULL && c.ends != NULL;
     for (uint32_t r = 0; r < n_rules && ok && l->b->failed == QUIRE_OK; r++) {

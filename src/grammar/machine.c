@@ -183,10 +183,17 @@ static void follow_return(machine *m, const machine_work *w) {
     machine_cell c = ((const machine_cell *)m->cells.p)[w->stack];
     const nfa_node *node = &m->a->nodes.p[c.node];
     switch ((nfa_op)node->op) {
-    case NFA_REPEAT: follow_repeat(m, node, c.node, c.data + 1, c.below, 0); break;
-    case NFA_OBJECT: (c.data & 1 ? machine_object_next : machine_object_part)(m, c.node, c.data >> 1, c.below, 0); break;
-    case NFA_ARRAY: (c.data & 1 ? machine_array_next : machine_array_part)(m, c.node, c.data >> 1, c.below, 0); break;
-    default: machine_follow(m, node->next, 0, c.below, 0);
+    case NFA_REPEAT:
+        follow_repeat(m, node, c.node, c.data + 1, c.below, 0);
+        break;
+    case NFA_OBJECT:
+        (c.data & 1 ? machine_object_next : machine_object_part)(m, c.node, c.data >> 1, c.below, 0);
+        break;
+    case NFA_ARRAY:
+        (c.data & 1 ? machine_array_next : machine_array_part)(m, c.node, c.data >> 1, c.below, 0);
+        break;
+    default:
+        machine_follow(m, node->next, 0, c.below, 0);
     }
 }
 
@@ -206,17 +213,28 @@ static void follow_one(machine *m, const machine_work *w) {
     const nfa *a = m->a;
     const nfa_node *node = &a->nodes.p[w->node];
     switch ((nfa_op)node->op) {
-    case NFA_FAIL: break;
-    case NFA_RETURN: follow_return(m, w); break;
+    case NFA_FAIL:
+        break;
+    case NFA_RETURN:
+        follow_return(m, w);
+        break;
     case NFA_SPLIT:
         for (uint32_t i = 0; i < node->n; i++) {
             machine_follow(m, a->targets.p[node->arg + i], 0, w->stack, w->fresh);
         }
         break;
-    case NFA_CALL: follow_call(m, w, node); break;
-    case NFA_REPEAT: follow_repeat(m, node, w->node, 0, w->stack, w->fresh); break;
-    case NFA_OBJECT: machine_object_next(m, w->node, 0, w->stack, w->fresh); break;
-    case NFA_ARRAY: machine_array_next(m, w->node, 0, w->stack, w->fresh); break;
+    case NFA_CALL:
+        follow_call(m, w, node);
+        break;
+    case NFA_REPEAT:
+        follow_repeat(m, node, w->node, 0, w->stack, w->fresh);
+        break;
+    case NFA_OBJECT:
+        machine_object_next(m, w->node, 0, w->stack, w->fresh);
+        break;
+    case NFA_ARRAY:
+        machine_array_next(m, w->node, 0, w->stack, w->fresh);
+        break;
     case NFA_STRING: {
         uint32_t q = w->at != 0 ? w->at : a->dfas.p[node->arg];
         const nfa_dstate *d = &a->dstates.p[q];
@@ -242,7 +260,8 @@ static void follow_one(machine *m, const machine_work *w) {
         }
         machine_follow(m, node->next, 0, w->stack, w->fresh);
         break;
-    default: machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
+    default:
+        machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
     }
 }
 
@@ -266,8 +285,11 @@ static void read_byte(machine *m, const machine_config *c, uint8_t byte) {
         break;
     case NFA_CLASS:
     case NFA_STRING:
-    case NFA_COUNTED: machine_read_char(m, c, byte); break;
-    default: break; /* the end of the answer reads nothing */
+    case NFA_COUNTED:
+        machine_read_char(m, c, byte);
+        break;
+    default:
+        break; /* the end of the answer reads nothing */
     }
 }
 
@@ -366,8 +388,9 @@ uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
 }
 
 static quire_err open_areas(machine *m, size_t max_bytes) {
-    area *all[] = {&m->configs, &m->cells, &m->tallies, &m->words, &m->states, &m->rows,
-                   &m->cell_table.slots, &m->tally_table.slots, &m->state_table.slots};
+    area *all[] = {&m->configs,          &m->cells, &m->tallies,          &m->words,
+                   &m->states,           &m->rows,  &m->cell_table.slots, &m->tally_table.slots,
+                   &m->state_table.slots};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         TRY(area_open(all[i], max_bytes));
     }
@@ -379,7 +402,7 @@ static quire_err open_areas(machine *m, size_t max_bytes) {
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
     *m = (machine){.a = a, .budget = {.max = max_bytes}};
     quire_err e = open_areas(m, max_bytes);
-    m->n_cells = 1;     /* 0 is the empty stack */
+    m->n_cells = 1; /* 0 is the empty stack */
     m->n_states = MACHINE_FIRST;
     begin_set(m);
     if (e == QUIRE_OK && use(m, &m->cells, sizeof(machine_cell)) && use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
@@ -398,8 +421,9 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
 }
 
 void machine_deinit(machine *m) {
-    area *all[] = {&m->configs, &m->cells, &m->tallies, &m->words, &m->states, &m->rows, &m->cell_table.slots, &m->tally_table.slots,
-                   &m->state_table.slots, &m->next, &m->work, &m->visited};
+    area *all[] = {
+        &m->configs,           &m->cells, &m->tallies, &m->words,  &m->states, &m->rows, &m->cell_table.slots, &m->tally_table.slots,
+        &m->state_table.slots, &m->next,  &m->work,    &m->visited};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         area_close(all[i]);
     }

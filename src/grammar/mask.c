@@ -2,9 +2,9 @@
  *
  * Inside a string that nothing limits, all tokens that stay inside are allowed: they come as one mask made once for a vocabulary, and only
  * those that may leave it are walked; where the string's state doesn't change, only what they have from the closing quote on. A string in
- * which some characters are limited takes the plain tokens at once, and the rest of the trie is walked. A mask is kept with its state: as one of the vocabulary's masks
- * and a list of tokens where these are few, else as bits. */
-#include "grammar/run.h"
+ * which some characters are limited takes the plain tokens at once, and the rest of the trie is walked. A mask is kept with its state: as
+ * one of the vocabulary's masks and a list of tokens where these are few, else as bits. */
+#include "grammar/grammar_run.h"
 
 #define LIST_PART 64 /* a list of up to n_tokens / LIST_PART tokens takes at most half of the bits */
 
@@ -95,7 +95,8 @@ static void add_spaces(const grammar_vocab *v, uint32_t room, uint64_t *bits) {
     }
 }
 
-/* Fills bits from nothing; *base: the mask of the vocabulary that is in them. Where one configuration stands in a JSON string, all do: what came before decides that. */
+/* Fills bits from nothing; *base: the mask of the vocabulary that is in them. Where one configuration stands in a JSON string, all do: what
+ * came before decides that. */
 static bool build_mask(grammar_run *r, uint32_t s, uint64_t *bits, uint32_t *base) {
     const grammar_vocab *v = r->v;
     const machine_state *state = machine_state_at(&r->m, s);
@@ -117,7 +118,8 @@ static bool build_mask(grammar_run *r, uint32_t s, uint64_t *bits, uint32_t *bas
     }
     if (free_text) {
         bool one = steady && n <= 2 && machine_next(&r->m, s, 'x') == s;
-        return one ? walk(r, &v->tails, v->same_tail, s, bits) && walk(r, &v->odd, v->same, s, bits) : walk(r, &v->quoted, v->same, s, bits);
+        return one ? walk(r, &v->tails, v->same_tail, s, bits) && walk(r, &v->odd, v->same, s, bits)
+                   : walk(r, &v->quoted, v->same, s, bits);
     }
     if (spaces > 0 && !sliced) {
         add_spaces(v, spaces, bits);

@@ -1,8 +1,9 @@
 /* The compiled form of every grammar: rules whose nodes read bytes, characters or strings, and call each other (a recursive transition
  * network: Woods 1970). Private to this room.
  *
- * Compilers append to it; nfa_finish checks and prunes it; then it is immutable. A node is a number; nodes NFA_FAIL_NODE and NFA_RETURN_NODE
- * are in every nfa. Characters are code points; the machine (machine.h) decodes them from UTF-8 or from the escapes of JSON strings. */
+ * Compilers append to it; nfa_finish checks and prunes it; then it is immutable. A node is a number; nodes NFA_FAIL_NODE and
+ * NFA_RETURN_NODE are in every nfa. Characters are code points; the machine (machine.h) decodes them from UTF-8 or from the escapes of JSON
+ * strings. */
 #ifndef GRAMMAR_NFA_H
 #define GRAMMAR_NFA_H
 
@@ -115,7 +116,7 @@ typedef struct nfa {
     NFA_VEC(uint8_t) bytes;
     NFA_VEC(nfa_class) classes;
     NFA_VEC(nfa_range) ranges;
-    NFA_VEC(uint32_t) dfas; /* first state of each */
+    NFA_VEC(uint32_t) dfas;      /* first state of each */
     NFA_VEC(nfa_dstate) dstates; /* 0 is of none */
     NFA_VEC(nfa_dedge) dedges;
     NFA_VEC(nfa_count) counts;

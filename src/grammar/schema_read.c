@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "grammar/formats.h"
-#include "grammar/shape.h"
+#include "grammar/value_shape.h"
 
 typedef struct reader {
     schema *s;
@@ -238,7 +238,8 @@ static void read_item_count(reader *r, const char *keyword, const json_value *v)
 static void read_contains(reader *r, const char *keyword, const json_value *v) {
     contains_rule c = {below(r, keyword, NULL, v), 1, NFA_NONE};
     const json_value *min = json_get(r->e.value, "minContains"), *max = json_get(r->e.value, "maxContains");
-    if (r->s->draft >= 2019 && ((min != NULL && !whole(r, "minContains", min, &c.min)) || (max != NULL && !whole(r, "maxContains", max, &c.max)))) {
+    if (r->s->draft >= 2019 &&
+        ((min != NULL && !whole(r, "minContains", min, &c.min)) || (max != NULL && !whole(r, "maxContains", max, &c.max)))) {
         return;
     }
     if (c.min == 0 && c.max == NFA_NONE) {
@@ -385,10 +386,18 @@ static void const_object(schema *s, const json_value *v, shape *out) {
 void schema_read_const(schema *s, const json_value *v, shape *out) {
     *out = (shape){0};
     switch (json_kind_of(v)) {
-    case JSON_KIND_NULL: out->null = true; return;
-    case JSON_KIND_BOOL: *(json_truth(v) ? &out->yes : &out->no) = true; return;
-    case JSON_KIND_ARRAY: const_array(s, v, out); return;
-    case JSON_KIND_OBJECT: const_object(s, v, out); return;
+    case JSON_KIND_NULL:
+        out->null = true;
+        return;
+    case JSON_KIND_BOOL:
+        *(json_truth(v) ? &out->yes : &out->no) = true;
+        return;
+    case JSON_KIND_ARRAY:
+        const_array(s, v, out);
+        return;
+    case JSON_KIND_OBJECT:
+        const_object(s, v, out);
+        return;
     case JSON_KIND_TEXT: {
         str text = json_str(v);
         string_part *p = PART_PUSH(s, out->strings);
@@ -491,12 +500,12 @@ static void read_any_of(reader *r, const char *keyword, const json_value *v) {
 
 /* x without what y allows, unless they are apart already; NULL or why it can't be said. */
 static const char *take_out(schema *s, shape *x, const shape *y) {
-    shape both, not;
+    shape both, not ;
     shape_and(s, x, y, &both);
     if (s->b->failed != QUIRE_OK || shape_is_empty(s, &both, ONE_OF_DEPTH)) {
         return NULL;
     }
-    const char *why = shape_not(s, y, &not);
+    const char *why = shape_not(s, y, &not );
     if (why == NULL) {
         shape_and(s, x, &not, &both);
         *x = both;
@@ -529,13 +538,13 @@ static void read_one_of(reader *r, const char *keyword, const json_value *v) {
 }
 
 static void read_not(reader *r, const char *keyword, const json_value *v) {
-    shape not;
-    const char *why = shape_not(r->s, expr_shape(r->s, below(r, keyword, NULL, v)), &not);
+    shape not ;
+    const char *why = shape_not(r->s, expr_shape(r->s, below(r, keyword, NULL, v)), &not );
     if (why != NULL) {
         refuse(r, keyword, why);
         return;
     }
-    and_shape(r, &not);
+    and_shape(r, &not );
 }
 
 static void read_if(reader *r, const char *keyword, const json_value *v) {
@@ -546,13 +555,13 @@ static void read_if(reader *r, const char *keyword, const json_value *v) {
     if (!json_has(r->e.value, "then") && !json_has(r->e.value, "else") && !seen) {
         return;
     }
-    const char *why = shape_not(r->s, condition, &not);
+    const char *why = shape_not(r->s, condition, &not );
     if (why != NULL) {
         refuse(r, keyword, why);
         return;
     }
     yes = *condition;
-    no = not;
+    no = not ;
     if (json_has(r->e.value, "then")) {
         shape_and(r->s, condition, expr_shape(r->s, below(r, "then", NULL, then)), &yes);
     }

@@ -145,9 +145,10 @@ int check_schemas(const char *dir, const char *root, check_report *r) {
         check_file(&t, files.gl_pathv[i]);
     }
     if (!r->json) {
-        printf("%lld schemas: %lld compile (%.1f us on average), %lld with all instances right; %lld invalid accepted, %lld valid rejected\n",
-               (long long)t.n_schemas, (long long)t.n_compiled, (double)t.compile_us / (double)(t.n_schemas > 0 ? t.n_schemas : 1),
-               (long long)t.n_whole, (long long)t.n_accepted_wrong, (long long)t.n_rejected_wrong);
+        printf(
+            "%lld schemas: %lld compile (%.1f us on average), %lld with all instances right; %lld invalid accepted, %lld valid rejected\n",
+            (long long)t.n_schemas, (long long)t.n_compiled, (double)t.compile_us / (double)(t.n_schemas > 0 ? t.n_schemas : 1),
+            (long long)t.n_whole, (long long)t.n_accepted_wrong, (long long)t.n_rejected_wrong);
     }
     grammar_vocab_drop(t.v);
     globfree(&files);

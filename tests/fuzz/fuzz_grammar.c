@@ -8,7 +8,7 @@
 #define N_STEPS  12
 
 static grammar_vocab *open_vocab(void) {
-    static const char *const texts[N_TOKENS] = {"a", "b", "0",   "1",   "\"", "{",  "}",   "[",    "]",    ":",  ",",
+    static const char *const texts[N_TOKENS] = {"a", "b", "0",   "1",   "\"", "{",  "}",    "[",    "]",   ":",  ",",
                                                 " ", "(", "\\u", "\"a", "ab", "-1", "\xC3", "\xA9", "\":", "\n", "</s>"};
     str tokens[N_TOKENS];
     int32_t end = N_TOKENS - 1;

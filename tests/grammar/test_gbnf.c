@@ -56,8 +56,8 @@ static void an_ambiguous_grammar_stays_small(void **state) {
 
 static void rules_may_span_lines_and_hold_comments(void **state) {
     (void)state;
-    grammar_case c = case_open(GRAMMAR_EBNF,
-                               "# an answer\nroot ::= (\n  \"x\" # first\n  | name )\nname ::= [^\\]\\n]{2,3}\n | '\\x41\\u00e9'\n", NULL);
+    grammar_case c =
+        case_open(GRAMMAR_EBNF, "# an answer\nroot ::= (\n  \"x\" # first\n  | name )\nname ::= [^\\]\\n]{2,3}\n | '\\x41\\u00e9'\n", NULL);
     case_accepts(&c, "x");
     case_accepts(&c, "yy");
     case_accepts(&c, "A\xC3\xA9");

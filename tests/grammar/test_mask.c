@@ -23,9 +23,15 @@ static const subject subjects[] = {
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3,\"maxLength\":40}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^x]*b\"}", 0, 0},
-    {GRAMMAR_SCHEMA, "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"string\",\"pattern\":\"^a\"},{\"type\":\"string\",\"minLength\":4}]}", 0, 0},
-    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"a\":{\"type\":\"number\"}},\"required\":[\"a\"]}", GRAMMAR_SPACE_ANY, GRAMMAR_ORDER_ANY},
-    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"abc\",\"ab\\u00e9\"]},\"a\":{\"type\":\"integer\",\"minimum\":-5,\"maximum\":12}},\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2}}",
+    {GRAMMAR_SCHEMA,
+     "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"string\",\"pattern\":\"^a\"},{\"type\":\"string\",\"minLength\":4}]}",
+     0, 0},
+    {GRAMMAR_SCHEMA,
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"a\":{\"type\":\"number\"}},\"required\":[\"a\"]}",
+     GRAMMAR_SPACE_ANY, GRAMMAR_ORDER_ANY},
+    {GRAMMAR_SCHEMA,
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"abc\",\"ab\\u00e9\"]},\"a\":{\"type\":\"integer\",\"minimum\":-5,"
+     "\"maximum\":12}},\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2}}",
      GRAMMAR_SPACE_COMPACT, GRAMMAR_ORDER_SCHEMA},
 };
 

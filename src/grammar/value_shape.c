@@ -1,5 +1,5 @@
 /* Shapes: intersection, union and what is empty. */
-#include "grammar/shape.h"
+#include "grammar/value_shape.h"
 
 struct kept_block {
     kept_block *next;
@@ -214,7 +214,7 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
     UNITE(arrays, array_is_any);
     UNITE(objects, object_is_any);
 #undef UNITE
-    *out = or;
+    *out = or ;
 }
 
 /* ---- emptiness ---- */

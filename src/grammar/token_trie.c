@@ -1,5 +1,5 @@
 /* Builds a vocabulary's trie. */
-#include "grammar/vocab.h"
+#include "grammar/token_trie.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The trie of a vocabulary, and the tokens that are plain text in any JSON string. Private to this room; immutable once open. */
-#ifndef GRAMMAR_VOCAB_H
-#define GRAMMAR_VOCAB_H
+#ifndef GRAMMAR_TOKEN_TRIE_H
+#define GRAMMAR_TOKEN_TRIE_H
 
 #include <stdatomic.h>
 
