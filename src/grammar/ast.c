@@ -248,7 +248,7 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
         uint32_t c = single(t, &n);
         return c != NFA_NONE && !is_surrogate(c)
                    ? emit_bytes(t, &node, 1, next)
-                   : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, t->ranges.p + n.first, n.n), 0, next);
+                   : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, n.n > 0 ? t->ranges.p + n.first : NULL, n.n), 0, next);
     }
     case AST_CAT:
         return emit_cat(t, &n, next, edges);

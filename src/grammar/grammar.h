@@ -59,7 +59,7 @@ typedef struct grammar_options {
     grammar_space space;
     grammar_order order;
     str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
-    /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US. */
+    /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US (of processor time). */
     int64_t max_steps, max_bytes, max_us;
     /* Called for each keyword of a schema; NULL: not wanted. With `survey` a refused keyword doesn't end the call at once: all others are
      * reported too before it fails. */

@@ -53,8 +53,8 @@ typedef struct machine {
     machine_table cell_table, tally_table, state_table;
     /* one transition */
     area next, work, visited;
-    uint32_t n_next, n_work, n_visited, stamp;
-    bool failed;
+    uint32_t n_next, n_work, n_visited, n_slots, stamp;
+    bool failed, crowded; /* crowded: visited had too few slots */
 } machine;
 
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
