@@ -52,7 +52,7 @@ static void compile_kind(build *b, grammar_kind kind, str text) {
         compile_choice(b, text);
         return;
     case GRAMMAR_EBNF:
-        compile_gbnf(b, text);
+        compile_ebnf(b, text, false);
         return;
     case GRAMMAR_SCHEMA:
         compile_schema(b, text);
@@ -61,6 +61,8 @@ static void compile_kind(build *b, grammar_kind kind, str text) {
         compile_object(b);
         return;
     case GRAMMAR_W3C:
+        compile_ebnf(b, text, true);
+        return;
     case GRAMMAR_LARK:
         break;
     }

@@ -8,10 +8,10 @@
  * A state is a number that its run keeps for as long as the run is open. So a fork is an assignment, and whoever may roll back keeps the
  * state of each earlier position (4 bytes a token) and assigns it back. All sequences of one grammar share one run, its states and masks.
  *
- * Threads: grammar and vocabulary are immutable and counted atomically. Any number of threads may use one run at once; a lock of the run
- * guards what it builds, and masks are copied outside it. A call that does not find what it needs builds it: up to a few milliseconds for
- * the first mask behind a state. Calls on a state allocate nothing: a run reserves addresses when it is opened, and the system gives
- * memory when they are first written.
+ * Threads: grammar and vocabulary are immutable and counted atomically. Any number of threads may use one run at once: a lock of the run
+ * guards it, for about a microsecond where the mask is known. What isn't known is built under it: up to some milliseconds for the first
+ * mask behind a state. Calls on a state allocate nothing: a run reserves addresses when it is opened, and the system gives memory when they
+ * are first written.
  *
  * Input is hostile: compiling stops at budgets of steps, memory and time, and a run at its budget of memory. */
 #ifndef GRAMMAR_GRAMMAR_H
@@ -31,7 +31,7 @@ typedef enum grammar_kind {
     GRAMMAR_CHOICE,      /* text: a JSON array of strings, of which the answer is one */
     GRAMMAR_EBNF,        /* text: rules in GBNF; the answer matches the rule `root` */
     GRAMMAR_W3C,         /* text: rules in W3C's EBNF; the first rule is the answer's */
-    GRAMMAR_LARK         /* text: rules in Lark's notation; the answer matches the rule `start` */
+    GRAMMAR_LARK         /* text: rules in Lark's notation; not read yet: QUIRE_UNSUPPORTED */
 } grammar_kind;
 
 /* White space between the tokens of JSON. */

@@ -77,6 +77,21 @@ static void wrong_grammars_are_refused_with_their_line(void **state) {
     case_refused(GRAMMAR_EBNF, "root ::= \"x\"{3,2}\n", QUIRE_INVALID, "{n,m}");
 }
 
+static void the_notation_of_w3c_is_read_too(void **state) {
+    (void)state;
+    grammar_case c =
+        case_open(GRAMMAR_W3C, "/* an answer */ [1] doc ::= item (',' item)*\n[2] item ::= [a-c#x30-#x39]+ | #xE9 | \"#x\\\"\n", NULL);
+    case_accepts(&c, "a0,9");
+    case_accepts(&c, "\xC3\xA9,b");
+    case_accepts(&c, "#x\\");
+    case_rejects(&c, "d", 0);
+    case_rejects(&c, "a,", -1);
+    case_close(&c);
+    case_refused(GRAMMAR_W3C, "a ::= 'x' - 'y'", QUIRE_INVALID, "should stand here");
+    case_refused(GRAMMAR_W3C, "", QUIRE_INVALID, "no rules");
+    case_refused(GRAMMAR_LARK, "start: \"a\"", QUIRE_UNSUPPORTED, "GBNF");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_nest_as_deep_as_the_text),
@@ -85,6 +100,7 @@ int main(void) {
         cmocka_unit_test(an_ambiguous_grammar_stays_small),
         cmocka_unit_test(rules_may_span_lines_and_hold_comments),
         cmocka_unit_test(wrong_grammars_are_refused_with_their_line),
+        cmocka_unit_test(the_notation_of_w3c_is_read_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
