@@ -47,5 +47,6 @@ int check_beam(const char *dir, const char *root, check_report *r);
 int check_lora(const char *dir, const char *root, check_report *r);
 int check_attention(const char *dir, const char *root, check_report *r);
 int check_grammar(const char *dir, const char *root, check_report *r);
+int check_schemas(const char *dir, const char *root, check_report *r);
 
 #endif

@@ -14,13 +14,15 @@
 #pragma weak check_lora
 #pragma weak check_attention
 #pragma weak check_grammar
+#pragma weak check_schemas
 
 static const struct {
     const char *name;
     int (*run)(const char *dir, const char *root, check_report *r);
 } kinds[] = {{"models", check_models}, {"tokenizers", check_tokenizers}, {"templates", check_templates},
              {"quants", check_quants}, {"sampling", check_sampling},     {"beam", check_beam},
-             {"lora", check_lora},     {"attention", check_attention},   {"grammar", check_grammar}};
+             {"lora", check_lora},     {"attention", check_attention},   {"grammar", check_grammar},
+             {"schemas", check_schemas}};
 
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
