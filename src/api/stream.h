@@ -77,6 +77,7 @@ typedef struct stream_command {
     detok *detok;
     stop_matcher *stop_matcher;
     strbuf text; /* of the kept tokens */
+    void *constraint_state; /* of the request's constraint behind all tokens, mem_new'd; or NULL */
     quire_error verdict;
 } stream_command;
 

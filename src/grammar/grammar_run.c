@@ -1,5 +1,5 @@
 /* Runs: sequences' states over a grammar and a vocabulary. */
-#include "grammar/run.h"
+#include "grammar/grammar_run.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
