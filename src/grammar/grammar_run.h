@@ -8,6 +8,9 @@
 #include "grammar/machine.h"
 #include "grammar/token_trie.h"
 
+/* A list of up to n_tokens / RUN_LIST_PART tokens takes at most half of a mask's bits. */
+#define RUN_LIST_PART 64
+
 struct grammar {
     _Atomic int32_t refs;
     nfa a;
@@ -25,6 +28,7 @@ struct grammar_run {
     area masks;
     uint32_t n_mask_words;
     uint32_t *path;    /* [longest + 1] states along the trie */
+    uint32_t *list;    /* tokens of a mask */
     uint64_t *scratch; /* a mask */
     grammar_run_stats stats;
 };

@@ -69,6 +69,15 @@ static inline const machine_config *machine_configs(const machine *m, uint32_t s
     return (const machine_config *)m->configs.p + machine_state_at(m, state)->first;
 }
 
+/* The same; quick where the state is known already. state: neither dead nor full. */
+static inline uint32_t machine_step(machine *m, uint32_t state, uint8_t byte) {
+    uint32_t row = machine_state_at(m, state)->row, to = MACHINE_UNKNOWN;
+    if (row != 0) {
+        to = ((const uint32_t *)m->rows.p)[(size_t)(row - 1) * m->a->n_byte_classes + m->a->byte_class[byte]];
+    }
+    return to != MACHINE_UNKNOWN ? to : machine_next(m, state, byte);
+}
+
 /* ---- for its parts ---- */
 
 /* Adds a configuration to the transition under way. */

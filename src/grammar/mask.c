@@ -6,8 +6,6 @@
  * one of the vocabulary's masks and a list of tokens where these are few, else as bits. */
 #include "grammar/grammar_run.h"
 
-#define LIST_PART 64 /* a list of up to n_tokens / LIST_PART tokens takes at most half of the bits */
-
 static void set_tokens(const int32_t *same, int32_t token, uint64_t *bits) {
     for (; token >= 0; token = same[token]) {
         bits[token / 64] |= (uint64_t)1 << (token % 64);
@@ -35,7 +33,7 @@ static bool walk(grammar_run *r, const vocab_trie *t, const int32_t *same, uint3
     r->path[0] = s;
     for (uint32_t i = 0; i < t->n;) {
         const vocab_node *node = &t->nodes[i];
-        uint32_t to = machine_next(&r->m, r->path[node->depth], node->byte);
+        uint32_t to = machine_step(&r->m, r->path[node->depth], node->byte);
         if (to < MACHINE_FIRST) {
             if (to == MACHINE_FULL) {
                 return false;
@@ -133,31 +131,34 @@ static bool build_mask(grammar_run *r, uint32_t s, uint64_t *bits, uint32_t *bas
 #define NO_LIST    UINT32_MAX
 #define BASE_SHIFT 26
 
-static void keep(grammar_run *r, uint32_t s, const uint64_t *bits, uint32_t base) {
-    const uint64_t *from = base_mask(r->v, base);
-    uint32_t n = 0, max = (uint32_t)r->v->n_tokens / LIST_PART;
-    for (size_t i = 0; i < r->v->n_words && n <= max; i++) {
-        for (uint64_t w = bits[i] & ~(from != NULL ? from[i] : 0); w != 0; w &= w - 1) {
-            n++;
+/* Writes the tokens beside the base to list, at most max of them; returns how many there are, or max + 1: too many. */
+static uint32_t list_tokens(const grammar_vocab *v, const uint64_t *bits, const uint64_t *base, uint32_t max, uint32_t *list) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < v->n_words; i++) {
+        for (uint64_t w = bits[i] & ~(base != NULL ? base[i] : 0); w != 0; w &= w - 1) {
+            if (n == max) {
+                return max + 1;
+            }
+            list[n++] = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(w);
         }
     }
-    bool list = n <= max;
-    size_t words = 1 + (list ? n : r->v->n_words * 2);
+    return n;
+}
+
+static void keep(grammar_run *r, uint32_t s, const uint64_t *bits, uint32_t base) {
+    uint32_t max = (uint32_t)r->v->n_tokens / RUN_LIST_PART, n = list_tokens(r->v, bits, base_mask(r->v, base), max, r->list);
+    size_t words = 1 + (n <= max ? n : r->v->n_words * 2);
     if (r->m.budget.used > r->m.budget.max / 2 || !area_use(&r->masks, &r->m.budget, (r->n_mask_words + words) * sizeof(uint32_t))) {
         return; /* states need the rest of the budget more */
     }
     uint32_t *to = (uint32_t *)r->masks.p + r->n_mask_words;
     machine_state_at(&r->m, s)->mask = r->n_mask_words + 1;
     r->n_mask_words += (uint32_t)words;
-    *to++ = list ? base << BASE_SHIFT | n : NO_LIST;
-    if (!list) {
+    *to++ = n <= max ? base << BASE_SHIFT | n : NO_LIST;
+    if (n <= max) {
+        mem_copy(to, r->list, n * sizeof *to);
+    } else {
         memcpy(to, bits, r->v->n_words * sizeof *bits);
-        return;
-    }
-    for (size_t i = 0; i < r->v->n_words; i++) {
-        for (uint64_t w = bits[i] & ~(from != NULL ? from[i] : 0); w != 0; w &= w - 1) {
-            *to++ = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(w);
-        }
     }
 }
 
