@@ -144,28 +144,11 @@ static void what_cannot_be_obeyed_is_refused_with_its_field(void **state) {
     wait_until_idle(e);
 }
 
-/* Events until choice 0 has n tokens, or the response is done. */
-static void read_to(quire_queue *q, response *a, int32_t n) {
-    while (a->choices[0].n_tokens < n && !a->done) {
-        quire_event ev;
-        next_event(q, &ev);
-        take(&ev);
-    }
-}
-
-static void read_command(quire_queue *q, response *a, int32_t n) {
-    while (a->n_rollbacks + a->n_refused < n && !a->done) {
-        quire_event ev;
-        next_event(q, &ev);
-        take(&ev);
-    }
-}
-
 /* Begins a response and steers it by a tail that its rule forbids. False: it ended first. */
 static bool submit_and_refuse(quire_queue *q, const char *body, int32_t position, const quire_tail *tail, response *a) {
     quire_error err = {0};
     submit(e, q, a, body);
-    read_to(q, a, 12);
+    read_to(q, a, 0, 12);
     assert_int_equal(quire_stream_steer(a->stream, 0, position, tail, NULL, 0, &err), QUIRE_OK);
     read_command(q, a, 1);
     assert_int_equal(a->n_rollbacks, 0);
@@ -202,7 +185,7 @@ static void branches_obey_and_a_forbidden_tail_is_refused(void **state) {
     response_clear(&a);
     response_clear(&fork);
     submit(e, q, &a, body);
-    read_to(q, &a, 12);
+    read_to(q, &a, 0, 12);
     tail = (quire_tail){.text = good, .n_text = sizeof good - 1};
     assert_int_equal(quire_stream_steer(a.stream, 0, plain.prompt_tokens, &tail, NULL, 0, &err), QUIRE_OK);
     wait_done(q, &a);
