@@ -123,6 +123,7 @@ void stream_command_free(stream_command *m) {
         token_list_deinit(&m->tail);
         choice_text_close(&m->shows);
         strbuf_deinit(&m->text);
+        mem_free(m->constraint_state);
         mem_free(m);
     }
 }
@@ -167,6 +168,30 @@ static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_e
                                least > limit ? least : limit + 1, limit);
 }
 
+/* Appends the tokens that the response will have to the constraint's state: a tail that it forbids is refused. */
+static quire_err append_tokens(stream_command *m, quire_error *err) {
+    const choice *c = m->c;
+    const token_list *parts[] = {&c->prompt, &m->kept, &m->tail};
+    token_list all = {0};
+    engine_request r = {.n_prompt = choice_first_prompt(c),
+                        .sampling = m->fields != NULL ? m->fields->sampling : c->sampling,
+                        .constraint = c->stream->request->constraint};
+    if (r.constraint == NULL) {
+        return QUIRE_OK;
+    }
+    m->constraint_state = mem_new(1, r.constraint->state_bytes);
+    quire_err e = mem_check_for(m->constraint_state, "a request", err);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && e == QUIRE_OK; i++) {
+        e = token_list_add_all(&all, parts[i]->ids, parts[i]->n);
+        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request");
+    }
+    r.tokens = all.ids;
+    r.n_tokens = (int32_t)all.n;
+    e = e == QUIRE_OK ? engine_constraint_state(c->stream->q->e->parts.core, &r, m->constraint_state, err) : e;
+    token_list_deinit(&all);
+    return e;
+}
+
 /* Tokenises the tail, and detokenises again what is kept. */
 static quire_err make_ready(stream_command *m, quire_error *err) {
     const choice *c = m->c;
@@ -177,6 +202,7 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
     if (m->has_text) {
         TRY(tokenise_tail(m, e, err));
     }
+    TRY(append_tokens(m, err));
     TRY(m->fields != NULL ? request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err) : QUIRE_OK);
     quire_err er = choice_open_text(c, &m->shows);
     output_events found = {0}; /* the client has the text that they are of */
@@ -270,6 +296,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     r.sampling.min_tokens += generated;
     r.sample_index = (uint32_t)(c->index % s->request->info.n_samples);
     r.user = c;
+    r.constraint_state = m->constraint_state;
     TRY(mem_check_for(r.tokens, "a prompt", err));
     mem_copy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
     r.fork_from = m->fork_from;

@@ -65,7 +65,7 @@ const flag flags_generation_config[] = {
 };
 const flag flags_tokenizer[] = {
     {"--tokenizer", "PATH", "a tokenizer to use instead of the model's: a directory, or a file of any format", FLAG_TEXT,
-     AT(engine.tokenizer)},
+     AT(engine.tokenizer), .rare = true},
     {0},
 };
 const flag flags_chat_template[] = {

@@ -1,6 +1,6 @@
-/* Samples for items with drafts on all threads: a thread goes down one sequence's line or tree (spec/verify.h) as long as the sampled tokens
- * are drafts, and the engine thread then commits what was sampled, in order. So masks of constraints and samples of drafted rows are made
- * side by side, and each is sampled behind the tokens before it. The engine thread. */
+/* Samples for items with drafts on all threads: a thread goes down one sequence's line or tree (spec/verify.h) as long as the sampled
+ * tokens are drafts, and the engine thread then commits what was sampled, in order. So masks of constraints and samples of drafted rows are
+ * made side by side, and each is sampled behind the tokens before it. The engine thread. */
 #ifndef ENGINE_DRAFT_SAMPLE_H
 #define ENGINE_DRAFT_SAMPLE_H
 

@@ -145,6 +145,7 @@ typedef struct engine_request {
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     /* which tokens may come next, from n_prompt on, or NULL: held as long as it runs. Tokens that a branch is given must obey it */
     constraint *constraint;
+    const void *constraint_state; /* its state behind `tokens` (engine_constraint_state), or NULL: it is computed at submit */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
     attn_mods *mods;       /* its own mask and change of scores, or NULL: held as long as it runs; its namespace must tell them apart */
@@ -189,6 +190,10 @@ bool engine_out_pop(engine_out *o, engine_event *event);
  * also when its constraint forbids a token that a branch is given, QUIRE_BUSY when the engine is full; on failure r->tokens stays the
  * caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
+/* Computes the state of r's constraint behind r's tokens, for r->constraint_state: those that a branch is given are appended one by one,
+ * which takes time in proportion. r needs its tokens, n_prompt, sampling and constraint. state: [state_bytes]. QUIRE_BAD_REQUEST when a
+ * token is forbidden, and errors of the constraint. Any thread. */
+quire_err engine_constraint_state(const engine *e, const engine_request *r, void *state, quire_error *err);
 /* Submits several sequences of one request: with r->beams a beam search, else n samples.
  *
  * With r->beams: returns the n (at most its width) best results of a search, the best first. Their tokens come all at once when the search

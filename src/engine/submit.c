@@ -80,16 +80,12 @@ static quire_err check_constraint(const engine *e, const engine_request *r, quir
     return QUIRE_OK;
 }
 
-/* The state of r's constraint behind the tokens that a branch is given: they are appended again. */
-static quire_err replay(const engine *e, const engine_request *r, void *state, quire_error *err) {
+quire_err engine_constraint_state(const engine *e, const engine_request *r, void *state, quire_error *err) {
     const sample_context c = {.params = &r->sampling,
                               .eos = e->desc->eos,
                               .n_eos = e->desc->n_eos,
                               .constraint = r->constraint,
                               .constraint_state = state};
-    if (r->constraint == NULL) {
-        return QUIRE_OK;
-    }
     r->constraint->ops->init(r->constraint, state);
     for (int32_t i = r->n_prompt > 0 ? r->n_prompt : r->n_tokens; i < r->n_tokens; i++) {
         quire_err accepted = sample_accept(&c, r->tokens[i]);
@@ -219,8 +215,9 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
     }
     sequence *parent = NULL;
     _Alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
-    TRY(replay(e, r, state, err));
-    quire_err made = make_group(e, r, n, n_max, state, users, &parent);
+    const void *known = r->constraint_state != NULL ? r->constraint_state : state;
+    TRY(r->constraint != NULL && known == state ? engine_constraint_state(e, r, state, err) : QUIRE_OK);
+    quire_err made = make_group(e, r, n, n_max, known, users, &parent);
     if (made == QUIRE_OK && by_beams) {
         made = beam_open(e, r, n, parent);
     }

@@ -153,6 +153,13 @@ static bool is_surrogate(uint32_t c) {
     return c >= 0xD800 && c <= 0xDFFF;
 }
 
+static bool only_anchors(const ast *t, const uint32_t *list, uint32_t from, uint32_t to) {
+    while (from < to && (t->nodes.p[list[from]].kind == AST_START || t->nodes.p[list[from]].kind == AST_END)) {
+        from++;
+    }
+    return from == to;
+}
+
 static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edges) {
     uint32_t count = 0;
     for (uint32_t c = n->child; c != 0; c = t->nodes.p[c].sibling) {
@@ -177,7 +184,7 @@ static uint32_t emit_cat(ast *t, const ast_node *n, uint32_t next, unsigned edge
             next = emit_bytes(t, list + at - run, run, next);
             at -= run;
         } else {
-            unsigned own = (at == 1 ? edges & 1u : 0) | (at == count ? edges & 2u : 0);
+            unsigned own = (only_anchors(t, list, 0, at - 1) ? edges & 1u : 0) | (only_anchors(t, list, at, count) ? edges & 2u : 0);
             next = ast_emit(t, list[--at], next, own);
         }
     }
@@ -235,18 +242,25 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
     }
     ast_node n = t->nodes.p[node];
     switch (n.kind) {
-    case AST_EMPTY: return next;
+    case AST_EMPTY:
+        return next;
     case AST_CLASS: {
         uint32_t c = single(t, &n);
-        return c != NFA_NONE && !is_surrogate(c) ? emit_bytes(t, &node, 1, next)
-                                                 : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, t->ranges.p + n.first, n.n), 0, next);
+        return c != NFA_NONE && !is_surrogate(c)
+                   ? emit_bytes(t, &node, 1, next)
+                   : build_node(t->b, NFA_CLASS, NFA_RAW, build_class(t->b, n.n > 0 ? t->ranges.p + n.first : NULL, n.n), 0, next);
     }
-    case AST_CAT: return emit_cat(t, &n, next, edges);
-    case AST_ALT: return emit_alt(t, &n, next, edges);
-    case AST_REPEAT: return emit_repeat(t, &n, next, edges);
-    case AST_RULE: return build_call(t->b, n.first, next);
+    case AST_CAT:
+        return emit_cat(t, &n, next, edges);
+    case AST_ALT:
+        return emit_alt(t, &n, next, edges);
+    case AST_REPEAT:
+        return emit_repeat(t, &n, next, edges);
+    case AST_RULE:
+        return build_call(t->b, n.first, next);
     case AST_START:
-    case AST_END: break;
+    case AST_END:
+        break;
     }
     if ((edges & (n.kind == AST_START ? 1u : 2u)) == 0) {
         (void)build_fail(t->b, QUIRE_UNSUPPORTED, -1, "an anchor %s inside the expression: it may stand at its %s only",

@@ -20,9 +20,9 @@ typedef enum ast_kind {
 typedef struct ast_node {
     ast_kind kind;
     uint32_t child, sibling;
-    uint32_t first, n;   /* of AST_CLASS, AST_RULE */
-    uint32_t min, max;   /* of AST_REPEAT */
-    uint32_t size;       /* nodes that it takes when it is written out, saturating */
+    uint32_t first, n; /* of AST_CLASS, AST_RULE */
+    uint32_t min, max; /* of AST_REPEAT */
+    uint32_t size;     /* nodes that it takes when it is written out, saturating */
 } ast_node;
 
 typedef struct ast {

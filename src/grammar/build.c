@@ -14,7 +14,7 @@ void build_init(build *b, const grammar_options *options, quire_error *err) {
     options = b->options;
     b->steps = options->max_steps > 0 ? options->max_steps : GRAMMAR_MAX_STEPS;
     b->bytes = options->max_bytes > 0 ? options->max_bytes : GRAMMAR_MAX_BYTES;
-    b->until_us = clock_us() + (options->max_us > 0 ? options->max_us : GRAMMAR_MAX_US);
+    b->until_us = clock_thread_us() + (options->max_us > 0 ? options->max_us : GRAMMAR_MAX_US);
     b->until_clock = b->steps - CLOCK_EVERY;
     (void)build_node(b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE);
     (void)build_node(b, NFA_RETURN, NFA_RAW, 0, 0, NFA_FAIL_NODE);
@@ -39,7 +39,7 @@ bool build_step(build *b, int64_t n) {
     b->steps -= n;
     if (b->steps < b->until_clock) {
         b->until_clock = b->steps - CLOCK_EVERY;
-        if (clock_us() > b->until_us) {
+        if (clock_thread_us() > b->until_us) {
             (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar takes too long to compile; make it smaller");
         }
     }

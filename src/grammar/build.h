@@ -14,8 +14,8 @@ typedef struct build {
     quire_error *err;
     quire_err failed;
     int64_t steps, bytes; /* left */
-    int64_t until_us;
-    int64_t until_clock; /* steps at which the clock is read next */
+    int64_t until_us;     /* of the thread's processor time */
+    int64_t until_clock;  /* steps at which the clock is read next */
 } build;
 
 void build_init(build *b, const grammar_options *options, quire_error *err);

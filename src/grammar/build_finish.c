@@ -6,7 +6,8 @@
 static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
     const nfa_node *node = &a->nodes.p[i];
     switch ((nfa_op)node->op) {
-    case NFA_RETURN: return true;
+    case NFA_RETURN:
+        return true;
     case NFA_SPLIT:
         for (uint32_t t = 0; t < node->n; t++) {
             if (empty[a->targets.p[node->arg + t]]) {
@@ -14,14 +15,22 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
             }
         }
         return false;
-    case NFA_SPACE: return empty[node->next];
-    case NFA_CALL: return a->rules.p[node->arg].nullable && empty[node->next];
-    case NFA_REPEAT: return (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) && empty[node->next];
-    case NFA_COUNTED: return a->counts.p[node->arg].min == 0 && empty[node->next];
-    case NFA_STRING: return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
-    case NFA_OBJECT: return a->objects.p[node->arg].min == 0 && empty[node->next];
-    case NFA_ARRAY: return a->arrays.p[node->arg].min == 0 && empty[node->next];
-    default: return false;
+    case NFA_SPACE:
+        return empty[node->next];
+    case NFA_CALL:
+        return node->n == 0 && a->rules.p[node->arg].nullable && empty[node->next];
+    case NFA_REPEAT:
+        return node->n == 0 && (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) && empty[node->next];
+    case NFA_COUNTED:
+        return a->counts.p[node->arg].min == 0 && empty[node->next];
+    case NFA_STRING:
+        return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
+    case NFA_OBJECT:
+        return a->objects.p[node->arg].min == 0 && empty[node->next];
+    case NFA_ARRAY:
+        return a->arrays.p[node->arg].min == 0 && empty[node->next];
+    default:
+        return false;
     }
 }
 
@@ -92,8 +101,10 @@ static bool array_lives(const nfa *a, const bool *live, const nfa_array *r) {
 static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
     const nfa_node *node = &a->nodes.p[i];
     switch ((nfa_op)node->op) {
-    case NFA_FAIL: return false;
-    case NFA_RETURN: return true;
+    case NFA_FAIL:
+        return false;
+    case NFA_RETURN:
+        return true;
     case NFA_SPLIT:
         for (uint32_t t = 0; t < node->n; t++) {
             if (live[a->targets.p[node->arg + t]]) {
@@ -101,12 +112,18 @@ static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
             }
         }
         return false;
-    case NFA_CLASS: return a->classes.p[node->arg].n > 0 && live[node->next];
-    case NFA_CALL: return live[a->rules.p[node->arg].start] && live[node->next];
-    case NFA_REPEAT: return (a->repeats.p[node->arg].min == 0 || live[a->repeats.p[node->arg].body]) && live[node->next];
-    case NFA_OBJECT: return live[node->next] && object_lives(a, live, &a->objects.p[node->arg]);
-    case NFA_ARRAY: return live[node->next] && array_lives(a, live, &a->arrays.p[node->arg]);
-    default: return live[node->next];
+    case NFA_CLASS:
+        return a->classes.p[node->arg].n > 0 && live[node->next];
+    case NFA_CALL:
+        return live[a->rules.p[node->arg].start] && live[node->next];
+    case NFA_REPEAT:
+        return (a->repeats.p[node->arg].min == 0 || live[a->repeats.p[node->arg].body]) && live[node->next];
+    case NFA_OBJECT:
+        return live[node->next] && object_lives(a, live, &a->objects.p[node->arg]);
+    case NFA_ARRAY:
+        return live[node->next] && array_lives(a, live, &a->arrays.p[node->arg]);
+    default:
+        return live[node->next];
     }
 }
 

@@ -36,7 +36,8 @@ void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts) {
     }
     dfa *d = &p->all.p[x];
     if (d->states.n >= DFA_MAX_STATES) {
-        (void)build_fail(p->b, QUIRE_UNSUPPORTED, -1, "a pattern or its combination with other constraints takes over %d states", DFA_MAX_STATES);
+        (void)build_fail(p->b, QUIRE_UNSUPPORTED, -1, "a pattern or its combination with other constraints takes over %d states",
+                         DFA_MAX_STATES);
         return;
     }
     nfa_dstate *s = NFA_PUSH(p->b, d->states);
@@ -304,6 +305,39 @@ uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;
 }
 
+static bool is_open(const nfa_dstate *d, bool all) {
+    return all ? d->free : d->roomy;
+}
+
+/* Whether every character, or every plain one of JSON strings, leads to a state of which the same holds. */
+static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
+    uint32_t from = all ? 0 : 0x20;
+    for (uint32_t k = 0; k < d->n; k++) {
+        const nfa_dedge *e = &a->dedges.p[d->first + k];
+        bool counts = all || (e->hi >= 0x20 && !(e->lo == e->hi && (e->lo == '"' || e->lo == '\\')));
+        if (counts && (e->to == NFA_NONE || !is_open(&a->dstates.p[e->to], all))) {
+            return false;
+        }
+        from = e->lo <= from ? e->hi + 1 : from;
+    }
+    return from > NFA_MAX_CHAR || (d->other != NFA_NONE && is_open(&a->dstates.p[d->other], all));
+}
+
+/* Finds the states of which it holds: all but those from which a dead end can be reached. */
+static void find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
+    nfa *a = &p->b->a;
+    for (bool changed = true; changed && build_step(p->b, n);) {
+        changed = false;
+        for (uint32_t i = n; i-- > 0;) {
+            nfa_dstate *d = &a->dstates.p[base + i];
+            if (is_open(d, all) && !stays_open(a, d, all)) {
+                *(all ? &d->free : &d->roomy) = false;
+                changed = true;
+            }
+        }
+    }
+}
+
 uint32_t dfa_place(dfa_pool *p, uint32_t x) {
     nfa *a = &p->b->a;
     dfa *d = &p->all.p[x];
@@ -326,7 +360,7 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
         if (to == NULL) {
             return 0;
         }
-        *to = (nfa_dstate){a->dedges.n, s.n, s.other != NFA_NONE ? s.other + base : NFA_NONE, s.accepts};
+        *to = (nfa_dstate){a->dedges.n, s.n, s.other != NFA_NONE ? s.other + base : NFA_NONE, s.accepts, true, true};
         for (uint32_t k = 0; k < s.n; k++) {
             nfa_dedge e = d->edges.p[s.first + k], *edge = NFA_PUSH(p->b, a->dedges);
             if (edge == NULL) {
@@ -335,6 +369,8 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
             *edge = (nfa_dedge){e.lo, e.hi, e.to != NFA_NONE ? e.to + base : NFA_NONE};
         }
     }
+    find_open(p, base, d->states.n, false);
+    find_open(p, base, d->states.n, true);
     d->placed = a->dfas.n;
     return a->dfas.n - 1;
 }

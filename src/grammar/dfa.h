@@ -1,7 +1,8 @@
-/* Deterministic automata over characters while a schema is compiled: patterns, lists of names, and what holds for both. Private to this room.
+/* Deterministic automata over characters while a schema is compiled: patterns, lists of names, and what holds for both. Private to this
+ * room.
  *
- * A dfa's states are numbered from 0, which is its start; edges are those of nfa.h. All live in one pool and are named by number; DFA_ANY is
- * the one that accepts every text. Each operation that fails leaves its error in the build and returns DFA_ANY. */
+ * A dfa's states are numbered from 0, which is its start; edges are those of nfa.h. All live in one pool and are named by number; DFA_ANY
+ * is the one that accepts every text. Each operation that fails leaves its error in the build and returns DFA_ANY. */
 #ifndef GRAMMAR_DFA_H
 #define GRAMMAR_DFA_H
 
@@ -18,7 +19,7 @@ typedef struct dfa_pool {
     NFA_VEC(dfa) all;
 } dfa_pool;
 
-#define DFA_ANY 0u
+#define DFA_ANY        0u
 #define DFA_MAX_STATES 20000
 
 typedef enum dfa_op { DFA_AND, DFA_AND_NOT, DFA_OR } dfa_op;
@@ -38,7 +39,8 @@ bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
 /* Copies it into the nfa, once; returns its number there. It must not be empty. */
 uint32_t dfa_place(dfa_pool *p, uint32_t x);
 
-/* For makers of other ones: a new empty dfa, states and edges in order, and the end: states that cannot reach an accepting one are taken out. */
+/* For makers of other ones: a new empty dfa, states and edges in order, and the end: states that cannot reach an accepting one are taken
+ * out. */
 uint32_t dfa_new(dfa_pool *p);
 void dfa_add_state(dfa_pool *p, uint32_t x, bool accepts);
 /* Adds an edge to the newest state; ranges ascend. `other` is set by the last range of a state where that reaches the last character. */

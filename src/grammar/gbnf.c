@@ -1,7 +1,10 @@
-/* Compiles GBNF: rules as `name ::= parts`, of strings, classes, groups and repeats. */
+/* Compiles GBNF and W3C's EBNF: rules as `name ::= parts`, of strings, classes, groups and repeats.
+ *
+ * W3C's (XML 1.0, section 6) has no escapes but #xN for a character, comments like C's, numbers in brackets before rules, and begins with
+ * its first rule. */
 #include "base/utf8.h"
 #include "grammar/compile.h"
-#include "grammar/regex.h"
+#include "grammar/regex_syntax.h"
 
 #define MAX_RULES  20000
 #define MAX_RANGES 512
@@ -18,6 +21,7 @@ typedef struct parser {
     str text;
     size_t at;
     int depth;
+    bool w3c;
     NFA_VEC(rule_name) rules; /* with the nfa's numbers */
 } parser;
 
@@ -42,7 +46,13 @@ static char peek(const parser *p) {
 static void skip(parser *p) {
     while (p->at < p->text.n) {
         char c = p->text.p[p->at];
-        if (c == '#') {
+        if (p->w3c && c == '/' && p->text.n - p->at > 1 && p->text.p[p->at + 1] == '*') {
+            p->at += 2;
+            while (p->text.n - p->at > 1 && !(p->text.p[p->at] == '*' && p->text.p[p->at + 1] == '/')) {
+                p->at++;
+            }
+            p->at = p->text.n - p->at > 1 ? p->at + 2 : p->text.n;
+        } else if (c == '#' && !p->w3c) {
             while (p->at < p->text.n && p->text.p[p->at] != '\n') {
                 p->at++;
             }
@@ -66,9 +76,22 @@ static str take_name(parser *p) {
     return (str){p->text.p + from, p->at - from};
 }
 
+/* "[12]" before a rule in W3C's notation. */
+static void skip_number(parser *p) {
+    size_t at = p->at + 1;
+    while (at < p->text.n && p->text.p[at] >= '0' && p->text.p[at] <= '9') {
+        at++;
+    }
+    if (p->w3c && peek(p) == '[' && at > p->at + 1 && at < p->text.n && p->text.p[at] == ']') {
+        p->at = at + 1;
+        skip(p);
+    }
+}
+
 /* Whether a rule's head stands here. */
 static bool at_head(parser *p) {
     size_t from = p->at;
+    skip_number(p);
     bool head = take_name(p).n > 0;
     skip(p);
     head = head && p->text.n - p->at >= 3 && memcmp(p->text.p + p->at, "::=", 3) == 0;
@@ -95,7 +118,14 @@ static uint32_t rule_of(parser *p, str name) {
 static uint32_t take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
     size_t len;
     *n_set = 0;
-    if (peek(p) == '\\') {
+    if (p->w3c && p->text.n - p->at > 2 && peek(p) == '#' && p->text.p[p->at + 1] == 'x' && hex_digit(p->text.p[p->at + 2]) >= 0) {
+        uint32_t code = 0;
+        for (p->at += 2; code <= NFA_MAX_CHAR && hex_digit(peek(p)) >= 0; p->at++) {
+            code = code << 4 | (uint32_t)hex_digit(peek(p));
+        }
+        return code <= NFA_MAX_CHAR ? code : fail(p, QUIRE_INVALID, "a character beyond #x10FFFF");
+    }
+    if (peek(p) == '\\' && !p->w3c) {
         p->at++;
         return regex_escape(p->t, p->text, &p->at, set, n_set);
     }
@@ -109,7 +139,10 @@ static uint32_t parse_string(parser *p, char quote) {
     uint32_t n_set;
     ast_list l = {0};
     while (ok(p) && p->at < p->text.n && peek(p) != quote) {
-        uint32_t c = take_char(p, set, &n_set);
+        bool as_it_is = p->w3c && peek(p) == '#';
+        p->at += as_it_is;
+        uint32_t c = as_it_is ? '#' : take_char(p, set, &n_set);
+        n_set = as_it_is ? 0 : n_set;
         ast_add(p->t, &l, n_set > 0 ? ast_class(p->t, set, n_set, false) : ast_char(p->t, c));
     }
     if (ok(p) && peek(p) != quote) {
@@ -179,7 +212,12 @@ static uint32_t parse_atom(parser *p) {
         p->at++;
         return ast_class(p->t, NULL, 0, true);
     }
-    if (is_name(c)) {
+    if (p->w3c && c == '#') {
+        nfa_range set[8];
+        uint32_t n_set, code = take_char(p, set, &n_set);
+        return ast_char(p->t, code);
+    }
+    if (is_name(c) && c != '-') {
         return ast_leaf(p->t, AST_RULE, rule_of(p, take_name(p)));
     }
     return fail(p, QUIRE_INVALID, "a string, class, group or rule's name should stand here");
@@ -246,12 +284,15 @@ static uint32_t parse_alt(parser *p) {
 }
 
 static void parse_rules(parser *p) {
-    (void)rule_of(p, str_of("root"));
+    if (!p->w3c) {
+        (void)rule_of(p, str_of("root"));
+    }
     for (skip(p); ok(p) && p->at < p->text.n; skip(p)) {
         if (!at_head(p)) {
             (void)fail(p, QUIRE_INVALID, "a rule's head should stand here: name ::=");
             return;
         }
+        skip_number(p);
         uint32_t rule = rule_of(p, take_name(p));
         skip(p);
         p->at += 3;
@@ -270,15 +311,19 @@ static void parse_rules(parser *p) {
     }
 }
 
-void compile_gbnf(build *b, str text) {
+void compile_ebnf(build *b, str text, bool w3c) {
     ast t;
     ast_init(&t, b);
-    parser p = {.t = &t, .text = text};
+    parser p = {.t = &t, .text = text, .w3c = w3c};
     parse_rules(&p);
+    if (p.rules.n == 0) {
+        (void)build_fail(b, QUIRE_INVALID, 0, "the grammar has no rules");
+    }
     for (uint32_t i = 0; i < p.rules.n && ok(&p); i++) {
         rule_name r = p.rules.p[i];
         if (!r.defined) {
-            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no rule \"%.*s\"", r.name.n < 100 ? (int)r.name.n : 100, r.name.p);
+            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no rule \"%.*s\"", r.name.n < 100 ? (int)r.name.n : 100,
+                             r.name.p);
         }
         build_rule_set(b, i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
     }

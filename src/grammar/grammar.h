@@ -8,10 +8,10 @@
  * A state is a number that its run keeps for as long as the run is open. So a fork is an assignment, and whoever may roll back keeps the
  * state of each earlier position (4 bytes a token) and assigns it back. All sequences of one grammar share one run, its states and masks.
  *
- * Threads: grammar and vocabulary are immutable and counted atomically. Any number of threads may use one run at once; a lock of the run
- * guards what it builds, and masks are copied outside it. A call that does not find what it needs builds it: up to a few milliseconds for
- * the first mask behind a state. Calls on a state allocate nothing: a run reserves addresses when it is opened, and the system gives
- * memory when they are first written.
+ * Threads: grammar and vocabulary are immutable and counted atomically. Any number of threads may use one run at once: a lock of the run
+ * guards it, for about a microsecond where the mask is known. What isn't known is built under it: up to some milliseconds for the first
+ * mask behind a state. Calls on a state allocate nothing: a run reserves addresses when it is opened, and the system gives memory when they
+ * are first written.
  *
  * Input is hostile: compiling stops at budgets of steps, memory and time, and a run at its budget of memory. */
 #ifndef GRAMMAR_GRAMMAR_H
@@ -31,7 +31,7 @@ typedef enum grammar_kind {
     GRAMMAR_CHOICE,      /* text: a JSON array of strings, of which the answer is one */
     GRAMMAR_EBNF,        /* text: rules in GBNF; the answer matches the rule `root` */
     GRAMMAR_W3C,         /* text: rules in W3C's EBNF; the first rule is the answer's */
-    GRAMMAR_LARK         /* text: rules in Lark's notation; the answer matches the rule `start` */
+    GRAMMAR_LARK         /* text: rules in Lark's notation; not read yet: QUIRE_UNSUPPORTED */
 } grammar_kind;
 
 /* White space between the tokens of JSON. */
@@ -59,7 +59,7 @@ typedef struct grammar_options {
     grammar_space space;
     grammar_order order;
     str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
-    /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US. */
+    /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US (of processor time). */
     int64_t max_steps, max_bytes, max_us;
     /* Called for each keyword of a schema; NULL: not wanted. With `survey` a refused keyword doesn't end the call at once: all others are
      * reported too before it fails. */
@@ -68,10 +68,10 @@ typedef struct grammar_options {
     bool survey;
 } grammar_options;
 
-#define GRAMMAR_MAX_TEXT   ((size_t)1 << 20) /* bytes of a grammar's text */
-#define GRAMMAR_MAX_STEPS  4000000           /* default: nodes made, states merged, characters read */
-#define GRAMMAR_MAX_BYTES  ((int64_t)16 << 20)
-#define GRAMMAR_MAX_US     200000
+#define GRAMMAR_MAX_TEXT  ((size_t)1 << 20) /* bytes of a grammar's text */
+#define GRAMMAR_MAX_STEPS 4000000           /* default: nodes made, states merged, characters read */
+#define GRAMMAR_MAX_BYTES ((int64_t)16 << 20)
+#define GRAMMAR_MAX_US    200000
 
 typedef struct grammar grammar;
 
@@ -124,7 +124,8 @@ quire_err grammar_accept(grammar_run *r, grammar_state *s, int32_t token);
 quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken);
 
 /* Writes the mask behind s: bit id % 64 of bits[id / 64] is set iff the token is allowed, [grammar_mask_words]. A token is allowed iff what
- * came before and its bytes begin some complete answer; an end token iff the answer is complete. QUIRE_TOO_LARGE as above; bits undefined. */
+ * came before and its bytes begin some complete answer; an end token iff the answer is complete. QUIRE_TOO_LARGE as above; bits undefined.
+ */
 quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits);
 /* Whether the mask would allow this one token; cheap. */
 bool grammar_allows(grammar_run *r, grammar_state s, int32_t token);

@@ -1,9 +1,9 @@
 /* Takes left recursion out of rules.
  *
  * Rules that call each other before they read anything are parsed bottom-up along that spine: begin with any of them where it begins
- * without such a call; when rule B has ended, go on behind a call of B that began some rule; when the wanted rule A has ended, A may be over
- * (left-corner transform: Rosenkrantz and Lewis 1970, here on transition networks). Each A gets copies of the nodes of all rules of its
- * circle, in which B's RETURN leads to those places. */
+ * without such a call; when rule B has ended, go on behind a call of B that began some rule; when the wanted rule A has ended, A may be
+ * over (left-corner transform: Rosenkrantz and Lewis 1970, here on transition networks). Each A gets copies of the nodes of all rules of
+ * its circle, in which B's RETURN leads to those places. */
 #include "grammar/build.h"
 
 typedef struct left_call { /* rule `from` begins with a call of rule `to`, behind which it goes on at `next` */
@@ -57,7 +57,7 @@ static void scan(leftmost *l, uint32_t rule, uint32_t start) {
             if (c != NULL) {
                 *c = (left_call){rule, node.arg, node.next};
             }
-            if (a->rules.p[node.arg].nullable) {
+            if (a->rules.p[node.arg].nullable && node.n == 0) {
                 push_node(l, node.next);
             }
         } else if (node.op == NFA_REPEAT) {
@@ -142,6 +142,19 @@ static uint32_t index_in(const circle *c, uint32_t rule) {
     return i;
 }
 
+/* A copy for the beginning alone: what may be empty there is not, as what stands behind it is in the list too. */
+static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
+    nfa_node n = l->b->a.nodes.p[node];
+    if (n.op != NFA_CALL && n.op != NFA_REPEAT) {
+        return copy_of(l, map, node);
+    }
+    uint32_t copy = build_node(l->b, (nfa_op)n.op, (nfa_mode)n.mode, n.arg, 1, n.next), *w = NFA_PUSH(l->b, l->work);
+    if (w != NULL) {
+        *w = copy;
+    }
+    return copy;
+}
+
 /* Copies of what member i begins with, but for calls of members, as one node. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
@@ -156,7 +169,7 @@ static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     }
     l->work.n = 0;
     for (uint32_t k = 0; k < n; k++) {
-        l->firsts.p[k] = copy_of(l, c->maps[i], l->firsts.p[k]);
+        l->firsts.p[k] = first_copy(l, c->maps[i], l->firsts.p[k]);
     }
     copy_rest(l, c->maps[i]);
     return n > 0 ? build_split(l->b, l->firsts.p, n) : NFA_FAIL_NODE;
@@ -242,7 +255,9 @@ static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *see
     if (!seen[rule]) {
         return;
     }
-    circle c = {.starts = starts, .rules = mem_new(n_rules, sizeof *c.rules), .maps = mem_new(n_rules, sizeof *c.maps),
+    circle c = {.starts = starts,
+                .rules = mem_new(n_rules, sizeof *c.rules),
+                .maps = mem_new(n_rules, sizeof *c.maps),
                 .ends = mem_new(n_rules, sizeof *c.ends)};
     bool ok = c.rules != NULL && c.maps != NULL && c.ends != NULL;
     for (uint32_t r = 0; r < n_rules && ok && l->b->failed == QUIRE_OK; r++) {

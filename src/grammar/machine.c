@@ -1,13 +1,12 @@
 /* States of a grammar's machine: transitions, and the numbers of equal stacks, tallies and sets. */
 #include "grammar/machine.h"
 
-#include <stdlib.h>
-
 #include "grammar/grammar.h"
 
 #define MAX_NEXT    16384 /* configurations of a state */
 #define MAX_WORK    65536
-#define N_VISITED   65536 /* slots; half of them may be taken */
+#define FEW_VISITED 512   /* slots of a transition, of which half may be taken; */
+#define N_VISITED   65536 /* of one that needs more */
 #define FIRST_SLOTS 256
 
 typedef struct machine_work {
@@ -133,15 +132,15 @@ void machine_add(machine *m, machine_config c) {
 /* Whether w is new in this transition. */
 static bool visit(machine *m, const machine_work *w) {
     machine_seen *seen = m->visited.p;
-    uint32_t at = hash_words(w, sizeof *w, 4) & (N_VISITED - 1);
+    uint32_t last = m->n_slots - 1, at = hash_words(w, sizeof *w, 4) & last;
     while (seen[at].stamp == m->stamp) {
         if (memcmp(&seen[at].key, w, sizeof *w) == 0) {
             return false;
         }
-        at = (at + 1) & (N_VISITED - 1);
+        at = (at + 1) & last;
     }
-    if (++m->n_visited > N_VISITED / 2) {
-        m->failed = true;
+    if (++m->n_visited > m->n_slots / 2) {
+        m->failed = m->crowded = true;
         return false;
     }
     seen[at] = (machine_seen){*w, m->stamp};
@@ -162,11 +161,11 @@ void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint
 
 static void follow_repeat(machine *m, const nfa_node *node, uint32_t id, uint32_t count, uint32_t stack, uint32_t fresh) {
     const nfa_repeat *r = &m->a->repeats.p[node->arg];
-    if (count >= r->min) {
+    if (count >= r->min && (count > 0 || node->n == 0)) {
         machine_follow(m, node->next, 0, stack, fresh);
     }
     if (count < r->max) {
-        uint32_t kept = r->max == NFA_NONE && count > r->min ? r->min : count;
+        uint32_t cap = r->min > 0 ? r->min : 1, kept = r->max == NFA_NONE && count > cap ? cap : count;
         machine_follow(m, r->body, 0, machine_push(m, id, kept, stack), 1);
     }
 }
@@ -183,10 +182,17 @@ static void follow_return(machine *m, const machine_work *w) {
     machine_cell c = ((const machine_cell *)m->cells.p)[w->stack];
     const nfa_node *node = &m->a->nodes.p[c.node];
     switch ((nfa_op)node->op) {
-    case NFA_REPEAT: follow_repeat(m, node, c.node, c.data + 1, c.below, 0); break;
-    case NFA_OBJECT: (c.data & 1 ? machine_object_next : machine_object_part)(m, c.node, c.data >> 1, c.below, 0); break;
-    case NFA_ARRAY: (c.data & 1 ? machine_array_next : machine_array_part)(m, c.node, c.data >> 1, c.below, 0); break;
-    default: machine_follow(m, node->next, 0, c.below, 0);
+    case NFA_REPEAT:
+        follow_repeat(m, node, c.node, c.data + 1, c.below, 0);
+        break;
+    case NFA_OBJECT:
+        (c.data & 1 ? machine_object_next : machine_object_part)(m, c.node, c.data >> 1, c.below, 0);
+        break;
+    case NFA_ARRAY:
+        (c.data & 1 ? machine_array_next : machine_array_part)(m, c.node, c.data >> 1, c.below, 0);
+        break;
+    default:
+        machine_follow(m, node->next, 0, c.below, 0);
     }
 }
 
@@ -197,7 +203,7 @@ static void follow_call(machine *m, const machine_work *w, const nfa_node *node)
     } else {
         machine_follow(m, r->start, 0, machine_push(m, w->node, 0, w->stack), 1);
     }
-    if (r->nullable) {
+    if (r->nullable && node->n == 0) {
         machine_follow(m, node->next, 0, w->stack, w->fresh);
     }
 }
@@ -206,17 +212,28 @@ static void follow_one(machine *m, const machine_work *w) {
     const nfa *a = m->a;
     const nfa_node *node = &a->nodes.p[w->node];
     switch ((nfa_op)node->op) {
-    case NFA_FAIL: break;
-    case NFA_RETURN: follow_return(m, w); break;
+    case NFA_FAIL:
+        break;
+    case NFA_RETURN:
+        follow_return(m, w);
+        break;
     case NFA_SPLIT:
         for (uint32_t i = 0; i < node->n; i++) {
             machine_follow(m, a->targets.p[node->arg + i], 0, w->stack, w->fresh);
         }
         break;
-    case NFA_CALL: follow_call(m, w, node); break;
-    case NFA_REPEAT: follow_repeat(m, node, w->node, 0, w->stack, w->fresh); break;
-    case NFA_OBJECT: machine_object_next(m, w->node, 0, w->stack, w->fresh); break;
-    case NFA_ARRAY: machine_array_next(m, w->node, 0, w->stack, w->fresh); break;
+    case NFA_CALL:
+        follow_call(m, w, node);
+        break;
+    case NFA_REPEAT:
+        follow_repeat(m, node, w->node, 0, w->stack, w->fresh);
+        break;
+    case NFA_OBJECT:
+        machine_object_next(m, w->node, 0, w->stack, w->fresh);
+        break;
+    case NFA_ARRAY:
+        machine_array_next(m, w->node, 0, w->stack, w->fresh);
+        break;
     case NFA_STRING: {
         uint32_t q = w->at != 0 ? w->at : a->dfas.p[node->arg];
         const nfa_dstate *d = &a->dstates.p[q];
@@ -242,7 +259,8 @@ static void follow_one(machine *m, const machine_work *w) {
         }
         machine_follow(m, node->next, 0, w->stack, w->fresh);
         break;
-    default: machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
+    default:
+        machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
     }
 }
 
@@ -266,15 +284,28 @@ static void read_byte(machine *m, const machine_config *c, uint8_t byte) {
         break;
     case NFA_CLASS:
     case NFA_STRING:
-    case NFA_COUNTED: machine_read_char(m, c, byte); break;
-    default: break; /* the end of the answer reads nothing */
+    case NFA_COUNTED:
+        machine_read_char(m, c, byte);
+        break;
+    default:
+        break; /* the end of the answer reads nothing */
     }
 }
 
 /* ---- states ---- */
 
-static int compare_configs(const void *x, const void *y) {
-    return memcmp(x, y, sizeof(machine_config));
+/* Shell's sort (1959): the sets are small, and nothing is allocated. */
+static void sort_configs(machine_config *set, uint32_t n) {
+    for (uint32_t gap = n > 4096 ? 4096 : n / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11) {
+        for (uint32_t i = gap; i < n; i++) {
+            machine_config c = set[i];
+            uint32_t at = i;
+            for (; at >= gap && memcmp(&set[at - gap], &c, sizeof c) > 0; at -= gap) {
+                set[at] = set[at - gap];
+            }
+            set[at] = c;
+        }
+    }
 }
 
 /* Works off what follows, and sorts the set. */
@@ -284,9 +315,7 @@ static void close_set(machine *m) {
         follow_one(m, &w);
     }
     machine_config *set = m->next.p;
-    if (m->n_next > 1) {
-        qsort(set, m->n_next, sizeof *set, compare_configs);
-    }
+    sort_configs(set, m->n_next);
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->n_next; i++) {
         if (n == 0 || memcmp(&set[n - 1], &set[i], sizeof *set) != 0) {
@@ -296,9 +325,10 @@ static void close_set(machine *m) {
     m->n_next = n;
 }
 
-static void begin_set(machine *m) {
+static void begin_set(machine *m, uint32_t n_slots) {
     m->n_next = m->n_work = m->n_visited = 0;
-    m->failed = false;
+    m->failed = m->crowded = false;
+    m->n_slots = n_slots;
     m->stamp++;
 }
 
@@ -332,12 +362,20 @@ static uint32_t state_of_set(machine *m) {
     return m->n_states++;
 }
 
-static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
-    begin_set(m);
+/* Fills next with what stands behind a byte. */
+static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots) {
+    begin_set(m, n_slots);
     for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && !m->failed; i++) {
         read_byte(m, machine_configs(m, state) + i, byte);
     }
     close_set(m);
+}
+
+static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
+    read_set(m, state, byte, FEW_VISITED);
+    if (m->crowded) {
+        read_set(m, state, byte, N_VISITED);
+    }
     uint32_t to = m->failed ? MACHINE_FULL : state_of_set(m);
     return m->failed ? MACHINE_FULL : to;
 }
@@ -366,8 +404,9 @@ uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
 }
 
 static quire_err open_areas(machine *m, size_t max_bytes) {
-    area *all[] = {&m->configs, &m->cells, &m->tallies, &m->words, &m->states, &m->rows,
-                   &m->cell_table.slots, &m->tally_table.slots, &m->state_table.slots};
+    area *all[] = {&m->configs,          &m->cells, &m->tallies,          &m->words,
+                   &m->states,           &m->rows,  &m->cell_table.slots, &m->tally_table.slots,
+                   &m->state_table.slots};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         TRY(area_open(all[i], max_bytes));
     }
@@ -379,9 +418,9 @@ static quire_err open_areas(machine *m, size_t max_bytes) {
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
     *m = (machine){.a = a, .budget = {.max = max_bytes}};
     quire_err e = open_areas(m, max_bytes);
-    m->n_cells = 1;     /* 0 is the empty stack */
+    m->n_cells = 1; /* 0 is the empty stack */
     m->n_states = MACHINE_FIRST;
-    begin_set(m);
+    begin_set(m, N_VISITED);
     if (e == QUIRE_OK && use(m, &m->cells, sizeof(machine_cell)) && use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
         (void)machine_tally_of(m, (machine_tally){0}, NULL); /* 0: nothing seen */
         machine_follow(m, a->rules.p[0].start, 0, 0, 0);
@@ -398,8 +437,9 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
 }
 
 void machine_deinit(machine *m) {
-    area *all[] = {&m->configs, &m->cells, &m->tallies, &m->words, &m->states, &m->rows, &m->cell_table.slots, &m->tally_table.slots,
-                   &m->state_table.slots, &m->next, &m->work, &m->visited};
+    area *all[] = {
+        &m->configs,           &m->cells, &m->tallies, &m->words,  &m->states, &m->rows, &m->cell_table.slots, &m->tally_table.slots,
+        &m->state_table.slots, &m->next,  &m->work,    &m->visited};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         area_close(all[i]);
     }

@@ -1,9 +1,9 @@
 /* The machine of a compiled grammar: sets of configurations, built as bytes come and numbered, so that equal sets are one state. Private to
  * this room; the caller holds the run's lock.
  *
- * A configuration is a node, how far it is read, and a stack. Stacks are lists whose cells are shared: equal stacks have one number. A state
- * is a sorted set of configurations; its row remembers the state behind each class of bytes. So the machine is the deterministic automaton
- * of the grammar, of which only the visited part exists. Everything lies in reserved areas that only grow. */
+ * A configuration is a node, how far it is read, and a stack. Stacks are lists whose cells are shared: equal stacks have one number. A
+ * state is a sorted set of configurations; its row remembers the state behind each class of bytes. So the machine is the deterministic
+ * automaton of the grammar, of which only the visited part exists. Everything lies in reserved areas that only grow. */
 #ifndef GRAMMAR_MACHINE_H
 #define GRAMMAR_MACHINE_H
 
@@ -18,7 +18,7 @@
 typedef struct machine_config {
     uint32_t node;
     uint32_t at;    /* bytes or characters read, state of the dfa */
-    uint32_t value; /* where a character is read partly: decode.h */
+    uint32_t value; /* where a character is read partly: machine_chars.c */
     uint32_t stack; /* top cell; 0: empty */
 } machine_config;
 
@@ -28,8 +28,8 @@ typedef struct machine_cell {
 
 /* What an object or array holds so far. */
 typedef struct machine_tally {
-    uint32_t count; /* members or items, up to where more makes no difference */
-    uint32_t other; /* of an object in the schema's order: the next part; of an array: those that count towards `contains` */
+    uint32_t count;    /* members or items, up to where more makes no difference */
+    uint32_t other;    /* of an object in the schema's order: the next part; of an array: those that count towards `contains` */
     uint32_t first, n; /* words of seen parts */
 } machine_tally;
 
@@ -53,8 +53,8 @@ typedef struct machine {
     machine_table cell_table, tally_table, state_table;
     /* one transition */
     area next, work, visited;
-    uint32_t n_next, n_work, n_visited, stamp;
-    bool failed;
+    uint32_t n_next, n_work, n_visited, n_slots, stamp;
+    bool failed, crowded; /* crowded: visited had too few slots */
 } machine;
 
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
@@ -69,6 +69,15 @@ static inline const machine_config *machine_configs(const machine *m, uint32_t s
     return (const machine_config *)m->configs.p + machine_state_at(m, state)->first;
 }
 
+/* The same; quick where the state is known already. state: neither dead nor full. */
+static inline uint32_t machine_step(machine *m, uint32_t state, uint8_t byte) {
+    uint32_t row = machine_state_at(m, state)->row, to = MACHINE_UNKNOWN;
+    if (row != 0) {
+        to = ((const uint32_t *)m->rows.p)[(size_t)(row - 1) * m->a->n_byte_classes + m->a->byte_class[byte]];
+    }
+    return to != MACHINE_UNKNOWN ? to : machine_next(m, state, byte);
+}
+
 /* ---- for its parts ---- */
 
 /* Adds a configuration to the transition under way. */
@@ -78,9 +87,9 @@ void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below);
 /* The number of a tally, whose words are given apart. */
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words);
-/* decode.c: a byte for a node that reads characters. */
+/* machine_chars.c: a byte for a node that reads characters. */
 void machine_read_char(machine *m, const machine_config *c, uint8_t byte);
-/* members.c: an object or array behind a part (or at its beginning), and behind a comma. */
+/* machine_members.c: an object or array behind a part (or at its beginning), and behind a comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);

@@ -1,8 +1,9 @@
 /* The compiled form of every grammar: rules whose nodes read bytes, characters or strings, and call each other (a recursive transition
  * network: Woods 1970). Private to this room.
  *
- * Compilers append to it; nfa_finish checks and prunes it; then it is immutable. A node is a number; nodes NFA_FAIL_NODE and NFA_RETURN_NODE
- * are in every nfa. Characters are code points; the machine (machine.h) decodes them from UTF-8 or from the escapes of JSON strings. */
+ * Compilers append to it; nfa_finish checks and prunes it; then it is immutable. A node is a number; nodes NFA_FAIL_NODE and
+ * NFA_RETURN_NODE are in every nfa. Characters are code points; the machine (machine.h) decodes them from UTF-8 or from the escapes of JSON
+ * strings. */
 #ifndef GRAMMAR_NFA_H
 #define GRAMMAR_NFA_H
 
@@ -38,7 +39,7 @@ typedef enum nfa_mode {
 
 typedef struct nfa_node {
     uint8_t op, mode;
-    uint16_t n;
+    uint16_t n; /* of CALL and REPEAT 1: it must read something, an empty one is followed elsewhere */
     uint32_t arg, next;
 } nfa_node;
 
@@ -55,6 +56,8 @@ typedef struct nfa_class { /* ranges[first .. first + n), ascending, apart */
 typedef struct nfa_dstate {
     uint32_t first, n, other;
     bool accepts;
+    bool roomy; /* any characters may come that JSON strings don't escape: no text of them leads to a dead end */
+    bool free;  /* the same of all characters */
 } nfa_dstate;
 typedef struct nfa_dedge {
     uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
@@ -113,7 +116,7 @@ typedef struct nfa {
     NFA_VEC(uint8_t) bytes;
     NFA_VEC(nfa_class) classes;
     NFA_VEC(nfa_range) ranges;
-    NFA_VEC(uint32_t) dfas; /* first state of each */
+    NFA_VEC(uint32_t) dfas;      /* first state of each */
     NFA_VEC(nfa_dstate) dstates; /* 0 is of none */
     NFA_VEC(nfa_dedge) dedges;
     NFA_VEC(nfa_count) counts;

@@ -128,6 +128,9 @@ static bool is_multiple(const decimal *x, const number_multiple *m) {
 }
 
 static bool exact_fits(const number_part *n, const decimal *x) {
+    if (n->exact) {
+        return decimal_compare(x, &n->lo) == 0;
+    }
     int lo = n->has_lo ? decimal_compare(x, &n->lo) : 1, hi = n->has_hi ? decimal_compare(x, &n->hi) : -1;
     bool ok = (lo > 0 || (lo == 0 && !n->lo_open)) && (hi < 0 || (hi == 0 && !n->hi_open)) && (!n->integer || x->n_frac == 0);
     for (uint32_t i = 0; i < n->n_multiples && ok; i++) {

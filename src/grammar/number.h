@@ -7,7 +7,8 @@
 
 #define DECIMAL_DIGITS 40 /* before and behind the point */
 
-/* A decimal number; digits without leading zeros (but one before the point) and without trailing ones behind the point. Zero isn't negative. */
+/* A decimal number; digits without leading zeros (but one before the point) and without trailing ones behind the point. Zero isn't
+ * negative. */
 typedef struct decimal {
     bool negative;
     uint8_t n_int, n_frac;
@@ -29,7 +30,7 @@ typedef struct number_multiple {
 
 /* Numbers that satisfy all of it. */
 typedef struct number_part {
-    bool integer; /* written without point and exponent */
+    bool integer;                                 /* written without point and exponent */
     bool has_lo, has_hi, lo_open, hi_open, exact; /* exact: lo alone */
     decimal lo, hi;
     uint32_t n_multiples;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "grammar/dfa.h"
-#include "grammar/regex.h"
+#include "grammar/regex_syntax.h"
 
 typedef enum step_kind { STEP_CLASS, STEP_SPLIT, STEP_START, STEP_END, STEP_FOUND } step_kind;
 
@@ -84,8 +84,10 @@ static uint32_t emit(finder *f, uint32_t node, uint32_t next) {
         return 0;
     }
     switch (n.kind) {
-    case AST_CLASS: return add_step(f, (step){STEP_CLASS, n.first, n.n, next});
-    case AST_CAT: return emit_list(f, n.child, next);
+    case AST_CLASS:
+        return add_step(f, (step){STEP_CLASS, n.first, n.n, next});
+    case AST_CAT:
+        return emit_list(f, n.child, next);
     case AST_ALT: {
         uint32_t all = 0;
         bool any = false;
@@ -95,10 +97,14 @@ static uint32_t emit(finder *f, uint32_t node, uint32_t next) {
         }
         return all;
     }
-    case AST_REPEAT: return emit_repeat(f, &n, next);
-    case AST_START: return add_step(f, (step){.kind = STEP_START, .next = next});
-    case AST_END: return add_step(f, (step){.kind = STEP_END, .next = next});
-    default: return next;
+    case AST_REPEAT:
+        return emit_repeat(f, &n, next);
+    case AST_START:
+        return add_step(f, (step){.kind = STEP_START, .next = next});
+    case AST_END:
+        return add_step(f, (step){.kind = STEP_END, .next = next});
+    default:
+        return next;
     }
 }
 

@@ -1,11 +1,11 @@
 /* Compiles JSON Schemas: expressions over schemas, and their shapes. */
-#include "grammar/shape.h"
+#include "grammar/value_shape.h"
 
 #include <stdio.h>
 
 #include "grammar/compile.h"
 
-#define MAX_DEPTH  64    /* of schemas that apply to one value, inside each other */
+#define MAX_DEPTH  64 /* of schemas that apply to one value, inside each other */
 #define MAX_VALUES 200000
 #define MAX_NESTED 200
 
@@ -72,7 +72,9 @@ uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *
         (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\" must be an object, true or false", path);
         return EXPR_NEVER;
     }
-    return json_length(v) == 0 ? EXPR_ANY : expr_of(s, (expr){.kind = EXPR_IS_SCHEMA, .value = v, .base = schema_resource_of(s, v, base), .path = path});
+    return json_length(v) == 0
+               ? EXPR_ANY
+               : expr_of(s, (expr){.kind = EXPR_IS_SCHEMA, .value = v, .base = schema_resource_of(s, v, base), .path = path});
 }
 
 uint32_t expr_const(schema *s, const json_value *v) {
@@ -92,7 +94,9 @@ static void add_child(schema *s, expr *x, uint32_t child) {
     if (more != NULL) {
         mem_copy(more, x->children, at * sizeof *more);
         more[at] = child;
-        mem_copy(more + at + 1, x->children + at, (x->n - at) * sizeof *more);
+        if (at < x->n) {
+            mem_copy(more + at + 1, x->children + at, (x->n - at) * sizeof *more);
+        }
         x->children = more;
         x->n++;
     }
@@ -128,17 +132,24 @@ uint32_t expr_not(schema *s, uint32_t x) {
     }
     expr not = {.kind = EXPR_IS_NOT};
     add_child(s, &not, x);
-    return expr_of(s, not);
+    return expr_of(s, not );
 }
 
 static void make_shape(schema *s, uint32_t x, shape *out) {
     expr e = s->exprs.p[x];
     shape next;
     switch (e.kind) {
-    case EXPR_IS_ANY: shape_any(s, out); return;
-    case EXPR_IS_NEVER: return;
-    case EXPR_IS_SCHEMA: schema_read(s, x, out); return;
-    case EXPR_IS_CONST: schema_read_const(s, e.value, out); return;
+    case EXPR_IS_ANY:
+        shape_any(s, out);
+        return;
+    case EXPR_IS_NEVER:
+        return;
+    case EXPR_IS_SCHEMA:
+        schema_read(s, x, out);
+        return;
+    case EXPR_IS_CONST:
+        schema_read_const(s, e.value, out);
+        return;
     case EXPR_IS_AND:
         *out = *expr_shape(s, e.children[0]);
         for (uint32_t i = 1; i < e.n; i++) {
@@ -166,11 +177,13 @@ const shape *expr_shape(schema *s, uint32_t x) {
     }
     const char *path = s->exprs.p[x].path;
     if (s->exprs.p[x].open) {
-        (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\": $ref leads back to itself, so it says nothing", path != NULL ? path : "");
+        (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\": $ref leads back to itself, so it says nothing",
+                         path != NULL ? path : "");
         return &empty;
     }
     if (++s->depth > MAX_DEPTH) {
-        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "the schema at \"%s\": over %d schemas apply inside each other", path != NULL ? path : "", MAX_DEPTH);
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "the schema at \"%s\": over %d schemas apply inside each other",
+                         path != NULL ? path : "", MAX_DEPTH);
         return &empty;
     }
     s->exprs.p[x].open = true;
@@ -242,8 +255,8 @@ static void compile_value(build *b, const json_value *root) {
 }
 
 void compile_schema(build *b, str text) {
-    json_limits limits = {.max_depth = MAX_NESTED, .max_values = MAX_VALUES, .max_containers = MAX_VALUES, .max_names = MAX_VALUES,
-                          .names = JSON_NAMES_LAST};
+    json_limits limits = {
+        .max_depth = MAX_NESTED, .max_values = MAX_VALUES, .max_containers = MAX_VALUES, .max_names = MAX_VALUES, .names = JSON_NAMES_LAST};
     json_fault fault = {0};
     json_value *root = NULL;
     quire_err e = json_read(text, &limits, JSON_WIDE_REAL, &root, &fault);

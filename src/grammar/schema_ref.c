@@ -1,7 +1,7 @@
 /* Where a $ref leads: resources with identifiers, anchors, JSON pointers. Only within the schema's own text. */
 #include <stdio.h>
 
-#include "grammar/shape.h"
+#include "grammar/value_shape.h"
 
 #define MAX_REF 2000 /* bytes */
 
@@ -54,7 +54,8 @@ static str resolve(schema *s, str base, str ref) {
         return ref;
     }
     if (has_scheme(base)) {
-        size_t authority = base.n - scheme > 2 && base.p[scheme + 1] == '/' && base.p[scheme + 2] == '/' ? find(base, '/', scheme + 3) : scheme + 1;
+        size_t authority =
+            base.n - scheme > 2 && base.p[scheme + 1] == '/' && base.p[scheme + 2] == '/' ? find(base, '/', scheme + 3) : scheme + 1;
         keep = authority;
     }
     if (ref.p[0] != '/') { /* behind the last slash of the path */
@@ -124,6 +125,7 @@ static void walk(schema *s, const json_value *v, uint32_t resource, bool is_sche
         add_anchor(s, resource, json_get_str(v, "$dynamicAnchor"), v, true);
     }
     for (json_member m = {0}; json_next(v, &m);) {
+        s->annotations = s->annotations || (is_schema && strncmp(m.name, "unevaluated", 11) == 0);
         bool names = strcmp(m.name, "properties") == 0 || strcmp(m.name, "patternProperties") == 0 || strcmp(m.name, "$defs") == 0 ||
                      strcmp(m.name, "definitions") == 0 || strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
         if (!is_schema || !holds_values(m.name)) {
@@ -239,7 +241,8 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
     if (found != UINT32_MAX) {
         bool pointer = fragment.n == 0 || fragment.p[0] == '/';
         why = "nothing stands where it points to";
-        if (pointer ? follow_pointer(s, found, fragment, out) : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {
+        if (pointer ? follow_pointer(s, found, fragment, out)
+                    : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {
             return true;
         }
     }

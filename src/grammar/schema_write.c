@@ -1,9 +1,9 @@
 /* Shapes to nodes: one rule for each expression that some value must satisfy. */
 #include "base/utf8.h"
-#include "grammar/regex.h"
-#include "grammar/shape.h"
+#include "grammar/regex_syntax.h"
+#include "grammar/value_shape.h"
 
-#define MAX_MEMBERS 4096 /* of one object, as members.c has them */
+#define MAX_MEMBERS 4096 /* of one object, as machine_members.c has them */
 
 /* ---- tokens of JSON ---- */
 
@@ -386,7 +386,6 @@ static uint32_t open_members(schema *s, const object_part *o, const name_list *l
     add_open(s, &open, names, 0, 0);
     return open.n_parts;
 }
-
 
 static uint32_t object_node(schema *s, const object_part *o) {
     nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};

@@ -255,4 +255,22 @@ static inline void wait_until_idle(const quire_engine *e) {
     fail_msg("%lld pages are still held", (long long)stats_of(e).n_pages_held);
 }
 
+/* Events until choice i has n tokens, or the response is done. */
+static inline void read_to(quire_queue *q, response *a, int32_t i, int32_t n) {
+    while (a->choices[i].n_tokens < n && !a->done) {
+        quire_event ev;
+        next_event(q, &ev);
+        take(&ev);
+    }
+}
+
+/* Events until n rollbacks, steers or refusals of them have come, or the response is done. */
+static inline void read_command(quire_queue *q, response *a, int32_t n) {
+    while (a->n_rollbacks + a->n_refused < n && !a->done) {
+        quire_event ev;
+        next_event(q, &ev);
+        take(&ev);
+    }
+}
+
 #endif

@@ -5,23 +5,6 @@
 
 static quire_engine *e;
 
-/* Events until choice i has n tokens, or the response is done. */
-static void read_to(quire_queue *q, response *a, int32_t i, int32_t n) {
-    while (a->choices[i].n_tokens < n && !a->done) {
-        quire_event ev;
-        next_event(q, &ev);
-        take(&ev);
-    }
-}
-
-static void read_command(quire_queue *q, response *a, int32_t n) {
-    while (a->n_rollbacks + a->n_refused < n && !a->done) {
-        quire_event ev;
-        next_event(q, &ev);
-        take(&ev);
-    }
-}
-
 static void same_response(const outcome *a, const outcome *b) {
     assert_int_equal(a->n_tokens, b->n_tokens);
     assert_memory_equal(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof *a->tokens);

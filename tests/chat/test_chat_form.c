@@ -132,11 +132,49 @@ static void a_template_of_the_model_that_is_not_understood_is_named_and_replaced
     tokenizer_close(t);
 }
 
+static void add(chat_form *f, const char *name, const char *text) {
+    quire_error err = {0};
+    chat_source s = {str_of(name), str_of(text)};
+    assert_int_equal(chat_form_add(f, &s, &err), QUIRE_OK);
+}
+
+static void a_form_has_templates_by_name_which_may_include_one_another(void **state) {
+    (void)state;
+    chat_form f;
+    quire_error refused, err = {0};
+    strbuf names = {0};
+    const char *own = "{% for m in messages %}{% include 'body' %}{% endfor %}";
+    assert_int_equal(chat_form_open(NULL, str_of(own), &(chat_tokens){0}, &f, &refused, &err), QUIRE_OK);
+    assert_int_equal(chat_template_content(f.template), CHAT_CONTENT_TEXT); /* what it includes is not there yet */
+    add(&f, "body", "<{% for part in m.content %}{{ part.text }}{% endfor %}>");
+    assert_int_equal(chat_template_content(f.template), CHAT_CONTENT_PARTS);
+    add(&f, "tool_use", "tools");
+    expect(&f, "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]}]", "<a><b>", 0);
+    assert_ptr_equal(chat_form_find(&f, str_of("default")), f.template);
+    assert_ptr_equal(chat_form_find(&f, str_of("body")), f.named[0].template);
+    assert_null(chat_form_find(&f, str_of("rag")));
+    assert_ptr_equal(chat_form_choose(&f, (str){0}, false), f.template);
+    assert_ptr_equal(chat_form_choose(&f, (str){0}, true), f.named[1].template);
+    assert_ptr_equal(chat_form_choose(&f, str_of("body"), true), f.named[0].template);
+    assert_int_equal(chat_form_names(&f, &names), QUIRE_OK);
+    assert_string_equal(names.p, "default, body and tool_use");
+    chat_source wrong = {str_of("wrong"), str_of("{% for %}")};
+    assert_int_equal(chat_form_add(&f, &wrong, &err), QUIRE_INVALID);
+    assert_int_equal(f.n_named, 2);
+    for (int i = 0; i < 2 * CHAT_FORM_TEMPLATES; i++) {
+        add(&f, "more", "x");
+    }
+    assert_int_equal(f.n_named, CHAT_FORM_TEMPLATES);
+    strbuf_deinit(&names);
+    chat_form_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_vocabulary_with_the_tokens_of_chatml_gets_it),
         cmocka_unit_test(any_other_vocabulary_gets_plain_turns),
         cmocka_unit_test(a_template_goes_before_a_form_and_the_operators_before_the_models),
+        cmocka_unit_test(a_form_has_templates_by_name_which_may_include_one_another),
         cmocka_unit_test(a_template_of_the_model_that_is_not_understood_is_named_and_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

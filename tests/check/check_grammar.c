@@ -171,7 +171,8 @@ static size_t unhex(str hex, char *out) {
 }
 
 /* One mask; want: its bytes in the file. */
-static void check_mask(check_report *r, grammar_run *run, const char *where, json_value *prefix, const uint8_t *want, size_t n, uint64_t *bits) {
+static void check_mask(check_report *r, grammar_run *run, const char *where, json_value *prefix, const uint8_t *want, size_t n,
+                       uint64_t *bits) {
     char text[4096];
     str hex = json_get_str(prefix, "hex");
     grammar_state s = grammar_start(run);

@@ -15,6 +15,7 @@
 #pragma weak check_attention
 #pragma weak check_grammar
 #pragma weak check_toolparsers
+#pragma weak check_schemas
 
 static const struct {
     const char *name;
@@ -22,7 +23,7 @@ static const struct {
 } kinds[] = {{"models", check_models}, {"tokenizers", check_tokenizers}, {"templates", check_templates},
              {"quants", check_quants}, {"sampling", check_sampling},     {"beam", check_beam},
              {"lora", check_lora},     {"attention", check_attention},   {"grammar", check_grammar},
-             {"toolparsers", check_toolparsers}};
+             {"toolparsers", check_toolparsers}, {"schemas", check_schemas}};
 
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 

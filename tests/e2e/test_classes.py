@@ -683,7 +683,7 @@ ENDLESS = {
     "joining": ("{{ range(1000000000) | join('') }}", None),
     "multiplying": ("{{ 'a' * 10000000000 }}", "a text of 10000000000 times"),
     "powers": ("{{ 9 ** (9 ** 9) }}", "an integer of more than 14336 bits"),
-    "outputs inside outputs": ("{% macro m(i) %}{{ 'a' * 10000 * 1000 }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}", BYTES),
+    "outputs inside outputs": ("{% set b = 'a' * 10000 * 1000 %}{% macro m(i) %}{{ b }}{% if i < 100 %}{% set x %}{{ m(i + 1) }}{% endset %}{% endif %}{% endmacro %}{{ m(0) }}", BYTES),
     "texts of two origins": ("{% set n = namespace(x=messages[0].content) %}{% for i in range(100) %}{% set n.x = n.x ~ 'b' ~ n.x %}{% endfor %}", BYTES),
     "runs of origins": ("{% set n = namespace(x=messages[0].content[0] ~ 'b') %}{% for i in range(24) %}{% set n.x = n.x ~ n.x %}{% endfor %}{{ n.x }}", "bytes"),
     "templates inside templates": ("{% include 'default' %}", None),

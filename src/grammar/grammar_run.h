@@ -1,12 +1,15 @@
 /* A run: a grammar's machine over a vocabulary, with masks. Private to this room. */
-#ifndef GRAMMAR_RUN_H
-#define GRAMMAR_RUN_H
+#ifndef GRAMMAR_GRAMMAR_RUN_H
+#define GRAMMAR_GRAMMAR_RUN_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "grammar/machine.h"
-#include "grammar/vocab.h"
+#include "grammar/token_trie.h"
+
+/* A list of up to n_tokens / RUN_LIST_PART tokens takes at most half of a mask's bits. */
+#define RUN_LIST_PART 64
 
 struct grammar {
     _Atomic int32_t refs;
@@ -24,7 +27,8 @@ struct grammar_run {
     machine m;
     area masks;
     uint32_t n_mask_words;
-    uint32_t *path; /* [longest + 1] states along the trie */
+    uint32_t *path;    /* [longest + 1] states along the trie */
+    uint32_t *list;    /* tokens of a mask */
     uint64_t *scratch; /* a mask */
     grammar_run_stats stats;
 };

@@ -1,5 +1,5 @@
 /* Negation of shapes: for each type, all alternatives must fail, and one fails where any of its constraints does. */
-#include "grammar/shape.h"
+#include "grammar/value_shape.h"
 
 /* Each appends to *out the alternatives in which one part fails; returns NULL or why that can't be said. */
 
@@ -48,7 +48,7 @@ static const char *string_not(schema *s, const string_part *p, shape *out) {
     }
     if (p->dfa != DFA_ANY) {
         uint32_t not = dfa_combine(&s->dfas, DFA_ANY, p->dfa, DFA_AND_NOT);
-        if (!dfa_is_empty(&s->dfas, not)) {
+        if (!dfa_is_empty(&s->dfas, not )) {
             push_string(s, out, not, 0, NFA_NONE);
         }
     }

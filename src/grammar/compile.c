@@ -2,8 +2,8 @@
 #include "grammar/grammar.h"
 
 #include "grammar/compile.h"
-#include "grammar/regex.h"
-#include "grammar/run.h"
+#include "grammar/grammar_run.h"
+#include "grammar/regex_syntax.h"
 #include "json/json.h"
 
 void compile_regex(build *b, str text) {
@@ -45,13 +45,26 @@ void compile_choice(build *b, str text) {
 
 static void compile_kind(build *b, grammar_kind kind, str text) {
     switch (kind) {
-    case GRAMMAR_REGEX: compile_regex(b, text); return;
-    case GRAMMAR_CHOICE: compile_choice(b, text); return;
-    case GRAMMAR_EBNF: compile_gbnf(b, text); return;
-    case GRAMMAR_SCHEMA: compile_schema(b, text); return;
-    case GRAMMAR_JSON_OBJECT: compile_object(b); return;
+    case GRAMMAR_REGEX:
+        compile_regex(b, text);
+        return;
+    case GRAMMAR_CHOICE:
+        compile_choice(b, text);
+        return;
+    case GRAMMAR_EBNF:
+        compile_ebnf(b, text, false);
+        return;
+    case GRAMMAR_SCHEMA:
+        compile_schema(b, text);
+        return;
+    case GRAMMAR_JSON_OBJECT:
+        compile_object(b);
+        return;
     case GRAMMAR_W3C:
-    case GRAMMAR_LARK: break;
+        compile_ebnf(b, text, true);
+        return;
+    case GRAMMAR_LARK:
+        break;
     }
     (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "grammars of this kind are not supported; write it in GBNF");
 }

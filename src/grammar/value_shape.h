@@ -3,8 +3,8 @@
  * A schema becomes a shape (schema_read.c), shapes are joined, cut with each other and negated, and a shape becomes nodes (schema_write.c).
  * Values inside objects and arrays stay expressions over schemas, so recursive schemas have finite shapes. Everything lives as long as the
  * compilation; nothing here changes once made. */
-#ifndef GRAMMAR_SHAPE_H
-#define GRAMMAR_SHAPE_H
+#ifndef GRAMMAR_VALUE_SHAPE_H
+#define GRAMMAR_VALUE_SHAPE_H
 
 #include "grammar/dfa.h"
 #include "grammar/number.h"
@@ -67,7 +67,7 @@ typedef struct pattern_expr {
 typedef struct object_layer {
     PARTS(named_expr) names;
     PARTS(pattern_expr) patterns;
-    uint32_t rest; /* of names that match neither */
+    uint32_t rest;         /* of names that match neither */
     bool has_rest, silent; /* rest was given; what it names doesn't count as evaluated */
 } object_layer;
 /* Members satisfy every layer. */
@@ -112,7 +112,8 @@ typedef struct schema {
     int draft; /* 4, 6, 7, 2019, 2020 */
     int depth;
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
-    bool refused; /* some keyword, with options->survey: the error stands already */
+    bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
+    bool refused;     /* some keyword, with options->survey: the error stands already */
 } schema;
 
 /* n * size zeroed bytes that live as long as s; NULL: the build failed. */

@@ -1,5 +1,5 @@
 /* Parses regular expressions. */
-#include "grammar/regex.h"
+#include "grammar/regex_syntax.h"
 
 #include "base/utf8.h"
 
@@ -34,7 +34,8 @@ static bool take(parser *p, const char *what) {
 
 /* ---- escapes ---- */
 
-static const nfa_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}, spaces[] = {{'\t', '\r'}, {' ', ' '}};
+static const nfa_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
+                       spaces[] = {{'\t', '\r'}, {' ', ' '}};
 
 static void put_set(nfa_range *out, uint32_t *n, const nfa_range *set, uint32_t n_set, bool negated) {
     uint32_t from = 0;
@@ -91,10 +92,21 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_
     int32_t c = utf8_decode(text.p + *at, text.n - *at, &len);
     *at += len;
     switch (c) {
-    case 'd': case 'D': put_set(ranges, n, digits, 1, c == 'D'); return 0;
-    case 'w': case 'W': put_set(ranges, n, words, 4, c == 'W'); return 0;
-    case 's': case 'S': put_set(ranges, n, spaces, 2, c == 'S'); return 0;
-    case 'x': case 'u': case 'U': {
+    case 'd':
+    case 'D':
+        put_set(ranges, n, digits, 1, c == 'D');
+        return 0;
+    case 'w':
+    case 'W':
+        put_set(ranges, n, words, 4, c == 'W');
+        return 0;
+    case 's':
+    case 'S':
+        put_set(ranges, n, spaces, 2, c == 'S');
+        return 0;
+    case 'x':
+    case 'u':
+    case 'U': {
         uint32_t code = hex_escape(text, at, (char)c);
         if (code == NFA_NONE) {
             (void)build_fail(t->b, QUIRE_INVALID, (int64_t)from, "at byte %zu: \\%c without its hexadecimal digits", from, (char)c);
@@ -115,7 +127,8 @@ uint32_t regex_escape(ast *t, str text, size_t *at, nfa_range ranges[8], uint32_
             return (uint32_t)c;
         }
     }
-    (void)build_fail(t->b, QUIRE_UNSUPPORTED, (int64_t)from, "at byte %zu: \\%c is not supported", from, c > 0x20 && c < 0x7F ? (char)c : '?');
+    (void)build_fail(t->b, QUIRE_UNSUPPORTED, (int64_t)from, "at byte %zu: \\%c is not supported", from,
+                     c > 0x20 && c < 0x7F ? (char)c : '?');
     return 0;
 }
 
@@ -195,7 +208,8 @@ static uint32_t parse_group(parser *p) {
         return fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
     }
     if (take(p, "?")) {
-        if (take(p, "P<") || (p->text.n - p->at > 1 && p->text.p[p->at] == '<' && p->text.p[p->at + 1] != '=' && p->text.p[p->at + 1] != '!')) {
+        if (take(p, "P<") ||
+            (p->text.n - p->at > 1 && p->text.p[p->at] == '<' && p->text.p[p->at + 1] != '=' && p->text.p[p->at + 1] != '!')) {
             while (more(p) && p->text.p[p->at] != '>') {
                 p->at++;
             }

@@ -1,5 +1,5 @@
 /* Shapes: intersection, union and what is empty. */
-#include "grammar/shape.h"
+#include "grammar/value_shape.h"
 
 struct kept_block {
     kept_block *next;
@@ -200,7 +200,8 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
     /* an alternative without constraints makes the others needless */
 #define UNITE(list, is_any)                                                                                                                \
     do {                                                                                                                                   \
-        bool first = x->list.n == 1 && is_any(&x->list.p[0]), second = y->list.n == 1 && is_any(&y->list.p[0]);                            \
+        bool first = !s->annotations && x->list.n == 1 && is_any(&x->list.p[0]);                                                           \
+        bool second = !s->annotations && y->list.n == 1 && is_any(&y->list.p[0]);                                                          \
         or.list.p = second ? y->list.p : x->list.p;                                                                                        \
         or.list.n = second ? y->list.n : x->list.n;                                                                                        \
         if (!first && !second) {                                                                                                           \
@@ -213,7 +214,7 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
     UNITE(arrays, array_is_any);
     UNITE(objects, object_is_any);
 #undef UNITE
-    *out = or;
+    *out = or ;
 }
 
 /* ---- emptiness ---- */

@@ -6,7 +6,24 @@
 
 /* What is missing of a character: value >> 24. RAW_x_y: y of the x bytes. HEX_n, LOW_n: n digits are read. */
 typedef enum phase {
-    BEGIN, RAW_2_1, RAW_3_2, RAW_3_1, RAW_4_3, RAW_4_2, RAW_4_1, ESCAPE, HEX_0, HEX_1, HEX_2, HEX_3, LOW_ESCAPE, LOW_U, LOW_0, LOW_1, LOW_2, LOW_3
+    BEGIN,
+    RAW_2_1,
+    RAW_3_2,
+    RAW_3_1,
+    RAW_4_3,
+    RAW_4_2,
+    RAW_4_1,
+    ESCAPE,
+    HEX_0,
+    HEX_1,
+    HEX_2,
+    HEX_3,
+    LOW_ESCAPE,
+    LOW_U,
+    LOW_0,
+    LOW_1,
+    LOW_2,
+    LOW_3
 } phase;
 #define SETTLED 0x80u /* flag of a phase: `at` is the target, whatever follows */
 
@@ -63,8 +80,10 @@ static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     const nfa *a = r->m->a;
     *to = 0;
     switch ((nfa_op)r->node->op) {
-    case NFA_CLASS: return class_fit(a, &a->classes.p[r->node->arg], lo, hi);
-    case NFA_STRING: return dfa_fit(a, r->c.at, lo, hi, to);
+    case NFA_CLASS:
+        return class_fit(a, &a->classes.p[r->node->arg], lo, hi);
+    case NFA_STRING:
+        return dfa_fit(a, r->c.at, lo, hi, to);
     default: {
         const nfa_count *n = &a->counts.p[r->node->arg];
         *to = n->max == NFA_NONE && r->c.at >= n->min ? n->min : r->c.at + 1;
@@ -152,8 +171,11 @@ static void next_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
             go_on(r, RAW_4_2, bits, bits << 12, (bits << 12) + 0xFFF, false, true);
         }
         break;
-    case RAW_4_2: go_on(r, RAW_4_1, bits, bits << 6, (bits << 6) + 0x3F, false, true); break;
-    default: complete(r, bits, false);
+    case RAW_4_2:
+        go_on(r, RAW_4_1, bits, bits << 6, (bits << 6) + 0x3F, false, true);
+        break;
+    default:
+        complete(r, bits, false);
     }
 }
 
@@ -236,15 +258,15 @@ static void low_byte(reader *r, phase p, uint32_t bits, uint8_t byte) {
 
 /* The phase behind p where only the number of bytes matters; BEGIN: the character is complete; LOW_3 + 1: the byte is wrong. */
 static phase settled_next(phase p, uint8_t byte) {
-    static const phase next[] = {[RAW_2_1] = BEGIN,   [RAW_3_2] = RAW_3_1,       [RAW_3_1] = BEGIN, [RAW_4_3] = RAW_4_2, [RAW_4_2] = RAW_4_1,
-                                 [RAW_4_1] = BEGIN,   [HEX_1] = HEX_2,           [HEX_2] = HEX_3,   [HEX_3] = BEGIN,     [LOW_ESCAPE] = LOW_U,
-                                 [LOW_U] = LOW_0,     [LOW_0] = LOW_1,           [LOW_1] = LOW_2,   [LOW_2] = LOW_3,     [LOW_3] = BEGIN};
-    bool right = p <= RAW_4_1        ? (byte & 0xC0) == 0x80
-                 : p == LOW_ESCAPE   ? byte == '\\'
-                 : p == LOW_U        ? byte == 'u'
-                 : p == LOW_0        ? hex_value(byte) == 0xD
-                 : p == LOW_1        ? hex_value(byte) >= 0xC
-                                     : hex_value(byte) >= 0;
+    static const phase next[] = {[RAW_2_1] = BEGIN, [RAW_3_2] = RAW_3_1, [RAW_3_1] = BEGIN, [RAW_4_3] = RAW_4_2, [RAW_4_2] = RAW_4_1,
+                                 [RAW_4_1] = BEGIN, [HEX_1] = HEX_2,     [HEX_2] = HEX_3,   [HEX_3] = BEGIN,     [LOW_ESCAPE] = LOW_U,
+                                 [LOW_U] = LOW_0,   [LOW_0] = LOW_1,     [LOW_1] = LOW_2,   [LOW_2] = LOW_3,     [LOW_3] = BEGIN};
+    bool right = p <= RAW_4_1      ? (byte & 0xC0) == 0x80
+                 : p == LOW_ESCAPE ? byte == '\\'
+                 : p == LOW_U      ? byte == 'u'
+                 : p == LOW_0      ? hex_value(byte) == 0xD
+                 : p == LOW_1      ? hex_value(byte) >= 0xC
+                                   : hex_value(byte) >= 0;
     return right ? next[p] : (phase)(LOW_3 + 1);
 }
 

@@ -1,5 +1,5 @@
 /* Builds a vocabulary's trie. */
-#include "grammar/vocab.h"
+#include "grammar/token_trie.h"
 
 #include <stdlib.h>
 
@@ -7,6 +7,15 @@
 #include "base/utf8.h"
 
 /* ---- plain tokens ---- */
+
+static bool is_end(const grammar_vocab *v, int32_t token) {
+    for (int32_t i = 0; i < v->n_ends; i++) {
+        if (v->ends[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* The number of characters, or 0 where the text isn't plain in a JSON string. */
 static uint32_t plain_length(str text) {
@@ -22,7 +31,8 @@ static uint32_t plain_length(str text) {
 
 static void mark_plain(grammar_vocab *v) {
     for (int32_t t = 0; t < v->n_tokens; t++) {
-        uint32_t n = plain_length(vocab_text(v, t));
+        str text = vocab_text(v, t);
+        uint32_t n = is_end(v, t) || text.n > VOCAB_MAX_TOKEN ? 0 : plain_length(text);
         for (uint32_t k = n; n > 0 && k <= VOCAB_PLAIN; k++) {
             v->plain[k][t / 64] |= (uint64_t)1 << (t % 64);
         }
@@ -58,8 +68,9 @@ static size_t common(str a, str b) {
     return n;
 }
 
-/* Both tries chain tokens of the same bytes alike, as such tokens are all plain or all not. Of sorted keys: nodes in depth-first order. open[d] is the node at depth d on the path to the newest one. */
-static quire_err build_trie(grammar_vocab *v, const sort_key *keys, size_t n, vocab_trie *out) {
+/* Tries of the same texts chain tokens of the same bytes alike, as such tokens are all in one or all not. Of sorted keys: nodes in
+ * depth-first order. open[d] is the node at depth d on the path to the newest one. */
+static quire_err build_trie(const sort_key *keys, size_t n, int32_t *same, vocab_trie *out) {
     size_t n_nodes = 0;
     for (size_t i = 0; i < n; i++) {
         n_nodes += keys[i].text.n - (i > 0 ? common(keys[i - 1].text, keys[i].text) : 0);
@@ -77,7 +88,7 @@ static quire_err build_trie(grammar_vocab *v, const sort_key *keys, size_t n, vo
             out->nodes[open[--depth]].skip = out->n;
         }
         if (shared == keys[i].text.n) { /* the same bytes as the token before */
-            v->same[keys[i].token] = out->nodes[open[shared - 1]].token;
+            same[keys[i].token] = out->nodes[open[shared - 1]].token;
             out->nodes[open[shared - 1]].token = keys[i].token;
         }
         for (; depth < keys[i].text.n; depth++) {
@@ -94,13 +105,88 @@ static quire_err build_trie(grammar_vocab *v, const sort_key *keys, size_t n, vo
     return QUIRE_OK;
 }
 
-static bool is_end(const grammar_vocab *v, int32_t token) {
-    for (int32_t i = 0; i < v->n_ends; i++) {
-        if (v->ends[i] == token) {
-            return true;
+/* ---- inside a JSON string ---- */
+
+typedef enum token_kind { STAYS, LEAVES, ODD, NEVER } token_kind; /* ODD: only a walk can tell */
+
+/* What a token does that begins at a character inside a string; *quote: where it leaves. */
+static token_kind kind_of(str text, size_t *quote) {
+    for (size_t i = 0, len; i < text.n; i += len) {
+        int32_t c = utf8_decode(text.p + i, text.n - i, &len);
+        if (c == '"') {
+            *quote = i;
+            return LEAVES;
+        }
+        if (c == '\\') {
+            if (i + 1 == text.n) {
+                return STAYS;
+            }
+            if (text.p[i + 1] == 0 || strchr("\"\\/bfnrtu", text.p[i + 1]) == NULL) {
+                return NEVER;
+            }
+            if (text.p[i + 1] == 'u') {
+                return ODD;
+            }
+            len = 2;
+        } else if (c < 0) {
+            return utf8_is_unfinished(text.p + i, text.n - i) ? STAYS : NEVER;
+        } else if (c < 0x20) {
+            return NEVER;
         }
     }
-    return false;
+    return STAYS;
+}
+
+/* keys: of all tokens, sorted. */
+static quire_err build_string_tries(grammar_vocab *v, const sort_key *keys, size_t n) {
+    sort_key *own = mem_new(n * 3, sizeof *own), *odd = own + n, *tails = own + 2 * n;
+    size_t n_quoted = 0, n_odd = 0, n_tails = 0, quote = 0;
+    TRY(mem_check(own));
+    for (size_t i = 0; i < n; i++) {
+        token_kind kind = kind_of(keys[i].text, &quote);
+        int32_t t = keys[i].token;
+        if (kind == STAYS) {
+            v->body[t / 64] |= (uint64_t)1 << (t % 64);
+        }
+        if (kind == STAYS || kind == NEVER) {
+            continue;
+        }
+        own[n_quoted++] = keys[i];
+        if (kind == ODD) {
+            odd[n_odd++] = keys[i];
+        } else {
+            tails[n_tails++] = (sort_key){{keys[i].text.p + quote, keys[i].text.n - quote}, t};
+        }
+    }
+    qsort(tails, n_tails, sizeof *tails, compare_keys);
+    quire_err e = build_trie(own, n_quoted, v->same, &v->quoted);
+    e = e == QUIRE_OK ? build_trie(odd, n_odd, v->same, &v->odd) : e;
+    e = e == QUIRE_OK ? build_trie(tails, n_tails, v->same_tail, &v->tails) : e;
+    mem_free(own);
+    return e;
+}
+
+static bool is_space(str text) {
+    size_t n = 0;
+    while (n < text.n && strchr(" \n\t\r", text.p[n]) != NULL && text.p[n] != 0) {
+        n++;
+    }
+    return n == text.n;
+}
+
+/* keys: of all tokens, sorted; they are written over. */
+static quire_err build_others(grammar_vocab *v, sort_key *keys, size_t n) {
+    size_t n_others = 0;
+    v->spaces = mem_new(n, sizeof *v->spaces);
+    TRY(mem_check(v->spaces));
+    for (size_t i = 0; i < n; i++) {
+        if (is_space(keys[i].text)) {
+            v->spaces[v->n_spaces++] = keys[i].token;
+        } else {
+            keys[n_others++] = keys[i];
+        }
+    }
+    return build_trie(keys, n_others, v->same, &v->others);
 }
 
 static quire_err build_tries(grammar_vocab *v) {
@@ -115,13 +201,18 @@ static quire_err build_tries(grammar_vocab *v) {
         }
     }
     qsort(keys, n, sizeof *keys, compare_keys);
-    quire_err e = build_trie(v, keys, n, &v->all);
-    for (size_t i = 0; i < n; i++) {
+    quire_err e = build_trie(keys, n, v->same, &v->all);
+    e = e == QUIRE_OK ? build_string_tries(v, keys, n) : e;
+    sort_key *rest = mem_new(n, sizeof *rest);
+    e = e == QUIRE_OK ? mem_check(rest) : e;
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         if (!is_plain(v, keys[i].token)) {
-            keys[n_rest++] = keys[i];
+            rest[n_rest++] = keys[i];
         }
     }
-    e = e == QUIRE_OK ? build_trie(v, keys, n_rest, &v->rest) : e;
+    e = e == QUIRE_OK ? build_trie(rest, n_rest, v->same, &v->rest) : e;
+    e = e == QUIRE_OK ? build_others(v, keys, n) : e;
+    mem_free(rest);
     mem_free(keys);
     return e;
 }
@@ -150,17 +241,22 @@ static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *e
 static quire_err fill(grammar_vocab *v, const str *texts, const int32_t *ends) {
     v->ends = mem_new((size_t)v->n_ends, sizeof *v->ends);
     v->same = mem_new((size_t)v->n_tokens, sizeof *v->same);
+    v->same_tail = mem_new((size_t)v->n_tokens, sizeof *v->same_tail);
     v->starts = mem_new((size_t)v->n_tokens + 1, sizeof *v->starts);
+    v->n_words = ((size_t)v->n_tokens + 63) / 64;
+    v->body = mem_new(v->n_words, sizeof *v->body);
+    TRY(mem_check(v->same_tail));
+    TRY(mem_check(v->body));
     TRY(mem_check(v->ends));
     TRY(mem_check(v->same));
     TRY(mem_check(v->starts));
-    v->n_words = ((size_t)v->n_tokens + 63) / 64;
     for (int i = 0; i <= VOCAB_PLAIN; i++) {
         v->plain[i] = mem_new(v->n_words, sizeof *v->plain[i]);
         TRY(mem_check(v->plain[i]));
     }
     TRY(copy_texts(v, texts, ends));
     memset(v->same, 0xFF, (size_t)v->n_tokens * sizeof *v->same);
+    memset(v->same_tail, 0xFF, (size_t)v->n_tokens * sizeof *v->same_tail);
     mark_plain(v);
     return build_tries(v);
 }
@@ -207,6 +303,13 @@ void grammar_vocab_drop(grammar_vocab *v) {
     mem_free(v->same);
     mem_free(v->starts);
     mem_free(v->bytes);
+    mem_free(v->body);
+    mem_free(v->spaces);
+    mem_free(v->others.nodes);
+    mem_free(v->same_tail);
+    mem_free(v->quoted.nodes);
+    mem_free(v->odd.nodes);
+    mem_free(v->tails.nodes);
     mem_free(v->all.nodes);
     mem_free(v->rest.nodes);
     mem_free(v);

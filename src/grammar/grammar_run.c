@@ -1,5 +1,5 @@
 /* Runs: sequences' states over a grammar and a vocabulary. */
-#include "grammar/run.h"
+#include "grammar/grammar_run.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -10,6 +10,7 @@ static void run_free(grammar_run *r) {
     machine_deinit(&r->m);
     area_close(&r->masks);
     mem_free(r->path);
+    mem_free(r->list);
     mem_free(r->scratch);
     grammar_vocab_drop(r->v);
     (void)pthread_mutex_destroy(&r->lock);
@@ -23,7 +24,8 @@ static quire_err run_new(grammar *g, grammar_vocab *v, size_t max_bytes, grammar
     (void)pthread_mutex_init(&r->lock, NULL);
     r->path = mem_new(v->longest + 1, sizeof *r->path);
     r->scratch = mem_new(v->n_words, sizeof *r->scratch);
-    quire_err e = r->path == NULL || r->scratch == NULL ? QUIRE_NO_MEMORY : area_open(&r->masks, max_bytes);
+    r->list = mem_new((size_t)v->n_tokens / RUN_LIST_PART + 1, sizeof *r->list);
+    quire_err e = r->path == NULL || r->list == NULL || r->scratch == NULL ? QUIRE_NO_MEMORY : area_open(&r->masks, max_bytes);
     e = e == QUIRE_OK ? machine_init(&r->m, &g->a, max_bytes) : e;
     if (e != QUIRE_OK) {
         run_free(r);

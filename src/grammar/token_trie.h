@@ -1,6 +1,6 @@
 /* The trie of a vocabulary, and the tokens that are plain text in any JSON string. Private to this room; immutable once open. */
-#ifndef GRAMMAR_VOCAB_H
-#define GRAMMAR_VOCAB_H
+#ifndef GRAMMAR_TOKEN_TRIE_H
+#define GRAMMAR_TOKEN_TRIE_H
 
 #include <stdatomic.h>
 
@@ -31,6 +31,14 @@ struct grammar_vocab {
     uint32_t *starts; /* [n_tokens + 1] in bytes */
     uint8_t *bytes;
     vocab_trie all, rest; /* rest: without plain[VOCAB_PLAIN] */
+    /* Of tokens inside a JSON string: body, those that stay inside whatever they begin with; quoted, those that may leave it; tails, what
+     * these have from the closing quote on, with the tokens of equal tails chained in same_tail. */
+    uint64_t *body;
+    vocab_trie quoted, odd, tails; /* odd: the part of quoted that only a walk can tell */
+    int32_t *same_tail;
+    /* Tokens of JSON's white space alone, and a trie of the others. */
+    int32_t *spaces, n_spaces;
+    vocab_trie others;
     size_t n_words;
     uint64_t *plain[VOCAB_PLAIN + 1]; /* masks: whole characters only, none of which JSON escapes, at most so many */
 };

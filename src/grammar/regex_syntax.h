@@ -2,8 +2,8 @@
  *
  * \d \w \s are ASCII; `.` is anything but a newline. Look-around, back references, word boundaries, possessive repeats and \p{..} are
  * refused: QUIRE_UNSUPPORTED. */
-#ifndef GRAMMAR_REGEX_H
-#define GRAMMAR_REGEX_H
+#ifndef GRAMMAR_REGEX_SYNTAX_H
+#define GRAMMAR_REGEX_SYNTAX_H
 
 #include "grammar/ast.h"
 

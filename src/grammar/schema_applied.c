@@ -1,0 +1,359 @@
+/* Keywords that apply other schemas, or constants, to the same value. */
+#include <stdio.h>
+
+#include "grammar/schema_reader.h"
+
+/* ---- constants ---- */
+
+static void const_array(schema *s, const json_value *v, shape *out) {
+    array_part *a = PART_PUSH(s, out->arrays);
+    if (a == NULL) {
+        return;
+    }
+    *a = (array_part){.min = (uint32_t)json_length(v), .max = (uint32_t)json_length(v)};
+    array_layer *l = PART_PUSH(s, a->layers);
+    if (l == NULL) {
+        return;
+    }
+    *l = (array_layer){.rest = EXPR_NEVER, .has_rest = true};
+    for (size_t i = 0; i < json_length(v); i++) {
+        uint32_t x = expr_const(s, json_at(v, i)), *item = PART_PUSH(s, l->prefix);
+        if (item != NULL) {
+            *item = x;
+        }
+    }
+}
+
+static void const_object(schema *s, const json_value *v, shape *out) {
+    object_part *o = PART_PUSH(s, out->objects);
+    if (o == NULL) {
+        return;
+    }
+    *o = (object_part){.max = NFA_NONE};
+    object_layer *l = PART_PUSH(s, o->layers);
+    if (l == NULL) {
+        return;
+    }
+    *l = (object_layer){.rest = EXPR_NEVER, .has_rest = true};
+    for (json_member m = {0}; json_next(v, &m);) {
+        uint32_t x = expr_const(s, m.value);
+        named_expr *n = PART_PUSH(s, l->names);
+        str *q = PART_PUSH(s, o->required);
+        if (n != NULL && q != NULL) {
+            *n = (named_expr){str_of(m.name), x};
+            *q = str_of(m.name);
+        }
+    }
+}
+
+void schema_read_const(schema *s, const json_value *v, shape *out) {
+    *out = (shape){0};
+    switch (json_kind_of(v)) {
+    case JSON_KIND_NULL:
+        out->null = true;
+        return;
+    case JSON_KIND_BOOL:
+        *(json_truth(v) ? &out->yes : &out->no) = true;
+        return;
+    case JSON_KIND_ARRAY:
+        const_array(s, v, out);
+        return;
+    case JSON_KIND_OBJECT:
+        const_object(s, v, out);
+        return;
+    case JSON_KIND_TEXT: {
+        str text = json_str(v);
+        string_part *p = PART_PUSH(s, out->strings);
+        if (p != NULL) {
+            *p = (string_part){dfa_names(&s->dfas, &text, 1), 0, NFA_NONE};
+        }
+        return;
+    }
+    default: {
+        number_part *p = PART_PUSH(s, out->numbers);
+        if (p != NULL) {
+            *p = (number_part){.exact = true};
+            if (!decimal_of(v, &p->lo)) {
+                (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "enum and const: a number has over 40 digits before or behind the point");
+            }
+        }
+    }
+    }
+}
+
+/* ---- other schemas for the same value ---- */
+
+static void and_shape(schema_reader *r, const shape *x) {
+    shape both;
+    shape_and(r->s, &r->out, x, &both);
+    r->out = both;
+}
+
+void keyword_const(schema_reader *r, const char *keyword, const json_value *v) {
+    shape one;
+    (void)keyword;
+    schema_read_const(r->s, v, &one);
+    and_shape(r, &one);
+}
+
+void keyword_enum(schema_reader *r, const char *keyword, const json_value *v) {
+    shape all = {0};
+    size_t n = json_length(v), n_texts = 0;
+    if (!json_is(v, JSON_KIND_ARRAY)) {
+        reader_malformed(r, keyword, "a list of values");
+        return;
+    }
+    str *texts = schema_keep(r->s, n, sizeof *texts);
+    for (size_t i = 0; i < n && texts != NULL && build_step(r->s->b, 1); i++) {
+        shape one, sum;
+        if (json_is(json_at(v, i), JSON_KIND_TEXT)) {
+            texts[n_texts++] = json_str(json_at(v, i)); /* all strings are one automaton */
+            continue;
+        }
+        schema_read_const(r->s, json_at(v, i), &one);
+        shape_or(r->s, &all, &one, &sum);
+        all = sum;
+    }
+    string_part *p = n_texts > 0 ? PART_PUSH(r->s, all.strings) : NULL;
+    if (p != NULL) {
+        *p = (string_part){dfa_names(&r->s->dfas, texts, (uint32_t)n_texts), 0, NFA_NONE};
+    }
+    and_shape(r, &all);
+}
+
+void keyword_ref(schema_reader *r, const char *keyword, const json_value *v) {
+    uint32_t x;
+    if (!json_is(v, JSON_KIND_TEXT)) {
+        reader_malformed(r, keyword, "a string");
+    } else if (schema_ref(r->s, &r->e, keyword, json_str(v), &x)) {
+        and_shape(r, expr_shape(r->s, x));
+    }
+}
+
+static bool is_list(schema_reader *r, const char *keyword, const json_value *v) {
+    if (!json_is(v, JSON_KIND_ARRAY) || json_length(v) == 0) {
+        reader_malformed(r, keyword, "a list of at least one schema");
+        return false;
+    }
+    return true;
+}
+
+void keyword_all_of(schema_reader *r, const char *keyword, const json_value *v) {
+    for (size_t i = 0; is_list(r, keyword, v) && i < json_length(v) && r->s->b->failed == QUIRE_OK; i++) {
+        and_shape(r, expr_shape(r->s, reader_below_at(r, keyword, i, json_at(v, i))));
+    }
+}
+
+void keyword_any_of(schema_reader *r, const char *keyword, const json_value *v) {
+    shape all = {0}, sum, both;
+    for (size_t i = 0; is_list(r, keyword, v) && i < json_length(v) && r->s->b->failed == QUIRE_OK; i++) {
+        const shape *one = expr_shape(r->s, reader_below_at(r, keyword, i, json_at(v, i)));
+        shape_or(r->s, &all, one, &sum);
+        if (r->s->annotations) { /* where several hold, all have evaluated */
+            shape_and(r->s, &all, one, &both);
+            shape_or(r->s, &sum, &both, &all);
+        } else {
+            all = sum;
+        }
+    }
+    and_shape(r, &all);
+}
+
+#define ONE_OF_DEPTH 4 /* of required members that are looked at to tell alternatives apart */
+
+/* x without what y allows, unless they are apart already; NULL or why it can't be said. */
+static const char *take_out(schema *s, shape *x, const shape *y) {
+    shape both, not ;
+    shape_and(s, x, y, &both);
+    if (s->b->failed != QUIRE_OK || shape_is_empty(s, &both, ONE_OF_DEPTH)) {
+        return NULL;
+    }
+    const char *why = shape_not(s, y, &not );
+    if (why == NULL) {
+        shape_and(s, x, &not, &both);
+        *x = both;
+    }
+    return why;
+}
+
+void keyword_one_of(schema_reader *r, const char *keyword, const json_value *v) {
+    shape all = {0}, sum, one;
+    size_t n = json_length(v);
+    const char *why = NULL;
+    if (!is_list(r, keyword, v)) {
+        return;
+    }
+    for (size_t i = 0; i < n && why == NULL && r->s->b->failed == QUIRE_OK; i++) {
+        shape_and(r->s, &r->out, expr_shape(r->s, reader_below_at(r, keyword, i, json_at(v, i))), &one);
+        for (size_t k = 0; k < n && why == NULL && r->s->b->failed == QUIRE_OK; k++) {
+            why = k != i ? take_out(r->s, &one, expr_shape(r->s, reader_below_at(r, keyword, k, json_at(v, k)))) : NULL;
+        }
+        shape_or(r->s, &all, &one, &sum);
+        all = sum;
+    }
+    if (why != NULL) {
+        char text[200];
+        (void)snprintf(text, sizeof text, "two alternatives may hold at once, and %s", why);
+        reader_refuse(r, keyword, text);
+        return;
+    }
+    r->out = all;
+}
+
+void keyword_not(schema_reader *r, const char *keyword, const json_value *v) {
+    shape not ;
+    const char *why = shape_not(r->s, expr_shape(r->s, reader_below(r, keyword, NULL, v)), &not );
+    if (why != NULL) {
+        reader_refuse(r, keyword, why);
+        return;
+    }
+    and_shape(r, &not );
+}
+
+void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
+    const json_value *then = json_get(r->e.value, "then"), *otherwise = json_get(r->e.value, "else");
+    const shape *condition = expr_shape(r->s, reader_below(r, keyword, NULL, v));
+    shape not, yes, no, all;
+    bool seen = json_has(r->e.value, "unevaluatedProperties") || json_has(r->e.value, "unevaluatedItems"); /* they see what it evaluates */
+    if (!json_has(r->e.value, "then") && !json_has(r->e.value, "else") && !seen) {
+        return;
+    }
+    const char *why = shape_not(r->s, condition, &not );
+    if (why != NULL) {
+        reader_refuse(r, keyword, why);
+        return;
+    }
+    yes = *condition;
+    no = not ;
+    if (json_has(r->e.value, "then")) {
+        shape_and(r->s, condition, expr_shape(r->s, reader_below(r, "then", NULL, then)), &yes);
+    }
+    if (json_has(r->e.value, "else")) {
+        shape_and(r->s, &not, expr_shape(r->s, reader_below(r, "else", NULL, otherwise)), &no);
+    }
+    shape_or(r->s, &yes, &no, &all);
+    and_shape(r, &all);
+}
+
+/* Objects without the member, or with it and what it asks for: other names, or a schema. */
+static void read_dependency(schema_reader *r, const char *keyword, const char *name, const json_value *v) {
+    shape without = {0}, with, both;
+    object_part *o = PART_PUSH(r->s, without.objects);
+    object_layer *l = NULL;
+    if (o != NULL) {
+        *o = (object_part){.max = NFA_NONE};
+        l = PART_PUSH(r->s, o->layers);
+    }
+    named_expr *n = NULL;
+    if (l != NULL) {
+        *l = (object_layer){.rest = EXPR_ANY, .silent = true};
+        n = PART_PUSH(r->s, l->names);
+    }
+    shape_any(r->s, &with);
+    if (n == NULL || r->s->b->failed != QUIRE_OK) {
+        return;
+    }
+    *n = (named_expr){str_of(name), EXPR_NEVER};
+    without.null = without.yes = without.no = true; /* of other types nothing is asked */
+    without.numbers.p = with.numbers.p;
+    without.strings.p = with.strings.p;
+    without.arrays.p = with.arrays.p;
+    without.numbers.n = without.strings.n = without.arrays.n = 1;
+    shape needs = {0};
+    object_part *p = PART_PUSH(r->s, needs.objects);
+    str *required = NULL;
+    if (p != NULL) {
+        *p = (object_part){.max = NFA_NONE};
+        required = PART_PUSH(r->s, p->required);
+    }
+    if (required == NULL) {
+        return;
+    }
+    *required = str_of(name);
+    if (json_is(v, JSON_KIND_ARRAY)) {
+        reader_add_required(r, keyword, v, p);
+    } else {
+        shape_and(r->s, &needs, expr_shape(r->s, reader_below(r, keyword, name, v)), &both);
+        needs = both;
+    }
+    shape_or(r->s, &without, &needs, &both);
+    and_shape(r, &both);
+}
+
+void keyword_dependencies(schema_reader *r, const char *keyword, const json_value *v) {
+    if (!json_is(v, JSON_KIND_OBJECT)) {
+        reader_malformed(r, keyword, "an object");
+        return;
+    }
+    for (json_member m = {0}; json_next(v, &m) && r->s->b->failed == QUIRE_OK;) {
+        bool one_name = json_is(m.value, JSON_KIND_TEXT); /* draft 3 */
+        if (one_name) {
+            reader_refuse(r, keyword, "a dependency must be a list of names or a schema");
+            return;
+        }
+        read_dependency(r, keyword, m.name, m.value);
+    }
+}
+
+/* Names and items that other keywords of this schema, and of those that it applies, say nothing about. */
+void keyword_unevaluated_properties(schema_reader *r, const char *keyword, const json_value *v) {
+    uint32_t x = reader_below(r, keyword, NULL, v);
+    for (uint32_t i = 0; i < r->out.objects.n; i++) {
+        object_part o = r->out.objects.p[i];
+        object_layer l = {.rest = x, .has_rest = true};
+        for (uint32_t k = 0; k < o.layers.n; k++) {
+            const object_layer *from = &o.layers.p[k];
+            if (from->silent) {
+                continue;
+            }
+            l.rest = from->has_rest ? EXPR_ANY : l.rest;
+            for (uint32_t j = 0; j < from->names.n; j++) {
+                named_expr *n = PART_PUSH(r->s, l.names);
+                if (n != NULL) {
+                    *n = (named_expr){from->names.p[j].name, EXPR_ANY};
+                }
+            }
+            for (uint32_t j = 0; j < from->patterns.n; j++) {
+                pattern_expr *p = PART_PUSH(r->s, l.patterns);
+                if (p != NULL) {
+                    *p = (pattern_expr){from->patterns.p[j].dfa, EXPR_ANY};
+                }
+            }
+        }
+        PARTS_JOIN(r->s, o.layers, ((PARTS(object_layer)){&l, 1}));
+        r->out.objects.p[i] = o;
+    }
+}
+
+void keyword_unevaluated_items(schema_reader *r, const char *keyword, const json_value *v) {
+    uint32_t x = reader_below(r, keyword, NULL, v);
+    for (uint32_t i = 0; i < r->out.arrays.n; i++) {
+        array_part a = r->out.arrays.p[i];
+        array_layer l = {.rest = x, .has_rest = true};
+        uint32_t n_prefix = 0;
+        if ((a.contains.n > 0 || json_has(r->e.value, "contains")) && x != EXPR_ANY && r->s->draft >= 2020) {
+            reader_refuse(r, keyword, "which items `contains` has evaluated is not known in advance");
+            return;
+        }
+        for (uint32_t k = 0; k < a.layers.n; k++) {
+            const array_layer *from = &a.layers.p[k];
+            if (!from->silent) {
+                l.rest = from->has_rest ? EXPR_ANY : l.rest;
+                n_prefix = from->prefix.n > n_prefix ? from->prefix.n : n_prefix;
+            }
+        }
+        for (uint32_t k = 0; k < n_prefix; k++) {
+            uint32_t *item = PART_PUSH(r->s, l.prefix);
+            if (item != NULL) {
+                *item = EXPR_ANY;
+            }
+        }
+        PARTS_JOIN(r->s, a.layers, ((PARTS(array_layer)){&l, 1}));
+        r->out.arrays.p[i] = a;
+    }
+}
+
+void keyword_refused(schema_reader *r, const char *keyword, const json_value *v) {
+    (void)v;
+    reader_refuse(r, keyword, "its target depends on how it is reached");
+}

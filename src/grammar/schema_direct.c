@@ -1,0 +1,288 @@
+/* Keywords that say something about one value by themselves. */
+#include <stdio.h>
+
+#include "grammar/formats.h"
+#include "grammar/schema_reader.h"
+
+/* ---- one value by itself ---- */
+
+void keyword_type(schema_reader *r, const char *keyword, const json_value *v) {
+    bool list = json_is(v, JSON_KIND_ARRAY), number = false, integer = false;
+    shape *o = &r->out;
+    o->null = o->yes = o->no = false;
+    r->no_string = r->no_array = r->no_object = true;
+    for (size_t i = 0; i < (list ? json_length(v) : 1); i++) {
+        str t = json_str(list ? json_at(v, i) : v);
+        if (str_is(t, "null")) {
+            o->null = true;
+        } else if (str_is(t, "boolean")) {
+            o->yes = o->no = true;
+        } else if (str_is(t, "string")) {
+            r->no_string = false;
+        } else if (str_is(t, "array")) {
+            r->no_array = false;
+        } else if (str_is(t, "object")) {
+            r->no_object = false;
+        } else if (str_is(t, "number")) {
+            number = true;
+        } else if (str_is(t, "integer")) {
+            integer = true;
+        } else if (!str_is(t, "any") || r->s->draft > 4) {
+            reader_malformed(r, keyword, "one or several of null, boolean, object, array, number, integer, string");
+        } else {
+            number = o->null = o->yes = o->no = true;
+            r->no_string = r->no_array = r->no_object = false;
+        }
+    }
+    r->no_number = !number && !integer;
+    r->number.integer = integer && !number;
+}
+
+void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
+    bool low = strstr(keyword, "inimum") != NULL, exclusive = keyword[0] == 'e';
+    number_part one;
+    memset(&one, 0, sizeof one);
+    if (json_is(v, JSON_KIND_BOOL)) { /* draft 4: says of minimum or maximum whether it is excluded; read there */
+        return;
+    }
+    if (!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) {
+        reader_malformed(r, keyword, "a number");
+        return;
+    }
+    exclusive = exclusive || json_truth(json_get(r->e.value, low ? "exclusiveMinimum" : "exclusiveMaximum"));
+    decimal d;
+    if (!decimal_of(v, &d)) {
+        double x = json_double(v);
+        bool huge = x > 1e30 || x < -1e30;
+        if (huge && (x < 0) == low) {
+            return; /* no number that is written out goes that far; nor does one need to */
+        }
+        reader_refuse(r, keyword, "the bound has over 40 digits before or behind the point");
+        return;
+    }
+    one.has_lo = low;
+    one.has_hi = !low;
+    one.lo_open = one.hi_open = exclusive;
+    one.lo = one.hi = d;
+    number_part both;
+    r->no_number = !number_intersect(r->s->b, &r->number, &one, &both) || r->no_number;
+    r->number = both;
+}
+
+void keyword_multiple(schema_reader *r, const char *keyword, const json_value *v) {
+    decimal d;
+    number_part one, both;
+    memset(&one, 0, sizeof one);
+    uint64_t m = 0;
+    if ((!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) || json_double(v) <= 0) {
+        reader_malformed(r, keyword, "a number over 0");
+        return;
+    }
+    bool ok = decimal_of(v, &d);
+    for (int i = 0; ok && i < d.n_int + d.n_frac; i++) {
+        m = m * 10 + (uint64_t)(d.digits[i] - '0');
+        ok = m <= 100000000;
+    }
+    if (!ok) {
+        reader_refuse(r, keyword, "the number has too many digits");
+        return;
+    }
+    one.n_multiples = 1;
+    one.multiples[0] = (number_multiple){(uint32_t)m, d.n_frac, false};
+    (void)number_intersect(r->s->b, &r->number, &one, &both);
+    r->number = both;
+}
+
+void keyword_length(schema_reader *r, const char *keyword, const json_value *v) {
+    uint32_t n;
+    if (reader_count(r, keyword, v, &n)) {
+        *(keyword[1] == 'i' ? &r->string.min : &r->string.max) = n;
+    }
+}
+
+static void and_pattern(schema_reader *r, str regex) {
+    r->string.dfa = dfa_combine(&r->s->dfas, r->string.dfa, dfa_pattern(&r->s->dfas, regex), DFA_AND);
+    r->no_string = r->no_string || dfa_is_empty(&r->s->dfas, r->string.dfa);
+}
+
+/* A regex that isn't supported refuses its keyword; other failures end the compilation. */
+static bool pattern_ok(schema_reader *r, const char *keyword) {
+    build *b = r->s->b;
+    if (b->failed != QUIRE_UNSUPPORTED && b->failed != QUIRE_INVALID) {
+        return b->failed == QUIRE_OK;
+    }
+    char why[sizeof b->err->message];
+    (void)snprintf(why, sizeof why, "%s", b->err != NULL ? b->err->message : "");
+    b->failed = QUIRE_OK;
+    reader_refuse(r, keyword, why);
+    return false;
+}
+
+void keyword_pattern(schema_reader *r, const char *keyword, const json_value *v) {
+    if (!json_is(v, JSON_KIND_TEXT)) {
+        reader_malformed(r, keyword, "a string");
+        return;
+    }
+    and_pattern(r, json_str(v));
+    (void)pattern_ok(r, keyword);
+}
+
+void keyword_format(schema_reader *r, const char *keyword, const json_value *v) {
+    const schema_format *f = json_is(v, JSON_KIND_TEXT) ? schema_format_find(json_str(v).p) : NULL;
+    if (f == NULL) {
+        schema_note(r->s, r->e.path, keyword, GRAMMAR_ANNOTATION, "the standard has no such format");
+        return;
+    }
+    if (f->regex == NULL) {
+        reader_refuse(r, keyword, "this format is not regular, or needs tables of characters");
+        return;
+    }
+    strbuf whole_text = {0};
+    if (strbuf_addf(&whole_text, "^(?:%s)$", f->regex) != QUIRE_OK) {
+        (void)build_fail(r->s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
+    } else {
+        and_pattern(r, (str){whole_text.p, whole_text.n});
+        (void)pattern_ok(r, keyword);
+    }
+    strbuf_deinit(&whole_text);
+}
+
+/* ---- arrays ---- */
+
+void keyword_item_list(schema_reader *r, const char *keyword, const json_value *v) {
+    for (size_t i = 0; i < json_length(v); i++) {
+        uint32_t x = reader_below_at(r, keyword, i, json_at(v, i)), *item = PART_PUSH(r->s, r->items.prefix);
+        if (item != NULL) {
+            *item = x;
+        }
+    }
+}
+
+void keyword_items(schema_reader *r, const char *keyword, const json_value *v) {
+    if (json_is(v, JSON_KIND_ARRAY)) {
+        if (r->items.prefix.n > 0) {
+            reader_malformed(r, keyword, "a schema beside prefixItems");
+        }
+        keyword_item_list(r, keyword, v);
+        const json_value *rest = json_get(r->e.value, "additionalItems");
+        if (rest != NULL) {
+            r->items.rest = reader_below(r, "additionalItems", NULL, rest);
+            r->items.has_rest = true;
+        }
+        return;
+    }
+    r->items.rest = reader_below(r, keyword, NULL, v);
+    r->items.has_rest = true;
+}
+
+void keyword_item_count(schema_reader *r, const char *keyword, const json_value *v) {
+    uint32_t n;
+    if (reader_count(r, keyword, v, &n)) {
+        *(keyword[1] == 'i' ? &r->array.min : &r->array.max) = n;
+    }
+}
+
+void keyword_contains(schema_reader *r, const char *keyword, const json_value *v) {
+    contains_rule c = {reader_below(r, keyword, NULL, v), 1, NFA_NONE};
+    const json_value *min = json_get(r->e.value, "minContains"), *max = json_get(r->e.value, "maxContains");
+    if (r->s->draft >= 2019 &&
+        ((min != NULL && !reader_count(r, "minContains", min, &c.min)) || (max != NULL && !reader_count(r, "maxContains", max, &c.max)))) {
+        return;
+    }
+    if (c.min == 0 && c.max == NFA_NONE) {
+        return;
+    }
+    contains_rule *to = PART_PUSH(r->s, r->array.contains);
+    if (to != NULL) {
+        *to = c;
+    }
+}
+
+void keyword_unique(schema_reader *r, const char *keyword, const json_value *v) {
+    (void)keyword;
+    r->array.unique = json_truth(v);
+}
+
+/* ---- objects ---- */
+
+void keyword_properties(schema_reader *r, const char *keyword, const json_value *v) {
+    if (!json_is(v, JSON_KIND_OBJECT)) {
+        reader_malformed(r, keyword, "an object");
+        return;
+    }
+    for (json_member m = {0}; json_next(v, &m);) {
+        uint32_t x = reader_below(r, keyword, m.name, m.value);
+        named_expr *n = PART_PUSH(r->s, r->members.names);
+        if (n != NULL) {
+            *n = (named_expr){str_of(m.name), x};
+        }
+    }
+}
+
+void keyword_patterns(schema_reader *r, const char *keyword, const json_value *v) {
+    if (!json_is(v, JSON_KIND_OBJECT)) {
+        reader_malformed(r, keyword, "an object");
+        return;
+    }
+    for (json_member m = {0}; json_next(v, &m);) {
+        pattern_expr p = {dfa_pattern(&r->s->dfas, str_of(m.name)), reader_below(r, keyword, m.name, m.value)};
+        if (!pattern_ok(r, keyword)) {
+            return;
+        }
+        pattern_expr *to = PART_PUSH(r->s, r->members.patterns);
+        if (to != NULL) {
+            *to = p;
+        }
+    }
+}
+
+void keyword_additional(schema_reader *r, const char *keyword, const json_value *v) {
+    r->members.rest = reader_below(r, keyword, NULL, v);
+    r->members.has_rest = true;
+}
+
+static bool is_listed(const object_part *o, str name) {
+    for (uint32_t i = 0; i < o->required.n; i++) {
+        if (str_eq(o->required.p[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void reader_add_required(schema_reader *r, const char *keyword, const json_value *list, object_part *o) {
+    if (!json_is(list, JSON_KIND_ARRAY)) {
+        reader_malformed(r, keyword, "a list of names");
+        return;
+    }
+    for (size_t i = 0; i < json_length(list) && build_step(r->s->b, 1 + o->required.n); i++) {
+        const json_value *name = json_at(list, i);
+        str *to = json_is(name, JSON_KIND_TEXT) && !is_listed(o, json_str(name)) ? PART_PUSH(r->s, o->required) : NULL;
+        if (to != NULL) {
+            *to = json_str(name);
+        } else if (!json_is(name, JSON_KIND_TEXT)) {
+            reader_malformed(r, keyword, "a list of names");
+            return;
+        }
+    }
+}
+
+void keyword_required(schema_reader *r, const char *keyword, const json_value *v) {
+    if (!json_is(v, JSON_KIND_BOOL) || r->s->draft > 4) { /* draft 3 has it beside each property */
+        reader_add_required(r, keyword, v, &r->object);
+    }
+}
+
+void keyword_member_count(schema_reader *r, const char *keyword, const json_value *v) {
+    uint32_t n;
+    if (reader_count(r, keyword, v, &n)) {
+        *(keyword[1] == 'i' ? &r->object.min : &r->object.max) = n;
+    }
+}
+
+void keyword_names(schema_reader *r, const char *keyword, const json_value *v) {
+    uint32_t x = reader_below(r, keyword, NULL, v), *to = x != EXPR_ANY ? PART_PUSH(r->s, r->object.name_exprs) : NULL;
+    if (to != NULL) {
+        *to = x;
+    }
+}

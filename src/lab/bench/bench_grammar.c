@@ -1,0 +1,296 @@
+/* Costs of grammars over files of schemas. */
+#include "lab/bench/bench_grammar.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "file/map.h"
+#include "file/model_file.h"
+#include "grammar/grammar.h"
+#include "lab/bench/sheet.h"
+#include "text/token_texts.h"
+#include "json/json.h"
+#include "json/json_out.h"
+
+#define LONGEST 24 /* bytes of a token that is looked for in an instance */
+
+void bench_grammar_options_init(bench_grammar_options *o) {
+    *o = (bench_grammar_options){.n_tokens = 128000, .every = 1};
+}
+
+typedef struct times {
+    double *us;
+    size_t n, cap;
+} times;
+
+typedef struct bench {
+    const bench_grammar_options *o;
+    grammar_vocab *v;
+    str *texts;               /* [n_tokens] */
+    uint32_t *slots, n_slots; /* hash table over texts: id plus 1 */
+    strbuf bytes;             /* of a made-up vocabulary */
+    uint64_t *bits;
+    times compile, first, masks;
+    int64_t n_schemas, n_refused;
+    size_t grammar_bytes;
+} bench;
+
+static quire_err note(times *t, int64_t from_ns) {
+    double us = (double)(clock_ns() - from_ns) * 1e-3;
+    TRY(mem_grow(&t->us, &t->cap, t->n + 1, sizeof *t->us));
+    t->us[t->n++] = us;
+    return QUIRE_OK;
+}
+
+/* ---- vocabularies ---- */
+
+static int32_t find_token(const bench *b, str text) {
+    uint32_t at = (uint32_t)str_hash(STR_HASH_START, text) & (b->n_slots - 1);
+    for (; b->slots[at] != 0; at = (at + 1) & (b->n_slots - 1)) {
+        if (str_eq(b->texts[b->slots[at] - 1], text)) {
+            return (int32_t)b->slots[at] - 1;
+        }
+    }
+    return -1;
+}
+
+static quire_err index_tokens(bench *b, int32_t n) {
+    int32_t end = n - 1;
+    b->texts[end] = (str){"", 0};
+    for (b->n_slots = 1024; b->n_slots < (uint32_t)n * 2; b->n_slots *= 2) {
+    }
+    b->slots = mem_new(b->n_slots, sizeof *b->slots);
+    TRY(mem_check(b->slots));
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t at = (uint32_t)str_hash(STR_HASH_START, b->texts[i]) & (b->n_slots - 1);
+        while (b->slots[at] != 0) {
+            at = (at + 1) & (b->n_slots - 1);
+        }
+        b->slots[at] = (uint32_t)i + 1;
+    }
+    TRY(grammar_vocab_open(b->texts, n, &end, 1, &b->v));
+    b->bits = mem_new(grammar_mask_words(b->v), sizeof *b->bits);
+    return mem_check(b->bits);
+}
+
+/* All bytes, then words of letters with what often stands around them. */
+static quire_err make_vocabulary(bench *b) {
+    static const char *const before[] = {"", " ", "\"", " \"", "_"}, *const behind[] = {"", "\"", "\":", "\",", "\n"};
+    int32_t n = b->o->n_tokens;
+    uint64_t seed = 1;
+    uint32_t *starts = mem_new((size_t)n + 1, sizeof *starts);
+    quire_err e = mem_check(starts);
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        uint64_t word = rng_next(&seed);
+        if (i < 256) {
+            e = strbuf_add_char(&b->bytes, (char)i);
+        } else {
+            e = strbuf_add_str(&b->bytes, before[word % 10 < 5 ? word % 5 : 0]);
+            for (uint64_t k = word >> 8; k >= 26 && e == QUIRE_OK; k /= 26u * (1u + (unsigned)(word % 7) * 37u)) {
+                e = strbuf_add_char(&b->bytes, (char)('a' + k % 26));
+            }
+            e = e == QUIRE_OK ? strbuf_add_str(&b->bytes, behind[word % 100 < 5 ? word % 5 : 0]) : e;
+        }
+        starts[i + 1] = (uint32_t)b->bytes.n;
+    }
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        b->texts[i] = (str){b->bytes.p + starts[i], starts[i + 1] - starts[i]};
+    }
+    mem_free(starts);
+    return e == QUIRE_OK ? index_tokens(b, n) : e;
+}
+
+static quire_err read_vocabulary(bench *b, token_texts **texts, quire_error *err) {
+    model_file *f = NULL;
+    tokenizer *t = NULL;
+    TRY(model_file_open_vocabulary(b->o->tokenizer, &f, err));
+    quire_err e = tokenizer_open(model_file_vocab(f), &t, err);
+    e = e == QUIRE_OK ? token_texts_open(t, texts) : e;
+    int32_t n = e == QUIRE_OK ? tokenizer_n_tokens(t) : 0;
+    b->texts = mem_new((size_t)n + 1, sizeof *b->texts);
+    e = e == QUIRE_OK ? mem_check(b->texts) : e;
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        b->texts[i] = tokenizer_is_special(t, i) ? (str){"", 0} : token_texts_of(*texts, i);
+    }
+    tokenizer_close(t);
+    model_file_close(f);
+    return e == QUIRE_OK ? index_tokens(b, n + 1) : e;
+}
+
+/* ---- schemas ---- */
+
+static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool *is_first) {
+    grammar_state s = grammar_start(r);
+    for (size_t at = 0; at < text.n;) {
+        int64_t mask_ns = clock_ns();
+        TRY(grammar_mask(r, s, b->bits));
+        TRY(note(&b->masks, mask_ns));
+        if (*is_first) {
+            TRY(note(&b->first, from_ns));
+            *is_first = false;
+        }
+        size_t n = text.n - at < LONGEST ? text.n - at : LONGEST;
+        int32_t token = -1;
+        while (n > 0 && ((token = find_token(b, (str){text.p + at, n})) < 0 || (b->bits[token / 64] >> (token % 64) & 1) == 0)) {
+            n--;
+        }
+        if (n == 0 || grammar_accept(r, &s, token) != QUIRE_OK) {
+            return QUIRE_OK; /* the vocabulary has no way through here */
+        }
+        at += n;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_schema(bench *b, json_value *record) {
+    grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
+    strbuf text = {0};
+    json_out out = {.to = &text};
+    quire_error ignored;
+    grammar *g = NULL;
+    grammar_run *r = NULL;
+    json_add(&out, json_get(record, "schema"));
+    int64_t from = clock_ns();
+    quire_err e = grammar_compile(GRAMMAR_SCHEMA, (str){text.p, text.n}, &any, &g, &ignored);
+    b->n_schemas++;
+    b->n_refused += e != QUIRE_OK;
+    bool refused = e != QUIRE_OK, is_first = true;
+    e = note(&b->compile, from);
+    e = e == QUIRE_OK && !refused ? grammar_run_open(g, b->v, 0, &r) : e;
+    b->grammar_bytes += refused ? 0 : grammar_bytes(g);
+    json_value *tests = json_get(record, "tests");
+    for (size_t i = 0; r != NULL && i < json_length(tests) && e == QUIRE_OK; i++) {
+        if (json_get_bool(json_at(tests, i), "valid", false)) {
+            strbuf_clear(&text);
+            json_add(&out, json_get(json_at(tests, i), "data"));
+            e = walk(b, r, (str){text.p, text.n}, from, &is_first);
+        }
+    }
+    grammar_run_close(r);
+    grammar_drop(g);
+    strbuf_deinit(&text);
+    return e;
+}
+
+static quire_err run_lines(bench *b, str text, const char *where, quire_error *err) {
+    json_limits limits = json_limits_file;
+    limits.names = JSON_NAMES_LAST;
+    for (int32_t line = 0; text.n > 0; line++) {
+        const char *end = memchr(text.p, '\n', text.n);
+        size_t n = end != NULL ? (size_t)(end - text.p) : text.n;
+        json_value *record = NULL;
+        json_fault fault;
+        if (line % b->o->every == 0) {
+            if (json_read((str){text.p, n}, &limits, JSON_WIDE_REAL, &record, &fault) != QUIRE_OK) {
+                return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: line %d: %s", where, line + 1, fault.what);
+            }
+            quire_err e = run_schema(b, record);
+            json_drop(record);
+            TRY(e);
+        }
+        n += end != NULL;
+        text = (str){text.p + n, text.n - n};
+    }
+    return QUIRE_OK;
+}
+
+static const char own_schemas[] =
+    "{\"schema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0},\"tags\":"
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":[\"name\"]},\"tests\":[{\"valid\":true,\"data\":{\"name\":\"ann\","
+    "\"age\":31,\"tags\":[\"a\",\"of words\"]}}]}\n"
+    "{\"schema\":{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"enum\":[\"x\",\"y\"]},\"next\":{\"$ref\":\"#/$defs/n\"}},"
+    "\"additionalProperties\":false}},\"$ref\":\"#/$defs/n\"},\"tests\":[{\"valid\":true,\"data\":{\"v\":\"x\",\"next\":{\"v\":\"y\","
+    "\"next\":{}}}}]}\n"
+    "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":\"at all\"}]}}]}\n";
+
+static quire_err run_files(bench *b, quire_error *err) {
+    const char *at = b->o->schemas;
+    if (at == NULL) {
+        return run_lines(b, (str){own_schemas, sizeof own_schemas - 1}, "the schemas", err);
+    }
+    while (*at != 0) {
+        char path[4096];
+        size_t n = strcspn(at, ",");
+        file_map map = {0};
+        if (n >= sizeof path) {
+            return err_set(err, QUIRE_INVALID, -1, "--schemas: a name is too long");
+        }
+        memcpy(path, at, n);
+        path[n] = 0;
+        TRY(file_map_open(path, (size_t)1 << 30, &map, err));
+        quire_err e = run_lines(b, file_map_text(&map), path, err);
+        file_map_close(&map);
+        TRY(e);
+        at += n + (at[n] == ',');
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the report ---- */
+
+static int compare(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+
+static void report_times(const sheet *s, const char *what, times *t) {
+    double sum = 0;
+    if (t->n == 0) {
+        return;
+    }
+    qsort(t->us, t->n, sizeof *t->us, compare);
+    for (size_t i = 0; i < t->n; i++) {
+        sum += t->us[i];
+    }
+    sheet_row(s, (sheet_cell[]){{.text = what},
+                                {.number = (double)t->n},
+                                {.number = sum / (double)t->n},
+                                {.number = t->us[t->n / 2]},
+                                {.number = t->us[t->n * 99 / 100]},
+                                {.number = t->us[t->n * 999 / 1000]}});
+}
+
+static void report(bench *b) {
+    static const sheet_column columns[] = {{"what", "what", 22, SHEET_TEXT, NULL}, {"n", "n", 9, 0, "count"},
+                                           {"mean", "mean us", 10, 2, "us"},       {"p50", "50% us", 10, 2, "us"},
+                                           {"p99", "99% us", 10, 1, "us"},         {"p99.9", "99.9% us", 10, 1, "us"}};
+    sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->json};
+    sheet_begin(&s, NULL);
+    report_times(&s, "compile", &b->compile);
+    report_times(&s, "first mask, compiled", &b->first);
+    report_times(&s, "mask", &b->masks);
+    sheet_note(&s, "%lld schemas, %lld refused, %.0f bytes a grammar; %d tokens", (long long)b->n_schemas, (long long)b->n_refused,
+               (double)b->grammar_bytes / (double)(b->n_schemas > b->n_refused ? b->n_schemas - b->n_refused : 1),
+               grammar_vocab_size(b->v));
+}
+
+quire_err bench_grammar_run(const bench_grammar_options *o, quire_error *err) {
+    bench b = {.o = o};
+    token_texts *texts = NULL;
+    quire_err e;
+    if (o->tokenizer != NULL) {
+        e = read_vocabulary(&b, &texts, err);
+    } else {
+        b.texts = mem_new((size_t)o->n_tokens, sizeof *b.texts);
+        e = b.texts != NULL ? make_vocabulary(&b) : QUIRE_NO_MEMORY;
+    }
+    e = e == QUIRE_OK ? run_files(&b, err) : e;
+    if (e == QUIRE_OK) {
+        report(&b);
+    } else if (err->code != e) {
+        (void)err_set(err, e, -1, "bench grammar: %s", quire_err_text(e));
+    }
+    token_texts_close(texts);
+    grammar_vocab_drop(b.v);
+    mem_free(b.texts);
+    mem_free(b.slots);
+    mem_free(b.bits);
+    strbuf_deinit(&b.bytes);
+    mem_free(b.compile.us);
+    mem_free(b.first.us);
+    mem_free(b.masks.us);
+    return e;
+}

@@ -1,0 +1,106 @@
+/* GBNF: recursion of every kind, and what is refused. */
+#include "grammar_case.h"
+
+static void rules_nest_as_deep_as_the_text(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_EBNF, "root ::= \"(\" root \")\" | \"a\"\n", NULL);
+    char text[4002] = "";
+    memset(text, '(', 2000);
+    text[2000] = 'a';
+    memset(text + 2001, ')', 1999);
+    case_rejects(&c, text, -1);
+    text[4000] = ')';
+    case_accepts(&c, text);
+    case_rejects(&c, "(a))", 3);
+    case_close(&c);
+}
+
+static void left_recursion_is_turned_around(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_EBNF, "root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [a-c]\n", NULL);
+    case_accepts(&c, "a+b*c+(a+a)");
+    case_rejects(&c, "a+*", 2);
+    case_rejects(&c, "a+(b", -1);
+    case_rejects(&c, "a)", 1);
+    case_close(&c);
+}
+
+static void left_recursion_through_other_rules_and_empty_ones_is_too(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_EBNF, "root ::= x\nx ::= o y \"1\" | \"a\"\ny ::= x \"2\" | \"b\"\no ::= \"-\"?\n", NULL);
+    case_accepts(&c, "a");
+    case_accepts(&c, "b1");
+    case_accepts(&c, "a21");
+    case_accepts(&c, "b121");
+    case_accepts(&c, "-b1");
+    case_accepts(&c, "-a21");
+    case_accepts(&c, "--a2121");
+    case_rejects(&c, "a1", 1);
+    case_rejects(&c, "-a1", 2);
+    case_rejects(&c, "b2", 1);
+    case_close(&c);
+}
+
+static void an_ambiguous_grammar_stays_small(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_EBNF, "root ::= s\ns ::= s s | \"a\" | \"b\"\n", NULL);
+    char text[301];
+    memset(text, 'a', 300);
+    text[300] = 0;
+    case_accepts(&c, text);
+    grammar_run_stats stats;
+    grammar_run_get_stats(c.r, &stats);
+    assert_true(stats.bytes < (size_t)8 << 20);
+    case_close(&c);
+}
+
+static void rules_may_span_lines_and_hold_comments(void **state) {
+    (void)state;
+    grammar_case c =
+        case_open(GRAMMAR_EBNF, "# an answer\nroot ::= (\n  \"x\" # first\n  | name )\nname ::= [^\\]\\n]{2,3}\n | '\\x41\\u00e9'\n", NULL);
+    case_accepts(&c, "x");
+    case_accepts(&c, "yy");
+    case_accepts(&c, "A\xC3\xA9");
+    case_rejects(&c, "]", 0);
+    case_rejects(&c, "yyyy", 3);
+    case_close(&c);
+}
+
+static void wrong_grammars_are_refused_with_their_line(void **state) {
+    (void)state;
+    case_refused(GRAMMAR_EBNF, "root ::= a\n", QUIRE_INVALID, "no rule \"a\"");
+    case_refused(GRAMMAR_EBNF, "a ::= \"x\"\n", QUIRE_INVALID, "no rule \"root\"");
+    case_refused(GRAMMAR_EBNF, "root ::= \"x\"\nroot ::= \"y\"\n", QUIRE_INVALID, "line 2");
+    case_refused(GRAMMAR_EBNF, "root ::= \"x\" )\n", QUIRE_INVALID, ") without");
+    case_refused(GRAMMAR_EBNF, "root ::= \"x\n", QUIRE_INVALID, "closing quote");
+    case_refused(GRAMMAR_EBNF, "root ::= root \"a\"\n", QUIRE_INVALID, "matches no text");
+    case_refused(GRAMMAR_EBNF, "root ::= \"x\"{3,2}\n", QUIRE_INVALID, "{n,m}");
+}
+
+static void the_notation_of_w3c_is_read_too(void **state) {
+    (void)state;
+    grammar_case c =
+        case_open(GRAMMAR_W3C, "/* an answer */ [1] doc ::= item (',' item)*\n[2] item ::= [a-c#x30-#x39]+ | #xE9 | \"#x\\\"\n", NULL);
+    case_accepts(&c, "a0,9");
+    case_accepts(&c, "\xC3\xA9,b");
+    case_accepts(&c, "#x\\");
+    case_rejects(&c, "d", 0);
+    case_rejects(&c, "a,", -1);
+    case_close(&c);
+    case_refused(GRAMMAR_W3C, "a ::= 'x' - 'y'", QUIRE_INVALID, "should stand here");
+    case_refused(GRAMMAR_W3C, "", QUIRE_INVALID, "no rules");
+    case_refused(GRAMMAR_LARK, "start: \"a\"", QUIRE_UNSUPPORTED, "GBNF");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_nest_as_deep_as_the_text),
+        cmocka_unit_test(left_recursion_is_turned_around),
+        cmocka_unit_test(left_recursion_through_other_rules_and_empty_ones_is_too),
+        cmocka_unit_test(an_ambiguous_grammar_stays_small),
+        cmocka_unit_test(rules_may_span_lines_and_hold_comments),
+        cmocka_unit_test(wrong_grammars_are_refused_with_their_line),
+        cmocka_unit_test(the_notation_of_w3c_is_read_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

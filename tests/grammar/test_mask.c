@@ -1,0 +1,190 @@
+/* Masks and states: every bit of masks along random walks, forks and rollbacks, forced tokens, budgets, threads. */
+#include "grammar_case.h"
+
+#include <pthread.h>
+
+#include "base/rng.h"
+
+typedef struct subject {
+    grammar_kind kind;
+    const char *text;
+    grammar_space space;
+    grammar_order order;
+} subject;
+
+static const subject subjects[] = {
+    {GRAMMAR_REGEX, "(hello|hel*o|[ab]{2,5}\xC3\xA9?)+", 0, 0},
+    {GRAMMAR_REGEX, "[^\\n]{3,40}", 0, 0},
+    {GRAMMAR_EBNF, "root ::= \"(\" root \")\" root | \"\" | [a-c]\n", 0, 0},
+    {GRAMMAR_EBNF, "root ::= v (\",\" \" \"? v)*\nv ::= \"\\\"\" [^\"]* \"\\\"\" | \"[\" (v (\",\" v)*)? \"]\"\n", 0, 0},
+    {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_ANY, 0},
+    {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_COMPACT, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"maxLength\":5}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3,\"maxLength\":40}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^x]*b\"}", 0, 0},
+    {GRAMMAR_SCHEMA,
+     "{\"anyOf\":[{\"type\":\"string\",\"maxLength\":2},{\"type\":\"string\",\"pattern\":\"^a\"},{\"type\":\"string\",\"minLength\":4}]}",
+     0, 0},
+    {GRAMMAR_SCHEMA,
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"a\":{\"type\":\"number\"}},\"required\":[\"a\"]}",
+     GRAMMAR_SPACE_ANY, GRAMMAR_ORDER_ANY},
+    {GRAMMAR_SCHEMA,
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"enum\":[\"abc\",\"ab\\u00e9\"]},\"a\":{\"type\":\"integer\",\"minimum\":-5,"
+     "\"maximum\":12}},\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2}}",
+     GRAMMAR_SPACE_COMPACT, GRAMMAR_ORDER_SCHEMA},
+};
+
+/* One walk of random allowed tokens; each state's mask is compared with all tokens. */
+static void walk_at_random(grammar_case *c, uint64_t *random) {
+    grammar_state s = grammar_start(c->r), states[40];
+    for (int step = 0; step < 40; step++) {
+        case_mask(c, s);
+        states[step] = s;
+        int32_t allowed[CASE_TOKENS], n = 0;
+        for (int32_t t = 0; t < CASE_END; t++) {
+            if (grammar_allows(c->r, s, t)) {
+                allowed[n++] = t;
+            }
+        }
+        if (n == 0) { /* complete, or the vocabulary has no token for what must follow */
+            break;
+        }
+        assert_int_equal(grammar_accept(c->r, &s, allowed[rng_next(random) % (uint64_t)n]), QUIRE_OK);
+        if (step > 5 && rng_next(random) % 10 == 0) {
+            s = states[step / 2]; /* back to an earlier position */
+        }
+    }
+}
+
+static void every_bit_of_a_mask_is_what_taking_the_token_says(void **state) {
+    (void)state;
+    uint64_t seed = 20260722;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    uint64_t random = seed;
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+        grammar_options o = {.space = subjects[i].space, .order = subjects[i].order};
+        grammar_case c = case_open(subjects[i].kind, subjects[i].text, &o);
+        for (int k = 0; k < 12; k++) {
+            walk_at_random(&c, &random);
+        }
+        case_close(&c);
+    }
+}
+
+static void an_end_token_is_allowed_where_the_answer_is_complete(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_REGEX, "ab?", NULL);
+    grammar_state s = grammar_start(c.r), behind;
+    assert_int_equal(grammar_accept(c.r, &s, CASE_END), QUIRE_INVALID);
+    assert_int_equal(grammar_accept(c.r, &s, 1), QUIRE_OK);
+    behind = s;
+    assert_int_equal(grammar_accept(c.r, &s, CASE_END), QUIRE_OK);
+    assert_int_equal(s.id, behind.id);
+    assert_false(grammar_is_over(c.r, s));
+    assert_int_equal(grammar_accept(c.r, &s, 2), QUIRE_OK);
+    assert_true(grammar_is_over(c.r, s));
+    assert_int_equal(grammar_accept(c.r, &s, 2), QUIRE_INVALID);
+    assert_int_equal(grammar_accept(c.r, &s, 0), QUIRE_INVALID); /* without bytes */
+    assert_int_equal(grammar_accept(c.r, &s, CASE_TOKENS), QUIRE_INVALID);
+    case_close(&c);
+}
+
+static void forced_tokens_are_the_only_ones(void **state) {
+    (void)state;
+    int32_t tokens[16];
+    grammar_case c = case_open(GRAMMAR_REGEX, "x\\.x[01]", NULL);
+    int32_t n = grammar_forced(c.r, grammar_start(c.r), tokens, 16);
+    assert_int_equal(n, 3);
+    assert_string_equal(case_tokens[tokens[1]], ".");
+    assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 2), 2);
+    case_close(&c);
+    c = case_open(GRAMMAR_REGEX, "hello[01]", NULL); /* "hel" may come, and nothing spells "h" */
+    n = grammar_guess(c.r, grammar_start(c.r), tokens, 16);
+    assert_int_equal(n, 1);
+    assert_string_equal(case_tokens[tokens[0]], "hello");
+    assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 16), 0);
+    case_close(&c);
+}
+
+static void a_run_allocates_nothing_after_it_is_open(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_JSON_OBJECT, "", NULL);
+    uint64_t bits[(CASE_TOKENS + 63) / 64];
+    grammar_state s = grammar_start(c.r);
+    mem_guard_enter();
+    quire_err e = grammar_accept_bytes(c.r, &s, str_of("{\"a\":[1,2,{\"b\":"), NULL);
+    quire_err mask = grammar_mask(c.r, s, bits);
+    mem_guard_leave();
+    assert_int_equal(e, QUIRE_OK);
+    assert_int_equal(mask, QUIRE_OK);
+    case_close(&c);
+}
+
+static void a_run_at_its_budget_fails_and_keeps_the_state(void **state) {
+    (void)state;
+    grammar *g = NULL;
+    grammar_vocab *v = case_vocab();
+    grammar_run *r = NULL, *other = NULL;
+    quire_error err = {0};
+    assert_int_equal(grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err), QUIRE_OK);
+    assert_int_equal(grammar_run_open(g, v, 65536, &r), QUIRE_OK);
+    grammar_state s = grammar_start(r), before = s;
+    quire_err e = QUIRE_OK;
+    for (int i = 0; i < 100000 && e == QUIRE_OK; i++) {
+        before = s;
+        e = grammar_accept_bytes(r, &s, str_of("("), NULL);
+    }
+    assert_int_equal(e, QUIRE_TOO_LARGE);
+    assert_int_equal(s.id, before.id);
+    assert_int_equal(grammar_run_open(g, v, 65536, &other), QUIRE_OK);
+    assert_ptr_not_equal(other, r); /* a full run takes nobody in */
+    grammar_run_close(other);
+    grammar_run_close(r);
+    grammar_drop(g);
+    grammar_vocab_drop(v);
+}
+
+static void sequences_of_one_grammar_share_a_run(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_REGEX, "a*", NULL);
+    grammar_run *second = NULL;
+    assert_int_equal(grammar_run_open(c.g, c.v, 0, &second), QUIRE_OK);
+    assert_ptr_equal(second, c.r);
+    grammar_run_close(second);
+    case_close(&c);
+}
+
+static void *use_run(void *arg) {
+    grammar_case *c = arg;
+    uint64_t random = 7;
+    walk_at_random(c, &random);
+    walk_at_random(c, &random);
+    return NULL;
+}
+
+static void threads_may_use_one_run_at_once(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_JSON_OBJECT, "", &((grammar_options){.space = GRAMMAR_SPACE_ANY}));
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, use_run, &c), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_bit_of_a_mask_is_what_taking_the_token_says),
+        cmocka_unit_test(an_end_token_is_allowed_where_the_answer_is_complete),
+        cmocka_unit_test(forced_tokens_are_the_only_ones),
+        cmocka_unit_test(a_run_allocates_nothing_after_it_is_open),
+        cmocka_unit_test(a_run_at_its_budget_fails_and_keeps_the_state),
+        cmocka_unit_test(sequences_of_one_grammar_share_a_run),
+        cmocka_unit_test(threads_may_use_one_run_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

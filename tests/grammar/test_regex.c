@@ -1,0 +1,104 @@
+/* Regexes and choices: what they accept, where they end, what is refused. */
+#include "grammar_case.h"
+
+static void a_regex_must_match_the_whole_text(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_REGEX, "ab+c?", NULL);
+    case_accepts(&c, "ab");
+    case_accepts(&c, "abbbc");
+    case_rejects(&c, "a", -1);
+    case_rejects(&c, "abcc", 3);
+    case_rejects(&c, "xab", 0);
+    case_close(&c);
+}
+
+static void counted_repeats_are_counted_and_not_written_out(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_REGEX, "(?:(?:a|bc){2,3}x){50,51}", NULL);
+    char text[52 * 4 + 1] = "";
+    for (int i = 0; i < 49; i++) {
+        strcat(text, i % 2 == 0 ? "aax" : "bcax");
+    }
+    case_rejects(&c, text, -1);
+    strcat(text, "aaax");
+    case_accepts(&c, text);
+    strcat(text, "aax");
+    case_accepts(&c, text);
+    strcat(text, "a");
+    case_rejects(&c, text, (int)strlen(text) - 1);
+    case_close(&c);
+}
+
+static void characters_are_whole_even_where_tokens_cut_them(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_REGEX, "[\\u00e0-\\u00ff]\xE6\x97\xA5?[^\\x00-\\uffff]", NULL);
+    case_accepts(&c, "\xC3\xA9\xE6\x97\xA5\xF0\x9F\x98\x80");
+    case_accepts(&c, "\xC3\xA9\xF0\x9F\x98\x80");
+    case_rejects(&c, "\xC3\x9F", 1); /* U+00DF is below the range */
+    case_rejects(&c, "\xC3\xA9\xE6\x98", 3);
+    case_close(&c);
+    c = case_open(GRAMMAR_REGEX, ".", NULL);
+    case_rejects(&c, "\n", 0);
+    case_rejects(&c, "\xED\xA0\x80", 1); /* a surrogate */
+    case_rejects(&c, "\xC0\xAF", 0);     /* too long */
+    case_rejects(&c, "\xF4\x90\x80\x80", 1);
+    case_close(&c);
+}
+
+static void anchors_count_at_the_edges_alone(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_REGEX, "^(?:^ab|x)$", NULL);
+    case_accepts(&c, "ab");
+    case_accepts(&c, "x");
+    case_close(&c);
+    case_refused(GRAMMAR_REGEX, "a^b", QUIRE_UNSUPPORTED, "anchor");
+    case_refused(GRAMMAR_REGEX, "(?=a)b", QUIRE_UNSUPPORTED, "group");
+    case_refused(GRAMMAR_REGEX, "(a)\\1", QUIRE_UNSUPPORTED, "\\1");
+    case_refused(GRAMMAR_REGEX, "a\\b", QUIRE_UNSUPPORTED, "\\b");
+    case_refused(GRAMMAR_REGEX, "a*+", QUIRE_UNSUPPORTED, "possessive");
+    case_refused(GRAMMAR_REGEX, "(a", QUIRE_INVALID, "( without");
+    case_refused(GRAMMAR_REGEX, "a)", QUIRE_INVALID, ") without");
+    case_refused(GRAMMAR_REGEX, "[b-a]", QUIRE_INVALID, "range");
+    case_refused(GRAMMAR_REGEX, "*a", QUIRE_INVALID, "nothing stands");
+    case_refused(GRAMMAR_REGEX, "[^\\x00-\\U0010ffff]", QUIRE_INVALID, "matches no text");
+}
+
+static void a_choice_is_one_of_its_texts(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_CHOICE, "[\"yes\",\"yes sir\",\"\\u00e9\"]", NULL);
+    case_accepts(&c, "yes");
+    case_accepts(&c, "yes sir");
+    case_accepts(&c, "\xC3\xA9");
+    case_rejects(&c, "yes ma", 4);
+    case_close(&c);
+    case_refused(GRAMMAR_CHOICE, "[]", QUIRE_INVALID, "at least one");
+    case_refused(GRAMMAR_CHOICE, "[1]", QUIRE_INVALID, "not a string");
+}
+
+static void a_hostile_regex_is_refused_in_its_budgets(void **state) {
+    (void)state;
+    char *deep = mem_new(60001, 1);
+    assert_non_null(deep);
+    memset(deep, '(', 30000);
+    memset(deep + 30000, ')', 30000);
+    case_refused(GRAMMAR_REGEX, deep, QUIRE_TOO_LARGE, "too deep");
+    mem_free(deep);
+    case_refused(GRAMMAR_REGEX, "((((a{0,99}){0,99}){0,99}){0,99}){0,99}", QUIRE_TOO_LARGE, "repeats nest");
+    case_refused(GRAMMAR_REGEX, "a{100001}", QUIRE_TOO_LARGE, "count");
+    grammar_options few = {.max_steps = 100};
+    grammar *g = NULL;
+    quire_error err = {0};
+    assert_int_equal(grammar_compile(GRAMMAR_REGEX, str_of("(a|b|c){1,40}(d|e|f){1,40}"), &few, &g, &err), QUIRE_TOO_LARGE);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_regex_must_match_the_whole_text),
+        cmocka_unit_test(counted_repeats_are_counted_and_not_written_out),
+        cmocka_unit_test(characters_are_whole_even_where_tokens_cut_them),
+        cmocka_unit_test(anchors_count_at_the_edges_alone),
+        cmocka_unit_test(a_choice_is_one_of_its_texts),
+        cmocka_unit_test(a_hostile_regex_is_refused_in_its_budgets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

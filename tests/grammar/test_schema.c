@@ -1,0 +1,223 @@
+/* JSON Schemas: what each keyword lets through, and what is refused with its path. */
+#include "grammar_case.h"
+
+typedef struct schema_case {
+    const char *schema, *accepted[6], *rejected[6];
+} schema_case;
+
+static void check_all(const schema_case *cases, size_t n, const grammar_options *o) {
+    for (size_t i = 0; i < n; i++) {
+        grammar_case c = case_open(GRAMMAR_SCHEMA, cases[i].schema, o);
+        for (size_t k = 0; k < 6 && cases[i].accepted[k] != NULL; k++) {
+            case_accepts(&c, cases[i].accepted[k]);
+        }
+        for (size_t k = 0; k < 6 && cases[i].rejected[k] != NULL; k++) {
+            bool final;
+            (void)case_take(&c, cases[i].rejected[k], &final);
+            if (final) {
+                fail_msg("%s must reject %s", cases[i].schema, cases[i].rejected[k]);
+            }
+        }
+        case_close(&c);
+    }
+}
+#define CHECK_ALL(cases, o) check_all(cases, sizeof(cases) / sizeof *(cases), o)
+
+static void numbers_keep_their_bounds_and_multiples(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\":\"number\"}", {"0", "-0", "1.5e-7", "120"}, {"01", "NaN", "Infinity", "+1", "1."}},
+        {"{\"type\":\"integer\",\"minimum\":-12,\"exclusiveMaximum\":105}",
+         {"-12", "0", "104", "-3"},
+         {"-13", "105", "1040", "4.0", "1e1"}},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":-1.5,\"maximum\":2.25}",
+         {"-1.49", "2.25", "2.2500", "0", "-1"},
+         {"-1.5", "2.26", "2.2501", "-2"}},
+        {"{\"type\":\"number\",\"minimum\":0.001,\"maximum\":0.01}", {"0.001", "0.0099", "0.010"}, {"0", "0.0009", "0.011", "1"}},
+        {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":30}", {"35", "700", "42"}, {"28", "36", "0"}},
+        {"{\"type\":\"number\",\"multipleOf\":0.25}", {"0.5", "1.75", "3", "0.250"}, {"0.3", "1.125"}},
+        {"{\"type\":\"number\",\"not\":{\"multipleOf\":1}}", {"0.5"}, {"1", "2.0"}},
+        {"{\"enum\":[1,2.50,-3]}", {"1", "2.5", "-3"}, {"2", "-30"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+static void strings_keep_length_pattern_and_format(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+         {"\"ab\"", "\"\\n\xC3\xA9\"", "\"\\ud83d\\ude00x\"", "\"\\u0061bc\""},
+         {"\"a\"", "\"abcd\"", "\"\\ud83d\"", "\"\\udc00x\"", "\"a\nb\""}},
+        {"{\"type\":\"string\",\"pattern\":\"^a.c$\"}",
+         {"\"abc\"", "\"a\\\"c\"", "\"a\\u00e9c\"",
+          "\"a\xC3\xA9"
+          "c\""},
+         {"\"ac\"", "\"xabc\"", "\"a\\nc\""}},
+        {"{\"type\":\"string\",\"pattern\":\"b+\",\"maxLength\":3}", {"\"b\"", "\"abb\""}, {"\"a\"", "\"aabb\""}},
+        {"{\"type\":\"string\",\"pattern\":\"^x|y$\"}", {"\"xaa\"", "\"aay\"", "\"x\""}, {"\"ax\"", "\"ya\""}},
+        {"{\"type\":\"string\",\"format\":\"date\"}",
+         {"\"2024-02-29\"", "\"1999-12-31\""},
+         {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-13-01\""}},
+        {"{\"type\":\"string\",\"format\":\"no-such-format\"}", {"\"x\""}, {"1"}},
+        {"{\"type\":\"string\",\"not\":{\"pattern\":\"^a\"}}", {"\"ba\"", "\"\""}, {"\"ab\""}},
+        {"{\"enum\":[\"a\\\"b\",\"\\u00e9\"]}", {"\"a\\\"b\"", "\"\xC3\xA9\"", "\"\\u00e9\""}, {"\"a\"", "\"\\u0061\\\"b\""}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+static void objects_keep_names_order_and_counts(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":true},\"required\":[\"b\"],\"type\":\"object\"}",
+         {"{\"a\":1,\"b\":2}", "{\"b\":null}", "{\"b\":1,\"z\":[]}"},
+         {"{\"a\":1}", "{\"b\":1,\"a\":2}", "{\"a\":\"x\",\"b\":1}", "{\"b\":1,\"\\u0061\":\"x\"}"}},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^n\":{\"type\":\"integer\"}},\"additionalProperties\":false}",
+         {"{}", "{\"n1\":5,\"n\":2}"},
+         {"{\"a\":1}", "{\"n1\":\"x\"}"}},
+        {"{\"type\":\"object\",\"properties\":{\"name\":true},\"patternProperties\":{\"^n\":{\"type\":\"integer\"}}}",
+         {"{\"name\":1,\"x\":\"y\"}"},
+         {"{\"name\":\"x\"}"}},
+        {"{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":2,\"additionalProperties\":{\"type\":\"null\"}}",
+         {"{\"a\":null}", "{\"a\":null,\"b\":null}"},
+         {"{}", "{\"a\":null,\"b\":null,\"c\":null}"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"maxLength\":2}}", {"{\"ab\":1}"}, {"{\"abc\":1}"}},
+        {"{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]},\"properties\":{\"a\":{},\"b\":{}},\"additionalProperties\":false}",
+         {"{}", "{\"b\":1}", "{\"a\":1,\"b\":1}"},
+         {"{\"a\":1}"}},
+        {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}}},{\"properties\":{\"b\":{\"type\":\"null\"}},\"required\":[\"a\"]}],"
+         "\"type\":\"object\",\"unevaluatedProperties\":false}",
+         {"{\"a\":1}", "{\"a\":1,\"b\":null}"},
+         {"{\"b\":null}", "{\"a\":1,\"c\":1}"}},
+    };
+    CHECK_ALL(cases, NULL);
+    static const schema_case any_order[] = {
+        {"{\"properties\":{\"a\":true,\"b\":true,\"c\":true},\"required\":[\"c\"],\"type\":\"object\",\"additionalProperties\":false}",
+         {"{\"c\":1,\"a\":2}", "{\"b\":1,\"c\":1,\"a\":1}"},
+         {"{\"b\":1}", "{\"c\":1,\"c\":1}", "{\"c\":1,\"d\":1}"}},
+    };
+    CHECK_ALL(any_order, &((grammar_options){.order = GRAMMAR_ORDER_ANY}));
+}
+
+static void arrays_keep_items_and_counts(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"items\":{\"type\":\"null\"},\"minItems\":1,\"maxItems\":3}",
+         {"[1]", "[1,null,null]"},
+         {"[]", "[null]", "[1,1]", "[1,null,null,null]"}},
+        {"{\"type\":\"array\",\"contains\":{\"const\":1},\"minContains\":2,\"maxContains\":2,\"items\":{\"type\":\"integer\"}}",
+         {"[1,1]", "[1,2,1]", "[2,1,1]"},
+         {"[1]", "[1,1,1]", "[2,2]"}},
+        {"{\"type\":\"array\",\"items\":{\"enum\":[1,2,3]},\"uniqueItems\":true,\"minItems\":2}",
+         {"[1,2]", "[3,1,2]"},
+         {"[1,1]", "[1]", "[1,2,3,1]"}},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"uniqueItems\":true}", {"[true,false]", "[]"}, {"[true,true]"}},
+        {"{\"type\":\"array\",\"not\":{\"items\":{\"type\":\"integer\"}}}", {"[\"a\"]", "[1,\"a\"]"}, {"[]", "[1]"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+static void alternatives_hold_as_they_say(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"oneOf\":[{\"type\":\"integer\",\"minimum\":0},{\"type\":\"integer\",\"maximum\":10}]}", {"-1", "11"}, {"5", "0", "10"}},
+        {"{\"if\":{\"properties\":{\"k\":{\"const\":1}},\"required\":[\"k\"]},\"then\":{\"required\":[\"a\"]},\"else\":{\"required\":["
+         "\"b\"]},\"type\":\"object\"}",
+         {"{\"k\":1,\"a\":1}", "{\"k\":2,\"b\":1}", "{\"b\":1}"},
+         {"{\"k\":1,\"b\":1}", "{\"k\":2,\"a\":1}"}},
+        {"{\"anyOf\":[{\"type\":\"null\"},{\"type\":\"string\",\"maxLength\":1}]}", {"null", "\"a\""}, {"\"ab\"", "1"}},
+        {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/"
+         "a\",\"type\":\"null\",\"definitions\":{\"a\":{\"type\":\"integer\"}}}",
+         {"1"},
+         {"null"}},
+        {"{\"$defs\":{\"n\":{\"$anchor\":\"node\",\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#node\"}},"
+         "\"additionalProperties\":false}},\"$ref\":\"#node\"}",
+         {"{}", "{\"next\":{\"next\":{}}}"},
+         {"{\"next\":1}"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+static void white_space_is_none_or_at_most_64_bytes(void **state) {
+    (void)state;
+    const char *schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}";
+    grammar_case c = case_open(GRAMMAR_SCHEMA, schema, NULL);
+    case_accepts(&c, "[1,2]");
+    case_rejects(&c, "[1, 2]", 3);
+    case_close(&c);
+    c = case_open(GRAMMAR_SCHEMA, schema, &((grammar_options){.space = GRAMMAR_SPACE_ANY}));
+    case_accepts(&c, "[ 1 ,\n\t2\r\n]");
+    char text[80] = "[";
+    memset(text + 1, ' ', 64);
+    case_rejects(&c, text, -1);
+    text[65] = ' ';
+    case_rejects(&c, text, 65);
+    case_close(&c);
+    c = case_open(GRAMMAR_SCHEMA, schema, &((grammar_options){.whitespace_pattern = str_of(" ?")}));
+    case_accepts(&c, "[ 1, 2 ]");
+    case_rejects(&c, "[  ", 2);
+    case_close(&c);
+}
+
+static void a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword(void **state) {
+    (void)state;
+    case_refused(GRAMMAR_SCHEMA, "{\"properties\":{\"a/b\":{\"format\":\"regex\"}}}", QUIRE_UNSUPPORTED, "format at \"/properties/a~1b\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"$ref\":\"http://x/y\"}", QUIRE_UNSUPPORTED, "$ref at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"(?=a)\"}", QUIRE_UNSUPPORTED, "pattern at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"$ref\":\"#\"}", QUIRE_INVALID, "leads back to itself");
+    case_refused(GRAMMAR_SCHEMA, "{\"allOf\":[{\"anyOf\":[{\"$ref\":\"#\"}]}]}", QUIRE_INVALID, "leads back to itself");
+    case_refused(GRAMMAR_SCHEMA, "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", QUIRE_INVALID,
+                 "matches no text");
+    case_refused(GRAMMAR_SCHEMA, "{\"type\":\"strin\"}", QUIRE_INVALID, "type at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"minLength\":-1}", QUIRE_INVALID, "minLength at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "[1]", QUIRE_INVALID, "must be an object");
+    case_refused(GRAMMAR_SCHEMA, "{", QUIRE_INVALID, "byte 1");
+    case_refused(GRAMMAR_SCHEMA, "false", QUIRE_INVALID, "matches no text");
+}
+
+static void count_keyword(void *user, const grammar_keyword *k) {
+    int *counts = user;
+    counts[k->status]++;
+    assert_true(k->how[0] != 0);
+}
+
+static void a_survey_reports_every_keyword(void **state) {
+    (void)state;
+    int counts[3] = {0};
+    grammar_options o = {.keyword = count_keyword, .user = counts, .survey = true};
+    grammar *g = NULL;
+    quire_error err = {0};
+    const char *schema = "{\"title\":\"t\",\"properties\":{\"a\":{\"format\":\"regex\"},\"b\":{\"format\":\"iri\",\"minLength\":1}}}";
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, str_of(schema), &o, &g, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(counts[GRAMMAR_REFUSED], 2);
+    assert_int_equal(counts[GRAMMAR_ANNOTATION], 1);
+    assert_true(counts[GRAMMAR_ENFORCED] >= 2);
+    assert_non_null(strstr(err.message, "format at"));
+}
+
+static void a_large_schema_is_refused_at_once(void **state) {
+    (void)state;
+    size_t n = (size_t)10 << 20;
+    char *text = mem_new(n + 1, 1);
+    grammar *g = NULL;
+    quire_error err = {0};
+    assert_non_null(text);
+    memset(text, ' ', n);
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, (str){text, n}, NULL, &g, &err), QUIRE_TOO_LARGE);
+    mem_free(text);
+    assert_true(err.message[0] != 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_keep_their_bounds_and_multiples),
+        cmocka_unit_test(strings_keep_length_pattern_and_format),
+        cmocka_unit_test(objects_keep_names_order_and_counts),
+        cmocka_unit_test(arrays_keep_items_and_counts),
+        cmocka_unit_test(alternatives_hold_as_they_say),
+        cmocka_unit_test(white_space_is_none_or_at_most_64_bytes),
+        cmocka_unit_test(a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword),
+        cmocka_unit_test(a_survey_reports_every_keyword),
+        cmocka_unit_test(a_large_schema_is_refused_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
