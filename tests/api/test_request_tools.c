@@ -1,4 +1,4 @@
-/* A chat's tools: what is wrong with them, the formats of its response, and how that begins. */
+/* A chat's tools: what is wrong with them, the template that they reach, the formats of its response, and how that begins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,9 +102,57 @@ static void the_prompts_end_says_how_the_response_begins(void **state) {
     quire_request_free(r);
 }
 
+/* Renders a chat with tools (NULL: none) by one of three templates. */
+static quire_err render_with_tools(const char *body, const char *tools, strbuf *out, quire_error *err) {
+    chat_form form;
+    quire_error refused;
+    quire_request *r;
+    const chat_source more[] = {{str_of("tool_use"), str_of("T{% for t in tools %}{{ t.name }};{% endfor %}")},
+                                {str_of("rag"), str_of("R{{ tools | length if tools else 'none' }}")}};
+    assert_int_equal(chat_form_open(NULL, str_of("D{{ tools is none }}"), &(chat_tokens){0}, &form, &refused, err), QUIRE_OK);
+    assert_int_equal(chat_form_add(&form, &more[0], err), QUIRE_OK);
+    assert_int_equal(chat_form_add(&form, &more[1], err), QUIRE_OK);
+    request_context ctx = plain;
+    ctx.content = chat_template_content(form.template);
+    ctx.form = &form;
+    assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
+    quire_err e = tools != NULL ? quire_request_tools(r, tools, strlen(tools), err) : QUIRE_OK;
+    e = e == QUIRE_OK ? request_render(r, out, NULL, err) : e;
+    quire_request_free(r);
+    chat_form_close(&form);
+    return e;
+}
+
+static void expect_with_tools(const char *body, const char *tools, const char *want) {
+    strbuf out = {0};
+    quire_error err = {0};
+    if (render_with_tools(body, tools, &out, &err) != QUIRE_OK || !str_is((str){out.p, out.n}, want)) {
+        fail_msg("%s gives %.*s %s, must %s", body, (int)out.n, out.n > 0 ? out.p : "", err.message, want);
+    }
+    strbuf_deinit(&out);
+}
+
+static void tools_reach_the_template_for_them_where_there_is_one(void **state) {
+    (void)state;
+    const char *two = "[{\"name\":\"a\"},{\"name\":\"b\"}]";
+    expect_with_tools("{" USER "}", two, "Ta;b;");
+    expect_with_tools("{" USER "}", NULL, "DTrue");
+    expect_with_tools("{" USER "}", "[]", "DTrue");
+    expect_with_tools("{" USER ",\"chat_template\":\"rag\"}", two, "R2");
+    expect_with_tools("{" USER ",\"chat_template\":\"rag\"}", NULL, "Rnone");
+    expect_with_tools("{" USER ",\"chat_template\":\"default\"}", two, "DFalse");
+    strbuf out = {0};
+    quire_error err = {0};
+    assert_int_equal(render_with_tools("{" USER "}", "{}", &out, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "tools");
+    assert_int_not_equal(render_with_tools("{" USER "}", "[", &out, &err), QUIRE_OK);
+    assert_int_equal(out.n, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
+        cmocka_unit_test(tools_reach_the_template_for_them_where_there_is_one),
         cmocka_unit_test(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format),
         cmocka_unit_test(the_prompts_end_says_how_the_response_begins),
     };
