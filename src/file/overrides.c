@@ -105,7 +105,8 @@ static quire_err add_members(overrides *o, char path[MAX_KEY + 1], size_t n, con
         if (end > MAX_KEY) {
             return too_long(o, m.name, end, err);
         }
-        (void)snprintf(path + n, MAX_KEY + 1 - n, "%s%s", n > 0 ? "." : "", m.name);
+        memcpy(path + n, ".", n > 0);
+        memcpy(path + end - n_name, m.name, n_name + 1);
         bool is_object = json_is(m.value, JSON_KIND_OBJECT) && json_doc_meta(m.value).kind == META_OTHER;
         if (is_object && json_length(m.value) == 0) {
             return bad(o, path, "is an empty object, which changes nothing", err);

@@ -248,10 +248,12 @@ uint32_t object_member(schema *s, const object_part *o, str name) {
 }
 
 bool shape_strings(schema *s, const shape *x, uint32_t *out) {
+    uint32_t all = 0;
     for (uint32_t i = 0; i < x->strings.n; i++) {
         uint32_t one = string_dfa(s, &x->strings.p[i]);
-        *out = i == 0 ? one : dfa_combine(&s->dfas, *out, one, DFA_OR);
+        all = i == 0 ? one : dfa_combine(&s->dfas, all, one, DFA_OR);
     }
+    *out = all;
     return x->strings.n > 0;
 }
 
