@@ -87,6 +87,25 @@ static uint64_t run_all(const math_kernels *k) {
     return hash;
 }
 
+static void sums_with_rows_are_the_plain_twins(void **unused) {
+    (void)unused;
+    float x[3 * 70], y[70], got[3 * 70 + 1], want[3 * 70 + 1];
+    uint64_t state = 3;
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        const math_kernels *k = kernels(ISAS[i]);
+        for (int32_t n = 1; k != NULL && n <= 70; n++) {
+            fill(x, 3 * n, &state);
+            fill(y, n, &state);
+            got[3 * n] = want[3 * n] = 7.0f;
+            memcpy(got, x, sizeof *x * 3 * (size_t)n);
+            memcpy(want, x, sizeof *x * 3 * (size_t)n);
+            k->add_to_rows(y, n, 3, got);
+            math_plain.add_to_rows(y, n, 3, want);
+            assert_true(same_floats(got, want, 3 * (size_t)n + 1));
+        }
+    }
+}
+
 static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
     (void)unused;
     for (int i = 0; i < N_TEST_ISAS; i++) {
@@ -439,6 +458,7 @@ static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unuse
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_with_rows_are_the_plain_twins),
         cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
         cmocka_unit_test(every_activation_is_the_plain_twins),
         cmocka_unit_test(sets_that_differ_in_products_only_share_the_rest),

@@ -112,8 +112,8 @@ void linear_tile(const cpu_backend *b, const linear *w, row_view x, int32_t n_ro
                  void *scratch) {
     const int32_t n = n_blocks * PACK_LANES;
     b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
-    for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
-        b->math->add_scaled(1.0f, w->bias + (int64_t)block0 * PACK_LANES, n, y + r * n);
+    if (w->bias != NULL) {
+        b->math->add_to_rows(w->bias + (int64_t)block0 * PACK_LANES, n, n_rows, y);
     }
 }
 

@@ -248,6 +248,18 @@ static void add_scaled_kernel(float scale, const float *y, int32_t n, float *x) 
     }
 }
 
+static void add_to_rows_kernel(const float *y, int32_t n, int32_t n_rows, float *x) {
+    for (int32_t r = 0; r < n_rows; r++, x += n) {
+        int32_t i = 0;
+        for (; i + LANES <= n; i += LANES) {
+            f_store(x + i, f_add(f_load(x + i), f_load(y + i)));
+        }
+        if (i < n) {
+            f_store_first(x + i, n - i, f_add(f_load_first(x + i, n - i), f_load_first(y + i, n - i)));
+        }
+    }
+}
+
 static void norm_rms_kernel(const float *x, const float *weight, float eps, int32_t n, float *out) {
     f32x16 squares = f_zero();
     int32_t i = 0;

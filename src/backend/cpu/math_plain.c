@@ -75,6 +75,12 @@ static void add_scaled_plain(float scale, const float *y, int32_t n, float *x) {
     }
 }
 
+static void add_to_rows_plain(const float *y, int32_t n, int32_t n_rows, float *x) {
+    for (int32_t i = 0; i < n_rows * n; i++) {
+        x[i] += y[i % n];
+    }
+}
+
 static void norm_rms_plain(const float *x, const float *weight, float eps, int32_t n, float *out) {
     float lanes[LANES] = {0};
     for (int32_t i = 0; i < n; i++) {
@@ -144,6 +150,7 @@ const math_kernels math_plain = {
     .scale_cap = scale_cap_plain,
     .largest = largest_plain,
     .add_scaled = add_scaled_plain,
+    .add_to_rows = add_to_rows_plain,
     .norm_rms = norm_rms_plain,
     .norm_layer = norm_layer_plain,
     .rotate = rotate_plain,

@@ -8,6 +8,7 @@ const math_kernels MATH_TABLE = {
     .scale_cap = scale_cap_kernel,
     .largest = largest_kernel,
     .add_scaled = add_scaled_kernel,
+    .add_to_rows = add_to_rows_kernel,
     .norm_rms = norm_rms_kernel,
     .norm_layer = norm_layer_kernel,
     .rotate = rotate_kernel,
