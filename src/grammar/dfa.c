@@ -305,6 +305,40 @@ uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;
 }
 
+/* Adds the edges for characters lo to hi from a state of x: to twice what x's lead to. */
+static void add_doubled(dfa_pool *p, uint32_t out, uint32_t x, uint32_t state, uint32_t lo, uint32_t hi) {
+    for (uint32_t c = lo, until; c <= hi && build_step(p->b, 1); c = until + 1) {
+        uint32_t to = step(&p->all.p[x], state, c, &until);
+        until = until < hi ? until : hi;
+        dfa_add_edge(p, out, c, until, to != NFA_NONE ? to * 2 : NFA_NONE);
+    }
+}
+
+uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote) {
+    static const char escaped[] = "\"'\\nrt", meant[] = "\"'\\\n\r\t";
+    uint32_t out = dfa_new(p), until, q = (uint32_t)quote;
+    for (uint32_t i = 0; i < p->all.p[x].states.n && build_step(p->b, 1); i++) {
+        dfa_add_state(p, out, p->all.p[x].states.p[i].accepts); /* 2 i */
+        dfa_add_edge(p, out, 0, 0x1F, NFA_NONE);
+        add_doubled(p, out, x, i, 0x20, q - 1);
+        dfa_add_edge(p, out, q, q, NFA_NONE);
+        add_doubled(p, out, x, i, q + 1, '\\' - 1);
+        dfa_add_edge(p, out, '\\', '\\', i * 2 + 1);
+        add_doubled(p, out, x, i, '\\' + 1, NFA_MAX_CHAR);
+        dfa_add_state(p, out, false); /* 2 i + 1: behind a backslash */
+        uint32_t from = 0;
+        for (int k = 0; escaped[k] != 0; k++) {
+            uint32_t c = (uint32_t)escaped[k], to = step(&p->all.p[x], i, (uint32_t)meant[k], &until);
+            dfa_add_edge(p, out, from, c - 1, NFA_NONE);
+            dfa_add_edge(p, out, c, c, to != NFA_NONE ? to * 2 : NFA_NONE);
+            from = c + 1;
+        }
+        dfa_add_edge(p, out, from, NFA_MAX_CHAR, NFA_NONE);
+    }
+    dfa_trim(p, out);
+    return p->b->failed == QUIRE_OK ? out : DFA_ANY;
+}
+
 static bool is_open(const nfa_dstate *d, bool all) {
     return all ? d->free : d->roomy;
 }

@@ -24,7 +24,7 @@ static uint32_t regex_rule(schema *s, uint32_t *rule, str regex) {
     return *rule - 1;
 }
 
-static uint32_t space(schema *s, uint32_t next) {
+uint32_t schema_space(schema *s, uint32_t next) {
     const grammar_options *o = s->b->options;
     if (o->whitespace_pattern.n > 0) {
         return build_call(s->b, regex_rule(s, &s->space_rule, o->whitespace_pattern), next);
@@ -32,7 +32,7 @@ static uint32_t space(schema *s, uint32_t next) {
     return o->space == GRAMMAR_SPACE_ANY ? build_node(s->b, NFA_SPACE, NFA_RAW, 0, 0, next) : next;
 }
 
-static uint32_t rule_of(schema *s, uint32_t x) {
+uint32_t schema_rule(schema *s, uint32_t x) {
     if (s->b->failed != QUIRE_OK) {
         return 0;
     }
@@ -47,13 +47,13 @@ static uint32_t rule_of(schema *s, uint32_t x) {
 }
 
 static uint32_t comma(schema *s) {
-    return literal(s, ",", space(s, NFA_RETURN_NODE));
+    return literal(s, ",", schema_space(s, NFA_RETURN_NODE));
 }
 
 /* ---- strings, numbers ---- */
 
 /* The name as a JSON string: printable ASCII as itself, other characters raw or escaped. */
-static uint32_t name_node(schema *s, str name, uint32_t next) {
+uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     uint32_t *ends = schema_keep(s, name.n + 1, sizeof *ends), n = 0;
     for (size_t i = 0, len; ends != NULL && i < name.n; i += len) { /* where characters begin */
         (void)utf8_next(name.p + i, &len);
@@ -81,8 +81,7 @@ static uint32_t name_node(schema *s, str name, uint32_t next) {
     return literal(s, "\"", next);
 }
 
-/* A string in quotes that the dfa accepts. */
-static uint32_t dfa_node(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
+uint32_t schema_string(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
     if (dfa_is_empty(&s->dfas, x)) {
         return NFA_FAIL_NODE;
     }
@@ -99,8 +98,11 @@ static uint32_t counted_node(schema *s, uint32_t min, uint32_t max, uint32_t nex
 }
 
 static uint32_t string_node(schema *s, const string_part *p) {
+    if (!style_is_plain(s)) {
+        return style_string(s, p, NFA_RETURN_NODE);
+    }
     if (p->dfa != DFA_ANY) {
-        return dfa_node(s, string_dfa(s, p), NFA_PLAIN, NFA_RETURN_NODE);
+        return schema_string(s, string_dfa(s, p), NFA_PLAIN, NFA_RETURN_NODE);
     }
     if (p->min > 0 || p->max != NFA_NONE) {
         return counted_node(s, p->min, p->max, NFA_RETURN_NODE);
@@ -150,7 +152,7 @@ static void add_item(schema *s, nfa_slot *slot, uint32_t x, bool counts) {
     if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
         return;
     }
-    uint32_t entry = build_call(s->b, rule_of(s, x), space(s, NFA_RETURN_NODE));
+    uint32_t entry = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
     nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
     if (p != NULL) {
         *p = (nfa_part){.entry = entry, .counts = counts};
@@ -184,9 +186,10 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
     }
     r->unique = true;
     if (yes_no) {
-        const char *texts[] = {sh->null ? "null" : NULL, sh->yes ? "true" : NULL, sh->no ? "false" : NULL};
+        const char *texts[] = {sh->null ? style_word(s, "null") : NULL, sh->yes ? style_word(s, "true") : NULL,
+                               sh->no ? style_word(s, "false") : NULL};
         for (size_t i = 0; i < 3; i++) {
-            uint32_t entry = texts[i] != NULL ? literal(s, texts[i], space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
+            uint32_t entry = texts[i] != NULL ? literal(s, texts[i], schema_space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
             nfa_part *p = texts[i] != NULL ? NFA_PUSH(s->b, s->b->a.parts) : NULL;
             if (p != NULL) {
                 *p = (nfa_part){.entry = entry};
@@ -253,15 +256,15 @@ static uint32_t array_node(schema *s, const array_part *a) {
     }
     *to = r;
     uint32_t items = build_node(s->b, NFA_ARRAY, NFA_RAW, s->b->a.arrays.n - 1, 0, literal(s, "]", NFA_RETURN_NODE));
-    return literal(s, "[", space(s, items));
+    return literal(s, "[", schema_space(s, items));
 }
 
 /* ---- objects ---- */
 
 /* Nodes behind a member's name. */
 static uint32_t member_value(schema *s, uint32_t x) {
-    uint32_t value = build_call(s->b, rule_of(s, x), space(s, NFA_RETURN_NODE));
-    return space(s, literal(s, ":", space(s, value)));
+    uint32_t value = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
+    return schema_space(s, literal(s, ":", schema_space(s, value)));
 }
 
 static void add_member(schema *s, uint32_t entry, bool required) {
@@ -334,6 +337,7 @@ static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
 
 typedef struct open_names {
     const object_part *o;
+    const member_writer *w;
     const pattern_expr *patterns[64];
     uint32_t n, n_parts;
 } open_names;
@@ -353,13 +357,12 @@ static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, u
     if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
         return;
     }
-    uint32_t value = member_value(s, x);
-    add_member(s, names == DFA_ANY ? counted_node(s, 0, NFA_NONE, value) : dfa_node(s, names, NFA_JSON, value), false);
+    add_member(s, open->w->open(s, names, x), false);
     open->n_parts++;
 }
 
-static uint32_t open_members(schema *s, const object_part *o, const name_list *listed) {
-    open_names open = {.o = o};
+static uint32_t open_members(schema *s, const object_part *o, const member_writer *w, const name_list *listed) {
+    open_names open = {.o = o, .w = w};
     uint32_t names = DFA_ANY, only;
     for (uint32_t i = 0; i < o->layers.n; i++) {
         for (uint32_t k = 0; k < o->layers.p[i].patterns.n; k++) {
@@ -387,7 +390,28 @@ static uint32_t open_members(schema *s, const object_part *o, const name_list *l
     return open.n_parts;
 }
 
-static uint32_t object_node(schema *s, const object_part *o) {
+static uint32_t listed_member(schema *s, str name, uint32_t x) {
+    uint32_t value = member_value(s, x);
+    return style_is_plain(s) ? schema_json_name(s, name, value) : style_name(s, name, value);
+}
+
+static uint32_t open_member(schema *s, uint32_t names, uint32_t x) {
+    uint32_t value = member_value(s, x);
+    return !style_is_plain(s)   ? style_open_name(s, names, value)
+           : names == DFA_ANY ? counted_node(s, 0, NFA_NONE, value)
+                              : schema_string(s, names, NFA_JSON, value);
+}
+
+/* Whether the schema says what members may be that it does not list. */
+static bool says_rest(const object_part *o) {
+    bool says = o->layers.n == 0;
+    for (uint32_t i = 0; i < o->layers.n && !says; i++) {
+        says = o->layers.p[i].has_rest || o->layers.p[i].patterns.n > 0;
+    }
+    return says;
+}
+
+uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
     nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
     name_list l = {0};
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -398,7 +422,7 @@ static uint32_t object_node(schema *s, const object_part *o) {
     for (uint32_t i = 0; i < o->required.n; i++) {
         add_name(s, &l, o->required.p[i]);
     }
-    r.comma = comma(s);
+    r.comma = w->comma;
     r.first = s->b->a.parts.n;
     for (uint32_t i = 0; i < l.names.n && build_step(s->b, 1 + o->required.n); i++) {
         uint32_t x = object_member(s, o, l.names.p[i]);
@@ -407,26 +431,31 @@ static uint32_t object_node(schema *s, const object_part *o) {
             return NFA_FAIL_NODE;
         }
         if (x != EXPR_NEVER) {
-            add_member(s, name_node(s, l.names.p[i], member_value(s, x)), required);
+            add_member(s, w->listed(s, l.names.p[i], x), required);
         }
     }
     r.n = s->b->a.parts.n - r.first;
     if (r.n > MAX_MEMBERS) {
         (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object lists over %d members", MAX_MEMBERS);
     }
-    r.n_open = open_members(s, o, &l);
+    r.n_open = !w->leaves_out || says_rest(o) ? open_members(s, o, w, &l) : 0;
     nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);
     if (to == NULL) {
         return NFA_FAIL_NODE;
     }
     *to = r;
-    uint32_t members = build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, literal(s, "}", NFA_RETURN_NODE));
-    return literal(s, "{", space(s, members));
+    return build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, next);
+}
+
+static uint32_t object_node(schema *s, const object_part *o) {
+    const member_writer w = {listed_member, open_member, comma(s), false};
+    uint32_t members = schema_members(s, o, &w, literal(s, "}", NFA_RETURN_NODE));
+    return members == NFA_FAIL_NODE ? members : literal(s, "{", schema_space(s, members));
 }
 
 /* ---- rules ---- */
 
-static uint32_t shape_node(schema *s, const shape *x) {
+uint32_t schema_value(schema *s, const shape *x) {
     PARTS(uint32_t) ways = {0};
     uint32_t *to;
 #define WAY(node)                                                                                                                          \
@@ -437,13 +466,13 @@ static uint32_t shape_node(schema *s, const shape *x) {
         }                                                                                                                                  \
     } while (0)
     if (x->null) {
-        WAY(literal(s, "null", NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "null"), NFA_RETURN_NODE));
     }
     if (x->yes) {
-        WAY(literal(s, "true", NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "true"), NFA_RETURN_NODE));
     }
     if (x->no) {
-        WAY(literal(s, "false", NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "false"), NFA_RETURN_NODE));
     }
     for (uint32_t i = 0; i < x->numbers.n; i++) {
         WAY(number_node(s, &x->numbers.p[i]));
@@ -461,10 +490,14 @@ static uint32_t shape_node(schema *s, const shape *x) {
     return ways.n > 0 ? build_split(s->b, ways.p, ways.n) : NFA_FAIL_NODE;
 }
 
-void schema_write(schema *s, uint32_t root) {
-    (void)rule_of(s, root);
+void schema_write_rest(schema *s) {
     while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {
         uint32_t x = s->queue.p[--s->queue.n];
-        build_rule_set(s->b, s->exprs.p[x].rule - 1, shape_node(s, expr_shape(s, x)));
+        build_rule_set(s->b, s->exprs.p[x].rule - 1, schema_value(s, expr_shape(s, x)));
     }
+}
+
+void schema_write(schema *s, uint32_t root) {
+    (void)schema_rule(s, root);
+    schema_write_rest(s);
 }
