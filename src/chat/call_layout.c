@@ -92,11 +92,6 @@ bool call_layout_takes(const call_layout *l, str name) {
     return fits;
 }
 
-const char *call_layout_other(const call_layout *l, size_t i) {
-    static const char *const harmony[] = {"<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"};
-    return strcmp(l->format, "openai") == 0 && i < sizeof harmony / sizeof *harmony ? harmony[i] : NULL;
-}
-
 const char *call_layout_never(const call_format *f, size_t i, bool *first) {
     bool has_next = false;
     size_t n = 0;

@@ -37,8 +37,6 @@ typedef struct call_layout {
 const call_layout *call_layout_at(size_t i);
 /* Whether the format writes and reads a function of that name. */
 bool call_layout_takes(const call_layout *l, str name);
-/* Texts that other messages of the format begin with, where `open` is also their beginning; NULL: past the last, or there are none. */
-const char *call_layout_other(const call_layout *l, size_t i);
 /* Text i, of any number, that no value between tags contains; *first: that none begins with it. NULL: past the last. */
 const char *call_layout_never(const call_format *f, size_t i, bool *first);
 

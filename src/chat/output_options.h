@@ -11,6 +11,7 @@
 typedef struct output_tool {
     str name;
     const json_value *parameters;
+    bool is_strict; /* its schema is enforced or the request refused */
 } output_tool;
 
 typedef enum output_start {

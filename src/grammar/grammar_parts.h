@@ -32,6 +32,7 @@ typedef enum grammar_part_kind {
     GRAMMAR_PART_TEXT,     /* text; empty: nothing */
     GRAMMAR_PART_MARKS,    /* one special token, of ids[0 .. n_ids), or with `negated` any other */
     GRAMMAR_PART_RULE,     /* a rule of `kind` in `text` */
+    GRAMMAR_PART_ARGUMENTS, /* `arguments` of a tool call */
     GRAMMAR_PART_SEQUENCE, /* parts[0 .. n_parts) one behind the other */
     GRAMMAR_PART_ONE_OF,   /* one of parts */
     GRAMMAR_PART_REPEAT,   /* parts[0] min to max times, between two of them parts[1] if there is one */
@@ -65,6 +66,7 @@ struct grammar_part {
     grammar_kind kind;         /* of RULE */
     str whitespace_pattern;    /* of RULE: as in grammar_options; `space` and `order` are the same for all rules */
     const char *where;         /* of RULE, may be NULL: begins the messages of its errors, as "tools[0].parameters" */
+    const struct grammar_arguments *arguments; /* grammar_arguments.h */
     const int32_t *ids;        /* of MARKS */
     size_t n_ids;
     bool negated;

@@ -1,0 +1,27 @@
+/* The grammar of an answer that may or must call tools: from the format's layout (chat/call_layout.h), the tools and their schemas.
+ *
+ * Free text begins calls by their format's own opening marks; from there on each call is one of the offered functions, with arguments of its
+ * schema. */
+#ifndef API_CALL_GRAMMAR_H
+#define API_CALL_GRAMMAR_H
+
+#include "chat/output_options.h"
+#include "grammar/grammar_parts.h"
+
+typedef struct call_grammar {
+    const char *format;       /* of calls */
+    const output_tool *tools; /* offered ones */
+    size_t n_tools;
+    str only;         /* the one function that may be called; empty: any */
+    bool is_required; /* the answer is calls and nothing else */
+    bool is_single;   /* one call at most */
+} call_grammar;
+
+/* Whether the format has a grammar, in which at least one of the tools can be called. */
+bool call_grammar_has(const call_grammar *c);
+/* Compiles it. Where no call is required, a tool without `is_strict` whose schema cannot be enforced is held to the types of its properties.
+ * Errors as grammar_compile_parts. */
+quire_err call_grammar_compile(const call_grammar *c, const grammar_marks *marks, const grammar_options *options, grammar **out,
+                               quire_error *err);
+
+#endif
