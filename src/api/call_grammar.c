@@ -235,7 +235,8 @@ static void add_never(maker *m, const call_format *f, str *never, size_t *n) {
         bool begins = f->marks[k].role == ROLE_OPEN || f->marks[k].role == ROLE_SECTION;
         bool is_bare = (f->flags & FORMAT_BARE) != 0; /* its marks are words of plain text, too */
         for (size_t i = 0; begins && (l = call_layout_at(i)) != NULL; i++) {
-            begins = !is_layout(m->c, l) || !str_begins(mark, l->open);
+            str open = str_of(l->open);
+            begins = !is_layout(m->c, l) || memcmp(mark.p, open.p, mark.n < open.n ? mark.n : open.n) != 0;
         }
         if (begins && !is_bare) {
             never[(*n)++] = mark;

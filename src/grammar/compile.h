@@ -5,15 +5,12 @@
 #define GRAMMAR_COMPILE_H
 
 #include "grammar/build.h"
-#include "grammar/grammar_arguments.h"
 
 void compile_regex(build *b, str text);
 void compile_choice(build *b, str text);
 /* GBNF, or W3C's notation. */
 void compile_ebnf(build *b, str text, bool w3c);
 void compile_schema(build *b, str text);
-/* The arguments of a tool call. */
-void compile_arguments(build *b, const grammar_arguments *a);
 /* Any JSON object. */
 void compile_object(build *b);
 

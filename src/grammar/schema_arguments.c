@@ -1,10 +1,9 @@
 /* The arguments of a tool call: an object in the syntax of a model's format (grammar_arguments.h). */
-#include "grammar/compile.h"
-#include "grammar/grammar_arguments.h"
+#include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
 static uint32_t literal(schema *s, str text, uint32_t next) {
-    return build_bytes(s->b, text, next);
+    return parts_emit_text(s->parts, text, next);
 }
 
 /* ---- what values avoid ---- */
@@ -203,14 +202,16 @@ static uint32_t objects(schema *s, const shape *x) {
     return ways != NULL && only.objects.n > 0 ? build_split(s->b, ways, only.objects.n) : NFA_FAIL_NODE;
 }
 
-void compile_arguments(build *b, const grammar_arguments *a) {
+void compile_arguments(parts *p, const grammar_arguments *a) {
     static const value_style styles[] = {[GRAMMAR_SYNTAX_JSON] = STYLE_JSON,
                                          [GRAMMAR_SYNTAX_TAGS] = STYLE_JSON,
                                          [GRAMMAR_SYNTAX_GEMMA] = STYLE_GEMMA,
                                          [GRAMMAR_SYNTAX_PYTHON] = STYLE_PYTHON};
     schema s;
+    build *b = p->b;
     uint32_t rule = build_rule(b);
     schema_open(&s, b, a->schema);
+    s.parts = p;
     s.style = styles[a->syntax];
     s.arguments = a;
     s.avoid = a->syntax != GRAMMAR_SYNTAX_JSON ? avoided(&s, a) : DFA_ANY;

@@ -113,6 +113,7 @@ typedef struct schema {
     build *b;
     value_style style;
     const struct grammar_arguments *arguments; /* NULL: a value by itself */
+    struct parts *parts;                       /* of the arguments */
     uint32_t avoid;                            /* a dfa: what strings may be; DFA_ANY: everything */
     dfa_pool dfas;
     kept_block *blocks;

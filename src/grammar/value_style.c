@@ -1,6 +1,5 @@
 /* Spellings of words, strings and names other than those of plain JSON. */
-#include "grammar/grammar_arguments.h"
-#include "grammar/regex_syntax.h"
+#include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
 #define LONGEST_COUNTED 256 /* characters that a dfa counts */
@@ -14,9 +13,13 @@ const char *style_word(const schema *s, const char *json) {
     return !is_python ? json : *json == 'n' ? "None" : *json == 't' ? "True" : "False";
 }
 
-/* A text that is written as it stands, special tokens within. */
 static uint32_t literal(schema *s, str text, uint32_t next) {
     return build_bytes(s->b, text, next);
+}
+
+/* The same, where special tokens are themselves. */
+static uint32_t quote(schema *s, uint32_t next) {
+    return parts_emit_text(s->parts, s->arguments->quote, next);
 }
 
 static bool has_length(const string_part *p) {
@@ -101,15 +104,15 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
     static const char quotes[] = "\"'";
     uint32_t ways[2];
     for (int i = 0; i < 2; i++) {
-        str quote = {quotes + i, 1};
-        uint32_t end = literal(s, quote, next), body;
+        str mark = {quotes + i, 1};
+        uint32_t end = literal(s, mark, next), body;
         if (is_repeated(p)) {
             const uint32_t not[] = {(uint8_t)quotes[i], '\\'};
             body = repeat_class(s, p, NFA_RAW, class_without(s, 0x20, not, 2), true, end);
         } else {
             body = string_of_dfa(s, dfa_quoted(&s->dfas, string_dfa(s, p), quotes[i]), end);
         }
-        ways[i] = body == NFA_FAIL_NODE ? body : literal(s, quote, body);
+        ways[i] = body == NFA_FAIL_NODE ? body : literal(s, mark, body);
     }
     return build_split(s->b, ways, 2);
 }
@@ -126,8 +129,8 @@ uint32_t style_string(schema *s, const string_part *p, uint32_t next) {
     case STYLE_PYTHON:
         return python_string(s, p, next);
     case STYLE_GEMMA: {
-        uint32_t text = style_raw_string(s, p, DFA_ANY, literal(s, s->arguments->quote, next));
-        return text == NFA_FAIL_NODE ? text : literal(s, s->arguments->quote, text);
+        uint32_t text = style_raw_string(s, p, DFA_ANY, quote(s, next));
+        return text == NFA_FAIL_NODE ? text : quote(s, text);
     }
     default:
         return json_string(s, p, next);

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "chat/call_layout.h"
 #include "chat/output_parser.h"
+#include "json/json_out.h"
 
 enum { N_WALKS = 12, MAX_STEPS = 3000, MAX_TOKENS = 400, WALK_SEED = 22 };
 
