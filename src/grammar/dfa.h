@@ -42,6 +42,14 @@ bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
 /* Copies it into the nfa, once; returns its number there. It must not be empty. */
 uint32_t dfa_place(dfa_pool *p, uint32_t x);
 
+/* dfa_search.c: by where texts[0 .. n) occur, valid UTF-8 and not empty. */
+typedef enum dfa_found {
+    DFA_NEVER, /* none of them occurs; `wanted` is unused */
+    DFA_FIRST, /* texts[wanted] ends the text, and none ended before */
+    DFA_LAST   /* texts[wanted] ends the text */
+} dfa_found;
+uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, dfa_found found);
+
 /* For makers of other ones: a new empty dfa, states and edges in order, and the end: states that cannot reach an accepting one are taken
  * out. */
 uint32_t dfa_new(dfa_pool *p);

@@ -59,7 +59,8 @@ typedef struct grammar_tag {
 /* All is borrowed until the call returns.
  *
  * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the begin of a tag with that trigger goes on. A text of triggers is such by
- * its letters; one with a special token is such by its first one, which occurs in no other way then. Behind a tag free text goes on. */
+ * its letters; one with a special token is such by its first one, which occurs in no other way then. Behind a tag free text goes on. A trigger with which no tag
+ * begins occurs nowhere. */
 struct grammar_part {
     grammar_part_kind part;
     str text;                  /* of TEXT, RULE */
@@ -86,7 +87,7 @@ struct grammar_part {
 #define GRAMMAR_PARTS_DEPTH 100 /* parts within parts; deeper ones are refused */
 
 /* Compiles parts; marks and options may be NULL. As grammar_compile, with its budgets for all parts together; `keyword` tells of the schemas
- * of all. QUIRE_INVALID also: a tag that begins with no trigger, a trigger without a tag, texts that are empty or no UTF-8. */
+ * of all. QUIRE_INVALID also: a tag that begins with no trigger, texts that are empty or no UTF-8. */
 quire_err grammar_compile_parts(const grammar_part *root, const grammar_marks *marks, const grammar_options *options, grammar **out,
                                 quire_error *err);
 

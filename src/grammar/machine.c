@@ -282,6 +282,9 @@ static void read_byte(machine *m, const machine_config *c, uint8_t byte) {
             machine_follow(m, c->node, c->at + 1, c->stack, 0);
         }
         break;
+    case NFA_MARK:
+        machine_read_mark(m, c, byte);
+        break;
     case NFA_CLASS:
     case NFA_STRING:
     case NFA_COUNTED:

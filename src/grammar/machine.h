@@ -89,6 +89,8 @@ uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below);
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words);
 /* machine_chars.c: a byte for a node that reads characters. */
 void machine_read_char(machine *m, const machine_config *c, uint8_t byte);
+/* machine_marks.c: a byte for a special token. */
+void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
 /* machine_members.c: an object or array behind a part (or at its beginning), and behind a comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
