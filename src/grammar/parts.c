@@ -74,6 +74,14 @@ static uint32_t emit_rule(parts *p, const grammar_part *part, uint32_t next) {
     return build_call(b, first, next);
 }
 
+static uint32_t emit_arguments(parts *p, const grammar_part *part, uint32_t next) {
+    uint32_t first = p->b->a.rules.n;
+    p->b->where = part->where;
+    compile_arguments(p, part->arguments);
+    p->b->where = NULL;
+    return build_call(p->b, first, next);
+}
+
 static uint32_t emit_one_of(parts *p, const grammar_part *part, uint32_t next) {
     NFA_VEC(uint32_t) ways = {0};
     for (size_t i = 0; i < part->n_parts && build_step(p->b, 1); i++) {
@@ -125,6 +133,8 @@ static uint32_t emit_kind(parts *p, const grammar_part *part, uint32_t next) {
         return build_node(p->b, NFA_MARK, NFA_RAW, build_mark_set(p->b, part->ids, part->n_ids, part->negated), 0, next);
     case GRAMMAR_PART_RULE:
         return emit_rule(p, part, next);
+    case GRAMMAR_PART_ARGUMENTS:
+        return emit_arguments(p, part, next);
     case GRAMMAR_PART_SEQUENCE:
         for (size_t i = part->n_parts; i > 0 && build_step(p->b, 1); i--) {
             next = parts_emit(p, &part->parts[i - 1], next);

@@ -3,6 +3,7 @@
 #define GRAMMAR_PARTS_H
 
 #include "grammar/dfa.h"
+#include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 
 typedef struct parts {
@@ -28,6 +29,8 @@ part_piece parts_take(parts *p, str *rest);
 uint32_t parts_emit(parts *p, const grammar_part *part, uint32_t next);
 uint32_t parts_emit_text(parts *p, str text, uint32_t next);
 uint32_t parts_emit_mark(parts *p, int32_t id, uint32_t next);
+/* schema_arguments.c: the first rule that it adds is the arguments'. */
+void compile_arguments(parts *p, const grammar_arguments *a);
 /* free_text.c: FREE, UNTIL and TAGS. */
 uint32_t parts_emit_free(parts *p, const grammar_part *part, uint32_t next);
 
