@@ -227,6 +227,15 @@ static grammar_part one_of_layouts(maker *m, unsigned flags, bool with_others) {
 
 /* ---- free text ---- */
 
+static int32_t mark_id(const maker *m, const char *text) {
+    for (size_t i = 0; m->marks != NULL && i < m->marks->n; i++) {
+        if (str_is(m->marks->list[i].text, text)) {
+            return m->marks->list[i].id;
+        }
+    }
+    return -1;
+}
+
 /* Adds what free text must not contain: other marks that begin calls. */
 static void add_never(maker *m, const call_format *f, str *never, size_t *n) {
     for (int k = 0; k < FORMAT_MARKS && f->marks[k].text != NULL; k++) {
@@ -238,7 +247,7 @@ static void add_never(maker *m, const call_format *f, str *never, size_t *n) {
             str open = str_of(l->open);
             begins = !is_layout(m->c, l) || memcmp(mark.p, open.p, mark.n < open.n ? mark.n : open.n) != 0;
         }
-        if (begins && !is_bare) {
+        if (begins && (!is_bare || mark_id(m, f->marks[k].text) >= 0)) {
             never[(*n)++] = mark;
         }
     }
@@ -286,15 +295,6 @@ static grammar_part tags_part(maker *m) {
 
 static grammar_part regex_part(const char *regex) {
     return (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of(regex)};
-}
-
-static int32_t mark_id(const maker *m, const char *text) {
-    for (size_t i = 0; m->marks != NULL && i < m->marks->n; i++) {
-        if (str_is(m->marks->list[i].text, text)) {
-            return m->marks->list[i].id;
-        }
-    }
-    return -1;
 }
 
 /* An answer that may begin with a bracket, which is a call then, or with anything else. */

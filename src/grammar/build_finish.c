@@ -3,6 +3,14 @@
 
 /* ---- which rules may be empty ---- */
 
+static bool object_may_be_empty(const nfa *a, const nfa_object *o) {
+    bool may = o->min == 0;
+    for (uint32_t i = 0; i < o->n && may; i++) {
+        may = !a->parts.p[o->first + i].required;
+    }
+    return may;
+}
+
 static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
     const nfa_node *node = &a->nodes.p[i];
     switch ((nfa_op)node->op) {
@@ -26,7 +34,7 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
     case NFA_STRING:
         return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
     case NFA_OBJECT:
-        return a->objects.p[node->arg].min == 0 && empty[node->next];
+        return object_may_be_empty(a, &a->objects.p[node->arg]) && empty[node->next];
     case NFA_ARRAY:
         return a->arrays.p[node->arg].min == 0 && empty[node->next];
     default:

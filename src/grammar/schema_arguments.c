@@ -83,9 +83,7 @@ static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) 
     if ((bits & GRAMMAR_READS_STRING) != 0) {
         rest = (shape){.null = x->null && (bits & GRAMMAR_READS_NULL) != 0};
     }
-    uint32_t value = schema_value(s, &rest), rule = build_rule(s->b);
-    build_rule_set(s->b, rule, value);
-    return value == NFA_FAIL_NODE ? value : build_call(s->b, rule, next);
+    return build_call(s->b, schema_shape_rule(s, &rest), next);
 }
 
 /* A value between `middle` and `behind`. */
@@ -95,8 +93,7 @@ static uint32_t tagged_value(schema *s, uint32_t x, unsigned bits) {
     uint32_t end = literal(s, a->behind, NFA_RETURN_NODE);
     if (a->string_middle.n > 0) {
         uint32_t text = raw_strings(s, sh, DFA_ANY, end), other = others(s, sh, 0, end);
-        return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text),
-                            other == NFA_FAIL_NODE ? other : literal(s, a->middle, other));
+        return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text), literal(s, a->middle, other));
     }
     if ((bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0) {
         return literal(s, a->middle, build_call(s->b, schema_rule(s, x), end));
@@ -162,7 +159,7 @@ static uint32_t listed(schema *s, str name, uint32_t x) {
 }
 
 static uint32_t open_names(schema *s, uint32_t names, uint32_t x) {
-    names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]*$")), DFA_AND);
+    names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
     if (dfa_is_empty(&s->dfas, names)) {
         return NFA_FAIL_NODE;
     }

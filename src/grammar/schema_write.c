@@ -490,7 +490,19 @@ uint32_t schema_value(schema *s, const shape *x) {
     return ways.n > 0 ? build_split(s->b, ways.p, ways.n) : NFA_FAIL_NODE;
 }
 
+uint32_t schema_shape_rule(schema *s, const shape *x) {
+    shape_rule *to = NFA_PUSH(s->b, s->shapes);
+    uint32_t rule = to != NULL ? build_rule(s->b) : 0;
+    if (to != NULL) {
+        *to = (shape_rule){*x, rule};
+    }
+    return rule;
+}
+
 void schema_write_rest(schema *s) {
+    for (uint32_t i = 0; i < s->shapes.n && s->b->failed == QUIRE_OK; i++) {
+        build_rule_set(s->b, s->shapes.p[i].rule, schema_value(s, &s->shapes.p[i].shape));
+    }
     while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {
         uint32_t x = s->queue.p[--s->queue.n];
         build_rule_set(s->b, s->exprs.p[x].rule - 1, schema_value(s, expr_shape(s, x)));

@@ -100,6 +100,11 @@ typedef struct schema_anchor {
 } schema_anchor;
 typedef struct kept_block kept_block;
 
+typedef struct shape_rule {
+    shape shape;
+    uint32_t rule;
+} shape_rule;
+
 /* How values are spelt. */
 typedef enum value_style {
     STYLE_JSON,
@@ -120,6 +125,7 @@ typedef struct schema {
     NFA_VEC(expr) exprs;
     uint32_t *expr_slots, n_expr_slots;
     NFA_VEC(uint32_t) queue; /* expressions whose rules are to be written */
+    NFA_VEC(shape_rule) shapes; /* and shapes */
     NFA_VEC(schema_resource) resources;
     NFA_VEC(schema_anchor) anchors;
     int draft; /* 4, 6, 7, 2019, 2020 */
@@ -186,6 +192,7 @@ void schema_write(schema *s, uint32_t root);
 /* The same of those that schema_rule has met. */
 void schema_write_rest(schema *s);
 uint32_t schema_rule(schema *s, uint32_t x);
+uint32_t schema_shape_rule(schema *s, const shape *x);
 /* A node for a value of the shape, ending in RETURN. */
 uint32_t schema_value(schema *s, const shape *x);
 /* White space, then next. */

@@ -163,7 +163,7 @@ uint32_t style_name(schema *s, str name, uint32_t next) {
 
 uint32_t style_open_name(schema *s, uint32_t names, uint32_t next) {
     if (s->style == STYLE_GEMMA) {
-        names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]*$")), DFA_AND);
+        names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
         return string_of_dfa(s, names, next);
     }
     if (s->style == STYLE_PYTHON) {

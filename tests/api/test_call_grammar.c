@@ -33,7 +33,7 @@ static const char tools_json[] =
     "{\"name\":\"ping\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}}]";
 
 static const char *const words[] = {"\": ", "\":", ", ", "true", "null", "None", "get", "city", "<", "</", "parameter", "tool_call", "\n", "\"}", "ab", "14",
-                                    "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97", "\xA5", "\\\"", "celsius", "NULL", "1e5"};
+                                    "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97", "\xA5", "\\\"", "celsius", "NULL", "1e5", "\xEF", "\xBD", "\x9C", "\xE2", "\x96", "\x81"};
 enum { N_WORDS = sizeof words / sizeof *words };
 
 /* A vocabulary of bytes, words and special tokens. */
@@ -157,6 +157,10 @@ static int32_t pick_token(world *w, const uint64_t *bits, int32_t *n_allowed) {
     return n > 0 ? allowed[rng_next(&w->seed) % (uint64_t)n] : -1;
 }
 
+static bool str_begins_with(str text, str with) {
+    return text.n >= with.n && memcmp(text.p, with.p, with.n) == 0;
+}
+
 /* Begins with the tokens of a text, special ones whole. */
 static void begin_with(world *w, grammar_run *r, grammar_state *s, walk *out, const char *text) {
     while (*text != 0) {
@@ -165,7 +169,7 @@ static void begin_with(world *w, grammar_run *r, grammar_state *s, walk *out, co
         for (int32_t i = 0; i < w->n_tokens; i++) {
             bool special;
             str letters = letters_of(w, i, &special);
-            if ((special || letters.n == 1) && letters.n > n && memcmp(text, letters.p, strnlen(text, letters.n)) == 0) {
+            if ((special || letters.n == 1) && letters.n > n && str_begins_with(str_of(text), letters)) {
                 best = i;
                 n = letters.n;
             }
@@ -357,7 +361,7 @@ static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **sta
             open_world(&w, l, has_specials == 1, seed + i);
             call_grammar c = {.format = l->format, .tools = w.tools, .n_tools = 4};
             int32_t n = 0;
-            n += check_grammar(&w, c, l->open, &n_cut);
+            n += check_grammar(&w, c, strcmp(l->format, "openai") == 0 ? "<|channel|>commentary to=functions." : l->open, &n_cut);
             n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
             c.is_required = true;
             n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
