@@ -90,6 +90,7 @@ typedef struct nfa_part {
 typedef struct nfa_object {
     uint32_t first, n, n_open, min, max;
     uint32_t comma; /* reads a comma and ends in RETURN */
+    bool comma_may_miss;
     bool any_order;
 } nfa_object;
 

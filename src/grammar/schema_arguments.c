@@ -109,9 +109,13 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
         return build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE);
     }
     const shape *sh = expr_shape(s, x);
-    uint32_t text = (bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0
-                        ? NFA_FAIL_NODE
-                        : raw_strings(s, sh, read_as_strings(s, bits), literal(s, a->quote, NFA_RETURN_NODE));
+    uint32_t end = literal(s, a->quote, NFA_RETURN_NODE), text;
+    if ((bits & GRAMMAR_READS_STRING) == 0 && (bits & GRAMMAR_READS_JSON) != 0) { /* a number or word, in quotes too */
+        const shape scalars = {.null = sh->null, .yes = sh->yes, .no = sh->no, .numbers = sh->numbers};
+        text = others(s, &scalars, 0, end);
+    } else {
+        text = raw_strings(s, sh, read_as_strings(s, bits), end);
+    }
     return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->quote, text), others(s, sh, 0, NFA_RETURN_NODE));
 }
 
@@ -174,12 +178,11 @@ static uint32_t separator(schema *s) {
     if (a->syntax != GRAMMAR_SYNTAX_TAGS) {
         return literal(s, str_of(","), schema_space(s, NFA_RETURN_NODE));
     }
-    uint32_t node = literal(s, a->between, NFA_RETURN_NODE);
-    return a->between_may_miss ? build_split2(s->b, node, NFA_RETURN_NODE) : node;
+    return literal(s, a->between, NFA_RETURN_NODE);
 }
 
 static uint32_t object(schema *s, const object_part *o) {
-    const member_writer w = {listed, open_names, separator(s), true};
+    const member_writer w = {listed, open_names, separator(s), s->arguments->between_may_miss, true};
     bool has_braces = s->arguments->syntax == GRAMMAR_SYNTAX_GEMMA;
     uint32_t node = schema_members(s, o, &w, has_braces ? literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE);
     return has_braces && node != NFA_FAIL_NODE ? literal(s, str_of("{"), node) : node;

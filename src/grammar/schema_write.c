@@ -423,6 +423,7 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
         add_name(s, &l, o->required.p[i]);
     }
     r.comma = w->comma;
+    r.comma_may_miss = w->comma_may_miss;
     r.first = s->b->a.parts.n;
     for (uint32_t i = 0; i < l.names.n && build_step(s->b, 1 + o->required.n); i++) {
         uint32_t x = object_member(s, o, l.names.p[i]);
@@ -448,7 +449,7 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
 }
 
 static uint32_t object_node(schema *s, const object_part *o) {
-    const member_writer w = {listed_member, open_member, comma(s), false};
+    const member_writer w = {listed_member, open_member, comma(s), false, false};
     uint32_t members = schema_members(s, o, &w, literal(s, "}", NFA_RETURN_NODE));
     return members == NFA_FAIL_NODE ? members : literal(s, "{", schema_space(s, members));
 }

@@ -207,6 +207,7 @@ typedef struct member_writer {
     uint32_t (*listed)(schema *s, str name, uint32_t value);
     uint32_t (*open)(schema *s, uint32_t names, uint32_t value); /* names: a dfa */
     uint32_t comma;                                              /* a node between two members, ending in RETURN */
+    bool comma_may_miss;
     bool leaves_out;                                             /* names that the schema says nothing about */
 } member_writer;
 /* The members of an object, then next. */
