@@ -5,6 +5,8 @@
 #ifndef API_CALL_GRAMMAR_H
 #define API_CALL_GRAMMAR_H
 
+#include "api/reasoning_frame.h"
+#include "chat/call_layout.h"
 #include "chat/output_options.h"
 #include "grammar/grammar_parts.h"
 
@@ -17,11 +19,25 @@ typedef struct call_grammar {
     bool is_single;   /* one call at most */
 } call_grammar;
 
-/* Whether the format has a grammar, in which at least one of the tools can be called. */
-bool call_grammar_has(const call_grammar *c);
-/* Compiles it. Where no call is required, a tool without `is_strict` whose schema cannot be enforced is held to the types of its properties.
+/* The first of the format's layouts in which at least one of the tools can be called; NULL: it has no grammar for them. */
+const call_layout *call_grammar_layout(const call_grammar *c);
+/* Compiles it, behind what may stand around an answer (frame; NULL: nothing). Where no call is required, a tool without `is_strict` whose schema cannot be enforced is held to the types of its properties.
  * Errors as grammar_compile_parts. */
-quire_err call_grammar_compile(const call_grammar *c, const grammar_marks *marks, const grammar_options *options, grammar **out,
-                               quire_error *err);
+quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
+                               const grammar_options *options, grammar **out, quire_error *err);
+
+/* ---- its parts ---- */
+
+typedef struct call_parts {
+    const call_grammar *c;
+    const grammar_marks *marks;
+    const json_value **schemas; /* of the tools' arguments: their own, or what is enforced in its place */
+    part_arena arena;
+} call_parts;
+
+grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
+/* The arguments of tool i in a layout; and whether it can be called there. */
+grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool);
+bool call_grammar_takes(const call_grammar *c, const call_layout *l, size_t tool);
 
 #endif

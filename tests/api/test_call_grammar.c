@@ -327,7 +327,7 @@ static int32_t check_grammar(world *w, call_grammar c, const char *begin, int32_
     int32_t n = 0;
     walk *k = mem_new(1, sizeof *k);
     assert_non_null(k);
-    if (call_grammar_compile(&c, &marks, NULL, &g, &err) != QUIRE_OK) {
+    if (call_grammar_compile(&c, NULL, &marks, NULL, &g, &err) != QUIRE_OK) {
         fail_msg("%s: %s", c.format, err.message);
     }
     assert_int_equal(grammar_run_open(g, w->vocab, 0, &r), QUIRE_OK);

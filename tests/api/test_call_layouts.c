@@ -122,7 +122,7 @@ static bool accepts(const golden *g, const char *format, const json_value *recor
         marks.n++;
     }
     spell(record, &marks, &text);
-    if (call_grammar_compile(&c, &marks, &any, &made, &err) != QUIRE_OK) {
+    if (call_grammar_compile(&c, NULL, &marks, &any, &made, &err) != QUIRE_OK) {
         fail_msg("%s: %s", format, err.message);
     }
     assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
@@ -155,7 +155,7 @@ static void try_case(golden *g, const json_value *record) {
     size_t at = 0;
     (void)snprintf(format, sizeof format, "%.*s", (int)parser.n, parser.p);
     const call_grammar c = {.format = format, .tools = g->tools, .n_tools = g->n_tools};
-    if (!is_wanted(g, record) || !call_grammar_has(&c)) {
+    if (!is_wanted(g, record) || call_grammar_layout(&c) == NULL) {
         return;
     }
     bool fits = accepts(g, format, record, json_get(json_get(g->manifest, "special_tokens"), format), &at);
