@@ -192,12 +192,20 @@ static quire_err force_call(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
+static quire_err check_budget(const quire_request *r, quire_error *err) {
+    return r->thinking_budget < 0 || r->formats.reasoning != NULL
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, "thinking_token_budget",
+                               "thinking_token_budget is given, and the response has no reasoning that this server could tell from the rest; "
+                               "a chat with a reasoning model has, or where --reasoning-parser names its format");
+}
+
 quire_err request_check_tools(quire_request *r, quire_error *err) {
     bool forced = r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
     r->formats = (output_formats){0};
     r->info.has_parts = false;
     if (r->info.endpoint != QUIRE_CHAT) {
-        return QUIRE_OK;
+        return check_budget(r, err);
     }
     TRY(list_offered(r, err));
     if (forced && r->n_offered == 0) {
@@ -212,7 +220,7 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     r->formats.tools = r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE ? NULL : forced ? FORCED_FORMAT : r->formats.tools;
     r->info.names_call = r->tool_choice == OUTPUT_CHOICE_NAMED;
     r->info.has_parts = r->formats.tools != NULL || r->formats.reasoning != NULL;
-    return QUIRE_OK;
+    return check_budget(r, err);
 }
 
 /* ---- the response ---- */
@@ -265,6 +273,13 @@ static bool hides_marks(const quire_request *r) {
     return r->skip_special;
 }
 
+reasoning_frame request_frame(const quire_request *r, output_start start) {
+    reasoning_frame frame = {.start = start};
+    frame.format = r->formats.reasoning != NULL ? reasoning_format_named(r->formats.reasoning) : NULL;
+    frame.calls = r->formats.tools != NULL ? call_format_named(r->formats.tools) : NULL;
+    return frame;
+}
+
 quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out) {
     quire_error err;
     const output_options o = {.tools_format = r->formats.tools,
@@ -281,9 +296,6 @@ quire_err request_open_parser(const quire_request *r, output_start start, output
 
 output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks) {
     size_t from = marks->n > 0 ? marks->runs[marks->n - 1].end : 0;
-    output_start otherwise = r->context.names_reasoning && r->rule.field == NULL ? OUTPUT_START_UNKNOWN : OUTPUT_START_CONTENT;
-    if (r->rule.field != NULL) { /* the rule binds the first token, so it is of the content */
-        return OUTPUT_START_CONTENT;
-    }
+    output_start otherwise = r->context.names_reasoning ? OUTPUT_START_UNKNOWN : OUTPUT_START_MARKED;
     return output_start_behind(r->formats.reasoning, (str){prompt.p + from, prompt.n - from}, otherwise);
 }
