@@ -9,6 +9,7 @@
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "api/grammar_constraint.h"
+#include "api/marked_vocab.h"
 #include "text/token_texts.h"
 
 #define STUCK_US 60000000
@@ -124,11 +125,25 @@ quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_er
 quire_err quire_engine_vocab(quire_engine *e, grammar_vocab **out) {
     grammar_vocab *have = atomic_load(&e->vocab), *made;
     if (have == NULL) {
-        TRY(grammar_constraint_vocab(e->parts.tokenizer, e->parts.info.n_vocab, &made));
+        TRY(grammar_constraint_vocab(e->parts.tokenizer, e->parts.info.n_vocab, NULL, &made));
         if (atomic_compare_exchange_strong(&e->vocab, &have, made)) {
             have = made;
         } else {
             grammar_vocab_drop(made);
+        }
+    }
+    *out = have;
+    return QUIRE_OK;
+}
+
+quire_err quire_engine_marked(quire_engine *e, const marked_vocab **out) {
+    marked_vocab *have = atomic_load(&e->marked), *made;
+    if (have == NULL) {
+        TRY(marked_vocab_open(e->parts.tokenizer, e->parts.info.n_vocab, &made));
+        if (atomic_compare_exchange_strong(&e->marked, &have, made)) {
+            have = made;
+        } else {
+            marked_vocab_close(made);
         }
     }
     *out = have;
@@ -145,6 +160,7 @@ void quire_engine_close(quire_engine *e) {
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
     grammar_vocab_drop(atomic_load(&e->vocab));
+    marked_vocab_close(atomic_load(&e->marked));
     request_defaults_deinit(&e->defaults);
     attn_mods_drop(e->mods);
     mem_free(e);

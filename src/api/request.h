@@ -99,6 +99,7 @@ struct quire_request {
     output_choice tool_choice;
     str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;
+    int32_t thinking_budget;     /* tokens of reasoning; -1: no bound */
     output_formats formats;      /* in which the response is split, by request_check_tools; NULLs: it is not */
     json_value *forced_schema;   /* of the calls that tool_choice forces: the value of rule; owned */
     output_tool *offered;        /* [n_offered] the functions among tools, mem_new'd */
@@ -179,10 +180,18 @@ void request_end_turns(quire_request *r);
 /* The checks between a chat's tools, its choice of them and what the engine can do; r->formats, offered and info.has_parts are final
  * afterwards. */
 quire_err request_check_tools(quire_request *r, quire_error *err);
+/* request_calls.c: makes the calls of r's tools its rule, unless another field names one; where a call is forced, that is an error. Sets the
+ * format of calls that are forced and have none. */
+quire_err request_bind_calls(quire_request *r, quire_error *err);
+/* Compiles that rule where it is of the form RULE_CALLS; as request_rule_compile. */
+quire_err request_calls_compile(const quire_request *r, const reasoning_frame *frame, const grammar_marks *marks, grammar **out,
+                                quire_error *err);
 /* Whether a token's text is a mark, or part of one, of the formats of r's response. */
 bool request_has_mark(const quire_request *r, str token);
 /* Opens the parser of a response that begins as `start` says; r, which outlives it, has parts. */
 quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out);
+/* What may stand around the answer of a response that begins so. */
+reasoning_frame request_frame(const quire_request *r, output_start start);
 /* How the response to a rendered prompt begins: by what the prompt has behind the last text of a client. */
 output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks);
 

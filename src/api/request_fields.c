@@ -297,6 +297,7 @@ static const binding bindings[] = {
     {"stream_options.include_usage", AT(info.include_usage)},
     {"structured_outputs", 0, request_read_structured},
     {"temperature", AT(sampling.temperature)},
+    {"thinking_token_budget", AT(thinking_budget)},
     {"token_type_ids", 0, request_read_types},
     {"tool_choice", 0, request_read_tool_choice},
     {"tools", 0, request_read_tools},

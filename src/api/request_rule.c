@@ -1,19 +1,56 @@
 #include "api/request_rule.h"
 
+#include "api/request_read.h"
+#include "api/structural_tag.h"
 #include "json/json_out.h"
 
-quire_err request_rule_compile(const request_rule *rule, grammar_options options, grammar **out, quire_error *err) {
+bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *frame) {
+    return rule->form != RULE_OF_KIND || !reasoning_frame_is_empty(frame);
+}
+
+/* A structural tag, which may be given as its text: *parsed is then what was read from it, and *out points into it. */
+static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out, quire_error *why) {
+    if (json_is(v, JSON_KIND_TEXT)) {
+        TRY(request_read_value(json_str(v), 0, NULL, parsed, why));
+        v = *parsed;
+    }
+    return structural_tag_read(a, v, out, why);
+}
+
+/* The rule itself as a part. */
+static quire_err write_part(part_arena *a, const request_rule *rule, const grammar_options *options, json_value **parsed, grammar_part *out,
+                            quire_error *why) {
+    if (rule->form == RULE_STRUCTURAL_TAG) {
+        return write_tag(a, rule->value, parsed, out, why);
+    }
     strbuf text = {0};
     json_out o = {.to = &text};
-    quire_error why = {0};
-    bool is_text = json_is(rule->value, JSON_KIND_TEXT);
-    if (!is_text) {
+    str given = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
+    if (!json_is(rule->value, JSON_KIND_TEXT) && rule->value != NULL) {
         json_add(&o, rule->value);
+        given = part_arena_take(a, &text);
     }
-    str given = is_text ? json_str(rule->value) : (str){text.p, text.n};
+    *out = part_rule(rule->kind, given, NULL);
+    out->whitespace_pattern = options->whitespace_pattern;
+    return o.err;
+}
+
+quire_err request_rule_compile(const request_rule *rule, const reasoning_frame *frame, const grammar_marks *marks, grammar_options options,
+                               grammar **out, quire_error *err) {
+    part_arena a = {0};
+    json_value *parsed = NULL;
+    quire_error why = {0};
+    grammar_part answer = {0}, all;
     options.whitespace_pattern = rule->whitespace_pattern;
-    quire_err e = o.err == QUIRE_OK ? grammar_compile(rule->kind, given, &options, out, &why) : o.err;
-    strbuf_deinit(&text);
+    quire_err e = write_part(&a, rule, &options, &parsed, &answer, &why);
+    if (e == QUIRE_OK && !request_rule_is_marked(rule, frame)) {
+        e = a.failed != QUIRE_OK ? a.failed : grammar_compile(answer.kind, answer.text, &options, out, &why);
+    } else if (e == QUIRE_OK) {
+        all = reasoning_frame_around(&a, frame, marks, &answer);
+        e = a.failed != QUIRE_OK ? a.failed : grammar_compile_parts(&all, marks, &options, out, &why);
+    }
+    part_arena_deinit(&a);
+    json_drop(parsed);
     if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
         return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for %s", rule->field->name);
     }

@@ -144,7 +144,7 @@ static const field_desc fields[] = {
     {"structured_outputs", FIELD_OBJECT, BOTH, NONE, "null", "a regex, schema, choice or grammar for the answer"},
     {"suffix", FIELD_STRING, COMPLETIONS | LATER, NONE, "null", "what comes after the text to fill in"},
     {"temperature", FIELD_NUMBER, BOTH | SAMPLING, 0, 2, "1", "flattens (over 1) or sharpens (under 1) the choice; 0: the likeliest token"},
-    {"thinking_token_budget", FIELD_INT, BOTH | LATER, NONE, "null", "most tokens a reasoning model may think"},
+    {"thinking_token_budget", FIELD_INT, BOTH, -1, INT32_TOP, "null", "most tokens a reasoning model may think; -1: no bound"},
     {"token_type_ids", FIELD_ARRAY, EMBEDDINGS, NONE, "null",
      "a type for each id of an input that is given as ids; null: all are of type 0"},
     {"tool_choice", FIELD_ANY, CHAT, NONE, "null",

@@ -13,7 +13,7 @@ typedef struct build {
     const grammar_options *options;
     quire_error *err;
     quire_err failed;
-    const char *where; /* begins the messages of errors; NULL: nothing does */
+    const char *where;    /* begins the messages of errors; NULL: nothing does */
     int64_t steps, bytes; /* left */
     int64_t until_us;     /* of the thread's processor time */
     int64_t until_clock;  /* steps at which the clock is read next */

@@ -1,7 +1,7 @@
 /* Compiles free text, and tags that begin anywhere in it.
  *
- * Free text is a loop: letters that none of the watched texts is among, then a special token that it may hold, and so on. Beside the letters
- * runs one automaton for each trigger, which ends where the trigger is complete for the first time. */
+ * Free text is a loop: letters that none of the watched texts is among, then a special token that it may hold, and so on. Beside the
+ * letters runs one automaton for each trigger, which ends where the trigger is complete for the first time. */
 #include "base/utf8.h"
 #include "grammar/parts.h"
 
@@ -16,7 +16,7 @@ typedef struct trigger {
 typedef struct free_text {
     parts *p;
     NFA_VEC(trigger) triggers;
-    NFA_VEC(str) watched; /* letters that free text does not contain */
+    NFA_VEC(str) watched;   /* letters that free text does not contain */
     NFA_VEC(int32_t) marks; /* tokens that it does not hold as such */
     NFA_VEC(uint32_t) ways;
 } free_text;

@@ -95,6 +95,8 @@ quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, i
 grammar_vocab *grammar_vocab_share(grammar_vocab *v);
 void grammar_vocab_drop(grammar_vocab *v);
 int32_t grammar_vocab_size(const grammar_vocab *v);
+/* The bytes of a token, borrowed. */
+str grammar_vocab_text(const grammar_vocab *v, int32_t token);
 /* Words of a mask: (n + 63) / 64. */
 size_t grammar_mask_words(const grammar_vocab *v);
 

@@ -2,8 +2,8 @@
  * automaton, so masks, forks and forced tokens are those of every grammar.
  *
  * A special token is a terminal of its own: no text spells it. A vocabulary has it where its text is that of grammar_mark_spell; ordinary
- * tokens have bytes of UTF-8, in which that spelling's first byte never occurs. In the texts of parts the special tokens of grammar_marks are
- * themselves (the longest at each place), so `<tool_call>` means the token where the tokenizer has one, else the letters. */
+ * tokens have bytes of UTF-8, in which that spelling's first byte never occurs. In the texts of parts the special tokens of grammar_marks
+ * are themselves (the longest at each place), so `<tool_call>` means the token where the tokenizer has one, else the letters. */
 #ifndef GRAMMAR_GRAMMAR_PARTS_H
 #define GRAMMAR_GRAMMAR_PARTS_H
 
@@ -58,25 +58,25 @@ typedef struct grammar_tag {
 
 /* All is borrowed until the call returns.
  *
- * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the begin of a tag with that trigger goes on. A text of triggers is such by
- * its letters; one with a special token is such by its first one, which occurs in no other way then. Behind a tag free text goes on. A trigger with which no tag
- * begins occurs nowhere. */
+ * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the begin of a tag with that trigger goes on. A text of triggers is such
+ * by its letters; one with a special token is such by its first one, which occurs in no other way then. Behind a tag free text goes on. A
+ * trigger with which no tag begins occurs nowhere. */
 struct grammar_part {
     grammar_part_kind part;
-    str text;                  /* of TEXT, RULE */
-    grammar_kind kind;         /* of RULE */
-    str whitespace_pattern;    /* of RULE: as in grammar_options; `space` and `order` are the same for all rules */
-    const char *where;         /* of RULE, may be NULL: begins the messages of its errors, as "tools[0].parameters" */
+    str text;               /* of TEXT, RULE */
+    grammar_kind kind;      /* of RULE */
+    str whitespace_pattern; /* of RULE: as in grammar_options; `space` and `order` are the same for all rules */
+    const char *where;      /* of RULE, may be NULL: begins the messages of its errors, as "tools[0].parameters" */
     const struct grammar_arguments *arguments; /* grammar_arguments.h */
-    const int32_t *ids;        /* of MARKS */
+    const int32_t *ids;     /* of MARKS */
     size_t n_ids;
     bool negated;
     const grammar_part *parts; /* of SEQUENCE, ONE_OF, REPEAT */
     size_t n_parts;
-    uint32_t min, max;         /* of REPEAT; max: GRAMMAR_NO_MAX */
-    const str *texts;          /* of FREE, UNTIL, TAGS: valid UTF-8, not empty */
+    uint32_t min, max; /* of REPEAT; max: GRAMMAR_NO_MAX */
+    const str *texts;  /* of FREE, UNTIL, TAGS: valid UTF-8, not empty */
     size_t n_texts;
-    const str *never;          /* of TAGS, UNTIL: texts that the free text does not contain either */
+    const str *never; /* of TAGS, UNTIL: texts that the free text does not contain either */
     size_t n_never;
     grammar_specials specials; /* of FREE, UNTIL, TAGS */
     const grammar_tag *tags;   /* of TAGS */
@@ -86,8 +86,8 @@ struct grammar_part {
 
 #define GRAMMAR_PARTS_DEPTH 100 /* parts within parts; deeper ones are refused */
 
-/* Compiles parts; marks and options may be NULL. As grammar_compile, with its budgets for all parts together; `keyword` tells of the schemas
- * of all. QUIRE_INVALID also: a tag that begins with no trigger, texts that are empty or no UTF-8. */
+/* Compiles parts; marks and options may be NULL. As grammar_compile, with its budgets for all parts together; `keyword` tells of the
+ * schemas of all. QUIRE_INVALID also: a tag that begins with no trigger, texts that are empty or no UTF-8. */
 quire_err grammar_compile_parts(const grammar_part *root, const grammar_marks *marks, const grammar_options *options, grammar **out,
                                 quire_error *err);
 

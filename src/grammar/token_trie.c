@@ -319,6 +319,10 @@ int32_t grammar_vocab_size(const grammar_vocab *v) {
     return v->n_tokens;
 }
 
+str grammar_vocab_text(const grammar_vocab *v, int32_t token) {
+    return vocab_text(v, token);
+}
+
 size_t grammar_mask_words(const grammar_vocab *v) {
     return v->n_words;
 }

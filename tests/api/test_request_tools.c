@@ -70,7 +70,7 @@ static void a_response_has_parts_where_reasoning_or_offered_tools_have_a_format(
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"auto\"", "hermes/-/1");
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", "-/-/0");
     expect_formats(&none, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", "json/-/1");
-    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "json/-/1");
+    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "hermes/-/1");
     expect_formats(&both, "", "-/qwen3/1");
     expect_formats(&both, ",\"tools\":[" TOOL "]", "hermes/qwen3/1");
     expect_formats(&both, ",\"chat_template\":\"{{ 1 }}[THINK]\",\"tools\":[" TOOL "]", "-/mistral/1");
@@ -90,12 +90,12 @@ static void the_prompts_end_says_how_the_response_begins(void **state) {
     const str opened = str_of("user: </think>\nassistant: <think>\n"), closed = str_of("user: x\nassistant: <think>\n\n</think>\n\n");
     assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     assert_int_equal(request_output_start(r, closed, &marks), OUTPUT_START_CONTENT);
-    r->rule.field = params_field("regex", FIELD_CHAT); /* which binds the first token */
-    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_CONTENT);
+    r->rule.field = params_field("regex", FIELD_CHAT); /* which binds what stands behind the reasoning */
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     r->rule.field = NULL;
-    assert_int_equal(request_output_start(r, str_of("user: x\n"), &marks), OUTPUT_START_CONTENT);
+    assert_int_equal(request_output_start(r, str_of("user: x\n"), &marks), OUTPUT_START_MARKED);
     assert_int_equal(text_marks_add(&marks, 6, opened.n), QUIRE_OK); /* a client's marks are none */
-    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_CONTENT);
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_MARKED);
     r->context.names_reasoning = true;
     assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_UNKNOWN);
     text_marks_deinit(&marks);

@@ -89,8 +89,14 @@ static void rejects(grammar_case *c, const char *text, int at) {
     }
 }
 
-#define TEXT(t) {.part = GRAMMAR_PART_TEXT, .text = {t, sizeof t - 1}}
-#define RULE(k, t) {.part = GRAMMAR_PART_RULE, .kind = k, .text = {t, sizeof t - 1}}
+#define TEXT(t)                                                                                                                            \
+    {                                                                                                                                      \
+        .part = GRAMMAR_PART_TEXT, .text = { t, sizeof t - 1 }                                                                             \
+    }
+#define RULE(k, t)                                                                                                                         \
+    {                                                                                                                                      \
+        .part = GRAMMAR_PART_RULE, .kind = k, .text = { t, sizeof t - 1 }                                                                  \
+    }
 
 static void a_special_token_is_no_text_and_text_is_no_special_token(void **state) {
     (void)state;
@@ -193,7 +199,8 @@ static void free_text_holds_none_of_its_texts(void **state) {
 
 /* Tags f and g, whose bodies are numbers and letters. */
 static grammar_case open_tags(bool at_least_one, bool stop_after_first) {
-    static grammar_part f[2] = {RULE(GRAMMAR_REGEX, "[0-9]+"), TEXT("</f>")}, g[2] = {RULE(GRAMMAR_SCHEMA, "{\"const\":\"<f=\"}"), TEXT("</tool>")};
+    static grammar_part f[2] = {RULE(GRAMMAR_REGEX, "[0-9]+"), TEXT("</f>")},
+                        g[2] = {RULE(GRAMMAR_SCHEMA, "{\"const\":\"<f=\"}"), TEXT("</tool>")};
     static const grammar_part f_rest = {.part = GRAMMAR_PART_SEQUENCE, .parts = f, .n_parts = 2};
     static const grammar_part g_rest = {.part = GRAMMAR_PART_SEQUENCE, .parts = g, .n_parts = 2};
     const grammar_tag tags[] = {{str_of("<f=1>"), &f_rest}, {str_of("<f=2>"), &f_rest}, {str_of("<tool>g"), &g_rest}};
@@ -313,7 +320,8 @@ static void what_is_malformed_is_refused(void **state) {
 /* Rules of EBNF stand behind each other's. */
 static void rules_of_several_grammars_do_not_meet(void **state) {
     (void)state;
-    const grammar_part parts[] = {RULE(GRAMMAR_EBNF, "root ::= x | root x\nx ::= \"a\""), RULE(GRAMMAR_EBNF, "root ::= \"(\" root \")\" | x\nx ::= \"b\"")};
+    const grammar_part parts[] = {RULE(GRAMMAR_EBNF, "root ::= x | root x\nx ::= \"a\""),
+                                  RULE(GRAMMAR_EBNF, "root ::= \"(\" root \")\" | x\nx ::= \"b\"")};
     const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 2};
     grammar_case c = open_parts(&all);
     accepts(&c, "aaa((b))");
