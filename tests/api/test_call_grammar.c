@@ -376,7 +376,52 @@ static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **sta
     printf("%d formats, %d calls, %d walks were cut off\n", n_formats, n_calls, n_cut);
 }
 
+/* Of a tool with these parameters: what compiling says, and whether the arguments of a hermes call are accepted. */
+static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments, bool *accepted) {
+    json_value *value = json_document(str_of(parameters));
+    const output_tool tool = {.name = str_of("f"), .parameters = value, .is_strict = is_strict};
+    const call_grammar c = {.format = "hermes", .tools = &tool, .n_tools = 1, .is_required = is_required};
+    const grammar_marks none = {0};
+    grammar *g = NULL;
+    grammar_vocab *v;
+    grammar_run *r;
+    quire_error err = {0};
+    char text[256];
+    quire_err e = call_grammar_compile(&c, NULL, &none, NULL, &g, &err);
+    *accepted = false;
+    if (e == QUIRE_OK) {
+        assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
+        assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
+        grammar_state s = grammar_start(r);
+        (void)snprintf(text, sizeof text, "<tool_call>{\"name\": \"f\", \"arguments\": %s}</tool_call>", arguments);
+        *accepted = grammar_accept_bytes(r, &s, str_of(text), NULL) == QUIRE_OK && grammar_is_final(r, s);
+        grammar_run_close(r);
+        grammar_vocab_drop(v);
+    } else {
+        assert_non_null(strstr(err.message, "$ref"));
+    }
+    grammar_drop(g);
+    json_drop(value);
+    return e;
+}
+
+static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(void **state) {
+    static const char parameters[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/nowhere\"},\"n\":{\"type\":\"integer\"}},"
+                                     "\"required\":[\"n\"]}";
+    bool accepted;
+    (void)state;
+    assert_int_equal(try_tool(parameters, false, false, "{\"n\": 1}", &accepted), QUIRE_OK);
+    assert_true(accepted);
+    assert_int_equal(try_tool(parameters, false, false, "{\"n\": \"1\"}", &accepted), QUIRE_OK);
+    assert_false(accepted);
+    assert_int_equal(try_tool(parameters, false, false, "{\"a\": 3}", &accepted), QUIRE_OK);
+    assert_false(accepted);
+    assert_int_not_equal(try_tool(parameters, true, false, "{}", &accepted), QUIRE_OK);
+    assert_int_not_equal(try_tool(parameters, false, true, "{}", &accepted), QUIRE_OK);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
+                                       cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
