@@ -19,11 +19,16 @@ static grammar_part one_of(call_parts *m, const grammar_part *parts, size_t n) {
 /* What a character of a layout's text stands for; NULL: itself. */
 static const char *regex_of(char c) {
     switch (c) {
-    case '~': return " ?";
-    case '^': return "\\n?";
-    case '#': return "0|[1-9][0-9]{0,2}";
-    case '%': return "[a-zA-Z0-9]{9}";
-    default: return NULL;
+    case '~':
+        return " ?";
+    case '^':
+        return "\\n?";
+    case '#':
+        return "0|[1-9][0-9]{0,2}";
+    case '%':
+        return "[a-zA-Z0-9]{9}";
+    default:
+        return NULL;
     }
 }
 
@@ -273,8 +278,8 @@ static grammar_part bracket_part(call_parts *m) {
         }
     }
     (void)snprintf(other + strlen(other), 64 - strlen(other), "]");
-    const grammar_part begins[] = {regex_part(other), {.part = GRAMMAR_PART_MARKS, .ids = ids, .n_ids = n, .negated = true},
-                                   one_of_layouts(m, 0, false)};
+    const grammar_part begins[] = {
+        regex_part(other), {.part = GRAMMAR_PART_MARKS, .ids = ids, .n_ids = n, .negated = true}, one_of_layouts(m, 0, false)};
     const grammar_part text[] = {one_of(m, begins, tags.part == GRAMMAR_PART_TAGS ? 3 : 2), tags};
     const grammar_part ways[] = {one_of_layouts(m, LAYOUT_FIRST, false), part_sequence(&m->arena, text, 2), nothing};
     const grammar_part parts[] = {space, one_of(m, ways, 3)};
@@ -283,7 +288,8 @@ static grammar_part bracket_part(call_parts *m) {
 
 /* Harmony: messages, then a call to functions or none. */
 static grammar_part harmony_part(call_parts *m) {
-    static const char *const headers[] = {"<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"};
+    static const char *const headers[] = {"<|channel|>analysis<|message|>", "<|channel|>final<|message|>",
+                                          "<|channel|>commentary<|message|>"};
     enum { N_HEADERS = sizeof headers / sizeof *headers };
     grammar_part calls = one_of_layouts(m, 0, true);
     grammar_tag *tags = part_arena_new(&m->arena, N_HEADERS, sizeof *tags);

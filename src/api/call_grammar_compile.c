@@ -73,7 +73,8 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
 
 /* ---- compiling ---- */
 
-static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options, json_value **owned, grammar **out, quire_error *err) {
+static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options, json_value **owned, grammar **out,
+                         quire_error *err) {
     quire_err e = compile_part(m, call_parts_answer(m, frame), options, out, err);
     if (e == QUIRE_OK || e == QUIRE_NO_MEMORY || m->c->is_required) {
         return e;

@@ -180,8 +180,8 @@ void request_end_turns(quire_request *r);
 /* The checks between a chat's tools, its choice of them and what the engine can do; r->formats, offered and info.has_parts are final
  * afterwards. */
 quire_err request_check_tools(quire_request *r, quire_error *err);
-/* request_calls.c: makes the calls of r's tools its rule, unless another field names one; where a call is forced, that is an error. Sets the
- * format of calls that are forced and have none. */
+/* request_calls.c: makes the calls of r's tools its rule, unless another field names one; where a call is forced, that is an error. Sets
+ * the format of calls that are forced and have none. */
 quire_err request_bind_calls(quire_request *r, quire_error *err);
 /* Compiles that rule where it is of the form RULE_CALLS; as request_rule_compile. */
 quire_err request_calls_compile(const quire_request *r, const reasoning_frame *frame, const grammar_marks *marks, grammar **out,

@@ -1,4 +1,5 @@
-/* The rule that a chat's tools make: calls in the model's own format, or where it has none and a call is forced, a list of calls in JSON. */
+/* The rule that a chat's tools make: calls in the model's own format, or where it has none and a call is forced, a list of calls in JSON.
+ */
 #include <stdio.h>
 
 #include "api/call_grammar.h"

@@ -4,15 +4,16 @@
 
 #include "chat/call_reader.h"
 
-static const layout_tag lines = {"<parameter=", ">\n", "\n</parameter>", "\n", NULL}, plain = {"<parameter=", ">", "</parameter>", "\n", NULL},
+static const layout_tag lines = {"<parameter=", ">\n", "\n</parameter>", "\n", NULL},
+                        plain = {"<parameter=", ">", "</parameter>", "\n", NULL},
                         glm45 = {"<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>", "\n", NULL},
                         glm47 = {"<arg_key>", "</arg_key><arg_value>", "</arg_value>", "\n", NULL},
                         invoke = {"<parameter name=\"", "\">", "</parameter>", "\n", NULL},
                         step = {"<steptml:parameter name=\"", "\">", "</steptml:parameter>", "\n", NULL},
                         dsml = {"<｜DSML｜parameter name=\"", "\" string=\"false\">", "</｜DSML｜parameter>", "\n", "\" string=\"true\">"};
 
-#define NAMED "{\"name\":~\""
-#define ARGS  "\",~\"arguments\":~"
+#define NAMED  "{\"name\":~\""
+#define ARGS   "\",~\"arguments\":~"
 #define PARAMS "\",~\"parameters\":~"
 
 static const call_layout layouts[] = {
@@ -26,11 +27,11 @@ static const call_layout layouts[] = {
     {"phi4_mini_json", "functools[", NAMED, ARGS, "}", ",~" NAMED, "]", LAYOUT_JSON, 0, NULL},
     {"hunyuan_a13b", "<tool_calls>", "^[" NAMED, ARGS, "}", ",~" NAMED, "]^</tool_calls>", LAYOUT_JSON, 0, NULL},
     {"jamba", "<tool_calls>", "^[^" NAMED, ARGS, "}", ",~^" NAMED, "^]^</tool_calls>", LAYOUT_JSON, 0, NULL},
-    {"internlm", "<|action_start|><|plugin|>", "^" NAMED, PARAMS, "}^<|action_end|>", "^<|action_start|><|plugin|>^" NAMED, "", LAYOUT_JSON, 0,
-     NULL},
+    {"internlm", "<|action_start|><|plugin|>", "^" NAMED, PARAMS, "}^<|action_end|>", "^<|action_start|><|plugin|>^" NAMED, "", LAYOUT_JSON,
+     0, NULL},
     {"gigachat3", "<|function_call|>", "^" NAMED, ARGS, "}", "<|function_call|>^" NAMED, "", LAYOUT_JSON, 0, NULL},
-    {"gigachat3", "<|message_sep|>\n\nfunction call<|role_sep|>", "^" NAMED, ARGS, "}", "<|message_sep|>\n\nfunction call<|role_sep|>^" NAMED, "",
-     LAYOUT_JSON, 0, NULL},
+    {"gigachat3", "<|message_sep|>\n\nfunction call<|role_sep|>", "^" NAMED, ARGS, "}",
+     "<|message_sep|>\n\nfunction call<|role_sep|>^" NAMED, "", LAYOUT_JSON, 0, NULL},
     {"gigachat3", "function call<|role_sep|>", "^" NAMED, ARGS, "}", "^function call<|role_sep|>^" NAMED, "", LAYOUT_JSON, 0, NULL},
     {"apertus", "<|tools_prefix|>", "[{\"", "\":~", "}", ",~{\"", "]<|tools_suffix|>", LAYOUT_JSON, 0, NULL},
     {"xlam", "[", NAMED, ARGS, "}", ",~" NAMED, "]", LAYOUT_JSON, LAYOUT_FIRST, NULL},
@@ -50,14 +51,18 @@ static const call_layout layouts[] = {
      "<｜tool▁calls▁end｜>", LAYOUT_JSON, 0, NULL},
     {"kimi_k2", "<|tool_calls_section_begin|>", "^<|tool_call_begin|>functions.", ":#<|tool_call_argument_begin|>", "<|tool_call_end|>",
      "^<|tool_call_begin|>functions.", "^<|tool_calls_section_end|>", LAYOUT_JSON, 0, NULL},
-    {"cohere_command", "<|START_ACTION|>", "^[^{\"tool_name\":~\"", PARAMS, "}", ",~^{\"tool_name\":~\"", "^]^<|END_ACTION|>", LAYOUT_JSON, 0, NULL},
+    {"cohere_command", "<|START_ACTION|>", "^[^{\"tool_name\":~\"", PARAMS, "}", ",~^{\"tool_name\":~\"", "^]^<|END_ACTION|>", LAYOUT_JSON,
+     0, NULL},
     {"command_r", "Action:\n```json", "\n[^{\"tool_name\":~\"", PARAMS, "}", ",~^{\"tool_name\":~\"", "^]^```", LAYOUT_JSON, 0, NULL},
     {"functionary_v31", "<function=", "", ">", "</function>", "^<function=", "", LAYOUT_JSON, 0, NULL},
-    {"qwen3_coder", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0, &lines},
-    {"qwen3_xml", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0, &lines},
-    {"step3p5", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0, &lines},
-    {"seed_oss", "<seed:tool_call>", "\n<function=", ">\n", "^</function>\n</seed:tool_call>", "\n<seed:tool_call>\n<function=", "", LAYOUT_TAGS,
-     0, &lines},
+    {"qwen3_coder", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0,
+     &lines},
+    {"qwen3_xml", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0,
+     &lines},
+    {"step3p5", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0,
+     &lines},
+    {"seed_oss", "<seed:tool_call>", "\n<function=", ">\n", "^</function>\n</seed:tool_call>", "\n<seed:tool_call>\n<function=", "",
+     LAYOUT_TAGS, 0, &lines},
     {"mimo", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0, &plain},
     {"glm45", "<tool_call>", "", "^", "^</tool_call>", "^<tool_call>", "", LAYOUT_TAGS, LAYOUT_GAPS, &glm45},
     {"glm47", "<tool_call>", "", "^", "^</tool_call>", "^<tool_call>", "", LAYOUT_TAGS, LAYOUT_GAPS, &glm47},
@@ -65,13 +70,14 @@ static const call_layout layouts[] = {
      "^</｜DSML｜function_calls>", LAYOUT_TAGS, LAYOUT_GAPS, &dsml},
     {"deepseek_v4", "<｜DSML｜tool_calls>", "^<｜DSML｜invoke name=\"", "\">^", "^</｜DSML｜invoke>", "^<｜DSML｜invoke name=\"",
      "^</｜DSML｜tool_calls>", LAYOUT_TAGS, LAYOUT_GAPS, &dsml},
-    {"minimax_m2", "<minimax:tool_call>", "^<invoke name=\"", "\">^", "^</invoke>", "^<invoke name=\"", "^</minimax:tool_call>", LAYOUT_TAGS,
-     LAYOUT_GAPS, &invoke},
+    {"minimax_m2", "<minimax:tool_call>", "^<invoke name=\"", "\">^", "^</invoke>", "^<invoke name=\"", "^</minimax:tool_call>",
+     LAYOUT_TAGS, LAYOUT_GAPS, &invoke},
     {"step3", "<｜tool_calls_begin｜>", "^<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"", "\">^",
-     "^</steptml:invoke><｜tool_call_end｜>", "^<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"", "^<｜tool_calls_end｜>",
-     LAYOUT_TAGS, LAYOUT_GAPS, &step},
+     "^</steptml:invoke><｜tool_call_end｜>", "^<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"",
+     "^<｜tool_calls_end｜>", LAYOUT_TAGS, LAYOUT_GAPS, &step},
     {"gemma4", "<|tool_call>", "call:", "", "<tool_call|>", "^<|tool_call>call:", "", LAYOUT_GEMMA, 0, NULL},
-    {"functiongemma", "<start_function_call>", "call:", "", "<end_function_call>", "^<start_function_call>call:", "", LAYOUT_GEMMA, 0, NULL},
+    {"functiongemma", "<start_function_call>", "call:", "", "<end_function_call>", "^<start_function_call>call:", "", LAYOUT_GEMMA, 0,
+     NULL},
     {"pythonic", "[", "", "(", ")", ",~", "]", LAYOUT_PYTHON, LAYOUT_FIRST, NULL},
     {"llama4_pythonic", "<|python_start|>", "[", "(", ")", ",~", "]<|python_end|>", LAYOUT_PYTHON, 0, NULL},
     {"llama4_pythonic", "[", "", "(", ")", ",~", "]", LAYOUT_PYTHON, LAYOUT_FIRST, NULL},

@@ -1,5 +1,5 @@
-/* The arguments of a tool call, as a part of a grammar (grammar_parts.h): an object that obeys a JSON Schema, in the syntax in which a model
- * writes it.
+/* The arguments of a tool call, as a part of a grammar (grammar_parts.h): an object that obeys a JSON Schema, in the syntax in which a
+ * model writes it.
  *
  * In syntaxes other than JSON the names of members are words, and names that the schema says nothing about do not come. */
 #ifndef GRAMMAR_GRAMMAR_ARGUMENTS_H

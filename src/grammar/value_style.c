@@ -35,14 +35,14 @@ static bool is_repeated(const string_part *p) {
 /* ---- characters, counted ---- */
 
 /* The class of characters from `lo` on without those in `not` (ascending). */
-static uint32_t class_without(schema *s, uint32_t lo, const uint32_t *not, uint32_t n) {
+static uint32_t class_without(schema *s, uint32_t lo, const uint32_t * not, uint32_t n) {
     nfa_range ranges[16];
     uint32_t n_ranges = 0;
     for (uint32_t i = 0; i < n && n_ranges < 15; i++) {
-        if (not[i] > lo) {
-            ranges[n_ranges++] = (nfa_range){lo, not[i] - 1};
+        if (not [i] > lo) {
+            ranges[n_ranges++] = (nfa_range){lo, not [i] - 1};
         }
-        lo = not[i] >= lo ? not[i] + 1 : lo;
+        lo = not [i] >= lo ? not [i] + 1 : lo;
     }
     ranges[n_ranges++] = (nfa_range){lo, NFA_MAX_CHAR};
     return build_class(s->b, ranges, n_ranges);
@@ -107,7 +107,7 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
         str mark = {quotes + i, 1};
         uint32_t end = literal(s, mark, next), body;
         if (is_repeated(p)) {
-            const uint32_t not[] = {(uint8_t)quotes[i], '\\'};
+            const uint32_t not [] = {(uint8_t)quotes[i], '\\'};
             body = repeat_class(s, p, NFA_RAW, class_without(s, 0x20, not, 2), true, end);
         } else {
             body = string_of_dfa(s, dfa_quoted(&s->dfas, string_dfa(s, p), quotes[i]), end);

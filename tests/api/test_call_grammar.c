@@ -20,20 +20,26 @@
 enum { N_WALKS = 12, MAX_STEPS = 3000, MAX_TOKENS = 400, WALK_SEED = 22 };
 
 static const char tools_json[] =
-    "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":9},"
+    "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"minLength\":1,"
+    "\"maxLength\":9},"
     "\"unit\":{\"enum\":[\"celsius\",\"it's \\\"F\\\"\\n\"]},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":14}},"
     "\"required\":[\"city\",\"unit\"],\"additionalProperties\":false}},"
-    "{\"name\":\"store\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"maybe\":{\"type\":[\"string\",\"null\"]},"
-    "\"x\":{\"type\":[\"number\",\"null\"]},\"on\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":3},"
+    "{\"name\":\"store\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"maybe\":{\"type\":["
+    "\"string\",\"null\"]},"
+    "\"x\":{\"type\":[\"number\",\"null\"]},\"on\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},"
+    "\"maxItems\":3},"
     "\"point\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"number\"},\"c\":{\"const\":null}},"
     "\"required\":[\"a\"],\"additionalProperties\":false}},\"required\":[\"list\"],\"additionalProperties\":false}},"
     "{\"name\":\"find\",\"parameters\":{\"properties\":{\"id\":{\"pattern\":\"^[a-c]{2,4}$\",\"type\":\"string\"},"
-    "\"any\":{\"enum\":[\"x\",1,true,\"null\",\"two words\",{\"k\":[1,\"<\"]}]},\"more\":{\"maxLength\":300,\"minLength\":280,\"type\":\"string\"}},"
+    "\"any\":{\"enum\":[\"x\",1,true,\"null\",\"two "
+    "words\",{\"k\":[1,\"<\"]}]},\"more\":{\"maxLength\":300,\"minLength\":280,\"type\":\"string\"}},"
     "\"required\":[\"id\"],\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}},"
     "{\"name\":\"ping\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}}]";
 
-static const char *const words[] = {"\": ", "\":", ", ", "true", "null", "None", "get", "city", "<", "</", "parameter", "tool_call", "\n", "\"}", "ab", "14",
-                                    "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97", "\xA5", "\\\"", "celsius", "NULL", "1e5", "\xEF", "\xBD", "\x9C", "\xE2", "\x96", "\x81"};
+static const char *const words[] = {"\": ",     "\":",          ", ",        "true",      "null", "None",    "get",  "city",
+                                    "<",        "</",           "parameter", "tool_call", "\n",   "\"}",     "ab",   "14",
+                                    "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97",  "\xA5",      "\\\"", "celsius", "NULL", "1e5",
+                                    "\xEF",     "\xBD",         "\x9C",      "\xE2",      "\x96", "\x81"};
 enum { N_WORDS = sizeof words / sizeof *words };
 
 /* A vocabulary of bytes, words and special tokens. */

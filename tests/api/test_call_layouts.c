@@ -1,5 +1,5 @@
-/* Texts of calls as they were rendered (tests/golden/toolparsers, or all of ../shared/golden/toolparsers where QUIRE_SHARED names it): where
- * a text's calls obey their schemas, the grammar of its format accepts it. */
+/* Texts of calls as they were rendered (tests/golden/toolparsers, or all of ../shared/golden/toolparsers where QUIRE_SHARED names it):
+ * where a text's calls obey their schemas, the grammar of its format accepts it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,8 +80,9 @@ static const json_value *schema_of(const golden *g, str name) {
 /* Whether the case has calls of offered functions that obey their schemas. */
 static bool is_wanted(const golden *g, const json_value *record) {
     const json_value *truth = json_get(json_get(record, "truth"), "tool_calls"), *request = json_get(record, "request");
-    bool wanted = json_length(truth) > 0 && str_is(json_get_str(record, "kind"), "tools") && str_is(json_get_str(record, "finish"), "stop") &&
-                  str_is(json_get_str(request, "tool_choice"), "auto") && !json_has(record, "reasoning_parser");
+    bool wanted = json_length(truth) > 0 && str_is(json_get_str(record, "kind"), "tools") &&
+                  str_is(json_get_str(record, "finish"), "stop") && str_is(json_get_str(request, "tool_choice"), "auto") &&
+                  !json_has(record, "reasoning_parser");
     for (size_t i = 0; wanted && i < json_length(truth); i++) {
         const json_value *call = json_at(truth, i), *schema = schema_of(g, json_get_str(call, "name"));
         wanted = schema != NULL && obeys(schema, json_get(call, "arguments"));
@@ -201,7 +202,8 @@ static void rendered_calls_that_obey_their_schemas_are_accepted(void **state) {
         n_all += g.formats[i].n;
         n_accepted += g.formats[i].n_accepted;
     }
-    printf("%d of %d texts in %d formats, %d of %d in other spellings\n", n_accepted, n_all, g.n_formats, g.n_variants_accepted, g.n_variants);
+    printf("%d of %d texts in %d formats, %d of %d in other spellings\n", n_accepted, n_all, g.n_formats, g.n_variants_accepted,
+           g.n_variants);
     assert_true(n_all > 0 && n_accepted * 100 >= n_all * 95);
     free(manifest);
     free(cases);
