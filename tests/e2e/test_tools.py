@@ -9,9 +9,10 @@ import pytest
 
 from conftest import KEY, Server
 
+# The prompt ends in a closed block of reasoning: a regex then binds the answer from its first token, reasoning and all.
 TEMPLATE = ("{# <tool_call> <think> #}{% if tools %}tools: {% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}"
             "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments }})"
-            "{% endfor %}\n{% endfor %}assistant:")
+            "{% endfor %}\n{% endfor %}assistant:{% if not free %}<think></think>{% endif %}")
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
 USER = [{"role": "user", "content": "What is the weather in Rome?"}]
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": [1, 2]}}\n</tool_call>'
@@ -303,7 +304,7 @@ def test_a_special_token_that_is_a_mark_begins_and_ends_the_reasoning(marked):
     for ids, has_reasoning, has_content in (([opening, word, closing, other], True, True), ([opening, word], True, False),
                                             ([opening, closing, word], False, True), ([word, opening], False, True)):
         # each token once, the one with the larger bias first
-        extra = {"allowed_token_ids": ids, "no_repeat_ngram_size": 1, "return_token_ids": True}
+        extra = {"allowed_token_ids": ids, "no_repeat_ngram_size": 1, "return_token_ids": True, "chat_template_kwargs": {"free": True}}
         fields = {"max_tokens": len(ids), "temperature": 0, "model": "builtin", "messages": USER, "extra_body": extra,
                   "logit_bias": {str(token): 100 - 50 * i for i, token in enumerate(ids)}}
         answer = marked.chat.completions.create(**fields)
