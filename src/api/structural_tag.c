@@ -7,7 +7,7 @@
 #include "api/request_read.h"
 #include "json/json_out.h"
 
-#define MAX_DEPTH  60
+#define MAX_DEPTH  40
 #define PATH_BYTES 200
 #define MAX_COUNT  100000 /* rounds of a repeat */
 

@@ -254,38 +254,45 @@ static void close_budget(constraint *c) {
 
 /* ---- opening ---- */
 
-/* The bytes of a text's tokens. */
-static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, token_list *ids, strbuf *bytes, quire_error *err) {
-    ids->n = 0;
-    strbuf_clear(bytes);
-    TRY(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, ids, err));
-    for (size_t i = 0; i < ids->n; i++) {
-        str part = ids->ids[i] < grammar_vocab_size(v) ? grammar_vocab_text(v, ids->ids[i]) : (str){0};
-        TRY(strbuf_add(bytes, part.p, part.n));
+static str trimmed(str s) {
+    while (s.n > 0 && is_space((uint8_t)s.p[0])) {
+        s = (str){s.p + 1, s.n - 1};
     }
-    return QUIRE_OK;
+    while (s.n > 0 && is_space((uint8_t)s.p[s.n - 1])) {
+        s.n--;
+    }
+    return s;
 }
 
-/* Fills the finders of a mark's spellings. White space at the ends is the tokenizer's, or no part of what the model must write. */
-static quire_err fill(finder *to, const char *const *texts, size_t most, const tokenizer *t, const grammar_vocab *v, quire_error *err) {
-    strbuf bytes = {0};
+/* The bytes of a text's tokens, and their texts. */
+static quire_err spell(const tokenizer *t, const grammar_vocab *v, str text, strbuf *bytes, strbuf *plain, quire_error *err) {
     token_list ids = {0};
+    quire_err e = tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, err);
+    for (size_t i = 0; i < ids.n && e == QUIRE_OK; i++) {
+        str part = ids.ids[i] < grammar_vocab_size(v) ? grammar_vocab_text(v, ids.ids[i]) : (str){"", 0};
+        bool is_mark = part.n > 0 && tokenizer_is_added(t, ids.ids[i]);
+        e = strbuf_add(bytes, part.p, part.n);
+        part = is_mark ? tokenizer_piece(t, ids.ids[i]) : part;
+        e = e == QUIRE_OK ? strbuf_add(plain, part.p, part.n) : e;
+    }
+    token_list_deinit(&ids);
+    return e;
+}
+
+/* Fills the finders of a mark's spellings; one that the vocabulary cannot write stays empty. White space at the ends is the tokenizer's, or
+ * no part of what the model must write. */
+static quire_err fill(finder *to, const char *const *texts, size_t most, const tokenizer *t, const grammar_vocab *v, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < most && texts[i] != NULL && e == QUIRE_OK; i++) {
-        e = spell(t, v, str_of(texts[i]), &ids, &bytes, err);
-        size_t from = 0, n = bytes.n;
-        while (e == QUIRE_OK && from < n && is_space((uint8_t)bytes.p[from])) {
-            from++;
+        strbuf bytes = {0}, plain = {0};
+        e = spell(t, v, str_of(texts[i]), &bytes, &plain, err);
+        str spelt = trimmed((str){bytes.p, bytes.n});
+        if (e == QUIRE_OK && spelt.n <= MAX_SPELT && str_eq(trimmed((str){plain.p, plain.n}), trimmed(str_of(texts[i])))) {
+            finder_init(&to[i], spelt.p, spelt.n);
         }
-        while (e == QUIRE_OK && n > from && is_space((uint8_t)bytes.p[n - 1])) {
-            n--;
-        }
-        if (e == QUIRE_OK && n - from <= MAX_SPELT) {
-            finder_init(&to[i], bytes.p + from, n - from);
-        }
+        strbuf_deinit(&bytes);
+        strbuf_deinit(&plain);
     }
-    strbuf_deinit(&bytes);
-    token_list_deinit(&ids);
     return e;
 }
 

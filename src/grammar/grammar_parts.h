@@ -1,8 +1,8 @@
 /* Grammars made of parts: texts, special tokens, rules of any kind, free text, and tags that begin anywhere in free text. All parts are one
  * automaton, so masks, forks and forced tokens are those of every grammar.
  *
- * A special token is a terminal of its own: no text spells it. A vocabulary has it where its text is that of grammar_mark_spell; ordinary
- * tokens have bytes of UTF-8, in which that spelling's first byte never occurs. In the texts of parts the special tokens of grammar_marks
+ * A special token is a terminal of its own: no text spells it. A vocabulary has it where its text is that of grammar_mark_spell; other
+ * tokens that have that spelling's first byte, which is in no UTF-8, are never allowed. In the texts of parts the special tokens of grammar_marks
  * are themselves (the longest at each place), so `<tool_call>` means the token where the tokenizer has one, else the letters. */
 #ifndef GRAMMAR_GRAMMAR_PARTS_H
 #define GRAMMAR_GRAMMAR_PARTS_H

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "grammar/nfa.h"
 
 /* ---- plain tokens ---- */
 
@@ -219,11 +220,18 @@ static quire_err build_tries(grammar_vocab *v) {
 
 /* ---- opening ---- */
 
+/* What counts of a token's text: nothing where it has the byte that begins special tokens and is not one of them as a whole, so that no
+ * tokens of single bytes spell one. */
+static str counted(str text) {
+    bool is_mark = text.n == 1 + NFA_MARK_DIGITS && (uint8_t)text.p[0] == NFA_MARK_BYTE;
+    return text.n == 0 || is_mark || memchr(text.p, (int)NFA_MARK_BYTE, text.n) == NULL ? text : (str){"", 0};
+}
+
 static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *ends) {
     size_t total = 0;
     for (int32_t t = 0; t < v->n_tokens; t++) {
         v->starts[t] = (uint32_t)total;
-        total += texts[t].n;
+        total += counted(texts[t]).n;
         if (total > UINT32_MAX) {
             return QUIRE_TOO_LARGE;
         }
@@ -232,7 +240,8 @@ static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *e
     v->bytes = mem_new(total, 1);
     TRY(mem_check(v->bytes));
     for (int32_t t = 0; t < v->n_tokens; t++) {
-        mem_copy(v->bytes + v->starts[t], texts[t].p, texts[t].n);
+        str text = counted(texts[t]);
+        mem_copy(v->bytes + v->starts[t], text.p, text.n);
     }
     mem_copy(v->ends, ends, (size_t)v->n_ends * sizeof *ends);
     return QUIRE_OK;

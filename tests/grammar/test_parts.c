@@ -5,7 +5,8 @@
 /* A token for each ASCII character; the special ones are written as \1 to \6 in texts of this file. Then longer ones. */
 enum { TOOL = 1, TOOL_END, THINK, THINK_END, SHOWN, CHANNEL, N_MARKS = CHANNEL, LONG = 128 };
 static const char *const mark_texts[] = {NULL, "<tool>", "</tool>", "<think>", "</think>", "<h1>", "<|channel|>"};
-static const char *const long_tokens[] = {"<to", "ol>", "a<", "{\"", "\":", "</", "think>", "\xC3", "\xA9", "\xC3\xA9<", "ab", "</end>x"};
+static const char *const long_tokens[] = {"<to",  "ol>",       "a<", "{\"",     "\":",  "</",   "think>", "\xC3",
+                                          "\xA9", "\xC3\xA9<", "ab", "</end>x", "\xFF", "\x80", "\x81"};
 enum { N_LONG = sizeof long_tokens / sizeof *long_tokens, N_TOKENS = LONG + N_LONG };
 
 static grammar_mark mark_list[N_MARKS];
@@ -112,6 +113,19 @@ static void a_special_token_is_no_text_and_text_is_no_special_token(void **state
     c = open_parts(&any);
     accepts(&c, "x<tool>");
     rejects(&c, "x\1", 1);
+    case_close(&c);
+}
+
+/* A vocabulary of single bytes has all of a spelling. */
+static void tokens_of_single_bytes_spell_no_special_token(void **state) {
+    (void)state;
+    grammar_part part = TEXT("<tool>");
+    grammar_case c = open_parts(&part);
+    grammar_state s = grammar_start(c.r);
+    int32_t byte = LONG + N_LONG - 3;
+    assert_int_equal(grammar_vocab_text(c.v, byte).n, 0);
+    assert_int_equal(grammar_accept(c.r, &s, byte), QUIRE_INVALID);
+    assert_int_equal(grammar_accept(c.r, &s, TOOL), QUIRE_OK);
     case_close(&c);
 }
 
@@ -333,6 +347,7 @@ static void rules_of_several_grammars_do_not_meet(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_special_token_is_no_text_and_text_is_no_special_token),
+        cmocka_unit_test(tokens_of_single_bytes_spell_no_special_token),
         cmocka_unit_test(sets_of_special_tokens_are_named_or_all_others),
         cmocka_unit_test(sequences_choices_and_repeats_are_what_they_say),
         cmocka_unit_test(text_goes_on_until_a_mark_or_a_text_for_the_first_time),
