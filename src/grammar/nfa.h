@@ -86,6 +86,7 @@ typedef struct nfa_part {
     bool counts;   /* of an item: towards `contains` */
 } nfa_part;
 
+#define NFA_MAX_MEMBERS 4096 /* of one object */
 /* Members: parts[first .. first + n) once each, then `open` ones from there on any number of times. */
 typedef struct nfa_object {
     uint32_t first, n, n_open, min, max;

@@ -3,8 +3,6 @@
 #include "grammar/regex_syntax.h"
 #include "grammar/value_shape.h"
 
-#define MAX_MEMBERS 4096 /* of one object, as machine_members.c has them */
-
 /* ---- tokens of JSON ---- */
 
 static uint32_t literal(schema *s, const char *text, uint32_t next) {
@@ -46,7 +44,7 @@ uint32_t schema_rule(schema *s, uint32_t x) {
     return s->exprs.p[x].rule - 1;
 }
 
-static uint32_t comma(schema *s) {
+uint32_t schema_comma(schema *s) {
     return literal(s, ",", schema_space(s, NFA_RETURN_NODE));
 }
 
@@ -88,7 +86,7 @@ uint32_t schema_string(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
     return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(&s->dfas, x), 0, literal(s, "\"", next)));
 }
 
-static uint32_t counted_node(schema *s, uint32_t min, uint32_t max, uint32_t next) {
+uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
     nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
     if (c == NULL) {
         return NFA_FAIL_NODE;
@@ -105,11 +103,11 @@ static uint32_t string_node(schema *s, const string_part *p) {
         return schema_string(s, string_dfa(s, p), NFA_PLAIN, NFA_RETURN_NODE);
     }
     if (p->min > 0 || p->max != NFA_NONE) {
-        return counted_node(s, p->min, p->max, NFA_RETURN_NODE);
+        return schema_counted(s, p->min, p->max, NFA_RETURN_NODE);
     }
     if (s->string_rule == 0) {
         s->string_rule = build_rule(s->b) + 1;
-        build_rule_set(s->b, s->string_rule - 1, counted_node(s, 0, NFA_NONE, NFA_RETURN_NODE));
+        build_rule_set(s->b, s->string_rule - 1, schema_counted(s, 0, NFA_NONE, NFA_RETURN_NODE));
     }
     return build_call(s->b, s->string_rule - 1, NFA_RETURN_NODE);
 }
@@ -180,7 +178,7 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
     const shape *sh = expr_shape(s, x);
     const json_value *values = finite_values(s, x, &one);
     yes_no = sh->numbers.n == 0 && sh->strings.n == 0 && sh->arrays.n == 0 && sh->objects.n == 0;
-    if (!yes_no && (values == NULL || one || json_length(values) > MAX_MEMBERS)) {
+    if (!yes_no && (values == NULL || one || json_length(values) > NFA_MAX_MEMBERS)) {
         schema_refuse(s, "", "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
         return;
     }
@@ -245,7 +243,7 @@ static uint32_t array_node(schema *s, const array_part *a) {
         r.min_counts = a->contains.p[0].min;
         r.max_counts = a->contains.p[0].max;
     }
-    r.comma = comma(s);
+    r.comma = schema_comma(s);
     r.first = s->b->a.slots.n;
     for (uint32_t i = 0; i <= r.n && build_step(s->b, 1); i++) {
         add_slot(s, a, &r, i, unique);
@@ -257,201 +255,6 @@ static uint32_t array_node(schema *s, const array_part *a) {
     *to = r;
     uint32_t items = build_node(s->b, NFA_ARRAY, NFA_RAW, s->b->a.arrays.n - 1, 0, literal(s, "]", NFA_RETURN_NODE));
     return literal(s, "[", schema_space(s, items));
-}
-
-/* ---- objects ---- */
-
-/* Nodes behind a member's name. */
-static uint32_t member_value(schema *s, uint32_t x) {
-    uint32_t value = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
-    return schema_space(s, literal(s, ":", schema_space(s, value)));
-}
-
-static void add_member(schema *s, uint32_t entry, bool required) {
-    nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
-    if (p != NULL) {
-        *p = (nfa_part){.entry = entry, .required = required};
-    }
-}
-
-/* Names in the order in which members come: as listed, then required ones that nothing lists. */
-typedef struct name_list {
-    PARTS(str) names;
-    uint32_t n_slots, *slots;
-} name_list;
-
-static void add_name(schema *s, name_list *l, str name) {
-    if ((l->names.n + 1) * 2 > l->n_slots) {
-        uint32_t n = l->n_slots > 0 ? l->n_slots * 2 : 16;
-        l->slots = schema_keep(s, n, sizeof *l->slots);
-        l->n_slots = l->slots != NULL ? n : 0;
-        for (uint32_t i = 0; i < l->names.n && l->slots != NULL; i++) {
-            uint32_t at = (uint32_t)str_hash(STR_HASH_START, l->names.p[i]) & (n - 1);
-            while (l->slots[at] != 0) {
-                at = (at + 1) & (n - 1);
-            }
-            l->slots[at] = i + 1;
-        }
-    }
-    if (l->slots == NULL) {
-        return;
-    }
-    uint32_t at = (uint32_t)str_hash(STR_HASH_START, name) & (l->n_slots - 1);
-    for (; l->slots[at] != 0 && build_step(s->b, 1); at = (at + 1) & (l->n_slots - 1)) {
-        if (str_eq(l->names.p[l->slots[at] - 1], name)) {
-            return;
-        }
-    }
-    str *to = PART_PUSH(s, l->names);
-    if (to != NULL) {
-        *to = name;
-        l->slots[at] = l->names.n;
-    }
-}
-
-static bool is_required(const object_part *o, str name) {
-    for (uint32_t i = 0; i < o->required.n; i++) {
-        if (str_eq(o->required.p[i], name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What names must be that the dfa accepts, which match the patterns of `matched` (bits, in the order of layers) and no listed name. */
-static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
-    uint32_t all = EXPR_ANY, bit = 0;
-    for (uint32_t i = 0; i < o->layers.n; i++) {
-        const object_layer *l = &o->layers.p[i];
-        bool found = false;
-        for (uint32_t k = 0; k < l->patterns.n; k++, bit++) {
-            if ((matched >> bit & 1) != 0) {
-                all = expr_and(s, all, l->patterns.p[k].expr);
-                found = true;
-            }
-        }
-        all = found ? all : expr_and(s, all, l->rest);
-    }
-    return all;
-}
-
-typedef struct open_names {
-    const object_part *o;
-    const member_writer *w;
-    const pattern_expr *patterns[64];
-    uint32_t n, n_parts;
-} open_names;
-
-/* Adds the open members whose names `names` accepts, split by pattern from `at` on. */
-static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, uint64_t matched) {
-    if (dfa_is_empty(&s->dfas, names) || !build_step(s->b, 1)) {
-        return;
-    }
-    if (at < open->n) {
-        uint32_t pattern = open->patterns[at]->dfa;
-        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND), at + 1, matched | (uint64_t)1 << at);
-        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND_NOT), at + 1, matched);
-        return;
-    }
-    uint32_t x = open_expr(s, open->o, matched);
-    if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
-        return;
-    }
-    add_member(s, open->w->open(s, names, x), false);
-    open->n_parts++;
-}
-
-static uint32_t open_members(schema *s, const object_part *o, const member_writer *w, const name_list *listed) {
-    open_names open = {.o = o, .w = w};
-    uint32_t names = DFA_ANY, only;
-    for (uint32_t i = 0; i < o->layers.n; i++) {
-        for (uint32_t k = 0; k < o->layers.p[i].patterns.n; k++) {
-            if (open.n == 12) {
-                schema_refuse(s, "", "patternProperties", "over 12 patterns apply to one object");
-                return 0;
-            }
-            open.patterns[open.n++] = &o->layers.p[i].patterns.p[k];
-        }
-    }
-    if (open.n == 0 && open_expr(s, o, 0) == EXPR_NEVER) {
-        return 0;
-    }
-    if (listed->names.n > 0) {
-        uint32_t known = dfa_names(&s->dfas, listed->names.p, listed->names.n);
-        names = dfa_combine(&s->dfas, DFA_ANY, known, DFA_AND_NOT);
-    }
-    for (uint32_t i = 0; i < o->name_exprs.n; i++) {
-        if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &only)) {
-            return 0;
-        }
-        names = dfa_combine(&s->dfas, names, only, DFA_AND);
-    }
-    add_open(s, &open, names, 0, 0);
-    return open.n_parts;
-}
-
-static uint32_t listed_member(schema *s, str name, uint32_t x) {
-    uint32_t value = member_value(s, x);
-    return style_is_plain(s) ? schema_json_name(s, name, value) : style_name(s, name, value);
-}
-
-static uint32_t open_member(schema *s, uint32_t names, uint32_t x) {
-    uint32_t value = member_value(s, x);
-    return !style_is_plain(s)   ? style_open_name(s, names, value)
-           : names == DFA_ANY ? counted_node(s, 0, NFA_NONE, value)
-                              : schema_string(s, names, NFA_JSON, value);
-}
-
-/* Whether the schema says what members may be that it does not list. */
-static bool says_rest(const object_part *o) {
-    bool says = o->layers.n == 0;
-    for (uint32_t i = 0; i < o->layers.n && !says; i++) {
-        says = o->layers.p[i].has_rest || o->layers.p[i].patterns.n > 0;
-    }
-    return says;
-}
-
-uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
-    nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
-    name_list l = {0};
-    for (uint32_t i = 0; i < o->layers.n; i++) {
-        for (uint32_t k = 0; k < o->layers.p[i].names.n; k++) {
-            add_name(s, &l, o->layers.p[i].names.p[k].name);
-        }
-    }
-    for (uint32_t i = 0; i < o->required.n; i++) {
-        add_name(s, &l, o->required.p[i]);
-    }
-    r.comma = w->comma;
-    r.comma_may_miss = w->comma_may_miss;
-    r.first = s->b->a.parts.n;
-    for (uint32_t i = 0; i < l.names.n && build_step(s->b, 1 + o->required.n); i++) {
-        uint32_t x = object_member(s, o, l.names.p[i]);
-        bool required = is_required(o, l.names.p[i]);
-        if (x == EXPR_NEVER && required) {
-            return NFA_FAIL_NODE;
-        }
-        if (x != EXPR_NEVER) {
-            add_member(s, w->listed(s, l.names.p[i], x), required);
-        }
-    }
-    r.n = s->b->a.parts.n - r.first;
-    if (r.n > MAX_MEMBERS) {
-        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object lists over %d members", MAX_MEMBERS);
-    }
-    r.n_open = !w->leaves_out || says_rest(o) ? open_members(s, o, w, &l) : 0;
-    nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);
-    if (to == NULL) {
-        return NFA_FAIL_NODE;
-    }
-    *to = r;
-    return build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, next);
-}
-
-static uint32_t object_node(schema *s, const object_part *o) {
-    const member_writer w = {listed_member, open_member, comma(s), false, false};
-    uint32_t members = schema_members(s, o, &w, literal(s, "}", NFA_RETURN_NODE));
-    return members == NFA_FAIL_NODE ? members : literal(s, "{", schema_space(s, members));
 }
 
 /* ---- rules ---- */
@@ -485,7 +288,7 @@ uint32_t schema_value(schema *s, const shape *x) {
         WAY(array_node(s, &x->arrays.p[i]));
     }
     for (uint32_t i = 0; i < x->objects.n; i++) {
-        WAY(object_node(s, &x->objects.p[i]));
+        WAY(schema_object(s, &x->objects.p[i]));
     }
 #undef WAY
     return ways.n > 0 ? build_split(s->b, ways.p, ways.n) : NFA_FAIL_NODE;

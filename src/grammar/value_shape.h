@@ -197,6 +197,10 @@ uint32_t schema_shape_rule(schema *s, const shape *x);
 uint32_t schema_value(schema *s, const shape *x);
 /* White space, then next. */
 uint32_t schema_space(schema *s, uint32_t next);
+/* A comma and white space, ending in RETURN. */
+uint32_t schema_comma(schema *s);
+/* A quoted string of JSON of min to max characters. */
+uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next);
 /* A quoted string of JSON that the dfa accepts. */
 uint32_t schema_string(schema *s, uint32_t dfa, nfa_mode mode, uint32_t next);
 /* A name as JSON writes it. */
@@ -210,7 +214,8 @@ typedef struct member_writer {
     bool comma_may_miss;
     bool leaves_out;                                             /* names that the schema says nothing about */
 } member_writer;
-/* The members of an object, then next. */
+/* schema_members.c: an object in braces, ending in RETURN; and the members of an object, then next. */
+uint32_t schema_object(schema *s, const object_part *o);
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
 
 /* value_style.c: spellings other than plain JSON. */
