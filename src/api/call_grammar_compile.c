@@ -1,5 +1,6 @@
 /* Compiles grammars of calls, also where a tool's schema cannot be enforced. */
 #include "api/call_grammar.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "chat/typed_value.h"
 #include "json/json_out.h"
@@ -54,19 +55,37 @@ static quire_err compile_part(call_parts *m, grammar_part part, const grammar_op
                                        : grammar_compile_parts(&part, m->marks, options, out, err);
 }
 
-/* Finds the tools whose schemas cannot be enforced in a layout, and loosens them. */
+/* Whether the schema of tool i alone can be enforced in a layout; *why says why not. */
+static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, quire_error *why) {
+    grammar *g = NULL;
+    quire_err e = call_grammar_takes(m->c, l, i) ? compile_part(m, call_parts_arguments(m, l, i), options, &g, why) : QUIRE_OK;
+    grammar_drop(g);
+    return e;
+}
+
+/* Loosens the tools whose schemas cannot be enforced, and those for which there is no time to see: all schemas together have the time that
+ * one compilation has. */
 static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned, quire_error *err) {
     const call_layout *l = call_grammar_layout(m->c);
+    int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
     for (size_t i = 0; l != NULL && i < m->c->n_tools; i++) {
-        grammar *g = NULL;
         quire_error why = {0};
-        quire_err e = call_grammar_takes(m->c, l, i) ? compile_part(m, call_parts_arguments(m, l, i), options, &g, &why) : QUIRE_OK;
-        grammar_drop(g);
+        grammar_options alone = *options;
+        alone.max_us = until - clock_thread_us();
+        quire_err e = alone.max_us > 0 ? try_alone(m, l, i, &alone, &why) : QUIRE_TOO_LARGE;
         if (e != QUIRE_OK && m->c->tools[i].is_strict) {
-            *err = why;
+            *err = alone.max_us > 0 ? why : *err;
             return e;
         }
         TRY(e == QUIRE_OK ? e : loosen(m, i, &owned[i], err));
+    }
+    return QUIRE_OK;
+}
+
+/* Loosens all tools: together they are too large. */
+static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err) {
+    for (size_t i = 0; i < m->c->n_tools; i++) {
+        TRY(owned[i] != NULL || m->c->tools[i].is_strict ? QUIRE_OK : loosen(m, i, &owned[i], err));
     }
     return QUIRE_OK;
 }
@@ -76,11 +95,11 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
 static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options, json_value **owned, grammar **out,
                          quire_error *err) {
     quire_err e = compile_part(m, call_parts_answer(m, frame), options, out, err);
-    if (e == QUIRE_OK || e == QUIRE_NO_MEMORY || m->c->is_required) {
-        return e;
+    for (int round = 0; round < 2 && e != QUIRE_OK && e != QUIRE_NO_MEMORY && !m->c->is_required; round++) {
+        TRY(round == 0 ? loosen_refused(m, options, owned, err) : loosen_all(m, owned, err));
+        e = compile_part(m, call_parts_answer(m, frame), options, out, err);
     }
-    TRY(loosen_refused(m, options, owned, err));
-    return compile_part(m, call_parts_answer(m, frame), options, out, err);
+    return e;
 }
 
 quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
