@@ -33,7 +33,7 @@ static world open_world(bool special) {
     strbuf_add_str(&b, special ? "{\"id\":50,\"content\":\"<think>\",\"special\":true,\"normalized\":false},"
                                  "{\"id\":51,\"content\":\"</think>\",\"special\":false,\"normalized\":false}"
                                : "");
-    strbuf_add_str(&b, "],\"model\":{\"type\":\"BPE\",\"vocab\":{");
+    strbuf_add_str(&b, "],\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"type\":\"BPE\",\"vocab\":{");
     for (const char *p = " </>abcdefghijklmnopqrstuvwxyz"; *p != 0; p++) {
         strbuf_addf(&b, "\"%c\":%d,", *p, n++);
     }
