@@ -49,7 +49,7 @@ typedef struct early_check {
     const quire_options *o;
 } early_check;
 
-/* Before the weights are loaded: numbers of defaults, and of the request that options show. */
+/* Before the weights are loaded: numbers of defaults, and numbers and rule of the request that options show. */
 static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err) {
     const early_check *c = user;
     quire_request *r;
@@ -64,8 +64,11 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
         return err->code = QUIRE_INVALID;
     }
     TRY(e);
+    grammar *g = NULL;
+    e = r->rule.field != NULL ? request_rule_compile(&r->rule, (grammar_options){0}, &g, err) : QUIRE_OK;
+    grammar_drop(g);
     quire_request_free(r);
-    return QUIRE_OK;
+    return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;
 }
 
 /* As many threads as compute leaves processors; two at least, so that a long slice holds nobody up. */
