@@ -217,7 +217,7 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
         (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
     } else if (!s->refused) {
         s->refused = true;
-        (void)err_set(s->b->err, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+        (void)err_set(&s->first, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
     }
 }
 
@@ -243,7 +243,10 @@ static void compile_value(build *b, const json_value *root) {
         schema_write(&s, x);
     }
     if (s.refused && b->failed == QUIRE_OK) {
-        b->failed = QUIRE_UNSUPPORTED; /* b->err has the first one */
+        b->failed = QUIRE_UNSUPPORTED;
+        if (b->err != NULL) {
+            *b->err = s.first;
+        }
     }
     schema_free_kept(&s);
     dfa_pool_deinit(&s.dfas);
