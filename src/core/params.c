@@ -62,7 +62,7 @@ static const field_desc fields[] = {
     {"frequency_penalty", FIELD_NUMBER, BOTH | UNNAMED | SAMPLING, -2, 2, "0", "taken off a token's logit for each time it was produced"},
     {"function_call", FIELD_ANY, CHAT | LATER, NONE, "\"none\"", "the old form of tool_choice"},
     {"functions", FIELD_ARRAY, CHAT | LATER, NONE, "[]", "the old form of tools"},
-    {"grammar", FIELD_STRING, BOTH, NONE, "null", "rules in GBNF that the answer obeys; it matches the rule root"},
+    {"grammar", FIELD_STRING, BOTH, NONE, "null", "rules in GBNF (the answer matches root) or in Lark's notation (it matches start)"},
     {"guided_choice", FIELD_ARRAY, BOTH, NONE, "null", "texts of which the answer is one"},
     {"guided_grammar", FIELD_STRING, BOTH, NONE, "null", "the same as grammar"},
     {"guided_json", FIELD_ANY, BOTH, NONE, "null", "the same as json_schema"},

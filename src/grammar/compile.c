@@ -64,9 +64,9 @@ static void compile_kind(build *b, grammar_kind kind, str text) {
         compile_ebnf(b, text, true);
         return;
     case GRAMMAR_LARK:
-        break;
+        compile_lark(b, text);
+        return;
     }
-    (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "grammars of this kind are not supported; write it in GBNF");
 }
 
 quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out, quire_error *err) {
