@@ -293,6 +293,7 @@ typedef struct quire_request_info {
     int32_t logprobs, prompt_logprobs;
     const char *ignored;          /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
     bool names_call;              /* tool_choice names the function that the response calls */
+    bool old_calls;               /* the request has `functions`: its call is a function_call */
     bool has_parts;               /* a chat whose response is split into content, reasoning and tool calls: its DELTAs have parts */
 } quire_request_info;
 
@@ -347,6 +348,7 @@ typedef struct quire_part {
     int32_t call;     /* of a call's parts: its index in the response, 0, 1, 2 .. */
     const char *text; /* not 0-terminated; valid as long as the event's text */
     size_t n_text;
+    bool is_custom; /* of a call's parts: of a custom tool, and ARGUMENTS are its input as it is */
     const char *id; /* CALL: the id that the model wrote, empty where it wrote none */
     size_t n_id;
 } quire_part;

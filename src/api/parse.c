@@ -1,6 +1,5 @@
 /* Parses bodies of requests, and checks rules, on a text thread: from quire_parse_start to PARSED, from quire_check_start to CHECKED. */
 #include "api/request.h"
-#include "api/schema_check.h"
 #include "api/stream.h"
 #include "base/mem.h"
 
@@ -24,7 +23,7 @@ struct quire_parse {
 static void run_parse(text_job *job) {
     quire_parse *p = (quire_parse *)job;
     if (!atomic_load(&p->cancelled) && p->is_check) {
-        (void)schema_check(&p->q->e->context, (str){p->body, p->n}, &p->report, &p->error);
+        (void)request_schema_check(&p->q->e->context, (str){p->body, p->n}, &p->report, &p->error);
     } else if (!atomic_load(&p->cancelled)) {
         (void)quire_request_parse(p->q->e, p->endpoint, p->body, p->n, &p->request, &p->error);
     }

@@ -1,5 +1,4 @@
-#include "api/schema_check.h"
-
+/* What would become of a rule for responses: each keyword of a schema enforced, an annotation, or refused with the reason. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +11,9 @@ typedef struct noted {
     size_t path, keyword, how; /* where they begin in texts */
     int status;
 } noted;
+
+#define SCHEMA_CHECK_KEYWORDS 10000             /* most that a report lists */
+#define SCHEMA_CHECK_BYTES    ((size_t)4 << 20) /* of their texts, about */
 
 enum { SLOTS = 4 * SCHEMA_CHECK_KEYWORDS };
 
@@ -182,7 +184,7 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
                                                  "schema is missing; give a JSON Schema, or a field that names a rule as in a request");
 }
 
-quire_err schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err) {
+quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err) {
     json_value *v = NULL;
     quire_request *r = NULL;
     TRY(request_read_value(body, 0, NULL, &v, err));
