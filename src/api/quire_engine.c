@@ -50,7 +50,7 @@ typedef struct early_check {
     const quire_options *o;
 } early_check;
 
-/* Before the weights are loaded: numbers of defaults, and of the request that options show. */
+/* Before the weights are loaded: numbers of defaults, and numbers and rule of the request that options show. */
 static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err) {
     const early_check *c = user;
     quire_request *r;
@@ -65,8 +65,14 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
         return err->code = QUIRE_INVALID;
     }
     TRY(e);
+    grammar *g = NULL;
+    const reasoning_frame frame = {0};
+    const grammar_marks marks = {0};
+    bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
+    e = is_given ? request_rule_compile(&r->rule, &frame, &marks, (grammar_options){0}, &g, err) : QUIRE_OK;
+    grammar_drop(g);
     quire_request_free(r);
-    return QUIRE_OK;
+    return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;
 }
 
 /* As many threads as compute leaves processors; two at least, so that a long slice holds nobody up. */

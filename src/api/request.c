@@ -53,6 +53,7 @@ void quire_request_free(quire_request *r) {
     mem_free(r->texts);
     chat_messages_deinit(&r->messages);
     json_drop(r->given_tools);
+    json_drop(r->plain_tools);
     json_drop(r->forced_schema);
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);

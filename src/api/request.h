@@ -95,7 +95,11 @@ struct quire_request {
     const json_value *given_messages;             /* the array in values that they were read from */
     const json_value *template_kwargs, *documents; /* in values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
-    json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools is in values */
+    const json_value *tools_field, *functions;     /* the fields, in values; tools has them all as functions */
+    const json_value *allowed_tools;               /* of tool_choice, in values; NULL: all */
+    json_value *plain_tools;                       /* the value of tools where the fields have another form: owned */
+    bool has_custom;                               /* some are custom tools */
+    json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools_field is in values */
     output_choice tool_choice;
     str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;
@@ -104,7 +108,7 @@ struct quire_request {
     json_value *forced_schema;   /* of the calls that tool_choice forces: the value of rule; owned */
     output_tool *offered;        /* [n_offered] the functions among tools, mem_new'd */
     size_t n_offered;
-    str template_given, reasoning_effort;          /* in values; empty: not given */
+    str template_given, reasoning_effort, verbosity; /* in values; empty: not given */
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
@@ -148,6 +152,10 @@ void request_defaults_deinit(request_defaults *d);
 /* The JSON of a field's default; NULL: d (which may be NULL) has none. */
 const char *request_defaults_find(const request_defaults *d, const char *field);
 
+/* Whether a tool is a custom one, and whether tool_choice allows it (request_tool_forms.c). */
+bool request_is_custom(const quire_request *r, str name);
+bool request_allows_tool(const quire_request *r, str name);
+
 /* The mask and change of scores that options give to all requests, with one reference; NULL: none. INVALID and BAD_FILE name the option's
  * part (request_attention.c). */
 quire_err request_default_attention(const quire_options *o, attn_mods **out, quire_error *err);
@@ -156,6 +164,11 @@ quire_err request_default_attention(const quire_options *o, attn_mods **out, qui
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
+
+/* Reads a body of hostile origin, {"schema": ..} or one with a field that names a rule (response_format, structured_outputs, regex ..),
+ * compiles the rule and appends the report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no failure.
+ * QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */
+quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err);
 
 /* Gives a request without a prompt one of ids, mem_new'd, which r takes, also on failure. NULL: NO_MEMORY. */
 quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err);

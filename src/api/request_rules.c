@@ -62,6 +62,12 @@ static const struct {
 #define STRUCTURAL_TAG "structural_tag" /* a member of structured_outputs too, and of no grammar's kind */
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
+/* The notation of a grammar's text: Lark's has no ::= between a rule's name and its parts. */
+static grammar_kind kind_of(int32_t form, const json_value *v) {
+    bool is_lark = forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !str_contains(json_str(v), str_of("::="));
+    return is_lark ? GRAMMAR_LARK : forms[form].kind;
+}
+
 static int32_t find_form(const char *name) {
     int32_t i = N_FORMS - 1;
     while (i >= 0 && strcmp(forms[i].name, name) != 0) {
@@ -75,7 +81,7 @@ quire_err request_read_rule(quire_request *r, const field_desc *f, const json_va
     if (v == NULL) {
         return take_rule(r, f, NULL, err);
     }
-    const request_rule rule = {.field = f, .kind = forms[find_form(f->name)].kind, .value = v};
+    const request_rule rule = {.field = f, .kind = kind_of(find_form(f->name), v), .value = v};
     return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err) : request_type_error(f, -1, v, wanted, err);
 }
 
@@ -90,7 +96,7 @@ static quire_err read_member(const field_desc *f, const json_member *m, request_
     if (form < 0) {
         rule->form = RULE_STRUCTURAL_TAG;
     } else {
-        rule->kind = forms[form].kind;
+        rule->kind = kind_of(form, m->value);
     }
     if (form >= 0 && rule->kind == GRAMMAR_CHOICE && json_length(m->value) == 0) { /* no param, as in vLLM's response */
         return err_set(err, QUIRE_BAD_REQUEST, -1, "structured_outputs.choice is empty; it must have at least one string");

@@ -7,55 +7,13 @@
 #include "chat/output_format.h"
 #include "json/json_out.h"
 
-/* Checks one of the tools: {"type": "function", "function": {"name": .., "parameters": {..}}}. */
-static quire_err check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
-    const json_value *function = json_get(tool, "function"), *parameters = json_get(function, "parameters");
-    if (!json_is(tool, JSON_KIND_OBJECT)) {
-        return request_type_error(f, (int64_t)i, tool, "an object", err);
-    }
-    if (!str_is(json_get_str(tool, "type"), "function")) {
-        return request_range_error(f, err, "tools[%zu].type must be \"function\"", i);
-    }
-    if (json_get_str(function, "name").n == 0) {
-        return request_range_error(f, err, "tools[%zu].function.name must be a string that is not empty", i);
-    }
-    return parameters == NULL || json_is(parameters, JSON_KIND_OBJECT)
-               ? QUIRE_OK
-               : request_range_error(f, err, "tools[%zu].function.parameters must be a JSON Schema, an object", i);
-}
-
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     for (size_t i = 0; i < json_length(v); i++) {
-        TRY(check_tool(f, i, json_at(v, i), err));
+        TRY(request_check_tool(f, i, json_at(v, i), err));
     }
     json_drop(r->given_tools);
     r->given_tools = NULL;
-    r->tools = v;
-    return QUIRE_OK;
-}
-
-quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    static const char *const words[] = {
-        [OUTPUT_CHOICE_AUTO] = "auto", [OUTPUT_CHOICE_NONE] = "none", [OUTPUT_CHOICE_REQUIRED] = "required"};
-    str name = json_get_str(json_get(v, "function"), "name");
-    r->named_tool = (str){0};
-    if (v == NULL) {
-        r->tool_choice = OUTPUT_CHOICE_AUTO;
-        return QUIRE_OK;
-    }
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), words[i])) {
-            r->tool_choice = (output_choice)i;
-            return QUIRE_OK;
-        }
-    }
-    if (name.n == 0) {
-        return request_range_error(f, err,
-                                   "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": "
-                                   "{\"name\": ..}}");
-    }
-    r->tool_choice = OUTPUT_CHOICE_NAMED;
-    r->named_tool = name;
+    r->tools = r->tools_field = v;
     return QUIRE_OK;
 }
 
@@ -70,7 +28,7 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
         return err_set_param(err, QUIRE_BAD_REQUEST, "tools", "tools must be an array");
     }
     json_drop(r->given_tools);
-    r->tools = r->given_tools = tools;
+    r->tools = r->tools_field = r->given_tools = tools;
     return QUIRE_OK;
 }
 
@@ -86,10 +44,10 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
     for (size_t i = 0; i < n; i++) {
         const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
         function = function != NULL ? function : tool;
-        if (json_get_str(function, "name").n > 0) {
+        if (json_get_str(function, "name").n > 0 && request_allows_tool(r, json_get_str(function, "name"))) {
             r->offered[r->n_offered++] = (output_tool){.name = json_get_str(function, "name"),
-                                                            .parameters = json_get(function, "parameters"),
-                                                            .is_strict = json_get_bool(function, "strict", false)};
+                                                       .parameters = json_get(function, "parameters"),
+                                                       .is_strict = json_get_bool(function, "strict", false)};
         }
     }
     return QUIRE_OK;
@@ -131,6 +89,7 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     if (r->info.endpoint != QUIRE_CHAT) {
         return check_budget(r, err);
     }
+    TRY(request_settle_tools(r, err));
     TRY(list_offered(r, err));
     if (forced && r->n_offered == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice asks for a call, and the request has no tools");

@@ -68,9 +68,9 @@ void compile_rule(build *b, grammar_kind kind, str text) {
         compile_ebnf(b, text, true);
         return;
     case GRAMMAR_LARK:
-        break;
+        compile_lark(b, text);
+        return;
     }
-    (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "grammars of this kind are not supported; write it in GBNF");
 }
 
 quire_err compile_finish(build *b, grammar **out) {

@@ -15,6 +15,8 @@ void compile_regex(build *b, str text);
 void compile_choice(build *b, str text);
 /* GBNF, or W3C's notation. */
 void compile_ebnf(build *b, str text, bool w3c);
+/* Lark's notation. */
+void compile_lark(build *b, str text);
 void compile_schema(build *b, str text);
 /* Any JSON object. */
 void compile_object(build *b);

@@ -31,7 +31,7 @@ typedef enum grammar_kind {
     GRAMMAR_CHOICE,      /* text: a JSON array of strings, of which the answer is one */
     GRAMMAR_EBNF,        /* text: rules in GBNF; the answer matches the rule `root` */
     GRAMMAR_W3C,         /* text: rules in W3C's EBNF; the first rule is the answer's */
-    GRAMMAR_LARK         /* text: rules in Lark's notation; not read yet: QUIRE_UNSUPPORTED */
+    GRAMMAR_LARK         /* text: rules in Lark's notation; the answer matches the rule `start` */
 } grammar_kind;
 
 /* White space between the tokens of JSON. */

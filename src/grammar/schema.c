@@ -217,7 +217,7 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
         (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
     } else if (!s->refused) {
         s->refused = true;
-        (void)err_set(s->b->err, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+        (void)err_set(&s->first, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
     }
 }
 
@@ -242,7 +242,10 @@ void schema_open(schema *s, build *b, const json_value *root) {
 
 void schema_close(schema *s) {
     if (s->refused && s->b->failed == QUIRE_OK) {
-        s->b->failed = QUIRE_UNSUPPORTED; /* b->err has the first one */
+        s->b->failed = QUIRE_UNSUPPORTED;
+        if (s->b->err != NULL) {
+            *s->b->err = s->first;
+        }
     }
     schema_free_kept(s);
     dfa_pool_deinit(&s->dfas);

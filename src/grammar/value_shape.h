@@ -132,7 +132,8 @@ typedef struct schema {
     int depth;
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
     bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
-    bool refused;     /* some keyword, with options->survey: the error stands already */
+    bool refused;     /* some keyword, with options->survey: the error is `first` */
+    quire_error first;
 } schema;
 
 /* n * size zeroed bytes that live as long as s; NULL: the build failed. */

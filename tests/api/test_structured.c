@@ -22,6 +22,8 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"guided_choice\":[\"a\",\"b\"]", NULL, GRAMMAR_CHOICE},
         {"\"grammar\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
         {"\"ebnf\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
+        {"\"grammar\":\"start: /a/\"", NULL, GRAMMAR_LARK},
+        {"\"structured_outputs\":{\"grammar\":\"start: /a/\"}", NULL, GRAMMAR_LARK},
         {"\"json_schema\":{}", NULL, GRAMMAR_SCHEMA},
         {"\"guided_json\":\"{}\"", NULL, GRAMMAR_SCHEMA},
         {"\"response_format\":{\"type\":\"json_object\"}", NULL, GRAMMAR_JSON_OBJECT},
