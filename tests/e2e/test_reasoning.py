@@ -1,4 +1,5 @@
 """Rules behind reasoning, and budgets of it: the built-in model with marks as tokens, which it writes where nothing else may come."""
+import http.client
 import json
 import re
 import shutil
@@ -154,4 +155,47 @@ def test_the_answers_are_the_same_whatever_the_server_does(client, model, flags)
         other.opening, other.closing = client.opening, client.closing
         for fields in requests:
             assert ask(other, **{**fields, "extra_body": dict(fields["extra_body"])}) == ask(client, **{**fields, "extra_body": dict(fields["extra_body"])})
+    assert s.stop() == 0
+
+
+def branch(server, verb, body, at, command):
+    """Streams a chat, and once `at` tokens came commands the stream: (status, told, reasoning, content) of the answer in the end."""
+    connection = http.client.HTTPConnection(*server.address, timeout=120)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json", "authorization": f"Bearer {KEY}"})
+    answer, content, reasoning, n, n_prompt, told = connection.getresponse(), "", "", 0, 0, None
+    for line in answer:
+        if not line.startswith(b"data: {"):
+            continue
+        chunk = json.loads(line[6:])
+        n_prompt = len(chunk.get("prompt_token_ids") or []) or n_prompt
+        if "quire" in chunk:
+            reasoning, content = chunk["quire"]["text"], ""
+        for choice in chunk["choices"]:
+            n += len(choice.get("token_ids") or [])
+            content += choice["delta"].get("content") or ""
+            reasoning += choice["delta"].get("reasoning") or ""
+        if told is None and n >= at:
+            fields = {**command, "position": n_prompt + command["position"]}
+            told = server.ask("POST", f"/v1/streams/{chunk['id']}/{verb}", fields)
+    connection.close()
+    return told, reasoning, content
+
+
+@pytest.mark.parametrize("verb,command", [("rollback", {"position": 5}), ("steer", {"position": 5, "text": "but then"}), ("fork", {"position": 9, "seed": 9})])
+def test_branches_reason_within_the_budget_and_obey_behind_it(branching, verb, command):
+    server, closing = branching
+    body = {"messages": USER, "max_tokens": 900, "seed": 4, "stream": True, "return_token_ids": True, "thinking_token_budget": 60,
+            "logit_bias": {str(closing): -100}, "regex": "([a-z]{3,8} ){120}end"}
+    told, reasoning, content = branch(server, verb, body, 10, command)
+    assert told[0] == 200, told[2]
+    assert reasoning and re.fullmatch("([a-z]{3,8} ){120}end", content)
+    if verb == "fork":
+        choice = json.loads(told[2])["choices"][0]
+        assert choice["message"]["reasoning"] and re.fullmatch("([a-z]{3,8} ){120}end", choice["message"]["content"])
+
+
+@pytest.fixture(scope="module")
+def branching(model):
+    s = serve(model)
+    yield s, model[1] + 1
     assert s.stop() == 0
