@@ -90,6 +90,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
     quire_err r = o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
+    r = r == QUIRE_OK ? grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars) : r;
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "out of memory for an engine");
     }
@@ -141,6 +142,7 @@ void quire_engine_close(quire_engine *e) {
     }
     text_pool_close(e->text);
     prompt_cache_close(e->prompts);
+    grammar_cache_close(e->grammars);
     request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));

@@ -128,6 +128,8 @@ struct quire_request {
     char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
     request_rule rule;      /* that the response must obey */
+    grammar_space json_space; /* of the JSON that a rule describes */
+    grammar_order json_order;
     constraint *constraint; /* made of it before the request is submitted, with one reference; or NULL */
     attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
     float *logits_out; /* the caller's; see quire_request_logits */
