@@ -31,8 +31,11 @@ quire_err request_rule_compile(const request_rule *rule, grammar_space space, gr
                        is_text ? json_str(rule->value) : (str){text.p, text.n}};
     quire_err e = o.err == QUIRE_OK ? compile(cache, &key, out, &why) : o.err;
     strbuf_deinit(&text);
-    if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
-        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for %s", rule->field->name);
+    if (e == QUIRE_NO_MEMORY) {
+        return err_set(err, e, -1, "out of memory for %s", rule->field->name);
+    }
+    if (e == QUIRE_OK || e == QUIRE_CANCELLED) {
+        return e == QUIRE_OK ? e : err_set(err, e, -1, "cancelled");
     }
     const char *name = rule->field->name;
     bool is_unnamed = rule->field->type == FIELD_OBJECT; /* response_format, structured_outputs: as in vLLM's responses */
