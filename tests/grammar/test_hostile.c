@@ -4,13 +4,13 @@
 #include "base/clock.h"
 #include "base/turn.h"
 
-/* Processor time, not that of a clock on the wall: other programs don't count. Builds with checks take several times as long. */
+/* Processor time, not that of a clock on the wall: other programs don't count. Builds with checks take some times as long. */
 #define MOST_US       250000
 #define MOST_SLICE_US 2000
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
-#define SLOWER 8
-#else
+#if defined(NDEBUG)
 #define SLOWER 1
+#else
+#define SLOWER 8
 #endif
 
 typedef struct watch {
