@@ -55,6 +55,10 @@ static quire_err compile_part(call_parts *m, grammar_part part, const grammar_op
                                        : grammar_compile_parts(&part, m->marks, options, out, err);
 }
 
+static bool is_refusal(quire_err e) {
+    return e != QUIRE_OK && e != QUIRE_NO_MEMORY && e != QUIRE_CANCELLED;
+}
+
 /* Whether the schema of tool i alone can be enforced in a layout; *why says why not. */
 static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, quire_error *why) {
     grammar *g = NULL;
@@ -77,6 +81,7 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
             *err = alone.max_us > 0 ? why : *err;
             return e;
         }
+        TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
         TRY(e == QUIRE_OK ? e : loosen(m, i, &owned[i], err));
     }
     return QUIRE_OK;
@@ -95,7 +100,7 @@ static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err)
 static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options, json_value **owned, grammar **out,
                          quire_error *err) {
     quire_err e = compile_part(m, call_parts_answer(m, frame), options, out, err);
-    for (int round = 0; round < 2 && e != QUIRE_OK && e != QUIRE_NO_MEMORY && !m->c->is_required; round++) {
+    for (int round = 0; round < 2 && is_refusal(e) && !m->c->is_required; round++) {
         TRY(round == 0 ? loosen_refused(m, options, owned, err) : loosen_all(m, owned, err));
         e = compile_part(m, call_parts_answer(m, frame), options, out, err);
     }

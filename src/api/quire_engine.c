@@ -69,7 +69,7 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     const reasoning_frame frame = {0};
     const grammar_marks marks = {0};
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
-    e = is_given ? request_rule_compile(&r->rule, &frame, &marks, (grammar_options){0}, &g, err) : QUIRE_OK;
+    e = is_given ? request_rule_compile(&r->rule, &(rule_context){.frame = &frame, .marks = &marks}, &g, err) : QUIRE_OK;
     grammar_drop(g);
     quire_request_free(r);
     return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;
@@ -97,6 +97,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
     quire_err r = o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
+    r = r == QUIRE_OK ? grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars) : r;
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "out of memory for an engine");
     }
@@ -162,6 +163,7 @@ void quire_engine_close(quire_engine *e) {
     }
     text_pool_close(e->text);
     prompt_cache_close(e->prompts);
+    grammar_cache_close(e->grammars);
     request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));

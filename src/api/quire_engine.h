@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "api/grammar_cache.h"
 #include "api/prompt_cache.h"
 #include "api/request.h"
 #include "api/request_stats.h"
@@ -20,6 +21,7 @@ struct quire_engine {
     _Atomic(struct marked_vocab *) marked; /* made at first use (quire_engine_marked) */
     text_pool *text;
     prompt_cache *prompts; /* NULL: none */
+    grammar_cache *grammars;
     request_stats *requests; /* shared by its threads */
 };
 

@@ -133,6 +133,8 @@ struct quire_request {
     char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
     request_rule rule;      /* that the response must obey */
+    grammar_space json_space; /* of the JSON that a rule describes */
+    grammar_order json_order;
     constraint *constraint; /* made of it before the request is submitted, with one reference; or NULL */
     attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
     float *logits_out; /* the caller's; see quire_request_logits */
@@ -197,8 +199,7 @@ quire_err request_check_tools(quire_request *r, quire_error *err);
  * the format of calls that are forced and have none. */
 quire_err request_bind_calls(quire_request *r, quire_error *err);
 /* Compiles that rule where it is of the form RULE_CALLS; as request_rule_compile. */
-quire_err request_calls_compile(const quire_request *r, const reasoning_frame *frame, const grammar_marks *marks, grammar **out,
-                                quire_error *err);
+quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out, quire_error *err);
 /* Whether a token's text is a mark, or part of one, of the formats of r's response. */
 bool request_has_mark(const quire_request *r, str token);
 /* Opens the parser of a response that begins as `start` says; r, which outlives it, has parts. */

@@ -114,13 +114,9 @@ quire_err request_bind_calls(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err request_calls_compile(const quire_request *r, const reasoning_frame *frame, const grammar_marks *marks, grammar **out,
-                                quire_error *err) {
+quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out, quire_error *err) {
     quire_error why = {0};
     const call_grammar c = calls_of(r);
-    quire_err e = call_grammar_compile(&c, frame, marks, NULL, out, &why);
-    if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
-        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request's tools");
-    }
-    return err_set_param(err, QUIRE_BAD_REQUEST, r->rule.field->name, "%s: %s", r->rule.field->name, why.message);
+    const grammar_options options = {.space = context->space, .order = context->order};
+    return request_rule_error(&r->rule, call_grammar_compile(&c, context->frame, context->marks, &options, out, &why), &why, err);
 }

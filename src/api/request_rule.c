@@ -35,26 +35,54 @@ static quire_err write_part(part_arena *a, const request_rule *rule, const gramm
     return o.err;
 }
 
-quire_err request_rule_compile(const request_rule *rule, const reasoning_frame *frame, const grammar_marks *marks, grammar_options options,
-                               grammar **out, quire_error *err) {
+static grammar_options options_of(const request_rule *rule, const rule_context *c) {
+    return (grammar_options){
+        .space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space, .order = c->order, .whitespace_pattern = rule->whitespace_pattern};
+}
+
+/* Compiles a rule that is its grammar's text alone, or takes it from the cache. */
+static quire_err compile_alone(const grammar_part *rule, const rule_context *c, const grammar_options *options, grammar **out,
+                               quire_error *err) {
+    const grammar_key key = {c->tenant, rule->kind, options->space, options->order, options->whitespace_pattern, rule->text};
+    *out = c->cache != NULL ? grammar_cache_find(c->cache, &key) : NULL;
+    if (*out == NULL) {
+        TRY(grammar_compile(rule->kind, rule->text, options, out, err));
+        if (c->cache != NULL) {
+            grammar_cache_keep(c->cache, &key, *out);
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err) {
     part_arena a = {0};
     json_value *parsed = NULL;
     quire_error why = {0};
     grammar_part answer = {0}, all;
-    options.whitespace_pattern = rule->whitespace_pattern;
+    const grammar_options options = options_of(rule, c);
     quire_err e = write_part(&a, rule, &options, &parsed, &answer, &why);
-    if (e == QUIRE_OK && !request_rule_is_marked(rule, frame)) {
-        e = a.failed != QUIRE_OK ? a.failed : grammar_compile(answer.kind, answer.text, &options, out, &why);
+    if (e == QUIRE_OK && !request_rule_is_marked(rule, c->frame)) {
+        e = a.failed != QUIRE_OK ? a.failed : compile_alone(&answer, c, &options, out, &why);
     } else if (e == QUIRE_OK) {
-        all = reasoning_frame_around(&a, frame, marks, &answer);
-        e = a.failed != QUIRE_OK ? a.failed : grammar_compile_parts(&all, marks, &options, out, &why);
+        all = reasoning_frame_around(&a, c->frame, c->marks, &answer);
+        e = a.failed != QUIRE_OK ? a.failed : grammar_compile_parts(&all, c->marks, &options, out, &why);
     }
     part_arena_deinit(&a);
     json_drop(parsed);
-    if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
-        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for %s", rule->field->name);
-    }
+    return request_rule_error(rule, e, &why, err);
+}
+
+quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err) {
     const char *name = rule->field->name;
     bool is_unnamed = rule->field->type == FIELD_OBJECT; /* response_format, structured_outputs: as in vLLM's responses */
-    return err_set_param(err, QUIRE_BAD_REQUEST, is_unnamed ? "" : name, "%s: %s", name, why.message);
+    switch (e) {
+    case QUIRE_OK:
+        return e;
+    case QUIRE_NO_MEMORY:
+        return err_set(err, e, -1, "out of memory for %s", name);
+    case QUIRE_CANCELLED:
+        return err_set(err, e, -1, "cancelled");
+    default:
+        return err_set_param(err, QUIRE_BAD_REQUEST, is_unnamed ? "" : name, "%s: %s", name, why->message);
+    }
 }

@@ -92,7 +92,8 @@ static quire_err read_member(const field_desc *f, const json_member *m, request_
     if (rule->field != NULL) {
         return request_range_error(f, err, "structured_outputs names two rules; %s is the second", m->name);
     }
-    *rule = (request_rule){.field = f, .value = m->value, .whitespace_pattern = rule->whitespace_pattern};
+    rule->field = f;
+    rule->value = m->value;
     if (form < 0) {
         rule->form = RULE_STRUCTURAL_TAG;
     } else {
@@ -118,13 +119,36 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
             TRY(read_member(f, &m, &rule, err));
         } else if (strcmp(m.name, "whitespace_pattern") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             rule.whitespace_pattern = json_str(m.value);
-        } else if (!is_off && strcmp(m.name, "disable_any_whitespace") != 0) { /* which is the default here */
+        } else if (strcmp(m.name, "disable_any_whitespace") == 0) {
+            rule.any_space = m.value != NULL && is_off; /* not given: json_whitespace says it */
+        } else if (!is_off) {
             return request_range_error(f, err, "structured_outputs.%s is not supported; leave it out", m.name);
         }
     }
     return rule.field != NULL
                ? take_rule(r, f, &rule, err)
                : request_range_error(f, err, "structured_outputs must have json, json_object, regex, choice, grammar or structural_tag");
+}
+
+/* Whether v is `any`, or the other word; NULL is that one. */
+static quire_err read_any(const field_desc *f, const json_value *v, const char *other, bool *any, quire_error *err) {
+    *any = v != NULL && str_is(json_str(v), "any");
+    return *any || v == NULL || str_is(json_str(v), other) ? QUIRE_OK
+                                                           : request_range_error(f, err, "%s must be \"%s\" or \"any\"", f->name, other);
+}
+
+quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    bool any;
+    TRY(read_any(f, v, "compact", &any, err));
+    r->json_space = any ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT;
+    return QUIRE_OK;
+}
+
+quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    bool any;
+    TRY(read_any(f, v, "schema", &any, err));
+    r->json_order = any ? GRAMMAR_ORDER_ANY : GRAMMAR_ORDER_SCHEMA;
+    return QUIRE_OK;
 }
 
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {

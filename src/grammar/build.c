@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/turn.h"
 
-#define CLOCK_EVERY 4096 /* steps */
+#define CLOCK_EVERY 1024 /* steps */
 
 void build_init(build *b, const grammar_options *options, quire_error *err) {
     static const grammar_options none = {0};
@@ -40,6 +41,9 @@ bool build_step(build *b, int64_t n) {
     b->steps -= n;
     if (b->steps < b->until_clock) {
         b->until_clock = b->steps - CLOCK_EVERY;
+        if (turn_poll(TURN_WORK) == QUIRE_CANCELLED) {
+            return build_fail(b, QUIRE_CANCELLED, -1, "cancelled") == QUIRE_OK;
+        }
         if (clock_thread_us() > b->until_us) {
             (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar takes too long to compile; make it smaller");
         }

@@ -108,9 +108,9 @@ void dfa_trim(dfa_pool *p, uint32_t x) {
         (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
     }
-    for (bool changed = true; changed && build_step(p->b, d->states.n + d->edges.n);) {
+    for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
         changed = false;
-        for (uint32_t i = d->states.n; i-- > 0;) {
+        for (uint32_t i = d->states.n; i-- > 0 && build_step(p->b, 1 + d->states.p[i].n);) {
             const nfa_dstate *s = &d->states.p[i];
             bool lives = s->accepts || kept(live, s->other) != NFA_NONE;
             for (uint32_t k = 0; k < s->n && !lives; k++) {
@@ -360,9 +360,9 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
 /* Finds the states of which it holds: all but those from which a dead end can be reached. */
 static void find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
     nfa *a = &p->b->a;
-    for (bool changed = true; changed && build_step(p->b, n);) {
+    for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
         changed = false;
-        for (uint32_t i = n; i-- > 0;) {
+        for (uint32_t i = n; i-- > 0 && build_step(p->b, 1);) {
             nfa_dstate *d = &a->dstates.p[base + i];
             if (is_open(d, all) && !stays_open(a, d, all)) {
                 *(all ? &d->free : &d->roomy) = false;
@@ -378,6 +378,7 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
     if (p->b->failed != QUIRE_OK || d->placed != 0) {
         return p->b->failed != QUIRE_OK ? 0 : d->placed - 1;
     }
+    dfa_merge(p, x);
     if (a->dstates.n == 0) {
         nfa_dstate *none = NFA_PUSH(p->b, a->dstates);
         if (none != NULL) {

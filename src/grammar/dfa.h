@@ -39,6 +39,8 @@ uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote);
 bool dfa_is_empty(const dfa_pool *p, uint32_t x);
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
+/* Makes it smaller without changing what it accepts (dfa_merge.c). */
+void dfa_merge(dfa_pool *p, uint32_t x);
 /* Copies it into the nfa, once; returns its number there. It must not be empty. */
 uint32_t dfa_place(dfa_pool *p, uint32_t x);
 

@@ -77,7 +77,8 @@ typedef struct grammar grammar;
 
 /* Compiles text; options may be NULL (all zero). *out belongs to the caller (grammar_drop). Any thread.
  * QUIRE_INVALID: the text is malformed or nothing matches it. QUIRE_UNSUPPORTED: a keyword or construct that cannot be enforced.
- * QUIRE_TOO_LARGE: past a budget. err->message says what and where: of a schema path and keyword, of other texts err->position too. */
+ * QUIRE_TOO_LARGE: past a budget. QUIRE_CANCELLED: its thread's turn (base/turn.h) says so. err->message says what and where: of a schema
+ * path and keyword, of other texts err->position too. */
 quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out, quire_error *err);
 /* Counts a reference up; each needs a grammar_drop. NULL is allowed. */
 grammar *grammar_share(grammar *g);

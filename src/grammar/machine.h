@@ -61,21 +61,14 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
 void machine_deinit(machine *m);
 /* The state behind a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
+/* The row of a state: what stands behind each class of bytes, MACHINE_UNKNOWN where nobody has asked. NULL: the budget is used up. */
+const uint32_t *machine_row(machine *m, uint32_t state);
 
 static inline machine_state *machine_state_at(const machine *m, uint32_t state) {
     return (machine_state *)m->states.p + state;
 }
 static inline const machine_config *machine_configs(const machine *m, uint32_t state) {
     return (const machine_config *)m->configs.p + machine_state_at(m, state)->first;
-}
-
-/* The same; quick where the state is known already. state: neither dead nor full. */
-static inline uint32_t machine_step(machine *m, uint32_t state, uint8_t byte) {
-    uint32_t row = machine_state_at(m, state)->row, to = MACHINE_UNKNOWN;
-    if (row != 0) {
-        to = ((const uint32_t *)m->rows.p)[(size_t)(row - 1) * m->a->n_byte_classes + m->a->byte_class[byte]];
-    }
-    return to != MACHINE_UNKNOWN ? to : machine_next(m, state, byte);
 }
 
 /* ---- for its parts ---- */
