@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/request_read.h"
 #include "json/json_out.h"
 
 #define MAX_DEPTH  40
