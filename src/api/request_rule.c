@@ -35,6 +35,11 @@ static quire_err write_part(part_arena *a, const request_rule *rule, const gramm
     return o.err;
 }
 
+/* The arena's failure as an error of the rule. */
+static quire_err check_arena(const part_arena *a, quire_error *why) {
+    return a->failed == QUIRE_TOO_LARGE ? err_set(why, a->failed, -1, "it is too large") : a->failed;
+}
+
 quire_err request_rule_compile(const request_rule *rule, const reasoning_frame *frame, const grammar_marks *marks, grammar_options options,
                                grammar **out, quire_error *err) {
     part_arena a = {0};
@@ -44,10 +49,12 @@ quire_err request_rule_compile(const request_rule *rule, const reasoning_frame *
     options.whitespace_pattern = rule->whitespace_pattern;
     quire_err e = write_part(&a, rule, &options, &parsed, &answer, &why);
     if (e == QUIRE_OK && !request_rule_is_marked(rule, frame)) {
-        e = a.failed != QUIRE_OK ? a.failed : grammar_compile(answer.kind, answer.text, &options, out, &why);
+        e = check_arena(&a, &why);
+        e = e == QUIRE_OK ? grammar_compile(answer.kind, answer.text, &options, out, &why) : e;
     } else if (e == QUIRE_OK) {
         all = reasoning_frame_around(&a, frame, marks, &answer);
-        e = a.failed != QUIRE_OK ? a.failed : grammar_compile_parts(&all, marks, &options, out, &why);
+        e = check_arena(&a, &why);
+        e = e == QUIRE_OK ? grammar_compile_parts(&all, marks, &options, out, &why) : e;
     }
     part_arena_deinit(&a);
     json_drop(parsed);
