@@ -51,8 +51,9 @@ static quire_err loosen(call_parts *m, size_t i, json_value **owned, quire_error
 }
 
 static quire_err compile_part(call_parts *m, grammar_part part, const grammar_options *options, grammar **out, quire_error *err) {
-    return m->arena.failed != QUIRE_OK ? err_set(err, m->arena.failed, -1, "out of memory for a request's tools")
-                                       : grammar_compile_parts(&part, m->marks, options, out, err);
+    quire_err e = m->arena.failed;
+    return e != QUIRE_OK ? err_set(err, e, -1, e == QUIRE_TOO_LARGE ? "they are too large together" : "out of memory for a request's tools")
+                         : grammar_compile_parts(&part, m->marks, options, out, err);
 }
 
 static bool is_refusal(quire_err e) {

@@ -2,16 +2,20 @@
 
 #include "base/mem.h"
 
-/* Makes room for one more block. */
-static bool has_room(part_arena *a) {
+/* Makes room for one more block of n elements. */
+static bool has_room(part_arena *a, size_t n, size_t size) {
+    if (a->failed == QUIRE_OK && n > (PART_ARENA_BYTES - a->bytes) / size) {
+        a->failed = QUIRE_TOO_LARGE;
+    }
     if (a->failed == QUIRE_OK && a->n == a->cap) {
         a->failed = mem_grow(&a->blocks, &a->cap, a->cap < 16 ? 16 : a->cap * 2, sizeof *a->blocks);
     }
+    a->bytes += a->failed == QUIRE_OK ? n * size : 0;
     return a->failed == QUIRE_OK;
 }
 
 void *part_arena_new(part_arena *a, size_t n, size_t size) {
-    if (n == 0 || !has_room(a)) {
+    if (n == 0 || !has_room(a, n, size)) {
         return NULL;
     }
     void *block = mem_new(n, size);
@@ -24,7 +28,7 @@ void *part_arena_new(part_arena *a, size_t n, size_t size) {
 
 str part_arena_take(part_arena *a, strbuf *s) {
     str text = {s->p, s->n};
-    if (s->p == NULL || !has_room(a)) {
+    if (s->p == NULL || !has_room(a, s->n, 1)) {
         strbuf_deinit(s);
         return (str){"", 0};
     }

@@ -6,10 +6,13 @@
 
 #include "grammar/grammar_parts.h"
 
+#define PART_ARENA_BYTES ((size_t)64 << 20)
+
 typedef struct part_arena {
     void **blocks;
     size_t n, cap;
-    quire_err failed; /* QUIRE_NO_MEMORY */
+    size_t bytes;
+    quire_err failed; /* QUIRE_NO_MEMORY; QUIRE_TOO_LARGE: over PART_ARENA_BYTES */
 } part_arena;
 
 /* n zeroed elements; NULL: it has failed, or n is 0. */

@@ -35,6 +35,11 @@ static quire_err write_part(part_arena *a, const request_rule *rule, const gramm
     return o.err;
 }
 
+/* The arena's failure as an error of the rule. */
+static quire_err check_arena(const part_arena *a, quire_error *why) {
+    return a->failed == QUIRE_TOO_LARGE ? err_set(why, a->failed, -1, "it is too large") : a->failed;
+}
+
 static grammar_options options_of(const request_rule *rule, const rule_context *c) {
     return (grammar_options){
         .space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space, .order = c->order, .whitespace_pattern = rule->whitespace_pattern};
@@ -62,10 +67,12 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     const grammar_options options = options_of(rule, c);
     quire_err e = write_part(&a, rule, &options, &parsed, &answer, &why);
     if (e == QUIRE_OK && !request_rule_is_marked(rule, c->frame)) {
-        e = a.failed != QUIRE_OK ? a.failed : compile_alone(&answer, c, &options, out, &why);
+        e = check_arena(&a, &why);
+        e = e == QUIRE_OK ? compile_alone(&answer, c, &options, out, &why) : e;
     } else if (e == QUIRE_OK) {
         all = reasoning_frame_around(&a, c->frame, c->marks, &answer);
-        e = a.failed != QUIRE_OK ? a.failed : grammar_compile_parts(&all, c->marks, &options, out, &why);
+        e = check_arena(&a, &why);
+        e = e == QUIRE_OK ? grammar_compile_parts(&all, c->marks, &options, out, &why) : e;
     }
     part_arena_deinit(&a);
     json_drop(parsed);

@@ -78,8 +78,8 @@ static quire_err check_budget(const quire_request *r, quire_error *err) {
     return r->thinking_budget < 0 || r->formats.reasoning != NULL
                ? QUIRE_OK
                : err_set_param(err, QUIRE_BAD_REQUEST, "thinking_token_budget",
-                               "thinking_token_budget is given, and the response has no reasoning that this server could tell from the rest; "
-                               "a chat with a reasoning model has, or where --reasoning-parser names its format");
+                               "thinking_token_budget is given, and the response has no reasoning that this server could tell from "
+                               "the rest; a chat with a reasoning model has, or where --reasoning-parser names its format");
 }
 
 quire_err request_check_tools(quire_request *r, quire_error *err) {

@@ -5,6 +5,8 @@
 
 #include "base/utf8.h"
 
+#define MAX_BYTES 8192 /* of all texts */
+
 /* A state is what of the texts could have begun: the longest prefix of one that the characters so far end with. */
 typedef struct prefix {
     uint32_t child, sibling, c; /* of the trie; the character that leads here */
@@ -89,7 +91,13 @@ static void search_open(search *s, build *b, const str *texts, uint32_t n, uint3
         return;
     }
     *root = (prefix){0};
+    size_t bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
+        bytes += texts[i].n;
+        if (bytes > MAX_BYTES) {
+            (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the texts that end free text have over %d bytes together", MAX_BYTES);
+            return;
+        }
         uint32_t at = 0;
         for (size_t k = 0, len; k < texts[i].n && build_step(b, 1); k += len) {
             at = add_child(s, at, (uint32_t)utf8_next(texts[i].p + k, &len));

@@ -48,7 +48,7 @@ static trigger trigger_of(parts *p, str text) {
 
 /* The number of a trigger in the list, to which it is added unless it is there. */
 static uint32_t add_trigger(free_text *f, trigger t) {
-    for (uint32_t i = 0; i < f->triggers.n; i++) {
+    for (uint32_t i = 0; i < f->triggers.n && build_step(f->p->b, 1); i++) {
         if (f->triggers.p[i].mark == t.mark && str_eq(f->triggers.p[i].letters, t.letters) && str_eq(f->triggers.p[i].rest, t.rest)) {
             return i;
         }
@@ -89,7 +89,7 @@ static uint32_t emit_specials(free_text *f, grammar_specials specials, uint32_t 
     }
     for (size_t i = 0; i < p->marks.n && specials == GRAMMAR_SPECIALS_SHOWN && build_step(p->b, 1); i++) {
         bool taken = p->marks.list[i].hidden;
-        for (uint32_t k = 0; k < f->marks.n && !taken; k++) {
+        for (uint32_t k = 0; k < f->marks.n && !taken && build_step(p->b, 1); k++) {
             taken = f->marks.p[k] == p->marks.list[i].id;
         }
         int32_t *id = taken ? NULL : NFA_PUSH(p->b, ids);
@@ -118,7 +118,7 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
         return;
     }
     uint32_t i = 0;
-    while (i < f->watched.n && !str_eq(f->watched.p[i], t->letters)) {
+    while (i < f->watched.n && !str_eq(f->watched.p[i], t->letters) && build_step(f->p->b, 1)) {
         i++;
     }
     uint32_t until = dfa_search(dfas, f->watched.p, f->watched.n, i, DFA_FIRST);

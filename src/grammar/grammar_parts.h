@@ -2,8 +2,8 @@
  * automaton, so masks, forks and forced tokens are those of every grammar.
  *
  * A special token is a terminal of its own: no text spells it. A vocabulary has it where its text is that of grammar_mark_spell; other
- * tokens that have that spelling's first byte, which is in no UTF-8, are never allowed. In the texts of parts the special tokens of grammar_marks
- * are themselves (the longest at each place), so `<tool_call>` means the token where the tokenizer has one, else the letters. */
+ * tokens that have that spelling's first byte, which is in no UTF-8, are never allowed. In the texts of parts the special tokens of
+ * grammar_marks are themselves (the longest at each place): `<tool_call>` means the token where the tokenizer has one, else the letters. */
 #ifndef GRAMMAR_GRAMMAR_PARTS_H
 #define GRAMMAR_GRAMMAR_PARTS_H
 

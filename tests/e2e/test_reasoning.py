@@ -155,6 +155,8 @@ def test_the_answers_are_the_same_whatever_the_server_does(client, model, flags)
         other.opening, other.closing = client.opening, client.closing
         for fields in requests:
             assert ask(other, **{**fields, "extra_body": dict(fields["extra_body"])}) == ask(client, **{**fields, "extra_body": dict(fields["extra_body"])})
+    metrics = s.ask("GET", "/metrics")[2]
+    assert flags != "tiny pool" or float(re.search(r"^vllm:num_preemptions_total\S* (\S+)$", metrics, re.M)[1]) > 0
     assert s.stop() == 0
 
 

@@ -323,6 +323,11 @@ static void what_is_malformed_is_refused(void **state) {
     refused(&part, QUIRE_INVALID, "tools[3].format: ");
     part = (grammar_part){.part = GRAMMAR_PART_REPEAT, .parts = &rest, .n_parts = 1, .min = 2, .max = 1};
     refused(&part, QUIRE_INVALID, "more rounds");
+    static char many[10000];
+    memset(many, 'a', sizeof many);
+    const str long_text = {many, sizeof many};
+    part = (grammar_part){.part = GRAMMAR_PART_UNTIL, .texts = &long_text, .n_texts = 1};
+    refused(&part, QUIRE_TOO_LARGE, "have over");
     grammar_part deep[GRAMMAR_PARTS_DEPTH + 2];
     for (int i = 0; i < GRAMMAR_PARTS_DEPTH + 2; i++) {
         deep[i] = (grammar_part){.part = GRAMMAR_PART_SEQUENCE, .parts = &deep[i + 1], .n_parts = 1};
