@@ -21,13 +21,16 @@ static void let_run(worker *w, worker_state state) {
     pthread_cond_signal(&w->go);
 }
 
+/* A worker in a state, or NULL; one without low priority, if there is one. */
 static worker *find_worker(text_pool *p, worker_state state) {
+    worker *found = NULL;
     for (int32_t i = 0; i < p->n_places; i++) {
-        if (p->workers[i].state == state) {
-            return &p->workers[i];
+        worker *w = &p->workers[i];
+        if (w->state == state && (found == NULL || found->is_low)) {
+            found = w;
         }
     }
-    return NULL;
+    return found;
 }
 
 /* Makes a thread, which has the priority of the calling one. NULL: there is none to be had, and no more are tried. */
@@ -40,13 +43,20 @@ static worker *make_worker(text_pool *p) {
     }
     p->n_places += w == &p->workers[p->n_places];
     p->n_workers++;
+    w->is_low = false;
     return w;
 }
 
-/* Lets an idle worker, or a new thread, look for a job. */
+/* Lets an idle worker, or a new thread, look for a job. One of low priority has a quick job only where there is no other. */
 static bool let_look(text_pool *p, bool slow) {
-    worker *w = find_worker(p, WORKER_IDLE);
-    w = w == NULL ? make_worker(p) : w;
+    worker *idle = find_worker(p, WORKER_IDLE), *w = idle;
+    if (w == NULL || (w->is_low && !slow)) {
+        w = make_worker(p);
+        if (w != NULL && idle != NULL) {
+            pthread_cond_signal(&idle->go); /* it is not the last one any more */
+        }
+        w = w == NULL ? idle : w;
+    }
     if (w != NULL) {
         w->is_slow = slow;
         let_run(w, WORKER_LOOKS);
@@ -75,10 +85,10 @@ static void wake_all(text_pool *p) {
     }
 }
 
-/* Lowers the calling thread's priority. The system lets no thread raise it again. */
+/* Lowers the calling thread's priority. The system lets no thread raise it again. Where it fails, all stays as it was. */
 static void lower(worker *w) {
     if (!w->is_low) {
-        (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread; where it fails, all stays as it was */
+        (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread */
         w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
     }
 }
@@ -236,7 +246,7 @@ static void work(worker *w) {
     dispatch(p);
 }
 
-/* Whether a worker has no more to do. A thread of low priority has not, when its jobs are over; the last thread stays. */
+/* Whether a worker has no more to do. A thread of low priority has not, when its jobs are over, unless it is the last one. */
 static bool is_over(const worker *w) {
     const text_pool *p = w->pool;
     return w->state == WORKER_IDLE && ((p->closing && p->first == NULL) || (w->is_low && p->n_workers > 1));

@@ -52,8 +52,8 @@ typedef struct text_job {
 /* The name of a tenant, as a number. */
 uint64_t text_tenant(const char *name);
 
-/* n_running: threads that run quick jobs at once, and slow ones, from 1 to TEXT_POOL_THREADS. n_threads: threads that there may be, n_running at least; the others
- * hold jobs that wait in the middle. Without others a job runs to its end. */
+/* n_running: threads that run quick jobs at once, and slow ones, from 1 to TEXT_POOL_THREADS. n_threads: threads that there may be,
+ * n_running at least; the others hold jobs that wait in the middle. Without others a job runs to its end. */
 quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out);
 /* Runs the jobs that wait, then ends the threads. */
 void text_pool_close(text_pool *p);
