@@ -94,7 +94,8 @@ static quire_err read_char_escape(translator *t, int32_t *c) {
     return QUIRE_OK;
 }
 
-/* Copies \p{...} and \P{...}, which are written the same way in both. t->at is behind the backslash. */
+/* Copies \p{...} and \P{...}, which are written the same way in both, but for scripts: by their bare names PCRE2 means Script_Extensions,
+ * where Han has the ideographic full stop. t->at is behind the backslash. */
 static quire_err copy_property(translator *t, strbuf *out) {
     size_t end = t->at + 1;
     if (peek(t, 1) != '{') {
@@ -106,8 +107,12 @@ static quire_err copy_property(translator *t, strbuf *out) {
     if (end == t->in.n) {
         return refuse(t, "an unfinished property");
     }
+    size_t name_at = t->at + 2 + (peek(t, 2) == '^');
+    str name = {t->in.p + name_at, name_at < end ? end - name_at : 0};
     TRY(strbuf_add_char(out, '\\'));
-    TRY(strbuf_add(out, t->in.p + t->at, end + 1 - t->at));
+    TRY(strbuf_add(out, t->in.p + t->at, name_at - t->at));
+    TRY(regex_is_script(name) ? strbuf_add_str(out, "sc:") : QUIRE_OK);
+    TRY(strbuf_add(out, t->in.p + name_at, end + 1 - name_at));
     t->at = end + 1;
     return QUIRE_OK;
 }
