@@ -81,7 +81,8 @@ static quire_err add_misfit(jrun *r, const codec *k, jvalue errors, int32_t c, b
     str how = str_of("strict");
     TRY(jgiven(errors) ? jrun_want_text(r, errors, "errors", &how) : QUIRE_OK);
     if (str_is(how, "strict")) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' codec can't %s 0x%02x", k->name, is_char ? "encode character" : "decode byte", (unsigned)c);
+        const char *what = is_char ? "encode character" : "decode byte";
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' codec can't %s 0x%02x", k->name, what, (unsigned)c);
     }
     if (str_is(how, "replace")) {
         return jrun_add_as(r, str_of(is_char ? "?" : REPLACEMENT), origin);
