@@ -66,7 +66,7 @@ typedef struct engine_options {
     const engine_prefix *prefixes;  /* [n_prefixes], copied */
     int32_t n_prefixes;
     const char *audit_path;         /* the file that records each allocation of pages (audit_file.h); NULL: none */
-    int32_t page_tokens, n_pages, max_model_len;
+    int32_t page_tokens, n_pages, max_model_len; /* a sequence ends earlier where the pool holds less */
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     bool starts_paused;        /* no step runs before engine_release: requests submitted until then start together */
     bool no_thread;            /* the caller runs the steps, with what state.h has: for measurements on a clock of their own */

@@ -214,6 +214,12 @@ static quire_err open_scheduler(engine *e) {
     return scheduler_open(&k, &e->sched);
 }
 
+/* A sequence that runs alone must fit into the pool, or it would wait for pages that nobody gives back. */
+static void limit_length(engine *e) {
+    int64_t holds = kv_most_tokens(&e->sched.limits.most, e->options.n_pages);
+    e->options.max_model_len = holds < e->options.max_model_len ? (int32_t)holds : e->options.max_model_len;
+}
+
 static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err) {
     const engine_options *o = &e->options;
     e->layout = *layout;
@@ -233,6 +239,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(swap_open(e, err));
     TRY(open_tiers(e, err));
     TRY(open_scheduler(e));
+    limit_length(e);
     TRY(step_sample_open(e));
     TRY(batch_open(e));
     TRY(draft_step_open(e, err));

@@ -117,6 +117,24 @@ static void a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared(void
     }
 }
 
+/* The engine is opened with a length that the pool does not hold. */
+static void a_lone_sequence_ends_where_the_pool_does(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    harness h = {0};
+    o.n_pages = 4;
+    o.max_model_len = 2048;
+    harness_open(&o, &h);
+    memset(runs, 0, sizeof runs);
+    uint64_t seed = 5;
+    random_prompt(&seed, h.n_vocab, 50, prompt);
+    submit_samples(&h, 50, 1, 500);
+    await_ends(&h, 1);
+    assert_int_equal(runs[0].finish, FINISH_LENGTH);
+    assert_int_equal(runs[0].n_tokens, 14);
+    harness_close(&h);
+}
+
 /* A sequence that was given a page in whose middle its tokens end writes on in it, where the pool has no page for a copy and nobody else
  * holds it. */
 static void a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy(void **state) {
@@ -211,6 +229,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_whose_shared_tail_fills_the_pool_end),
         cmocka_unit_test(a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared),
+        cmocka_unit_test(a_lone_sequence_ends_where_the_pool_does),
         cmocka_unit_test(a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy),
         cmocka_unit_test(a_stream_and_its_fork_end_in_a_full_pool),
         cmocka_unit_test(a_cancel_counts_whatever_the_generation),

@@ -30,13 +30,14 @@ static quire_err open_engine(const quire_options *o, engine_ablations off, int32
     step_limits limits = {.max_rows = rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
     engine_options eo;
     TRY(options_engine(o, &eo, err));
+    eo.n_pages = o->n_pages * l->layout.n_groups; /* a sequence has as many pages in each */
     eo.max_model_len = max_len;
     eo.max_batched_tokens = rows;
     eo.ablations = off;
     eo.max_requests = MAX_REQUESTS;
     eo.starts_paused = true;
     TRY(l->b->ops->step_open(l->b, &limits, &l->layout, l->desc->n_vocab, err));
-    TRY(l->b->ops->kv_open(l->b, o->n_pages, err));
+    TRY(l->b->ops->kv_open(l->b, eo.n_pages, err));
     TRY(engine_open(l->m, l->b, &l->layout, &eo, &l->e, err));
     quire_err e = wake_init(&l->reader);
     e = e == QUIRE_OK ? engine_out_open(l->e, &l->reader, &l->out) : e;
