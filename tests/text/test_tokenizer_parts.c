@@ -63,6 +63,18 @@ static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
     expect_match("\\u0061\\x{62}\\x63", "abc", "abc");
     expect_match("a++b", "aab", "aab");
     expect_match("(?<=x)y(?!z)", "yxyzxy", "y");
+    expect_match("\\w+", "a\xC2\xBD.", "a\xC2\xBD"); /* but not in a class */
+    expect_match("[\\w]+", "a\xC2\xBD.", "a");
+    expect_match("[\\p{Word}]+", "a\xC2\xBD.", "a");
+    expect_match("\\p{ Posix_Punct}+", "a$\xE2\x82\xAC.b", "$\xE2\x82\xAC.");
+    expect_match("\\p{Punct}+", "a$.b", ".");
+    expect_match("[[:punct:]]+", "a\xE2\x82\xAC.b", "\xE2\x82\xAC.");
+    expect_match("[\\P{Print}]+", "a \n\tb", "\n\t");
+    /* scripts, not their extensions, where the full stop is Han: */
+    expect_match("\\p{Han}+", "\xE4\xB8\xAD\xE3\x80\x82\xE6\x96\x87", "\xE4\xB8\xAD");
+    expect_match("[\\p{Han}a]+", "\xE4\xB8\xAD\xE3\x80\x82", "\xE4\xB8\xAD");
+    expect_match("\\P{Han}+", "\xE4\xB8\xAD\xE3\x80\x82\xE6\x96\x87", "\xE3\x80\x82");
+    expect_match("\\p{^hiragana}+", "\xE3\x81\x82\xE3\x83\xBC", "\xE3\x83\xBC");
 }
 
 static void expressions_without_a_translation_are_refused(void **state) {
