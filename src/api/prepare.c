@@ -330,9 +330,12 @@ static quire_err make_constraint(quire_engine *e, quire_request *r, quire_error 
     }
     quire_err had = quire_engine_vocab(e, &v);
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    int64_t began_us = clock_us();
     TRY(request_rule_compile(&r->rule, (grammar_options){0}, &g, err));
+    r->compile_us = clock_us() - began_us;
     quire_err opened = grammar_constraint_open(g, v, &r->constraint);
     grammar_drop(g);
+    opened = opened == QUIRE_OK && r->info.explain ? request_list_keywords(r, &r->rule_keywords) : opened;
     return opened == QUIRE_OK ? opened : err_set(err, opened, -1, "out of memory for %s", r->rule.field->name);
 }
 
