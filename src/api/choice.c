@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "api/grammar_constraint.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sample/end_tokens.h"
@@ -352,6 +353,11 @@ void choice_end(const choice *c, quire_event *out) {
     if (c->explain) {
         c->explain->report.tokenise_us = c->tokenise_us;
         c->explain->report.detokenise_us = c->detokenise_us;
+        if (c->request->constraint != NULL) {
+            c->explain->report.rule = c->request->rule_keywords.p;
+            c->explain->report.compile_us = c->request->compile_us;
+            c->explain->report.mask_us = grammar_constraint_mask_us(c->request->constraint);
+        }
         out->explain = &c->explain->report;
     }
     out->finish = c->finish;

@@ -49,8 +49,17 @@ static void close_constraint(constraint *c) {
     mem_free(c);
 }
 
+static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint};
+
+int64_t grammar_constraint_mask_us(const constraint *c) {
+    grammar_run_stats stats = {0};
+    if (c->ops == &ops) {
+        grammar_run_get_stats(run_of(c), &stats);
+    }
+    return stats.mask_ns / 1000;
+}
+
 quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out) {
-    static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint};
     grammar_constraint *c = mem_new(1, sizeof *c);
     TRY(mem_check(c));
     quire_err e = grammar_run_open(g, v, 0, &c->run);

@@ -14,4 +14,7 @@ quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const gr
 /* Makes a constraint with one reference. g and v stay the caller's; the constraint holds references of its own. QUIRE_NO_MEMORY. */
 quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out);
 
+/* What making masks took so far, in all sequences of its grammar; 0 for a constraint of another kind. */
+int64_t grammar_constraint_mask_us(const constraint *c);
+
 #endif

@@ -57,6 +57,7 @@ void quire_request_free(quire_request *r) {
     json_drop(r->forced_schema);
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);
+    strbuf_deinit(&r->rule_keywords);
     sampling_lists_drop(r->sampling.lists);
     attn_mods_drop(r->mods);
     constraint_drop(r->constraint);

@@ -135,6 +135,8 @@ struct quire_request {
     request_rule rule;      /* that the response must obey */
     grammar_space json_space; /* of the JSON that a rule describes */
     grammar_order json_order;
+    strbuf rule_keywords;   /* with explain: how each of its keywords is enforced, as JSON */
+    int64_t compile_us;     /* of the rule */
     constraint *constraint; /* made of it before the request is submitted, with one reference; or NULL */
     attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
     float *logits_out; /* the caller's; see quire_request_logits */
@@ -171,6 +173,10 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
  * compiles the rule and appends the report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no failure.
  * QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */
 quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err);
+
+/* Appends how each keyword of r's rule is enforced: a JSON array of {"path", "keyword", "status", "how"}. QUIRE_NO_MEMORY. A text
+ * thread. */
+quire_err request_list_keywords(const quire_request *r, strbuf *out);
 
 /* Gives a request without a prompt one of ids, mem_new'd, which r takes, also on failure. NULL: NO_MEMORY. */
 quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err);

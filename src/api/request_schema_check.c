@@ -70,9 +70,9 @@ static void note_keyword(void *user, const grammar_keyword *k) {
     f->status = (int)k->status;
 }
 
-static void write_keywords(const report *x, json_out *o) {
-    int64_t n[3] = {0};
-    json_begin(json_name(o, "keywords"), '[');
+/* Writes the list; n counts those of each status. */
+static void write_list(const report *x, int64_t n[3], json_out *o) {
+    json_begin(o, '[');
     for (int32_t i = 0; i < x->n; i++) {
         const noted *f = &x->list[i];
         json_begin(json_item(o), '{');
@@ -84,6 +84,11 @@ static void write_keywords(const report *x, json_out *o) {
         n[f->status]++;
     }
     json_end(o, ']');
+}
+
+static void write_keywords(const report *x, json_out *o) {
+    int64_t n[3] = {0};
+    write_list(x, n, json_name(o, "keywords"));
     json_bool(json_name(o, "keywords_cut"), x->is_cut);
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
         json_int(json_name(o, statuses[i]), n[i]);
@@ -118,42 +123,57 @@ static void write_report(const report *x, grammar_kind kind, const outcome *done
     json_end(o, '}');
 }
 
-/* Compiles the rule and writes the report. */
-static quire_err check_rule(const request_rule *rule, report *x, strbuf *out) {
+/* Compiles the rule and notes its keywords. */
+static quire_err compile(const request_rule *rule, report *x, grammar **out, quire_error *why) {
     strbuf given = {0};
-    json_out text = {.to = &given}, o = {.to = out};
-    quire_error why = {0};
-    grammar *g = NULL;
+    json_out text = {.to = &given};
     bool is_text = json_is(rule->value, JSON_KIND_TEXT);
     if (!is_text && rule->value != NULL) {
         json_add(&text, rule->value);
     }
     const grammar_options options = {.whitespace_pattern = rule->whitespace_pattern, .keyword = note_keyword, .user = x, .survey = true};
-    int64_t began_us = clock_us();
     quire_err e = text.err;
     if (e == QUIRE_OK) {
-        e = grammar_compile(rule->kind, is_text ? json_str(rule->value) : (str){given.p, given.n}, &options, &g, &why);
+        e = grammar_compile(rule->kind, is_text ? json_str(rule->value) : (str){given.p, given.n}, &options, out, why);
     }
+    strbuf_deinit(&given);
+    return x->is_short ? QUIRE_NO_MEMORY : e;
+}
+
+/* Compiles the rule and writes the report, or its list alone. */
+static quire_err check_rule(const request_rule *rule, bool list_only, report *x, strbuf *out) {
+    json_out o = {.to = out};
+    quire_error why = {0};
+    grammar *g = NULL;
+    int64_t began_us = clock_us(), n[3] = {0};
+    quire_err e = compile(rule, x, &g, &why);
     const outcome done = {.is_accepted = e == QUIRE_OK,
                           .reason = e == QUIRE_OK ? NULL : why.message,
                           .us = clock_us() - began_us,
                           .bytes = g != NULL ? grammar_bytes(g) : 0};
     grammar_drop(g);
-    strbuf_deinit(&given);
-    if (e == QUIRE_NO_MEMORY || x->is_short) {
-        return QUIRE_NO_MEMORY;
+    if (e == QUIRE_NO_MEMORY) {
+        return e;
     }
-    write_report(x, rule->kind, &done, &o);
+    if (list_only) {
+        write_list(x, n, &o);
+    } else {
+        write_report(x, rule->kind, &done, &o);
+    }
     return o.err;
 }
 
-static quire_err check(const request_rule *rule, strbuf *out, quire_error *err) {
+static quire_err check(const request_rule *rule, bool list_only, strbuf *out) {
     report x = {.list = mem_new(SCHEMA_CHECK_KEYWORDS, sizeof *x.list), .slots = mem_new(SLOTS, sizeof *x.slots)};
-    quire_err e = x.list != NULL && x.slots != NULL ? check_rule(rule, &x, out) : QUIRE_NO_MEMORY;
+    quire_err e = x.list != NULL && x.slots != NULL ? check_rule(rule, list_only, &x, out) : QUIRE_NO_MEMORY;
     strbuf_deinit(&x.texts);
     mem_free(x.list);
     mem_free(x.slots);
-    return e == QUIRE_OK ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
+    return e;
+}
+
+quire_err request_list_keywords(const quire_request *r, strbuf *out) {
+    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? check(&r->rule, true, out) : strbuf_add_str(out, "[]");
 }
 
 /* Whether a field can name a rule. */
@@ -194,7 +214,9 @@ quire_err request_schema_check(const request_context *ctx, str body, strbuf *out
     quire_err e = json_is(v, JSON_KIND_OBJECT) ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
                                                : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
     e = e == QUIRE_OK ? read_rule(r, v, err) : e;
-    e = e == QUIRE_OK ? check(&r->rule, out, err) : e;
+    if (e == QUIRE_OK && check(&r->rule, false, out) != QUIRE_OK) {
+        e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
+    }
     quire_request_free(r);
     json_drop(v);
     return e;

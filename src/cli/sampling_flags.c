@@ -74,7 +74,8 @@ const flag flags_more_sampling[] = {
 };
 
 const flag flags_rules[] = {
-    {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON of this schema", FLAG_FIELD_TEXT, .field = "json_schema"},
+    {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON of this schema", FLAG_FIELD_TEXT, .field = "json_schema",
+     .rare = true},
     {"--grammar --grammar-file", "FILE|TEXT", "answers match these rules in GBNF", FLAG_FIELD_TEXT, .field = "grammar", .rare = true},
     {"--regex", "FILE|TEXT", "answers match this regular expression", FLAG_FIELD_TEXT, .field = "regex", .rare = true},
     {0},

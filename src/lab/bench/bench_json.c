@@ -20,25 +20,25 @@ void bench_json_options_init(bench_json_options *o) {
 
 #define OBJECT(properties, required) \
     "{\"type\":\"object\",\"properties\":{" properties "},\"required\":[" required "],\"additionalProperties\":false}"
+#define INTEGER(low, high) "{\"type\":\"integer\",\"minimum\":" low ",\"maximum\":" high "}"
+#define BOOLEAN            "{\"type\":\"boolean\"}"
+#define NAME               "{\"type\":\"string\",\"maxLength\":10}"
 
 /* Objects as programs ask for them: short values, names that the schema gives. */
 static const struct {
     const char *name, *schema;
 } schemas[] = {
-    {"sentiment", OBJECT("\"sentiment\":{\"enum\":[\"positive\",\"negative\",\"neutral\"]},\"confidence_percent\":{\"type\":\"integer\",\"minimum\":0,"
-                         "\"maximum\":100},\"contains_offensive_language\":{\"type\":\"boolean\"}",
+    {"sentiment", OBJECT("\"sentiment\":{\"enum\":[\"positive\",\"negative\",\"neutral\"]},\"confidence_percent\":" INTEGER("0", "100") ","
+                         "\"contains_offensive_language\":" BOOLEAN,
                          "\"sentiment\",\"confidence_percent\",\"contains_offensive_language\"")},
-    {"order", OBJECT("\"order_number\":{\"type\":\"integer\",\"minimum\":1000,\"maximum\":99999},\"order_status\":{\"enum\":[\"pending\",\"shipped\","
-                     "\"delivered\",\"cancelled\"]},\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_cents\":{\"type\":\"integer\","
-                     "\"minimum\":0,\"maximum\":100000}",
+    {"order", OBJECT("\"order_number\":" INTEGER("1000", "99999") ",\"order_status\":{\"enum\":[\"pending\",\"shipped\",\"delivered\","
+                     "\"cancelled\"]},\"currency\":{\"enum\":[\"EUR\",\"USD\"]},\"total_amount_cents\":" INTEGER("0", "100000"),
                      "\"order_number\",\"order_status\",\"currency\",\"total_amount_cents\"")},
-    {"call", OBJECT("\"location\":" OBJECT("\"city\":{\"type\":\"string\",\"maxLength\":12},\"country_code\":{\"type\":\"string\",\"pattern\":"
-                                           "\"^[A-Z]{2}$\"}",
-                                           "\"city\",\"country_code\"") ",\"temperature_unit\":{\"enum\":[\"celsius\",\"fahrenheit\"]},"
-                                                                        "\"include_forecast\":{\"type\":\"boolean\"}",
+    {"call", OBJECT("\"location\":" OBJECT("\"city\":" NAME ",\"country_code\":{\"type\":\"string\",\"pattern\":\"^[A-Z]{2}$\"}",
+                                           "\"city\",\"country_code\"")
+                    ",\"temperature_unit\":{\"enum\":[\"celsius\",\"fahrenheit\"]},\"include_forecast\":" BOOLEAN,
                     "\"location\",\"temperature_unit\",\"include_forecast\"")},
-    {"person", OBJECT("\"first_name\":{\"type\":\"string\",\"maxLength\":10},\"last_name\":{\"type\":\"string\",\"maxLength\":10},\"age\":{\"type\":"
-                      "\"integer\",\"minimum\":0,\"maximum\":120},\"is_active_customer\":{\"type\":\"boolean\"}",
+    {"person", OBJECT("\"first_name\":" NAME ",\"last_name\":" NAME ",\"age\":" INTEGER("0", "120") ",\"is_active_customer\":" BOOLEAN,
                       "\"first_name\",\"last_name\",\"age\",\"is_active_customer\"")},
     {"event", OBJECT("\"event_type\":{\"enum\":[\"user_login\",\"user_logout\",\"password_changed\"]},\"occurred_on\":{\"type\":\"string\","
                      "\"format\":\"date\"},\"severity_level\":{\"enum\":[\"info\",\"warning\",\"error\"]}",
@@ -169,8 +169,8 @@ static quire_err run_schemas(const bench_json_options *o, client *jumps, client 
     }
     print_tally(&sh, "all", &sum);
     sheet_note(&sh,
-               "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in turn, from submission to end; free "
-               "text has as many tokens. gain: jump-forward over constrained.",
+               "%s, compute %s, %d threads: one request at a time, %d answers a schema, each by every way in turn, from submission to "
+               "end; free text has as many tokens. gain: jump-forward over constrained.",
                o->shape != NULL ? o->shape : o->engine.model, jumps->info->compute, (int)jumps->info->n_threads, (int)o->n_each);
     return QUIRE_OK;
 }

@@ -1,5 +1,5 @@
-/* `quire bench json`: what answers under JSON Schemas cost: their speed beside free text, with and without jump-forward, and what a batch of
- * them adds to a decode step. */
+/* `quire bench json`: what answers under JSON Schemas cost: their speed beside free text, with and without jump-forward, and what sequences
+ * under them add to a decode step. */
 #ifndef LAB_BENCH_BENCH_JSON_H
 #define LAB_BENCH_BENCH_JSON_H
 

@@ -18,7 +18,8 @@ typedef struct step_cost {
 static void write_schema(int32_t i, char *out, size_t n) {
     snprintf(out, n,
              "{\"type\":\"array\",\"minItems\":1000,\"items\":{\"type\":\"object\",\"properties\":{\"name_%d\":{\"type\":\"string\","
-             "\"minLength\":4,\"maxLength\":%d},\"count\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%d},\"kind\":{\"enum\":[\"a%d\",\"b\"]}},"
+             "\"minLength\":4,\"maxLength\":%d},\"count\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%d},"
+             "\"kind\":{\"enum\":[\"a%d\",\"b\"]}},"
              "\"required\":[\"name_%d\",\"count\",\"kind\"],\"additionalProperties\":false}}",
              (int)i, (int)(20 + i % 30), (int)(1000 + i), (int)i, (int)i);
 }

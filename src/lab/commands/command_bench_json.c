@@ -37,7 +37,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
 
 const command command_bench_json = {
     .name = "bench json",
-    .summary = "answers under JSON Schemas: their speed with and without jump-forward, and what they add to a step",
+    .summary = "answers under JSON Schemas: their speed, and what they add to a step",
     .usage = "quire bench json [MODEL]",
     .examples = "  quire bench json\n"
                 "  quire bench json --shape 1.1b --tokenizer tokenizer.json --rows 8,256\n",
