@@ -88,6 +88,14 @@ def test_the_reasoning_ends_at_its_budget(client, budget):
         check_json(content)
 
 
+def test_beams_think_within_the_budget(client):
+    extra = {"thinking_token_budget": 5, "beam_width": 3, "return_token_ids": True}
+    answer = client.chat.completions.create(model="builtin", messages=USER, n=3, max_tokens=80, extra_body=extra, **JSON)
+    for choice in answer.choices:
+        assert 0 <= choice.token_ids.index(client.closing) <= 8
+        check_json(choice.message.content)
+
+
 def test_reasoning_that_ends_before_its_budget_ends_where_the_model_says(client):
     extra = {"thinking_token_budget": 50, "ignore_eos": True}
     for reasoning, content, ids, _ in ask(client, n=2, max_tokens=20, logit_bias={str(client.closing): 100}, extra_body=extra, **JSON):
