@@ -15,6 +15,8 @@
 #define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
 #define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
 #define SIDE_BLOCKS    4                           /* that one row reads side by side */
+#define WIDE_BLOCKS    8                           /* the same of short blocks */
+#define SHORT_BYTES    12288                       /* a block's: shorter streams end before the hardware prefetcher has gained by them */
 #define AHEAD_BYTES    4096                        /* how far they prefetch, all together */
 
 #define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
@@ -311,14 +313,14 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
     const size_t stride = w->layout.block_bytes, end = (size_t)(w->layout.n_in / PACK_GROUP) * group_bytes(f);
     const row_group *x[N_GROUP_ROWS];
-    nf acc[SIDE_BLOCKS][N_GROUP_ROWS][TILE_REGISTERS];
+    nf acc[WIDE_BLOCKS][N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
     for (int i = 0; i < n_tiles * n_rows * n_regs; i++) {
         int r = i / n_regs % n_rows;
         x[r] = (const row_group *)(const void *)(rows.data + (size_t)(row0 + r) * rows.stride);
         acc[i / n_regs / n_rows][r][i % n_regs] = nf_set1(0.0f);
     }
-    group_supers d[SIDE_BLOCKS * N_HALVES]; /* of each register's columns */
+    group_supers d[WIDE_BLOCKS * N_HALVES]; /* of each register's columns */
     UNROLL
     for (int i = 0; i < n_tiles * n_regs; i++) {
         d[i] = load_supers(f, supers + (size_t)(i / N_HALVES) * stride, 0, i % N_HALVES * N_LANES);
@@ -371,9 +373,8 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
 }
 
 /* n_rows rows, at most N_GROUP_ROWS, of n_blocks blocks. more: other rows come after them. */
-INLINE void direct_blocks(group_format f, int n_rows, const linear *w, row_view x, int32_t row0, int32_t block0, int32_t n_blocks,
-                          bool more, float *y, int32_t y_stride) {
-    const int n_side = side_blocks(f, n_rows);
+INLINE void direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x, int32_t row0, int32_t block0,
+                          int32_t n_blocks, bool more, float *y, int32_t y_stride) {
     int32_t b = 0;
     for (; b + n_side <= n_blocks; b += n_side) {
         size_t next = more || b + n_side < n_blocks ? (size_t)n_side * w->layout.block_bytes : 0;
@@ -433,7 +434,7 @@ INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row
     switch (n_rows) {
 #define DIRECT_ROWS(count)                                                                                                                 \
     case count:                                                                                                                            \
-        direct_blocks(f, count, w, x, row0, block0, n_blocks, more, y, y_stride);                                                          \
+        direct_blocks(f, count, side_blocks(f, count), w, x, row0, block0, n_blocks, more, y, y_stride);                                                          \
         break;
         DIRECT_ROWS(1)
         DIRECT_ROWS(2)
@@ -455,7 +456,12 @@ INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t 
         unpacked_part(f, w, x, n_rows, block0, n_blocks, y, scratch);
         return;
     }
-    for (int32_t b = 0; b < n_blocks; b += SIDE_BLOCKS) {
+    int32_t b = 0;
+    if (n_rows == 1 && N_LANES == 16 && f.bits == 4 && !has_supers(f) && w->layout.block_bytes <= SHORT_BYTES) {
+        b = n_blocks / WIDE_BLOCKS * WIDE_BLOCKS;
+        direct_blocks(f, 1, WIDE_BLOCKS, w, x, 0, block0, b, b < n_blocks, y, n_blocks * LANES);
+    }
+    for (; b < n_blocks; b += SIDE_BLOCKS) {
         int32_t n = n_blocks - b < SIDE_BLOCKS ? n_blocks - b : SIDE_BLOCKS;
         for (int32_t r = 0, n_passes = divide_up(n_rows, N_GROUP_ROWS); n_passes > 0; n_passes--) {
             int32_t rows = divide_up(n_rows - r, n_passes);

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 
 #define MAX_USES        8
-#define MAX_PART_BLOCKS 16
+#define MAX_PART_BLOCKS 64
 #define TASKS_A_WORKER  8
 #define LINE_FLOATS     16 /* of a cache line */
 #define GROUPS_AT_ONCE  4
