@@ -283,6 +283,7 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
     bool first = h->n_tokens == 0;
     h->n_tokens++;
     if (class == PIECE_UNKNOWN) {
+        h->n_tokens -= step->unknown != NULL && step->n_unknown == 0;
         return step->unknown != NULL ? strbuf_add(s->out, step->unknown, step->n_unknown) : strbuf_add_str(s->out, " \xE2\x81\x87 ");
     }
     size_t n = step->n_content;

@@ -129,16 +129,17 @@ static quire_err copy_property(translator *t, class_union *u, strbuf *out) {
 
 static quire_err class_expr(translator *t, strbuf *out, int32_t depth);
 
-static quire_err add_shorthand(class_union *u, int c) {
+static quire_err add_shorthand(const translator *t, class_union *u, int c) {
+    bool rust = t->syntax == REGEX_RUST;
     switch (c) {
     case 's':
         return strbuf_add_str(&u->items, SPACE_ITEMS);
     case 'S':
         return strbuf_add_str(&u->others, "|[^" SPACE_ITEMS "]");
     case 'w':
-        return strbuf_add_str(&u->items, WORD_ITEMS);
+        return strbuf_add_str(&u->items, rust ? RUST_ITEMS : WORD_ITEMS);
     case 'W':
-        return strbuf_add_str(&u->others, "|[^" WORD_ITEMS "]");
+        return strbuf_add_str(&u->others, rust ? "|[^" RUST_ITEMS "]" : "|[^" WORD_ITEMS "]");
     case 'd':
         return strbuf_add_str(&u->items, "\\p{Nd}");
     case 'D':
@@ -199,7 +200,7 @@ static quire_err add_range(translator *t, class_union *u) {
             return copy_property(t, u, &u->items);
         }
         t->at++;
-        quire_err e = add_shorthand(u, c);
+        quire_err e = add_shorthand(t, u, c);
         return e == QUIRE_NOT_FOUND ? refuse(t, "this escape in a class") : e;
     }
     TRY(add_literal(&u->items, low));
@@ -301,14 +302,14 @@ static const struct {
 } escapes[] = {
     {'s', "[" SPACE_ITEMS "]", NULL},
     {'S', "[^" SPACE_ITEMS "]", NULL},
-    {'w', "[" LOOSE_ITEMS "]", "[" WORD_ITEMS "]"},
-    {'W', "[^" LOOSE_ITEMS "]", "[^" WORD_ITEMS "]"},
+    {'w', "[" LOOSE_ITEMS "]", "[" RUST_ITEMS "]"},
+    {'W', "[^" LOOSE_ITEMS "]", "[^" RUST_ITEMS "]"},
     {'d', "\\p{Nd}", NULL},
     {'D', "\\P{Nd}", NULL},
     {'h', "[" HEX_ITEMS "]", NULL},
     {'H', "[^" HEX_ITEMS "]", NULL},
-    {'b', EDGE(LOOSE_ITEMS), EDGE(WORD_ITEMS)},
-    {'B', INSIDE(LOOSE_ITEMS), INSIDE(WORD_ITEMS)},
+    {'b', EDGE(LOOSE_ITEMS), EDGE(RUST_ITEMS)},
+    {'B', INSIDE(LOOSE_ITEMS), INSIDE(RUST_ITEMS)},
     {'A', "\\A", NULL},
     {'Z', "\\Z", NULL},
     {'z', "\\z", NULL},
