@@ -236,6 +236,11 @@ quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body,
 /* Cancels a parse: its PARSED does not come, and a parsed request is freed. Called on q's thread. */
 void quire_parse_cancel(quire_parse *p);
 
+/* Says of a rule for responses what would be enforced, without generating, on a text thread: a CHECKED event on q delivers the report, or
+ * the error. body: {"schema": ..}, or an object with one of the fields of a request that name a rule (docs/structured.md). Otherwise as
+ * quire_parse_start; quire_parse_cancel cancels it. */
+quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user, quire_parse **out);
+
 /* Makes a request with a prompt of ids and no text, for tests, benchmarks and `quire logits`. Copies the ids. Other fields are set by name;
  * until then they are as in a body that leaves them out (quire_options' generation_config). */
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
@@ -288,6 +293,7 @@ typedef struct quire_request_info {
     int32_t logprobs, prompt_logprobs;
     const char *ignored;          /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
     bool names_call;              /* tool_choice names the function that the response calls */
+    bool old_calls;               /* the request has `functions`: its call is a function_call */
     bool has_parts;               /* a chat whose response is split into content, reasoning and tool calls: its DELTAs have parts */
 } quire_request_info;
 
@@ -318,7 +324,8 @@ typedef enum quire_event_kind {
     QUIRE_EVENT_EMBEDDING, /* the row of this choice: once, between its START and END, in place of DELTAs */
     QUIRE_EVENT_END,   /* this choice is finished */
     QUIRE_EVENT_DONE,  /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
-    QUIRE_EVENT_PARSED /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
+    QUIRE_EVENT_PARSED, /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
+    QUIRE_EVENT_CHECKED /* the result of quire_check_start: text is the report, a JSON object, or error says why there is none */
 } quire_event_kind;
 
 /* A token's log-probability under the model's own logits. rank is the number of tokens with at least this one: 1 is the likeliest. */
@@ -341,6 +348,7 @@ typedef struct quire_part {
     int32_t call;     /* of a call's parts: its index in the response, 0, 1, 2 .. */
     const char *text; /* not 0-terminated; valid as long as the event's text */
     size_t n_text;
+    bool is_custom; /* of a call's parts: of a custom tool, and ARGUMENTS are its input as it is */
     const char *id; /* CALL: the id that the model wrote, empty where it wrote none */
     size_t n_id;
 } quire_part;
@@ -367,7 +375,8 @@ typedef struct quire_event {
     double beam_score;        /* END: the score that ranks a result of beam search */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
     int32_t cached_tokens;    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
-    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request: the error; else NULL */
+    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request, CHECKED without a report: the error;
+                               * else NULL */
     quire_request *request;   /* PARSED */
     const float *row;         /* EMBEDDING: n_row elements, valid while the stream is; else NULL */
     int32_t n_row;

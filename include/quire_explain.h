@@ -49,6 +49,14 @@ typedef struct quire_explain {
     quire_explain_preemption preemptions[QUIRE_EXPLAIN_PREEMPTIONS];
     quire_explain_preemption preempted; /* the sums of all */
 
+    /* Of the rule that the output obeys (docs/structured.md). */
+    const char *rule;    /* how each keyword of its schema is enforced: a JSON array of objects with path, keyword, status and how; NULL:
+                          * there is no rule */
+    int64_t compile_us;  /* what its compilation took */
+    int64_t mask_us;     /* what making masks took, of all choices */
+    int32_t n_forced;    /* tokens that were not sampled since only one was possible */
+    int32_t n_guessed;   /* tokens that it had guessed, as they were sampled */
+
     int64_t tokenise_us, queue_us, prefill_us, decode_us, detokenise_us;
 } quire_explain;
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "api/grammar_constraint.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sample/end_tokens.h"
@@ -10,6 +11,7 @@ void event_memory_deinit(event_memory *m) {
     strbuf_deinit(&m->text);
     strbuf_deinit(&m->echo);
     output_events_deinit(&m->found);
+    output_events_deinit(&m->plain);
     mem_free(m->parts);
     mem_free(m->logprobs);
 }
@@ -255,22 +257,51 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
 /* Whether the request has no use for a part: reasoning that it leaves out, calls behind the only one. */
 static bool is_left_out(const quire_request *r, const output_event *e) {
     bool is_of_call = e->kind >= OUTPUT_CALL_BEGIN;
-    return (e->kind == OUTPUT_REASONING && !r->include_reasoning) || (is_of_call && e->call > 0 && !r->parallel_calls);
+    bool is_further = is_of_call && e->call > 0;
+    return (e->kind == OUTPUT_REASONING && !r->include_reasoning) || (is_further && (!r->parallel_calls || r->info.old_calls));
 }
 
-static quire_err fill_parts(const choice *c, event_memory *m, quire_event *out) {
+/* Copies what was found, with inputs in place of custom tools' arguments. */
+static quire_err make_plain(choice *c, event_memory *m) {
+    quire_err e = QUIRE_OK;
+    strbuf input = {0};
+    output_events_clear(&m->plain);
+    for (size_t i = 0; i < m->found.n && e == QUIRE_OK; i++) {
+        const output_event *f = &m->found.items[i];
+        str text = output_event_text(&m->found, i), id = {m->found.text.p + f->id, f->n_id};
+        if (f->kind == OUTPUT_CALL_BEGIN) {
+            c->is_custom = request_is_custom(c->request, text);
+            c->input = (custom_input){0};
+        } else if (f->kind == OUTPUT_ARGUMENTS && c->is_custom) {
+            strbuf_clear(&input);
+            e = custom_input_feed(&c->input, text, &input);
+            text = (str){input.n > 0 ? input.p : "", input.n};
+        }
+        bool is_nothing = f->kind == OUTPUT_ARGUMENTS && text.n == 0;
+        e = e == QUIRE_OK && !is_nothing ? output_events_add(&m->plain, f->kind, f->call, text, id) : e;
+    }
+    strbuf_deinit(&input);
+    return e;
+}
+
+static quire_err fill_parts(choice *c, event_memory *m, quire_event *out) {
     _Static_assert((int)OUTPUT_REASONING == (int)QUIRE_PART_REASONING && (int)OUTPUT_CALL_END == (int)QUIRE_PART_CALL_END,
                    "in the same order");
-    TRY(m->found.n > 0 ? mem_grow(&m->parts, &m->cap_parts, m->found.n, sizeof *m->parts) : QUIRE_OK);
-    for (size_t i = 0; i < m->found.n; i++) {
-        const output_event *e = &m->found.items[i];
-        str text = output_event_text(&m->found, i);
+    bool is_custom = c->is_custom;
+    TRY(c->request->has_custom ? make_plain(c, m) : QUIRE_OK);
+    const output_events *found = c->request->has_custom ? &m->plain : &m->found;
+    TRY(found->n > 0 ? mem_grow(&m->parts, &m->cap_parts, found->n, sizeof *m->parts) : QUIRE_OK);
+    for (size_t i = 0; i < found->n; i++) {
+        const output_event *e = &found->items[i];
+        str text = output_event_text(found, i);
+        is_custom = e->kind == OUTPUT_CALL_BEGIN ? c->request->has_custom && request_is_custom(c->request, text) : is_custom;
         if (!is_left_out(c->request, e)) {
             m->parts[out->n_parts++] = (quire_part){.kind = (quire_part_kind)e->kind,
                                                     .call = e->call,
                                                     .text = text.p,
                                                     .n_text = text.n,
-                                                    .id = m->found.text.p + e->id,
+                                                    .is_custom = is_custom && e->kind >= OUTPUT_CALL_BEGIN,
+                                                    .id = found->text.p + e->id,
                                                     .n_id = e->n_id};
         }
     }
@@ -278,7 +309,7 @@ static quire_err fill_parts(const choice *c, event_memory *m, quire_event *out) 
     return QUIRE_OK;
 }
 
-quire_err choice_delta(const choice *c, bool with_token, event_memory *m, quire_event *out) {
+quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event *out) {
     choice_event(c, QUIRE_EVENT_DELTA, out);
     set_text(&m->text, out);
     out->tokens = &c->last_token;
@@ -322,6 +353,11 @@ void choice_end(const choice *c, quire_event *out) {
     if (c->explain) {
         c->explain->report.tokenise_us = c->tokenise_us;
         c->explain->report.detokenise_us = c->detokenise_us;
+        if (c->request->constraint != NULL) {
+            c->explain->report.rule = c->request->rule_keywords.p;
+            c->explain->report.compile_us = c->request->compile_us;
+            c->explain->report.mask_us = grammar_constraint_mask_us(c->request->constraint);
+        }
         out->explain = &c->explain->report;
     }
     out->finish = c->finish;

@@ -8,6 +8,7 @@
 #ifndef API_CHOICE_H
 #define API_CHOICE_H
 
+#include "api/custom_input.h"
 #include "api/quire_engine.h"
 #include "chat/output_parser.h"
 #include "engine/explain.h"
@@ -57,6 +58,8 @@ typedef struct choice {
     explain *explain; /* from the engine's end event, where it was requested */
     float *row;       /* likewise; NULL: none came */
     int32_t n_row;
+    bool is_custom; /* the present call is of a custom tool */
+    custom_input input;
     int64_t detokenise_us;
     quire_finish finish;
     int32_t stop_token;
@@ -70,6 +73,7 @@ typedef struct event_memory {
     strbuf text; /* of a DELTA or ROLLBACK */
     strbuf echo; /* of a START */
     output_events found; /* of a DELTA */
+    output_events plain; /* the same, with inputs in place of custom tools' arguments */
     quire_part *parts;   /* the same, for the user */
     size_t cap_parts;
     quire_logprob *logprobs;
@@ -106,7 +110,7 @@ void choice_truncate(choice *c, size_t n_kept, choice_text text);
 void choice_event(const choice *c, quire_event_kind kind, quire_event *out);
 quire_err choice_start(choice *c, event_memory *m, quire_event *out);
 /* A DELTA of m->text and m->found, with the last token or without. */
-quire_err choice_delta(const choice *c, bool with_token, event_memory *m, quire_event *out);
+quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event *out);
 /* A ROLLBACK to m->text. */
 void choice_rollback(const choice *c, const event_memory *m, quire_event *out);
 /* The response has ended: m->text and m->found get what was withheld. */

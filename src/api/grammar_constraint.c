@@ -49,8 +49,17 @@ static void close_constraint(constraint *c) {
     mem_free(c);
 }
 
+static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint};
+
+int64_t grammar_constraint_mask_us(const constraint *c) {
+    grammar_run_stats stats = {0};
+    if (c->ops == &ops) {
+        grammar_run_get_stats(run_of(c), &stats);
+    }
+    return stats.mask_ns / 1000;
+}
+
 quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out) {
-    static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint};
     grammar_constraint *c = mem_new(1, sizeof *c);
     TRY(mem_check(c));
     quire_err e = grammar_run_open(g, v, 0, &c->run);
@@ -76,18 +85,34 @@ static quire_err list_bytes(const tokenizer *t, int32_t n_vocab, strbuf *bytes, 
     return e;
 }
 
-quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, grammar_vocab **out) {
+/* Spells the marks in place of their texts. spelt: [marks->n * GRAMMAR_MARK_BYTES] */
+static void spell_marks(const grammar_marks *marks, char *spelt, str *texts) {
+    for (size_t i = 0; i < marks->n; i++) {
+        char *to = spelt + i * GRAMMAR_MARK_BYTES;
+        grammar_mark_spell(marks->list[i].id, to);
+        texts[marks->list[i].id] = (str){to, GRAMMAR_MARK_BYTES};
+    }
+}
+
+quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks, grammar_vocab **out) {
     strbuf bytes = {0};
+    const grammar_marks none = {0};
+    marks = marks != NULL ? marks : &none;
     size_t *ends = mem_new((size_t)n_vocab, sizeof *ends);
     str *texts = mem_new((size_t)n_vocab, sizeof *texts);
-    quire_err e = ends != NULL && texts != NULL ? list_bytes(t, n_vocab, &bytes, ends) : QUIRE_NO_MEMORY;
+    char *spelt = mem_new(marks->n + 1, GRAMMAR_MARK_BYTES);
+    quire_err e = ends != NULL && texts != NULL && spelt != NULL ? list_bytes(t, n_vocab, &bytes, ends) : QUIRE_NO_MEMORY;
     for (int32_t id = 0; id < n_vocab && e == QUIRE_OK; id++) {
         size_t start = id > 0 ? ends[id - 1] : 0;
         texts[id] = (str){bytes.p != NULL ? bytes.p + start : "", ends[id] - start};
     }
-    e = e == QUIRE_OK ? grammar_vocab_open(texts, n_vocab, NULL, 0, out) : e;
+    if (e == QUIRE_OK) {
+        spell_marks(marks, spelt, texts);
+        e = grammar_vocab_open(texts, n_vocab, NULL, 0, out);
+    }
     mem_free(texts);
     mem_free(ends);
+    mem_free(spelt);
     strbuf_deinit(&bytes);
     return e;
 }

@@ -2,15 +2,19 @@
 #ifndef API_GRAMMAR_CONSTRAINT_H
 #define API_GRAMMAR_CONSTRAINT_H
 
-#include "grammar/grammar.h"
+#include "grammar/grammar_parts.h"
 #include "sample/constraint.h"
 #include "text/tokenizer.h"
 
 /* Builds the vocabulary of a model of n_vocab tokens from its tokenizer; ids that this one does not have are never allowed. End tokens are
- * not in it. Tens of milliseconds. *out belongs to the caller. QUIRE_NO_MEMORY. */
-quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, grammar_vocab **out);
+ * not in it. marks: tokens that are terminals of their own; NULL: control tokens are never allowed, and the others are their texts. Tens of
+ * milliseconds. *out belongs to the caller. QUIRE_NO_MEMORY. */
+quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks, grammar_vocab **out);
 
 /* Makes a constraint with one reference. g and v stay the caller's; the constraint holds references of its own. QUIRE_NO_MEMORY. */
 quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out);
+
+/* What making masks took so far, in all sequences of its grammar; 0 for a constraint of another kind. */
+int64_t grammar_constraint_mask_us(const constraint *c);
 
 #endif

@@ -1,4 +1,4 @@
-/* Parses bodies of requests on a text thread, from quire_parse_start to PARSED. */
+/* Parses bodies of requests, and checks rules, on a text thread: from quire_parse_start to PARSED, from quire_check_start to CHECKED. */
 #include "api/request.h"
 #include "api/stream.h"
 #include "base/mem.h"
@@ -8,11 +8,13 @@
 struct quire_parse {
     text_job job; /* first member: a job* is a quire_parse* */
     quire_queue *q;
+    bool is_check;
     quire_endpoint endpoint;
     char *body;
     size_t n;
     void *user;
     quire_request *request;
+    strbuf report; /* of a check */
     quire_error error;
     atomic_bool cancelled; /* set by the queue's thread */
 };
@@ -20,7 +22,9 @@ struct quire_parse {
 /* On a text thread. */
 static void run_parse(text_job *job) {
     quire_parse *p = (quire_parse *)job;
-    if (!atomic_load(&p->cancelled)) {
+    if (!atomic_load(&p->cancelled) && p->is_check) {
+        (void)request_schema_check(&p->q->e->context, (str){p->body, p->n}, &p->report, &p->error);
+    } else if (!atomic_load(&p->cancelled)) {
         (void)quire_request_parse(p->q->e, p->endpoint, p->body, p->n, &p->request, &p->error);
     }
     mem_free(p->body);
@@ -30,42 +34,53 @@ static void run_parse(text_job *job) {
     queue_deliver(p->q, job);
 }
 
-/* text_job.take: fills PARSED, unless the parse was cancelled, and frees the parse. */
+/* text_job.take: fills PARSED or CHECKED, unless the parse was cancelled, and frees the parse. */
 static bool take_parse(text_job *job, quire_event *out) {
     quire_parse *p = (quire_parse *)job;
     bool is_wanted = !atomic_load(&p->cancelled);
     p->q->n_parses--;
     if (is_wanted) {
         p->q->parse_error = p->error;
+        strbuf_deinit(&p->q->report);
+        p->q->report = p->report;
         *out = (quire_event){.user = p->user,
-                             .kind = QUIRE_EVENT_PARSED,
+                             .kind = p->is_check ? QUIRE_EVENT_CHECKED : QUIRE_EVENT_PARSED,
                              .stop_token = -1,
+                             .text = p->report.p,
+                             .n_text = p->report.n,
                              .request = p->request,
-                             .error = p->request == NULL ? &p->q->parse_error : NULL};
+                             .error = p->error.code != QUIRE_OK ? &p->q->parse_error : NULL};
     } else {
+        strbuf_deinit(&p->report);
         quire_request_free(p->request);
     }
     mem_free(p);
     return is_wanted;
 }
 
-quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
-                            quire_parse **out) {
+/* Queues a parse or check like `as`, whose body it takes. */
+static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire_parse **out) {
     quire_parse *p = mem_new(1, sizeof *p);
     *out = p;
     if (p == NULL) {
-        mem_free(body);
+        mem_free(as.body);
         return QUIRE_NO_MEMORY;
     }
-    *p = (quire_parse){.job = {.run = run_parse, .take = take_parse, .tenant = text_tenant(tenant), .n_bytes = n, .is_off = &p->cancelled},
-                       .q = q,
-                       .endpoint = endpoint,
-                       .body = body,
-                       .n = n,
-                       .user = user};
+    *p = as;
+    p->q = q;
+    p->job = (text_job){.run = run_parse, .take = take_parse, .tenant = text_tenant(tenant), .n_bytes = as.n, .is_off = &p->cancelled};
     q->n_parses++;
     text_pool_add(q->e->text, &p->job);
     return QUIRE_OK;
+}
+
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
+                            quire_parse **out) {
+    return start(q, (quire_parse){.endpoint = endpoint, .body = body, .n = n, .user = user}, tenant, out);
+}
+
+quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user, quire_parse **out) {
+    return start(q, (quire_parse){.is_check = true, .body = body, .n = n, .user = user}, tenant, out);
 }
 
 void quire_parse_cancel(quire_parse *p) {

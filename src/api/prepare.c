@@ -3,7 +3,9 @@
 
 #include "api/beam_stop_matcher.h"
 #include "api/grammar_constraint.h"
+#include "api/marked_vocab.h"
 #include "api/stream.h"
+#include "api/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -136,8 +138,7 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
     }
     return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens",
                          "the %s has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
-                         gives_rows(r) ? "input" : "prompt", n_prompt,
-                         (int)r->truncate_prompt_tokens);
+                         gives_rows(r) ? "input" : "prompt", n_prompt, (int)r->truncate_prompt_tokens);
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */
@@ -217,8 +218,7 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
-                                     engine_out *out) {
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out) {
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request q = {.priority = r->priority,
                         .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
@@ -317,28 +317,58 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     return e;
 }
 
-/* Makes the constraint of a request's rule. */
-static quire_err make_constraint(quire_engine *e, quire_request *r, quire_error *err) {
+/* Compiles the rule of r, which has one, over the vocabulary that it needs. */
+static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_frame *frame, quire_error *err) {
     grammar_vocab *v;
     grammar *g;
-    if (r->rule.field == NULL || r->constraint != NULL) {
+    const grammar_marks none = {0}, *marks = &none;
+    quire_err had;
+    if (request_rule_is_marked(&r->rule, frame)) {
+        const marked_vocab *marked = NULL;
+        had = quire_engine_marked(e, &marked);
+        v = had == QUIRE_OK ? marked->vocab : NULL;
+        marks = had == QUIRE_OK ? &marked->marks : marks;
+    } else {
+        had = quire_engine_vocab(e, &v);
+    }
+    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    int64_t began_us = clock_us();
+    const rule_context c = {frame, marks, r->json_space, r->json_order, e->grammars, text_tenant(r->tenant)};
+    TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err) : request_rule_compile(&r->rule, &c, &g, err));
+    r->compile_us = clock_us() - began_us;
+    quire_err opened = grammar_constraint_open(g, v, &r->constraint);
+    grammar_drop(g);
+    opened = opened == QUIRE_OK && r->info.explain ? request_list_keywords(r, &r->rule_keywords) : opened;
+    return opened == QUIRE_OK ? opened : err_set(err, opened, -1, "out of memory for %s", r->rule.field->name);
+}
+
+/* Puts the budget of r's reasoning around what binds the response besides. */
+static quire_err make_budget(quire_engine *e, quire_request *r, const reasoning_frame *frame, quire_error *err) {
+    const marked_vocab *marked;
+    quire_err had = quire_engine_marked(e, &marked);
+    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
+    constraint *inner = r->constraint;
+    r->constraint = NULL;
+    return thinking_budget_open(frame, r->thinking_budget, e->parts.tokenizer, marked, inner, &r->constraint, err);
+}
+
+/* Makes the constraint of a request whose response begins as `start` says: of its rule, and of the budget of its reasoning. */
+static quire_err make_constraint(quire_engine *e, quire_request *r, output_start start, quire_error *err) {
+    const field_desc *f = r->rule.field != NULL ? r->rule.field : params_field("thinking_token_budget", FIELD_CHAT);
+    if ((r->rule.field == NULL && r->thinking_budget < 0) || r->constraint != NULL) {
         return QUIRE_OK;
     }
     if (e->parts.tokenizer == NULL) {
-        return err_set_param(err, QUIRE_UNSUPPORTED, r->rule.field->name,
-                             "this model has no vocabulary that this server can use, so %s cannot be obeyed", r->rule.field->name);
+        return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
+                             "this model has no vocabulary that this server can use, so %s cannot be obeyed", f->name);
     }
-    quire_err had = quire_engine_vocab(e, &v);
-    TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
-    TRY(request_rule_compile(&r->rule, (grammar_options){0}, &g, err));
-    quire_err opened = grammar_constraint_open(g, v, &r->constraint);
-    grammar_drop(g);
-    return opened == QUIRE_OK ? opened : err_set(err, opened, -1, "out of memory for %s", r->rule.field->name);
+    reasoning_frame frame = request_frame(r, start);
+    TRY(r->rule.field != NULL ? make_rule(e, r, &frame, err) : QUIRE_OK);
+    return r->thinking_budget >= 0 ? make_budget(e, r, &frame, err) : QUIRE_OK;
 }
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
-    TRY(make_constraint(s->q->e, s->request, err));
     TRY(request_tokenize_lists(s->request, s->q->e->parts.tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
@@ -353,5 +383,6 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
         beam_stop_matcher_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }
+    TRY(make_constraint(s->q->e, s->request, s->choices[0].start, err));
     return submit_all(s, err);
 }

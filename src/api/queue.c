@@ -48,6 +48,7 @@ void quire_queue_close(quire_queue *q) {
     pthread_mutex_destroy(&q->lock);
     wake_deinit(&q->wake);
     event_memory_deinit(&q->memory);
+    strbuf_deinit(&q->report);
     mem_free(q);
 }
 

@@ -9,6 +9,7 @@
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
 #include "api/grammar_constraint.h"
+#include "api/marked_vocab.h"
 #include "text/token_texts.h"
 
 #define STUCK_US 60000000
@@ -49,7 +50,7 @@ typedef struct early_check {
     const quire_options *o;
 } early_check;
 
-/* Before the weights are loaded: numbers of defaults, and of the request that options show. */
+/* Before the weights are loaded: numbers of defaults, and numbers and rule of the request that options show. */
 static quire_err check_early(void *user, const engine_parts *p, const model_desc *d, int32_t max_len, quire_error *err) {
     const early_check *c = user;
     quire_request *r;
@@ -64,8 +65,14 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
         return err->code = QUIRE_INVALID;
     }
     TRY(e);
+    grammar *g = NULL;
+    const reasoning_frame frame = {0};
+    const grammar_marks marks = {0};
+    bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
+    e = is_given ? request_rule_compile(&r->rule, &(rule_context){.frame = &frame, .marks = &marks}, &g, err) : QUIRE_OK;
+    grammar_drop(g);
     quire_request_free(r);
-    return QUIRE_OK;
+    return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;
 }
 
 /* As many threads as compute leaves processors; two at least, so that a long slice holds nobody up. */
@@ -90,6 +97,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
     quire_err r = o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
+    r = r == QUIRE_OK ? grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars) : r;
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "out of memory for an engine");
     }
@@ -124,11 +132,25 @@ quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_er
 quire_err quire_engine_vocab(quire_engine *e, grammar_vocab **out) {
     grammar_vocab *have = atomic_load(&e->vocab), *made;
     if (have == NULL) {
-        TRY(grammar_constraint_vocab(e->parts.tokenizer, e->parts.info.n_vocab, &made));
+        TRY(grammar_constraint_vocab(e->parts.tokenizer, e->parts.info.n_vocab, NULL, &made));
         if (atomic_compare_exchange_strong(&e->vocab, &have, made)) {
             have = made;
         } else {
             grammar_vocab_drop(made);
+        }
+    }
+    *out = have;
+    return QUIRE_OK;
+}
+
+quire_err quire_engine_marked(quire_engine *e, const marked_vocab **out) {
+    marked_vocab *have = atomic_load(&e->marked), *made;
+    if (have == NULL) {
+        TRY(marked_vocab_open(e->parts.tokenizer, e->parts.info.n_vocab, &made));
+        if (atomic_compare_exchange_strong(&e->marked, &have, made)) {
+            have = made;
+        } else {
+            marked_vocab_close(made);
         }
     }
     *out = have;
@@ -141,10 +163,12 @@ void quire_engine_close(quire_engine *e) {
     }
     text_pool_close(e->text);
     prompt_cache_close(e->prompts);
+    grammar_cache_close(e->grammars);
     request_stats_close(e->requests);
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
     grammar_vocab_drop(atomic_load(&e->vocab));
+    marked_vocab_close(atomic_load(&e->marked));
     request_defaults_deinit(&e->defaults);
     attn_mods_drop(e->mods);
     mem_free(e);

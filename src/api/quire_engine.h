@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "api/grammar_cache.h"
 #include "api/prompt_cache.h"
 #include "api/request.h"
 #include "api/request_stats.h"
@@ -17,8 +18,10 @@ struct quire_engine {
     attn_mods *mods; /* of the context */
     _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
     _Atomic(struct grammar_vocab *) vocab; /* made at first use (quire_engine_vocab) */
+    _Atomic(struct marked_vocab *) marked; /* made at first use (quire_engine_marked) */
     text_pool *text;
     prompt_cache *prompts; /* NULL: none */
+    grammar_cache *grammars;
     request_stats *requests; /* shared by its threads */
 };
 
@@ -27,5 +30,7 @@ quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ab
 
 /* The vocabulary of the engine's grammars, made at first use; borrowed. e has a tokenizer. Any thread. QUIRE_NO_MEMORY. */
 quire_err quire_engine_vocab(quire_engine *e, struct grammar_vocab **out);
+/* The same for grammars that tell special tokens from text. */
+quire_err quire_engine_marked(quire_engine *e, const struct marked_vocab **out);
 
 #endif

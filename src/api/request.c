@@ -23,7 +23,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->n = 1;
     r->best_of = r->beams.width = -1;
     request_count_choices(r);
-    r->truncate_prompt_tokens = r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs =
+    r->truncate_prompt_tokens = r->max_completion_tokens = r->thinking_budget = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs =
         r->info.prompt_logprobs = -1;
     r->cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
     sampling_params_init(&r->sampling);
@@ -53,9 +53,11 @@ void quire_request_free(quire_request *r) {
     mem_free(r->texts);
     chat_messages_deinit(&r->messages);
     json_drop(r->given_tools);
+    json_drop(r->plain_tools);
     json_drop(r->forced_schema);
     mem_free(r->offered);
     strbuf_deinit(&r->ignored);
+    strbuf_deinit(&r->rule_keywords);
     sampling_lists_drop(r->sampling.lists);
     attn_mods_drop(r->mods);
     constraint_drop(r->constraint);

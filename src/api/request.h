@@ -95,15 +95,20 @@ struct quire_request {
     const json_value *given_messages;             /* the array in values that they were read from */
     const json_value *template_kwargs, *documents; /* in values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
-    json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools is in values */
+    const json_value *tools_field, *functions;     /* the fields, in values; tools has them all as functions */
+    const json_value *allowed_tools;               /* of tool_choice, in values; NULL: all */
+    json_value *plain_tools;                       /* the value of tools where the fields have another form: owned */
+    bool has_custom;                               /* some are custom tools */
+    json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools_field is in values */
     output_choice tool_choice;
     str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;
+    int32_t thinking_budget;     /* tokens of reasoning; -1: no bound */
     output_formats formats;      /* in which the response is split, by request_check_tools; NULLs: it is not */
     json_value *forced_schema;   /* of the calls that tool_choice forces: the value of rule; owned */
     output_tool *offered;        /* [n_offered] the functions among tools, mem_new'd */
     size_t n_offered;
-    str template_given, reasoning_effort;          /* in values; empty: not given */
+    str template_given, reasoning_effort, verbosity; /* in values; empty: not given */
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
@@ -128,6 +133,10 @@ struct quire_request {
     char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
     request_rule rule;      /* that the response must obey */
+    grammar_space json_space; /* of the JSON that a rule describes */
+    grammar_order json_order;
+    strbuf rule_keywords;   /* with explain: how each of its keywords is enforced, as JSON */
+    int64_t compile_us;     /* of the rule */
     constraint *constraint; /* made of it before the request is submitted, with one reference; or NULL */
     attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
     float *logits_out; /* the caller's; see quire_request_logits */
@@ -147,6 +156,10 @@ void request_defaults_deinit(request_defaults *d);
 /* The JSON of a field's default; NULL: d (which may be NULL) has none. */
 const char *request_defaults_find(const request_defaults *d, const char *field);
 
+/* Whether a tool is a custom one, and whether tool_choice allows it (request_tool_forms.c). */
+bool request_is_custom(const quire_request *r, str name);
+bool request_allows_tool(const quire_request *r, str name);
+
 /* The mask and change of scores that options give to all requests, with one reference; NULL: none. INVALID and BAD_FILE name the option's
  * part (request_attention.c). */
 quire_err request_default_attention(const quire_options *o, attn_mods **out, quire_error *err);
@@ -155,6 +168,15 @@ quire_err request_default_attention(const quire_options *o, attn_mods **out, qui
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
+
+/* Reads a body of hostile origin, {"schema": ..} or one with a field that names a rule (response_format, structured_outputs, regex ..),
+ * compiles the rule and appends the report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no failure.
+ * QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */
+quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err);
+
+/* Appends how each keyword of r's rule is enforced: a JSON array of {"path", "keyword", "status", "how"}. QUIRE_NO_MEMORY. A text
+ * thread. */
+quire_err request_list_keywords(const quire_request *r, strbuf *out);
 
 /* Gives a request without a prompt one of ids, mem_new'd, which r takes, also on failure. NULL: NO_MEMORY. */
 quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_error *err);
@@ -179,10 +201,17 @@ void request_end_turns(quire_request *r);
 /* The checks between a chat's tools, its choice of them and what the engine can do; r->formats, offered and info.has_parts are final
  * afterwards. */
 quire_err request_check_tools(quire_request *r, quire_error *err);
+/* request_calls.c: makes the calls of r's tools its rule, unless another field names one; where a call is forced, that is an error. Sets
+ * the format of calls that are forced and have none. */
+quire_err request_bind_calls(quire_request *r, quire_error *err);
+/* Compiles that rule where it is of the form RULE_CALLS; as request_rule_compile. */
+quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out, quire_error *err);
 /* Whether a token's text is a mark, or part of one, of the formats of r's response. */
 bool request_has_mark(const quire_request *r, str token);
 /* Opens the parser of a response that begins as `start` says; r, which outlives it, has parts. */
 quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out);
+/* What may stand around the answer of a response that begins so. */
+reasoning_frame request_frame(const quire_request *r, output_start start);
 /* How the response to a rendered prompt begins: by what the prompt has behind the last text of a client. */
 output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks);
 

@@ -248,6 +248,8 @@ static const binding bindings[] = {
     {"echo", AT(info.echo)},
     {"explain", AT(info.explain)},
     {"frequency_penalty", AT(sampling.frequency_penalty)},
+    {"function_call", 0, request_read_tool_choice},
+    {"functions", 0, request_read_functions},
     {"grammar", 0, request_read_rule},
     {"guided_choice", 0, request_read_rule},
     {"guided_grammar", 0, request_read_rule},
@@ -257,7 +259,9 @@ static const binding bindings[] = {
     {"include_reasoning", AT(include_reasoning)},
     {"include_stop_str_in_output", AT(include_stop)},
     {"input", 0, request_read_prompt},
+    {"json_property_order", 0, request_read_order},
     {"json_schema", 0, request_read_rule},
+    {"json_whitespace", 0, request_read_space},
     {"length_penalty", AT(beams.length_penalty)},
     {"logit_bias", 0, request_read_logit_bias},
     {"logprobs", 0, read_logprobs},
@@ -297,6 +301,7 @@ static const binding bindings[] = {
     {"stream_options.include_usage", AT(info.include_usage)},
     {"structured_outputs", 0, request_read_structured},
     {"temperature", AT(sampling.temperature)},
+    {"thinking_token_budget", AT(thinking_budget)},
     {"token_type_ids", 0, request_read_types},
     {"tool_choice", 0, request_read_tool_choice},
     {"tools", 0, request_read_tools},
@@ -308,6 +313,7 @@ static const binding bindings[] = {
     {"ttft_deadline_ms", AT(ttft_deadline_ms)},
     {"typical_p", AT(sampling.typical_p)},
     {"use_beam_search", AT(use_beam_search)},
+    {"verbosity", 0, request_read_verbosity},
     {"xtc_probability", AT(sampling.xtc_probability)},
     {"xtc_threshold", AT(sampling.xtc_threshold)},
 };
@@ -356,12 +362,6 @@ static bool is_number(const json_value *v) {
     return json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL);
 }
 
-/* Whether a value of a field that is not implemented has no effect without another field; some clients always send it. */
-static bool is_harmless(const field_desc *f, const json_value *v) {
-    return strcmp(f->name, "function_call") == 0 && json_is(v, JSON_KIND_TEXT) &&
-           (str_is(json_str(v), "auto") || str_is(json_str(v), "none"));
-}
-
 static bool is_default(const json_value *v, const json_value *fallback) {
     if (v == NULL || (is_number(v) && is_number(fallback))) {
         return v == NULL || json_double(v) == json_double(fallback);
@@ -380,7 +380,7 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
     }
     quire_err e;
     if (f->flags & FIELD_LATER) {
-        e = is_default(v, fallback) || is_harmless(f, v)
+        e = is_default(v, fallback)
                 ? QUIRE_OK
                 : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
     } else {

@@ -204,6 +204,12 @@ quire_err request_read_effort(quire_request *r, const field_desc *f, const json_
     return QUIRE_OK;
 }
 
+quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    r->verbosity = v == NULL ? (str){0} : json_str(v);
+    return QUIRE_OK;
+}
+
 quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     for (size_t i = 0; v != NULL && i < json_length(v); i++) {
         if (!json_is(json_at(v, i), JSON_KIND_OBJECT)) {
@@ -224,6 +230,7 @@ static quire_err render_with(const quire_request *r, const chat_template *t, str
                      .tools = json_length(r->tools) > 0 ? r->tools : NULL,
                      .documents = r->documents,
                      .reasoning_effort = r->reasoning_effort,
+                     .verbosity = r->verbosity,
                      .add_generation_prompt = r->add_generation_prompt,
                      .continue_final_message = r->continue_final_message};
     turn_limit(RENDER_MAX_US);

@@ -30,9 +30,10 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* chat_template, reasoning_effort and documents (request_prompt.c). */
+/* chat_template, reasoning_effort, verbosity and documents (request_prompt.c). */
 quire_err request_read_template(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_effort(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_verbosity(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_documents(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* The texts of a string, of an array of strings, or of NULL: their number, and text i. */
@@ -48,10 +49,18 @@ quire_err request_read_breakers(quire_request *r, const field_desc *f, const jso
 /* Fields that name a rule for the response (request_rules.c). */
 quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
-/* tools and tool_choice (request_tools.c). */
+/* tools (request_tools.c). */
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* functions, tool_choice and function_call, and tools of other forms (request_tool_forms.c). */
+quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Checks one of the field tools. */
+quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err);
+/* Sets r->tools: what the fields have, as functions. */
+quire_err request_settle_tools(quire_request *r, quire_error *err);
 /* attention (request_attention.c). */
 quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of beam search (request_beams.c). */

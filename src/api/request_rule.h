@@ -3,20 +3,43 @@
 #ifndef API_REQUEST_RULE_H
 #define API_REQUEST_RULE_H
 
+#include "api/grammar_cache.h"
+#include "api/reasoning_frame.h"
 #include "core/params.h"
-#include "grammar/grammar.h"
 #include "json/json.h"
+
+typedef enum request_rule_form {
+    RULE_OF_KIND,        /* `value` is a rule of `kind` */
+    RULE_STRUCTURAL_TAG, /* `value` is a structural tag (structural_tag.h) */
+    RULE_CALLS           /* of the request's tools (request_calls_compile) */
+} request_rule_form;
 
 typedef struct request_rule {
     const field_desc *field; /* that names it; NULL: there is none */
     grammar_kind kind;
     const json_value *value; /* in the request's values: a text, a schema, a list of choices; NULL where the kind needs none */
     str whitespace_pattern;  /* empty: none */
+    bool any_space;          /* structured_outputs says so; the request's json_whitespace may too */
+    request_rule_form form;
 } request_rule;
 
-/* Compiles a rule, which names a field, under options that are filled in but for the pattern. *out belongs to the caller (grammar_drop).
- * QUIRE_BAD_REQUEST: it is malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or
- * structured_outputs. QUIRE_NO_MEMORY. */
-quire_err request_rule_compile(const request_rule *rule, grammar_options options, grammar **out, quire_error *err);
+/* What a rule is compiled for. */
+typedef struct rule_context {
+    const reasoning_frame *frame; /* the rule binds what stands inside it */
+    const grammar_marks *marks;   /* of the vocabulary, where it is marked */
+    grammar_space space;
+    grammar_order order;
+    grammar_cache *cache; /* where only the tenant's own rules are found; NULL: there is none */
+    uint64_t tenant;
+} rule_context;
+
+/* Whether the rule's grammar tells special tokens from text, so that it is one of a marked vocabulary. */
+bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *frame);
+/* Compiles a rule, which names a field, or takes it from the cache. *out belongs to the caller (grammar_drop). QUIRE_BAD_REQUEST: it is
+ * malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or structured_outputs.
+ * QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
+quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err);
+/* What such a call returns where compiling returned e and said why. */
+quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);
 
 #endif

@@ -5,7 +5,8 @@
 
 /* Makes f the field that names r's rule; with a NULL rule it names none. Two fields may not. */
 static quire_err take_rule(quire_request *r, const field_desc *f, const request_rule *rule, quire_error *err) {
-    if (rule != NULL && r->rule.field != NULL && r->rule.field != f) {
+    bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
+    if (rule != NULL && is_given && r->rule.field != f) {
         return request_range_error(f, err, "%s and %s are given; a response can obey one of them", r->rule.field->name, f->name);
     }
     if (rule != NULL) {
@@ -32,10 +33,18 @@ static bool is_choice(const json_value *v) {
 /* Whether v has the form of that kind; else *wanted says it. */
 static bool has_form(grammar_kind kind, const json_value *v, const char **wanted) {
     switch (kind) {
-    case GRAMMAR_SCHEMA: *wanted = "a JSON Schema, an object or its text"; return is_schema(v);
-    case GRAMMAR_CHOICE: *wanted = "an array of at least one string"; return is_choice(v);
-    case GRAMMAR_JSON_OBJECT: *wanted = "true"; return json_is(v, JSON_KIND_BOOL) && json_truth(v);
-    default: *wanted = "a string"; return json_is(v, JSON_KIND_TEXT);
+    case GRAMMAR_SCHEMA:
+        *wanted = "a JSON Schema, an object or its text";
+        return is_schema(v);
+    case GRAMMAR_CHOICE:
+        *wanted = "an array of at least one string";
+        return is_choice(v);
+    case GRAMMAR_JSON_OBJECT:
+        *wanted = "true";
+        return json_is(v, JSON_KIND_BOOL) && json_truth(v);
+    default:
+        *wanted = "a string";
+        return json_is(v, JSON_KIND_TEXT);
     }
 }
 
@@ -45,12 +54,19 @@ static const struct {
     grammar_kind kind;
     bool is_member;
 } forms[] = {
-    {"choice", GRAMMAR_CHOICE, true},         {"ebnf", GRAMMAR_EBNF, false},          {"grammar", GRAMMAR_EBNF, true},
+    {"choice", GRAMMAR_CHOICE, true},         {"ebnf", GRAMMAR_EBNF, false},           {"grammar", GRAMMAR_EBNF, true},
     {"guided_choice", GRAMMAR_CHOICE, false}, {"guided_grammar", GRAMMAR_EBNF, false}, {"guided_json", GRAMMAR_SCHEMA, false},
-    {"guided_regex", GRAMMAR_REGEX, false},   {"json", GRAMMAR_SCHEMA, true},         {"json_object", GRAMMAR_JSON_OBJECT, true},
+    {"guided_regex", GRAMMAR_REGEX, false},   {"json", GRAMMAR_SCHEMA, true},          {"json_object", GRAMMAR_JSON_OBJECT, true},
     {"json_schema", GRAMMAR_SCHEMA, false},   {"regex", GRAMMAR_REGEX, true},
 };
+#define STRUCTURAL_TAG "structural_tag" /* a member of structured_outputs too, and of no grammar's kind */
 enum { N_FORMS = sizeof forms / sizeof *forms };
+
+/* The notation of a grammar's text: Lark's has no ::= between a rule's name and its parts. */
+static grammar_kind kind_of(int32_t form, const json_value *v) {
+    bool is_lark = forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !str_contains(json_str(v), str_of("::="));
+    return is_lark ? GRAMMAR_LARK : forms[form].kind;
+}
 
 static int32_t find_form(const char *name) {
     int32_t i = N_FORMS - 1;
@@ -65,8 +81,29 @@ quire_err request_read_rule(quire_request *r, const field_desc *f, const json_va
     if (v == NULL) {
         return take_rule(r, f, NULL, err);
     }
-    const request_rule rule = {.field = f, .kind = forms[find_form(f->name)].kind, .value = v};
+    const request_rule rule = {.field = f, .kind = kind_of(find_form(f->name), v), .value = v};
     return has_form(rule.kind, v, &wanted) ? take_rule(r, f, &rule, err) : request_type_error(f, -1, v, wanted, err);
+}
+
+/* A member of structured_outputs that names a rule, as *rule. */
+static quire_err read_member(const field_desc *f, const json_member *m, request_rule *rule, quire_error *err) {
+    const char *wanted = "a structural tag, an object or its text";
+    int32_t form = find_form(m->name);
+    if (rule->field != NULL) {
+        return request_range_error(f, err, "structured_outputs names two rules; %s is the second", m->name);
+    }
+    rule->field = f;
+    rule->value = m->value;
+    if (form < 0) {
+        rule->form = RULE_STRUCTURAL_TAG;
+    } else {
+        rule->kind = kind_of(form, m->value);
+    }
+    if (form >= 0 && rule->kind == GRAMMAR_CHOICE && json_length(m->value) == 0) { /* no param, as in vLLM's response */
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "structured_outputs.choice is empty; it must have at least one string");
+    }
+    bool fits = form < 0 ? is_schema(m->value) : has_form(rule->kind, m->value, &wanted);
+    return fits ? QUIRE_OK : request_range_error(f, err, "structured_outputs.%s must be %s", m->name, wanted);
 }
 
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
@@ -75,28 +112,43 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
         return take_rule(r, f, NULL, err);
     }
     for (json_member m = {0}; json_next(v, &m);) {
-        const char *wanted;
         int32_t form = find_form(m.name);
+        bool is_rule = strcmp(m.name, STRUCTURAL_TAG) == 0 || (form >= 0 && forms[form].is_member);
         bool is_off = m.value == NULL || (json_is(m.value, JSON_KIND_BOOL) && !json_truth(m.value));
-        if (form >= 0 && forms[form].is_member && !is_off) {
-            if (rule.field != NULL) {
-                return request_range_error(f, err, "structured_outputs names two rules; %s is the second", m.name);
-            }
-            rule = (request_rule){f, forms[form].kind, m.value, rule.whitespace_pattern};
-            if (rule.kind == GRAMMAR_CHOICE && json_length(m.value) == 0) { /* no param, as in vLLM's response */
-                return err_set(err, QUIRE_BAD_REQUEST, -1, "structured_outputs.choice is empty; it must have at least one string");
-            }
-            if (!has_form(rule.kind, m.value, &wanted)) {
-                return request_range_error(f, err, "structured_outputs.%s must be %s", m.name, wanted);
-            }
+        if (is_rule && !is_off) {
+            TRY(read_member(f, &m, &rule, err));
         } else if (strcmp(m.name, "whitespace_pattern") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             rule.whitespace_pattern = json_str(m.value);
-        } else if (!is_off && strcmp(m.name, "disable_any_whitespace") != 0) { /* which is the default here */
+        } else if (strcmp(m.name, "disable_any_whitespace") == 0) {
+            rule.any_space = m.value != NULL && is_off; /* not given: json_whitespace says it */
+        } else if (!is_off) {
             return request_range_error(f, err, "structured_outputs.%s is not supported; leave it out", m.name);
         }
     }
-    return rule.field != NULL ? take_rule(r, f, &rule, err)
-                              : request_range_error(f, err, "structured_outputs must have json, json_object, regex, choice or grammar");
+    return rule.field != NULL
+               ? take_rule(r, f, &rule, err)
+               : request_range_error(f, err, "structured_outputs must have json, json_object, regex, choice, grammar or structural_tag");
+}
+
+/* Whether v is `any`, or the other word; NULL is that one. */
+static quire_err read_any(const field_desc *f, const json_value *v, const char *other, bool *any, quire_error *err) {
+    *any = v != NULL && str_is(json_str(v), "any");
+    return *any || v == NULL || str_is(json_str(v), other) ? QUIRE_OK
+                                                           : request_range_error(f, err, "%s must be \"%s\" or \"any\"", f->name, other);
+}
+
+quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    bool any;
+    TRY(read_any(f, v, "compact", &any, err));
+    r->json_space = any ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT;
+    return QUIRE_OK;
+}
+
+quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    bool any;
+    TRY(read_any(f, v, "schema", &any, err));
+    r->json_order = any ? GRAMMAR_ORDER_ANY : GRAMMAR_ORDER_SCHEMA;
+    return QUIRE_OK;
 }
 
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
@@ -107,9 +159,12 @@ quire_err request_read_format(quire_request *r, const field_desc *f, const json_
     if (str_is(type, "json_object")) {
         return take_rule(r, f, &(request_rule){.field = f, .kind = GRAMMAR_JSON_OBJECT}, err);
     }
+    if (str_is(type, STRUCTURAL_TAG)) {
+        return take_rule(r, f, &(request_rule){.field = f, .value = v, .form = RULE_STRUCTURAL_TAG}, err);
+    }
     if (!str_is(type, "json_schema")) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.response_format.type",
-                             "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
+                             "response_format.type must be \"text\", \"json_object\", \"json_schema\" or \"structural_tag\"");
     }
     const json_value *given = json_get(v, "json_schema"), *schema = json_get(given, "schema");
     if (!json_is(given, JSON_KIND_OBJECT) || !json_is(schema, JSON_KIND_OBJECT)) {

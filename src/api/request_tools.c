@@ -7,55 +7,13 @@
 #include "chat/output_format.h"
 #include "json/json_out.h"
 
-/* Checks one of the tools: {"type": "function", "function": {"name": .., "parameters": {..}}}. */
-static quire_err check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
-    const json_value *function = json_get(tool, "function"), *parameters = json_get(function, "parameters");
-    if (!json_is(tool, JSON_KIND_OBJECT)) {
-        return request_type_error(f, (int64_t)i, tool, "an object", err);
-    }
-    if (!str_is(json_get_str(tool, "type"), "function")) {
-        return request_range_error(f, err, "tools[%zu].type must be \"function\"", i);
-    }
-    if (json_get_str(function, "name").n == 0) {
-        return request_range_error(f, err, "tools[%zu].function.name must be a string that is not empty", i);
-    }
-    return parameters == NULL || json_is(parameters, JSON_KIND_OBJECT)
-               ? QUIRE_OK
-               : request_range_error(f, err, "tools[%zu].function.parameters must be a JSON Schema, an object", i);
-}
-
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     for (size_t i = 0; i < json_length(v); i++) {
-        TRY(check_tool(f, i, json_at(v, i), err));
+        TRY(request_check_tool(f, i, json_at(v, i), err));
     }
     json_drop(r->given_tools);
     r->given_tools = NULL;
-    r->tools = v;
-    return QUIRE_OK;
-}
-
-quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    static const char *const words[] = {
-        [OUTPUT_CHOICE_AUTO] = "auto", [OUTPUT_CHOICE_NONE] = "none", [OUTPUT_CHOICE_REQUIRED] = "required"};
-    str name = json_get_str(json_get(v, "function"), "name");
-    r->named_tool = (str){0};
-    if (v == NULL) {
-        r->tool_choice = OUTPUT_CHOICE_AUTO;
-        return QUIRE_OK;
-    }
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), words[i])) {
-            r->tool_choice = (output_choice)i;
-            return QUIRE_OK;
-        }
-    }
-    if (name.n == 0) {
-        return request_range_error(f, err,
-                                   "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": "
-                                   "{\"name\": ..}}");
-    }
-    r->tool_choice = OUTPUT_CHOICE_NAMED;
-    r->named_tool = name;
+    r->tools = r->tools_field = v;
     return QUIRE_OK;
 }
 
@@ -70,7 +28,7 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
         return err_set_param(err, QUIRE_BAD_REQUEST, "tools", "tools must be an array");
     }
     json_drop(r->given_tools);
-    r->tools = r->given_tools = tools;
+    r->tools = r->tools_field = r->given_tools = tools;
     return QUIRE_OK;
 }
 
@@ -86,8 +44,10 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
     for (size_t i = 0; i < n; i++) {
         const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
         function = function != NULL ? function : tool;
-        if (json_get_str(function, "name").n > 0) {
-            r->offered[r->n_offered++] = (output_tool){json_get_str(function, "name"), json_get(function, "parameters")};
+        if (json_get_str(function, "name").n > 0 && request_allows_tool(r, json_get_str(function, "name"))) {
+            r->offered[r->n_offered++] = (output_tool){.name = json_get_str(function, "name"),
+                                                       .parameters = json_get(function, "parameters"),
+                                                       .is_strict = json_get_bool(function, "strict", false)};
         }
     }
     return QUIRE_OK;
@@ -114,82 +74,12 @@ static output_formats choose_formats(const quire_request *r) {
     return f;
 }
 
-/* ---- a forced call ---- */
-
-#define FORCED_FORMAT "json" /* a list of calls: no format of a model's own, so that any model can be held to it */
-
-/* Writes the schema of a function's arguments. It has a name, if not its own, so that references in it are to itself. */
-static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
-    char name[32];
-    snprintf(name, sizeof name, "tool:%zu", i);
-    json_begin(o, '{');
-    if (!json_has(tool->parameters, "$id")) {
-        json_cstr(json_name(o, "$id"), name);
-    }
-    if (!json_has(tool->parameters, "type")) { /* arguments are an object in any case */
-        json_cstr(json_name(o, "type"), "object");
-    }
-    for (json_member m = {0}; json_next(tool->parameters, &m);) {
-        json_add(json_name(o, m.name), m.value);
-    }
-    json_end(o, '}');
-}
-
-/* Writes the schema of a call of function i. */
-static void write_call_schema(const output_tool *tool, size_t i, json_out *o) {
-    json_begin(json_item(o), '{');
-    json_cstr(json_name(o, "type"), "object");
-    json_begin(json_name(o, "properties"), '{');
-    json_begin(json_name(o, "name"), '{');
-    json_text(json_name(o, "const"), tool->name.p, tool->name.n);
-    json_end(o, '}');
-    write_parameters(tool, i, json_name(o, "arguments"));
-    json_end(o, '}');
-    json_raw(json_name(o, "required"), "[\"name\",\"arguments\"]");
-    json_bool(json_name(o, "additionalProperties"), false);
-    json_end(o, '}');
-}
-
-/* Writes the schema of a list of calls, of the functions among which r's response has to choose. */
-static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
-    json_out o = {.to = out};
-    bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
-    json_begin(&o, '{');
-    json_cstr(json_name(&o, "type"), "array");
-    json_int(json_name(&o, "minItems"), 1);
-    if (is_named || !r->parallel_calls) {
-        json_int(json_name(&o, "maxItems"), 1);
-    }
-    json_begin(json_name(&o, "items"), '{');
-    json_begin(json_name(&o, "anyOf"), '[');
-    for (size_t i = 0; i < r->n_offered; i++) {
-        if (!is_named || str_eq(r->offered[i].name, r->named_tool)) {
-            write_call_schema(&r->offered[i], i, &o);
-        }
-    }
-    json_end(&o, ']');
-    json_end(&o, '}');
-    json_end(&o, '}');
-    return o.err;
-}
-
-/* Makes the calls that tool_choice forces the rule of the response. */
-static quire_err force_call(quire_request *r, quire_error *err) {
-    const field_desc *f = params_field("tool_choice", FIELD_CHAT);
-    strbuf text = {0};
-    if (r->rule.field != NULL && r->rule.field != f) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
-                             "tool_choice forces a call and %s is given; a response can obey one of them", r->rule.field->name);
-    }
-    quire_err e = write_forced_schema(r, &text);
-    json_drop(r->forced_schema);
-    r->forced_schema = NULL;
-    e = e == QUIRE_OK ? request_read_value((str){text.p, text.n}, 0, "tools", &r->forced_schema, err)
-                      : err_set(err, e, -1, "out of memory for a request's tools");
-    strbuf_deinit(&text);
-    TRY(e);
-    r->rule = (request_rule){.field = f, .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
-    return QUIRE_OK;
+static quire_err check_budget(const quire_request *r, quire_error *err) {
+    return r->thinking_budget < 0 || r->formats.reasoning != NULL
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, "thinking_token_budget",
+                               "thinking_token_budget is given, and the response has no reasoning that this server could tell from "
+                               "the rest; a chat with a reasoning model has, or where --reasoning-parser names its format");
 }
 
 quire_err request_check_tools(quire_request *r, quire_error *err) {
@@ -197,8 +87,9 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
     r->formats = (output_formats){0};
     r->info.has_parts = false;
     if (r->info.endpoint != QUIRE_CHAT) {
-        return QUIRE_OK;
+        return check_budget(r, err);
     }
+    TRY(request_settle_tools(r, err));
     TRY(list_offered(r, err));
     if (forced && r->n_offered == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice asks for a call, and the request has no tools");
@@ -207,12 +98,12 @@ quire_err request_check_tools(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice names %.*s, which is none of the request's tools",
                              (int)(r->named_tool.n < 60 ? r->named_tool.n : 60), r->named_tool.p);
     }
-    TRY(forced ? force_call(r, err) : QUIRE_OK);
     r->formats = choose_formats(r);
-    r->formats.tools = r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE ? NULL : forced ? FORCED_FORMAT : r->formats.tools;
+    r->formats.tools = r->n_offered == 0 || r->tool_choice == OUTPUT_CHOICE_NONE ? NULL : r->formats.tools;
+    TRY(request_bind_calls(r, err));
     r->info.names_call = r->tool_choice == OUTPUT_CHOICE_NAMED;
     r->info.has_parts = r->formats.tools != NULL || r->formats.reasoning != NULL;
-    return QUIRE_OK;
+    return check_budget(r, err);
 }
 
 /* ---- the response ---- */
@@ -265,6 +156,13 @@ static bool hides_marks(const quire_request *r) {
     return r->skip_special;
 }
 
+reasoning_frame request_frame(const quire_request *r, output_start start) {
+    reasoning_frame frame = {.start = start};
+    frame.format = r->formats.reasoning != NULL ? reasoning_format_named(r->formats.reasoning) : NULL;
+    frame.calls = r->formats.tools != NULL ? call_format_named(r->formats.tools) : NULL;
+    return frame;
+}
+
 quire_err request_open_parser(const quire_request *r, output_start start, output_parser **out) {
     quire_error err;
     const output_options o = {.tools_format = r->formats.tools,
@@ -281,9 +179,6 @@ quire_err request_open_parser(const quire_request *r, output_start start, output
 
 output_start request_output_start(const quire_request *r, str prompt, const text_marks *marks) {
     size_t from = marks->n > 0 ? marks->runs[marks->n - 1].end : 0;
-    output_start otherwise = r->context.names_reasoning && r->rule.field == NULL ? OUTPUT_START_UNKNOWN : OUTPUT_START_CONTENT;
-    if (r->rule.field != NULL) { /* the rule binds the first token, so it is of the content */
-        return OUTPUT_START_CONTENT;
-    }
+    output_start otherwise = r->context.names_reasoning ? OUTPUT_START_UNKNOWN : OUTPUT_START_MARKED;
     return output_start_behind(r->formats.reasoning, (str){prompt.p + from, prompt.n - from}, otherwise);
 }

@@ -41,7 +41,8 @@ struct quire_queue {
     pthread_mutex_t lock;      /* guards ran */
     text_job *ran, **ran_last; /* jobs that text threads have run, first in, first out */
     int32_t n_parses;          /* under way, or parsed and not delivered */
-    quire_error parse_error;   /* of the PARSED */
+    quire_error parse_error;   /* of the PARSED or CHECKED */
+    strbuf report;             /* of the CHECKED */
     quire_error refusal;       /* of the REFUSED */
     choice *current;           /* the choice whose stages are being delivered */
     queue_stage stage;

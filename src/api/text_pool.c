@@ -1,158 +1,10 @@
 #include "api/text_pool.h"
 
-#include <pthread.h>
-#include <string.h>
+#include <sys/resource.h>
 
+#include "api/text_pool_impl.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/turn.h"
-#include "kv/hash.h"
-
-/* LOOKS: it may run, and takes a job as soon as it does: whichever thread the system lets run first has the first job. WAITS: in the middle
- * of one. */
-typedef enum worker_state { WORKER_IDLE, WORKER_LOOKS, WORKER_RUNS, WORKER_WAITS } worker_state;
-
-/* A thread, and what it needs of its job; the job itself may be gone when run returns. */
-typedef struct worker {
-    turn turn; /* first member: a turn* is a worker* */
-    text_pool *pool;
-    pthread_t thread;
-    pthread_cond_t go; /* its state or its job has changed */
-    worker_state state;
-    text_job *job; /* NULL: none */
-    uint64_t tenant;
-    int64_t tenant_used_us, expected_us;
-    size_t text_bytes;       /* that its job holds, of those that are counted */
-    bool is_large, is_to_be; /* its job holds more than TEXT_SMALL_BYTES; waits until it may */
-    int64_t slice_began_us;  /* on clock_thread_us */
-} worker;
-
-struct text_pool {
-    pthread_mutex_t lock;
-    text_job *first, **last; /* jobs that have not begun */
-    int32_t n_jobs;          /* of them */
-    bool closing;
-    int32_t n_workers, max_workers; /* threads that there are, and that there may be */
-    int32_t n_running, max_running; /* those that look count */
-    int32_t n_looking;
-    size_t text_bytes; /* that jobs with long texts hold */
-    bool has_large;    /* a job holds more than TEXT_SMALL_BYTES beside its text */
-    worker workers[TEXT_POOL_THREADS];
-};
-
-/* What the pool chooses among: a job that has not begun, or a worker in the middle of one. */
-typedef struct candidate {
-    text_job **job; /* where the list has it, or NULL */
-    worker *worker; /* or NULL */
-    int64_t tenant_used_us, left_us;
-} candidate;
-
-static const candidate nobody;
-
-uint64_t text_tenant(const char *name) {
-    return kv_hash_root(0, name, strlen(name));
-}
-
-static int64_t expected_us(const text_job *job) {
-    return (int64_t)(job->n_bytes / TEXT_BYTES_A_US);
-}
-
-/* What is left of a job. One that takes longer than expected is expected to take as long again. */
-static candidate of_worker(worker *w) {
-    int64_t left = w->expected_us - w->turn.used_us;
-    return (candidate){.worker = w, .tenant_used_us = w->tenant_used_us, .left_us = left > 0 ? left : w->turn.used_us};
-}
-
-static candidate of_job(text_job **at) {
-    return (candidate){.job = at, .tenant_used_us = (*at)->tenant_used_us, .left_us = expected_us(*at)};
-}
-
-/* The bytes of a job that are counted. */
-static size_t text_bytes(const text_job *job) {
-    size_t n = job->n_bytes > TEXT_LONG_BYTES / TEXT_HELD_A_BYTE ? TEXT_LONG_BYTES : job->n_bytes * TEXT_HELD_A_BYTE;
-    return n > TEXT_SMALL_BYTES ? n : 0;
-}
-
-static bool is_off(const text_job *job) {
-    return job->is_off != NULL && atomic_load(job->is_off);
-}
-
-static bool is_nobody(const candidate *c) {
-    return c->job == NULL && c->worker == NULL;
-}
-
-static bool is_before(const candidate *a, const candidate *b) {
-    return a->tenant_used_us != b->tenant_used_us ? a->tenant_used_us < b->tenant_used_us : a->left_us < b->left_us;
-}
-
-static void keep_best(candidate *best, candidate c) {
-    if (is_nobody(best) || is_before(&c, best)) {
-        *best = c;
-    }
-}
-
-/* Whether there is a worker for a job that has not begun, besides those that look for one. */
-static bool has_thread(const text_pool *p) {
-    for (int32_t i = 0; i < p->n_workers; i++) {
-        if (p->workers[i].state == WORKER_IDLE) {
-            return true;
-        }
-    }
-    return p->n_workers < p->max_workers;
-}
-
-/* Whether the tenant has fewer jobs in the middle than it may. A pool that lets none wait in the middle has no need to ask. */
-static bool has_share(const text_pool *p, uint64_t tenant) {
-    int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;
-    for (int32_t i = 0; i < p->n_workers; i++) {
-        n += p->workers[i].job != NULL && p->workers[i].tenant == tenant;
-    }
-    return n < (most > p->max_running ? most : p->max_running);
-}
-
-/* The first of the jobs that may begin. Where the first with a long text has no room, no other with one goes before it. */
-static candidate first_job(text_pool *p) {
-    candidate best = nobody, first_long = nobody;
-    for (text_job **at = &p->first; *at != NULL; at = &(*at)->next) {
-        candidate c = of_job(at), *first = text_bytes(*at) > 0 ? &first_long : &best;
-        if ((is_nobody(first) || is_before(&c, first)) && has_share(p, (*at)->tenant)) {
-            *first = c;
-        }
-    }
-    if (!is_nobody(&first_long) && (p->text_bytes == 0 || p->text_bytes + text_bytes(*first_long.job) <= TEXT_LONG_BYTES)) {
-        keep_best(&best, first_long);
-    }
-    return best;
-}
-
-/* Whether a worker in the middle may go on: what waits to hold much, when nobody else does or its job is to end. */
-static bool may_go_on(const text_pool *p, const worker *w) {
-    return w->state == WORKER_WAITS && (!w->is_to_be || !p->has_large || is_off(w->job));
-}
-
-static candidate first_waiting(text_pool *p) {
-    candidate best = nobody;
-    for (int32_t i = 0; i < p->n_workers; i++) {
-        if (may_go_on(p, &p->workers[i])) {
-            keep_best(&best, of_worker(&p->workers[i]));
-        }
-    }
-    return best;
-}
-
-/* Who should run next: somebody for whom a thread is, and none is looking. */
-static candidate next_candidate(text_pool *p) {
-    candidate best = first_waiting(p);
-    if (p->n_jobs > p->n_looking && has_thread(p)) {
-        candidate job = first_job(p);
-        if (!is_nobody(&job)) {
-            keep_best(&best, job);
-        }
-    }
-    return best;
-}
-
-/* ---- workers ---- */
 
 static void *text_main(void *arg);
 
@@ -160,8 +12,8 @@ static void *text_main(void *arg);
 static void let_run(worker *w, worker_state state) {
     text_pool *p = w->pool;
     w->state = state;
-    p->n_running++;
-    p->n_looking += state == WORKER_LOOKS;
+    p->n_running[w->is_slow]++;
+    p->n_looking[w->is_slow] += state == WORKER_LOOKS;
     if (w->is_to_be && !p->has_large) {
         w->is_large = p->has_large = true;
     }
@@ -169,63 +21,97 @@ static void let_run(worker *w, worker_state state) {
     pthread_cond_signal(&w->go);
 }
 
-/* Lets an idle worker, or a new thread, look for a job. Where no thread can be made, no more are tried. */
-static void let_look(text_pool *p) {
-    for (int32_t i = 0; i < p->n_workers; i++) {
-        if (p->workers[i].state == WORKER_IDLE) {
-            let_run(&p->workers[i], WORKER_LOOKS);
-            return;
+/* A worker in a state, or NULL; one without low priority, if there is one. */
+static worker *find_worker(text_pool *p, worker_state state) {
+    worker *found = NULL;
+    for (int32_t i = 0; i < p->n_places; i++) {
+        worker *w = &p->workers[i];
+        if (w->state == state && (found == NULL || found->is_low)) {
+            found = w;
         }
     }
-    worker *w = &p->workers[p->n_workers];
-    if (p->n_workers == p->max_workers || pthread_create(&w->thread, NULL, text_main, w) != 0) {
+    return found;
+}
+
+/* Makes a thread, which has the priority of the calling one. NULL: there is none to be had, and no more are tried. */
+static worker *make_worker(text_pool *p) {
+    worker *w = find_worker(p, WORKER_NONE);
+    w = w == NULL ? &p->workers[p->n_places] : w;
+    if (p->n_workers >= p->max_workers || pthread_create(&w->thread, NULL, text_main, w) != 0) {
         p->max_workers = p->n_workers;
-        return;
+        return NULL;
     }
+    p->n_places += w == &p->workers[p->n_places];
     p->n_workers++;
-    let_run(w, WORKER_LOOKS);
+    w->is_low = false;
+    return w;
+}
+
+/* Lets an idle worker, or a new thread, look for a job. One of low priority has a quick job only where there is no other. */
+static bool let_look(text_pool *p, bool slow) {
+    worker *idle = find_worker(p, WORKER_IDLE), *w = idle;
+    if (w == NULL || (w->is_low && !slow)) {
+        w = make_worker(p);
+        if (w != NULL && idle != NULL) {
+            pthread_cond_signal(&idle->go); /* it is not the last one any more */
+        }
+        w = w == NULL ? idle : w;
+    }
+    if (w != NULL) {
+        w->is_slow = slow;
+        let_run(w, WORKER_LOOKS);
+    }
+    return w != NULL;
 }
 
 /* Lets the best candidates run, as many as may. */
 static void dispatch(text_pool *p) {
-    while (p->n_running < p->max_running) {
-        candidate c = next_candidate(p);
-        if (is_nobody(&c)) {
-            return;
-        }
-        if (c.worker != NULL) {
-            let_run(c.worker, WORKER_RUNS);
-        } else {
-            let_look(p);
+    for (int slow = 0; slow < 2; slow++) {
+        while (p->n_running[slow] < p->max_running) {
+            candidate c = text_next(p, slow);
+            if (text_is_nobody(&c) || (c.worker == NULL && !let_look(p, slow))) {
+                break;
+            }
+            if (c.worker != NULL) {
+                let_run(c.worker, WORKER_RUNS);
+            }
         }
     }
 }
 
 static void wake_all(text_pool *p) {
-    for (int32_t i = 0; i < p->n_workers; i++) {
+    for (int32_t i = 0; i < p->n_places; i++) {
         pthread_cond_signal(&p->workers[i].go);
     }
 }
 
-/* Gives w the first job, if there is one and nobody who waits in the middle of one is before it. */
+/* Lowers the calling thread's priority. The system lets no thread raise it again. Where it fails, all stays as it was. */
+static void lower(worker *w) {
+    if (!w->is_low) {
+        (void)setpriority(PRIO_PROCESS, 0, w->pool->nice + TEXT_SLOW_NICE); /* 0 is the calling thread */
+        w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
+    }
+}
+
+/* Gives w the first job of those that it looks for, if there is one and nobody who waits in the middle of one is before it. */
 static bool take_job(worker *w) {
     text_pool *p = w->pool;
-    candidate c = first_job(p), waiting = first_waiting(p);
-    if (c.job == NULL || (waiting.worker != NULL && is_before(&waiting, &c))) {
+    candidate c = text_first_job(p, w->is_slow), waiting = text_first_waiting(p, w->is_slow);
+    if (c.job == NULL || (waiting.worker != NULL && text_is_before(&waiting, &c))) {
         return false;
     }
     text_job *job = *c.job;
     p->last = p->last == &job->next ? c.job : p->last;
     *c.job = job->next;
-    p->n_jobs--;
+    p->n_jobs[w->is_slow]--;
     w->job = job;
     w->state = WORKER_RUNS;
     w->tenant = job->tenant;
     w->tenant_used_us = job->tenant_used_us;
-    w->expected_us = expected_us(job);
+    w->expected_us = text_expected_us(job);
     w->turn.used_us = w->turn.limit_us = 0;
     w->turn.held_bytes = 0;
-    w->text_bytes = text_bytes(job);
+    w->text_bytes = text_counted_bytes(job);
     w->turn.may_hold = TEXT_SMALL_BYTES + w->text_bytes;
     p->text_bytes += w->text_bytes;
     if (p->closing && p->first == NULL) {
@@ -240,7 +126,7 @@ static void charge(worker *w) {
     int64_t now = clock_thread_us(), us = now - w->slice_began_us;
     w->slice_began_us = now;
     w->turn.used_us += us;
-    for (int32_t i = 0; i < p->n_workers; i++) {
+    for (int32_t i = 0; i < p->n_places; i++) {
         worker *other = &p->workers[i];
         other->tenant_used_us += other->job != NULL && other->tenant == w->tenant ? us : 0;
     }
@@ -253,22 +139,37 @@ static void charge(worker *w) {
 static void wait_for_turn(worker *w) {
     text_pool *p = w->pool;
     w->state = WORKER_WAITS;
-    p->n_running--;
+    p->n_running[w->is_slow]--;
     dispatch(p);
     while (w->state == WORKER_WAITS) {
         pthread_cond_wait(&w->go, &p->lock);
     }
 }
 
+/* A job that has taken long is a slow one from now on. Quick ones that waited for it get their threads before this one's is lowered, whose
+ * priority new ones would have. */
+static void slow_down(worker *w) {
+    text_pool *p = w->pool;
+    p->n_running[0]--;
+    w->is_slow = true;
+    p->n_running[1]++;
+    dispatch(p);
+    lower(w);
+}
+
 /* turn.over: somebody else goes on, if his turn is before w's. */
 static quire_err give_way(turn *t) {
     worker *w = (worker *)t;
     text_pool *p = w->pool;
-    bool off = is_off(w->job);
+    bool off = text_is_off(w->job);
     pthread_mutex_lock(&p->lock);
     charge(w);
-    candidate next = next_candidate(p), self = of_worker(w);
-    if (!off && !is_nobody(&next) && is_before(&next, &self)) {
+    if (!w->is_slow && t->used_us > TEXT_QUICK_US) {
+        slow_down(w);
+    }
+    candidate next = text_next(p, w->is_slow), self = text_of_worker(w);
+    bool is_next = text_is_nobody(&next) || text_is_before(&self, &next);
+    if (!off && (!is_next || p->n_running[w->is_slow] > p->max_running)) {
         wait_for_turn(w);
     }
     t->slice_ends_us = clock_us() + TEXT_SLICE_US;
@@ -279,7 +180,7 @@ static quire_err give_way(turn *t) {
 /* Whether a job holds much, or waits until it may. */
 static bool is_large_taken(const text_pool *p) {
     bool taken = p->has_large;
-    for (int32_t i = 0; i < p->n_workers; i++) {
+    for (int32_t i = 0; i < p->n_places; i++) {
         taken = taken || (p->workers[i].state == WORKER_WAITS && p->workers[i].is_to_be);
     }
     return taken;
@@ -314,6 +215,9 @@ static void end_holding(worker *w) {
 
 /* Runs the job that w has. Called and left with the lock held. */
 static void run_job(worker *w) {
+    if (w->is_slow) {
+        lower(w);
+    }
     pthread_mutex_unlock(&w->pool->lock);
     w->slice_began_us = clock_thread_us();
     w->turn.slice_ends_us = clock_us() + TEXT_SLICE_US;
@@ -333,27 +237,49 @@ static void run_job(worker *w) {
 /* Runs jobs, until somebody else's turn is before them. */
 static void work(worker *w) {
     text_pool *p = w->pool;
-    p->n_looking--;
+    p->n_looking[w->is_slow]--;
     while (take_job(w)) {
         run_job(w);
     }
     w->state = WORKER_IDLE;
-    p->n_running--;
+    p->n_running[w->is_slow]--;
     dispatch(p);
+}
+
+/* Whether a worker has no more to do. A thread of low priority has not, when its jobs are over, unless it is the last one. */
+static bool is_over(const worker *w) {
+    const text_pool *p = w->pool;
+    return w->state == WORKER_IDLE && ((p->closing && p->first == NULL) || (w->is_low && p->n_workers > 1));
+}
+
+/* Ends the calling thread, which joins the one that ended before: so all are joined when the last one is. Called with the lock held. */
+static void end_thread(worker *w) {
+    text_pool *p = w->pool;
+    bool joins = p->has_ended;
+    pthread_t before = p->ended;
+    p->ended = w->thread;
+    p->has_ended = true;
+    w->state = WORKER_NONE;
+    p->n_workers--;
+    pthread_cond_signal(&p->all_ended);
+    pthread_mutex_unlock(&p->lock);
+    if (joins) {
+        pthread_join(before, NULL);
+    }
 }
 
 static void *text_main(void *arg) {
     worker *w = arg;
-    text_pool *p = w->pool;
-    pthread_mutex_lock(&p->lock);
-    while (w->state == WORKER_LOOKS || !p->closing || p->first != NULL) {
+    pthread_mutex_lock(&w->pool->lock);
+    w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
+    while (!is_over(w)) {
         if (w->state == WORKER_LOOKS) {
             work(w);
         } else {
-            pthread_cond_wait(&w->go, &p->lock);
+            pthread_cond_wait(&w->go, &w->pool->lock);
         }
     }
-    pthread_mutex_unlock(&p->lock);
+    end_thread(w);
     return NULL;
 }
 
@@ -367,6 +293,7 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
         mem_free(p);
         return QUIRE_NO_MEMORY;
     }
+    pthread_cond_init(&p->all_ended, NULL);
     for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
         p->workers[i].pool = p;
         p->workers[i].turn.over = give_way;
@@ -374,11 +301,11 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
         pthread_cond_init(&p->workers[i].go, NULL);
     }
     p->last = &p->first;
+    p->nice = getpriority(PRIO_PROCESS, 0);
     p->max_workers = n_threads < 1 ? 1 : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_threads;
     p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
     pthread_mutex_lock(&p->lock);
-    let_look(p); /* the other threads are made when they are needed */
-    bool starts = p->n_workers == 1;
+    bool starts = let_look(p, false); /* the other threads are made when they are needed */
     pthread_mutex_unlock(&p->lock);
     if (!starts) {
         text_pool_close(p);
@@ -394,15 +321,18 @@ void text_pool_close(text_pool *p) {
     }
     pthread_mutex_lock(&p->lock);
     p->closing = true;
-    p->max_workers = p->n_workers;
     wake_all(p);
+    while (p->n_workers > 0) {
+        pthread_cond_wait(&p->all_ended, &p->lock);
+    }
     pthread_mutex_unlock(&p->lock);
-    for (int32_t i = 0; i < p->n_workers; i++) {
-        pthread_join(p->workers[i].thread, NULL);
+    if (p->has_ended) {
+        pthread_join(p->ended, NULL);
     }
     for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
         pthread_cond_destroy(&p->workers[i].go);
     }
+    pthread_cond_destroy(&p->all_ended);
     pthread_mutex_destroy(&p->lock);
     mem_free(p);
 }
@@ -410,7 +340,7 @@ void text_pool_close(text_pool *p) {
 /* What a new job's tenant has used: as the tenant's other jobs say, else the least of all, so that who comes back has no credit. */
 static int64_t tenant_used(const text_pool *p, uint64_t tenant) {
     int64_t least = INT64_MAX;
-    for (int32_t i = 0; i < p->n_workers; i++) {
+    for (int32_t i = 0; i < p->n_places; i++) {
         const worker *w = &p->workers[i];
         if (w->job != NULL && w->tenant == tenant) {
             return w->tenant_used_us;
@@ -432,7 +362,7 @@ void text_pool_add(text_pool *p, text_job *job) {
     job->tenant_used_us = tenant_used(p, job->tenant);
     *p->last = job;
     p->last = &job->next;
-    p->n_jobs++;
+    p->n_jobs[text_is_slow(job)]++;
     dispatch(p);
     pthread_mutex_unlock(&p->lock);
 }

@@ -4,6 +4,9 @@
  * processor time; of one tenant's jobs the one goes first that is over soonest, as far as the length of its text tells. So a long prompt
  * delays nobody else's short one.
  *
+ * A job that takes longer than TEXT_QUICK_US, or is expected to, is a slow one. Slow jobs run on as many threads again, of lower priority:
+ * they take what processors have left, and hold up neither quick jobs nor engine and server.
+ *
  * A job that waits in the middle keeps its thread and its memory. So there are more threads than may run at once, of which a tenant has a
  * part at most; and memory has bounds. Long texts begin only where their bytes fit into what all may hold together, and one job at a time,
  * such as a template that makes a quarter of a gigabyte, may take more than TEXT_SMALL_BYTES beside its text (turn_hold). Others that want
@@ -22,6 +25,8 @@
 
 #define TEXT_SLICE_US     1000                /* of a job, before others go on */
 #define TEXT_BYTES_A_US   10                  /* of text, that a job is expected to take */
+#define TEXT_QUICK_US     5000                /* of processor time; a job that takes longer is a slow one */
+#define TEXT_SLOW_NICE    10                  /* added to the nice value of its thread: a tenth of the weight */
 #define TEXT_POOL_THREADS 64                  /* at most; those of jobs in the middle count */
 #define TEXT_TENANT_PART  4                   /* a tenant's jobs in the middle are at most this part of the threads */
 #define TEXT_HELD_A_BYTE  32                  /* bytes that a job is expected to hold for each of its text */
@@ -47,8 +52,8 @@ typedef struct text_job {
 /* The name of a tenant, as a number. */
 uint64_t text_tenant(const char *name);
 
-/* n_running: threads that run at once, from 1 to TEXT_POOL_THREADS. n_threads: threads that there may be, n_running at least; the others
- * hold jobs that wait in the middle. Without others a job runs to its end. */
+/* n_running: threads that run quick jobs at once, and slow ones, from 1 to TEXT_POOL_THREADS. n_threads: threads that there may be,
+ * n_running at least; the others hold jobs that wait in the middle. Without others a job runs to its end. */
 quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out);
 /* Runs the jobs that wait, then ends the threads. */
 void text_pool_close(text_pool *p);

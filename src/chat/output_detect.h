@@ -5,7 +5,7 @@
 #include "chat/output_options.h"
 
 /* How an answer begins behind a prompt that ends in `tail`, what it has behind its last message: inside the reasoning, behind a closed
- * block, or `otherwise` where the tail has no mark. For a format that the template chose, that is OUTPUT_START_CONTENT: such a template
+ * block, or `otherwise` where the tail has no mark. For a format that the template chose, that is OUTPUT_START_MARKED: such a template
  * opens the reasoning itself, or leaves the mark to the model. For a format that a person named it is OUTPUT_START_UNKNOWN. */
 output_start output_start_behind(const char *reasoning_format, str tail, output_start otherwise);
 

@@ -11,12 +11,14 @@
 typedef struct output_tool {
     str name;
     const json_value *parameters;
+    bool is_strict; /* its schema is enforced or the request refused */
 } output_tool;
 
 typedef enum output_start {
     OUTPUT_START_UNKNOWN, /* the format's own rule: most reasoning models begin to think at once */
     OUTPUT_START_REASONING,
-    OUTPUT_START_CONTENT /* thinking is off, or the prompt holds a closed block: only an opening mark begins reasoning */
+    OUTPUT_START_CONTENT, /* the prompt holds a closed block; an opening mark begins reasoning all the same */
+    OUTPUT_START_MARKED   /* only an opening mark begins reasoning, and the model is free to write it */
 } output_start;
 
 typedef enum output_choice {

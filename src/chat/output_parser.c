@@ -76,7 +76,8 @@ static quire_err begin(output_parser *p, quire_error *err) {
     if (p->reasoning == NULL) {
         return QUIRE_OK;
     }
-    p->begins_inside = p->reasoning->rule == REASONING_FIRST && p->options.start != OUTPUT_START_CONTENT;
+    p->begins_inside = p->reasoning->rule == REASONING_FIRST && p->options.start != OUTPUT_START_CONTENT &&
+                       p->options.start != OUTPUT_START_MARKED;
     if (p->reasoning->rule == REASONING_KEPT) {
         p->state = ANSWER;
         return QUIRE_OK;

@@ -48,6 +48,9 @@ static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err
     if (p->reasoning_effort.n > 0 && add_name(p, &o, "reasoning_effort")) {
         json_text(&o, p->reasoning_effort.p, p->reasoning_effort.n);
     }
+    if (p->verbosity.n > 0 && add_name(p, &o, "verbosity")) {
+        json_text(&o, p->verbosity.p, p->verbosity.n);
+    }
     for (json_member m = {0}; json_next(p->kwargs, &m);) {
         json_add(json_name(&o, m.name), m.value);
     }

@@ -92,7 +92,7 @@ const flag flags_carried[] = {
         "--lora-init-without-apply",
         "LoRA adapters"),
     LATER("--tool-parser-plugin --exclude-tools-when-tool-choice-none", "tool parsers of one's own, and templates without tools"),
-    LATER("--structured-outputs-config --grammar --grammar-file --json-schema -j --json-schema-file -jf", "structured output"),
+    LATER("--structured-outputs-config", "settings of structured output"),
     LATER("--ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --ssl-key-file --ssl-cert-file",
           "TLS; a reverse proxy in front of it speaks it"),
     LATER("--embedding --embeddings --pooling --pooler-config --reranking --rerank", "embeddings and ranking"),
@@ -131,7 +131,7 @@ const flag flags_carried[] = {
             "--chunk N and --step-target-ms MS do it"),
     REFUSED("--typical --repeat-last-n --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
             "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range --dynatemp-exp --logit-bias -l "
-            "--ignore-eos --special -sp --prefill-assistant",
+            "--ignore-eos --special -sp --prefill-assistant --grammar --grammar-file --json-schema -j --json-schema-file -jf",
             "a request has it as a field; --override-generation-config has the defaults that a server can set"),
     REFUSED("--samplers --sampler-seq", "samplers have one order (docs/http.md)"),
     REFUSED("--escape -e", "prompts are JSON strings, which have escapes"),

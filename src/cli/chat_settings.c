@@ -2,6 +2,7 @@
 
 #include "base/nearest.h"
 #include "cli/commands.h"
+#include "cli/set_flag.h"
 #include "json/json.h"
 
 /* The field of -n, which is no field among the flags: there it can be -1. */
@@ -60,15 +61,19 @@ static const flag *find_setting(str name, quire_error *err) {
 }
 
 /* Sets the member to what was typed: JSON, on or off, or a text. */
-static quire_err set_value(const flag *f, str value, body *fields) {
+static quire_err set_value(const flag *f, str value, body *fields, quire_error *err) {
+    if (f->type == FLAG_FIELD_TEXT) {
+        return flag_set_text(f->field, value, fields, err);
+    }
     bool is_switch = f->type == FLAG_FIELD_SWITCH;
     if (is_switch && (str_is(value, "on") || str_is(value, "off"))) {
-        return body_set(fields, f->field, str_of(str_is(value, "on") ? "true" : "false"));
+        quire_err set = body_set(fields, f->field, str_of(str_is(value, "on") ? "true" : "false"));
+        return set == QUIRE_OK ? set : err_set(err, set, -1, "out of memory");
     }
     json_value *json = f->type != FLAG_FIELD_TEXTS || str_begins(value, "[") || str_begins(value, "\"") ? json_document(value) : NULL;
     quire_err e = json ? body_set(fields, f->field, value) : body_set_text(fields, f->field, value);
     json_drop(json);
-    return e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
 /* Checks the fields as the API does, in a request that is not made. */
@@ -104,9 +109,9 @@ quire_err chat_settings_set(chat_state *c, str name, str value, quire_error *err
     if (str_is(value, "default")) {
         body_unset(&changed, f->field);
     } else {
-        e = e == QUIRE_OK ? set_value(f, value, &changed) : e;
+        e = e == QUIRE_OK ? set_value(f, value, &changed, err) : err_set(err, e, -1, "out of memory");
     }
-    e = e == QUIRE_OK ? check(c, &changed, err) : err_set(err, e, -1, "out of memory");
+    e = e == QUIRE_OK ? check(c, &changed, err) : e;
     if (e != QUIRE_OK) {
         body_deinit(&changed);
         return e;

@@ -11,7 +11,7 @@ extern const command command_run, command_serve, command_tokenize, command_logit
 extern const command *const quire_commands[];
 
 /* sampling_flags.c: flags that are fields of a request; seldom needed ones are in the second. */
-extern const flag flags_sampling[], flags_more_sampling[], flags_ending[];
+extern const flag flags_sampling[], flags_more_sampling[], flags_rules[], flags_ending[];
 
 /* terminal_chat.c: a conversation on the terminal, or with --complete completions line by line. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);

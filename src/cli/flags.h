@@ -24,6 +24,7 @@ typedef enum flag_type {
     FLAG_FIELD_INTEGER, /* request field: integer */
     FLAG_FIELD_NUMBER,  /* request field: number */
     FLAG_FIELD_SWITCH,  /* request field: true */
+    FLAG_FIELD_TEXT,    /* request field: a text, or that of the file of this name */
     FLAG_FIELD_TEXTS,   /* request field: array of strings, one more each time */
     FLAG_FIELD_IDS,     /* request field: array of token ids, given as 1,2,3 */
     FLAG_FIELD_BIAS,    /* request field: object of numbers by token id, given as ID+X or ID-X, one more each time */

@@ -44,6 +44,7 @@ const command *const lab_rows[] = {
     ROW("bench latency", "what a token takes by those before it: paged, contiguous, no cache"),
     ROW("bench resident", "memory as measured and as allocated: paged, growing, all reserved"),
     ROW("bench grammar", "what compiling a JSON Schema and its token masks cost"),
+    ROW("bench json", "answers under JSON Schemas: their speed, and what they add to a step"),
     ROW("perplexity", "how well a model predicts a text, paged and not, to the same bits"),
     ROW("demo", "what paging and continuous batching are for, shown"),
     NULL,

@@ -73,6 +73,14 @@ const flag flags_more_sampling[] = {
     {0},
 };
 
+const flag flags_rules[] = {
+    {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON of this schema", FLAG_FIELD_TEXT, .field = "json_schema",
+     .rare = true},
+    {"--grammar --grammar-file", "FILE|TEXT", "answers match these rules in GBNF", FLAG_FIELD_TEXT, .field = "grammar", .rare = true},
+    {"--regex", "FILE|TEXT", "answers match this regular expression", FLAG_FIELD_TEXT, .field = "regex", .rare = true},
+    {0},
+};
+
 const flag flags_ending[] = {
     {"--seed -s", "N", "makes sampling repeatable", FLAG_FIELD_INTEGER, .field = "seed"},
     {"--stop -r --reverse-prompt", "TEXT", "end at this text (may be given again)", FLAG_FIELD_TEXTS, .field = "stop"},

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "json/json_out.h"
@@ -172,9 +173,33 @@ static quire_err add_bias(const char *field, const char *name, const char *text,
     return body_add_number(fields, field, id, v);
 }
 
+quire_err flag_set_text(const char *field, str text, body *fields, quire_error *err) {
+    strbuf path = {0}, content = {0};
+    struct stat about;
+    quire_err e = strbuf_add(&path, text.p, text.n);
+    bool is_file = e == QUIRE_OK && text.n > 0 && memchr(text.p, 0, text.n) == NULL && stat(path.p, &about) == 0 && !S_ISDIR(about.st_mode);
+    if (e == QUIRE_OK && is_file) {
+        e = files_read_text(path.p, &content, err);
+        text = (str){content.n > 0 ? content.p : "", content.n};
+        text.n -= text.n > 0 && text.p[text.n - 1] == '\n';
+        text.n -= text.n > 0 && text.p[text.n - 1] == '\r';
+    } else if (e != QUIRE_OK) {
+        (void)err_set(err, e, -1, "out of memory");
+    }
+    if (e == QUIRE_OK && body_set_text(fields, field, text) != QUIRE_OK) {
+        e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    strbuf_deinit(&path);
+    strbuf_deinit(&content);
+    return e;
+}
+
 /* Request fields keep their JSON form; the API checks the range when the request is made. */
 static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
     quire_err e;
+    if (f->type == FLAG_FIELD_TEXT) {
+        return flag_set_text(f->field, str_of(text), fields, err);
+    }
     if (f->type == FLAG_FIELD_INTEGER) {
         int64_t v;
         TRY(parse_integer(name, text, &v, err));

@@ -17,4 +17,7 @@ str flag_next_name(const char **names);
  * of the flag or a variable, which begins every error. INVALID: o is unchanged. */
 quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err);
 
+/* Sets a request field to a text or, where a file has that name, to the file's text without its last newline. */
+quire_err flag_set_text(const char *field, str text, body *fields, quire_error *err);
+
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "engine/cache.h"
+#include "engine/explain.h"
 #include "engine/step_sample.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
@@ -87,6 +88,7 @@ static void take_place(engine *e, const sequence *s, int32_t place) {
 /* Adapts the depth and the counters to the result. s may have ended with these tokens. */
 static void report(engine *e, sequence *s, const draft_outcome *o) {
     quire_stats *st = &e->stats;
+    explain_drafted(s, o->n_accepted, o->is_jump_forward);
     if (o->is_jump_forward) {
         st->jump_forward_tokens += o->n_accepted;
         return;

@@ -160,6 +160,12 @@ void explain_token(engine *e, sequence *s, int64_t now_us) {
     }
 }
 
+void explain_drafted(sequence *s, int32_t n, bool is_forced) {
+    if (s->explain && (is_forced || s->draft.is_guess)) {
+        *(is_forced ? &s->explain->report.n_forced : &s->explain->report.n_guessed) += n;
+    }
+}
+
 void explain_promoted(sequence *s, int32_t n_tokens) {
     if (s->explain) {
         s->explain->report.tier += n_tokens;

@@ -25,6 +25,8 @@ void explain_preempted(engine *e, sequence *s);
 void explain_computed(engine *e, sequence *s, int32_t n);
 /* s has one more token. */
 void explain_token(engine *e, sequence *s, int64_t now_us);
+/* So many tokens of s came of a draft: forced, or guessed by its constraint. */
+void explain_drafted(sequence *s, int32_t n, bool is_forced);
 /* Tokens of s were promoted from a tier. */
 void explain_promoted(sequence *s, int32_t n_tokens);
 /* Pages of the preempted s were swapped out or in. */

@@ -124,8 +124,8 @@ uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
     return node_new(t, (ast_node){.kind = AST_REPEAT, .child = child, .min = min, .max = max, .size = (uint32_t)size});
 }
 
-uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t rule) {
-    return node_new(t, (ast_node){.kind = kind, .first = rule, .size = 1});
+uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first) {
+    return node_new(t, (ast_node){.kind = kind, .first = first, .size = 1});
 }
 
 /* ---- writing out ---- */
@@ -256,6 +256,8 @@ uint32_t ast_emit(ast *t, uint32_t node, uint32_t next, unsigned edges) {
         return emit_alt(t, &n, next, edges);
     case AST_REPEAT:
         return emit_repeat(t, &n, next, edges);
+    case AST_MARK:
+        return build_node(t->b, NFA_MARK, NFA_RAW, n.first, 0, next);
     case AST_RULE:
         return build_call(t->b, n.first, next);
     case AST_START:

@@ -14,13 +14,14 @@ typedef enum ast_kind {
     AST_REPEAT, /* child min to max times */
     AST_START,  /* nothing stands before */
     AST_END,    /* nothing follows */
+    AST_MARK,   /* one special token of the nfa's set of marks number first */
     AST_RULE    /* rule number first */
 } ast_kind;
 
 typedef struct ast_node {
     ast_kind kind;
     uint32_t child, sibling;
-    uint32_t first, n; /* of AST_CLASS, AST_RULE */
+    uint32_t first, n; /* of AST_CLASS, AST_MARK, AST_RULE */
     uint32_t min, max; /* of AST_REPEAT */
     uint32_t size;     /* nodes that it takes when it is written out, saturating */
 } ast_node;
@@ -49,7 +50,7 @@ uint32_t ast_alt(ast *t, ast_list l);
 uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated);
 uint32_t ast_char(ast *t, uint32_t c);
 uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max);
-uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t rule);
+uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first);
 
 /* Appends the tree to the nfa in raw mode; returns its first node. `edges`: bit 0, it stands at the beginning of the whole text; bit 1, at
  * its end: there anchors match, elsewhere they are refused. Rules have the numbers of the nfa's. */

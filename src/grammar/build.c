@@ -3,10 +3,12 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/turn.h"
 
-#define CLOCK_EVERY 4096 /* steps */
+#define CLOCK_EVERY 1024 /* steps */
 
 void build_init(build *b, const grammar_options *options, quire_error *err) {
     static const grammar_options none = {0};
@@ -27,7 +29,7 @@ quire_err build_fail(build *b, quire_err code, int64_t position, const char *for
         va_start(args, format);
         (void)vsnprintf(text, sizeof text, format, args);
         va_end(args);
-        b->failed = err_set(b->err, code, position, "%s", text);
+        b->failed = err_set(b->err, code, position, "%s%s%s", b->where != NULL ? b->where : "", b->where != NULL ? ": " : "", text);
     }
     return b->failed;
 }
@@ -39,6 +41,9 @@ bool build_step(build *b, int64_t n) {
     b->steps -= n;
     if (b->steps < b->until_clock) {
         b->until_clock = b->steps - CLOCK_EVERY;
+        if (turn_poll(TURN_WORK) == QUIRE_CANCELLED) {
+            return build_fail(b, QUIRE_CANCELLED, -1, "cancelled") == QUIRE_OK;
+        }
         if (clock_thread_us() > b->until_us) {
             (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar takes too long to compile; make it smaller");
         }
@@ -183,4 +188,30 @@ void build_rule_set(build *b, uint32_t rule, uint32_t start) {
 
 uint32_t build_call(build *b, uint32_t rule, uint32_t next) {
     return build_node(b, NFA_CALL, NFA_RAW, rule, 0, next);
+}
+
+static int compare_ids(const void *x, const void *y) {
+    const int32_t *a = x, *b = y;
+    return *a < *b ? -1 : *a > *b;
+}
+
+uint32_t build_mark_set(build *b, const int32_t *ids, size_t n, bool negated) {
+    nfa *a = &b->a;
+    nfa_mark_set *set = NFA_PUSH(b, a->mark_sets);
+    if (set == NULL) {
+        return 0;
+    }
+    *set = (nfa_mark_set){.first = a->mark_ids.n, .negated = negated};
+    for (size_t i = 0; i < n; i++) {
+        int32_t *id = NFA_PUSH(b, a->mark_ids);
+        if (id == NULL) {
+            return 0;
+        }
+        *id = ids[i];
+        set->n++;
+    }
+    if (n > 1) {
+        qsort(a->mark_ids.p + set->first, set->n, sizeof *ids, compare_ids);
+    }
+    return a->mark_sets.n - 1;
 }

@@ -13,6 +13,7 @@ typedef struct build {
     const grammar_options *options;
     quire_error *err;
     quire_err failed;
+    const char *where;    /* begins the messages of errors; NULL: nothing does */
     int64_t steps, bytes; /* left */
     int64_t until_us;     /* of the thread's processor time */
     int64_t until_clock;  /* steps at which the clock is read next */
@@ -35,6 +36,8 @@ uint32_t build_loop(build *b);
 void build_patch(build *b, uint32_t split, uint32_t first, uint32_t second);
 /* The class of n ranges, ascending and apart; equal ones are shared. */
 uint32_t build_class(build *b, const nfa_range *ranges, uint32_t n);
+/* The number of a set of special tokens, those of ids or, `negated`, all others; ids are copied. */
+uint32_t build_mark_set(build *b, const int32_t *ids, size_t n, bool negated);
 uint32_t build_repeat(build *b, uint32_t body, uint32_t min, uint32_t max, uint32_t next);
 uint32_t build_rule(build *b);
 void build_rule_set(build *b, uint32_t rule, uint32_t start);

@@ -3,6 +3,14 @@
 
 /* ---- which rules may be empty ---- */
 
+static bool object_may_be_empty(const nfa *a, const nfa_object *o) {
+    bool may = o->min == 0;
+    for (uint32_t i = 0; i < o->n && may; i++) {
+        may = !a->parts.p[o->first + i].required;
+    }
+    return may;
+}
+
 static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
     const nfa_node *node = &a->nodes.p[i];
     switch ((nfa_op)node->op) {
@@ -26,7 +34,7 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
     case NFA_STRING:
         return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
     case NFA_OBJECT:
-        return a->objects.p[node->arg].min == 0 && empty[node->next];
+        return object_may_be_empty(a, &a->objects.p[node->arg]) && empty[node->next];
     case NFA_ARRAY:
         return a->arrays.p[node->arg].min == 0 && empty[node->next];
     default:
@@ -114,6 +122,8 @@ static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
         return false;
     case NFA_CLASS:
         return a->classes.p[node->arg].n > 0 && live[node->next];
+    case NFA_MARK:
+        return (a->mark_sets.p[node->arg].n > 0 || a->mark_sets.p[node->arg].negated) && live[node->next];
     case NFA_CALL:
         return live[a->rules.p[node->arg].start] && live[node->next];
     case NFA_REPEAT:
@@ -188,6 +198,19 @@ static void cut_chars(bool *cut, uint32_t lo, uint32_t hi) {
     }
 }
 
+/* The digits of special tokens that are named, and the byte before all digits. */
+static void cut_marks(const nfa *a, bool *cut) {
+    if (a->mark_sets.n > 0) {
+        cut_at(cut, NFA_MARK_BYTE, NFA_MARK_BYTE);
+    }
+    for (uint32_t i = 0; i < a->mark_ids.n; i++) {
+        for (uint32_t d = 0; d < NFA_MARK_DIGITS; d++) {
+            uint8_t digit = nfa_mark_digit(a->mark_ids.p[i], d);
+            cut_at(cut, digit, digit);
+        }
+    }
+}
+
 static void cut_bytes(nfa *a) {
     bool cut[257] = {0};
     bool json = false;
@@ -204,6 +227,7 @@ static void cut_bytes(nfa *a) {
     for (uint32_t i = 0; i < a->dedges.n; i++) {
         cut_chars(cut, a->dedges.p[i].lo, a->dedges.p[i].hi);
     }
+    cut_marks(a, cut);
     for (uint32_t i = 0; i < a->nodes.n; i++) {
         json = json || a->nodes.p[i].mode != NFA_RAW;
     }

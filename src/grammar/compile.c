@@ -43,7 +43,11 @@ void compile_choice(build *b, str text) {
     json_drop(list);
 }
 
-static void compile_kind(build *b, grammar_kind kind, str text) {
+void compile_rule(build *b, grammar_kind kind, str text) {
+    if (text.n > GRAMMAR_MAX_TEXT) {
+        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read", text.n, GRAMMAR_MAX_TEXT);
+        return;
+    }
     switch (kind) {
     case GRAMMAR_REGEX:
         compile_regex(b, text);
@@ -64,31 +68,31 @@ static void compile_kind(build *b, grammar_kind kind, str text) {
         compile_ebnf(b, text, true);
         return;
     case GRAMMAR_LARK:
-        break;
+        compile_lark(b, text);
+        return;
     }
-    (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "grammars of this kind are not supported; write it in GBNF");
+}
+
+quire_err compile_finish(build *b, grammar **out) {
+    grammar *g = build_finish(b) == QUIRE_OK ? mem_new(1, sizeof *g) : NULL;
+    if (g == NULL) {
+        nfa_deinit(&b->a);
+        return b->failed != QUIRE_OK ? b->failed : mem_check_for(g, "a grammar", b->err);
+    }
+    nfa_shrink(&b->a);
+    g->a = b->a;
+    g->refs = 1;
+    (void)pthread_mutex_init(&g->lock, NULL);
+    *out = g;
+    return QUIRE_OK;
 }
 
 quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out, quire_error *err) {
     build b;
     *out = NULL;
     build_init(&b, options, err);
-    if (text.n > GRAMMAR_MAX_TEXT) {
-        (void)build_fail(&b, QUIRE_TOO_LARGE, -1, "the grammar's text has %zu bytes; at most %zu are read", text.n, GRAMMAR_MAX_TEXT);
-    } else {
-        compile_kind(&b, kind, text);
-    }
-    grammar *g = build_finish(&b) == QUIRE_OK ? mem_new(1, sizeof *g) : NULL;
-    if (g == NULL) {
-        nfa_deinit(&b.a);
-        return b.failed != QUIRE_OK ? b.failed : mem_check_for(g, "a grammar", err);
-    }
-    nfa_shrink(&b.a);
-    g->a = b.a;
-    g->refs = 1;
-    (void)pthread_mutex_init(&g->lock, NULL);
-    *out = g;
-    return QUIRE_OK;
+    compile_rule(&b, kind, text);
+    return compile_finish(&b, out);
 }
 
 grammar *grammar_share(grammar *g) {

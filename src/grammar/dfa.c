@@ -108,9 +108,9 @@ void dfa_trim(dfa_pool *p, uint32_t x) {
         (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
     }
-    for (bool changed = true; changed && build_step(p->b, d->states.n + d->edges.n);) {
+    for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
         changed = false;
-        for (uint32_t i = d->states.n; i-- > 0;) {
+        for (uint32_t i = d->states.n; i-- > 0 && build_step(p->b, 1 + d->states.p[i].n);) {
             const nfa_dstate *s = &d->states.p[i];
             bool lives = s->accepts || kept(live, s->other) != NFA_NONE;
             for (uint32_t k = 0; k < s->n && !lives; k++) {
@@ -305,6 +305,40 @@ uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;
 }
 
+/* Adds the edges for characters lo to hi from a state of x: to twice what x's lead to. */
+static void add_doubled(dfa_pool *p, uint32_t out, uint32_t x, uint32_t state, uint32_t lo, uint32_t hi) {
+    for (uint32_t c = lo, until; c <= hi && build_step(p->b, 1); c = until + 1) {
+        uint32_t to = step(&p->all.p[x], state, c, &until);
+        until = until < hi ? until : hi;
+        dfa_add_edge(p, out, c, until, to != NFA_NONE ? to * 2 : NFA_NONE);
+    }
+}
+
+uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote) {
+    static const char escaped[] = "\"'\\nrt", meant[] = "\"'\\\n\r\t";
+    uint32_t out = dfa_new(p), until, q = (uint32_t)quote;
+    for (uint32_t i = 0; i < p->all.p[x].states.n && build_step(p->b, 1); i++) {
+        dfa_add_state(p, out, p->all.p[x].states.p[i].accepts); /* 2 i */
+        dfa_add_edge(p, out, 0, 0x1F, NFA_NONE);
+        add_doubled(p, out, x, i, 0x20, q - 1);
+        dfa_add_edge(p, out, q, q, NFA_NONE);
+        add_doubled(p, out, x, i, q + 1, '\\' - 1);
+        dfa_add_edge(p, out, '\\', '\\', i * 2 + 1);
+        add_doubled(p, out, x, i, '\\' + 1, NFA_MAX_CHAR);
+        dfa_add_state(p, out, false); /* 2 i + 1: behind a backslash */
+        uint32_t from = 0;
+        for (int k = 0; escaped[k] != 0; k++) {
+            uint32_t c = (uint32_t)escaped[k], to = step(&p->all.p[x], i, (uint32_t)meant[k], &until);
+            dfa_add_edge(p, out, from, c - 1, NFA_NONE);
+            dfa_add_edge(p, out, c, c, to != NFA_NONE ? to * 2 : NFA_NONE);
+            from = c + 1;
+        }
+        dfa_add_edge(p, out, from, NFA_MAX_CHAR, NFA_NONE);
+    }
+    dfa_trim(p, out);
+    return p->b->failed == QUIRE_OK ? out : DFA_ANY;
+}
+
 static bool is_open(const nfa_dstate *d, bool all) {
     return all ? d->free : d->roomy;
 }
@@ -326,9 +360,9 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
 /* Finds the states of which it holds: all but those from which a dead end can be reached. */
 static void find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
     nfa *a = &p->b->a;
-    for (bool changed = true; changed && build_step(p->b, n);) {
+    for (bool changed = true; changed && p->b->failed == QUIRE_OK;) {
         changed = false;
-        for (uint32_t i = n; i-- > 0;) {
+        for (uint32_t i = n; i-- > 0 && build_step(p->b, 1);) {
             nfa_dstate *d = &a->dstates.p[base + i];
             if (is_open(d, all) && !stays_open(a, d, all)) {
                 *(all ? &d->free : &d->roomy) = false;
@@ -344,6 +378,7 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
     if (p->b->failed != QUIRE_OK || d->placed != 0) {
         return p->b->failed != QUIRE_OK ? 0 : d->placed - 1;
     }
+    dfa_merge(p, x);
     if (a->dstates.n == 0) {
         nfa_dstate *none = NFA_PUSH(p->b, a->dstates);
         if (none != NULL) {

@@ -34,10 +34,23 @@ uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n);
 /* Texts of min to max characters; max may be NFA_NONE. */
 uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max);
 uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
+/* What x accepts as it is written between two quotes `quote` of Python: that one, the backslash and newlines, returns and tabs behind a
+ * backslash, every other character as itself; texts with other control characters are left out. */
+uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote);
 bool dfa_is_empty(const dfa_pool *p, uint32_t x);
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
+/* Makes it smaller without changing what it accepts (dfa_merge.c). */
+void dfa_merge(dfa_pool *p, uint32_t x);
 /* Copies it into the nfa, once; returns its number there. It must not be empty. */
 uint32_t dfa_place(dfa_pool *p, uint32_t x);
+
+/* dfa_search.c: by where texts[0 .. n) occur, valid UTF-8 and not empty. */
+typedef enum dfa_found {
+    DFA_NEVER, /* none of them occurs; `wanted` is unused */
+    DFA_FIRST, /* texts[wanted] ends the text, and none ended before */
+    DFA_LAST   /* texts[wanted] ends the text */
+} dfa_found;
+uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, dfa_found found);
 
 /* For makers of other ones: a new empty dfa, states and edges in order, and the end: states that cannot reach an accepting one are taken
  * out. */

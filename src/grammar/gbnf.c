@@ -22,7 +22,8 @@ typedef struct parser {
     size_t at;
     int depth;
     bool w3c;
-    NFA_VEC(rule_name) rules; /* with the nfa's numbers */
+    uint32_t first;           /* number of rule 0 in the nfa */
+    NFA_VEC(rule_name) rules;
 } parser;
 
 static uint32_t fail(parser *p, quire_err e, const char *what) {
@@ -112,7 +113,7 @@ static uint32_t rule_of(parser *p, str name) {
     if (r != NULL) {
         *r = (rule_name){.name = name, .at = p->at};
     }
-    return build_rule(p->t->b);
+    return build_rule(p->t->b) - p->first;
 }
 
 static uint32_t take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
@@ -218,7 +219,7 @@ static uint32_t parse_atom(parser *p) {
         return ast_char(p->t, code);
     }
     if (is_name(c) && c != '-') {
-        return ast_leaf(p->t, AST_RULE, rule_of(p, take_name(p)));
+        return ast_leaf(p->t, AST_RULE, p->first + rule_of(p, take_name(p)));
     }
     return fail(p, QUIRE_INVALID, "a string, class, group or rule's name should stand here");
 }
@@ -314,7 +315,7 @@ static void parse_rules(parser *p) {
 void compile_ebnf(build *b, str text, bool w3c) {
     ast t;
     ast_init(&t, b);
-    parser p = {.t = &t, .text = text, .w3c = w3c};
+    parser p = {.t = &t, .text = text, .w3c = w3c, .first = b->a.rules.n};
     parse_rules(&p);
     if (p.rules.n == 0) {
         (void)build_fail(b, QUIRE_INVALID, 0, "the grammar has no rules");
@@ -325,7 +326,7 @@ void compile_ebnf(build *b, str text, bool w3c) {
             (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no rule \"%.*s\"", r.name.n < 100 ? (int)r.name.n : 100,
                              r.name.p);
         }
-        build_rule_set(b, i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
+        build_rule_set(b, p.first + i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
     }
     mem_free(p.rules.p);
     ast_deinit(&t);

@@ -31,7 +31,7 @@ typedef enum grammar_kind {
     GRAMMAR_CHOICE,      /* text: a JSON array of strings, of which the answer is one */
     GRAMMAR_EBNF,        /* text: rules in GBNF; the answer matches the rule `root` */
     GRAMMAR_W3C,         /* text: rules in W3C's EBNF; the first rule is the answer's */
-    GRAMMAR_LARK         /* text: rules in Lark's notation; not read yet: QUIRE_UNSUPPORTED */
+    GRAMMAR_LARK         /* text: rules in Lark's notation; the answer matches the rule `start` */
 } grammar_kind;
 
 /* White space between the tokens of JSON. */
@@ -77,7 +77,8 @@ typedef struct grammar grammar;
 
 /* Compiles text; options may be NULL (all zero). *out belongs to the caller (grammar_drop). Any thread.
  * QUIRE_INVALID: the text is malformed or nothing matches it. QUIRE_UNSUPPORTED: a keyword or construct that cannot be enforced.
- * QUIRE_TOO_LARGE: past a budget. err->message says what and where: of a schema path and keyword, of other texts err->position too. */
+ * QUIRE_TOO_LARGE: past a budget. QUIRE_CANCELLED: its thread's turn (base/turn.h) says so. err->message says what and where: of a schema
+ * path and keyword, of other texts err->position too. */
 quire_err grammar_compile(grammar_kind kind, str text, const grammar_options *options, grammar **out, quire_error *err);
 /* Counts a reference up; each needs a grammar_drop. NULL is allowed. */
 grammar *grammar_share(grammar *g);
@@ -95,6 +96,8 @@ quire_err grammar_vocab_open(const str *texts, int32_t n, const int32_t *ends, i
 grammar_vocab *grammar_vocab_share(grammar_vocab *v);
 void grammar_vocab_drop(grammar_vocab *v);
 int32_t grammar_vocab_size(const grammar_vocab *v);
+/* The bytes of a token, borrowed. */
+str grammar_vocab_text(const grammar_vocab *v, int32_t token);
 /* Words of a mask: (n + 63) / 64. */
 size_t grammar_mask_words(const grammar_vocab *v);
 

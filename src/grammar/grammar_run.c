@@ -231,14 +231,11 @@ int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t
 /* The longest token that begins with known bytes p[0..n); -1: none. */
 static int32_t longest_token(const grammar_vocab *v, const uint8_t *p, size_t n, size_t *length) {
     int32_t best = -1;
-    uint32_t depth = 0;
-    for (uint32_t i = 0; i < v->all.n && depth < n;) {
-        const vocab_node *node = &v->all.nodes[i];
-        if (node->depth < depth) {
-            break; /* the subtree has ended */
-        }
+    uint32_t at = 0, end = v->all.n_roots;
+    for (size_t depth = 0; depth < n && at < end;) {
+        const trie_node *node = &v->all.nodes[at];
         if (node->byte != p[depth]) {
-            i = node->skip;
+            at++;
             continue;
         }
         depth++;
@@ -246,7 +243,8 @@ static int32_t longest_token(const grammar_vocab *v, const uint8_t *p, size_t n,
             best = node->token;
             *length = depth;
         }
-        i++;
+        at = node->child;
+        end = node->child + node->n;
     }
     return best;
 }

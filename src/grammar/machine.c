@@ -282,6 +282,9 @@ static void read_byte(machine *m, const machine_config *c, uint8_t byte) {
             machine_follow(m, c->node, c->at + 1, c->stack, 0);
         }
         break;
+    case NFA_MARK:
+        machine_read_mark(m, c, byte);
+        break;
     case NFA_CLASS:
     case NFA_STRING:
     case NFA_COUNTED:
@@ -380,27 +383,34 @@ static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
     return m->failed ? MACHINE_FULL : to;
 }
 
-uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
-    if (state < MACHINE_FIRST) {
-        return state;
-    }
+const uint32_t *machine_row(machine *m, uint32_t state) {
     machine_state *s = machine_state_at(m, state);
     uint32_t n = m->a->n_byte_classes;
     if (s->row == 0) {
         if (!area_use(&m->rows, &m->budget, (size_t)(m->n_rows + 1) * n * sizeof(uint32_t))) {
-            return MACHINE_FULL;
+            return NULL;
         }
         s->row = ++m->n_rows;
     }
-    uint32_t *to = (uint32_t *)m->rows.p + (size_t)(s->row - 1) * n + m->a->byte_class[byte];
-    if (*to == MACHINE_UNKNOWN) {
-        uint32_t next = build_next(m, state, byte);
-        if (next == MACHINE_FULL) {
-            return next;
-        }
-        *to = next;
+    return (const uint32_t *)m->rows.p + (size_t)(s->row - 1) * n;
+}
+
+uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
+    if (state < MACHINE_FIRST) {
+        return state;
     }
-    return *to;
+    const uint32_t *row = machine_row(m, state);
+    if (row == NULL) {
+        return MACHINE_FULL;
+    }
+    uint32_t class = m->a->byte_class[byte], to = row[class];
+    if (to == MACHINE_UNKNOWN) {
+        to = build_next(m, state, byte);
+        if (to != MACHINE_FULL) {
+            ((uint32_t *)m->rows.p)[(size_t)(machine_state_at(m, state)->row - 1) * m->a->n_byte_classes + class] = to;
+        }
+    }
+    return to;
 }
 
 static quire_err open_areas(machine *m, size_t max_bytes) {

@@ -61,21 +61,14 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
 void machine_deinit(machine *m);
 /* The state behind a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
+/* The row of a state: what stands behind each class of bytes, MACHINE_UNKNOWN where nobody has asked. NULL: the budget is used up. */
+const uint32_t *machine_row(machine *m, uint32_t state);
 
 static inline machine_state *machine_state_at(const machine *m, uint32_t state) {
     return (machine_state *)m->states.p + state;
 }
 static inline const machine_config *machine_configs(const machine *m, uint32_t state) {
     return (const machine_config *)m->configs.p + machine_state_at(m, state)->first;
-}
-
-/* The same; quick where the state is known already. state: neither dead nor full. */
-static inline uint32_t machine_step(machine *m, uint32_t state, uint8_t byte) {
-    uint32_t row = machine_state_at(m, state)->row, to = MACHINE_UNKNOWN;
-    if (row != 0) {
-        to = ((const uint32_t *)m->rows.p)[(size_t)(row - 1) * m->a->n_byte_classes + m->a->byte_class[byte]];
-    }
-    return to != MACHINE_UNKNOWN ? to : machine_next(m, state, byte);
 }
 
 /* ---- for its parts ---- */
@@ -89,6 +82,8 @@ uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below);
 uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words);
 /* machine_chars.c: a byte for a node that reads characters. */
 void machine_read_char(machine *m, const machine_config *c, uint8_t byte);
+/* machine_marks.c: a byte for a special token. */
+void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
 /* machine_members.c: an object or array behind a part (or at its beginning), and behind a comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);

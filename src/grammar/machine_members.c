@@ -27,16 +27,18 @@ static void enter(machine *m, uint32_t node, const machine_tally *t, const uint6
 
 /* Behind a part: the end where it may come, and a comma where more may. */
 static void end_or_more(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh, bool end, bool more, uint32_t comma,
-                        void (*part)(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh)) {
+                        bool may_miss, void (*part)(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh)) {
     if (end) {
         machine_follow(m, m->a->nodes.p[node].next, 0, stack, fresh);
     }
     if (!more) {
         return;
     }
-    if (((const machine_tally *)m->tallies.p)[tally].count == 0) {
+    bool is_first = ((const machine_tally *)m->tallies.p)[tally].count == 0;
+    if (is_first || may_miss) {
         part(m, node, tally, stack, fresh);
-    } else {
+    }
+    if (!is_first) {
         machine_follow(m, comma, 0, machine_push(m, node, tally << 1, stack), 1);
     }
 }
@@ -115,7 +117,8 @@ void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     for (uint32_t i = 0; i < o->n + o->n_open && !more; i++) {
         more = take_member(m->a, o, &s, i, &to);
     }
-    end_or_more(m, node, tally, stack, fresh, s.t.count >= o->min && required_left(m->a, o, &s) == 0, more, o->comma, machine_object_part);
+    end_or_more(m, node, tally, stack, fresh, s.t.count >= o->min && required_left(m->a, o, &s) == 0, more, o->comma, o->comma_may_miss,
+                machine_object_part);
 }
 
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
@@ -201,7 +204,7 @@ void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stac
     for (uint32_t i = 0, n = slot_of(m->a, r, s.t.count)->n; i < n && !more; i++) {
         more = take_item(m->a, r, &s, i, &to);
     }
-    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && s.t.other >= r->min_counts, more, r->comma, machine_array_part);
+    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && s.t.other >= r->min_counts, more, r->comma, false, machine_array_part);
 }
 
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {

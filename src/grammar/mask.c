@@ -6,12 +6,6 @@
  * one of the vocabulary's masks and a list of tokens where these are few, else as bits. */
 #include "grammar/grammar_run.h"
 
-static void set_tokens(const int32_t *same, int32_t token, uint64_t *bits) {
-    for (; token >= 0; token = same[token]) {
-        bits[token / 64] |= (uint64_t)1 << (token % 64);
-    }
-}
-
 /* How many plain characters any text of which configuration c takes, whatever they are; at most VOCAB_PLAIN. */
 static uint32_t plain_room(const grammar_run *r, const machine_config *c) {
     const nfa *a = r->m.a;
@@ -29,23 +23,17 @@ static uint32_t plain_room(const grammar_run *r, const machine_config *c) {
     return n->max == NFA_NONE || n->max - c->at >= VOCAB_PLAIN ? VOCAB_PLAIN : n->max - c->at;
 }
 
-static bool walk(grammar_run *r, const vocab_trie *t, const int32_t *same, uint32_t s, uint64_t *bits) {
-    r->path[0] = s;
-    for (uint32_t i = 0; i < t->n;) {
-        const vocab_node *node = &t->nodes[i];
-        uint32_t to = machine_step(&r->m, r->path[node->depth], node->byte);
-        if (to < MACHINE_FIRST) {
-            if (to == MACHINE_FULL) {
-                return false;
-            }
-            i = node->skip;
-            continue;
-        }
-        r->path[node->depth + 1] = to;
-        set_tokens(same, node->token, bits);
-        i++;
-    }
-    return true;
+/* How many characters of any spelling configuration c takes; NFA_NONE: it is no such one. */
+static uint32_t counted_room(const grammar_run *r, const machine_config *c) {
+    const nfa *a = r->m.a;
+    const nfa_node *node = &a->nodes.p[c->node];
+    return c->value == 0 && node->op == NFA_COUNTED && node->mode == NFA_JSON ? a->counts.p[node->arg].max - c->at : NFA_NONE;
+}
+
+/* Whether configuration c takes a quote first. */
+static bool is_quote(const grammar_run *r, const machine_config *c) {
+    const nfa_node *node = &r->m.a->nodes.p[c->node];
+    return node->op == NFA_BYTES && r->m.a->bytes.p[node->arg + c->at] == '"';
 }
 
 /* Whether configuration c stands in a JSON string in which any text may follow; *steady: none changes it. */
@@ -66,9 +54,12 @@ static bool is_free(const grammar_run *r, const machine_config *c, bool *steady)
 }
 
 /* The masks of a vocabulary by number: 0 is none. */
-enum { BASE_NONE, BASE_BODY, BASE_PLAIN };
+enum { BASE_NONE, BASE_BODY, BASE_PLAIN, BASE_WITHIN = BASE_PLAIN + VOCAB_PLAIN + 1 };
 static const uint64_t *base_mask(const grammar_vocab *v, uint32_t base) {
-    return base == BASE_NONE ? NULL : base == BASE_BODY ? v->body : v->plain[base - BASE_PLAIN];
+    return base == BASE_NONE    ? NULL
+           : base == BASE_BODY  ? v->body
+           : base < BASE_WITHIN ? v->plain[base - BASE_PLAIN]
+                                : v->within[base - BASE_WITHIN];
 }
 
 static void begin_mask(const grammar_vocab *v, uint32_t base, uint64_t *bits) {
@@ -84,46 +75,68 @@ static uint32_t space_room(const grammar_run *r, const machine_config *c) {
     return r->m.a->nodes.p[c->node].op == NFA_SPACE ? GRAMMAR_SPACE_MAX - c->at : 0;
 }
 
-static void add_spaces(const grammar_vocab *v, uint32_t room, uint64_t *bits) {
+static void add_spaces(const grammar_vocab *v, uint32_t room, mask_out *o) {
     for (int32_t i = 0; i < v->n_spaces; i++) {
-        int32_t t = v->spaces[i];
-        if (vocab_text(v, t).n <= room) {
-            bits[t / 64] |= (uint64_t)1 << (t % 64);
+        if (vocab_text(v, v->spaces[i]).n <= room) {
+            mask_set(o, v->spaces[i]);
         }
     }
 }
 
-/* Fills bits from nothing; *base: the mask of the vocabulary that is in them. Where one configuration stands in a JSON string, all do: what
- * came before decides that. */
-static bool build_mask(grammar_run *r, uint32_t s, uint64_t *bits, uint32_t *base) {
+/* What the configurations of a state have in common. */
+typedef struct mask_shape {
+    uint32_t base, spaces;
+    bool steady;              /* in free text: no character changes the state */
+    const vocab_trie *beside; /* the tokens that base leaves open */
+} mask_shape;
+
+/* Where one configuration stands in a JSON string, all do: what came before decides that. */
+static mask_shape shape_of(const grammar_run *r, uint32_t s) {
     const grammar_vocab *v = r->v;
-    const machine_state *state = machine_state_at(&r->m, s);
     const machine_config *c = machine_configs(&r->m, s);
-    uint32_t room = 0, spaces = 0, n = state->n;
-    bool free_text = false, steady = false;
+    mask_shape m = {.beside = &v->all};
+    uint32_t room = 0, counted = NFA_NONE, n = machine_state_at(&r->m, s)->n, n_quotes = 0;
+    bool free_text = false;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t one = plain_room(r, c + i);
-        room = one > room ? one : room;
-        spaces = space_room(r, c + i) > spaces ? space_room(r, c + i) : spaces;
-        free_text = free_text || is_free(r, c + i, &steady);
+        uint32_t plain = plain_room(r, c + i), space = space_room(r, c + i), count = counted_room(r, c + i);
+        room = plain > room ? plain : room;
+        m.spaces = space > m.spaces ? space : m.spaces;
+        counted = count != NFA_NONE ? count : counted;
+        n_quotes += is_quote(r, c + i);
+        free_text = free_text || is_free(r, c + i, &m.steady);
     }
-    /* Shorter room answers for all plain tokens only where nothing else may take longer ones. */
-    bool sliced = room == VOCAB_PLAIN || (room > 0 && n <= 2);
-    *base = free_text ? BASE_BODY : sliced ? BASE_PLAIN + room : BASE_NONE;
-    begin_mask(v, *base, bits);
-    for (int32_t i = 0; state->final && i < v->n_ends; i++) {
-        bits[v->ends[i] / 64] |= (uint64_t)1 << (v->ends[i] % 64);
-    }
+    m.steady = m.steady && n <= 2;
     if (free_text) {
-        bool one = steady && n <= 2 && machine_next(&r->m, s, 'x') == s;
-        return one ? walk(r, &v->tails, v->same_tail, s, bits) && walk(r, &v->odd, v->same, s, bits)
-                   : walk(r, &v->quoted, v->same, s, bits);
+        m.base = BASE_BODY;
+        m.beside = &v->quoted;
+    } else if (counted != NFA_NONE && n_quotes + 1 == n) { /* nothing else takes what is too long for it */
+        m.base = BASE_WITHIN + (counted < VOCAB_PLAIN ? counted : VOCAB_PLAIN);
+        m.beside = counted <= VOCAB_PLAIN ? &v->quoted : &v->beyond;
+    } else if (room == VOCAB_PLAIN) {
+        m.base = BASE_PLAIN + VOCAB_PLAIN;
+        m.beside = &v->rest;
+    } else if (m.spaces > 0) {
+        m.beside = &v->others;
     }
-    if (spaces > 0 && !sliced) {
-        add_spaces(v, spaces, bits);
-        return walk(r, &v->others, v->same, s, bits);
+    return m;
+}
+
+/* Fills o from nothing; *base: the mask of the vocabulary that is in it. */
+static bool build_mask(grammar_run *r, uint32_t s, mask_out *o, uint32_t *base) {
+    const grammar_vocab *v = r->v;
+    mask_shape m = shape_of(r, s);
+    *base = m.base;
+    begin_mask(v, m.base, o->bits);
+    for (int32_t i = 0; machine_state_at(&r->m, s)->final && i < v->n_ends; i++) {
+        mask_set(o, v->ends[i]);
     }
-    return walk(r, sliced ? &v->rest : &v->all, v->same, s, bits);
+    if (m.base == BASE_BODY && m.steady && machine_next(&r->m, s, 'x') == s) {
+        return run_walk_trie(r, &v->tails, v->same_tail, s, o) && run_walk_trie(r, &v->odd, v->same, s, o);
+    }
+    if (m.beside == &v->others) {
+        add_spaces(v, m.spaces, o);
+    }
+    return run_walk_trie(r, m.beside, v->same, s, o);
 }
 
 /* ---- kept masks: a word of the base's number and the number of tokens beside it, then these; or NO_LIST, then bits ---- */
@@ -131,34 +144,19 @@ static bool build_mask(grammar_run *r, uint32_t s, uint64_t *bits, uint32_t *bas
 #define NO_LIST    UINT32_MAX
 #define BASE_SHIFT 26
 
-/* Writes the tokens beside the base to list, at most max of them; returns how many there are, or max + 1: too many. */
-static uint32_t list_tokens(const grammar_vocab *v, const uint64_t *bits, const uint64_t *base, uint32_t max, uint32_t *list) {
-    uint32_t n = 0;
-    for (size_t i = 0; i < v->n_words; i++) {
-        for (uint64_t w = bits[i] & ~(base != NULL ? base[i] : 0); w != 0; w &= w - 1) {
-            if (n == max) {
-                return max + 1;
-            }
-            list[n++] = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(w);
-        }
-    }
-    return n;
-}
-
-static void keep(grammar_run *r, uint32_t s, const uint64_t *bits, uint32_t base) {
-    uint32_t max = (uint32_t)r->v->n_tokens / RUN_LIST_PART, n = list_tokens(r->v, bits, base_mask(r->v, base), max, r->list);
-    size_t words = 1 + (n <= max ? n : r->v->n_words * 2);
+static void keep(grammar_run *r, uint32_t s, const mask_out *o, uint32_t base) {
+    size_t words = 1 + (o->n <= o->max ? o->n : r->v->n_words * 2);
     if (r->m.budget.used > r->m.budget.max / 2 || !area_use(&r->masks, &r->m.budget, (r->n_mask_words + words) * sizeof(uint32_t))) {
         return; /* states need the rest of the budget more */
     }
     uint32_t *to = (uint32_t *)r->masks.p + r->n_mask_words;
     machine_state_at(&r->m, s)->mask = r->n_mask_words + 1;
     r->n_mask_words += (uint32_t)words;
-    *to++ = n <= max ? base << BASE_SHIFT | n : NO_LIST;
-    if (n <= max) {
-        mem_copy(to, r->list, n * sizeof *to);
+    *to++ = o->n <= o->max ? base << BASE_SHIFT | o->n : NO_LIST;
+    if (o->n <= o->max) {
+        mem_copy(to, o->list, o->n * sizeof *to);
     } else {
-        memcpy(to, bits, r->v->n_words * sizeof *bits);
+        memcpy(to, o->bits, r->v->n_words * sizeof *o->bits);
     }
 }
 
@@ -178,11 +176,12 @@ static void read_kept(const grammar_run *r, uint32_t mask, uint64_t *bits) {
 quire_err run_mask(grammar_run *r, uint32_t s, uint64_t *bits) {
     uint32_t base;
     if (machine_state_at(&r->m, s)->mask == 0) {
-        if (!build_mask(r, s, bits, &base)) {
+        mask_out o = {.bits = bits, .list = r->list, .max = (uint32_t)r->v->n_tokens / RUN_LIST_PART};
+        if (!build_mask(r, s, &o, &base)) {
             return QUIRE_TOO_LARGE;
         }
         r->stats.n_masks++;
-        keep(r, s, bits, base);
+        keep(r, s, &o, base);
         return QUIRE_OK;
     }
     r->stats.n_mask_hits++;

@@ -22,7 +22,8 @@ typedef enum nfa_op {
     NFA_CALL,    /* rules[arg], then next */
     NFA_REPEAT,  /* repeats[arg].body, which ends in RETURN, min to max times, then next */
     NFA_OBJECT,  /* members of objects[arg] with commas, then next */
-    NFA_ARRAY    /* items of arrays[arg] with commas, then next */
+    NFA_ARRAY,   /* items of arrays[arg] with commas, then next */
+    NFA_MARK     /* a special token of mark_sets[arg], then next */
 } nfa_op;
 
 /* How characters are spelt. */
@@ -36,6 +37,13 @@ typedef enum nfa_mode {
 #define NFA_RETURN_NODE 1u
 #define NFA_NONE        UINT32_MAX /* no target; no upper bound */
 #define NFA_MAX_CHAR    0x10FFFFu
+
+/* A special token is NFA_MARK_BYTE, which no UTF-8 has, then its id in digits of 6 bits, the highest first. */
+#define NFA_MARK_BYTE   0xFFu
+#define NFA_MARK_DIGITS 4
+static inline uint8_t nfa_mark_digit(int32_t id, uint32_t i) {
+    return (uint8_t)(0x80u | ((uint32_t)id >> (6 * (NFA_MARK_DIGITS - 1 - i)) & 0x3Fu));
+}
 
 typedef struct nfa_node {
     uint8_t op, mode;
@@ -78,10 +86,12 @@ typedef struct nfa_part {
     bool counts;   /* of an item: towards `contains` */
 } nfa_part;
 
+#define NFA_MAX_MEMBERS 4096 /* of one object */
 /* Members: parts[first .. first + n) once each, then `open` ones from there on any number of times. */
 typedef struct nfa_object {
     uint32_t first, n, n_open, min, max;
     uint32_t comma; /* reads a comma and ends in RETURN */
+    bool comma_may_miss;
     bool any_order;
 } nfa_object;
 
@@ -97,6 +107,12 @@ typedef struct nfa_array {
     uint32_t comma;
     bool unique;
 } nfa_array;
+
+/* Special tokens: mark_ids[first .. first + n), ascending, or all but these. */
+typedef struct nfa_mark_set {
+    uint32_t first, n;
+    bool negated;
+} nfa_mark_set;
 
 typedef struct nfa_rule {
     uint32_t start;
@@ -125,6 +141,8 @@ typedef struct nfa {
     NFA_VEC(nfa_array) arrays;
     NFA_VEC(nfa_slot) slots;
     NFA_VEC(nfa_part) parts;
+    NFA_VEC(nfa_mark_set) mark_sets;
+    NFA_VEC(int32_t) mark_ids;
     NFA_VEC(nfa_rule) rules; /* rule 0 is the answer */
     uint8_t byte_class[256]; /* bytes that no node distinguishes have the same */
     uint32_t n_byte_classes;

@@ -217,7 +217,7 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
         (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
     } else if (!s->refused) {
         s->refused = true;
-        (void)err_set(s->b->err, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+        (void)err_set(&s->first, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
     }
 }
 
@@ -232,26 +232,39 @@ static int draft_of(const json_value *root) {
                                                                                           : 2020;
 }
 
+void schema_open(schema *s, build *b, const json_value *root) {
+    *s = (schema){.b = b, .draft = draft_of(root)};
+    dfa_pool_init(&s->dfas, b);
+    (void)expr_of(s, (expr){.kind = EXPR_IS_ANY});
+    (void)expr_of(s, (expr){.kind = EXPR_IS_NEVER});
+    schema_find_resources(s, root);
+}
+
+void schema_close(schema *s) {
+    if (s->refused && s->b->failed == QUIRE_OK) {
+        s->b->failed = QUIRE_UNSUPPORTED;
+        if (s->b->err != NULL) {
+            *s->b->err = s->first;
+        }
+    }
+    schema_free_kept(s);
+    dfa_pool_deinit(&s->dfas);
+    mem_free(s->exprs.p);
+    mem_free(s->expr_slots);
+    mem_free(s->queue.p);
+    mem_free(s->shapes.p);
+    mem_free(s->resources.p);
+    mem_free(s->anchors.p);
+}
+
 static void compile_value(build *b, const json_value *root) {
-    schema s = {.b = b, .draft = draft_of(root)};
-    dfa_pool_init(&s.dfas, b);
-    (void)expr_of(&s, (expr){.kind = EXPR_IS_ANY});
-    (void)expr_of(&s, (expr){.kind = EXPR_IS_NEVER});
-    schema_find_resources(&s, root);
+    schema s;
+    schema_open(&s, b, root);
     uint32_t x = b->failed == QUIRE_OK ? expr_schema(&s, root, 0, "") : EXPR_NEVER;
     if (b->failed == QUIRE_OK) {
         schema_write(&s, x);
     }
-    if (s.refused && b->failed == QUIRE_OK) {
-        b->failed = QUIRE_UNSUPPORTED; /* b->err has the first one */
-    }
-    schema_free_kept(&s);
-    dfa_pool_deinit(&s.dfas);
-    mem_free(s.exprs.p);
-    mem_free(s.expr_slots);
-    mem_free(s.queue.p);
-    mem_free(s.resources.p);
-    mem_free(s.anchors.p);
+    schema_close(&s);
 }
 
 void compile_schema(build *b, str text) {

@@ -3,8 +3,6 @@
 #include "grammar/regex_syntax.h"
 #include "grammar/value_shape.h"
 
-#define MAX_MEMBERS 4096 /* of one object, as machine_members.c has them */
-
 /* ---- tokens of JSON ---- */
 
 static uint32_t literal(schema *s, const char *text, uint32_t next) {
@@ -24,7 +22,7 @@ static uint32_t regex_rule(schema *s, uint32_t *rule, str regex) {
     return *rule - 1;
 }
 
-static uint32_t space(schema *s, uint32_t next) {
+uint32_t schema_space(schema *s, uint32_t next) {
     const grammar_options *o = s->b->options;
     if (o->whitespace_pattern.n > 0) {
         return build_call(s->b, regex_rule(s, &s->space_rule, o->whitespace_pattern), next);
@@ -32,7 +30,7 @@ static uint32_t space(schema *s, uint32_t next) {
     return o->space == GRAMMAR_SPACE_ANY ? build_node(s->b, NFA_SPACE, NFA_RAW, 0, 0, next) : next;
 }
 
-static uint32_t rule_of(schema *s, uint32_t x) {
+uint32_t schema_rule(schema *s, uint32_t x) {
     if (s->b->failed != QUIRE_OK) {
         return 0;
     }
@@ -46,14 +44,14 @@ static uint32_t rule_of(schema *s, uint32_t x) {
     return s->exprs.p[x].rule - 1;
 }
 
-static uint32_t comma(schema *s) {
-    return literal(s, ",", space(s, NFA_RETURN_NODE));
+uint32_t schema_comma(schema *s) {
+    return literal(s, ",", schema_space(s, NFA_RETURN_NODE));
 }
 
 /* ---- strings, numbers ---- */
 
 /* The name as a JSON string: printable ASCII as itself, other characters raw or escaped. */
-static uint32_t name_node(schema *s, str name, uint32_t next) {
+uint32_t schema_json_name(schema *s, str name, uint32_t next) {
     uint32_t *ends = schema_keep(s, name.n + 1, sizeof *ends), n = 0;
     for (size_t i = 0, len; ends != NULL && i < name.n; i += len) { /* where characters begin */
         (void)utf8_next(name.p + i, &len);
@@ -81,15 +79,14 @@ static uint32_t name_node(schema *s, str name, uint32_t next) {
     return literal(s, "\"", next);
 }
 
-/* A string in quotes that the dfa accepts. */
-static uint32_t dfa_node(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
+uint32_t schema_string(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
     if (dfa_is_empty(&s->dfas, x)) {
         return NFA_FAIL_NODE;
     }
     return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(&s->dfas, x), 0, literal(s, "\"", next)));
 }
 
-static uint32_t counted_node(schema *s, uint32_t min, uint32_t max, uint32_t next) {
+uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
     nfa_count *c = NFA_PUSH(s->b, s->b->a.counts);
     if (c == NULL) {
         return NFA_FAIL_NODE;
@@ -99,15 +96,18 @@ static uint32_t counted_node(schema *s, uint32_t min, uint32_t max, uint32_t nex
 }
 
 static uint32_t string_node(schema *s, const string_part *p) {
+    if (!style_is_plain(s)) {
+        return style_string(s, p, NFA_RETURN_NODE);
+    }
     if (p->dfa != DFA_ANY) {
-        return dfa_node(s, string_dfa(s, p), NFA_PLAIN, NFA_RETURN_NODE);
+        return schema_string(s, string_dfa(s, p), NFA_PLAIN, NFA_RETURN_NODE);
     }
     if (p->min > 0 || p->max != NFA_NONE) {
-        return counted_node(s, p->min, p->max, NFA_RETURN_NODE);
+        return schema_counted(s, p->min, p->max, NFA_RETURN_NODE);
     }
     if (s->string_rule == 0) {
         s->string_rule = build_rule(s->b) + 1;
-        build_rule_set(s->b, s->string_rule - 1, counted_node(s, 0, NFA_NONE, NFA_RETURN_NODE));
+        build_rule_set(s->b, s->string_rule - 1, schema_counted(s, 0, NFA_NONE, NFA_RETURN_NODE));
     }
     return build_call(s->b, s->string_rule - 1, NFA_RETURN_NODE);
 }
@@ -150,7 +150,7 @@ static void add_item(schema *s, nfa_slot *slot, uint32_t x, bool counts) {
     if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
         return;
     }
-    uint32_t entry = build_call(s->b, rule_of(s, x), space(s, NFA_RETURN_NODE));
+    uint32_t entry = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
     nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
     if (p != NULL) {
         *p = (nfa_part){.entry = entry, .counts = counts};
@@ -178,15 +178,16 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
     const shape *sh = expr_shape(s, x);
     const json_value *values = finite_values(s, x, &one);
     yes_no = sh->numbers.n == 0 && sh->strings.n == 0 && sh->arrays.n == 0 && sh->objects.n == 0;
-    if (!yes_no && (values == NULL || one || json_length(values) > MAX_MEMBERS)) {
+    if (!yes_no && (values == NULL || one || json_length(values) > NFA_MAX_MEMBERS)) {
         schema_refuse(s, "", "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
         return;
     }
     r->unique = true;
     if (yes_no) {
-        const char *texts[] = {sh->null ? "null" : NULL, sh->yes ? "true" : NULL, sh->no ? "false" : NULL};
+        const char *texts[] = {sh->null ? style_word(s, "null") : NULL, sh->yes ? style_word(s, "true") : NULL,
+                               sh->no ? style_word(s, "false") : NULL};
         for (size_t i = 0; i < 3; i++) {
-            uint32_t entry = texts[i] != NULL ? literal(s, texts[i], space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
+            uint32_t entry = texts[i] != NULL ? literal(s, texts[i], schema_space(s, NFA_RETURN_NODE)) : NFA_FAIL_NODE;
             nfa_part *p = texts[i] != NULL ? NFA_PUSH(s->b, s->b->a.parts) : NULL;
             if (p != NULL) {
                 *p = (nfa_part){.entry = entry};
@@ -242,7 +243,7 @@ static uint32_t array_node(schema *s, const array_part *a) {
         r.min_counts = a->contains.p[0].min;
         r.max_counts = a->contains.p[0].max;
     }
-    r.comma = comma(s);
+    r.comma = schema_comma(s);
     r.first = s->b->a.slots.n;
     for (uint32_t i = 0; i <= r.n && build_step(s->b, 1); i++) {
         add_slot(s, a, &r, i, unique);
@@ -253,180 +254,12 @@ static uint32_t array_node(schema *s, const array_part *a) {
     }
     *to = r;
     uint32_t items = build_node(s->b, NFA_ARRAY, NFA_RAW, s->b->a.arrays.n - 1, 0, literal(s, "]", NFA_RETURN_NODE));
-    return literal(s, "[", space(s, items));
-}
-
-/* ---- objects ---- */
-
-/* Nodes behind a member's name. */
-static uint32_t member_value(schema *s, uint32_t x) {
-    uint32_t value = build_call(s->b, rule_of(s, x), space(s, NFA_RETURN_NODE));
-    return space(s, literal(s, ":", space(s, value)));
-}
-
-static void add_member(schema *s, uint32_t entry, bool required) {
-    nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
-    if (p != NULL) {
-        *p = (nfa_part){.entry = entry, .required = required};
-    }
-}
-
-/* Names in the order in which members come: as listed, then required ones that nothing lists. */
-typedef struct name_list {
-    PARTS(str) names;
-    uint32_t n_slots, *slots;
-} name_list;
-
-static void add_name(schema *s, name_list *l, str name) {
-    if ((l->names.n + 1) * 2 > l->n_slots) {
-        uint32_t n = l->n_slots > 0 ? l->n_slots * 2 : 16;
-        l->slots = schema_keep(s, n, sizeof *l->slots);
-        l->n_slots = l->slots != NULL ? n : 0;
-        for (uint32_t i = 0; i < l->names.n && l->slots != NULL; i++) {
-            uint32_t at = (uint32_t)str_hash(STR_HASH_START, l->names.p[i]) & (n - 1);
-            while (l->slots[at] != 0) {
-                at = (at + 1) & (n - 1);
-            }
-            l->slots[at] = i + 1;
-        }
-    }
-    if (l->slots == NULL) {
-        return;
-    }
-    uint32_t at = (uint32_t)str_hash(STR_HASH_START, name) & (l->n_slots - 1);
-    for (; l->slots[at] != 0 && build_step(s->b, 1); at = (at + 1) & (l->n_slots - 1)) {
-        if (str_eq(l->names.p[l->slots[at] - 1], name)) {
-            return;
-        }
-    }
-    str *to = PART_PUSH(s, l->names);
-    if (to != NULL) {
-        *to = name;
-        l->slots[at] = l->names.n;
-    }
-}
-
-static bool is_required(const object_part *o, str name) {
-    for (uint32_t i = 0; i < o->required.n; i++) {
-        if (str_eq(o->required.p[i], name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What names must be that the dfa accepts, which match the patterns of `matched` (bits, in the order of layers) and no listed name. */
-static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
-    uint32_t all = EXPR_ANY, bit = 0;
-    for (uint32_t i = 0; i < o->layers.n; i++) {
-        const object_layer *l = &o->layers.p[i];
-        bool found = false;
-        for (uint32_t k = 0; k < l->patterns.n; k++, bit++) {
-            if ((matched >> bit & 1) != 0) {
-                all = expr_and(s, all, l->patterns.p[k].expr);
-                found = true;
-            }
-        }
-        all = found ? all : expr_and(s, all, l->rest);
-    }
-    return all;
-}
-
-typedef struct open_names {
-    const object_part *o;
-    const pattern_expr *patterns[64];
-    uint32_t n, n_parts;
-} open_names;
-
-/* Adds the open members whose names `names` accepts, split by pattern from `at` on. */
-static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, uint64_t matched) {
-    if (dfa_is_empty(&s->dfas, names) || !build_step(s->b, 1)) {
-        return;
-    }
-    if (at < open->n) {
-        uint32_t pattern = open->patterns[at]->dfa;
-        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND), at + 1, matched | (uint64_t)1 << at);
-        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND_NOT), at + 1, matched);
-        return;
-    }
-    uint32_t x = open_expr(s, open->o, matched);
-    if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
-        return;
-    }
-    uint32_t value = member_value(s, x);
-    add_member(s, names == DFA_ANY ? counted_node(s, 0, NFA_NONE, value) : dfa_node(s, names, NFA_JSON, value), false);
-    open->n_parts++;
-}
-
-static uint32_t open_members(schema *s, const object_part *o, const name_list *listed) {
-    open_names open = {.o = o};
-    uint32_t names = DFA_ANY, only;
-    for (uint32_t i = 0; i < o->layers.n; i++) {
-        for (uint32_t k = 0; k < o->layers.p[i].patterns.n; k++) {
-            if (open.n == 12) {
-                schema_refuse(s, "", "patternProperties", "over 12 patterns apply to one object");
-                return 0;
-            }
-            open.patterns[open.n++] = &o->layers.p[i].patterns.p[k];
-        }
-    }
-    if (open.n == 0 && open_expr(s, o, 0) == EXPR_NEVER) {
-        return 0;
-    }
-    if (listed->names.n > 0) {
-        uint32_t known = dfa_names(&s->dfas, listed->names.p, listed->names.n);
-        names = dfa_combine(&s->dfas, DFA_ANY, known, DFA_AND_NOT);
-    }
-    for (uint32_t i = 0; i < o->name_exprs.n; i++) {
-        if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &only)) {
-            return 0;
-        }
-        names = dfa_combine(&s->dfas, names, only, DFA_AND);
-    }
-    add_open(s, &open, names, 0, 0);
-    return open.n_parts;
-}
-
-static uint32_t object_node(schema *s, const object_part *o) {
-    nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
-    name_list l = {0};
-    for (uint32_t i = 0; i < o->layers.n; i++) {
-        for (uint32_t k = 0; k < o->layers.p[i].names.n; k++) {
-            add_name(s, &l, o->layers.p[i].names.p[k].name);
-        }
-    }
-    for (uint32_t i = 0; i < o->required.n; i++) {
-        add_name(s, &l, o->required.p[i]);
-    }
-    r.comma = comma(s);
-    r.first = s->b->a.parts.n;
-    for (uint32_t i = 0; i < l.names.n && build_step(s->b, 1 + o->required.n); i++) {
-        uint32_t x = object_member(s, o, l.names.p[i]);
-        bool required = is_required(o, l.names.p[i]);
-        if (x == EXPR_NEVER && required) {
-            return NFA_FAIL_NODE;
-        }
-        if (x != EXPR_NEVER) {
-            add_member(s, name_node(s, l.names.p[i], member_value(s, x)), required);
-        }
-    }
-    r.n = s->b->a.parts.n - r.first;
-    if (r.n > MAX_MEMBERS) {
-        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object lists over %d members", MAX_MEMBERS);
-    }
-    r.n_open = open_members(s, o, &l);
-    nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);
-    if (to == NULL) {
-        return NFA_FAIL_NODE;
-    }
-    *to = r;
-    uint32_t members = build_node(s->b, NFA_OBJECT, NFA_RAW, s->b->a.objects.n - 1, 0, literal(s, "}", NFA_RETURN_NODE));
-    return literal(s, "{", space(s, members));
+    return literal(s, "[", schema_space(s, items));
 }
 
 /* ---- rules ---- */
 
-static uint32_t shape_node(schema *s, const shape *x) {
+uint32_t schema_value(schema *s, const shape *x) {
     PARTS(uint32_t) ways = {0};
     uint32_t *to;
 #define WAY(node)                                                                                                                          \
@@ -437,13 +270,13 @@ static uint32_t shape_node(schema *s, const shape *x) {
         }                                                                                                                                  \
     } while (0)
     if (x->null) {
-        WAY(literal(s, "null", NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "null"), NFA_RETURN_NODE));
     }
     if (x->yes) {
-        WAY(literal(s, "true", NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "true"), NFA_RETURN_NODE));
     }
     if (x->no) {
-        WAY(literal(s, "false", NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "false"), NFA_RETURN_NODE));
     }
     for (uint32_t i = 0; i < x->numbers.n; i++) {
         WAY(number_node(s, &x->numbers.p[i]));
@@ -455,16 +288,32 @@ static uint32_t shape_node(schema *s, const shape *x) {
         WAY(array_node(s, &x->arrays.p[i]));
     }
     for (uint32_t i = 0; i < x->objects.n; i++) {
-        WAY(object_node(s, &x->objects.p[i]));
+        WAY(schema_object(s, &x->objects.p[i]));
     }
 #undef WAY
     return ways.n > 0 ? build_split(s->b, ways.p, ways.n) : NFA_FAIL_NODE;
 }
 
-void schema_write(schema *s, uint32_t root) {
-    (void)rule_of(s, root);
+uint32_t schema_shape_rule(schema *s, const shape *x) {
+    shape_rule *to = NFA_PUSH(s->b, s->shapes);
+    uint32_t rule = to != NULL ? build_rule(s->b) : 0;
+    if (to != NULL) {
+        *to = (shape_rule){*x, rule};
+    }
+    return rule;
+}
+
+void schema_write_rest(schema *s) {
+    for (uint32_t i = 0; i < s->shapes.n && s->b->failed == QUIRE_OK; i++) {
+        build_rule_set(s->b, s->shapes.p[i].rule, schema_value(s, &s->shapes.p[i].shape));
+    }
     while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {
         uint32_t x = s->queue.p[--s->queue.n];
-        build_rule_set(s->b, s->exprs.p[x].rule - 1, shape_node(s, expr_shape(s, x)));
+        build_rule_set(s->b, s->exprs.p[x].rule - 1, schema_value(s, expr_shape(s, x)));
     }
+}
+
+void schema_write(schema *s, uint32_t root) {
+    (void)schema_rule(s, root);
+    schema_write_rest(s);
 }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "grammar/nfa.h"
 
 /* ---- plain tokens ---- */
 
@@ -43,75 +44,16 @@ static bool is_plain(const grammar_vocab *v, int32_t t) {
     return (v->plain[VOCAB_PLAIN][t / 64] >> (t % 64) & 1) != 0;
 }
 
-/* ---- tries ---- */
-
-typedef struct sort_key {
-    str text;
-    int32_t token;
-} sort_key;
-
-static int compare_keys(const void *x, const void *y) {
-    const sort_key *a = x, *b = y;
-    size_t n = a->text.n < b->text.n ? a->text.n : b->text.n;
-    int c = memcmp(a->text.p, b->text.p, n);
-    if (c != 0) {
-        return c;
-    }
-    return a->text.n != b->text.n ? (a->text.n < b->text.n ? -1 : 1) : (a->token < b->token ? -1 : 1);
-}
-
-static size_t common(str a, str b) {
-    size_t n = 0;
-    while (n < a.n && n < b.n && a.p[n] == b.p[n]) {
-        n++;
-    }
-    return n;
-}
-
-/* Tries of the same texts chain tokens of the same bytes alike, as such tokens are all in one or all not. Of sorted keys: nodes in
- * depth-first order. open[d] is the node at depth d on the path to the newest one. */
-static quire_err build_trie(const sort_key *keys, size_t n, int32_t *same, vocab_trie *out) {
-    size_t n_nodes = 0;
-    for (size_t i = 0; i < n; i++) {
-        n_nodes += keys[i].text.n - (i > 0 ? common(keys[i - 1].text, keys[i].text) : 0);
-    }
-    out->nodes = mem_new(n_nodes, sizeof *out->nodes);
-    uint32_t *open = mem_new(VOCAB_MAX_TOKEN + 1, sizeof *open);
-    if (out->nodes == NULL || open == NULL) {
-        mem_free(open);
-        return QUIRE_NO_MEMORY;
-    }
-    size_t depth = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t shared = i > 0 ? common(keys[i - 1].text, keys[i].text) : 0;
-        while (depth > shared) {
-            out->nodes[open[--depth]].skip = out->n;
-        }
-        if (shared == keys[i].text.n) { /* the same bytes as the token before */
-            same[keys[i].token] = out->nodes[open[shared - 1]].token;
-            out->nodes[open[shared - 1]].token = keys[i].token;
-        }
-        for (; depth < keys[i].text.n; depth++) {
-            bool last = depth + 1 == keys[i].text.n;
-            open[depth] = out->n;
-            out->nodes[out->n++] =
-                (vocab_node){.token = last ? keys[i].token : -1, .depth = (uint16_t)depth, .byte = (uint8_t)keys[i].text.p[depth]};
-        }
-    }
-    while (depth > 0) {
-        out->nodes[open[--depth]].skip = out->n;
-    }
-    mem_free(open);
-    return QUIRE_OK;
-}
-
 /* ---- inside a JSON string ---- */
 
 typedef enum token_kind { STAYS, LEAVES, ODD, NEVER } token_kind; /* ODD: only a walk can tell */
 
-/* What a token does that begins at a character inside a string; *quote: where it leaves. */
-static token_kind kind_of(str text, size_t *quote) {
+/* What a token does that begins at a character inside a string; *quote: where it leaves; *n_chars: of one that stays, the last one may be
+ * unfinished. */
+static token_kind kind_of(str text, size_t *quote, uint32_t *n_chars) {
+    *n_chars = 0;
     for (size_t i = 0, len; i < text.n; i += len) {
+        ++*n_chars;
         int32_t c = utf8_decode(text.p + i, text.n - i, &len);
         if (c == '"') {
             *quote = i;
@@ -137,31 +79,48 @@ static token_kind kind_of(str text, size_t *quote) {
     return STAYS;
 }
 
+static void set_bit(uint64_t *bits, int32_t t) {
+    bits[t / 64] |= (uint64_t)1 << (t % 64);
+}
+
+static void mark_body(grammar_vocab *v, int32_t t, uint32_t n_chars) {
+    set_bit(v->body, t);
+    for (uint32_t k = n_chars; k <= VOCAB_PLAIN; k++) {
+        set_bit(v->within[k], t);
+    }
+}
+
 /* keys: of all tokens, sorted. */
-static quire_err build_string_tries(grammar_vocab *v, const sort_key *keys, size_t n) {
-    sort_key *own = mem_new(n * 3, sizeof *own), *odd = own + n, *tails = own + 2 * n;
-    size_t n_quoted = 0, n_odd = 0, n_tails = 0, quote = 0;
+static quire_err build_string_tries(grammar_vocab *v, const trie_key *keys, size_t n) {
+    trie_key *own = mem_new(n * 4, sizeof *own), *odd = own + n, *tails = own + 2 * n, *beyond = own + 3 * n;
+    size_t n_quoted = 0, n_odd = 0, n_tails = 0, n_beyond = 0, quote = 0;
     TRY(mem_check(own));
     for (size_t i = 0; i < n; i++) {
-        token_kind kind = kind_of(keys[i].text, &quote);
+        uint32_t n_chars;
+        token_kind kind = kind_of(keys[i].text, &quote, &n_chars);
         int32_t t = keys[i].token;
         if (kind == STAYS) {
-            v->body[t / 64] |= (uint64_t)1 << (t % 64);
+            mark_body(v, t, n_chars);
         }
-        if (kind == STAYS || kind == NEVER) {
+        if (kind == NEVER || (kind == STAYS && n_chars <= VOCAB_PLAIN)) {
+            continue;
+        }
+        beyond[n_beyond++] = keys[i];
+        if (kind == STAYS) {
             continue;
         }
         own[n_quoted++] = keys[i];
         if (kind == ODD) {
             odd[n_odd++] = keys[i];
         } else {
-            tails[n_tails++] = (sort_key){{keys[i].text.p + quote, keys[i].text.n - quote}, t};
+            tails[n_tails++] = (trie_key){{keys[i].text.p + quote, keys[i].text.n - quote}, t};
         }
     }
-    qsort(tails, n_tails, sizeof *tails, compare_keys);
-    quire_err e = build_trie(own, n_quoted, v->same, &v->quoted);
-    e = e == QUIRE_OK ? build_trie(odd, n_odd, v->same, &v->odd) : e;
-    e = e == QUIRE_OK ? build_trie(tails, n_tails, v->same_tail, &v->tails) : e;
+    qsort(tails, n_tails, sizeof *tails, trie_compare_keys);
+    quire_err e = trie_build(&v->groups, own, n_quoted, v->same, &v->quoted);
+    e = e == QUIRE_OK ? trie_build(&v->groups, odd, n_odd, v->same, &v->odd) : e;
+    e = e == QUIRE_OK ? trie_build(&v->groups, tails, n_tails, v->same_tail, &v->tails) : e;
+    e = e == QUIRE_OK ? trie_build(&v->groups, beyond, n_beyond, v->same, &v->beyond) : e;
     mem_free(own);
     return e;
 }
@@ -175,7 +134,7 @@ static bool is_space(str text) {
 }
 
 /* keys: of all tokens, sorted; they are written over. */
-static quire_err build_others(grammar_vocab *v, sort_key *keys, size_t n) {
+static quire_err build_others(grammar_vocab *v, trie_key *keys, size_t n) {
     size_t n_others = 0;
     v->spaces = mem_new(n, sizeof *v->spaces);
     TRY(mem_check(v->spaces));
@@ -186,31 +145,31 @@ static quire_err build_others(grammar_vocab *v, sort_key *keys, size_t n) {
             keys[n_others++] = keys[i];
         }
     }
-    return build_trie(keys, n_others, v->same, &v->others);
+    return trie_build(&v->groups, keys, n_others, v->same, &v->others);
 }
 
 static quire_err build_tries(grammar_vocab *v) {
-    sort_key *keys = mem_new((size_t)v->n_tokens, sizeof *keys);
+    trie_key *keys = mem_new((size_t)v->n_tokens, sizeof *keys);
     size_t n = 0, n_rest = 0;
     TRY(mem_check(keys));
     for (int32_t t = 0; t < v->n_tokens; t++) {
         str text = vocab_text(v, t);
         if (text.n > 0 && text.n <= VOCAB_MAX_TOKEN && !is_end(v, t)) {
-            keys[n++] = (sort_key){text, t};
+            keys[n++] = (trie_key){text, t};
             v->longest = text.n > v->longest ? (uint32_t)text.n : v->longest;
         }
     }
-    qsort(keys, n, sizeof *keys, compare_keys);
-    quire_err e = build_trie(keys, n, v->same, &v->all);
+    qsort(keys, n, sizeof *keys, trie_compare_keys);
+    quire_err e = trie_build(&v->groups, keys, n, v->same, &v->all);
     e = e == QUIRE_OK ? build_string_tries(v, keys, n) : e;
-    sort_key *rest = mem_new(n, sizeof *rest);
+    trie_key *rest = mem_new(n, sizeof *rest);
     e = e == QUIRE_OK ? mem_check(rest) : e;
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
         if (!is_plain(v, keys[i].token)) {
             rest[n_rest++] = keys[i];
         }
     }
-    e = e == QUIRE_OK ? build_trie(rest, n_rest, v->same, &v->rest) : e;
+    e = e == QUIRE_OK ? trie_build(&v->groups, rest, n_rest, v->same, &v->rest) : e;
     e = e == QUIRE_OK ? build_others(v, keys, n) : e;
     mem_free(rest);
     mem_free(keys);
@@ -219,11 +178,18 @@ static quire_err build_tries(grammar_vocab *v) {
 
 /* ---- opening ---- */
 
+/* What counts of a token's text: nothing where it has the byte that begins special tokens and is not one of them as a whole, so that no
+ * tokens of single bytes spell one. */
+static str counted(str text) {
+    bool is_mark = text.n == 1 + NFA_MARK_DIGITS && (uint8_t)text.p[0] == NFA_MARK_BYTE;
+    return text.n == 0 || is_mark || memchr(text.p, (int)NFA_MARK_BYTE, text.n) == NULL ? text : (str){"", 0};
+}
+
 static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *ends) {
     size_t total = 0;
     for (int32_t t = 0; t < v->n_tokens; t++) {
         v->starts[t] = (uint32_t)total;
-        total += texts[t].n;
+        total += counted(texts[t]).n;
         if (total > UINT32_MAX) {
             return QUIRE_TOO_LARGE;
         }
@@ -232,7 +198,8 @@ static quire_err copy_texts(grammar_vocab *v, const str *texts, const int32_t *e
     v->bytes = mem_new(total, 1);
     TRY(mem_check(v->bytes));
     for (int32_t t = 0; t < v->n_tokens; t++) {
-        mem_copy(v->bytes + v->starts[t], texts[t].p, texts[t].n);
+        str text = counted(texts[t]);
+        mem_copy(v->bytes + v->starts[t], text.p, text.n);
     }
     mem_copy(v->ends, ends, (size_t)v->n_ends * sizeof *ends);
     return QUIRE_OK;
@@ -253,8 +220,11 @@ static quire_err fill(grammar_vocab *v, const str *texts, const int32_t *ends) {
     for (int i = 0; i <= VOCAB_PLAIN; i++) {
         v->plain[i] = mem_new(v->n_words, sizeof *v->plain[i]);
         TRY(mem_check(v->plain[i]));
+        v->within[i] = mem_new(v->n_words, sizeof *v->within[i]);
+        TRY(mem_check(v->within[i]));
     }
     TRY(copy_texts(v, texts, ends));
+    trie_groups_init(&v->groups);
     memset(v->same, 0xFF, (size_t)v->n_tokens * sizeof *v->same);
     memset(v->same_tail, 0xFF, (size_t)v->n_tokens * sizeof *v->same_tail);
     mark_plain(v);
@@ -298,6 +268,11 @@ void grammar_vocab_drop(grammar_vocab *v) {
     }
     for (int i = 0; i <= VOCAB_PLAIN; i++) {
         mem_free(v->plain[i]);
+        mem_free(v->within[i]);
+    }
+    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->beyond, &v->others};
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        trie_free(tries[i]);
     }
     mem_free(v->ends);
     mem_free(v->same);
@@ -305,18 +280,16 @@ void grammar_vocab_drop(grammar_vocab *v) {
     mem_free(v->bytes);
     mem_free(v->body);
     mem_free(v->spaces);
-    mem_free(v->others.nodes);
     mem_free(v->same_tail);
-    mem_free(v->quoted.nodes);
-    mem_free(v->odd.nodes);
-    mem_free(v->tails.nodes);
-    mem_free(v->all.nodes);
-    mem_free(v->rest.nodes);
     mem_free(v);
 }
 
 int32_t grammar_vocab_size(const grammar_vocab *v) {
     return v->n_tokens;
+}
+
+str grammar_vocab_text(const grammar_vocab *v, int32_t token) {
+    return vocab_text(v, token);
 }
 
 size_t grammar_mask_words(const grammar_vocab *v) {

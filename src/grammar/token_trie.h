@@ -4,23 +4,10 @@
 
 #include <stdatomic.h>
 
+#include "grammar/byte_trie.h"
 #include "grammar/grammar.h"
 
-#define VOCAB_MAX_TOKEN 1024 /* bytes of a token; longer ones are never allowed */
-#define VOCAB_PLAIN     16   /* characters up to which plain tokens are sorted by length */
-
-/* A node in depth-first order: skip is the node behind its subtree. */
-typedef struct vocab_node {
-    uint32_t skip;
-    int32_t token; /* that ends here, or -1; further ones with the same bytes: vocab->same */
-    uint16_t depth;
-    uint8_t byte;
-} vocab_node;
-
-typedef struct vocab_trie {
-    vocab_node *nodes;
-    uint32_t n;
-} vocab_trie;
+#define VOCAB_PLAIN 16 /* characters up to which plain tokens are sorted by length */
 
 struct grammar_vocab {
     _Atomic int32_t refs;
@@ -30,11 +17,14 @@ struct grammar_vocab {
     int32_t *same;    /* [n_tokens] the next token with the same bytes, or -1 */
     uint32_t *starts; /* [n_tokens + 1] in bytes */
     uint8_t *bytes;
+    trie_groups groups;
     vocab_trie all, rest; /* rest: without plain[VOCAB_PLAIN] */
     /* Of tokens inside a JSON string: body, those that stay inside whatever they begin with; quoted, those that may leave it; tails, what
      * these have from the closing quote on, with the tokens of equal tails chained in same_tail. */
     uint64_t *body;
-    vocab_trie quoted, odd, tails; /* odd: the part of quoted that only a walk can tell */
+    vocab_trie quoted, odd, tails;     /* odd: the part of quoted that only a walk can tell */
+    uint64_t *within[VOCAB_PLAIN + 1]; /* the part of body that has at most so many characters, escapes being one */
+    vocab_trie beyond;                 /* quoted, and what within[VOCAB_PLAIN] leaves of body */
     int32_t *same_tail;
     /* Tokens of JSON's white space alone, and a trie of the others. */
     int32_t *spaces, n_spaces;

@@ -100,20 +100,40 @@ typedef struct schema_anchor {
 } schema_anchor;
 typedef struct kept_block kept_block;
 
+typedef struct shape_rule {
+    shape shape;
+    uint32_t rule;
+} shape_rule;
+
+/* How values are spelt. */
+typedef enum value_style {
+    STYLE_JSON,
+    STYLE_PYTHON, /* literals: True, None, strings in either quote */
+    STYLE_GEMMA   /* names without quotes, strings between two equal marks */
+} value_style;
+
+struct grammar_arguments;
+
 typedef struct schema {
     build *b;
+    value_style style;
+    const struct grammar_arguments *arguments; /* NULL: a value by itself */
+    struct parts *parts;                       /* of the arguments */
+    uint32_t avoid;                            /* a dfa: what strings may be; DFA_ANY: everything */
     dfa_pool dfas;
     kept_block *blocks;
     NFA_VEC(expr) exprs;
     uint32_t *expr_slots, n_expr_slots;
     NFA_VEC(uint32_t) queue; /* expressions whose rules are to be written */
+    NFA_VEC(shape_rule) shapes; /* and shapes */
     NFA_VEC(schema_resource) resources;
     NFA_VEC(schema_anchor) anchors;
     int draft; /* 4, 6, 7, 2019, 2020 */
     int depth;
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
     bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
-    bool refused;     /* some keyword, with options->survey: the error stands already */
+    bool refused;     /* some keyword, with options->survey: the error is `first` */
+    quire_error first;
 } schema;
 
 /* n * size zeroed bytes that live as long as s; NULL: the build failed. */
@@ -165,7 +185,47 @@ uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base)
 /* path/token, kept. */
 const char *schema_path(schema *s, const char *path, const char *token);
 
-/* schema_write.c: rules of all expressions reachable from root, the first of which is rule 0. */
+void schema_open(schema *s, build *b, const json_value *root);
+void schema_close(schema *s);
+
+/* schema_write.c: rules of all expressions reachable from root, the first of which is root's. */
 void schema_write(schema *s, uint32_t root);
+/* The same of those that schema_rule has met. */
+void schema_write_rest(schema *s);
+uint32_t schema_rule(schema *s, uint32_t x);
+uint32_t schema_shape_rule(schema *s, const shape *x);
+/* A node for a value of the shape, ending in RETURN. */
+uint32_t schema_value(schema *s, const shape *x);
+/* White space, then next. */
+uint32_t schema_space(schema *s, uint32_t next);
+/* A comma and white space, ending in RETURN. */
+uint32_t schema_comma(schema *s);
+/* A quoted string of JSON of min to max characters. */
+uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next);
+/* A quoted string of JSON that the dfa accepts. */
+uint32_t schema_string(schema *s, uint32_t dfa, nfa_mode mode, uint32_t next);
+/* A name as JSON writes it. */
+uint32_t schema_json_name(schema *s, str name, uint32_t next);
+
+/* Writes one member, from its name to its value, ending in RETURN; NFA_FAIL_NODE: it cannot be written. */
+typedef struct member_writer {
+    uint32_t (*listed)(schema *s, str name, uint32_t value);
+    uint32_t (*open)(schema *s, uint32_t names, uint32_t value); /* names: a dfa */
+    uint32_t comma;                                              /* a node between two members, ending in RETURN */
+    bool comma_may_miss;
+    bool leaves_out;                                             /* names that the schema says nothing about */
+} member_writer;
+/* schema_members.c: an object in braces, ending in RETURN; and the members of an object, then next. */
+uint32_t schema_object(schema *s, const object_part *o);
+uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
+
+/* value_style.c: spellings other than plain JSON. */
+bool style_is_plain(const schema *s);
+const char *style_word(const schema *s, const char *json);
+uint32_t style_string(schema *s, const string_part *p, uint32_t next);
+uint32_t style_name(schema *s, str name, uint32_t next);
+uint32_t style_open_name(schema *s, uint32_t names, uint32_t next);
+/* A string without quotes and escapes, of those that `also` accepts. */
+uint32_t style_raw_string(schema *s, const string_part *p, uint32_t also, uint32_t next);
 
 #endif

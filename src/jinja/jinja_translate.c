@@ -1,7 +1,5 @@
-/* Methods that replace or encode characters: maketrans and translate; encode, and decode of bytes. */
+/* Methods that replace characters: maketrans and translate. */
 #include "jinja/jinja_methods.h"
-
-/* ---- translate ---- */
 
 static quire_err set_char(jrun *r, jdict *d, int32_t c, jvalue value) {
     return jrun_set(r, d, jint(c), value);
@@ -69,88 +67,6 @@ JFUNCTION(str_translate) {
     for (size_t i = 0, size; i < s.n; i += size) {
         const jvalue *to = jdict_get(args[1].u.dict, jint(jchar_at(s.p + i, s.n - i, &size)));
         TRY(to == NULL ? jrun_add(r, (str){s.p + i, size}) : add_translated(r, *to, jrun_origin(r, s, i)));
-    }
-    return jrun_scratch(r, out);
-}
-
-/* ---- encode and decode ---- */
-
-/* The largest code point of an encoding; 0: UTF-8. */
-static quire_err encoding_of(jrun *r, jvalue v, int32_t *top) {
-    static const struct {
-        const char *name;
-        int32_t top;
-    } known[] = {{"utf-8", 0},       {"utf8", 0},       {"utf_8", 0},     {"UTF-8", 0},        {"ascii", 0x7f},
-                 {"us-ascii", 0x7f}, {"latin-1", 0xff}, {"latin1", 0xff}, {"iso-8859-1", 0xff}};
-    str name;
-    TRY(jarg_text(r, v, "the encoding", &name));
-    *top = 0;
-    for (size_t i = 0; i < sizeof known / sizeof *known && name.n > 0; i++) {
-        if (str_is(name, known[i].name)) {
-            *top = known[i].top;
-            return QUIRE_OK;
-        }
-    }
-    return name.n == 0 ? QUIRE_OK : jrun_fail(r, QUIRE_BAD_REQUEST, "unknown encoding: %.*s", (int)(name.n < 80 ? name.n : 80), name.p);
-}
-
-/* What stands for a character or byte that the encoding lacks: ignore, replace, or the error that strict is. */
-static quire_err add_misfit(jrun *r, jvalue errors, const char *mark, uint8_t origin) {
-    str how = str_of("strict");
-    TRY(jgiven(errors) ? jrun_want_text(r, errors, "errors", &how) : QUIRE_OK);
-    if (str_is(how, "ignore") || str_is(how, "replace")) {
-        return jrun_add_as(r, str_of(str_is(how, "ignore") ? "" : mark), origin);
-    }
-    return jrun_fail(r, QUIRE_BAD_REQUEST,
-                     str_is(how, "strict") ? "codec can't encode or decode a character: ordinal not in range"
-                                           : "unknown error handler; there are strict, ignore and replace");
-}
-
-JFUNCTION(str_encode) {
-    str s;
-    int32_t top;
-    TRY(jarg_self(r, args, &s));
-    TRY(encoding_of(r, args[1], &top));
-    TRY(jrun_step(r, s.n / 4));
-    jout_clear(&r->scratch);
-    for (size_t i = 0, size; i < s.n && top > 0; i += size) {
-        int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        char byte = (char)c;
-        uint8_t origin = jrun_origin(r, s, i);
-        TRY(c >= 0 && c <= top ? jrun_add_as(r, (str){&byte, 1}, origin) : add_misfit(r, args[2], "?", origin));
-    }
-    *out = jstring(s);
-    TRY(top > 0 ? jrun_scratch(r, out) : QUIRE_OK);
-    out->kind = J_BYTES;
-    out->is_input = jarena_is_input(&r->arena, out->u.s);
-    return QUIRE_OK;
-}
-
-JFUNCTION(bytes_decode) {
-    str s = args[0].u.s;
-    int32_t top;
-    TRY(encoding_of(r, args[1], &top));
-    TRY(jrun_step(r, s.n / 4));
-    jout_clear(&r->scratch);
-    for (size_t i = 0, size; i < s.n; i += size) {
-        char bytes[4];
-        int32_t c = top == 0 ? jchar_at(s.p + i, s.n - i, &size) : (unsigned char)s.p[i];
-        size = top == 0 ? size : 1;
-        uint8_t origin = jrun_origin(r, s, i);
-        TRY(c >= 0 && (top == 0 || c <= top) ? jrun_add_as(r, (str){bytes, jchar_put(c, bytes)}, origin)
-                                             : add_misfit(r, args[2], "\xef\xbf\xbd", origin));
-    }
-    return jrun_scratch(r, out);
-}
-
-JFUNCTION(bytes_hex) {
-    str s = args[0].u.s;
-    TRY(jrun_step(r, s.n));
-    jout_clear(&r->scratch);
-    for (size_t i = 0; i < s.n; i++) {
-        static const char digits[] = "0123456789abcdef";
-        char both[] = {digits[(unsigned char)s.p[i] >> 4], digits[(unsigned char)s.p[i] & 15]};
-        TRY(jrun_add_as(r, (str){both, 2}, jrun_origin(r, s, i)));
     }
     return jrun_scratch(r, out);
 }

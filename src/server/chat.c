@@ -22,11 +22,12 @@ static void write_choice(const response *a, int32_t i, json_out *o) {
     } else {
         response_write_text(a, c, o);
     }
-    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null");
+    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null");
+    json_raw(o, a->info->old_calls && c->parts.n_calls > 0 ? "" : ",\"function_call\":null");
     response_write_parts(a, c, o);
     json_raw(o, "}");
     response_write_logprobs(a, c, o);
-    response_write_finish(c, o);
+    response_write_finish(a, c, o);
     response_write_token_ids(a, c, json_name(o, "token_ids"));
     json_end(o, '}');
 }
@@ -67,7 +68,7 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     json_end(o, '}');
     response_write_logprobs(a, c, o);
     if (c->finish != QUIRE_FINISH_NONE) {
-        response_write_finish(c, o);
+        response_write_finish(a, c, o);
     } else {
         json_raw(json_name(o, "finish_reason"), "null");
     }

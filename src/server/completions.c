@@ -13,7 +13,7 @@ static void begin_choice(const response *a, const response_choice *c, int32_t in
     json_int(json_name(o, "index"), index);
     response_write_text(a, c, json_name(o, "text"));
     response_write_logprobs(a, c, o);
-    response_write_finish(c, o);
+    response_write_finish(a, c, o);
 }
 
 static void write_choice(const response *a, int32_t i, json_out *o) {

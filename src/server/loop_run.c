@@ -9,6 +9,7 @@
 #include "server/http_stats.h"
 #include "server/notify.h"
 #include "server/response.h"
+#include "server/schemas.h"
 #include "server/streams.h"
 #include "server/watch.h"
 
@@ -45,7 +46,11 @@ static LOOP_CALLBACK(on_queue) {
     loop *l = arg;
     quire_event ev;
     while (quire_queue_next(l->queue, &ev)) {
-        response_event(&ev);
+        if (ev.kind == QUIRE_EVENT_CHECKED) {
+            schemas_checked(&ev);
+        } else {
+            response_event(&ev);
+        }
     }
     response_flush_unsent(l);
     conn_relieve(l);

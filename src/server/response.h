@@ -34,6 +34,7 @@ typedef struct response_prompt {
 typedef struct response_call {
     int32_t index; /* among the calls of its choice */
     bool begins;   /* with its name */
+    bool is_custom; /* of a custom tool: the arguments are its input */
     strbuf name, arguments;
 } response_call;
 
@@ -159,7 +160,7 @@ void response_write_parts(const response *a, const response_choice *c, json_out 
 void response_write_parts_delta(const response *a, const response_choice *c, json_out *o);
 
 /* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
-void response_write_finish(const response_choice *c, json_out *o);
+void response_write_finish(const response *a, const response_choice *c, json_out *o);
 /* The generated ids if requested, else null. */
 void response_write_token_ids(const response *a, const response_choice *c, json_out *o);
 void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o);

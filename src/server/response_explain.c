@@ -56,6 +56,16 @@ static void write_preemptions(const quire_explain *x, json_out *o) {
     write_cost(&x->preempted, json_name(o, "preempted"));
 }
 
+static void write_rule(const quire_explain *x, json_out *o) {
+    json_begin(json_name(o, "rule"), '{');
+    json_int(json_name(o, "compile_us"), x->compile_us);
+    json_int(json_name(o, "mask_us"), x->mask_us);
+    json_int(json_name(o, "forced_tokens"), x->n_forced);
+    json_int(json_name(o, "guessed_tokens"), x->n_guessed);
+    json_raw(json_name(o, "keywords"), x->rule);
+    json_end(o, '}');
+}
+
 static void write_choice(int32_t index, const response_choice *c, json_out *o) {
     const quire_explain *x = c->explain;
     json_begin(json_item(o), '{');
@@ -65,6 +75,9 @@ static void write_choice(int32_t index, const response_choice *c, json_out *o) {
         write_reuse(x, o);
         write_chunks(x, o);
         write_preemptions(x, o);
+        if (x->rule != NULL) {
+            write_rule(x, o);
+        }
         const json_named_int stages[] = {
             {"tokenise", x->tokenise_us}, {"queue", x->queue_us},           {"prefill", x->prefill_us},
             {"decode", x->decode_us},     {"detokenise", x->detokenise_us}, {NULL, 0},

@@ -18,6 +18,7 @@ static response_call *call_of(response_parts *p, int32_t index) {
 static quire_err take_call(response_choice *c, const quire_part *part) {
     response_call *call = call_of(&c->parts, part->call);
     TRY(mem_check(call));
+    call->is_custom = part->is_custom;
     if (part->kind == QUIRE_PART_CALL) {
         call->begins = true;
         c->parts.n_bytes += sizeof *call;
@@ -83,27 +84,37 @@ static void write_text(json_out *o, const char *name, const strbuf *text) {
     json_text(json_name(o, name), text->n > 0 ? text->p : "", text->n);
 }
 
-/* {"id":..,"type":"function","function":{..}}; in a delta with the index, and id and name only where the call begins. */
+/* The function or custom tool with what it is called with; the name only where the call begins. */
+static void write_called(const response_call *call, json_out *o) {
+    json_begin(o, '{');
+    if (call->begins) {
+        write_text(o, "name", &call->name);
+    }
+    write_text(o, call->is_custom ? "input" : "arguments", &call->arguments);
+    json_end(o, '}');
+}
+
+/* {"id":..,"type":"function","function":{..}}; in a delta with the index, and the id only where the call begins. */
 static void write_call(const response *a, const response_choice *c, const response_call *call, bool is_delta, json_out *o) {
+    const char *type = call->is_custom ? "custom" : "function";
     json_begin(json_item(o), '{');
     if (call->begins) {
         write_id(a, c, call->index, o);
-        json_cstr(json_name(o, "type"), "function");
+        json_cstr(json_name(o, "type"), type);
     }
     if (is_delta) {
         json_int(json_name(o, "index"), call->index);
     }
-    json_begin(json_name(o, "function"), '{');
-    if (call->begins) {
-        write_text(o, "name", &call->name);
-    }
-    write_text(o, "arguments", &call->arguments);
-    json_end(o, '}');
+    write_called(call, json_name(o, type));
     json_end(o, '}');
 }
 
 static void write_calls(const response *a, const response_choice *c, bool is_delta, json_out *o) {
     if (c->parts.n_calls == 0) {
+        return;
+    }
+    if (a->info->old_calls) {
+        write_called(&c->parts.calls[0], json_name(o, "function_call"));
         return;
     }
     json_begin(json_name(o, "tool_calls"), '[');

@@ -8,12 +8,13 @@ void response_write_head(const response *a, const char *object, json_out *o) {
     json_cstr(json_name(o, "model"), a->conn->loop->server->model_name);
 }
 
-void response_write_finish(const response_choice *c, json_out *o) {
+void response_write_finish(const response *a, const response_choice *c, json_out *o) {
     static const char *const words[] = {
         [QUIRE_FINISH_NONE] = NULL, [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length",
         [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
     };
-    json_cstr(json_name(o, "finish_reason"), c->finish == QUIRE_FINISH_STOP && c->chose_calls ? "tool_calls" : words[c->finish]);
+    const char *calls = a->info->old_calls ? "function_call" : "tool_calls";
+    json_cstr(json_name(o, "finish_reason"), c->finish == QUIRE_FINISH_STOP && c->chose_calls ? calls : words[c->finish]);
     json_name(o, "stop_reason");
     if (c->stop_string.n > 0) {
         json_text(o, c->stop_string.p, c->stop_string.n);

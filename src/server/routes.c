@@ -8,6 +8,7 @@
 #include "server/host.h"
 #include "server/metrics.h"
 #include "server/response.h"
+#include "server/schemas.h"
 #include "server/streams.h"
 #include "server/watch.h"
 
@@ -171,6 +172,7 @@ static void post_reset(conn *c) {
 }
 
 #define READ "GET, HEAD"
+#define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
 static const route table[] = {
     {.path = "/", .allow = READ, .run = get_home},
@@ -190,6 +192,7 @@ static const route table[] = {
     {.path = "/v1/completions", .allow = "POST", .run = post_completions, .takes_json = true},
     {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
     {.path = "/v1/chat/completions", .allow = "POST", .run = post_chat, .takes_json = true},
+    {.path = "/v1/schemas/check", .allow = "POST", .run = schemas_check, .takes_json = true, .max_body_bytes = CHECK_BODY_BYTES},
 };
 
 static const route *find(str path) {

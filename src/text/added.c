@@ -228,6 +228,9 @@ bool added_walk_next(added_walk *w) {
         }
         start = t->lstrip ? skip_spaces_left(w->text, start, w->done) : start;
         end = t->rstrip ? skip_spaces_right(w->text, end) : end;
+        if (t->lstrip && end <= w->done) {
+            continue; /* the token before has taken the space that this one is made of */
+        }
         w->stretch_at = w->done;
         w->stretch_n = start > w->done ? start - w->done : 0; /* the token before may have taken the space at this one's start */
         w->done = end;

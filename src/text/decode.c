@@ -179,15 +179,17 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     matcher literal = {.literal = step->content, .n_literal = step->n_content};
     strbuf *held = &s->held[i].text, *w = &s->work[i];
     strbuf_clear(w);
-    TRY(matcher_replace(&literal, &s->scratch, (str){held->p, held->n}, (str){" ", 1}, w)); /* the withheld text was not the last */
+    if (held->n > 0) { /* the withheld text was not the last */
+        TRY(matcher_replace(&literal, &s->scratch, (str){held->p, held->n}, (str){" ", 1}, w));
+        TRY(put(s, i + 1, (str){w->p, w->n}, false));
+    }
     match_iter it = {.subject = token};
     bool found;
     TRY(matcher_next(&literal, &s->scratch, &it, &found));
     size_t settled = found ? it.start : token.n;
     strbuf_clear(held);
     TRY(strbuf_add(held, token.p + settled, token.n - settled));
-    TRY(strbuf_add(w, token.p, settled));
-    return put(s, i + 1, (str){w->p, w->n}, true);
+    return put(s, i + 1, (str){token.p, settled}, true);
 }
 
 /* transformers' clean-up of tokenization spaces, within one token. */
@@ -253,12 +255,12 @@ static quire_err put(decode_state *s, int32_t i, str part, bool begins) {
     case DECODE_SUFFIX:
         return put_suffix(s, i, part);
     case DECODE_WORDPIECE:
-        return put_wordpiece(s, i, part, first);
+        return begins ? put_wordpiece(s, i, part, first) : put(s, i + 1, part, false);
     case DECODE_SPACED:
-        if (!first) {
+        if (!first && begins) {
             TRY(put(s, i + 1, (str){" ", 1}, true));
         }
-        return put(s, i + 1, part, true);
+        return put(s, i + 1, part, begins);
     default:
         return strbuf_add(s->out, part.p, part.n);
     }
@@ -281,6 +283,7 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
     bool first = h->n_tokens == 0;
     h->n_tokens++;
     if (class == PIECE_UNKNOWN) {
+        h->n_tokens -= step->unknown != NULL && step->n_unknown == 0;
         return step->unknown != NULL ? strbuf_add(s->out, step->unknown, step->n_unknown) : strbuf_add_str(s->out, " \xE2\x81\x87 ");
     }
     size_t n = step->n_content;

@@ -84,3 +84,27 @@ static quire_err encode_wordlevel(const piece_model *m, str piece, model_scratch
 }
 
 const piece_model_ops piece_model_wordlevel = {.name = "WordLevel", .encode = encode_wordlevel, .bytes = no_bytes};
+
+/* ---- SentencePiece's words ---- */
+
+static quire_err encode_words(const piece_model *m, str piece, model_scratch *s, token_list *out) {
+    (void)s;
+    int32_t id = piece_table_find(m->vocab, piece);
+    if (id >= 0) {
+        return token_list_add(out, id);
+    }
+    if (!m->words.byte_fallback) {
+        return out->n > 0 && out->ids[out->n - 1] == m->unk ? QUIRE_OK : token_list_add(out, m->unk);
+    }
+    for (size_t i = 0; i < piece.n; i++) {
+        int32_t byte = m->words.bytes[(uint8_t)piece.p[i]];
+        TRY(token_list_add(out, byte >= 0 ? byte : m->unk));
+    }
+    return QUIRE_OK;
+}
+
+static const int32_t *bytes_of_words(const piece_model *m) {
+    return m->words.byte_fallback ? m->words.bytes : NULL;
+}
+
+const piece_model_ops piece_model_words = {.name = "words", .encode = encode_words, .bytes = bytes_of_words};

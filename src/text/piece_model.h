@@ -28,7 +28,13 @@ typedef struct piece_model_ops {
     void (*deinit)(piece_model *m);
 } piece_model_ops;
 
-extern const piece_model_ops piece_model_bpe, piece_model_unigram, piece_model_wordpiece, piece_model_wordlevel;
+extern const piece_model_ops piece_model_bpe, piece_model_unigram, piece_model_wordpiece, piece_model_wordlevel, piece_model_words;
+
+/* SentencePiece's words: a word is a token, else its bytes are, or it is unknown together with the unknown word before it. */
+typedef struct words {
+    bool byte_fallback;
+    int32_t bytes[256];
+} words;
 
 /* The ids lie below vocab's n. */
 struct piece_model {
@@ -39,6 +45,7 @@ struct piece_model {
         bpe bpe;
         unigram unigram;
         wordpiece wordpiece;
+        words words;
     };
 };
 

@@ -2,6 +2,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 #include "base/turn.h"
@@ -40,6 +41,15 @@ static quire_err compile(regex *r, const strbuf *source, str pattern, quire_erro
     }
     (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* where there is none, the interpreter gives the same matches */
     return QUIRE_OK;
+}
+
+bool regex_is_script(str name) {
+    char source[64];
+    int code, n = name.n == 0 || name.n > 40 ? 0 : snprintf(source, sizeof source, "\\p{sc:%.*s}", (int)name.n, name.p);
+    PCRE2_SIZE at;
+    pcre2_code *script = n == 0 ? NULL : pcre2_compile((PCRE2_SPTR)source, (PCRE2_SIZE)n, PCRE2_UTF, &code, &at, NULL);
+    pcre2_code_free(script);
+    return script != NULL;
 }
 
 quire_err regex_open(str pattern, regex **out, quire_error *err) {

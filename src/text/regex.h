@@ -27,6 +27,8 @@ typedef enum regex_syntax {
 quire_err regex_open(str pattern, regex **out, quire_error *err);
 quire_err regex_open_as(str pattern, regex_syntax syntax, regex **out, quire_error *err);
 void regex_close(regex *r);
+/* Whether Unicode has a script of this name. */
+bool regex_is_script(str name);
 /* Appends pattern in PCRE2's syntax to *out; errors as regex_open. */
 quire_err regex_translate(str pattern, regex_syntax syntax, strbuf *out, quire_error *err);
 

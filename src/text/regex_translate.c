@@ -6,12 +6,9 @@
 #include "base/mem.h"
 #include "text/chars.h"
 #include "text/regex.h"
+#include "text/regex_names.h"
 
 #define MAX_DEPTH 64
-
-#define SPACE_ITEMS "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define WORD_ITEMS  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-#define HEX_ITEMS   "0-9a-fA-F"
 
 typedef struct translator {
     str in;
@@ -94,24 +91,6 @@ static quire_err read_char_escape(translator *t, int32_t *c) {
     return QUIRE_OK;
 }
 
-/* Copies \p{...} and \P{...}, which are written the same way in both. t->at is behind the backslash. */
-static quire_err copy_property(translator *t, strbuf *out) {
-    size_t end = t->at + 1;
-    if (peek(t, 1) != '{') {
-        return refuse(t, "a property without braces");
-    }
-    while (end < t->in.n && t->in.p[end] != '}') {
-        end++;
-    }
-    if (end == t->in.n) {
-        return refuse(t, "an unfinished property");
-    }
-    TRY(strbuf_add_char(out, '\\'));
-    TRY(strbuf_add(out, t->in.p + t->at, end + 1 - t->at));
-    t->at = end + 1;
-    return QUIRE_OK;
-}
-
 /* ---- classes ---- */
 
 /* A union inside a class: items that fit in one PCRE2 class, and alternatives that do not ("|[^..]" each). */
@@ -119,18 +98,48 @@ typedef struct class_union {
     strbuf items, others;
 } class_union;
 
+/* Appends \p{...} or \P{...}, which t->at is at, behind the backslash; in a class: to u. POSIX's names become what Oniguruma has for them.
+ * The others are written the same way in both, but for scripts: by their bare names PCRE2 means Script_Extensions, where Han has the
+ * ideographic full stop. */
+static quire_err copy_property(translator *t, class_union *u, strbuf *out) {
+    size_t name_at = t->at + 2 + (peek(t, 2) == '^'), end = name_at;
+    if (peek(t, 1) != '{') {
+        return refuse(t, "a property without braces");
+    }
+    while (end < t->in.n && t->in.p[end] != '}') {
+        end++;
+    }
+    if (end >= t->in.n) {
+        return refuse(t, "an unfinished property");
+    }
+    str name = {t->in.p + name_at, end - name_at};
+    bool negated = (peek(t, 0) == 'P') != (peek(t, 2) == '^');
+    const char *items = regex_property_items(name, u != NULL);
+    t->at = end + 1;
+    if (items != NULL && u != NULL) {
+        return negated ? strbuf_addf(&u->others, "|[^%s]", items) : strbuf_add_str(&u->items, items);
+    }
+    if (items != NULL) {
+        return strbuf_addf(out, negated ? "[^%s]" : "[%s]", items);
+    }
+    TRY(strbuf_addf(out, "\\%c{%s", negated ? 'P' : 'p', regex_is_script(name) ? "sc:" : ""));
+    TRY(strbuf_add(out, name.p, name.n));
+    return strbuf_add_char(out, '}');
+}
+
 static quire_err class_expr(translator *t, strbuf *out, int32_t depth);
 
-static quire_err add_shorthand(class_union *u, int c) {
+static quire_err add_shorthand(const translator *t, class_union *u, int c) {
+    bool rust = t->syntax == REGEX_RUST;
     switch (c) {
     case 's':
         return strbuf_add_str(&u->items, SPACE_ITEMS);
     case 'S':
         return strbuf_add_str(&u->others, "|[^" SPACE_ITEMS "]");
     case 'w':
-        return strbuf_add_str(&u->items, WORD_ITEMS);
+        return strbuf_add_str(&u->items, rust ? RUST_ITEMS : WORD_ITEMS);
     case 'W':
-        return strbuf_add_str(&u->others, "|[^" WORD_ITEMS "]");
+        return strbuf_add_str(&u->others, rust ? "|[^" RUST_ITEMS "]" : "|[^" WORD_ITEMS "]");
     case 'd':
         return strbuf_add_str(&u->items, "\\p{Nd}");
     case 'D':
@@ -145,26 +154,21 @@ static quire_err add_shorthand(class_union *u, int c) {
 }
 
 static quire_err add_posix(translator *t, class_union *u, bool *done) {
-    static const struct {
-        const char *name, *items;
-    } table[] = {{"alpha", "\\p{Alphabetic}"}, {"digit", "\\p{Nd}"},        {"alnum", "\\p{Alphabetic}\\p{Nd}"},
-                 {"upper", "\\p{Uppercase}"},  {"lower", "\\p{Lowercase}"}, {"space", SPACE_ITEMS},
-                 {"word", WORD_ITEMS},         {"cntrl", "\\p{Cc}"},        {"xdigit", HEX_ITEMS},
-                 {"ascii", "\\x00-\\x7f"},     {"punct", "\\p{P}$+<=>^`|~"}};
-    *done = false;
-    if (!at_text(t, "[:")) {
+    *done = at_text(t, "[:");
+    if (!*done) {
         return QUIRE_OK;
     }
     bool negated = peek(t, 2) == '^';
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        size_t n = strlen(table[i].name), at = t->at + 2 + negated;
-        if (t->in.n - at >= n + 2 && memcmp(t->in.p + at, table[i].name, n) == 0 && memcmp(t->in.p + at + n, ":]", 2) == 0) {
-            t->at = at + n + 2;
-            *done = true;
-            return negated ? strbuf_addf(&u->others, "|[^%s]", table[i].items) : strbuf_add_str(&u->items, table[i].items);
-        }
+    size_t at = t->at + 2 + negated, end = at;
+    while (end < t->in.n && t->in.p[end] >= 'a' && t->in.p[end] <= 'z') {
+        end++;
     }
-    return refuse(t, "this bracket class");
+    const char *items = regex_bracket_items((str){t->in.p + at, end - at});
+    if (items == NULL || t->in.n - end < 2 || memcmp(t->in.p + end, ":]", 2) != 0) {
+        return refuse(t, "this bracket class");
+    }
+    t->at = end + 2;
+    return negated ? strbuf_addf(&u->others, "|[^%s]", items) : strbuf_add_str(&u->items, items);
 }
 
 /* Reads one character of a class, written or escaped; -1 when an escape is a shorthand or property (t->at then is behind the backslash). */
@@ -193,10 +197,10 @@ static quire_err add_range(translator *t, class_union *u) {
     if (low < 0) {
         int c = peek(t, 0);
         if (c == 'p' || c == 'P') {
-            return copy_property(t, &u->items);
+            return copy_property(t, u, &u->items);
         }
         t->at++;
-        quire_err e = add_shorthand(u, c);
+        quire_err e = add_shorthand(t, u, c);
         return e == QUIRE_NOT_FOUND ? refuse(t, "this escape in a class") : e;
     }
     TRY(add_literal(&u->items, low));
@@ -288,25 +292,28 @@ static quire_err class_expr(translator *t, strbuf *out, int32_t depth) {
 
 /* ---- outside classes ---- */
 
-/* Escapes that are neither characters nor properties. */
+#define EDGE(word)   "(?:(?<=[" word "])(?![" word "])|(?<![" word "])(?=[" word "]))"
+#define INSIDE(word) "(?:(?<=[" word "])(?=[" word "])|(?<![" word "])(?![" word "]))"
+
+/* Escapes that are neither characters nor properties; rust: NULL where it is the same. */
 static const struct {
     int letter;
-    const char *regex;
+    const char *regex, *rust;
 } escapes[] = {
-    {'s', "[" SPACE_ITEMS "]"},
-    {'S', "[^" SPACE_ITEMS "]"},
-    {'w', "[" WORD_ITEMS "]"},
-    {'W', "[^" WORD_ITEMS "]"},
-    {'d', "\\p{Nd}"},
-    {'D', "\\P{Nd}"},
-    {'h', "[" HEX_ITEMS "]"},
-    {'H', "[^" HEX_ITEMS "]"},
-    {'b', "(?:(?<=[" WORD_ITEMS "])(?![" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?=[" WORD_ITEMS "]))"},
-    {'B', "(?:(?<=[" WORD_ITEMS "])(?=[" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?![" WORD_ITEMS "]))"},
-    {'A', "\\A"},
-    {'Z', "\\Z"},
-    {'z', "\\z"},
-    {'R', "\\R"},
+    {'s', "[" SPACE_ITEMS "]", NULL},
+    {'S', "[^" SPACE_ITEMS "]", NULL},
+    {'w', "[" LOOSE_ITEMS "]", "[" RUST_ITEMS "]"},
+    {'W', "[^" LOOSE_ITEMS "]", "[^" RUST_ITEMS "]"},
+    {'d', "\\p{Nd}", NULL},
+    {'D', "\\P{Nd}", NULL},
+    {'h', "[" HEX_ITEMS "]", NULL},
+    {'H', "[^" HEX_ITEMS "]", NULL},
+    {'b', EDGE(LOOSE_ITEMS), EDGE(RUST_ITEMS)},
+    {'B', INSIDE(LOOSE_ITEMS), INSIDE(RUST_ITEMS)},
+    {'A', "\\A", NULL},
+    {'Z', "\\Z", NULL},
+    {'z', "\\z", NULL},
+    {'R', "\\R", NULL},
 };
 
 static quire_err translate_escape(translator *t) {
@@ -322,12 +329,13 @@ static quire_err translate_escape(translator *t) {
     t->atom = start;
     int b = peek(t, 0);
     if (b == 'p' || b == 'P') {
-        return copy_property(t, out);
+        return copy_property(t, NULL, out);
     }
     t->at++;
     for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
         if (escapes[i].letter == b) {
-            return strbuf_add_str(out, escapes[i].regex);
+            bool rust = t->syntax == REGEX_RUST && escapes[i].rust != NULL;
+            return strbuf_add_str(out, rust ? escapes[i].rust : escapes[i].regex);
         }
     }
     if (b >= '1' && b <= '9' && !is_digit(peek(t, 0))) {

@@ -136,10 +136,10 @@ static quire_err build_bpe(const sp_model *m, tokenizer *t, bool has_tables, qui
     return bpe_finish(b, true);
 }
 
-/* A user-defined symbol scores higher than what it could be split into. */
+/* A user-defined symbol scores 0, which is more than what it could be split into. */
 static quire_err build_unigram(const sp_model *m, tokenizer *t) {
     unigram *u = &t->model.unigram;
-    float lowest = 0, highest = 0;
+    float lowest = 0;
     bool any = false;
     u->sums_float = true;
     u->byte_fallback = model_find_bytes(&t->vocab, is_byte, m, u->bytes) > 0 && m->byte_fallback;
@@ -153,13 +153,12 @@ static quire_err build_unigram(const sp_model *m, tokenizer *t) {
         float score = m->pieces[i].score;
         if (m->pieces[i].type == VOCAB_NORMAL) {
             lowest = !any || score < lowest ? score : lowest;
-            highest = !any || score > highest ? score : highest;
             any = true;
         }
     }
     for (size_t i = 0; i < m->n; i++) {
         const sp_piece *p = &m->pieces[i];
-        u->scores[i] = p->type == VOCAB_USER_DEFINED ? (double)((float)p->text.n * highest) - 0.1 : (double)p->score;
+        u->scores[i] = p->type == VOCAB_USER_DEFINED ? 0 : (double)p->score;
     }
     u->unknown_score = (double)(lowest - (float)UNIGRAM_UNKNOWN_PENALTY);
     return model_build_trie(t, &u->trie);
@@ -173,8 +172,8 @@ static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, q
         if (t->model.unk < 0) {
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: a model of words without an unknown piece", m->file);
         }
-        return pretokenizer_add_chars(&t->pretokenizer, CLASS_DELIMITER, 0x2581,
-                                      m->suffix ? SPLIT_MERGED_WITH_PREVIOUS : SPLIT_MERGED_WITH_NEXT, err);
+        t->model.words.byte_fallback = model_find_bytes(&t->vocab, is_byte, m, t->model.words.bytes) > 0 && m->byte_fallback;
+        return pretokenizer_add_chars(&t->pretokenizer, CLASS_DELIMITER, 0x2581, SPLIT_MERGED_WITH_NEXT, err); /* with suffixes too */
     default:
         return build_bpe(m, t, has_tables, err);
     }
@@ -182,7 +181,7 @@ static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, q
 
 quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
     const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram
-                                 : m->kind == SP_WORD  ? &piece_model_wordlevel
+                                 : m->kind == SP_WORD  ? &piece_model_words
                                                        : &piece_model_bpe;
     TRY(check(m, err));
     piece_model_init(&t->model, ops, &t->vocab, m->unk);

@@ -11,7 +11,7 @@
 
 #include "text/tokenizer.h"
 
-#define TABLES_VERSION 2 /* of the layout, the hash functions and the meaning of ranks */
+#define TABLES_VERSION 3 /* of the layout, the hash functions and the meaning of ranks */
 
 typedef struct tables_pieces {
     uint64_t n_ids, n_text, n_slots, seed;

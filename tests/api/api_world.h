@@ -163,7 +163,8 @@ static inline void take(const quire_event *ev) {
         take_end(a, c, ev);
         break;
     case QUIRE_EVENT_PARSED:
-        fail_msg("a PARSED for a stream");
+    case QUIRE_EVENT_CHECKED:
+        fail_msg("a PARSED or CHECKED for a stream");
         break;
     case QUIRE_EVENT_DONE:
         assert_int_equal(a->n_started, a->n_ended);

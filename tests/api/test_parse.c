@@ -55,6 +55,59 @@ static void a_wrong_body_comes_back_as_its_error(void **state) {
     quire_queue_close(q);
 }
 
+static quire_event checked(quire_queue *q, const char *body) {
+    quire_parse *p;
+    size_t n = strlen(body);
+    char *copy = quire_alloc(n);
+    memcpy(copy, body, n);
+    assert_int_equal(quire_check_start(q, copy, n, "", q, &p), QUIRE_OK);
+    quire_event ev = await(q);
+    assert_int_equal(ev.kind, QUIRE_EVENT_CHECKED);
+    assert_ptr_equal(ev.user, q);
+    return ev;
+}
+
+/* Whether the report on body has a part. */
+static void expect_report(quire_queue *q, const char *body, const char *part) {
+    quire_event ev = checked(q, body);
+    assert_null(ev.error);
+    if (!str_contains((str){ev.text, ev.n_text}, str_of(part))) {
+        fail_msg("%s: %.*s", part, (int)ev.n_text, ev.text);
+    }
+}
+
+static void a_check_says_of_every_keyword_what_becomes_of_it(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(shared);
+    static const char schema[] = "{\"schema\": {\"type\": \"object\", \"title\": \"t\", \"properties\": {\"a\": {\"maxLength\": 3}, \"b\": "
+                                 "{\"pattern\": \"(?=x)\"}, \"c\": {\"format\": \"regex\"}}}}";
+    expect_report(q, schema, "{\"path\":\"/properties/a\",\"keyword\":\"maxLength\",\"status\":\"enforced\",\"how\":");
+    expect_report(q, schema, "\"keyword\":\"title\",\"status\":\"annotation\"");
+    expect_report(q, schema, "{\"path\":\"/properties/b\",\"keyword\":\"pattern\",\"status\":\"refused\",\"how\":");
+    expect_report(q, schema, "{\"path\":\"/properties/c\",\"keyword\":\"format\",\"status\":\"refused\",\"how\":");
+    expect_report(q, schema, "\"accepted\":false,\"reason\":\"format at \\\"/properties/c\\\" cannot be enforced: this format");
+    expect_report(q, schema, "\"enforced\":3,\"annotation\":1,\"refused\":2");
+    expect_report(q, "{\"schema\": \"{\\\"type\\\": \\\"null\\\"}\", \"model\": \"m\"}", "\"accepted\":true,\"reason\":null");
+    expect_report(q, "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"const\": 1}}}}",
+                  "\"kind\":\"json_schema\",\"accepted\":true,\"reason\":null,\"keywords\":[{\"path\":\"\",\"keyword\":\"const\"");
+    expect_report(q, "{\"structured_outputs\": {\"regex\": \"a(b\"}}", "\"keywords\":[],\"keywords_cut\":false,\"enforced\":0");
+    quire_queue_close(q);
+}
+
+static void a_check_of_no_rule_is_an_error(void **state) {
+    (void)state;
+    static const char *const bodies[][2] = {{"{}", "schema"},          {"[1]", "body"},        {"{\"schema\": 1}", "body.json_schema"},
+                                            {"{\"prompt\": 1}", "prompt"}, {"{\"schema\": {}", "body.13"}};
+    quire_queue *q = queue_new(shared);
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        quire_event ev = checked(q, bodies[i][0]);
+        assert_non_null(ev.error);
+        assert_int_equal(ev.error->code, QUIRE_BAD_REQUEST);
+        assert_string_equal(ev.error->param, bodies[i][1]);
+    }
+    quire_queue_close(q);
+}
+
 static void a_cancelled_parse_is_never_heard_of_again(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
@@ -89,6 +142,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_body_comes_back_as_a_request_that_can_be_submitted),
         cmocka_unit_test(a_wrong_body_comes_back_as_its_error),
+        cmocka_unit_test(a_check_says_of_every_keyword_what_becomes_of_it),
+        cmocka_unit_test(a_check_of_no_rule_is_an_error),
         cmocka_unit_test(a_cancelled_parse_is_never_heard_of_again),
         cmocka_unit_test(a_queue_may_close_while_bodies_are_read),
     };

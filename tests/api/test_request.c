@@ -292,7 +292,7 @@ static void what_beam_search_excludes_is_refused_by_name(void **state) {
 static void a_field_of_a_later_issue_is_refused_by_name(void **state) {
     (void)state;
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
-    refuse(QUIRE_CHAT, "{" USER ",\"functions\":[{\"name\":\"f\"}]}", "functions", "not supported yet");
+    refuse(QUIRE_CHAT, "{" USER ",\"functions\":[{\"name\":\"\"}]}", "functions", "functions[0].name");
     refuse(QUIRE_CHAT, "{" USER ",\"echo\":true}", "echo", "not supported yet");
 }
 

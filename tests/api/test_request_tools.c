@@ -8,10 +8,17 @@
 
 #include <cmocka.h>
 
+#include "api/custom_input.h"
 #include "api/request.h"
+#include "json/json_out.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
+
+#define CUSTOM(format) "{\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"format\":" format "}}"
+#define ALLOWED(mode, name) \
+    "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":[" \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}]}}"
 
 static const request_context plain = {.n_vocab = 100, .max_model_len = 128, .has_vocabulary = true, .trusts_templates = true};
 
@@ -28,9 +35,22 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
         {"\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"g\"}}", "tool_choice", "names g"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"required\",\"regex\":\"a\"", "tool_choice", "one of them"},
         {"\"tool_choice\":\"required\"", "tool_choice", "no tools"},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":1}}]", "tools", "strict"},
+        {"\"tools\":[{\"type\":\"custom\",\"custom\":{}}]", "tools", "custom.name"},
+        {"\"tools\":[" CUSTOM("{\"type\":\"xml\"}") "]", "tools", "format.type"},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
+                         "\"grammar\":{\"syntax\":\"lark\",\"definition\":\"start: /a/\"}}") "]", "tools", "lark"},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\"}}") "]", "tools", "definition"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("any", "f"), "tool_choice", "mode"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("auto", "g"), "tool_choice", "allows g"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}",
+         "tool_choice", "at least one"},
+        {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "tools alone"},
+        {"\"functions\":[{\"name\":\"f\"}],\"function_call\":\"required\"", "function_call", "auto"},
+        {"\"functions\":[{\"name\":\"f\"}],\"function_call\":{\"name\":\"g\"}", "tool_choice", "names g"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[256];
+        char body[512];
         snprintf(body, sizeof body, "{" USER ",%s}", cases[i][0]);
         quire_request *r;
         quire_error err = {0};
@@ -39,6 +59,72 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
         if (strstr(err.message, cases[i][2]) == NULL) {
             fail_msg("%s: %s", cases[i][0], err.message);
         }
+    }
+}
+
+/* What becomes of tools in other forms: the tools that the template sees, and the names of those that may be called. */
+static void tools_of_other_forms_become_functions(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {
+        {"\"functions\":[{\"name\":\"f\",\"strict\":true}],\"function_call\":\"auto\"",
+         "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]", "f "},
+        {"\"tools\":[" TOOL "," CUSTOM("{\"type\":\"text\"}") "],\"tool_choice\":" ALLOWED("auto", "c"),
+         "[" TOOL ",{\"type\":\"function\","
+         "\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\",\"properties\":{\"input\":{\"type\":"
+         "\"string\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
+         "c "},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a|b\"}}") "]",
+         "[{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\","
+         "\"properties\":{\"input\":{\"type\":\"string\","
+         "\"pattern\":\"^(?:a|b)$\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
+         "c "},
+        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"required\","
+         "\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]}",
+         "[" TOOL "]", "f "},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[512];
+        strbuf tools = {0}, names = {0};
+        json_out o = {.to = &tools};
+        quire_request *r;
+        quire_error err = {0};
+        snprintf(body, sizeof body, "{" USER ",%s}", cases[i][0]);
+        if (request_parse(&plain, QUIRE_CHAT, body, strlen(body), &r, &err) != QUIRE_OK) {
+            fail_msg("%s: %s", body, err.message);
+        }
+        json_add(&o, r->tools);
+        for (size_t k = 0; k < r->n_offered; k++) {
+            assert_int_equal(strbuf_addf(&names, "%.*s ", (int)r->offered[k].name.n, r->offered[k].name.p), QUIRE_OK);
+        }
+        assert_string_equal(tools.p, cases[i][1]);
+        assert_string_equal(names.p, cases[i][2]);
+        strbuf_deinit(&tools);
+        strbuf_deinit(&names);
+        quire_request_free(r);
+    }
+}
+
+/* Feeds text in pieces of n bytes. */
+static void expect_input(const char *text, size_t n, const char *want) {
+    custom_input c = {0};
+    strbuf out = {0};
+    for (size_t at = 0; at < strlen(text); at += n) {
+        size_t left = strlen(text) - at;
+        assert_int_equal(custom_input_feed(&c, (str){text + at, left < n ? left : n}, &out), QUIRE_OK);
+    }
+    assert_int_equal(out.n, strlen(want));
+    assert_memory_equal(out.p, want, out.n);
+    strbuf_deinit(&out);
+}
+
+static void the_input_of_a_custom_tool_is_its_string(void **state) {
+    (void)state;
+    for (size_t n = 1; n < 12; n++) {
+        expect_input("{ \"input\" : \"a\\n\\\"\\u00e9\\ud83d\\ude00\\ude00 \xC3\xA9\" }", n,
+                     "a\n\"\xC3\xA9\xF0\x9F\x98\x80\xEF\xBF\xBD \xC3\xA9");
+        expect_input("{\"inputs\": \"a b\"}", n, "{\"inputs\": \"a b\"}");
+        expect_input("{\"input\": 5}", n, "{\"input\":5}");
+        expect_input("[1]", n, "[1]");
     }
 }
 
@@ -70,7 +156,7 @@ static void a_response_has_parts_where_reasoning_or_offered_tools_have_a_format(
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"auto\"", "hermes/-/1");
     expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":\"none\"", "-/-/0");
     expect_formats(&none, ",\"tools\":[" TOOL "],\"tool_choice\":\"required\"", "json/-/1");
-    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "json/-/1");
+    expect_formats(&tools, ",\"tools\":[" TOOL "],\"tool_choice\":{\"function\":{\"name\":\"f\"}}", "hermes/-/1");
     expect_formats(&both, "", "-/qwen3/1");
     expect_formats(&both, ",\"tools\":[" TOOL "]", "hermes/qwen3/1");
     expect_formats(&both, ",\"chat_template\":\"{{ 1 }}[THINK]\",\"tools\":[" TOOL "]", "-/mistral/1");
@@ -90,12 +176,12 @@ static void the_prompts_end_says_how_the_response_begins(void **state) {
     const str opened = str_of("user: </think>\nassistant: <think>\n"), closed = str_of("user: x\nassistant: <think>\n\n</think>\n\n");
     assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     assert_int_equal(request_output_start(r, closed, &marks), OUTPUT_START_CONTENT);
-    r->rule.field = params_field("regex", FIELD_CHAT); /* which binds the first token */
-    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_CONTENT);
+    r->rule.field = params_field("regex", FIELD_CHAT); /* which binds what stands behind the reasoning */
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_REASONING);
     r->rule.field = NULL;
-    assert_int_equal(request_output_start(r, str_of("user: x\n"), &marks), OUTPUT_START_CONTENT);
+    assert_int_equal(request_output_start(r, str_of("user: x\n"), &marks), OUTPUT_START_MARKED);
     assert_int_equal(text_marks_add(&marks, 6, opened.n), QUIRE_OK); /* a client's marks are none */
-    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_CONTENT);
+    assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_MARKED);
     r->context.names_reasoning = true;
     assert_int_equal(request_output_start(r, opened, &marks), OUTPUT_START_UNKNOWN);
     text_marks_deinit(&marks);
@@ -151,6 +237,8 @@ static void tools_reach_the_template_for_them_where_there_is_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tools_of_other_forms_become_functions),
+        cmocka_unit_test(the_input_of_a_custom_tool_is_its_string),
         cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
         cmocka_unit_test(tools_reach_the_template_for_them_where_there_is_one),
         cmocka_unit_test(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format),

@@ -22,6 +22,8 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"guided_choice\":[\"a\",\"b\"]", NULL, GRAMMAR_CHOICE},
         {"\"grammar\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
         {"\"ebnf\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
+        {"\"grammar\":\"start: /a/\"", NULL, GRAMMAR_LARK},
+        {"\"structured_outputs\":{\"grammar\":\"start: /a/\"}", NULL, GRAMMAR_LARK},
         {"\"json_schema\":{}", NULL, GRAMMAR_SCHEMA},
         {"\"guided_json\":\"{}\"", NULL, GRAMMAR_SCHEMA},
         {"\"response_format\":{\"type\":\"json_object\"}", NULL, GRAMMAR_JSON_OBJECT},
@@ -30,6 +32,11 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"structured_outputs\":{\"json\":{\"type\":\"object\"},\"whitespace_pattern\":\" ?\"}", NULL, GRAMMAR_SCHEMA},
         {"\"structured_outputs\":{\"json_object\":true,\"disable_any_whitespace\":true}", NULL, GRAMMAR_JSON_OBJECT},
         {"\"regex\":\"a\",\"response_format\":{\"type\":\"text\"}", NULL, GRAMMAR_REGEX},
+        {"\"json_schema\":{},\"json_whitespace\":\"any\",\"json_property_order\":\"schema\"", NULL, GRAMMAR_SCHEMA},
+        {"\"json_schema\":{},\"json_whitespace\":null,\"json_property_order\":\"any\"", NULL, GRAMMAR_SCHEMA},
+        {"\"json_schema\":{},\"json_whitespace\":\"some\"", "json_whitespace", 0},
+        {"\"json_schema\":{},\"json_property_order\":\"compact\"", "json_property_order", 0},
+        {"\"json_schema\":{},\"json_property_order\":1", "body.json_property_order", 0},
         {"\"regex\":\"a\",\"guided_choice\":[\"b\"]", "guided_choice", 0},
         {"\"regex\":5", "body.regex", 0},
         {"\"guided_choice\":[]", "body.guided_choice", 0},
@@ -38,6 +45,9 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"structured_outputs\":{\"regex\":\"a\",\"choice\":[\"b\"]}", "structured_outputs", 0},
         {"\"structured_outputs\":{}", "structured_outputs", 0},
         {"\"structured_outputs\":{\"regex\":\"a\",\"structural_tag\":\"b\"}", "structured_outputs", 0},
+        {"\"response_format\":{\"type\":\"structural_tag\",\"format\":{}}", NULL, 0},
+        {"\"structured_outputs\":{\"structural_tag\":\"{}\"}", NULL, 0},
+        {"\"structured_outputs\":{\"structural_tag\":5}", "structured_outputs", 0},
         {"\"response_format\":{\"type\":\"json_schema\"}", "response_format", 0},
         {"\"response_format\":{\"type\":\"xml\"}", "body.response_format.type", 0},
         {"\"structured_outputs\":{\"choice\":[]}", "", 0},
@@ -85,6 +95,10 @@ static bool matches(const char *pattern, const strbuf *text) {
     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99},\"b\":{\"enum\":[\"x\",\"y\"]}}," \
     "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"
 #define OBJECT "\\{\"a\":[0-9]{1,2},\"b\":\"(x|y)\"\\}"
+#define S      "[[:space:]]*"
+#define A      "\"a\"" S ":" S "[0-9]{1,2}" S
+#define B      "\"b\"" S ":" S "\"(x|y)\"" S
+#define LOOSE  "\\{" S "(" A "," S B "|" B "," S A ")\\}"
 #define WORDS "[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\."
 
 static void every_kind_of_request_gets_texts_that_obey(void **state) {
@@ -101,13 +115,16 @@ static void every_kind_of_request_gets_texts_that_obey(void **state) {
         {"\"seed\":7,\"mirostat\":2,\"grammar\":\"root ::= (\\\"a\\\" | \\\"bc\\\"){3} \\\"!\\\"\"", "(a|bc){3}!"},
         {"\"seed\":8,\"n\":3,\"repetition_penalty\":1.3,\"no_repeat_ngram_size\":9,\"guided_regex\":\"(é){2}[a-z]{3}\"", "(é){2}[a-z]{3}"},
         {"\"seed\":9,\"n\":3,\"json_schema\":" SCHEMA, OBJECT},
+        {"\"seed\":10,\"n\":6,\"json_whitespace\":\"any\",\"json_property_order\":\"any\",\"json_schema\":" SCHEMA, LOOSE},
+        {"\"seed\":11,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":false,\"json\":" SCHEMA "}", LOOSE},
+        {"\"seed\":12,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":true,\"json\":" SCHEMA "}", OBJECT},
         {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" SCHEMA "}}", OBJECT},
     };
     quire_queue *q = queue_new(e);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[512];
+        char body[768];
         response a;
-        snprintf(body, sizeof body, "{\"prompt\":\"The prince went\",\"max_tokens\":120,%s}", cases[i].fields);
+        snprintf(body, sizeof body, "{\"prompt\":\"The prince went\",\"max_tokens\":800,%s}", cases[i].fields);
         complete(e, q, &a, body);
         assert_int_equal(a.error.code, QUIRE_OK);
         for (int32_t k = 0; k < a.n_choices; k++) {

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "api/text_pool.h"
 #include "base/clock.h"
@@ -28,6 +29,8 @@ typedef struct task {
     int64_t work_us;  /* of processor time */
     int64_t limit_us; /* 0: none */
     size_t holds;     /* bytes that it takes once it has worked a little */
+    bool is_rude;     /* it never gives way */
+    int nice;         /* of its thread, in the end */
     atomic_bool off;
     quire_err result;
     int32_t place; /* how many were over before */
@@ -57,8 +60,9 @@ static quire_err work(task *t) {
         note_large(t->scene, 1);
     }
     while (clock_thread_us() - began < t->work_us) {
-        TRY(turn_poll(TURN_WORK));
+        TRY(t->is_rude ? QUIRE_OK : turn_poll(TURN_WORK));
     }
+    t->nice = getpriority(PRIO_PROCESS, 0);
     return QUIRE_OK;
 }
 
@@ -131,6 +135,48 @@ static void a_short_job_of_another_tenant_is_over_before_long_ones_that_run(void
         assert_int_equal(s.n_over, 7);
         end(&s);
     }
+}
+
+/* So a slice that is longer than it should be, or a thread that the system has stopped, holds up no quick job. */
+static void a_quick_job_runs_beside_a_slow_one_that_does_not_give_way(void **state) {
+    (void)state;
+    scene s;
+    text_pool *p;
+    begin(&s);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    task slow = task_of(&s, "a", 5 * LONG_US), quick = task_of(&s, "b", 200);
+    slow.is_rude = true;
+    text_pool_add(p, &slow.job);
+    wait_running(&s, 1);
+    text_pool_add(p, &quick.job);
+    wait_over(&s, 2);
+    text_pool_close(p);
+    assert_int_equal(quick.place, 0);
+    end(&s);
+}
+
+/* Of long texts, and of jobs that have turned out to take long; the quick one that comes behind them has a thread of the usual priority. */
+static void slow_jobs_have_threads_of_low_priority(void **state) {
+    (void)state;
+    int usual = getpriority(PRIO_PROCESS, 0), low = usual + TEXT_SLOW_NICE > 19 ? 19 : usual + TEXT_SLOW_NICE;
+    scene s;
+    text_pool *p;
+    begin(&s);
+    assert_int_equal(text_pool_open(1, TEXT_POOL_THREADS, &p), QUIRE_OK);
+    for (int32_t i = 0; i < 3; i++) {
+        task known = task_of(&s, "a", LONG_US), turns = task_of(&s, "a", LONG_US), quick = task_of(&s, "a", 200);
+        turns.job.n_bytes = 1;
+        text_pool_add(p, &known.job);
+        text_pool_add(p, &turns.job);
+        wait_over(&s, 3 * i + 2);
+        text_pool_add(p, &quick.job);
+        wait_over(&s, 3 * i + 3);
+        assert_int_equal(known.nice, low);
+        assert_int_equal(turns.nice, low);
+        assert_int_equal(quick.nice, usual);
+    }
+    text_pool_close(p);
+    end(&s);
 }
 
 static void of_one_tenant_the_job_with_least_left_is_over_first(void **state) {
@@ -352,6 +398,8 @@ static void outside_the_pool_a_poll_does_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_short_job_of_another_tenant_is_over_before_long_ones_that_run),
+        cmocka_unit_test(a_quick_job_runs_beside_a_slow_one_that_does_not_give_way),
+        cmocka_unit_test(slow_jobs_have_threads_of_low_priority),
         cmocka_unit_test(of_one_tenant_the_job_with_least_left_is_over_first),
         cmocka_unit_test(tenants_take_turns_however_many_jobs_they_have),
         cmocka_unit_test(a_cancelled_job_is_given_up_at_its_next_slice),

@@ -65,7 +65,7 @@ static quire_err parse_feed(output_parser *p, const char *text, cut_fn cut, void
 /* Appends the answer to *out. */
 static quire_err parse_text(const parse_case *c, const char *text, cut_fn cut, void *context, strbuf *out) {
     json_value *schema = json_document(str_of(c->schema != NULL ? c->schema : "{}"));
-    output_tool tool = {str_of("f"), schema};
+    output_tool tool = {.name = str_of("f"), .parameters = schema};
     output_options o = {.tools_format = c->tools,
                         .reasoning_format = c->reasoning,
                         .tools = &tool,

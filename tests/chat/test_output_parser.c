@@ -233,7 +233,7 @@ static void an_attempt_beyond_the_budget_is_content(void **state) {
 
 static void arguments_come_before_they_are_whole(void **state) {
     (void)state;
-    output_tool tool = {str_of("f"), NULL};
+    output_tool tool = {.name = str_of("f")};
     output_options o = {.tools_format = "hermes", .tools = &tool, .n_tools = 1};
     output_parser *p;
     output_events e = {0};
@@ -255,7 +255,7 @@ static bool looks_special(const void *context, str text) {
 
 static void every_pair_of_formats_opens(void **state) {
     (void)state;
-    output_tool tool = {str_of("f"), NULL};
+    output_tool tool = {.name = str_of("f")};
     size_t n_calls = 0, n_reasonings = 0;
     quire_error err = {0};
     output_parser *p;

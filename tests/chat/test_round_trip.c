@@ -259,7 +259,7 @@ static size_t by_characters(str left) {
 static quire_err parse_part(const output_formats *f, str part, output_start start, cut_fn cut, bool specials, strbuf texts[2],
                             strbuf *arguments, int *n_calls) {
     json_value *tools = json_document(str_of(TOOLS));
-    output_tool tool = {str_of("f"), json_get(json_get(json_at(tools, 0), "function"), "parameters")};
+    output_tool tool = {.name = str_of("f"), .parameters = json_get(json_get(json_at(tools, 0), "function"), "parameters")};
     output_options o = {.tools_format = f->tools, .reasoning_format = f->reasoning, .tools = &tool, .n_tools = 1, .start = start};
     o.is_special = specials ? is_special : NULL;
     o.special_context = f;

@@ -122,7 +122,7 @@ static void read_case(parser_case *c) {
     tools = json_is(json_get(request, "tools"), JSON_KIND_TEXT) ? json_get(c->manifest, "tools") : json_get(request, "tools");
     for (size_t i = 0; i < json_length(tools) && i < MAX_TOOLS; i++) {
         json_value *function = json_get(json_at(tools, i), "function");
-        c->tools[o->n_tools++] = (output_tool){json_get_str(function, "name"), json_get(function, "parameters")};
+        c->tools[o->n_tools++] = (output_tool){.name = json_get_str(function, "name"), .parameters = json_get(function, "parameters")};
     }
     o->tools = c->tools;
     read_choice(c, request);

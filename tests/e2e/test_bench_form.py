@@ -34,6 +34,7 @@ SMALLEST = {
     "bench headline": ["builtin-small", "--requests", "8", "--shrink", "16", "--shares", "25", "--lengths", "sharegpt", "--rates", "100"],
     "bench text": ["--size", "4", "--runs", "1"],
     "bench grammar": ["--vocabulary", "1000"],
+    "bench json": ["builtin-small", "--each", "1", "--rows", "2", "--threads", "1"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }
 ELSEWHERE = {"bench speed", "bench latency", "bench resident"}  # half a minute and more: test_cli.py and test_experiments.py check their lines

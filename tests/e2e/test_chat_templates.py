@@ -13,7 +13,7 @@ TALK = "{% for m in messages %}{{ m.content }}|{% endfor %}"
 TEMPLATES = {
     "chat_template.jinja": "default:" + TALK + "{% if documents %}has documents{% endif %}",
     "additional_chat_templates/rag.jinja": "rag:" + TALK + "{% for d in documents or [] %}{{ d.title }}={{ d.text }};{% endfor %}",
-    "additional_chat_templates/effort.jinja": "effort:{{ reasoning_effort if reasoning_effort is defined else 'none' }},{{ depth }}",
+    "additional_chat_templates/effort.jinja": "effort:{{ reasoning_effort if reasoning_effort is defined else 'none' }},{{ depth }}{{ verbosity }}",
     "additional_chat_templates/whole.jinja": "{% extends 'frame' %}{% from 'macros' import shout %}{% block body %}{% for m in messages %}{{ shout(m.content) }}{% endfor %}{% endblock %}",
     "additional_chat_templates/frame.jinja": "[{% block body %}{% endblock %}]",
     "additional_chat_templates/macros.jinja": "{% macro shout(x) %}{{ x | upper }}!{% endmacro %}",
@@ -86,6 +86,7 @@ def refused(s, **fields):
     ({"chat_template": "rag", "documents": [{"title": "a", "text": "b"}, {"title": "c", "text": "d"}]}, "rag:Hello|a=b;c=d;"),
     ({"chat_template": "effort", "chat_template_kwargs": {"depth": 3}}, "effort:none,3"),
     ({"chat_template": "effort", "reasoning_effort": "high"}, "effort:high,"),
+    ({"chat_template": "effort", "verbosity": "low"}, "effort:none,low"),
     ({"chat_template": "effort", "reasoning_effort": "high", "chat_template_kwargs": {"reasoning_effort": "low"}}, "effort:low,"),
     ({"chat_template": "whole"}, "[HELLO!]"),
 ])

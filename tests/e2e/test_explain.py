@@ -87,3 +87,15 @@ def test_a_full_slot_table_is_named(server):
 def test_it_must_be_a_boolean(server):
     status, _, text = server.ask("POST", "/v1/completions", {"model": "builtin", "prompt": "x", "explain": "why"})
     assert status == 400 and "explain" in json.loads(text)["error"]["message"]
+
+
+def test_a_rule_says_what_it_cost(server):
+    schema = {"type": "object", "properties": {"sentiment": {"enum": ["good", "bad"]}, "is_spam": {"type": "boolean"}}, "required": ["sentiment", "is_spam"], "additionalProperties": False}
+    fields = {"prompt": "Once", "explain": True, "ignore_eos": False, "max_tokens": 60}
+    rule = only(json.loads(ask(server, json_schema=schema, **fields)))["rule"]
+    assert rule["compile_us"] > 0 and rule["mask_us"] > 0 and rule["forced_tokens"] > 5 and rule["guessed_tokens"] >= 0
+    assert {(k["path"], k["keyword"], k["status"]) for k in rule["keywords"]} >= {("", "required", "enforced"), ("/properties/sentiment", "enum", "enforced")}
+    assert only(json.loads(ask(server, regex="a+b", **fields)))["rule"]["keywords"] == []
+    assert "rule" not in only(json.loads(ask(server, **fields)))
+    streamed = [json.loads(line[6:]) for line in ask(server, json_schema=schema, stream=True, **fields).splitlines() if line.startswith("data: {")]
+    assert any(c["explain"]["choices"][0]["rule"]["keywords"] == rule["keywords"] for c in streamed if "explain" in c)

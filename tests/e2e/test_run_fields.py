@@ -17,8 +17,8 @@ ELSEWHERE = {
     "cache_priority": "one request", "cache_salt": "one request", "cache_ttl": "one request", "priority": "one request", "ttft_deadline_ms": "one request",
     "truncate_prompt_tokens": "--request-fields", "add_special_tokens": "--request-fields", "add_generation_prompt": "the template's",
     "chat_template_kwargs": "the template's", "chat_template": "--chat-template", "documents": "the template's", "reasoning_effort": "the template's", "continue_final_message": "the template's", "stream_options": "a server's stream",
-    **dict.fromkeys(("ebnf", "grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema", "regex", "response_format", "structured_outputs"), "--request-fields"),
-    "tools": "a server's", "tool_choice": "a server's", "parallel_tool_calls": "a server's", "include_reasoning": "a server's",
+    **dict.fromkeys(("ebnf", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_property_order", "json_whitespace", "response_format", "structured_outputs"), "--request-fields"),
+    "tools": "a server's", "functions": "a server's", "function_call": "a server's", "verbosity": "the template's", "tool_choice": "a server's", "parallel_tool_calls": "a server's", "include_reasoning": "a server's", "thinking_token_budget": "a server's",
     "attention": "--mask-mod, --score-mod, --attention-arrays",
     "input": "--prompt with --embed", "token_type_ids": "--types", "pooling": "--pooling", "dimensions": "--dimensions", "normalize": "--normalize",
 }
@@ -98,6 +98,37 @@ def test_flags_do_what_their_fields_do(quire, tmp_path):
     assert said("--temp", "0", "--stop", word, "--include-stop-str-in-output") == greedy[:greedy.index(word)] + word + "\n"
     assert word not in said("--temp", "0", "--bad-words", word)
     assert said("--temp", "0", "--request-fields", json.dumps({"logit_bias": {str(ids[1]): 100}})) == only
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"enum": ["x", "y"]}}, "required": ["a", "b"], "additionalProperties": False}
+
+
+def test_an_answer_obeys_a_schema_a_grammar_or_a_regex(quire, tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps(SCHEMA) + "\n")
+    (tmp_path / "g.gbnf").write_text('root ::= "yes" | "no"\n')
+    (tmp_path / "r.txt").write_text("[0-9]{3}-[0-9]{2}\n")
+    file, text = said("-n", "60", "--json-schema", str(tmp_path / "s.json")), said("-n", "60", "-j", json.dumps(SCHEMA), "--seed", "3")
+    for answer in (json.loads(file), json.loads(text)):
+        assert set(answer) == {"a", "b"} and answer["b"] in "xy" and 0 <= answer["a"] <= 99
+    assert said("--json-schema-file", str(tmp_path / "s.json"), "--temp", "0", "-n", "60") == said("-jf", str(tmp_path / "s.json"), "--temp", "0", "-n", "60")
+    assert said("--grammar", str(tmp_path / "g.gbnf")) in ("yes\n", "no\n")
+    assert said("--grammar-file", 'root ::= "maybe"') == "maybe\n"
+    assert re.fullmatch("[0-9]{3}-[0-9]{2}\n", said("--regex", str(tmp_path / "r.txt")))
+    assert re.fullmatch("(ab){4}\n", said("--regex", "(ab){4}"))
+    (tmp_path / "in.jsonl").write_text(json.dumps({"prompt": "x"}) + "\n" + json.dumps({"prompt": "x", "regex": None, "json_schema": SCHEMA, "max_tokens": 60}) + "\n")
+    done = run("--prompts", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out.jsonl"), "--regex", "q{5}")
+    assert done.returncode == 0, done.stderr
+    texts = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert texts[0] == "qqqqq" and set(json.loads(texts[1])) == {"a", "b"}
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["--json-schema", "{\"type\":\"object\",\"contains\":1}"], ["json_schema", "contains"]), (["--json-schema", "no-such-file.json"], ["json_schema"]),
+    (["--grammar", "root = 1"], ["grammar", "line 1"]), (["--regex", "(?=a)"], ["regex", "group"]), (["--regex", "a", "--grammar", 'root ::= "a"'], ["one of them"]),
+])
+def test_a_rule_that_cannot_be_obeyed_is_refused_before_the_model_is_loaded(quire, arguments, words):
+    done = run("-p", "x", *arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and all(word in done.stderr for word in words), done.stderr
 
 
 def test_several_answers_are_printed(quire):

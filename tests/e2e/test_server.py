@@ -53,6 +53,22 @@ def test_the_client_streams_a_chat(golden_server):
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == whole.usage.total_tokens
 
 
+def test_a_schema_is_checked_without_generating(server):
+    schema = {"type": "object", "title": "t", "properties": {"a": {"type": "string", "pattern": "^[a-z]+$"}, "b": {"format": "regex"}}}
+    status, _, body = server.ask("POST", "/v1/schemas/check", {"schema": schema})
+    report = json.loads(body)
+    found = {(k["path"], k["keyword"]): k["status"] for k in report["keywords"]}
+    assert status == 200 and not report["accepted"] and '"/properties/b"' in report["reason"]
+    assert found == {("", "type"): "enforced", ("", "title"): "annotation", ("", "properties"): "enforced", ("/properties/a", "type"): "enforced",
+                     ("/properties/a", "pattern"): "enforced", ("/properties/b", "format"): "refused"}
+    forms = [{"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": 1}}}}, {"structured_outputs": {"choice": ["a"]}},
+             {"guided_json": {"const": 1}}, {"regex": "a+"}, {"grammar": 'root ::= "a"'}]
+    assert all(json.loads(server.ask("POST", "/v1/schemas/check", form)[2])["accepted"] for form in forms)
+    assert server.ask("POST", "/v1/schemas/check", {"schema": {}}, key="wrong")[0] == 401
+    for wrong in ({}, {"prompt": "x"}, {"schema": 5}, {"structured_outputs": {}}):
+        assert server.ask("POST", "/v1/schemas/check", wrong)[0] == 400
+
+
 def test_the_client_understands_refusals(server, client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(model=model_of(client), prompt="x", top_p=1.5)

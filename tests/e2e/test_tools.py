@@ -9,9 +9,10 @@ import pytest
 
 from conftest import KEY, Server
 
+# The prompt ends in a closed block of reasoning: a regex then binds the answer from its first token, reasoning and all.
 TEMPLATE = ("{# <tool_call> <think> #}{% if tools %}tools: {% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}"
             "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments }})"
-            "{% endfor %}\n{% endfor %}assistant:")
+            "{% endfor %}\n{% endfor %}assistant:{% if not free %}<think></think>{% endif %}")
 TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}
 USER = [{"role": "user", "content": "What is the weather in Rome?"}]
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome", "days": [1, 2]}}\n</tool_call>'
@@ -191,6 +192,55 @@ def test_a_forced_call_under_a_schema_that_cannot_be_enforced_is_refused(client)
     assert refused.value.param == "tool_choice" and "$ref" in refused.value.message
 
 
+CUSTOM = {"type": "custom", "custom": {"name": "shell", "description": "d", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": '(ls|cat) "[a-z]{2,4}"'}}}}
+
+
+def raw(talker, **body):
+    """The chunks of a stream, or the whole answer."""
+    status, _, text = talker.ask("POST", "/v1/chat/completions", {"messages": USER, "max_tokens": 300, "temperature": 0, **body})
+    assert status == 200, text
+    return [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: {")] if body.get("stream") else json.loads(text)
+
+
+def test_a_custom_tool_is_called_with_its_text(talker):
+    choice = {"type": "custom", "custom": {"name": "shell"}}
+    [call] = raw(talker, tools=[TOOL, CUSTOM], tool_choice=choice, seed=4, temperature=1)["choices"][0]["message"]["tool_calls"]
+    assert call["type"] == "custom" and call["id"] and call["custom"]["name"] == "shell" and "function" not in call
+    assert re.fullmatch('(ls|cat) "[a-z]{2,4}"', call["custom"]["input"])
+    written = '<tool_call>\n{"name": "shell", "arguments": {"input": "ls \\"\\u00e9\\n"}}\n</tool_call>'
+    for tools in ([CUSTOM, TOOL], [{"type": "custom", "custom": {"name": "shell"}}]):
+        fields = {"tools": tools, "structured_outputs": {"regex": re.escape(written)}}
+        answer = raw(talker, **fields)["choices"][0]
+        assert answer["message"]["tool_calls"][0]["custom"] == {"name": "shell", "input": 'ls "\u00e9\n'} and answer["finish_reason"] == "tool_calls"
+        deltas = [d for chunk in raw(talker, stream=True, **fields) for c in chunk["choices"] for d in c["delta"].get("tool_calls", [])]
+        assert deltas[0]["type"] == "custom" and deltas[0]["custom"]["name"] == "shell" and all("name" not in d["custom"] for d in deltas[1:])
+        assert "".join(d["custom"]["input"] for d in deltas) == 'ls "\u00e9\n'
+
+
+def test_only_allowed_tools_are_called(client, talker):
+    other = {"type": "function", "function": {**NARROW["function"], "name": "brush"}}
+    for inside in ({"allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "brush"}}]}}, {"mode": "required", "tools": [{"type": "function", "name": "brush"}]}):
+        for found in forced(client, {"type": "allowed_tools", **inside}, tools=[NARROW, other], n=4, parallel_tool_calls=False):
+            assert [c["name"] for c in found["calls"].values()] == ["brush"]
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "brush"}}]}}
+    seen = raw(talker, tools=[NARROW, other], tool_choice=allowed)["usage"]["prompt_tokens"]
+    assert seen == raw(talker, tools=[NARROW, other])["usage"]["prompt_tokens"]  # the model sees all of them
+
+
+def test_old_functions_have_old_calls(talker):
+    fields = {"functions": [TOOL["function"]], "structured_outputs": {"regex": re.escape(CALL + SECOND)}}
+    answer = raw(talker, **fields)["choices"][0]
+    assert answer["finish_reason"] == "function_call" and "tool_calls" not in answer["message"]
+    assert answer["message"]["function_call"]["name"] == "get_weather" and json.loads(answer["message"]["function_call"]["arguments"]) == ARGUMENTS
+    deltas = [c["delta"]["function_call"] for chunk in raw(talker, stream=True, **fields) for c in chunk["choices"] if "function_call" in c["delta"]]
+    assert deltas[0]["name"] == "get_weather" and all("name" not in d for d in deltas[1:])
+    assert json.loads("".join(d["arguments"] for d in deltas)) == ARGUMENTS
+    named = raw(talker, functions=[TOOL["function"], NARROW["function"]], function_call={"name": "paint"}, seed=2, temperature=1)["choices"][0]
+    assert named["message"]["function_call"]["name"] == "paint" and json.loads(named["message"]["function_call"]["arguments"])["color"] in ("red", "green")
+    none = raw(talker, functions=[TOOL["function"]], function_call="none", structured_outputs=fields["structured_outputs"])["choices"][0]["message"]
+    assert none["function_call"] is None and none["content"] == CALL + SECOND
+
+
 def test_half_a_mark_is_text_in_the_end(client):
     [found] = both(client, "See <tool_ca", tools=[TOOL])
     assert found["content"] == "See <tool_ca" and found["finish"] == "stop"
@@ -256,8 +306,8 @@ def test_reasoning_goes_on_behind_a_rollback(talker):
             n += len(choice.get("token_ids") or [])
             content += choice["delta"].get("content") or ""
             reasoning += choice["delta"].get("reasoning") or ""
-        if told is None and n >= 10:
-            told = talker.ask("POST", f"/v1/streams/{chunk['id']}/rollback", {"position": n_prompt + 5})
+        if told is None and n >= 12:
+            told = talker.ask("POST", f"/v1/streams/{chunk['id']}/rollback", {"position": n_prompt + 8})
             assert told[0] == 200, told[2]
     connection.close()
     assert told is not None and content == "Done." and reasoning.split() == ["word"] * 60
@@ -303,7 +353,7 @@ def test_a_special_token_that_is_a_mark_begins_and_ends_the_reasoning(marked):
     for ids, has_reasoning, has_content in (([opening, word, closing, other], True, True), ([opening, word], True, False),
                                             ([opening, closing, word], False, True), ([word, opening], False, True)):
         # each token once, the one with the larger bias first
-        extra = {"allowed_token_ids": ids, "no_repeat_ngram_size": 1, "return_token_ids": True}
+        extra = {"allowed_token_ids": ids, "no_repeat_ngram_size": 1, "return_token_ids": True, "chat_template_kwargs": {"free": True}}
         fields = {"max_tokens": len(ids), "temperature": 0, "model": "builtin", "messages": USER, "extra_body": extra,
                   "logit_bias": {str(token): 100 - 50 * i for i, token in enumerate(ids)}}
         answer = marked.chat.completions.create(**fields)

@@ -49,7 +49,8 @@ static void walk(grammar *g, grammar_vocab *v, uint32_t choice) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const grammar_kind kinds[] = {GRAMMAR_SCHEMA, GRAMMAR_REGEX, GRAMMAR_EBNF, GRAMMAR_CHOICE};
+    static const grammar_kind kinds[] = {GRAMMAR_SCHEMA, GRAMMAR_REGEX, GRAMMAR_EBNF, GRAMMAR_CHOICE,
+                                         GRAMMAR_SCHEMA, GRAMMAR_LARK, GRAMMAR_W3C, GRAMMAR_EBNF};
     static grammar_vocab *v;
     quire_error err = {0};
     grammar *g = NULL;
@@ -64,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                          .survey = (data[0] & 16) != 0,
                          .max_steps = 200000,
                          .max_us = 2000000};
-    quire_err e = grammar_compile(kinds[data[0] & 3], (str){(const char *)data + 2, size - 2}, &o, &g, &err);
+    quire_err e = grammar_compile(kinds[(data[0] & 3) | (data[0] >> 3 & 4)], (str){(const char *)data + 2, size - 2}, &o, &g, &err);
     fuzz_check(e == QUIRE_OK || (err.message[0] != 0 && g == NULL));
     if (e == QUIRE_OK) {
         walk(g, v, data[1]);

@@ -99,6 +99,8 @@ static const char *const case_tokens[] = {"",
                                           "1.5",
                                           "2",
                                           "5",
+                                          "b\xC3\xA9",
+                                          "b\xC3\xA9x",
                                           "</s>"};
 #define CASE_TOKENS ((int32_t)(sizeof case_tokens / sizeof *case_tokens))
 #define CASE_END    (CASE_TOKENS - 1)

@@ -89,7 +89,6 @@ static void the_notation_of_w3c_is_read_too(void **state) {
     case_close(&c);
     case_refused(GRAMMAR_W3C, "a ::= 'x' - 'y'", QUIRE_INVALID, "should stand here");
     case_refused(GRAMMAR_W3C, "", QUIRE_INVALID, "no rules");
-    case_refused(GRAMMAR_LARK, "start: \"a\"", QUIRE_UNSUPPORTED, "GBNF");
 }
 
 int main(void) {

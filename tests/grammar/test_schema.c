@@ -194,6 +194,31 @@ static void a_survey_reports_every_keyword(void **state) {
     assert_non_null(strstr(err.message, "format at"));
 }
 
+/* A schema of 26 members, whose names have 20 letters; `same`: but for the first, of all the same. */
+static size_t bytes_of_names(bool same) {
+    strbuf text = {0};
+    quire_error err = {0};
+    grammar *g = NULL;
+    for (int i = 0; i < 26; i++) {
+        char name[21] = {0};
+        for (int k = 0; k < 20; k++) {
+            name[k] = (char)('a' + (k == 0 || !same ? (i + k * k) % 26 : k % 26));
+        }
+        assert_int_equal(strbuf_addf(&text, "%s\"%s\":{}", i > 0 ? "," : "{\"properties\":{", name), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, "}}"), QUIRE_OK);
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, (str){text.p, text.n}, NULL, &g, &err), QUIRE_OK);
+    size_t bytes = grammar_bytes(g);
+    grammar_drop(g);
+    strbuf_deinit(&text);
+    return bytes;
+}
+
+static void equal_ends_of_names_are_kept_once(void **state) {
+    (void)state;
+    assert_true(bytes_of_names(true) + (size_t)20 * 18 * 28 < bytes_of_names(false));
+}
+
 static void a_large_schema_is_refused_at_once(void **state) {
     (void)state;
     size_t n = (size_t)10 << 20;
@@ -217,6 +242,7 @@ int main(void) {
         cmocka_unit_test(white_space_is_none_or_at_most_64_bytes),
         cmocka_unit_test(a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword),
         cmocka_unit_test(a_survey_reports_every_keyword),
+        cmocka_unit_test(equal_ends_of_names_are_kept_once),
         cmocka_unit_test(a_large_schema_is_refused_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -280,6 +280,13 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
          "'h\\u00e9'.encode() | length }}{{ 'h\\u00e9'.encode('ascii', 'ignore').decode() }}",
          "h\xc3\xa9"
          "6162[97, 98]983h"},
+        {"{{ 'a\\u20ac\\U0001f600'.encode('UTF-16') }} {{ '\\U0001f600'.encode('utf_16_be') }} {{ 'a'.encode('utf-32le') }} {{ "
+         "'\\u20ac\\x80'.encode('windows-1252', 'replace') }} {{ 'a'.encode('utf-8-sig') }}",
+         "b'\\xff\\xfea\\x00\\xac =\\xd8\\x00\\xde' b'\\xd8=\\xde\\x00' b'a\\x00\\x00\\x00' b'\\x80?' b'\\xef\\xbb\\xbfa'"},
+        {"{{ 'a\\u20ac\\U0001f600'.encode('utf-16').decode('u16') }}{{ 'x\\u20ac'.encode('cp1252').decode('cp1252') }}{{ "
+         "'\\u20ac'.encode('ascii', 'xmlcharrefreplace') }}{{ '\\u20ac'.encode('l1', 'backslashreplace') }}",
+         "a\xe2\x82\xac\xf0\x9f\x98\x80x\xe2\x82\xac"
+         "b'&#8364;'b'\\\\u20ac'"},
         {"{{ {'b': 1, 'a': [1, 2]} | pprint }}{{ 'x' | pprint }}{{ 5 | pprint }}{{ none | pprint }}", "{'a': [1, 2], 'b': 1}'x'5None"},
         {"{{ [1234567890] * 12 | int }}{{ ([1234567890] * 12) | pprint }}",
          "[1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, 1234567890, "

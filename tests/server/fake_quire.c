@@ -415,7 +415,7 @@ struct quire_parse {
     quire_request *r;
     quire_error err;
     void *user;
-    bool cancelled;
+    bool cancelled, is_check;
     quire_parse *next;
 };
 
@@ -433,6 +433,12 @@ quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body,
     return QUIRE_OK;
 }
 
+quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user, quire_parse **out) {
+    quire_err e = quire_parse_start(q, QUIRE_COMPLETIONS, body, n, tenant, user, out);
+    (*out)->is_check = true;
+    return e;
+}
+
 void quire_parse_cancel(quire_parse *p) {
     p->cancelled = true;
 }
@@ -446,7 +452,12 @@ static bool parse_next(quire_queue *q, quire_event *out) {
         q->parse_err = p->err;
         *out = (quire_event){
             .kind = QUIRE_EVENT_PARSED, .user = p->user, .request = wanted ? p->r : NULL, .error = p->r == NULL ? &q->parse_err : NULL};
-        if (!wanted) {
+        if (p->is_check && p->r != NULL) {
+            *out = (quire_event){.kind = QUIRE_EVENT_CHECKED, .user = p->user, .text = "{\"accepted\":true}", .n_text = 17};
+        } else if (p->is_check) {
+            out->kind = QUIRE_EVENT_CHECKED;
+        }
+        if (!wanted || p->is_check) {
             free(p->r);
         }
         free(p);

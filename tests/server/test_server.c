@@ -165,6 +165,15 @@ static void await(int64_t (*f)(const quire_engine *), const quire_engine *e, int
 
 /* ---- simple routes ---- */
 
+static void a_rule_is_checked_on_a_text_thread(void **state) {
+    (void)state;
+    site *s = start_default();
+    expect_in(ask(s, post("/v1/schemas/check", "{}", CLOSE)), "{\"accepted\":true}");
+    expect_in(ask(s, post("/v1/schemas/check", "{\"fail\":\"parse\"}", CLOSE)), "HTTP/1.1 400 ");
+    expect_in(ask(s, "GET /v1/schemas/check HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 405 ");
+    stop(s);
+}
+
 static void simple_routes_response(void **state) {
     (void)state;
     site *s = start_default();
@@ -798,6 +807,7 @@ static void options_are_checked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simple_routes_response),
+        cmocka_unit_test(a_rule_is_checked_on_a_text_thread),
         cmocka_unit_test(web_pages_elsewhere_may_ask_only_where_that_was_allowed),
         cmocka_unit_test(only_the_operator_drops_the_prefix_cache),
         cmocka_unit_test(without_keys_a_name_of_somebody_else_is_refused),

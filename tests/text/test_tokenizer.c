@@ -96,6 +96,26 @@ static void added_tokens_take_space_and_want_word_ends_as_flagged(void **state) 
     EXPECT(encode(t, "a<x>b", ENCODE_PARSE, false), 3);
     EXPECT(encode(t, "a <x> b", ENCODE_PARSE, false), 0, 6, 8, 6, 1);
     tokenizer_close(t);
+    t = open_json("{\"added_tokens\":[{\"id\":8,\"content\":\"  \",\"lstrip\":true,\"rstrip\":true}]," MODEL "}", "{}");
+    EXPECT(encode(t, "a      b", ENCODE_PARSE, false), 0, 8, 1); /* which takes the others that it finds */
+    tokenizer_close(t);
+}
+
+/* What the step before withholds until the next token is no token of its own. */
+static void decoder_steps_see_whole_tokens(void **state) {
+    (void)state;
+    const int32_t ids[] = {0, 1, 2};
+    strbuf text = {0};
+    tokenizer *t = open_json("{" MODEL ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"BPEDecoder\",\"suffix\":\"b\"},"
+                             "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false}]}}",
+                             "{}");
+    assert_int_equal(tokenizer_decode(t, ids, 3, false, &text), QUIRE_OK);
+    assert_string_equal(text.p, "a   c");
+    strbuf_clear(&text);
+    assert_int_equal(tokenizer_decode(t, ids, 1, false, &text), QUIRE_OK);
+    assert_string_equal(text.p, "a");
+    strbuf_deinit(&text);
+    tokenizer_close(t);
 }
 
 #define POST                                                                                                                               \
@@ -358,6 +378,7 @@ int main(void) {
         cmocka_unit_test(a_character_that_is_in_no_vocabulary_is_dropped),
         cmocka_unit_test(special_tokens_are_text_in_plain_mode_and_others_are_found_all_the_same),
         cmocka_unit_test(added_tokens_take_space_and_want_word_ends_as_flagged),
+        cmocka_unit_test(decoder_steps_see_whole_tokens),
         cmocka_unit_test(bos_comes_from_the_post_processor_else_from_the_config_else_not),
         cmocka_unit_test(a_template_that_wrote_bos_gets_no_second_one),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),

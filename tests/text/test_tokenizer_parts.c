@@ -14,13 +14,13 @@
 /* ---- regular expressions ---- */
 
 /* The first match of pattern in text, "-" when there is none, "!" when the pattern is refused. */
-static void expect_match(const char *pattern, const char *text, const char *want) {
+static void expect_match_as(regex_syntax syntax, const char *pattern, const char *text, const char *want) {
     matcher m = {0};
     regex_scratch s = {0};
     quire_error err = {0};
     match_iter it = {.subject = str_of(text)};
     bool found = false;
-    quire_err e = regex_open(str_of(pattern), &m.re, &err);
+    quire_err e = regex_open_as(str_of(pattern), syntax, &m.re, &err);
     if (e == QUIRE_OK) {
         assert_int_equal(matcher_next(&m, &s, &it, &found), QUIRE_OK);
     }
@@ -30,6 +30,10 @@ static void expect_match(const char *pattern, const char *text, const char *want
     }
     matcher_deinit(&m);
     regex_scratch_deinit(&s);
+}
+
+static void expect_match(const char *pattern, const char *text, const char *want) {
+    expect_match_as(REGEX_ONIGURUMA, pattern, text, want);
 }
 
 static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
@@ -63,6 +67,21 @@ static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
     expect_match("\\u0061\\x{62}\\x63", "abc", "abc");
     expect_match("a++b", "aab", "aab");
     expect_match("(?<=x)y(?!z)", "yxyzxy", "y");
+    expect_match("\\w+", "a\xC2\xBD.", "a\xC2\xBD"); /* but not in a class */
+    expect_match("[\\w]+", "a\xC2\xBD.", "a");
+    expect_match("[\\p{Word}]+", "a\xC2\xBD.", "a");
+    expect_match("\\p{ Posix_Punct}+", "a$\xE2\x82\xAC.b", "$\xE2\x82\xAC.");
+    expect_match("\\p{Punct}+", "a$.b", ".");
+    expect_match("[[:punct:]]+", "a\xE2\x82\xAC.b", "\xE2\x82\xAC.");
+    expect_match("[\\P{Print}]+", "a \n\tb", "\n\t");
+    expect_match("\\w+", "a\xE2\x80\x8D", "a");
+    expect_match_as(REGEX_RUST, "\\w+", "a\xE2\x80\x8D\xC2\xBD", "a\xE2\x80\x8D"); /* joiners, but no Latin-1's numbers */
+    expect_match_as(REGEX_RUST, "[^\\W]+", "a\xE2\x80\x8D", "a\xE2\x80\x8D");
+    /* scripts, not their extensions, where the full stop is Han: */
+    expect_match("\\p{Han}+", "\xE4\xB8\xAD\xE3\x80\x82\xE6\x96\x87", "\xE4\xB8\xAD");
+    expect_match("[\\p{Han}a]+", "\xE4\xB8\xAD\xE3\x80\x82", "\xE4\xB8\xAD");
+    expect_match("\\P{Han}+", "\xE4\xB8\xAD\xE3\x80\x82\xE6\x96\x87", "\xE3\x80\x82");
+    expect_match("\\p{^hiragana}+", "\xE3\x81\x82\xE3\x83\xBC", "\xE3\x83\xBC");
 }
 
 static void expressions_without_a_translation_are_refused(void **state) {

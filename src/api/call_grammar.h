@@ -1,0 +1,43 @@
+/* The grammar of an answer that may or must call tools: from the format's layout (chat/call_layout.h), the tools and their schemas.
+ *
+ * Free text begins calls by their format's own opening marks; from there on each call is one of the offered functions, with arguments of
+ * its schema. */
+#ifndef API_CALL_GRAMMAR_H
+#define API_CALL_GRAMMAR_H
+
+#include "api/reasoning_frame.h"
+#include "chat/call_layout.h"
+#include "chat/output_options.h"
+#include "grammar/grammar_parts.h"
+
+typedef struct call_grammar {
+    const char *format;       /* of calls */
+    const output_tool *tools; /* offered ones */
+    size_t n_tools;
+    str only;         /* the one function that may be called; empty: any */
+    bool is_required; /* the answer is calls and nothing else */
+    bool is_single;   /* one call at most */
+} call_grammar;
+
+/* The first of the format's layouts in which at least one of the tools can be called; NULL: it has no grammar for them. */
+const call_layout *call_grammar_layout(const call_grammar *c);
+/* Compiles it, behind what may stand around an answer (frame; NULL: nothing). Where no call is required, a tool without `is_strict` whose
+ * schema cannot be enforced is held to the types of its properties. Errors as grammar_compile_parts. */
+quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
+                               const grammar_options *options, grammar **out, quire_error *err);
+
+/* ---- its parts ---- */
+
+typedef struct call_parts {
+    const call_grammar *c;
+    const grammar_marks *marks;
+    const json_value **schemas; /* of the tools' arguments: their own, or what is enforced in its place */
+    part_arena arena;
+} call_parts;
+
+grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
+/* The arguments of tool i in a layout; and whether it can be called there. */
+grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool);
+bool call_grammar_takes(const call_grammar *c, const call_layout *l, size_t tool);
+
+#endif

@@ -1,0 +1,131 @@
+/* Compiles grammars of calls, also where a tool's schema cannot be enforced. */
+#include "api/call_grammar.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "chat/typed_value.h"
+#include "json/json_out.h"
+
+/* Writes what is enforced in place of a tool's schema: its properties with their types, and which of them are required. */
+static void write_types(const output_tool *tool, json_out *o) {
+    static const char *const names[] = {"string", "null", "boolean", "number", "object", "array"};
+    const json_value *properties = json_get(tool->parameters, "properties"), *required = json_get(tool->parameters, "required");
+    json_begin(o, '{');
+    json_cstr(json_name(o, "type"), "object");
+    json_begin(json_name(o, "properties"), '{');
+    for (json_member p = {0}; json_next(properties, &p);) {
+        unsigned types = schema_types(p.value, tool->parameters);
+        json_begin(json_name(o, p.name), '{');
+        if (types != 0) {
+            json_begin(json_name(o, "type"), '[');
+            for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+                if ((types >> i & 1) != 0) {
+                    json_cstr(json_item(o), names[i]);
+                }
+            }
+            json_end(o, ']');
+        }
+        json_end(o, '}');
+    }
+    json_end(o, '}');
+    json_begin(json_name(o, "required"), '[');
+    for (size_t i = 0; i < json_length(required); i++) {
+        if (json_is(json_at(required, i), JSON_KIND_TEXT)) {
+            json_add(json_item(o), json_at(required, i));
+        }
+    }
+    json_end(o, ']');
+    json_end(o, '}');
+}
+
+/* Replaces the schema of tool i; *owned has the new one. */
+static quire_err loosen(call_parts *m, size_t i, json_value **owned, quire_error *err) {
+    strbuf text = {0};
+    json_out o = {.to = &text};
+    json_fault fault;
+    json_limits limits = {.max_depth = 200, .max_values = 200000, .max_containers = 200000, .max_names = 200000, .names = JSON_NAMES_LAST};
+    write_types(&m->c->tools[i], &o);
+    quire_err e = o.err == QUIRE_OK ? json_read((str){text.p, text.n}, &limits, JSON_WIDE_REAL, owned, &fault) : o.err;
+    strbuf_deinit(&text);
+    m->schemas[i] = *owned;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request's tools");
+}
+
+static quire_err compile_part(call_parts *m, grammar_part part, const grammar_options *options, grammar **out, quire_error *err) {
+    quire_err e = m->arena.failed;
+    return e != QUIRE_OK ? err_set(err, e, -1, e == QUIRE_TOO_LARGE ? "they are too large together" : "out of memory for a request's tools")
+                         : grammar_compile_parts(&part, m->marks, options, out, err);
+}
+
+static bool is_refusal(quire_err e) {
+    return e != QUIRE_OK && e != QUIRE_NO_MEMORY && e != QUIRE_CANCELLED;
+}
+
+/* Whether the schema of tool i alone can be enforced in a layout; *why says why not. */
+static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, quire_error *why) {
+    grammar *g = NULL;
+    quire_err e = call_grammar_takes(m->c, l, i) ? compile_part(m, call_parts_arguments(m, l, i), options, &g, why) : QUIRE_OK;
+    grammar_drop(g);
+    return e;
+}
+
+/* Loosens the tools whose schemas cannot be enforced, and those for which there is no time to see: all schemas together have the time that
+ * one compilation has. */
+static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned, quire_error *err) {
+    const call_layout *l = call_grammar_layout(m->c);
+    int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
+    for (size_t i = 0; l != NULL && i < m->c->n_tools; i++) {
+        quire_error why = {0};
+        grammar_options alone = *options;
+        alone.max_us = until - clock_thread_us();
+        quire_err e = alone.max_us > 0 ? try_alone(m, l, i, &alone, &why) : QUIRE_TOO_LARGE;
+        if (e != QUIRE_OK && m->c->tools[i].is_strict) {
+            *err = alone.max_us > 0 ? why : *err;
+            return e;
+        }
+        TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
+        TRY(e == QUIRE_OK ? e : loosen(m, i, &owned[i], err));
+    }
+    return QUIRE_OK;
+}
+
+/* Loosens all tools: together they are too large. */
+static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err) {
+    for (size_t i = 0; i < m->c->n_tools; i++) {
+        TRY(owned[i] != NULL || m->c->tools[i].is_strict ? QUIRE_OK : loosen(m, i, &owned[i], err));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- compiling ---- */
+
+static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options, json_value **owned, grammar **out,
+                         quire_error *err) {
+    quire_err e = compile_part(m, call_parts_answer(m, frame), options, out, err);
+    for (int round = 0; round < 2 && is_refusal(e) && !m->c->is_required; round++) {
+        TRY(round == 0 ? loosen_refused(m, options, owned, err) : loosen_all(m, owned, err));
+        e = compile_part(m, call_parts_answer(m, frame), options, out, err);
+    }
+    return e;
+}
+
+quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
+                               const grammar_options *options, grammar **out, quire_error *err) {
+    grammar_options own = options != NULL ? *options : (grammar_options){0};
+    call_parts m = {.c = c, .marks = marks, .schemas = mem_new(c->n_tools, sizeof *m.schemas)};
+    json_value **owned = mem_new(c->n_tools, sizeof *owned);
+    if (own.space == GRAMMAR_SPACE_COMPACT && own.whitespace_pattern.n == 0) {
+        own.whitespace_pattern = str_of(" ?"); /* as models write JSON */
+    }
+    quire_err e = m.schemas != NULL && owned != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request's tools");
+    for (size_t i = 0; e == QUIRE_OK && i < c->n_tools; i++) {
+        m.schemas[i] = c->tools[i].parameters;
+    }
+    e = e == QUIRE_OK ? compile(&m, frame, &own, owned, out, err) : e;
+    for (size_t i = 0; owned != NULL && i < c->n_tools; i++) {
+        json_drop(owned[i]);
+    }
+    mem_free(owned);
+    mem_free(m.schemas);
+    part_arena_deinit(&m.arena);
+    return e;
+}

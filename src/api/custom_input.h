@@ -1,0 +1,21 @@
+/* The input of a call of a custom tool: what its arguments, {"input": "text"}, hold as a string, read while they stream.
+ *
+ * Arguments of another form are the input as they stand. Owner: the choice. */
+#ifndef API_CUSTOM_INPUT_H
+#define API_CUSTOM_INPUT_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+
+typedef struct custom_input {
+    uint8_t stage, n_seen, n_hex;
+    char seen[16];      /* bytes before the string, while they may still be those */
+    uint32_t code, high; /* of \u escapes; the first of a pair */
+} custom_input;
+
+/* Reads the next piece of the arguments of a call; a zeroed struct is one that has read nothing. Appends what it adds to the input.
+ * QUIRE_NO_MEMORY. */
+quire_err custom_input_feed(custom_input *c, str piece, strbuf *out);
+
+#endif

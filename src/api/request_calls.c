@@ -1,0 +1,122 @@
+/* The rule that a chat's tools make: calls in the model's own format, or where it has none and a call is forced, a list of calls in JSON.
+ */
+#include <stdio.h>
+
+#include "api/call_grammar.h"
+#include "api/request_read.h"
+#include "json/json_out.h"
+
+#define FORCED_FORMAT "json" /* a list of calls: no format of a model's own, so that any model can be held to it */
+
+/* Writes the schema of a function's arguments. It has a name, if not its own, so that references in it are to itself. */
+static void write_parameters(const output_tool *tool, size_t i, json_out *o) {
+    char name[32];
+    snprintf(name, sizeof name, "tool:%zu", i);
+    json_begin(o, '{');
+    if (!json_has(tool->parameters, "$id")) {
+        json_cstr(json_name(o, "$id"), name);
+    }
+    if (!json_has(tool->parameters, "type")) { /* arguments are an object in any case */
+        json_cstr(json_name(o, "type"), "object");
+    }
+    for (json_member m = {0}; json_next(tool->parameters, &m);) {
+        json_add(json_name(o, m.name), m.value);
+    }
+    json_end(o, '}');
+}
+
+/* Writes the schema of a call of function i. */
+static void write_call_schema(const output_tool *tool, size_t i, json_out *o) {
+    json_begin(json_item(o), '{');
+    json_cstr(json_name(o, "type"), "object");
+    json_begin(json_name(o, "properties"), '{');
+    json_begin(json_name(o, "name"), '{');
+    json_text(json_name(o, "const"), tool->name.p, tool->name.n);
+    json_end(o, '}');
+    write_parameters(tool, i, json_name(o, "arguments"));
+    json_end(o, '}');
+    json_raw(json_name(o, "required"), "[\"name\",\"arguments\"]");
+    json_bool(json_name(o, "additionalProperties"), false);
+    json_end(o, '}');
+}
+
+/* Writes the schema of a list of calls, of the functions among which r's response has to choose. */
+static quire_err write_forced_schema(const quire_request *r, strbuf *out) {
+    json_out o = {.to = out};
+    bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
+    json_begin(&o, '{');
+    json_cstr(json_name(&o, "type"), "array");
+    json_int(json_name(&o, "minItems"), 1);
+    if (is_named || !r->parallel_calls) {
+        json_int(json_name(&o, "maxItems"), 1);
+    }
+    json_begin(json_name(&o, "items"), '{');
+    json_begin(json_name(&o, "anyOf"), '[');
+    for (size_t i = 0; i < r->n_offered; i++) {
+        if (!is_named || str_eq(r->offered[i].name, r->named_tool)) {
+            write_call_schema(&r->offered[i], i, &o);
+        }
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    json_end(&o, '}');
+    return o.err;
+}
+
+/* Makes the calls that tool_choice forces a list of JSON. */
+static quire_err force_list(quire_request *r, quire_error *err) {
+    strbuf text = {0};
+    quire_err e = write_forced_schema(r, &text);
+    json_drop(r->forced_schema);
+    r->forced_schema = NULL;
+    e = e == QUIRE_OK ? request_read_value((str){text.p, text.n}, 0, "tools", &r->forced_schema, err)
+                      : err_set(err, e, -1, "out of memory for a request's tools");
+    strbuf_deinit(&text);
+    TRY(e);
+    r->formats.tools = FORCED_FORMAT;
+    r->rule = (request_rule){.field = params_field("tool_choice", FIELD_CHAT), .kind = GRAMMAR_SCHEMA, .value = r->forced_schema};
+    return QUIRE_OK;
+}
+
+/* ---- rules of calls ---- */
+
+static bool is_forced(const quire_request *r) {
+    return r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
+}
+
+static call_grammar calls_of(const quire_request *r) {
+    bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
+    return (call_grammar){.format = r->formats.tools,
+                          .tools = r->offered,
+                          .n_tools = r->n_offered,
+                          .only = is_named ? r->named_tool : (str){"", 0},
+                          .is_required = is_forced(r),
+                          .is_single = is_named || !r->parallel_calls};
+}
+
+quire_err request_bind_calls(quire_request *r, quire_error *err) {
+    const field_desc *f = params_field("tool_choice", FIELD_CHAT), *tools = params_field("tools", FIELD_CHAT);
+    if (r->rule.field == f || r->rule.field == tools) { /* of an earlier check */
+        r->rule = (request_rule){0};
+    }
+    if (is_forced(r) && r->rule.field != NULL) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice",
+                             "tool_choice forces a call and %s is given; a response can obey one of them", r->rule.field->name);
+    }
+    call_grammar c = calls_of(r);
+    bool has_grammar = c.format != NULL && call_grammar_layout(&c) != NULL;
+    if (is_forced(r) && !has_grammar) {
+        return force_list(r, err);
+    }
+    if (has_grammar && r->rule.field == NULL) {
+        r->rule = (request_rule){.field = is_forced(r) ? f : tools, .form = RULE_CALLS};
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out, quire_error *err) {
+    quire_error why = {0};
+    const call_grammar c = calls_of(r);
+    const grammar_options options = {.space = context->space, .order = context->order};
+    return request_rule_error(&r->rule, call_grammar_compile(&c, context->frame, context->marks, &options, out, &why), &why, err);
+}

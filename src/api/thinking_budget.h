@@ -1,0 +1,24 @@
+/* A constraint that ends a model's reasoning after a number of tokens: then the closing mark is all that may come. Behind it, and beside
+ * it, another constraint may bind the whole output.
+ *
+ *   before --opening mark--> inside --closing mark--> done          tokens inside are counted
+ *                              |  budget spent
+ *                              v
+ *                           closing --the mark's tokens--> done
+ *
+ * The state is a function of the output's tokens alone, so equal outputs are treated alike whatever led to them. Marks are found in the
+ * tokens' bytes, special tokens as such. A character that the budget cuts is completed first. */
+#ifndef API_THINKING_BUDGET_H
+#define API_THINKING_BUDGET_H
+
+#include "api/marked_vocab.h"
+#include "api/reasoning_frame.h"
+#include "sample/constraint.h"
+
+/* Makes a constraint with one reference, of outputs of a reasoning format (frame->format is not NULL). budget: tokens, >= 0. inner: what
+ * binds the output besides, of which it takes the reference also on failure; NULL: nothing. t and v outlive it. QUIRE_UNSUPPORTED: the
+ * tokenizer cannot write the closing mark. QUIRE_NO_MEMORY. */
+quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t, const marked_vocab *v, constraint *inner,
+                               constraint **out, quire_error *err);
+
+#endif

@@ -1,0 +1,122 @@
+/* Makes a dfa smaller before it is placed: states that do the same become one, and those that nothing reaches are dropped.
+ *
+ * One pass from the last state to the first, so that a state is compared when its targets behind it have been. That finds all equal ends of
+ * lists of names, and most of what patterns leave; targets before a state count as themselves, so some equal states on cycles stay. */
+#include "grammar/dfa.h"
+
+typedef struct merge {
+    dfa *d;
+    uint32_t *map, *slots; /* map[state]: the one that stands for it; slots: an open table of those, plus 1 */
+    uint32_t n_slots;
+} merge;
+
+static uint32_t mix(uint32_t h, uint32_t v) {
+    h = (h ^ v) * 0x9E3779B1u;
+    return h ^ (h >> 15);
+}
+
+/* A target as its state sees it: states behind are the ones that stand for them. */
+static uint32_t seen(const merge *m, uint32_t state, uint32_t to) {
+    return to == NFA_NONE ? NFA_NONE : to == state ? NFA_NONE - 1 : to > state ? m->map[to] : to;
+}
+
+static uint32_t hash_state(const merge *m, uint32_t i) {
+    const nfa_dstate *s = &m->d->states.p[i];
+    uint32_t h = mix(mix(s->n, s->accepts), seen(m, i, s->other));
+    for (uint32_t k = 0; k < s->n; k++) {
+        const nfa_dedge *e = &m->d->edges.p[s->first + k];
+        h = mix(mix(mix(h, e->lo), e->hi), seen(m, i, e->to));
+    }
+    return h;
+}
+
+static bool is_same(const merge *m, uint32_t i, uint32_t j) {
+    const nfa_dstate *a = &m->d->states.p[i], *b = &m->d->states.p[j];
+    bool same = a->n == b->n && a->accepts == b->accepts && seen(m, i, a->other) == seen(m, j, b->other);
+    for (uint32_t k = 0; k < a->n && same; k++) {
+        const nfa_dedge *e = &m->d->edges.p[a->first + k], *f = &m->d->edges.p[b->first + k];
+        same = e->lo == f->lo && e->hi == f->hi && seen(m, i, e->to) == seen(m, j, f->to);
+    }
+    return same;
+}
+
+static void find_same(build *b, merge *m) {
+    for (uint32_t i = m->d->states.n; i-- > 0 && build_step(b, 1 + m->d->states.p[i].n);) {
+        uint32_t at = hash_state(m, i) & (m->n_slots - 1);
+        while (m->slots[at] != 0 && !is_same(m, i, m->slots[at] - 1)) {
+            at = (at + 1) & (m->n_slots - 1);
+        }
+        m->slots[at] = m->slots[at] != 0 ? m->slots[at] : i + 1;
+        m->map[i] = m->slots[at] - 1;
+    }
+}
+
+/* Appends the state that stands for `to` to the new order, if it is not there; number[state]: its place there, plus 1. */
+static void reach(const merge *m, uint32_t to, uint32_t *number, uint32_t *order, uint32_t *n) {
+    if (to != NFA_NONE && number[m->map[to]] == 0) {
+        order[*n] = m->map[to];
+        number[m->map[to]] = ++*n;
+    }
+}
+
+static uint32_t moved(const merge *m, const uint32_t *number, uint32_t to) {
+    return to != NFA_NONE ? number[m->map[to]] - 1 : NFA_NONE;
+}
+
+/* Writes the states that are reached, in the order in which they are, to out. */
+static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *order, dfa *out) {
+    uint32_t n = 0;
+    reach(m, 0, number, order, &n);
+    for (uint32_t i = 0; i < n && p->b->failed == QUIRE_OK; i++) {
+        const nfa_dstate *s = &m->d->states.p[order[i]];
+        for (uint32_t k = 0; k < s->n; k++) {
+            reach(m, m->d->edges.p[s->first + k].to, number, order, &n);
+        }
+        reach(m, s->other, number, order, &n);
+        nfa_dstate *state = NFA_PUSH(p->b, out->states);
+        if (state == NULL) {
+            return;
+        }
+        *state = (nfa_dstate){.first = out->edges.n, .other = moved(m, number, s->other), .accepts = s->accepts};
+        for (uint32_t k = 0; k < s->n; k++) {
+            nfa_dedge e = m->d->edges.p[s->first + k], *edge;
+            e.to = moved(m, number, e.to);
+            nfa_dedge *last = state->n > 0 ? &out->edges.p[out->edges.n - 1] : NULL;
+            if (last != NULL && last->to == e.to && last->hi + 1 == e.lo) {
+                last->hi = e.hi;
+                continue;
+            }
+            if ((edge = NFA_PUSH(p->b, out->edges)) == NULL) {
+                return;
+            }
+            *edge = e;
+            state->n++;
+        }
+    }
+}
+
+void dfa_merge(dfa_pool *p, uint32_t x) {
+    dfa *d = &p->all.p[x], made = {.placed = d->placed};
+    uint32_t n = d->states.n;
+    merge m = {.d = d, .n_slots = 16};
+    while (m.n_slots < 2 * n) {
+        m.n_slots *= 2;
+    }
+    m.map = mem_new(n, sizeof *m.map);
+    m.slots = mem_new((size_t)m.n_slots + 2 * (size_t)n, sizeof *m.slots);
+    if (m.map == NULL || m.slots == NULL) {
+        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    } else {
+        find_same(p->b, &m);
+        rebuild(p, &m, m.slots + m.n_slots, m.slots + m.n_slots + n, &made);
+    }
+    mem_free(m.map);
+    mem_free(m.slots);
+    dfa old = *d;
+    if (p->b->failed == QUIRE_OK) {
+        *d = made;
+        made = old;
+    }
+    mem_free(made.states.p);
+    mem_free(made.edges.p);
+}

@@ -1,0 +1,157 @@
+/* Automata over characters that look for texts (Aho and Corasick 1975). */
+#include "grammar/dfa.h"
+
+#include <stdlib.h>
+
+#include "base/utf8.h"
+
+#define MAX_BYTES 8192 /* of all texts */
+
+/* A state is what of the texts could have begun: the longest prefix of one that the characters so far end with. */
+typedef struct prefix {
+    uint32_t child, sibling, c; /* of the trie; the character that leads here */
+    uint32_t shorter;           /* the state of the longest shorter prefix that is an end of it */
+    uint32_t text;              /* that is complete here, plus 1 */
+    bool found;                 /* a text ends here, this one's own or a shorter one */
+    bool wanted;                /* the wanted text does */
+} prefix;
+
+typedef struct search {
+    build *b;
+    NFA_VEC(prefix) states;
+    NFA_VEC(uint32_t) chars; /* of all texts, ascending, each once */
+    NFA_VEC(uint32_t) order; /* states by length */
+} search;
+
+static uint32_t child_of(const search *s, uint32_t state, uint32_t c) {
+    uint32_t i = s->states.p[state].child;
+    while (i != 0 && s->states.p[i].c != c) {
+        i = s->states.p[i].sibling;
+    }
+    return i;
+}
+
+static uint32_t add_child(search *s, uint32_t state, uint32_t c) {
+    uint32_t i = child_of(s, state, c);
+    if (i != 0) {
+        return i;
+    }
+    prefix *p = NFA_PUSH(s->b, s->states);
+    uint32_t *kept = p != NULL ? NFA_PUSH(s->b, s->chars) : NULL;
+    if (kept == NULL) {
+        return 0;
+    }
+    *kept = c;
+    *p = (prefix){.c = c, .sibling = s->states.p[state].child};
+    i = s->states.n - 1;
+    s->states.p[state].child = i;
+    return i;
+}
+
+/* The state behind a character; 0 is that of no prefix. */
+static uint32_t go(const search *s, uint32_t state, uint32_t c) {
+    uint32_t to;
+    while ((to = child_of(s, state, c)) == 0 && state != 0) {
+        state = s->states.p[state].shorter;
+    }
+    return to;
+}
+
+static int compare_chars(const void *x, const void *y) {
+    const uint32_t *a = x, *b = y;
+    return *a < *b ? -1 : *a > *b;
+}
+
+/* Links each prefix with the shorter ones, by length. */
+static void link_shorter(search *s) {
+    uint32_t *root = NFA_PUSH(s->b, s->order);
+    if (root == NULL) {
+        return;
+    }
+    *root = 0;
+    for (uint32_t at = 0; at < s->order.n && build_step(s->b, 1); at++) {
+        uint32_t state = s->order.p[at];
+        for (uint32_t i = s->states.p[state].child; i != 0 && build_step(s->b, 1); i = s->states.p[i].sibling) {
+            prefix *p = &s->states.p[i];
+            p->shorter = state != 0 ? go(s, s->states.p[state].shorter, p->c) : 0;
+            p->found = p->text != 0 || s->states.p[p->shorter].found;
+            p->wanted = p->wanted || s->states.p[p->shorter].wanted;
+            uint32_t *next = NFA_PUSH(s->b, s->order);
+            if (next != NULL) {
+                *next = i;
+            }
+        }
+    }
+}
+
+static void search_open(search *s, build *b, const str *texts, uint32_t n, uint32_t wanted) {
+    *s = (search){.b = b};
+    prefix *root = NFA_PUSH(b, s->states);
+    if (root == NULL) {
+        return;
+    }
+    *root = (prefix){0};
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        bytes += texts[i].n;
+        if (bytes > MAX_BYTES) {
+            (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the texts that end free text have over %d bytes together", MAX_BYTES);
+            return;
+        }
+        uint32_t at = 0;
+        for (size_t k = 0, len; k < texts[i].n && build_step(b, 1); k += len) {
+            at = add_child(s, at, (uint32_t)utf8_next(texts[i].p + k, &len));
+        }
+        s->states.p[at].text = i + 1;
+        s->states.p[at].wanted = s->states.p[at].wanted || i == wanted;
+    }
+    uint32_t n_chars = 0;
+    if (s->chars.n > 1) {
+        qsort(s->chars.p, s->chars.n, sizeof *s->chars.p, compare_chars);
+    }
+    for (uint32_t i = 0; i < s->chars.n; i++) {
+        if (n_chars == 0 || s->chars.p[i] != s->chars.p[n_chars - 1]) {
+            s->chars.p[n_chars++] = s->chars.p[i];
+        }
+    }
+    s->chars.n = n_chars;
+    link_shorter(s);
+}
+
+static void search_close(search *s) {
+    mem_free(s->states.p);
+    mem_free(s->chars.p);
+    mem_free(s->order.p);
+}
+
+/* Adds a state with its edges. */
+static void write_state(const search *s, dfa_pool *p, uint32_t x, uint32_t state, dfa_found found) {
+    const prefix *at = &s->states.p[state];
+    bool ends = found == DFA_FIRST && at->found;
+    uint32_t from = 0;
+    dfa_add_state(p, x, found == DFA_NEVER ? !at->found : at->wanted);
+    for (uint32_t i = 0; i < s->chars.n && !ends && build_step(p->b, 1); i++) {
+        uint32_t c = s->chars.p[i], to = go(s, state, c);
+        bool closed = found == DFA_NEVER && s->states.p[to].found;
+        if (c > from) {
+            dfa_add_edge(p, x, from, c - 1, 0);
+        }
+        dfa_add_edge(p, x, c, c, closed ? NFA_NONE : to);
+        from = c + 1;
+    }
+    if (from <= NFA_MAX_CHAR) {
+        dfa_add_edge(p, x, from, NFA_MAX_CHAR, ends ? NFA_NONE : 0);
+    }
+}
+
+uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, dfa_found found) {
+    search s;
+    uint32_t x = dfa_new(p);
+    search_open(&s, p->b, texts, n, wanted);
+    for (uint32_t i = 0; i < s.states.n && build_step(p->b, 1); i++) {
+        write_state(&s, p, x, i, found);
+    }
+    search_close(&s);
+    dfa_trim(p, x);
+    return p->b->failed == QUIRE_OK ? x : DFA_ANY;
+}

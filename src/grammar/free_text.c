@@ -1,0 +1,270 @@
+/* Compiles free text, and tags that begin anywhere in it.
+ *
+ * Free text is a loop: letters that none of the watched texts is among, then a special token that it may hold, and so on. Beside the
+ * letters runs one automaton for each trigger, which ends where the trigger is complete for the first time. */
+#include "base/utf8.h"
+#include "grammar/parts.h"
+
+/* What begins a tag, or ends the free text: letters, or a special token behind letters. */
+typedef struct trigger {
+    str letters;
+    int32_t mark;  /* -1: letters alone */
+    uint32_t rule; /* of the tags that begin so, plus 1; 0: none */
+    str rest;      /* of a text: what stands behind the token */
+} trigger;
+
+typedef struct free_text {
+    parts *p;
+    NFA_VEC(trigger) triggers;
+    NFA_VEC(str) watched;   /* letters that free text does not contain */
+    NFA_VEC(int32_t) marks; /* tokens that it does not hold as such */
+    NFA_VEC(uint32_t) ways;
+} free_text;
+
+static void push_way(free_text *f, uint32_t node) {
+    uint32_t *way = NFA_PUSH(f->p->b, f->ways);
+    if (way != NULL) {
+        *way = node;
+    }
+}
+
+/* ---- triggers ---- */
+
+static trigger trigger_of(parts *p, str text) {
+    trigger t = {.mark = -1};
+    if (text.n == 0 || !utf8_is_valid(text)) {
+        (void)build_fail(p->b, QUIRE_INVALID, -1, "a text that ends or begins a part of the grammar is empty or no UTF-8");
+        return t;
+    }
+    part_piece first = parts_take(p, &text);
+    if (first.mark < 0) {
+        t.letters = first.text;
+        first = text.n > 0 ? parts_take(p, &text) : first;
+    }
+    t.mark = first.mark;
+    t.rest = text;
+    return t;
+}
+
+/* The number of a trigger in the list, to which it is added unless it is there. */
+static uint32_t add_trigger(free_text *f, trigger t) {
+    for (uint32_t i = 0; i < f->triggers.n && build_step(f->p->b, 1); i++) {
+        if (f->triggers.p[i].mark == t.mark && str_eq(f->triggers.p[i].letters, t.letters) && str_eq(f->triggers.p[i].rest, t.rest)) {
+            return i;
+        }
+    }
+    trigger *new = NFA_PUSH(f->p->b, f->triggers);
+    if (new == NULL) {
+        return 0;
+    }
+    *new = t;
+    str *watched = t.mark < 0 ? NFA_PUSH(f->p->b, f->watched) : NULL;
+    int32_t *mark = t.mark >= 0 ? NFA_PUSH(f->p->b, f->marks) : NULL;
+    if (watched != NULL) {
+        *watched = t.letters;
+    }
+    if (mark != NULL) {
+        *mark = t.mark;
+    }
+    return f->triggers.n - 1;
+}
+
+/* Texts that free text does not contain; a special token in one is then none of its tokens. */
+static void watch(free_text *f, const str *texts, size_t n) {
+    for (size_t i = 0; i < n && build_step(f->p->b, 1); i++) {
+        trigger t = trigger_of(f->p, texts[i]);
+        t.rest = (str){0};
+        (void)add_trigger(f, t);
+    }
+}
+
+/* ---- the loop ---- */
+
+/* The special tokens that free text may hold: a node that leads to `next`; NFA_FAIL_NODE: none. */
+static uint32_t emit_specials(free_text *f, grammar_specials specials, uint32_t next) {
+    parts *p = f->p;
+    NFA_VEC(int32_t) ids = {0};
+    if (specials == GRAMMAR_SPECIALS_ALL) {
+        return build_node(p->b, NFA_MARK, NFA_RAW, build_mark_set(p->b, f->marks.p, f->marks.n, true), 0, next);
+    }
+    for (size_t i = 0; i < p->marks.n && specials == GRAMMAR_SPECIALS_SHOWN && build_step(p->b, 1); i++) {
+        bool taken = p->marks.list[i].hidden;
+        for (uint32_t k = 0; k < f->marks.n && !taken && build_step(p->b, 1); k++) {
+            taken = f->marks.p[k] == p->marks.list[i].id;
+        }
+        int32_t *id = taken ? NULL : NFA_PUSH(p->b, ids);
+        if (id != NULL) {
+            *id = p->marks.list[i].id;
+        }
+    }
+    uint32_t set = ids.n > 0 ? build_mark_set(p->b, ids.p, ids.n, false) : 0;
+    uint32_t node = ids.n > 0 ? build_node(p->b, NFA_MARK, NFA_RAW, set, 0, next) : NFA_FAIL_NODE;
+    mem_free(ids.p);
+    return node;
+}
+
+static uint32_t emit_string(free_text *f, uint32_t letters, uint32_t next) {
+    return build_node(f->p->b, NFA_STRING, NFA_RAW, dfa_place(&f->p->dfas, letters), 0, next);
+}
+
+/* The letters up to a trigger, and it: lead to `next`. */
+static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint32_t next) {
+    dfa_pool *dfas = &f->p->dfas;
+    if (t->mark >= 0) {
+        uint32_t ends = dfa_combine(dfas, dfa_search(dfas, &t->letters, 1, 0, DFA_LAST), without, DFA_AND);
+        if (!dfa_is_empty(dfas, ends)) {
+            push_way(f, emit_string(f, ends, parts_emit_mark(f->p, t->mark, next)));
+        }
+        return;
+    }
+    uint32_t i = 0;
+    while (i < f->watched.n && !str_eq(f->watched.p[i], t->letters) && build_step(f->p->b, 1)) {
+        i++;
+    }
+    uint32_t until = dfa_search(dfas, f->watched.p, f->watched.n, i, DFA_FIRST);
+    if (!dfa_is_empty(dfas, until)) {
+        push_way(f, emit_string(f, until, next));
+    }
+}
+
+/* Writes the loop, whose node is made: out of it lead `out` and, behind trigger i, targets[i]; NFA_FAIL_NODE: nothing does. */
+static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, const uint32_t *targets, uint32_t out) {
+    build *b = f->p->b;
+    uint32_t without = f->watched.n > 0 ? dfa_search(&f->p->dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
+    f->ways.n = 0;
+    push_way(f, out);
+    push_way(f, emit_specials(f, specials, loop));
+    for (uint32_t i = 0; i < f->triggers.n; i++) {
+        if (f->triggers.p[i].letters.n == 0 && targets[i] != NFA_FAIL_NODE) {
+            push_way(f, parts_emit_mark(f->p, f->triggers.p[i].mark, targets[i]));
+        }
+    }
+    uint32_t behind = b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE;
+    f->ways.n = 0;
+    push_way(f, emit_string(f, without, behind));
+    for (uint32_t i = 0; i < f->triggers.n && build_step(b, 1); i++) {
+        if (f->triggers.p[i].letters.n > 0 && targets[i] != NFA_FAIL_NODE) {
+            push_trigger(f, &f->triggers.p[i], without, targets[i]);
+        }
+    }
+    build_patch(b, loop, b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE, NFA_FAIL_NODE);
+}
+
+/* ---- until ---- */
+
+static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next) {
+    build *b = f->p->b;
+    uint32_t loop = build_loop(b);
+    for (size_t i = 0; i < part->n_texts && build_step(b, 1); i++) {
+        (void)add_trigger(f, trigger_of(f->p, part->texts[i]));
+    }
+    uint32_t n = f->triggers.n;
+    watch(f, part->never, part->n_never);
+    uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
+    if (targets == NULL) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return NFA_FAIL_NODE;
+    }
+    for (uint32_t i = 0; i < n && part->part == GRAMMAR_PART_UNTIL; i++) {
+        targets[i] = parts_emit_text(f->p, f->triggers.p[i].rest, next);
+    }
+    emit_loop(f, loop, part->specials, targets, part->part == GRAMMAR_PART_UNTIL ? NFA_FAIL_NODE : next);
+    mem_free(targets);
+    return loop;
+}
+
+/* ---- tags ---- */
+
+/* The trigger of a tag, and what follows it in the tag's begin. A special token in the begin reaches further than letters of a trigger that
+ * end inside it. */
+static trigger trigger_of_tag(free_text *f, const grammar_part *part, str begin) {
+    str given = {0};
+    for (size_t i = 0; i < part->n_texts && build_step(f->p->b, 1); i++) {
+        if (begins_with(begin, part->texts[i]) && (given.n == 0 || part->texts[i].n < given.n)) {
+            given = part->texts[i];
+        }
+    }
+    if (given.n == 0) {
+        (void)build_fail(f->p->b, QUIRE_INVALID, -1, "the tag that begins with \"%.*s\" begins with none of the triggers",
+                         begin.n < 60 ? (int)begin.n : 60, begin.p);
+        return (trigger){.mark = -1};
+    }
+    trigger t = trigger_of(f->p, given), own = trigger_of(f->p, begin);
+    if (t.mark < 0 && own.letters.n >= given.n) {
+        t.rest = (str){begin.p + given.n, begin.n - given.n};
+        return t;
+    }
+    return own;
+}
+
+/* Gathers the tags' triggers; each gets a rule, which is written in the second round. */
+static void emit_tags(free_text *f, const grammar_part *part) {
+    build *b = f->p->b;
+    NFA_VEC(uint32_t) ways = {0}, of = {0};
+    for (size_t i = 0; i < part->n_tags && build_step(b, 1); i++) {
+        trigger t = trigger_of_tag(f, part, part->tags[i].begin);
+        uint32_t *trigger_at = NFA_PUSH(b, of);
+        str rest = t.rest;
+        t.rest = (str){0};
+        uint32_t at = add_trigger(f, t);
+        uint32_t way = parts_emit_text(f->p, rest, parts_emit(f->p, part->tags[i].rest, NFA_RETURN_NODE)), *slot = NFA_PUSH(b, ways);
+        if (slot != NULL && trigger_at != NULL) {
+            *slot = way;
+            *trigger_at = at;
+        }
+    }
+    for (uint32_t t = 0; t < f->triggers.n && b->failed == QUIRE_OK; t++) {
+        f->ways.n = 0;
+        for (uint32_t i = 0; i < ways.n && build_step(b, 1); i++) {
+            if (of.p[i] == t) {
+                push_way(f, ways.p[i]);
+            }
+        }
+        if (f->ways.n > 0) {
+            uint32_t rule = build_rule(b);
+            build_rule_set(b, rule, build_split(b, f->ways.p, f->ways.n));
+            f->triggers.p[t].rule = rule + 1;
+        }
+    }
+    mem_free(ways.p);
+    mem_free(of.p);
+}
+
+/* One loop of free text in which each tag leads to `behind`. */
+static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, uint32_t behind, uint32_t out) {
+    build *b = f->p->b;
+    uint32_t *targets = mem_new((size_t)f->triggers.n + 1, sizeof *targets);
+    if (targets == NULL) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return;
+    }
+    for (uint32_t i = 0; i < f->triggers.n && b->failed == QUIRE_OK; i++) {
+        targets[i] = f->triggers.p[i].rule > 0 ? build_call(b, f->triggers.p[i].rule - 1, behind) : NFA_FAIL_NODE;
+    }
+    emit_loop(f, loop, part->specials, targets, out);
+    mem_free(targets);
+}
+
+static uint32_t emit_tagged_text(free_text *f, const grammar_part *part, uint32_t next) {
+    build *b = f->p->b;
+    uint32_t first = build_loop(b), more = first;
+    emit_tags(f, part);
+    watch(f, part->texts, part->n_texts);
+    watch(f, part->never, part->n_never);
+    if (part->at_least_one && !part->stop_after_first) {
+        more = build_loop(b);
+        emit_tagged(f, part, more, more, next);
+    }
+    emit_tagged(f, part, first, part->stop_after_first ? next : more, part->at_least_one ? NFA_FAIL_NODE : next);
+    return first;
+}
+
+uint32_t parts_emit_free(parts *p, const grammar_part *part, uint32_t next) {
+    free_text f = {.p = p};
+    uint32_t first = part->part == GRAMMAR_PART_TAGS ? emit_tagged_text(&f, part, next) : emit_until(&f, part, next);
+    mem_free(f.triggers.p);
+    mem_free(f.watched.p);
+    mem_free(f.marks.p);
+    mem_free(f.ways.p);
+    return p->b->failed == QUIRE_OK ? first : NFA_FAIL_NODE;
+}

@@ -1,0 +1,44 @@
+/* The arguments of a tool call, as a part of a grammar (grammar_parts.h): an object that obeys a JSON Schema, in the syntax in which a
+ * model writes it.
+ *
+ * In syntaxes other than JSON the names of members are words, and names that the schema says nothing about do not come. */
+#ifndef GRAMMAR_GRAMMAR_ARGUMENTS_H
+#define GRAMMAR_GRAMMAR_ARGUMENTS_H
+
+#include "base/str.h"
+#include "json/json.h"
+
+typedef enum grammar_syntax {
+    GRAMMAR_SYNTAX_JSON,
+    GRAMMAR_SYNTAX_TAGS,  /* `before` NAME `middle` VALUE `behind`, once for each member: strings without quotes, other values as JSON */
+    GRAMMAR_SYNTAX_GEMMA, /* {NAME:VALUE,..}: strings between two `quote`, nested objects alike */
+    GRAMMAR_SYNTAX_PYTHON /* NAME=VALUE, ..: Python literals */
+} grammar_syntax;
+
+/* How the reader of the answer takes a value whose text has no type of its own. Without a bit: JSON where it reads so, else a string. */
+enum {
+    GRAMMAR_READS_STRING = 1 << 0, /* as a string, whatever it looks like */
+    GRAMMAR_READS_NULL = 1 << 1,   /* `null` as null, in any case and with white space around it */
+    GRAMMAR_READS_JSON = 1 << 2    /* as JSON only */
+};
+
+typedef struct grammar_arguments {
+    grammar_syntax syntax;
+    const json_value *schema; /* an object or true; NULL: no member may come */
+    /* TAGS. Texts may hold special tokens. */
+    str before, middle, behind;
+    str string_middle; /* in place of `middle` before strings; empty: the same, and then `reads` decides what a value is */
+    str between;
+    bool between_may_miss;
+    const str *never; /* what no value contains, valid UTF-8 */
+    size_t n_never;
+    str never_first; /* what no value begins with; empty: nothing */
+    /* GEMMA */
+    str quote;
+    bool reads_quoted; /* `reads` decides what a quoted value of the outermost object is */
+    /* The bits of the value of that name. NULL: those are 0. */
+    unsigned (*reads)(const void *user, str name);
+    const void *user;
+} grammar_arguments;
+
+#endif

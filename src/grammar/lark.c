@@ -1,0 +1,470 @@
+/* Compiles grammars in Lark's notation, as custom tools have them: rules in small letters, terminals in capitals.
+ *
+ * The language is that of the rules over characters: a terminal has no longest match, priorities choose no other texts, and what %ignore
+ * names may stand before the first terminal and behind each. */
+#include <string.h>
+
+#include "base/utf8.h"
+#include "grammar/compile.h"
+#include "grammar/lark_common.h"
+#include "grammar/regex_syntax.h"
+
+#define MAX_RULES 20000
+
+typedef struct lark_rule {
+    str name;
+    uint32_t root; /* of its tree */
+    size_t at;     /* where it was named first */
+    bool defined;
+} lark_rule;
+
+typedef struct parser {
+    ast *t;
+    str text;
+    size_t at;
+    int depth;
+    bool in_rule;            /* not in a terminal: what is ignored may follow each terminal */
+    ast_list ignored;
+    NFA_VEC(lark_rule) rules; /* with the nfa's numbers */
+} parser;
+
+/* Rules of every grammar; no name in a text begins with %. */
+enum { RULE_ALL, RULE_IGNORED, RULE_START };
+
+static uint32_t fail(parser *p, quire_err e, const char *what) {
+    uint32_t line = 1;
+    for (size_t i = 0; i < p->at && i < p->text.n; i++) {
+        line += p->text.p[i] == '\n';
+    }
+    (void)build_fail(p->t->b, e, (int64_t)p->at, "the grammar in line %u: %s", line, what);
+    return 0;
+}
+
+static bool ok(const parser *p) {
+    return p->t->b->failed == QUIRE_OK;
+}
+
+static char peek_at(const parser *p, size_t ahead) {
+    return p->text.n - p->at > ahead ? p->text.p[p->at + ahead] : 0;
+}
+
+static char peek(const parser *p) {
+    return peek_at(p, 0);
+}
+
+static bool begins(const parser *p, const char *what) {
+    size_t n = strlen(what);
+    return p->text.n - p->at >= n && memcmp(p->text.p + p->at, what, n) == 0;
+}
+
+static bool take(parser *p, const char *what) {
+    bool taken = begins(p, what);
+    p->at += taken ? strlen(what) : 0;
+    return taken;
+}
+
+/* Blanks and comments; newlines too where `lines`. */
+static void skip(parser *p, bool lines) {
+    while (p->at < p->text.n) {
+        char c = peek(p);
+        if (c == '#' || begins(p, "//")) {
+            while (p->at < p->text.n && peek(p) != '\n') {
+                p->at++;
+            }
+        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || (lines && c == '\n') || begins(p, "\\\n")) {
+            p->at += c == '\\' ? 2 : 1;
+        } else {
+            return;
+        }
+    }
+}
+
+static bool is_upper(char c) {
+    return c >= 'A' && c <= 'Z';
+}
+
+static bool is_name(char c) {
+    return is_upper(c) || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static str take_name(parser *p) {
+    size_t from = p->at;
+    while (p->at < p->text.n && is_name(peek(p))) {
+        p->at++;
+    }
+    return (str){p->text.p + from, p->at - from};
+}
+
+/* A terminal's name is in capitals. */
+static bool is_terminal(str name) {
+    for (size_t i = 0; i < name.n; i++) {
+        if (name.p[i] != '_') {
+            return is_upper(name.p[i]);
+        }
+    }
+    return false;
+}
+
+static uint32_t rule_of(parser *p, str name) {
+    for (uint32_t i = 0; i < p->rules.n && build_step(p->t->b, 1); i++) {
+        if (str_eq(p->rules.p[i].name, name)) {
+            return i;
+        }
+    }
+    if (p->rules.n >= MAX_RULES) {
+        return fail(p, QUIRE_TOO_LARGE, "more than 20000 rules and terminals");
+    }
+    lark_rule *r = NFA_PUSH(p->t->b, p->rules);
+    if (r != NULL) {
+        *r = (lark_rule){.name = name, .at = p->at};
+    }
+    return build_rule(p->t->b);
+}
+
+static void define(parser *p, uint32_t rule, uint32_t root) {
+    if (ok(p) && p->rules.p[rule].defined) {
+        (void)fail(p, QUIRE_INVALID, "the rule or terminal is defined twice");
+    } else if (ok(p)) {
+        p->rules.p[rule].root = root;
+        p->rules.p[rule].defined = true;
+    }
+}
+
+/* ---- terminals ---- */
+
+/* A terminal in a rule, with what is ignored behind it. */
+static uint32_t terminal(parser *p, uint32_t node) {
+    ast_list l = {0};
+    if (!p->in_rule) {
+        return node;
+    }
+    ast_add(p->t, &l, node);
+    ast_add(p->t, &l, ast_leaf(p->t, AST_RULE, RULE_IGNORED));
+    return ast_cat(p->t, l);
+}
+
+static uint32_t take_char(parser *p) {
+    nfa_range set[8];
+    uint32_t n_set = 0;
+    size_t len;
+    if (peek(p) == '\\') {
+        p->at++;
+        uint32_t c = regex_escape(p->t, p->text, &p->at, set, &n_set);
+        return n_set == 0 ? c : fail(p, QUIRE_INVALID, "an escape that stands for several characters; write a regex: /\\d/");
+    }
+    int32_t c = utf8_decode(p->text.p + p->at, p->text.n - p->at, &len);
+    p->at += len;
+    return c < 0 ? fail(p, QUIRE_INVALID, "bytes that are not UTF-8") : (uint32_t)c;
+}
+
+static uint32_t char_of_case(parser *p, uint32_t c, bool ignore_case) {
+    uint32_t small = c | 0x20;
+    if (!ignore_case || c > 0x7f || small < 'a' || small > 'z') {
+        return ast_char(p->t, c);
+    }
+    return ast_class(p->t, (nfa_range[]){{small - 0x20, small - 0x20}, {small, small}}, 2, false);
+}
+
+/* Moves behind the string's closing quote; returns where its text ends. */
+static size_t string_end(parser *p) {
+    while (p->at < p->text.n && peek(p) != '"' && peek(p) != '\n') {
+        p->at += peek(p) == '\\' && peek_at(p, 1) != 0 ? 2 : 1;
+    }
+    size_t end = p->at;
+    if (peek(p) != '"') {
+        (void)fail(p, QUIRE_INVALID, "a string without its closing quote");
+    }
+    p->at++;
+    return end;
+}
+
+/* Behind the opening quote of the range's second string. */
+static uint32_t parse_range(parser *p, uint32_t lo) {
+    uint32_t hi = take_char(p);
+    if (ok(p) && (peek(p) != '"' || hi < lo)) {
+        return fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each, the smaller one first");
+    }
+    p->at++;
+    return ast_class(p->t, (nfa_range[]){{lo, hi}}, 1, false);
+}
+
+static uint32_t parse_string(parser *p) {
+    ast_list l = {0};
+    size_t from = ++p->at, end = string_end(p);
+    bool ignore_case = take(p, "i");
+    size_t behind = p->at;
+    uint32_t c = 0, n = 0;
+    for (p->at = from; ok(p) && p->at < end; n++) {
+        c = take_char(p);
+        ast_add(p->t, &l, char_of_case(p, c, ignore_case));
+    }
+    p->at = behind;
+    if (ok(p) && begins(p, "..\"")) {
+        p->at += 3;
+        return n == 1 ? parse_range(p, c) : fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each");
+    }
+    return ast_cat(p->t, l);
+}
+
+/* Parses a regex of its own text, with flags in front of it. */
+static uint32_t regex_of(parser *p, str body, bool ignore_case, bool dot_all) {
+    strbuf text = {0};
+    quire_err e = ignore_case ? strbuf_add_str(&text, "(?i)") : QUIRE_OK;
+    e = e == QUIRE_OK && dot_all ? strbuf_add_str(&text, "(?s)") : e;
+    e = e == QUIRE_OK ? strbuf_add(&text, body.p, body.n) : e;
+    uint32_t node = e == QUIRE_OK ? regex_parse(p->t, (str){text.p, text.n}) : fail(p, e, "out of memory");
+    strbuf_deinit(&text);
+    return node;
+}
+
+static uint32_t parse_regex(parser *p) {
+    size_t from = ++p->at;
+    bool ignore_case = false, dot_all = false;
+    while (p->at < p->text.n && peek(p) != '/' && peek(p) != '\n') {
+        p->at += peek(p) == '\\' && peek_at(p, 1) != 0 && peek_at(p, 1) != '\n' ? 2 : 1;
+    }
+    str body = {p->text.p + from, p->at - from};
+    if (peek(p) != '/' || body.n == 0) {
+        return fail(p, QUIRE_INVALID, "a regex without its closing /");
+    }
+    for (p->at++; peek(p) != 0 && strchr("imslux", peek(p)) != NULL; p->at++) {
+        if (strchr("mlx", peek(p)) != NULL) {
+            return fail(p, QUIRE_UNSUPPORTED, "of a regex's flags only i, s and u are supported");
+        }
+        ignore_case = ignore_case || peek(p) == 'i';
+        dot_all = dot_all || peek(p) == 's';
+    }
+    return regex_of(p, body, ignore_case, dot_all);
+}
+
+/* ---- expansions ---- */
+
+static uint32_t parse_alt(parser *p, bool lines);
+
+static uint32_t parse_group(parser *p, const char *close) {
+    if (++p->depth > AST_MAX_DEPTH) {
+        return fail(p, QUIRE_TOO_LARGE, "groups nest too deep");
+    }
+    p->at++;
+    uint32_t inside = parse_alt(p, true);
+    if (ok(p) && !take(p, close)) {
+        return fail(p, QUIRE_INVALID, close[0] == ')' ? "a ( without its )" : "a [ without its ]");
+    }
+    p->depth--;
+    return inside;
+}
+
+static uint32_t parse_reference(parser *p) {
+    str name = take_name(p);
+    bool names_terminal = is_terminal(name);
+    if (peek(p) == '{') {
+        return fail(p, QUIRE_UNSUPPORTED, "templates are not supported; write the rule out");
+    }
+    if (!names_terminal && !p->in_rule) {
+        return fail(p, QUIRE_INVALID, "a terminal cannot name a rule");
+    }
+    uint32_t node = ast_leaf(p->t, AST_RULE, rule_of(p, name));
+    return names_terminal ? terminal(p, node) : node;
+}
+
+static uint32_t parse_atom(parser *p) {
+    char c = peek(p);
+    switch (c) {
+    case '(': return parse_group(p, ")");
+    case '[': return ast_repeat(p->t, parse_group(p, "]"), 0, 1);
+    case '"': return terminal(p, parse_string(p));
+    case '/': return terminal(p, parse_regex(p));
+    case '%': return fail(p, QUIRE_UNSUPPORTED, "%json and other grammars inside a grammar are not supported");
+    case '<': return fail(p, QUIRE_UNSUPPORTED, "tokens by name are not supported; write their text");
+    default:
+        return is_name(c) ? parse_reference(p) : fail(p, QUIRE_INVALID, "a string, regex, group or name should stand here");
+    }
+}
+
+static uint32_t take_count(parser *p) {
+    uint32_t v = 0;
+    skip(p, false);
+    if (peek(p) < '0' || peek(p) > '9') {
+        return fail(p, QUIRE_INVALID, "a repeat is ~ n or ~ n..m");
+    }
+    for (; peek(p) >= '0' && peek(p) <= '9'; p->at++) {
+        v = v > 100000 ? v : v * 10 + (uint32_t)(peek(p) - '0');
+    }
+    return v <= 100000 ? v : fail(p, QUIRE_TOO_LARGE, "a count over 100000");
+}
+
+static uint32_t parse_repeat(parser *p) {
+    uint32_t node = parse_atom(p);
+    skip(p, false);
+    char c = peek(p);
+    if (!ok(p) || c == 0 || strchr("*+?~", c) == NULL) {
+        return node;
+    }
+    p->at++;
+    if (c != '~') {
+        return ast_repeat(p->t, node, c == '+', c == '?' ? 1 : NFA_NONE);
+    }
+    uint32_t min = take_count(p), max = min;
+    skip(p, false);
+    max = ok(p) && take(p, "..") ? take_count(p) : max;
+    return ok(p) && min > max ? fail(p, QUIRE_INVALID, "a repeat's second number is smaller") : ast_repeat(p->t, node, min, max);
+}
+
+/* Whether the next line goes on with another alternative. */
+static bool goes_on(parser *p) {
+    size_t from = p->at;
+    skip(p, true);
+    bool does = peek(p) == '|';
+    p->at = does ? p->at : from;
+    return does;
+}
+
+/* Alternatives up to a closing bracket, or to the end of the line unless `lines`. */
+static uint32_t parse_alt(parser *p, bool lines) {
+    ast_list all = {0}, one = {0};
+    for (skip(p, lines); ok(p) && p->at < p->text.n; skip(p, lines)) {
+        char c = peek(p);
+        if (c == '|' || (c == '\n' && goes_on(p))) {
+            p->at++;
+            ast_add(p->t, &all, ast_cat(p->t, one));
+            one = (ast_list){0};
+        } else if (c == ')' || c == ']' || c == '\n') {
+            break;
+        } else if (take(p, "->")) {
+            skip(p, false);
+            (void)take_name(p);
+        } else {
+            ast_add(p->t, &one, parse_repeat(p));
+        }
+    }
+    if (all.n == 0) {
+        return ast_cat(p->t, one);
+    }
+    ast_add(p->t, &all, ast_cat(p->t, one));
+    return ast_alt(p->t, all);
+}
+
+/* ---- statements ---- */
+
+/* Defines the terminal `as` as the common one of that name. */
+static void import(parser *p, str name, str as) {
+    const char *regex = lark_common(name);
+    if (regex == NULL) {
+        (void)fail(p, QUIRE_UNSUPPORTED, "common has no terminal of that name here");
+        return;
+    }
+    define(p, rule_of(p, as), regex_of(p, str_of(regex), false, false));
+}
+
+/* "%import common.NAME [-> AS]" or "%import common (NAME, NAME)". */
+static void parse_import(parser *p) {
+    skip(p, false);
+    if (!take(p, "common")) {
+        (void)fail(p, QUIRE_UNSUPPORTED, "only terminals of common can be imported");
+        return;
+    }
+    if (take(p, ".")) {
+        str name = take_name(p), as = name;
+        skip(p, false);
+        if (take(p, "->")) {
+            skip(p, false);
+            as = take_name(p);
+        }
+        import(p, name, as);
+        return;
+    }
+    skip(p, false);
+    bool more = take(p, "(");
+    if (!more) {
+        (void)fail(p, QUIRE_INVALID, "%import is common.NAME or common (NAME, NAME)");
+    }
+    while (more && ok(p)) {
+        skip(p, true);
+        str name = take_name(p);
+        import(p, name, name);
+        skip(p, true);
+        more = take(p, ",");
+    }
+    if (ok(p) && !take(p, ")")) {
+        (void)fail(p, QUIRE_INVALID, "a ( without its )");
+    }
+}
+
+static void parse_directive(parser *p) {
+    if (take(p, "%import")) {
+        parse_import(p);
+    } else if (take(p, "%ignore")) {
+        p->in_rule = false;
+        ast_add(p->t, &p->ignored, parse_alt(p, false));
+    } else {
+        (void)fail(p, QUIRE_UNSUPPORTED, "of the directives only %import and %ignore are supported");
+    }
+}
+
+static void parse_definition(parser *p) {
+    while (take(p, "?") || take(p, "!")) { /* they shape the tree only */
+    }
+    str name = take_name(p);
+    if (name.n == 0) {
+        (void)fail(p, QUIRE_INVALID, "a rule should stand here: name: parts");
+        return;
+    }
+    uint32_t rule = rule_of(p, name);
+    p->in_rule = !is_terminal(name);
+    skip(p, false);
+    if (take(p, ".")) {
+        take(p, "-");
+        (void)take_count(p);
+        skip(p, false);
+    }
+    if (peek(p) == '{' || peek(p) == '[') {
+        (void)fail(p, QUIRE_UNSUPPORTED, "templates and attributes of rules are not supported; write the rule out");
+    } else if (ok(p) && !take(p, ":")) {
+        (void)fail(p, QUIRE_INVALID, "a rule is name: parts");
+    }
+    define(p, rule, ok(p) ? parse_alt(p, false) : 0);
+}
+
+static void parse_statements(parser *p) {
+    (void)rule_of(p, str_of("%all"));
+    (void)rule_of(p, str_of("%ignored"));
+    (void)rule_of(p, str_of("start"));
+    for (skip(p, true); ok(p) && p->at < p->text.n; skip(p, true)) {
+        if (peek(p) == '%') {
+            parse_directive(p);
+        } else {
+            parse_definition(p);
+        }
+        skip(p, false);
+        if (ok(p) && p->at < p->text.n && peek(p) != '\n') {
+            (void)fail(p, QUIRE_INVALID, peek(p) == ')' || peek(p) == ']' ? "a closing bracket without its opening one"
+                                                                          : "a statement ends with its line");
+        }
+    }
+    ast_list all = {0};
+    ast_add(p->t, &all, ast_leaf(p->t, AST_RULE, RULE_IGNORED));
+    ast_add(p->t, &all, ast_leaf(p->t, AST_RULE, RULE_START));
+    define(p, RULE_ALL, ast_cat(p->t, all));
+    define(p, RULE_IGNORED, p->ignored.n == 0 ? 0 : ast_repeat(p->t, ast_alt(p->t, p->ignored), 0, NFA_NONE));
+}
+
+void compile_lark(build *b, str text) {
+    ast t;
+    ast_init(&t, b);
+    parser p = {.t = &t, .text = text};
+    parse_statements(&p);
+    for (uint32_t i = 0; i < p.rules.n && ok(&p); i++) {
+        lark_rule r = p.rules.p[i];
+        if (!r.defined) {
+            p.at = r.at;
+            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no %s \"%.*s\"", is_terminal(r.name) ? "terminal" : "rule",
+                             r.name.n < 100 ? (int)r.name.n : 100, r.name.p);
+        }
+        build_rule_set(b, i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
+    }
+    mem_free(p.rules.p);
+    ast_deinit(&t);
+    if (b->failed == QUIRE_OK) {
+        build_left_recursion(b);
+    }
+}

@@ -1,0 +1,223 @@
+/* The arguments of a tool call: an object in the syntax of a model's format (grammar_arguments.h). */
+#include "grammar/parts.h"
+#include "grammar/value_shape.h"
+
+static uint32_t literal(schema *s, str text, uint32_t next) {
+    return parts_emit_text(s->parts, text, next);
+}
+
+/* ---- what values avoid ---- */
+
+static quire_err add_quoted(strbuf *regex, str text) {
+    for (size_t i = 0; i < text.n; i++) {
+        if (strchr(".^$*+?()[]{}|\\/-", text.p[i]) != NULL) {
+            TRY(strbuf_add_char(regex, '\\'));
+        }
+        TRY(strbuf_add_char(regex, text.p[i]));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_never(const grammar_arguments *a, strbuf *regex) {
+    for (size_t i = 0; i < a->n_never; i++) {
+        TRY(strbuf_add_str(regex, regex->n > 0 ? "|" : ""));
+        TRY(add_quoted(regex, a->never[i]));
+    }
+    if (a->never_first.n > 0) {
+        TRY(strbuf_add_str(regex, regex->n > 0 ? "|^" : "^"));
+        TRY(add_quoted(regex, a->never_first));
+    }
+    if (a->quote.n > 0) {
+        TRY(strbuf_add_str(regex, regex->n > 0 ? "|" : ""));
+        TRY(add_quoted(regex, a->quote));
+    }
+    return QUIRE_OK;
+}
+
+/* The dfa of texts that contain nothing of what values avoid. */
+static uint32_t avoided(schema *s, const grammar_arguments *a) {
+    strbuf regex = {0};
+    uint32_t texts = DFA_ANY;
+    if (write_never(a, &regex) != QUIRE_OK) {
+        (void)build_fail(s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
+    } else if (regex.n > 0) {
+        texts = dfa_combine(&s->dfas, DFA_ANY, dfa_pattern(&s->dfas, (str){regex.p, regex.n}), DFA_AND_NOT);
+    }
+    strbuf_deinit(&regex);
+    return texts;
+}
+
+/* ---- values without a type of their own ---- */
+
+/* Bits of what a quoted or raw text is read as; names that the schema does not list have no name here. */
+static unsigned reads(const schema *s, str name) {
+    const grammar_arguments *a = s->arguments;
+    return a->reads != NULL ? a->reads(a->user, name) : 0;
+}
+
+/* The texts that are read as strings under these bits. */
+static uint32_t read_as_strings(schema *s, unsigned bits) {
+    if ((bits & GRAMMAR_READS_STRING) == 0) { /* nothing that JSON or a Python literal begins with */
+        return dfa_pattern(&s->dfas, str_of("^$|^[A-EGHJ-MO-SU-Za-eghj-mo-su-z\\u{A0}-\\u{10FFFF}]"));
+    }
+    if ((bits & GRAMMAR_READS_NULL) != 0) {
+        uint32_t null = dfa_pattern(&s->dfas, str_of("^[ \\n\\t\\r]*[nN][uU][lL][lL][ \\n\\t\\r]*$"));
+        return dfa_combine(&s->dfas, DFA_ANY, null, DFA_AND_NOT);
+    }
+    return DFA_ANY;
+}
+
+/* The strings of a shape as raw texts, then next. */
+static uint32_t raw_strings(schema *s, const shape *x, uint32_t also, uint32_t next) {
+    uint32_t *ways = schema_keep(s, x->strings.n + 1, sizeof *ways);
+    for (uint32_t i = 0; i < x->strings.n && ways != NULL; i++) {
+        ways[i] = style_raw_string(s, &x->strings.p[i], also, next);
+    }
+    return ways != NULL && x->strings.n > 0 ? build_split(s->b, ways, x->strings.n) : NFA_FAIL_NODE;
+}
+
+/* All of a shape but its strings, in a rule of its own; then next. */
+static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) {
+    shape rest = *x;
+    rest.strings.n = 0;
+    if ((bits & GRAMMAR_READS_STRING) != 0) {
+        rest = (shape){.null = x->null && (bits & GRAMMAR_READS_NULL) != 0};
+    }
+    return build_call(s->b, schema_shape_rule(s, &rest), next);
+}
+
+/* A value between `middle` and `behind`. */
+static uint32_t tagged_value(schema *s, uint32_t x, unsigned bits) {
+    const grammar_arguments *a = s->arguments;
+    const shape *sh = expr_shape(s, x);
+    uint32_t end = literal(s, a->behind, NFA_RETURN_NODE);
+    if (a->string_middle.n > 0) {
+        uint32_t text = raw_strings(s, sh, DFA_ANY, end), other = others(s, sh, 0, end);
+        return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text), literal(s, a->middle, other));
+    }
+    if ((bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0) {
+        return literal(s, a->middle, build_call(s->b, schema_rule(s, x), end));
+    }
+    uint32_t text = raw_strings(s, sh, read_as_strings(s, bits), end), other = others(s, sh, bits, end);
+    return literal(s, a->middle, build_split2(s->b, text, other));
+}
+
+/* A value of Gemma's outermost object. */
+static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
+    const grammar_arguments *a = s->arguments;
+    if (!a->reads_quoted || bits == GRAMMAR_READS_STRING) {
+        return build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE);
+    }
+    const shape *sh = expr_shape(s, x);
+    uint32_t end = literal(s, a->quote, NFA_RETURN_NODE), text;
+    if ((bits & GRAMMAR_READS_STRING) == 0 && (bits & GRAMMAR_READS_JSON) != 0) { /* a number or word, in quotes too */
+        const shape scalars = {.null = sh->null, .yes = sh->yes, .no = sh->no, .numbers = sh->numbers};
+        text = others(s, &scalars, 0, end);
+    } else {
+        text = raw_strings(s, sh, read_as_strings(s, bits), end);
+    }
+    return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->quote, text), others(s, sh, 0, NFA_RETURN_NODE));
+}
+
+/* ---- members ---- */
+
+static bool is_identifier(str name) {
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (uint8_t)c >= 0x80;
+        if (!is_letter && (i == 0 || c < '0' || c > '9')) {
+            return false;
+        }
+    }
+    return name.n > 0;
+}
+
+/* Whether a tag may hold the name. */
+static bool is_tag_name(str name) {
+    for (size_t i = 0; i < name.n; i++) {
+        if ((uint8_t)name.p[i] <= ' ' || name.p[i] == 0x7F || strchr("\"'`<>=|\\", name.p[i]) != NULL) {
+            return false;
+        }
+    }
+    return name.n > 0;
+}
+
+static uint32_t value_behind(schema *s, uint32_t x, unsigned bits) {
+    switch (s->arguments->syntax) {
+    case GRAMMAR_SYNTAX_TAGS:
+        return tagged_value(s, x, bits);
+    case GRAMMAR_SYNTAX_GEMMA:
+        return literal(s, str_of(":"), schema_space(s, gemma_value(s, x, bits)));
+    default:
+        return literal(s, str_of("="), build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE));
+    }
+}
+
+static uint32_t listed(schema *s, str name, uint32_t x) {
+    bool fits = s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? is_tag_name(name) : is_identifier(name);
+    if (!fits) {
+        return NFA_FAIL_NODE;
+    }
+    uint32_t node = literal(s, name, value_behind(s, x, reads(s, name)));
+    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
+}
+
+static uint32_t open_names(schema *s, uint32_t names, uint32_t x) {
+    names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
+    if (dfa_is_empty(&s->dfas, names)) {
+        return NFA_FAIL_NODE;
+    }
+    uint32_t value = value_behind(s, x, reads(s, (str){"", 0}));
+    uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, names), 0, value);
+    return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
+}
+
+/* What stands between two members. */
+static uint32_t separator(schema *s) {
+    const grammar_arguments *a = s->arguments;
+    if (a->syntax != GRAMMAR_SYNTAX_TAGS) {
+        return literal(s, str_of(","), schema_space(s, NFA_RETURN_NODE));
+    }
+    return literal(s, a->between, NFA_RETURN_NODE);
+}
+
+static uint32_t object(schema *s, const object_part *o) {
+    const member_writer w = {listed, open_names, separator(s), s->arguments->between_may_miss, true};
+    bool has_braces = s->arguments->syntax == GRAMMAR_SYNTAX_GEMMA;
+    uint32_t node = schema_members(s, o, &w, has_braces ? literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE);
+    return has_braces && node != NFA_FAIL_NODE ? literal(s, str_of("{"), node) : node;
+}
+
+/* ---- the part ---- */
+
+static uint32_t objects(schema *s, const shape *x) {
+    shape only = {.objects = x->objects};
+    if (s->arguments->syntax == GRAMMAR_SYNTAX_JSON) {
+        return schema_value(s, &only);
+    }
+    uint32_t *ways = schema_keep(s, only.objects.n + 1, sizeof *ways);
+    for (uint32_t i = 0; ways != NULL && i < only.objects.n; i++) {
+        ways[i] = object(s, &only.objects.p[i]);
+    }
+    return ways != NULL && only.objects.n > 0 ? build_split(s->b, ways, only.objects.n) : NFA_FAIL_NODE;
+}
+
+void compile_arguments(parts *p, const grammar_arguments *a) {
+    static const value_style styles[] = {[GRAMMAR_SYNTAX_JSON] = STYLE_JSON,
+                                         [GRAMMAR_SYNTAX_TAGS] = STYLE_JSON,
+                                         [GRAMMAR_SYNTAX_GEMMA] = STYLE_GEMMA,
+                                         [GRAMMAR_SYNTAX_PYTHON] = STYLE_PYTHON};
+    schema s;
+    build *b = p->b;
+    uint32_t rule = build_rule(b);
+    schema_open(&s, b, a->schema);
+    s.parts = p;
+    s.style = styles[a->syntax];
+    s.arguments = a;
+    s.avoid = a->syntax != GRAMMAR_SYNTAX_JSON ? avoided(&s, a) : DFA_ANY;
+    const shape none = {.objects = {&(object_part){.max = 0}, 1}};
+    const shape *x = a->schema == NULL ? &none : expr_shape(&s, expr_schema(&s, a->schema, 0, ""));
+    build_rule_set(b, rule, b->failed == QUIRE_OK ? objects(&s, x) : NFA_FAIL_NODE);
+    schema_write_rest(&s);
+    schema_close(&s);
+}

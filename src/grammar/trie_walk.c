@@ -1,0 +1,131 @@
+/* Walks a trie of the vocabulary through the machine.
+ *
+ * Where a state comes back to itself over some groups of characters (a string under a pattern, say), whatever consists of them is allowed
+ * behind it: a subtree of only such characters is taken at once. Which groups these are is found by asking the machine, as far as it is
+ * needed, and remembered for a few states. */
+#include "grammar/grammar_run.h"
+
+/* ---- what a state comes back to itself over ---- */
+
+static bool loops_over_ascii(grammar_run *r, uint32_t s, uint32_t group) {
+    const trie_groups *g = &r->v->groups;
+    for (uint32_t i = g->start[group]; i < g->start[group + 1]; i++) {
+        if (machine_next(&r->m, s, g->bytes[i]) != s) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether configuration c does the same at all characters past ASCII, or nothing. */
+static bool is_even(const grammar_run *r, const machine_config *c) {
+    const nfa *a = r->m.a;
+    const nfa_node *node = &a->nodes.p[c->node];
+    if (c->value != 0) {
+        return false;
+    }
+    if (node->op == NFA_BYTES) {
+        return a->bytes.p[node->arg + c->at] < 0x80;
+    }
+    if (node->op == NFA_STRING) {
+        const nfa_dstate *d = &a->dstates.p[c->at];
+        return d->n == 0 || a->dedges.p[d->first + d->n - 1].hi < 0x80;
+    }
+    return node->op == NFA_COUNTED || node->op == NFA_SPACE || node->op == NFA_RETURN;
+}
+
+static bool loops_over_others(grammar_run *r, uint32_t s) {
+    static const str samples[] = {{"\xC3\xA9", 2}, {"\xE2\x82\xAC", 3}, {"\xF0\x9F\x98\x80", 4}};
+    const machine_state *state = machine_state_at(&r->m, s);
+    for (uint32_t i = 0; i < state->n; i++) {
+        if (!is_even(r, machine_configs(&r->m, s) + i)) {
+            return false;
+        }
+    }
+    size_t n;
+    for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+        if (run_walk(r, s, samples[i], &n) != s) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static run_loops *loops_of(grammar_run *r, uint32_t s) {
+    run_loops *l = &r->loops[s % RUN_LOOPS];
+    if (l->state != s) {
+        *l = (run_loops){.state = s, .known = (uint64_t)1 << TRIE_WRONG};
+    }
+    return l;
+}
+
+/* Whether s comes back to itself over all these groups. */
+static bool loops_over(grammar_run *r, uint32_t s, uint64_t groups) {
+    run_loops *l = loops_of(r, s);
+    if ((groups & l->known & ~l->over) != 0) {
+        return false;
+    }
+    for (uint64_t left = groups & ~l->known; left != 0; left &= left - 1) {
+        uint32_t g = (uint32_t)__builtin_ctzll(left);
+        bool over = g < TRIE_OTHER ? loops_over_ascii(r, s, g) : loops_over_others(r, s);
+        l->known |= (uint64_t)1 << g;
+        l->over |= (uint64_t)over << g;
+        if (!over) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the walk ---- */
+
+static void set_tokens(mask_out *o, const int32_t *same, int32_t token) {
+    for (; token >= 0; token = same[token]) {
+        mask_set(o, token);
+    }
+}
+
+static void set_under(mask_out *o, const vocab_trie *t, const trie_under *u) {
+    for (uint32_t i = 0; i < u->n; i++) {
+        mask_set(o, t->tokens[u->first + i]);
+    }
+}
+
+bool run_walk_trie(grammar_run *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o) {
+    const uint8_t *class = r->m.a->byte_class;
+    run_level *l = r->path;
+    *l = (run_level){.state = s, .row = machine_row(&r->m, s), .at = 0, .end = t->n_roots};
+    if (l->row == NULL) {
+        return false;
+    }
+    for (;;) {
+        if (l->at == l->end) {
+            if (l == r->path) {
+                return true;
+            }
+            l--;
+            continue;
+        }
+        const trie_node *node = &t->nodes[l->at++];
+        uint32_t to = l->row[class[node->byte]];
+        to = to != MACHINE_UNKNOWN ? to : machine_next(&r->m, l->state, node->byte);
+        if (to < MACHINE_FIRST) {
+            if (to == MACHINE_FULL) {
+                return false;
+            }
+            continue;
+        }
+        if (node->n > 0 && (to == l->state || loops_of(r, to)->over != 0) && loops_over(r, to, t->under[node - t->nodes].groups)) {
+            set_under(o, t, &t->under[node - t->nodes]);
+            continue;
+        }
+        set_tokens(o, same, node->token);
+        if (node->n > 0) {
+            const uint32_t *row = machine_row(&r->m, to);
+            if (row == NULL) {
+                return false;
+            }
+            *++l = (run_level){.state = to, .row = row, .at = node->child, .end = node->child + node->n};
+        }
+    }
+}

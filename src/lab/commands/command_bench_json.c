@@ -1,0 +1,49 @@
+/* `quire bench json`: its flags. */
+#include <stddef.h>
+
+#include "lab/bench/bench_json.h"
+#include "lab/commands/ablation_flags.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct options {
+    ablated_options ablated;
+    bench_json_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag own_flags[] = {
+    {"--each", "N", "answers to each schema (4; 0: none)", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
+    {"--rows", "LIST", "how many sequences decode together under schemas, as 8,256 (empty: none)", FLAG_TEXT, AT(own.rows)},
+    {"--steps", "N", "decode steps of them (16)", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
+    {"--shape", "NAME", "a model of random weights instead, as of bench speed --shape (1.1b); needs --tokenizer", FLAG_TEXT, AT(own.shape)},
+    {"--type", "TYPE", "its weights (q4_0)", FLAG_TEXT, AT(own.type)},
+    {0},
+};
+static const flag *const groups[] = {flags_model,   flags_tokenizer, flags_ablations, own_flags, flags_json, flags_compute,
+                                     flags_kv_dtype, FLAGS_MACHINE,  FLAGS_BATCH,     FLAGS_MEMORY, NULL};
+
+static void defaults(cli_options *o) {
+    bench_json_options_init(&((options *)(void *)o)->own);
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    bench_json_options own = ((const options *)(const void *)o)->own;
+    own.engine = o->engine;
+    own.off = ((const options *)(const void *)o)->ablated.off;
+    own.json = o->json;
+    return bench_json_run(&own, err);
+}
+
+const command command_bench_json = {
+    .name = "bench json",
+    .summary = "answers under JSON Schemas: their speed, and what they add to a step",
+    .usage = "quire bench json [MODEL]",
+    .examples = "  quire bench json\n"
+                "  quire bench json --shape 1.1b --tokenizer tokenizer.json --rows 8,256\n",
+    .argument = ARGUMENT_MODEL_OR_BUILTIN,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run,
+};

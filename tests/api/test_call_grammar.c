@@ -1,0 +1,433 @@
+/* Grammars of calls: what each format's grammar allows, walked at random, is read by the format's own parser as calls of the offered
+ * functions whose arguments obey their schemas. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "api/call_grammar.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "chat/call_layout.h"
+#include "chat/output_parser.h"
+#include "json/json_out.h"
+
+enum { N_WALKS = 12, MAX_STEPS = 3000, MAX_TOKENS = 400, WALK_SEED = 22 };
+
+static const char tools_json[] =
+    "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"minLength\":1,"
+    "\"maxLength\":9},"
+    "\"unit\":{\"enum\":[\"celsius\",\"it's \\\"F\\\"\\n\"]},\"days\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":14}},"
+    "\"required\":[\"city\",\"unit\"],\"additionalProperties\":false}},"
+    "{\"name\":\"store\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"maybe\":{\"type\":["
+    "\"string\",\"null\"]},"
+    "\"x\":{\"type\":[\"number\",\"null\"]},\"on\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},"
+    "\"maxItems\":3},"
+    "\"point\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"number\"},\"c\":{\"const\":null}},"
+    "\"required\":[\"a\"],\"additionalProperties\":false}},\"required\":[\"list\"],\"additionalProperties\":false}},"
+    "{\"name\":\"find\",\"parameters\":{\"properties\":{\"id\":{\"pattern\":\"^[a-c]{2,4}$\",\"type\":\"string\"},"
+    "\"any\":{\"enum\":[\"x\",1,true,\"null\",\"two "
+    "words\",{\"k\":[1,\"<\"]}]},\"more\":{\"maxLength\":300,\"minLength\":280,\"type\":\"string\"}},"
+    "\"required\":[\"id\"],\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}},"
+    "{\"name\":\"ping\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}}]";
+
+static const char *const words[] = {"\": ",     "\":",          ", ",        "true",      "null", "None",    "get",  "city",
+                                    "<",        "</",           "parameter", "tool_call", "\n",   "\"}",     "ab",   "14",
+                                    "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97",  "\xA5",      "\\\"", "celsius", "NULL", "1e5",
+                                    "\xEF",     "\xBD",         "\x9C",      "\xE2",      "\x96", "\x81"};
+enum { N_WORDS = sizeof words / sizeof *words };
+
+/* A vocabulary of bytes, words and special tokens. */
+typedef struct world {
+    const call_layout *layout;
+    const call_format *format;
+    json_value *tools_value;
+    output_tool tools[4];
+    str texts[MAX_TOKENS];
+    char spelt[MAX_TOKENS][GRAMMAR_MARK_BYTES], bytes[128];
+    int32_t n_tokens, n_marks;
+    grammar_mark marks[64];
+    bool has_specials;
+    grammar_vocab *vocab;
+    uint64_t seed;
+} world;
+
+static void add_mark(world *w, str text) {
+    for (int32_t i = 0; i < w->n_marks; i++) {
+        if (str_eq(w->marks[i].text, text)) {
+            return;
+        }
+    }
+    int32_t id = w->n_tokens++;
+    grammar_mark_spell(id, w->spelt[id]);
+    w->texts[id] = (str){w->spelt[id], GRAMMAR_MARK_BYTES};
+    w->marks[w->n_marks++] = (grammar_mark){text, id, true};
+}
+
+/* The parts of a mark that look like special tokens. */
+static void add_marks(world *w, const char *text) {
+    static const char *const begins[] = {"<|", "<\xEF\xBD\x9C", "[", "<"};
+    for (size_t i = 0; *text != 0; text++) {
+        for (i = 0; i < 4 && !str_begins(str_of(text), begins[i]); i++) {
+        }
+        const char *end = i < 4 ? strpbrk(text, i == 2 ? "]" : ">") : NULL;
+        size_t n = end != NULL ? (size_t)(end - text) + 1 : 0;
+        if (n > 3 && memchr(text, ' ', n) == NULL && memchr(text, '=', n) == NULL) {
+            add_mark(w, (str){text, n});
+            text = end;
+        }
+    }
+}
+
+static void open_world(world *w, const call_layout *l, bool has_specials, uint64_t seed) {
+    *w = (world){.layout = l, .format = call_format_named(l->format), .has_specials = has_specials, .seed = seed};
+    w->tools_value = json_document(str_of(tools_json));
+    for (size_t i = 0; i < 4; i++) {
+        const json_value *tool = json_at(w->tools_value, i);
+        w->tools[i] = (output_tool){json_get_str(tool, "name"), json_get(tool, "parameters"), false};
+    }
+    for (int c = 0; c < 128; c++) {
+        w->bytes[c] = (char)c;
+        if (c == '\n' || (c >= ' ' && c < 127)) {
+            w->texts[w->n_tokens++] = (str){&w->bytes[c], 1};
+        }
+    }
+    for (size_t i = 0; i < N_WORDS; i++) {
+        w->texts[w->n_tokens++] = str_of(words[i]);
+    }
+    for (int i = 0; has_specials && i < FORMAT_MARKS && w->format->marks[i].text != NULL; i++) {
+        add_marks(w, w->format->marks[i].text);
+    }
+    if (has_specials) {
+        add_mark(w, str_of("<|other|>"));
+    }
+    assert_int_equal(grammar_vocab_open(w->texts, w->n_tokens, NULL, 0, &w->vocab), QUIRE_OK);
+}
+
+static void close_world(world *w) {
+    grammar_vocab_drop(w->vocab);
+    json_drop(w->tools_value);
+}
+
+static bool is_special(const void *context, str text) {
+    const world *w = context;
+    for (int32_t i = 0; i < w->n_marks; i++) {
+        if (str_eq(w->marks[i].text, text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The letters of a token, and whether it is special. */
+static str letters_of(const world *w, int32_t token, bool *special) {
+    for (int32_t i = 0; i < w->n_marks; i++) {
+        if (w->marks[i].id == token) {
+            *special = true;
+            return w->marks[i].text;
+        }
+    }
+    *special = false;
+    return w->texts[token];
+}
+
+/* ---- walks ---- */
+
+typedef struct walk {
+    int32_t tokens[MAX_STEPS];
+    int32_t n;
+    bool is_complete;
+} walk;
+
+static int32_t pick_token(world *w, const uint64_t *bits, int32_t *n_allowed) {
+    int32_t allowed[MAX_TOKENS], n = 0, special[MAX_TOKENS], n_special = 0;
+    for (int32_t i = 0; i < w->n_tokens; i++) {
+        if ((bits[i / 64] >> (i % 64) & 1) != 0) {
+            bool is_mark;
+            (void)letters_of(w, i, &is_mark);
+            allowed[n++] = i;
+            if (is_mark || w->texts[i].p[0] == '"' || w->texts[i].p[0] == '\'' || w->texts[i].p[0] == '<') {
+                special[n_special++] = i;
+            }
+        }
+    }
+    *n_allowed = n;
+    if (n_special > 0 && rng_next(&w->seed) % 4 == 0) { /* so that strings and texts end */
+        return special[rng_next(&w->seed) % (uint64_t)n_special];
+    }
+    return n > 0 ? allowed[rng_next(&w->seed) % (uint64_t)n] : -1;
+}
+
+static bool str_begins_with(str text, str with) {
+    return text.n >= with.n && memcmp(text.p, with.p, with.n) == 0;
+}
+
+/* Begins with the tokens of a text, special ones whole. */
+static void begin_with(world *w, grammar_run *r, grammar_state *s, walk *out, const char *text) {
+    while (*text != 0) {
+        int32_t best = -1;
+        size_t n = 0;
+        for (int32_t i = 0; i < w->n_tokens; i++) {
+            bool special;
+            str letters = letters_of(w, i, &special);
+            if ((special || letters.n == 1) && letters.n > n && str_begins_with(str_of(text), letters)) {
+                best = i;
+                n = letters.n;
+            }
+        }
+        if (best < 0) { /* a character of several bytes that is no token */
+            assert_int_equal(grammar_accept_bytes(r, s, str_of(text), NULL), QUIRE_OK);
+            out->n = 0;
+            return;
+        }
+        if (grammar_accept(r, s, best) != QUIRE_OK) {
+            fail_msg("%s: '%s' cannot begin a call", w->format->name, text);
+        }
+        out->tokens[out->n++] = best;
+        text += n;
+    }
+}
+
+static void take_walk(world *w, grammar_run *r, const char *begin, walk *out) {
+    uint64_t bits[(MAX_TOKENS + 63) / 64];
+    grammar_state s = grammar_start(r);
+    *out = (walk){0};
+    begin_with(w, r, &s, out, begin);
+    while (out->n < MAX_STEPS) {
+        int32_t n_allowed;
+        if (grammar_is_final(r, s) && (grammar_is_over(r, s) || rng_next(&w->seed) % 8 == 0)) {
+            out->is_complete = true;
+            return;
+        }
+        assert_int_equal(grammar_mask(r, s, bits), QUIRE_OK);
+        int32_t token = pick_token(w, bits, &n_allowed);
+        assert_true(n_allowed > 0);
+        assert_int_equal(grammar_accept(r, &s, token), QUIRE_OK);
+        out->tokens[out->n++] = token;
+    }
+}
+
+/* ---- what comes of it ---- */
+
+typedef struct calls {
+    strbuf names[64], arguments[64], content;
+    int32_t n;
+} calls;
+
+static void parse(const world *w, const call_grammar *c, const walk *k, calls *out) {
+    output_parser *p;
+    output_events e = {0};
+    const output_options o = {.tools_format = c->format,
+                              .tools = w->tools,
+                              .n_tools = 4,
+                              .choice = c->is_required ? OUTPUT_CHOICE_REQUIRED : OUTPUT_CHOICE_AUTO,
+                              .start = OUTPUT_START_CONTENT,
+                              .is_special = is_special,
+                              .special_context = w};
+    strbuf piece = {0};
+    assert_int_equal(output_parser_open(&o, &p, NULL), QUIRE_OK);
+    for (int32_t i = 0; i <= k->n; i++) { /* ordinary tokens go as one piece up to the next special one */
+        bool special = false;
+        str letters = i < k->n ? letters_of(w, k->tokens[i], &special) : (str){"", 0};
+        if (special || i == k->n) {
+            assert_int_equal(output_parser_feed(p, (str){piece.p != NULL ? piece.p : "", piece.n}, false, &e), QUIRE_OK);
+            strbuf_clear(&piece);
+        }
+        if (special) {
+            assert_int_equal(output_parser_feed(p, letters, true, &e), QUIRE_OK);
+        } else {
+            assert_int_equal(strbuf_add(&piece, letters.p, letters.n), QUIRE_OK);
+        }
+    }
+    assert_int_equal(output_parser_finish(p, !k->is_complete, &e), QUIRE_OK);
+    for (size_t i = 0; i < e.n; i++) {
+        str text = output_event_text(&e, i);
+        assert_true(out->n < 64);
+        if (e.items[i].kind == OUTPUT_CALL_BEGIN) {
+            assert_int_equal(strbuf_add(&out->names[out->n++], text.p, text.n), QUIRE_OK);
+        } else if (e.items[i].kind == OUTPUT_ARGUMENTS) {
+            assert_int_equal(strbuf_add(&out->arguments[out->n - 1], text.p, text.n), QUIRE_OK);
+        } else if (e.items[i].kind == OUTPUT_CONTENT) {
+            assert_int_equal(strbuf_add(&out->content, text.p, text.n), QUIRE_OK);
+        }
+    }
+    output_parser_close(p);
+    output_events_deinit(&e);
+    strbuf_deinit(&piece);
+}
+
+static void free_calls(calls *c) {
+    for (int32_t i = 0; i < 64; i++) {
+        strbuf_deinit(&c->names[i]);
+        strbuf_deinit(&c->arguments[i]);
+    }
+    strbuf_deinit(&c->content);
+}
+
+/* Whether the text is JSON that the schema accepts, in any order and with any white space. */
+static bool obeys(const json_value *schema, str text) {
+    static const grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
+    strbuf written = {0};
+    json_out o = {.to = &written};
+    grammar *g;
+    grammar_vocab *v;
+    grammar_run *r;
+    quire_error err = {0};
+    json_add(&o, schema);
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, (str){written.p, written.n}, &any, &g, &err), QUIRE_OK);
+    assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
+    assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
+    grammar_state s = grammar_start(r);
+    bool fits = grammar_accept_bytes(r, &s, text, NULL) == QUIRE_OK && grammar_is_final(r, s);
+    grammar_run_close(r);
+    grammar_vocab_drop(v);
+    grammar_drop(g);
+    strbuf_deinit(&written);
+    return fits;
+}
+
+static void show(const world *w, const walk *k) {
+    printf("%s, %s special tokens: ", w->format->name, w->has_specials ? "with" : "without");
+    for (int32_t i = 0; i < k->n; i++) {
+        bool special;
+        str letters = letters_of(w, k->tokens[i], &special);
+        printf("%.*s", (int)letters.n, letters.p);
+    }
+    printf("\n");
+}
+
+/* How many complete calls of a walk were checked. */
+static int32_t check_walk(const world *w, const call_grammar *c, const walk *k, bool begins) {
+    calls found = {0};
+    parse(w, c, k, &found);
+    int32_t n = found.n - (k->is_complete ? 0 : 1);
+    if (k->is_complete && ((begins && found.n == 0) || (c->is_required && found.content.n > 0) || (c->is_single && found.n > 1))) {
+        show(w, k);
+        fail_msg("%d calls, content '%.*s'", found.n, (int)found.content.n, found.content.p != NULL ? found.content.p : "");
+    }
+    for (int32_t i = 0; i < n; i++) {
+        size_t tool = 0;
+        str name = {found.names[i].p, found.names[i].n}, arguments = {found.arguments[i].p, found.arguments[i].n};
+        while (tool < 4 && !str_eq(w->tools[tool].name, name)) {
+            tool++;
+        }
+        if (tool == 4 || !obeys(w->tools[tool].parameters, arguments)) {
+            show(w, k);
+            fail_msg("%.*s(%.*s)", (int)name.n, name.p, (int)arguments.n, arguments.p);
+        }
+    }
+    free_calls(&found);
+    return n > 0 ? n : 0;
+}
+
+static int32_t check_grammar(world *w, call_grammar c, const char *begin, int32_t *n_cut) {
+    const grammar_marks marks = {w->marks, (size_t)w->n_marks};
+    grammar *g;
+    grammar_run *r;
+    quire_error err = {0};
+    int32_t n = 0;
+    walk *k = mem_new(1, sizeof *k);
+    assert_non_null(k);
+    if (call_grammar_compile(&c, NULL, &marks, NULL, &g, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", c.format, err.message);
+    }
+    assert_int_equal(grammar_run_open(g, w->vocab, 0, &r), QUIRE_OK);
+    for (int i = 0; i < N_WALKS; i++) {
+        take_walk(w, r, begin, k);
+        *n_cut += !k->is_complete;
+        n += check_walk(w, &c, k, c.is_required || *begin != 0);
+    }
+    grammar_run_close(r);
+    grammar_drop(g);
+    mem_free(k);
+    return n;
+}
+
+static uint64_t walk_seed(void) {
+    const char *given = getenv("QUIRE_SEED");
+    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : WALK_SEED;
+    printf("seed %llu (QUIRE_SEED)\n", (unsigned long long)seed);
+    return seed;
+}
+
+static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **state) {
+    const call_layout *l;
+    uint64_t seed = walk_seed();
+    int32_t n_calls = 0, n_cut = 0, n_formats = 0;
+    (void)state;
+    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+        bool is_new = i == 0 || strcmp(call_layout_at(i - 1)->format, l->format) != 0;
+        for (int has_specials = 0; has_specials < 2; has_specials++) {
+            world w;
+            open_world(&w, l, has_specials == 1, seed + i);
+            call_grammar c = {.format = l->format, .tools = w.tools, .n_tools = 4};
+            int32_t n = 0;
+            n += check_grammar(&w, c, strcmp(l->format, "openai") == 0 ? "<|channel|>commentary to=functions." : l->open, &n_cut);
+            n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
+            c.is_required = true;
+            n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
+            c.is_single = true;
+            n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
+            assert_true(n > 0);
+            n_calls += n;
+            close_world(&w);
+        }
+        n_formats += is_new;
+    }
+    printf("%d formats, %d calls, %d walks were cut off\n", n_formats, n_calls, n_cut);
+}
+
+/* Of a tool with these parameters: what compiling says, and whether the arguments of a hermes call are accepted. */
+static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments, bool *accepted) {
+    json_value *value = json_document(str_of(parameters));
+    const output_tool tool = {.name = str_of("f"), .parameters = value, .is_strict = is_strict};
+    const call_grammar c = {.format = "hermes", .tools = &tool, .n_tools = 1, .is_required = is_required};
+    const grammar_marks none = {0};
+    grammar *g = NULL;
+    grammar_vocab *v;
+    grammar_run *r;
+    quire_error err = {0};
+    char text[256];
+    quire_err e = call_grammar_compile(&c, NULL, &none, NULL, &g, &err);
+    *accepted = false;
+    if (e == QUIRE_OK) {
+        assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
+        assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
+        grammar_state s = grammar_start(r);
+        (void)snprintf(text, sizeof text, "<tool_call>{\"name\": \"f\", \"arguments\": %s}</tool_call>", arguments);
+        *accepted = grammar_accept_bytes(r, &s, str_of(text), NULL) == QUIRE_OK && grammar_is_final(r, s);
+        grammar_run_close(r);
+        grammar_vocab_drop(v);
+    } else {
+        assert_non_null(strstr(err.message, "$ref"));
+    }
+    grammar_drop(g);
+    json_drop(value);
+    return e;
+}
+
+static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(void **state) {
+    static const char parameters[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/nowhere\"},\"n\":{\"type\":\"integer\"}},"
+                                     "\"required\":[\"n\"]}";
+    bool accepted;
+    (void)state;
+    assert_int_equal(try_tool(parameters, false, false, "{\"n\": 1}", &accepted), QUIRE_OK);
+    assert_true(accepted);
+    assert_int_equal(try_tool(parameters, false, false, "{\"n\": \"1\"}", &accepted), QUIRE_OK);
+    assert_false(accepted);
+    assert_int_equal(try_tool(parameters, false, false, "{\"a\": 3}", &accepted), QUIRE_OK);
+    assert_false(accepted);
+    assert_int_not_equal(try_tool(parameters, true, false, "{}", &accepted), QUIRE_OK);
+    assert_int_not_equal(try_tool(parameters, false, true, "{}", &accepted), QUIRE_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
+                                       cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

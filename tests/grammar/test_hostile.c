@@ -1,0 +1,100 @@
+/* Hostile grammars: each is refused within its budgets of processor time, and lets others go on while it is read. */
+#include "grammar_case.h"
+
+#include "base/clock.h"
+#include "base/turn.h"
+
+/* Processor time, not that of a clock on the wall: other programs don't count. Builds with checks take some times as long. */
+#define MOST_US       250000
+#define MOST_SLICE_US 2000
+#if defined(NDEBUG)
+#define SLOWER 1
+#else
+#define SLOWER 8
+#endif
+
+typedef struct watch {
+    turn t;
+    int64_t since_us, longest_us, cancel_after, n;
+} watch;
+
+static quire_err slice_over(turn *t) {
+    watch *w = (watch *)(void *)t;
+    int64_t now = clock_thread_us();
+    w->longest_us = now - w->since_us > w->longest_us ? now - w->since_us : w->longest_us;
+    w->since_us = now;
+    t->slice_ends_us = 0; /* over again at the next poll */
+    return ++w->n == w->cancel_after ? QUIRE_CANCELLED : QUIRE_OK;
+}
+
+static watch begin(int64_t cancel_after) {
+    return (watch){.t = {.over = slice_over}, .since_us = clock_thread_us(), .cancel_after = cancel_after};
+}
+
+static quire_err compile(grammar_kind kind, str text, watch *w, quire_error *err) {
+    grammar *g = NULL;
+    turn_begin(&w->t);
+    quire_err e = grammar_compile(kind, text, NULL, &g, err);
+    turn_begin(NULL);
+    (void)slice_over(&w->t);
+    grammar_drop(g);
+    return e;
+}
+
+static void refused(grammar_kind kind, str text, quire_err want) {
+    quire_error err = {0};
+    watch w = begin(0);
+    int64_t from = clock_thread_us();
+    quire_err e = compile(kind, text, &w, &err);
+    int64_t took = clock_thread_us() - from;
+    print_message("%.40s: %lld us, the longest slice %lld us: %s\n", text.p, (long long)took, (long long)w.longest_us, err.message);
+    assert_int_equal(e, want);
+    assert_true(took < MOST_US * SLOWER);
+    assert_true(w.longest_us < MOST_SLICE_US * SLOWER);
+}
+
+static char *repeated(const char *before, const char *piece, int n, const char *behind) {
+    strbuf b = {0};
+    assert_int_equal(strbuf_add_str(&b, before), QUIRE_OK);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(strbuf_add_str(&b, piece), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&b, behind), QUIRE_OK);
+    return b.p;
+}
+
+static void hostile_grammars_are_refused_in_time_and_hold_nobody_up(void **state) {
+    (void)state;
+    char *deep = repeated("", "(", 30000, "a"), *wide = repeated("{\"enum\":[", "\"a\",", 2500000, "\"b\"]}");
+    char *all = repeated("{\"allOf\":[", "{\"anyOf\":[{\"minimum\":1},{\"type\":\"string\"},{\"required\":[\"a\"]}]},", 3000, "true]}");
+    char *dots = repeated("{\"pattern\":\"", "(a|ab|abc|.*x)", 60, "$\",\"maxLength\":5000}");
+    assert_true(strlen(wide) > (size_t)10000000);
+    refused(GRAMMAR_REGEX, str_of(deep), QUIRE_TOO_LARGE);
+    refused(GRAMMAR_REGEX, str_of("(((((a{0,99}){0,99}){0,99}){0,99}){0,99})"), QUIRE_TOO_LARGE);
+    refused(GRAMMAR_SCHEMA, str_of("{\"$ref\":\"#\"}"), QUIRE_INVALID);
+    refused(GRAMMAR_SCHEMA, str_of("{\"$defs\":{\"a\":{\"anyOf\":[{\"$ref\":\"#/$defs/a\"}]}},\"$ref\":\"#/$defs/a\"}"), QUIRE_INVALID);
+    refused(GRAMMAR_SCHEMA, str_of(wide), QUIRE_TOO_LARGE);
+    refused(GRAMMAR_SCHEMA, str_of(all), QUIRE_OK); /* large, and no more than that */
+    refused(GRAMMAR_SCHEMA, str_of(dots), QUIRE_TOO_LARGE);
+    mem_free(deep);
+    mem_free(wide);
+    mem_free(all);
+    mem_free(dots);
+}
+
+static void a_cancelled_turn_ends_a_compilation(void **state) {
+    (void)state;
+    char *dots = repeated("{\"pattern\":\"", "(a|ab|abc|.*x)", 60, "$\",\"maxLength\":5000}");
+    quire_error err = {0};
+    watch w = begin(3);
+    assert_int_equal(compile(GRAMMAR_SCHEMA, str_of(dots), &w, &err), QUIRE_CANCELLED);
+    mem_free(dots);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hostile_grammars_are_refused_in_time_and_hold_nobody_up),
+        cmocka_unit_test(a_cancelled_turn_ends_a_compilation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,368 @@
+/* Grammars of parts: special tokens are terminals of their own, free text stops where it must, tags begin anywhere in it. */
+#include "grammar/grammar_parts.h"
+#include "grammar_case.h"
+
+/* A token for each ASCII character; the special ones are written as \1 to \6 in texts of this file. Then longer ones. */
+enum { TOOL = 1, TOOL_END, THINK, THINK_END, SHOWN, CHANNEL, N_MARKS = CHANNEL, LONG = 128 };
+static const char *const mark_texts[] = {NULL, "<tool>", "</tool>", "<think>", "</think>", "<h1>", "<|channel|>"};
+static const char *const long_tokens[] = {"<to",  "ol>",       "a<", "{\"",     "\":",  "</",   "think>", "\xC3",
+                                          "\xA9", "\xC3\xA9<", "ab", "</end>x", "\xFF", "\x80", "\x81"};
+enum { N_LONG = sizeof long_tokens / sizeof *long_tokens, N_TOKENS = LONG + N_LONG };
+
+static grammar_mark mark_list[N_MARKS];
+static const grammar_marks marks = {mark_list, N_MARKS};
+
+static void fill_marks(void) {
+    for (int32_t i = 0; i < N_MARKS; i++) {
+        mark_list[i] = (grammar_mark){str_of(mark_texts[i + 1]), i + 1, i + 1 != SHOWN};
+    }
+}
+
+static grammar_vocab *open_vocab(void) {
+    static char spelt[N_TOKENS][GRAMMAR_MARK_BYTES];
+    str texts[N_TOKENS] = {{0}};
+    grammar_vocab *v = NULL;
+    for (int32_t i = 0; i < N_TOKENS; i++) {
+        if (i >= 1 && i <= N_MARKS) {
+            grammar_mark_spell(i, spelt[i]);
+            texts[i] = (str){spelt[i], GRAMMAR_MARK_BYTES};
+        } else if (i < LONG) {
+            spelt[i][0] = (char)i;
+            texts[i] = (str){spelt[i], i > 0};
+        } else {
+            texts[i] = str_of(long_tokens[i - LONG]);
+        }
+    }
+    assert_int_equal(grammar_vocab_open(texts, N_TOKENS, NULL, 0, &v), QUIRE_OK);
+    return v;
+}
+
+static grammar_case open_parts(const grammar_part *root) {
+    quire_error err = {0};
+    grammar_case c = {.v = open_vocab()};
+    fill_marks();
+    if (grammar_compile_parts(root, &marks, NULL, &c.g, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(grammar_run_open(c.g, c.v, 0, &c.r), QUIRE_OK);
+    return c;
+}
+
+static void check_mask(grammar_case *c, grammar_state s) {
+    uint64_t bits[(N_TOKENS + 63) / 64];
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(grammar_mask(c->r, s, bits), QUIRE_OK);
+        for (int32_t t = 0; t < N_TOKENS; t++) {
+            if ((bits[t / 64] >> (t % 64) & 1) != grammar_allows(c->r, s, t)) {
+                fail_msg("token %d is wrong in the mask", t);
+            }
+        }
+    }
+}
+
+/* Tokens that are taken, one a byte; each state's mask is checked. */
+static size_t take(grammar_case *c, const char *text, bool *final) {
+    grammar_state s = grammar_start(c->r);
+    size_t n = 0;
+    check_mask(c, s);
+    while (text[n] != 0 && grammar_accept(c->r, &s, text[n]) == QUIRE_OK) {
+        check_mask(c, s);
+        n++;
+    }
+    *final = text[n] == 0 && grammar_is_final(c->r, s);
+    return n;
+}
+
+static void accepts(grammar_case *c, const char *text) {
+    bool final;
+    size_t n = take(c, text, &final);
+    if (!final) {
+        fail_msg("'%s' must be accepted; stops behind %zu", text, n);
+    }
+}
+
+/* at: the byte that cannot follow; -1: the text is unfinished. */
+static void rejects(grammar_case *c, const char *text, int at) {
+    bool final;
+    size_t n = take(c, text, &final);
+    if (final || n != (at < 0 ? strlen(text) : (size_t)at)) {
+        fail_msg("'%s' must end at %d; it is taken up to %zu, %s", text, at, n, final ? "complete" : "not complete");
+    }
+}
+
+#define TEXT(t)                                                                                                                            \
+    {                                                                                                                                      \
+        .part = GRAMMAR_PART_TEXT, .text = { t, sizeof t - 1 }                                                                             \
+    }
+#define RULE(k, t)                                                                                                                         \
+    {                                                                                                                                      \
+        .part = GRAMMAR_PART_RULE, .kind = k, .text = { t, sizeof t - 1 }                                                                  \
+    }
+
+static void a_special_token_is_no_text_and_text_is_no_special_token(void **state) {
+    (void)state;
+    grammar_part text = TEXT("a<tool>b"), regex = RULE(GRAMMAR_REGEX, "<tool>"), any = RULE(GRAMMAR_REGEX, "(.|\n)*");
+    grammar_case c = open_parts(&text);
+    accepts(&c, "a\1b");
+    rejects(&c, "a<tool>b", 1);
+    case_close(&c);
+    c = open_parts(&regex);
+    accepts(&c, "<tool>");
+    rejects(&c, "\1", 0);
+    case_close(&c);
+    c = open_parts(&any);
+    accepts(&c, "x<tool>");
+    rejects(&c, "x\1", 1);
+    case_close(&c);
+}
+
+/* A vocabulary of single bytes has all of a spelling. */
+static void tokens_of_single_bytes_spell_no_special_token(void **state) {
+    (void)state;
+    grammar_part part = TEXT("<tool>");
+    grammar_case c = open_parts(&part);
+    grammar_state s = grammar_start(c.r);
+    int32_t byte = LONG + N_LONG - 3;
+    assert_int_equal(grammar_vocab_text(c.v, byte).n, 0);
+    assert_int_equal(grammar_accept(c.r, &s, byte), QUIRE_INVALID);
+    assert_int_equal(grammar_accept(c.r, &s, TOOL), QUIRE_OK);
+    case_close(&c);
+}
+
+static void sets_of_special_tokens_are_named_or_all_others(void **state) {
+    (void)state;
+    static const int32_t two[] = {THINK_END, TOOL};
+    grammar_part set = {.part = GRAMMAR_PART_MARKS, .ids = two, .n_ids = 2};
+    grammar_case c = open_parts(&set);
+    accepts(&c, "\1");
+    accepts(&c, "\4");
+    rejects(&c, "\2", 0);
+    rejects(&c, "a", 0);
+    case_close(&c);
+    set.negated = true;
+    c = open_parts(&set);
+    accepts(&c, "\2");
+    rejects(&c, "\4", 0);
+    case_close(&c);
+}
+
+static void sequences_choices_and_repeats_are_what_they_say(void **state) {
+    (void)state;
+    const grammar_part ab[] = {TEXT("a"), TEXT("<tool>")}, separated[] = {TEXT("a"), TEXT(",")};
+    const grammar_part either = {.part = GRAMMAR_PART_ONE_OF, .parts = ab, .n_parts = 2};
+    grammar_part repeat = {.part = GRAMMAR_PART_REPEAT, .parts = &either, .n_parts = 1, .min = 2, .max = 3};
+    grammar_case c = open_parts(&repeat);
+    rejects(&c, "a", -1);
+    accepts(&c, "a\1");
+    accepts(&c, "\1aa");
+    rejects(&c, "aaaa", 3);
+    case_close(&c);
+    repeat = (grammar_part){.part = GRAMMAR_PART_REPEAT, .parts = separated, .n_parts = 2, .max = GRAMMAR_NO_MAX};
+    c = open_parts(&repeat);
+    accepts(&c, "");
+    accepts(&c, "a");
+    accepts(&c, "a,a,a,a");
+    rejects(&c, "a,", -1);
+    case_close(&c);
+    repeat.min = 2;
+    repeat.max = 2;
+    c = open_parts(&repeat);
+    rejects(&c, "a", -1);
+    accepts(&c, "a,a");
+    rejects(&c, "a,a,", 3);
+    case_close(&c);
+}
+
+static void text_goes_on_until_a_mark_or_a_text_for_the_first_time(void **state) {
+    (void)state;
+    const str think[] = {str_of("</think>")}, end[] = {str_of("</end>"), str_of("</e\xC3\xA9>")};
+    grammar_part parts[] = {{.part = GRAMMAR_PART_UNTIL, .texts = think, .n_texts = 1}, RULE(GRAMMAR_SCHEMA, "{\"type\":\"null\"}")};
+    const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 2};
+    grammar_case c = open_parts(&all);
+    accepts(&c, "some </think> letters\5\4null");
+    accepts(&c, "\4null");
+    rejects(&c, "a\4b", 2);
+    rejects(&c, "a\3", 1);
+    rejects(&c, "a null", -1);
+    case_close(&c);
+    parts[0].specials = GRAMMAR_SPECIALS_ALL;
+    c = open_parts(&all);
+    accepts(&c, "a\3\4null");
+    case_close(&c);
+    parts[0] = (grammar_part){.part = GRAMMAR_PART_UNTIL, .texts = end, .n_texts = 2, .specials = GRAMMAR_SPECIALS_NONE};
+    c = open_parts(&all);
+    accepts(&c, "x</e</end>null");
+    accepts(&c, "</end>null");
+    rejects(&c, "x</end>x", 7);
+    rejects(&c, "\5", 0);
+    case_close(&c);
+}
+
+static void free_text_holds_none_of_its_texts(void **state) {
+    (void)state;
+    const str none[] = {str_of("ab"), str_of("<tool>")};
+    const grammar_part part = {.part = GRAMMAR_PART_FREE, .texts = none, .n_texts = 2};
+    grammar_case c = open_parts(&part);
+    accepts(&c, "");
+    accepts(&c, "aaa\5a");
+    accepts(&c, "a\5b<tool>");
+    rejects(&c, "aab", 2);
+    rejects(&c, "\1", 0);
+    case_close(&c);
+}
+
+/* Tags f and g, whose bodies are numbers and letters. */
+static grammar_case open_tags(bool at_least_one, bool stop_after_first) {
+    static grammar_part f[2] = {RULE(GRAMMAR_REGEX, "[0-9]+"), TEXT("</f>")},
+                        g[2] = {RULE(GRAMMAR_SCHEMA, "{\"const\":\"<f=\"}"), TEXT("</tool>")};
+    static const grammar_part f_rest = {.part = GRAMMAR_PART_SEQUENCE, .parts = f, .n_parts = 2};
+    static const grammar_part g_rest = {.part = GRAMMAR_PART_SEQUENCE, .parts = g, .n_parts = 2};
+    const grammar_tag tags[] = {{str_of("<f=1>"), &f_rest}, {str_of("<f=2>"), &f_rest}, {str_of("<tool>g"), &g_rest}};
+    const str triggers[] = {str_of("<f="), str_of("<tool>")};
+    const grammar_part part = {.part = GRAMMAR_PART_TAGS,
+                               .texts = triggers,
+                               .n_texts = 2,
+                               .tags = tags,
+                               .n_tags = 3,
+                               .at_least_one = at_least_one,
+                               .stop_after_first = stop_after_first};
+    return open_parts(&part);
+}
+
+static void a_trigger_begins_a_tag_anywhere_in_free_text(void **state) {
+    (void)state;
+    grammar_case c = open_tags(false, false);
+    accepts(&c, "");
+    accepts(&c, "no tag <f <tool>\5");
+    accepts(&c, "x<<f=1>12</f>y\1g\"<f=\"\2<f=2>3</f>");
+    rejects(&c, "x<f=1>12", -1);
+    rejects(&c, "x<f=3", 4);
+    rejects(&c, "\1f", 1);
+    rejects(&c, "\2", 0);
+    rejects(&c, "a\3", 1);
+    case_close(&c);
+    c = open_tags(true, false);
+    rejects(&c, "text", -1);
+    accepts(&c, "<f=1>1</f>");
+    accepts(&c, "a<f=1>1</f>b<f=2>1</f>c");
+    case_close(&c);
+    c = open_tags(true, true);
+    rejects(&c, "text", -1);
+    accepts(&c, "a<f=1>1</f>");
+    rejects(&c, "a<f=1>1</f>b", 11);
+    case_close(&c);
+    c = open_tags(false, true);
+    accepts(&c, "text");
+    rejects(&c, "a<f=1>1</f>b", 11);
+    case_close(&c);
+}
+
+static void a_trigger_may_be_letters_before_a_special_token(void **state) {
+    (void)state;
+    const grammar_part rest = TEXT("1");
+    const grammar_tag tag = {str_of("call<tool>f"), &rest};
+    const str trigger = str_of("call<tool>");
+    const grammar_part part = {.part = GRAMMAR_PART_TAGS, .texts = &trigger, .n_texts = 1, .tags = &tag, .n_tags = 1};
+    grammar_case c = open_parts(&part);
+    accepts(&c, "a call cacall\1f1 more");
+    rejects(&c, "a\1", 1);
+    rejects(&c, "call\1g", 5);
+    case_close(&c);
+}
+
+/* A tag's special token counts where the trigger is only the beginning of its letters. */
+static void a_trigger_of_letters_means_the_special_token_that_begins_with_them(void **state) {
+    (void)state;
+    const grammar_part rest = TEXT("1");
+    const grammar_tag tag = {str_of("<tool>f"), &rest};
+    const str trigger = str_of("<to");
+    const grammar_part part = {.part = GRAMMAR_PART_TAGS, .texts = &trigger, .n_texts = 1, .tags = &tag, .n_tags = 1};
+    grammar_case c = open_parts(&part);
+    accepts(&c, "a\1f1");
+    rejects(&c, "a<to", 3);
+    case_close(&c);
+}
+
+static void a_special_token_that_must_come_is_forced(void **state) {
+    (void)state;
+    const grammar_part part = TEXT("<tool>a</tool>");
+    grammar_case c = open_parts(&part);
+    int32_t ids[4];
+    assert_int_equal(grammar_forced(c.r, grammar_start(c.r), ids, 4), 3);
+    assert_int_equal(ids[0], TOOL);
+    assert_int_equal(ids[1], 'a');
+    assert_int_equal(ids[2], TOOL_END);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), ids, 4), 3);
+    assert_int_equal(ids[2], TOOL_END);
+    case_close(&c);
+}
+
+static void refused(const grammar_part *part, quire_err e, const char *why) {
+    grammar *g = NULL;
+    quire_error err = {0};
+    fill_marks();
+    quire_err got = grammar_compile_parts(part, &marks, NULL, &g, &err);
+    if (got != e || strstr(err.message, why) == NULL) {
+        fail_msg("%s \"%s\", expected \"%s\"", quire_err_name(got), err.message, why);
+    }
+    assert_null(g);
+}
+
+static void what_is_malformed_is_refused(void **state) {
+    (void)state;
+    const grammar_part rest = TEXT("1");
+    const grammar_tag tag = {str_of("<f>"), &rest};
+    const str other = str_of("<g"), empty = {"", 0}, broken = {"\xFF", 1};
+    grammar_part part = {.part = GRAMMAR_PART_TAGS, .texts = &other, .n_texts = 1, .tags = &tag, .n_tags = 1};
+    refused(&part, QUIRE_INVALID, "begins with none of the triggers");
+    part = (grammar_part){.part = GRAMMAR_PART_UNTIL, .texts = &empty, .n_texts = 1};
+    refused(&part, QUIRE_INVALID, "empty");
+    part.texts = &broken;
+    refused(&part, QUIRE_INVALID, "UTF-8");
+    part = (grammar_part){.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_REGEX, .text = str_of("("), .where = "tools[3].format"};
+    refused(&part, QUIRE_INVALID, "tools[3].format: ");
+    part = (grammar_part){.part = GRAMMAR_PART_REPEAT, .parts = &rest, .n_parts = 1, .min = 2, .max = 1};
+    refused(&part, QUIRE_INVALID, "more rounds");
+    static char many[10000];
+    memset(many, 'a', sizeof many);
+    const str long_text = {many, sizeof many};
+    part = (grammar_part){.part = GRAMMAR_PART_UNTIL, .texts = &long_text, .n_texts = 1};
+    refused(&part, QUIRE_TOO_LARGE, "have over");
+    grammar_part deep[GRAMMAR_PARTS_DEPTH + 2];
+    for (int i = 0; i < GRAMMAR_PARTS_DEPTH + 2; i++) {
+        deep[i] = (grammar_part){.part = GRAMMAR_PART_SEQUENCE, .parts = &deep[i + 1], .n_parts = 1};
+    }
+    deep[GRAMMAR_PARTS_DEPTH + 1] = rest;
+    refused(deep, QUIRE_TOO_LARGE, "nest deeper");
+}
+
+/* Rules of EBNF stand behind each other's. */
+static void rules_of_several_grammars_do_not_meet(void **state) {
+    (void)state;
+    const grammar_part parts[] = {RULE(GRAMMAR_EBNF, "root ::= x | root x\nx ::= \"a\""),
+                                  RULE(GRAMMAR_EBNF, "root ::= \"(\" root \")\" | x\nx ::= \"b\"")};
+    const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 2};
+    grammar_case c = open_parts(&all);
+    accepts(&c, "aaa((b))");
+    rejects(&c, "b", 0);
+    rejects(&c, "a(a", 2);
+    case_close(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_special_token_is_no_text_and_text_is_no_special_token),
+        cmocka_unit_test(tokens_of_single_bytes_spell_no_special_token),
+        cmocka_unit_test(sets_of_special_tokens_are_named_or_all_others),
+        cmocka_unit_test(sequences_choices_and_repeats_are_what_they_say),
+        cmocka_unit_test(text_goes_on_until_a_mark_or_a_text_for_the_first_time),
+        cmocka_unit_test(free_text_holds_none_of_its_texts),
+        cmocka_unit_test(a_trigger_begins_a_tag_anywhere_in_free_text),
+        cmocka_unit_test(a_trigger_may_be_letters_before_a_special_token),
+        cmocka_unit_test(a_trigger_of_letters_means_the_special_token_that_begins_with_them),
+        cmocka_unit_test(a_special_token_that_must_come_is_forced),
+        cmocka_unit_test(what_is_malformed_is_refused),
+        cmocka_unit_test(rules_of_several_grammars_do_not_meet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
