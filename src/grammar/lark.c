@@ -171,20 +171,18 @@ static size_t string_end(parser *p) {
         p->at += peek(p) == '\\' && peek_at(p, 1) != 0 ? 2 : 1;
     }
     size_t end = p->at;
-    if (peek(p) != '"') {
+    if (!take(p, "\"")) {
         (void)fail(p, QUIRE_INVALID, "a string without its closing quote");
     }
-    p->at++;
     return end;
 }
 
 /* Behind the opening quote of the range's second string. */
 static uint32_t parse_range(parser *p, uint32_t lo) {
-    uint32_t hi = take_char(p);
-    if (ok(p) && (peek(p) != '"' || hi < lo)) {
+    uint32_t hi = p->at < p->text.n ? take_char(p) : 0;
+    if (ok(p) && (!take(p, "\"") || hi < lo)) {
         return fail(p, QUIRE_INVALID, "a range is \"a\"..\"z\", of one character each, the smaller one first");
     }
-    p->at++;
     return ast_class(p->t, (nfa_range[]){{lo, hi}}, 1, false);
 }
 
