@@ -91,7 +91,7 @@ static quire_err load_bert(const post_reader *r, json_value *o, bool roberta, qu
     TRY(read_token_pair(r, o, "cls", &cls, err));
     TRY(read_token_pair(r, o, "sep", &sep, err));
     if (p->single.n > 0) {
-        return malformed(err);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: a second post-processor that adds tokens is not supported by this version");
     }
     for (int two = 0; two < 2; two++) {
         post_template *t = two ? &p->pair : &p->single;
