@@ -434,7 +434,7 @@ INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row
     switch (n_rows) {
 #define DIRECT_ROWS(count)                                                                                                                 \
     case count:                                                                                                                            \
-        direct_blocks(f, count, side_blocks(f, count), w, x, row0, block0, n_blocks, more, y, y_stride);                                                          \
+        direct_blocks(f, count, side_blocks(f, count), w, x, row0, block0, n_blocks, more, y, y_stride);                                   \
         break;
         DIRECT_ROWS(1)
         DIRECT_ROWS(2)
