@@ -330,7 +330,8 @@ static quire_err make_constraint(quire_engine *e, quire_request *r, quire_error 
     }
     quire_err had = quire_engine_vocab(e, &v);
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
-    TRY(request_rule_compile(&r->rule, r->json_space, r->json_order, e->grammars, text_tenant(r->tenant), &g, err));
+    const grammar_options options = {.space = r->json_space, .order = r->json_order};
+    TRY(request_rule_compile(&r->rule, options, e->grammars, text_tenant(r->tenant), &g, err));
     quire_err opened = grammar_constraint_open(g, v, &r->constraint);
     grammar_drop(g);
     return opened == QUIRE_OK ? opened : err_set(err, opened, -1, "out of memory for %s", r->rule.field->name);

@@ -2,20 +2,22 @@
 
 #include "json/json_out.h"
 
-static quire_err compile(grammar_cache *cache, const grammar_key *key, grammar **out, quire_error *err) {
-    grammar_options options = {.space = key->space, .order = key->order, .whitespace_pattern = key->whitespace_pattern};
-    *out = cache != NULL ? grammar_cache_find(cache, key) : NULL;
+/* Compiles a text, or takes its grammar from the cache. */
+static quire_err compile(grammar_cache *cache, uint64_t tenant, grammar_kind kind, str text, const grammar_options *o, grammar **out,
+                         quire_error *err) {
+    const grammar_key key = {tenant, kind, o->space, o->order, o->whitespace_pattern, text};
+    *out = cache != NULL ? grammar_cache_find(cache, &key) : NULL;
     if (*out == NULL) {
-        TRY(grammar_compile(key->kind, key->text, &options, out, err));
+        TRY(grammar_compile(kind, text, o, out, err));
         if (cache != NULL) {
-            grammar_cache_keep(cache, key, *out);
+            grammar_cache_keep(cache, &key, *out);
         }
     }
     return QUIRE_OK;
 }
 
-quire_err request_rule_compile(const request_rule *rule, grammar_space space, grammar_order order, grammar_cache *cache, uint64_t tenant,
-                               grammar **out, quire_error *err) {
+quire_err request_rule_compile(const request_rule *rule, grammar_options options, grammar_cache *cache, uint64_t tenant, grammar **out,
+                               quire_error *err) {
     strbuf text = {0};
     json_out o = {.to = &text};
     quire_error why = {0};
@@ -23,13 +25,10 @@ quire_err request_rule_compile(const request_rule *rule, grammar_space space, gr
     if (!is_text) {
         json_add(&o, rule->value);
     }
-    grammar_key key = {tenant,
-                       rule->kind,
-                       rule->any_space ? GRAMMAR_SPACE_ANY : space,
-                       order,
-                       rule->whitespace_pattern,
-                       is_text ? json_str(rule->value) : (str){text.p, text.n}};
-    quire_err e = o.err == QUIRE_OK ? compile(cache, &key, out, &why) : o.err;
+    str given = is_text ? json_str(rule->value) : (str){text.p, text.n};
+    options.whitespace_pattern = rule->whitespace_pattern;
+    options.space = rule->any_space ? GRAMMAR_SPACE_ANY : options.space;
+    quire_err e = o.err == QUIRE_OK ? compile(cache, tenant, rule->kind, given, &options, out, &why) : o.err;
     strbuf_deinit(&text);
     if (e == QUIRE_NO_MEMORY) {
         return err_set(err, e, -1, "out of memory for %s", rule->field->name);
