@@ -16,8 +16,8 @@ typedef struct request_rule {
     bool any_space;          /* structured_outputs says so; the request's json_whitespace may too */
 } request_rule;
 
-/* Compiles a rule, which names a field, under options that are filled in but for what the rule says itself, or takes it from the cache (NULL:
- * there is none), where only the tenant's own rules are found. *out belongs to the caller (grammar_drop).
+/* Compiles a rule, which names a field, under options that are filled in but for what the rule says itself, or takes it from the cache
+ * (NULL: there is none), where only the tenant's own rules are found. *out belongs to the caller (grammar_drop).
  * QUIRE_BAD_REQUEST: it is malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or
  * structured_outputs. QUIRE_NO_MEMORY. */
 quire_err request_rule_compile(const request_rule *rule, grammar_options options, grammar_cache *cache, uint64_t tenant, grammar **out,
