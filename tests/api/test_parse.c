@@ -25,7 +25,7 @@ static void a_body_comes_back_as_a_request_that_can_be_submitted(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
     int user;
-    start(q, "{\"prompt\": \"The prince\", \"max_tokens\": 3, \"n\": 2}", &user);
+    start(q, "{\"prompt\": \"The prince\", \"max_tokens\": 3, \"ignore_eos\": true, \"n\": 2}", &user);
     quire_event ev = await(q);
     assert_int_equal(ev.kind, QUIRE_EVENT_PARSED);
     assert_ptr_equal(ev.user, &user);
