@@ -9,7 +9,7 @@
 
 #define MAX_USES        8
 #define MAX_PART_BLOCKS 64
-#define TASKS_A_WORKER  8
+#define TASKS_A_WORKER  4
 #define LINE_FLOATS     16 /* of a cache line */
 #define GROUPS_AT_ONCE  4
 #define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
