@@ -100,6 +100,7 @@ struct quire_request {
     json_value *plain_tools;                       /* the value of tools where the fields have another form: owned */
     bool has_custom;                               /* some are custom tools */
     json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools_field is in values */
+    const field_desc *choice_field; /* that sets the next: tool_choice or function_call; NULL: none does */
     output_choice tool_choice;
     str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;
