@@ -23,12 +23,13 @@ typedef struct parser {
     str text;
     size_t at;
     int depth;
-    bool in_rule;            /* not in a terminal: what is ignored may follow each terminal */
+    bool in_rule; /* not in a terminal: what is ignored may follow each terminal */
     ast_list ignored;
-    NFA_VEC(lark_rule) rules; /* with the nfa's numbers */
+    uint32_t first; /* number of rule 0 in the nfa */
+    NFA_VEC(lark_rule) rules;
 } parser;
 
-/* Rules of every grammar; no name in a text begins with %. */
+/* Numbers in `rules` of what every grammar has; no name in a text begins with %. */
 enum { RULE_ALL, RULE_IGNORED, RULE_START };
 
 static uint32_t fail(parser *p, quire_err e, const char *what) {
@@ -118,7 +119,12 @@ static uint32_t rule_of(parser *p, str name) {
     if (r != NULL) {
         *r = (lark_rule){.name = name, .at = p->at};
     }
-    return build_rule(p->t->b);
+    return build_rule(p->t->b) - p->first;
+}
+
+/* A leaf that calls a rule of `rules`. */
+static uint32_t call_of(parser *p, uint32_t rule) {
+    return ast_leaf(p->t, AST_RULE, p->first + rule);
 }
 
 static void define(parser *p, uint32_t rule, uint32_t root) {
@@ -139,7 +145,7 @@ static uint32_t terminal(parser *p, uint32_t node) {
         return node;
     }
     ast_add(p->t, &l, node);
-    ast_add(p->t, &l, ast_leaf(p->t, AST_RULE, RULE_IGNORED));
+    ast_add(p->t, &l, call_of(p, RULE_IGNORED));
     return ast_cat(p->t, l);
 }
 
@@ -261,7 +267,7 @@ static uint32_t parse_reference(parser *p) {
     if (!names_terminal && !p->in_rule) {
         return fail(p, QUIRE_INVALID, "a terminal cannot name a rule");
     }
-    uint32_t node = ast_leaf(p->t, AST_RULE, rule_of(p, name));
+    uint32_t node = call_of(p, rule_of(p, name));
     return names_terminal ? terminal(p, node) : node;
 }
 
@@ -440,8 +446,8 @@ static void parse_statements(parser *p) {
         }
     }
     ast_list all = {0};
-    ast_add(p->t, &all, ast_leaf(p->t, AST_RULE, RULE_IGNORED));
-    ast_add(p->t, &all, ast_leaf(p->t, AST_RULE, RULE_START));
+    ast_add(p->t, &all, call_of(p, RULE_IGNORED));
+    ast_add(p->t, &all, call_of(p, RULE_START));
     define(p, RULE_ALL, ast_cat(p->t, all));
     define(p, RULE_IGNORED, p->ignored.n == 0 ? 0 : ast_repeat(p->t, ast_alt(p->t, p->ignored), 0, NFA_NONE));
 }
@@ -449,7 +455,7 @@ static void parse_statements(parser *p) {
 void compile_lark(build *b, str text) {
     ast t;
     ast_init(&t, b);
-    parser p = {.t = &t, .text = text};
+    parser p = {.t = &t, .text = text, .first = b->a.rules.n};
     parse_statements(&p);
     for (uint32_t i = 0; i < p.rules.n && ok(&p); i++) {
         lark_rule r = p.rules.p[i];
@@ -458,7 +464,7 @@ void compile_lark(build *b, str text) {
             (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no %s \"%.*s\"", is_terminal(r.name) ? "terminal" : "rule",
                              r.name.n < 100 ? (int)r.name.n : 100, r.name.p);
         }
-        build_rule_set(b, i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
+        build_rule_set(b, p.first + i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
     }
     mem_free(p.rules.p);
     ast_deinit(&t);

@@ -349,6 +349,37 @@ static void rules_of_several_grammars_do_not_meet(void **state) {
     case_close(&c);
 }
 
+/* A grammar in Lark's notation with n + 5 names, twice, behind what has rules of its own. */
+static void check_lark(int n) {
+    static const char head[] = "start: yes | NO \"!\"\nyes: \"y\" | yes \"+\" r0\nNO: \"n\"\n%ignore \" \"\nr0: \"a\"";
+    char text[1000] = "", letters[32] = "a", answer[100];
+    for (int i = n - 1; i > 0; i--) { /* each is defined before it is used */
+        size_t at = strlen(text);
+        (void)snprintf(text + at, sizeof text - at, i < n - 1 ? "r%d: \"%c\" r%d\n" : "r%d: \"%c\"\n", i, 'a' + i, i + 1);
+        letters[i] = (char)('a' + i);
+    }
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s r1\n", head);
+    const grammar_part lark = {.part = GRAMMAR_PART_RULE, .kind = GRAMMAR_LARK, .text = str_of(text)};
+    const grammar_part parts[] = {TEXT("<think>"), lark, RULE(GRAMMAR_EBNF, "root ::= x\nx ::= \"/\""), lark};
+    const grammar_part all = {.part = GRAMMAR_PART_SEQUENCE, .parts = parts, .n_parts = 4};
+    grammar_case c = open_parts(&all);
+    (void)snprintf(answer, sizeof answer, "\3 n! /y + %s+%s", letters, letters);
+    accepts(&c, answer);
+    accepts(&c, "\3y/ n !");
+    rejects(&c, "\3n/", 2);
+    rejects(&c, "\3/", 1);
+    rejects(&c, "\3y+ac", 4);
+    rejects(&c, "\3y/", -1);
+    case_close(&c);
+}
+
+static void rules_of_lark_stand_behind_those_before_them(void **state) {
+    (void)state;
+    for (int n = 8; n < 24; n++) {
+        check_lark(n);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_special_token_is_no_text_and_text_is_no_special_token),
@@ -363,6 +394,7 @@ int main(void) {
         cmocka_unit_test(a_special_token_that_must_come_is_forced),
         cmocka_unit_test(what_is_malformed_is_refused),
         cmocka_unit_test(rules_of_several_grammars_do_not_meet),
+        cmocka_unit_test(rules_of_lark_stand_behind_those_before_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
