@@ -31,6 +31,8 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
         return node->n == 0 && (a->repeats.p[node->arg].min == 0 || empty[a->repeats.p[node->arg].body]) && empty[node->next];
     case NFA_COUNTED:
         return a->counts.p[node->arg].min == 0 && empty[node->next];
+    case NFA_TEXT:
+        return a->texts.p[node->arg].min == 0 && empty[node->next];
     case NFA_STRING:
         return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
     case NFA_OBJECT:

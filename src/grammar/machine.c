@@ -208,6 +208,16 @@ static void follow_call(machine *m, const machine_work *w, const nfa_node *node)
     }
 }
 
+static void follow_text(machine *m, const machine_work *w, const nfa_node *node) {
+    const nfa_text *t = &m->a->texts.p[node->arg];
+    if (w->at / t->n < t->max) {
+        machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
+    }
+    if (w->at / t->n >= t->min) {
+        machine_follow(m, node->next, 0, w->stack, w->fresh);
+    }
+}
+
 static void follow_one(machine *m, const machine_work *w) {
     const nfa *a = m->a;
     const nfa_node *node = &a->nodes.p[w->node];
@@ -253,6 +263,9 @@ static void follow_one(machine *m, const machine_work *w) {
             machine_follow(m, node->next, 0, w->stack, w->fresh);
         }
         break;
+    case NFA_TEXT:
+        follow_text(m, w, node);
+        break;
     case NFA_SPACE:
         if (w->at < GRAMMAR_SPACE_MAX) {
             machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
@@ -288,6 +301,7 @@ static void read_byte(machine *m, const machine_config *c, uint8_t byte) {
     case NFA_CLASS:
     case NFA_STRING:
     case NFA_COUNTED:
+    case NFA_TEXT:
         machine_read_char(m, c, byte);
         break;
     default:
@@ -363,6 +377,15 @@ static uint32_t state_of_set(machine *m) {
     }
     m->n_configs += m->n_next;
     return m->n_states++;
+}
+
+uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n) {
+    begin_set(m, FEW_VISITED);
+    for (uint32_t i = 0; i < n && !m->failed; i++) {
+        machine_add(m, set[i]);
+    }
+    close_set(m);
+    return m->failed ? MACHINE_FULL : state_of_set(m);
 }
 
 /* Fills next with what stands behind a byte. */

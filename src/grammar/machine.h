@@ -17,7 +17,7 @@
 
 typedef struct machine_config {
     uint32_t node;
-    uint32_t at;    /* bytes or characters read, state of the dfa */
+    uint32_t at;    /* bytes or characters read, state of the dfa, or both of these (nfa_text) */
     uint32_t value; /* where a character is read partly: machine_chars.c */
     uint32_t stack; /* top cell; 0: empty */
 } machine_config;
@@ -61,6 +61,8 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
 void machine_deinit(machine *m);
 /* The state behind a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
+/* The state of a set of configurations, in any order; MACHINE_FULL. */
+uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n);
 /* The row of a state: what stands behind each class of bytes, MACHINE_UNKNOWN where nobody has asked. NULL: the budget is used up. */
 const uint32_t *machine_row(machine *m, uint32_t state);
 

@@ -75,6 +75,11 @@ static fit dfa_fit(const nfa *a, uint32_t state, uint32_t lo, uint32_t hi, uint3
     return !any ? FIT_NONE : n_targets == 1 ? FIT_ALL : FIT_PART;
 }
 
+/* How many of a text's characters are read, behind one more; what is over does not matter. */
+static uint32_t one_more(uint32_t at, uint32_t min, uint32_t max) {
+    return max == NFA_NONE && at >= min ? min : at + 1;
+}
+
 /* Whether characters from lo to hi may come; FIT_ALL: each leads to *to. */
 static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     const nfa *a = r->m->a;
@@ -84,9 +89,15 @@ static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
         return class_fit(a, &a->classes.p[r->node->arg], lo, hi);
     case NFA_STRING:
         return dfa_fit(a, r->c.at, lo, hi, to);
+    case NFA_TEXT: {
+        const nfa_text *t = &a->texts.p[r->node->arg];
+        fit f = dfa_fit(a, t->first + r->c.at % t->n, lo, hi, to);
+        *to = f == FIT_ALL ? one_more(r->c.at / t->n, t->min, t->max) * t->n + (*to - t->first) : 0;
+        return f;
+    }
     default: {
         const nfa_count *n = &a->counts.p[r->node->arg];
-        *to = n->max == NFA_NONE && r->c.at >= n->min ? n->min : r->c.at + 1;
+        *to = one_more(r->c.at, n->min, n->max);
         return FIT_ALL;
     }
     }

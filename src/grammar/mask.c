@@ -173,8 +173,37 @@ static void read_kept(const grammar_run *r, uint32_t mask, uint64_t *bits) {
     }
 }
 
+/* As many characters of t as make no difference to a token behind `at`, which is read up to; else those of `at`. */
+static uint32_t fewer_read(const grammar_run *r, const nfa_text *t, uint32_t at) {
+    uint32_t count = at / t->n, from = count < t->min ? 0 : t->min, until = count < t->min ? t->min : t->max;
+    bool is_far = until == NFA_NONE || until - count > r->v->longest + 1;
+    return is_far ? from * t->n + at % t->n : at;
+}
+
+/* A state that has the same mask: one for all places in a text of limited length from which no token reaches a limit. */
+static uint32_t state_alike(grammar_run *r, uint32_t s) {
+    enum { FEW = 8 };
+    const nfa *a = r->m.a;
+    machine_config set[FEW];
+    uint32_t n = machine_state_at(&r->m, s)->n;
+    bool differs = false;
+    if (a->texts.n == 0 || n > FEW) {
+        return s;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        set[i] = machine_configs(&r->m, s)[i];
+        const nfa_node *node = &a->nodes.p[set[i].node];
+        uint32_t at = node->op == NFA_TEXT ? fewer_read(r, &a->texts.p[node->arg], set[i].at) : set[i].at;
+        differs = differs || at != set[i].at;
+        set[i].at = at;
+    }
+    uint32_t alike = differs ? machine_state_of(&r->m, set, n) : s;
+    return alike == MACHINE_FULL ? s : alike;
+}
+
 quire_err run_mask(grammar_run *r, uint32_t s, uint64_t *bits) {
     uint32_t base;
+    s = state_alike(r, s);
     if (machine_state_at(&r->m, s)->mask == 0) {
         mask_out o = {.bits = bits, .list = r->list, .max = (uint32_t)r->v->n_tokens / RUN_LIST_PART};
         if (!build_mask(r, s, &o, &base)) {

@@ -18,6 +18,7 @@ typedef enum nfa_op {
     NFA_CLASS,   /* one character of classes[arg], spelt as mode says, then next */
     NFA_STRING,  /* characters that dfas[arg] accepts, then next */
     NFA_COUNTED, /* counts[arg].min to .max characters of any kind, then next */
+    NFA_TEXT,    /* texts[arg].min to .max characters that its dfa accepts, then next */
     NFA_SPACE,   /* at most GRAMMAR_SPACE_MAX bytes of JSON's white space, then next */
     NFA_CALL,    /* rules[arg], then next */
     NFA_REPEAT,  /* repeats[arg].body, which ends in RETURN, min to max times, then next */
@@ -74,6 +75,13 @@ typedef struct nfa_dedge {
 typedef struct nfa_count {
     uint32_t min, max;
 } nfa_count;
+
+/* Every state of the dfa accepts and has a successor, so that no count is a dead end. A text is read up to (characters, state) as
+ * characters * n + state, which a number must hold. */
+typedef struct nfa_text {
+    uint32_t first, n; /* the dfa's states */
+    uint32_t min, max;
+} nfa_text;
 
 typedef struct nfa_repeat {
     uint32_t body, min, max;
@@ -136,6 +144,7 @@ typedef struct nfa {
     NFA_VEC(nfa_dstate) dstates; /* 0 is of none */
     NFA_VEC(nfa_dedge) dedges;
     NFA_VEC(nfa_count) counts;
+    NFA_VEC(nfa_text) texts;
     NFA_VEC(nfa_repeat) repeats;
     NFA_VEC(nfa_object) objects;
     NFA_VEC(nfa_array) arrays;

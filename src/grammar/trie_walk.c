@@ -27,8 +27,9 @@ static bool is_even(const grammar_run *r, const machine_config *c) {
     if (node->op == NFA_BYTES) {
         return a->bytes.p[node->arg + c->at] < 0x80;
     }
-    if (node->op == NFA_STRING) {
-        const nfa_dstate *d = &a->dstates.p[c->at];
+    if (node->op == NFA_STRING || node->op == NFA_TEXT) {
+        const nfa_text *t = node->op == NFA_TEXT ? &a->texts.p[node->arg] : NULL;
+        const nfa_dstate *d = &a->dstates.p[t != NULL ? t->first + c->at % t->n : c->at];
         return d->n == 0 || a->dedges.p[d->first + d->n - 1].hi < 0x80;
     }
     return node->op == NFA_COUNTED || node->op == NFA_SPACE || node->op == NFA_RETURN;

@@ -26,8 +26,8 @@ static bool has_length(const string_part *p) {
     return p->min > 0 || p->max != NFA_NONE;
 }
 
-/* Whether the length is counted by a repeat and not by a dfa: nothing else is asked of the text, or it is too long for a dfa. */
-static bool is_repeated(const string_part *p) {
+/* Whether the length is counted apart and not by the text's dfa: nothing else is asked of the text, or it is too long for a dfa. */
+static bool is_long(const string_part *p) {
     uint32_t last = p->max != NFA_NONE ? p->max : p->min;
     return p->dfa == DFA_ANY && has_length(p) && last > LONGEST_COUNTED;
 }
@@ -48,39 +48,35 @@ static uint32_t class_without(schema *s, uint32_t lo, const uint32_t * not, uint
     return build_class(s->b, ranges, n_ranges);
 }
 
-/* The first characters of the texts that no value contains: without these it has none of them. */
-static uint32_t unlike_never(schema *s) {
-    uint32_t firsts[12], n = 0;
-    const grammar_arguments *a = s->arguments;
-    for (size_t i = 0; i < a->n_never + 1 && n < 12; i++) {
-        str text = i < a->n_never ? a->never[i] : a->never_first.n > 0 ? a->never_first : a->quote;
-        uint32_t c = text.n > 0 ? (uint8_t)text.p[0] : '<', at = 0;
-        while (at < n && firsts[at] < c) {
-            at++;
-        }
-        if (at == n || firsts[at] != c) {
-            for (uint32_t k = n++; k > at; k--) {
-                firsts[k] = firsts[k - 1];
-            }
-            firsts[at] = c;
-        }
+/* p.min to p.max characters of what values may hold. More than fit into a number of the machine never come. */
+static uint32_t text_of_length(schema *s, const string_part *p, nfa_mode mode, uint32_t next) {
+    nfa *a = &s->b->a;
+    uint32_t placed = dfa_place(&s->dfas, s->avoid);
+    nfa_text *t = NFA_PUSH(s->b, a->texts);
+    if (t == NULL) {
+        return NFA_FAIL_NODE;
     }
-    return class_without(s, 0, firsts, n);
+    *t = (nfa_text){.first = a->dfas.p[placed], .n = s->dfas.all.p[s->avoid].states.n, .min = p->min, .max = p->max};
+    uint32_t most = NFA_NONE / t->n - 1;
+    t->max = p->max == NFA_NONE || p->max < most ? p->max : most;
+    if (p->min > most) {
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "a string of at least %u characters", p->min);
+    }
+    return build_node(s->b, NFA_TEXT, mode, a->texts.n - 1, 0, next);
 }
 
-/* p.min to p.max characters of a class, and of those behind a backslash. */
-static uint32_t repeat_class(schema *s, const string_part *p, nfa_mode mode, uint32_t class, bool has_escapes, uint32_t next) {
+/* p.min to p.max characters of a Python string in these quotes, some of them behind a backslash. */
+static uint32_t python_text_of_length(schema *s, const string_part *p, char quote, uint32_t next) {
     static const char escaped[] = "\"'\\nrt";
-    uint32_t one = build_node(s->b, NFA_CLASS, mode, class, 0, NFA_RETURN_NODE);
-    if (has_escapes) {
-        nfa_range ranges[sizeof escaped - 1];
-        for (uint32_t i = 0; i < sizeof escaped - 1; i++) {
-            ranges[i] = (nfa_range){(uint8_t)escaped[i], (uint8_t)escaped[i]};
-        }
-        uint32_t class_escaped = build_class(s->b, ranges, sizeof escaped - 1);
-        one = build_split2(s->b, one, literal(s, str_of("\\"), build_node(s->b, NFA_CLASS, NFA_RAW, class_escaped, 0, NFA_RETURN_NODE)));
+    nfa_range ranges[sizeof escaped - 1];
+    const uint32_t not [] = {(uint8_t)quote, '\\'};
+    for (uint32_t i = 0; i < sizeof escaped - 1; i++) {
+        ranges[i] = (nfa_range){(uint8_t)escaped[i], (uint8_t)escaped[i]};
     }
-    return build_repeat(s->b, one, p->min, p->max, next);
+    uint32_t class = class_without(s, 0x20, not, 2), class_escaped = build_class(s->b, ranges, sizeof escaped - 1);
+    uint32_t plain = build_node(s->b, NFA_CLASS, NFA_RAW, class, 0, NFA_RETURN_NODE);
+    uint32_t behind = build_node(s->b, NFA_CLASS, NFA_RAW, class_escaped, 0, NFA_RETURN_NODE);
+    return build_repeat(s->b, build_split2(s->b, plain, literal(s, str_of("\\"), behind)), p->min, p->max, next);
 }
 
 /* ---- strings ---- */
@@ -94,8 +90,8 @@ static uint32_t avoiding(schema *s, const string_part *p) {
 }
 
 uint32_t style_raw_string(schema *s, const string_part *p, uint32_t also, uint32_t next) {
-    if (is_repeated(p) && also == DFA_ANY) {
-        return repeat_class(s, p, NFA_RAW, unlike_never(s), false, next);
+    if (is_long(p) && also == DFA_ANY) {
+        return text_of_length(s, p, NFA_RAW, next);
     }
     return string_of_dfa(s, dfa_combine(&s->dfas, avoiding(s, p), also, DFA_AND), next);
 }
@@ -106,9 +102,8 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
     for (int i = 0; i < 2; i++) {
         str mark = {quotes + i, 1};
         uint32_t end = literal(s, mark, next), body;
-        if (is_repeated(p)) {
-            const uint32_t not [] = {(uint8_t)quotes[i], '\\'};
-            body = repeat_class(s, p, NFA_RAW, class_without(s, 0x20, not, 2), true, end);
+        if (is_long(p)) {
+            body = python_text_of_length(s, p, quotes[i], end);
         } else {
             body = string_of_dfa(s, dfa_quoted(&s->dfas, string_dfa(s, p), quotes[i]), end);
         }
@@ -118,8 +113,8 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
 }
 
 static uint32_t json_string(schema *s, const string_part *p, uint32_t next) {
-    if (is_repeated(p)) {
-        return literal(s, str_of("\""), repeat_class(s, p, NFA_JSON, unlike_never(s), false, literal(s, str_of("\""), next)));
+    if (is_long(p)) {
+        return literal(s, str_of("\""), text_of_length(s, p, NFA_JSON, literal(s, str_of("\""), next)));
     }
     return schema_string(s, avoiding(s, p), p->dfa == DFA_ANY ? NFA_JSON : NFA_PLAIN, next);
 }

@@ -382,6 +382,47 @@ static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **sta
     printf("%d formats, %d calls, %d walks were cut off\n", n_formats, n_calls, n_cut);
 }
 
+/* Whether the grammar of calls of a tool f with these parameters takes the text as letters. */
+static bool takes_call(const char *format, const char *parameters, str text) {
+    json_value *value = json_document(str_of(parameters));
+    const output_tool tool = {.name = str_of("f"), .parameters = value};
+    const call_grammar c = {.format = format, .tools = &tool, .n_tools = 1, .is_required = true};
+    grammar *g;
+    grammar_vocab *v;
+    grammar_run *r;
+    quire_error err = {0};
+    assert_int_equal(call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err), QUIRE_OK);
+    assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
+    assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
+    grammar_state s = grammar_start(r);
+    bool takes = grammar_accept_bytes(r, &s, text, NULL) == QUIRE_OK && grammar_is_final(r, s);
+    grammar_run_close(r);
+    grammar_vocab_drop(v);
+    grammar_drop(g);
+    json_drop(value);
+    return takes;
+}
+
+/* Such a text holds lines and tags, as files of programs do. */
+static void a_long_string_of_limited_length_holds_all_that_ends_no_value(void **state) {
+    static const char *const formats[][2] = {
+        {"qwen3_coder", "tool_call"}, {"qwen3_xml", "tool_call"}, {"step3p5", "tool_call"}, {"seed_oss", "seed:tool_call"}};
+    static const char parameters[] = "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":10000}}}";
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        for (int n = 9980; n <= 10020; n += 20) {
+            strbuf text = {0};
+            assert_int_equal(strbuf_addf(&text, "<%s>\n<function=f>\n<parameter=s>\n", formats[i][1]), QUIRE_OK);
+            for (int k = 0; k < n / 20; k++) {
+                assert_int_equal(strbuf_add_str(&text, "if a < b:\n  </p> <p\n"), QUIRE_OK);
+            }
+            assert_int_equal(strbuf_addf(&text, "\n</parameter>\n</function>\n</%s>", formats[i][1]), QUIRE_OK);
+            assert_int_equal(takes_call(formats[i][0], parameters, (str){text.p, text.n}), n <= 10000);
+            strbuf_deinit(&text);
+        }
+    }
+}
+
 /* Of a tool with these parameters: what compiling says, and whether the arguments of a hermes call are accepted. */
 static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments, bool *accepted) {
     json_value *value = json_document(str_of(parameters));
@@ -428,6 +469,7 @@ static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
+                                       cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
                                        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* Grammars of parts: special tokens are terminals of their own, free text stops where it must, tags begin anywhere in it. */
+#include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 #include "grammar_case.h"
+#include "json/json.h"
 
 /* A token for each ASCII character; the special ones are written as \1 to \6 in texts of this file. Then longer ones. */
 enum { TOOL = 1, TOOL_END, THINK, THINK_END, SHOWN, CHANNEL, N_MARKS = CHANNEL, LONG = 128 };
@@ -380,6 +382,55 @@ static void rules_of_lark_stand_behind_those_before_them(void **state) {
     }
 }
 
+static unsigned reads_string(const void *user, str name) {
+    (void)user;
+    (void)name;
+    return GRAMMAR_READS_STRING;
+}
+
+/* The value of the member s: n characters of which the first ones are `begin`, then `end`. */
+static const char *long_value(const char *begin, int n, const char *end) {
+    static char text[1000];
+    (void)snprintf(text, sizeof text, "<p=s>%s", begin);
+    for (int i = (int)strlen(begin); i < n; i++) {
+        (void)strcat(text, "b");
+    }
+    return strcat(text, end);
+}
+
+/* Its tokens are those that take bytes one by one, at both limits of the length and far from them. */
+static void a_long_text_of_limited_length_holds_all_but_what_ends_it(void **state) {
+    static const char *const schemas[] = {
+        "{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":100,\"maxLength\":400}},\"additionalProperties\":false}",
+        "{\"properties\":{\"s\":{\"type\":\"string\",\"maxLength\":4000000000}},\"additionalProperties\":false}",
+        "{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":300}},\"additionalProperties\":false}"};
+    static const str never[] = {{"</p>", 4}, {"\n<q>", 4}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        json_value *schema = json_document(str_of(schemas[i]));
+        const grammar_arguments a = {.syntax = GRAMMAR_SYNTAX_TAGS,
+                                     .schema = schema,
+                                     .before = str_of("<p="),
+                                     .middle = str_of(">"),
+                                     .behind = str_of("</p>"),
+                                     .never = never,
+                                     .n_never = 2,
+                                     .reads = reads_string};
+        const grammar_part part = {.part = GRAMMAR_PART_ARGUMENTS, .arguments = &a};
+        grammar_case c = open_parts(&part);
+        accepts(&c, long_value("a < b\n</q> <", 400, "</p>"));
+        rejects(&c, long_value("a\n<q>", 400, "</p>"), 5 + 4);
+        if (i == 0) {
+            rejects(&c, long_value("a < b\n", 401, "</p>"), 5 + 400);
+        }
+        if (i != 1) {
+            rejects(&c, long_value("a < b\n", 99, "</p>"), 5 + 99 + 3);
+        }
+        json_drop(schema);
+        case_close(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_special_token_is_no_text_and_text_is_no_special_token),
@@ -395,6 +446,7 @@ int main(void) {
         cmocka_unit_test(what_is_malformed_is_refused),
         cmocka_unit_test(rules_of_several_grammars_do_not_meet),
         cmocka_unit_test(rules_of_lark_stand_behind_those_before_them),
+        cmocka_unit_test(a_long_text_of_limited_length_holds_all_but_what_ends_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
