@@ -121,6 +121,7 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
 
 /* ---- members ---- */
 
+/* A name of Python's. */
 static bool is_identifier(str name) {
     for (size_t i = 0; i < name.n; i++) {
         char c = name.p[i];
@@ -153,9 +154,12 @@ static uint32_t value_behind(schema *s, uint32_t x, unsigned bits) {
     }
 }
 
+static bool fits_syntax(grammar_syntax syntax, str name) {
+    return syntax == GRAMMAR_SYNTAX_TAGS ? is_tag_name(name) : syntax == GRAMMAR_SYNTAX_GEMMA ? style_is_word(name) : is_identifier(name);
+}
+
 static uint32_t listed(schema *s, str name, uint32_t x) {
-    bool fits = s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? is_tag_name(name) : is_identifier(name);
-    if (!fits) {
+    if (!fits_syntax(s->arguments->syntax, name)) {
         return NFA_FAIL_NODE;
     }
     uint32_t node = literal(s, name, value_behind(s, x, reads(s, name)));

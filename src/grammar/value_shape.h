@@ -223,6 +223,8 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
 bool style_is_plain(const schema *s);
 const char *style_word(const schema *s, const char *json);
 uint32_t style_string(schema *s, const string_part *p, uint32_t next);
+/* Whether a name without quotes is read as itself in Gemma's notation. */
+bool style_is_word(str name);
 uint32_t style_name(schema *s, str name, uint32_t next);
 uint32_t style_open_name(schema *s, uint32_t names, uint32_t next);
 /* A string without quotes and escapes, of those that `also` accepts. */

@@ -134,8 +134,7 @@ uint32_t style_string(schema *s, const string_part *p, uint32_t next) {
 
 /* ---- names ---- */
 
-/* Whether a name without quotes is read as itself. */
-static bool is_word(str name) {
+bool style_is_word(str name) {
     for (size_t i = 0; i < name.n; i++) {
         char c = name.p[i];
         bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (uint8_t)c >= 0x80;
@@ -148,7 +147,7 @@ static bool is_word(str name) {
 
 uint32_t style_name(schema *s, str name, uint32_t next) {
     if (s->style == STYLE_GEMMA) {
-        return is_word(name) ? literal(s, name, next) : NFA_FAIL_NODE;
+        return style_is_word(name) ? literal(s, name, next) : NFA_FAIL_NODE;
     }
     if (s->style == STYLE_PYTHON) {
         return python_string(s, &(string_part){dfa_names(&s->dfas, &name, 1), 0, NFA_NONE}, next);

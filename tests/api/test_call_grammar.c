@@ -26,7 +26,8 @@ static const char tools_json[] =
     "\"required\":[\"city\",\"unit\"],\"additionalProperties\":false}},"
     "{\"name\":\"store\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"maybe\":{\"type\":["
     "\"string\",\"null\"]},"
-    "\"x\":{\"type\":[\"number\",\"null\"]},\"on\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},"
+    "\"x\":{\"type\":[\"number\",\"null\"]},\"max-results\":{\"type\":\"integer\"},\"user.name\":{\"maxLength\":9,\"type\":\"string\"},"
+    "\"on\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},"
     "\"maxItems\":3},"
     "\"point\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"number\"},\"c\":{\"const\":null}},"
     "\"required\":[\"a\"],\"additionalProperties\":false}},\"required\":[\"list\"],\"additionalProperties\":false}},"
@@ -423,6 +424,19 @@ static void a_long_string_of_limited_length_holds_all_that_ends_no_value(void **
     }
 }
 
+/* Gemma's notation reads them up to the colon, in the outermost object and in those inside. */
+static void names_with_dashes_and_dots_are_written_where_they_are_read(void **state) {
+    static const char parameters[] =
+        "{\"type\":\"object\",\"properties\":{\"max-results\":{\"type\":\"integer\"},\"user.name\":{\"type\":\"object\","
+        "\"properties\":{\"a-b\":{\"type\":\"integer\"}},\"required\":[\"a-b\"]}},"
+        "\"required\":[\"max-results\",\"user.name\"]}";
+    (void)state;
+    assert_true(takes_call("gemma4", parameters, str_of("<|tool_call>call:f{max-results:3,user.name:{a-b:1}}<tool_call|>")));
+    assert_true(
+        takes_call("functiongemma", parameters, str_of("<start_function_call>call:f{max-results:3,user.name:{a-b:1}}<end_function_call>")));
+    assert_false(takes_call("gemma4", parameters, str_of("<|tool_call>call:f{max-results:3}<tool_call|>")));
+}
+
 /* Of a tool with these parameters: what compiling says, and whether the arguments of a hermes call are accepted. */
 static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments, bool *accepted) {
     json_value *value = json_document(str_of(parameters));
@@ -470,6 +484,7 @@ static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
                                        cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
+                                       cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
                                        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
