@@ -62,9 +62,24 @@ static const struct {
 #define STRUCTURAL_TAG "structural_tag" /* a member of structured_outputs too, and of no grammar's kind */
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
+/* Whether a line of the text is a name, then ::=. Comments and strings of Lark that hold one have a sign before it. */
+static bool has_ebnf_head(str text) {
+    bool is_name = true; /* nothing else since the line began */
+    for (size_t i = 0; i < text.n; i++) {
+        if (is_name && str_begins((str){text.p + i, text.n - i}, "::=")) {
+            return true;
+        }
+        char c = text.p[i];
+        bool fits =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c != 0 && strchr("_-.<>[] \t\r", c) != NULL);
+        is_name = c == '\n' || (is_name && fits);
+    }
+    return false;
+}
+
 /* The notation of a grammar's text: Lark's has no ::= between a rule's name and its parts. */
 static grammar_kind kind_of(int32_t form, const json_value *v) {
-    bool is_lark = forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !str_contains(json_str(v), str_of("::="));
+    bool is_lark = forms[form].kind == GRAMMAR_EBNF && json_is(v, JSON_KIND_TEXT) && !has_ebnf_head(json_str(v));
     return is_lark ? GRAMMAR_LARK : forms[form].kind;
 }
 

@@ -24,6 +24,8 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"ebnf\":\"root ::= [a]\"", NULL, GRAMMAR_EBNF},
         {"\"grammar\":\"start: /a/\"", NULL, GRAMMAR_LARK},
         {"\"structured_outputs\":{\"grammar\":\"start: /a/\"}", NULL, GRAMMAR_LARK},
+        {"\"grammar\":\"// not root ::= x\\n# s ::= x\\nstart: \\\"::=\\\"\\n  | \\\"x ::= y\\\" // a ::= b\"", NULL, GRAMMAR_LARK},
+        {"\"grammar\":\"# rules\\n\\n  a-b.c\\n ::= x\"", NULL, GRAMMAR_EBNF},
         {"\"json_schema\":{}", NULL, GRAMMAR_SCHEMA},
         {"\"guided_json\":\"{}\"", NULL, GRAMMAR_SCHEMA},
         {"\"response_format\":{\"type\":\"json_object\"}", NULL, GRAMMAR_JSON_OBJECT},
