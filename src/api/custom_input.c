@@ -2,9 +2,7 @@
 
 #include <string.h>
 
-#include "base/utf8.h"
-
-enum { BEFORE, INSIDE, ESCAPE, HEX, BEHIND, RAW };
+enum { BEFORE, INSIDE, BEHIND, RAW };
 
 static const char opening[] = "{\"input\":\"";
 
@@ -23,45 +21,24 @@ static quire_err before(custom_input *c, char b, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err add_char(custom_input *c, uint32_t code, strbuf *out) {
-    char bytes[4];
-    if (code >= 0xD800 && code < 0xDC00) {
-        c->high = code;
-        return QUIRE_OK;
-    }
-    bool is_low = code >= 0xDC00 && code < 0xE000;
-    code = is_low ? c->high > 0 ? 0x10000 + ((c->high - 0xD800) << 10) + (code - 0xDC00) : 0xFFFD : code;
-    c->high = 0;
-    return strbuf_add(out, bytes, utf8_encode((int32_t)code, bytes));
-}
-
-static quire_err escape(custom_input *c, char b, strbuf *out) {
-    static const char names[] = "bfnrt\"\\/", values[] = "\b\f\n\r\t\"\\/";
-    const char *at = b != 0 ? strchr(names, b) : NULL;
-    c->stage = b == 'u' ? HEX : INSIDE;
-    c->code = c->n_hex = 0;
-    return at != NULL ? strbuf_add_char(out, values[at - names]) : QUIRE_OK;
+static quire_err inside(custom_input *c, char b, strbuf *out) {
+    char text[UNESCAPE_BYTES];
+    bool ends = b == '"' && !unescape_is_open(&c->text);
+    size_t n = ends ? unescape_end(&c->text, text) : unescape_push(&c->text, ESCAPE_JSON, b, text);
+    c->stage = ends ? BEHIND : INSIDE;
+    return strbuf_add(out, text, n);
 }
 
 static quire_err take(custom_input *c, char b, strbuf *out) {
     switch (c->stage) {
-    case BEFORE: return before(c, b, out);
+    case BEFORE:
+        return before(c, b, out);
     case INSIDE:
-        if (b == '"' || b == '\\') {
-            c->stage = b == '"' ? BEHIND : ESCAPE;
-            return QUIRE_OK;
-        }
+        return inside(c, b, out);
+    case BEHIND:
+        return QUIRE_OK;
+    default:
         return strbuf_add_char(out, b);
-    case ESCAPE: return escape(c, b, out);
-    case HEX:
-        c->code = c->code << 4 | (uint32_t)(hex_digit(b) >= 0 ? hex_digit(b) : 0);
-        if (++c->n_hex < 4) {
-            return QUIRE_OK;
-        }
-        c->stage = INSIDE;
-        return add_char(c, c->code, out);
-    case BEHIND: return QUIRE_OK;
-    default: return strbuf_add_char(out, b);
     }
 }
 

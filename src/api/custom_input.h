@@ -6,12 +6,12 @@
 
 #include <stdint.h>
 
-#include "base/str.h"
+#include "chat/unescape.h"
 
 typedef struct custom_input {
-    uint8_t stage, n_seen, n_hex;
-    char seen[16];      /* bytes before the string, while they may still be those */
-    uint32_t code, high; /* of \u escapes; the first of a pair */
+    uint8_t stage, n_seen;
+    char seen[16]; /* bytes before the string, while they may still be those */
+    unescape text; /* inside the string */
 } custom_input;
 
 /* Reads the next piece of the arguments of a call; a zeroed struct is one that has read nothing. Appends what it adds to the input.

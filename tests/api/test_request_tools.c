@@ -126,6 +126,9 @@ static void the_input_of_a_custom_tool_is_its_string(void **state) {
     for (size_t n = 1; n < 12; n++) {
         expect_input("{ \"input\" : \"a\\n\\\"\\u00e9\\ud83d\\ude00\\ude00 \xC3\xA9\" }", n,
                      "a\n\"\xC3\xA9\xF0\x9F\x98\x80\xEF\xBF\xBD \xC3\xA9");
+        expect_input("{\"input\": \"\\ud83dabc\\ude00\\ud83d\\n\\ud83d\"}", n,
+                     "\xEF\xBF\xBD"
+                     "abc\xEF\xBF\xBD\xEF\xBF\xBD\n\xEF\xBF\xBD");
         expect_input("{\"inputs\": \"a b\"}", n, "{\"inputs\": \"a b\"}");
         expect_input("{\"input\": 5}", n, "{\"input\":5}");
         expect_input("[1]", n, "[1]");
