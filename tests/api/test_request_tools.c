@@ -66,6 +66,27 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
     }
 }
 
+static void tools_are_at_most_a_thousand(void **state) {
+    (void)state;
+    static const char *const fields[] = {"tools", "functions"};
+    for (size_t k = 0; k < 2; k++) {
+        for (int n = REQUEST_MAX_TOOLS; n <= REQUEST_MAX_TOOLS + 1; n++) {
+            strbuf body = {0};
+            assert_int_equal(strbuf_addf(&body, "{" USER ",\"%s\":[", fields[k]), QUIRE_OK);
+            for (int i = 0; i < n; i++) {
+                assert_int_equal(strbuf_addf(&body, "%s%s", i > 0 ? "," : "", k == 0 ? TOOL : "{\"name\":\"f\"}"), QUIRE_OK);
+            }
+            assert_int_equal(strbuf_addf(&body, "]}"), QUIRE_OK);
+            quire_request *r = NULL;
+            quire_error err = {0};
+            quire_err e = request_parse(&plain, QUIRE_CHAT, body.p, body.n, &r, &err);
+            assert_int_equal(e, n > REQUEST_MAX_TOOLS ? QUIRE_BAD_REQUEST : QUIRE_OK);
+            quire_request_free(r);
+            strbuf_deinit(&body);
+        }
+    }
+}
+
 /* What becomes of tools in other forms: the tools that the template sees, and the names of those that may be called. */
 static void tools_of_other_forms_become_functions(void **state) {
     (void)state;
@@ -241,6 +262,7 @@ static void tools_reach_the_template_for_them_where_there_is_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tools_are_at_most_a_thousand),
         cmocka_unit_test(tools_of_other_forms_become_functions),
         cmocka_unit_test(the_input_of_a_custom_tool_is_its_string),
         cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
