@@ -16,6 +16,7 @@
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
 
 #define CUSTOM(format) "{\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"format\":" format "}}"
+#define NAMED(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
 #define ALLOWED(mode, name) \
     "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":[" \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}]}}"
@@ -47,9 +48,10 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
          "tool_choice", "at least one"},
         {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "tools alone"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"function_call\":\"none\"", "function_call", "one of them"},
-        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a)|(b\"}}") "]", "tools", "definition"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"z\"}},\"function_call\":null", "tool_choice", "names z"},
-        {"\"function_call\":null,\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"z\"}}", "tool_choice", "names z"},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
+                         "\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a)|(b\"}}") "]", "tools", "definition"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z") ",\"function_call\":null", "tool_choice", "names z"},
+        {"\"function_call\":null,\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z"), "tool_choice", "names z"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":\"required\"", "function_call", "auto"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":{\"name\":\"g\"}", "tool_choice", "names g"},
     };
