@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/grammar_constraint.h"
+#include "api/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sample/end_tokens.h"
@@ -356,7 +357,8 @@ void choice_end(const choice *c, quire_event *out) {
         if (c->request->constraint != NULL) {
             c->explain->report.rule = c->request->rule_keywords.p;
             c->explain->report.compile_us = c->request->compile_us;
-            c->explain->report.mask_us = grammar_constraint_mask_us(c->request->constraint);
+            const constraint *rule = thinking_budget_inner(c->request->constraint);
+            c->explain->report.mask_us = rule != NULL ? grammar_constraint_mask_us(rule) : 0;
         }
         out->explain = &c->explain->report;
     }

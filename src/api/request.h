@@ -26,6 +26,7 @@
 #define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
 #define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
 #define REQUEST_MAX_PROMPTS 1024
+#define REQUEST_MAX_TOOLS   1024
 #define REQUEST_DEFAULT_FIELDS 9 /* that can have a default of this engine's own */
 
 /* The defaults of fields that an option gives, and of sampling fields that the model's makers recommend, or those of another
@@ -100,6 +101,7 @@ struct quire_request {
     json_value *plain_tools;                       /* the value of tools where the fields have another form: owned */
     bool has_custom;                               /* some are custom tools */
     json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools_field is in values */
+    const field_desc *choice_field; /* that sets the next: tool_choice or function_call; NULL: none does */
     output_choice tool_choice;
     str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;

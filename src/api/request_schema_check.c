@@ -131,7 +131,11 @@ static quire_err compile(const request_rule *rule, report *x, grammar **out, qui
     if (!is_text && rule->value != NULL) {
         json_add(&text, rule->value);
     }
-    const grammar_options options = {.whitespace_pattern = rule->whitespace_pattern, .keyword = note_keyword, .user = x, .survey = true};
+    const grammar_options options = {.space = rule->any_space ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT,
+                                     .whitespace_pattern = rule->whitespace_pattern,
+                                     .keyword = note_keyword,
+                                     .user = x,
+                                     .survey = true};
     quire_err e = text.err;
     if (e == QUIRE_OK) {
         e = grammar_compile(rule->kind, is_text ? json_str(rule->value) : (str){given.p, given.n}, &options, out, why);

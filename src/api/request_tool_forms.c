@@ -22,6 +22,17 @@ static quire_err check_function(const field_desc *f, const char *where, const js
                : request_range_error(f, err, "%s.parameters must be a JSON Schema, an object", where);
 }
 
+/* Checks that a custom tool's regex is whole by itself, before it is put into a pattern. */
+static quire_err check_regex(const field_desc *f, size_t i, str regex, quire_error *err) {
+    quire_error why;
+    grammar *g = NULL;
+    quire_err e = grammar_compile(GRAMMAR_REGEX, regex, NULL, &g, &why);
+    grammar_drop(g);
+    return e == QUIRE_OK || e == QUIRE_NO_MEMORY || e == QUIRE_CANCELLED
+               ? e
+               : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i, why.message);
+}
+
 /* Checks a custom tool's {"name", "description", "format"}. */
 static quire_err check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err) {
     const json_value *format = json_get(custom, "format"), *given = json_get(format, "grammar");
@@ -45,11 +56,17 @@ static quire_err check_custom(const field_desc *f, size_t i, const json_value *c
     if (!str_is(syntax, "regex") || !json_is(json_get(syntax_in, "definition"), JSON_KIND_TEXT)) {
         return request_range_error(f, err, "tools[%zu].custom.format.grammar must have syntax \"regex\" and a definition, a string", i);
     }
-    return QUIRE_OK;
+    return check_regex(f, i, json_get_str(syntax_in, "definition"), err);
 }
 
 static const json_value *custom_of(const json_value *tool) {
     return str_is(json_get_str(tool, "type"), "custom") ? json_get(tool, "custom") : NULL;
+}
+
+quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools, quire_error *err) {
+    size_t n = json_is(tools, JSON_KIND_ARRAY) ? json_length(tools) : 0;
+    return n <= REQUEST_MAX_TOOLS ? QUIRE_OK
+                                  : request_range_error(f, err, "%s has %zu entries; at most %d are taken", where, n, REQUEST_MAX_TOOLS);
 }
 
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
@@ -68,6 +85,7 @@ quire_err request_check_tool(const field_desc *f, size_t i, const json_value *to
 }
 
 quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    TRY(request_check_n_tools(f, f->name, v, err));
     for (size_t i = 0; i < json_length(v); i++) {
         char where[40];
         (void)snprintf(where, sizeof where, "functions[%zu]", i);
@@ -96,6 +114,7 @@ static quire_err read_allowed(quire_request *r, const field_desc *f, const json_
     if (!str_is(mode, "auto") && !str_is(mode, "required")) {
         return request_range_error(f, err, "tool_choice.allowed_tools.mode must be \"auto\" or \"required\"");
     }
+    TRY(request_check_n_tools(f, "tool_choice.allowed_tools.tools", tools, err));
     bool has_names = json_is(tools, JSON_KIND_ARRAY) && json_length(tools) > 0;
     for (size_t i = 0; has_names && i < json_length(tools); i++) {
         has_names = tool_name(json_at(tools, i)).n > 0;
@@ -111,7 +130,11 @@ static quire_err read_allowed(quire_request *r, const field_desc *f, const json_
 quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     static const char *const words[] = {
         [OUTPUT_CHOICE_AUTO] = "auto", [OUTPUT_CHOICE_NONE] = "none", [OUTPUT_CHOICE_REQUIRED] = "required"};
-    bool is_old = f->name[0] == 'f'; /* function_call */
+    bool is_old = f->name[0] == 'f', is_others = r->choice_field != NULL && r->choice_field != f; /* function_call */
+    if (is_others) {
+        return v == NULL ? QUIRE_OK : request_range_error(f, err, "tool_choice and function_call are given; give one of them");
+    }
+    r->choice_field = v != NULL ? f : NULL;
     r->named_tool = (str){0};
     r->allowed_tools = NULL;
     if (v == NULL) {

@@ -33,7 +33,7 @@ static worker *find_worker(text_pool *p, worker_state state) {
     return found;
 }
 
-/* Makes a thread, which has the priority of the calling one. NULL: there is none to be had, and no more are tried. */
+/* Makes a thread, which has the priority of the calling one. NULL: there is none to be had, and no more are tried until a job is over. */
 static worker *make_worker(text_pool *p) {
     worker *w = find_worker(p, WORKER_NONE);
     w = w == NULL ? &p->workers[p->n_places] : w;
@@ -69,11 +69,13 @@ static void dispatch(text_pool *p) {
     for (int slow = 0; slow < 2; slow++) {
         while (p->n_running[slow] < p->max_running) {
             candidate c = text_next(p, slow);
-            if (text_is_nobody(&c) || (c.worker == NULL && !let_look(p, slow))) {
+            if (text_is_nobody(&c)) {
                 break;
             }
             if (c.worker != NULL) {
                 let_run(c.worker, WORKER_RUNS);
+            } else {
+                (void)let_look(p, slow); /* where no thread is to be had, text_next knows it from then on */
             }
         }
     }
@@ -243,6 +245,7 @@ static void work(worker *w) {
     }
     w->state = WORKER_IDLE;
     p->n_running[w->is_slow]--;
+    p->max_workers = p->most_workers;
     dispatch(p);
 }
 
@@ -302,7 +305,7 @@ quire_err text_pool_open(int32_t n_running, int32_t n_threads, text_pool **out) 
     }
     p->last = &p->first;
     p->nice = getpriority(PRIO_PROCESS, 0);
-    p->max_workers = n_threads < 1 ? 1 : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_threads;
+    p->most_workers = p->max_workers = n_threads < 1 ? 1 : n_threads > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_threads;
     p->max_running = n_running < 1 ? 1 : n_running > TEXT_POOL_THREADS ? TEXT_POOL_THREADS : n_running;
     pthread_mutex_lock(&p->lock);
     bool starts = let_look(p, false); /* the other threads are made when they are needed */

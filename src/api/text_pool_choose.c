@@ -62,7 +62,8 @@ static bool has_thread(const text_pool *p) {
     return p->n_workers < p->max_workers;
 }
 
-/* Whether the tenant has fewer jobs in the middle than it may. A pool that lets none wait in the middle has no need to ask. */
+/* Whether the tenant has fewer jobs in the middle than it may; slow ones count, as quick ones become slow. A pool that lets none wait in
+ * the middle has no need to ask. */
 static bool has_share(const text_pool *p, uint64_t tenant) {
     int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;
     for (int32_t i = 0; i < p->n_places; i++) {

@@ -36,6 +36,7 @@ struct text_pool {
     bool closing;
     int32_t nice; /* of the thread that opened it */
     int32_t n_places, n_workers, max_workers; /* of workers that were used, threads that there are, and that there may be */
+    int32_t most_workers;                     /* max_workers where the system refuses no thread */
     int32_t n_running[2], max_running;        /* those that look count */
     int32_t n_looking[2];
     size_t text_bytes; /* that jobs with long texts hold */

@@ -326,9 +326,14 @@ static quire_err fill_marks(thinking_budget *b, const reasoning_format *f, const
     return fill_forced(b, is_harmony ? harmony_forced : f->close[0], t, err);
 }
 
+static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_budget};
+
+const constraint *thinking_budget_inner(const constraint *c) {
+    return c->ops == &ops ? budget_of(c)->inner : c;
+}
+
 quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t, const marked_vocab *v, constraint *inner,
                                constraint **out, quire_error *err) {
-    static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_budget};
     size_t bytes = INNER_AT + (inner != NULL ? inner->state_bytes : 0);
     thinking_budget *b = bytes <= CONSTRAINT_MAX_STATE_BYTES ? mem_new(1, sizeof *b) : NULL;
     if (b == NULL) {
