@@ -131,9 +131,6 @@ void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
     if (e == NULL) {
         return;
     }
-    if (e == NULL) {
-        return;
-    }
     size_t least = c->max_bytes / GRAMMAR_CACHE_ENTRIES; /* so the limit of bytes is one of entries too */
     e->n_bytes = e->n_bytes > least ? e->n_bytes : least;
     (void)pthread_mutex_lock(&c->lock);

@@ -2,8 +2,8 @@
  *
  * An entry is a grammar under all that it was compiled from: tenant, kind, options and text, which are compared whole. Tenants do not see
  * each other's entries, so how fast a rule is taken tells nothing of others' rules. Past the limit the least recently used entry of the
- * tenant that holds most goes. An entry counts as the limit's 512th part at least. Threads: any; a lock is held while texts are compared.
- * */
+ * tenant that holds most goes. An entry counts as the limit's 512th part at least. Threads: any;
+ * a lock is held while texts are compared. */
 #ifndef API_GRAMMAR_CACHE_H
 #define API_GRAMMAR_CACHE_H
 

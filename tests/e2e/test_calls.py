@@ -79,4 +79,4 @@ def test_a_schema_that_cannot_be_enforced_is_refused_where_it_is_strict(marked):
     bias = {str(marked.first + 2): 100, "2": 10, "28": 10, "61": 6, "93": 6}  # it calls, and ends strings, arrays and objects soon
     for seed in range(3):
         [found] = answers(marked, tools=[{"type": "function", "function": function}], logit_bias=bias, seed=seed, parallel_tool_calls=False)
-        assert found["finish"] == "tool_calls" and type(json.loads(found["calls"][0]["arguments"])["n"]) in (int, float)
+        assert found["finish"] == "tool_calls" and type(json.loads(found["calls"][0]["arguments"])["n"]) is int
