@@ -7,7 +7,8 @@
  *                           closing --the mark's tokens--> done
  *
  * The state is a function of the output's tokens alone, so equal outputs are treated alike whatever led to them. Marks are found in the
- * tokens' bytes, special tokens as such. A character that the budget cuts is completed first. */
+ * tokens' bytes, special tokens as such. A character that the budget cuts is completed first. The other constraint comes before the mark:
+ * tokens of it that it does not take are not forced, as harmony's header of the final message where a call is required. */
 #ifndef API_THINKING_BUDGET_H
 #define API_THINKING_BUDGET_H
 

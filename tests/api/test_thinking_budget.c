@@ -23,16 +23,26 @@ typedef struct world {
     constraint *c;
 } world;
 
-/* A token for each letter and sign of marks, some of two, and with `special` the marks themselves. */
-static world open_world(bool special) {
+enum { LETTERS, THINK, HARMONY };
+
+static const char *const added[] = {
+    [LETTERS] = "",
+    [THINK] = "{\"id\":50,\"content\":\"<think>\",\"special\":true,\"normalized\":false},"
+              "{\"id\":51,\"content\":\"</think>\",\"special\":false,\"normalized\":false}",
+    [HARMONY] = "{\"id\":50,\"content\":\"<|channel|>\",\"special\":true,\"normalized\":false},"
+                "{\"id\":51,\"content\":\"<|message|>\",\"special\":true,\"normalized\":false},"
+                "{\"id\":52,\"content\":\"<|end|>\",\"special\":true,\"normalized\":false},"
+                "{\"id\":53,\"content\":\"<|start|>\",\"special\":true,\"normalized\":false}",
+};
+
+/* A token for each letter and sign of marks, some of two, and special tokens: none, the marks themselves, or harmony's. */
+static world open_world(int special) {
     world w = {0};
     strbuf b = {0};
     quire_error err = {0};
     int32_t n = 0;
     strbuf_add_str(&b, "{\"added_tokens\":[");
-    strbuf_add_str(&b, special ? "{\"id\":50,\"content\":\"<think>\",\"special\":true,\"normalized\":false},"
-                                 "{\"id\":51,\"content\":\"</think>\",\"special\":false,\"normalized\":false}"
-                               : "");
+    strbuf_add_str(&b, added[special]);
     strbuf_add_str(&b, "],\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"type\":\"BPE\",\"vocab\":{");
     for (const char *p = " </>abcdefghijklmnopqrstuvwxyz"; *p != 0; p++) {
         strbuf_addf(&b, "\"%c\":%d,", *p, n++);
@@ -54,8 +64,8 @@ static void close_world(world *w) {
     tokenizer_close(w->t);
 }
 
-static void set_budget(world *w, output_start start, int32_t budget, constraint *inner) {
-    const reasoning_frame frame = {reasoning_format_named("qwen3"), NULL, start};
+static void set_budget_of(world *w, const char *format, output_start start, int32_t budget, constraint *inner) {
+    const reasoning_frame frame = {reasoning_format_named(format), NULL, start};
     quire_error err = {0};
     constraint_drop(w->c);
     w->c = NULL;
@@ -64,22 +74,35 @@ static void set_budget(world *w, output_start start, int32_t budget, constraint 
     }
 }
 
-/* A regex behind the frame, as a constraint. */
-static constraint *regex(world *w, output_start start, const char *text) {
-    const reasoning_frame frame = {reasoning_format_named("qwen3"), NULL, start};
-    const grammar_part answer = part_rule(GRAMMAR_REGEX, str_of(text), NULL);
-    part_arena a = {0};
+static void set_budget(world *w, output_start start, int32_t budget, constraint *inner) {
+    set_budget_of(w, "qwen3", start, budget, inner);
+}
+
+static constraint *compile(const world *w, const grammar_part *all) {
     quire_error err = {0};
     grammar *g;
     constraint *c;
-    grammar_part all = reasoning_frame_around(&a, &frame, &w->v->marks, &answer);
-    if (grammar_compile_parts(&all, &w->v->marks, NULL, &g, &err) != QUIRE_OK) {
+    if (grammar_compile_parts(all, &w->v->marks, NULL, &g, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     assert_int_equal(grammar_constraint_open(g, w->v->vocab, &c), QUIRE_OK);
     grammar_drop(g);
+    return c;
+}
+
+/* A regex behind the frame, as a constraint. */
+static constraint *regex_of(const world *w, const char *format, output_start start, const char *text) {
+    const reasoning_frame frame = {reasoning_format_named(format), NULL, start};
+    const grammar_part answer = part_rule(GRAMMAR_REGEX, str_of(text), NULL);
+    part_arena a = {0};
+    grammar_part all = reasoning_frame_around(&a, &frame, &w->v->marks, &answer);
+    constraint *c = compile(w, &all);
     part_arena_deinit(&a);
     return c;
+}
+
+static constraint *regex(const world *w, output_start start, const char *text) {
+    return regex_of(w, "qwen3", start, text);
 }
 
 typedef struct state {
@@ -245,6 +268,39 @@ static void states_are_a_function_of_the_output(void **unused) {
     }
 }
 
+/* Harmony: a thought, then a message with this header: as a required call, or an answer. */
+static constraint *message(const world *w, const char *header) {
+    const str end = str_of("<|end|>");
+    const grammar_part parts[] = {part_text(str_of("<|channel|>analysis<|message|>")), part_until(&end, 1),
+                                  part_text(str_of("<|start|>assistant<|channel|>")), part_text(str_of(header))};
+    part_arena a = {0};
+    grammar_part all = part_sequence(&a, parts, 4);
+    constraint *c = compile(w, &all);
+    part_arena_deinit(&a);
+    return c;
+}
+
+static void only_what_the_rule_takes_of_the_mark_is_forced(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *header, *forced;
+    } cases[] = {{"final<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"},
+                 {"commentary to", "<|end|><|start|>assistant<|channel|>"},
+                 {"find", "<|end|><|start|>assistant<|channel|>fin"}};
+    world w = open_world(HARMONY);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set_budget_of(&w, "openai_gptoss", OUTPUT_START_UNKNOWN, 2, message(&w, cases[i].header));
+        state s = start(&w);
+        assert_int_equal(append(&w, &s, "<|channel|>analysis<|message|>xyz"), 12); /* two are all that may come */
+        forced_is(&w, &s, cases[i].forced);
+        assert_int_equal(append(&w, &s, "<|end|><|start|>assistant<|channel|>"), 12);
+        (void)append(&w, &s, cases[i].header);
+        forced_is(&w, &s, "");
+        assert_true(w.c->ops->is_final(w.c, s.bytes));
+    }
+    close_world(&w);
+}
+
 static void a_vocabulary_that_cannot_write_the_mark_is_refused(void **unused) {
     (void)unused;
     world w = open_world(false);
@@ -263,6 +319,7 @@ int main(void) {
         cmocka_unit_test(an_opening_mark_begins_the_count_at_the_beginning_only),
         cmocka_unit_test(the_rule_behind_the_reasoning_is_obeyed_too),
         cmocka_unit_test(states_are_a_function_of_the_output),
+        cmocka_unit_test(only_what_the_rule_takes_of_the_mark_is_forced),
         cmocka_unit_test(a_vocabulary_that_cannot_write_the_mark_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
