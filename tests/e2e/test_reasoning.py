@@ -153,6 +153,13 @@ def test_a_structural_tag_binds_behind_the_reasoning(client):
         check_json(found[1])
 
 
+@pytest.mark.parametrize("method", [{}, {"temperature": 0}, {"n": 2}])
+def test_a_structural_tag_may_end_in_an_end_token(client, method):
+    tag = {"type": "sequence", "elements": [{"type": "const_string", "value": "ab"}, {"type": "token", "token": "<|endoftext|>"}]}
+    for _, content, ids, finish in ask(client, extra_body={"thinking_token_budget": 4, "response_format": {"type": "structural_tag", "format": tag}}, **method):
+        assert content == "ab" and finish == "stop" and ids[-1] == 0
+
+
 @pytest.mark.parametrize("flags", [f for f in FLAGS if f != "plain"])
 def test_the_answers_are_the_same_whatever_the_server_does(client, model, flags):
     requests = [dict(n=4, extra_body={"thinking_token_budget": 9}, **JSON), dict(n=3, temperature=0.7, max_tokens=60, extra_body={"thinking_token_budget": 20}),
