@@ -262,9 +262,13 @@ static int32_t guess(const constraint *c, const void *state, int32_t *ids, int32
     return cut(c, state, ids, b->inner->ops->guess(b->inner, inner_const(state), ids, most));
 }
 
+/* Not where the closing mark must come. A rule that does not take it has no reasoning around it, and ends where it says. */
 static bool is_final(const constraint *c, const void *state) {
     const thinking_budget *b = budget_of(c);
-    return ((const budget_state *)state)->phase != CLOSING && (b->inner == NULL || b->inner->ops->is_final(b->inner, inner_const(state)));
+    if (b->inner == NULL) {
+        return ((const budget_state *)state)->phase != CLOSING;
+    }
+    return !is_forcing(b, state) && b->inner->ops->is_final(b->inner, inner_const(state));
 }
 
 static void close_budget(constraint *c) {

@@ -301,6 +301,22 @@ static void only_what_the_rule_takes_of_the_mark_is_forced(void **unused) {
     close_world(&w);
 }
 
+/* A format whose reasoning is part of the answer: a rule binds all of it, and the budget does not keep it from its end. */
+static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
+    (void)unused;
+    static const char *const rules[][2] = {{"a", "a"}, {"ab{2}c", "abbc"}, {"[a-c]{6}", "abcabc"}};
+    world w = open_world(THINK);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        set_budget_of(&w, "minimax_m2_append_think", OUTPUT_START_REASONING, 0,
+                      regex_of(&w, "minimax_m2_append_think", OUTPUT_START_REASONING, rules[i][0]));
+        state s = start(&w);
+        assert_false(w.c->ops->is_final(w.c, s.bytes));
+        (void)append(&w, &s, rules[i][1]);
+        assert_true(w.c->ops->is_final(w.c, s.bytes));
+    }
+    close_world(&w);
+}
+
 static void a_vocabulary_that_cannot_write_the_mark_is_refused(void **unused) {
     (void)unused;
     world w = open_world(false);
@@ -320,6 +336,7 @@ int main(void) {
         cmocka_unit_test(the_rule_behind_the_reasoning_is_obeyed_too),
         cmocka_unit_test(states_are_a_function_of_the_output),
         cmocka_unit_test(only_what_the_rule_takes_of_the_mark_is_forced),
+        cmocka_unit_test(a_rule_without_reasoning_ends_where_it_says),
         cmocka_unit_test(a_vocabulary_that_cannot_write_the_mark_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,14 @@ def test_a_regex_of_letters_is_no_mark(client):
     assert content == text and reasoning
 
 
+def test_a_rule_that_binds_the_reasoning_too_ends_within_a_budget(model):
+    s = serve(model, "--reasoning-parser", "minimax_m2_append_think")
+    with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as other:
+        [(_, content, _, finish)] = ask(other, extra_body={"regex": "ab", "thinking_token_budget": 0})
+    assert content == "<think>ab" and finish == "stop"
+    assert s.stop() == 0
+
+
 def test_a_budget_without_reasoning_is_refused(client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(model="builtin", prompt="x", extra_body={"thinking_token_budget": 4})
