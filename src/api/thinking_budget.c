@@ -358,6 +358,11 @@ const constraint *thinking_budget_inner(const constraint *c) {
     return c->ops == &ops ? budget_of(c)->inner : c;
 }
 
+const int32_t *thinking_budget_mark(const constraint *c, int32_t *n) {
+    *n = budget_of(c)->n_forced;
+    return budget_of(c)->forced;
+}
+
 quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t, const marked_vocab *v, constraint *inner,
                                constraint **out, quire_error *err) {
     size_t bytes = INNER_AT + (inner != NULL ? inner->state_bytes : 0);

@@ -14,6 +14,8 @@
 
 #include "api/marked_vocab.h"
 #include "api/reasoning_frame.h"
+#include "core/model_desc.h"
+#include "core/params.h"
 #include "sample/constraint.h"
 
 /* Makes a constraint with one reference, of outputs of a reasoning format (frame->format is not NULL). budget: tokens, >= 0. inner: what
@@ -23,5 +25,10 @@ quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, con
                                constraint **out, quire_error *err);
 /* What binds an output beside its budget: c itself where c is no such constraint. NULL: nothing. */
 const constraint *thinking_budget_inner(const constraint *c);
+/* The n tokens of the closing mark of c, which thinking_budget_open made; they are c's. */
+const int32_t *thinking_budget_mark(const constraint *c, int32_t *n);
+/* QUIRE_BAD_REQUEST: an end token, a bad word or the list of allowed tokens keeps the closing mark of c from being written. The mark's last
+ * token may be an end token: the answer then ends with the reasoning. The lists of p are tokenised. */
+quire_err thinking_budget_check(const constraint *c, const sampling_params *p, const model_desc *d, quire_error *err);
 
 #endif

@@ -14,6 +14,8 @@
 #include "api/thinking_budget.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "core/sampling_lists.h"
+#include "sample/sampler.h"
 #include "text/tokenizer.h"
 
 typedef struct world {
@@ -317,6 +319,59 @@ static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
     close_world(&w);
 }
 
+/* The mark's last token may be an end token of the request: the answer then ends with the reasoning. */
+static void the_mark_may_be_a_stop_token(void **unused) {
+    (void)unused;
+    world w = open_world(THINK);
+    set_budget(&w, OUTPUT_START_REASONING, 2, NULL);
+    sampling_params p;
+    sampling_params_init(&p);
+    p.n_stop_tokens = 1;
+    p.stop_tokens[0] = 51;
+    state s = start(&w);
+    sample_context c = {.params = &p, .constraint = w.c, .constraint_state = s.bytes};
+    assert_int_equal(thinking_budget_check(w.c, &p, &(model_desc){0}, &(quire_error){0}), QUIRE_OK);
+    assert_int_equal(append(&w, &s, "xy"), 2);
+    assert_int_equal(sample_accept(&c, 51), QUIRE_OK);
+    assert_int_equal(sample_accept(&c, 5), QUIRE_INVALID);
+    float row[64] = {0};
+    int32_t token;
+    sampler *drawn;
+    assert_int_equal(sampler_open(w.n, 16, &drawn), QUIRE_OK);
+    assert_int_equal(sampler_sample(drawn, row, &c, &token), QUIRE_OK);
+    assert_int_equal(token, 51);
+    sampler_close(drawn);
+    close_world(&w);
+}
+
+static void a_mark_that_the_request_forbids_is_refused(void **unused) {
+    (void)unused;
+    static const char *const params[] = {"stop_token_ids", "bad_words", "allowed_token_ids"};
+    world w = open_world(LETTERS);
+    set_budget(&w, OUTPUT_START_REASONING, 2, NULL);
+    int32_t n;
+    const int32_t *mark = thinking_budget_mark(w.c, &n);
+    assert_true(n > 3);
+    for (int kind = 0; kind < 3; kind++) {
+        for (int bad = 0; bad < 2; bad++) {
+            sampling_params p;
+            quire_error err = {0};
+            sampling_params_init(&p);
+            p.lists = sampling_lists_new();
+            p.n_stop_tokens = kind == 0;
+            p.stop_tokens[0] = bad ? mark[1] : mark[n - 1];
+            int32_t word[] = {mark[1], bad ? mark[2] : 5};
+            assert_int_equal(kind == 1 ? token_seqs_add(&p.lists->bad_words, word, 2) : QUIRE_OK, QUIRE_OK);
+            assert_int_equal(kind == 2 ? sampling_lists_set_allowed(p.lists, mark, bad ? n - 1 : n) : QUIRE_OK, QUIRE_OK);
+            quire_err e = thinking_budget_check(w.c, &p, &(model_desc){0}, &err);
+            assert_int_equal(e, bad ? QUIRE_BAD_REQUEST : QUIRE_OK);
+            assert_true(!bad || strcmp(err.param, params[kind]) == 0);
+            sampling_lists_drop(p.lists);
+        }
+    }
+    close_world(&w);
+}
+
 static void a_vocabulary_that_cannot_write_the_mark_is_refused(void **unused) {
     (void)unused;
     world w = open_world(false);
@@ -337,6 +392,8 @@ int main(void) {
         cmocka_unit_test(states_are_a_function_of_the_output),
         cmocka_unit_test(only_what_the_rule_takes_of_the_mark_is_forced),
         cmocka_unit_test(a_rule_without_reasoning_ends_where_it_says),
+        cmocka_unit_test(the_mark_may_be_a_stop_token),
+        cmocka_unit_test(a_mark_that_the_request_forbids_is_refused),
         cmocka_unit_test(a_vocabulary_that_cannot_write_the_mark_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,6 +140,18 @@ def test_a_rule_that_binds_the_reasoning_too_ends_within_a_budget(model):
     assert s.stop() == 0
 
 
+def test_the_closing_mark_may_be_a_stop_token(client):
+    extra = {"thinking_token_budget": 3, "stop_token_ids": [client.closing]}
+    [(_, content, ids, finish)] = ask(client, logit_bias={str(client.closing): -100}, extra_body=extra)
+    assert finish == "stop" and len(ids) == 4 and ids[-1] == client.closing and content == ""
+
+
+def test_a_budget_whose_mark_is_forbidden_is_refused(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(client, extra_body={"thinking_token_budget": 3, "allowed_token_ids": [client.opening, 50]})
+    assert refused.value.param == "allowed_token_ids" and "reasoning" in refused.value.message
+
+
 def test_a_budget_without_reasoning_is_refused(client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(model="builtin", prompt="x", extra_body={"thinking_token_budget": 4})
