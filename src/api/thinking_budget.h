@@ -28,7 +28,7 @@ const constraint *thinking_budget_inner(const constraint *c);
 /* The n tokens of the closing mark of c, which thinking_budget_open made; they are c's. */
 const int32_t *thinking_budget_mark(const constraint *c, int32_t *n);
 /* QUIRE_BAD_REQUEST: an end token, a bad word or the list of allowed tokens keeps the closing mark of c from being written. The mark's last
- * token may be an end token: the answer then ends with the reasoning. The lists of p are tokenised. */
+ * token may be an end token where the answer may end with the reasoning. The lists of p are tokenised. */
 quire_err thinking_budget_check(const constraint *c, const sampling_params *p, const model_desc *d, quire_error *err);
 
 #endif

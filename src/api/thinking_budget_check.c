@@ -1,4 +1,5 @@
 /* Whether a request's own rules let a budget of reasoning write the closing mark. */
+#include <stdalign.h>
 #include <string.h>
 
 #include "api/thinking_budget.h"
@@ -25,6 +26,21 @@ static bool has_all(const int32_t *allowed, int32_t n_allowed, const int32_t *ma
     return i == n;
 }
 
+/* Whether the answer may end behind the mark. A rule that does not take the mark first thing is asked when it comes. */
+static bool may_end(const constraint *inner, const int32_t *mark, int32_t n) {
+    alignas(max_align_t) uint8_t state[CONSTRAINT_MAX_STATE_BYTES];
+    if (inner == NULL) {
+        return true;
+    }
+    inner->ops->init(inner, state);
+    for (int32_t i = 0; i < n; i++) {
+        if (inner->ops->accept(inner, state, mark[i]) != QUIRE_OK) {
+            return true;
+        }
+    }
+    return inner->ops->is_final(inner, state);
+}
+
 quire_err thinking_budget_check(const constraint *c, const sampling_params *p, const model_desc *d, quire_error *err) {
     int32_t n;
     const int32_t *mark = thinking_budget_mark(c, &n);
@@ -35,6 +51,11 @@ quire_err thinking_budget_check(const constraint *c, const sampling_params *p, c
                                  "token %d ends the answer inside the mark that ends the reasoning at its thinking_token_budget",
                                  (int)mark[i]);
         }
+    }
+    if (end_token_kind(p, d, mark[n - 1]) != END_NONE && !may_end(thinking_budget_inner(c), mark, n)) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids",
+                             "token %d ends the answer with the reasoning, at its thinking_token_budget, before what its rule wants",
+                             (int)mark[n - 1]);
     }
     if (p->lists != NULL && has_bad_word(&p->lists->bad_words, mark, n)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "bad_words",

@@ -341,6 +341,10 @@ static void the_mark_may_be_a_stop_token(void **unused) {
     assert_int_equal(sampler_sample(drawn, row, &c, &token), QUIRE_OK);
     assert_int_equal(token, 51);
     sampler_close(drawn);
+    for (int needed = 0; needed < 2; needed++) { /* with a rule: where it wants nothing more */
+        set_budget(&w, OUTPUT_START_REASONING, 2, regex(&w, OUTPUT_START_REASONING, needed ? "a+" : "a*"));
+        assert_int_equal(thinking_budget_check(w.c, &p, &(model_desc){0}, &(quire_error){0}), needed ? QUIRE_BAD_REQUEST : QUIRE_OK);
+    }
     close_world(&w);
 }
 

@@ -150,6 +150,9 @@ def test_a_budget_whose_mark_is_forbidden_is_refused(client):
     with pytest.raises(openai.BadRequestError) as refused:
         ask(client, extra_body={"thinking_token_budget": 3, "allowed_token_ids": [client.opening, 50]})
     assert refused.value.param == "allowed_token_ids" and "reasoning" in refused.value.message
+    with pytest.raises(openai.BadRequestError) as refused:  # the rule's JSON would never come
+        ask(client, extra_body={"thinking_token_budget": 3, "stop_token_ids": [client.closing]}, **JSON)
+    assert refused.value.param == "stop_token_ids" and "rule" in refused.value.message
 
 
 def test_a_budget_without_reasoning_is_refused(client):
