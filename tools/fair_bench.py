@@ -3,14 +3,16 @@
 
     tools/fair_bench.py [--quire build/quire] [--chats 200] [--accepted] [--json] [-- FLAGS OF quire serve]
 
-The server has the built-in model with 2^20 positions. One tenant keeps sixteen prompts of 5 MB, a token longer than the model takes, and a chat
-whose template runs into its step limit in the pool: each is sent again when it is answered. The other tenant asks chats of some 100 tokens, one at
-a time. With --accepted the prompts are as long as the model takes, so that the engine computes them too.
+The server has the built-in model with 2^20 positions. One tenant sends sixteen prompts, a little longer than the model takes (3.7 MB each, so that
+all fit into the 64 MB of large bodies), and a chat whose template runs into its step limit: each is sent again when it is answered. The other tenant
+asks chats of some 100 tokens, one at a time. With --accepted the prompts are as long as the model takes, so that the engine computes them too.
+An answer of any other status than these requests have is an error.
 
 The client must not take the processor from the server: requests are made before, threads wait in recv, sockets are plain. Where the time went is
 what the server's own report (`explain`) says: text, queue and prefill; the rest is HTTP, and the client. Nothing but the standard library is needed.
 """
 import argparse
+import contextlib
 import json
 import pathlib
 import random
@@ -58,15 +60,23 @@ def connect(address):
     return s
 
 
+def receive(s):
+    """Bytes that came, at least one."""
+    data = s.recv(65536)
+    if not data:
+        raise ConnectionError("the server closed a connection")
+    return data
+
+
 def answer(s):
     """(status, body) of a response with a length."""
     data = b""
     while b"\r\n\r\n" not in data:
-        data += s.recv(65536) or sys.exit("the server closed a connection")
+        data += receive(s)
     head, _, body = data.partition(b"\r\n\r\n")
     n = int(re.search(rb"content-length: (\d+)", head, re.I)[1])
     while len(body) < n:
-        body += s.recv(65536)
+        body += receive(s)
     return int(head.split()[1]), body
 
 
@@ -75,11 +85,11 @@ def first_token(s, data):
     began, got, first = time.perf_counter(), b"", None
     s.sendall(data)
     while b"data: [DONE]" not in got:
-        got += s.recv(65536) or sys.exit("the server closed a connection")
+        got += receive(s)
         if first is None and b'"content":' in got.replace(b'"content":""', b""):
             first = time.perf_counter() - began
     while not got.endswith(b"0\r\n\r\n"):
-        got += s.recv(65536)
+        got += receive(s)
     if first is None:
         sys.exit(got.decode())
     report = json.loads(re.findall(rb"data: (\{.*\"explain\".*\})", got)[-1])["explain"]["choices"][0]
@@ -105,31 +115,33 @@ def chats(address, n, seed):
 
 
 class Hog:
-    """Keeps one request in the server until it is told to stop."""
+    """Keeps one request in the server until it is told to stop. wrong: what was not as expected, if anything."""
 
-    def __init__(self, address, data):
-        self.s, self.data, self.n, self.over = connect(address), data, 0, False
+    def __init__(self, address, data, status):
+        self.s, self.data, self.status, self.n, self.over, self.wrong = connect(address), data, status, 0, False, None
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
     def run(self):
         try:
-            while not self.over:
+            while not self.over and self.wrong is None:
                 self.s.sendall(self.data)
-                answer(self.s)
+                status, body = answer(self.s)
                 self.n += 1
-        except OSError:
-            pass
+                self.wrong = None if status == self.status else f"status {status}, not {self.status}: {body.decode()}"
+        except OSError as e:
+            self.wrong = None if self.over else str(e)
 
     def stop(self):
         self.over = True
-        self.s.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # the server may have closed it
+            self.s.shutdown(socket.SHUT_RDWR)
         self.thread.join()
         self.s.close()
 
 
 def long_prompt(quire, accepted):
-    """A prompt that has a token more than the model takes, or as many as it takes."""
+    """A prompt that has a few tokens more than the model takes, or a few less."""
     done = subprocess.run([quire, "tokenize", "builtin", "-f", "-", "--ids"], input=SENTENCE * 1000, capture_output=True, text=True, check=True)
     a_sentence = len(json.loads(done.stdout)) / 1000
     n = int(POSITIONS / a_sentence)
@@ -158,12 +170,15 @@ def main():
     try:
         chats(address, 20, 1)
         idle = summary(chats(address, o.chats, 2))
-        hogs = [Hog(address, data) for data in [prompt] * LONG_PROMPTS + [slow]]
+        hogs = [Hog(address, prompt, 200 if o.accepted else 400) for _ in range(LONG_PROMPTS)] + [Hog(address, slow, 400)]
         time.sleep(1)
         loaded = summary(chats(address, o.chats, 3))
         n_done = sum(h.n for h in hogs)
         for h in hogs:
             h.stop()
+        wrong = [h.wrong for h in hogs if h.wrong is not None]
+        if wrong:
+            sys.exit(f"the other tenant: {wrong[0]}")
     finally:
         process.terminate()
         process.wait()

@@ -78,17 +78,18 @@ check() {
 
 # The Python tests of the programs, in an environment of their own below build/.
 end_to_end() {
-    local python=build/venv/bin/python log=build/e2e.log n
-    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client, huggingface_hub' 2>/dev/null; then
-        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check openai pytest numpy prometheus_client huggingface_hub >build/pip.log 2>&1
+    local python=build/venv/bin/python log=build/e2e.log packages='openai pytest numpy prometheus_client huggingface_hub jsonschema' n
+    local all="import ${packages// /, }"
+    if ! "$python" -c "$all" 2>/dev/null; then
+        # shellcheck disable=SC2086
+        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check $packages >build/pip.log 2>&1
     fi
-    if ! "$python" -c 'import openai, pytest, numpy, prometheus_client, huggingface_hub'; then
+    if ! "$python" -c "$all"; then
         tail -n 5 build/pip.log
-        say "the Python packages openai, pytest, numpy, prometheus_client and huggingface_hub could not be installed"
+        say "not all of these Python packages could be installed: $packages"
         failed=$((failed + 1))
         return
     fi
-    [ "${QUIRE_TEST_LONG:-}" != 1 ] || "$python" -m pip install -q --disable-pip-version-check jsonschema >>build/pip.log 2>&1 # else test_generations.py is skipped
     "$python" -m pytest -q -rsf -p no:cacheprovider "$@" tests/e2e >"$log" 2>&1
     local status=$?
     [ "$status" -eq 0 ] && grep -E '^SKIPPED' "$log"

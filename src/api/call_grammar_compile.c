@@ -8,18 +8,20 @@
 /* Writes what is enforced in place of a tool's schema: its properties with their types, and which of them are required. */
 static void write_types(const output_tool *tool, json_out *o) {
     static const char *const names[] = {"string", "null", "boolean", "number", "object", "array"};
+    enum { NUMBER = 3 };
     const json_value *properties = json_get(tool->parameters, "properties"), *required = json_get(tool->parameters, "required");
     json_begin(o, '{');
     json_cstr(json_name(o, "type"), "object");
     json_begin(json_name(o, "properties"), '{');
     for (json_member p = {0}; json_next(properties, &p);) {
+        bool is_whole = str_is(json_get_str(p.value, "type"), "integer");
         unsigned types = schema_types(p.value, tool->parameters);
         json_begin(json_name(o, p.name), '{');
         if (types != 0) {
             json_begin(json_name(o, "type"), '[');
             for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
                 if ((types >> i & 1) != 0) {
-                    json_cstr(json_item(o), names[i]);
+                    json_cstr(json_item(o), is_whole && i == NUMBER ? "integer" : names[i]);
                 }
             }
             json_end(o, ']');

@@ -127,13 +127,15 @@ static entry *take_out(grammar_cache *c, int32_t i) {
 }
 
 void grammar_cache_keep(grammar_cache *c, const grammar_key *key, grammar *g) {
-    entry *e = grammar_bytes(g) + key->text.n <= c->max_bytes / 4 ? make_entry(key, g) : NULL;
+    entry *e = grammar_bytes(g) + key->text.n + key->whitespace_pattern.n <= c->max_bytes / 4 ? make_entry(key, g) : NULL;
     if (e == NULL) {
         return;
     }
+    size_t least = c->max_bytes / GRAMMAR_CACHE_ENTRIES; /* so the limit of bytes is one of entries too */
+    e->n_bytes = e->n_bytes > least ? e->n_bytes : least;
     (void)pthread_mutex_lock(&c->lock);
     bool is_known = find(c, key, e->hash) != NULL;
-    while (!is_known && c->n > 0 && (c->n == GRAMMAR_CACHE_ENTRIES || c->n_bytes + e->n_bytes > c->max_bytes)) {
+    while (!is_known && c->n > 0 && c->n_bytes + e->n_bytes > c->max_bytes) {
         drop_entry(take_out(c, least_wanted(c)));
     }
     if (!is_known) {

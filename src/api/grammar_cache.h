@@ -1,15 +1,16 @@
 /* The cache of compiled grammars: a rule that a tenant sends again is not compiled again.
  *
  * An entry is a grammar under all that it was compiled from: tenant, kind, options and text, which are compared whole. Tenants do not see
- * each other's entries, so how fast a rule is taken tells nothing of others' rules; nor can one drive out another's: past the limit the
- * least recently used entry of the tenant that holds most goes. Threads: any; a lock is held while texts are compared. */
+ * each other's entries, so how fast a rule is taken tells nothing of others' rules. Past the limit the least recently used entry of the
+ * tenant that holds most goes. An entry counts as the limit's 512th part at least. Threads: any;
+ * a lock is held while texts are compared. */
 #ifndef API_GRAMMAR_CACHE_H
 #define API_GRAMMAR_CACHE_H
 
 #include "grammar/grammar.h"
 
 #define GRAMMAR_CACHE_BYTES   ((size_t)16 << 20) /* of an engine's grammars and their texts */
-#define GRAMMAR_CACHE_ENTRIES 512                /* at most */
+#define GRAMMAR_CACHE_ENTRIES 512                /* at most; each counts as its share of the bytes at least */
 
 typedef struct grammar_cache grammar_cache;
 

@@ -26,6 +26,7 @@
 #define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
 #define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
 #define REQUEST_MAX_PROMPTS 1024
+#define REQUEST_MAX_TOOLS   1024
 #define REQUEST_DEFAULT_FIELDS 9 /* that can have a default of this engine's own */
 
 /* The defaults of fields that an option gives, and of sampling fields that the model's makers recommend, or those of another

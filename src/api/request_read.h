@@ -57,6 +57,8 @@ quire_err request_read_tools(quire_request *r, const field_desc *f, const json_v
 /* functions, tool_choice and function_call, and tools of other forms (request_tool_forms.c). */
 quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+/* Checks that there are at most REQUEST_MAX_TOOLS, which are compared by name with each other; error texts call them `where`. */
+quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools, quire_error *err);
 /* Checks one of the field tools. */
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err);
 /* Sets r->tools: what the fields have, as functions. */

@@ -63,6 +63,12 @@ static const json_value *custom_of(const json_value *tool) {
     return str_is(json_get_str(tool, "type"), "custom") ? json_get(tool, "custom") : NULL;
 }
 
+quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools, quire_error *err) {
+    size_t n = json_is(tools, JSON_KIND_ARRAY) ? json_length(tools) : 0;
+    return n <= REQUEST_MAX_TOOLS ? QUIRE_OK
+                                  : request_range_error(f, err, "%s has %zu entries; at most %d are taken", where, n, REQUEST_MAX_TOOLS);
+}
+
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err) {
     char where[40];
     (void)snprintf(where, sizeof where, "tools[%zu].function", i);
@@ -79,6 +85,7 @@ quire_err request_check_tool(const field_desc *f, size_t i, const json_value *to
 }
 
 quire_err request_read_functions(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    TRY(request_check_n_tools(f, f->name, v, err));
     for (size_t i = 0; i < json_length(v); i++) {
         char where[40];
         (void)snprintf(where, sizeof where, "functions[%zu]", i);
@@ -107,6 +114,7 @@ static quire_err read_allowed(quire_request *r, const field_desc *f, const json_
     if (!str_is(mode, "auto") && !str_is(mode, "required")) {
         return request_range_error(f, err, "tool_choice.allowed_tools.mode must be \"auto\" or \"required\"");
     }
+    TRY(request_check_n_tools(f, "tool_choice.allowed_tools.tools", tools, err));
     bool has_names = json_is(tools, JSON_KIND_ARRAY) && json_length(tools) > 0;
     for (size_t i = 0; has_names && i < json_length(tools); i++) {
         has_names = tool_name(json_at(tools, i)).n > 0;

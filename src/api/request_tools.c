@@ -8,6 +8,7 @@
 #include "json/json_out.h"
 
 quire_err request_read_tools(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    TRY(request_check_n_tools(f, f->name, v, err));
     for (size_t i = 0; i < json_length(v); i++) {
         TRY(request_check_tool(f, i, json_at(v, i), err));
     }
@@ -26,6 +27,10 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
     if (!json_is(tools, JSON_KIND_ARRAY)) {
         json_drop(tools);
         return err_set_param(err, QUIRE_BAD_REQUEST, "tools", "tools must be an array");
+    }
+    if (json_length(tools) > REQUEST_MAX_TOOLS) {
+        json_drop(tools);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "tools", "tools has over %d entries", REQUEST_MAX_TOOLS);
     }
     json_drop(r->given_tools);
     r->tools = r->tools_field = r->given_tools = tools;

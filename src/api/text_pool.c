@@ -33,7 +33,7 @@ static worker *find_worker(text_pool *p, worker_state state) {
     return found;
 }
 
-/* Makes a thread, which has the priority of the calling one. NULL: there is none to be had, and no more are tried until some job is over. */
+/* Makes a thread, which has the priority of the calling one. NULL: there is none to be had, and no more are tried until a job is over. */
 static worker *make_worker(text_pool *p) {
     worker *w = find_worker(p, WORKER_NONE);
     w = w == NULL ? &p->workers[p->n_places] : w;

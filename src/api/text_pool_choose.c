@@ -62,11 +62,12 @@ static bool has_thread(const text_pool *p) {
     return p->n_workers < p->max_workers;
 }
 
-/* Whether the tenant has fewer jobs of the class in the middle than it may. A pool that lets none wait in the middle has no need to ask. */
-static bool has_share(const text_pool *p, uint64_t tenant, bool slow) {
-    int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART / 2;
+/* Whether the tenant has fewer jobs in the middle than it may; slow ones count, as quick ones become slow. A pool that lets none wait in
+ * the middle has no need to ask. */
+static bool has_share(const text_pool *p, uint64_t tenant) {
+    int32_t n = 0, most = p->max_workers / TEXT_TENANT_PART;
     for (int32_t i = 0; i < p->n_places; i++) {
-        n += p->workers[i].job != NULL && p->workers[i].tenant == tenant && p->workers[i].is_slow == slow;
+        n += p->workers[i].job != NULL && p->workers[i].tenant == tenant;
     }
     return n < (most > p->max_running ? most : p->max_running);
 }
@@ -77,7 +78,7 @@ candidate text_first_job(text_pool *p, bool slow) {
     for (text_job **at = &p->first; *at != NULL; at = &(*at)->next) {
         candidate c = of_job(at), *first = text_counted_bytes(*at) > 0 ? &first_long : &best;
         bool is_first = text_is_slow(*at) == slow && (text_is_nobody(first) || text_is_before(&c, first));
-        if (is_first && has_share(p, (*at)->tenant, slow)) {
+        if (is_first && has_share(p, (*at)->tenant)) {
             *first = c;
         }
     }

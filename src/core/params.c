@@ -106,7 +106,7 @@ static const field_desc fields[] = {
      "diverse beam search: the beams are divided into this many groups, chosen one after the other"},
     {"num_beams", FIELD_INT, BOTH, 1, PARAMS_MAX_BEAMS, "null", "another name of beam_width"},
     {"num_return_sequences", FIELD_INT, BOTH, 1, PARAMS_MAX_CHOICES, "null", "another name of n"},
-    {"parallel_tool_calls", FIELD_BOOL, CHAT, NONE, "true", "return all tool calls of an answer; false: the first"},
+    {"parallel_tool_calls", FIELD_BOOL, CHAT, NONE, "true", "tool calls of an answer may be several; false: one at most"},
     {"pooling", FIELD_STRING, EMBEDDINGS, NONE, "null",
      "the row of an input: the \"mean\" of its tokens' rows, the first (\"cls\") or the \"last\" of them; null: as the model says"},
     {"prediction", FIELD_OBJECT, CHAT | IGNORED, NONE, "null", "a guess at the answer, which may speed it up"},

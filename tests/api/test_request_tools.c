@@ -16,6 +16,7 @@
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
 
 #define CUSTOM(format) "{\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"format\":" format "}}"
+#define NAMED(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
 #define ALLOWED(mode, name) \
     "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":[" \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}]}}"
@@ -47,9 +48,10 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
          "tool_choice", "at least one"},
         {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "tools alone"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"function_call\":\"none\"", "function_call", "one of them"},
-        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a)|(b\"}}") "]", "tools", "definition"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"z\"}},\"function_call\":null", "tool_choice", "names z"},
-        {"\"function_call\":null,\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"z\"}}", "tool_choice", "names z"},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
+                         "\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a)|(b\"}}") "]", "tools", "definition"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z") ",\"function_call\":null", "tool_choice", "names z"},
+        {"\"function_call\":null,\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z"), "tool_choice", "names z"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":\"required\"", "function_call", "auto"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":{\"name\":\"g\"}", "tool_choice", "names g"},
     };
@@ -62,6 +64,27 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
         assert_string_equal(err.param, cases[i][1]);
         if (strstr(err.message, cases[i][2]) == NULL) {
             fail_msg("%s: %s", cases[i][0], err.message);
+        }
+    }
+}
+
+static void tools_are_at_most_a_thousand(void **state) {
+    (void)state;
+    static const char *const fields[] = {"tools", "functions"};
+    for (size_t k = 0; k < 2; k++) {
+        for (int n = REQUEST_MAX_TOOLS; n <= REQUEST_MAX_TOOLS + 1; n++) {
+            strbuf body = {0};
+            assert_int_equal(strbuf_addf(&body, "{" USER ",\"%s\":[", fields[k]), QUIRE_OK);
+            for (int i = 0; i < n; i++) {
+                assert_int_equal(strbuf_addf(&body, "%s%s", i > 0 ? "," : "", k == 0 ? TOOL : "{\"name\":\"f\"}"), QUIRE_OK);
+            }
+            assert_int_equal(strbuf_addf(&body, "]}"), QUIRE_OK);
+            quire_request *r = NULL;
+            quire_error err = {0};
+            quire_err e = request_parse(&plain, QUIRE_CHAT, body.p, body.n, &r, &err);
+            assert_int_equal(e, n > REQUEST_MAX_TOOLS ? QUIRE_BAD_REQUEST : QUIRE_OK);
+            quire_request_free(r);
+            strbuf_deinit(&body);
         }
     }
 }
@@ -241,6 +264,7 @@ static void tools_reach_the_template_for_them_where_there_is_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tools_are_at_most_a_thousand),
         cmocka_unit_test(tools_of_other_forms_become_functions),
         cmocka_unit_test(the_input_of_a_custom_tool_is_its_string),
         cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),

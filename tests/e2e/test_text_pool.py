@@ -10,7 +10,8 @@ POSITIONS = 1 << 20
 TEMPLATE = """{% if messages[0].content == 'slow' %}{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}{% endif %}
 {% for m in messages %}{{ m.role }}: {{ m.content }}
 {% endfor %}"""
-LONG = "The prince looked at her and said nothing, for it was late in the year and the snow lay on the hills. " * 48000  # 5 MB: more tokens than positions
+# 3.8 MB: more tokens than positions. Sixteen fit into the 64 MB that large bodies may take together.
+LONG = "The prince looked at her and said nothing, for it was late in the year and the snow lay on the hills. " * 37000
 SHORT = {"messages": [{"role": "user", "content": "Tell me of the prince, the hills and the snow. " * 5}], "max_tokens": 1, "temperature": 0}
 
 
