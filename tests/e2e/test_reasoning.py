@@ -20,21 +20,24 @@ JSON = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", 
 FLAGS = {"plain": [], "tiny pool": ["--kv-pages", "12", "--page-size", "16", "--max-num-seqs", "4", "--max-model-len", "160"], "speculation": ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}']}
 
 
-@pytest.fixture(scope="module")
-def model(quire, tmp_path_factory):
-    """The built-in model with marks as tokens, in place of its last four."""
-    path = tmp_path_factory.mktemp("reasoning") / "model"
+def with_marks(path, marks, template):
+    """The built-in model with marks as tokens, in place of its last ones; the first mark's id."""
     shutil.copytree("models/builtin-hf", path)
     tokenizer = json.loads((path / "tokenizer.json").read_text())
     vocab = tokenizer["model"]
-    first = len(vocab["vocab"]) - len(MARKS)
+    first = len(vocab["vocab"]) - len(marks)
     vocab["vocab"] = {piece: i for piece, i in vocab["vocab"].items() if i < first}
-    del vocab["merges"][-len(MARKS):]
+    del vocab["merges"][-len(marks):]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    tokenizer["added_tokens"] += [{"id": first + i, "content": mark, "special": special, **flags} for i, (mark, special) in enumerate(MARKS.items())]
+    tokenizer["added_tokens"] += [{"id": first + i, "content": mark, "special": special, **flags} for i, (mark, special) in enumerate(marks.items())]
     (path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (path / "chat_template.jinja").write_text(TEMPLATE)
+    (path / "chat_template.jinja").write_text(template)
     return path, first
+
+
+@pytest.fixture(scope="module")
+def model(quire, tmp_path_factory):
+    return with_marks(tmp_path_factory.mktemp("reasoning") / "model", MARKS, TEMPLATE)
 
 
 def serve(model, *flags):
@@ -130,6 +133,22 @@ def test_a_regex_of_letters_is_no_mark(client):
     text = "<think>b</think>"
     [(reasoning, content, _, _)] = ask(client, extra_body={"regex": re.escape(text), "thinking_token_budget": 3})
     assert content == text and reasoning
+
+
+def test_a_required_call_of_harmony_comes_behind_a_spent_budget(quire, tmp_path):
+    marks = {mark: True for mark in ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>", "<|call|>")}
+    template = "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
+    tools = [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]
+    s = serve(with_marks(tmp_path / "model", marks, template), "--reasoning-parser", "openai_gptoss", "--tool-call-parser", "openai")
+    with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as other:
+        for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+            answer = other.chat.completions.create(model="builtin", messages=USER, n=8, max_tokens=150, seed=5, tools=tools, tool_choice=choice,
+                                                   extra_body={"thinking_token_budget": 6})
+            for c in answer.choices:
+                assert c.finish_reason in ("tool_calls", "stop") and len(c.message.tool_calls) == 1
+                check_json(c.message.tool_calls[0].function.arguments)
+            assert any(c.message.model_dump().get("reasoning") for c in answer.choices)
+    assert s.stop() == 0
 
 
 def test_a_rule_that_binds_the_reasoning_too_ends_within_a_budget(model):
