@@ -7,8 +7,8 @@
 #include "text/tokenizer.h"
 
 /* Builds the vocabulary of a model of n_vocab tokens from its tokenizer; ids that this one does not have are never allowed. End tokens are
- * not in it. marks: tokens that are terminals of their own; NULL: control tokens are never allowed, and the others are their texts. Tens of
- * milliseconds. *out belongs to the caller. QUIRE_NO_MEMORY. */
+ * in it as others are (sample_accept says where they may come). marks: tokens that are terminals of their own; NULL: control tokens are
+ * never allowed, and the others are their texts. Tens of milliseconds. *out belongs to the caller. QUIRE_NO_MEMORY. */
 quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks, grammar_vocab **out);
 
 /* Makes a constraint with one reference. g and v stay the caller's; the constraint holds references of its own. QUIRE_NO_MEMORY. */

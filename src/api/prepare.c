@@ -349,7 +349,8 @@ static quire_err make_budget(quire_engine *e, quire_request *r, const reasoning_
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
     constraint *inner = r->constraint;
     r->constraint = NULL;
-    return thinking_budget_open(frame, r->thinking_budget, e->parts.tokenizer, marked, inner, &r->constraint, err);
+    TRY(thinking_budget_open(frame, r->thinking_budget, e->parts.tokenizer, marked, inner, &r->constraint, err));
+    return thinking_budget_check(r->constraint, &r->sampling, model_description(e->parts.model.m), err);
 }
 
 /* Makes the constraint of a request whose response begins as `start` says: of its rule, and of the budget of its reasoning. */

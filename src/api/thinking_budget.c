@@ -132,12 +132,16 @@ static void spend(const thinking_budget *b, budget_state *s) {
     }
 }
 
-static void read_token(const thinking_budget *b, budget_state *s, int32_t token) {
-    bool inside = s->phase == INSIDE;
+static void read_bytes(const thinking_budget *b, budget_state *s, int32_t token) {
     str text = token >= 0 && token < grammar_vocab_size(b->vocab) ? grammar_vocab_text(b->vocab, token) : (str){0};
     for (size_t i = 0; i < text.n; i++) {
         read_byte(b, s, (uint8_t)text.p[i]);
     }
+}
+
+static void read_token(const thinking_budget *b, budget_state *s, int32_t token) {
+    bool inside = s->phase == INSIDE;
+    read_bytes(b, s, token);
     s->count += inside && s->phase == INSIDE;
     spend(b, s);
 }
@@ -153,18 +157,41 @@ static void init(const constraint *c, void *state) {
     }
 }
 
-/* Whether the next of the closing mark's tokens is all that may come: the state is closing, and no character is cut. */
+/* How many of the closing mark's tokens, from the state's next one on, the inner constraint takes; at most `most`. */
+static int32_t n_taken(const thinking_budget *b, const void *state, int32_t most) {
+    alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
+    int32_t from = ((const budget_state *)state)->n_forced, n = 0;
+    most = most < b->n_forced - from ? most : b->n_forced - from;
+    if (b->inner == NULL) {
+        return most;
+    }
+    memcpy(trial, inner_const(state), b->inner->state_bytes);
+    while (n < most && b->inner->ops->accept(b->inner, trial, b->forced[from + n]) == QUIRE_OK) {
+        n++;
+    }
+    return n;
+}
+
+/* Whether the next of the closing mark's tokens is all that may come: the state is closing, and no character is cut. Behind the first one
+ * a closing state has a next one that the inner constraint takes. */
 static bool is_forcing(const thinking_budget *b, const void *state) {
     const budget_state *s = state;
     if (s->phase != CLOSING || s->n_forced > 0) {
         return s->phase == CLOSING;
     }
-    if (b->inner == NULL) {
-        return s->missing == 0 || s->waited >= MOST_WAITING;
+    return b->inner == NULL ? s->missing == 0 || s->waited >= MOST_WAITING : n_taken(b, state, 1) > 0;
+}
+
+/* Counts a token of the closing mark. The reasoning ends with the last one that the inner constraint takes: it may want another header. */
+static void take_forced(const thinking_budget *b, void *state) {
+    budget_state *s = state;
+    int32_t n = ++s->n_forced;
+    if (n_taken(b, state, 1) == 0) {
+        end_reasoning(b, s);
+        for (int32_t i = 0; i < n; i++) {
+            read_bytes(b, s, b->forced[i]); /* an opening mark may have begun */
+        }
     }
-    alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
-    memcpy(trial, inner_const(state), b->inner->state_bytes);
-    return b->inner->ops->accept(b->inner, trial, b->forced[0]) == QUIRE_OK;
 }
 
 static quire_err mask(const constraint *c, const void *state, uint64_t *bits) {
@@ -192,10 +219,7 @@ static quire_err accept(const constraint *c, void *state, int32_t token) {
     }
     TRY(b->inner != NULL ? b->inner->ops->accept(b->inner, inner_state(state), token) : QUIRE_OK);
     if (forcing) {
-        s->n_forced++;
-        if (s->n_forced == b->n_forced) {
-            end_reasoning(b, s);
-        }
+        take_forced(b, state);
     } else if (s->phase == CLOSING) {
         s->missing = s->missing > 0 ? (uint8_t)(s->missing - 1) : 0;
         s->phase = b->inner != NULL && ++s->waited > MOST_WAITING ? DONE : CLOSING; /* the inner one has left the reasoning */
@@ -219,11 +243,9 @@ static int32_t cut(const constraint *c, const void *state, const int32_t *ids, i
 static int32_t forced(const constraint *c, const void *state, int32_t *ids, int32_t most) {
     const thinking_budget *b = budget_of(c);
     const budget_state *s = state;
-    int32_t n = 0;
     if (is_forcing(b, state)) {
-        for (int32_t i = s->n_forced; i < b->n_forced && n < most; i++) {
-            ids[n++] = b->forced[i];
-        }
+        int32_t n = n_taken(b, state, most);
+        memcpy(ids, b->forced + s->n_forced, (size_t)n * sizeof *ids);
         return n;
     }
     if (b->inner == NULL || b->inner->ops->forced == NULL) {
@@ -240,9 +262,13 @@ static int32_t guess(const constraint *c, const void *state, int32_t *ids, int32
     return cut(c, state, ids, b->inner->ops->guess(b->inner, inner_const(state), ids, most));
 }
 
+/* Not where the closing mark must come. A rule that does not take it has no reasoning around it, and ends where it says. */
 static bool is_final(const constraint *c, const void *state) {
     const thinking_budget *b = budget_of(c);
-    return ((const budget_state *)state)->phase != CLOSING && (b->inner == NULL || b->inner->ops->is_final(b->inner, inner_const(state)));
+    if (b->inner == NULL) {
+        return ((const budget_state *)state)->phase != CLOSING;
+    }
+    return !is_forcing(b, state) && b->inner->ops->is_final(b->inner, inner_const(state));
 }
 
 static void close_budget(constraint *c) {
@@ -330,6 +356,11 @@ static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, 
 
 const constraint *thinking_budget_inner(const constraint *c) {
     return c->ops == &ops ? budget_of(c)->inner : c;
+}
+
+const int32_t *thinking_budget_mark(const constraint *c, int32_t *n) {
+    *n = budget_of(c)->n_forced;
+    return budget_of(c)->forced;
 }
 
 quire_err thinking_budget_open(const reasoning_frame *frame, int32_t budget, const tokenizer *t, const marked_vocab *v, constraint *inner,

@@ -6,7 +6,8 @@
  * it caches it guards itself. Its state after an output is state_bytes plain bytes, which the caller owns: a copy of the bytes is a copy of
  * the state, and equal outputs lead to states that allow the same. One thread a state. No call but `close` allocates.
  *
- * End tokens (end_tokens.h) are not the constraint's business: whoever samples allows them iff the state is final (sample_accept). */
+ * End tokens (end_tokens.h) are the business of whoever samples (sample_accept): where the state is final all are allowed, else one that
+ * the constraint takes as any token, if the state behind it is final. */
 #ifndef SAMPLE_CONSTRAINT_H
 #define SAMPLE_CONSTRAINT_H
 

@@ -62,8 +62,9 @@ static inline sample_key sample_key_of(const sample_context *c) {
     return (sample_key){c->params->seed, c->sample_index, (uint32_t)c->n_tokens};
 }
 
-/* Appends a token to the state of c's constraint, if it has one. An end token is allowed iff the output may end, and leaves the state as it
- * is. QUIRE_INVALID: the token is forbidden; other errors are the constraint's. The state is unchanged after an error. */
+/* Appends a token to the state of c's constraint, if it has one. An end token is allowed where the output may end, before it or,
+ * where the constraint takes it, behind it; it leaves the state as it is. QUIRE_INVALID: the token is forbidden; other errors are the
+ * constraint's. The state is unchanged after an error. */
 quire_err sample_accept(const sample_context *c, int32_t token);
 
 /* Whether sampler_sample takes the argmax of the logits as they are, after n_output generated tokens, if all logits are finite and no

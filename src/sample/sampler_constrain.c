@@ -1,4 +1,7 @@
-/* The first stage of sampling: a constraint's mask (constraint.h), with the end tokens that the constraint does not know. */
+/* The first stage of sampling: a constraint's mask (constraint.h), and the end tokens that may complete what it wants. */
+#include <stdalign.h>
+#include <string.h>
+
 #include "sample/end_tokens.h"
 #include "sample/sampler_parts.h"
 
@@ -7,27 +10,50 @@ static bool is_end(const sample_context *c, int32_t token) {
            end_token_is_one_of(token, c->params->stop_tokens, c->params->n_stop_tokens);
 }
 
+/* Whether the output may end with a token that the constraint takes for its last one. The state stays as it is. */
+static quire_err accept_last(const sample_context *c, int32_t token) {
+    const constraint *k = c->constraint;
+    alignas(max_align_t) uint8_t trial[CONSTRAINT_MAX_STATE_BYTES];
+    memcpy(trial, c->constraint_state, k->state_bytes);
+    TRY(k->ops->accept(k, trial, token));
+    return k->ops->is_final(k, trial) ? QUIRE_OK : QUIRE_INVALID;
+}
+
 quire_err sample_accept(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     if (k == NULL) {
         return QUIRE_OK;
     }
     if (is_end(c, token)) {
-        return k->ops->is_final(k, c->constraint_state) ? QUIRE_OK : QUIRE_INVALID;
+        return k->ops->is_final(k, c->constraint_state) ? QUIRE_OK : accept_last(c, token);
     }
     return k->ops->accept(k, c->constraint_state, token);
 }
 
-static void set_bits(uint64_t *bits, const int32_t *tokens, int32_t n, bool allowed) {
+/* Sets the bits of end tokens: all where the output may end, else those that the constraint takes for its last one. */
+static quire_err set_ends(uint64_t *bits, const sample_context *c, bool is_final, const int32_t *ends, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
-        uint64_t bit = (uint64_t)1 << (tokens[i] % 64);
-        bits[tokens[i] / 64] = allowed ? bits[tokens[i] / 64] | bit : bits[tokens[i] / 64] & ~bit;
+        uint64_t bit = (uint64_t)1 << (ends[i] % 64), *word = &bits[ends[i] / 64];
+        quire_err e = is_final ? QUIRE_OK : (*word & bit) != 0 ? accept_last(c, ends[i]) : QUIRE_INVALID;
+        if (e != QUIRE_OK && e != QUIRE_INVALID) {
+            return e;
+        }
+        *word = e == QUIRE_OK ? *word | bit : *word & ~bit;
     }
+    return QUIRE_OK;
 }
 
-static void set_ends(uint64_t *bits, const sample_context *c, bool allowed) {
-    set_bits(bits, c->eos, c->params->ignore_eos ? 0 : c->n_eos, allowed);
-    set_bits(bits, c->params->stop_tokens, c->params->n_stop_tokens, allowed);
+/* Whether there is a bit of a token that is no end token. */
+static bool has_others(const uint64_t *bits, int32_t n, const sample_context *c) {
+    for (int32_t i = 0; i < constraint_words(n); i++) {
+        for (uint64_t rest = bits[i]; rest != 0; rest &= rest - 1) {
+            int32_t token = 64 * i + __builtin_ctzll(rest);
+            if (token < n && !is_end(c, token)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static bool has_bits(const uint64_t *bits, int32_t n) {
@@ -41,10 +67,10 @@ static bool has_bits(const uint64_t *bits, int32_t n) {
 quire_err sampler_constrain(sampler *s, const sample_context *c) {
     const constraint *k = c->constraint;
     TRY(k->ops->mask(k, c->constraint_state, s->bits));
-    set_ends(s->bits, c, false);
     s->is_final = k->ops->is_final(k, c->constraint_state);
-    s->goes_on = has_bits(s->bits, s->n_vocab);
-    set_ends(s->bits, c, s->is_final);
+    TRY(set_ends(s->bits, c, s->is_final, c->eos, c->params->ignore_eos ? 0 : c->n_eos));
+    TRY(set_ends(s->bits, c, s->is_final, c->params->stop_tokens, c->params->n_stop_tokens));
+    s->goes_on = has_others(s->bits, s->n_vocab, c);
     return QUIRE_OK;
 }
 

@@ -19,8 +19,8 @@ static bool propose_allowed(const sampling_params *p, const model_desc *d, int32
     return true;
 }
 
-/* Not beside other rules that could forbid what the constraint forces. End tokens are allowed where the output may end, which the
- * constraint does not know, so none is forced. */
+/* Not beside other rules that could forbid what the constraint forces. Nor is an end token forced: whether it may come is the sampler's
+ * business (sample_accept). */
 static bool propose_forced(const sample_context *c, const model_desc *d, int32_t most, draft_tree *out) {
     const sampling_params *p = c->params;
     const constraint *k = c->constraint;

@@ -14,6 +14,8 @@
 #include "api/thinking_budget.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "core/sampling_lists.h"
+#include "sample/sampler.h"
 #include "text/tokenizer.h"
 
 typedef struct world {
@@ -23,16 +25,26 @@ typedef struct world {
     constraint *c;
 } world;
 
-/* A token for each letter and sign of marks, some of two, and with `special` the marks themselves. */
-static world open_world(bool special) {
+enum { LETTERS, THINK, HARMONY };
+
+static const char *const added[] = {
+    [LETTERS] = "",
+    [THINK] = "{\"id\":50,\"content\":\"<think>\",\"special\":true,\"normalized\":false},"
+              "{\"id\":51,\"content\":\"</think>\",\"special\":false,\"normalized\":false}",
+    [HARMONY] = "{\"id\":50,\"content\":\"<|channel|>\",\"special\":true,\"normalized\":false},"
+                "{\"id\":51,\"content\":\"<|message|>\",\"special\":true,\"normalized\":false},"
+                "{\"id\":52,\"content\":\"<|end|>\",\"special\":true,\"normalized\":false},"
+                "{\"id\":53,\"content\":\"<|start|>\",\"special\":true,\"normalized\":false}",
+};
+
+/* A token for each letter and sign of marks, some of two, and special tokens: none, the marks themselves, or harmony's. */
+static world open_world(int special) {
     world w = {0};
     strbuf b = {0};
     quire_error err = {0};
     int32_t n = 0;
     strbuf_add_str(&b, "{\"added_tokens\":[");
-    strbuf_add_str(&b, special ? "{\"id\":50,\"content\":\"<think>\",\"special\":true,\"normalized\":false},"
-                                 "{\"id\":51,\"content\":\"</think>\",\"special\":false,\"normalized\":false}"
-                               : "");
+    strbuf_add_str(&b, added[special]);
     strbuf_add_str(&b, "],\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"type\":\"BPE\",\"vocab\":{");
     for (const char *p = " </>abcdefghijklmnopqrstuvwxyz"; *p != 0; p++) {
         strbuf_addf(&b, "\"%c\":%d,", *p, n++);
@@ -54,8 +66,8 @@ static void close_world(world *w) {
     tokenizer_close(w->t);
 }
 
-static void set_budget(world *w, output_start start, int32_t budget, constraint *inner) {
-    const reasoning_frame frame = {reasoning_format_named("qwen3"), NULL, start};
+static void set_budget_of(world *w, const char *format, output_start start, int32_t budget, constraint *inner) {
+    const reasoning_frame frame = {reasoning_format_named(format), NULL, start};
     quire_error err = {0};
     constraint_drop(w->c);
     w->c = NULL;
@@ -64,22 +76,35 @@ static void set_budget(world *w, output_start start, int32_t budget, constraint 
     }
 }
 
-/* A regex behind the frame, as a constraint. */
-static constraint *regex(world *w, output_start start, const char *text) {
-    const reasoning_frame frame = {reasoning_format_named("qwen3"), NULL, start};
-    const grammar_part answer = part_rule(GRAMMAR_REGEX, str_of(text), NULL);
-    part_arena a = {0};
+static void set_budget(world *w, output_start start, int32_t budget, constraint *inner) {
+    set_budget_of(w, "qwen3", start, budget, inner);
+}
+
+static constraint *compile(const world *w, const grammar_part *all) {
     quire_error err = {0};
     grammar *g;
     constraint *c;
-    grammar_part all = reasoning_frame_around(&a, &frame, &w->v->marks, &answer);
-    if (grammar_compile_parts(&all, &w->v->marks, NULL, &g, &err) != QUIRE_OK) {
+    if (grammar_compile_parts(all, &w->v->marks, NULL, &g, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
     assert_int_equal(grammar_constraint_open(g, w->v->vocab, &c), QUIRE_OK);
     grammar_drop(g);
+    return c;
+}
+
+/* A regex behind the frame, as a constraint. */
+static constraint *regex_of(const world *w, const char *format, output_start start, const char *text) {
+    const reasoning_frame frame = {reasoning_format_named(format), NULL, start};
+    const grammar_part answer = part_rule(GRAMMAR_REGEX, str_of(text), NULL);
+    part_arena a = {0};
+    grammar_part all = reasoning_frame_around(&a, &frame, &w->v->marks, &answer);
+    constraint *c = compile(w, &all);
     part_arena_deinit(&a);
     return c;
+}
+
+static constraint *regex(const world *w, output_start start, const char *text) {
+    return regex_of(w, "qwen3", start, text);
 }
 
 typedef struct state {
@@ -245,6 +270,112 @@ static void states_are_a_function_of_the_output(void **unused) {
     }
 }
 
+/* Harmony: a thought, then a message with this header: as a required call, or an answer. */
+static constraint *message(const world *w, const char *header) {
+    const str end = str_of("<|end|>");
+    const grammar_part parts[] = {part_text(str_of("<|channel|>analysis<|message|>")), part_until(&end, 1),
+                                  part_text(str_of("<|start|>assistant<|channel|>")), part_text(str_of(header))};
+    part_arena a = {0};
+    grammar_part all = part_sequence(&a, parts, 4);
+    constraint *c = compile(w, &all);
+    part_arena_deinit(&a);
+    return c;
+}
+
+static void only_what_the_rule_takes_of_the_mark_is_forced(void **unused) {
+    (void)unused;
+    static const struct {
+        const char *header, *forced;
+    } cases[] = {{"final<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"},
+                 {"commentary to", "<|end|><|start|>assistant<|channel|>"},
+                 {"find", "<|end|><|start|>assistant<|channel|>fin"}};
+    world w = open_world(HARMONY);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        set_budget_of(&w, "openai_gptoss", OUTPUT_START_UNKNOWN, 2, message(&w, cases[i].header));
+        state s = start(&w);
+        assert_int_equal(append(&w, &s, "<|channel|>analysis<|message|>xyz"), 12); /* two are all that may come */
+        forced_is(&w, &s, cases[i].forced);
+        assert_int_equal(append(&w, &s, "<|end|><|start|>assistant<|channel|>"), 12);
+        (void)append(&w, &s, cases[i].header);
+        forced_is(&w, &s, "");
+        assert_true(w.c->ops->is_final(w.c, s.bytes));
+    }
+    close_world(&w);
+}
+
+/* A format whose reasoning is part of the answer: a rule binds all of it, and the budget does not keep it from its end. */
+static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
+    (void)unused;
+    static const char *const rules[][2] = {{"a", "a"}, {"ab{2}c", "abbc"}, {"[a-c]{6}", "abcabc"}};
+    world w = open_world(THINK);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        set_budget_of(&w, "minimax_m2_append_think", OUTPUT_START_REASONING, 0,
+                      regex_of(&w, "minimax_m2_append_think", OUTPUT_START_REASONING, rules[i][0]));
+        state s = start(&w);
+        assert_false(w.c->ops->is_final(w.c, s.bytes));
+        (void)append(&w, &s, rules[i][1]);
+        assert_true(w.c->ops->is_final(w.c, s.bytes));
+    }
+    close_world(&w);
+}
+
+/* The mark's last token may be an end token of the request: the answer then ends with the reasoning. */
+static void the_mark_may_be_a_stop_token(void **unused) {
+    (void)unused;
+    world w = open_world(THINK);
+    set_budget(&w, OUTPUT_START_REASONING, 2, NULL);
+    sampling_params p;
+    sampling_params_init(&p);
+    p.n_stop_tokens = 1;
+    p.stop_tokens[0] = 51;
+    state s = start(&w);
+    sample_context c = {.params = &p, .constraint = w.c, .constraint_state = s.bytes};
+    assert_int_equal(thinking_budget_check(w.c, &p, &(model_desc){0}, &(quire_error){0}), QUIRE_OK);
+    assert_int_equal(append(&w, &s, "xy"), 2);
+    assert_int_equal(sample_accept(&c, 51), QUIRE_OK);
+    assert_int_equal(sample_accept(&c, 5), QUIRE_INVALID);
+    float row[64] = {0};
+    int32_t token;
+    sampler *drawn;
+    assert_int_equal(sampler_open(w.n, 16, &drawn), QUIRE_OK);
+    assert_int_equal(sampler_sample(drawn, row, &c, &token), QUIRE_OK);
+    assert_int_equal(token, 51);
+    sampler_close(drawn);
+    for (int needed = 0; needed < 2; needed++) { /* with a rule: where it wants nothing more */
+        set_budget(&w, OUTPUT_START_REASONING, 2, regex(&w, OUTPUT_START_REASONING, needed ? "a+" : "a*"));
+        assert_int_equal(thinking_budget_check(w.c, &p, &(model_desc){0}, &(quire_error){0}), needed ? QUIRE_BAD_REQUEST : QUIRE_OK);
+    }
+    close_world(&w);
+}
+
+static void a_mark_that_the_request_forbids_is_refused(void **unused) {
+    (void)unused;
+    static const char *const params[] = {"stop_token_ids", "bad_words", "allowed_token_ids"};
+    world w = open_world(LETTERS);
+    set_budget(&w, OUTPUT_START_REASONING, 2, NULL);
+    int32_t n;
+    const int32_t *mark = thinking_budget_mark(w.c, &n);
+    assert_true(n > 3);
+    for (int kind = 0; kind < 3; kind++) {
+        for (int bad = 0; bad < 2; bad++) {
+            sampling_params p;
+            quire_error err = {0};
+            sampling_params_init(&p);
+            p.lists = sampling_lists_new();
+            p.n_stop_tokens = kind == 0;
+            p.stop_tokens[0] = bad ? mark[1] : mark[n - 1];
+            int32_t word[] = {mark[1], bad ? mark[2] : 5};
+            assert_int_equal(kind == 1 ? token_seqs_add(&p.lists->bad_words, word, 2) : QUIRE_OK, QUIRE_OK);
+            assert_int_equal(kind == 2 ? sampling_lists_set_allowed(p.lists, mark, bad ? n - 1 : n) : QUIRE_OK, QUIRE_OK);
+            quire_err e = thinking_budget_check(w.c, &p, &(model_desc){0}, &err);
+            assert_int_equal(e, bad ? QUIRE_BAD_REQUEST : QUIRE_OK);
+            assert_true(!bad || strcmp(err.param, params[kind]) == 0);
+            sampling_lists_drop(p.lists);
+        }
+    }
+    close_world(&w);
+}
+
 static void a_vocabulary_that_cannot_write_the_mark_is_refused(void **unused) {
     (void)unused;
     world w = open_world(false);
@@ -263,6 +394,10 @@ int main(void) {
         cmocka_unit_test(an_opening_mark_begins_the_count_at_the_beginning_only),
         cmocka_unit_test(the_rule_behind_the_reasoning_is_obeyed_too),
         cmocka_unit_test(states_are_a_function_of_the_output),
+        cmocka_unit_test(only_what_the_rule_takes_of_the_mark_is_forced),
+        cmocka_unit_test(a_rule_without_reasoning_ends_where_it_says),
+        cmocka_unit_test(the_mark_may_be_a_stop_token),
+        cmocka_unit_test(a_mark_that_the_request_forbids_is_refused),
         cmocka_unit_test(a_vocabulary_that_cannot_write_the_mark_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

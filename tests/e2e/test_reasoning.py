@@ -20,21 +20,24 @@ JSON = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", 
 FLAGS = {"plain": [], "tiny pool": ["--kv-pages", "12", "--page-size", "16", "--max-num-seqs", "4", "--max-model-len", "160"], "speculation": ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}']}
 
 
-@pytest.fixture(scope="module")
-def model(quire, tmp_path_factory):
-    """The built-in model with marks as tokens, in place of its last four."""
-    path = tmp_path_factory.mktemp("reasoning") / "model"
+def with_marks(path, marks, template):
+    """The built-in model with marks as tokens, in place of its last ones; the first mark's id."""
     shutil.copytree("models/builtin-hf", path)
     tokenizer = json.loads((path / "tokenizer.json").read_text())
     vocab = tokenizer["model"]
-    first = len(vocab["vocab"]) - len(MARKS)
+    first = len(vocab["vocab"]) - len(marks)
     vocab["vocab"] = {piece: i for piece, i in vocab["vocab"].items() if i < first}
-    del vocab["merges"][-len(MARKS):]
+    del vocab["merges"][-len(marks):]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    tokenizer["added_tokens"] += [{"id": first + i, "content": mark, "special": special, **flags} for i, (mark, special) in enumerate(MARKS.items())]
+    tokenizer["added_tokens"] += [{"id": first + i, "content": mark, "special": special, **flags} for i, (mark, special) in enumerate(marks.items())]
     (path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (path / "chat_template.jinja").write_text(TEMPLATE)
+    (path / "chat_template.jinja").write_text(template)
     return path, first
+
+
+@pytest.fixture(scope="module")
+def model(quire, tmp_path_factory):
+    return with_marks(tmp_path_factory.mktemp("reasoning") / "model", MARKS, TEMPLATE)
 
 
 def serve(model, *flags):
@@ -132,6 +135,45 @@ def test_a_regex_of_letters_is_no_mark(client):
     assert content == text and reasoning
 
 
+def test_a_required_call_of_harmony_comes_behind_a_spent_budget(quire, tmp_path):
+    marks = {mark: True for mark in ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>", "<|call|>")}
+    template = "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
+    tools = [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}]
+    s = serve(with_marks(tmp_path / "model", marks, template), "--reasoning-parser", "openai_gptoss", "--tool-call-parser", "openai")
+    with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as other:
+        for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+            answer = other.chat.completions.create(model="builtin", messages=USER, n=8, max_tokens=150, seed=5, tools=tools, tool_choice=choice,
+                                                   extra_body={"thinking_token_budget": 6})
+            for c in answer.choices:
+                assert c.finish_reason in ("tool_calls", "stop") and len(c.message.tool_calls) == 1
+                check_json(c.message.tool_calls[0].function.arguments)
+            assert any(c.message.model_dump().get("reasoning") for c in answer.choices)
+    assert s.stop() == 0
+
+
+def test_a_rule_that_binds_the_reasoning_too_ends_within_a_budget(model):
+    s = serve(model, "--reasoning-parser", "minimax_m2_append_think")
+    with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as other:
+        [(_, content, _, finish)] = ask(other, extra_body={"regex": "ab", "thinking_token_budget": 0})
+    assert content == "<think>ab" and finish == "stop"
+    assert s.stop() == 0
+
+
+def test_the_closing_mark_may_be_a_stop_token(client):
+    extra = {"thinking_token_budget": 3, "stop_token_ids": [client.closing]}
+    [(_, content, ids, finish)] = ask(client, logit_bias={str(client.closing): -100}, extra_body=extra)
+    assert finish == "stop" and len(ids) == 4 and ids[-1] == client.closing and content == ""
+
+
+def test_a_budget_whose_mark_is_forbidden_is_refused(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(client, extra_body={"thinking_token_budget": 3, "allowed_token_ids": [client.opening, 50]})
+    assert refused.value.param == "allowed_token_ids" and "reasoning" in refused.value.message
+    with pytest.raises(openai.BadRequestError) as refused:  # the rule's JSON would never come
+        ask(client, extra_body={"thinking_token_budget": 3, "stop_token_ids": [client.closing]}, **JSON)
+    assert refused.value.param == "stop_token_ids" and "rule" in refused.value.message
+
+
 def test_a_budget_without_reasoning_is_refused(client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(model="builtin", prompt="x", extra_body={"thinking_token_budget": 4})
@@ -151,6 +193,13 @@ def test_a_structural_tag_binds_behind_the_reasoning(client):
         found = re.fullmatch(r"<tool_call>f(.*)</tool_call>", content, re.S)
         assert found and finish == "stop" and reasoning and client.closing + 1 in ids and client.closing + 2 in ids
         check_json(found[1])
+
+
+@pytest.mark.parametrize("method", [{}, {"temperature": 0}, {"n": 2}])
+def test_a_structural_tag_may_end_in_an_end_token(client, method):
+    tag = {"type": "sequence", "elements": [{"type": "const_string", "value": "ab"}, {"type": "token", "token": "<|endoftext|>"}]}
+    for _, content, ids, finish in ask(client, extra_body={"thinking_token_budget": 4, "response_format": {"type": "structural_tag", "format": tag}}, **method):
+        assert content == "ab" and finish == "stop" and ids[-1] == 0
 
 
 @pytest.mark.parametrize("flags", [f for f in FLAGS if f != "plain"])

@@ -93,6 +93,34 @@ static void an_output_is_one_of_the_texts_whatever_is_forced_or_guessed(void **s
     assert_true(steps[1] < steps[0] && steps[2] < steps[1]);
 }
 
+/* A text's last token may be an end token, sampled, forced or guessed: the output stops with it. */
+static void a_text_may_end_in_an_end_token(void **state) {
+    (void)state;
+    enum { STOP = 900 };
+    static const int32_t text[] = {100, 101, 102, STOP};
+    int32_t prompt[N_PROMPT];
+    uint64_t seed = 31;
+    random_prompt(&seed, 2048, N_PROMPT, prompt);
+    for (int way = 0; way < 3; way++) {
+        harness h = {0};
+        harness_options o = harness_defaults;
+        o.ablations.no_jump_forward = way == 0;
+        harness_open(&o, &h);
+        choice_constraint *c = choice_new(h.n_vocab, way == 2);
+        choice_add(c, text, 4);
+        harness_run r = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(20), .constraint = &c->head};
+        r.sampling.n_stop_tokens = 1;
+        r.sampling.stop_tokens[0] = STOP;
+        harness_submit(&h, &r);
+        harness_wait(&h, 1);
+        assert_int_equal(r.finish, FINISH_STOP);
+        assert_int_equal(r.n_tokens, 4);
+        assert_memory_equal(r.tokens, text, sizeof text);
+        constraint_drop(&c->head);
+        harness_close(&h);
+    }
+}
+
 /* What is reported of the tokens is of the logits as the model computed them. */
 static void log_probabilities_are_those_without_the_mask(void **state) {
     (void)state;
@@ -464,6 +492,7 @@ static void branches_have_the_state_of_their_position(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_output_is_one_of_the_texts_whatever_is_forced_or_guessed),
+        cmocka_unit_test(a_text_may_end_in_an_end_token),
         cmocka_unit_test(log_probabilities_are_those_without_the_mask),
         cmocka_unit_test(an_output_that_cannot_go_on_ends_its_request_alone),
         cmocka_unit_test(what_cannot_be_constrained_is_refused),

@@ -107,12 +107,40 @@ static void an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else(vo
     assert_int_equal(sampled(&w), EOS);
     assert_int_equal(sampled(&w), 8);
     w.params.ignore_eos = false;
-    ADD(&w, 30, EOS, 8); /* what a constraint says of an end token does not count */
+    ADD(&w, 30, EOS, 8); /* an end token is no inner token of a text */
     ADD(&w, 30, 31);
     w.node = 0;
     w.logits[30] = 7.0f;
     assert_int_equal(sampled(&w), 30);
     assert_int_equal(sampled(&w), 31);
+    close_world(&w);
+}
+
+/* A rule may name an end token as its last one: a structural tag that ends in the model's own mark. */
+static void an_end_token_that_completes_the_output_is_allowed(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    ADD(&w, 7, EOS);
+    ADD(&w, 7, 11, STOP);
+    ADD(&w, 7, 12);
+    w.params.n_stop_tokens = 1;
+    w.params.stop_tokens[0] = STOP;
+    assert_int_equal(sample_accept(&w.c, EOS), QUIRE_INVALID);
+    assert_int_equal(sampled(&w), 7);
+    int32_t before = w.node;
+    assert_int_equal(sample_accept(&w.c, EOS), QUIRE_OK);
+    assert_int_equal(sample_accept(&w.c, STOP), QUIRE_INVALID);
+    assert_int_equal(sampled(&w), EOS);
+    assert_int_equal(w.node, before);
+    w.params.min_tokens = 5; /* others can come */
+    w.logits[11] = 7.0f;
+    assert_int_equal(sampled(&w), 11);
+    assert_int_equal(sampled(&w), STOP); /* all that may come, though the output is short */
+    w.params.ignore_eos = true;
+    w.node = before;
+    assert_int_equal(sample_accept(&w.c, EOS), QUIRE_OK);
+    assert_int_not_equal(w.node, before); /* a token as others */
     close_world(&w);
 }
 
@@ -327,6 +355,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sample_is_allowed_and_its_token_moves_the_state),
         cmocka_unit_test(an_end_token_is_allowed_where_the_output_may_end_and_nowhere_else),
+        cmocka_unit_test(an_end_token_that_completes_the_output_is_allowed),
         cmocka_unit_test(min_tokens_delays_an_end_only_while_another_token_can_come),
         cmocka_unit_test(an_output_without_a_next_token_is_over_or_an_error),
         cmocka_unit_test(logits_that_are_no_numbers_are_refused_behind_the_mask_too),
