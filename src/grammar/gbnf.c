@@ -4,17 +4,10 @@
  * its first rule. */
 #include "base/utf8.h"
 #include "grammar/compile.h"
+#include "grammar/named_rules.h"
 #include "grammar/regex_syntax.h"
 
-#define MAX_RULES  20000
 #define MAX_RANGES 512
-
-typedef struct rule_name {
-    str name;
-    uint32_t root; /* of its tree */
-    size_t at;     /* where it was named first */
-    bool defined;
-} rule_name;
 
 typedef struct parser {
     ast *t;
@@ -22,8 +15,7 @@ typedef struct parser {
     size_t at;
     int depth;
     bool w3c;
-    uint32_t first;           /* number of rule 0 in the nfa */
-    NFA_VEC(rule_name) rules;
+    named_rules rules;
 } parser;
 
 static uint32_t fail(parser *p, quire_err e, const char *what) {
@@ -98,22 +90,6 @@ static bool at_head(parser *p) {
     head = head && p->text.n - p->at >= 3 && memcmp(p->text.p + p->at, "::=", 3) == 0;
     p->at = from;
     return head;
-}
-
-static uint32_t rule_of(parser *p, str name) {
-    for (uint32_t i = 0; i < p->rules.n && build_step(p->t->b, 1); i++) {
-        if (str_eq(p->rules.p[i].name, name)) {
-            return i;
-        }
-    }
-    if (p->rules.n >= MAX_RULES) {
-        return fail(p, QUIRE_TOO_LARGE, "more than 20000 rules");
-    }
-    rule_name *r = NFA_PUSH(p->t->b, p->rules);
-    if (r != NULL) {
-        *r = (rule_name){.name = name, .at = p->at};
-    }
-    return build_rule(p->t->b) - p->first;
 }
 
 static uint32_t take_char(parser *p, nfa_range set[8], uint32_t *n_set) {
@@ -219,7 +195,8 @@ static uint32_t parse_atom(parser *p) {
         return ast_char(p->t, code);
     }
     if (is_name(c) && c != '-') {
-        return ast_leaf(p->t, AST_RULE, p->first + rule_of(p, take_name(p)));
+        size_t from = p->at;
+        return named_rules_call(&p->rules, named_rules_find(&p->rules, take_name(p), from));
     }
     return fail(p, QUIRE_INVALID, "a string, class, group or rule's name should stand here");
 }
@@ -286,7 +263,7 @@ static uint32_t parse_alt(parser *p) {
 
 static void parse_rules(parser *p) {
     if (!p->w3c) {
-        (void)rule_of(p, str_of("root"));
+        (void)named_rules_find(&p->rules, str_of("root"), 0);
     }
     for (skip(p); ok(p) && p->at < p->text.n; skip(p)) {
         if (!at_head(p)) {
@@ -294,10 +271,11 @@ static void parse_rules(parser *p) {
             return;
         }
         skip_number(p);
-        uint32_t rule = rule_of(p, take_name(p));
+        size_t from = p->at;
+        uint32_t rule = named_rules_find(&p->rules, take_name(p), from);
         skip(p);
         p->at += 3;
-        if (ok(p) && p->rules.p[rule].defined) {
+        if (ok(p) && named_rules_has(&p->rules, rule)) {
             (void)fail(p, QUIRE_INVALID, "the rule is defined twice");
             return;
         }
@@ -305,32 +283,25 @@ static void parse_rules(parser *p) {
         if (ok(p) && peek(p) == ')') {
             (void)fail(p, QUIRE_INVALID, "a ) without its (");
         }
-        if (ok(p)) {
-            p->rules.p[rule].root = root;
-            p->rules.p[rule].defined = true;
-        }
+        named_rules_define(&p->rules, rule, root);
     }
+}
+
+static const char *kind_of(str name) {
+    (void)name;
+    return "rule";
 }
 
 void compile_ebnf(build *b, str text, bool w3c) {
     ast t;
     ast_init(&t, b);
-    parser p = {.t = &t, .text = text, .w3c = w3c, .first = b->a.rules.n};
+    parser p = {.t = &t, .text = text, .w3c = w3c};
+    named_rules_init(&p.rules, &t);
     parse_rules(&p);
-    if (p.rules.n == 0) {
+    if (p.rules.list.n == 0) {
         (void)build_fail(b, QUIRE_INVALID, 0, "the grammar has no rules");
     }
-    for (uint32_t i = 0; i < p.rules.n && ok(&p); i++) {
-        rule_name r = p.rules.p[i];
-        if (!r.defined) {
-            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no rule \"%.*s\"", r.name.n < 100 ? (int)r.name.n : 100,
-                             r.name.p);
-        }
-        build_rule_set(b, p.first + i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
-    }
-    mem_free(p.rules.p);
+    named_rules_emit(&p.rules, kind_of);
+    named_rules_deinit(&p.rules);
     ast_deinit(&t);
-    if (b->failed == QUIRE_OK) {
-        build_left_recursion(b);
-    }
 }

@@ -7,16 +7,8 @@
 #include "base/utf8.h"
 #include "grammar/compile.h"
 #include "grammar/lark_common.h"
+#include "grammar/named_rules.h"
 #include "grammar/regex_syntax.h"
-
-#define MAX_RULES 20000
-
-typedef struct lark_rule {
-    str name;
-    uint32_t root; /* of its tree */
-    size_t at;     /* where it was named first */
-    bool defined;
-} lark_rule;
 
 typedef struct parser {
     ast *t;
@@ -25,8 +17,7 @@ typedef struct parser {
     int depth;
     bool in_rule; /* not in a terminal: what is ignored may follow each terminal */
     ast_list ignored;
-    uint32_t first; /* number of rule 0 in the nfa */
-    NFA_VEC(lark_rule) rules;
+    named_rules rules;
 } parser;
 
 /* Numbers in `rules` of what every grammar has; no name in a text begins with %. */
@@ -107,33 +98,19 @@ static bool is_terminal(str name) {
 }
 
 static uint32_t rule_of(parser *p, str name) {
-    for (uint32_t i = 0; i < p->rules.n && build_step(p->t->b, 1); i++) {
-        if (str_eq(p->rules.p[i].name, name)) {
-            return i;
-        }
-    }
-    if (p->rules.n >= MAX_RULES) {
-        return fail(p, QUIRE_TOO_LARGE, "more than 20000 rules and terminals");
-    }
-    lark_rule *r = NFA_PUSH(p->t->b, p->rules);
-    if (r != NULL) {
-        *r = (lark_rule){.name = name, .at = p->at};
-    }
-    return build_rule(p->t->b) - p->first;
+    return named_rules_find(&p->rules, name, p->at);
 }
 
 /* A leaf that calls a rule of `rules`. */
 static uint32_t call_of(parser *p, uint32_t rule) {
-    return ast_leaf(p->t, AST_RULE, p->first + rule);
+    return named_rules_call(&p->rules, rule);
 }
 
 static void define(parser *p, uint32_t rule, uint32_t root) {
-    if (ok(p) && p->rules.p[rule].defined) {
+    if (ok(p) && named_rules_has(&p->rules, rule)) {
         (void)fail(p, QUIRE_INVALID, "the rule or terminal is defined twice");
-    } else if (ok(p)) {
-        p->rules.p[rule].root = root;
-        p->rules.p[rule].defined = true;
     }
+    named_rules_define(&p->rules, rule, root);
 }
 
 /* ---- terminals ---- */
@@ -452,23 +429,17 @@ static void parse_statements(parser *p) {
     define(p, RULE_IGNORED, p->ignored.n == 0 ? 0 : ast_repeat(p->t, ast_alt(p->t, p->ignored), 0, NFA_NONE));
 }
 
+static const char *kind_of(str name) {
+    return is_terminal(name) ? "terminal" : "rule";
+}
+
 void compile_lark(build *b, str text) {
     ast t;
     ast_init(&t, b);
-    parser p = {.t = &t, .text = text, .first = b->a.rules.n};
+    parser p = {.t = &t, .text = text};
+    named_rules_init(&p.rules, &t);
     parse_statements(&p);
-    for (uint32_t i = 0; i < p.rules.n && ok(&p); i++) {
-        lark_rule r = p.rules.p[i];
-        if (!r.defined) {
-            p.at = r.at;
-            (void)build_fail(b, QUIRE_INVALID, (int64_t)r.at, "the grammar has no %s \"%.*s\"", is_terminal(r.name) ? "terminal" : "rule",
-                             r.name.n < 100 ? (int)r.name.n : 100, r.name.p);
-        }
-        build_rule_set(b, p.first + i, ast_emit(&t, r.root, NFA_RETURN_NODE, 0));
-    }
-    mem_free(p.rules.p);
+    named_rules_emit(&p.rules, kind_of);
+    named_rules_deinit(&p.rules);
     ast_deinit(&t);
-    if (b->failed == QUIRE_OK) {
-        build_left_recursion(b);
-    }
 }
