@@ -9,35 +9,21 @@
 
 #include <cmocka.h>
 
+#include "api/marked_letters.h"
 #include "api/reasoning_frame.h"
 
 /* The letters; marks of several formats are special tokens, written as \1 to \7 here. */
-enum { N_MARKS = 7, N_TOKENS = 128 };
+enum { N_MARKS = 7 };
 static const char *const mark_texts[N_MARKS] = {"<think>", "</think>", "<tool_call>", "<|channel|>", "<|message|>", "<|end|>", "<|start|>"};
 static grammar_mark list[N_MARKS];
 static grammar_marks marks = {list, N_MARKS};
-static grammar_vocab *vocab;
 
 static int open_vocab(void **state) {
     (void)state;
-    static char spelt[N_TOKENS][GRAMMAR_MARK_BYTES];
-    str texts[N_TOKENS] = {{0}};
-    for (int32_t i = 1; i < N_TOKENS; i++) {
-        spelt[i][0] = (char)i;
-        texts[i] = (str){spelt[i], 1};
-        if (i <= N_MARKS) {
-            list[i - 1] = (grammar_mark){str_of(mark_texts[i - 1]), i, i != 3};
-            grammar_mark_spell(i, spelt[i]);
-            texts[i].n = GRAMMAR_MARK_BYTES;
-        }
+    for (int32_t i = 1; i <= N_MARKS; i++) {
+        list[i - 1] = (grammar_mark){str_of(mark_texts[i - 1]), i, i != 3};
     }
-    return grammar_vocab_open(texts, N_TOKENS, NULL, 0, &vocab) == QUIRE_OK ? 0 : -1;
-}
-
-static int close_vocab(void **state) {
-    (void)state;
-    grammar_vocab_drop(vocab);
-    return 0;
+    return open_marked_letters(&marks);
 }
 
 typedef struct frame_case {
@@ -59,19 +45,6 @@ static grammar *compile(const frame_case *c) {
     }
     part_arena_deinit(&a);
     return g;
-}
-
-static bool takes(grammar *g, const char *text) {
-    grammar_run *r;
-    assert_int_equal(grammar_run_open(g, vocab, 0, &r), QUIRE_OK);
-    grammar_state s = grammar_start(r);
-    quire_err e = QUIRE_OK;
-    for (size_t i = 0; text[i] != 0 && e == QUIRE_OK; i++) {
-        e = grammar_accept(r, &s, text[i]);
-    }
-    bool whole = e == QUIRE_OK && grammar_is_final(r, s);
-    grammar_run_close(r);
-    return whole;
 }
 
 static void the_rule_binds_behind_the_reasoning_of_every_form(void **state) {

@@ -9,32 +9,17 @@
 
 #include <cmocka.h>
 
+#include "api/marked_letters.h"
 #include "api/structural_tag.h"
 
 /* The letters, and one special token, which is written as \1. */
-enum { TOOL = 1, N_TOKENS = 128 };
+enum { TOOL = 1 };
 static const grammar_mark tool = {{"<tool>", 6}, TOOL, true};
 static const grammar_marks marks = {&tool, 1};
 
-static grammar_vocab *vocab;
-
 static int open_vocab(void **state) {
     (void)state;
-    static char spelt[N_TOKENS][GRAMMAR_MARK_BYTES];
-    str texts[N_TOKENS] = {{0}};
-    for (int32_t i = 1; i < N_TOKENS; i++) {
-        spelt[i][0] = (char)i;
-        texts[i] = (str){spelt[i], 1};
-    }
-    grammar_mark_spell(TOOL, spelt[TOOL]);
-    texts[TOOL].n = GRAMMAR_MARK_BYTES;
-    return grammar_vocab_open(texts, N_TOKENS, NULL, 0, &vocab) == QUIRE_OK ? 0 : -1;
-}
-
-static int close_vocab(void **state) {
-    (void)state;
-    grammar_vocab_drop(vocab);
-    return 0;
+    return open_marked_letters(&marks);
 }
 
 static quire_err compile(const char *json, grammar **out, quire_error *err) {
@@ -49,20 +34,6 @@ static quire_err compile(const char *json, grammar **out, quire_error *err) {
     part_arena_deinit(&a);
     json_drop(v);
     return e;
-}
-
-/* Whether the whole text is an answer. */
-static bool takes(grammar *g, const char *text) {
-    grammar_run *r;
-    assert_int_equal(grammar_run_open(g, vocab, 0, &r), QUIRE_OK);
-    grammar_state s = grammar_start(r);
-    quire_err e = QUIRE_OK;
-    for (size_t i = 0; text[i] != 0 && e == QUIRE_OK; i++) {
-        e = grammar_accept(r, &s, text[i]);
-    }
-    bool whole = e == QUIRE_OK && grammar_is_final(r, s);
-    grammar_run_close(r);
-    return whole;
 }
 
 typedef struct tag_case {

@@ -2,12 +2,12 @@
 import http.client
 import json
 import re
-import shutil
 
 import openai
 import pytest
 
 from conftest import KEY, Server
+from marked_model import with_marks
 
 # The prompt ends inside the reasoning, behind a closed block of it, or leaves the opening mark to the model.
 TEMPLATE = ("{# <tool_call> <think> #}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
@@ -18,21 +18,6 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0
           "required": ["a", "b"], "additionalProperties": False}
 JSON = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}
 FLAGS = {"plain": [], "tiny pool": ["--kv-pages", "12", "--page-size", "16", "--max-num-seqs", "4", "--max-model-len", "160"], "speculation": ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}']}
-
-
-def with_marks(path, marks, template):
-    """The built-in model with marks as tokens, in place of its last ones; the first mark's id."""
-    shutil.copytree("models/builtin-hf", path)
-    tokenizer = json.loads((path / "tokenizer.json").read_text())
-    vocab = tokenizer["model"]
-    first = len(vocab["vocab"]) - len(marks)
-    vocab["vocab"] = {piece: i for piece, i in vocab["vocab"].items() if i < first}
-    del vocab["merges"][-len(marks):]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    tokenizer["added_tokens"] += [{"id": first + i, "content": mark, "special": special, **flags} for i, (mark, special) in enumerate(marks.items())]
-    (path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (path / "chat_template.jinja").write_text(template)
-    return path, first
 
 
 @pytest.fixture(scope="module")

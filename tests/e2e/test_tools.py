@@ -2,12 +2,12 @@
 import http.client
 import json
 import re
-import shutil
 
 import openai
 import pytest
 
 from conftest import KEY, Server
+from marked_model import with_marks
 
 # The prompt ends in a closed block of reasoning: a regex then binds the answer from its first token, reasoning and all.
 TEMPLATE = ("{# <tool_call> <think> #}{% if tools %}tools: {% for t in tools %}{{ t.function.name }} {% endfor %}{% endif %}"
@@ -319,17 +319,7 @@ MARKS = {"<think>": True, "</think>": True, "<tool_call>": False, "</tool_call>"
 @pytest.fixture(scope="module")
 def marked(quire, tmp_path_factory):
     """The built-in model with marks as tokens, in place of its last four."""
-    path = tmp_path_factory.mktemp("marked") / "model"
-    shutil.copytree("models/builtin-hf", path)
-    tokenizer = json.loads((path / "tokenizer.json").read_text())
-    model = tokenizer["model"]
-    first = len(model["vocab"]) - len(MARKS)
-    model["vocab"] = {piece: i for piece, i in model["vocab"].items() if i < first}
-    del model["merges"][-len(MARKS):]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    tokenizer["added_tokens"] += [{"id": first + i, "content": mark, "special": special, **flags} for i, (mark, special) in enumerate(MARKS.items())]
-    (path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (path / "chat_template.jinja").write_text(TEMPLATE)
+    path, first = with_marks(tmp_path_factory.mktemp("marked") / "model", MARKS, TEMPLATE)
     s = Server(str(path), "--api-key", KEY, "--served-model-name", "builtin")
     with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as c:
         c.first = first
