@@ -1,0 +1,267 @@
+/* Connections: framing, deadlines and limits, clients that leave. */
+#include "server/site.h"
+
+/* ---- framing ---- */
+
+static void malformed_requests_get_a_status_and_the_connection_closes(void **state) {
+    (void)state;
+    server_options o;
+    server_options_init(&o);
+    o.max_header_bytes = 1024;
+    o.max_body_bytes = 1000;
+    site *s = start(&o, TICK_US);
+    expect_in(ask(s, "HELLO\r\n\r\n"), "HTTP/1.1 400 Bad Request\r\n");
+    expect_in(ask(s, "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "HTTP/1.1 400 ");
+    char text[9000], filler[8000];
+    memset(filler, 'a', sizeof(filler));
+    snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: h\r\nX: %.*s\r\n\r\n", 6000, filler);
+    expect_in(ask(s, text), "HTTP/1.1 431 ");
+    snprintf(text, sizeof(text), "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Length: 6000\r\n\r\n%.*s", 6000, filler);
+    const char *large = ask(s, text);
+    expect_in(large, "HTTP/1.1 413 ");
+    expect_in(large, "Connection: close\r\n");
+    expect_in(large, "\"type\":\"invalid_request_error\"");
+    assert_int_equal(count(large, "HTTP/1.1"), 1);
+    stop(s);
+}
+
+static void pipelined_requests_are_answered_in_order(void **state) {
+    (void)state;
+    site *s = start_default();
+    strbuf all = {0};
+    strbuf_add_str(&all, post(COMPLETIONS, "{\"max_tokens\":4}", ""));
+    strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    strbuf_add_str(&all, post(COMPLETIONS, "{\"max_tokens\":2,\"stream\":true}", ""));
+    strbuf_add_str(&all, "\r\nGET /nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\nGET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    const char *response = ask(s, all.p);
+    const char *first = strstr(response, "\"text\":\" t0 t1 t2 t3\""), *second = strstr(response, "{\"version\"");
+    const char *third = strstr(response, "data: [DONE]"), *fourth = strstr(response, "HTTP/1.1 404");
+    assert_true(first != NULL && second > first && third > second && fourth > third);
+    assert_int_equal(count(response, "HTTP/1.1 "), 4); /* nothing after "close" is answered */
+    strbuf_deinit(&all);
+    stop(s);
+}
+
+/* Sends n requests for /metrics and a last one for /version ahead. */
+static void send_ahead(int fd, int n) {
+    strbuf all = {0};
+    for (int i = 0; i < n; i++) {
+        strbuf_add_str(&all, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    say(fd, all.p);
+    strbuf_deinit(&all);
+}
+
+static void many_pipelined_requests_are_all_answered(void **state) {
+    (void)state;
+    site *s = start_default();
+    int fd = dial(s);
+    send_ahead(fd, 300);
+    pause_us(50000);
+    size_t n = 0, versions = 0;
+    char block[4096];
+    for (ssize_t got; (got = recv(fd, block, sizeof(block) - 1, 0)) > 0; n += (size_t)got) {
+        block[got] = '\0';
+        versions += strstr(block, "{\"version\"") != NULL;
+    }
+    assert_true(n > 300 * 4000);
+    assert_int_equal(versions, 1);
+    close(fd);
+    stop(s);
+}
+
+/* Of requests that a client sends ahead without reading, only so many are answered as fit the buffers. */
+static void pipelined_requests_wait_for_their_reader(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    site *s = start_default();
+    int fd = dial_narrow(s);
+    send_ahead(fd, N);
+    pause_us(900000);
+    const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    const char *answered = strstr(metrics, "\nquire_http_requests_total{status=\"200\"} ");
+    assert_non_null(answered);
+    assert_true(atoi(answered + strlen("\nquire_http_requests_total{status=\"200\"} ")) < N);
+    close(fd);
+    stop(s);
+}
+
+static void a_chunked_body_and_expect_continue_work(void **state) {
+    (void)state;
+    site *s = start_default();
+    static const char chunked[] = "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\n"
+                                  "Transfer-Encoding: chunked\r\n" CLOSE "\r\n5\r\n{\"max\r\nD\r\n_tokens\": 1 }\r\n0\r\n\r\n";
+    expect_in(ask(s, chunked), "\"text\":\" t0\"");
+    int fd = dial(s);
+    say(fd, "POST " COMPLETIONS
+            " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" CLOSE "\r\n");
+    expect_in(hear(fd, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+    say(fd, "{}");
+    expect_in(hear(fd, NULL), "HTTP/1.1 200 OK\r\n");
+    close(fd);
+    /* What can be refused at once is, without asking for the body. */
+    const char *refused = ask(s, "POST /nope HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    assert_int_equal(strncmp(refused, "HTTP/1.1 404 ", 13), 0);
+    stop(s);
+}
+
+static void a_refused_body_is_read_over_and_the_connection_stays(void **state) {
+    (void)state;
+    site *s = start_default();
+    strbuf all = {0};
+    strbuf_add_str(&all, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nGET /");
+    strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    const char *response = ask(s, all.p);
+    expect_in(response, "HTTP/1.1 400 ");
+    expect_in(response, "\"param\":null");
+    expect_in(response, "{\"version\"");
+    strbuf_deinit(&all);
+    stop(s);
+}
+
+static void http_1_0_is_spoken(void **state) {
+    (void)state;
+    site *s = start_default();
+    const char *response =
+        ask(s, "POST " COMPLETIONS " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
+    expect_in(response, "Connection: close\r\n");
+    assert_null(strstr(response, "chunked"));
+    expect_in(response, "\r\n\r\ndata: {");
+    expect_in(response, "}\n\ndata: [DONE]\n\n");
+    stop(s);
+}
+
+/* ---- deadlines and limits ---- */
+
+/* A byte now and then, until there is a response. */
+static void trickle(int fd) {
+    int64_t end = clock_us() + PATIENCE_US;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (poll(&p, 1, 10) == 0) {
+        assert_true(clock_us() < end);
+        (void)send(fd, "x", 1, MSG_NOSIGNAL); /* the other side may just have closed */
+    }
+}
+
+/* The other deadlines never come: each is told from them by that it comes at all. */
+static server_options only_deadline(size_t offset, int64_t us) {
+    server_options o;
+    server_options_init(&o);
+    o.header_deadline_us = o.body_deadline_us = o.idle_deadline_us = NEVER_US;
+    memcpy((char *)&o + offset, &us, sizeof us);
+    return o;
+}
+
+static void slow_headers_are_cut_off(void **state) {
+    (void)state;
+    server_options o = only_deadline(offsetof(server_options, header_deadline_us), 100000);
+    site *s = start(&o, TICK_US);
+    int silent = dial(s), slow = dial(s);
+    say(slow, "GET /");
+    trickle(slow); /* does not help */
+    expect_in(hear(slow, NULL), "HTTP/1.1 408 ");
+    assert_true(closed(silent));
+    close(silent), close(slow);
+    stop(s);
+}
+
+static void slow_bodies_are_cut_off(void **state) {
+    (void)state;
+    server_options o = only_deadline(offsetof(server_options, body_deadline_us), 100000);
+    site *s = start(&o, TICK_US);
+    int slow = dial(s);
+    say(slow, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n");
+    trickle(slow);
+    expect_in(hear(slow, NULL), "HTTP/1.1 408 ");
+    close(slow);
+    stop(s);
+}
+
+static void idle_connections_are_closed(void **state) {
+    (void)state;
+    server_options o = only_deadline(offsetof(server_options, idle_deadline_us), 100000);
+    site *s = start(&o, TICK_US);
+    int idle = dial(s);
+    say(idle, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    expect_in(hear(idle, NULL), "HTTP/1.1 200 OK\r\n");
+    close(idle);
+    stop(s);
+}
+
+static void too_many_connections_are_turned_away(void **state) {
+    (void)state;
+    server_options o;
+    server_options_init(&o);
+    o.max_connections = 2;
+    site *s = start(&o, TICK_US);
+    int a = dial(s), b = dial(s);
+    say(a, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    say(b, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    hear(a, "}");
+    hear(b, "}");
+    int c = dial(s);
+    expect_in(hear(c, NULL), "HTTP/1.1 503 ");
+    close(c);
+    close(a);
+    pause_us(50000);
+    expect_in(ask(s, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
+    close(b);
+    stop(s);
+}
+
+/* ---- clients that leave, and clients that don't read ---- */
+
+static void a_client_that_leaves_cancels_its_stream(void **state) {
+    (void)state;
+    site *s = start_default();
+    static const char *const bodies[] = {"{\"max_tokens\":1000000,\"stream\":true}", "{\"max_tokens\":1000000}"};
+    for (int64_t i = 0; i < 4; i++) {
+        int fd = dial(s);
+        say(fd, post(COMPLETIONS, bodies[i % 2], ""));
+        await(fake_running, s->engine, 1);
+        if (i >= 2) { /* also when it has sent other requests ahead */
+            static char ahead[500000];
+            memset(ahead, '\n', sizeof(ahead));
+            assert_int_equal(send(fd, ahead, sizeof(ahead), MSG_NOSIGNAL), sizeof(ahead));
+            pause_us(20000);
+        }
+        close(fd);
+        await(fake_running, s->engine, 0); /* long before its million tokens */
+        assert_int_equal(fake_cancelled(s->engine), i + 1);
+    }
+    stop(s);
+}
+
+static void a_client_that_floods_while_it_waits_is_cut(void **state) {
+    (void)state;
+    site *s = start_default();
+    int fd = dial(s);
+    say(fd, post(COMPLETIONS, "{\"max_tokens\":1000000}", ""));
+    static char ahead[100000];
+    memset(ahead, '\n', sizeof(ahead));
+    while (send(fd, ahead, sizeof(ahead), MSG_NOSIGNAL) > 0) {
+    }
+    await(fake_cancelled, s->engine, 1);
+    close(fd);
+    stop(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),
+        cmocka_unit_test(pipelined_requests_are_answered_in_order),
+        cmocka_unit_test(many_pipelined_requests_are_all_answered),
+        cmocka_unit_test(pipelined_requests_wait_for_their_reader),
+        cmocka_unit_test(a_chunked_body_and_expect_continue_work),
+        cmocka_unit_test(a_refused_body_is_read_over_and_the_connection_stays),
+        cmocka_unit_test(http_1_0_is_spoken),
+        cmocka_unit_test(slow_headers_are_cut_off),
+        cmocka_unit_test(slow_bodies_are_cut_off),
+        cmocka_unit_test(idle_connections_are_closed),
+        cmocka_unit_test(too_many_connections_are_turned_away),
+        cmocka_unit_test(a_client_that_leaves_cancels_its_stream),
+        cmocka_unit_test(a_client_that_floods_while_it_waits_is_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
