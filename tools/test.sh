@@ -119,7 +119,7 @@ models() {
 # expected DIRECTORY: every kind of expected outputs there.
 expected() {
     local kind
-    for kind in models quants sampling beam attention toolparsers; do
+    for kind in models quants sampling beam attention grammar toolparsers; do
         check $kind "$1/$kind"
     done
     for kind in tokenizers templates; do
@@ -198,6 +198,7 @@ if [ -n "$release" ]; then
     for set in "$QUIRE_SHARED/golden" tests/golden; do
         expected "$set"
     done
+    check schemas "$QUIRE_SHARED/data/json/maskbench"
     [ "${1:-}" = --quick ] || end_to_end
 fi
 [ "${1:-}" != --long ] || models
