@@ -323,10 +323,10 @@ def gains(case):
 
 HEADLINE = [
     headline("headline-sharegpt-5", "--lengths sharegpt --shares 5", "--lengths sharegpt --shares 5 --rates 70,130", *gains("sharegpt 5")),
-    headline("headline-sharegpt-10", "--lengths sharegpt --shares 10", "--quick", *gains("sharegpt 10")),
+    headline("headline-sharegpt-10", "--lengths sharegpt --shares 10", "--quick --requests 20", *gains("sharegpt 10")),
     headline("headline-sharegpt-20", "--lengths sharegpt --shares 20", "--lengths sharegpt --shares 20 --rates 70,130 --requests 10"),
     headline("headline-alpaca", "--lengths alpaca", "--lengths alpaca --shares 20 --rates 70,130 --requests 10"),
-    headline("headline-1.1b", "--shape 1.1b --shrink 8", "--shape 1.1b --shrink 32 --requests 20", *gains("sharegpt 10")),
+    headline("headline-1.1b", "--shape 1.1b --shrink 8", "--quick --shrink 8 --requests 20", *gains("sharegpt 10")),
 ]
 
 SPECULATION = [
@@ -349,7 +349,8 @@ SPEED = [
     Experiment("bench-engine", "quire bench engine --running 1,16,64,256", each_processor=True),
     Experiment("bench-start", "quire bench start ../real/gemma-3-270m-q4_k_m.gguf", quick="quire bench start ../shared/models/builtin-hf"),
     Experiment("bench-speed-shapes", "quire bench speed --shape all --batch 1,16 --runs 4", quick="quire bench speed --shape all --small --batch 1,16 --runs 1"),
-    Experiment("bench-attention-windows", "quire bench attention --context 1024 --kv-dtype bf16 --runs 3"),
+    Experiment("bench-attention-windows", "quire bench attention --context 1024 --kv-dtype bf16 --runs 3",
+               quick="quire bench attention --context 1024 --prompt 1024 --kv-dtype bf16 --runs 1"),
     Experiment("bench-text", "quire bench text --size 256 --runs 3"),
     Experiment("fair-bench", "tools/fair_bench.py --quire quire --chats 100", quick="tools/fair_bench.py --quire quire --chats 20"),
     Experiment("bench-json", "quire bench json --rows 8,64", quick="quire bench json --each 1"),
