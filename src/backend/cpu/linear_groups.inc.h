@@ -411,16 +411,16 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
 INLINE void unpacked_part(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
                           uint8_t *scratch) {
     const int n_regs = TILE_REGISTERS;
-    int32_t n_groups = w->layout.n_in / PACK_GROUP;
+    const int32_t n_groups = w->layout.n_in / PACK_GROUP, chunk = divide_up(n_groups, divide_up(n_groups, GROUP_CHUNK));
     group_format unpacked = f;
     unpacked.unpacked = true;
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
     find_columns(w, block0, n_blocks, n_regs, 0, y, next);
-    for (int32_t g0 = 0; g0 < n_groups; g0 += GROUP_CHUNK) {
+    for (int32_t g0 = 0; g0 < n_groups; g0 += chunk) {
         for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
             bool last = first + n_regs >= n_blocks * N_HALVES;
-            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = last ? g0 + GROUP_CHUNK : g0};
-            range.g1 = n_groups - g0 < GROUP_CHUNK ? n_groups : g0 + GROUP_CHUNK;
+            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = last ? g0 + chunk : g0};
+            range.g1 = n_groups - g0 < chunk ? n_groups : g0 + chunk;
             memcpy(columns, next, sizeof columns);
             find_columns(w, block0, n_blocks, n_regs, last ? 0 : first + n_regs, y, next);
             unpack_groups(f, n_regs, columns, g0, range.g1, scratch);
