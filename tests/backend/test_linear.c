@@ -73,7 +73,7 @@ static void multiply(const linear_kernels *k, const product_case *c, int32_t row
         int32_t n = n_rows - r < tile_rows ? n_rows - r : tile_rows;
         for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
             int32_t m = n_blocks - b < tile_blocks ? n_blocks - b : tile_blocks;
-            k->product(&c->w, (row_view){rows + (size_t)(row0 + r) * stride, stride}, n, b, m, tile, scratch);
+            k->product(&c->w, (row_view){rows + (size_t)(row0 + r) * stride, stride}, n, b, m, tile, m * PACK_LANES, scratch);
             for (int32_t i = 0; i < n; i++) {
                 memcpy(y + (r + i) * width + b * PACK_LANES, tile + i * m * PACK_LANES, sizeof *y * PACK_LANES * (size_t)m);
             }

@@ -146,20 +146,19 @@ static void set_tasks(product_job *job) {
 }
 
 void linear_tile(const cpu_backend *b, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                 void *scratch) {
-    const int32_t n = n_blocks * PACK_LANES;
-    b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
+                 int32_t y_stride, void *scratch) {
+    b->linear->product(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
     if (w->bias != NULL) {
-        b->math->add_to_rows(w->bias + (int64_t)block0 * PACK_LANES, n, n_rows, y);
+        b->math->add_to_rows(w->bias + (int64_t)block0 * PACK_LANES, n_blocks * PACK_LANES, n_rows, y, y_stride);
     }
 }
 
 /* The same of rows from row0 on. */
 static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                         void *scratch) {
+                         int32_t y_stride, void *scratch) {
     row_view x = job->views[w->format];
     x.data += (size_t)row0 * x.stride;
-    linear_tile(job->b, w, x, n_rows, block0, n_blocks, y, scratch);
+    linear_tile(job->b, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
 }
 
 /* Finishes n columns of one row of a tile. up: those of the second weights, for END_GATE_UP. */
@@ -252,19 +251,20 @@ static void product_task(void *context, int32_t task, int32_t worker) {
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     void *scratch = job->b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
+    const bool is_direct = job->end == END_STORE && n_columns == stride; /* results need no tile: there is nothing else to do with them */
     for (int32_t row0 = first; row0 < end; row0 += LINEAR_TILE_ROWS) {
         int32_t n_rows = end - row0 < LINEAR_TILE_ROWS ? end - row0 : LINEAR_TILE_ROWS;
         int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
         float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
         prefetch(out, n_rows, n_columns / columns_a_float, width);
-        tile_product(job, w, row0, n_rows, block0, n_blocks, y, scratch);
+        tile_product(job, w, row0, n_rows, block0, n_blocks, is_direct ? out : y, is_direct ? width : stride, scratch);
         if (job->end == END_GATE_UP) {
-            tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, scratch);
+            tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, stride, scratch);
         }
         if (job->to_groups) {
             store_groups(job, n_rows, n_columns, y, up, out);
         }
-        for (int32_t r = 0; r < n_rows && !job->to_groups; r++) {
+        for (int32_t r = 0; r < n_rows && !job->to_groups && !is_direct; r++) {
             tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
             if (job->end == END_LOGITS) {
                 note_argmax(job->b->math, y + r * stride, n_columns, column0, &worker_argmax(job->b, worker)[row0 + r]);

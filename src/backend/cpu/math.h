@@ -93,8 +93,8 @@ typedef struct math_kernels {
     float (*largest)(const float *x, int32_t n);
     /* x[i] += scale * y[i], rounded once. */
     void (*add_scaled)(float scale, const float *y, int32_t n, float *x);
-    /* x[r][i] += y[i] for each of n_rows rows of n. */
-    void (*add_to_rows)(const float *y, int32_t n, int32_t n_rows, float *x);
+    /* x[r * stride + i] += y[i], i in 0..n, for each of n_rows rows. */
+    void (*add_to_rows)(const float *y, int32_t n, int32_t n_rows, float *x, int32_t stride);
     /* out = x / sqrt(mean(x^2) + eps) * weight. */
     void (*norm_rms)(const float *x, const float *weight, float eps, int32_t n, float *out);
     /* out = (x - mean) / sqrt(var + eps) * weight + bias; bias may be NULL. */
