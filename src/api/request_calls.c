@@ -84,6 +84,15 @@ static bool is_forced(const quire_request *r) {
     return r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
 }
 
+static bool has_lark(const quire_request *r) {
+    for (size_t i = 0; i < r->n_offered; i++) {
+        if (r->offered[i].lark.n > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static call_grammar calls_of(const quire_request *r) {
     bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
     return (call_grammar){.format = r->formats.tools,
@@ -105,8 +114,12 @@ quire_err request_bind_calls(quire_request *r, quire_error *err) {
     }
     call_grammar c = calls_of(r);
     bool has_grammar = c.format != NULL && call_grammar_layout(&c) != NULL;
-    if (is_forced(r) && !has_grammar) {
+    if (is_forced(r) && !has_grammar && !has_lark(r)) {
         return force_list(r, err);
+    }
+    if (is_forced(r) && !has_grammar) { /* the same list, but a grammar of Lark's is no schema */
+        r->formats.tools = FORCED_FORMAT;
+        has_grammar = true;
     }
     if (has_grammar && r->rule.field == NULL) {
         r->rule = (request_rule){.field = is_forced(r) ? f : tools, .form = RULE_CALLS};

@@ -50,9 +50,12 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
         const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
         function = function != NULL ? function : tool;
         if (json_get_str(function, "name").n > 0 && request_allows_tool(r, json_get_str(function, "name"))) {
-            r->offered[r->n_offered++] = (output_tool){.name = json_get_str(function, "name"),
-                                                       .parameters = json_get(function, "parameters"),
-                                                       .is_strict = json_get_bool(function, "strict", false)};
+            const json_value *custom = r->functions == NULL ? request_custom_of(json_at(r->tools_field, i)) : NULL;
+            r->offered[r->n_offered++] =
+                (output_tool){.name = json_get_str(function, "name"),
+                              .parameters = json_get(function, "parameters"),
+                              .is_strict = json_get_bool(function, "strict", false) || request_custom_has_grammar(custom),
+                              .lark = request_custom_lark(custom)};
         }
     }
     return QUIRE_OK;

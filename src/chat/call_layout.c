@@ -16,6 +16,9 @@ static const layout_tag lines = {"<parameter=", ">\n", "\n</parameter>", "\n", N
 #define ARGS   "\",~\"arguments\":~"
 #define PARAMS "\",~\"parameters\":~"
 
+#define SERVER   "<server_name>$</server_name>^<tool_name>"
+#define MCP_ARGS "</tool_name>^<arguments>^"
+
 static const call_layout layouts[] = {
     {"hermes", "<tool_call>", "^" NAMED, ARGS, "}^</tool_call>", "^<tool_call>^" NAMED, "", LAYOUT_JSON, 0, NULL},
     {"granite4", "<tool_call>", "^" NAMED, ARGS, "}^</tool_call>", "^<tool_call>^" NAMED, "", LAYOUT_JSON, 0, NULL},
@@ -55,6 +58,9 @@ static const call_layout layouts[] = {
      0, NULL},
     {"command_r", "Action:\n```json", "\n[^{\"tool_name\":~\"", PARAMS, "}", ",~^{\"tool_name\":~\"", "^]^```", LAYOUT_JSON, 0, NULL},
     {"functionary_v31", "<function=", "", ">", "</function>", "^<function=", "", LAYOUT_JSON, 0, NULL},
+    {"functionary_v32", ">>>", "", "\n", "", ">>>", "", LAYOUT_JSON, LAYOUT_HEAD_FIRST, NULL},
+    {"mcp_tags", "<use_mcp_tool>", "^" SERVER, MCP_ARGS, "^</arguments>", "^" SERVER, "^</use_mcp_tool>", LAYOUT_JSON, 0, NULL},
+    {"mcp_tags", "<server_name>", "$</server_name>^<tool_name>", MCP_ARGS, "^</arguments>", "^" SERVER, "", LAYOUT_JSON, 0, NULL},
     {"qwen3_coder", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0,
      &lines},
     {"qwen3_xml", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0,
@@ -94,7 +100,8 @@ const call_layout *call_layout_at(size_t i) {
 }
 
 bool call_layout_takes(const call_layout *l, str name) {
-    bool fits = call_is_name(name) && (l->arguments != LAYOUT_PYTHON || !isdigit((unsigned char)name.p[0]));
+    bool is_content = (l->flags & LAYOUT_HEAD_FIRST) != 0 && str_is(name, "all");
+    bool fits = call_is_name(name) && !is_content && (l->arguments != LAYOUT_PYTHON || !isdigit((unsigned char)name.p[0]));
     for (size_t i = 0; fits && l->arguments == LAYOUT_PYTHON && i < name.n; i++) {
         unsigned char c = (unsigned char)name.p[i];
         fits = isalnum(c) || c >= 0x80 || strchr("_.-", c) != NULL;

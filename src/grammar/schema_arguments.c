@@ -219,6 +219,12 @@ void compile_arguments(parts *p, const grammar_arguments *a) {
     s.style = styles[a->syntax];
     s.arguments = a;
     s.avoid = a->syntax != GRAMMAR_SYNTAX_JSON ? avoided(&s, a) : DFA_ANY;
+    if (a->member.n > 0) {
+        uint32_t text = argument_text(&s);
+        build_rule_set(b, rule, text);
+        schema_close(&s);
+        return;
+    }
     const shape none = {.objects = {&(object_part){.max = 0}, 1}};
     const shape *x = a->schema == NULL ? &none : expr_shape(&s, expr_schema(&s, a->schema, 0, ""));
     build_rule_set(b, rule, b->failed == QUIRE_OK ? objects(&s, x) : NFA_FAIL_NODE);

@@ -16,9 +16,9 @@
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
 
 #define CUSTOM(format) "{\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"format\":" format "}}"
-#define NAMED(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
-#define ALLOWED(mode, name) \
-    "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":[" \
+#define NAMED(name)    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+#define ALLOWED(mode, name)                                                                                                                \
+    "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":["                                                     \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}]}}"
 
 static const request_context plain = {.n_vocab = 100, .max_model_len = 128, .has_vocabulary = true, .trusts_templates = true};
@@ -40,16 +40,17 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
         {"\"tools\":[{\"type\":\"custom\",\"custom\":{}}]", "tools", "custom.name"},
         {"\"tools\":[" CUSTOM("{\"type\":\"xml\"}") "]", "tools", "format.type"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
-                         "\"grammar\":{\"syntax\":\"lark\",\"definition\":\"start: /a/\"}}") "]", "tools", "lark"},
+                              "\"grammar\":{\"syntax\":\"bnf\",\"definition\":\"start: /a/\"}}") "]",
+         "tools", "lark"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\"}}") "]", "tools", "definition"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("any", "f"), "tool_choice", "mode"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("auto", "g"), "tool_choice", "allows g"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}",
-         "tool_choice", "at least one"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}", "tool_choice", "at least one"},
         {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "tools alone"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"function_call\":\"none\"", "function_call", "one of them"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
-                         "\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a)|(b\"}}") "]", "tools", "definition"},
+                              "\"grammar\":{\"syntax\":\"lark\",\"definition\":\"\"}}") "]",
+         "tools", "definition"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z") ",\"function_call\":null", "tool_choice", "names z"},
         {"\"function_call\":null,\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z"), "tool_choice", "names z"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":\"required\"", "function_call", "auto"},
