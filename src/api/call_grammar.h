@@ -17,6 +17,7 @@ typedef struct call_grammar {
     str only;         /* the one function that may be called; empty: any */
     bool is_required; /* the answer is calls and nothing else */
     bool is_single;   /* one call at most */
+    bool *in_haste;   /* set where a schema was loosened because compiling took too long; NULL: nobody asks */
 } call_grammar;
 
 /* The first of the format's layouts in which at least one of the tools can be called; NULL: it has no grammar for them. */

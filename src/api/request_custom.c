@@ -26,19 +26,19 @@ str request_custom_lark(const json_value *custom) {
 }
 
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err) {
-    const json_value *format = json_get(custom, "format"), *grammar = grammar_of(custom);
+    const json_value *format = json_get(custom, "format"), *rule = grammar_of(custom);
     if (json_get_str(custom, "name").n == 0) {
         return request_range_error(f, err, "tools[%zu].custom.name must be a string that is not empty", i);
     }
     if (format == NULL || str_is(json_get_str(format, "type"), "text")) {
         return QUIRE_OK;
     }
-    if (grammar == NULL) {
+    if (rule == NULL) {
         return request_range_error(f, err, "tools[%zu].custom.format.type must be \"text\" or \"grammar\"", i);
     }
-    str syntax = json_get_str(grammar, "syntax"), definition = json_get_str(grammar, "definition");
+    str syntax = json_get_str(rule, "syntax"), definition = json_get_str(rule, "definition");
     bool is_known = str_is(syntax, "lark") || str_is(syntax, "regex");
-    if (!is_known || !json_is(json_get(grammar, "definition"), JSON_KIND_TEXT) || (str_is(syntax, "lark") && definition.n == 0)) {
+    if (!is_known || !json_is(json_get(rule, "definition"), JSON_KIND_TEXT) || (str_is(syntax, "lark") && definition.n == 0)) {
         return request_range_error(f, err,
                                    "tools[%zu].custom.format.grammar must have syntax \"lark\" or \"regex\" and a definition, a string", i);
     }

@@ -132,6 +132,51 @@ static void tools_of_other_forms_become_functions(void **state) {
     }
 }
 
+static grammar *compile_calls(const char *fields, grammar_cache *cache, uint64_t tenant) {
+    request_context context = plain;
+    char body[512];
+    quire_request *r;
+    quire_error err = {0};
+    grammar *g = NULL;
+    const reasoning_frame frame = {0};
+    const grammar_marks marks = {0};
+    context.formats = (output_formats){"hermes", NULL};
+    snprintf(body, sizeof body, "{" USER ",%s}", fields);
+    assert_int_equal(request_parse(&context, QUIRE_CHAT, body, strlen(body), &r, &err), QUIRE_OK);
+    const rule_context c = {.frame = &frame, .marks = &marks, .cache = cache, .tenant = tenant};
+    if (request_calls_compile(r, &c, &g, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", fields, err.message);
+    }
+    quire_request_free(r);
+    return g;
+}
+
+static void the_grammar_of_calls_is_kept_for_its_tenant(void **state) {
+    static const char *const others[] = {
+        "\"tools\":[" TOOL "],\"tool_choice\":\"required\"",
+        "\"tools\":[" TOOL "],\"tool_choice\":" NAMED("f"),
+        "\"tools\":[" TOOL "],\"parallel_tool_calls\":false",
+        "\"tools\":[" TOOL "," CUSTOM("{\"type\":\"text\"}") "]",
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"required\":[\"a\"]}}}]"};
+    const char *fields = "\"tools\":[" TOOL "]";
+    grammar_cache *cache;
+    (void)state;
+    assert_int_equal(grammar_cache_open(GRAMMAR_CACHE_BYTES, &cache), QUIRE_OK);
+    grammar *first = compile_calls(fields, cache, 1), *again = compile_calls(fields, cache, 1), *theirs = compile_calls(fields, cache, 2);
+    assert_ptr_equal(first, again);
+    assert_ptr_not_equal(first, theirs);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        grammar *other = compile_calls(others[i], cache, 1);
+        assert_ptr_not_equal(first, other);
+        grammar_drop(other);
+    }
+    grammar_drop(first);
+    grammar_drop(again);
+    grammar_drop(theirs);
+    grammar_cache_close(cache);
+}
+
 /* Feeds text in pieces of n bytes. */
 static void expect_input(const char *text, size_t n, const char *want) {
     custom_input c = {0};
@@ -271,6 +316,7 @@ int main(void) {
         cmocka_unit_test(tools_are_at_most_a_thousand),
         cmocka_unit_test(tools_of_other_forms_become_functions),
         cmocka_unit_test(the_input_of_a_custom_tool_is_its_string),
+        cmocka_unit_test(the_grammar_of_calls_is_kept_for_its_tenant),
         cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
         cmocka_unit_test(tools_reach_the_template_for_them_where_there_is_one),
         cmocka_unit_test(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format),
