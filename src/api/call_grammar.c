@@ -105,6 +105,7 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
         a->behind = str_of(l->tag->behind);
         a->between = str_of(l->tag->between);
         a->string_middle = str_of(l->tag->string_middle != NULL ? l->tag->string_middle : "");
+        a->names_ends = (l->flags & LAYOUT_NAMED_ENDS) != 0;
         a->between_may_miss = (l->flags & LAYOUT_GAPS) != 0;
         set_never(m, f, a);
     }

@@ -203,8 +203,8 @@ void request_end_turns(quire_request *r);
 /* The checks between a chat's tools, its choice of them and what the engine can do; r->formats, offered and info.has_parts are final
  * afterwards. */
 quire_err request_check_tools(quire_request *r, quire_error *err);
-/* Compiles the grammar of each custom tool by itself, so that an error names it. Not on a server's loop. */
-quire_err request_check_grammars(const quire_request *r, quire_error *err);
+/* Compiles the grammar of each custom tool by itself, so that an error names it; cache NULL: none is kept. Not on a server's loop. */
+quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant, quire_error *err);
 /* request_calls.c: makes the calls of r's tools its rule, unless another field names one; where a call is forced, that is an error. Sets
  * the format of calls that are forced and have none. */
 quire_err request_bind_calls(quire_request *r, quire_error *err);

@@ -48,23 +48,31 @@ quire_err request_check_custom(const field_desc *f, size_t i, const json_value *
                                      definition.n, GRAMMAR_MAX_TEXT);
 }
 
-quire_err request_check_grammars(const quire_request *r, quire_error *err) {
+/* Compiles a grammar by itself, unless the tenant's cache has it. */
+static quire_err compile_alone(const json_value *custom, int64_t max_us, grammar_cache *cache, uint64_t tenant, quire_error *why) {
+    grammar_key key = {
+        .tenant = tenant, .kind = is_lark(custom) ? GRAMMAR_LARK : GRAMMAR_REGEX, .text = json_get_str(grammar_of(custom), "definition")};
+    grammar *g = cache != NULL ? grammar_cache_find(cache, &key) : NULL;
+    quire_err e = QUIRE_OK;
+    if (g == NULL) {
+        const grammar_options options = {.max_us = max_us};
+        e = max_us > 0 ? grammar_compile(key.kind, key.text, &options, &g, why)
+                       : err_set(why, QUIRE_TOO_LARGE, -1, "the grammars of custom tools take too long to compile together");
+        if (e == QUIRE_OK && cache != NULL) {
+            grammar_cache_keep(cache, &key, g);
+        }
+    }
+    grammar_drop(g);
+    return e;
+}
+
+quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant, quire_error *err) {
     const field_desc *f = params_field("tools", FIELD_CHAT);
     int64_t until = clock_thread_us() + GRAMMAR_MAX_US;
     for (size_t i = 0; r->has_custom && i < json_length(r->tools_field); i++) {
         const json_value *custom = request_custom_of(json_at(r->tools_field, i));
-        if (!request_custom_has_grammar(custom)) {
-            continue;
-        }
         quire_error why = {0};
-        grammar *g = NULL;
-        const grammar_options options = {.max_us = until - clock_thread_us()};
-        if (options.max_us <= 0) {
-            return request_range_error(f, err, "tools: the grammars of custom tools take too long to compile together");
-        }
-        str definition = json_get_str(grammar_of(custom), "definition");
-        quire_err e = grammar_compile(is_lark(custom) ? GRAMMAR_LARK : GRAMMAR_REGEX, definition, &options, &g, &why);
-        grammar_drop(g);
+        quire_err e = grammar_of(custom) != NULL ? compile_alone(custom, until - clock_thread_us(), cache, tenant, &why) : QUIRE_OK;
         if (e == QUIRE_NO_MEMORY || e == QUIRE_CANCELLED) {
             *err = why;
             return e;

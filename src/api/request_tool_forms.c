@@ -149,10 +149,10 @@ static quire_err write_plain(const quire_request *r, strbuf *out) {
 }
 
 bool request_is_custom(const quire_request *r, str name) {
-    for (size_t i = 0; i < json_length(r->tools_field); i++) {
-        const json_value *custom = request_custom_of(json_at(r->tools_field, i));
-        if (custom != NULL && str_eq(json_get_str(custom, "name"), name)) {
-            return true;
+    for (size_t i = 0; i < json_length(r->tools_field); i++) { /* of several tools of one name the first counts */
+        const json_value *tool = json_at(r->tools_field, i);
+        if (str_eq(tool_name(tool), name)) {
+            return request_custom_of(tool) != NULL;
         }
     }
     return false;

@@ -34,6 +34,7 @@ typedef struct grammar_arguments {
     str string_middle; /* in place of `middle` before strings; empty: the same, and then `reads` decides what a value is */
     str between;
     bool between_may_miss;
+    bool names_ends;  /* behind `behind` stand the member's name and > */
     const str *never; /* what no value contains, valid UTF-8 */
     size_t n_never;
     str never_first; /* what no value begins with; empty: nothing */

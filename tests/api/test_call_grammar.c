@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "api/call_grammar.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "chat/call_layout.h"
@@ -547,10 +548,70 @@ static void a_grammar_of_lines_fits_into_every_format(void **state) {
     }
 }
 
+static bool can_call(const char *format, const char *name) {
+    const output_tool tool = {.name = str_of(name)};
+    const call_grammar c = {.format = format, .tools = &tool, .n_tools = 1};
+    return call_grammar_layout(&c) != NULL;
+}
+
+static void names_that_a_format_reads_as_others_are_not_called(void **state) {
+    (void)state;
+    static const char *const never[] = {"", "a b", "a\"", "a{", "a<b", "a\x01", "a\x7F", "a\\u0041", "a|b", "a\n"};
+    const call_layout *l;
+    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+        for (size_t k = 0; k < sizeof never / sizeof *never; k++) {
+            assert_false(can_call(l->format, never[k]));
+        }
+        assert_true(can_call(l->format, "gr\xC3\xBC\xC3\x9F") && can_call(l->format, "\xE2\x80\xAE_x\xE2\x80\x8B"));
+    }
+    assert_true(can_call("hermes", "f:3") && can_call("kimi_k2", "f:3"));
+    assert_false(can_call("functionary_v32", "f:3") || can_call("deepseek_v31", "f:3") || can_call("mcp_tags", "f:3"));
+    assert_false(can_call("functionary_v32", "all"));
+    assert_false(can_call("pythonic", "-f") || can_call("pythonic", "3f") || can_call("pythonic", "f:g"));
+}
+
+/* As many tools as a request may have, each with a schema that takes long. */
+static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
+    static const char *const formats[] = {"hermes", "gigachat3", "qwen3_coder", "pythonic", "llama3_json"};
+    enum { N = 1024, PROPERTIES = 40 };
+    static output_tool tools[N];
+    static char names[N][16];
+    strbuf text = {0};
+    (void)state;
+    assert_int_equal(strbuf_add_str(&text, "{\"type\":\"object\",\"properties\":{"), QUIRE_OK);
+    for (int i = 0; i < PROPERTIES; i++) {
+        assert_int_equal(strbuf_addf(&text, "%s\"p%d\":{\"type\":\"string\",\"pattern\":\"^(a|b){1,%d}.*(cd|ef)$\",\"maxLength\":%d}",
+                                     i > 0 ? "," : "", i, i + 9, 50 + i),
+                         QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, "}}"), QUIRE_OK);
+    json_value *schema = json_document((str){text.p, text.n});
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(names[i], sizeof names[i], "f%d", i);
+        tools[i] = (output_tool){.name = str_of(names[i]), .parameters = schema};
+    }
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const call_grammar c = {.format = formats[i], .tools = tools, .n_tools = N};
+        grammar *g = NULL;
+        quire_error err = {0};
+        int64_t from = clock_thread_us();
+        quire_err e = call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err);
+        int64_t us = clock_thread_us() - from;
+        printf("%s: %s, %lld ms\n", formats[i], quire_err_name(e), (long long)us / 1000);
+        assert_true(e == QUIRE_OK || e == QUIRE_TOO_LARGE);
+        assert_true(us < 6 * GRAMMAR_MAX_US);
+        grammar_drop(g);
+    }
+    json_drop(schema);
+    strbuf_deinit(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
                                        cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
                                        cmocka_unit_test(a_grammar_of_lines_fits_into_every_format),
+                                       cmocka_unit_test(names_that_a_format_reads_as_others_are_not_called),
+                                       cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
                                        cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
                                        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
     return cmocka_run_group_tests(tests, NULL, NULL);
