@@ -3,136 +3,7 @@
  * A copy of a node is made for each state in which it is reached and each state in which its rule has to end; a rule has one for each pair
  * of such states. Of these only the ones that are met are made. */
 #include "grammar/avoid.h"
-#include "base/utf8.h"
-
-enum { MAX_STATES = 256, SLOTS = 1024 };
-
-/* The states in which a rule may end that begins in state `from`: bit q % 64 of ends[q / 64]. */
-typedef struct outcome {
-    uint32_t rule, from;
-    uint64_t ends[MAX_STATES / 64];
-    uint32_t callers; /* the newest one, plus 1 */
-} outcome;
-
-/* A call whose rule has the outcome that lists it. */
-typedef struct caller {
-    uint32_t outcome, next; /* of the calling rule; the node behind the call */
-    uint32_t older;         /* plus 1 */
-} caller;
-
-typedef struct pair {
-    uint64_t key;
-    uint32_t to;
-} pair;
-
-/* A table of numbers by key. */
-typedef struct table {
-    NFA_VEC(pair) list;
-    uint32_t *slots, n_slots; /* plus 1; 0: free */
-} table;
-
-typedef struct visit {
-    uint32_t outcome, node, state;
-} visit;
-
-/* Characters of a class, and the state that they lead to. */
-typedef struct piece {
-    nfa_range range;
-    uint32_t to;
-} piece;
-
-typedef struct product {
-    build *b;
-    const dfa *d; /* its vectors do not move: no dfa is made meanwhile */
-    uint32_t n_states;
-    NFA_VEC(outcome) outcomes;
-    NFA_VEC(caller) callers;
-    NFA_VEC(visit) work;
-    NFA_VEC(uint32_t) todo; /* copies whose successors are to be made: numbers in nodes.list */
-    table known, seen;      /* outcomes by rule and state; visits */
-    table nodes, rules;     /* copies */
-    NFA_VEC(piece) pieces;
-    NFA_VEC(nfa_range) ranges;
-    NFA_VEC(uint32_t) ways;
-} product;
-
-static bool has_end(const uint64_t *ends, uint32_t q) {
-    return (ends[q / 64] >> (q % 64) & 1) != 0;
-}
-
-/* The state behind a character; NFA_NONE: the dfa accepts nothing there. */
-static uint32_t step_of(const product *p, uint32_t state, uint32_t c) {
-    const nfa_dstate *s = &p->d->states.p[state];
-    for (uint32_t i = 0; i < s->n; i++) {
-        const nfa_dedge *e = &p->d->edges.p[s->first + i];
-        if (e->lo <= c && c <= e->hi) {
-            return e->to;
-        }
-    }
-    return s->other;
-}
-
-/* The state behind the bytes of a node. */
-static uint32_t behind_bytes(product *p, const nfa_node *node, uint32_t state) {
-    const char *bytes = (const char *)p->b->a.bytes.p + node->arg;
-    if (node->n == UINT16_MAX) {
-        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "a text of the grammar is too long here");
-        return NFA_NONE;
-    }
-    for (size_t at = 0, len; at < node->n && state != NFA_NONE && build_step(p->b, 1); at += len) {
-        state = step_of(p, state, (uint32_t)utf8_next(bytes + at, &len));
-    }
-    return state;
-}
-
-/* ---- tables ---- */
-
-static uint64_t key_of(uint32_t x, uint32_t state, uint32_t end) {
-    return (uint64_t)x << 16 | (uint64_t)state << 8 | end;
-}
-
-static uint32_t slot_of(const table *c, uint64_t key) {
-    uint32_t at = (uint32_t)(key * 0x9E3779B97F4A7C15u >> 32) & (c->n_slots - 1);
-    while (c->slots[at] != 0 && c->list.p[c->slots[at] - 1].key != key) {
-        at = (at + 1) & (c->n_slots - 1);
-    }
-    return at;
-}
-
-static bool grow_slots(product *p, table *c) {
-    uint32_t n = c->n_slots > 0 ? c->n_slots * 2 : SLOTS;
-    uint32_t *slots = mem_new(n, sizeof *slots);
-    if (slots == NULL) {
-        (void)build_fail(p->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
-        return false;
-    }
-    mem_free(c->slots);
-    c->slots = slots;
-    c->n_slots = n;
-    for (uint32_t i = 0; i < c->list.n; i++) {
-        c->slots[slot_of(c, c->list.p[i].key)] = i + 1;
-    }
-    return true;
-}
-
-/* The number of a key in the list; a new one, whose `to` is not set, where *is_new. */
-static uint32_t find_key(product *p, table *c, uint64_t key, bool *is_new) {
-    *is_new = false;
-    if (p->b->failed != QUIRE_OK || ((c->list.n + 1) * 2 > c->n_slots && !grow_slots(p, c))) {
-        return 0;
-    }
-    uint32_t at = slot_of(c, key);
-    if (c->slots[at] == 0) {
-        pair *new = NFA_PUSH(p->b, c->list);
-        if (new == NULL) {
-            return 0;
-        }
-        *new = (pair){key, 0};
-        c->slots[at] = c->list.n;
-        *is_new = true;
-    }
-    return c->slots[at] - 1;
-}
+#include "grammar/avoid_product.h"
 
 /* ---- repeats ---- */
 
@@ -169,139 +40,11 @@ static void unroll(build *b, uint32_t i) {
     }
 }
 
-/* ---- characters ---- */
-
-/* Adds a piece of a class to the others that lead to the same state. */
-static void add_piece(product *p, uint32_t lo, uint32_t hi, uint32_t to) {
-    piece *x = to != NFA_NONE ? NFA_PUSH(p->b, p->pieces) : NULL;
-    if (x != NULL) {
-        *x = (piece){{lo, hi}, to};
-    }
-}
-
-/* Cuts a class into pieces, ascending, each with the state that its characters lead to. */
-static void cut_class(product *p, const nfa_node *node, uint32_t state) {
-    const nfa *a = &p->b->a;
-    const nfa_class *class = &a->classes.p[node->arg];
-    const nfa_dstate *s = &p->d->states.p[state];
-    p->pieces.n = 0;
-    for (uint32_t i = 0; i < class->n && build_step(p->b, 1); i++) {
-        nfa_range r = a->ranges.p[class->first + i];
-        uint32_t at = r.lo;
-        for (uint32_t k = 0; k < s->n && at <= r.hi; k++) {
-            nfa_dedge e = p->d->edges.p[s->first + k];
-            if (e.hi < at || e.lo > r.hi) {
-                continue;
-            }
-            if (e.lo > at) {
-                add_piece(p, at, e.lo - 1, s->other);
-            }
-            add_piece(p, e.lo > at ? e.lo : at, e.hi < r.hi ? e.hi : r.hi, e.to);
-            at = e.hi + 1;
-        }
-        if (at <= r.hi) {
-            add_piece(p, at, r.hi, s->other);
-        }
-    }
-}
-
-/* ---- where rules end ---- */
-
-static void push_visit(product *p, uint32_t of, uint32_t node, uint32_t state) {
-    bool is_new;
-    (void)find_key(p, &p->seen, (uint64_t)of << 40 | (uint64_t)node << 8 | state, &is_new);
-    visit *v = is_new ? NFA_PUSH(p->b, p->work) : NULL;
-    if (v != NULL) {
-        *v = (visit){of, node, state};
-    }
-}
-
-/* The number of an outcome, which begins to be walked where it is new. */
-static uint32_t outcome_of(product *p, uint32_t rule, uint32_t from) {
-    bool is_new;
-    uint32_t i = find_key(p, &p->known, (uint64_t)rule << 8 | from, &is_new);
-    outcome *o = is_new ? NFA_PUSH(p->b, p->outcomes) : NULL;
-    if (o != NULL) {
-        *o = (outcome){.rule = rule, .from = from};
-        push_visit(p, i, p->b->a.rules.p[rule].start, from);
-    }
-    return i;
-}
-
-static void add_end(product *p, uint32_t of, uint32_t state) {
-    outcome *o = &p->outcomes.p[of];
-    if (has_end(o->ends, state)) {
-        return;
-    }
-    o->ends[state / 64] |= (uint64_t)1 << (state % 64);
-    for (uint32_t i = o->callers; i > 0 && build_step(p->b, 1); i = p->callers.p[i - 1].older) {
-        push_visit(p, p->callers.p[i - 1].outcome, p->callers.p[i - 1].next, state);
-    }
-}
-
-static void add_caller(product *p, uint32_t of, const nfa_node *call, uint32_t state) {
-    uint32_t callee = outcome_of(p, call->arg, state);
-    caller *c = NFA_PUSH(p->b, p->callers);
-    if (c == NULL || p->b->failed != QUIRE_OK) {
-        return;
-    }
-    *c = (caller){of, call->next, p->outcomes.p[callee].callers};
-    p->outcomes.p[callee].callers = p->callers.n;
-    for (uint32_t q = 0; q < p->n_states; q++) {
-        if (has_end(p->outcomes.p[callee].ends, q)) {
-            push_visit(p, of, call->next, q);
-        }
-    }
-}
-
-/* Visits what characters of a class lead to. */
-static void push_characters(product *p, uint32_t of, const nfa_node *node, uint32_t state) {
-    cut_class(p, node, state);
-    for (uint32_t i = 0; i < p->pieces.n; i++) {
-        push_visit(p, of, node->next, p->pieces.p[i].to);
-    }
-}
-
-static void walk_one(product *p, visit v) {
-    const nfa *a = &p->b->a;
-    nfa_node node = a->nodes.p[v.node];
-    switch ((nfa_op)node.op) {
-    case NFA_RETURN:
-        add_end(p, v.outcome, v.state);
-        break;
-    case NFA_SPLIT:
-        for (uint32_t i = 0; i < node.n; i++) {
-            push_visit(p, v.outcome, a->targets.p[node.arg + i], v.state);
-        }
-        break;
-    case NFA_BYTES: {
-        uint32_t to = behind_bytes(p, &node, v.state);
-        if (to != NFA_NONE) {
-            push_visit(p, v.outcome, node.next, to);
-        }
-        break;
-    }
-    case NFA_CLASS:
-        push_characters(p, v.outcome, &node, v.state);
-        break;
-    case NFA_CALL:
-        add_caller(p, v.outcome, &node, v.state);
-        break;
-    default: /* NFA_FAIL */
-        break;
-    }
-}
-
-/* Finds the ends of a rule that begins in state 0, and of all that it calls (summaries of calls: Reps, Horwitz and Sagiv 1995). */
-static uint32_t find_ends(product *p, uint32_t rule) {
-    uint32_t of = outcome_of(p, rule, 0);
-    while (p->work.n > 0 && build_step(p->b, 1)) {
-        walk_one(p, p->work.p[--p->work.n]);
-    }
-    return of;
-}
-
 /* ---- copies ---- */
+
+static uint64_t key_of(uint32_t x, uint32_t state, uint32_t end) {
+    return (uint64_t)x << 16 | (uint64_t)state << 8 | end;
+}
 
 /* The copy of a node that is reached in `state` and whose rule ends in `end`. */
 static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t end) {
@@ -309,7 +52,7 @@ static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t en
     if (node == NFA_RETURN_NODE) {
         return state == end ? NFA_RETURN_NODE : NFA_FAIL_NODE;
     }
-    uint32_t i = find_key(p, &p->nodes, key_of(node, state, end), &is_new);
+    uint32_t i = product_find(p, &p->nodes, key_of(node, state, end), &is_new);
     if (is_new) {
         uint32_t to = build_node(p->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE), *todo = NFA_PUSH(p->b, p->todo);
         p->nodes.list.p[i].to = to;
@@ -322,7 +65,7 @@ static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t en
 
 static uint32_t rule_copy(product *p, uint32_t rule, uint32_t state, uint32_t end) {
     bool is_new;
-    uint32_t i = find_key(p, &p->rules, key_of(rule, state, end), &is_new);
+    uint32_t i = product_find(p, &p->rules, key_of(rule, state, end), &is_new);
     if (is_new) {
         uint32_t to = build_rule(p->b);
         p->rules.list.p[i].to = to;
@@ -371,7 +114,7 @@ static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t stat
 
 /* The copy of a class: a way for each state that its characters lead to. */
 static void copy_class(product *p, const nfa_node *node, uint32_t state, uint32_t end) {
-    cut_class(p, node, state);
+    product_cut(p, node, state);
     for (uint32_t to; (to = take_pieces(p)) != NFA_NONE && build_step(p->b, 1);) {
         uint32_t class = build_class(p->b, p->ranges.p, p->ranges.n);
         push_reader(p, (nfa_node){.op = NFA_CLASS, .arg = class}, node->next, to, end);
@@ -379,7 +122,7 @@ static void copy_class(product *p, const nfa_node *node, uint32_t state, uint32_
 }
 
 static void copy_call(product *p, const nfa_node *node, uint32_t state, uint32_t end) {
-    uint32_t of = outcome_of(p, node->arg, state);
+    uint32_t of = product_outcome(p, node->arg, state);
     if (p->b->failed != QUIRE_OK) {
         return;
     }
@@ -406,7 +149,7 @@ static void fill(product *p, uint32_t i) {
         }
         break;
     case NFA_BYTES: {
-        uint32_t to = behind_bytes(p, &node, state);
+        uint32_t to = product_behind(p, &node, state);
         if (to != NFA_NONE) {
             push_reader(p, node, node.next, to, end);
         }
@@ -433,8 +176,8 @@ static void fill(product *p, uint32_t i) {
 static bool open_product(product *p, uint32_t first, uint32_t dfa_number, dfa_pool *pool) {
     *p = (product){.b = pool->b, .d = &pool->all.p[dfa_number]};
     p->n_states = p->d->states.n;
-    if (p->n_states > MAX_STATES) {
-        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "what ends a value of this format takes over %d states", MAX_STATES);
+    if (p->n_states > AVOID_MAX_STATES) {
+        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "what ends a value of this format takes over %d states", AVOID_MAX_STATES);
         return false;
     }
     for (uint32_t i = first, n = p->b->a.nodes.n; i < n && build_step(p->b, 1); i++) {
@@ -472,7 +215,7 @@ uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
         return made;
     }
     if (open_product(&p, first, x, pool)) {
-        uint32_t of = find_ends(&p, rule);
+        uint32_t of = product_find_ends(&p, rule);
         outcome ends = b->failed == QUIRE_OK ? p.outcomes.p[of] : (outcome){0};
         uint32_t start = NFA_FAIL_NODE;
         for (uint32_t q = 0; q < p.n_states && b->failed == QUIRE_OK; q++) {

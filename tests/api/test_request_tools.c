@@ -10,6 +10,7 @@
 
 #include "api/custom_input.h"
 #include "api/request.h"
+#include "base/clock.h"
 #include "json/json_out.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
@@ -130,6 +131,35 @@ static void tools_of_other_forms_become_functions(void **state) {
         strbuf_deinit(&names);
         quire_request_free(r);
     }
+}
+
+/* A server's loop parses small bodies: what takes long waits for a text thread, and all of a request's grammars have one budget. */
+static void grammars_of_custom_tools_are_compiled_apart(void **state) {
+    (void)state;
+    strbuf body = {0};
+    quire_request *r;
+    quire_error err = {0};
+    assert_int_equal(strbuf_add_str(&body, "{" USER ",\"tools\":["), QUIRE_OK);
+    for (int i = 0; i < 400; i++) {
+        const char *definition = i < 399 ? "(a|b){1,200}.*(c|d){1,99}" : "a)|(b";
+        assert_int_equal(strbuf_addf(&body,
+                                     "%s{\"type\":\"custom\",\"custom\":{\"name\":\"c%d\",\"format\":{\"type\":\"grammar\",\"grammar\":{"
+                                     "\"syntax\":\"regex\",\"definition\":\"%s\"}}}}",
+                                     i > 0 ? "," : "", i, definition),
+                         QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&body, "]}"), QUIRE_OK);
+    int64_t from = clock_thread_us();
+    assert_int_equal(request_parse(&plain, QUIRE_CHAT, body.p, body.n, &r, &err), QUIRE_OK);
+    int64_t parsed = clock_thread_us();
+    assert_int_equal(request_check_grammars(r, NULL, 0, &err), QUIRE_BAD_REQUEST);
+    int64_t checked = clock_thread_us();
+    printf("%zu bytes: parsed in %lld us, then %lld us: %s\n", body.n, (long long)(parsed - from), (long long)(checked - parsed),
+           err.message);
+    assert_non_null(strstr(err.message, ".custom.format.grammar.definition: "));
+    assert_true(checked - parsed < 3 * GRAMMAR_MAX_US);
+    quire_request_free(r);
+    strbuf_deinit(&body);
 }
 
 static grammar *compile_calls(const char *fields, grammar_cache *cache, uint64_t tenant) {
@@ -317,6 +347,7 @@ int main(void) {
         cmocka_unit_test(tools_of_other_forms_become_functions),
         cmocka_unit_test(the_input_of_a_custom_tool_is_its_string),
         cmocka_unit_test(the_grammar_of_calls_is_kept_for_its_tenant),
+        cmocka_unit_test(grammars_of_custom_tools_are_compiled_apart),
         cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
         cmocka_unit_test(tools_reach_the_template_for_them_where_there_is_one),
         cmocka_unit_test(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format),
