@@ -152,10 +152,11 @@ static bool obeys(const output_tool *tool, str text) {
     grammar_run *r = NULL;
     quire_error err = {0};
     bool fits = true, is_lark = tool->lark.n > 0;
-    json_value *arguments = json_document(text);
-    if (!json_is(arguments, JSON_KIND_OBJECT)) {
+    json_fault fault;
+    if (json_check(text, &json_limits_config, NULL, &fault) != QUIRE_OK || text.p[0] != '{') {
         return false;
     }
+    json_value *arguments = is_lark ? json_document(text) : NULL;
     json_add(&o, tool->parameters);
     str rule = is_lark ? tool->lark : (str){written.p, written.n}, what = is_lark ? json_get_str(arguments, "input") : text;
     if ((is_lark || tool->parameters != NULL) &&
