@@ -4,12 +4,12 @@
 #include "base/clock.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/draft_sample.h"
 #include "engine/draft_step.h"
 #include "engine/features.h"
 #include "engine/fork.h"
 #include "engine/output.h"
 #include "engine/row_pooling.h"
+#include "engine/step_lines.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
 
@@ -128,8 +128,7 @@ static void prefetch_ahead(const engine *e, int32_t item) {
 
 void collect_items(engine *e) {
     int64_t start_ns = clock_ns();
-    step_sample_plain(e);
-    draft_sample_all(e);
+    step_lines_sample(e);
     e->profile.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {

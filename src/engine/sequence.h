@@ -20,8 +20,7 @@ typedef struct sequence {
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
     int64_t last_token_us, ended_us;
-    sample_result sampled;    /* its next token, from step_sample_plain until it is committed; else NOT_SAMPLED */
-    const sample_result *line; /* its next n_line tokens, from draft_sample_all until they are committed */
+    const sample_result *line; /* its next n_line tokens, from step_lines_sample until they are committed */
     int32_t n_line;
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */

@@ -64,19 +64,13 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
     return true;
 }
 
-bool draft_guess(draft_seq *s, int32_t most) {
-    const constraint *k = s->context->constraint;
+void draft_guess(const sample_context *c, int32_t most, draft_tree *out) {
+    const constraint *k = c->constraint;
     int32_t ids[DRAFT_MAX];
-    if (k == NULL || k->ops->guess == NULL) {
-        return false;
-    }
-    s->guess_length = s->guess_length == 0 ? DRAFT_MAX : s->guess_length;
-    int32_t n = k->ops->guess(k, s->context->constraint_state, ids, min_i32(most, s->guess_length));
+    int32_t n = k->ops->guess != NULL ? k->ops->guess(k, c->constraint_state, ids, min_i32(most, DRAFT_MAX)) : 0;
     for (int32_t i = 0; i < n; i++) {
-        draft_tree_add(&s->tree, i - 1, ids[i]);
+        draft_tree_add(out, i - 1, ids[i]);
     }
-    s->is_guess = n > 0;
-    return n > 0;
 }
 
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result) {

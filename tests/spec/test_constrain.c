@@ -10,6 +10,7 @@
 #include "sample/constraints.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
+#include "spec/outlook.h"
 #include "spec/verify.h"
 
 enum { N_VOCAB = 64, EOS = 1 };
@@ -108,6 +109,13 @@ static void nothing_is_forced_that_another_rule_could_forbid(void **state) {
     constraint_drop(&w.choice->head);
 }
 
+/* What comes behind n_known tokens. */
+static bool propose(world *w, int32_t n_known, int32_t most) {
+    w->d.tree.n = w->d.n_jump_forward = 0;
+    w->d.n_known = n_known;
+    return outlook_propose(&w->d, &desc, most);
+}
+
 static void a_guess_grows_and_shrinks_with_its_success(void **state) {
     (void)state;
     static const draft_options none = {0};
@@ -118,22 +126,57 @@ static void a_guess_grows_and_shrinks_with_its_success(void **state) {
         line[i] = 2 + i;
     }
     choice_add(w.choice, line, 40);
-    assert_true(draft_guess(&w.d, 100) && w.d.is_guess);
+    w.d.samples_each = true; /* else all of it is forced */
+    assert_true(propose(&w, 1, 100) && w.d.is_guess);
     assert_int_equal(w.d.tree.n, DRAFT_MAX);
     draft_adapt(&w.d, &none, &(draft_outcome){.n = DRAFT_MAX, .n_accepted = 2});
-    w.d.tree.n = 0;
-    assert_true(draft_guess(&w.d, 100));
+    assert_true(propose(&w, 2, 100));
     assert_int_equal(w.d.tree.n, 3);
     draft_adapt(&w.d, &none, &(draft_outcome){.n = 3, .n_accepted = 3, .to_end = true});
-    w.d.tree.n = 0;
-    assert_true(draft_guess(&w.d, 4));
+    assert_true(propose(&w, 3, 4));
     assert_int_equal(w.d.tree.n, 4);
     assert_int_equal(w.d.length + w.d.pause, 0); /* a drafter's own drafts do not learn from it */
-    w.d.tree.n = 0;
     w.node = 40;
     w.d.is_guess = false;
-    assert_false(draft_guess(&w.d, 4) || w.d.is_guess);
+    assert_false(propose(&w, 4, 4) || w.d.is_guess);
     constraint_drop(&w.choice->head);
+}
+
+/* Found behind the tokens of a draft, before its success is known: the guess is then long enough for whatever length follows from it. */
+static void an_outlook_found_beforehand_is_the_one_found_later(void **state) {
+    (void)state;
+    static const draft_options none = {0};
+    static const draft_outcome results[] = {{.n = 4, .n_accepted = 4, .to_end = true}, {.n = 4, .n_accepted = 2}, {.n = 4}};
+    int32_t line[40];
+    for (int32_t i = 0; i < 40; i++) {
+        line[i] = 2 + i;
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        for (int forced = 0; forced < 2; forced++) {
+            world before, after;
+            world *const worlds[] = {&before, &after};
+            for (int k = 0; k < 2; k++) {
+                world *w = worlds[k];
+                open_world(w);
+                choice_add(w->choice, line, 40);
+                w->d.samples_each = forced == 0;
+                w->d.guess_length = 4;
+                w->d.is_guess = true;
+                if (w == &before) {
+                    outlook_find(&w->d, &desc, 7, 100);
+                }
+                draft_adapt(&w->d, &none, &results[i]);
+                assert_true(propose(w, 7, 100));
+            }
+            assert_int_equal(before.d.tree.n, after.d.tree.n);
+            assert_memory_equal(before.d.tree.tokens, after.d.tree.tokens, (size_t)after.d.tree.n * sizeof(int32_t));
+            assert_int_equal(before.d.n_jump_forward, after.d.n_jump_forward);
+            assert_int_equal(before.d.n_jump_forward, forced ? DRAFT_MAX : 0);
+            assert_int_equal(before.d.is_guess, !forced);
+            constraint_drop(&before.choice->head);
+            constraint_drop(&after.choice->head);
+        }
+    }
 }
 
 /* By rejection sampling too: the judged token is allowed, and the state is that behind it. */
@@ -176,6 +219,7 @@ int main(void) {
         cmocka_unit_test(a_constraint_forces_a_line_up_to_a_choice_or_an_end),
         cmocka_unit_test(nothing_is_forced_that_another_rule_could_forbid),
         cmocka_unit_test(a_guess_grows_and_shrinks_with_its_success),
+        cmocka_unit_test(an_outlook_found_beforehand_is_the_one_found_later),
         cmocka_unit_test(judging_moves_the_state_over_the_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
