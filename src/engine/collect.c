@@ -116,12 +116,15 @@ static void collect_item(engine *e, int32_t item) {
     }
 }
 
-#define PREFETCHED_AHEAD 6 /* sequences */
+enum { SEQUENCE_AHEAD = 12, TOKENS_AHEAD = 6 }; /* items */
 
-/* Prefetches the last tokens of the sequence of a later item. */
+/* Prefetches the sequences of later items, and then their last tokens. */
 static void prefetch_ahead(const engine *e, int32_t item) {
-    if (item + PREFETCHED_AHEAD < e->sched.plan.n_items) {
-        sequence *s = planned_at(e, item + PREFETCHED_AHEAD);
+    if (item + SEQUENCE_AHEAD < e->sched.plan.n_items) {
+        sequence_prefetch(planned_at(e, item + SEQUENCE_AHEAD));
+    }
+    if (item + TOKENS_AHEAD < e->sched.plan.n_items) {
+        sequence *s = planned_at(e, item + TOKENS_AHEAD);
         __builtin_prefetch(s->task.tokens + s->task.n_known, 1);
     }
 }

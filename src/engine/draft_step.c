@@ -53,10 +53,15 @@ static void constrain(void *context, int32_t task, int32_t worker) {
     }
 }
 
+#define PREFETCHED_AHEAD 8 /* sequences: others may have written their outlooks */
+
 void draft_step_propose(engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         sequence *s = running_at(e, i);
+        if (i + PREFETCHED_AHEAD < e->sched.n_running) {
+            sequence_prefetch(running_at(e, i + PREFETCHED_AHEAD));
+        }
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
         d->tree.n = d->n_jump_forward = 0;
