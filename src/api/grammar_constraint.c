@@ -36,8 +36,9 @@ static int32_t forced(const constraint *c, const void *state, int32_t *ids, int3
     return grammar_forced(run_of(c), read_state(state), ids, most);
 }
 
-static int32_t guess(const constraint *c, const void *state, int32_t *ids, int32_t most) {
-    return grammar_guess(run_of(c), read_state(state), ids, most);
+static int32_t guess(const constraint *c, const void *state, const guess_bounds *b, int32_t *ids, int32_t *parents) {
+    const grammar_guess_bounds bounds = {b->nodes, b->first, b->least};
+    return grammar_guess(run_of(c), read_state(state), &bounds, ids, parents);
 }
 
 static bool is_final(const constraint *c, const void *state) {

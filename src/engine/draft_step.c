@@ -37,7 +37,7 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
         return false;
     }
     if (s->constraint != NULL) {
-        return outlook_propose(d, e->desc, most);
+        return outlook_propose(d, e->desc, most, outlook_least(e->sched.n_running));
     }
     if (!d->samples_each && jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &d->tree)) {
         d->n_jump_forward = d->tree.n;

@@ -1,4 +1,6 @@
 /* What must come behind a state, and what is likely to. */
+#include <string.h>
+
 #include "grammar/grammar_run.h"
 
 /* machine_state.only: nobody has asked; there is no only byte; it is the byte 0, and so on. */
@@ -42,50 +44,106 @@ int32_t grammar_forced(grammar_run *run, grammar_state s, int32_t *tokens, int32
     return n;
 }
 
-/* The longest token that begins with known bytes p[0..n); -1: none. */
-static int32_t longest_token(const grammar_vocab *v, const uint8_t *p, size_t n, size_t *length) {
-    int32_t best = -1;
-    uint32_t at = 0, end = v->all.n_roots;
-    for (size_t depth = 0; depth < n && at < end;) {
-        const trie_node *node = &v->all.nodes[at];
-        if (node->byte != p[depth]) {
-            at++;
+/* ---- guesses ---- */
+
+#define GUESS_BYTES 512 /* that are known */
+#define GUESS_POOL  (GRAMMAR_MAX_GUESSES * GRAMMAR_GUESS_WIDTH)
+
+/* A token that may be added to a guess. */
+typedef struct spelling {
+    float probability; /* of it with all before it */
+    int32_t token, parent;
+    size_t end; /* of the known bytes, behind it */
+} spelling;
+
+/* Known bytes, and what may be added. */
+typedef struct guess {
+    const grammar_vocab *v;
+    const grammar_guess_bounds *bounds;
+    uint8_t bytes[GUESS_BYTES];
+    size_t n_bytes;
+    spelling pool[GUESS_POOL];
+    int32_t n_pool;
+} guess;
+
+/* Lists the longest tokens that spell known bytes from `at` on, longest last. */
+static int32_t list_tokens(const guess *g, size_t at, spelling *list) {
+    const vocab_trie *t = &g->v->all;
+    uint32_t node = 0, end = t->n_roots;
+    int32_t n = 0;
+    while (at < g->n_bytes && node < end) {
+        const trie_node *x = &t->nodes[node];
+        if (x->byte != g->bytes[at]) {
+            node++;
             continue;
         }
-        depth++;
-        if (node->token >= 0) {
-            best = node->token;
-            *length = depth;
+        at++;
+        if (x->token >= 0 && n == GRAMMAR_GUESS_WIDTH) {
+            memmove(list, list + 1, (size_t)--n * sizeof *list);
         }
-        at = node->child;
-        end = node->child + node->n;
+        if (x->token >= 0) {
+            list[n++] = (spelling){.token = x->token, .end = at};
+        }
+        node = x->child;
+        end = x->child + x->n;
     }
-    return best;
+    return n;
 }
 
-#define GUESS_BYTES 512
+/* Adds the tokens behind a node to what may be added, longest first. */
+static void add_spellings(guess *g, int32_t parent, size_t at, float probability) {
+    spelling list[GRAMMAR_GUESS_WIDTH];
+    int32_t n = list_tokens(g, at, list);
+    for (int32_t i = n - 1; i >= 0 && g->n_pool < GUESS_POOL; i--) {
+        float share = (1.0f - g->bounds->first) / (float)n + (i == n - 1 ? g->bounds->first : 0.0f);
+        list[i].parent = parent;
+        list[i].probability = probability * share;
+        g->pool[g->n_pool++] = list[i];
+    }
+}
 
-int32_t grammar_guess(grammar_run *run, grammar_state s, int32_t *tokens, int32_t max) {
-    uint8_t bytes[GUESS_BYTES];
-    size_t n = 0, at = 0, length = 0;
-    int32_t n_tokens = 0, byte = 0;
+/* Takes the likeliest of what may be added, of equal ones the first. False: none is likely enough. */
+static bool take_likeliest(guess *g, spelling *out) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < g->n_pool; i++) {
+        best = g->pool[i].probability > g->pool[best].probability ? i : best;
+    }
+    if (g->n_pool == 0 || g->pool[best].probability < g->bounds->least) {
+        return false;
+    }
+    *out = g->pool[best];
+    g->n_pool--;
+    memmove(g->pool + best, g->pool + best + 1, (size_t)(g->n_pool - best) * sizeof *g->pool);
+    return true;
+}
+
+static void find_bytes(grammar_run *run, uint32_t s, guess *g) {
+    int32_t byte = 0;
     run_core *r = run_enter(run);
-    while (n < sizeof bytes && (byte = only_byte(r, s.id)) >= 0) {
-        uint32_t to = machine_next(&r->m, s.id, (uint8_t)byte);
-        if (to < MACHINE_FIRST) {
+    while (g->n_bytes < GUESS_BYTES && (byte = only_byte(r, s)) >= 0) {
+        s = machine_next(&r->m, s, (uint8_t)byte);
+        if (s < MACHINE_FIRST) {
             break;
         }
-        bytes[n++] = (uint8_t)byte;
-        s.id = to;
+        g->bytes[g->n_bytes++] = (uint8_t)byte;
     }
     run_leave(run);
-    while (n_tokens < max && at < n) {
-        int32_t token = longest_token(r->v, bytes + at, n - at, &length);
-        if (token < 0) {
-            break;
-        }
-        tokens[n_tokens++] = token;
-        at += length;
+}
+
+int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bounds *bounds, int32_t *tokens, int32_t *parents) {
+    guess g;
+    spelling next;
+    int32_t n = 0, most = bounds->nodes < GRAMMAR_MAX_GUESSES ? bounds->nodes : GRAMMAR_MAX_GUESSES;
+    g.v = r->core->v;
+    g.bounds = bounds;
+    g.n_bytes = 0;
+    g.n_pool = 0;
+    find_bytes(r, s.id, &g);
+    add_spellings(&g, -1, 0, 1.0f);
+    while (n < most && take_likeliest(&g, &next)) {
+        tokens[n] = next.token;
+        parents[n] = next.parent;
+        add_spellings(&g, n++, next.end, next.probability);
     }
-    return n_tokens;
+    return n;
 }

@@ -145,9 +145,20 @@ bool grammar_is_over(grammar_run *r, grammar_state s);
 /* Tokens that are certain: each is the only one that the mask behind the one before allows. Writes at most max of them; returns how many.
  * An end token isn't among them. To take them changes no answer, nor its tokens. */
 int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
-/* Tokens that are likely: the longest ones that spell the bytes with which every continuation begins. Each is allowed, but others may be
- * allowed beside it: they are a draft to verify. Writes at most max; returns how many. */
-int32_t grammar_guess(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
+#define GRAMMAR_MAX_GUESSES 32 /* tokens */
+#define GRAMMAR_GUESS_WIDTH 8  /* of them behind one token */
+
+/* Which guesses are worth while. */
+typedef struct grammar_guess_bounds {
+    int32_t nodes; /* at most */
+    float first;   /* probability that the longest of the tokens that spell the same bytes is meant; else it is any of them */
+    float least;   /* probability of a guess with all before it */
+} grammar_guess_bounds;
+
+/* Tokens that are likely: those that spell the bytes with which every continuation begins. Each is allowed behind its parent (the number of
+ * an earlier one, or -1), but others may be allowed beside it: they are drafts to verify. The likeliest ones, likeliest first, in
+ * [GRAMMAR_MAX_GUESSES]; returns how many. Where least is over a half they are a line of longest tokens. */
+int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bounds *bounds, int32_t *tokens, int32_t *parents);
 
 /* ---- figures ---- */
 

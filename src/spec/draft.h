@@ -73,9 +73,9 @@ typedef struct draft_seq {
     size_t n_namespace;
 
     int32_t n_jump_forward; /* 0, or the whole draft, which is a line: the request's own rules alone decide these tokens */
-    bool is_guess;         /* the draft is a line of what the constraint guesses */
+    bool is_guess;         /* the draft is what the constraint guesses */
     bool samples_each;     /* each token is sampled, for its log-probability: none is forced */
-    int32_t guess_length;  /* the most tokens of a guess, which adapts as that of other drafts, without pauses; 0: there was none yet */
+    float guess_first;     /* how often a guess's likeliest next token was right of late; 0: there was none yet */
     int32_t n_agreed; /* model: tokens that are still what the drafter last saw; the caller adds those accepted on the first branch */
     draft_bounds wanted; /* bounds of the next draft; no nodes: none is wanted */
     int32_t length;   /* depth of the next draft; 0: there was none yet */
@@ -136,9 +136,9 @@ typedef struct draft_outcome {
     bool is_jump_forward, to_end;   /* they were jump-forward tokens; a whole branch was accepted, up to its last node */
 } draft_outcome;
 
-/* Puts what the constraint of such a sequence guesses into an empty tree, as a line of at most `most` tokens, if it guesses anything: a draft
- * without a drafter. */
-void draft_guess(const sample_context *c, int32_t most, draft_tree *out);
+/* Puts what s's constraint guesses into an empty tree, within at most `most` tokens that are at least so probable: a draft without a drafter.
+ * It goes by how often the likeliest token was right: a model that spells texts as its tokenizer does gets lines, another one branches. */
+void draft_guess(const draft_seq *s, int32_t most, float least, draft_tree *out);
 
 /* Adapts s's depth to the result of a draft of the drafter's, or of a guess. */
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result);

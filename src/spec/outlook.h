@@ -8,11 +8,17 @@
 #include "spec/draft.h"
 
 /* Finds s->outlook behind its first n_known tokens, which its constraint's state has taken: what the constraint forces, else what it
- * guesses, at most `most` tokens. One thread a sequence. What the constraint takes. */
-void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most);
+ * guesses, at most `most` tokens, guesses of at least that probability. One thread a sequence. What the constraint takes. */
+void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, float least);
 
-/* Puts the outlook behind s's tokens into its empty tree, at most `most` tokens and at most s->guess_length guesses; finds it first where
- * that was not done. False: there is none. */
-bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most);
+/* Puts the outlook behind s's tokens into its empty tree; finds it first where that was not done. False: there is none. */
+bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, float least);
+
+/* The least probability of a guess that is worth a row of a step in which n_seqs sequences decode: while weights are read anyway, the rows
+ * of few cost little; those of many take their time from others. */
+static inline float outlook_least(int32_t n_seqs) {
+    float least = 0.18f + 0.07f * (float)n_seqs;
+    return least < 0.9f ? least : 0.9f;
+}
 
 #endif

@@ -96,7 +96,7 @@ static void an_end_token_is_allowed_where_the_answer_is_complete(void **state) {
 
 static void forced_tokens_are_the_only_ones(void **state) {
     (void)state;
-    int32_t tokens[16];
+    int32_t tokens[16], parents[16];
     grammar_case c = case_open(GRAMMAR_REGEX, "x\\.x[01]", NULL);
     int32_t n = grammar_forced(c.r, grammar_start(c.r), tokens, 16);
     assert_int_equal(n, 3);
@@ -104,10 +104,39 @@ static void forced_tokens_are_the_only_ones(void **state) {
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 2), 2);
     case_close(&c);
     c = case_open(GRAMMAR_REGEX, "hello[01]", NULL); /* "hel" may come, and nothing spells "h" */
-    n = grammar_guess(c.r, grammar_start(c.r), tokens, 16);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){16, 1.0f, 0.5f}, tokens, parents);
     assert_int_equal(n, 1);
     assert_string_equal(case_tokens[tokens[0]], "hello");
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 16), 0);
+    case_close(&c);
+}
+
+/* The spellings of known bytes: likeliest first, each allowed behind its parent, as many as are likely enough. */
+static void guesses_branch_where_texts_may_be_spelt_in_several_ways(void **state) {
+    (void)state;
+    int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
+    grammar_state states[GRAMMAR_MAX_GUESSES];
+    grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
+    int32_t n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.8f, 0.5f}, tokens, parents);
+    assert_int_equal(n, 2);
+    assert_string_equal(case_tokens[tokens[0]], "abc");
+    assert_string_equal(case_tokens[tokens[1]], "ab");
+    assert_true(parents[0] == -1 && parents[1] == 0);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.01f}, tokens, parents);
+    int32_t n_first = 0;
+    for (int32_t i = 0; i < n; i++) {
+        states[i] = parents[i] < 0 ? grammar_start(c.r) : states[parents[i]];
+        assert_true(parents[i] < i);
+        assert_int_equal(grammar_accept(c.r, &states[i], tokens[i]), QUIRE_OK);
+        n_first += parents[i] < 0;
+        for (int32_t k = 0; k < i; k++) {
+            assert_true(parents[k] != parents[i] || tokens[k] != tokens[i]);
+        }
+    }
+    assert_int_equal(n_first, 3); /* abc, ab, a; */
+    assert_int_equal(n, 15);      /* below them ab, a b; c ab, c a b; b c ab, b c a b */
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){5, 0.0f, 0.01f}, tokens, parents), 5);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.5f}, tokens, parents), 0);
     case_close(&c);
 }
 
@@ -233,6 +262,7 @@ int main(void) {
         cmocka_unit_test(every_bit_of_a_mask_is_what_taking_the_token_says),
         cmocka_unit_test(an_end_token_is_allowed_where_the_answer_is_complete),
         cmocka_unit_test(forced_tokens_are_the_only_ones),
+        cmocka_unit_test(guesses_branch_where_texts_may_be_spelt_in_several_ways),
         cmocka_unit_test(a_run_allocates_nothing_after_it_is_open),
         cmocka_unit_test(a_run_at_its_budget_fails_and_keeps_the_state),
         cmocka_unit_test(one_that_uses_up_its_budget_ends_alone),
