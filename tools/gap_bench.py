@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from fair_bench import GUEST, HOG, answer, connect, part, receive, request, start
+from fair_bench import GUEST, HOG, answer, connect, part, receive, request, serve
 
 PATH, STREAM_TOKENS = "/v1/completions", 1500
 
@@ -134,7 +134,7 @@ def main():
     p.add_argument("flags", nargs="*", help="flags of quire serve, behind --")
     o = p.parse_args()
     todo, results = phases(), {}
-    process, address, keys = start(o.quire, o.flags)
+    process, address, keys = serve(o.quire, o.flags)
     try:
         stream = Stream(address)
         stream.take(1)
