@@ -24,7 +24,7 @@ static quire_err write_part(part_arena *a, const request_rule *rule, const gramm
         return write_tag(a, rule->value, parsed, out, why);
     }
     strbuf text = {0};
-    json_out o = {.to = &text};
+    json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
     str given = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
     if (!json_is(rule->value, JSON_KIND_TEXT) && rule->value != NULL) {
         json_add(&o, rule->value);
@@ -32,6 +32,10 @@ static quire_err write_part(part_arena *a, const request_rule *rule, const gramm
     }
     *out = part_rule(rule->kind, given, NULL);
     out->whitespace_pattern = options->whitespace_pattern;
+    if (o.err == QUIRE_TOO_LARGE) {
+        strbuf_deinit(&text);
+        return err_set(why, o.err, -1, "the grammar's text has over %zu bytes, the most that are read", GRAMMAR_MAX_TEXT);
+    }
     return o.err;
 }
 
