@@ -32,13 +32,12 @@ SENTENCE = "The prince looked at her and said nothing, for it was late in the ye
 STAGES = ("tokenise", "queue", "prefill")
 
 
-def start(quire, flags):
-    """The process of a server, and its address."""
+def serve(quire, flags):
+    """The process of a server of the built-in model with both tenants, its address, and its file of keys."""
     keys = tempfile.NamedTemporaryFile("w", suffix=".keys")
     keys.write(f"hog:{HOG}\nguest:{GUEST}\n")
     keys.flush()
-    process = subprocess.Popen([quire, "serve", "builtin", "--port", "0", "--api-key-file", keys.name, "--override-kv",
-                                f"llama.context_length=int:{POSITIONS}", "--max-model-len", str(POSITIONS), "--chat-template", TEMPLATE, *flags],
+    process = subprocess.Popen([quire, "serve", "builtin", "--port", "0", "--api-key-file", keys.name, *flags],
                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         found = re.search(r"listening on http://([^\s:]+):(\d+)", line)
@@ -46,6 +45,10 @@ def start(quire, flags):
             threading.Thread(target=process.stderr.read, daemon=True).start()
             return process, (found[1], int(found[2])), keys
     sys.exit("quire serve did not start")
+
+
+def start(quire, flags):
+    return serve(quire, ["--override-kv", f"llama.context_length=int:{POSITIONS}", "--max-model-len", str(POSITIONS), "--chat-template", TEMPLATE, *flags])
 
 
 def request(path, key, body):

@@ -19,14 +19,17 @@ static quire_err write_tag(part_arena *a, const json_value *v, const rule_contex
     return structural_tag_check_ends(v, c->marks, c->ends, c->n_ends, why);
 }
 
-/* The rule's text: what is given, or the value written out. */
-static quire_err take_text(part_arena *a, const request_rule *rule, str *out) {
+/* The rule's text: what is given, or the value written out, as far as a grammar's text may reach. */
+static quire_err take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
     strbuf text = {0};
-    json_out o = {.to = &text};
+    json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
     *out = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
     if (!json_is(rule->value, JSON_KIND_TEXT) && rule->value != NULL) {
         json_add(&o, rule->value);
         *out = part_arena_take(a, &text);
+    }
+    if (o.err == QUIRE_TOO_LARGE) {
+        return err_set(why, o.err, -1, "the grammar's text has over %zu bytes, the most that are read", GRAMMAR_MAX_TEXT);
     }
     return o.err;
 }
@@ -88,7 +91,7 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     str text;
     quire_error why = {0};
     *out = NULL;
-    quire_err e = take_text(&a, rule, &text);
+    quire_err e = take_text(&a, rule, &text, &why);
     e = e == QUIRE_OK ? check_arena(&a, &why) : e;
     grammar_part answer = part_rule(rule->kind, text, NULL);
     answer.whitespace_pattern = rule->whitespace_pattern;

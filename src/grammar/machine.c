@@ -436,10 +436,13 @@ uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
     return to;
 }
 
+#define GROWING_AREAS(m)                                                                                                                   \
+    {&(m)->configs, &(m)->cells,           &(m)->tallies,          &(m)->words,            &(m)->states,                                   \
+     &(m)->rows,    &(m)->cell_table.slots, &(m)->tally_table.slots, &(m)->state_table.slots}
+
 static quire_err open_areas(machine *m, size_t max_bytes) {
-    area *all[] = {&m->configs,          &m->cells, &m->tallies,          &m->words,
-                   &m->states,           &m->rows,  &m->cell_table.slots, &m->tally_table.slots,
-                   &m->state_table.slots};
+    area *all[] = GROWING_AREAS(m);
+    m->reserved = max_bytes;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         TRY(area_open(all[i], max_bytes));
     }
@@ -467,6 +470,19 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
         machine_deinit(m);
     }
     return e;
+}
+
+quire_err machine_reserve(machine *m, size_t bytes) {
+    area *all[] = GROWING_AREAS(m);
+    if (bytes <= m->reserved) {
+        return QUIRE_OK;
+    }
+    bytes = bytes > 2 * m->reserved ? bytes : 2 * m->reserved;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        TRY(area_grow(all[i], bytes));
+    }
+    m->reserved = bytes;
+    return QUIRE_OK;
 }
 
 void machine_deinit(machine *m) {
