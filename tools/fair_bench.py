@@ -3,16 +3,18 @@
 
     tools/fair_bench.py [--quire build/quire] [--chats 600] [--phases 10] [--accepted] [--json] [-- FLAGS OF quire serve]
 
-The server has the built-in model with 2^20 positions. One tenant sends sixteen prompts, a little longer than the model takes (3.7 MB each, so that
-all fit into the 64 MB of large bodies), and a chat whose template runs into its step limit: each is sent again when it is answered. The other tenant
-asks chats of some 100 tokens, one at a time, at random times. Phases without and with the first tenant alternate, so that both see the same machine.
-With --accepted the prompts are as long as the model takes, so that the engine computes them too. A phase ends after --seconds at the latest. An
-answer of any other status than these requests have is an error.
+The server has the built-in model with 2^20 positions. One tenant sends sixteen prompts, a little longer than the model takes (3.7 MB
+each, so that all fit into the 64 MB of large bodies), and a chat whose template runs into its step limit: each is sent again when it is
+answered. The other tenant asks chats of some 100 tokens, one at a time, at random times. Phases without and with the first tenant
+alternate, so that both see the same machine. With --accepted the prompts are as long as the model takes, so that the engine computes them
+too. A phase ends after --seconds, and a chat without a token by then is given up: it counts as one that took that long. An answer of any
+other status than these requests have is an error.
 
-The client runs on the processors that it measures, so its own delays are kept out: `wire` ends when the kernel has the first token's bytes for the
-client, `server` is first_token_ms of the server's log, from the request's head to the token on the loop's thread. The parts are the server's own
-report (`explain`); `rest` is what is left of `server`. The other tenant's client is a process of low priority, as if it were elsewhere. The spread is
-the middle nine tenths of the differences when the pairs of phases are drawn again and again. Nothing but the standard library is needed.
+The client runs on the processors that it measures, so its own delays are kept out: `wire` ends when the kernel has the first token's
+bytes for the client, `server` is first_token_ms of the server's log, from the request's head to the token on the loop's thread. The parts
+are the server's own report (`explain`); `rest` is what is left of `server`. The other tenant's client is a process of low priority, as if
+it were elsewhere. The spread is the middle nine tenths of the differences when the pairs of phases are drawn again and again. Nothing but
+the standard library is needed.
 """
 import argparse
 import contextlib
@@ -30,7 +32,9 @@ import threading
 import time
 
 HOG, GUEST, POSITIONS, LONG_PROMPTS = "hog-k-1", "guest-k-2", 1 << 20, 16
-TEMPLATE = """{% if messages[0].content == 'slow' %}{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}{% endif %}
+TEMPLATE = """{% if messages[0].content == 'slow' %}
+{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}
+{% endif %}
 {% for m in messages %}{{ m.role }}: {{ m.content }}
 {% endfor %}"""
 SENTENCE = "The prince looked at her and said nothing, for it was late in the year and the snow lay on the hills. "
@@ -51,9 +55,10 @@ class Server:
         self.keys.write(f"hog:{HOG}\nguest:{GUEST}\n")
         self.keys.flush()
         self.lines, self.address = [], None
-        self.process = subprocess.Popen([quire, "serve", "builtin", "--port", "0", "--api-key-file", self.keys.name, "--override-kv",
-                                         f"llama.context_length=int:{POSITIONS}", "--max-model-len", str(POSITIONS), "--chat-template", TEMPLATE,
-                                         "--log-format", "json", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        command = [quire, "serve", "builtin", "--port", "0", "--api-key-file", self.keys.name, "--log-format", "json",
+                   "--chat-template", TEMPLATE, "--max-model-len", str(POSITIONS), "--override-kv",
+                   f"llama.context_length=int:{POSITIONS}", *flags]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
             found = re.search(r"listening on http://([^\s:\"]+):(\d+)", line)
             if found:
@@ -124,7 +129,8 @@ class Hog:
     """Keeps one request in the server until it is told to stop. wrong: what was not as expected, if anything."""
 
     def __init__(self, address, data, status, counter):
-        self.s, self.data, self.status, self.counter, self.n, self.over, self.wrong = connect(address), data, status, counter, 0, False, None
+        self.s, self.data, self.status, self.counter = connect(address), data, status, counter
+        self.n, self.over, self.wrong = 0, False, None
         self.at = data.find(NUMBER)
         self.sent = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -191,7 +197,8 @@ class Load:
 
 def long_prompt(quire, accepted):
     """A prompt that has a few tokens more than the model takes, or a few less."""
-    done = subprocess.run([quire, "tokenize", "builtin", "-f", "-", "--ids"], input=SENTENCE * 1000, capture_output=True, text=True, check=True)
+    command = [quire, "tokenize", "builtin", "-f", "-", "--ids"]
+    done = subprocess.run(command, input=SENTENCE * 1000, capture_output=True, text=True, check=True)
     a_sentence = len(json.loads(done.stdout)) / 1000
     n = int(POSITIONS / a_sentence)
     return f"{NUMBER.decode()} " + SENTENCE * (n - 3 if accepted else n + 3)
@@ -222,18 +229,33 @@ def first_token(s, data):
     return first, report
 
 
-def chats(s, n, seconds, phase, rng):
-    """At most n short chats, one after the other, at random times: [{"id", "wire" and the stages, in ms}]."""
+def open_guest(address):
+    s = connect(address)
+    s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    return s
+
+
+def chats(address, n, seconds, phase, rng):
+    """At most n short chats, one after the other, at random times: [{"id", "wire" and the stages, in ms}]. The last one has no stages where
+    it was given up."""
     text = "Tell me of the prince, the hills and the snow. " * 7
-    asked = [(f"{phase}-{i}", request("/v1/chat/completions", GUEST, {"messages": [{"role": "user", "content": f"{rng.random()} {text}"}], "max_tokens": 2,
-                                      "stream": True, "temperature": 0, "explain": True}, f"{phase}-{i}")) for i in range(n)]
+    bodies = [{"messages": [{"role": "user", "content": f"{rng.random()} {text}"}], "max_tokens": 2, "stream": True, "temperature": 0,
+               "explain": True} for _ in range(n)]
+    asked = [(f"{phase}-{i}", request("/v1/chat/completions", GUEST, body, f"{phase}-{i}")) for i, body in enumerate(bodies)]
     end, done = time.monotonic() + seconds, []
+    s = open_guest(address)
     for name, data in asked:
         time.sleep(rng.uniform(0, 0.02))
-        wire, report = first_token(s, data)
+        s.settimeout(max(end - time.monotonic(), 0.001))
+        try:
+            wire, report = first_token(s, data)
+        except TimeoutError:
+            done.append({"id": None, "wire": seconds * 1e3, **{stage: 0 for stage in STAGES}})
+            break
         done.append({"id": name, "wire": wire, **{stage: report["stages_us"][stage] / 1e3 for stage in STAGES}})
         if time.monotonic() > end:
             break
+    s.close()
     return done
 
 
@@ -265,13 +287,15 @@ def sorted_columns(rows):
 
 def show(pairs, n_answers):
     n = [sum(len(p[i]) for p in pairs) for i in (0, 1)]
-    print(f"ms to the first token of {n[0]} chats on an idle server and {n[1]} on a loaded one; the other tenant had {n_answers} answers")
+    late = sum(c["id"] is None for pair in pairs for phase in pair for c in phase)
+    print(f"ms to the first token of {n[0]} chats on an idle server and {n[1]} on a loaded one; the other tenant had {n_answers} answers"
+          + (f"; {late} chats were given up" if late > 0 else ""))
     print(f"{'':10}" + "".join(f"{name + ' p' + format(p * 100, 'g'):>12}" for name in ("idle", "loaded") for p in PARTS)
-          + "".join(f"{'later p' + format(p * 100, 'g'):>22}" for p in PARTS))
+          + "".join(f"{'later p' + format(p * 100, 'g'):>26}" for p in PARTS))
     for name in NAMES:
         figures = [part(join([p[i] for p in pairs], name), q) for i in (0, 1) for q in PARTS]
         print(f"{name:10}" + "".join(f"{ms:12.2f}" for ms in figures)
-              + "".join(f"{f'{ms:.2f} ({low:.2f}..{high:.2f})':>22}" for ms, low, high in later(pairs, name)))
+              + "".join(f"{f'{ms:.2f} ({low:.2f}..{high:.2f})':>26}" for ms, low, high in later(pairs, name)))
     for name in NAMES[:2]:
         most = max(ms for ms, _, _ in later(pairs, name))
         print(f"{name}: at most {most:.2f} ms later, {'within' if most <= ALLOWED_MS else 'OVER'} {ALLOWED_MS} ms")
@@ -279,17 +303,14 @@ def show(pairs, n_answers):
 
 def measure(o, server, load):
     rng, pairs = random.Random(2), []
-    s = connect(server.address)
-    s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    chats(s, 20, 10, "first", rng)
+    chats(server.address, 20, 10, "first", rng)
     for i in range(o.phases):
         pair = []
         for on in (False, True):
             load.set(on)
-            pair.append(chats(s, -(-o.chats // o.phases), o.seconds, f"{i}{'loaded' if on else 'idle'}", rng))
+            pair.append(chats(server.address, -(-o.chats // o.phases), o.seconds, f"{i}{'loaded' if on else 'idle'}", rng))
         pairs.append(pair)
     load.set(False)
-    s.close()
     return pairs
 
 
@@ -316,7 +337,7 @@ def main():
         server.stop()
     first = server.first_token_ms()
     for c in (c for pair in pairs for phase in pair for c in phase):
-        c["server"] = first[c["id"]]
+        c["server"] = first.get(c["id"], c["wire"])
         c["rest"] = c["server"] - sum(c[stage] for stage in STAGES)
     if o.json:
         print(json.dumps({"later": {name: later(pairs, name) for name in NAMES}, "hog_answers": load.n, "pairs": pairs}))

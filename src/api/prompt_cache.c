@@ -14,7 +14,7 @@
 typedef struct entry {
     atomic_int n_refs; /* the cache's and those of readers; the last one frees it */
     atomic_ullong last_used;
-    int32_t place;  /* in the cache's lists; -1: not there any more */
+    int32_t place; /* in the cache's lists; -1: not there any more */
     uint64_t tenant;
     size_t n_bytes; /* of the block */
     str text;
@@ -244,8 +244,8 @@ static void *put(char **at, const void *from, size_t n, size_t size) {
 static entry *make_entry(uint64_t tenant, str text, const text_marks *marks, const int32_t *ids, size_t n_ids, const encode_seams *seams) {
     size_t n_hashes;
     uint64_t *hashes = hash_blocks(text, &n_hashes);
-    size_t n_bytes = sizeof(entry) + text.n + marks->n * sizeof *marks->runs + seams->n * sizeof(encode_seam) +
-                     n_ids * sizeof *ids + n_hashes * sizeof *hashes + 6 * 8;
+    size_t n_bytes = sizeof(entry) + text.n + marks->n * sizeof *marks->runs + seams->n * sizeof(encode_seam) + n_ids * sizeof *ids +
+                     n_hashes * sizeof *hashes + 6 * 8;
     entry *e = hashes != NULL ? mem_new(1, n_bytes) : NULL;
     if (e != NULL) {
         char *at = (char *)(e + 1);

@@ -20,7 +20,7 @@
 #include "text/token_list.h"
 
 #define PROMPT_CACHE_LEAST_BYTES 1024 /* of a text that is worth an entry; texts are compared by blocks of as many */
-#define PROMPT_CACHE_ENTRIES     512 /* at most */
+#define PROMPT_CACHE_ENTRIES     512  /* at most */
 
 typedef struct prompt_cache prompt_cache;
 

@@ -27,7 +27,8 @@ static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) 
     strbuf scratch = {0};
     str text = {0}, copy = {0};
     quire_err e = is_name ? json_scan_key(s, &scratch, &text) : json_scan_string(s, &scratch, &text);
-    bool is_over = e == QUIRE_CANCELLED || e == QUIRE_TOO_LARGE, copied = e == QUIRE_OK && jarena_copy_as(&r->arena, text, JINJA_INPUT, &copy);
+    bool is_over = e == QUIRE_CANCELLED || e == QUIRE_TOO_LARGE,
+         copied = e == QUIRE_OK && jarena_copy_as(&r->arena, text, JINJA_INPUT, &copy);
     strbuf_deinit(&scratch);
     *out = jstring(copy);
     return copied ? jrun_step(r, copy.n / 64) : is_over ? jrun_over(r, e) : jrun_no_memory(r);

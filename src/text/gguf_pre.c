@@ -149,8 +149,7 @@ static const pre_rules table[] = {
                                {RULE_BYTES, 0}}},
     {"deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .rules = {{RULE_SPLIT, "\\p{N}{1,3}"}, {RULE_SPLIT, KANA}, {RULE_SPLIT, SYMBOLS}, {RULE_BYTES, 0}}},
-    {"spark2_5",
-     .rules = {{RULE_SPLIT, "\\p{N}{1,3}"}, {RULE_SPLIT, KANA}, {RULE_SPLIT, LONE_LINES}, {RULE_DIGITS, 0}, {RULE_BYTES, 0}}},
+    {"spark2_5", .rules = {{RULE_SPLIT, "\\p{N}{1,3}"}, {RULE_SPLIT, KANA}, {RULE_SPLIT, LONE_LINES}, {RULE_DIGITS, 0}, {RULE_BYTES, 0}}},
     /* Where the file names none: llama.cpp's choice. */
     {"default", .rules = {{RULE_SPLIT, "[\\p{P}\\$\\+<=>\\^~\\|]+"},
                           {RULE_SPLIT, GPT2},

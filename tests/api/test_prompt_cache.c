@@ -32,8 +32,8 @@ static const char tokenizer_json[] =
     "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"bc\":5,\"\\u2581\":6,\"n\":7,"
     "\"\\u2581a\":8,\"<\":9,\">\":10,\"x\":11,\"l\":12,\"r\":13,\"w\":14,\"s\":15,\"\\n\":16,\"b<\":17,\"><\":18,\"\\n<\":19},"
     "\"merges\":[\"b c\",\"a b\",\"a bc\",\"\\u2581 a\",\"b <\",\"> <\",\"\\n <\"]}}";
-static const char *const words[] = {"a", "b", "c", "ab", "abc", "nn", "n", " ", "  ", "\n", "<x>", "<x>ab", "<l>", "<r>", "<w>", " <s>",
-                                    "<x>abc<x>", "<x", "<", ">", "a<w>", "<w>b", " <l>", "<r> "};
+static const char *const words[] = {"a",   "b",   "c",   "ab",   "abc",       "nn", "n", " ", "  ",   "\n",   "<x>",  "<x>ab",
+                                    "<l>", "<r>", "<w>", " <s>", "<x>abc<x>", "<x", "<", ">", "a<w>", "<w>b", " <l>", "<r> "};
 
 static size_t below(uint64_t *r, size_t n) {
     return (size_t)(rng_next(r) % n);

@@ -683,14 +683,35 @@ static strbuf long_variable(void) {
 
 static void loops_over_a_long_text_let_others_go_on(void **state) {
     (void)state;
-    static const char *const sources[] = {
-        "{{ x.encode('utf-16') | length }}", "{{ x.encode('ascii', 'replace') | length }}", "{{ x.encode().decode('latin-1') | length }}",
-        "{{ x.encode('utf-8').hex() | length }}", "{{ x.encode('utf-16-le').decode('utf-16-le') | length }}", "{{ x.encode() }}",
-        "{{ x.upper() }}", "{{ x | title }}", "{{ x.casefold() }}", "{{ x.swapcase() }}", "{{ x.islower() }}", "{{ x.isprintable() }}",
-        "{{ x.isidentifier() }}", "{{ x.replace('', '') }}", "{{ x.expandtabs() }}", "{{ x | urlencode }}", "{{ x | tojson }}",
-        "{{ x | length }}", "{{ x | e }}", "{{ x | wordwrap(30) }}", "{{ x | truncate(1000000) }}", "{{ x.splitlines() | length }}",
-        "{{ x.split() | length }}", "{{ [x] }}", "{{ '%s' % x }}", "{{ x.translate({228: 'a'}) }}", "{{ x.rjust(3000000) }}", "{{ x[5:] }}",
-        "{{ x.find('x', 1000000) }}"};
+    static const char *const sources[] = {"{{ x.encode('utf-16') | length }}",
+                                          "{{ x.encode('ascii', 'replace') | length }}",
+                                          "{{ x.encode().decode('latin-1') | length }}",
+                                          "{{ x.encode('utf-8').hex() | length }}",
+                                          "{{ x.encode('utf-16-le').decode('utf-16-le') | length }}",
+                                          "{{ x.encode() }}",
+                                          "{{ x.upper() }}",
+                                          "{{ x | title }}",
+                                          "{{ x.casefold() }}",
+                                          "{{ x.swapcase() }}",
+                                          "{{ x.islower() }}",
+                                          "{{ x.isprintable() }}",
+                                          "{{ x.isidentifier() }}",
+                                          "{{ x.replace('', '') }}",
+                                          "{{ x.expandtabs() }}",
+                                          "{{ x | urlencode }}",
+                                          "{{ x | tojson }}",
+                                          "{{ x | length }}",
+                                          "{{ x | e }}",
+                                          "{{ x | wordwrap(30) }}",
+                                          "{{ x | truncate(1000000) }}",
+                                          "{{ x.splitlines() | length }}",
+                                          "{{ x.split() | length }}",
+                                          "{{ [x] }}",
+                                          "{{ '%s' % x }}",
+                                          "{{ x.translate({228: 'a'}) }}",
+                                          "{{ x.rjust(3000000) }}",
+                                          "{{ x[5:] }}",
+                                          "{{ x.find('x', 1000000) }}"};
     strbuf variables = long_variable();
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         watched_turn w = {.ends_at = 0};

@@ -5,13 +5,14 @@
 
 /* Every name of llama.cpp's src/llama-vocab.cpp at commit 00ad355e. */
 static const char names[] =
-    "default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano deepseek-llm deepseek-coder deepseek-v3 "
-    "spark2_5 youtu falcon mpt starcoder gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert jais-2 gemma4 "
-    "granite-embed-multi-311m sarvam-moe jina-v1-en jina-v2-code roberta-bpe whitespace refact command-r qwen2 deepseek-r1-qwen kormo f2llmv2 "
-    "qwen35 stablelm2 olmo dbrx smaug-bpe poro-chat glm4 chatglm-bpe viking jais tekken smollm codeshell bloom gpt3-finnish exaone exaone4 "
-    "exaone-moe chameleon minerva-7b megrez gpt-4o llama4 kanana2 talkie granite-embed-multi-97m tiny_aya cohere2moe superbpe trillion "
-    "granite-docling bailingmoe bailingmoe2 llada-moe seed-coder hunyuan hunyuan-dense hy_v4 joyai-llm kimi-k2 ufakzeka grok-2 afmoe laguna "
-    "minimax-m2 solar-open mellum2";
+    "default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano deepseek-llm deepseek- "
+    "coder deepseek-v3 spark2_5 youtu falcon mpt starcoder gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 "
+    "mellum modern-bert jais-2 gemma4 granite-embed-multi-311m sarvam-moe jina-v1-en jina-v2-code roberta-bpe whitespace "
+    "refact command-r qwen2 deepseek-r1-qwen kormo f2llmv2 qwen35 stablelm2 olmo dbrx smaug-bpe poro-chat glm4 chatglm-bpe "
+    "viking jais tekken smollm codeshell bloom gpt3-finnish exaone exaone4 exaone-moe chameleon minerva-7b megrez gpt-4o "
+    "llama4 kanana2 talkie granite-embed-multi-97m tiny_aya cohere2moe superbpe trillion granite-docling bailingmoe "
+    "bailingmoe2 llada-moe seed-coder hunyuan hunyuan-dense hy_v4 joyai-llm kimi-k2 ufakzeka grok-2 afmoe laguna minimax-m2 "
+    "solar-open mellum2";
 
 /* The pieces of a text, each behind a '|'. */
 static strbuf cut(const char *name, const char *text) {
@@ -89,9 +90,22 @@ static const str merge = {"a b", 3};
 
 static vocab vocabulary(const char *model, const char *pre) {
     bool raw = strcmp(model, "gemma4") == 0;
-    return (vocab){.source = VOCAB_GGUF, .model = str_of(model), .pre = str_of(pre), .tokens = raw ? text_tokens : byte_tokens,
-                   .n_tokens = raw ? 7 : 6, .types = types, .merges = &merge, .n_merges = 1, .bos = 0, .eos = -1, .unk = -1, .pad = -1,
-                   .sep = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    return (vocab){.source = VOCAB_GGUF,
+                   .model = str_of(model),
+                   .pre = str_of(pre),
+                   .tokens = raw ? text_tokens : byte_tokens,
+                   .n_tokens = raw ? 7 : 6,
+                   .types = types,
+                   .merges = &merge,
+                   .n_merges = 1,
+                   .bos = 0,
+                   .eos = -1,
+                   .unk = -1,
+                   .pad = -1,
+                   .sep = -1,
+                   .add_bos = -1,
+                   .add_eos = -1,
+                   .add_space_prefix = -1};
 }
 
 static void expect_ids(const vocab *v, const char *text, const int32_t *want, size_t n) {
@@ -101,14 +115,16 @@ static void expect_ids(const vocab *v, const char *text, const int32_t *want, si
     if (tokenizer_open(v, &t, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
-    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err), QUIRE_OK);
+    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err),
+                     QUIRE_OK);
     assert_int_equal(ids.n, n);
     assert_memory_equal(ids.ids, want, n * sizeof *want);
     token_list_deinit(&ids);
     tokenizer_close(t);
 }
 
-#define EXPECT_IDS(v, text, ...) expect_ids(v, text, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+#define EXPECT_IDS(v, text, ...)                                                                                                           \
+    expect_ids(v, text, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
 static void an_unset_flag_adds_a_bos_where_llama_cpp_does(void **state) {
     (void)state;
