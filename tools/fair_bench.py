@@ -54,18 +54,19 @@ class Server:
         self.keys = tempfile.NamedTemporaryFile("w", suffix=".keys")
         self.keys.write(f"hog:{HOG}\nguest:{GUEST}\n")
         self.keys.flush()
-        self.lines, self.address = [], None
+        self.lines, said, self.address = [], [], None
         command = [quire, "serve", "builtin", "--port", "0", "--api-key-file", self.keys.name, "--log-format", "json",
                    "--chat-template", TEMPLATE, "--max-model-len", str(POSITIONS), "--override-kv",
                    f"llama.context_length=int:{POSITIONS}", *flags]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
+            said.append(line)
             found = re.search(r"listening on http://([^\s:\"]+):(\d+)", line)
             if found:
                 self.address = (found[1], int(found[2]))
                 break
         if self.address is None:
-            sys.exit("quire serve did not start")
+            sys.exit("quire serve did not start:\n" + "".join(said))
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 

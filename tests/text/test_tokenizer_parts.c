@@ -365,6 +365,25 @@ static void unknown_words_are_one_as_far_as_they_follow_each_other(void **state)
     piece_table_deinit(&vocab);
 }
 
+/* An empty text may have no address: under UBSan nothing is added to one. */
+static void an_empty_text_is_searched_and_replaced(void **state) {
+    (void)state;
+    char literal[] = "ab";
+    matcher m = {.literal = literal, .n_literal = 2};
+    match_iter it = {.subject = {NULL, 0}};
+    regex_scratch s = {0};
+    strbuf out = {0};
+    bool found = true;
+    assert_int_equal(matcher_next(&m, &s, &it, &found), QUIRE_OK);
+    assert_false(found);
+    assert_int_equal(matcher_replace(&m, &s, (str){NULL, 0}, str_of("x"), &out), QUIRE_OK);
+    assert_int_equal(out.n, 0);
+    assert_int_equal(matcher_replace(&m, &s, str_of("abcab"), str_of("x"), &out), QUIRE_OK);
+    assert_string_equal(out.p, "xcx");
+    strbuf_deinit(&out);
+    regex_scratch_deinit(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions_mean_what_oniguruma_takes_them_for),
@@ -376,6 +395,7 @@ int main(void) {
         cmocka_unit_test(long_runs_of_marks_are_ordered_as_short_ones_are),
         cmocka_unit_test(normal_forms_of_texts_with_ascii_are_those_of_the_whole),
         cmocka_unit_test(each_way_to_merge_is_merging_by_definition),
+        cmocka_unit_test(an_empty_text_is_searched_and_replaced),
         cmocka_unit_test(unknown_words_are_one_as_far_as_they_follow_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
