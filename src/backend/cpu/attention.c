@@ -158,11 +158,14 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
         for (int32_t h = 0; h < n_heads; h++) {
             const attn_tile *tile = &s[h].tile;
             attn_next next = h + 1 < n_heads ? (attn_next){s[h + 1].kv_head, chunk, last} : (attn_next){s->kv_head, chunk + 1, last};
-            bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, &s[h]);
-            for (int32_t t = 0; any && t < tile->n_queries; t++) {
-                attn_state now = {tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
-                job->b->math->attention_merge(&s[h].states[t], &now, tile->acc_stride);
+            attn_state now[ATTN_TILE];
+            if (!attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, &s[h])) {
+                continue;
             }
+            for (int32_t t = 0; t < tile->n_queries; t++) {
+                now[t] = (attn_state){tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
+            }
+            job->b->math->attention_merge(s[h].states, now, tile->n_queries, tile->acc_stride);
         }
     }
 }
@@ -289,7 +292,7 @@ static void run_merge(void *context, int32_t task, int32_t worker) {
         state->sum = 0.0f;
         for (int32_t i = 0; i < merge->n_partials; i++) {
             attn_state chunk = partial_state(job->state, merge->partials[i], head);
-            math->attention_merge(state, &chunk, acc_stride);
+            math->attention_merge(state, &chunk, 1, acc_stride);
         }
         math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, d_head, out + (int64_t)head * d_head);
     }

@@ -137,7 +137,7 @@ void attention_tile_plain(const attn_tile *t) {
 }
 
 /* max' = max(to, chunk), a = exp(to.max - max'), b = exp(chunk.max - max'); to' = to a + chunk b, the second product rounded first. */
-void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t acc_stride) {
+static void merge_state(attn_state *to, const attn_state *chunk, int32_t acc_stride) {
     if (chunk->sum == 0.0f) {
         return;
     }
@@ -154,6 +154,12 @@ void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t acc_
     to->sum = fmaf(to->sum, a, chunk->sum * b);
     for (int32_t i = 0; i < acc_stride; i++) {
         to->acc[i] = fmaf(to->acc[i], a, chunk->acc[i] * b);
+    }
+}
+
+void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride) {
+    for (int32_t i = 0; i < n; i++) {
+        merge_state(&to[i], &chunk[i], acc_stride);
     }
 }
 
