@@ -46,9 +46,12 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
 
 void build_find_empty(build *b, bool *empty) {
     nfa *a = &b->a;
+    bool up = false; /* nodes lead to earlier or to later ones */
     for (bool changed = true; changed && build_step(b, a->nodes.n);) {
         changed = false;
-        for (uint32_t i = 0; i < a->nodes.n; i++) {
+        up = !up;
+        for (uint32_t k = 0; k < a->nodes.n; k++) {
+            uint32_t i = up ? k : a->nodes.n - 1 - k;
             if (!empty[i] && node_is_empty(a, empty, i)) {
                 empty[i] = changed = true;
             }
@@ -168,9 +171,12 @@ static void cut_dead(build *b, const bool *live) {
 
 static void find_live(build *b, bool *live) {
     nfa *a = &b->a;
+    bool up = false;
     for (bool changed = true; changed && build_step(b, a->nodes.n);) {
         changed = false;
-        for (uint32_t i = 0; i < a->nodes.n; i++) {
+        up = !up;
+        for (uint32_t k = 0; k < a->nodes.n; k++) {
+            uint32_t i = up ? k : a->nodes.n - 1 - k;
             if (!live[i] && node_lives(a, live, i)) {
                 live[i] = changed = true;
             }

@@ -124,7 +124,7 @@ typedef struct schema {
     kept_block *blocks;
     NFA_VEC(expr) exprs;
     uint32_t *expr_slots, n_expr_slots;
-    NFA_VEC(uint32_t) queue; /* expressions whose rules are to be written */
+    NFA_VEC(uint32_t) queue;    /* expressions whose rules are to be written */
     NFA_VEC(shape_rule) shapes; /* and shapes */
     NFA_VEC(schema_resource) resources;
     NFA_VEC(schema_anchor) anchors;
@@ -213,11 +213,14 @@ typedef struct member_writer {
     uint32_t (*open)(schema *s, uint32_t names, uint32_t value); /* names: a dfa */
     uint32_t comma;                                              /* a node between two members, ending in RETURN */
     bool comma_may_miss;
-    bool leaves_out;                                             /* names that the schema says nothing about */
+    bool leaves_out; /* names that the schema says nothing about */
 } member_writer;
 /* schema_members.c: an object in braces, ending in RETURN; and the members of an object, then next. */
 uint32_t schema_object(schema *s, const object_part *o);
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
+
+/* argument_text.c: the arguments that are one text of a grammar; a node that ends in RETURN. */
+uint32_t argument_text(schema *s);
 
 /* value_style.c: spellings other than plain JSON. */
 bool style_is_plain(const schema *s);

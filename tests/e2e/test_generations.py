@@ -16,7 +16,7 @@ from conftest import KEY, SHARED, Server
 LONG = os.environ.get("QUIRE_TEST_LONG") == "1"
 N = int(os.environ.get("QUIRE_GENERATIONS", "10000" if LONG else "100"))
 SEED = int(os.environ.get("QUIRE_SEED", "22"))
-FORMATS = ["hermes", "qwen3_coder", "mistral", "llama3_json", "deepseek_v31", "glm45", "gemma4", "functiongemma", "pythonic", "openai"]
+FORMATS = ["hermes", "qwen3_coder", "mistral", "llama3_json", "deepseek_v31", "glm45", "gemma4", "functiongemma", "pythonic", "openai", "functionary_v32", "mcp_tags", "minimax_m3"]
 ENDS = {"2": 5, "28": 5, "61": 3, "93": 3}  # tokens of the built-in model that end strings, arrays and objects, and begin closing marks
 
 
