@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from fair_bench import GUEST, HOG, answer, connect, part, receive, request, serve
+from fair_bench import GUEST, HOG, Server, answer, connect, part, receive, request
 
 PATH, STREAM_TOKENS = "/v1/completions", 1500
 
@@ -134,12 +134,12 @@ def main():
     p.add_argument("flags", nargs="*", help="flags of quire serve, behind --")
     o = p.parse_args()
     todo, results = phases(), {}
-    process, address, keys = serve(o.quire, o.flags)
+    server = Server(o.quire, o.flags)
     try:
-        stream = Stream(address)
+        stream = Stream(server.address)
         stream.take(1)
         for name, bodies in todo:
-            rules = Rules(address, bodies) if bodies else None
+            rules = Rules(server.address, bodies) if bodies else None
             results[name] = summary(stream.take(o.seconds))
             if rules:
                 rules.stop()
@@ -147,9 +147,7 @@ def main():
             if stream.wrong:
                 sys.exit(f"the stream: {stream.wrong}")
     finally:
-        process.terminate()
-        process.wait()
-        keys.close()
+        server.stop()
     if o.json:
         print(json.dumps(results))
         return
