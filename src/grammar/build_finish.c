@@ -4,7 +4,7 @@
 /* ---- which rules may be empty ---- */
 
 static bool object_may_be_empty(const nfa *a, const nfa_object *o) {
-    bool may = o->min == 0;
+    bool may = o->min == 0 && o->rules == 0;
     for (uint32_t i = 0; i < o->n && may; i++) {
         may = !a->parts.p[o->first + i].required;
     }
@@ -67,18 +67,17 @@ void build_find_empty(build *b, bool *empty) {
 /* ---- what can be completed ---- */
 
 static bool object_lives(const nfa *a, const bool *live, const nfa_object *o) {
-    uint32_t n = 0, required = 0;
+    uint32_t n = 0, needed = nfa_members_needed(a, o, live, 0, 0, NULL), last = NFA_NONE;
     bool open = false;
     for (uint32_t i = 0; i < o->n + o->n_open; i++) {
         const nfa_part *p = &a->parts.p[o->first + i];
-        if (p->required && !live[p->entry]) {
-            return false;
+        if (i < o->n && p->name != last && live[p->entry]) {
+            n++;
+            last = p->name;
         }
-        required += p->required;
-        n += i < o->n && live[p->entry];
         open = open || (i >= o->n && live[p->entry]);
     }
-    return required <= o->max && o->min <= o->max && (open || n >= o->min);
+    return needed != NFA_NONE && needed <= o->max && o->min <= o->max && (open || n >= o->min);
 }
 
 static bool slot_lives(const nfa *a, const bool *live, uint32_t slot, bool counting) {

@@ -233,7 +233,7 @@ static int draft_of(const json_value *root) {
 }
 
 void schema_open(schema *s, build *b, const json_value *root) {
-    *s = (schema){.b = b, .draft = draft_of(root)};
+    *s = (schema){.b = b, .draft = draft_of(root), .writing = ""};
     dfa_pool_init(&s->dfas, b);
     (void)expr_of(s, (expr){.kind = EXPR_IS_ANY});
     (void)expr_of(s, (expr){.kind = EXPR_IS_NEVER});

@@ -15,7 +15,7 @@ static void const_array(schema *s, const json_value *v, shape *out) {
     if (l == NULL) {
         return;
     }
-    *l = (array_layer){.rest = EXPR_NEVER, .has_rest = true};
+    *l = (array_layer){.rest = EXPR_NEVER, .has_rest = true, .silent = true};
     for (size_t i = 0; i < json_length(v); i++) {
         uint32_t x = expr_const(s, json_at(v, i)), *item = PART_PUSH(s, l->prefix);
         if (item != NULL) {
@@ -34,7 +34,7 @@ static void const_object(schema *s, const json_value *v, shape *out) {
     if (l == NULL) {
         return;
     }
-    *l = (object_layer){.rest = EXPR_NEVER, .has_rest = true};
+    *l = (object_layer){.rest = EXPR_NEVER, .has_rest = true, .silent = true};
     for (json_member m = {0}; json_next(v, &m);) {
         uint32_t x = expr_const(s, m.value);
         named_expr *n = PART_PUSH(s, l->names);

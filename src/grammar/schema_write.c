@@ -179,7 +179,7 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
     const json_value *values = finite_values(s, x, &one);
     yes_no = sh->numbers.n == 0 && sh->strings.n == 0 && sh->arrays.n == 0 && sh->objects.n == 0;
     if (!yes_no && (values == NULL || one || json_length(values) > NFA_MAX_MEMBERS)) {
-        schema_refuse(s, "", "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
+        schema_refuse(s, s->writing, "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
         return;
     }
     r->unique = true;
@@ -232,11 +232,11 @@ static uint32_t array_node(schema *s, const array_part *a) {
         r.n = a->layers.p[i].prefix.n > r.n ? a->layers.p[i].prefix.n : r.n;
     }
     if (a->contains.n > 1) {
-        schema_refuse(s, "", "contains", "only one of them can be counted");
+        schema_refuse(s, s->writing, "contains", "only one of them can be counted");
         return NFA_FAIL_NODE;
     }
     if (unique && (r.n > 0 || a->contains.n > 0)) {
-        schema_refuse(s, "", "uniqueItems", "beside prefixItems or contains all items would have to be remembered");
+        schema_refuse(s, s->writing, "uniqueItems", "beside prefixItems or contains all items would have to be remembered");
         return NFA_FAIL_NODE;
     }
     if (a->contains.n == 1) {
@@ -303,12 +303,22 @@ uint32_t schema_shape_rule(schema *s, const shape *x) {
     return rule;
 }
 
+static const char *path_of(const schema *s, uint32_t x) {
+    const expr *e = &s->exprs.p[x];
+    const char *path = e->path;
+    for (uint32_t i = 0; i < e->n && path == NULL; i++) {
+        path = s->exprs.p[e->children[i]].path;
+    }
+    return path != NULL ? path : "";
+}
+
 void schema_write_rest(schema *s) {
     for (uint32_t i = 0; i < s->shapes.n && s->b->failed == QUIRE_OK; i++) {
         build_rule_set(s->b, s->shapes.p[i].rule, schema_value(s, &s->shapes.p[i].shape));
     }
     while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {
         uint32_t x = s->queue.p[--s->queue.n];
+        s->writing = path_of(s, x);
         build_rule_set(s->b, s->exprs.p[x].rule - 1, schema_value(s, expr_shape(s, x)));
     }
 }

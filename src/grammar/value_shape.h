@@ -70,11 +70,16 @@ typedef struct object_layer {
     uint32_t rest;         /* of names that match neither */
     bool has_rest, silent; /* rest was given; what it names doesn't count as evaluated */
 } object_layer;
+/* Some member has a name that the dfa accepts and a value of expr: what a negated rule about names that are not listed asks for. */
+typedef struct member_rule {
+    uint32_t dfa, expr;
+} member_rule;
 /* Members satisfy every layer. */
 typedef struct object_part {
     PARTS(object_layer) layers;
     PARTS(str) required;
     PARTS(uint32_t) name_exprs; /* of every member's name */
+    PARTS(member_rule) rules;
     uint32_t min, max;
 } object_part;
 
@@ -124,11 +129,12 @@ typedef struct schema {
     kept_block *blocks;
     NFA_VEC(expr) exprs;
     uint32_t *expr_slots, n_expr_slots;
-    NFA_VEC(uint32_t) queue; /* expressions whose rules are to be written */
+    NFA_VEC(uint32_t) queue;    /* expressions whose rules are to be written */
     NFA_VEC(shape_rule) shapes; /* and shapes */
     NFA_VEC(schema_resource) resources;
     NFA_VEC(schema_anchor) anchors;
-    int draft; /* 4, 6, 7, 2019, 2020 */
+    int draft;           /* 4, 6, 7, 2019, 2020 */
+    const char *writing; /* path of the schema whose rule is written, or one of those that it joins */
     int depth;
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
     bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
@@ -210,11 +216,17 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next);
 /* Writes one member, from its name to its value, ending in RETURN; NFA_FAIL_NODE: it cannot be written. */
 typedef struct member_writer {
     uint32_t (*listed)(schema *s, str name, uint32_t value);
-    uint32_t (*open)(schema *s, uint32_t names, uint32_t value); /* names: a dfa */
-    uint32_t comma;                                              /* a node between two members, ending in RETURN */
+    /* names: a dfa; named: NULL, or the rules of which NFA_NAMED is told behind the name */
+    uint32_t (*open)(schema *s, uint32_t names, uint32_t value, const uint32_t *named);
+    uint32_t comma; /* a node between two members, ending in RETURN */
     bool comma_may_miss;
-    bool leaves_out;                                             /* names that the schema says nothing about */
+    bool leaves_out;     /* names that the schema says nothing about */
+    bool looks_at_names; /* open() can take `named` */
 } member_writer;
+/* schema_texts.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They are kept. */
+#define SCHEMA_FEW 64
+bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *n);
+
 /* schema_members.c: an object in braces, ending in RETURN; and the members of an object, then next. */
 uint32_t schema_object(schema *s, const object_part *o);
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
