@@ -57,7 +57,7 @@ static uint64_t hash_key(const grammar_key *k) {
 }
 
 static bool is_same(const grammar_key *a, const grammar_key *b) {
-    return a->tenant == b->tenant && a->kind == b->kind && a->space == b->space && a->order == b->order &&
+    return a->tenant == b->tenant && a->kind == b->kind && a->space == b->space && a->order == b->order && a->numbers == b->numbers &&
            str_eq(a->whitespace_pattern, b->whitespace_pattern) && str_eq(a->text, b->text);
 }
 

@@ -19,6 +19,7 @@ typedef struct grammar_key {
     grammar_kind kind;
     grammar_space space;
     grammar_order order;
+    grammar_numbers numbers;
     str whitespace_pattern, text;
 } grammar_key;
 

@@ -333,7 +333,7 @@ static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_fr
     }
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
     int64_t began_us = clock_us();
-    const rule_context c = {frame, marks, r->json_space, r->json_order, e->grammars, text_tenant(r->tenant)};
+    const rule_context c = {frame, marks, r->json_space, r->json_order, r->json_numbers, e->grammars, text_tenant(r->tenant)};
     TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err) : request_rule_compile(&r->rule, &c, &g, err));
     r->compile_us = clock_us() - began_us;
     quire_err opened = grammar_constraint_open(g, v, &r->constraint);

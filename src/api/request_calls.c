@@ -117,6 +117,6 @@ quire_err request_bind_calls(quire_request *r, quire_error *err) {
 quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out, quire_error *err) {
     quire_error why = {0};
     const call_grammar c = calls_of(r);
-    const grammar_options options = {.space = context->space, .order = context->order};
+    const grammar_options options = {.space = context->space, .order = context->order, .numbers = context->numbers};
     return request_rule_error(&r->rule, call_grammar_compile(&c, context->frame, context->marks, &options, out, &why), &why, err);
 }

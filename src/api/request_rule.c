@@ -41,14 +41,17 @@ static quire_err check_arena(const part_arena *a, quire_error *why) {
 }
 
 static grammar_options options_of(const request_rule *rule, const rule_context *c) {
-    return (grammar_options){
-        .space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space, .order = c->order, .whitespace_pattern = rule->whitespace_pattern};
+    return (grammar_options){.space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space,
+                             .order = c->order,
+                             .numbers = c->numbers,
+                             .whitespace_pattern = rule->whitespace_pattern};
 }
 
 /* Compiles a rule that is its grammar's text alone, or takes it from the cache. */
 static quire_err compile_alone(const grammar_part *rule, const rule_context *c, const grammar_options *options, grammar **out,
                                quire_error *err) {
-    const grammar_key key = {c->tenant, rule->kind, options->space, options->order, options->whitespace_pattern, rule->text};
+    const grammar_key key = {c->tenant, rule->kind, options->space, options->order, options->numbers, options->whitespace_pattern,
+                             rule->text};
     *out = c->cache != NULL ? grammar_cache_find(c->cache, &key) : NULL;
     if (*out == NULL) {
         TRY(grammar_compile(rule->kind, rule->text, options, out, err));

@@ -80,11 +80,10 @@ static bool object_lives(const nfa *a, const bool *live, const nfa_object *o) {
     return needed != NFA_NONE && needed <= o->max && o->min <= o->max && (open || n >= o->min);
 }
 
-static bool slot_lives(const nfa *a, const bool *live, uint32_t slot, bool counting) {
+static bool slot_lives(const nfa *a, const bool *live, uint32_t slot) {
     const nfa_slot *s = &a->slots.p[slot];
     for (uint32_t i = 0; i < s->n; i++) {
-        const nfa_part *p = &a->parts.p[s->first + i];
-        if (live[p->entry] && (p->counts || !counting)) {
+        if (live[a->parts.p[s->first + i].entry]) {
             return true;
         }
     }
@@ -92,19 +91,7 @@ static bool slot_lives(const nfa *a, const bool *live, uint32_t slot, bool count
 }
 
 static bool array_lives(const nfa *a, const bool *live, const nfa_array *r) {
-    uint32_t items = 0, counting = 0;
-    while (items < r->n && slot_lives(a, live, r->first + items, false)) {
-        counting += slot_lives(a, live, r->first + items, true);
-        items++;
-    }
-    bool more = items == r->n && slot_lives(a, live, r->first + r->n, false);
-    bool more_count = more && slot_lives(a, live, r->first + r->n, true);
-    uint32_t most = more ? NFA_NONE : items;
-    if (more && r->unique) {
-        most = a->slots.p[r->first + r->n].n;
-    }
-    return r->min <= r->max && r->min <= most && r->min_counts <= r->max_counts && r->min_counts <= r->max &&
-           (more_count || counting >= r->min_counts);
+    return nfa_items_can_end(a, r, live, 0, 0) && (!r->unique || r->min <= a->slots.p[r->first + r->n].n);
 }
 
 static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
@@ -156,10 +143,10 @@ static void cut_dead(build *b, const bool *live) {
     for (uint32_t i = 0; i < a->arrays.n; i++) {
         nfa_array *r = &a->arrays.p[i];
         uint32_t items = 0;
-        while (items < r->n && slot_lives(a, live, r->first + items, false)) {
+        while (items < r->n && slot_lives(a, live, r->first + items)) {
             items++;
         }
-        if (!slot_lives(a, live, r->first + items, false)) {
+        if (!slot_lives(a, live, r->first + items)) {
             r->max = r->max < items ? r->max : items;
         }
     }

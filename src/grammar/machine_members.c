@@ -235,41 +235,6 @@ static const nfa_slot *slot_of(const nfa *a, const nfa_array *r, uint32_t item) 
     return &a->slots.p[r->first + (item < r->n ? item : r->n)];
 }
 
-/* Which kinds of parts an item may be: bit 0 those that don't count towards `contains`, bit 1 those that do. */
-static unsigned slot_kinds(const nfa *a, const nfa_slot *s) {
-    unsigned kinds = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        const nfa_part *p = &a->parts.p[s->first + i];
-        kinds |= p->entry == NFA_FAIL_NODE ? 0 : p->counts ? 2u : 1u;
-    }
-    return kinds;
-}
-
-/* Whether the array can be completed: with k more items between `least` and `most` more of them can count. */
-static bool array_can_end(const nfa *a, const nfa_array *r, uint32_t count, uint32_t counted) {
-    uint32_t least = 0, most = 0;
-    if (count > r->max || counted > r->max_counts) {
-        return false;
-    }
-    if (r->min_counts == 0 && r->max_counts == NFA_NONE) {
-        return r->max >= r->min;
-    }
-    for (uint32_t k = 0;; k++) {
-        if (count + k >= r->min && counted + most >= r->min_counts && (r->max_counts == NFA_NONE || counted + least <= r->max_counts)) {
-            return true;
-        }
-        if (count + k >= r->max || k > r->min + r->min_counts + r->n) {
-            return false;
-        }
-        unsigned kinds = slot_kinds(a, slot_of(a, r, count + k));
-        if (kinds == 0) {
-            return false;
-        }
-        least += kinds == 2;
-        most += kinds >= 2;
-    }
-}
-
 /* Part i of the item that comes next. */
 static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint32_t i, seen_set *to) {
     const nfa_part *p = &a->parts.p[slot_of(a, r, s->t.count)->first + i];
@@ -280,14 +245,14 @@ static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint3
     }
     *to = *s;
     to->t.count += s->t.count < cap;
-    if (p->counts && (r->max_counts != NFA_NONE || s->t.other < r->min_counts)) {
-        to->t.other++;
+    if (!nfa_count_item(r, p->rules, &to->t.other)) {
+        return false;
     }
     if (r->unique) {
         to->t.n = (slot_of(a, r, 0)->n + 63) / 64;
         to->words[i / 64] |= (uint64_t)1 << (i % 64);
     }
-    return array_can_end(a, r, to->t.count, to->t.other);
+    return nfa_items_can_end(a, r, NULL, to->t.count, to->t.other);
 }
 
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
@@ -298,7 +263,8 @@ void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stac
     for (uint32_t i = 0, n = slot_of(m->a, r, s.t.count)->n; i < n && !more; i++) {
         more = take_item(m->a, r, &s, i, &to);
     }
-    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && s.t.other >= r->min_counts, more, r->comma, false, machine_array_part);
+    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && nfa_counts_suffice(r, s.t.other), more, r->comma, false,
+                machine_array_part);
 }
 
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {

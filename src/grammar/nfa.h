@@ -93,10 +93,9 @@ typedef struct nfa_repeat {
 typedef struct nfa_part {
     uint32_t entry;
     uint16_t name;  /* of a listed member: the number of its name */
-    uint8_t rules;  /* of a member: the object's rules that it satisfies */
+    uint8_t rules;  /* those of its object that a member satisfies, or of its array to which an item counts */
     bool required;  /* of a member */
     bool remembers; /* of an open member: its name is looked at (NFA_NAMED) */
-    bool counts;    /* of an item: towards `contains` */
 } nfa_part;
 
 #define NFA_MAX_MEMBERS 4096 /* names of one object */
@@ -118,11 +117,16 @@ typedef struct nfa_slot {
     uint32_t first, n;
 } nfa_slot;
 
+#define NFA_MAX_ITEM_RULES 3
+#define NFA_MAX_COUNTS     256 /* of several rules together: the product of one more than what each counts to */
 /* Items: item i is of slots[first + i], or of slots[first + n] for all i >= n. With `unique` each part of that last slot may come once (and
- * n is 0). */
+ * n is 0). Of each rule `min` to `max` items count, and only up to max, or min where there is no max; several counts are one number, the
+ * first rule's digit the lowest. */
 typedef struct nfa_array {
-    uint32_t first, n, min, max, min_counts, max_counts;
+    uint32_t first, n, min, max;
     uint32_t comma;
+    uint32_t n_rules;
+    nfa_count rules[NFA_MAX_ITEM_RULES]; /* without any: 0 to NFA_NONE */
     bool unique;
 } nfa_array;
 
@@ -174,6 +178,12 @@ typedef struct nfa {
  * be. Names from `next` on may come, and of these not those in `seen` (bits; NULL: none has been). live: which nodes can be completed;
  * NULL: all but NFA_FAIL_NODE. */
 uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, const bool *live, uint32_t satisfied, uint32_t next, const uint64_t *seen);
+
+/* Whether an array of `count` items, with these counts of its rules, can be completed (live: as above). */
+bool nfa_items_can_end(const nfa *a, const nfa_array *r, const bool *live, uint32_t count, uint32_t counts);
+/* Counts an item of these rules; false: it is one too many. */
+bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts);
+bool nfa_counts_suffice(const nfa_array *r, uint32_t counts);
 
 void nfa_deinit(nfa *a);
 /* Gives back what the vectors hold beyond their elements. */

@@ -11,7 +11,7 @@
 
 /* ---- expressions ---- */
 
-typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_NOT } expr_kind;
+typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_OR, EXPR_IS_NOT } expr_kind;
 #define EXPR_ANY   0u
 #define EXPR_NEVER 1u
 
@@ -48,6 +48,8 @@ typedef struct array_layer {
 } array_layer;
 typedef struct contains_rule {
     uint32_t expr, min, max;
+    uint32_t from; /* the first item that counts */
+    bool silent;   /* as of object_layer */
 } contains_rule;
 /* Items satisfy every layer. */
 typedef struct array_part {
@@ -155,6 +157,7 @@ void schema_join(schema *s, void *parts_p, uint32_t *n, const void *from, uint32
 uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *path);
 uint32_t expr_const(schema *s, const json_value *v);
 uint32_t expr_and(schema *s, uint32_t x, uint32_t y);
+uint32_t expr_or(schema *s, uint32_t x, uint32_t y);
 uint32_t expr_not(schema *s, uint32_t x);
 /* The shape of an expression; never NULL: after a failure the empty one. */
 const shape *expr_shape(schema *s, uint32_t x);
@@ -191,6 +194,8 @@ uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base)
 /* path/token, kept. */
 const char *schema_path(schema *s, const char *path, const char *token);
 
+/* The draft that a schema names. */
+int schema_draft(const json_value *v);
 void schema_open(schema *s, build *b, const json_value *root);
 void schema_close(schema *s);
 

@@ -100,10 +100,10 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
     for (uint32_t i = 0; i < p->contains.n; i++) {
         contains_rule c = p->contains.p[i];
         if (c.min > 0) {
-            push_contains(s, out, (contains_rule){c.expr, 0, c.min - 1});
+            push_contains(s, out, (contains_rule){c.expr, 0, c.min - 1, c.from, true});
         }
         if (c.max != NFA_NONE) {
-            push_contains(s, out, (contains_rule){c.expr, c.max + 1, NFA_NONE});
+            push_contains(s, out, (contains_rule){c.expr, c.max + 1, NFA_NONE, c.from, true});
         }
     }
     for (uint32_t i = 0; i < p->layers.n; i++) {
@@ -115,10 +115,8 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
         }
         if (l->rest == EXPR_NEVER) {
             (void)push_array(s, out, l->prefix.n + 1, NFA_NONE);
-        } else if (l->rest != EXPR_ANY && l->prefix.n > 0) {
-            return "items behind prefixItems cannot be negated";
         } else if (l->rest != EXPR_ANY) {
-            push_contains(s, out, (contains_rule){expr_not(s, l->rest), 1, NFA_NONE});
+            push_contains(s, out, (contains_rule){expr_not(s, l->rest), 1, NFA_NONE, l->prefix.n, true});
         }
     }
     return NULL;
