@@ -40,6 +40,7 @@ class Maker:
         self.r = random.Random(seed)
         self.draft7 = self.r.random() < 0.3
         self.n_defs = self.r.choice([0, 0, 1, 2])
+        self.about = self.r.choice([None, None, "object", "array", "string", "number"])  # what most of it is about
         self.budget = self.r.choice([6, 12, 25, 40])
         self.defs = "definitions" if self.draft7 else "$defs"
         self.root = {}
@@ -61,14 +62,15 @@ class Maker:
             return r.choice([True, False, {}])
         out = {}
         if r.random() < 0.65:
-            out["type"] = r.choice(TYPES) if r.random() < 0.8 else r.sample(TYPES, r.choice([2, 3]))
-        kinds = out.get("type", TYPES)
+            about = self.about if depth < 3 and r.random() < 0.8 else None
+            out["type"] = about or r.choice(TYPES) if r.random() < 0.8 else r.sample(TYPES, r.choice([2, 3]))
+        kinds = out.get("type", [self.about] if self.about and r.random() < 0.7 else TYPES)
         kinds = [kinds] if isinstance(kinds, str) else kinds
         for kind in r.sample(kinds, min(len(kinds), r.choice([0, 1, 1, 2, 3]))):
             getattr(self, "add_" + {"integer": "number", "null": "nothing", "boolean": "nothing"}.get(kind, kind))(out, depth)
         if r.random() < 0.45:
             self.add_applied(out, depth)
-        if r.random() < 0.12:
+        if r.random() < (0.4 if self.about else 0.12):
             self.add_applied(out, depth)
         return out
 
@@ -137,7 +139,7 @@ class Maker:
 
     def add_applied(self, out, depth):
         r = self.r
-        kind = r.choice(["allOf", "anyOf", "anyOf", "oneOf", "not", "if", "enum", "const", "$ref", "$ref"])
+        kind = r.choice(["$dynamicRef", "allOf", "anyOf", "anyOf", "oneOf", "not", "if", "enum", "const", "$ref", "$ref"])
         if kind in ("allOf", "anyOf", "oneOf"):
             out[kind] = [self.schema(depth + 1) for _ in range(r.choice([1, 2, 2, 3]))]
         elif kind == "not":
@@ -151,7 +153,10 @@ class Maker:
             out[kind] = [self.value() for _ in range(r.choice([1, 2, 4]))]
         elif kind == "const":
             out[kind] = self.value()
-        elif self.n_defs:
+        elif kind == "$dynamicRef" and not self.draft7 and depth:
+            self.root["$dynamicAnchor"] = "top"
+            out[kind] = "#top"
+        elif kind == "$ref" and self.n_defs:
             out[kind] = r.choice([f"#/{self.defs}/d{i}" for i in range(self.n_defs)] + (["#"] if depth else []))
 
     def instance(self, s, depth=0):
