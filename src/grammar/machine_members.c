@@ -103,10 +103,19 @@ static bool has_open(const nfa *a, const nfa_object *o) {
     return false;
 }
 
+/* How many members more are needed where these rules are satisfied, as far as a maximum makes it matter; NFA_NONE: they cannot be. */
+static uint32_t members_needed(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
+    uint32_t open = rules;
+    for (uint32_t i = o->n; o->max == NFA_NONE && i < o->n + o->n_open; i++) {
+        open |= a->parts.p[o->first + i].entry != NFA_FAIL_NODE ? a->parts.p[o->first + i].rules : 0u;
+    }
+    return open == o->rules ? names_left(a, o, s, true)
+                            : nfa_members_needed(a, o, NULL, rules, next_name(o, s), o->any_order ? s->words : NULL);
+}
+
 /* Whether the object can be completed from here, with these rules satisfied. */
 static bool object_can_end(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
-    uint32_t needed =
-        o->rules == 0 ? names_left(a, o, s, true) : nfa_members_needed(a, o, NULL, rules, next_name(o, s), o->any_order ? s->words : NULL);
+    uint32_t needed = members_needed(a, o, s, rules);
     if (needed == NFA_NONE || (o->max != NFA_NONE && (s->t.count > o->max || needed > o->max - s->t.count))) {
         return false;
     }
