@@ -209,7 +209,7 @@ class Maker:
         known = s.get("properties", {})
         names = set(s.get("required", [])) | set(r.sample(NAMES, r.choice([0, 0, 1, 2]))) | {n for n in known if r.random() < 0.5}
         names |= {r.choice(TEXTS)} if r.random() < 0.3 else set()
-        names = list(names)
+        names = sorted(names)  # not in the order of hashes, which differs from run to run
         r.shuffle(names)
         rest = s.get("additionalProperties", s.get("unevaluatedProperties", True))
         patterns = list(s.get("patternProperties", {}).values())
@@ -261,7 +261,7 @@ def run(kind, path):
 
 @pytest.mark.skipif(not CHECK.exists(), reason="build/quire-check isn't built")
 def test_texts_of_random_schemas_validate_and_valid_instances_are_accepted(tmp_path):
-    step, wrong, counts = 500, [], {"schemas": 0, "refused": 0, "texts": 0, "instances": 0, "valid": 0}
+    step, wrong, counts = 500, [], {"schemas": 0, "refused": 0, "texts": 0, "instances": 0, "valid": 0, "too ambiguous": 0}
     for first in range(SEED, SEED + N, step):
         makers = [Maker(seed) for seed in range(first, min(first + step, SEED + N))]
         walks, cases = tmp_path / f"walks{first}", tmp_path / f"cases{first}"
@@ -294,7 +294,9 @@ def test_texts_of_random_schemas_validate_and_valid_instances_are_accepted(tmp_p
                     tests += [{"description": "made", "data": value, "valid": valid}] if valid is not None else []
                 out.write(json.dumps({"file": f"seed {first + makers.index(m)}", "schema": ecma(m.root), "tests": tests}) + "\n")
         for line in run("schemas", cases):
-            if line.startswith("schemas all.jsonl") and "unsupported" not in line:
+            if "too ambiguous for the run" in line:  # a run's limit, which ends an answer with an error
+                counts["too ambiguous"] += 1
+            elif line.startswith("schemas all.jsonl") and "unsupported" not in line:
                 seed = int(line.split("seed ")[1].split(":")[0])
                 wrong.append(f"{line}\n  {json.dumps(ecma(makers[seed - first].root))}")
             elif "unsupported" in line and "matches no" in line:
