@@ -6,7 +6,8 @@ ratio and why they differ. Prose stands in the pages, around the marks.
     tools/experiments.py NAME ...        these only
     tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md
     tools/experiments.py --write         the pages again, from what was kept
-    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, and that no published figure is left out
+    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out, and that
+                                         no page has a measured figure of which it does not say what prints it (measured.py)
     tools/experiments.py --list          names and commands
 
 What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone.
@@ -24,6 +25,7 @@ import tempfile
 import time
 
 import bench_save
+import measured
 from experiments_list import EXPERIMENTS, NOT_REPRODUCED
 
 ROOT = bench_save.ROOT
@@ -123,8 +125,12 @@ def block(name, kept):
 
 
 def written(text, kept):
-    """A page with every table in its place."""
+    """A page with every table in its place; one that was never run stays as it stands."""
+    never_run = {e.name for e in EXPERIMENTS} - {key.split("@")[0] for key in kept}
+
     def fill(found):
+        if found[1] in never_run:
+            return found[0]
         return f"<!-- table: {found[1]} -->\n\n" + block(found[1], kept) + "\n" + END
     return re.sub(BEGIN + f"(.*?){re.escape(END)}", fill, text, flags=re.S)
 
@@ -143,8 +149,9 @@ def run(experiment, command, program):
         shared = pathlib.Path(os.environ.get("QUIRE_SHARED", ROOT.parent / "shared")).resolve()
         pathlib.Path(place, "a").mkdir()
         pathlib.Path(place, "shared").symlink_to(shared)
-        pathlib.Path(place, "docs").symlink_to(ROOT / "docs")
         where = pathlib.Path(place, "a")
+        for link, to in {"../docs": "docs", "../real": "build/real", "tools": "tools"}.items():
+            (where / link).symlink_to(ROOT / to)
         for line in experiment.before:
             subprocess.run(line, shell=True, cwd=where, env=environment, check=True)
         print(command, file=sys.stderr, flush=True)
@@ -250,7 +257,7 @@ def wrong_pages(kept, pages):
 
 def check(published):
     kept, pages = read_kept(), {str(p.relative_to(ROOT)): p.read_text() for p in PAGES}
-    wrong = [*wrong_results(kept), *wrong_pages(kept, pages)]
+    wrong = [*wrong_results(kept), *wrong_pages(kept, pages), *measured.wrong_figures(pages)]
     if published.exists():
         wrong.extend(wrong_ids(published.read_text()))
     else:

@@ -282,7 +282,86 @@ KERNELS = [
     Experiment("bench-attention-pages", "quire bench attention --pages 16,32,64,256 -t 1 --context 8192 --kv-dtype bf16,int8 --runs 7", each_processor=True),
 ]
 
-EXPERIMENTS = BATCHING + MEMORY + REUSE + MODEL + SERVING + KERNELS
+TRACES = "../shared/data/traces/mooncake"
+SYSTEM_PROMPT = ("awk 'BEGIN { for (i = 0; i < 1000; i++) printf \"{\\\"t\\\": %g, \\\"prompt\\\": [[\\\"system\\\", 2000], [\\\"user %d\\\", 30]], \\\"output\\\": 150}\\n\", i / 5, i }' > system.jsonl")
+DRAFT_MODEL = "quire bench speculation -t 1 -n 257 --temperature 0.7 --speculative-config '{\"method\":\"draft_model\",\"model\":\"builtin-small\",\"num_speculative_tokens\":4%s}'"
+
+SIMULATED = [
+    Experiment("sim-conversation", f"quire sim {TRACES}/conversation_trace_first6000.jsonl --policy all --svg ../docs/sim-conversation-16.svg",
+               quick=f"quire sim {TRACES}/conversation_trace_first6000.jsonl --policy lru,gdsf --limit 500"),
+    Experiment("sim-synthetic", f"quire sim {TRACES}/synthetic_trace.jsonl --policy all --svg ../docs/sim-synthetic-16.svg",
+               quick=f"quire sim {TRACES}/synthetic_trace.jsonl --policy lru,gdsf --limit 500"),
+    Experiment("sim-conversation-512", f"quire sim {TRACES}/conversation_trace_first6000.jsonl --policy all --page-size 512 --svg ../docs/sim-conversation-512.svg",
+               quick=f"quire sim {TRACES}/conversation_trace_first6000.jsonl --policy lru,gdsf --page-size 512 --limit 500"),
+    Experiment("serving-prefix", "quire bench serving --described llama-3-8b,a100-80gb --trace system.jsonl --slo first=1,gap=0.05 --cost-per-hour 2", before=[SYSTEM_PROMPT],
+               quick="quire bench serving --described llama-3-8b,a100-80gb --trace system.jsonl --requests 100 --slo first=1,gap=0.05 --cost-per-hour 2"),
+    Experiment("serving-mooncake", f"quire bench serving --described llama-3-70b,8xa100-80gb --trace {TRACES}/synthetic_trace.jsonl --requests 600 --speed 0.02 --max-model-len 131072 --slo first=20,gap=0.2",
+               quick=f"quire bench serving --described llama-3-70b,8xa100-80gb --trace {TRACES}/synthetic_trace.jsonl --requests 100 --speed 0.02 --max-model-len 131072 --slo first=20,gap=0.2"),
+    Experiment("serving-real", f"quire bench serving builtin --threads 1 --trace {TRACES}/conversation_trace_first6000.jsonl --requests 150 --shrink 64 --speed 1000 --calibrate --runs 2",
+               quick=f"quire bench serving builtin --threads 1 --trace {TRACES}/conversation_trace_first6000.jsonl --requests 50 --shrink 64 --speed 1000 --calibrate --runs 1"),
+    Experiment("serving-real-arrivals", "quire bench serving builtin --threads 1 --trace ../shared/data/traces/azure/AzureLLMInferenceTrace_code.csv --requests 150 --shrink 8 --speed 6 --calibrate --runs 1",
+               quick="quire bench serving builtin --threads 1 --trace ../shared/data/traces/azure/AzureLLMInferenceTrace_code.csv --requests 50 --shrink 8 --speed 20 --calibrate --runs 1"),
+]
+
+
+def headline(name, flags, quick, *held):
+    return Experiment(name, f"quire bench headline {flags}", list(held), quick=f"quire bench headline {quick}")
+
+
+def gains(case):
+    """What the papers give, beside the rows of one case."""
+    return [
+        Held("R4 W2", "pages against static batches, highest rate, up to", 22, cell(f"{case} paged static, padded", "highest/s"), "a card's step costs the same at any of these batches"),
+        Held("R3", "against the maximum reserved, highest rate", (2, 4), cell(f"{case} paged iteration, max", "highest/s"), "the same"),
+        Held("R5", "against known lengths, highest rate", (1.7, 2.7), cell(f"{case} paged iteration, oracle", "highest/s"), "the same"),
+        Held("R5", "against known lengths, at once", 2.2, cell(f"{case} paged iteration, oracle", "at once"), "there a buddy allocator's pieces, and what lies between them"),
+        Held("R6", "% of reserved memory used, maximum reserved", 20.4, cell(f"{case} iteration, max", "live %"), "lengths decide"),
+        Held("R6", "% used, paged", (96, 100), cell(f"{case} paged", "live %"), "last pages only"),
+        Held("R21", "continuous batching against static, tokens/s", (1.3, 1.5), cell(f"{case} iteration, max static, padded", "tokens/s"), "here every padded and dead row costs"),
+    ]
+
+
+HEADLINE = [
+    headline("headline-sharegpt-5", "--lengths sharegpt --shares 5", "--lengths sharegpt --shares 5 --rates 70,130", *gains("sharegpt 5")),
+    headline("headline-sharegpt-10", "--lengths sharegpt --shares 10", "--quick --requests 20", *gains("sharegpt 10")),
+    headline("headline-sharegpt-20", "--lengths sharegpt --shares 20", "--lengths sharegpt --shares 20 --rates 70,130 --requests 10"),
+    headline("headline-alpaca", "--lengths alpaca", "--lengths alpaca --shares 20 --rates 70,130 --requests 10"),
+    headline("headline-1.1b", "--shape 1.1b --shrink 8", "--quick --shrink 8 --requests 20", *gains("sharegpt 10")),
+]
+
+SPECULATION = [
+    Experiment("speculation-greedy", "quire bench speculation -t 1 -n 257", quick="quire bench speculation -t 1 -n 65"),
+    Experiment("speculation-sampled", "quire bench speculation -t 1 -n 257 --temperature 0.7", quick="quire bench speculation -t 1 -n 65 --temperature 0.7"),
+    Experiment("speculation-line", DRAFT_MODEL % "", quick=DRAFT_MODEL.replace("257", "65") % ""),
+    Experiment("speculation-tree", DRAFT_MODEL % ',\"tree_width\":3', quick=DRAFT_MODEL.replace("257", "65") % ',\"tree_width\":3'),
+    Experiment("speculation-specbench", "quire bench speculation ../real/gemma-3-270m-q4_k_m.gguf --prompts ../shared/data/evals/spec_bench/question.jsonl --each 1 -n 32",
+               quick="quire bench speculation ../real/gemma-3-270m-q4_k_m.gguf -n 32"),
+]
+
+SPEED = [
+    Experiment("bench-kv-million", "quire bench kv --pages 1000000 --threads 1", each_processor=True),
+    Experiment("bench-prefix", "quire bench prefix -t 1 --runs 3"),
+    Experiment("bench-tiers", "quire bench tiers builtin -t 1 --lengths 512,1000 --runs 3"),
+    Experiment("bench-stall-20", "quire bench stall builtin -t 1 --prompt 2000 --step-target-ms 20"),
+    Experiment("bench-roofline", "quire bench roofline", each_processor=True),
+    Experiment("bench-kernels", "quire bench kernels -t 1 --types q4_0,q4_k,q8_0,int8,bf16,f32 --rows 1,4,16,64,512", quick="quire bench kernels -t 1 --types q4_0 --rows 1,16", each_processor=True),
+    Experiment("bench-sampler", "quire bench sampler -t 1 --runs 3", each_processor=True),
+    Experiment("bench-engine", "quire bench engine --running 1,16,64,256", each_processor=True),
+    Experiment("bench-start", "quire bench start ../real/gemma-3-270m-q4_k_m.gguf", quick="quire bench start ../shared/models/builtin-hf"),
+    Experiment("bench-speed-shapes", "quire bench speed --shape all --batch 1,16 --runs 4", quick="quire bench speed --shape all --small --batch 1,16 --runs 1"),
+    Experiment("bench-attention-windows", "quire bench attention --context 1024 --kv-dtype bf16 --runs 3",
+               quick="quire bench attention --context 1024 --prompt 1024 --kv-dtype bf16 --runs 1"),
+    Experiment("bench-text", "quire bench text --size 256 --runs 3"),
+    Experiment("fair-bench", "tools/fair_bench.py --quire quire --chats 100", quick="tools/fair_bench.py --quire quire --chats 20"),
+    Experiment("bench-json", "quire bench json --rows 8,64", quick="quire bench json --each 1"),
+    Experiment("bench-json-1.1b", "quire bench json --shape 1.1b --tokenizer ../shared/data/tokenizers/llama2-spm/tokenizer.model --each 0 --rows 8,64 --steps 4",
+               quick="quire bench json --each 0 --rows 8"),
+    Experiment("bench-grammar", "quire bench grammar --tokenizer ../shared/data/tokenizers/llama3/tokenizer.model --every 4 --schemas "
+               + ",".join(f"../shared/data/json/maskbench/{name}.jsonl" for name in ("BFCL", "Github_easy_first400", "Glaiveai2K", "Handwritten", "JME", "MCPspec")),
+               quick="quire bench grammar"),
+]
+
+EXPERIMENTS = BATCHING + MEMORY + REUSE + MODEL + SERVING + KERNELS + SIMULATED + HEADLINE + SPECULATION + SPEED
 
 NOT_REPRODUCED = [
     ("F1 F10 F11 R1 R2 R35 W9 L13 L14 B24 B31 B33", "a set-up, a list of files, formats or commits, or a description of code: there is no figure"),

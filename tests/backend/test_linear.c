@@ -59,7 +59,7 @@ static void quantise(const linear_kernels *k, const product_case *c, uint8_t *ro
     }
 }
 
-/* y [n_rows][n_blocks * 16] of rows row0.. by tiles of tile_rows rows and tile_blocks blocks. */
+/* y [n_rows][n_blocks * 16] of rows row0.. by tiles of tile_rows rows and tile_blocks blocks. An odd number of rows goes straight to y. */
 static void multiply(const linear_kernels *k, const product_case *c, int32_t row0, int32_t n_rows, int32_t tile_rows, int32_t tile_blocks,
                      float *y) {
     size_t stride = linear_row_bytes(c->w.format, c->n_in);
@@ -73,7 +73,12 @@ static void multiply(const linear_kernels *k, const product_case *c, int32_t row
         int32_t n = n_rows - r < tile_rows ? n_rows - r : tile_rows;
         for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
             int32_t m = n_blocks - b < tile_blocks ? n_blocks - b : tile_blocks;
-            k->product(&c->w, (row_view){rows + (size_t)(row0 + r) * stride, stride}, n, b, m, tile, scratch);
+            const row_view x = {rows + (size_t)(row0 + r) * stride, stride};
+            if (tile_rows % 2 == 1) {
+                k->product(&c->w, x, n, b, m, y + r * width + b * PACK_LANES, width, scratch);
+                continue;
+            }
+            k->product(&c->w, x, n, b, m, tile, m * PACK_LANES, scratch);
             for (int32_t i = 0; i < n; i++) {
                 memcpy(y + (r + i) * width + b * PACK_LANES, tile + i * m * PACK_LANES, sizeof *y * PACK_LANES * (size_t)m);
             }
@@ -327,7 +332,7 @@ static void repacked_k_quants_keep_every_value(void **state) {
             x[j] = 127.0f;
             linear_plain.quantise[ROWS_GROUPS](x, c.n_in, row);
             x[j] = 0.0f;
-            linear_plain.product(&c.w, (row_view){row, row_bytes}, 1, 0, c.w.layout.n_blocks, y, NULL);
+            linear_plain.product(&c.w, (row_view){row, row_bytes}, 1, 0, c.w.layout.n_blocks, y, c.w.layout.n_blocks * PACK_LANES, NULL);
             for (size_t column = 0; column < (size_t)c.n_out; column++) {
                 float value = w[column * k + j], largest = 0.0f;
                 for (size_t g = j / 32 * 32; g < j / 32 * 32 + 32; g++) {

@@ -89,19 +89,18 @@ static uint64_t run_all(const math_kernels *k) {
 
 static void sums_with_rows_are_the_plain_twins(void **unused) {
     (void)unused;
-    float x[3 * 70], y[70], got[3 * 70 + 1], want[3 * 70 + 1];
+    float x[3 * 70], y[70], got[3 * 70], want[3 * 70];
     uint64_t state = 3;
     for (int i = 0; i < N_TEST_ISAS; i++) {
         const math_kernels *k = kernels(ISAS[i]);
         for (int32_t n = 1; k != NULL && n <= 70; n++) {
-            fill(x, 3 * n, &state);
+            fill(x, 3 * 70, &state);
             fill(y, n, &state);
-            got[3 * n] = want[3 * n] = 7.0f;
-            memcpy(got, x, sizeof *x * 3 * (size_t)n);
-            memcpy(want, x, sizeof *x * 3 * (size_t)n);
-            k->add_to_rows(y, n, 3, got);
-            math_plain.add_to_rows(y, n, 3, want);
-            assert_true(same_floats(got, want, 3 * (size_t)n + 1));
+            memcpy(got, x, sizeof x);
+            memcpy(want, x, sizeof x);
+            k->add_to_rows(y, n, 3, got, 70 - (n <= 35) * 30);
+            math_plain.add_to_rows(y, n, 3, want, 70 - (n <= 35) * 30);
+            assert_true(same_floats(got, want, 3 * 70));
         }
     }
 }

@@ -67,6 +67,21 @@ def test_a_table_of_another_command_is_found(tool, one):
     assert "tools/experiments.py one" in "".join(tool.wrong_results(kept))
 
 
+def test_a_table_that_was_never_run_stays_and_is_named(tool, one):
+    _, _, page = one
+    assert tool.written(page, {}) == page and "one: was never run" in "".join(tool.wrong_results({}))
+
+
+def test_a_figure_that_nothing_prints_is_found(tool, monkeypatch, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\nIt takes 12.5 ms.\n")
+    for name, value in (("ROOT", tmp_path), ("PAGES", [page]), ("EXPERIMENTS", []), ("KEPT", tmp_path / "none")):
+        monkeypatch.setattr(tool, name, value)
+    assert tool.check(tmp_path / "none") == 1 and "no command is named that prints '12.5 ms'" in capsys.readouterr().err
+    page.write_text("# A\n\nIt takes a while.\n")
+    assert tool.check(tmp_path / "none") == 0
+
+
 def test_a_figure_changed_by_hand_is_found(tool, one):
     _, kept, page = one
     assert "not what was kept" in "".join(tool.wrong_pages(kept, {"page": page.replace("2811", "2812")}))

@@ -14,8 +14,8 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define NEAR_BYTES    (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
-#define ENOUGH_TASKS  8            /* for each worker: enough that it matters little who runs the last */
+#define NEAR_BYTES   (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
+#define ENOUGH_TASKS 8            /* for each worker: enough that it matters little who runs the last */
 
 static int32_t acc_stride_of(const kv_planes *p) {
     return (int32_t)size_align((size_t)p->key.width, 16);
@@ -158,11 +158,14 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
         for (int32_t h = 0; h < n_heads; h++) {
             const attn_tile *tile = &s[h].tile;
             attn_next next = h + 1 < n_heads ? (attn_next){s[h + 1].kv_head, chunk, last} : (attn_next){s->kv_head, chunk + 1, last};
-            bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, &s[h]);
-            for (int32_t t = 0; any && t < tile->n_queries; t++) {
-                attn_state now = {tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
-                job->b->math->attention_merge(&s[h].states[t], &now, tile->acc_stride);
+            attn_state now[ATTN_TILE];
+            if (!attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, h > 0 ? s : NULL, &s[h])) {
+                continue;
             }
+            for (int32_t t = 0; t < tile->n_queries; t++) {
+                now[t] = (attn_state){tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
+            }
+            job->b->math->attention_merge(s[h].states, now, tile->n_queries, tile->acc_stride);
         }
     }
 }
@@ -198,8 +201,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
     for (int32_t i = 0; i < item->n_chunks; i++) {
         int32_t chunk = item->chunk0 + i;
-        bool any =
-            attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, (attn_next){kv_head, chunk + 1, last < end ? last : end}, s);
+        bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, (attn_next){kv_head, chunk + 1, last < end ? last : end},
+                                      NULL, s);
         for (int32_t t = 0; t < tile->n_queries; t++) {
             int32_t partial = item->partial + (from + t) / job->group_size * item->n_chunks + i;
             int64_t state_at = (int64_t)partial * state->max_heads + kv_head * job->group_size + (from + t) % job->group_size;
@@ -289,7 +292,7 @@ static void run_merge(void *context, int32_t task, int32_t worker) {
         state->sum = 0.0f;
         for (int32_t i = 0; i < merge->n_partials; i++) {
             attn_state chunk = partial_state(job->state, merge->partials[i], head);
-            math->attention_merge(state, &chunk, acc_stride);
+            math->attention_merge(state, &chunk, 1, acc_stride);
         }
         math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, d_head, out + (int64_t)head * d_head);
     }

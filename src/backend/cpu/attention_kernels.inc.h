@@ -360,7 +360,8 @@ static float max1(float a, float b) {
     return a > b ? a : b;
 }
 
-static void attention_merge_kernel(attn_state *to, const attn_state *chunk, int32_t acc_stride) {
+/* Merges a state, where the factors of what it has and of the chunk's are a and b. */
+INLINE void merge_state(attn_state *to, const attn_state *chunk, float a, float b, int32_t acc_stride) {
     if (chunk->sum == 0.0f) {
         return;
     }
@@ -370,12 +371,30 @@ static void attention_merge_kernel(attn_state *to, const attn_state *chunk, int3
         memcpy(to->acc, chunk->acc, sizeof *to->acc * (size_t)acc_stride);
         return;
     }
-    float max = max1(to->max, chunk->max);
-    float a = exp1(to->max - max), b = exp1(chunk->max - max);
-    to->max = max;
+    to->max = max1(to->max, chunk->max);
     to->sum = fmaf(to->sum, a, chunk->sum * b);
     for (int32_t i = 0; i < acc_stride; i += LANES) {
         f_store(to->acc + i, f_fma(f_load(to->acc + i), f_set1(a), f_mul(f_load(chunk->acc + i), f_set1(b))));
+    }
+}
+
+/* The exponentials of LANES states are computed together: one by one they take longer than the sums. */
+static void attention_merge_kernel(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride) {
+    for (int32_t first = 0; first < n; first += LANES) {
+        const int32_t count = n - first < LANES ? n - first : LANES;
+        float a[LANES] = {0}, b[LANES] = {0};
+        for (int32_t i = 0; i < count; i++) {
+            const attn_state *x = &to[first + i], *y = &chunk[first + i];
+            const bool both = x->sum != 0.0f && y->sum != 0.0f;
+            const float max = both ? max1(x->max, y->max) : 0.0f;
+            a[i] = both ? x->max - max : 0.0f;
+            b[i] = both ? y->max - max : 0.0f;
+        }
+        f_store(a, exp16(f_load(a)));
+        f_store(b, exp16(f_load(b)));
+        for (int32_t i = 0; i < count; i++) {
+            merge_state(&to[first + i], &chunk[first + i], a[i], b[i], acc_stride);
+        }
     }
 }
 

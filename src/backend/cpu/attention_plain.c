@@ -9,8 +9,8 @@
  * With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the next of
  * its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. */
 #include "backend/cpu/math.h"
-#include "core/math_plain.h"
 #include "core/half.h"
+#include "core/math_plain.h"
 
 static float element(dtype type, const void *p, int32_t i) {
     if (type == DTYPE_F32) {
@@ -137,7 +137,7 @@ void attention_tile_plain(const attn_tile *t) {
 }
 
 /* max' = max(to, chunk), a = exp(to.max - max'), b = exp(chunk.max - max'); to' = to a + chunk b, the second product rounded first. */
-void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t acc_stride) {
+static void merge_state(attn_state *to, const attn_state *chunk, int32_t acc_stride) {
     if (chunk->sum == 0.0f) {
         return;
     }
@@ -154,6 +154,12 @@ void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t acc_
     to->sum = fmaf(to->sum, a, chunk->sum * b);
     for (int32_t i = 0; i < acc_stride; i++) {
         to->acc[i] = fmaf(to->acc[i], a, chunk->acc[i] * b);
+    }
+}
+
+void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride) {
+    for (int32_t i = 0; i < n; i++) {
+        merge_state(&to[i], &chunk[i], acc_stride);
     }
 }
 

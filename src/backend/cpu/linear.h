@@ -61,10 +61,11 @@ struct linear {
 typedef struct linear_kernels {
     /* Converts x[0..k) to the format of the index and writes it to row, padding included. */
     void (*quantise[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
-    /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without
-     * bias. Padding columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a
-     * multiple of 64, undefined before and after. */
-    void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch);
+    /* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in w->format, with column blocks
+     * block0..block0+n_blocks of w, without bias. Padding columns get undefined values, which must not be read. scratch:
+     * LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of 64, undefined before and after. */
+    void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
+                    void *scratch);
 } linear_kernels;
 
 extern const linear_kernels linear_plain;

@@ -409,22 +409,22 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
 
 /* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
 INLINE void unpacked_part(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                          uint8_t *scratch) {
+                          int32_t y_stride, uint8_t *scratch) {
     const int n_regs = TILE_REGISTERS;
-    int32_t n_groups = w->layout.n_in / PACK_GROUP;
+    const int32_t n_groups = w->layout.n_in / PACK_GROUP, chunk = divide_up(n_groups, divide_up(n_groups, GROUP_CHUNK));
     group_format unpacked = f;
     unpacked.unpacked = true;
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
     find_columns(w, block0, n_blocks, n_regs, 0, y, next);
-    for (int32_t g0 = 0; g0 < n_groups; g0 += GROUP_CHUNK) {
+    for (int32_t g0 = 0; g0 < n_groups; g0 += chunk) {
         for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
             bool last = first + n_regs >= n_blocks * N_HALVES;
-            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = last ? g0 + GROUP_CHUNK : g0};
-            range.g1 = n_groups - g0 < GROUP_CHUNK ? n_groups : g0 + GROUP_CHUNK;
+            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = last ? g0 + chunk : g0};
+            range.g1 = n_groups - g0 < chunk ? n_groups : g0 + chunk;
             memcpy(columns, next, sizeof columns);
             find_columns(w, block0, n_blocks, n_regs, last ? 0 : first + n_regs, y, next);
             unpack_groups(f, n_regs, columns, g0, range.g1, scratch);
-            unpacked_rows(unpacked, n_regs, range, x, n_rows, n_blocks * LANES);
+            unpacked_rows(unpacked, n_regs, range, x, n_rows, y_stride);
         }
     }
 }
@@ -451,30 +451,31 @@ INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row
 }
 
 INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                           uint8_t *scratch) {
+                           int32_t y_stride, uint8_t *scratch) {
     if (n_rows >= unpacked_from(f)) {
-        unpacked_part(f, w, x, n_rows, block0, n_blocks, y, scratch);
+        unpacked_part(f, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
         return;
     }
     int32_t b = 0;
     if (n_rows == 1 && N_LANES == 16 && f.bits == 4 && !has_supers(f) && w->layout.block_bytes <= SHORT_BYTES) {
         b = n_blocks / WIDE_BLOCKS * WIDE_BLOCKS;
-        direct_blocks(f, 1, WIDE_BLOCKS, w, x, 0, block0, b, b < n_blocks, y, n_blocks * LANES);
+        direct_blocks(f, 1, WIDE_BLOCKS, w, x, 0, block0, b, b < n_blocks, y, y_stride);
     }
     for (; b < n_blocks; b += SIDE_BLOCKS) {
         int32_t n = n_blocks - b < SIDE_BLOCKS ? n_blocks - b : SIDE_BLOCKS;
         for (int32_t r = 0, n_passes = divide_up(n_rows, N_GROUP_ROWS); n_passes > 0; n_passes--) {
             int32_t rows = divide_up(n_rows - r, n_passes);
-            direct_rows(f, w, x, r, rows, block0 + b, n, b + n < n_blocks, y + b * LANES, n_blocks * LANES);
+            direct_rows(f, w, x, r, rows, block0 + b, n, b + n < n_blocks, y + b * LANES, y_stride);
             r += rows;
         }
     }
 }
 
 #define GROUP_PRODUCT(name, group_, bits_, zero_, scale_)                                                                                  \
-    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {   \
+    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,  \
+                               void *scratch) {                                                                                            \
         const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                     \
-        product_groups(f, w, x, n_rows, block0, n_blocks, y, scratch);                                                                     \
+        product_groups(f, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                           \
     }
 QUANT_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT

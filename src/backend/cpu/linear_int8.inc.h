@@ -153,14 +153,14 @@ INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next
     }
 }
 
-static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride) {
     int8_chunk c = {.w = w, .n_k = w->layout.k_padded};
     for (int32_t i = 0; i < n_blocks;) {
-        int32_t n = n_blocks - i >= INT8_FEW_BLOCKS ? INT8_FEW_BLOCKS : 1, stride = n_blocks * LANES;
+        int32_t n = n_blocks - i >= INT8_FEW_BLOCKS ? INT8_FEW_BLOCKS : 1;
         c.block = block0 + i;
 #define FEW_ROWS(rows, blocks)                                                                                                             \
     if (n_rows == rows && n == blocks) {                                                                                                   \
-        int8_tile(false, rows, blocks, &c, x, y + i * LANES, stride);                                                                      \
+        int8_tile(false, rows, blocks, &c, x, y + i * LANES, y_stride);                                                                    \
     }
         FEW_ROWS(1, INT8_FEW_BLOCKS)
         FEW_ROWS(2, INT8_FEW_BLOCKS)
@@ -171,13 +171,14 @@ static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t b
     }
 }
 
-static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {
+static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
+                         void *scratch) {
     if (n_rows <= INT8_FEW_ROWS) {
-        int8_few_rows(w, x, n_rows, block0, n_blocks, y);
+        int8_few_rows(w, x, n_rows, block0, n_blocks, y, y_stride);
         return;
     }
     const bool kept = INT8_KEPT_ROWS > 0 && n_rows >= INT8_KEPT_FROM;
-    int32_t k_padded = w->layout.k_padded, stride = n_blocks * LANES, most_k = kept ? INT8_KEPT_CHUNK : INT8_CHUNK;
+    int32_t k_padded = w->layout.k_padded, most_k = kept ? INT8_KEPT_CHUNK : INT8_CHUNK;
     int8_chunk c = {.w = w};
     for (c.k0 = 0; c.k0 < k_padded; c.k0 += c.n_k) {
         c.n_k = k_padded - c.k0 < most_k ? k_padded - c.k0 : most_k;
@@ -187,9 +188,9 @@ static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t bl
             const int8_t *next = (const int8_t *)linear_block(w, more ? block0 + i + INT8_BLOCKS : block0) + (size_t)next_k * LANES;
             c.block = block0 + i;
             if (n_blocks - i >= INT8_BLOCKS) {
-                int8_part(kept, INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, stride, scratch);
+                int8_part(kept, INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, y_stride, scratch);
             } else {
-                int8_part(kept, 1, &c, next, x, n_rows, y + i * LANES, stride, scratch);
+                int8_part(kept, 1, &c, next, x, n_rows, y + i * LANES, y_stride, scratch);
             }
         }
     }

@@ -92,12 +92,13 @@ INLINE void mm_tile(int n_pairs, const mm_pass *p, row_view x, float *y, int32_t
     }
 }
 
-static void product_int8_mm(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {
+static void product_int8_mm(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
+                            void *scratch) {
     if (n_rows < MM_FROM) {
-        product_int8(w, x, n_rows, block0, n_blocks, y, scratch);
+        product_int8(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
         return;
     }
-    int32_t k_padded = w->layout.k_padded, stride = n_blocks * LANES;
+    int32_t k_padded = w->layout.k_padded;
     mm_pass p = {.w = w};
     for (p.k0 = 0; p.k0 < k_padded; p.k0 += p.n_k) {
         p.n_k = k_padded - p.k0 < MM_CHUNK ? k_padded - p.k0 : MM_CHUNK;
@@ -106,14 +107,14 @@ static void product_int8_mm(const linear *w, row_view x, int32_t n_rows, int32_t
             for (int32_t row = 0; row < n_rows; row += p.n_rows) {
                 int32_t left = n_rows - row;
                 row_view rows = {x.data + (size_t)row * x.stride, x.stride};
-                float *to = y + row * stride + i * LANES;
+                float *to = y + row * y_stride + i * LANES;
                 p.n_rows = left < 2 * MM_PAIRS ? left : 2 * MM_PAIRS;
                 if (left > 4) {
-                    mm_tile(3, &p, rows, to, stride);
+                    mm_tile(3, &p, rows, to, y_stride);
                 } else if (left > 2) {
-                    mm_tile(2, &p, rows, to, stride);
+                    mm_tile(2, &p, rows, to, y_stride);
                 } else {
-                    mm_tile(1, &p, rows, to, stride);
+                    mm_tile(1, &p, rows, to, y_stride);
                 }
             }
         }

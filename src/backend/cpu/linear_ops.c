@@ -10,6 +10,7 @@
 #define MAX_USES        8
 #define MAX_PART_BLOCKS 64
 #define TASKS_A_WORKER  4
+#define TASK_ROWS       (2 * LINEAR_TILE_ROWS)
 #define LINE_FLOATS     16 /* of a cache line */
 #define GROUPS_AT_ONCE  4
 #define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
@@ -24,7 +25,7 @@ typedef struct rows_job {
     const float *x; /* [.., width] */
     int32_t width, n_rows;
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
-    bool is_quantised;    /* x has its only reader's format already */
+    bool is_quantised;   /* x has its only reader's format already */
     const norm *nm;      /* or NULL */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
@@ -79,7 +80,9 @@ typedef struct product_job {
     cpu_backend *b;
     row_view views[N_ROW_FORMATS];
     int32_t n_rows, n;
-    int32_t task_blocks; /* column blocks of a task */
+    int32_t task_blocks;            /* column blocks of a task */
+    int32_t tail_from, tail_blocks; /* of the last weights' blocks from tail_from on */
+    int32_t n_parts;                /* tasks of the same columns, TASK_ROWS rows each: side by side, while the weights are near */
     const linear *weights[MAX_USES];
     float *out[MAX_USES];     /* [n_rows, width] */
     int32_t widths[MAX_USES]; /* floats from row to row */
@@ -90,15 +93,39 @@ typedef struct product_job {
     float scale, cap;
 } product_job;
 
-static int32_t n_tasks_of(const product_job *job, const linear *w) {
-    return (w->layout.n_blocks + job->task_blocks - 1) / job->task_blocks;
+/* The weights whose columns are cut into tasks. */
+static int32_t n_cut(const product_job *job) {
+    return job->end == END_GATE_UP ? 1 : job->n;
+}
+
+static int32_t divide_up(int32_t n, int32_t by) {
+    return (n + by - 1) / by;
+}
+
+/* Blocks of weights[use] in tasks of full width; the rest are narrow ones. */
+static int32_t n_wide_blocks(const product_job *job, int32_t use) {
+    return use == n_cut(job) - 1 ? job->tail_from : job->weights[use]->layout.n_blocks;
+}
+
+static int32_t n_tasks_of(const product_job *job, int32_t use) {
+    int32_t n_wide = n_wide_blocks(job, use);
+    return divide_up(n_wide, job->task_blocks) + divide_up(job->weights[use]->layout.n_blocks - n_wide, job->tail_blocks);
+}
+
+/* The blocks of a task of weights[use]. Returns how many. */
+static int32_t task_blocks_of(const product_job *job, int32_t use, int32_t task, int32_t *block0) {
+    const int32_t n_wide = n_wide_blocks(job, use), n_tasks = divide_up(n_wide, job->task_blocks);
+    const bool is_wide = task < n_tasks;
+    const int32_t width = is_wide ? job->task_blocks : job->tail_blocks, end = is_wide ? n_wide : job->weights[use]->layout.n_blocks;
+    *block0 = is_wide ? task * width : n_wide + (task - n_tasks) * width;
+    return end - *block0 < width ? end - *block0 : width;
 }
 
 /* With few rows a task can be wider, as far as its results fit a tile: weights are prefetched only inside a task. But there must be enough
  * tasks for the threads to end together. */
 static int32_t widest_task(const product_job *job) {
     int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
-    for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
+    for (int32_t i = 0; i < n_cut(job); i++) {
         n_blocks += job->weights[i]->layout.n_blocks;
     }
     while (blocks < MAX_PART_BLOCKS && 2 * blocks * job->n_rows <= LINEAR_TILE_BLOCKS * LINEAR_TILE_ROWS &&
@@ -108,21 +135,30 @@ static int32_t widest_task(const product_job *job) {
     return blocks;
 }
 
+/* The last tasks, as many as would be one wide task a worker, are a quarter as wide: so the workers end together. */
+static void set_tasks(product_job *job) {
+    const int32_t n_blocks = job->weights[n_cut(job) - 1]->layout.n_blocks;
+    const int32_t least = job->to_groups ? GROUPS_AT_ONCE * PACK_GROUP / PACK_LANES : LINEAR_TILE_BLOCKS;
+    job->task_blocks = widest_task(job);
+    job->tail_blocks = job->task_blocks / 4 > least ? job->task_blocks / 4 : least < job->task_blocks ? least : job->task_blocks;
+    const int32_t left = n_blocks - job->task_blocks * thread_pool_size(job->b->thread_pool);
+    job->tail_from = job->tail_blocks == job->task_blocks ? n_blocks : left > 0 ? divide_up(left, job->task_blocks) * job->task_blocks : 0;
+}
+
 void linear_tile(const cpu_backend *b, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                 void *scratch) {
-    const int32_t n = n_blocks * PACK_LANES;
-    b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
+                 int32_t y_stride, void *scratch) {
+    b->linear->product(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
     if (w->bias != NULL) {
-        b->math->add_to_rows(w->bias + (int64_t)block0 * PACK_LANES, n, n_rows, y);
+        b->math->add_to_rows(w->bias + (int64_t)block0 * PACK_LANES, n_blocks * PACK_LANES, n_rows, y, y_stride);
     }
 }
 
 /* The same of rows from row0 on. */
 static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                         void *scratch) {
+                         int32_t y_stride, void *scratch) {
     row_view x = job->views[w->format];
     x.data += (size_t)row0 * x.stride;
-    linear_tile(job->b, w, x, n_rows, block0, n_blocks, y, scratch);
+    linear_tile(job->b, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
 }
 
 /* Finishes n columns of one row of a tile. up: those of the second weights, for END_GATE_UP. */
@@ -142,7 +178,9 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
         math->gate_up(job->f, job->limit, y, up, n, out);
         break;
     case END_LOGITS:
-        math->scale_cap(job->scale, job->cap, n, y);
+        if (job->scale != 1.0f || job->cap != 0.0f) {
+            math->scale_cap(job->scale, job->cap, n, y);
+        }
         memcpy(out, y, (size_t)n * sizeof *out);
         break;
     }
@@ -200,31 +238,33 @@ static void prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_
 
 static void product_task(void *context, int32_t task, int32_t worker) {
     const product_job *job = context;
+    const int32_t first = task % job->n_parts * TASK_ROWS, end = job->n_rows - first < TASK_ROWS ? job->n_rows : first + TASK_ROWS;
     int32_t use = 0;
-    while (task >= n_tasks_of(job, job->weights[use])) {
-        task -= n_tasks_of(job, job->weights[use++]);
+    task /= job->n_parts;
+    while (task >= n_tasks_of(job, use)) {
+        task -= n_tasks_of(job, use++);
     }
     const linear *w = job->weights[use];
-    int32_t block0 = task * job->task_blocks, left = w->layout.n_blocks - block0;
-    int32_t n_blocks = left < job->task_blocks ? left : job->task_blocks;
+    int32_t block0, n_blocks = task_blocks_of(job, use, task, &block0);
     int32_t column0 = block0 * PACK_LANES, stride = n_blocks * PACK_LANES;
     int32_t n_columns = w->layout.n_out - column0 < stride ? w->layout.n_out - column0 : stride;
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     void *scratch = job->b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
-    for (int32_t row0 = 0; row0 < job->n_rows; row0 += LINEAR_TILE_ROWS) {
-        int32_t n_rows = job->n_rows - row0 < LINEAR_TILE_ROWS ? job->n_rows - row0 : LINEAR_TILE_ROWS;
+    const bool is_direct = job->end == END_STORE && n_columns == stride; /* results need no tile: there is nothing else to do with them */
+    for (int32_t row0 = first; row0 < end; row0 += LINEAR_TILE_ROWS) {
+        int32_t n_rows = end - row0 < LINEAR_TILE_ROWS ? end - row0 : LINEAR_TILE_ROWS;
         int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
         float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
         prefetch(out, n_rows, n_columns / columns_a_float, width);
-        tile_product(job, w, row0, n_rows, block0, n_blocks, y, scratch);
+        tile_product(job, w, row0, n_rows, block0, n_blocks, is_direct ? out : y, is_direct ? width : stride, scratch);
         if (job->end == END_GATE_UP) {
-            tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, scratch);
+            tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, stride, scratch);
         }
         if (job->to_groups) {
             store_groups(job, n_rows, n_columns, y, up, out);
         }
-        for (int32_t r = 0; r < n_rows && !job->to_groups; r++) {
+        for (int32_t r = 0; r < n_rows && !job->to_groups && !is_direct; r++) {
             tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
             if (job->end == END_LOGITS) {
                 note_argmax(job->b->math, y + r * stride, n_columns, column0, &worker_argmax(job->b, worker)[row0 + r]);
@@ -243,12 +283,13 @@ static void run_products(product_job *job, rows_job *rows) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
     memcpy(job->views, rows->views, sizeof job->views);
-    job->task_blocks = widest_task(job);
+    set_tasks(job);
+    job->n_parts = divide_up(job->n_rows, TASK_ROWS);
     int32_t n_tasks = 0;
-    for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
-        n_tasks += n_tasks_of(job, job->weights[i]);
+    for (int32_t i = 0; i < n_cut(job); i++) {
+        n_tasks += n_tasks_of(job, i);
     }
-    thread_pool_run(job->b->thread_pool, product_task, job, n_tasks);
+    thread_pool_run(job->b->thread_pool, product_task, job, n_tasks * job->n_parts);
 }
 
 static rows_job rows_of(cpu_backend *b, buffer x, const norm *nm) {

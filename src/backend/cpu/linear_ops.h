@@ -24,14 +24,15 @@ typedef struct cpu_linear_state {
     linear *loaded;
     int32_t widest[N_ROW_FORMATS];
     uint8_t *rows[N_ROW_FORMATS]; /* quantised rows, max(max_rows, max_out) of the widest */
-    float *tiles;     /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
-    uint8_t *scratch; /* [workers][LINEAR_SCRATCH_BYTES] */
-    row_argmax *largest; /* [workers][max_out], of the last head */
+    float *tiles;                 /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
+    uint8_t *scratch;             /* [workers][LINEAR_SCRATCH_BYTES] */
+    row_argmax *largest;          /* [workers][max_out], of the last head */
 } cpu_linear_state;
 
-/* y[n_rows][n_blocks * PACK_LANES] = x w^T + bias, of w's column blocks from block0 on. scratch: LINEAR_SCRATCH_BYTES of the caller. */
+/* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of w's column blocks from block0 on. scratch: LINEAR_SCRATCH_BYTES of
+ * the caller. */
 void linear_tile(const cpu_backend *b, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                 void *scratch);
+                 int32_t y_stride, void *scratch);
 
 /* Bytes from one quantised row of k elements to the next, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);

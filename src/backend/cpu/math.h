@@ -93,8 +93,8 @@ typedef struct math_kernels {
     float (*largest)(const float *x, int32_t n);
     /* x[i] += scale * y[i], rounded once. */
     void (*add_scaled)(float scale, const float *y, int32_t n, float *x);
-    /* x[r][i] += y[i] for each of n_rows rows of n. */
-    void (*add_to_rows)(const float *y, int32_t n, int32_t n_rows, float *x);
+    /* x[r * stride + i] += y[i], i in 0..n, for each of n_rows rows. */
+    void (*add_to_rows)(const float *y, int32_t n, int32_t n_rows, float *x, int32_t stride);
     /* out = x / sqrt(mean(x^2) + eps) * weight. */
     void (*norm_rms)(const float *x, const float *weight, float eps, int32_t n, float *out);
     /* out = (x - mean) / sqrt(var + eps) * weight + bias; bias may be NULL. */
@@ -110,8 +110,8 @@ typedef struct math_kernels {
     float (*narrow_int8)(const float *x, int32_t n, int8_t *out, int32_t *sum);
 
     void (*attention_tile)(const attn_tile *t);
-    /* to = to merged with a later chunk's state. Empty states change nothing; acc of an empty `to` is overwritten. */
-    void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t acc_stride);
+    /* Each of n states of `to` = itself merged with a later chunk's. Empty states change nothing; acc of an empty `to` is overwritten. */
+    void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
     /* out[0..d_head) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one logit, or NULL. Changes *s. */
     void (*attention_finish)(attn_state *s, const float *sink, int32_t d_head, float *out);
     /* Runs attention programs; their exp and tanh are those above. */
@@ -130,7 +130,7 @@ attn_run_fn attn_run_avx2, attn_run_avx512, attn_run_neon;
 
 /* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);
-void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t acc_stride);
+void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t n, int32_t acc_stride);
 void attention_finish_plain(attn_state *s, const float *sink, int32_t d_head, float *out);
 
 #endif

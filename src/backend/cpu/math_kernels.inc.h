@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "backend/cpu/math.h"
-#include "core/math_poly.h"
 #include "backend/cpu/simd.h"
 #include "core/half.h"
+#include "core/math_poly.h"
 
 #define LANES 16
 
@@ -248,8 +248,8 @@ static void add_scaled_kernel(float scale, const float *y, int32_t n, float *x) 
     }
 }
 
-static void add_to_rows_kernel(const float *y, int32_t n, int32_t n_rows, float *x) {
-    for (int32_t r = 0; r < n_rows; r++, x += n) {
+static void add_to_rows_kernel(const float *y, int32_t n, int32_t n_rows, float *x, int32_t stride) {
+    for (int32_t r = 0; r < n_rows; r++, x += stride) {
         int32_t i = 0;
         for (; i + LANES <= n; i += LANES) {
             f_store(x + i, f_add(f_load(x + i), f_load(y + i)));

@@ -75,9 +75,11 @@ static void add_scaled_plain(float scale, const float *y, int32_t n, float *x) {
     }
 }
 
-static void add_to_rows_plain(const float *y, int32_t n, int32_t n_rows, float *x) {
-    for (int32_t i = 0; i < n_rows * n; i++) {
-        x[i] += y[i % n];
+static void add_to_rows_plain(const float *y, int32_t n, int32_t n_rows, float *x, int32_t stride) {
+    for (int32_t r = 0; r < n_rows; r++, x += stride) {
+        for (int32_t i = 0; i < n; i++) {
+            x[i] += y[i];
+        }
     }
 }
 

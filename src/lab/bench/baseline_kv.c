@@ -69,8 +69,8 @@ static void store_in_pieces(backend *b, const kv_store_use *use) {
         const batch_seq *seq = &c->batch->seqs[s];
         kv_piece *p = piece_of(k, use->cache, s);
         quire_err e = p->n != seq->n_tokens - seq->n_rows || seq->n_tokens > k->max_len ? QUIRE_INVALID
-                      : k->way == BASELINE_GROWING                                       ? grow(k, l, p, seq->n_rows)
-                                                                                         : QUIRE_OK;
+                      : k->way == BASELINE_GROWING                                      ? grow(k, l, p, seq->n_rows)
+                                                                                        : QUIRE_OK;
         if (e != QUIRE_OK) {
             k->error = e;
             return;
@@ -178,7 +178,7 @@ static void attend(const job *j, int32_t s, int32_t head, attn_scratch *w) {
             bool any = compute_chunk(j, p, head, base, w->first, w->end, w);
             for (int32_t t = 0; any && t < w->tile.n_queries; t++) {
                 attn_state now = {w->tile.max[t], w->tile.sum[t], w->tile.acc + (size_t)t * (size_t)w->tile.acc_stride};
-                j->c->math->attention_merge(&w->states[t], &now, w->tile.acc_stride);
+                j->c->math->attention_merge(&w->states[t], &now, 1, w->tile.acc_stride);
             }
         }
         if (j->longest > seq->n_tokens) {
