@@ -28,6 +28,7 @@ typedef struct grammar_key {
     grammar_space space;
     grammar_order order;
     reasoning_frame frame; /* around it; zero: none */
+    grammar_numbers numbers;
     str whitespace_pattern, text;
 } grammar_key;
 

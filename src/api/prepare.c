@@ -340,6 +340,7 @@ static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_fr
                             .marks = marks,
                             .space = r->json_space,
                             .order = r->json_order,
+                            .numbers = r->json_numbers,
                             .cache = e->grammars,
                             .tenant = text_tenant(r->tenant),
                             .model = d,

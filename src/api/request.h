@@ -137,6 +137,7 @@ struct quire_request {
     request_rule rule;        /* that the response must obey */
     grammar_space json_space; /* of the JSON that a rule describes */
     grammar_order json_order;
+    grammar_numbers json_numbers;
     strbuf rule_keywords;                /* with explain: how each of its keywords is enforced, as JSON */
     int64_t compile_us;                  /* of the rule */
     constraint *constraint;              /* made of it before the request is submitted, with one reference; or NULL */

@@ -40,8 +40,10 @@ static quire_err check_arena(const part_arena *a, quire_error *why) {
 }
 
 static grammar_options options_of(const request_rule *rule, const rule_context *c) {
-    return (grammar_options){
-        .space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space, .order = c->order, .whitespace_pattern = rule->whitespace_pattern};
+    return (grammar_options){.space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space,
+                             .order = c->order,
+                             .numbers = c->numbers,
+                             .whitespace_pattern = rule->whitespace_pattern};
 }
 
 /* Compiles a rule, which is `answer` where it is marked, behind what stands around it. */
@@ -77,6 +79,7 @@ grammar_key request_rule_key(request_rule_form form, const rule_context *c, cons
                        .form = form,
                        .space = options->space,
                        .order = options->order,
+                       .numbers = options->numbers,
                        .whitespace_pattern = options->whitespace_pattern,
                        .text = text};
     if (frame != NULL && frame->format != NULL) {

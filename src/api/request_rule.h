@@ -24,6 +24,7 @@ typedef struct rule_context {
     const grammar_marks *marks;   /* of the vocabulary, where it is marked */
     grammar_space space;
     grammar_order order;
+    grammar_numbers numbers;
     grammar_cache *cache; /* where only the tenant's own rules are found; NULL: there is none */
     uint64_t tenant;
     const model_desc *model; /* NULL: not known */

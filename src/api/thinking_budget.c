@@ -5,11 +5,11 @@
 
 #include "base/mem.h"
 
-#define MAX_MARKS    2   /* spellings of a mark */
-#define MAX_SPELT    256 /* bytes of one */
-#define MAX_FORCED   64  /* tokens of the closing mark */
+#define MAX_MARKS    2     /* spellings of a mark */
+#define MAX_SPELT    256   /* bytes of one */
+#define MAX_FORCED   64    /* tokens of the closing mark */
 #define LINE_LEAST   0.51f /* guesses that are as likely are a line */
-#define MOST_WAITING 4   /* tokens until a character is complete */
+#define MOST_WAITING 4     /* tokens until a character is complete */
 
 /* What stands where harmony's reasoning ends and the answer begins. */
 static const char harmony_open[] = "<|channel|>analysis<|message|>", harmony_close[] = "<|end|>";

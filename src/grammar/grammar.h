@@ -48,6 +48,12 @@ typedef enum grammar_order {
     GRAMMAR_ORDER_ANY
 } grammar_order;
 
+/* How integers and the numbers of enum and const are written. */
+typedef enum grammar_numbers {
+    GRAMMAR_NUMBERS_SHORT, /* 1 */
+    GRAMMAR_NUMBERS_ANY    /* 1, 1.0, 1.000: without exponent */
+} grammar_numbers;
+
 /* One keyword of a schema, in the order in which they were met. Texts are borrowed until the call returns. */
 typedef struct grammar_keyword {
     const char *path;    /* JSON pointer of the schema that holds it, "" is the root */
@@ -59,6 +65,7 @@ typedef struct grammar_keyword {
 typedef struct grammar_options {
     grammar_space space;
     grammar_order order;
+    grammar_numbers numbers;
     str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
     /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US (of processor time). */
     int64_t max_steps, max_bytes, max_us;

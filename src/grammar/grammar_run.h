@@ -48,7 +48,7 @@ struct run_core {
     run_level *path; /* [longest + 1] along the trie */
     uint32_t *list;  /* [n_tokens / RUN_LIST_PART + 1] tokens of a mask */
     run_loops loops[RUN_LOOPS];
-    uint64_t *scratch; /* a mask */
+    uint64_t *scratch;       /* a mask */
     grammar_run_stats stats; /* but mask_ns */
     _Atomic int64_t mask_ns; /* read without the lock */
 };

@@ -94,6 +94,8 @@ void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
 /* machine_members.c: an object or array behind a part (or at its beginning), and behind a comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
+/* Behind the name of an open member: stack's top cell holds the name. */
+void machine_object_named(machine *m, uint32_t node, uint32_t stack);
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 

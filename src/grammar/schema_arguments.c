@@ -178,7 +178,8 @@ static uint32_t listed(schema *s, str name, uint32_t x) {
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
-static uint32_t open_names(schema *s, uint32_t names, uint32_t x) {
+static uint32_t open_names(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
+    (void)named; /* NULL: `object` says so */
     names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
     uint32_t end = NFA_RETURN_NODE;
     if (s->arguments->names_ends) {
@@ -206,7 +207,8 @@ static uint32_t separator(schema *s) {
 }
 
 static uint32_t object(schema *s, const object_part *o) {
-    const member_writer w = {listed, open_names, separator(s), s->arguments->between_may_miss, true};
+    const member_writer w = {
+        .listed = listed, .open = open_names, .comma = separator(s), .comma_may_miss = s->arguments->between_may_miss, .leaves_out = true};
     bool has_braces = s->arguments->syntax == GRAMMAR_SYNTAX_GEMMA;
     uint32_t node = schema_members(s, o, &w, has_braces ? literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE);
     return has_braces && node != NFA_FAIL_NODE ? literal(s, str_of("{"), node) : node;

@@ -20,6 +20,8 @@ static const subject subjects[] = {
     {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_ANY, 0},
     {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_COMPACT, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"maxLength\":5}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"minProperties\":3}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"b\":{\"type\":\"integer\"}}}}", GRAMMAR_SPACE_ANY, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3,\"maxLength\":40}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^x]*b\"}", 0, 0},
