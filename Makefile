@@ -30,9 +30,11 @@ test-quick: ## the unit tests and the expected outputs, with one compiler: some 
 	@tools/packages.sh unit
 	@tools/test.sh --quick
 
-test-long: ## the same with more rounds, the Promela models, then the sanitizers
+test-long: ## the same with more rounds, the Promela models, ten minutes of each fuzz target of grammars and answers, then the sanitizers
 	@tools/packages.sh test
 	@tools/test.sh --long
+	@tools/packages.sh fuzz
+	@tools/fuzz.sh 600 grammar parsers calls
 	@$(MAKE) --no-print-directory asan tsan
 
 bench: packages all ## speed of a 1.1B model beside this machine's limits and the goals, and of text: some ten minutes, 6 GB of memory

@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for SECONDS (60) each, from the seeds of tests/fuzz/seeds/NAME where there are some. What crashes lies in build/fuzz/found.
+# Runs every fuzz target, or those named, for SECONDS (60) each, from the seeds of tests/fuzz/seeds/NAME where there are some: fuzz.sh SECONDS NAME ..
+# What crashes lies in build/fuzz/found.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
+shift $(($# > 0))
+programs=("${@/#/build/fuzz/fuzz/fuzz_}")
+targets=("${@/#/fuzz_}")
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_COMPILER=clang -DQUIRE_FUZZ=ON >/dev/null
-cmake --build build/fuzz --target fuzz_all -j "$(nproc)"
+cmake --build build/fuzz --target "${targets[@]:-fuzz_all}" -j "$(nproc)"
 mkdir -p build/fuzz/found
-for program in build/fuzz/fuzz/fuzz_*; do
+[ $# -gt 0 ] || programs=(build/fuzz/fuzz/fuzz_*)
+for program in "${programs[@]}"; do
     name=$(basename "$program")
     corpus=build/fuzz/corpus/$name
     mkdir -p "$corpus"

@@ -17,6 +17,7 @@ typedef struct call_grammar {
     str only;         /* the one function that may be called; empty: any */
     bool is_required; /* the answer is calls and nothing else */
     bool is_single;   /* one call at most */
+    bool *in_haste;   /* set where a schema was loosened because compiling took too long; NULL: nobody asks */
 } call_grammar;
 
 /* The first of the format's layouts in which at least one of the tools can be called; NULL: it has no grammar for them. */
@@ -35,9 +36,18 @@ typedef struct call_parts {
     part_arena arena;
 } call_parts;
 
+/* call_answer.c: the answer, behind what may stand around it. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);
+/* One call, from the name to what stands behind the arguments. */
+grammar_part call_parts_call(call_parts *m, const call_layout *l);
+/* All of a layout's calls but its opening text. */
+grammar_part call_parts_calls(call_parts *m, const call_layout *l);
+/* One of the parts, which are copied. */
+grammar_part call_parts_one_of(call_parts *m, const grammar_part *parts, size_t n);
 /* The arguments of tool i in a layout; and whether it can be called there. */
 grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool);
 bool call_grammar_takes(const call_grammar *c, const call_layout *l, size_t tool);
+/* Whether the layout is one of the format's in which some tool can be called. */
+bool call_grammar_has(const call_grammar *c, const call_layout *l);
 
 #endif

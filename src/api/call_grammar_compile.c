@@ -104,6 +104,9 @@ static quire_err compile(call_parts *m, const reasoning_frame *frame, const gram
                          quire_error *err) {
     quire_err e = compile_part(m, call_parts_answer(m, frame), options, out, err);
     for (int round = 0; round < 2 && is_refusal(e) && !m->c->is_required; round++) {
+        if (e == QUIRE_TOO_LARGE && m->c->in_haste != NULL) { /* time may have been short */
+            *m->c->in_haste = true;
+        }
         TRY(round == 0 ? loosen_refused(m, options, owned, err) : loosen_all(m, owned, err));
         e = compile_part(m, call_parts_answer(m, frame), options, out, err);
     }

@@ -49,14 +49,14 @@ typedef struct choice {
     int32_t n_completion;
     double sum_logprob; /* of its tokens' log-probabilities, where the engine reports them */
     double beam_score;
-    int32_t n_cached; /* of the prompt, from the engine */
-    int64_t queue_us; /* until its first admission, from the engine */
+    int32_t n_cached;                    /* of the prompt, from the engine */
+    int64_t queue_us;                    /* until its first admission, from the engine */
     int64_t admitted_us, first_token_us; /* of its first sequence that came so far, from the engine; 0: not yet */
-    int64_t over_us;  /* when its finish was known */
-    int32_t n_prefilled, n_preempted; /* from the engine's end event */
-    bool counted;     /* in the statistics */
-    explain *explain; /* from the engine's end event, where it was requested */
-    float *row;       /* likewise; NULL: none came */
+    int64_t over_us;                     /* when its finish was known */
+    int32_t n_prefilled, n_preempted;    /* from the engine's end event */
+    bool counted;                        /* in the statistics */
+    explain *explain;                    /* from the engine's end event, where it was requested */
+    float *row;                          /* likewise; NULL: none came */
     int32_t n_row;
     bool is_custom; /* the present call is of a custom tool */
     custom_input input;
@@ -70,8 +70,8 @@ typedef struct choice {
 
 /* Memory of the events that a queue delivers, valid until the next one. */
 typedef struct event_memory {
-    strbuf text; /* of a DELTA or ROLLBACK */
-    strbuf echo; /* of a START */
+    strbuf text;         /* of a DELTA or ROLLBACK */
+    strbuf echo;         /* of a START */
     output_events found; /* of a DELTA */
     output_events plain; /* the same, with inputs in place of custom tools' arguments */
     quire_part *parts;   /* the same, for the user */

@@ -1,12 +1,13 @@
 /* The cache of compiled grammars: a rule that a tenant sends again is not compiled again.
  *
- * An entry is a grammar under all that it was compiled from: tenant, kind, options and text, which are compared whole. Tenants do not see
- * each other's entries, so how fast a rule is taken tells nothing of others' rules. Past the limit the least recently used entry of the
- * tenant that holds most goes. An entry counts as the limit's 512th part at least. Threads: any;
- * a lock is held while texts are compared. */
+ * An entry is a grammar under all that it was compiled from: tenant, form, kind, options, frame and text, which are compared whole. Tenants
+ * do not see each other's entries, so how fast a rule is taken tells nothing of others' rules. Past the limit the least recently used entry
+ * of the tenant that holds most goes. An entry counts as the limit's 512th part at least. Threads: any; a lock is held while texts are
+ * compared. */
 #ifndef API_GRAMMAR_CACHE_H
 #define API_GRAMMAR_CACHE_H
 
+#include "api/reasoning_frame.h"
 #include "grammar/grammar.h"
 
 #define GRAMMAR_CACHE_BYTES   ((size_t)16 << 20) /* of an engine's grammars and their texts */
@@ -14,11 +15,20 @@
 
 typedef struct grammar_cache grammar_cache;
 
+typedef enum request_rule_form {
+    RULE_OF_KIND,        /* a rule of some kind */
+    RULE_STRUCTURAL_TAG, /* a structural tag (structural_tag.h) */
+    RULE_CALLS           /* of a request's tools (request_calls_compile) */
+} request_rule_form;
+
 typedef struct grammar_key {
     uint64_t tenant;
-    grammar_kind kind;
+    request_rule_form form;
+    grammar_kind kind; /* of a rule of some kind */
     grammar_space space;
     grammar_order order;
+    reasoning_frame frame; /* around it; zero: none */
+    grammar_numbers numbers;
     str whitespace_pattern, text;
 } grammar_key;
 

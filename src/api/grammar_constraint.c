@@ -36,8 +36,9 @@ static int32_t forced(const constraint *c, const void *state, int32_t *ids, int3
     return grammar_forced(run_of(c), read_state(state), ids, most);
 }
 
-static int32_t guess(const constraint *c, const void *state, int32_t *ids, int32_t most) {
-    return grammar_guess(run_of(c), read_state(state), ids, most);
+static int32_t guess(const constraint *c, const void *state, const guess_bounds *b, int32_t *ids, int32_t *parents) {
+    const grammar_guess_bounds bounds = {b->nodes, b->first, b->least};
+    return grammar_guess(run_of(c), read_state(state), &bounds, ids, parents);
 }
 
 static bool is_final(const constraint *c, const void *state) {
@@ -52,11 +53,7 @@ static void close_constraint(constraint *c) {
 static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint};
 
 int64_t grammar_constraint_mask_us(const constraint *c) {
-    grammar_run_stats stats = {0};
-    if (c->ops == &ops) {
-        grammar_run_get_stats(run_of(c), &stats);
-    }
-    return stats.mask_ns / 1000;
+    return c->ops == &ops ? grammar_run_mask_ns(run_of(c)) / 1000 : 0;
 }
 
 quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out) {
@@ -67,6 +64,7 @@ quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out
         mem_free(c);
         return e;
     }
+    grammar_run_warm(c->run);
     constraint_init(&c->head, &ops, grammar_vocab_size(v), sizeof(grammar_state));
     *out = &c->head;
     return QUIRE_OK;

@@ -11,7 +11,8 @@
  * never allowed, and the others are their texts. Tens of milliseconds. *out belongs to the caller. QUIRE_NO_MEMORY. */
 quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks, grammar_vocab **out);
 
-/* Makes a constraint with one reference. g and v stay the caller's; the constraint holds references of its own. QUIRE_NO_MEMORY. */
+/* Makes a constraint with one reference, and the masks with which its answers begin. g and v stay the caller's; the constraint holds
+ * references of its own. Up to some milliseconds. QUIRE_NO_MEMORY. */
 quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out);
 
 /* What making masks took so far, in all sequences of its grammar; 0 for a constraint of another kind. */

@@ -3,8 +3,6 @@
 #include "api/stream.h"
 #include "base/mem.h"
 
-#define TRIM_BYTES ((size_t)1 << 20) /* a larger body leaves free memory that is worth returning to the system */
-
 struct quire_parse {
     text_job job; /* first member: a job* is a quire_parse* */
     quire_queue *q;
@@ -28,9 +26,6 @@ static void run_parse(text_job *job) {
         (void)quire_request_parse(p->q->e, p->endpoint, p->body, p->n, &p->request, &p->error);
     }
     mem_free(p->body);
-    if (p->n > TRIM_BYTES) {
-        mem_trim();
-    }
     queue_deliver(p->q, job);
 }
 

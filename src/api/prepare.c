@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/sha256.h"
+#include "sample/end_tokens.h"
 
 /* Whether the engine is asked for rows in place of tokens. */
 static bool gives_rows(const quire_request *r) {
@@ -333,7 +334,18 @@ static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_fr
     }
     TRY(had == QUIRE_OK ? had : err_set(err, had, -1, "out of memory for the vocabulary"));
     int64_t began_us = clock_us();
-    const rule_context c = {frame, marks, r->json_space, r->json_order, e->grammars, text_tenant(r->tenant)};
+    const model_desc *d = model_description(e->parts.model.m);
+    int32_t ends[DESC_MAX_EOS + PARAMS_MAX_STOP_TOKENS + 1];
+    const rule_context c = {.frame = frame,
+                            .marks = marks,
+                            .space = r->json_space,
+                            .order = r->json_order,
+                            .numbers = r->json_numbers,
+                            .cache = e->grammars,
+                            .tenant = text_tenant(r->tenant),
+                            .model = d,
+                            .ends = ends,
+                            .n_ends = end_tokens_list(&r->sampling, d, ends)};
     TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err) : request_rule_compile(&r->rule, &c, &g, err));
     r->compile_us = clock_us() - began_us;
     quire_err opened = grammar_constraint_open(g, v, &r->constraint);
@@ -356,6 +368,7 @@ static quire_err make_budget(quire_engine *e, quire_request *r, const reasoning_
 /* Makes the constraint of a request whose response begins as `start` says: of its rule, and of the budget of its reasoning. */
 static quire_err make_constraint(quire_engine *e, quire_request *r, output_start start, quire_error *err) {
     const field_desc *f = r->rule.field != NULL ? r->rule.field : params_field("thinking_token_budget", FIELD_CHAT);
+    TRY(r->constraint == NULL ? request_check_grammars(r, e->grammars, text_tenant(r->tenant), err) : QUIRE_OK);
     if ((r->rule.field == NULL && r->thinking_budget < 0) || r->constraint != NULL) {
         return QUIRE_OK;
     }

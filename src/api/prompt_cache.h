@@ -5,7 +5,10 @@
  * whole text, always: bytes and marks are compared, hashes only choose among entries.
  *
  * Tenants do not see each other's entries, nor can one drive out another's: past the limit the least recently used entry of the tenant that
- * holds most goes. Threads: any; a lock is held while texts are compared and copied, for some microseconds. */
+ * holds most goes.
+ *
+ * Threads: any. Texts are compared and copied without the lock, which guards lists of entries only: a thread of low priority that loses its
+ * processor with it delays nobody for long. Of two texts of one conversation that are kept at the same time both may stay. */
 #ifndef API_PROMPT_CACHE_H
 #define API_PROMPT_CACHE_H
 
@@ -17,7 +20,7 @@
 #include "text/token_list.h"
 
 #define PROMPT_CACHE_LEAST_BYTES 1024 /* of a text that is worth an entry; texts are compared by blocks of as many */
-#define PROMPT_CACHE_ENTRIES     512 /* at most */
+#define PROMPT_CACHE_ENTRIES     512  /* at most */
 
 typedef struct prompt_cache prompt_cache;
 

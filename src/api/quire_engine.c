@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/grammar_constraint.h"
+#include "api/marked_vocab.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "setup/engine_config.h"
 #include "setup/memory_limits.h"
-#include "api/grammar_constraint.h"
-#include "api/marked_vocab.h"
 #include "text/token_texts.h"
 
 #define STUCK_US 60000000

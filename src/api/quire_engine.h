@@ -15,8 +15,8 @@ struct quire_engine {
     engine_parts parts;
     request_defaults defaults; /* of the context */
     request_context context;
-    attn_mods *mods; /* of the context */
-    _Atomic(struct token_texts *) texts; /* made at first use (beam_stop_matcher.h) */
+    attn_mods *mods;                       /* of the context */
+    _Atomic(struct token_texts *) texts;   /* made at first use (beam_stop_matcher.h) */
     _Atomic(struct grammar_vocab *) vocab; /* made at first use (quire_engine_vocab) */
     _Atomic(struct marked_vocab *) marked; /* made at first use (quire_engine_marked) */
     text_pool *text;

@@ -7,8 +7,8 @@
 
 #include <stdatomic.h>
 
-#include "base/str.h"
 #include "api/request_rule.h"
+#include "base/str.h"
 #include "chat/chat_form.h"
 #include "chat/output_detect.h"
 #include "chat/output_parser.h"
@@ -16,17 +16,17 @@
 #include "core/params.h"
 #include "engine/engine.h"
 #include "file/sampling_defaults.h"
-#include "json/json.h"
 #include "quire.h"
 #include "text/tokenizer.h"
+#include "json/json.h"
 
-#define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE beyond that */
-#define REQUEST_MAX_DEPTH   64                 /* nesting of its JSON */
-#define REQUEST_MAX_VALUES  ((size_t)1 << 21)  /* of every kind: as many ids as a long context has */
-#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
-#define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
-#define REQUEST_MAX_PROMPTS 1024
-#define REQUEST_MAX_TOOLS   1024
+#define REQUEST_MAX_BYTES      ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE beyond that */
+#define REQUEST_MAX_DEPTH      64                 /* nesting of its JSON */
+#define REQUEST_MAX_VALUES     ((size_t)1 << 21)  /* of every kind: as many ids as a long context has */
+#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17)  /* arrays and objects among them */
+#define REQUEST_MAX_NAMES      ((size_t)1 << 18)  /* members of all objects */
+#define REQUEST_MAX_PROMPTS    1024
+#define REQUEST_MAX_TOOLS      1024
 #define REQUEST_DEFAULT_FIELDS 9 /* that can have a default of this engine's own */
 
 /* The defaults of fields that an option gives, and of sampling fields that the model's makers recommend, or those of another
@@ -42,16 +42,16 @@ typedef struct request_defaults {
 
 /* The properties of an engine against which a request is checked. */
 typedef struct request_context {
-    int32_t n_vocab;        /* ids are 0..n_vocab-1 */
-    int32_t max_model_len;  /* tokens */
-    int32_t max_logprobs;   /* most likeliest tokens to report beside one; 0: as the table of fields has it */
-    bool has_vocabulary;    /* else only prompts of ids are accepted */
-    const tokenizer *tokenizer; /* gives the least number of tokens of a text; NULL: unknown */
-    const chat_form *form;  /* of chats; NULL: chat is refused */
-    output_formats formats; /* of their responses */
+    int32_t n_vocab;                   /* ids are 0..n_vocab-1 */
+    int32_t max_model_len;             /* tokens */
+    int32_t max_logprobs;              /* most likeliest tokens to report beside one; 0: as the table of fields has it */
+    bool has_vocabulary;               /* else only prompts of ids are accepted */
+    const tokenizer *tokenizer;        /* gives the least number of tokens of a text; NULL: unknown */
+    const chat_form *form;             /* of chats; NULL: chat is refused */
+    output_formats formats;            /* of their responses */
     bool names_tools, names_reasoning; /* an option names the format: no template of a request changes it */
-    bool trusts_templates;  /* of requests */
-    chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
+    bool trusts_templates;             /* of requests */
+    chat_content content;              /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
     attn_mods *mods;       /* the mask and change of scores of requests without their own; the engine's, or NULL */
@@ -73,7 +73,7 @@ typedef struct request_prompt {
 /* The fork parent of a request, whose one prompt is the parent's tokens. held NULL: none. */
 typedef struct request_fork {
     engine_fork *held;
-    int32_t n_prompt; /* how many of the tokens were a prompt; the others were generated */
+    int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
     output_start start; /* how the text behind the prompt begins */
 } request_fork;
 
@@ -85,15 +85,15 @@ typedef struct request_value {
 
 struct quire_request {
     quire_request_info info;
-    request_context context;    /* as when the request was made */
-    request_value *values;      /* the fields that were set, in order; the texts below point into it */
+    request_context context; /* as when the request was made */
+    request_value *values;   /* the fields that were set, in order; the texts below point into it */
     size_t n_values, cap_values;
 
     /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation in the template's form. */
     request_prompt *prompts;
     int32_t n_prompts;
     chat_messages messages;
-    const json_value *given_messages;             /* the array in values that they were read from */
+    const json_value *given_messages;              /* the array in values that they were read from */
     const json_value *template_kwargs, *documents; /* in values, or NULL */
     const json_value *tools;                       /* an array, or NULL */
     const json_value *tools_field, *functions;     /* the fields, in values; tools has them all as functions */
@@ -101,27 +101,27 @@ struct quire_request {
     json_value *plain_tools;                       /* the value of tools where the fields have another form: owned */
     bool has_custom;                               /* some are custom tools */
     json_value *given_tools;                       /* of quire_request_tools: owned; NULL: tools_field is in values */
-    const field_desc *choice_field; /* that sets the next: tool_choice or function_call; NULL: none does */
+    const field_desc *choice_field;                /* that sets the next: tool_choice or function_call; NULL: none does */
     output_choice tool_choice;
-    str named_tool;                                /* of OUTPUT_CHOICE_NAMED; in values */
+    str named_tool; /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;
-    int32_t thinking_budget;     /* tokens of reasoning; -1: no bound */
-    output_formats formats;      /* in which the response is split, by request_check_tools; NULLs: it is not */
-    json_value *forced_schema;   /* of the calls that tool_choice forces: the value of rule; owned */
-    output_tool *offered;        /* [n_offered] the functions among tools, mem_new'd */
+    int32_t thinking_budget;   /* tokens of reasoning; -1: no bound */
+    output_formats formats;    /* in which the response is split, by request_check_tools; NULLs: it is not */
+    json_value *forced_schema; /* of the calls that tool_choice forces: the value of rule; owned */
+    output_tool *offered;      /* [n_offered] the functions among tools, mem_new'd */
     size_t n_offered;
     str template_given, reasoning_effort, verbosity; /* in values; empty: not given */
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
     float ttft_deadline_ms; /* 0: none */
-    int32_t priority; /* the lower is admitted first, under that policy */
-    int32_t n, best_of; /* best_of -1: not given */
+    int32_t priority;       /* the lower is admitted first, under that policy */
+    int32_t n, best_of;     /* best_of -1: not given */
     bool use_beam_search;
-    beam_params beams;  /* width: as given, -1 where it was not; info has the resulting one */
+    beam_params beams;                                     /* width: as given, -1 where it was not; info has the resulting one */
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check computes info's from them */
-    int32_t truncate_prompt_tokens; /* -1: not given, or as many as fit; a longer prompt is refused, since none is truncated */
-    int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
+    int32_t truncate_prompt_tokens;             /* -1: not given, or as many as fit; a longer prompt is refused, since none is truncated */
+    int32_t max_completion_tokens;              /* -1: not given; request_check moves it into sampling.max_tokens */
     const json_value *bad_words, *dry_breakers; /* in values, or NULL: request_tokenize_lists makes tokens of them */
     str stops[PARAMS_MAX_STOP + CHAT_FORM_STOPS];
     int32_t n_stops, n_given_stops; /* the request's own are the first */
@@ -132,21 +132,22 @@ struct quire_request {
     const json_value *token_types; /* in values, or NULL */
     pooling_params pooling;
     size_t first_input; /* the number of its first input among all that its maker has */
-    char *texts; /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
+    char *texts;        /* of the prompts, mem_new'd, where the request was made without JSON; else NULL */
     request_fork fork_from;
-    request_rule rule;      /* that the response must obey */
+    request_rule rule;        /* that the response must obey */
     grammar_space json_space; /* of the JSON that a rule describes */
     grammar_order json_order;
-    strbuf rule_keywords;   /* with explain: how each of its keywords is enforced, as JSON */
-    int64_t compile_us;     /* of the rule */
-    constraint *constraint; /* made of it before the request is submitted, with one reference; or NULL */
-    attn_mods *mods;   /* of its field `attention`, a reference; or NULL */
-    float *logits_out; /* the caller's; see quire_request_logits */
-    strbuf ignored;     /* names of unknown members, as in info */
+    grammar_numbers json_numbers;
+    strbuf rule_keywords;                /* with explain: how each of its keywords is enforced, as JSON */
+    int64_t compile_us;                  /* of the rule */
+    constraint *constraint;              /* made of it before the request is submitted, with one reference; or NULL */
+    attn_mods *mods;                     /* of its field `attention`, a reference; or NULL */
+    float *logits_out;                   /* the caller's; see quire_request_logits */
+    strbuf ignored;                      /* names of unknown members, as in info */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
-    str cache_salt;         /* empty: none */
-    int32_t cache_priority; /* -1: not given */
-    float cache_ttl_s;      /* 0: no end */
+    str cache_salt;                      /* empty: none */
+    int32_t cache_priority;              /* -1: not given */
+    float cache_ttl_s;                   /* 0: no end */
 };
 
 /* Two sources of an empty *d, each value checked as a request's would be; deinit it also after a failure. json: an object, or NULL; INVALID
@@ -203,6 +204,8 @@ void request_end_turns(quire_request *r);
 /* The checks between a chat's tools, its choice of them and what the engine can do; r->formats, offered and info.has_parts are final
  * afterwards. */
 quire_err request_check_tools(quire_request *r, quire_error *err);
+/* Compiles the grammar of each custom tool by itself, so that an error names it; cache NULL: none is kept. Not on a server's loop. */
+quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, uint64_t tenant, quire_error *err);
 /* request_calls.c: makes the calls of r's tools its rule, unless another field names one; where a call is forced, that is an error. Sets
  * the format of calls that are forced and have none. */
 quire_err request_bind_calls(quire_request *r, quire_error *err);

@@ -29,7 +29,7 @@ static quire_err measure(const field_desc *f, const json_value *v, attn_array *a
         if (length == 0 || a->n_dims == ATTN_ARRAY_DIMS || length > INT32_MAX || !size_mul(*n, length, n) ||
             *n > EXPR_MAX_ARRAY_BYTES / sizeof(float)) {
             return request_range_error(f, err, "attention.arrays.%s must be lists of 1 to %d levels, none empty, of at most %d MiB",
-                                       a->name,                                       ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
+                                       a->name, ATTN_ARRAY_DIMS, EXPR_MAX_ARRAY_BYTES >> 20);
         }
         a->dims[a->n_dims++] = (int32_t)length;
     }

@@ -2,7 +2,7 @@
  */
 #include <stdio.h>
 
-#include "api/call_grammar.h"
+#include "api/call_marks.h"
 #include "api/request_read.h"
 #include "json/json_out.h"
 
@@ -84,6 +84,15 @@ static bool is_forced(const quire_request *r) {
     return r->tool_choice == OUTPUT_CHOICE_REQUIRED || r->tool_choice == OUTPUT_CHOICE_NAMED;
 }
 
+static bool has_lark(const quire_request *r) {
+    for (size_t i = 0; i < r->n_offered; i++) {
+        if (r->offered[i].lark.n > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static call_grammar calls_of(const quire_request *r) {
     bool is_named = r->tool_choice == OUTPUT_CHOICE_NAMED;
     return (call_grammar){.format = r->formats.tools,
@@ -105,8 +114,12 @@ quire_err request_bind_calls(quire_request *r, quire_error *err) {
     }
     call_grammar c = calls_of(r);
     bool has_grammar = c.format != NULL && call_grammar_layout(&c) != NULL;
-    if (is_forced(r) && !has_grammar) {
+    if (is_forced(r) && !has_grammar && !has_lark(r)) {
         return force_list(r, err);
+    }
+    if (is_forced(r) && !has_grammar) { /* the same list, but a grammar of Lark's is no schema */
+        r->formats.tools = FORCED_FORMAT;
+        has_grammar = true;
     }
     if (has_grammar && r->rule.field == NULL) {
         r->rule = (request_rule){.field = is_forced(r) ? f : tools, .form = RULE_CALLS};
@@ -114,9 +127,52 @@ quire_err request_bind_calls(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* Writes all that the grammar of calls is made of. */
+static quire_err write_key(const call_grammar *c, strbuf *out) {
+    json_out o = {.to = out};
+    json_begin(&o, '[');
+    json_cstr(json_item(&o), c->format);
+    json_text(json_item(&o), c->only.p, c->only.n);
+    json_bool(json_item(&o), c->is_required);
+    json_bool(json_item(&o), c->is_single);
+    for (size_t i = 0; i < c->n_tools; i++) {
+        const output_tool *tool = &c->tools[i];
+        json_text(json_item(&o), tool->name.p, tool->name.n);
+        json_bool(json_item(&o), tool->is_strict);
+        json_text(json_item(&o), tool->lark.p, tool->lark.n);
+        if (tool->parameters != NULL) {
+            json_add(json_item(&o), tool->parameters);
+        } else {
+            json_bool(json_item(&o), false);
+        }
+    }
+    json_end(&o, ']');
+    return o.err;
+}
+
+static quire_err compile_calls(call_grammar *c, const rule_context *context, grammar **out, quire_error *why) {
+    const grammar_options options = {.space = context->space, .order = context->order, .numbers = context->numbers};
+    bool in_haste = false;
+    strbuf text = {0};
+    c->in_haste = &in_haste;
+    quire_err e = context->cache != NULL ? write_key(c, &text) : QUIRE_OK;
+    const grammar_key key = request_rule_key(RULE_CALLS, context, &options, context->frame, (str){text.p, text.n});
+    *out = e == QUIRE_OK && context->cache != NULL ? grammar_cache_find(context->cache, &key) : NULL;
+    if (e == QUIRE_OK && *out == NULL) {
+        e = call_grammar_compile(c, context->frame, context->marks, &options, out, why);
+        if (e == QUIRE_OK && context->cache != NULL && !in_haste) {
+            grammar_cache_keep(context->cache, &key, *out);
+        }
+    }
+    strbuf_deinit(&text);
+    return e;
+}
+
 quire_err request_calls_compile(const quire_request *r, const rule_context *context, grammar **out, quire_error *err) {
     quire_error why = {0};
-    const call_grammar c = calls_of(r);
-    const grammar_options options = {.space = context->space, .order = context->order};
-    return request_rule_error(&r->rule, call_grammar_compile(&c, context->frame, context->marks, &options, out, &why), &why, err);
+    call_grammar c = calls_of(r);
+    if (context->model != NULL) {
+        TRY(call_marks_check(&c, context->marks, &r->sampling, context->model, err));
+    }
+    return request_rule_error(&r->rule, compile_calls(&c, context, out, &why), &why, err);
 }

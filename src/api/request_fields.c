@@ -259,6 +259,7 @@ static const binding bindings[] = {
     {"include_reasoning", AT(include_reasoning)},
     {"include_stop_str_in_output", AT(include_stop)},
     {"input", 0, request_read_prompt},
+    {"json_numbers", 0, request_read_numbers},
     {"json_property_order", 0, request_read_order},
     {"json_schema", 0, request_read_rule},
     {"json_whitespace", 0, request_read_space},

@@ -3,6 +3,7 @@
 #define API_REQUEST_READ_H
 
 #include "api/request.h"
+#include "json/json_out.h"
 
 /* Checks a body of hostile origin without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES,
  * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH. On failure err has the position, and param is "body" or "body.POSITION". */
@@ -50,6 +51,7 @@ quire_err request_read_breakers(quire_request *r, const field_desc *f, const jso
 quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_numbers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* tools (request_tools.c). */
@@ -63,6 +65,15 @@ quire_err request_check_n_tools(const field_desc *f, const char *where, const js
 quire_err request_check_tool(const field_desc *f, size_t i, const json_value *tool, quire_error *err);
 /* Sets r->tools: what the fields have, as functions. */
 quire_err request_settle_tools(quire_request *r, quire_error *err);
+/* A tool's custom part; NULL: it is no custom tool (request_custom.c). */
+const json_value *request_custom_of(const json_value *tool);
+/* Whether its text obeys a grammar, and that grammar where it is one of Lark's; empty: it is not. */
+bool request_custom_has_grammar(const json_value *custom);
+str request_custom_lark(const json_value *custom);
+/* Checks the custom part of tool i, all but what its grammar says (request_check_grammars). */
+quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err);
+/* Writes the function that stands for it. */
+quire_err request_write_custom(const json_value *custom, json_out *o);
 /* attention (request_attention.c). */
 quire_err request_read_attention(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of beam search (request_beams.c). */

@@ -9,29 +9,28 @@ bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *fra
 }
 
 /* A structural tag, which may be given as its text: *parsed is then what was read from it, and *out points into it. */
-static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out, quire_error *why) {
+static quire_err write_tag(part_arena *a, const json_value *v, const rule_context *c, json_value **parsed, grammar_part *out,
+                           quire_error *why) {
     if (json_is(v, JSON_KIND_TEXT)) {
         TRY(request_read_value(json_str(v), 0, NULL, parsed, why));
         v = *parsed;
     }
-    return structural_tag_read(a, v, out, why);
+    TRY(structural_tag_read(a, v, out, why));
+    return structural_tag_check_ends(v, c->marks, c->ends, c->n_ends, why);
 }
 
-/* The rule itself as a part. */
-static quire_err write_part(part_arena *a, const request_rule *rule, const grammar_options *options, json_value **parsed, grammar_part *out,
-                            quire_error *why) {
-    if (rule->form == RULE_STRUCTURAL_TAG) {
-        return write_tag(a, rule->value, parsed, out, why);
-    }
+/* The rule's text: what is given, or the value written out, as far as a grammar's text may reach. */
+static quire_err take_text(part_arena *a, const request_rule *rule, str *out, quire_error *why) {
     strbuf text = {0};
-    json_out o = {.to = &text};
-    str given = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
+    json_out o = {.to = &text, .max = GRAMMAR_MAX_TEXT};
+    *out = json_is(rule->value, JSON_KIND_TEXT) ? json_str(rule->value) : (str){"", 0};
     if (!json_is(rule->value, JSON_KIND_TEXT) && rule->value != NULL) {
         json_add(&o, rule->value);
-        given = part_arena_take(a, &text);
+        *out = part_arena_take(a, &text);
     }
-    *out = part_rule(rule->kind, given, NULL);
-    out->whitespace_pattern = options->whitespace_pattern;
+    if (o.err == QUIRE_TOO_LARGE) {
+        return err_set(why, o.err, -1, "the grammar's text has over %zu bytes, the most that are read", GRAMMAR_MAX_TEXT);
+    }
     return o.err;
 }
 
@@ -41,17 +40,32 @@ static quire_err check_arena(const part_arena *a, quire_error *why) {
 }
 
 static grammar_options options_of(const request_rule *rule, const rule_context *c) {
-    return (grammar_options){
-        .space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space, .order = c->order, .whitespace_pattern = rule->whitespace_pattern};
+    return (grammar_options){.space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space,
+                             .order = c->order,
+                             .numbers = c->numbers,
+                             .whitespace_pattern = rule->whitespace_pattern};
 }
 
-/* Compiles a rule that is its grammar's text alone, or takes it from the cache. */
-static quire_err compile_alone(const grammar_part *rule, const rule_context *c, const grammar_options *options, grammar **out,
-                               quire_error *err) {
-    const grammar_key key = {c->tenant, rule->kind, options->space, options->order, options->whitespace_pattern, rule->text};
+/* Compiles a rule, which is `answer` where it is marked, behind what stands around it. */
+static quire_err compile(part_arena *a, const request_rule *rule, str text, const grammar_part *answer, const rule_context *c,
+                         const grammar_options *options, grammar **out, quire_error *why) {
+    if (!request_rule_is_marked(rule, c->frame)) {
+        return grammar_compile(rule->kind, text, options, out, why);
+    }
+    const grammar_part all = reasoning_frame_around(a, c->frame, c->marks, answer);
+    TRY(check_arena(a, why));
+    return grammar_compile_parts(&all, c->marks, options, out, why);
+}
+
+/* Takes the grammar from the cache, or compiles and keeps it. */
+static quire_err take_grammar(part_arena *a, const request_rule *rule, str text, const grammar_part *answer, const rule_context *c,
+                              grammar **out, quire_error *why) {
+    const grammar_options options = options_of(rule, c);
+    grammar_key key = request_rule_key(rule->form, c, &options, request_rule_is_marked(rule, c->frame) ? c->frame : NULL, text);
+    key.kind = rule->kind;
     *out = c->cache != NULL ? grammar_cache_find(c->cache, &key) : NULL;
     if (*out == NULL) {
-        TRY(grammar_compile(rule->kind, rule->text, options, out, err));
+        TRY(compile(a, rule, text, answer, c, &options, out, why));
         if (c->cache != NULL) {
             grammar_cache_keep(c->cache, &key, *out);
         }
@@ -59,21 +73,35 @@ static quire_err compile_alone(const grammar_part *rule, const rule_context *c, 
     return QUIRE_OK;
 }
 
+grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options, const reasoning_frame *frame,
+                             str text) {
+    grammar_key key = {.tenant = c->tenant,
+                       .form = form,
+                       .space = options->space,
+                       .order = options->order,
+                       .numbers = options->numbers,
+                       .whitespace_pattern = options->whitespace_pattern,
+                       .text = text};
+    if (frame != NULL && frame->format != NULL) {
+        key.frame = *frame;
+    }
+    return key;
+}
+
 quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err) {
     part_arena a = {0};
     json_value *parsed = NULL;
+    str text;
     quire_error why = {0};
-    grammar_part answer = {0}, all;
-    const grammar_options options = options_of(rule, c);
-    quire_err e = write_part(&a, rule, &options, &parsed, &answer, &why);
-    if (e == QUIRE_OK && !request_rule_is_marked(rule, c->frame)) {
-        e = check_arena(&a, &why);
-        e = e == QUIRE_OK ? compile_alone(&answer, c, &options, out, &why) : e;
-    } else if (e == QUIRE_OK) {
-        all = reasoning_frame_around(&a, c->frame, c->marks, &answer);
-        e = check_arena(&a, &why);
-        e = e == QUIRE_OK ? grammar_compile_parts(&all, c->marks, &options, out, &why) : e;
+    *out = NULL;
+    quire_err e = take_text(&a, rule, &text, &why);
+    e = e == QUIRE_OK ? check_arena(&a, &why) : e;
+    grammar_part answer = part_rule(rule->kind, text, NULL);
+    answer.whitespace_pattern = rule->whitespace_pattern;
+    if (e == QUIRE_OK && rule->form == RULE_STRUCTURAL_TAG) { /* the request's end tokens count for a tag of the cache, too */
+        e = write_tag(&a, rule->value, c, &parsed, &answer, &why);
     }
+    e = e == QUIRE_OK ? take_grammar(&a, rule, text, &answer, c, out, &why) : e;
     part_arena_deinit(&a);
     json_drop(parsed);
     return request_rule_error(rule, e, &why, err);

@@ -5,14 +5,9 @@
 
 #include "api/grammar_cache.h"
 #include "api/reasoning_frame.h"
+#include "core/model_desc.h"
 #include "core/params.h"
 #include "json/json.h"
-
-typedef enum request_rule_form {
-    RULE_OF_KIND,        /* `value` is a rule of `kind` */
-    RULE_STRUCTURAL_TAG, /* `value` is a structural tag (structural_tag.h) */
-    RULE_CALLS           /* of the request's tools (request_calls_compile) */
-} request_rule_form;
 
 typedef struct request_rule {
     const field_desc *field; /* that names it; NULL: there is none */
@@ -29,8 +24,12 @@ typedef struct rule_context {
     const grammar_marks *marks;   /* of the vocabulary, where it is marked */
     grammar_space space;
     grammar_order order;
+    grammar_numbers numbers;
     grammar_cache *cache; /* where only the tenant's own rules are found; NULL: there is none */
     uint64_t tenant;
+    const model_desc *model; /* NULL: not known */
+    const int32_t *ends;     /* [n_ends] tokens that end the answer; a structural tag may name them last only */
+    int32_t n_ends;
 } rule_context;
 
 /* Whether the rule's grammar tells special tokens from text, so that it is one of a marked vocabulary. */
@@ -39,6 +38,9 @@ bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *fra
  * malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or structured_outputs.
  * QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
 quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err);
+/* The key of a rule's text in the cache; frame NULL: nothing stands around it. */
+grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options, const reasoning_frame *frame,
+                             str text);
 /* What such a call returns where compiling returned e and said why. */
 quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);
 

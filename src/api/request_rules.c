@@ -166,6 +166,13 @@ quire_err request_read_order(quire_request *r, const field_desc *f, const json_v
     return QUIRE_OK;
 }
 
+quire_err request_read_numbers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    bool any;
+    TRY(read_any(f, v, "short", &any, err));
+    r->json_numbers = any ? GRAMMAR_NUMBERS_ANY : GRAMMAR_NUMBERS_SHORT;
+    return QUIRE_OK;
+}
+
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     str type = json_get_str(v, "type");
     if (v == NULL || str_is(type, "text")) {

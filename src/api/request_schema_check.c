@@ -19,14 +19,13 @@ enum { SLOTS = 4 * SCHEMA_CHECK_KEYWORDS };
 
 /* The keywords of a schema, in the order in which they were met first. */
 typedef struct report {
-    strbuf texts; /* 0-terminated */
-    noted *list;  /* [SCHEMA_CHECK_KEYWORDS] */
+    strbuf texts;      /* 0-terminated */
+    noted *list;       /* [SCHEMA_CHECK_KEYWORDS] */
     int32_t *slots, n; /* a hash table: 1 + index in list, 0 where it is empty */
     bool is_cut, is_short;
 } report;
 
-static const char *const statuses[] = {
-    [GRAMMAR_ENFORCED] = "enforced", [GRAMMAR_ANNOTATION] = "annotation", [GRAMMAR_REFUSED] = "refused"};
+static const char *const statuses[] = {[GRAMMAR_ENFORCED] = "enforced", [GRAMMAR_ANNOTATION] = "annotation", [GRAMMAR_REFUSED] = "refused"};
 
 static const char *text_at(const report *x, size_t at) {
     return x->texts.p + at;
@@ -97,8 +96,8 @@ static void write_keywords(const report *x, json_out *o) {
 
 static const char *kind_name(grammar_kind kind) {
     static const char *const names[] = {
-        [GRAMMAR_REGEX] = "regex", [GRAMMAR_SCHEMA] = "json_schema", [GRAMMAR_JSON_OBJECT] = "json_object",
-        [GRAMMAR_CHOICE] = "choice", [GRAMMAR_EBNF] = "grammar",     [GRAMMAR_W3C] = "grammar",
+        [GRAMMAR_REGEX] = "regex",   [GRAMMAR_SCHEMA] = "json_schema", [GRAMMAR_JSON_OBJECT] = "json_object",
+        [GRAMMAR_CHOICE] = "choice", [GRAMMAR_EBNF] = "grammar",       [GRAMMAR_W3C] = "grammar",
         [GRAMMAR_LARK] = "grammar",
     };
     return names[kind];
@@ -182,8 +181,8 @@ quire_err request_list_keywords(const quire_request *r, strbuf *out) {
 
 /* Whether a field can name a rule. */
 static bool names_rule(const char *name) {
-    static const char *const names[] = {"ebnf",       "grammar", "guided_choice",   "guided_grammar",    "guided_json", "guided_regex",
-                                        "json_schema", "regex",   "response_format", "structured_outputs"};
+    static const char *const names[] = {"ebnf",         "grammar",     "guided_choice", "guided_grammar",  "guided_json",
+                                        "guided_regex", "json_schema", "regex",         "response_format", "structured_outputs"};
     bool found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) {
         found = strcmp(names[i], name) == 0;

@@ -22,47 +22,6 @@ static quire_err check_function(const field_desc *f, const char *where, const js
                : request_range_error(f, err, "%s.parameters must be a JSON Schema, an object", where);
 }
 
-/* Checks that a custom tool's regex is whole by itself, before it is put into a pattern. */
-static quire_err check_regex(const field_desc *f, size_t i, str regex, quire_error *err) {
-    quire_error why;
-    grammar *g = NULL;
-    quire_err e = grammar_compile(GRAMMAR_REGEX, regex, NULL, &g, &why);
-    grammar_drop(g);
-    return e == QUIRE_OK || e == QUIRE_NO_MEMORY || e == QUIRE_CANCELLED
-               ? e
-               : request_range_error(f, err, "tools[%zu].custom.format.grammar.definition: %s", i, why.message);
-}
-
-/* Checks a custom tool's {"name", "description", "format"}. */
-static quire_err check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err) {
-    const json_value *format = json_get(custom, "format"), *given = json_get(format, "grammar");
-    const json_value *syntax_in = given != NULL ? given : format; /* the flat form has them in format itself */
-    str type = json_get_str(format, "type"), syntax = json_get_str(syntax_in, "syntax");
-    if (json_get_str(custom, "name").n == 0) {
-        return request_range_error(f, err, "tools[%zu].custom.name must be a string that is not empty", i);
-    }
-    if (format == NULL || str_is(type, "text")) {
-        return QUIRE_OK;
-    }
-    if (!str_is(type, "grammar")) {
-        return request_range_error(f, err, "tools[%zu].custom.format.type must be \"text\" or \"grammar\"", i);
-    }
-    if (str_is(syntax, "lark")) {
-        return request_range_error(f, err,
-                                   "tools[%zu].custom.format.grammar.syntax is \"lark\", which cannot be enforced inside a call; give a "
-                                   "regex, or the grammar as structured_outputs.grammar without tools",
-                                   i);
-    }
-    if (!str_is(syntax, "regex") || !json_is(json_get(syntax_in, "definition"), JSON_KIND_TEXT)) {
-        return request_range_error(f, err, "tools[%zu].custom.format.grammar must have syntax \"regex\" and a definition, a string", i);
-    }
-    return check_regex(f, i, json_get_str(syntax_in, "definition"), err);
-}
-
-static const json_value *custom_of(const json_value *tool) {
-    return str_is(json_get_str(tool, "type"), "custom") ? json_get(tool, "custom") : NULL;
-}
-
 quire_err request_check_n_tools(const field_desc *f, const char *where, const json_value *tools, quire_error *err) {
     size_t n = json_is(tools, JSON_KIND_ARRAY) ? json_length(tools) : 0;
     return n <= REQUEST_MAX_TOOLS ? QUIRE_OK
@@ -76,7 +35,7 @@ quire_err request_check_tool(const field_desc *f, size_t i, const json_value *to
         return request_type_error(f, (int64_t)i, tool, "an object", err);
     }
     if (str_is(json_get_str(tool, "type"), "custom")) {
-        return check_custom(f, i, json_get(tool, "custom"), err);
+        return request_check_custom(f, i, json_get(tool, "custom"), err);
     }
     if (!str_is(json_get_str(tool, "type"), "function")) {
         return request_range_error(f, err, "tools[%zu].type must be \"function\" or \"custom\"", i);
@@ -164,50 +123,13 @@ quire_err request_read_tool_choice(quire_request *r, const field_desc *f, const 
 
 /* ---- as tools of functions ---- */
 
-#define INPUT "input" /* a custom tool's only argument */
-
-/* Writes the schema of a custom tool's arguments: one string, which its regex matches as a whole. */
-static quire_err write_input_schema(const json_value *custom, json_out *o) {
-    const json_value *format = json_get(custom, "format"), *given = json_get(format, "grammar");
-    str regex = json_get_str(given != NULL ? given : format, "definition");
-    strbuf pattern = {0};
-    json_begin(o, '{');
-    json_cstr(json_name(o, "type"), "object");
-    json_begin(json_name(o, "properties"), '{');
-    json_begin(json_name(o, INPUT), '{');
-    json_cstr(json_name(o, "type"), "string");
-    quire_err e = QUIRE_OK;
-    if (str_is(json_get_str(format, "type"), "grammar")) {
-        e = strbuf_addf(&pattern, "^(?:%.*s)$", (int)regex.n, regex.p);
-        json_text(json_name(o, "pattern"), pattern.n > 0 ? pattern.p : "", pattern.n);
-    }
-    json_end(o, '}');
-    json_end(o, '}');
-    json_raw(json_name(o, "required"), "[\"" INPUT "\"]");
-    json_bool(json_name(o, "additionalProperties"), false);
-    json_end(o, '}');
-    strbuf_deinit(&pattern);
-    return e;
-}
-
-static quire_err write_custom(const json_value *custom, json_out *o) {
-    json_begin(o, '{');
-    json_add(json_name(o, "name"), json_get(custom, "name"));
-    if (json_get(custom, "description") != NULL) {
-        json_add(json_name(o, "description"), json_get(custom, "description"));
-    }
-    quire_err e = write_input_schema(custom, json_name(o, "parameters"));
-    json_end(o, '}');
-    return e;
-}
-
 /* Writes all tools as functions. */
 static quire_err write_plain(const quire_request *r, strbuf *out) {
     const json_value *from = r->functions != NULL ? r->functions : r->tools_field;
     json_out o = {.to = out};
     json_begin(&o, '[');
     for (size_t i = 0; i < json_length(from); i++) {
-        const json_value *tool = json_at(from, i), *custom = custom_of(tool);
+        const json_value *tool = json_at(from, i), *custom = request_custom_of(tool);
         if (custom == NULL && r->functions == NULL) {
             json_add(json_item(&o), tool);
             continue;
@@ -216,7 +138,7 @@ static quire_err write_plain(const quire_request *r, strbuf *out) {
         json_cstr(json_name(&o, "type"), "function");
         json_name(&o, "function");
         if (custom != NULL) {
-            TRY(write_custom(custom, &o));
+            TRY(request_write_custom(custom, &o));
         } else {
             json_add(&o, tool);
         }
@@ -227,10 +149,10 @@ static quire_err write_plain(const quire_request *r, strbuf *out) {
 }
 
 bool request_is_custom(const quire_request *r, str name) {
-    for (size_t i = 0; i < json_length(r->tools_field); i++) {
-        const json_value *custom = custom_of(json_at(r->tools_field, i));
-        if (custom != NULL && str_eq(json_get_str(custom, "name"), name)) {
-            return true;
+    for (size_t i = 0; i < json_length(r->tools_field); i++) { /* of several tools of one name the first counts */
+        const json_value *tool = json_at(r->tools_field, i);
+        if (str_eq(tool_name(tool), name)) {
+            return request_custom_of(tool) != NULL;
         }
     }
     return false;
@@ -270,7 +192,7 @@ quire_err request_settle_tools(quire_request *r, quire_error *err) {
     r->info.old_calls = !is_plain;
     r->has_custom = false;
     for (size_t i = 0; i < json_length(r->tools_field); i++) {
-        r->has_custom = r->has_custom || custom_of(json_at(r->tools_field, i)) != NULL;
+        r->has_custom = r->has_custom || request_custom_of(json_at(r->tools_field, i)) != NULL;
     }
     json_drop(r->plain_tools);
     r->plain_tools = NULL;

@@ -39,9 +39,25 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
 
 /* ---- checks ---- */
 
-/* Lists the functions of r's tools, also of those given in another shape ({"name": ..}). */
+enum { NAME_SLOTS = 4 * REQUEST_MAX_TOOLS };
+
+/* Whether a name is met for the first time; slots: the hashes of names and where they are in the list, plus 1. */
+static bool is_first(const quire_request *r, str name, uint16_t *slots) {
+    size_t at = (size_t)(str_hash(STR_HASH_START, name) % NAME_SLOTS);
+    while (slots[at] != 0 && !str_eq(r->offered[slots[at] - 1].name, name)) {
+        at = (at + 1) % NAME_SLOTS;
+    }
+    if (slots[at] != 0) {
+        return false;
+    }
+    slots[at] = (uint16_t)(r->n_offered + 1);
+    return true;
+}
+
+/* Lists the functions of r's tools, also of those given in another shape ({"name": ..}). Of several of one name the first counts. */
 static quire_err list_offered(quire_request *r, quire_error *err) {
     size_t n = json_length(r->tools);
+    uint16_t slots[NAME_SLOTS] = {0};
     mem_free(r->offered);
     r->n_offered = 0;
     r->offered = n > 0 ? mem_new(n, sizeof *r->offered) : NULL;
@@ -49,10 +65,14 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
     for (size_t i = 0; i < n; i++) {
         const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
         function = function != NULL ? function : tool;
-        if (json_get_str(function, "name").n > 0 && request_allows_tool(r, json_get_str(function, "name"))) {
-            r->offered[r->n_offered++] = (output_tool){.name = json_get_str(function, "name"),
-                                                       .parameters = json_get(function, "parameters"),
-                                                       .is_strict = json_get_bool(function, "strict", false)};
+        str name = json_get_str(function, "name");
+        if (name.n > 0 && request_allows_tool(r, name) && is_first(r, name, slots)) {
+            const json_value *custom = r->functions == NULL ? request_custom_of(json_at(r->tools_field, i)) : NULL;
+            r->offered[r->n_offered++] =
+                (output_tool){.name = name,
+                              .parameters = json_get(function, "parameters"),
+                              .is_strict = json_get_bool(function, "strict", false) || request_custom_has_grammar(custom),
+                              .lark = request_custom_lark(custom)};
         }
     }
     return QUIRE_OK;

@@ -54,8 +54,7 @@ struct quire_queue {
 quire_err stream_prepare(quire_stream *s, quire_error *err);
 /* The engine's request for prompt number `prompt` of r, without tokens, users and sampling parameters. The name of its namespace is written
  * to `namespace`. */
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
-                                     engine_out *out);
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out);
 
 /* ---- queue.c ---- */
 /* Hands a job that was run to q's thread, and wakes it. A text thread. */
@@ -74,9 +73,9 @@ typedef struct stream_command {
     quire_request *fields;  /* the choice's fields from then on; NULL: as they are */
     bool has_text;
     strbuf tail_text;
-    token_list kept, tail; /* tokens of the response that are kept; tokens appended to them */
-    choice_text shows; /* has seen the kept tokens */
-    strbuf text;       /* of the kept tokens */
+    token_list kept, tail;  /* tokens of the response that are kept; tokens appended to them */
+    choice_text shows;      /* has seen the kept tokens */
+    strbuf text;            /* of the kept tokens */
     void *constraint_state; /* of the request's constraint behind all tokens, mem_new'd; or NULL */
     quire_error verdict;
 } stream_command;

@@ -226,9 +226,6 @@ static void run_job(worker *w) {
     turn_begin(&w->turn);
     w->job->run(w->job);
     turn_begin(NULL);
-    if (w->is_large || w->text_bytes > 0) {
-        mem_trim(); /* the allocator would keep it for this thread, beside what the next one to hold much takes */
-    }
     pthread_mutex_lock(&w->pool->lock);
     charge(w);
     end_holding(w);

@@ -82,8 +82,7 @@ candidate text_first_job(text_pool *p, bool slow) {
             *first = c;
         }
     }
-    if (!text_is_nobody(&first_long) &&
-        (p->text_bytes == 0 || p->text_bytes + text_counted_bytes(*first_long.job) <= TEXT_LONG_BYTES)) {
+    if (!text_is_nobody(&first_long) && (p->text_bytes == 0 || p->text_bytes + text_counted_bytes(*first_long.job) <= TEXT_LONG_BYTES)) {
         keep_best(&best, first_long);
     }
     return best;

@@ -18,8 +18,8 @@ typedef struct worker {
     pthread_t thread;
     pthread_cond_t go; /* its state or its job has changed */
     worker_state state;
-    bool is_slow; /* its job is a slow one, or it looks for one */
-    bool is_low;  /* its thread has the low priority, for good */
+    bool is_slow;  /* its job is a slow one, or it looks for one */
+    bool is_low;   /* its thread has the low priority, for good */
     text_job *job; /* NULL: none */
     uint64_t tenant;
     int64_t tenant_used_us, expected_us;
@@ -34,7 +34,7 @@ struct text_pool {
     text_job *first, **last; /* jobs that have not begun */
     int32_t n_jobs[2];       /* of them */
     bool closing;
-    int32_t nice; /* of the thread that opened it */
+    int32_t nice;                             /* of the thread that opened it */
     int32_t n_places, n_workers, max_workers; /* of workers that were used, threads that there are, and that there may be */
     int32_t most_workers;                     /* max_workers where the system refuses no thread */
     int32_t n_running[2], max_running;        /* those that look count */

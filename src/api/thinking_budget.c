@@ -5,10 +5,11 @@
 
 #include "base/mem.h"
 
-#define MAX_MARKS    2   /* spellings of a mark */
-#define MAX_SPELT    256 /* bytes of one */
-#define MAX_FORCED   64  /* tokens of the closing mark */
-#define MOST_WAITING 4   /* tokens until a character is complete */
+#define MAX_MARKS    2     /* spellings of a mark */
+#define MAX_SPELT    256   /* bytes of one */
+#define MAX_FORCED   64    /* tokens of the closing mark */
+#define LINE_LEAST   0.51f /* guesses that are as likely are a line */
+#define MOST_WAITING 4     /* tokens until a character is complete */
 
 /* What stands where harmony's reasoning ends and the answer begins. */
 static const char harmony_open[] = "<|channel|>analysis<|message|>", harmony_close[] = "<|end|>";
@@ -254,12 +255,17 @@ static int32_t forced(const constraint *c, const void *state, int32_t *ids, int3
     return cut(c, state, ids, b->inner->ops->forced(b->inner, inner_const(state), ids, most));
 }
 
-static int32_t guess(const constraint *c, const void *state, int32_t *ids, int32_t most) {
+/* While the budget may decide, a line, which can be cut. */
+static int32_t guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
     const thinking_budget *b = budget_of(c);
+    bool is_over = ((const budget_state *)state)->phase == DONE;
+    guess_bounds own = *bounds;
     if (b->inner == NULL || b->inner->ops->guess == NULL || is_forcing(b, state)) {
         return 0;
     }
-    return cut(c, state, ids, b->inner->ops->guess(b->inner, inner_const(state), ids, most));
+    own.least = is_over || own.least > LINE_LEAST ? own.least : LINE_LEAST;
+    int32_t n = b->inner->ops->guess(b->inner, inner_const(state), &own, ids, parents);
+    return is_over ? n : cut(c, state, ids, n);
 }
 
 /* Not where the closing mark must come. A rule that does not take it has no reasoning around it, and ends where it says. */

@@ -14,6 +14,7 @@
 #include "base/size.h"
 
 #define FIRST_CAPACITY 16
+#define LARGE_BYTES    (1 << 20)
 
 #ifdef QUIRE_DEBUG
 #include <stdio.h>
@@ -128,8 +129,9 @@ bool mem_give_back(void *p, size_t n_bytes) {
     return from >= to || madvise((void *)from, to - from, MADV_DONTNEED) == 0;
 }
 
-void mem_trim(void) {
-    (void)malloc_trim(0);
+void mem_separate_large(void) {
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES); /* fixed from now on: by itself it grows to 32 MiB */
+    (void)mallopt(M_TRIM_THRESHOLD, 2 * LARGE_BYTES);
 }
 
 char *mem_dup(const void *p, size_t n) {

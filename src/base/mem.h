@@ -11,7 +11,7 @@
 #include "base/err.h"
 
 #define MEM_HUGE_BYTES ((size_t)2 << 20) /* a huge page */
-#define MEM_ALIGN      64 /* bytes: a cache line and a 512-bit vector */
+#define MEM_ALIGN      64                /* bytes: a cache line and a 512-bit vector */
 
 /* n * size zeroed bytes, aligned to MEM_ALIGN. n * size == 0 gives a block too. */
 void *mem_new(size_t n, size_t size);
@@ -41,8 +41,10 @@ static inline void mem_copy(void *to, const void *from, size_t n) {
  * changed. No thread may use these bytes meanwhile. A GB that was in use takes some
  * 5 ms at once, 0.2 s in calls of a few system pages each. */
 bool mem_give_back(void *p, size_t n_bytes);
-/* Returns freed memory that the allocator keeps to the system. Takes milliseconds after much was freed. Any thread. */
-void mem_trim(void);
+/* From now on a block of a megabyte or more has system pages of its own, which the system has again when it is freed. Otherwise the
+ * allocator keeps up to 32 MiB for each thread that used them, and only a walk over the memory of all threads gives them back, while these
+ * wait for it. For a program's main. */
+void mem_separate_large(void);
 
 /* Between enter and leave, an allocation by the calling thread through this header aborts in debug builds. They nest. */
 void mem_guard_enter(void);

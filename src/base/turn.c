@@ -5,6 +5,10 @@
 _Thread_local turn *turn_current;
 
 void turn_begin(turn *t) {
+    if (t != NULL) {
+        t->ended = QUIRE_OK;
+        t->n_work = 0;
+    }
     turn_current = t;
 }
 
@@ -28,6 +32,7 @@ void turn_limit(int64_t us) {
     turn *t = turn_current;
     if (t != NULL) {
         t->limit_us = us > 0 ? t->used_us + us : 0;
+        t->ended = t->ended == QUIRE_TOO_LARGE ? QUIRE_OK : t->ended;
     }
 }
 
@@ -36,10 +41,10 @@ quire_err turn_check(void) {
     if (t == NULL) {
         return QUIRE_OK;
     }
-    t->n_work = 0;
-    if (clock_us() < t->slice_ends_us) {
-        return QUIRE_OK;
+    if (t->ended == QUIRE_OK && clock_us() >= t->slice_ends_us) {
+        quire_err e = t->over(t);
+        t->ended = e == QUIRE_OK && t->limit_us > 0 && t->used_us > t->limit_us ? QUIRE_TOO_LARGE : e;
     }
-    TRY(t->over(t));
-    return t->limit_us > 0 && t->used_us > t->limit_us ? QUIRE_TOO_LARGE : QUIRE_OK;
+    t->n_work = t->ended == QUIRE_OK ? 0 : TURN_WORK;
+    return t->ended;
 }

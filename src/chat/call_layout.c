@@ -10,11 +10,15 @@ static const layout_tag lines = {"<parameter=", ">\n", "\n</parameter>", "\n", N
                         glm47 = {"<arg_key>", "</arg_key><arg_value>", "</arg_value>", "\n", NULL},
                         invoke = {"<parameter name=\"", "\">", "</parameter>", "\n", NULL},
                         step = {"<steptml:parameter name=\"", "\">", "</steptml:parameter>", "\n", NULL},
+                        elements = {"]<]minimax[>[<", ">", "]<]minimax[>[</", "\n", NULL},
                         dsml = {"<｜DSML｜parameter name=\"", "\" string=\"false\">", "</｜DSML｜parameter>", "\n", "\" string=\"true\">"};
 
 #define NAMED  "{\"name\":~\""
 #define ARGS   "\",~\"arguments\":~"
 #define PARAMS "\",~\"parameters\":~"
+
+#define SERVER   "<server_name>$</server_name>^<tool_name>"
+#define MCP_ARGS "</tool_name>^<arguments>^"
 
 static const call_layout layouts[] = {
     {"hermes", "<tool_call>", "^" NAMED, ARGS, "}^</tool_call>", "^<tool_call>^" NAMED, "", LAYOUT_JSON, 0, NULL},
@@ -55,6 +59,9 @@ static const call_layout layouts[] = {
      0, NULL},
     {"command_r", "Action:\n```json", "\n[^{\"tool_name\":~\"", PARAMS, "}", ",~^{\"tool_name\":~\"", "^]^```", LAYOUT_JSON, 0, NULL},
     {"functionary_v31", "<function=", "", ">", "</function>", "^<function=", "", LAYOUT_JSON, 0, NULL},
+    {"functionary_v32", ">>>", "", "\n", "", ">>>", "", LAYOUT_JSON, LAYOUT_HEAD_FIRST, NULL},
+    {"mcp_tags", "<use_mcp_tool>", "^" SERVER, MCP_ARGS, "^</arguments>", "^" SERVER, "^</use_mcp_tool>", LAYOUT_JSON, 0, NULL},
+    {"mcp_tags", "<server_name>", "$</server_name>^<tool_name>", MCP_ARGS, "^</arguments>", "^" SERVER, "", LAYOUT_JSON, 0, NULL},
     {"qwen3_coder", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0,
      &lines},
     {"qwen3_xml", "<tool_call>", "\n<function=", ">\n", "^</function>\n</tool_call>", "\n<tool_call>\n<function=", "", LAYOUT_TAGS, 0,
@@ -75,6 +82,8 @@ static const call_layout layouts[] = {
     {"step3", "<｜tool_calls_begin｜>", "^<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"", "\">^",
      "^</steptml:invoke><｜tool_call_end｜>", "^<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"",
      "^<｜tool_calls_end｜>", LAYOUT_TAGS, LAYOUT_GAPS, &step},
+    {"minimax_m3", "]<]minimax[>[<tool_call>", "^]<]minimax[>[<invoke name=\"", "\">^", "^]<]minimax[>[</invoke>",
+     "^]<]minimax[>[<invoke name=\"", "^]<]minimax[>[</tool_call>", LAYOUT_TAGS, LAYOUT_GAPS | LAYOUT_NAMED_ENDS, &elements},
     {"gemma4", "<|tool_call>", "call:", "", "<tool_call|>", "^<|tool_call>call:", "", LAYOUT_GEMMA, 0, NULL},
     {"functiongemma", "<start_function_call>", "call:", "", "<end_function_call>", "^<start_function_call>call:", "", LAYOUT_GEMMA, 0,
      NULL},
@@ -93,13 +102,33 @@ const call_layout *call_layout_at(size_t i) {
     return i < sizeof layouts / sizeof *layouts ? &layouts[i] : NULL;
 }
 
-bool call_layout_takes(const call_layout *l, str name) {
-    bool fits = call_is_name(name) && (l->arguments != LAYOUT_PYTHON || !isdigit((unsigned char)name.p[0]));
-    for (size_t i = 0; fits && l->arguments == LAYOUT_PYTHON && i < name.n; i++) {
+/* Whether a head that ends in this name reads as a name with a call's number. */
+static bool is_numbered(str name) {
+    size_t n = name.n;
+    while (n > 0 && isdigit((unsigned char)name.p[n - 1])) {
+        n--;
+    }
+    return n > 0 && n < name.n && name.p[n - 1] == ':';
+}
+
+static bool is_python_name(str name) {
+    bool fits = !isdigit((unsigned char)name.p[0]) && strchr(".-", name.p[0]) == NULL;
+    for (size_t i = 0; fits && i < name.n; i++) {
         unsigned char c = (unsigned char)name.p[i];
         fits = isalnum(c) || c >= 0x80 || strchr("_.-", c) != NULL;
     }
     return fits;
+}
+
+bool call_layout_takes(const call_layout *l, str name) {
+    bool has_head = (call_format_named(l->format)->flags & (FORMAT_HEAD | FORMAT_HEAD_OR_JSON)) != 0;
+    if (!call_is_name(name) || (has_head && l->name_end[0] != ':' && is_numbered(name))) {
+        return false;
+    }
+    if ((l->flags & LAYOUT_HEAD_FIRST) != 0 && str_is(name, "all")) { /* the head of content */
+        return false;
+    }
+    return l->arguments != LAYOUT_PYTHON || is_python_name(name);
 }
 
 const char *call_layout_never(const call_format *f, size_t i, bool *first) {
@@ -111,7 +140,7 @@ const char *call_layout_never(const call_format *f, size_t i, bool *first) {
     *first = false;
     for (int k = 0; k < FORMAT_MARKS && f->marks[k].text != NULL; k++) {
         const format_mark *m = &f->marks[k];
-        bool ends = m->role == ROLE_VALUE_END || m->role == ROLE_NEXT || (has_next && m->role == ROLE_END);
+        bool ends = m->role == ROLE_VALUE_END || m->role == ROLE_TAG || m->role == ROLE_NEXT || (has_next && m->role == ROLE_END);
         if (ends && n++ == i) {
             return m->text;
         }

@@ -2,7 +2,7 @@
  *
  *   open before NAME name_end ARGUMENTS end [between NAME name_end ARGUMENTS end]* close
  *
- * In these texts ~ is a space and ^ a newline that may be missing, # a number, and % an id of nine letters and digits. */
+ * In these texts ~ is a space and ^ a newline that may be missing, # a number, $ a word, and % an id of nine letters and digits. */
 #ifndef CHAT_CALL_LAYOUT_H
 #define CHAT_CALL_LAYOUT_H
 
@@ -15,7 +15,9 @@ enum {
     LAYOUT_FIRST = 1 << 0,      /* counts as a call only where the answer begins with it */
     LAYOUT_ONCE = 1 << 1,       /* the answer ends behind it */
     LAYOUT_ENDS_EARLY = 1 << 2, /* the answer may end before `close` */
-    LAYOUT_GAPS = 1 << 3        /* tags: between two parameters nothing may stand, too */
+    LAYOUT_GAPS = 1 << 3,       /* tags: between two parameters nothing may stand, too */
+    LAYOUT_NAMED_ENDS = 1 << 5, /* tags: `behind` goes on with the parameter's name and > */
+    LAYOUT_HEAD_FIRST = 1 << 4  /* the answer begins behind `open`; where it has the line "all", text follows */
 };
 
 /* The texts around a parameter. */

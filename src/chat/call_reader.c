@@ -73,6 +73,10 @@ bool call_is_offered(const call_reader *r, str name) {
     return find_tool(r, name) != NULL;
 }
 
+bool call_names_first(const call_reader *r) {
+    return (r->format->flags & FORMAT_BARE) != 0 && (r->format->flags & FORMAT_IN_SECTION) == 0 && (r->has_content || r->has_mark);
+}
+
 /* ---- events ---- */
 
 static quire_err add_event(call_reader *r, output_kind kind, str text, str id) {
@@ -227,6 +231,7 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
     str text = {m->text, m->n};
     switch ((mark_role)m->role) {
     case ROLE_OPEN:
+        r->has_mark = true;
         return begin_attempt(r, text);
     case ROLE_SECTION:
         r->in_section = true;

@@ -88,6 +88,7 @@ struct call_reader {
     bool section_is_new; /* and nothing came since */
     bool section_has_calls;
     bool has_content;     /* that is not white space */
+    bool has_mark;        /* a mark began an attempt */
     bool in_special;      /* text: between MARK_BEGIN and MARK_END */
     bool special_is_open; /* inside an attempt: the same */
     int32_t n_calls;
@@ -137,6 +138,9 @@ quire_err call_set(strbuf *b, str s);
 /* Whether a text may be a function's name. */
 bool call_is_name(str s);
 bool call_is_offered(const call_reader *r, str name);
+/* Whether an object that is a call must name an offered function first thing: in formats in which a bracket anywhere may begin one, where
+ * the answer did not begin with it. */
+bool call_names_first(const call_reader *r);
 /* Begins the call r->name with the id r->id: what was held is dropped. */
 quire_err call_begin(call_reader *r);
 /* Hands out what r->arguments holds, and empties it. */

@@ -1,6 +1,7 @@
 /* Calls as JSON: {"name": .., "arguments": {..}}, lists of these, {name: arguments}, and a head with the name before the arguments alone.
  *
- * Members may come in any order. Arguments that come before the name are held until it is there. Arguments may be JSON inside a string. */
+ * Members may come in any order, except where call_names_first says so. Arguments that come before the name are held until it is there.
+ * Arguments may be JSON inside a string. */
 #include "chat/call_reader.h"
 
 enum { HEAD, BODY, ITEM, AFTER_ITEM, NAME, AFTER_NAME, MEMBER, NAME_VALUE, SKIPPED, ARGUMENTS, ARGUMENTS_TEXT, AFTER_MEMBER };
@@ -138,6 +139,9 @@ static quire_err begin_member(call_reader *r, char c) {
         j->has_name = call_is_name(key);
         return j->has_name && c == '{' ? begin_arguments(r, c) : call_reject(r, &c, 1);
     }
+    if (call_names_first(r) && !j->has_name && !str_is(key, "name")) {
+        return call_reject(r, &c, 1);
+    }
     if (str_is(key, "function") && c == '{' && !j->in_function) { /* {"type": "function", "function": {"name": ..}} */
         j->in_function = true;
         j->state = NAME;
@@ -166,7 +170,7 @@ static quire_err begin_member(call_reader *r, char c) {
 static quire_err take_name(call_reader *r) {
     str quoted = call_str(&r->text), name = {quoted.p + 1, quoted.n - 2};
     TRY(call_set(&r->name, name));
-    r->u.j.has_name = call_is_name(name);
+    r->u.j.has_name = call_is_name(name) && (!call_names_first(r) || call_is_offered(r, name));
     if (!r->u.j.has_name) {
         return call_reject(r, NULL, 0);
     }

@@ -7,12 +7,15 @@
 
 #define OUTPUT_MAX_HELD ((size_t)1 << 20)
 
-/* A function that the request offers. parameters: its JSON Schema, or NULL. Both are borrowed until the parser closes. */
+/* A function that the request offers. parameters: its JSON Schema, or NULL. All is borrowed until the parser closes. */
 typedef struct output_tool {
     str name;
     const json_value *parameters;
     bool is_strict; /* its schema is enforced or the request refused */
+    str lark;       /* of a custom tool: the grammar of its one argument, OUTPUT_TOOL_INPUT; empty: there is none */
 } output_tool;
+
+#define OUTPUT_TOOL_INPUT "input" /* a custom tool's only argument */
 
 typedef enum output_start {
     OUTPUT_START_UNKNOWN, /* the format's own rule: most reasoning models begin to think at once */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
 #include "cli/lab_start.h"
@@ -39,6 +40,7 @@ static void use_locale(void) {
 int main(int argc, char **argv) {
     program quire = {"quire", "runs and serves language models", quire_commands, lab_rows, print_help, environ, {.history_file = NULL}};
     int n_before = argc > 1 && strcmp(argv[1], "help") == 0 ? 2 : 1; /* words before a command's name */
+    mem_separate_large();
     use_locale();
     environment_read(&quire.environment);
     standard_files_open();

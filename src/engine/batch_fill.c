@@ -11,9 +11,8 @@
 
 quire_err batch_open(engine *e) {
     step_arrays *a = &e->step;
-    size_t n_rows = (size_t)e->sched.limits.max_rows, n_seqs = (size_t)e->sched.limits.max_seqs;
+    size_t n_rows = (size_t)e->sched.limits.max_rows, n_seqs = (size_t)e->sched.limits.max_seqs, n_workers = (size_t)e->samples.n_workers;
     a->out0 = mem_new(n_seqs, sizeof *a->out0);
-    a->plain = mem_new(n_seqs, sizeof *a->plain);
     a->tokens = mem_new(n_rows, sizeof *a->tokens);
     a->positions = mem_new(n_rows, sizeof *a->positions);
     a->types = mem_new(n_rows, sizeof *a->types);
@@ -22,14 +21,14 @@ quire_err batch_open(engine *e) {
     a->out_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->out_rows);
     a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
     a->hidden = mem_new((size_t)e->desc->d_model, sizeof *a->hidden);
-    a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
+    a->raw = mem_new((size_t)e->desc->n_vocab * n_workers, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
-    a->states = mem_new(DRAFT_MAX, CONSTRAINT_MAX_STATE_BYTES);
+    a->states = mem_new(DRAFT_MAX * n_workers, CONSTRAINT_MAX_STATE_BYTES);
     a->lines = mem_new(n_seqs, sizeof *a->lines);
-    a->line_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->line_rows);
-    a->line_results = mem_new((size_t)e->sched.limits.max_out, sizeof *a->line_results);
+    a->line_rows = mem_new((size_t)e->sched.limits.max_out + 1, sizeof *a->line_rows);
+    a->line_results = mem_new(n_rows, sizeof *a->line_results);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->out0 && a->plain && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
+    bool whole = a->out0 && a->tokens && a->positions && a->types && a->parents && a->faults && a->out_rows && a->batch_seqs &&
                  a->tables && a->hidden && a->raw && a->forked && a->states &&
                  a->lines && a->line_rows && a->line_results;
     for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
@@ -54,7 +53,7 @@ quire_err batch_open(engine *e) {
 
 void batch_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->out0,       a->plain,          a->tokens, a->positions, a->parents, a->out_rows,
+    void *blocks[] = {a->out0,       a->tokens, a->positions, a->parents, a->out_rows,
                       a->batch_seqs, (void *)a->tables, a->hidden, a->raw,       a->forked,   a->types,
                       a->faults,     a->states,         a->lines,  a->line_rows, a->line_results};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {

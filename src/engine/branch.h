@@ -18,10 +18,10 @@
 /* Takes in s, which has a fork parent, and its children. It runs at once where the fork parent runs and there is a free place, else it
  * waits. */
 void branch_enter(engine *e, sequence *s);
-/* Saves the mirostat state with which s's next token is sampled, for branches that begin there. */
-static inline void branch_note_mirostat(sequence *s) {
+/* Saves the mirostat state with which s's token at `position` is sampled, for branches that begin there. */
+static inline void branch_note_mirostat(sequence *s, int32_t position) {
     if (s->mus) {
-        s->mus[s->task.n_known - s->task.n_prompt] = s->mirostat_mu;
+        s->mus[position - s->task.n_prompt] = s->mirostat_mu;
     }
 }
 

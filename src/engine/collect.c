@@ -4,12 +4,12 @@
 #include "base/clock.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/draft_sample.h"
 #include "engine/draft_step.h"
 #include "engine/features.h"
 #include "engine/fork.h"
 #include "engine/output.h"
 #include "engine/row_pooling.h"
+#include "engine/step_lines.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
 
@@ -116,20 +116,22 @@ static void collect_item(engine *e, int32_t item) {
     }
 }
 
-#define PREFETCHED_AHEAD 6 /* sequences */
+enum { SEQUENCE_AHEAD = 12, TOKENS_AHEAD = 6 }; /* items */
 
-/* Prefetches the last tokens of the sequence of a later item. */
+/* Prefetches the sequences of later items, and then their last tokens. */
 static void prefetch_ahead(const engine *e, int32_t item) {
-    if (item + PREFETCHED_AHEAD < e->sched.plan.n_items) {
-        sequence *s = planned_at(e, item + PREFETCHED_AHEAD);
+    if (item + SEQUENCE_AHEAD < e->sched.plan.n_items) {
+        sequence_prefetch(planned_at(e, item + SEQUENCE_AHEAD));
+    }
+    if (item + TOKENS_AHEAD < e->sched.plan.n_items) {
+        sequence *s = planned_at(e, item + TOKENS_AHEAD);
         __builtin_prefetch(s->task.tokens + s->task.n_known, 1);
     }
 }
 
 void collect_items(engine *e) {
     int64_t start_ns = clock_ns();
-    step_sample_plain(e);
-    draft_sample_all(e);
+    step_lines_sample(e);
     e->profile.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {

@@ -6,6 +6,7 @@
 #include "engine/step_sample.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
+#include "spec/outlook.h"
 
 _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t), "there is a counter for each depth");
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
@@ -29,46 +30,55 @@ static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
 }
 
-/* Jump-forward tokens of s, at most `most`; none where each token is sampled for its log-probabilities. */
-static bool jumps(const engine *e, sequence *s, int32_t most) {
-    if (e->options.ablations.no_jump_forward || s->logprobs != NULL ||
-        !jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &s->draft.tree)) {
+/* Whether the request's own rules alone decide at most `most` of s's next tokens, or guess them. */
+static bool has_outlook(const engine *e, sequence *s, int32_t most) {
+    draft_seq *d = &s->draft;
+    if (e->options.ablations.no_jump_forward) {
         return false;
     }
-    s->draft.n_jump_forward = s->draft.tree.n;
-    return true;
+    if (s->constraint != NULL) {
+        return outlook_propose(d, e->desc, most, outlook_least(e->sched.n_running));
+    }
+    if (!d->samples_each && jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &d->tree)) {
+        d->n_jump_forward = d->tree.n;
+    }
+    return d->n_jump_forward > 0;
 }
 
-/* Whether s's constraint guesses what comes next. Not where a recurrent state cannot go back. */
-static bool guesses(const engine *e, sequence *s, int32_t most) {
-    return !e->options.ablations.no_jump_forward && draft_guess(&s->draft, most);
+/* Drops what s's constraint forbids of its drafts. */
+static void constrain(void *context, int32_t task, int32_t worker) {
+    const engine *e = context;
+    if (e->drafted[task]->context->constraint != NULL) {
+        draft_constrain(e->drafted[task], e->step.states + (size_t)worker * DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES);
+    }
 }
+
+#define PREFETCHED_AHEAD 8 /* sequences: others may have written their outlooks */
 
 void draft_step_propose(engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         sequence *s = running_at(e, i);
+        if (i + PREFETCHED_AHEAD < e->sched.n_running) {
+            sequence_prefetch(running_at(e, i + PREFETCHED_AHEAD));
+        }
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
         d->tree.n = d->n_jump_forward = 0;
         d->is_guess = false;
         d->wanted = (draft_bounds){0};
         d->distributions = NULL;
-        if (!can_draft(s) || room <= 0 || jumps(e, s, room) || guesses(e, s, room)) {
+        d->n_known = s->task.n_known;
+        if (!can_draft(s) || room <= 0 || has_outlook(e, s, room)) {
             continue;
         }
         if (e->drafter && draft_want(d, &e->options.draft, room)) {
-            d->n_known = s->task.n_known;
             e->drafted[n++] = d;
         }
     }
     if (n > 0) {
         e->drafter->ops->propose(e->drafter, e->drafted, n);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        if (e->drafted[i]->context->constraint != NULL) {
-            draft_constrain(e->drafted[i], e->step.states);
-        }
+        sample_tasks(&e->samples, constrain, e, n);
     }
 }
 
@@ -107,11 +117,14 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
 
 /* Commits a jump-forward token. */
 static void take_forced(engine *e, sequence *s, int32_t token) {
-    quire_err accepted = sample_accept(&s->context, token);
-    if (accepted == QUIRE_OK) {
+    sample_result r = {.token = token};
+    if (!step_take_sampled(s, &r)) {
+        r.error = sample_accept(&s->context, token);
+    }
+    if (r.error == QUIRE_OK) {
         step_commit(e, s, token);
     } else {
-        step_finish(e, s, FINISH_ERROR, accepted == QUIRE_INVALID ? QUIRE_INTERNAL : accepted);
+        step_finish(e, s, FINISH_ERROR, r.error == QUIRE_INVALID ? QUIRE_INTERNAL : r.error);
     }
 }
 

@@ -89,7 +89,6 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     s->mods = attn_mods_hold(r->mods);
     s->mods_b = r->mods_b;
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
-    s->sampled = NOT_SAMPLED;
     s->task.priority = r->priority;
     s->task.deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
     s->task.tenant_slot = TENANT_NONE;
@@ -109,6 +108,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
                            .context = &s->context,
                            .namespace = s->namespace,
                            .n_namespace = s->n_namespace,
+                           .samples_each = s->logprobs != NULL,
                            .own = {.root = SUFFIX_NONE}};
     take_constraint(s, r->constraint, constraint_state);
     s->retains = r->retains;

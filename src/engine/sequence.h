@@ -6,6 +6,7 @@
 #define ENGINE_SEQUENCE_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "base/mem.h"
 #include "engine/engine.h"
@@ -20,8 +21,7 @@ typedef struct sequence {
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
     int64_t last_token_us, ended_us;
-    sample_result sampled;    /* its next token, from step_sample_plain until it is committed; else NOT_SAMPLED */
-    const sample_result *line; /* its next n_line tokens, from draft_sample_all until they are committed */
+    const sample_result *line; /* its next n_line tokens, from step_lines_sample until they are committed */
     int32_t n_line;
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
@@ -70,6 +70,17 @@ typedef struct sequence {
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
     size_t n_namespace;
 } sequence;
+
+/* Asks the processor for what a step reads of s: sampling has displaced it. */
+static inline void sequence_prefetch(const sequence *s) {
+    const char *first = (const char *)s;
+    for (size_t at = 0; at < offsetof(sequence, n_read); at += MEM_ALIGN) {
+        __builtin_prefetch(first + at, 1);
+    }
+    for (size_t at = offsetof(sequence, draft.n_jump_forward); at < offsetof(sequence, draft.outlook.tree.parents); at += MEM_ALIGN) {
+        __builtin_prefetch(first + at, 1);
+    }
+}
 
 /* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room for cap_pages. constraint_state: that of
  * r->constraint behind r->tokens, copied. On failure r->tokens stays the caller's. */

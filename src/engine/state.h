@@ -21,21 +21,20 @@ typedef struct engine_entry {
     sequence *sequence; /* NULL: the entry is free. Guarded by the engine's lock */
 } engine_entry;
 
-/* An item whose samples are drawn along its drafts (draft_sample.h). */
+/* What an item samples (step_lines.h). */
 typedef struct draft_line {
     sequence *s;
     int32_t n_drafts;
-    sample_row *rows;       /* [n_drafts + 1] */
+    sample_row *rows;       /* [n_drafts + 1]; of jump-forward tokens one or none */
     sample_result *results; /* [n_drafts + 1] */
 } draft_line;
 
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
     int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
-    sample_row *plain;              /* [plan.n_items] the rows that step_sample_plain samples */
-    draft_line *lines;              /* [max_seqs] the items of draft_sample_all */
-    sample_row *line_rows;          /* [max_out] */
-    sample_result *line_results;    /* [max_out] */
+    draft_line *lines;              /* [max_seqs] the items of step_lines_sample */
+    sample_row *line_rows;          /* [max_out + 1]: one more is filled before it is known that the argmax is all */
+    sample_result *line_results;    /* [max_rows] */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *types, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */
@@ -44,8 +43,9 @@ typedef struct step_arrays {
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and scratch memory to plan it */
     float *hidden;                  /* [d_model] */
-    uint8_t *states;                /* [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] states of a constraint behind the nodes of a draft */
-    float *raw, *forked;            /* [n_vocab] a row of logits as the model computed it; a copy for a child to sample from */
+    uint8_t *states;                /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] behind the nodes of a draft */
+    float *raw;                     /* for each thread, [n_vocab] a row of logits as the model computed it */
+    float *forked;                  /* [n_vocab] a copy for a child to sample from */
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;
 } step_arrays;

@@ -1,6 +1,5 @@
 #include "engine/step_sample.h"
 
-#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -26,70 +25,38 @@ sample_context step_sample_context(const sequence *s) {
     return c;
 }
 
-/* Whether the item's one sample is from one row of logits that nothing else uses. */
-static bool is_plain(const engine *e, int32_t item) {
-    const sequence *s = planned_at(e, item);
-    const sched_item *it = &e->sched.plan.items[item];
-    bool reaches_end = s->task.kv.n_computed + it->n_rows == s->task.n_known;
-    bool has_row = reaches_end && s->draft.n_jump_forward == 0 && s->pooling == NULL; /* behind the last known token */
-    return has_row && it->n_drafts == 0 && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
-           !task_wants_logits(&s->task) && s->sampling.mirostat == MIROSTAT_OFF;
-}
-
-/* The argmax that the backend has noted, where nothing but a constraint could change it; -1: there is none. */
-static int32_t find_argmax(const engine *e, const sequence *s, int32_t out) {
-    bool takes = e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt);
-    return takes ? e->b->ops->argmax(e->b, out) : -1;
-}
-
-void step_sample_plain(engine *e) {
-    step_arrays *a = &e->step;
-    int32_t n = 0;
-    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
-        sequence *s = planned_at(e, i);
-        assert(s->sampled.token < 0);
-        if (!is_plain(e, i)) {
-            continue;
-        }
-        int32_t argmax = find_argmax(e, s, a->out0[i]);
-        if (argmax >= 0 && s->constraint == NULL) {
-            s->sampled.token = argmax;
-        } else {
-            a->plain[n++] = (sample_row){.logits = e->b->ops->logits(e->b, a->out0[i]),
-                                         .context = step_sample_context(s),
-                                         .result = &s->sampled,
-                                         .knows_argmax = argmax >= 0,
-                                         .argmax = argmax};
-        }
+void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, const verify_walk *w) {
+    size_t n_vocab = (size_t)e->desc->n_vocab, k = (size_t)(row->context.n_tokens - s->task.n_prompt);
+    float *raw = e->step.raw + n_vocab * (size_t)worker;
+    branch_note_mirostat(s, row->context.n_tokens);
+    if (s->logprobs != NULL) {
+        memcpy(raw, row->logits, n_vocab * sizeof *raw);
     }
-    sample_batch(&e->samples, a->plain, n);
+    if (w != NULL && verify_is_judged(w)) {
+        verify_judge(w, &e->samples, row);
+    } else {
+        sample_on(&e->samples, worker, row);
+    }
+    if (s->logprobs != NULL && row->result->error == QUIRE_OK && row->result->token >= 0) {
+        logprobs_report(raw, e->desc->n_vocab, row->result->token, s->logprobs_width, s->logprobs + k * (size_t)s->logprobs_width);
+    }
 }
 
-/* What was sampled for s already, if anything. */
-static sample_result take_sampled(sequence *s) {
-    sample_result result = s->sampled;
-    s->sampled = NOT_SAMPLED;
-    if (s->n_line > 0) {
-        result = *s->line++;
-        s->n_line--;
+bool step_take_sampled(sequence *s, sample_result *result) {
+    if (s->n_line == 0) {
+        return false;
     }
-    return result;
+    *result = *s->line++;
+    s->n_line--;
+    return true;
 }
 
 void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
-    sample_result result = take_sampled(s);
-    branch_note_mirostat(s);
-    if (s->logprobs) {
-        memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
-    }
-    if (result.token == NOT_SAMPLED.token && result.error == QUIRE_OK) {
+    sample_result result = NOT_SAMPLED;
+    if (!step_take_sampled(s, &result)) {
         int64_t start_ns = clock_ns();
         sample_row row = {.logits = logits, .context = step_sample_context(s), .result = &result};
-        if (w != NULL && verify_is_judged(w)) {
-            verify_judge(w, &e->samples, &row);
-        } else {
-            sample_batch(&e->samples, &row, 1);
-        }
+        step_sample_row(e, s, 0, &row, w);
         e->profile.sample_ns += clock_ns() - start_ns;
     }
     if (result.error != QUIRE_OK) {
@@ -100,10 +67,6 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
         s->stopped_by_eos = true;
         step_finish(e, s, FINISH_STOP, QUIRE_OK);
         return;
-    }
-    if (s->logprobs) {
-        logprobs_report(e->step.raw, e->desc->n_vocab, result.token, s->logprobs_width,
-                        s->logprobs + (size_t)(s->task.n_known - s->task.n_prompt) * (size_t)s->logprobs_width);
     }
     step_commit(e, s, result.token);
 }

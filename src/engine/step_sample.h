@@ -7,16 +7,16 @@
 /* Opens e->samples, with a sampler for each thread of the backend. */
 quire_err step_sample_open(engine *e);
 
-/* Samples at once for the plain items of the step, those with one row of logits each; s->sampled keeps the result for step_sample. The
- * masks of constraints are made there too, on the threads that sample. A greedy row that no option changes takes the argmax that the
- * backend has noted, if it has and the constraint allows it: then no mask is made. Call it after the forward pass, before anything
- * is committed. */
-void step_sample_plain(engine *e);
-/* Samples s's next token from a row of logits, which it changes, and commits the token; s ends without one where its constraint is
- * fulfilled and end tokens are ignored. w: the walk down its drafts, or NULL. */
-void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
+/* Samples from a row of s behind row->context.n_tokens, and sets its result: with the mirostat state before it kept for branches, and its
+ * log-probabilities where they are wanted. w: the walk down its drafts, or NULL. The thread of the backend's `worker`, one a sequence. */
+void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
 sample_context step_sample_context(const sequence *s);
+/* Takes the next result of s's line (step_lines.h); false: there is none. */
+bool step_take_sampled(sequence *s, sample_result *result);
+/* Commits s's next token, of its line or else sampled from a row of logits, which it changes; s ends without one where its constraint is
+ * fulfilled and end tokens are ignored. w: the walk down its drafts, or NULL. */
+void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 
 /* Checks rows row0..row0+n of the batch, which are s's and counted in n_computed. QUIRE_FAULT where s's own mask or change of scores had a
  * fault at one of them. QUIRE_NUMERIC where the last hidden states are not finite: NaN and infinity never reach the prefix cache. A

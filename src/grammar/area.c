@@ -1,5 +1,5 @@
 /* Reserved areas of addresses. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
+#define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE, mremap */
 #include "grammar/area.h"
 
 #include <sys/mman.h>
@@ -20,6 +20,19 @@ void area_close(area *a) {
         (void)munmap(a->p, a->reserved);
     }
     *a = (area){0};
+}
+
+quire_err area_grow(area *a, size_t bytes) {
+    if (bytes <= a->reserved) {
+        return QUIRE_OK;
+    }
+    void *p = mremap(a->p, a->reserved, bytes, MREMAP_MAYMOVE);
+    if (p == MAP_FAILED) {
+        return QUIRE_NO_MEMORY;
+    }
+    a->p = p;
+    a->reserved = bytes;
+    return QUIRE_OK;
 }
 
 bool area_use(area *a, area_budget *budget, size_t bytes) {

@@ -4,7 +4,7 @@
 /* ---- which rules may be empty ---- */
 
 static bool object_may_be_empty(const nfa *a, const nfa_object *o) {
-    bool may = o->min == 0;
+    bool may = o->min == 0 && o->rules == 0;
     for (uint32_t i = 0; i < o->n && may; i++) {
         may = !a->parts.p[o->first + i].required;
     }
@@ -46,9 +46,12 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
 
 void build_find_empty(build *b, bool *empty) {
     nfa *a = &b->a;
+    bool up = false; /* nodes lead to earlier or to later ones */
     for (bool changed = true; changed && build_step(b, a->nodes.n);) {
         changed = false;
-        for (uint32_t i = 0; i < a->nodes.n; i++) {
+        up = !up;
+        for (uint32_t k = 0; k < a->nodes.n; k++) {
+            uint32_t i = up ? k : a->nodes.n - 1 - k;
             if (!empty[i] && node_is_empty(a, empty, i)) {
                 empty[i] = changed = true;
             }
@@ -67,25 +70,23 @@ void build_find_empty(build *b, bool *empty) {
 /* ---- what can be completed ---- */
 
 static bool object_lives(const nfa *a, const bool *live, const nfa_object *o) {
-    uint32_t n = 0, required = 0;
+    uint32_t n = 0, needed = nfa_members_needed(a, o, live, 0, 0, NULL), last = NFA_NONE;
     bool open = false;
     for (uint32_t i = 0; i < o->n + o->n_open; i++) {
         const nfa_part *p = &a->parts.p[o->first + i];
-        if (p->required && !live[p->entry]) {
-            return false;
+        if (i < o->n && p->name != last && live[p->entry]) {
+            n++;
+            last = p->name;
         }
-        required += p->required;
-        n += i < o->n && live[p->entry];
         open = open || (i >= o->n && live[p->entry]);
     }
-    return required <= o->max && o->min <= o->max && (open || n >= o->min);
+    return needed != NFA_NONE && needed <= o->max && o->min <= o->max && (open || n >= o->min);
 }
 
-static bool slot_lives(const nfa *a, const bool *live, uint32_t slot, bool counting) {
+static bool slot_lives(const nfa *a, const bool *live, uint32_t slot) {
     const nfa_slot *s = &a->slots.p[slot];
     for (uint32_t i = 0; i < s->n; i++) {
-        const nfa_part *p = &a->parts.p[s->first + i];
-        if (live[p->entry] && (p->counts || !counting)) {
+        if (live[a->parts.p[s->first + i].entry]) {
             return true;
         }
     }
@@ -93,19 +94,7 @@ static bool slot_lives(const nfa *a, const bool *live, uint32_t slot, bool count
 }
 
 static bool array_lives(const nfa *a, const bool *live, const nfa_array *r) {
-    uint32_t items = 0, counting = 0;
-    while (items < r->n && slot_lives(a, live, r->first + items, false)) {
-        counting += slot_lives(a, live, r->first + items, true);
-        items++;
-    }
-    bool more = items == r->n && slot_lives(a, live, r->first + r->n, false);
-    bool more_count = more && slot_lives(a, live, r->first + r->n, true);
-    uint32_t most = more ? NFA_NONE : items;
-    if (more && r->unique) {
-        most = a->slots.p[r->first + r->n].n;
-    }
-    return r->min <= r->max && r->min <= most && r->min_counts <= r->max_counts && r->min_counts <= r->max &&
-           (more_count || counting >= r->min_counts);
+    return nfa_items_can_end(a, r, live, 0, 0) && (!r->unique || r->min <= a->slots.p[r->first + r->n].n);
 }
 
 static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
@@ -157,10 +146,10 @@ static void cut_dead(build *b, const bool *live) {
     for (uint32_t i = 0; i < a->arrays.n; i++) {
         nfa_array *r = &a->arrays.p[i];
         uint32_t items = 0;
-        while (items < r->n && slot_lives(a, live, r->first + items, false)) {
+        while (items < r->n && slot_lives(a, live, r->first + items)) {
             items++;
         }
-        if (!slot_lives(a, live, r->first + items, false)) {
+        if (!slot_lives(a, live, r->first + items)) {
             r->max = r->max < items ? r->max : items;
         }
     }
@@ -168,9 +157,12 @@ static void cut_dead(build *b, const bool *live) {
 
 static void find_live(build *b, bool *live) {
     nfa *a = &b->a;
+    bool up = false;
     for (bool changed = true; changed && build_step(b, a->nodes.n);) {
         changed = false;
-        for (uint32_t i = 0; i < a->nodes.n; i++) {
+        up = !up;
+        for (uint32_t k = 0; k < a->nodes.n; k++) {
+            uint32_t i = up ? k : a->nodes.n - 1 - k;
             if (!live[i] && node_lives(a, live, i)) {
                 live[i] = changed = true;
             }

@@ -19,6 +19,11 @@ typedef struct free_text {
     NFA_VEC(str) watched;   /* letters that free text does not contain */
     NFA_VEC(int32_t) marks; /* tokens that it does not hold as such */
     NFA_VEC(uint32_t) ways;
+    bool has_pattern;
+    uint32_t pattern;       /* dfa: texts in which it matches */
+    uint32_t pattern_first; /* those that end where it matches first */
+    uint32_t pattern_rule;  /* of what makes a tag of it */
+    const grammar_part *pattern_other;
 } free_text;
 
 static void push_way(free_text *f, uint32_t node) {
@@ -107,6 +112,22 @@ static uint32_t emit_string(free_text *f, uint32_t letters, uint32_t next) {
     return build_node(f->p->b, NFA_STRING, NFA_RAW, dfa_place(&f->p->dfas, letters), 0, next);
 }
 
+/* What of a dfa has no match of the pattern. */
+static uint32_t without_pattern(free_text *f, uint32_t x) {
+    return f->has_pattern ? dfa_combine(&f->p->dfas, x, f->pattern, DFA_AND_NOT) : x;
+}
+
+/* The letters up to a match of the pattern: lead to the tag, or back to the loop behind `other`. */
+static void push_pattern(free_text *f, uint32_t loop, uint32_t behind) {
+    dfa_pool *dfas = &f->p->dfas;
+    uint32_t never = f->watched.n > 0 ? dfa_search(dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
+    uint32_t until = dfa_combine(dfas, f->pattern_first, never, DFA_AND);
+    if (!dfa_is_empty(dfas, until)) {
+        uint32_t tag = build_call(f->p->b, f->pattern_rule, behind), other = parts_emit(f->p, f->pattern_other, loop);
+        push_way(f, emit_string(f, until, build_split2(f->p->b, tag, other)));
+    }
+}
+
 /* The letters up to a trigger, and it: lead to `next`. */
 static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint32_t next) {
     dfa_pool *dfas = &f->p->dfas;
@@ -121,16 +142,18 @@ static void push_trigger(free_text *f, const trigger *t, uint32_t without, uint3
     while (i < f->watched.n && !str_eq(f->watched.p[i], t->letters) && build_step(f->p->b, 1)) {
         i++;
     }
-    uint32_t until = dfa_search(dfas, f->watched.p, f->watched.n, i, DFA_FIRST);
+    uint32_t until = without_pattern(f, dfa_search(dfas, f->watched.p, f->watched.n, i, DFA_FIRST));
     if (!dfa_is_empty(dfas, until)) {
         push_way(f, emit_string(f, until, next));
     }
 }
 
-/* Writes the loop, whose node is made: out of it lead `out` and, behind trigger i, targets[i]; NFA_FAIL_NODE: nothing does. */
-static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, const uint32_t *targets, uint32_t out) {
+/* Writes the loop, whose node is made: out of it lead `out` and, behind trigger i, targets[i]; NFA_FAIL_NODE: nothing does. A tag that the
+ * pattern begins leads to behind_tag. */
+static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, const uint32_t *targets, uint32_t behind_tag, uint32_t out) {
     build *b = f->p->b;
     uint32_t without = f->watched.n > 0 ? dfa_search(&f->p->dfas, f->watched.p, f->watched.n, 0, DFA_NEVER) : DFA_ANY;
+    without = without_pattern(f, without);
     f->ways.n = 0;
     push_way(f, out);
     push_way(f, emit_specials(f, specials, loop));
@@ -146,6 +169,9 @@ static void emit_loop(free_text *f, uint32_t loop, grammar_specials specials, co
         if (f->triggers.p[i].letters.n > 0 && targets[i] != NFA_FAIL_NODE) {
             push_trigger(f, &f->triggers.p[i], without, targets[i]);
         }
+    }
+    if (f->has_pattern) {
+        push_pattern(f, loop, behind_tag);
     }
     build_patch(b, loop, b->failed == QUIRE_OK ? build_split(b, f->ways.p, f->ways.n) : NFA_FAIL_NODE, NFA_FAIL_NODE);
 }
@@ -168,7 +194,7 @@ static uint32_t emit_until(free_text *f, const grammar_part *part, uint32_t next
     for (uint32_t i = 0; i < n && part->part == GRAMMAR_PART_UNTIL; i++) {
         targets[i] = parts_emit_text(f->p, f->triggers.p[i].rest, next);
     }
-    emit_loop(f, loop, part->specials, targets, part->part == GRAMMAR_PART_UNTIL ? NFA_FAIL_NODE : next);
+    emit_loop(f, loop, part->specials, targets, NFA_FAIL_NODE, part->part == GRAMMAR_PART_UNTIL ? NFA_FAIL_NODE : next);
     mem_free(targets);
     return loop;
 }
@@ -241,14 +267,36 @@ static void emit_tagged(free_text *f, const grammar_part *part, uint32_t loop, u
     for (uint32_t i = 0; i < f->triggers.n && b->failed == QUIRE_OK; i++) {
         targets[i] = f->triggers.p[i].rule > 0 ? build_call(b, f->triggers.p[i].rule - 1, behind) : NFA_FAIL_NODE;
     }
-    emit_loop(f, loop, part->specials, targets, out);
+    emit_loop(f, loop, part->specials, targets, behind, out);
     mem_free(targets);
+}
+
+/* The pattern's automata, and the rule of the tag that it begins. */
+static void open_pattern(free_text *f, const grammar_part *part) {
+    dfa_pool *dfas = &f->p->dfas;
+    strbuf more = {0};
+    quire_err e = strbuf_addf(&more, "(?:%.*s)[\\x00-\\u{10FFFF}]", (int)part->pattern.n, part->pattern.p);
+    if (e != QUIRE_OK) {
+        (void)build_fail(f->p->b, e, -1, "out of memory for the grammar");
+        return;
+    }
+    f->has_pattern = true;
+    f->pattern = dfa_pattern(dfas, part->pattern);
+    f->pattern_first = dfa_combine(dfas, f->pattern, dfa_pattern(dfas, (str){more.p, more.n}), DFA_AND_NOT);
+    strbuf_deinit(&more);
+    f->pattern_other = part->other;
+    uint32_t node = parts_emit(f->p, part->behind, NFA_RETURN_NODE);
+    f->pattern_rule = build_rule(f->p->b);
+    build_rule_set(f->p->b, f->pattern_rule, node);
 }
 
 static uint32_t emit_tagged_text(free_text *f, const grammar_part *part, uint32_t next) {
     build *b = f->p->b;
     uint32_t first = build_loop(b), more = first;
     emit_tags(f, part);
+    if (part->pattern.n > 0) {
+        open_pattern(f, part);
+    }
     watch(f, part->texts, part->n_texts);
     watch(f, part->never, part->n_never);
     if (part->at_least_one && !part->stop_after_first) {

@@ -6,7 +6,8 @@
  *   grammar_start -> state            where one sequence stands: 4 bytes; copy it by assignment
  *
  * A state is a number that its run keeps for as long as the run is open. So a fork is an assignment, and whoever may roll back keeps the
- * state of each earlier position (4 bytes a token) and assigns it back. All sequences of one grammar share one run, its states and masks.
+ * state of each earlier position (4 bytes a token) and assigns it back. All runs of one grammar over one vocabulary share states and masks.
+ * Each pays for the states that it is the first to need, from a budget of its own: where that is used up, only its own sequences end.
  *
  * Threads: grammar and vocabulary are immutable and counted atomically. Any number of threads may use one run at once: a lock of the run
  * guards it, for about a microsecond where the mask is known. What isn't known is built under it: up to some milliseconds for the first
@@ -47,6 +48,12 @@ typedef enum grammar_order {
     GRAMMAR_ORDER_ANY
 } grammar_order;
 
+/* How integers and the numbers of enum and const are written. */
+typedef enum grammar_numbers {
+    GRAMMAR_NUMBERS_SHORT, /* 1 */
+    GRAMMAR_NUMBERS_ANY    /* 1, 1.0, 1.000: without exponent */
+} grammar_numbers;
+
 /* One keyword of a schema, in the order in which they were met. Texts are borrowed until the call returns. */
 typedef struct grammar_keyword {
     const char *path;    /* JSON pointer of the schema that holds it, "" is the root */
@@ -58,6 +65,7 @@ typedef struct grammar_keyword {
 typedef struct grammar_options {
     grammar_space space;
     grammar_order order;
+    grammar_numbers numbers;
     str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
     /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US (of processor time). */
     int64_t max_steps, max_bytes, max_us;
@@ -107,12 +115,16 @@ typedef struct grammar_run grammar_run;
 
 #define GRAMMAR_RUN_BYTES ((size_t)64 << 20) /* default budget of a run */
 
-/* Opens the run of g over v: the open one that g has for v, counted up, or a new one. A run that has used half of its budget is given to no
- * further caller: it ends with its last sequence. It keeps references to both. max_bytes: of states and masks, 0: GRAMMAR_RUN_BYTES;
- * addresses are reserved, memory is taken as it is used. QUIRE_NO_MEMORY. Not within a step. */
+/* Opens a run of g over v, which shares states and masks with the open ones that g has for v, as long as these take less than half of a
+ * budget. It keeps references to both. max_bytes: its budget of states, 0: GRAMMAR_RUN_BYTES; those who share have equal ones, and half of
+ * one more for their masks. Addresses are reserved, memory is taken as it is used. QUIRE_NO_MEMORY. Not within a step. */
 quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out);
 grammar_run *grammar_run_share(grammar_run *r);
 void grammar_run_close(grammar_run *r);
+
+/* Builds the masks with which answers begin: behind nothing, and behind letters where these may come, as in free text before a tag. Up to
+ * some milliseconds, which a step then has not to take. Where they are built already it is quick. */
+void grammar_run_warm(grammar_run *r);
 
 typedef struct grammar_state {
     uint32_t id;
@@ -140,17 +152,31 @@ bool grammar_is_over(grammar_run *r, grammar_state s);
 /* Tokens that are certain: each is the only one that the mask behind the one before allows. Writes at most max of them; returns how many.
  * An end token isn't among them. To take them changes no answer, nor its tokens. */
 int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
-/* Tokens that are likely: the longest ones that spell the bytes with which every continuation begins. Each is allowed, but others may be
- * allowed beside it: they are a draft to verify. Writes at most max; returns how many. */
-int32_t grammar_guess(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
+#define GRAMMAR_MAX_GUESSES 32 /* tokens */
+#define GRAMMAR_GUESS_WIDTH 8  /* of them behind one token */
+
+/* Which guesses are worth while. */
+typedef struct grammar_guess_bounds {
+    int32_t nodes; /* at most */
+    float first;   /* probability that the longest of the tokens that spell the same bytes is meant; else it is any of them */
+    float least;   /* probability of a guess with all before it */
+} grammar_guess_bounds;
+
+/* Tokens that are likely: those that spell the bytes with which every continuation begins. Each is allowed behind its parent (the number of
+ * an earlier one, or -1), but others may be allowed beside it: they are drafts to verify. The likeliest ones, likeliest first, in
+ * [GRAMMAR_MAX_GUESSES]; returns how many. Where least is over a half they are a line of longest tokens. */
+int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bounds *bounds, int32_t *tokens, int32_t *parents);
 
 /* ---- figures ---- */
 
+/* Of a run and those that share with it. */
 typedef struct grammar_run_stats {
     int64_t n_states, n_masks, n_mask_hits;
     int64_t mask_ns; /* spent on masks that had to be built */
-    size_t bytes;    /* in use of the budget */
+    size_t bytes;    /* of states and masks */
 } grammar_run_stats;
+/* mask_ns alone, without waiting for a mask that is being built. */
+int64_t grammar_run_mask_ns(const grammar_run *r);
 void grammar_run_get_stats(grammar_run *r, grammar_run_stats *out);
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef GRAMMAR_GRAMMAR_ARGUMENTS_H
 #define GRAMMAR_GRAMMAR_ARGUMENTS_H
 
-#include "base/str.h"
+#include "grammar/grammar.h"
 #include "json/json.h"
 
 typedef enum grammar_syntax {
@@ -25,11 +25,16 @@ enum {
 typedef struct grammar_arguments {
     grammar_syntax syntax;
     const json_value *schema; /* an object or true; NULL: no member may come */
+    /* In place of a schema: one member, a string that the rule `rule` matches. */
+    str member; /* empty: there is a schema */
+    grammar_kind kind;
+    str rule;
     /* TAGS. Texts may hold special tokens. */
     str before, middle, behind;
     str string_middle; /* in place of `middle` before strings; empty: the same, and then `reads` decides what a value is */
     str between;
     bool between_may_miss;
+    bool names_ends;  /* behind `behind` stand the member's name and > */
     const str *never; /* what no value contains, valid UTF-8 */
     size_t n_never;
     str never_first; /* what no value begins with; empty: nothing */

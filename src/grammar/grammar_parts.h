@@ -29,16 +29,17 @@ typedef struct grammar_marks {
 typedef struct grammar_part grammar_part;
 
 typedef enum grammar_part_kind {
-    GRAMMAR_PART_TEXT,     /* text; empty: nothing */
-    GRAMMAR_PART_MARKS,    /* one special token, of ids[0 .. n_ids), or with `negated` any other */
-    GRAMMAR_PART_RULE,     /* a rule of `kind` in `text` */
+    GRAMMAR_PART_TEXT,      /* text; empty: nothing */
+    GRAMMAR_PART_MARKS,     /* one special token, of ids[0 .. n_ids), or with `negated` any other */
+    GRAMMAR_PART_RULE,      /* a rule of `kind` in `text` */
+    GRAMMAR_PART_OTHER,     /* what the regex `text` matches as a whole, without texts[0 .. n_texts) */
     GRAMMAR_PART_ARGUMENTS, /* `arguments` of a tool call */
-    GRAMMAR_PART_SEQUENCE, /* parts[0 .. n_parts) one behind the other */
-    GRAMMAR_PART_ONE_OF,   /* one of parts */
-    GRAMMAR_PART_REPEAT,   /* parts[0] min to max times, between two of them parts[1] if there is one */
-    GRAMMAR_PART_FREE,     /* any text that contains none of texts[0 .. n_texts); may be empty */
-    GRAMMAR_PART_UNTIL,    /* any text up to the first of texts, and that one: what follows is behind it */
-    GRAMMAR_PART_TAGS      /* free text, in which a trigger (texts) begins a tag; see below */
+    GRAMMAR_PART_SEQUENCE,  /* parts[0 .. n_parts) one behind the other */
+    GRAMMAR_PART_ONE_OF,    /* one of parts */
+    GRAMMAR_PART_REPEAT,    /* parts[0] min to max times, between two of them parts[1] if there is one */
+    GRAMMAR_PART_FREE,      /* any text that contains none of texts[0 .. n_texts); may be empty */
+    GRAMMAR_PART_UNTIL,     /* any text up to the first of texts, and that one: what follows is behind it */
+    GRAMMAR_PART_TAGS       /* free text, in which a trigger (texts) begins a tag; see below */
 } grammar_part_kind;
 
 /* The special tokens that free text may hold beside its texts and triggers. */
@@ -60,21 +61,22 @@ typedef struct grammar_tag {
  *
  * Of GRAMMAR_PART_TAGS: where a trigger is complete in the text, the begin of a tag with that trigger goes on. A text of triggers is such
  * by its letters; one with a special token is such by its first one, which occurs in no other way then. Behind a tag free text goes on. A
- * trigger with which no tag begins occurs nowhere. */
+ * trigger with which no tag begins occurs nowhere. A `pattern` begins a tag too, where it matches for the first time: then `behind` goes on
+ * as the rest of a tag does, or `other`, behind which the same free text goes on. */
 struct grammar_part {
     grammar_part_kind part;
-    str text;               /* of TEXT, RULE */
-    grammar_kind kind;      /* of RULE */
-    str whitespace_pattern; /* of RULE: as in grammar_options; `space` and `order` are the same for all rules */
-    const char *where;      /* of RULE, may be NULL: begins the messages of its errors, as "tools[0].parameters" */
+    str text;                                  /* of TEXT, RULE, OTHER */
+    grammar_kind kind;                         /* of RULE */
+    str whitespace_pattern;                    /* of RULE: as in grammar_options; `space` and `order` are the same for all rules */
+    const char *where;                         /* of RULE, may be NULL: begins the messages of its errors, as "tools[0].parameters" */
     const struct grammar_arguments *arguments; /* grammar_arguments.h */
-    const int32_t *ids;     /* of MARKS */
+    const int32_t *ids;                        /* of MARKS */
     size_t n_ids;
     bool negated;
     const grammar_part *parts; /* of SEQUENCE, ONE_OF, REPEAT */
     size_t n_parts;
     uint32_t min, max; /* of REPEAT; max: GRAMMAR_NO_MAX */
-    const str *texts;  /* of FREE, UNTIL, TAGS: valid UTF-8, not empty */
+    const str *texts;  /* of FREE, UNTIL, TAGS: valid UTF-8, not empty; of OTHER: valid UTF-8 */
     size_t n_texts;
     const str *never; /* of TAGS, UNTIL: texts that the free text does not contain either */
     size_t n_never;
@@ -82,6 +84,8 @@ struct grammar_part {
     const grammar_tag *tags;   /* of TAGS */
     size_t n_tags;
     bool at_least_one, stop_after_first; /* of TAGS */
+    str pattern;                         /* of TAGS: a regex; empty: none */
+    const grammar_part *behind, *other;  /* of TAGS with a pattern */
 };
 
 #define GRAMMAR_PARTS_DEPTH 100 /* parts within parts; deeper ones are refused */

@@ -24,31 +24,50 @@ typedef struct run_level {
     uint32_t state, at, end;
 } run_level;
 
+typedef struct run_core run_core;
+
 struct grammar {
     _Atomic int32_t refs;
     nfa a;
     pthread_mutex_t lock; /* of runs */
-    grammar_run *runs;    /* open ones */
+    run_core *runs;       /* open ones */
 };
 
-struct grammar_run {
+/* What all who have opened a grammar over one vocabulary share. */
+struct run_core {
     int32_t refs; /* guarded by the grammar's lock */
     grammar *g;
     grammar_vocab *v;
-    grammar_run *next;
+    run_core *next;
+    size_t max_bytes;     /* for the states of each who has opened it; half of that for all masks */
     pthread_mutex_t lock; /* of all below */
     machine m;
     area masks;
+    area_budget mask_budget;
     uint32_t n_mask_words;
     run_level *path; /* [longest + 1] along the trie */
     uint32_t *list;  /* [n_tokens / RUN_LIST_PART + 1] tokens of a mask */
     run_loops loops[RUN_LOOPS];
-    uint64_t *scratch; /* a mask */
-    grammar_run_stats stats;
+    uint64_t *scratch;       /* a mask */
+    grammar_run_stats stats; /* but mask_ns */
+    _Atomic int64_t mask_ns; /* read without the lock */
 };
 
+/* One who has opened it. What of the machine he is the first to need counts against his own budget. */
+struct grammar_run {
+    _Atomic int32_t refs;
+    run_core *core;
+    size_t paid; /* bytes of states; guarded by the core's lock */
+};
+
+/* grammar_run.c. Takes the core's lock, from when on the machine may grow by what is left of r's budget; lets it go. */
+run_core *run_enter(grammar_run *r);
+void run_leave(grammar_run *r);
+
 /* mask.c; the caller holds the lock. Writes the mask behind state s. */
-quire_err run_mask(grammar_run *r, uint32_t s, uint64_t *bits);
+quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
+/* The only token that the mask behind state s allows; -1: it allows another number of them, or its budget is used up. */
+int32_t run_only_token(run_core *r, uint32_t s);
 /* A mask that is being filled: tokens beside its base go to the list too, as far as that has room; n: how many there are. */
 typedef struct mask_out {
     uint64_t *bits;
@@ -64,8 +83,8 @@ static inline void mask_set(mask_out *o, int32_t t) {
 }
 
 /* trie_walk.c: sets the tokens of a trie that may follow state s. same: of the trie. False: the budget is used up. */
-bool run_walk_trie(grammar_run *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o);
+bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o);
 /* The state behind a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were taken. */
-uint32_t run_walk(grammar_run *r, uint32_t s, str text, size_t *n);
+uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n);
 
 #endif

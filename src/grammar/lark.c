@@ -251,12 +251,18 @@ static uint32_t parse_reference(parser *p) {
 static uint32_t parse_atom(parser *p) {
     char c = peek(p);
     switch (c) {
-    case '(': return parse_group(p, ")");
-    case '[': return ast_repeat(p->t, parse_group(p, "]"), 0, 1);
-    case '"': return terminal(p, parse_string(p));
-    case '/': return terminal(p, parse_regex(p));
-    case '%': return fail(p, QUIRE_UNSUPPORTED, "%json and other grammars inside a grammar are not supported");
-    case '<': return fail(p, QUIRE_UNSUPPORTED, "tokens by name are not supported; write their text");
+    case '(':
+        return parse_group(p, ")");
+    case '[':
+        return ast_repeat(p->t, parse_group(p, "]"), 0, 1);
+    case '"':
+        return terminal(p, parse_string(p));
+    case '/':
+        return terminal(p, parse_regex(p));
+    case '%':
+        return fail(p, QUIRE_UNSUPPORTED, "%json and other grammars inside a grammar are not supported");
+    case '<':
+        return fail(p, QUIRE_UNSUPPORTED, "tokens by name are not supported; write their text");
     default:
         return is_name(c) ? parse_reference(p) : fail(p, QUIRE_INVALID, "a string, regex, group or name should stand here");
     }
@@ -418,8 +424,8 @@ static void parse_statements(parser *p) {
         }
         skip(p, false);
         if (ok(p) && p->at < p->text.n && peek(p) != '\n') {
-            (void)fail(p, QUIRE_INVALID, peek(p) == ')' || peek(p) == ']' ? "a closing bracket without its opening one"
-                                                                          : "a statement ends with its line");
+            (void)fail(p, QUIRE_INVALID,
+                       peek(p) == ')' || peek(p) == ']' ? "a closing bracket without its opening one" : "a statement ends with its line");
         }
     }
     ast_list all = {0};

@@ -208,6 +208,20 @@ static void follow_call(machine *m, const machine_work *w, const nfa_node *node)
     }
 }
 
+static void follow_string(machine *m, const machine_work *w, const nfa_node *node) {
+    uint32_t q = w->at != 0 ? w->at : m->a->dfas.p[node->arg], stack = w->stack;
+    const nfa_dstate *d = &m->a->dstates.p[q];
+    if (node->n != 0 && w->at == 0) { /* the name's cell, without characters yet */
+        stack = machine_push(m, w->node, 0, stack);
+    }
+    if (d->n > 0 || d->other != NFA_NONE) {
+        machine_add(m, (machine_config){w->node, q, 0, stack});
+    }
+    if (d->accepts) {
+        machine_follow(m, node->next, 0, stack, w->fresh);
+    }
+}
+
 static void follow_text(machine *m, const machine_work *w, const nfa_node *node) {
     const nfa_text *t = &m->a->texts.p[node->arg];
     if (w->at / t->n < t->max) {
@@ -241,20 +255,15 @@ static void follow_one(machine *m, const machine_work *w) {
     case NFA_OBJECT:
         machine_object_next(m, w->node, 0, w->stack, w->fresh);
         break;
+    case NFA_NAMED:
+        machine_object_named(m, w->node, w->stack);
+        break;
     case NFA_ARRAY:
         machine_array_next(m, w->node, 0, w->stack, w->fresh);
         break;
-    case NFA_STRING: {
-        uint32_t q = w->at != 0 ? w->at : a->dfas.p[node->arg];
-        const nfa_dstate *d = &a->dstates.p[q];
-        if (d->n > 0 || d->other != NFA_NONE) {
-            machine_add(m, (machine_config){w->node, q, 0, w->stack});
-        }
-        if (d->accepts) {
-            machine_follow(m, node->next, 0, w->stack, w->fresh);
-        }
+    case NFA_STRING:
+        follow_string(m, w, node);
         break;
-    }
     case NFA_COUNTED:
         if (w->at < a->counts.p[node->arg].max) {
             machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
@@ -436,10 +445,15 @@ uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
     return to;
 }
 
+#define GROWING_AREAS(m)                                                                                                                   \
+    {                                                                                                                                      \
+        &(m)->configs, &(m)->cells, &(m)->tallies, &(m)->words, &(m)->states, &(m)->rows, &(m)->cell_table.slots, &(m)->tally_table.slots, \
+            &(m)->state_table.slots                                                                                                        \
+    }
+
 static quire_err open_areas(machine *m, size_t max_bytes) {
-    area *all[] = {&m->configs,          &m->cells, &m->tallies,          &m->words,
-                   &m->states,           &m->rows,  &m->cell_table.slots, &m->tally_table.slots,
-                   &m->state_table.slots};
+    area *all[] = GROWING_AREAS(m);
+    m->reserved = max_bytes;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         TRY(area_open(all[i], max_bytes));
     }
@@ -467,6 +481,19 @@ quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
         machine_deinit(m);
     }
     return e;
+}
+
+quire_err machine_reserve(machine *m, size_t bytes) {
+    area *all[] = GROWING_AREAS(m);
+    if (bytes <= m->reserved) {
+        return QUIRE_OK;
+    }
+    bytes = bytes > 2 * m->reserved ? bytes : 2 * m->reserved;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        TRY(area_grow(all[i], bytes));
+    }
+    m->reserved = bytes;
+    return QUIRE_OK;
 }
 
 void machine_deinit(machine *m) {

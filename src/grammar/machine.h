@@ -38,6 +38,7 @@ typedef struct machine_state {
     uint32_t row;      /* in rows, plus 1; 0: none yet */
     uint32_t mask;     /* of mask.c: where the mask lies, plus 1; 0: not built */
     bool final, over;
+    uint16_t only; /* of forced.c: the only byte that may follow */
 } machine_state;
 
 typedef struct machine_table { /* open addressing over numbers of elements, plus 1 */
@@ -48,6 +49,7 @@ typedef struct machine_table { /* open addressing over numbers of elements, plus
 typedef struct machine {
     const nfa *a;
     area_budget budget;
+    size_t reserved; /* bytes of each area but the last three */
     area configs, cells, tallies, words, states, rows;
     uint32_t n_configs, n_cells, n_tallies, n_words, n_states, n_rows;
     machine_table cell_table, tally_table, state_table;
@@ -59,6 +61,9 @@ typedef struct machine {
 
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
 void machine_deinit(machine *m);
+/* Makes at least `bytes` of addresses usable in each area. They may move: nothing that points into the machine is kept across the call.
+ * QUIRE_NO_MEMORY: all that is there stays. */
+quire_err machine_reserve(machine *m, size_t bytes);
 /* The state behind a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
 /* The state of a set of configurations, in any order; MACHINE_FULL. */
@@ -89,6 +94,8 @@ void machine_read_mark(machine *m, const machine_config *c, uint8_t byte);
 /* machine_members.c: an object or array behind a part (or at its beginning), and behind a comma. */
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
+/* Behind the name of an open member: stack's top cell holds the name. */
+void machine_object_named(machine *m, uint32_t node, uint32_t stack);
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh);
 

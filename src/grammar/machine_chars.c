@@ -75,6 +75,11 @@ static fit dfa_fit(const nfa *a, uint32_t state, uint32_t lo, uint32_t hi, uint3
     return !any ? FIT_NONE : n_targets == 1 ? FIT_ALL : FIT_PART;
 }
 
+/* Whether the characters of a name are kept (nfa_node.n). */
+static bool keeps_chars(const reader *r) {
+    return r->node->op == NFA_STRING && r->node->n != 0;
+}
+
 /* How many of a text's characters are read, behind one more; what is over does not matter. */
 static uint32_t one_more(uint32_t at, uint32_t min, uint32_t max) {
     return max == NFA_NONE && at >= min ? min : at + 1;
@@ -118,9 +123,14 @@ static fit escaped_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) 
     return f == FIT_NONE ? FIT_NONE : FIT_PART;
 }
 
-static void done(reader *r, uint32_t to) {
+/* Behind character c, which does not matter where the phase is settled. */
+static void done(reader *r, uint32_t c, uint32_t to) {
     if (r->node->op == NFA_CLASS) {
         machine_follow(r->m, r->node->next, 0, r->c.stack, 0);
+    } else if (keeps_chars(r)) {
+        machine_cell name = ((const machine_cell *)r->m->cells.p)[r->c.stack];
+        uint32_t longer = machine_push(r->m, NFA_RETURN_NODE, c, name.data);
+        machine_follow(r->m, r->c.node, to, machine_push(r->m, name.node, longer, name.below), 0);
     } else {
         machine_follow(r->m, r->c.node, to, r->c.stack, 0);
     }
@@ -129,7 +139,7 @@ static void done(reader *r, uint32_t to) {
 static void complete(reader *r, uint32_t c, bool escaped) {
     uint32_t to;
     if ((escaped ? escaped_fit(r, c, c, &to) : range_fit(r, c, c, &to)) == FIT_ALL) {
-        done(r, to);
+        done(r, c, to);
     }
 }
 
@@ -141,7 +151,7 @@ static void go_on(reader *r, phase p, uint32_t bits, uint32_t lo, uint32_t hi, b
         return;
     }
     machine_config c = r->c;
-    if (f == FIT_ALL && whole) {
+    if (f == FIT_ALL && whole && !keeps_chars(r)) {
         c.at = to;
         c.value = ((uint32_t)p | SETTLED) << 24;
     } else {
@@ -202,9 +212,9 @@ static void escape_byte(reader *r, uint8_t byte) {
             machine_add(r->m, r->c);
         }
     } else if (at != NULL && (byte != '/' || r->node->mode == NFA_JSON)) {
-        uint32_t to;
-        if (range_fit(r, (uint8_t)meanings[at - letters], (uint8_t)meanings[at - letters], &to) == FIT_ALL) {
-            done(r, to);
+        uint32_t c = (uint8_t)meanings[at - letters], to;
+        if (range_fit(r, c, c, &to) == FIT_ALL) {
+            done(r, c, to);
         }
     }
 }
@@ -302,7 +312,7 @@ void machine_read_char(machine *m, const machine_config *c, uint8_t byte) {
     if ((c->value >> 24 & SETTLED) != 0) {
         phase to = settled_next(p, byte);
         if (to == BEGIN) {
-            done(&r, c->at);
+            done(&r, 0, c->at);
         } else if (to <= LOW_3) {
             r.c.value = ((uint32_t)to | SETTLED) << 24;
             machine_add(m, r.c);

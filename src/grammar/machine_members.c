@@ -1,10 +1,16 @@
 /* Members of objects and items of arrays: the part of the machine that counts them and knows which have been.
  *
- * A cell of the stack holds (node, tally * 2 + phase): phase 0 behind a comma, 1 behind a part. */
+ * A cell of the stack holds (node, tally * 2 + phase): phase 0 behind a comma, 1 behind a part.
+ *
+ * A name that is listed comes once. An open one may come twice, and the last value is the one that readers keep. Where that makes a
+ * difference, an open member is counted when its name is complete (machine_object_named): a name's characters are a list of cells, so equal
+ * names have one number. A name that has been is not counted again, and takes over the rules that it satisfied before. */
 #include "grammar/machine.h"
 
-#define MAX_WORDS 64 /* of seen parts: 4,096 of them */
+#define MAX_WORDS (NFA_MAX_MEMBERS / 64 + NFA_MAX_KEPT)
 
+/* words: bits of listed names where these come in any order, then open names that are kept, ascending: number * 256 + rules. The rules that
+ * listed members satisfy are in t.other above its low 16 bits. */
 typedef struct seen_set {
     machine_tally t;
     uint64_t words[MAX_WORDS];
@@ -45,20 +51,45 @@ static void end_or_more(machine *m, uint32_t node, uint32_t tally, uint32_t stac
 
 /* ---- objects ---- */
 
-/* Required parts that have not been. */
-static uint32_t required_left(const nfa *a, const nfa_object *o, const seen_set *s) {
-    uint32_t n = 0;
-    for (uint32_t i = o->any_order ? 0 : s->t.other; i < o->n; i++) {
-        n += a->parts.p[o->first + i].required && !has(s, i);
-    }
-    return n;
+static uint32_t bit_words(const nfa_object *o) {
+    return o->any_order ? (o->n_names + 63) / 64 : 0;
 }
 
-/* Listed parts that may still come. */
-static uint32_t listed_left(const nfa *a, const nfa_object *o, const seen_set *s) {
-    uint32_t n = 0;
-    for (uint32_t i = o->any_order ? 0 : s->t.other; i < o->n; i++) {
-        n += a->parts.p[o->first + i].entry != NFA_FAIL_NODE && !has(s, i);
+/* The first listed name that may still come by order, and the first part that may be one of it. */
+static uint32_t next_name(const nfa_object *o, const seen_set *s) {
+    return o->any_order ? 0 : s->t.other & 0xFFFF;
+}
+static uint32_t next_part(const nfa_object *o, const seen_set *s) {
+    return o->n == o->n_names ? next_name(o, s) : 0;
+}
+
+static uint32_t satisfied(const nfa_object *o, const seen_set *s) {
+    uint32_t rules = s->t.other >> 16;
+    for (uint32_t i = bit_words(o); i < s->t.n; i++) {
+        rules |= (uint32_t)s->words[i] & 0xFF;
+    }
+    return rules;
+}
+
+/* Whether names of open members are looked at from here on. */
+static bool remembers(const nfa_object *o, const seen_set *s) {
+    return o->rules != 0 || (o->distinct && s->t.count < o->min);
+}
+
+/* Whether a listed part may come: its name has not been, and the order allows it. */
+static bool is_left(const nfa_object *o, const nfa_part *p, const seen_set *s) {
+    return o->any_order ? !has(s, p->name) : p->name >= next_name(o, s);
+}
+
+/* Listed names that may still come, or of them those that must. */
+static uint32_t names_left(const nfa *a, const nfa_object *o, const seen_set *s, bool required) {
+    const nfa_part *p = &a->parts.p[o->first];
+    uint32_t n = 0, last = NFA_NONE;
+    for (uint32_t i = next_part(o, s); i < o->n; i++) {
+        if (p[i].name != last && (required ? p[i].required : p[i].entry != NFA_FAIL_NODE) && is_left(o, &p[i], s)) {
+            n++;
+            last = p[i].name;
+        }
     }
     return n;
 }
@@ -72,12 +103,23 @@ static bool has_open(const nfa *a, const nfa_object *o) {
     return false;
 }
 
-/* Whether the object can be completed from here. */
-static bool object_can_end(const nfa *a, const nfa_object *o, const seen_set *s) {
-    if (o->max != NFA_NONE && (s->t.count > o->max || required_left(a, o, s) > o->max - s->t.count)) {
+/* How many members more are needed where these rules are satisfied, as far as a maximum makes it matter; NFA_NONE: they cannot be. */
+static uint32_t members_needed(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
+    uint32_t open = rules;
+    for (uint32_t i = o->n; o->max == NFA_NONE && i < o->n + o->n_open; i++) {
+        open |= a->parts.p[o->first + i].entry != NFA_FAIL_NODE ? a->parts.p[o->first + i].rules : 0u;
+    }
+    return open == o->rules ? names_left(a, o, s, true)
+                            : nfa_members_needed(a, o, NULL, rules, next_name(o, s), o->any_order ? s->words : NULL);
+}
+
+/* Whether the object can be completed from here, with these rules satisfied. */
+static bool object_can_end(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
+    uint32_t needed = members_needed(a, o, s, rules);
+    if (needed == NFA_NONE || (o->max != NFA_NONE && (s->t.count > o->max || needed > o->max - s->t.count))) {
         return false;
     }
-    return s->t.count >= o->min || has_open(a, o) || listed_left(a, o, s) >= o->min - s->t.count;
+    return s->t.count >= o->min || has_open(a, o) || names_left(a, o, s, false) >= o->min - s->t.count;
 }
 
 static void count_member(const nfa_object *o, seen_set *s) {
@@ -85,40 +127,56 @@ static void count_member(const nfa_object *o, seen_set *s) {
     s->t.count += s->t.count < cap;
 }
 
-/* Part i behind s: false where it may not come. */
+/* A listed part behind s. */
+static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, seen_set *to) {
+    if (!is_left(o, p, to)) {
+        return false;
+    }
+    for (const nfa_part *k = &a->parts.p[o->first + next_part(o, to)]; !o->any_order && k < p; k++) {
+        if (k->required && k->name < p->name && k->name >= next_name(o, to)) {
+            return false;
+        }
+    }
+    to->t.other |= (uint32_t)p->rules << 16;
+    if (!o->any_order) {
+        to->t.other = (to->t.other & ~0xFFFFu) | (p->name + 1u);
+    } else {
+        to->t.n = to->t.n > bit_words(o) ? to->t.n : bit_words(o);
+        to->words[p->name / 64] |= (uint64_t)1 << (p->name % 64);
+    }
+    return true;
+}
+
+/* Part i behind s, *to: as it is counted at once; false where it may not come. */
 static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t i, seen_set *to) {
-    if (a->parts.p[o->first + i].entry == NFA_FAIL_NODE || (i < o->n && has(s, i))) {
+    const nfa_part *p = &a->parts.p[o->first + i];
+    if (p->entry == NFA_FAIL_NODE || (i >= o->n && p->remembers != remembers(o, s))) {
         return false;
     }
     *to = *s;
-    if (!o->any_order) {
-        for (uint32_t k = s->t.other; k < i && k < o->n; k++) {
-            if (a->parts.p[o->first + k].required) {
-                return false;
-            }
-        }
-        if (i < s->t.other && i < o->n) {
+    if (i < o->n) {
+        if (!take_listed(a, o, p, to)) {
             return false;
         }
-        to->t.other = i < o->n ? i + 1 : o->n;
-    } else if (i < o->n) {
-        to->t.n = (o->n + 63) / 64;
-        to->words[i / 64] |= (uint64_t)1 << (i % 64);
+    } else if (!o->any_order) {
+        if (names_left(a, o, s, true) > 0) {
+            return false;
+        }
+        to->t.other = (to->t.other & ~0xFFFFu) | o->n_names;
     }
     count_member(o, to);
-    return object_can_end(a, o, to);
+    return object_can_end(a, o, to, satisfied(o, to) | p->rules);
 }
 
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     load(m, tally, &s);
-    bool more = false;
+    bool more = false, end = s.t.count >= o->min && satisfied(o, &s) == o->rules && names_left(m->a, o, &s, true) == 0;
     for (uint32_t i = 0; i < o->n + o->n_open && !more; i++) {
         more = take_member(m->a, o, &s, i, &to);
     }
-    end_or_more(m, node, tally, stack, fresh, s.t.count >= o->min && required_left(m->a, o, &s) == 0, more, o->comma, o->comma_may_miss,
-                machine_object_part);
+    end_or_more(m, node, tally, stack, fresh, end, more, o->comma, o->comma_may_miss, machine_object_part);
 }
 
 void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
@@ -126,54 +184,64 @@ void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     seen_set s, to;
     (void)fresh;
     load(m, tally, &s);
-    for (uint32_t i = 0; i < o->n + o->n_open; i++) {
+    for (uint32_t i = next_part(o, &s); i < o->n + o->n_open; i++) {
+        const nfa_part *p = &m->a->parts.p[o->first + i];
         if (take_member(m->a, o, &s, i, &to)) {
-            enter(m, node, &to.t, to.words, stack, m->a->parts.p[o->first + i].entry);
-        } else if (!o->any_order && i >= s.t.other && i < o->n && m->a->parts.p[o->first + i].required) {
+            to.t.count = i >= o->n && p->remembers ? s.t.count : to.t.count; /* counted when its name is complete */
+            enter(m, node, &to.t, to.words, stack, p->entry);
+        } else if (!o->any_order && i < o->n && p->required && is_left(o, p, &s) && (i + 1 == o->n || p[1].name != p->name)) {
             break;
         }
     }
+}
+
+/* Counts an open member's name, and keeps it where it makes a difference later. */
+static void note_name(const nfa_object *o, seen_set *s, uint64_t name, uint32_t rules) {
+    uint32_t first = bit_words(o), n = s->t.n > first ? s->t.n : first, at = first, kept = first;
+    while (at < n && s->words[at] >> 8 != name) {
+        at++;
+    }
+    if (at == n) {
+        count_member(o, s);
+        n++;
+    }
+    s->words[at] = name << 8;
+    s->words[at] |= rules & ~satisfied(o, s);
+    for (uint32_t i = first; i < n; i++) {
+        uint64_t word = s->words[i];
+        if ((word & 0xFF) == 0 && !(o->distinct && s->t.count < o->min)) {
+            continue;
+        }
+        for (at = kept++; at > first && s->words[at - 1] > word; at--) {
+            s->words[at] = s->words[at - 1];
+        }
+        s->words[at] = word;
+    }
+    memset(s->words + kept, 0, (n - kept) * sizeof *s->words);
+    bool has_bits = false;
+    for (uint32_t i = 0; i < first; i++) {
+        has_bits = has_bits || s->words[i] != 0;
+    }
+    s->t.n = kept > first || has_bits ? kept : 0;
+}
+
+void machine_object_named(machine *m, uint32_t node, uint32_t stack) {
+    const nfa_node *named = &m->a->nodes.p[node];
+    machine_cell name = ((const machine_cell *)m->cells.p)[stack], object = ((const machine_cell *)m->cells.p)[name.below];
+    const nfa_object *o = &m->a->objects.p[m->a->nodes.p[object.node].arg];
+    seen_set s;
+    load(m, object.data >> 1, &s);
+    if (remembers(o, &s)) {
+        note_name(o, &s, name.data, named->arg);
+    }
+    uint32_t tally = machine_tally_of(m, s.t, s.words);
+    machine_follow(m, named->next, 0, machine_push(m, object.node, tally << 1 | 1, object.below), 0);
 }
 
 /* ---- arrays ---- */
 
 static const nfa_slot *slot_of(const nfa *a, const nfa_array *r, uint32_t item) {
     return &a->slots.p[r->first + (item < r->n ? item : r->n)];
-}
-
-/* Which kinds of parts an item may be: bit 0 those that don't count towards `contains`, bit 1 those that do. */
-static unsigned slot_kinds(const nfa *a, const nfa_slot *s) {
-    unsigned kinds = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        const nfa_part *p = &a->parts.p[s->first + i];
-        kinds |= p->entry == NFA_FAIL_NODE ? 0 : p->counts ? 2u : 1u;
-    }
-    return kinds;
-}
-
-/* Whether the array can be completed: with k more items between `least` and `most` more of them can count. */
-static bool array_can_end(const nfa *a, const nfa_array *r, uint32_t count, uint32_t counted) {
-    uint32_t least = 0, most = 0;
-    if (count > r->max || counted > r->max_counts) {
-        return false;
-    }
-    if (r->min_counts == 0 && r->max_counts == NFA_NONE) {
-        return r->max >= r->min;
-    }
-    for (uint32_t k = 0;; k++) {
-        if (count + k >= r->min && counted + most >= r->min_counts && (r->max_counts == NFA_NONE || counted + least <= r->max_counts)) {
-            return true;
-        }
-        if (count + k >= r->max || k > r->min + r->min_counts + r->n) {
-            return false;
-        }
-        unsigned kinds = slot_kinds(a, slot_of(a, r, count + k));
-        if (kinds == 0) {
-            return false;
-        }
-        least += kinds == 2;
-        most += kinds >= 2;
-    }
 }
 
 /* Part i of the item that comes next. */
@@ -186,14 +254,14 @@ static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint3
     }
     *to = *s;
     to->t.count += s->t.count < cap;
-    if (p->counts && (r->max_counts != NFA_NONE || s->t.other < r->min_counts)) {
-        to->t.other++;
+    if (!nfa_count_item(r, p->rules, &to->t.other)) {
+        return false;
     }
     if (r->unique) {
         to->t.n = (slot_of(a, r, 0)->n + 63) / 64;
         to->words[i / 64] |= (uint64_t)1 << (i % 64);
     }
-    return array_can_end(a, r, to->t.count, to->t.other);
+    return nfa_items_can_end(a, r, NULL, to->t.count, to->t.other);
 }
 
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
@@ -204,7 +272,8 @@ void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stac
     for (uint32_t i = 0, n = slot_of(m->a, r, s.t.count)->n; i < n && !more; i++) {
         more = take_item(m->a, r, &s, i, &to);
     }
-    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && s.t.other >= r->min_counts, more, r->comma, false, machine_array_part);
+    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && nfa_counts_suffice(r, s.t.other), more, r->comma, false,
+                machine_array_part);
 }
 
 void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {

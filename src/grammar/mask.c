@@ -7,7 +7,7 @@
 #include "grammar/grammar_run.h"
 
 /* How many plain characters any text of which configuration c takes, whatever they are; at most VOCAB_PLAIN. */
-static uint32_t plain_room(const grammar_run *r, const machine_config *c) {
+static uint32_t plain_room(const run_core *r, const machine_config *c) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
     if (c->value != 0) {
@@ -24,20 +24,20 @@ static uint32_t plain_room(const grammar_run *r, const machine_config *c) {
 }
 
 /* How many characters of any spelling configuration c takes; NFA_NONE: it is no such one. */
-static uint32_t counted_room(const grammar_run *r, const machine_config *c) {
+static uint32_t counted_room(const run_core *r, const machine_config *c) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
     return c->value == 0 && node->op == NFA_COUNTED && node->mode == NFA_JSON ? a->counts.p[node->arg].max - c->at : NFA_NONE;
 }
 
 /* Whether configuration c takes a quote first. */
-static bool is_quote(const grammar_run *r, const machine_config *c) {
+static bool is_quote(const run_core *r, const machine_config *c) {
     const nfa_node *node = &r->m.a->nodes.p[c->node];
     return node->op == NFA_BYTES && r->m.a->bytes.p[node->arg + c->at] == '"';
 }
 
 /* Whether configuration c stands in a JSON string in which any text may follow; *steady: none changes it. */
-static bool is_free(const grammar_run *r, const machine_config *c, bool *steady) {
+static bool is_free(const run_core *r, const machine_config *c, bool *steady) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
     if (c->value != 0 || node->mode != NFA_JSON || (node->op != NFA_STRING && node->op != NFA_COUNTED)) {
@@ -71,7 +71,7 @@ static void begin_mask(const grammar_vocab *v, uint32_t base, uint64_t *bits) {
 }
 
 /* How many bytes of white space may follow; 0 where no white space of JSON does. */
-static uint32_t space_room(const grammar_run *r, const machine_config *c) {
+static uint32_t space_room(const run_core *r, const machine_config *c) {
     return r->m.a->nodes.p[c->node].op == NFA_SPACE ? GRAMMAR_SPACE_MAX - c->at : 0;
 }
 
@@ -91,7 +91,7 @@ typedef struct mask_shape {
 } mask_shape;
 
 /* Where one configuration stands in a JSON string, all do: what came before decides that. */
-static mask_shape shape_of(const grammar_run *r, uint32_t s) {
+static mask_shape shape_of(const run_core *r, uint32_t s) {
     const grammar_vocab *v = r->v;
     const machine_config *c = machine_configs(&r->m, s);
     mask_shape m = {.beside = &v->all};
@@ -122,7 +122,7 @@ static mask_shape shape_of(const grammar_run *r, uint32_t s) {
 }
 
 /* Fills o from nothing; *base: the mask of the vocabulary that is in it. */
-static bool build_mask(grammar_run *r, uint32_t s, mask_out *o, uint32_t *base) {
+static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
     const grammar_vocab *v = r->v;
     mask_shape m = shape_of(r, s);
     *base = m.base;
@@ -144,10 +144,10 @@ static bool build_mask(grammar_run *r, uint32_t s, mask_out *o, uint32_t *base) 
 #define NO_LIST    UINT32_MAX
 #define BASE_SHIFT 26
 
-static void keep(grammar_run *r, uint32_t s, const mask_out *o, uint32_t base) {
+static void keep(run_core *r, uint32_t s, const mask_out *o, uint32_t base) {
     size_t words = 1 + (o->n <= o->max ? o->n : r->v->n_words * 2);
-    if (r->m.budget.used > r->m.budget.max / 2 || !area_use(&r->masks, &r->m.budget, (r->n_mask_words + words) * sizeof(uint32_t))) {
-        return; /* states need the rest of the budget more */
+    if (!area_use(&r->masks, &r->mask_budget, (r->n_mask_words + words) * sizeof(uint32_t))) {
+        return;
     }
     uint32_t *to = (uint32_t *)r->masks.p + r->n_mask_words;
     machine_state_at(&r->m, s)->mask = r->n_mask_words + 1;
@@ -160,7 +160,7 @@ static void keep(grammar_run *r, uint32_t s, const mask_out *o, uint32_t base) {
     }
 }
 
-static void read_kept(const grammar_run *r, uint32_t mask, uint64_t *bits) {
+static void read_kept(const run_core *r, uint32_t mask, uint64_t *bits) {
     const uint32_t *from = (const uint32_t *)r->masks.p + mask - 1;
     uint32_t head = *from++;
     if (head == NO_LIST) {
@@ -174,14 +174,14 @@ static void read_kept(const grammar_run *r, uint32_t mask, uint64_t *bits) {
 }
 
 /* As many characters of t as make no difference to a token behind `at`, which is read up to; else those of `at`. */
-static uint32_t fewer_read(const grammar_run *r, const nfa_text *t, uint32_t at) {
+static uint32_t fewer_read(const run_core *r, const nfa_text *t, uint32_t at) {
     uint32_t count = at / t->n, from = count < t->min ? 0 : t->min, until = count < t->min ? t->min : t->max;
     bool is_far = until == NFA_NONE || until - count > r->v->longest + 1;
     return is_far ? from * t->n + at % t->n : at;
 }
 
 /* A state that has the same mask: one for all places in a text of limited length from which no token reaches a limit. */
-static uint32_t state_alike(grammar_run *r, uint32_t s) {
+static uint32_t state_alike(run_core *r, uint32_t s) {
     enum { FEW = 8 };
     const nfa *a = r->m.a;
     machine_config set[FEW];
@@ -201,7 +201,7 @@ static uint32_t state_alike(grammar_run *r, uint32_t s) {
     return alike == MACHINE_FULL ? s : alike;
 }
 
-quire_err run_mask(grammar_run *r, uint32_t s, uint64_t *bits) {
+quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits) {
     uint32_t base;
     s = state_alike(r, s);
     if (machine_state_at(&r->m, s)->mask == 0) {
@@ -216,4 +216,27 @@ quire_err run_mask(grammar_run *r, uint32_t s, uint64_t *bits) {
     r->stats.n_mask_hits++;
     read_kept(r, machine_state_at(&r->m, s)->mask, bits);
     return QUIRE_OK;
+}
+
+/* The only token of a mask, or -1. */
+static int32_t only_bit(const grammar_vocab *v, const uint64_t *bits) {
+    int32_t only = -1;
+    for (size_t i = 0; i < v->n_words; i++) {
+        if (bits[i] != 0) {
+            if (only >= 0 || (bits[i] & (bits[i] - 1)) != 0) {
+                return -1;
+            }
+            only = (int32_t)(i * 64) + __builtin_ctzll(bits[i]);
+        }
+    }
+    return only;
+}
+
+int32_t run_only_token(run_core *r, uint32_t s) {
+    uint32_t mask = machine_state_at(&r->m, s)->mask;
+    const uint32_t *kept = mask != 0 ? (const uint32_t *)r->masks.p + mask - 1 : NULL;
+    if (kept != NULL && *kept >> BASE_SHIFT == BASE_NONE) {
+        return *kept == 1 ? (int32_t)kept[1] : -1;
+    }
+    return run_mask(r, s, r->scratch) == QUIRE_OK ? only_bit(r->v, r->scratch) : -1;
 }

@@ -24,6 +24,7 @@ typedef enum nfa_op {
     NFA_REPEAT,  /* repeats[arg].body, which ends in RETURN, min to max times, then next */
     NFA_OBJECT,  /* members of objects[arg] with commas, then next */
     NFA_ARRAY,   /* items of arrays[arg] with commas, then next */
+    NFA_NAMED,   /* behind the name of an open member that satisfies the rules of arg (machine_members.c), then next */
     NFA_MARK     /* a special token of mark_sets[arg], then next */
 } nfa_op;
 
@@ -48,7 +49,8 @@ static inline uint8_t nfa_mark_digit(int32_t id, uint32_t i) {
 
 typedef struct nfa_node {
     uint8_t op, mode;
-    uint16_t n; /* of CALL and REPEAT 1: it must read something, an empty one is followed elsewhere */
+    uint16_t n; /* of CALL and REPEAT 1: it must read something, an empty one is followed elsewhere; of STRING 1: the text is a name that
+                   NAMED looks at, so its characters are kept on the stack */
     uint32_t arg, next;
 } nfa_node;
 
@@ -90,15 +92,22 @@ typedef struct nfa_repeat {
 /* One way for a member or an item: entry reads it and ends in RETURN. */
 typedef struct nfa_part {
     uint32_t entry;
-    bool required; /* of a member */
-    bool counts;   /* of an item: towards `contains` */
+    uint16_t name;  /* of a listed member: the number of its name */
+    uint8_t rules;  /* those of its object that a member satisfies, or of its array to which an item counts */
+    bool required;  /* of a member */
+    bool remembers; /* of an open member: its name is looked at (NFA_NAMED) */
 } nfa_part;
 
-#define NFA_MAX_MEMBERS 4096 /* of one object */
-/* Members: parts[first .. first + n) once each, then `open` ones from there on any number of times. */
+#define NFA_MAX_MEMBERS 4096 /* names of one object */
+#define NFA_MAX_RULES   4
+#define NFA_MAX_KEPT    48 /* names that are remembered */
+/* Members: n_names listed ones once each, by any of the parts[first .. first + n) of their name, which stand together; then n_open other
+ * parts any number of times. Each bit of `rules` must be satisfied by some member. */
 typedef struct nfa_object {
-    uint32_t first, n, n_open, min, max;
+    uint32_t first, n, n_names, n_open, min, max;
     uint32_t comma; /* reads a comma and ends in RETURN */
+    uint8_t rules;
+    bool distinct; /* names of open members are told apart up to `min`; that is at most NFA_MAX_KEPT - NFA_MAX_RULES */
     bool comma_may_miss;
     bool any_order;
 } nfa_object;
@@ -108,11 +117,16 @@ typedef struct nfa_slot {
     uint32_t first, n;
 } nfa_slot;
 
+#define NFA_MAX_ITEM_RULES 3
+#define NFA_MAX_COUNTS     256 /* of several rules together: the product of one more than what each counts to */
 /* Items: item i is of slots[first + i], or of slots[first + n] for all i >= n. With `unique` each part of that last slot may come once (and
- * n is 0). */
+ * n is 0). Of each rule `min` to `max` items count, and only up to max, or min where there is no max; several counts are one number, the
+ * first rule's digit the lowest. */
 typedef struct nfa_array {
-    uint32_t first, n, min, max, min_counts, max_counts;
+    uint32_t first, n, min, max;
     uint32_t comma;
+    uint32_t n_rules;
+    nfa_count rules[NFA_MAX_ITEM_RULES]; /* without any: 0 to NFA_NONE */
     bool unique;
 } nfa_array;
 
@@ -159,6 +173,17 @@ typedef struct nfa {
 
 /* Appends one element to vec and returns its address, or NULL: the build failed (build.h). */
 #define NFA_PUSH(b, vec) (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p) ? &(vec).p[(vec).n++] : NULL)
+
+/* How many members more an object needs at least for its required names and rules, of which some are satisfied: NFA_NONE where they cannot
+ * be. Names from `next` on may come, and of these not those in `seen` (bits; NULL: none has been). live: which nodes can be completed;
+ * NULL: all but NFA_FAIL_NODE. */
+uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, const bool *live, uint32_t satisfied, uint32_t next, const uint64_t *seen);
+
+/* Whether an array of `count` items, with these counts of its rules, can be completed (live: as above). */
+bool nfa_items_can_end(const nfa *a, const nfa_array *r, const bool *live, uint32_t count, uint32_t counts);
+/* Counts an item of these rules; false: it is one too many. */
+bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts);
+bool nfa_counts_suffice(const nfa_array *r, uint32_t counts);
 
 void nfa_deinit(nfa *a);
 /* Gives back what the vectors hold beyond their elements. */

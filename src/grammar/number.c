@@ -139,6 +139,46 @@ static bool exact_fits(const number_part *n, const decimal *x) {
     return ok;
 }
 
+static uint64_t greatest_divisor(uint64_t x, uint64_t y) {
+    while (y != 0) {
+        uint64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return x;
+}
+
+/* m of the same multiple at a larger scale; over NUMBER_MAX_MULTIPLE: it has too many digits. */
+static uint64_t at_scale(const number_multiple *x, uint32_t scale) {
+    uint64_t m = x->m;
+    for (uint32_t i = x->scale; i < scale && m <= NUMBER_MAX_MULTIPLE; i++) {
+        m *= 10;
+    }
+    return m;
+}
+
+/* Makes *x say what x and y say together; false: it takes both. */
+static bool join_multiples(number_multiple *x, const number_multiple *y) {
+    uint32_t scale = x->scale > y->scale ? x->scale : y->scale;
+    uint64_t mx = at_scale(x, scale), my = at_scale(y, scale);
+    if (x->negated != y->negated || mx > NUMBER_MAX_MULTIPLE || my > NUMBER_MAX_MULTIPLE) {
+        return false;
+    }
+    if (x->negated) { /* no multiple of 2 is none of 6 either */
+        *x = mx % my == 0 ? *y : *x;
+        return mx % my == 0 || my % mx == 0;
+    }
+    uint64_t both = mx / greatest_divisor(mx, my) * my;
+    if (both > NUMBER_MAX_MULTIPLE) {
+        return false;
+    }
+    for (; scale > 0 && both % 10 == 0; scale--) {
+        both /= 10;
+    }
+    *x = (number_multiple){(uint32_t)both, scale, false};
+    return true;
+}
+
 bool number_intersect(build *b, const number_part *x, const number_part *y, number_part *out) {
     if (x->exact || y->exact) {
         *out = x->exact ? *x : *y;
@@ -154,9 +194,8 @@ bool number_intersect(build *b, const number_part *x, const number_part *y, numb
     }
     for (uint32_t i = 0; i < y->n_multiples; i++) {
         bool known = false;
-        for (uint32_t k = 0; k < out->n_multiples; k++) {
-            const number_multiple *m = &out->multiples[k], *o = &y->multiples[i];
-            known = known || (m->m == o->m && m->scale == o->scale && m->negated == o->negated);
+        for (uint32_t k = 0; k < out->n_multiples && !known; k++) {
+            known = join_multiples(&out->multiples[k], &y->multiples[i]);
         }
         if (!known && out->n_multiples == NUMBER_MULTIPLES) {
             (void)build_fail(b, QUIRE_UNSUPPORTED, -1, "more than %d different multipleOf for one number", NUMBER_MULTIPLES);
@@ -197,6 +236,7 @@ typedef struct scanner {
     const number_part *n;
     bound lo[2], hi[2]; /* of the digits, without sign: [0] of numbers from 0 on, [1] of those below */
     bool may[2];
+    bool no_point;
     uint32_t max_int, max_frac;
     NFA_VEC(scan) scans;
     uint32_t *slots, n_slots;
@@ -270,7 +310,7 @@ static bool scan_next(const scanner *s, const scan *from, char ch, scan *to) {
         return from->place == AT_BEGIN && s->may[1];
     }
     if (ch == '.') {
-        if (s->n->integer || (from->place != AT_ZERO && from->place != AT_INT)) {
+        if (s->no_point || (from->place != AT_ZERO && from->place != AT_INT)) {
             return false;
         }
         to->place = AT_POINT;
@@ -280,6 +320,9 @@ static bool scan_next(const scanner *s, const scan *from, char ch, scan *to) {
         return true;
     }
     if (from->place == AT_ZERO || (from->place == AT_BEGIN && !s->may[0])) {
+        return false;
+    }
+    if (s->n->integer && ch != '0' && (from->place == AT_POINT || from->place == AT_FRAC)) {
         return false;
     }
     take_digit(s, to, ch);
@@ -331,8 +374,8 @@ static uint32_t scan_number(scanner *s, const scan *c) {
     return s->scans.n - 1;
 }
 
-uint32_t number_dfa(dfa_pool *p, const number_part *n) {
-    scanner s = {.p = p, .n = n, .n_slots = 65536};
+uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling) {
+    scanner s = {.p = p, .n = n, .n_slots = 65536, .no_point = n->integer && spelling == GRAMMAR_NUMBERS_SHORT};
     uint32_t x = dfa_new(p);
     set_bounds(&s);
     s.slots = mem_new(s.n_slots, sizeof *s.slots);

@@ -21,7 +21,8 @@ int decimal_compare(const decimal *x, const decimal *y);
 /* Appends it as JSON. */
 quire_err decimal_write(const decimal *d, strbuf *out);
 
-#define NUMBER_MULTIPLES 3
+#define NUMBER_MULTIPLES    6
+#define NUMBER_MAX_MULTIPLE 100000000 /* digits of one, without its point */
 
 typedef struct number_multiple {
     uint32_t m, scale; /* m / 10^scale */
@@ -30,7 +31,7 @@ typedef struct number_multiple {
 
 /* Numbers that satisfy all of it. */
 typedef struct number_part {
-    bool integer;                                 /* written without point and exponent */
+    bool integer;
     bool has_lo, has_hi, lo_open, hi_open, exact; /* exact: lo alone */
     decimal lo, hi;
     uint32_t n_multiples;
@@ -42,6 +43,6 @@ bool number_intersect(build *b, const number_part *x, const number_part *y, numb
 /* Whether any number will do. */
 bool number_is_free(const number_part *n);
 /* The texts, without exponents. */
-uint32_t number_dfa(dfa_pool *p, const number_part *n);
+uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling);
 
 #endif

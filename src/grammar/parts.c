@@ -74,6 +74,24 @@ static uint32_t emit_rule(parts *p, const grammar_part *part, uint32_t next) {
     return build_call(b, first, next);
 }
 
+/* Texts of the regex but some. */
+static uint32_t emit_other(parts *p, const grammar_part *part, uint32_t next) {
+    strbuf regex = {0};
+    bool fits = true;
+    for (size_t i = 0; i < part->n_texts && fits; i++) {
+        fits = utf8_is_valid(part->texts[i]);
+    }
+    quire_err e = fits ? strbuf_addf(&regex, "^(?:%.*s)$", (int)part->text.n, part->text.p) : QUIRE_INVALID;
+    if (e != QUIRE_OK) {
+        (void)build_fail(p->b, e, -1, fits ? "out of memory for the grammar" : "a text of the grammar is not UTF-8");
+        return NFA_FAIL_NODE;
+    }
+    uint32_t all = dfa_pattern(&p->dfas, (str){regex.p, regex.n});
+    strbuf_deinit(&regex);
+    uint32_t left = dfa_combine(&p->dfas, all, dfa_names(&p->dfas, part->texts, (uint32_t)part->n_texts), DFA_AND_NOT);
+    return dfa_is_empty(&p->dfas, left) ? NFA_FAIL_NODE : build_node(p->b, NFA_STRING, NFA_RAW, dfa_place(&p->dfas, left), 0, next);
+}
+
 static uint32_t emit_arguments(parts *p, const grammar_part *part, uint32_t next) {
     uint32_t first = p->b->a.rules.n;
     p->b->where = part->where;
@@ -133,6 +151,8 @@ static uint32_t emit_kind(parts *p, const grammar_part *part, uint32_t next) {
         return build_node(p->b, NFA_MARK, NFA_RAW, build_mark_set(p->b, part->ids, part->n_ids, part->negated), 0, next);
     case GRAMMAR_PART_RULE:
         return emit_rule(p, part, next);
+    case GRAMMAR_PART_OTHER:
+        return emit_other(p, part, next);
     case GRAMMAR_PART_ARGUMENTS:
         return emit_arguments(p, part, next);
     case GRAMMAR_PART_SEQUENCE:

@@ -79,10 +79,10 @@ static uint32_t emit_list(finder *f, uint32_t child, uint32_t next) { /* the las
 }
 
 static uint32_t emit(finder *f, uint32_t node, uint32_t next) {
-    ast_node n = f->t->nodes.p[node];
-    if (!build_step(f->b, 1)) {
+    if (!build_step(f->b, 1)) { /* the tree may have no node then */
         return 0;
     }
+    ast_node n = f->t->nodes.p[node];
     switch (n.kind) {
     case AST_CLASS:
         return add_step(f, (step){STEP_CLASS, n.first, n.n, next});

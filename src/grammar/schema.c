@@ -102,6 +102,22 @@ static void add_child(schema *s, expr *x, uint32_t child) {
     }
 }
 
+/* One expression of both: what they are of the same kind of is taken apart. */
+static uint32_t join_exprs(schema *s, expr_kind kind, uint32_t x, uint32_t y) {
+    expr both = {.kind = kind};
+    for (int side = 0; side < 2; side++) {
+        uint32_t one = side == 0 ? x : y;
+        expr e = s->exprs.p[one];
+        for (uint32_t i = 0; e.kind == kind && i < e.n && build_step(s->b, 1); i++) {
+            add_child(s, &both, e.children[i]);
+        }
+        if (e.kind != kind) {
+            add_child(s, &both, one);
+        }
+    }
+    return expr_of(s, both);
+}
+
 uint32_t expr_and(schema *s, uint32_t x, uint32_t y) {
     if (x == EXPR_NEVER || y == EXPR_NEVER || s->b->failed != QUIRE_OK) {
         return EXPR_NEVER;
@@ -109,18 +125,17 @@ uint32_t expr_and(schema *s, uint32_t x, uint32_t y) {
     if (x == EXPR_ANY || y == EXPR_ANY || x == y) {
         return x == EXPR_ANY ? y : x;
     }
-    expr and = {.kind = EXPR_IS_AND};
-    for (int side = 0; side < 2; side++) {
-        uint32_t one = side == 0 ? x : y;
-        expr e = s->exprs.p[one];
-        for (uint32_t i = 0; e.kind == EXPR_IS_AND && i < e.n && build_step(s->b, 1); i++) {
-            add_child(s, &and, e.children[i]);
-        }
-        if (e.kind != EXPR_IS_AND) {
-            add_child(s, &and, one);
-        }
+    return join_exprs(s, EXPR_IS_AND, x, y);
+}
+
+uint32_t expr_or(schema *s, uint32_t x, uint32_t y) {
+    if (x == EXPR_ANY || y == EXPR_ANY || s->b->failed != QUIRE_OK) {
+        return EXPR_ANY;
     }
-    return expr_of(s, and);
+    if (x == EXPR_NEVER || y == EXPR_NEVER || x == y) {
+        return x == EXPR_NEVER ? y : x;
+    }
+    return join_exprs(s, EXPR_IS_OR, x, y);
 }
 
 uint32_t expr_not(schema *s, uint32_t x) {
@@ -151,9 +166,10 @@ static void make_shape(schema *s, uint32_t x, shape *out) {
         schema_read_const(s, e.value, out);
         return;
     case EXPR_IS_AND:
+    case EXPR_IS_OR:
         *out = *expr_shape(s, e.children[0]);
         for (uint32_t i = 1; i < e.n; i++) {
-            shape_and(s, out, expr_shape(s, e.children[i]), &next);
+            (e.kind == EXPR_IS_AND ? shape_and : shape_or)(s, out, expr_shape(s, e.children[i]), &next);
             *out = next;
         }
         return;
@@ -223,8 +239,8 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
 
 /* ---- compiling ---- */
 
-static int draft_of(const json_value *root) {
-    str uri = json_get_str(root, "$schema");
+int schema_draft(const json_value *v) {
+    str uri = json_get_str(v, "$schema");
     return str_contains(uri, str_of("draft-03")) || str_contains(uri, str_of("draft-04")) ? 4
            : str_contains(uri, str_of("draft-06"))                                        ? 6
            : str_contains(uri, str_of("draft-07"))                                        ? 7
@@ -233,7 +249,7 @@ static int draft_of(const json_value *root) {
 }
 
 void schema_open(schema *s, build *b, const json_value *root) {
-    *s = (schema){.b = b, .draft = draft_of(root)};
+    *s = (schema){.b = b, .draft = schema_draft(root), .writing = ""};
     dfa_pool_init(&s->dfas, b);
     (void)expr_of(s, (expr){.kind = EXPR_IS_ANY});
     (void)expr_of(s, (expr){.kind = EXPR_IS_NEVER});

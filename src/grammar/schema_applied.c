@@ -15,7 +15,7 @@ static void const_array(schema *s, const json_value *v, shape *out) {
     if (l == NULL) {
         return;
     }
-    *l = (array_layer){.rest = EXPR_NEVER, .has_rest = true};
+    *l = (array_layer){.rest = EXPR_NEVER, .has_rest = true, .silent = true};
     for (size_t i = 0; i < json_length(v); i++) {
         uint32_t x = expr_const(s, json_at(v, i)), *item = PART_PUSH(s, l->prefix);
         if (item != NULL) {
@@ -34,7 +34,7 @@ static void const_object(schema *s, const json_value *v, shape *out) {
     if (l == NULL) {
         return;
     }
-    *l = (object_layer){.rest = EXPR_NEVER, .has_rest = true};
+    *l = (object_layer){.rest = EXPR_NEVER, .has_rest = true, .silent = true};
     for (json_member m = {0}; json_next(v, &m);) {
         uint32_t x = expr_const(s, m.value);
         named_expr *n = PART_PUSH(s, l->names);
@@ -214,7 +214,7 @@ void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
     const json_value *then = json_get(r->e.value, "then"), *otherwise = json_get(r->e.value, "else");
     const shape *condition = expr_shape(r->s, reader_below(r, keyword, NULL, v));
     shape not, yes, no, all;
-    bool seen = json_has(r->e.value, "unevaluatedProperties") || json_has(r->e.value, "unevaluatedItems"); /* they see what it evaluates */
+    bool seen = r->s->annotations; /* some unevaluated* may see what it evaluates */
     if (!json_has(r->e.value, "then") && !json_has(r->e.value, "else") && !seen) {
         return;
     }
@@ -331,9 +331,8 @@ void keyword_unevaluated_items(schema_reader *r, const char *keyword, const json
         array_part a = r->out.arrays.p[i];
         array_layer l = {.rest = x, .has_rest = true};
         uint32_t n_prefix = 0;
-        if ((a.contains.n > 0 || json_has(r->e.value, "contains")) && x != EXPR_ANY && r->s->draft >= 2020) {
-            reader_refuse(r, keyword, "which items `contains` has evaluated is not known in advance");
-            return;
+        for (uint32_t k = 0; k < a.contains.n && r->s->draft >= 2020; k++) { /* an item that counts is evaluated */
+            l.rest = a.contains.p[k].silent ? l.rest : expr_or(r->s, l.rest, a.contains.p[k].expr);
         }
         for (uint32_t k = 0; k < a.layers.n; k++) {
             const array_layer *from = &a.layers.p[k];

@@ -86,11 +86,10 @@ static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) 
     return build_call(s->b, schema_shape_rule(s, &rest), next);
 }
 
-/* A value between `middle` and `behind`. */
-static uint32_t tagged_value(schema *s, uint32_t x, unsigned bits) {
+/* A value between `middle` and the node `end`. */
+static uint32_t tagged_value(schema *s, uint32_t x, unsigned bits, uint32_t end) {
     const grammar_arguments *a = s->arguments;
     const shape *sh = expr_shape(s, x);
-    uint32_t end = literal(s, a->behind, NFA_RETURN_NODE);
     if (a->string_middle.n > 0) {
         uint32_t text = raw_strings(s, sh, DFA_ANY, end), other = others(s, sh, 0, end);
         return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text), literal(s, a->middle, other));
@@ -143,10 +142,11 @@ static bool is_tag_name(str name) {
     return name.n > 0;
 }
 
-static uint32_t value_behind(schema *s, uint32_t x, unsigned bits) {
+/* end: of TAGS, what stands behind the value. */
+static uint32_t value_behind(schema *s, uint32_t x, unsigned bits, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:
-        return tagged_value(s, x, bits);
+        return tagged_value(s, x, bits, literal(s, s->arguments->behind, end));
     case GRAMMAR_SYNTAX_GEMMA:
         return literal(s, str_of(":"), schema_space(s, gemma_value(s, x, bits)));
     default:
@@ -154,24 +154,45 @@ static uint32_t value_behind(schema *s, uint32_t x, unsigned bits) {
     }
 }
 
-static bool fits_syntax(grammar_syntax syntax, str name) {
+/* Names whose closing tags end more than a member. */
+static const char *const outer_names[] = {"invoke", "tool_call"};
+
+static bool is_outer(const grammar_arguments *a, str name) {
+    return a->names_ends && (name.p[0] == '/' || str_is(name, outer_names[0]) || str_is(name, outer_names[1]));
+}
+
+static bool fits_syntax(const grammar_arguments *a, str name) {
+    grammar_syntax syntax = a->syntax;
+    if (name.n > 0 && is_outer(a, name)) {
+        return false;
+    }
     return syntax == GRAMMAR_SYNTAX_TAGS ? is_tag_name(name) : syntax == GRAMMAR_SYNTAX_GEMMA ? style_is_word(name) : is_identifier(name);
 }
 
 static uint32_t listed(schema *s, str name, uint32_t x) {
-    if (!fits_syntax(s->arguments->syntax, name)) {
+    if (!fits_syntax(s->arguments, name)) {
         return NFA_FAIL_NODE;
     }
-    uint32_t node = literal(s, name, value_behind(s, x, reads(s, name)));
+    uint32_t end = s->arguments->names_ends ? literal(s, name, literal(s, str_of(">"), NFA_RETURN_NODE)) : NFA_RETURN_NODE;
+    uint32_t node = literal(s, name, value_behind(s, x, reads(s, name), end));
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
-static uint32_t open_names(schema *s, uint32_t names, uint32_t x) {
+static uint32_t open_names(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
+    (void)named; /* NULL: `object` says so */
     names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
+    uint32_t end = NFA_RETURN_NODE;
+    if (s->arguments->names_ends) {
+        const str outer[] = {str_of(outer_names[0]), str_of(outer_names[1])};
+        names = dfa_combine(&s->dfas, names, dfa_names(&s->dfas, outer, 2), DFA_AND_NOT);
+    }
     if (dfa_is_empty(&s->dfas, names)) {
         return NFA_FAIL_NODE;
     }
-    uint32_t value = value_behind(s, x, reads(s, (str){"", 0}));
+    if (s->arguments->names_ends) { /* the reader does not compare the two names */
+        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, names), 0, literal(s, str_of(">"), end));
+    }
+    uint32_t value = value_behind(s, x, reads(s, (str){"", 0}), end);
     uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, names), 0, value);
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
@@ -186,7 +207,8 @@ static uint32_t separator(schema *s) {
 }
 
 static uint32_t object(schema *s, const object_part *o) {
-    const member_writer w = {listed, open_names, separator(s), s->arguments->between_may_miss, true};
+    const member_writer w = {
+        .listed = listed, .open = open_names, .comma = separator(s), .comma_may_miss = s->arguments->between_may_miss, .leaves_out = true};
     bool has_braces = s->arguments->syntax == GRAMMAR_SYNTAX_GEMMA;
     uint32_t node = schema_members(s, o, &w, has_braces ? literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE);
     return has_braces && node != NFA_FAIL_NODE ? literal(s, str_of("{"), node) : node;
@@ -219,6 +241,12 @@ void compile_arguments(parts *p, const grammar_arguments *a) {
     s.style = styles[a->syntax];
     s.arguments = a;
     s.avoid = a->syntax != GRAMMAR_SYNTAX_JSON ? avoided(&s, a) : DFA_ANY;
+    if (a->member.n > 0) {
+        uint32_t text = argument_text(&s);
+        build_rule_set(b, rule, text);
+        schema_close(&s);
+        return;
+    }
     const shape none = {.objects = {&(object_part){.max = 0}, 1}};
     const shape *x = a->schema == NULL ? &none : expr_shape(&s, expr_schema(&s, a->schema, 0, ""));
     build_rule_set(b, rule, b->failed == QUIRE_OK ? objects(&s, x) : NFA_FAIL_NODE);

@@ -4,6 +4,20 @@
 #include "grammar/formats.h"
 #include "grammar/schema_reader.h"
 
+/* ---- the draft ---- */
+
+/* A dialect of one's own may give keywords another meaning or none. */
+void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v) {
+    str uri = json_str(v);
+    bool known = !str_contains(uri, str_of("://")) || str_contains(uri, str_of("//json-schema.org/")) ||
+                 str_contains(uri, str_of("//spec.openapis.org/"));
+    if (!known) {
+        reader_refuse(r, keyword, "it names a dialect that is not known");
+    } else if (schema_draft(r->e.value) != r->s->draft && r->s->resources.p[r->e.base].root == r->e.value) {
+        reader_refuse(r, keyword, "another draft begins inside the schema");
+    }
+}
+
 /* ---- one value by itself ---- */
 
 void keyword_type(schema_reader *r, const char *keyword, const json_value *v) {
@@ -81,7 +95,7 @@ void keyword_multiple(schema_reader *r, const char *keyword, const json_value *v
     bool ok = decimal_of(v, &d);
     for (int i = 0; ok && i < d.n_int + d.n_frac; i++) {
         m = m * 10 + (uint64_t)(d.digits[i] - '0');
-        ok = m <= 100000000;
+        ok = m <= NUMBER_MAX_MULTIPLE;
     }
     if (!ok) {
         reader_refuse(r, keyword, "the number has too many digits");
@@ -183,13 +197,13 @@ void keyword_item_count(schema_reader *r, const char *keyword, const json_value 
 }
 
 void keyword_contains(schema_reader *r, const char *keyword, const json_value *v) {
-    contains_rule c = {reader_below(r, keyword, NULL, v), 1, NFA_NONE};
+    contains_rule c = {.expr = reader_below(r, keyword, NULL, v), .min = 1, .max = NFA_NONE};
     const json_value *min = json_get(r->e.value, "minContains"), *max = json_get(r->e.value, "maxContains");
     if (r->s->draft >= 2019 &&
         ((min != NULL && !reader_count(r, "minContains", min, &c.min)) || (max != NULL && !reader_count(r, "maxContains", max, &c.max)))) {
         return;
     }
-    if (c.min == 0 && c.max == NFA_NONE) {
+    if (c.min == 0 && c.max == NFA_NONE && !r->s->annotations) {
         return;
     }
     contains_rule *to = PART_PUSH(r->s, r->array.contains);

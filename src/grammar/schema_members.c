@@ -1,6 +1,8 @@
 /* Members of objects: listed names in order, and names that the schema does not list. */
 #include "grammar/value_shape.h"
 
+#define MAX_PATTERNS 12
+
 static uint32_t literal(schema *s, const char *text, uint32_t next) {
     return build_bytes(s->b, str_of(text), next);
 }
@@ -11,10 +13,10 @@ static uint32_t member_value(schema *s, uint32_t x) {
     return schema_space(s, literal(s, ":", schema_space(s, value)));
 }
 
-static void add_member(schema *s, uint32_t entry, bool required) {
+static void add_part(schema *s, nfa_part part) {
     nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
     if (p != NULL) {
-        *p = (nfa_part){.entry = entry, .required = required};
+        *p = part;
     }
 }
 
@@ -62,7 +64,7 @@ static bool is_required(const object_part *o, str name) {
     return false;
 }
 
-/* What names must be that the dfa accepts, which match the patterns of `matched` (bits, in the order of layers) and no listed name. */
+/* What the values of names must be that match the patterns of `matched` (bits, in the order of layers) and no listed name. */
 static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
     uint32_t all = EXPR_ANY, bit = 0;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -79,14 +81,15 @@ static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
     return all;
 }
 
+/* Names that are not listed and what their values must be: sets without a name in common, split by pattern. */
 typedef struct open_names {
     const object_part *o;
-    const member_writer *w;
-    const pattern_expr *patterns[64];
-    uint32_t n, n_parts;
+    const pattern_expr *patterns[MAX_PATTERNS];
+    uint32_t n;
+    PARTS(pattern_expr) sets;
 } open_names;
 
-/* Adds the open members whose names `names` accepts, split by pattern from `at` on. */
+/* Adds the sets of those in `names`, split by pattern from `at` on. */
 static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, uint64_t matched) {
     if (dfa_is_empty(&s->dfas, names) || !build_step(s->b, 1)) {
         return;
@@ -98,52 +101,153 @@ static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, u
         return;
     }
     uint32_t x = open_expr(s, open->o, matched);
-    if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
-        return;
+    pattern_expr *set = x != EXPR_NEVER && s->b->failed == QUIRE_OK ? PART_PUSH(s, open->sets) : NULL;
+    if (set != NULL) {
+        *set = (pattern_expr){names, x};
     }
-    add_member(s, open->w->open(s, names, x), false);
-    open->n_parts++;
 }
 
-static uint32_t open_members(schema *s, const object_part *o, const member_writer *w, const name_list *listed) {
-    open_names open = {.o = o, .w = w};
-    uint32_t names = DFA_ANY, only;
+static uint32_t without(schema *s, uint32_t names, const name_list *listed, uint32_t from) {
+    if (listed->names.n <= from) {
+        return names;
+    }
+    uint32_t known = dfa_names(&s->dfas, listed->names.p + from, listed->names.n - from);
+    return dfa_combine(&s->dfas, names, known, DFA_AND_NOT);
+}
+
+static void find_open(schema *s, open_names *open, const name_list *listed) {
+    const object_part *o = open->o;
+    uint32_t only;
     for (uint32_t i = 0; i < o->layers.n; i++) {
         for (uint32_t k = 0; k < o->layers.p[i].patterns.n; k++) {
-            if (open.n == 12) {
-                schema_refuse(s, "", "patternProperties", "over 12 patterns apply to one object");
-                return 0;
+            if (open->n == MAX_PATTERNS) {
+                schema_refuse(s, s->writing, "patternProperties", "over 12 patterns apply to one object");
+                return;
             }
-            open.patterns[open.n++] = &o->layers.p[i].patterns.p[k];
+            open->patterns[open->n++] = &o->layers.p[i].patterns.p[k];
         }
     }
-    if (open.n == 0 && open_expr(s, o, 0) == EXPR_NEVER) {
-        return 0;
+    if (open->n == 0 && open_expr(s, o, 0) == EXPR_NEVER) {
+        return;
     }
-    if (listed->names.n > 0) {
-        uint32_t known = dfa_names(&s->dfas, listed->names.p, listed->names.n);
-        names = dfa_combine(&s->dfas, DFA_ANY, known, DFA_AND_NOT);
-    }
+    uint32_t names = without(s, DFA_ANY, listed, 0);
     for (uint32_t i = 0; i < o->name_exprs.n; i++) {
         if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &only)) {
-            return 0;
+            return;
         }
         names = dfa_combine(&s->dfas, names, only, DFA_AND);
     }
-    add_open(s, &open, names, 0, 0);
-    return open.n_parts;
+    add_open(s, open, names, 0, 0);
 }
+
+/* ---- rules that some member must satisfy, and names that are told apart ---- */
+
+/* The names of `names` that can satisfy the rules in `set`; and what their values must be. */
+static uint32_t rule_names(schema *s, const object_part *o, uint32_t set, uint32_t names) {
+    for (uint32_t i = 0; i < o->rules.n; i++) {
+        names = (set >> i & 1) != 0 ? dfa_combine(&s->dfas, names, o->rules.p[i].dfa, DFA_AND) : names;
+    }
+    return names;
+}
+static uint32_t rule_value(schema *s, const object_part *o, uint32_t set, uint32_t x) {
+    for (uint32_t i = 0; i < o->rules.n; i++) {
+        x = (set >> i & 1) != 0 ? expr_and(s, x, o->rules.p[i].expr) : x;
+    }
+    return x;
+}
+
+/* Lists the open names of sets that have few: so what remains open never runs out of names that have not been. */
+static void list_few(schema *s, open_names *open, name_list *listed) {
+    str texts[SCHEMA_FEW];
+    uint32_t n, before = listed->names.n;
+    for (uint32_t i = 0; i < open->sets.n; i++) {
+        for (uint32_t set = 0; set < 1u << open->o->rules.n && build_step(s->b, 1); set++) {
+            bool few = schema_few_texts(s, rule_names(s, open->o, set, open->sets.p[i].dfa), texts, &n);
+            for (uint32_t k = 0; few && k < n; k++) {
+                add_name(s, listed, texts[k]);
+            }
+        }
+    }
+    uint32_t n_left = 0;
+    for (uint32_t i = 0; i < open->sets.n; i++) {
+        pattern_expr set = open->sets.p[i];
+        set.dfa = without(s, set.dfa, listed, before);
+        if (!dfa_is_empty(&s->dfas, set.dfa)) {
+            open->sets.p[n_left++] = set;
+        }
+    }
+    open->sets.n = n_left;
+}
+
+/* The ways to write a listed member: one for each set of rules that it may satisfy. */
+static void add_listed(schema *s, const object_part *o, const member_writer *w, str name, uint32_t x, nfa_part part) {
+    uint32_t values[1 << NFA_MAX_RULES], all = (1u << o->rules.n) - 1;
+    for (uint32_t set = all + 1; set-- > 0;) {
+        uint32_t value = rule_value(s, o, set, x);
+        bool may = value != EXPR_NEVER;
+        for (uint32_t i = 0; i < o->rules.n && may; i++) {
+            may = (set >> i & 1) == 0 || dfa_accepts(&s->dfas, o->rules.p[i].dfa, name);
+        }
+        for (uint32_t more = set + 1; more <= all && may; more++) { /* a way that satisfies more is the same */
+            may = values[more] != value || (more & set) != set;
+        }
+        values[set] = may ? value : EXPR_NEVER;
+        if (may) {
+            part.rules = (uint8_t)set;
+            part.entry = w->listed(s, name, value);
+            add_part(s, part);
+        }
+    }
+}
+
+/* The ways of open members; with `named` their names are looked at. */
+static uint32_t write_open(schema *s, const open_names *open, const member_writer *w, bool named) {
+    uint32_t first = s->b->a.parts.n;
+    for (uint32_t i = 0; i < open->sets.n; i++) {
+        for (uint32_t set = 0; set < 1u << (named ? open->o->rules.n : 0) && build_step(s->b, 1); set++) {
+            uint32_t names = rule_names(s, open->o, set, open->sets.p[i].dfa), x = rule_value(s, open->o, set, open->sets.p[i].expr);
+            if (x != EXPR_NEVER && !dfa_is_empty(&s->dfas, names)) {
+                add_part(s, (nfa_part){.entry = w->open(s, names, x, named ? &set : NULL), .rules = (uint8_t)set, .remembers = named});
+            }
+        }
+    }
+    return s->b->a.parts.n - first;
+}
+
+static uint32_t write_all_open(schema *s, const open_names *open, const member_writer *w, nfa_object *r) {
+    bool counted = r->distinct, looked_at = counted || r->rules != 0;
+    if (open->sets.n == 0) {
+        r->distinct = false;
+        return 0;
+    }
+    if (looked_at && !w->looks_at_names) {
+        schema_refuse(s, s->writing, counted ? "minProperties" : "not",
+                      "names of members that are not listed are not told apart in this format");
+    } else if (counted && open->o->min > NFA_MAX_KEPT - NFA_MAX_RULES) {
+        schema_refuse(s, s->writing, "minProperties", "over 44 names that are not listed would have to be told apart");
+    }
+    uint32_t n = looked_at ? write_open(s, open, w, true) : 0;
+    return n + (r->rules == 0 ? write_open(s, open, w, false) : 0);
+}
+
+/* ---- an object ---- */
 
 static uint32_t listed_member(schema *s, str name, uint32_t x) {
     uint32_t value = member_value(s, x);
     return style_is_plain(s) ? schema_json_name(s, name, value) : style_name(s, name, value);
 }
 
-static uint32_t open_member(schema *s, uint32_t names, uint32_t x) {
+static uint32_t open_member(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
     uint32_t value = member_value(s, x);
-    return !style_is_plain(s) ? style_open_name(s, names, value)
-           : names == DFA_ANY ? schema_counted(s, 0, NFA_NONE, value)
-                              : schema_string(s, names, NFA_JSON, value);
+    if (named == NULL) {
+        return !style_is_plain(s) ? style_open_name(s, names, value)
+               : names == DFA_ANY ? schema_counted(s, 0, NFA_NONE, value)
+                                  : schema_string(s, names, NFA_JSON, value);
+    }
+    names = dfa_combine(&s->dfas, names, s->avoid, DFA_AND);
+    value = literal(s, "\"", build_node(s->b, NFA_NAMED, NFA_RAW, *named, 0, value));
+    return dfa_is_empty(&s->dfas, names) ? NFA_FAIL_NODE
+                                         : literal(s, "\"", build_node(s->b, NFA_STRING, NFA_JSON, dfa_place(&s->dfas, names), 1, value));
 }
 
 /* Whether the schema says what members may be that it does not list. */
@@ -155,35 +259,60 @@ static bool says_rest(const object_part *o) {
     return says;
 }
 
-uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
-    nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
-    name_list l = {0};
+static void list_names(schema *s, const object_part *o, name_list *l) {
     for (uint32_t i = 0; i < o->layers.n; i++) {
         for (uint32_t k = 0; k < o->layers.p[i].names.n; k++) {
-            add_name(s, &l, o->layers.p[i].names.p[k].name);
+            add_name(s, l, o->layers.p[i].names.p[k].name);
         }
     }
     for (uint32_t i = 0; i < o->required.n; i++) {
-        add_name(s, &l, o->required.p[i]);
+        add_name(s, l, o->required.p[i]);
+    }
+}
+
+/* Adds the listed members' parts; false: nothing satisfies a required one. */
+static bool write_listed(schema *s, const object_part *o, const member_writer *w, const name_list *l, nfa_object *r) {
+    for (uint32_t i = 0; i < l->names.n && build_step(s->b, 1 + o->required.n); i++) {
+        uint32_t x = object_member(s, o, l->names.p[i]), before = s->b->a.parts.n;
+        bool required = is_required(o, l->names.p[i]);
+        if (x == EXPR_NEVER && required) {
+            return false;
+        }
+        if (x != EXPR_NEVER && r->n_names < NFA_MAX_MEMBERS) {
+            add_listed(s, o, w, l->names.p[i], x, (nfa_part){.name = (uint16_t)r->n_names, .required = required});
+            r->n_names += s->b->a.parts.n > before;
+        } else if (x != EXPR_NEVER) {
+            (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object lists over %d members", NFA_MAX_MEMBERS);
+        }
+    }
+    r->n = s->b->a.parts.n - r->first;
+    return true;
+}
+
+uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
+    nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
+    name_list l = {0};
+    open_names open = {.o = o};
+    if (o->rules.n > NFA_MAX_RULES) {
+        schema_refuse(s, s->writing, "not", "over 4 rules about names that are not listed are negated for one object");
+        return NFA_FAIL_NODE;
+    }
+    r.rules = (uint8_t)((1u << o->rules.n) - 1);
+    r.distinct = o->min > 1 && o->min > o->required.n + 1; /* else an open member more makes no difference */
+    list_names(s, o, &l);
+    if (!w->leaves_out || says_rest(o)) {
+        find_open(s, &open, &l);
+    }
+    if (r.rules != 0 || r.distinct) {
+        list_few(s, &open, &l);
     }
     r.comma = w->comma;
     r.comma_may_miss = w->comma_may_miss;
     r.first = s->b->a.parts.n;
-    for (uint32_t i = 0; i < l.names.n && build_step(s->b, 1 + o->required.n); i++) {
-        uint32_t x = object_member(s, o, l.names.p[i]);
-        bool required = is_required(o, l.names.p[i]);
-        if (x == EXPR_NEVER && required) {
-            return NFA_FAIL_NODE;
-        }
-        if (x != EXPR_NEVER) {
-            add_member(s, w->listed(s, l.names.p[i], x), required);
-        }
+    if (!write_listed(s, o, w, &l, &r)) {
+        return NFA_FAIL_NODE;
     }
-    r.n = s->b->a.parts.n - r.first;
-    if (r.n > NFA_MAX_MEMBERS) {
-        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object lists over %d members", NFA_MAX_MEMBERS);
-    }
-    r.n_open = !w->leaves_out || says_rest(o) ? open_members(s, o, w, &l) : 0;
+    r.n_open = write_all_open(s, &open, w, &r);
     nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);
     if (to == NULL) {
         return NFA_FAIL_NODE;
@@ -193,7 +322,8 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
 }
 
 uint32_t schema_object(schema *s, const object_part *o) {
-    const member_writer w = {listed_member, open_member, schema_comma(s), false, false};
+    const member_writer w = {
+        .listed = listed_member, .open = open_member, .comma = schema_comma(s), .looks_at_names = s->style == STYLE_JSON};
     uint32_t members = schema_members(s, o, &w, literal(s, "}", NFA_RETURN_NODE));
     return members == NFA_FAIL_NODE ? members : literal(s, "{", schema_space(s, members));
 }

@@ -52,6 +52,7 @@ typedef struct keyword_rule {
 } keyword_rule;
 
 static const keyword_rule keywords[] = {
+    {"$schema", DIRECT, keyword_dialect, NULL},
     {"type", DIRECT, keyword_type, "only texts of these types"},
     {"minimum", DIRECT, keyword_bound, "an automaton over the digits"},
     {"maximum", DIRECT, keyword_bound, "an automaton over the digits"},
@@ -100,7 +101,6 @@ static const keyword_rule keywords[] = {
     {"$id", NOTHING, NULL, "a name"},
     {"$anchor", NOTHING, NULL, "a name"},
     {"$dynamicAnchor", NOTHING, NULL, "a name"},
-    {"$schema", NOTHING, NULL, "chooses the draft"},
 };
 
 #define N_KEYWORDS (sizeof keywords / sizeof *keywords)
@@ -136,7 +136,7 @@ static void report(schema_reader *r) {
 static void read_phase(schema_reader *r, phase p) {
     for (size_t i = 0; i < N_KEYWORDS && r->s->b->failed == QUIRE_OK; i++) {
         const keyword_rule *k = &keywords[i];
-        if (k->phase == p && json_has(r->e.value, k->name) && (!ref_alone(r) || k->read == keyword_ref)) {
+        if (k->phase == p && json_has(r->e.value, k->name) && (!ref_alone(r) || k->read == keyword_ref || k->read == keyword_dialect)) {
             k->read(r, k->name, json_get(r->e.value, k->name));
         }
     }

@@ -33,6 +33,7 @@ bool reader_count(schema_reader *r, const char *keyword, const json_value *v, ui
 void reader_add_required(schema_reader *r, const char *keyword, const json_value *list, object_part *o);
 
 /* One for each keyword: v is its value. */
+void keyword_dialect(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_type(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_bound(schema_reader *r, const char *keyword, const json_value *v);
 void keyword_multiple(schema_reader *r, const char *keyword, const json_value *v);

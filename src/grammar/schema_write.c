@@ -113,7 +113,10 @@ static uint32_t string_node(schema *s, const string_part *p) {
 }
 
 static uint32_t number_node(schema *s, const number_part *n) {
-    if (n->exact) {
+    /* an integer of draft 4 has no point */
+    grammar_numbers spelling = n->integer && s->draft <= 4 ? GRAMMAR_NUMBERS_SHORT : s->b->options->numbers;
+    bool is_short = spelling == GRAMMAR_NUMBERS_SHORT;
+    if (n->exact && is_short) {
         strbuf text = {0};
         if (decimal_write(&n->lo, &text) != QUIRE_OK) {
             (void)build_fail(s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
@@ -126,10 +129,12 @@ static uint32_t number_node(schema *s, const number_part *n) {
         str regex = str_of("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?");
         return build_call(s->b, regex_rule(s, &s->number_rule, regex), NFA_RETURN_NODE);
     }
-    if (!n->has_lo && !n->has_hi && n->n_multiples == 0) {
-        return build_call(s->b, regex_rule(s, &s->integer_rule, str_of("-?(0|[1-9][0-9]*)")), NFA_RETURN_NODE);
+    if (!n->has_lo && !n->has_hi && !n->exact && n->n_multiples == 0) {
+        str regex = str_of(is_short ? "-?(0|[1-9][0-9]*)" : "-?(0|[1-9][0-9]*)(\\.0+)?");
+        return build_call(s->b, regex_rule(s, &s->integer_rule, regex), NFA_RETURN_NODE);
     }
-    uint32_t digits = number_dfa(&s->dfas, n);
+    const number_part one = {.has_lo = true, .has_hi = true, .lo = n->lo, .hi = n->lo};
+    uint32_t digits = number_dfa(&s->dfas, n->exact ? &one : n, spelling);
     return dfa_is_empty(&s->dfas, digits) ? NFA_FAIL_NODE
                                           : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, digits), 0, NFA_RETURN_NODE);
 }
@@ -146,14 +151,14 @@ static uint32_t item_expr(schema *s, const array_part *a, uint32_t item) {
 }
 
 /* Adds a part that reads x to the slot that ends the list. */
-static void add_item(schema *s, nfa_slot *slot, uint32_t x, bool counts) {
+static void add_item(schema *s, nfa_slot *slot, uint32_t x, uint32_t rules) {
     if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
         return;
     }
     uint32_t entry = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
     nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
     if (p != NULL) {
-        *p = (nfa_part){.entry = entry, .counts = counts};
+        *p = (nfa_part){.entry = entry, .rules = (uint8_t)rules};
         slot->n++;
     }
 }
@@ -179,7 +184,7 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
     const json_value *values = finite_values(s, x, &one);
     yes_no = sh->numbers.n == 0 && sh->strings.n == 0 && sh->arrays.n == 0 && sh->objects.n == 0;
     if (!yes_no && (values == NULL || one || json_length(values) > NFA_MAX_MEMBERS)) {
-        schema_refuse(s, "", "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
+        schema_refuse(s, s->writing, "uniqueItems", "the items have no enum, so all that have been would have to be remembered");
         return;
     }
     r->unique = true;
@@ -202,22 +207,44 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
             again = json_same(json_at(values, k), json_at(values, i));
         }
         if (!again) {
-            add_item(s, slot, expr_and(s, x, expr_const(s, json_at(values, i))), false);
+            add_item(s, slot, expr_and(s, x, expr_const(s, json_at(values, i))), 0);
         }
     }
 }
 
-static void add_slot(schema *s, const array_part *a, nfa_array *r, uint32_t item, bool unique) {
+typedef PARTS(contains_rule) contains_rules;
+
+/* What an item must be that counts to the rules of `set` and to no other that has a maximum. */
+static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t set, uint32_t x) {
+    for (uint32_t i = 0; i < rules->n; i++) {
+        const contains_rule *c = &rules->p[i];
+        if ((set >> i & 1) != 0) {
+            x = expr_and(s, x, c->expr);
+        } else if (c->max != NFA_NONE) {
+            x = expr_and(s, x, expr_not(s, c->expr));
+        }
+    }
+    return x;
+}
+
+static void add_slot(schema *s, const array_part *a, const contains_rules *rules, nfa_array *r, uint32_t item, bool unique) {
     nfa_slot slot = {s->b->a.parts.n, 0};
-    uint32_t x = item_expr(s, a, item);
+    uint32_t x = item_expr(s, a, item), values[1 << NFA_MAX_ITEM_RULES];
+    for (uint32_t set = 1u << rules->n; set-- > 0 && !unique;) {
+        bool may = true, same = false;
+        for (uint32_t i = 0; i < rules->n; i++) {
+            may = may && ((set >> i & 1) == 0 || rules->p[i].from <= item);
+        }
+        values[set] = may ? counted_item(s, rules, set, x) : EXPR_NEVER;
+        for (uint32_t more = set + 1; more < 1u << rules->n; more++) { /* one that counts to more is the same */
+            same = same || ((more & set) == set && values[more] == values[set]);
+        }
+        if (!same) {
+            add_item(s, &slot, values[set], set);
+        }
+    }
     if (unique) {
         add_unique(s, r, &slot, x);
-    } else if (a->contains.n == 0) {
-        add_item(s, &slot, x, false);
-    } else {
-        const contains_rule *c = &a->contains.p[0];
-        add_item(s, &slot, expr_and(s, x, c->expr), true);
-        add_item(s, &slot, c->max != NFA_NONE ? expr_and(s, x, expr_not(s, c->expr)) : x, false);
     }
     nfa_slot *to = NFA_PUSH(s->b, s->b->a.slots);
     if (to != NULL) {
@@ -225,28 +252,62 @@ static void add_slot(schema *s, const array_part *a, nfa_array *r, uint32_t item
     }
 }
 
+/* The rules of an array that say something, those about the same items as one; those about all items go to its length. */
+static void gather_rules(schema *s, const array_part *a, contains_rules *rules, nfa_array *r) {
+    for (uint32_t i = 0; i < a->contains.n; i++) {
+        contains_rule c = a->contains.p[i], *same = NULL;
+        if (c.expr == EXPR_ANY && c.from == 0) {
+            r->min = c.min > r->min ? c.min : r->min;
+            r->max = c.max < r->max ? c.max : r->max;
+            continue;
+        }
+        for (uint32_t k = 0; k < rules->n; k++) {
+            same = rules->p[k].expr == c.expr && rules->p[k].from == c.from ? &rules->p[k] : same;
+        }
+        if (same != NULL) {
+            same->min = c.min > same->min ? c.min : same->min;
+            same->max = c.max < same->max ? c.max : same->max;
+        } else if ((c.min > 0 || c.max != NFA_NONE) && (same = PART_PUSH(s, *rules)) != NULL) {
+            *same = c;
+        }
+    }
+}
+
+/* Whether the rules can be counted together. */
+static bool set_rules(const contains_rules *rules, nfa_array *r) {
+    uint64_t counts = 1;
+    r->n_rules = rules->n;
+    r->rules[0].max = NFA_NONE;
+    for (uint32_t i = 0; i < rules->n && i < NFA_MAX_ITEM_RULES; i++) {
+        const contains_rule *c = &rules->p[i];
+        r->rules[i] = (nfa_count){c->min, c->max};
+        r->n = c->from > r->n ? c->from : r->n;
+        counts *= 1 + (uint64_t)(c->max != NFA_NONE ? c->max : c->min);
+        counts = counts > NFA_MAX_COUNTS ? NFA_MAX_COUNTS + 1 : counts;
+    }
+    return rules->n <= 1 || (rules->n <= NFA_MAX_ITEM_RULES && counts <= NFA_MAX_COUNTS);
+}
+
 static uint32_t array_node(schema *s, const array_part *a) {
-    nfa_array r = {.min = a->min, .max = a->max, .max_counts = NFA_NONE};
-    bool unique = a->unique && a->max > 1;
+    nfa_array r = {.min = a->min, .max = a->max};
+    contains_rules rules = {0};
+    gather_rules(s, a, &rules, &r);
+    bool unique = a->unique && r.max > 1;
     for (uint32_t i = 0; i < a->layers.n; i++) {
         r.n = a->layers.p[i].prefix.n > r.n ? a->layers.p[i].prefix.n : r.n;
     }
-    if (a->contains.n > 1) {
-        schema_refuse(s, "", "contains", "only one of them can be counted");
+    if (!set_rules(&rules, &r)) {
+        schema_refuse(s, s->writing, "contains", "over 3 of them, or counts that multiply to over 256, are too much for one array");
         return NFA_FAIL_NODE;
     }
-    if (unique && (r.n > 0 || a->contains.n > 0)) {
-        schema_refuse(s, "", "uniqueItems", "beside prefixItems or contains all items would have to be remembered");
+    if (unique && (r.n > 0 || rules.n > 0)) {
+        schema_refuse(s, s->writing, "uniqueItems", "beside prefixItems or contains all items would have to be remembered");
         return NFA_FAIL_NODE;
-    }
-    if (a->contains.n == 1) {
-        r.min_counts = a->contains.p[0].min;
-        r.max_counts = a->contains.p[0].max;
     }
     r.comma = schema_comma(s);
     r.first = s->b->a.slots.n;
     for (uint32_t i = 0; i <= r.n && build_step(s->b, 1); i++) {
-        add_slot(s, a, &r, i, unique);
+        add_slot(s, a, &rules, &r, i, unique);
     }
     nfa_array *to = NFA_PUSH(s->b, s->b->a.arrays);
     if (to == NULL) {
@@ -303,12 +364,22 @@ uint32_t schema_shape_rule(schema *s, const shape *x) {
     return rule;
 }
 
+static const char *path_of(const schema *s, uint32_t x) {
+    const expr *e = &s->exprs.p[x];
+    const char *path = e->path;
+    for (uint32_t i = 0; i < e->n && path == NULL; i++) {
+        path = s->exprs.p[e->children[i]].path;
+    }
+    return path != NULL ? path : "";
+}
+
 void schema_write_rest(schema *s) {
     for (uint32_t i = 0; i < s->shapes.n && s->b->failed == QUIRE_OK; i++) {
         build_rule_set(s->b, s->shapes.p[i].rule, schema_value(s, &s->shapes.p[i].shape));
     }
     while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {
         uint32_t x = s->queue.p[--s->queue.n];
+        s->writing = path_of(s, x);
         build_rule_set(s->b, s->exprs.p[x].rule - 1, schema_value(s, expr_shape(s, x)));
     }
 }

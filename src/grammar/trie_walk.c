@@ -7,7 +7,7 @@
 
 /* ---- what a state comes back to itself over ---- */
 
-static bool loops_over_ascii(grammar_run *r, uint32_t s, uint32_t group) {
+static bool loops_over_ascii(run_core *r, uint32_t s, uint32_t group) {
     const trie_groups *g = &r->v->groups;
     for (uint32_t i = g->start[group]; i < g->start[group + 1]; i++) {
         if (machine_next(&r->m, s, g->bytes[i]) != s) {
@@ -18,7 +18,7 @@ static bool loops_over_ascii(grammar_run *r, uint32_t s, uint32_t group) {
 }
 
 /* Whether configuration c does the same at all characters past ASCII, or nothing. */
-static bool is_even(const grammar_run *r, const machine_config *c) {
+static bool is_even(const run_core *r, const machine_config *c) {
     const nfa *a = r->m.a;
     const nfa_node *node = &a->nodes.p[c->node];
     if (c->value != 0) {
@@ -35,7 +35,7 @@ static bool is_even(const grammar_run *r, const machine_config *c) {
     return node->op == NFA_COUNTED || node->op == NFA_SPACE || node->op == NFA_RETURN;
 }
 
-static bool loops_over_others(grammar_run *r, uint32_t s) {
+static bool loops_over_others(run_core *r, uint32_t s) {
     static const str samples[] = {{"\xC3\xA9", 2}, {"\xE2\x82\xAC", 3}, {"\xF0\x9F\x98\x80", 4}};
     const machine_state *state = machine_state_at(&r->m, s);
     for (uint32_t i = 0; i < state->n; i++) {
@@ -52,7 +52,7 @@ static bool loops_over_others(grammar_run *r, uint32_t s) {
     return true;
 }
 
-static run_loops *loops_of(grammar_run *r, uint32_t s) {
+static run_loops *loops_of(run_core *r, uint32_t s) {
     run_loops *l = &r->loops[s % RUN_LOOPS];
     if (l->state != s) {
         *l = (run_loops){.state = s, .known = (uint64_t)1 << TRIE_WRONG};
@@ -61,7 +61,7 @@ static run_loops *loops_of(grammar_run *r, uint32_t s) {
 }
 
 /* Whether s comes back to itself over all these groups. */
-static bool loops_over(grammar_run *r, uint32_t s, uint64_t groups) {
+static bool loops_over(run_core *r, uint32_t s, uint64_t groups) {
     run_loops *l = loops_of(r, s);
     if ((groups & l->known & ~l->over) != 0) {
         return false;
@@ -92,7 +92,7 @@ static void set_under(mask_out *o, const vocab_trie *t, const trie_under *u) {
     }
 }
 
-bool run_walk_trie(grammar_run *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o) {
+bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o) {
     const uint8_t *class = r->m.a->byte_class;
     run_level *l = r->path;
     *l = (run_level){.state = s, .row = machine_row(&r->m, s), .at = 0, .end = t->n_roots};

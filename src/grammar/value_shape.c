@@ -95,7 +95,7 @@ static bool array_is_any(const array_part *p) {
     return p->layers.n == 0 && p->contains.n == 0 && p->min == 0 && p->max == NFA_NONE && !p->unique;
 }
 static bool object_is_any(const object_part *p) {
-    return p->layers.n == 0 && p->required.n == 0 && p->name_exprs.n == 0 && p->min == 0 && p->max == NFA_NONE;
+    return p->layers.n == 0 && p->required.n == 0 && p->name_exprs.n == 0 && p->rules.n == 0 && p->min == 0 && p->max == NFA_NONE;
 }
 
 /* ---- together ---- */
@@ -153,10 +153,61 @@ static bool has_name(const object_part *o, str name) {
     return false;
 }
 
+/* The layer whose names are all that may come; NULL: others may. */
+static const object_layer *closed_layer(const object_part *o) {
+    for (uint32_t i = 0; i < o->layers.n; i++) {
+        if (o->layers.p[i].rest == EXPR_NEVER && o->layers.p[i].patterns.n == 0) {
+            return &o->layers.p[i];
+        }
+    }
+    return NULL;
+}
+
+/* Makes a member required and adds what its value must be. */
+static void require_member(schema *s, object_part *o, str name, uint32_t value) {
+    object_layer l = {.rest = EXPR_ANY, .silent = true};
+    named_expr *n = PART_PUSH(s, l.names);
+    if (n != NULL) {
+        *n = (named_expr){name, value};
+        PARTS_JOIN(s, o->layers, ((PARTS(object_layer)){&l, 1}));
+    }
+    if (!has_name(o, name)) {
+        PARTS_JOIN(s, o->required, ((PARTS(str)){&name, 1}));
+    }
+}
+
+/* Rules that listed names alone can satisfy: false where none can, and where one can it is required. */
+static bool settle_rules(schema *s, object_part *o) {
+    const object_layer *closed = o->rules.n > 0 ? closed_layer(o) : NULL;
+    PARTS(member_rule) left = {0};
+    for (uint32_t i = 0; i < o->rules.n; i++) {
+        member_rule r = o->rules.p[i];
+        const named_expr *only = NULL;
+        uint32_t n = 0;
+        for (uint32_t k = 0; closed != NULL && k < closed->names.n; k++) {
+            const named_expr *name = &closed->names.p[k];
+            bool may = dfa_accepts(&s->dfas, r.dfa, name->name) && expr_and(s, object_member(s, o, name->name), r.expr) != EXPR_NEVER;
+            n += may;
+            only = may ? name : only;
+        }
+        if (closed == NULL || n > 1) {
+            PARTS_JOIN(s, left, ((PARTS(member_rule)){&r, 1}));
+        } else if (n == 1) {
+            require_member(s, o, only->name, r.expr);
+        } else {
+            return false;
+        }
+    }
+    o->rules.p = left.p;
+    o->rules.n = left.n;
+    return true;
+}
+
 static bool object_and(schema *s, const object_part *x, const object_part *y, object_part *out) {
     *out = *x;
     PARTS_JOIN(s, out->layers, y->layers);
     PARTS_JOIN(s, out->name_exprs, y->name_exprs);
+    PARTS_JOIN(s, out->rules, y->rules);
     for (uint32_t i = 0; i < y->required.n; i++) {
         if (!has_name(x, y->required.p[i])) {
             PARTS_JOIN(s, out->required, ((PARTS(str)){&y->required.p[i], 1}));
@@ -164,12 +215,15 @@ static bool object_and(schema *s, const object_part *x, const object_part *y, ob
     }
     out->min = larger(x->min, y->min);
     out->max = smaller(x->max, y->max);
+    if (!settle_rules(s, out)) {
+        return false;
+    }
     for (uint32_t i = 0; i < out->required.n; i++) {
         if (object_member(s, out, out->required.p[i]) == EXPR_NEVER) {
             return false;
         }
     }
-    return out->min <= out->max && out->required.n <= out->max;
+    return out->min <= out->max && out->required.n <= out->max && (out->rules.n == 0 || out->max > 0);
 }
 
 void shape_and(schema *s, const shape *x, const shape *y, shape *out) {

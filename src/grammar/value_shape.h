@@ -11,7 +11,7 @@
 
 /* ---- expressions ---- */
 
-typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_NOT } expr_kind;
+typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_OR, EXPR_IS_NOT } expr_kind;
 #define EXPR_ANY   0u
 #define EXPR_NEVER 1u
 
@@ -48,6 +48,8 @@ typedef struct array_layer {
 } array_layer;
 typedef struct contains_rule {
     uint32_t expr, min, max;
+    uint32_t from; /* the first item that counts */
+    bool silent;   /* as of object_layer */
 } contains_rule;
 /* Items satisfy every layer. */
 typedef struct array_part {
@@ -70,11 +72,16 @@ typedef struct object_layer {
     uint32_t rest;         /* of names that match neither */
     bool has_rest, silent; /* rest was given; what it names doesn't count as evaluated */
 } object_layer;
+/* Some member has a name that the dfa accepts and a value of expr: what a negated rule about names that are not listed asks for. */
+typedef struct member_rule {
+    uint32_t dfa, expr;
+} member_rule;
 /* Members satisfy every layer. */
 typedef struct object_part {
     PARTS(object_layer) layers;
     PARTS(str) required;
     PARTS(uint32_t) name_exprs; /* of every member's name */
+    PARTS(member_rule) rules;
     uint32_t min, max;
 } object_part;
 
@@ -124,11 +131,12 @@ typedef struct schema {
     kept_block *blocks;
     NFA_VEC(expr) exprs;
     uint32_t *expr_slots, n_expr_slots;
-    NFA_VEC(uint32_t) queue; /* expressions whose rules are to be written */
+    NFA_VEC(uint32_t) queue;    /* expressions whose rules are to be written */
     NFA_VEC(shape_rule) shapes; /* and shapes */
     NFA_VEC(schema_resource) resources;
     NFA_VEC(schema_anchor) anchors;
-    int draft; /* 4, 6, 7, 2019, 2020 */
+    int draft;           /* 4, 6, 7, 2019, 2020 */
+    const char *writing; /* path of the schema whose rule is written, or one of those that it joins */
     int depth;
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
     bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
@@ -149,6 +157,7 @@ void schema_join(schema *s, void *parts_p, uint32_t *n, const void *from, uint32
 uint32_t expr_schema(schema *s, const json_value *v, uint32_t base, const char *path);
 uint32_t expr_const(schema *s, const json_value *v);
 uint32_t expr_and(schema *s, uint32_t x, uint32_t y);
+uint32_t expr_or(schema *s, uint32_t x, uint32_t y);
 uint32_t expr_not(schema *s, uint32_t x);
 /* The shape of an expression; never NULL: after a failure the empty one. */
 const shape *expr_shape(schema *s, uint32_t x);
@@ -185,6 +194,8 @@ uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base)
 /* path/token, kept. */
 const char *schema_path(schema *s, const char *path, const char *token);
 
+/* The draft that a schema names. */
+int schema_draft(const json_value *v);
 void schema_open(schema *s, build *b, const json_value *root);
 void schema_close(schema *s);
 
@@ -210,14 +221,23 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next);
 /* Writes one member, from its name to its value, ending in RETURN; NFA_FAIL_NODE: it cannot be written. */
 typedef struct member_writer {
     uint32_t (*listed)(schema *s, str name, uint32_t value);
-    uint32_t (*open)(schema *s, uint32_t names, uint32_t value); /* names: a dfa */
-    uint32_t comma;                                              /* a node between two members, ending in RETURN */
+    /* names: a dfa; named: NULL, or the rules of which NFA_NAMED is told behind the name */
+    uint32_t (*open)(schema *s, uint32_t names, uint32_t value, const uint32_t *named);
+    uint32_t comma; /* a node between two members, ending in RETURN */
     bool comma_may_miss;
-    bool leaves_out;                                             /* names that the schema says nothing about */
+    bool leaves_out;     /* names that the schema says nothing about */
+    bool looks_at_names; /* open() can take `named` */
 } member_writer;
+/* schema_texts.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They are kept. */
+#define SCHEMA_FEW 64
+bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *n);
+
 /* schema_members.c: an object in braces, ending in RETURN; and the members of an object, then next. */
 uint32_t schema_object(schema *s, const object_part *o);
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next);
+
+/* argument_text.c: the arguments that are one text of a grammar; a node that ends in RETURN. */
+uint32_t argument_text(schema *s);
 
 /* value_style.c: spellings other than plain JSON. */
 bool style_is_plain(const schema *s);

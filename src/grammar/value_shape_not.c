@@ -100,10 +100,10 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
     for (uint32_t i = 0; i < p->contains.n; i++) {
         contains_rule c = p->contains.p[i];
         if (c.min > 0) {
-            push_contains(s, out, (contains_rule){c.expr, 0, c.min - 1});
+            push_contains(s, out, (contains_rule){c.expr, 0, c.min - 1, c.from, true});
         }
         if (c.max != NFA_NONE) {
-            push_contains(s, out, (contains_rule){c.expr, c.max + 1, NFA_NONE});
+            push_contains(s, out, (contains_rule){c.expr, c.max + 1, NFA_NONE, c.from, true});
         }
     }
     for (uint32_t i = 0; i < p->layers.n; i++) {
@@ -115,10 +115,8 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
         }
         if (l->rest == EXPR_NEVER) {
             (void)push_array(s, out, l->prefix.n + 1, NFA_NONE);
-        } else if (l->rest != EXPR_ANY && l->prefix.n > 0) {
-            return "items behind prefixItems cannot be negated";
         } else if (l->rest != EXPR_ANY) {
-            push_contains(s, out, (contains_rule){expr_not(s, l->rest), 1, NFA_NONE});
+            push_contains(s, out, (contains_rule){expr_not(s, l->rest), 1, NFA_NONE, l->prefix.n, true});
         }
     }
     return NULL;
@@ -145,6 +143,37 @@ static void push_member(schema *s, shape *out, str name, uint32_t value, bool re
     }
 }
 
+/* Objects of which some member has such a name and value. */
+static void push_rule(schema *s, shape *out, uint32_t names, uint32_t value) {
+    if (value == EXPR_NEVER || dfa_is_empty(&s->dfas, names)) {
+        return;
+    }
+    object_part *to = PART_PUSH(s, out->objects);
+    if (to != NULL) {
+        *to = (object_part){.min = 1, .max = NFA_NONE};
+        member_rule *r = PART_PUSH(s, to->rules);
+        if (r != NULL) {
+            *r = (member_rule){names, value};
+        }
+    }
+}
+
+/* The names that a layer's `rest` is for. */
+static uint32_t rest_names(schema *s, const object_layer *l) {
+    uint32_t names = DFA_ANY;
+    str *listed = schema_keep(s, l->names.n + 1, sizeof *listed);
+    for (uint32_t k = 0; k < l->names.n && listed != NULL; k++) {
+        listed[k] = l->names.p[k].name;
+    }
+    if (listed != NULL && l->names.n > 0) {
+        names = dfa_combine(&s->dfas, names, dfa_names(&s->dfas, listed, l->names.n), DFA_AND_NOT);
+    }
+    for (uint32_t k = 0; k < l->patterns.n; k++) {
+        names = dfa_combine(&s->dfas, names, l->patterns.p[k].dfa, DFA_AND_NOT);
+    }
+    return names;
+}
+
 static const char *object_not(schema *s, const object_part *p, shape *out) {
     object_part *to;
     if (p->min > 0 && (to = PART_PUSH(s, out->objects)) != NULL) {
@@ -165,14 +194,31 @@ static const char *object_not(schema *s, const object_part *p, shape *out) {
         }
         for (uint32_t k = 0; k < l->patterns.n; k++) {
             if (l->patterns.p[k].expr != EXPR_ANY) {
-                return "patternProperties cannot be negated";
+                push_rule(s, out, l->patterns.p[k].dfa, expr_not(s, l->patterns.p[k].expr));
             }
         }
         if (l->rest != EXPR_ANY) {
-            return "additionalProperties cannot be negated";
+            push_rule(s, out, rest_names(s, l), expr_not(s, l->rest));
         }
     }
-    return p->name_exprs.n > 0 ? "propertyNames cannot be negated" : NULL;
+    for (uint32_t i = 0; i < p->name_exprs.n; i++) {
+        uint32_t names;
+        bool some = shape_strings(s, expr_shape(s, p->name_exprs.p[i]), &names);
+        push_rule(s, out, some ? dfa_combine(&s->dfas, DFA_ANY, names, DFA_AND_NOT) : DFA_ANY, EXPR_ANY);
+    }
+    for (uint32_t i = 0; i < p->rules.n; i++) { /* all members with these names fail */
+        object_layer *l = (to = PART_PUSH(s, out->objects)) != NULL ? PART_PUSH(s, to->layers) : NULL;
+        pattern_expr *all = NULL;
+        if (l != NULL) {
+            to->max = NFA_NONE;
+            *l = (object_layer){.rest = EXPR_ANY, .silent = true};
+            all = PART_PUSH(s, l->patterns);
+        }
+        if (all != NULL) {
+            *all = (pattern_expr){p->rules.p[i].dfa, expr_not(s, p->rules.p[i].expr)};
+        }
+    }
+    return NULL;
 }
 
 const char *shape_not(schema *s, const shape *x, shape *out) {

@@ -65,8 +65,16 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
     return jinja_error(r->err, code, r->at->line, r->at->column, "%s", message);
 }
 
+quire_err jrun_over(jrun *r, quire_err e) {
+    return jrun_fail(r, e, e == QUIRE_CANCELLED ? "cancelled" : "the template takes too long");
+}
+
 quire_err jrun_no_memory(jrun *r) {
     switch (r->arena.refused) {
+    case JARENA_CANCELLED:
+        return jrun_over(r, QUIRE_CANCELLED);
+    case JARENA_LATE:
+        return jrun_over(r, QUIRE_TOO_LARGE);
     case JARENA_FULL:
         return jrun_fail(r, QUIRE_TOO_LARGE, "the template makes more than %zu bytes of values", r->arena.max);
     case JARENA_OUTPUT:
@@ -90,7 +98,7 @@ quire_err jrun_step(jrun *r, size_t n) {
     }
     r->steps += (int64_t)n;
     quire_err e = turn_poll(n < TURN_WORK ? (uint32_t)n : TURN_WORK);
-    return e == QUIRE_OK ? e : jrun_fail(r, e, e == QUIRE_CANCELLED ? "cancelled" : "the template takes too long");
+    return e == QUIRE_OK ? e : jrun_over(r, e);
 }
 
 quire_err jrun_enter(jrun *r, const jnode *node) {

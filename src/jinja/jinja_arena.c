@@ -24,7 +24,8 @@ bool jarena_charge(jarena *a, size_t n) {
         a->refused = JARENA_FULL;
         return false;
     }
-    if (turn_hold(n) != QUIRE_OK) { /* nobody wants the result */
+    if (turn_hold(n) != QUIRE_OK) {
+        a->refused = JARENA_CANCELLED;
         return false;
     }
     a->total += n;

@@ -14,8 +14,14 @@
 
 enum { JINJA_MIXED = JINJA_INPUT + 1 /* a text of both origins */, N_JARENA_KINDS };
 
-/* Which limit refused memory; the error of the render says so. */
-typedef enum jarena_limit { JARENA_FREE, JARENA_FULL /* max */, JARENA_OUTPUT /* JINJA_MAX_OUTPUT */ } jarena_limit;
+/* What ended the work on a value; the error of the render says so. */
+typedef enum jarena_limit {
+    JARENA_FREE,
+    JARENA_FULL,      /* max */
+    JARENA_OUTPUT,    /* JINJA_MAX_OUTPUT */
+    JARENA_CANCELLED, /* nobody wants the render */
+    JARENA_LATE       /* its time is over */
+} jarena_limit;
 
 typedef struct jarena {
     struct jblock *blocks;                     /* of objects, the newest first */

@@ -27,10 +27,11 @@ static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) 
     strbuf scratch = {0};
     str text = {0}, copy = {0};
     quire_err e = is_name ? json_scan_key(s, &scratch, &text) : json_scan_string(s, &scratch, &text);
-    bool copied = e == QUIRE_OK && jarena_copy_as(&r->arena, text, JINJA_INPUT, &copy);
+    bool is_over = e == QUIRE_CANCELLED || e == QUIRE_TOO_LARGE,
+         copied = e == QUIRE_OK && jarena_copy_as(&r->arena, text, JINJA_INPUT, &copy);
     strbuf_deinit(&scratch);
     *out = jstring(copy);
-    return copied ? jrun_step(r, copy.n / 64) : jrun_no_memory(r);
+    return copied ? jrun_step(r, copy.n / 64) : is_over ? jrun_over(r, e) : jrun_no_memory(r);
 }
 
 static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
@@ -128,8 +129,8 @@ static quire_err convert(jrun *r, json_scan *s, jvalue *out) {
 quire_err jjson_read(jrun *r, str text, jvalue *out) {
     json_fault fault;
     quire_err e = json_check(text, &limits, NULL, &fault);
-    if (e == QUIRE_NO_MEMORY) {
-        return jrun_no_memory(r);
+    if (e == QUIRE_NO_MEMORY || e == QUIRE_CANCELLED) {
+        return e == QUIRE_CANCELLED ? jrun_over(r, e) : jrun_no_memory(r);
     }
     if (e != QUIRE_OK) {
         return jrun_fail(r, e == QUIRE_TOO_LARGE ? e : QUIRE_INVALID, "the variables are not JSON: %s at byte %zu", fault.what, fault.at);

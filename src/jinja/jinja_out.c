@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 
 enum { FIRST_BYTES = 256, FIRST_SPANS = 8 };
 
@@ -59,7 +60,17 @@ static quire_err add_span(jout *o, size_t start, size_t end) {
     return QUIRE_OK;
 }
 
+/* Lets others go on: what writes a long text adds it in many small parts. */
+static quire_err poll(jout *o) {
+    quire_err e = turn_poll(1);
+    if (e != QUIRE_OK) {
+        o->arena->refused = e == QUIRE_CANCELLED ? JARENA_CANCELLED : JARENA_LATE;
+    }
+    return e;
+}
+
 static quire_err append(jout *o, str s) {
+    TRY(poll(o));
     TRY(s.n > JINJA_MAX_OUTPUT - o->text.n ? beyond_output(o) : reserve(o, s.n));
     return strbuf_add(&o->text, s.p, s.n);
 }

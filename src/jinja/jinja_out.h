@@ -13,7 +13,7 @@ typedef struct jout {
 
 void jout_deinit(jout *o);
 void jout_clear(jout *o);
-/* Append. QUIRE_TOO_LARGE: a limit, which arena->refused names; QUIRE_NO_MEMORY. */
+/* Append. QUIRE_TOO_LARGE: a limit; QUIRE_CANCELLED; arena->refused names both. QUIRE_NO_MEMORY. */
 quire_err jout_add(jout *o, str s); /* with the origins of s */
 quire_err jout_str(jout *o, const char *s);
 quire_err jout_char(jout *o, char c);

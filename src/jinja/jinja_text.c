@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
+#include "base/turn.h"
 #include "jinja/jinja_big.h"
 #include "jinja/jinja_run.h"
 
 /* ---- characters ---- */
 
+/* Lets others go on, as all loops over a text come by here; where the render is to end, its next step says so. */
 int32_t jchar_at(const char *p, size_t n, size_t *size) {
     utf8proc_int32_t c;
+    (void)turn_poll(1);
     utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)p, n > 4 ? 4 : (utf8proc_ssize_t)n, &c);
     *size = used > 0 ? (size_t)used : 1;
     return used > 0 ? c : -1;
@@ -20,6 +23,7 @@ int32_t jchar_at(const char *p, size_t n, size_t *size) {
 
 size_t jchar_size(const char *p, size_t n) {
     if ((unsigned char)*p < 0x80) {
+        (void)turn_poll(1);
         return 1;
     }
     size_t size;

@@ -10,7 +10,8 @@
 
 static void add(json_out *o, const char *p, size_t n) {
     if (o->err == QUIRE_OK) {
-        o->err = strbuf_add(o->to, p, n);
+        bool fits = o->max == 0 || (o->to->n <= o->max && n <= o->max - o->to->n);
+        o->err = fits ? strbuf_add(o->to, p, n) : QUIRE_TOO_LARGE;
     }
 }
 
@@ -197,7 +198,7 @@ void json_row(json_out *o, const int64_t *v, int32_t n) {
 
 static void add_object(json_out *o, const json_value *v) {
     json_begin(o, '{');
-    for (json_member m = {0}; json_next(v, &m);) {
+    for (json_member m = {0}; o->err == QUIRE_OK && json_next(v, &m);) {
         json_add(json_name(o, m.name), m.value);
     }
     json_end(o, '}');
@@ -215,7 +216,7 @@ void json_add(json_out *o, const json_value *v) {
     default: json_raw(o, "null"); return;
     }
     json_begin(o, '[');
-    for (size_t i = 0; i < json_length(v); i++) {
+    for (size_t i = 0; i < json_length(v) && o->err == QUIRE_OK; i++) {
         json_add(json_item(o), json_at(v, i));
     }
     json_end(o, ']');

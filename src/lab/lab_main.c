@@ -2,6 +2,7 @@
 #include <locale.h>
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
 #include "cli/standard_files.h"
@@ -55,6 +56,7 @@ int main(int argc, char **argv) {
                          .commands = commands,
                          .others = quire_commands,
                          .help = print_help}; /* no variables of flags: only the command line decides what is measured */
+    mem_separate_large();
     setlocale(LC_CTYPE, "");
     environment_read_hub(&lab.environment);
     standard_files_open();

@@ -22,6 +22,15 @@
 
 typedef struct constraint constraint;
 
+#define CONSTRAINT_MAX_GUESSES 32 /* tokens */
+
+/* Which guesses are worth while. With least over a half they are a line: then no two tokens behind another are likely enough. */
+typedef struct guess_bounds {
+    int32_t nodes; /* at most, up to CONSTRAINT_MAX_GUESSES */
+    float first;   /* probability that the likeliest of the tokens that spell the same text is meant; else it is any of them */
+    float least;   /* probability of a guess with all before it */
+} guess_bounds;
+
 typedef struct constraint_ops {
     /* Writes the state of an empty output, aligned as for any object. */
     void (*init)(const constraint *c, void *state);
@@ -33,8 +42,9 @@ typedef struct constraint_ops {
     /* Writes the tokens that must come next, at most `most`, and returns how many: in each state before one of them the mask has that token
      * alone, and the state is not final. It may return fewer than there are. NULL: it finds none. */
     int32_t (*forced)(const constraint *c, const void *state, int32_t *ids, int32_t most);
-    /* Writes tokens that are likely to come next, each of which may: a draft. Arguments as above. NULL: it has none. */
-    int32_t (*guess)(const constraint *c, const void *state, int32_t *ids, int32_t most);
+    /* Writes tokens that are likely to come next, each of which may behind its parent (-1: the state), as a tree within bounds, and returns
+     * how many: a draft. NULL: it has none. */
+    int32_t (*guess)(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents);
     /* Whether the output may end here. */
     bool (*is_final)(const constraint *c, const void *state);
     /* Frees it; the last reference is gone. */

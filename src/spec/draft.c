@@ -64,24 +64,44 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
     return true;
 }
 
-bool draft_guess(draft_seq *s, int32_t most) {
+#define FIRST_GUESS 0.9f  /* draft_seq.guess_first of a new sequence, */
+#define FIRST_LEAST 0.1f  /* and its bounds */
+#define FIRST_MOST  0.98f
+#define FIRST_PACE  0.125f /* part of it that a token changes */
+#define FIRST_ALONE 0.45f  /* what it comes to where texts are spelt at random: they often have one spelling only */
+
+/* guess_bounds.first of s. */
+static float surely_first(const draft_seq *s) {
+    float first = s->guess_first > 0.0f ? s->guess_first : FIRST_GUESS;
+    return first > FIRST_ALONE ? (first - FIRST_ALONE) / (1.0f - FIRST_ALONE) : 0.0f;
+}
+
+void draft_guess(const draft_seq *s, int32_t most, float least, draft_tree *out) {
     const constraint *k = s->context->constraint;
-    int32_t ids[DRAFT_MAX];
-    if (k == NULL || k->ops->guess == NULL) {
-        return false;
-    }
-    s->guess_length = s->guess_length == 0 ? DRAFT_MAX : s->guess_length;
-    int32_t n = k->ops->guess(k, s->context->constraint_state, ids, min_i32(most, s->guess_length));
+    int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
+    const guess_bounds bounds = {min_i32(most, DRAFT_MAX), surely_first(s), least};
+    int32_t n = k->ops->guess != NULL ? k->ops->guess(k, s->context->constraint_state, &bounds, ids, parents) : 0;
     for (int32_t i = 0; i < n; i++) {
-        draft_tree_add(&s->tree, i - 1, ids[i]);
+        draft_tree_add(out, parents[i], ids[i]);
     }
-    s->is_guess = n > 0;
-    return n > 0;
+    draft_tree_sort(out);
+}
+
+/* The first branch was followed so far, and left unless it ended there. */
+static void adapt_guess(draft_seq *s, const draft_outcome *result) {
+    float first = s->guess_first > 0.0f ? s->guess_first : FIRST_GUESS;
+    for (int32_t i = 0; i < result->n_first; i++) {
+        first += FIRST_PACE * (1.0f - first);
+    }
+    if (!result->to_end || result->n_first < result->n_accepted) {
+        first -= FIRST_PACE * first;
+    }
+    s->guess_first = first < FIRST_LEAST ? FIRST_LEAST : first > FIRST_MOST ? FIRST_MOST : first;
 }
 
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result) {
     if (s->is_guess) {
-        s->guess_length = min_i32(DRAFT_MAX, result->to_end ? 2 * s->guess_length : result->n_accepted + 1);
+        adapt_guess(s, result);
         return;
     }
     if (result->n_accepted > 0) {

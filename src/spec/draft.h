@@ -55,6 +55,13 @@ typedef struct draft_options {
     draft_model_options model;      /* model */
 } draft_options;
 
+/* What a constraint says of the tokens behind the first n_known (outlook.h). */
+typedef struct draft_outlook {
+    int32_t n_known; /* 0: it was not asked yet */
+    bool is_forced;  /* else it is a guess */
+    draft_tree tree;
+} draft_outlook;
+
 /* The draft state of a sequence, and what drafters read of it. */
 typedef struct draft_seq {
     /* The sequence; the caller's, which sets n_known before each call. All else is constant. */
@@ -66,8 +73,9 @@ typedef struct draft_seq {
     size_t n_namespace;
 
     int32_t n_jump_forward; /* 0, or the whole draft, which is a line: the request's own rules alone decide these tokens */
-    bool is_guess;         /* the draft is a line of what the constraint guesses */
-    int32_t guess_length;  /* the most tokens of such a guess; 0: there was none yet */
+    bool is_guess;         /* the draft is what the constraint guesses */
+    bool samples_each;     /* each token is sampled, for its log-probability: none is forced */
+    float guess_first;     /* how often a guess's likeliest next token was right of late; 0: there was none yet */
     int32_t n_agreed; /* model: tokens that are still what the drafter last saw; the caller adds those accepted on the first branch */
     draft_bounds wanted; /* bounds of the next draft; no nodes: none is wanted */
     int32_t length;   /* depth of the next draft; 0: there was none yet */
@@ -80,6 +88,7 @@ typedef struct draft_seq {
      * drafter gave the token probability 1. */
     const float *distributions;
     draft_tree tree;  /* the current draft */
+    draft_outlook outlook; /* of whoever samples for the sequence, until it is proposed */
 } draft_seq;
 
 typedef struct drafter drafter;
@@ -127,9 +136,9 @@ typedef struct draft_outcome {
     bool is_jump_forward, to_end;   /* they were jump-forward tokens; a whole branch was accepted, up to its last node */
 } draft_outcome;
 
-/* Puts what s's constraint guesses into its empty tree, as a line of at most `most` tokens: a draft without a drafter. Its length adapts as
- * that of other drafts, without pauses. False: there is none. */
-bool draft_guess(draft_seq *s, int32_t most);
+/* Puts what s's constraint guesses into an empty tree, at most `most` tokens that are at least so probable: a draft without a drafter. It
+ * goes by how often the likeliest token was right: a model that spells texts as its tokenizer does gets lines, another one branches. */
+void draft_guess(const draft_seq *s, int32_t most, float least, draft_tree *out);
 
 /* Adapts s's depth to the result of a draft of the drafter's, or of a guess. */
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result);

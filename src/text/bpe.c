@@ -136,9 +136,18 @@ static quire_err encode_stretch(const bpe *b, str word, bpe_scratch *s, token_li
     return QUIRE_OK;
 }
 
+static bool is_newlines(str word) {
+    size_t i = 0;
+    while (i < word.n && word.p[i] == '\n') {
+        i++;
+    }
+    return i == word.n;
+}
+
 /* Encodes a word without user-defined symbols. */
 static quire_err encode_word(const bpe *b, str word, bpe_scratch *s, token_list *out) {
-    int32_t id = b->ignore_merges ? piece_table_find(b->vocab, word) : -1;
+    bool whole = b->ignore_merges || (b->whole_newlines && is_newlines(word));
+    int32_t id = whole ? piece_table_find(b->vocab, word) : -1;
     if (id >= 0) {
         return token_list_add(out, id);
     }

@@ -28,7 +28,9 @@ typedef struct bpe {
     int32_t direct[BPE_DIRECT_CHARS]; /* symbols of the first characters, -1: none */
     int32_t bytes[256];               /* byte fallback: <0x00>..<0xFF>, -1: not there. For sentencepiece the builder sets them */
     int32_t unk;                      /* -1: none; an unknown character then gives no token */
-    bool fuse_unk, byte_fallback, ignore_merges, sentencepiece;
+    bool fuse_unk, byte_fallback, sentencepiece;
+    bool ignore_merges;    /* a word that is a token is that token */
+    bool whole_newlines;   /* one of newlines only is */
     char *prefix, *suffix; /* owned, NULL: none. prefix of a word's characters but the first, suffix of its last */
     size_t n_prefix, n_suffix;
     _Atomic(uint8_t) *whole; /* [n_tokens]: what encoding a token's own text gives: 0 unknown, 1 that token, 2 others */

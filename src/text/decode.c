@@ -174,22 +174,25 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
     return put(s, i + 1, (str){w->p, w->n}, begins);
 }
 
+/* A token's suffix is a space, and nothing at the end of all. So what may end in one is withheld until the next token comes: the text from
+ * the suffix on, or all of the token where a later step is to see it whole. */
 static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     const decode_step *step = &s->decoder->steps[i];
     matcher literal = {.literal = step->content, .n_literal = step->n_content};
     strbuf *held = &s->held[i].text, *w = &s->work[i];
+    bool is_last = i + 1 == s->decoder->n;
     strbuf_clear(w);
     if (held->n > 0) { /* the withheld text was not the last */
         TRY(matcher_replace(&literal, &s->scratch, (str){held->p, held->n}, (str){" ", 1}, w));
-        TRY(put(s, i + 1, (str){w->p, w->n}, false));
+        TRY(put(s, i + 1, (str){w->p, w->n}, !is_last));
     }
     match_iter it = {.subject = token};
     bool found;
     TRY(matcher_next(&literal, &s->scratch, &it, &found));
-    size_t settled = found ? it.start : token.n;
+    size_t settled = !found ? token.n : is_last ? it.start : 0;
     strbuf_clear(held);
     TRY(strbuf_add(held, token.p + settled, token.n - settled));
-    return put(s, i + 1, (str){token.p, settled}, true);
+    return settled < token.n && !is_last ? QUIRE_OK : put(s, i + 1, (str){token.p, settled}, true);
 }
 
 /* transformers' clean-up of tokenization spaces, within one token. */
@@ -318,7 +321,7 @@ static quire_err finish_step(decode_state *s, int32_t i) {
         return held->n > 0 ? end_fallback(s, i) : QUIRE_OK;
     case DECODE_SUFFIX: {
         matcher literal = {.literal = step->content, .n_literal = step->n_content};
-        return put_replaced(s, i, &literal, (str){held->p, held->n}, (str){"", 0}, false);
+        return held->n == 0 ? QUIRE_OK : put_replaced(s, i, &literal, (str){held->p, held->n}, (str){"", 0}, i + 1 < s->decoder->n);
     }
     default:
         return QUIRE_OK;

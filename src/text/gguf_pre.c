@@ -19,7 +19,8 @@ typedef struct rule {
 
 typedef struct pre_rules {
     const char *names; /* separated by spaces */
-    bool nfc, ignore_merges;
+    bool nfc, ignore_merges, whole_newlines;
+    pre_start start;
     bool raw;   /* tokens are plain text, not spelled in the byte-level alphabet; bytes are <0x00> and so on */
     bool marks; /* raw, and U+2581 is a space */
     rule rules[8];
@@ -77,6 +78,7 @@ typedef struct pre_rules {
 #define KANA              "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 #define ASCII_PUNCTUATION "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~]"
 #define SYMBOLS           ASCII_PUNCTUATION "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES
+#define LONE_LINES        ASCII_PUNCTUATION "[A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\\r\\n]" BLANKS
 #define EAST_ASIA                                                                                                                          \
     "[\\x{4e00}-\\x{9fff}\\x{3400}-\\x{4dbf}\\x{f900}-\\x{faff}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}\\x{ff65}-\\x{ff9f}"                  \
     "\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}"                       \
@@ -95,7 +97,7 @@ static const pre_rules table[] = {
      "exaone4 trillion granite-docling",
      .rules = {{RULE_WORDS_AND_BYTES, 0}}},
     {"mpt olmo gpt-neox", .nfc = true, .rules = {{RULE_WORDS_AND_BYTES, 0}}},
-    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", .ignore_merges = true,
+    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", .ignore_merges = true, .start = PRE_STARTS,
      .rules = {{RULE_SPLIT, LLAMA3}, {RULE_BYTES, 0}}},
     {"dbrx smaug-bpe glm4 chatglm-bpe", .rules = {{RULE_SPLIT, LLAMA3}, {RULE_BYTES, 0}}},
     {"jais-2", .rules = {{RULE_SPLIT, JAIS2}, {RULE_BYTES, 0}}},
@@ -118,15 +120,18 @@ static const pre_rules table[] = {
     {"poro-chat bloom gpt3-finnish", .rules = {{RULE_SPLIT, NOT_POINTS}, {RULE_BYTES, 0}}},
     {"viking", .rules = {{RULE_SPLIT, NOT_POINTS}, {RULE_DIGITS, 0}, {RULE_BYTES, 0}}},
     {"afmoe", .rules = {{RULE_SPLIT, THREES}, {RULE_SPLIT, EAST_ASIA}, {RULE_SPLIT, SYMBOLS}, {RULE_BYTES, 0}}},
-    {"chameleon", .rules = {{RULE_SPLIT, "<sentinel:[0-9]+>"},
-                            {RULE_SPLIT, "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"},
-                            {RULE_SPLIT, "([\\t\\n]|    |  )"},
-                            {RULE_DIGITS, 0},
-                            {RULE_SPLIT, "[\\p{P}!-/:-@\\[-`{-~]"},
-                            {RULE_WORDS_AND_BYTES, 0}}},
-    {"gemma4 granite-embed-multi-311m sarvam-moe", .raw = true, .marks = true, .ignore_merges = true, .rules = {{RULE_SPLIT, LINES}}},
+    {"chameleon", .start = PRE_STARTS,
+     .rules = {{RULE_SPLIT, "<sentinel:[0-9]+>"},
+               {RULE_SPLIT, "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"},
+               {RULE_SPLIT, "([\\t\\n]|    |  )"},
+               {RULE_DIGITS, 0},
+               {RULE_SPLIT, "[\\p{P}!-/:-@\\[-`{-~]"},
+               {RULE_WORDS_AND_BYTES, 0}}},
+    {"gemma4 granite-embed-multi-311m", .start = PRE_ALWAYS_STARTS, .raw = true, .marks = true, .whole_newlines = true,
+     .rules = {{RULE_SPLIT, LINES}}},
+    {"sarvam-moe", .raw = true, .marks = true, .rules = {{RULE_SPLIT, LINES}}},
     {"whitespace", .raw = true, .rules = {{RULE_SPLIT, "\\S+"}}},
-    {"tekken", .ignore_merges = true, .rules = {{RULE_SPLIT, TEKKEN}, {RULE_BYTES, 0}}},
+    {"tekken", .ignore_merges = true, .start = PRE_STARTS, .rules = {{RULE_SPLIT, TEKKEN}, {RULE_BYTES, 0}}},
     {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", .rules = {{RULE_DIGITS, 0}, {RULE_WORDS_AND_BYTES, 0}}},
     {"falcon", .rules = {{RULE_PUNCTUATION_RUNS, 0}, {RULE_WORDS_AND_BYTES, 0}, {RULE_DIGIT_RUNS, 0}, {RULE_SPLIT, "[0-9][0-9][0-9]"}}},
     {"deepseek-coder", .rules = {{RULE_SPLIT, "[\\r\\n]"},
@@ -142,8 +147,9 @@ static const pre_rules table[] = {
                                {RULE_SPLIT, CJK},
                                {RULE_DIGITS, 0},
                                {RULE_BYTES, 0}}},
-    {"deepseek-v3 hunyuan-dense joyai-llm",
+    {"deepseek-v3 hunyuan-dense joyai-llm hy_v4",
      .rules = {{RULE_SPLIT, "\\p{N}{1,3}"}, {RULE_SPLIT, KANA}, {RULE_SPLIT, SYMBOLS}, {RULE_BYTES, 0}}},
+    {"spark2_5", .rules = {{RULE_SPLIT, "\\p{N}{1,3}"}, {RULE_SPLIT, KANA}, {RULE_SPLIT, LONE_LINES}, {RULE_DIGITS, 0}, {RULE_BYTES, 0}}},
     /* Where the file names none: llama.cpp's choice. */
     {"default", .rules = {{RULE_SPLIT, "[\\p{P}\\$\\+<=>\\^~\\|]+"},
                           {RULE_SPLIT, GPT2},
@@ -199,14 +205,16 @@ static quire_err apply_raw(tokenizer *t, bool marks) {
     return QUIRE_OK;
 }
 
-quire_err tokenizer_apply_pre(tokenizer *t, str pre, quire_error *err) {
+quire_err tokenizer_apply_pre(tokenizer *t, str pre, pre_start *start, quire_error *err) {
     str name = pre.n > 0 ? pre : str_of("default");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const pre_rules *p = &table[i];
         if (!is_named(p->names, name)) {
             continue;
         }
+        *start = p->start;
         t->model.bpe.ignore_merges = p->ignore_merges;
+        t->model.bpe.whole_newlines = p->whole_newlines;
         if (p->nfc) {
             t->normalizer.steps[t->normalizer.n++] = (norm_step){.kind = NORM_NFC};
         }

@@ -1,5 +1,5 @@
-/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "llama" SentencePiece's BPE with scores, "t5" its
- * Unigram, "bert" WordPiece. */
+/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "gemma4" the same over marked text, "llama"
+ * SentencePiece's BPE with scores, "t5" its Unigram, "bert" WordPiece. What an unset flag means is as in llama.cpp. */
 #include "base/mem.h"
 #include "text/chars.h"
 #include "text/model_build.h"
@@ -62,14 +62,15 @@ static quire_err load_added(tokenizer *t, const vocab *v) {
     return added_set_finish(&t->added, v->n_tokens);
 }
 
-/* starts, ends: what an unset flag means. */
-static quire_err load_special_texts(tokenizer *t, const vocab *v, bool starts, bool ends) {
+/* ends: what an unset flag means. */
+static quire_err load_special_texts(tokenizer *t, const vocab *v, pre_start start, bool ends) {
     t->bos = v->bos;
     t->eos = v->eos;
     str bos = tokenizer_piece(t, v->bos), eos = tokenizer_piece(t, v->eos);
     TRY(strbuf_add(&t->bos_text, bos.p, bos.n));
     TRY(strbuf_add(&t->eos_text, eos.p, eos.n));
-    bool add_bos = (v->add_bos < 0 ? starts : v->add_bos == 1) && v->bos >= 0;
+    bool starts = start == PRE_ALWAYS_STARTS || (v->add_bos < 0 ? start == PRE_STARTS : v->add_bos == 1);
+    bool add_bos = starts && v->bos >= 0;
     bool add_eos = (v->add_eos < 0 ? ends : v->add_eos == 1) && v->eos >= 0;
     return add_bos || add_eos ? tokenizer_surround(t, add_bos ? v->bos : -1, add_eos ? v->eos : -1) : QUIRE_OK;
 }
@@ -103,20 +104,22 @@ static quire_err load_merges(tokenizer *t, const vocab *v, quire_error *err) {
 }
 
 static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err) {
-    if ((v->n_merges < 1 || v->merges == NULL) && v->tables.n == 0) {
+    pre_start start = PRE_AS_SAID;
+    str pre = str_is(v->model, "gemma4") ? v->model : v->pre;
+    if ((v->n_merges < 1 || v->merges == NULL) && v->tables.n == 0 && !str_is(pre, "kimi-k2")) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
     }
     piece_model_init(&t->model, &piece_model_bpe, &t->vocab, -1);
     TRY(load_pieces(t, v, false, err));
     TRY(load_added(t, v));
-    TRY(tokenizer_apply_pre(t, v->pre, err));
+    TRY(tokenizer_apply_pre(t, pre, &start, err));
     TRY(bpe_begin(&t->model.bpe, (size_t)v->n_merges));
     TRY(load_merges(t, v, err));
     TRY(bpe_finish(&t->model.bpe, t->decoder.n > 0));
     if (t->decoder.n == 0) { /* else the pre-tokenizer has brought its own */
         t->decoder.steps[t->decoder.n++] = (decode_step){.kind = DECODE_BYTE_LEVEL};
     }
-    return load_special_texts(t, v, false, false);
+    return load_special_texts(t, v, start, false);
 }
 
 /* ---- SentencePiece ---- */
@@ -169,7 +172,7 @@ static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *e
         return e == QUIRE_UNSUPPORTED ? err_set(err, e, -1, "tokenizer.ggml.tokens: a token of more than %d bytes", BPE_MAX_PIECE) : e;
     }
     TRY(bpe_finish(&t->model.bpe, true));
-    return load_special_texts(t, v, false, false);
+    return load_special_texts(t, v, PRE_STARTS, false);
 }
 
 /* ---- "t5": SentencePiece's Unigram ---- */
@@ -202,7 +205,7 @@ static quire_err load_t5(tokenizer *t, const vocab *v, quire_error *err) {
     quire_err e = fill_t5(v, &m);
     e = e != QUIRE_OK ? e : sp_model_build(&m, v->tables, t, err);
     sp_model_deinit(&m);
-    return e != QUIRE_OK ? e : load_special_texts(t, v, false, true);
+    return e != QUIRE_OK ? e : load_special_texts(t, v, PRE_AS_SAID, true);
 }
 
 /* ---- "bert": WordPiece, with a mark before what begins a word ---- */
@@ -260,14 +263,14 @@ static quire_err load_bert(tokenizer *t, const vocab *v, quire_error *err) {
     TRY(w->trie.units == NULL ? model_build_trie(t, &w->trie) : QUIRE_OK);
     model_find_word_starts(w, str_of(MARK), (str){"", 0});
     w->mark = str_of(MARK);
-    TRY(load_special_texts(t, v, false, false));
+    TRY(load_special_texts(t, v, PRE_AS_SAID, false));
     postprocessor_deinit(&t->post);
     return surround_bert(t, v);
 }
 
 quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err) {
     TRY(check(v, err));
-    if (str_is(v->model, "gpt2")) {
+    if (str_is(v->model, "gpt2") || str_is(v->model, "gemma4")) {
         return load_byte_level(t, v, err);
     }
     if (str_is(v->model, "llama")) {

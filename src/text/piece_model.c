@@ -88,13 +88,15 @@ const piece_model_ops piece_model_wordlevel = {.name = "WordLevel", .encode = en
 /* ---- SentencePiece's words ---- */
 
 static quire_err encode_words(const piece_model *m, str piece, model_scratch *s, token_list *out) {
-    (void)s;
     int32_t id = piece_table_find(m->vocab, piece);
     if (id >= 0) {
         return token_list_add(out, id);
     }
     if (!m->words.byte_fallback) {
-        return out->n > 0 && out->ids[out->n - 1] == m->unk ? QUIRE_OK : token_list_add(out, m->unk);
+        bool follows = s->after_unknown > 0 && s->after_unknown == out->n; /* an added token in between is no word */
+        TRY(follows ? QUIRE_OK : token_list_add(out, m->unk));
+        s->after_unknown = out->n;
+        return QUIRE_OK;
     }
     for (size_t i = 0; i < piece.n; i++) {
         int32_t byte = m->words.bytes[(uint8_t)piece.p[i]];

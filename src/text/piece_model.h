@@ -10,9 +10,11 @@
 
 typedef struct piece_model piece_model;
 
+/* Of one encoding. */
 typedef struct model_scratch {
     bpe_scratch bpe;
     unigram_scratch unigram;
+    size_t after_unknown; /* of words: how many ids there were when the last unknown word had its own; 0: none yet */
 } model_scratch;
 
 void model_scratch_deinit(model_scratch *s);

@@ -123,8 +123,11 @@ static quire_err search_regex(const regex *r, regex_scratch *s, match_iter *it, 
 
 static void search_literal(const matcher *m, match_iter *it, bool *found) {
     *found = false;
+    if (m->n_literal == 0 || it->subject.n - it->from < m->n_literal) { /* an empty text may have no address */
+        return;
+    }
     const char *p = it->subject.p + it->from, *end = it->subject.p + it->subject.n;
-    while (m->n_literal > 0 && (size_t)(end - p) >= m->n_literal) {
+    while ((size_t)(end - p) >= m->n_literal) {
         p = memchr(p, m->literal[0], (size_t)(end - p) - m->n_literal + 1);
         if (p == NULL) {
             return;
@@ -179,7 +182,7 @@ quire_err matcher_replace(const matcher *m, regex_scratch *s, str text, str by, 
     for (;;) {
         TRY(matcher_next(m, s, &it, &found));
         size_t upto = found ? it.start : text.n;
-        TRY(strbuf_add(out, text.p + done, upto - done));
+        TRY(upto > done ? strbuf_add(out, text.p + done, upto - done) : QUIRE_OK);
         if (!found) {
             return QUIRE_OK;
         }

@@ -33,8 +33,10 @@ quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_tekken(tokenizer *t, const vocab *v, quire_error *err);
+/* Whether a text begins with a BOS: where the file says so, unless it denies it, whatever it says. */
+typedef enum pre_start { PRE_AS_SAID, PRE_STARTS, PRE_ALWAYS_STARTS } pre_start;
 /* Sets the pre-tokenizer, and its related options, by the name in a GGUF file. QUIRE_UNSUPPORTED for an unknown name. */
-quire_err tokenizer_apply_pre(tokenizer *t, str pre, quire_error *err);
+quire_err tokenizer_apply_pre(tokenizer *t, str pre, pre_start *start, quire_error *err);
 
 /* Computes max_bytes, after everything else is built. *max is 0 where there is no bound. QUIRE_NO_MEMORY. */
 quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max);

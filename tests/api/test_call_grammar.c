@@ -11,13 +11,14 @@
 #include <time.h>
 
 #include "api/call_grammar.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "chat/call_layout.h"
 #include "chat/output_parser.h"
 #include "json/json_out.h"
 
-enum { N_WALKS = 12, MAX_STEPS = 3000, MAX_TOKENS = 400, WALK_SEED = 22 };
+enum { N_TOOLS = 5, N_WALKS = 12, MAX_STEPS = 3000, MAX_TOKENS = 400, WALK_SEED = 22 };
 
 static const char tools_json[] =
     "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"minLength\":1,"
@@ -37,10 +38,16 @@ static const char tools_json[] =
     "\"required\":[\"id\"],\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}},"
     "{\"name\":\"ping\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}}]";
 
-static const char *const words[] = {"\": ",     "\":",          ", ",        "true",      "null", "None",    "get",  "city",
-                                    "<",        "</",           "parameter", "tool_call", "\n",   "\"}",     "ab",   "14",
-                                    "\xC3\xA9", "\xE6\x97\xA5", "\xE6\x97",  "\xA5",      "\\\"", "celsius", "NULL", "1e5",
-                                    "\xEF",     "\xBD",         "\x9C",      "\xE2",      "\x96", "\x81"};
+/* A custom tool: its text holds what ends values in some formats. */
+static const char lark[] = "start: item+\nitem: WORD | \"(\" item \")\" | TAIL\n"
+                           "WORD: /[a-z<>\\/_|\"'\\\\{}:=]{1,3};/ | /[^a-z]{0,9}!/ | \"\\n\"\n"
+                           "TAIL: \"</parameter>\" | \"</arg_value>\" | \"]<]minimax[>[\" | \"<|\\\"|>\" | \"æ¥\"\n";
+
+static const char *const words[] = {
+    "{\"name\": \"", "get_weather\"", "{\"",      "\"name\"", "</parameter", "</arg_value", "\": ",      "\":", ", ",   "true", "null",
+    "None",          "get",           "city",     "<",        "</",          "parameter",   "tool_call", "\n",  "\"}",  "ab",   "14",
+    "\xC3\xA9",      "\xE6\x97\xA5",  "\xE6\x97", "\xA5",     "\\\"",        "celsius",     "NULL",      "1e5", "\xEF", "\xBD", "\x9C",
+    "\xE2",          "\x96",          "\x81"};
 enum { N_WORDS = sizeof words / sizeof *words };
 
 /* A vocabulary of bytes, words and special tokens. */
@@ -48,7 +55,7 @@ typedef struct world {
     const call_layout *layout;
     const call_format *format;
     json_value *tools_value;
-    output_tool tools[4];
+    output_tool tools[N_TOOLS];
     str texts[MAX_TOKENS];
     char spelt[MAX_TOKENS][GRAMMAR_MARK_BYTES], bytes[128];
     int32_t n_tokens, n_marks;
@@ -90,8 +97,9 @@ static void open_world(world *w, const call_layout *l, bool has_specials, uint64
     w->tools_value = json_document(str_of(tools_json));
     for (size_t i = 0; i < 4; i++) {
         const json_value *tool = json_at(w->tools_value, i);
-        w->tools[i] = (output_tool){json_get_str(tool, "name"), json_get(tool, "parameters"), false};
+        w->tools[i] = (output_tool){.name = json_get_str(tool, "name"), .parameters = json_get(tool, "parameters")};
     }
+    w->tools[4] = (output_tool){.name = str_of("write"), .parameters = w->tools[2].parameters, .is_strict = true, .lark = str_of(lark)};
     for (int c = 0; c < 128; c++) {
         w->bytes[c] = (char)c;
         if (c == '\n' || (c >= ' ' && c < 127)) {
@@ -225,7 +233,7 @@ static void parse(const world *w, const call_grammar *c, const walk *k, calls *o
     output_events e = {0};
     const output_options o = {.tools_format = c->format,
                               .tools = w->tools,
-                              .n_tools = 4,
+                              .n_tools = N_TOOLS,
                               .choice = c->is_required ? OUTPUT_CHOICE_REQUIRED : OUTPUT_CHOICE_AUTO,
                               .start = OUTPUT_START_CONTENT,
                               .is_special = is_special,
@@ -270,17 +278,15 @@ static void free_calls(calls *c) {
     strbuf_deinit(&c->content);
 }
 
-/* Whether the text is JSON that the schema accepts, in any order and with any white space. */
-static bool obeys(const json_value *schema, str text) {
+static bool matches(grammar_kind kind, str rule, str text) {
     static const grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
-    strbuf written = {0};
-    json_out o = {.to = &written};
     grammar *g;
     grammar_vocab *v;
     grammar_run *r;
     quire_error err = {0};
-    json_add(&o, schema);
-    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, (str){written.p, written.n}, &any, &g, &err), QUIRE_OK);
+    if (grammar_compile(kind, rule, &any, &g, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
     assert_int_equal(grammar_vocab_open(&(str){"a", 1}, 1, NULL, 0, &v), QUIRE_OK);
     assert_int_equal(grammar_run_open(g, v, 0, &r), QUIRE_OK);
     grammar_state s = grammar_start(r);
@@ -288,6 +294,23 @@ static bool obeys(const json_value *schema, str text) {
     grammar_run_close(r);
     grammar_vocab_drop(v);
     grammar_drop(g);
+    return fits;
+}
+
+/* Whether the text is JSON that the schema accepts, in any order and with any white space; or of a custom tool its grammar. */
+static bool obeys(const output_tool *tool, str text) {
+    strbuf written = {0};
+    json_out o = {.to = &written};
+    bool fits;
+    if (tool->lark.n > 0) {
+        json_value *v = json_document(text);
+        fits = json_is(json_get(v, "input"), JSON_KIND_TEXT) && json_length(v) == 1 &&
+               matches(GRAMMAR_LARK, tool->lark, json_get_str(v, "input"));
+        json_drop(v);
+        return fits;
+    }
+    json_add(&o, tool->parameters);
+    fits = matches(GRAMMAR_SCHEMA, (str){written.p, written.n}, text);
     strbuf_deinit(&written);
     return fits;
 }
@@ -314,10 +337,10 @@ static int32_t check_walk(const world *w, const call_grammar *c, const walk *k, 
     for (int32_t i = 0; i < n; i++) {
         size_t tool = 0;
         str name = {found.names[i].p, found.names[i].n}, arguments = {found.arguments[i].p, found.arguments[i].n};
-        while (tool < 4 && !str_eq(w->tools[tool].name, name)) {
+        while (tool < N_TOOLS && !str_eq(w->tools[tool].name, name)) {
             tool++;
         }
-        if (tool == 4 || !obeys(w->tools[tool].parameters, arguments)) {
+        if (tool == N_TOOLS || !obeys(&w->tools[tool], arguments)) {
             show(w, k);
             fail_msg("%.*s(%.*s)", (int)name.n, name.p, (int)arguments.n, arguments.p);
         }
@@ -356,6 +379,12 @@ static uint64_t walk_seed(void) {
     return seed;
 }
 
+/* What begins a call in an answer. */
+static const char *beginning(const call_layout *l) {
+    bool is_head = (l->flags & LAYOUT_HEAD_FIRST) != 0;
+    return strcmp(l->format, "openai") == 0 ? "<|channel|>commentary to=functions." : is_head ? "all\nso\n>>>write\n" : l->open;
+}
+
 static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **state) {
     const call_layout *l;
     uint64_t seed = walk_seed();
@@ -366,10 +395,16 @@ static void every_format_s_grammar_writes_calls_that_its_parser_reads(void **sta
         for (int has_specials = 0; has_specials < 2; has_specials++) {
             world w;
             open_world(&w, l, has_specials == 1, seed + i);
-            call_grammar c = {.format = l->format, .tools = w.tools, .n_tools = 4};
+            call_grammar c = {.format = l->format, .tools = w.tools, .n_tools = N_TOOLS};
             int32_t n = 0;
-            n += check_grammar(&w, c, strcmp(l->format, "openai") == 0 ? "<|channel|>commentary to=functions." : l->open, &n_cut);
+            n += check_grammar(&w, c, beginning(l), &n_cut);
+            n += is_new && (w.format->flags & FORMAT_BARE) != 0 && (l->flags & LAYOUT_FIRST) != 0
+                     ? check_grammar(&w, c, "so [ {\"name\":\"write\"", &n_cut)
+                     : 0;
             n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
+            c.only = str_of("write");
+            n += is_new ? check_grammar(&w, c, beginning(l), &n_cut) : 0;
+            c.only = (str){"", 0};
             c.is_required = true;
             n += is_new ? check_grammar(&w, c, "", &n_cut) : 0;
             c.is_single = true;
@@ -481,9 +516,102 @@ static void a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties(
     assert_int_not_equal(try_tool(parameters, false, true, "{}", &accepted), QUIRE_OK);
 }
 
+/* A long grammar of lines, as OpenAI's guide has one for patches, with lines that may hold the marks of formats. */
+static void a_grammar_of_lines_fits_into_every_format(void **state) {
+    static const char patch[] = "start: begin_patch hunk+ end_patch\n"
+                                "begin_patch: \"*** Begin Patch\" LF\n"
+                                "end_patch: \"*** End Patch\" LF?\n"
+                                "hunk: add_hunk | delete_hunk | update_hunk\n"
+                                "add_hunk: \"*** Add File: \" filename LF add_line+\n"
+                                "delete_hunk: \"*** Delete File: \" filename LF\n"
+                                "update_hunk: \"*** Update File: \" filename LF change_move? change?\n"
+                                "filename: /(.+)/\n"
+                                "add_line: \"+\" /(.*)/ LF -> line\n"
+                                "change_move: \"*** Move to: \" filename LF\n"
+                                "change: (change_context | change_line)+ eof_line?\n"
+                                "change_context: (\"@@\" | \"@@ \" /(.+)/) LF\n"
+                                "change_line: (\"+\" | \"-\" | \" \") /(.*)/ LF\n"
+                                "eof_line: \"*** End of File\" LF\n"
+                                "%import common.LF\n";
+    const output_tool tool = {.name = str_of("apply_patch"), .is_strict = true, .lark = str_of(patch)};
+    const call_layout *l;
+    (void)state;
+    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+        const call_grammar c = {.format = l->format, .tools = &tool, .n_tools = 1};
+        grammar *g = NULL;
+        quire_error err = {0};
+        if (call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err) != QUIRE_OK) {
+            fail_msg("%s: %s", l->format, err.message);
+        }
+        assert_true(grammar_bytes(g) < (size_t)1 << 20);
+        grammar_drop(g);
+    }
+}
+
+static bool can_call(const char *format, const char *name) {
+    const output_tool tool = {.name = str_of(name)};
+    const call_grammar c = {.format = format, .tools = &tool, .n_tools = 1};
+    return call_grammar_layout(&c) != NULL;
+}
+
+static void names_that_a_format_reads_as_others_are_not_called(void **state) {
+    (void)state;
+    static const char *const never[] = {"", "a b", "a\"", "a{", "a<b", "a\x01", "a\x7F", "a\\u0041", "a|b", "a\n"};
+    const call_layout *l;
+    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+        for (size_t k = 0; k < sizeof never / sizeof *never; k++) {
+            assert_false(can_call(l->format, never[k]));
+        }
+        assert_true(can_call(l->format, "gr\xC3\xBC\xC3\x9F") && can_call(l->format, "\xE2\x80\xAE_x\xE2\x80\x8B"));
+    }
+    assert_true(can_call("hermes", "f:3") && can_call("kimi_k2", "f:3"));
+    assert_false(can_call("functionary_v32", "f:3") || can_call("deepseek_v31", "f:3") || can_call("mcp_tags", "f:3"));
+    assert_false(can_call("functionary_v32", "all"));
+    assert_false(can_call("pythonic", "-f") || can_call("pythonic", "3f") || can_call("pythonic", "f:g"));
+}
+
+/* As many tools as a request may have, each with a schema that takes long. */
+static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
+    static const char *const formats[] = {"hermes", "gigachat3", "qwen3_coder", "pythonic", "llama3_json"};
+    enum { N = 1024, PROPERTIES = 40 };
+    static output_tool tools[N];
+    static char names[N][16];
+    strbuf text = {0};
+    (void)state;
+    assert_int_equal(strbuf_add_str(&text, "{\"type\":\"object\",\"properties\":{"), QUIRE_OK);
+    for (int i = 0; i < PROPERTIES; i++) {
+        assert_int_equal(strbuf_addf(&text, "%s\"p%d\":{\"type\":\"string\",\"pattern\":\"^(a|b){1,%d}.*(cd|ef)$\",\"maxLength\":%d}",
+                                     i > 0 ? "," : "", i, i + 9, 50 + i),
+                         QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, "}}"), QUIRE_OK);
+    json_value *schema = json_document((str){text.p, text.n});
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(names[i], sizeof names[i], "f%d", i);
+        tools[i] = (output_tool){.name = str_of(names[i]), .parameters = schema};
+    }
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        const call_grammar c = {.format = formats[i], .tools = tools, .n_tools = N};
+        grammar *g = NULL;
+        quire_error err = {0};
+        int64_t from = clock_thread_us();
+        quire_err e = call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err);
+        int64_t us = clock_thread_us() - from;
+        printf("%s: %s, %lld ms\n", formats[i], quire_err_name(e), (long long)us / 1000);
+        assert_true(e == QUIRE_OK || e == QUIRE_TOO_LARGE);
+        assert_true(us < 6 * GRAMMAR_MAX_US);
+        grammar_drop(g);
+    }
+    json_drop(schema);
+    strbuf_deinit(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
                                        cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
+                                       cmocka_unit_test(a_grammar_of_lines_fits_into_every_format),
+                                       cmocka_unit_test(names_that_a_format_reads_as_others_are_not_called),
+                                       cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
                                        cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
                                        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
     return cmocka_run_group_tests(tests, NULL, NULL);

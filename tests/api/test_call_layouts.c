@@ -196,7 +196,7 @@ static void rendered_calls_that_obey_their_schemas_are_accepted(void **state) {
     const json_value *tools = json_get(g.manifest, "tools");
     for (size_t i = 0; i < json_length(tools) && i < MAX_TOOLS; i++) {
         const json_value *f = json_get(json_at(tools, i), "function");
-        g.tools[g.n_tools++] = (output_tool){json_get_str(f, "name"), json_get(f, "parameters"), false};
+        g.tools[g.n_tools++] = (output_tool){.name = json_get_str(f, "name"), .parameters = json_get(f, "parameters")};
     }
     for (char *line = cases, *end; *line != 0; line = end) {
         end = strchr(line, '\n');

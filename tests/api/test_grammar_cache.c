@@ -35,9 +35,15 @@ static void keep(grammar_cache *c, const grammar_key *k) {
 static void a_grammar_is_found_under_all_that_it_was_compiled_from(void **state) {
     (void)state;
     grammar_cache *c;
-    const grammar_key key = {7, GRAMMAR_SCHEMA, GRAMMAR_SPACE_ANY, GRAMMAR_ORDER_SCHEMA, str_of(" ?"), str_of("{\"type\":\"object\"}")};
-    grammar_key others[6];
-    for (int i = 0; i < 6; i++) {
+    const grammar_key key = {.tenant = 7,
+                             .kind = GRAMMAR_SCHEMA,
+                             .space = GRAMMAR_SPACE_ANY,
+                             .order = GRAMMAR_ORDER_SCHEMA,
+                             .numbers = GRAMMAR_NUMBERS_SHORT,
+                             .whitespace_pattern = str_of(" ?"),
+                             .text = str_of("{\"type\":\"object\"}")};
+    grammar_key others[10];
+    for (int i = 0; i < 10; i++) {
         others[i] = key;
     }
     others[0].tenant = 8;
@@ -46,10 +52,14 @@ static void a_grammar_is_found_under_all_that_it_was_compiled_from(void **state)
     others[3].order = GRAMMAR_ORDER_ANY;
     others[4].whitespace_pattern = str_of(" *");
     others[5].text = str_of("{\"type\":\"array\"}");
+    others[6].form = RULE_CALLS;
+    others[7].frame.format = reasoning_format_named("qwen3");
+    others[8].frame.start = OUTPUT_START_MARKED;
+    others[9].numbers = GRAMMAR_NUMBERS_ANY;
     assert_int_equal(grammar_cache_open(GRAMMAR_CACHE_BYTES, &c), QUIRE_OK);
     assert_false(knows(c, &key));
     keep(c, &key);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 10; i++) {
         assert_false(knows(c, &others[i]));
     }
     size_t bytes = grammar_cache_bytes(c);

@@ -54,7 +54,7 @@ static void options_out_of_bounds_are_refused_by_name(void **state) {
     REFUSED_WITH(max_model_len, 1, "--max-model-len");
     REFUSED_WITH(max_model_len, -5, "--max-model-len");
     REFUSED_WITH(max_model_len, 4096, "not even one request"); /* longer than it was made for is only warned of */
-    REFUSED_WITH(max_model_len, 1025, "hold not even one"); /* 64 pages of 16 */
+    REFUSED_WITH(max_model_len, 1025, "hold not even one");    /* 64 pages of 16 */
     REFUSED_WITH(max_batched_tokens, 0, "--max-num-batched-tokens");
     REFUSED_WITH(max_seqs, 0, "--max-num-seqs");
     REFUSED_WITH(max_seqs, INT32_MAX, "--max-num-seqs");

@@ -96,8 +96,11 @@ static void a_check_says_of_every_keyword_what_becomes_of_it(void **state) {
 
 static void a_check_of_no_rule_is_an_error(void **state) {
     (void)state;
-    static const char *const bodies[][2] = {{"{}", "schema"},          {"[1]", "body"},        {"{\"schema\": 1}", "body.json_schema"},
-                                            {"{\"prompt\": 1}", "prompt"}, {"{\"schema\": {}", "body.13"}};
+    static const char *const bodies[][2] = {{"{}", "schema"},
+                                            {"[1]", "body"},
+                                            {"{\"schema\": 1}", "body.json_schema"},
+                                            {"{\"prompt\": 1}", "prompt"},
+                                            {"{\"schema\": {}", "body.13"}};
     quire_queue *q = queue_new(shared);
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         quire_event ev = checked(q, bodies[i][0]);

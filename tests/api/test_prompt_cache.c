@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -31,8 +32,8 @@ static const char tokenizer_json[] =
     "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"bc\":5,\"\\u2581\":6,\"n\":7,"
     "\"\\u2581a\":8,\"<\":9,\">\":10,\"x\":11,\"l\":12,\"r\":13,\"w\":14,\"s\":15,\"\\n\":16,\"b<\":17,\"><\":18,\"\\n<\":19},"
     "\"merges\":[\"b c\",\"a b\",\"a bc\",\"\\u2581 a\",\"b <\",\"> <\",\"\\n <\"]}}";
-static const char *const words[] = {"a", "b", "c", "ab", "abc", "nn", "n", " ", "  ", "\n", "<x>", "<x>ab", "<l>", "<r>", "<w>", " <s>",
-                                    "<x>abc<x>", "<x", "<", ">", "a<w>", "<w>b", " <l>", "<r> "};
+static const char *const words[] = {"a",   "b",   "c",   "ab",   "abc",       "nn", "n", " ", "  ",   "\n",   "<x>",  "<x>ab",
+                                    "<l>", "<r>", "<w>", " <s>", "<x>abc<x>", "<x", "<", ">", "a<w>", "<w>b", " <l>", "<r> "};
 
 static size_t below(uint64_t *r, size_t n) {
     return (size_t)(rng_next(r) % n);
@@ -196,12 +197,116 @@ static void what_is_too_short_or_too_large_is_not_kept(void **state) {
     tokenizer_close(t);
 }
 
+/* ---- many threads ---- */
+
+#define N_THREADS 4
+#define SEAM      100 /* bytes between seams */
+
+typedef struct talker {
+    pthread_t thread;
+    prompt_cache *c;
+    uint64_t seed;
+    size_t reused, wrong;
+} talker;
+
+/* Keeps a text whose ids are its bytes. */
+static void keep_bytes(prompt_cache *c, uint64_t tenant, const strbuf *text) {
+    text_marks none = {0};
+    encode_seams seams = {0};
+    int32_t *ids = malloc(text->n * sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < text->n; i++) {
+        ids[i] = text->p[i];
+        if (i % SEAM == 0 && i > 0) {
+            assert_int_equal(encode_seams_add(&seams, (encode_seam){.at = i, .needs = i + 1, .n_ids = i}), QUIRE_OK);
+        }
+    }
+    prompt_cache_keep(c, tenant, (str){text->p, text->n}, &none, ids, text->n, &seams);
+    encode_seams_deinit(&seams);
+    free(ids);
+}
+
+/* Finds and keeps the turns of conversations that all threads have, of two tenants, in a cache that holds few of them. */
+static void *talk(void *arg) {
+    talker *k = arg;
+    uint64_t r = k->seed;
+    for (int round = 0; round < 300; round++) {
+        uint64_t tenant = below(&r, 2), conversation = below(&r, 3);
+        strbuf text = {0};
+        text_marks none = {0};
+        prompt_start start = {0};
+        size_t n = 1024 + below(&r, 8000);
+        for (size_t i = 0; i < n; i++) {
+            char byte = (char)('a' + (i * i + 7 * conversation + 3 * tenant) % 26);
+            assert_int_equal(strbuf_add(&text, &byte, 1), QUIRE_OK);
+        }
+        assert_int_equal(prompt_cache_find(k->c, tenant, (str){text.p, text.n}, &none, &start), QUIRE_OK);
+        k->reused += start.at;
+        k->wrong += start.at > text.n || start.ids.n != start.at;
+        for (size_t i = 0; i < start.ids.n; i++) {
+            k->wrong += start.ids.ids[i] != text.p[i];
+        }
+        keep_bytes(k->c, tenant, &text);
+        prompt_start_deinit(&start);
+        strbuf_deinit(&text);
+    }
+    return NULL;
+}
+
+static void threads_find_what_others_keep_and_drop(void **state) {
+    (void)state;
+    prompt_cache *c;
+    talker talkers[N_THREADS];
+    assert_int_equal(prompt_cache_open((size_t)200 << 10, &c), QUIRE_OK);
+    for (uint64_t i = 0; i < N_THREADS; i++) {
+        talkers[i] = (talker){.c = c, .seed = i + 1};
+        assert_int_equal(pthread_create(&talkers[i].thread, NULL, talk, &talkers[i]), 0);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_join(talkers[i].thread, NULL);
+        assert_int_equal(talkers[i].wrong, 0);
+        assert_true(talkers[i].reused > 10000);
+    }
+    assert_true(prompt_cache_bytes(c) <= (size_t)200 << 10);
+    prompt_cache_close(c);
+}
+
+/* The entries of a tenant are as many as there may be, and the oldest goes. */
+static void more_texts_than_entries_are_kept_one_for_one(void **state) {
+    (void)state;
+    prompt_cache *c;
+    strbuf text = {0};
+    text_marks none = {0};
+    assert_int_equal(prompt_cache_open((size_t)64 << 20, &c), QUIRE_OK);
+    for (int i = 0; i < PROMPT_CACHE_ENTRIES + 88; i++) {
+        char name[16];
+        strbuf_clear(&text);
+        assert_int_equal(strbuf_add(&text, name, (size_t)snprintf(name, sizeof name, "%08d", i)), QUIRE_OK);
+        for (int k = 0; k < 1100; k++) {
+            assert_int_equal(strbuf_add_str(&text, "x"), QUIRE_OK);
+        }
+        keep_bytes(c, 1, &text);
+    }
+    for (int i = 0; i < PROMPT_CACHE_ENTRIES + 88; i++) {
+        prompt_start start = {0};
+        (void)snprintf(text.p, 9, "%08d", i);
+        text.p[8] = 'x';
+        assert_int_equal(prompt_cache_find(c, 1, (str){text.p, text.n}, &none, &start), QUIRE_OK);
+        assert_int_equal(start.at > 0, i >= 88);
+        prompt_start_deinit(&start);
+    }
+    strbuf_deinit(&text);
+    prompt_cache_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_those_of_the_whole_text_wherever_a_text_changes),
         cmocka_unit_test(a_conversation_that_goes_on_encodes_its_new_text_only),
         cmocka_unit_test(tenants_have_entries_of_their_own_and_drive_out_none_of_others),
         cmocka_unit_test(what_is_too_short_or_too_large_is_not_kept),
+        cmocka_unit_test(threads_find_what_others_keep_and_drop),
+        cmocka_unit_test(more_texts_than_entries_are_kept_one_for_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,15 +10,16 @@
 
 #include "api/custom_input.h"
 #include "api/request.h"
+#include "base/clock.h"
 #include "json/json_out.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
 #define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}"
 
 #define CUSTOM(format) "{\"type\":\"custom\",\"custom\":{\"name\":\"c\",\"format\":" format "}}"
-#define NAMED(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
-#define ALLOWED(mode, name) \
-    "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":[" \
+#define NAMED(name)    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+#define ALLOWED(mode, name)                                                                                                                \
+    "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode "\",\"tools\":["                                                     \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}]}}"
 
 static const request_context plain = {.n_vocab = 100, .max_model_len = 128, .has_vocabulary = true, .trusts_templates = true};
@@ -40,16 +41,17 @@ static void what_is_wrong_with_tools_is_refused_by_name(void **state) {
         {"\"tools\":[{\"type\":\"custom\",\"custom\":{}}]", "tools", "custom.name"},
         {"\"tools\":[" CUSTOM("{\"type\":\"xml\"}") "]", "tools", "format.type"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
-                         "\"grammar\":{\"syntax\":\"lark\",\"definition\":\"start: /a/\"}}") "]", "tools", "lark"},
+                              "\"grammar\":{\"syntax\":\"bnf\",\"definition\":\"start: /a/\"}}") "]",
+         "tools", "lark"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\"}}") "]", "tools", "definition"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("any", "f"), "tool_choice", "mode"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" ALLOWED("auto", "g"), "tool_choice", "allows g"},
-        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}",
-         "tool_choice", "at least one"},
+        {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[]}", "tool_choice", "at least one"},
         {"\"functions\":[{\"name\":\"f\"}],\"tools\":[" TOOL "]", "functions", "tools alone"},
         {"\"tools\":[" TOOL "],\"tool_choice\":\"auto\",\"function_call\":\"none\"", "function_call", "one of them"},
         {"\"tools\":[" CUSTOM("{\"type\":\"grammar\","
-                         "\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a)|(b\"}}") "]", "tools", "definition"},
+                              "\"grammar\":{\"syntax\":\"lark\",\"definition\":\"\"}}") "]",
+         "tools", "definition"},
         {"\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z") ",\"function_call\":null", "tool_choice", "names z"},
         {"\"function_call\":null,\"tools\":[" TOOL "],\"tool_choice\":" NAMED("z"), "tool_choice", "names z"},
         {"\"functions\":[{\"name\":\"f\"}],\"function_call\":\"required\"", "function_call", "auto"},
@@ -129,6 +131,80 @@ static void tools_of_other_forms_become_functions(void **state) {
         strbuf_deinit(&names);
         quire_request_free(r);
     }
+}
+
+/* A server's loop parses small bodies: what takes long waits for a text thread, and all of a request's grammars have one budget. */
+static void grammars_of_custom_tools_are_compiled_apart(void **state) {
+    (void)state;
+    strbuf body = {0};
+    quire_request *r;
+    quire_error err = {0};
+    assert_int_equal(strbuf_add_str(&body, "{" USER ",\"tools\":["), QUIRE_OK);
+    for (int i = 0; i < 400; i++) {
+        const char *definition = i < 399 ? "(a|b){1,200}.*(c|d){1,99}" : "a)|(b";
+        assert_int_equal(strbuf_addf(&body,
+                                     "%s{\"type\":\"custom\",\"custom\":{\"name\":\"c%d\",\"format\":{\"type\":\"grammar\",\"grammar\":{"
+                                     "\"syntax\":\"regex\",\"definition\":\"%s\"}}}}",
+                                     i > 0 ? "," : "", i, definition),
+                         QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&body, "]}"), QUIRE_OK);
+    int64_t from = clock_thread_us();
+    assert_int_equal(request_parse(&plain, QUIRE_CHAT, body.p, body.n, &r, &err), QUIRE_OK);
+    int64_t parsed = clock_thread_us();
+    assert_int_equal(request_check_grammars(r, NULL, 0, &err), QUIRE_BAD_REQUEST);
+    int64_t checked = clock_thread_us();
+    printf("%zu bytes: parsed in %lld us, then %lld us: %s\n", body.n, (long long)(parsed - from), (long long)(checked - parsed),
+           err.message);
+    assert_non_null(strstr(err.message, ".custom.format.grammar.definition: "));
+    assert_true(checked - parsed < 3 * GRAMMAR_MAX_US);
+    quire_request_free(r);
+    strbuf_deinit(&body);
+}
+
+static grammar *compile_calls(const char *fields, grammar_cache *cache, uint64_t tenant) {
+    request_context context = plain;
+    char body[512];
+    quire_request *r;
+    quire_error err = {0};
+    grammar *g = NULL;
+    const reasoning_frame frame = {0};
+    const grammar_marks marks = {0};
+    context.formats = (output_formats){"hermes", NULL};
+    snprintf(body, sizeof body, "{" USER ",%s}", fields);
+    assert_int_equal(request_parse(&context, QUIRE_CHAT, body, strlen(body), &r, &err), QUIRE_OK);
+    const rule_context c = {.frame = &frame, .marks = &marks, .cache = cache, .tenant = tenant};
+    if (request_calls_compile(r, &c, &g, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", fields, err.message);
+    }
+    quire_request_free(r);
+    return g;
+}
+
+static void the_grammar_of_calls_is_kept_for_its_tenant(void **state) {
+    static const char *const others[] = {
+        "\"tools\":[" TOOL "],\"tool_choice\":\"required\"",
+        "\"tools\":[" TOOL "],\"tool_choice\":" NAMED("f"),
+        "\"tools\":[" TOOL "],\"parallel_tool_calls\":false",
+        "\"tools\":[" TOOL "," CUSTOM("{\"type\":\"text\"}") "]",
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]",
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"required\":[\"a\"]}}}]"};
+    const char *fields = "\"tools\":[" TOOL "]";
+    grammar_cache *cache;
+    (void)state;
+    assert_int_equal(grammar_cache_open(GRAMMAR_CACHE_BYTES, &cache), QUIRE_OK);
+    grammar *first = compile_calls(fields, cache, 1), *again = compile_calls(fields, cache, 1), *theirs = compile_calls(fields, cache, 2);
+    assert_ptr_equal(first, again);
+    assert_ptr_not_equal(first, theirs);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        grammar *other = compile_calls(others[i], cache, 1);
+        assert_ptr_not_equal(first, other);
+        grammar_drop(other);
+    }
+    grammar_drop(first);
+    grammar_drop(again);
+    grammar_drop(theirs);
+    grammar_cache_close(cache);
 }
 
 /* Feeds text in pieces of n bytes. */
@@ -270,6 +346,8 @@ int main(void) {
         cmocka_unit_test(tools_are_at_most_a_thousand),
         cmocka_unit_test(tools_of_other_forms_become_functions),
         cmocka_unit_test(the_input_of_a_custom_tool_is_its_string),
+        cmocka_unit_test(the_grammar_of_calls_is_kept_for_its_tenant),
+        cmocka_unit_test(grammars_of_custom_tools_are_compiled_apart),
         cmocka_unit_test(what_is_wrong_with_tools_is_refused_by_name),
         cmocka_unit_test(tools_reach_the_template_for_them_where_there_is_one),
         cmocka_unit_test(a_response_has_parts_where_reasoning_or_offered_tools_have_a_format),

@@ -156,8 +156,43 @@ static void formats_that_nest_too_deep_are_refused(void **state) {
     strbuf_deinit(&text);
 }
 
+/* <tool> is the end token here. */
+static void an_end_token_stands_where_nothing_has_to_follow(void **state) {
+    (void)state;
+    static const int32_t ends[] = {TOOL};
+    static const struct {
+        const char *json, *where; /* NULL: it may stand there */
+    } cases[] = {
+        {FORMAT("{\"type\":\"const_string\",\"value\":\"a<tool>\"}"), NULL},
+        {FORMAT("{\"type\":\"const_string\",\"value\":\"a<tool>b\"}"), "format.value"},
+        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"token\",\"token\":\"<tool>\"},{\"type\":\"any_text\"}]}"), NULL},
+        {FORMAT("{\"type\":\"sequence\",\"elements\":[{\"type\":\"token\",\"token\":\"<tool>\"}," NUMBER "]}"), "format.elements[0].token"},
+        {FORMAT("{\"type\":\"or\",\"elements\":[" NUMBER ",{\"type\":\"token\",\"token\":\"<tool>\"}]}"), NULL},
+        {FORMAT("{\"type\":\"star\",\"content\":{\"type\":\"token\",\"token\":\"<tool>\"}}"), NULL},
+        {FORMAT("{\"type\":\"repeat\",\"min\":2,\"max\":2,\"content\":{\"type\":\"token\",\"token\":\"<tool>\"}}"), "format.content.token"},
+        {FORMAT("{\"type\":\"triggered_tags\",\"triggers\":[\"<tool>\"],\"tags\":[" G_TAG "]}"), "format.tags[0].begin"},
+        {FORMAT("{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":" NUMBER ",\"end\":\"<tool>\"}"), NULL},
+        {FORMAT("{\"type\":\"tag\",\"begin\":\"<f>\",\"content\":{\"type\":\"token\",\"token\":\"<tool>\"},\"end\":\"x\"}"),
+         "format.content.token"},
+        {FORMAT("{\"type\":\"tags_with_separator\",\"separator\":\"<tool>\",\"tags\":[" F_TAG "]}"), "format.separator"},
+        {"{\"structures\":[{\"begin\":\"<tool>\",\"schema\":{},\"end\":\"\"}],\"triggers\":[\"<tool>\"]}", "structures[0].begin"},
+        {"{\"structures\":[{\"begin\":\"<f>\",\"schema\":{},\"end\":\"<tool>\"}],\"triggers\":[\"<f\"]}", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        quire_error err = {0};
+        json_value *v = json_document(str_of(cases[i].json));
+        quire_err e = structural_tag_check_ends(v, &marks, ends, 1, &err);
+        bool fits = cases[i].where == NULL ? e == QUIRE_OK : e == QUIRE_INVALID && strstr(err.message, cases[i].where) == err.message;
+        if (!fits) {
+            fail_msg("%s: \"%s\"", cases[i].json, err.message);
+        }
+        json_drop(v);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_end_token_stands_where_nothing_has_to_follow),
         cmocka_unit_test(a_structural_tag_takes_the_texts_that_it_describes),
         cmocka_unit_test(what_cannot_be_done_is_refused_with_its_place),
         cmocka_unit_test(formats_that_nest_too_deep_are_refused),

@@ -39,6 +39,8 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"json_schema\":{},\"json_whitespace\":\"some\"", "json_whitespace", 0},
         {"\"json_schema\":{},\"json_property_order\":\"compact\"", "json_property_order", 0},
         {"\"json_schema\":{},\"json_property_order\":1", "body.json_property_order", 0},
+        {"\"json_schema\":{},\"json_numbers\":\"any\"", NULL, GRAMMAR_SCHEMA},
+        {"\"json_schema\":{},\"json_numbers\":\"long\"", "json_numbers", 0},
         {"\"regex\":\"a\",\"guided_choice\":[\"b\"]", "guided_choice", 0},
         {"\"regex\":5", "body.regex", 0},
         {"\"guided_choice\":[]", "body.guided_choice", 0},
@@ -92,16 +94,16 @@ static bool matches(const char *pattern, const strbuf *text) {
     return is;
 }
 
-#define IP    "([0-9]{1,3}\\.){3}[0-9]{1,3}"
-#define SCHEMA                                                                                                                         \
-    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99},\"b\":{\"enum\":[\"x\",\"y\"]}}," \
+#define IP "([0-9]{1,3}\\.){3}[0-9]{1,3}"
+#define SCHEMA                                                                                                                             \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99},\"b\":{\"enum\":[\"x\",\"y\"]}},"      \
     "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}"
 #define OBJECT "\\{\"a\":[0-9]{1,2},\"b\":\"(x|y)\"\\}"
 #define S      "[[:space:]]*"
 #define A      "\"a\"" S ":" S "[0-9]{1,2}" S
 #define B      "\"b\"" S ":" S "\"(x|y)\"" S
 #define LOOSE  "\\{" S "(" A "," S B "|" B "," S A ")\\}"
-#define WORDS "[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\."
+#define WORDS  "[A-Z][a-z]{2,9}( [a-z]{2,9}){3,5}\\."
 
 static void every_kind_of_request_gets_texts_that_obey(void **state) {
     (void)state;

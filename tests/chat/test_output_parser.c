@@ -99,6 +99,16 @@ static void what_turns_out_to_be_no_call_is_content(void **state) {
         expect(TOOLS("hermes"), texts[i], want);
     }
     expect(TOOLS("llama3_json"), "Use {a} or {\"b\": 1}.", "C:Use {a} or {\"b\": 1}.");
+    /* Behind text only what names an offered function first thing is a call. */
+    static const char *const objects[] = {"so {\"a\":1,\"name\":\"f\",\"parameters\":{}}", "so {\"name\":\"h\",\"parameters\":{}}",
+                                          "so [{\"parameters\":{},\"name\":\"f\"}]"};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        char want[128];
+        snprintf(want, sizeof want, "C:%s", objects[i]);
+        expect(TOOLS("llama3_json"), objects[i], want);
+    }
+    expect(TOOLS("llama3_json"), "{\"a\":1,\"name\":\"h\",\"parameters\":{}}", "F:h{};");
+    expect(TOOLS("json"), "```json\n{\"a\":1,\"name\":\"f\",\"arguments\":{}}", "C:```json\n{\"a\":1,\"name\":\"f\",\"arguments\":{}}");
     expect(TOOLS("pythonic"), "[1, 2] and [f(x=1)]", "C:[1, 2] and [f(x=1)]");
     expect(TOOLS("hermes"), "<tool_call>{\"name\": oops\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
            "C:<tool_call>{\"name\": oopsF:f{};");

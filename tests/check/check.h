@@ -49,5 +49,6 @@ int check_attention(const char *dir, const char *root, check_report *r);
 int check_grammar(const char *dir, const char *root, check_report *r);
 int check_toolparsers(const char *dir, const char *root, check_report *r);
 int check_schemas(const char *dir, const char *root, check_report *r);
+int check_texts(const char *dir, const char *root, check_report *r);
 
 #endif

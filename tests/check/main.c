@@ -16,14 +16,17 @@
 #pragma weak check_grammar
 #pragma weak check_toolparsers
 #pragma weak check_schemas
+#pragma weak check_texts
 
 static const struct {
     const char *name;
     int (*run)(const char *dir, const char *root, check_report *r);
-} kinds[] = {{"models", check_models}, {"tokenizers", check_tokenizers}, {"templates", check_templates},
-             {"quants", check_quants}, {"sampling", check_sampling},     {"beam", check_beam},
-             {"lora", check_lora},     {"attention", check_attention},   {"grammar", check_grammar},
-             {"toolparsers", check_toolparsers}, {"schemas", check_schemas}};
+} kinds[] = {{"models", check_models},       {"tokenizers", check_tokenizers},
+             {"templates", check_templates}, {"quants", check_quants},
+             {"sampling", check_sampling},   {"beam", check_beam},
+             {"lora", check_lora},           {"attention", check_attention},
+             {"grammar", check_grammar},     {"toolparsers", check_toolparsers},
+             {"schemas", check_schemas},     {"texts", check_texts}};
 
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 

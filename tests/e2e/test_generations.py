@@ -16,7 +16,7 @@ from conftest import KEY, SHARED, Server
 LONG = os.environ.get("QUIRE_TEST_LONG") == "1"
 N = int(os.environ.get("QUIRE_GENERATIONS", "10000" if LONG else "100"))
 SEED = int(os.environ.get("QUIRE_SEED", "22"))
-FORMATS = ["hermes", "qwen3_coder", "mistral", "llama3_json", "deepseek_v31", "glm45", "gemma4", "functiongemma", "pythonic", "openai"]
+FORMATS = ["hermes", "qwen3_coder", "mistral", "llama3_json", "deepseek_v31", "glm45", "gemma4", "functiongemma", "pythonic", "openai", "functionary_v32", "mcp_tags", "minimax_m3"]
 ENDS = {"2": 5, "28": 5, "61": 3, "93": 3}  # tokens of the built-in model that end strings, arrays and objects, and begin closing marks
 
 
@@ -67,10 +67,11 @@ def test_generations_under_random_schemas_validate(quire, form):
     all_schemas = schemas()
     if not all_schemas:
         (pytest.fail if LONG else pytest.skip)(f"no schemas in {SHARED}/data/json/maskbench")
-    rng = random.Random(SEED)
+    rng = random.Random(f"{SEED} {form}")
+    first = FORMATS.index(form) * N  # of the seeds: each format has other schemas and other answers
     s = Server("builtin", "--api-key", KEY, "--tool-call-parser", form)
     counts, wrong = collections.Counter(), []
-    jobs = [(rng.choice(all_schemas), i % 2 == 0, i) for i in range(N // len(FORMATS))]
+    jobs = [(rng.choice(all_schemas), i % 2 == 0, first + i) for i in range(N // len(FORMATS))]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         for (_, as_tool, _), (word, what) in zip(jobs, pool.map(lambda job: generate(s, *job), jobs)):
             counts["calls" if as_tool else "answers", word] += 1

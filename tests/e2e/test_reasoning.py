@@ -187,6 +187,17 @@ def test_a_structural_tag_may_end_in_an_end_token(client, method):
         assert content == "ab" and finish == "stop" and ids[-1] == 0
 
 
+def test_an_end_token_in_the_midst_of_a_structural_tag_is_refused(client):
+    end, text = {"type": "token", "token": "<|endoftext|>"}, {"type": "const_string", "value": "ab"}
+    for tag, where in (({"type": "sequence", "elements": [end, text]}, "format.elements[0].token"), ({"type": "tag", "begin": "a<|endoftext|>", "content": text, "end": ""}, "format.begin")):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.chat.completions.create(model="builtin", messages=USER, extra_body={"response_format": {"type": "structural_tag", "format": tag}})
+        assert where in refused.value.message and "ends the answer" in refused.value.message
+    # it ends nothing where it is ignored
+    body = {"ignore_eos": True, "response_format": {"type": "structural_tag", "format": {"type": "sequence", "elements": [end, text]}}}
+    client.chat.completions.create(model="builtin", messages=USER, max_tokens=40, extra_body=body)
+
+
 @pytest.mark.parametrize("flags", [f for f in FLAGS if f != "plain"])
 def test_the_answers_are_the_same_whatever_the_server_does(client, model, flags):
     requests = [dict(n=4, extra_body={"thinking_token_budget": 9}, **JSON), dict(n=3, temperature=0.7, max_tokens=60, extra_body={"thinking_token_budget": 20}),

@@ -217,6 +217,39 @@ def test_a_custom_tool_is_called_with_its_text(talker):
         assert "".join(d["custom"]["input"] for d in deltas) == 'ls "\u00e9\n'
 
 
+LARK = {"type": "grammar", "grammar": {"syntax": "lark", "definition": 'start: expr\nexpr: TERM | "(" expr OP expr ")"\nTERM: /[0-9]{1,3}/ | "\\"" /[a-z]{1,4}/ "\\""\nOP: "+" | "<"\n'}}
+SUM = r'(\d{1,3}|"[a-z]{1,4}"|\(|\)|\+|<)+'
+
+
+def is_sum(text):
+    """Whether it is of the grammar above: taken apart from the inside."""
+    assert re.fullmatch(SUM, text), text
+    while "(" in text:
+        shorter = re.sub(r'\((\d{1,3}|"[a-z]{1,4}")[+<](\d{1,3}|"[a-z]{1,4}")\)', "1", text)
+        assert shorter != text, text
+        text = shorter
+    return re.fullmatch(r'\d{1,3}|"[a-z]{1,4}"', text) is not None
+
+
+def test_a_custom_tool_s_text_obeys_its_lark_grammar(talker):
+    for form in (LARK, {"type": "grammar", **LARK["grammar"]}):
+        tool = {"type": "custom", "custom": {"name": "sum", "format": form}}
+        for choice in ("required", {"type": "custom", "custom": {"name": "sum"}}):
+            answer = raw(talker, tools=[tool], tool_choice=choice, seed=7, temperature=1, n=6, parallel_tool_calls=False)
+            inputs = [c["message"]["tool_calls"][0]["custom"]["input"] for c in answer["choices"] if c["finish_reason"] != "length"]
+            assert len(inputs) >= 3 and all(is_sum(text) for text in inputs)
+            chunks = raw(talker, tools=[tool], tool_choice=choice, seed=7, temperature=1, parallel_tool_calls=False, stream=True)
+            assert "".join(d["custom"]["input"] for chunk in chunks for c in chunk["choices"] for d in c["delta"].get("tool_calls", [])) == answer["choices"][0]["message"]["tool_calls"][0]["custom"]["input"]
+
+
+@pytest.mark.parametrize("syntax, definition, reason", [("lark", "start: nowhere\n", "nowhere"), ("lark", "start: (", "line 1"), ("regex", "a)|(b", ")"), ("regex", "((a{1,90}){1,90}){1,90}", "")])
+def test_a_custom_tool_s_grammar_that_cannot_be_enforced_is_refused(talker, syntax, definition, reason):
+    tool = {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": syntax, "definition": definition}}}}
+    for choice in ("auto", "required"):
+        status, _, text = talker.ask("POST", "/v1/chat/completions", {"messages": USER, "tools": [tool], "tool_choice": choice})
+        assert status == 400 and reason in json.loads(text)["error"]["message"] and "tools[0].custom.format.grammar.definition" in text
+
+
 def test_only_allowed_tools_are_called(client, talker):
     other = {"type": "function", "function": {**NARROW["function"], "name": "brush"}}
     for inside in ({"allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "brush"}}]}}, {"mode": "required", "tools": [{"type": "function", "name": "brush"}]}):
@@ -336,6 +369,20 @@ def test_a_mark_that_is_a_token_counts_as_a_token_alone(marked):
     assert found["content"] == CALL and found["calls"] == {}
     [found] = both(marked, "<think>a</think>b")
     assert found["content"] == "<think>a</think>b" and found["reasoning"] == ""
+
+
+def test_a_mark_that_a_call_needs_cannot_be_taken_from_it(marked):
+    opening, closing = marked.first + 2, marked.first + 3
+    for extra, param in (({"bad_words": ["</tool_call>"]}, "bad_words"), ({"stop_token_ids": [opening]}, "stop_token_ids"),
+                         ({"allowed_token_ids": [opening, *range(300)]}, "allowed_token_ids")):
+        for choice in ("required", "auto"):
+            with pytest.raises(openai.BadRequestError) as refused:
+                marked.chat.completions.create(model="builtin", messages=USER, tools=[TOOL], tool_choice=choice, extra_body=extra)
+            assert refused.value.param == param and "tool call" in refused.value.message
+    # under auto a banned opening mark means that no call comes; the closing one may end the answer
+    fields = {"model": "builtin", "messages": USER, "tools": [TOOL], "max_tokens": 8, "seed": 3}
+    marked.chat.completions.create(**fields, extra_body={"bad_words": ["<tool_call>", "</tool_call>"]})
+    marked.chat.completions.create(**fields, tool_choice="required", extra_body={"stop_token_ids": [closing]})
 
 
 def test_a_special_token_that_is_a_mark_begins_and_ends_the_reasoning(marked):

@@ -53,7 +53,7 @@ static inline void workload_init(workload *w, int32_t n_vocab) {
     uint64_t seed = 77;
     *w = (workload){0};
     for (int32_t i = 0; i < N_REQUESTS; i++) {
-        int32_t period[17], n = 5 + i;
+        int32_t period[5 + N_REQUESTS], n = 5 + i;
         random_prompt(&seed, n_vocab, n, period);
         w->n_prompt[i] = 40 + 4 * i;
         for (int32_t k = 0; k < w->n_prompt[i]; k++) {

@@ -12,7 +12,7 @@
 #define MODEL FLUENT
 #include "engine/harness.h"
 
-enum { N_RUNS = 8, N_PROMPT = 20, N_OUT = 24, N_SEEN = 12 };
+enum { N_RUNS = 10, N_PROMPT = 20, N_OUT = 24, N_SEEN = 12 };
 
 typedef enum way { OFFERED, KEPT_BACK, NOT_OFFERED, N_WAYS } way;
 
@@ -47,12 +47,18 @@ static void fill(harness_run *runs, int32_t (*prompts)[N_PROMPT], sampling_lists
     runs[3].sampling.min_tokens = N_SEEN;
     runs[4].sampling.lists = bias;
     runs[5].sampling.frequency_penalty = 0.7f;
+    for (int i = 8; i < N_RUNS; i++) { /* each sample changes what the next one goes by */
+        runs[i].sampling.temperature = 1.0f;
+        runs[i].sampling.mirostat = i == 8 ? MIROSTAT_1 : MIROSTAT_2;
+        runs[i].sampling.mirostat_tau = 4.0f;
+        runs[i].sampling.mirostat_eta = 0.3f;
+    }
 }
 
 static void picks_are_the_same_however_they_are_found(void **state) {
     (void)state;
     static int32_t prompts[N_RUNS][N_PROMPT];
-    static harness_run runs[N_WAYS][N_RUNS];
+    static harness_run runs[N_WAYS][N_RUNS], by_one[N_RUNS]; /* by_one: of one thread */
     int asked[N_WAYS];
     sampling_lists *bias = sampling_lists_new();
     assert_int_equal(sampling_lists_set_bias(bias, (int32_t[]){40, 41}, (float[]){9.0f, -9.0f}, 2), QUIRE_OK);
@@ -77,6 +83,11 @@ static void picks_are_the_same_however_they_are_found(void **state) {
                 assert_memory_equal(runs[how][i].tokens, runs[OFFERED][i].tokens, (size_t)runs[how][i].n_tokens * sizeof(int32_t));
             }
         }
+        for (int i = 0; i < N_RUNS && threads > 1; i++) {
+            assert_int_equal(runs[OFFERED][i].n_tokens, by_one[i].n_tokens);
+            assert_memory_equal(runs[OFFERED][i].tokens, by_one[i].tokens, (size_t)by_one[i].n_tokens * sizeof(int32_t));
+        }
+        memcpy(by_one, runs[OFFERED], sizeof by_one);
         assert_int_equal(asked[NOT_OFFERED], 0);
         assert_int_equal(asked[OFFERED], asked[KEPT_BACK]);
         /* Three are greedy throughout, one is behind its least number of tokens; of the others no row's largest logit is asked for. */

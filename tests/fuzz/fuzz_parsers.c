@@ -30,7 +30,7 @@ static size_t by_seed(void *context, str left) {
 /* Every call's arguments, which stand behind "F:NAME" in an answer that is one JSON text after the other, are JSON. */
 static void check_arguments(const parse_case *c, const char *text) {
     json_value *root = json_document(str_of(schema));
-    output_tool tool = {str_of("f"), root};
+    output_tool tool = {.name = str_of("f"), .parameters = root};
     output_options o = {.tools_format = c->tools,
                         .reasoning_format = c->reasoning,
                         .tools = &tool,

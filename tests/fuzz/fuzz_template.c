@@ -35,6 +35,7 @@ static void render(const jinja_program *p, str variables, rendering *r) {
     static const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_wday = 6, .tm_yday = 324};
     quire_error err = {0};
     n_turns = 0;
+    turn_begin(turn_current); /* anew */
     r->e = jinja_render(p, variables, &now, &r->text, &r->input, &err);
     fuzz_check(r->e == QUIRE_OK || (err.code == r->e && err.message[0] != 0 && r->text.n == 0 && r->input.n == 0));
     for (size_t i = 0, end = 0; i < r->input.n; i++) {
@@ -69,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *zero = size == 0 ? NULL : memchr(data, 0, size);
     str source = {size == 0 ? "" : (const char *)data, zero == NULL ? size : (size_t)(zero - data)};
     str variables = zero == NULL ? str_of(conversation) : (str){(const char *)zero + 1, size - source.n - 1};
-    turn t = {.over = over};
+    turn t = {.over = over, .may_hold = SIZE_MAX};
     jinja_set set = {0};
     jinja_options options = {.trim_blocks = true, .lstrip_blocks = true, .set = &set};
     jinja_program *p;

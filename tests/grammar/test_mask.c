@@ -20,6 +20,8 @@ static const subject subjects[] = {
     {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_ANY, 0},
     {GRAMMAR_JSON_OBJECT, "", GRAMMAR_SPACE_COMPACT, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"maxLength\":5}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"minProperties\":3}", 0, 0},
+    {GRAMMAR_SCHEMA, "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"b\":{\"type\":\"integer\"}}}}", GRAMMAR_SPACE_ANY, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3,\"maxLength\":40}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"minLength\":3}", 0, 0},
     {GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"^[^x]*b\"}", 0, 0},
@@ -96,7 +98,7 @@ static void an_end_token_is_allowed_where_the_answer_is_complete(void **state) {
 
 static void forced_tokens_are_the_only_ones(void **state) {
     (void)state;
-    int32_t tokens[16];
+    int32_t tokens[16], parents[16];
     grammar_case c = case_open(GRAMMAR_REGEX, "x\\.x[01]", NULL);
     int32_t n = grammar_forced(c.r, grammar_start(c.r), tokens, 16);
     assert_int_equal(n, 3);
@@ -104,10 +106,39 @@ static void forced_tokens_are_the_only_ones(void **state) {
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 2), 2);
     case_close(&c);
     c = case_open(GRAMMAR_REGEX, "hello[01]", NULL); /* "hel" may come, and nothing spells "h" */
-    n = grammar_guess(c.r, grammar_start(c.r), tokens, 16);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){16, 1.0f, 0.5f}, tokens, parents);
     assert_int_equal(n, 1);
     assert_string_equal(case_tokens[tokens[0]], "hello");
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 16), 0);
+    case_close(&c);
+}
+
+/* The spellings of known bytes: likeliest first, each allowed behind its parent, as many as are likely enough. */
+static void guesses_branch_where_texts_may_be_spelt_in_several_ways(void **state) {
+    (void)state;
+    int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
+    grammar_state states[GRAMMAR_MAX_GUESSES];
+    grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
+    int32_t n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.8f, 0.5f}, tokens, parents);
+    assert_int_equal(n, 2);
+    assert_string_equal(case_tokens[tokens[0]], "abc");
+    assert_string_equal(case_tokens[tokens[1]], "ab");
+    assert_true(parents[0] == -1 && parents[1] == 0);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.01f}, tokens, parents);
+    int32_t n_first = 0;
+    for (int32_t i = 0; i < n; i++) {
+        states[i] = parents[i] < 0 ? grammar_start(c.r) : states[parents[i]];
+        assert_true(parents[i] < i);
+        assert_int_equal(grammar_accept(c.r, &states[i], tokens[i]), QUIRE_OK);
+        n_first += parents[i] < 0;
+        for (int32_t k = 0; k < i; k++) {
+            assert_true(parents[k] != parents[i] || tokens[k] != tokens[i]);
+        }
+    }
+    assert_int_equal(n_first, 3); /* abc, ab, a; */
+    assert_int_equal(n, 15);      /* below them ab, a b; c ab, c a b; b c ab, b c a b */
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){5, 0.0f, 0.01f}, tokens, parents), 5);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.5f}, tokens, parents), 0);
     case_close(&c);
 }
 
@@ -142,19 +173,67 @@ static void a_run_at_its_budget_fails_and_keeps_the_state(void **state) {
     assert_int_equal(e, QUIRE_TOO_LARGE);
     assert_int_equal(s.id, before.id);
     assert_int_equal(grammar_run_open(g, v, 65536, &other), QUIRE_OK);
-    assert_ptr_not_equal(other, r); /* a full run takes nobody in */
+    grammar_run_stats full, new;
+    grammar_run_get_stats(r, &full);
+    grammar_run_get_stats(other, &new);
+    assert_true(new.n_states < full.n_states); /* nobody is taken in where so much is used */
     grammar_run_close(other);
     grammar_run_close(r);
     grammar_drop(g);
     grammar_vocab_drop(v);
 }
 
-static void sequences_of_one_grammar_share_a_run(void **state) {
+static size_t nest(grammar_run *r, grammar_state *s, size_t most) {
+    size_t n = 0;
+    while (n < most && grammar_accept_bytes(r, s, str_of("("), NULL) == QUIRE_OK) {
+        n++;
+    }
+    return n;
+}
+
+/* Others go on from where it ended, each as far as it would get alone. */
+static void one_that_uses_up_its_budget_ends_alone(void **state) {
+    (void)state;
+    enum { N_RUNS = 5, BUDGET = 65536, MOST = 1000000 };
+    grammar *g = NULL;
+    grammar_vocab *v = case_vocab();
+    grammar_run *r[N_RUNS];
+    grammar_state s[N_RUNS];
+    size_t reached = 0;
+    quire_error err = {0};
+    assert_int_equal(grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err), QUIRE_OK);
+    for (int i = 0; i < N_RUNS; i++) { /* room is made for each, wherever the states lie then */
+        assert_int_equal(grammar_run_open(g, v, BUDGET, &r[i]), QUIRE_OK);
+        s[i] = grammar_start(r[i]);
+        assert_int_equal(nest(r[i], &s[i], 10), 10);
+    }
+    for (int i = 0; i < N_RUNS; i++) {
+        size_t n = nest(r[i], &s[i], MOST);
+        assert_int_equal(grammar_accept_bytes(r[i], &s[i], str_of("("), NULL), QUIRE_TOO_LARGE);
+        assert_true(n > reached + 100); /* those before it have made its first states */
+        reached = n;
+    }
+    for (int i = 0; i < N_RUNS; i++) {
+        grammar_run_close(r[i]);
+    }
+    grammar_drop(g);
+    grammar_vocab_drop(v);
+}
+
+static void runs_of_one_grammar_share_their_states(void **state) {
     (void)state;
     grammar_case c = case_open(GRAMMAR_REGEX, "a*", NULL);
     grammar_run *second = NULL;
+    grammar_state s = grammar_start(c.r);
+    grammar_run_stats stats;
     assert_int_equal(grammar_run_open(c.g, c.v, 0, &second), QUIRE_OK);
-    assert_ptr_equal(second, c.r);
+    assert_int_equal(grammar_accept_bytes(c.r, &s, str_of("aa"), NULL), QUIRE_OK);
+    grammar_run_get_stats(c.r, &stats);
+    int64_t n = stats.n_states;
+    s = grammar_start(second);
+    assert_int_equal(grammar_accept_bytes(second, &s, str_of("aa"), NULL), QUIRE_OK);
+    grammar_run_get_stats(second, &stats);
+    assert_int_equal(stats.n_states, n);
     grammar_run_close(second);
     case_close(&c);
 }
@@ -185,9 +264,11 @@ int main(void) {
         cmocka_unit_test(every_bit_of_a_mask_is_what_taking_the_token_says),
         cmocka_unit_test(an_end_token_is_allowed_where_the_answer_is_complete),
         cmocka_unit_test(forced_tokens_are_the_only_ones),
+        cmocka_unit_test(guesses_branch_where_texts_may_be_spelt_in_several_ways),
         cmocka_unit_test(a_run_allocates_nothing_after_it_is_open),
         cmocka_unit_test(a_run_at_its_budget_fails_and_keeps_the_state),
-        cmocka_unit_test(sequences_of_one_grammar_share_a_run),
+        cmocka_unit_test(one_that_uses_up_its_budget_ends_alone),
+        cmocka_unit_test(runs_of_one_grammar_share_their_states),
         cmocka_unit_test(threads_may_use_one_run_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -289,12 +289,12 @@ static void a_special_token_that_must_come_is_forced(void **state) {
     (void)state;
     const grammar_part part = TEXT("<tool>a</tool>");
     grammar_case c = open_parts(&part);
-    int32_t ids[4];
+    int32_t ids[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), ids, 4), 3);
     assert_int_equal(ids[0], TOOL);
     assert_int_equal(ids[1], 'a');
     assert_int_equal(ids[2], TOOL_END);
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), ids, 4), 3);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){4, 1.0f, 0.5f}, ids, parents), 3);
     assert_int_equal(ids[2], TOOL_END);
     case_close(&c);
 }

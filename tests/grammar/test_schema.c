@@ -1,27 +1,5 @@
 /* JSON Schemas: what each keyword lets through, and what is refused with its path. */
-#include "grammar_case.h"
-
-typedef struct schema_case {
-    const char *schema, *accepted[6], *rejected[6];
-} schema_case;
-
-static void check_all(const schema_case *cases, size_t n, const grammar_options *o) {
-    for (size_t i = 0; i < n; i++) {
-        grammar_case c = case_open(GRAMMAR_SCHEMA, cases[i].schema, o);
-        for (size_t k = 0; k < 6 && cases[i].accepted[k] != NULL; k++) {
-            case_accepts(&c, cases[i].accepted[k]);
-        }
-        for (size_t k = 0; k < 6 && cases[i].rejected[k] != NULL; k++) {
-            bool final;
-            (void)case_take(&c, cases[i].rejected[k], &final);
-            if (final) {
-                fail_msg("%s must reject %s", cases[i].schema, cases[i].rejected[k]);
-            }
-        }
-        case_close(&c);
-    }
-}
-#define CHECK_ALL(cases, o) check_all(cases, sizeof(cases) / sizeof *(cases), o)
+#include "schema_case.h"
 
 static void numbers_keep_their_bounds_and_multiples(void **state) {
     (void)state;
@@ -37,9 +15,24 @@ static void numbers_keep_their_bounds_and_multiples(void **state) {
         {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":30}", {"35", "700", "42"}, {"28", "36", "0"}},
         {"{\"type\":\"number\",\"multipleOf\":0.25}", {"0.5", "1.75", "3", "0.250"}, {"0.3", "1.125"}},
         {"{\"type\":\"number\",\"not\":{\"multipleOf\":1}}", {"0.5"}, {"1", "2.0"}},
-        {"{\"enum\":[1,2.50,-3]}", {"1", "2.5", "-3"}, {"2", "-30"}},
+        {"{\"enum\":[1,2.50,-3]}", {"1", "2.5", "-3"}, {"2", "-30", "1.0"}},
+        {"{\"type\":\"number\",\"allOf\":[{\"multipleOf\":2},{\"multipleOf\":3},{\"multipleOf\":1.5},{\"multipleOf\":0.25},{\"multipleOf\":"
+         "5}]}",
+         {"30", "0", "-60"},
+         {"6", "15", "10", "7.5"}},
+        {"{\"type\":\"integer\",\"not\":{\"anyOf\":[{\"multipleOf\":6},{\"multipleOf\":2},{\"multipleOf\":10},{\"multipleOf\":7}]}}",
+         {"1", "3", "5"},
+         {"2", "6", "10", "7", "21"}},
     };
     CHECK_ALL(cases, NULL);
+    static const schema_case any[] = {
+        {"{\"type\":\"integer\"}", {"1", "1.0", "-20.00", "0.0"}, {"1.", "1.5", "1.01", "1e1", "01.0"}},
+        {"{\"type\":\"integer\",\"minimum\":3,\"multipleOf\":2}", {"4", "4.0", "10.00"}, {"3.0", "2.0", "4.5"}},
+        {"{\"enum\":[1,2.50,{\"a\":[0]}]}", {"1.0", "2.5", "2.500", "{\"a\":[0.0]}"}, {"1.1", "2.51", "2"}},
+        {"{\"type\":\"number\",\"not\":{\"type\":\"integer\"}}", {"1.5"}, {"1", "1.0"}},
+        {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"type\":\"integer\"}", {"1"}, {"1.0"}},
+    };
+    CHECK_ALL(any, &((grammar_options){.numbers = GRAMMAR_NUMBERS_ANY}));
 }
 
 static void strings_keep_length_pattern_and_format(void **state) {
@@ -114,6 +107,14 @@ static void arrays_keep_items_and_counts(void **state) {
         {"{\"type\":\"array\",\"not\":{\"items\":{\"type\":\"integer\"}}}", {"[\"a\"]", "[1,\"a\"]"}, {"[]", "[1]"}},
     };
     CHECK_ALL(cases, NULL);
+}
+
+static void drafts_and_dialects_are_told_apart(void **state) {
+    (void)state;
+    case_refused(GRAMMAR_SCHEMA, "{\"$schema\":\"https://example.com/meta\",\"type\":\"null\"}", QUIRE_UNSUPPORTED, "$schema at \"\"");
+    case_refused(GRAMMAR_SCHEMA,
+                 "{\"items\":{\"$id\":\"urn:x\",\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"dependencies\":{}}}",
+                 QUIRE_UNSUPPORTED, "$schema at \"/items\"");
 }
 
 static void alternatives_hold_as_they_say(void **state) {
@@ -238,6 +239,7 @@ int main(void) {
         cmocka_unit_test(strings_keep_length_pattern_and_format),
         cmocka_unit_test(objects_keep_names_order_and_counts),
         cmocka_unit_test(arrays_keep_items_and_counts),
+        cmocka_unit_test(drafts_and_dialects_are_told_apart),
         cmocka_unit_test(alternatives_hold_as_they_say),
         cmocka_unit_test(white_space_is_none_or_at_most_64_bytes),
         cmocka_unit_test(a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword),

@@ -86,6 +86,23 @@ static void the_first_failure_is_kept(void **state) {
     strbuf_deinit(&b);
 }
 
+/* What is in the buffer already counts. */
+static void nothing_is_written_past_the_bound(void **state) {
+    (void)state;
+    for (size_t max = 1; max < 12; max++) {
+        strbuf b = {0};
+        json_out o = {.to = &b, .max = max};
+        assert_int_equal(strbuf_add(&b, "#", 1), QUIRE_OK);
+        json_begin(&o, '[');
+        json_cstr(json_item(&o), "abc");
+        json_int(json_item(&o), 12);
+        json_end(&o, ']'); /* #["abc",12] has 11 bytes */
+        assert_int_equal(o.err, max < 11 ? QUIRE_TOO_LARGE : QUIRE_OK);
+        assert_true(b.n <= max);
+        strbuf_deinit(&b);
+    }
+}
+
 static void integers_and_lists(void **state) {
     (void)state;
     strbuf b = {0};
@@ -256,6 +273,7 @@ int main(void) {
         cmocka_unit_test(invalid_utf8_becomes_the_replacement_character),
         cmocka_unit_test(random_bytes_make_valid_json),
         cmocka_unit_test(the_first_failure_is_kept),
+        cmocka_unit_test(nothing_is_written_past_the_bound),
         cmocka_unit_test(integers_and_lists),
         cmocka_unit_test(objects_and_arrays_get_their_commas_and_lines),
         cmocka_unit_test(named_integers_make_an_object_in_their_order),

@@ -68,10 +68,11 @@ static inline int32_t choice_forced(const constraint *head, const void *state, i
 }
 
 /* The sequence that was added last. */
-static inline int32_t choice_guess(const constraint *head, const void *state, int32_t *ids, int32_t most) {
+static inline int32_t choice_guess(const constraint *head, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
     const choice_constraint *c = (const choice_constraint *)head;
     int32_t n = 0;
-    for (int32_t at = c->nodes[*(const int32_t *)state].first; n < most && at != 0; at = c->nodes[at].first) {
+    for (int32_t at = c->nodes[*(const int32_t *)state].first; n < bounds->nodes && at != 0; at = c->nodes[at].first) {
+        parents[n] = n - 1;
         ids[n++] = c->nodes[at].token;
     }
     return n;

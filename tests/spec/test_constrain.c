@@ -10,6 +10,7 @@
 #include "sample/constraints.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
+#include "spec/outlook.h"
 #include "spec/verify.h"
 
 enum { N_VOCAB = 64, EOS = 1 };
@@ -108,32 +109,83 @@ static void nothing_is_forced_that_another_rule_could_forbid(void **state) {
     constraint_drop(&w.choice->head);
 }
 
-static void a_guess_grows_and_shrinks_with_its_success(void **state) {
+#define LEAST 0.25f
+
+/* What comes behind n_known tokens. */
+static bool propose(world *w, int32_t n_known, int32_t most) {
+    w->d.tree.n = w->d.n_jump_forward = 0;
+    w->d.n_known = n_known;
+    return outlook_propose(&w->d, &desc, most, LEAST);
+}
+
+/* What a constraint is asked to guess. */
+static guess_bounds asked;
+
+static int32_t note_bounds(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
+    asked = *bounds;
+    return choice_guess(c, state, bounds, ids, parents);
+}
+
+/* Of a model that spells as its tokenizer does the likeliest token is surely meant, of another one any. */
+static void a_guess_goes_by_how_often_the_likeliest_token_was_right(void **state) {
     (void)state;
     static const draft_options none = {0};
+    constraint_ops noting;
     world w;
     int32_t line[40];
     open_world(&w);
+    noting = *w.choice->head.ops;
+    noting.guess = note_bounds;
+    w.choice->head.ops = &noting;
     for (int32_t i = 0; i < 40; i++) {
         line[i] = 2 + i;
     }
     choice_add(w.choice, line, 40);
-    assert_true(draft_guess(&w.d, 100) && w.d.is_guess);
-    assert_int_equal(w.d.tree.n, DRAFT_MAX);
-    draft_adapt(&w.d, &none, &(draft_outcome){.n = DRAFT_MAX, .n_accepted = 2});
-    w.d.tree.n = 0;
-    assert_true(draft_guess(&w.d, 100));
-    assert_int_equal(w.d.tree.n, 3);
-    draft_adapt(&w.d, &none, &(draft_outcome){.n = 3, .n_accepted = 3, .to_end = true});
-    w.d.tree.n = 0;
-    assert_true(draft_guess(&w.d, 4));
-    assert_int_equal(w.d.tree.n, 4);
+    w.d.samples_each = true; /* else all of it is forced */
+    assert_true(propose(&w, 1, 100) && w.d.is_guess);
+    assert_true(w.d.tree.n == DRAFT_MAX && asked.nodes == DRAFT_MAX && asked.least == LEAST);
+    float first = asked.first;
+    assert_true(first > 0.5f && first < 1.0f);
+    draft_adapt(&w.d, &none, &(draft_outcome){.n = 9, .n_accepted = 9, .n_first = 9, .to_end = true});
+    assert_true(propose(&w, 2, 4) && asked.first > first && w.d.tree.n == 4);
+    for (int32_t i = 0; i < 20; i++) { /* another token was right each time */
+        draft_adapt(&w.d, &none, &(draft_outcome){.n = 3, .n_accepted = 1, .to_end = true});
+    }
+    assert_true(propose(&w, 3, 4) && asked.first < 0.1f);
     assert_int_equal(w.d.length + w.d.pause, 0); /* a drafter's own drafts do not learn from it */
-    w.d.tree.n = 0;
     w.node = 40;
     w.d.is_guess = false;
-    assert_false(draft_guess(&w.d, 4) || w.d.is_guess);
+    assert_false(propose(&w, 4, 4) || w.d.is_guess);
     constraint_drop(&w.choice->head);
+}
+
+static void an_outlook_found_beforehand_is_the_one_found_later(void **state) {
+    (void)state;
+    int32_t line[40];
+    for (int32_t i = 0; i < 40; i++) {
+        line[i] = 2 + i;
+    }
+    for (int forced = 0; forced < 2; forced++) {
+        world before, after;
+        world *const worlds[] = {&before, &after};
+        for (int k = 0; k < 2; k++) {
+            world *w = worlds[k];
+            open_world(w);
+            choice_add(w->choice, line, 40);
+            w->d.samples_each = forced == 0;
+            if (w == &before) {
+                outlook_find(&w->d, &desc, 7, 100, LEAST);
+            }
+            assert_true(propose(w, 7, 100));
+        }
+        assert_int_equal(before.d.tree.n, after.d.tree.n);
+        assert_memory_equal(before.d.tree.tokens, after.d.tree.tokens, (size_t)after.d.tree.n * sizeof(int32_t));
+        assert_int_equal(before.d.n_jump_forward, after.d.n_jump_forward);
+        assert_int_equal(before.d.n_jump_forward, forced ? DRAFT_MAX : 0);
+        assert_int_equal(before.d.is_guess, !forced);
+        constraint_drop(&before.choice->head);
+        constraint_drop(&after.choice->head);
+    }
 }
 
 /* By rejection sampling too: the judged token is allowed, and the state is that behind it. */
@@ -175,7 +227,8 @@ int main(void) {
         cmocka_unit_test(forbidden_nodes_fall_with_all_below_them),
         cmocka_unit_test(a_constraint_forces_a_line_up_to_a_choice_or_an_end),
         cmocka_unit_test(nothing_is_forced_that_another_rule_could_forbid),
-        cmocka_unit_test(a_guess_grows_and_shrinks_with_its_success),
+        cmocka_unit_test(a_guess_goes_by_how_often_the_likeliest_token_was_right),
+        cmocka_unit_test(an_outlook_found_beforehand_is_the_one_found_later),
         cmocka_unit_test(judging_moves_the_state_over_the_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

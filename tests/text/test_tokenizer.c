@@ -114,6 +114,15 @@ static void decoder_steps_see_whole_tokens(void **state) {
     strbuf_clear(&text);
     assert_int_equal(tokenizer_decode(t, ids, 1, false, &text), QUIRE_OK);
     assert_string_equal(text.p, "a");
+    tokenizer_close(t);
+    /* the space that a suffix becomes is no character of the byte-level alphabet, so all of its token is as it stands */
+    strbuf_clear(&text);
+    t = open_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\u0120z</"
+                  "w>\":0,\"\u0120\":1},\"merges\":[]},\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
+                  "{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"},{\"type\":\"ByteLevel\"}]}}",
+                  "{}");
+    assert_int_equal(tokenizer_decode(t, (const int32_t[]){0, 1, 0}, 3, false, &text), QUIRE_OK);
+    assert_string_equal(text.p, "\xc4\xa0z   z");
     strbuf_deinit(&text);
     tokenizer_close(t);
 }

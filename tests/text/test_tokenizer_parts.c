@@ -6,6 +6,7 @@
 #include "text/byte_level.h"
 #include "text/chars.h"
 #include "text/normalize.h"
+#include "text/piece_model.h"
 #include "text/regex.h"
 #include "json/json_scan.h"
 
@@ -337,6 +338,52 @@ static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state
     regex_scratch_deinit(&rs);
 }
 
+/* Unknown words in a row are one token, but an added token between them is no word, also where its id is the same. */
+static void unknown_words_are_one_as_far_as_they_follow_each_other(void **state) {
+    (void)state;
+    enum { UNKNOWN = 1, KNOWN = 2 };
+    piece_table vocab = {0};
+    piece_model m;
+    model_scratch s = {0};
+    token_list ids = {0};
+    assert_int_equal(piece_table_init(&vocab, 3, 3, 16), QUIRE_OK);
+    assert_int_equal(piece_table_add(&vocab, KNOWN, str_of("ab")), QUIRE_OK);
+    piece_model_init(&m, &piece_model_words, &vocab, UNKNOWN);
+    assert_int_equal(token_list_add(&ids, UNKNOWN), QUIRE_OK); /* added, as the next one but two */
+    assert_int_equal(m.ops->encode(&m, str_of("x"), &s, &ids), QUIRE_OK);
+    assert_int_equal(m.ops->encode(&m, str_of("y"), &s, &ids), QUIRE_OK);
+    assert_int_equal(token_list_add(&ids, UNKNOWN), QUIRE_OK);
+    assert_int_equal(m.ops->encode(&m, str_of("x"), &s, &ids), QUIRE_OK);
+    assert_int_equal(m.ops->encode(&m, str_of("ab"), &s, &ids), QUIRE_OK);
+    assert_int_equal(m.ops->encode(&m, str_of("x"), &s, &ids), QUIRE_OK);
+    const int32_t want[] = {UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, KNOWN, UNKNOWN};
+    assert_int_equal(ids.n, sizeof want / sizeof *want);
+    assert_memory_equal(ids.ids, want, sizeof want);
+    token_list_deinit(&ids);
+    model_scratch_deinit(&s);
+    piece_model_deinit(&m);
+    piece_table_deinit(&vocab);
+}
+
+/* An empty text may have no address: under UBSan nothing is added to one. */
+static void an_empty_text_is_searched_and_replaced(void **state) {
+    (void)state;
+    char literal[] = "ab";
+    matcher m = {.literal = literal, .n_literal = 2};
+    match_iter it = {.subject = {NULL, 0}};
+    regex_scratch s = {0};
+    strbuf out = {0};
+    bool found = true;
+    assert_int_equal(matcher_next(&m, &s, &it, &found), QUIRE_OK);
+    assert_false(found);
+    assert_int_equal(matcher_replace(&m, &s, (str){NULL, 0}, str_of("x"), &out), QUIRE_OK);
+    assert_int_equal(out.n, 0);
+    assert_int_equal(matcher_replace(&m, &s, str_of("abcab"), str_of("x"), &out), QUIRE_OK);
+    assert_string_equal(out.p, "xcx");
+    strbuf_deinit(&out);
+    regex_scratch_deinit(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions_mean_what_oniguruma_takes_them_for),
@@ -348,6 +395,8 @@ int main(void) {
         cmocka_unit_test(long_runs_of_marks_are_ordered_as_short_ones_are),
         cmocka_unit_test(normal_forms_of_texts_with_ascii_are_those_of_the_whole),
         cmocka_unit_test(each_way_to_merge_is_merging_by_definition),
+        cmocka_unit_test(an_empty_text_is_searched_and_replaced),
+        cmocka_unit_test(unknown_words_are_one_as_far_as_they_follow_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,8 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define NEAR_BYTES    (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
-#define ENOUGH_TASKS  8            /* for each worker: enough that it matters little who runs the last */
+#define NEAR_BYTES   (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
+#define ENOUGH_TASKS 8            /* for each worker: enough that it matters little who runs the last */
 
 static int32_t acc_stride_of(const kv_planes *p) {
     return (int32_t)size_align((size_t)p->key.width, 16);
@@ -159,7 +159,7 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
             const attn_tile *tile = &s[h].tile;
             attn_next next = h + 1 < n_heads ? (attn_next){s[h + 1].kv_head, chunk, last} : (attn_next){s->kv_head, chunk + 1, last};
             attn_state now[ATTN_TILE];
-            if (!attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, &s[h])) {
+            if (!attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, h > 0 ? s : NULL, &s[h])) {
                 continue;
             }
             for (int32_t t = 0; t < tile->n_queries; t++) {
@@ -201,8 +201,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
     for (int32_t i = 0; i < item->n_chunks; i++) {
         int32_t chunk = item->chunk0 + i;
-        bool any =
-            attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, (attn_next){kv_head, chunk + 1, last < end ? last : end}, s);
+        bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, (attn_next){kv_head, chunk + 1, last < end ? last : end},
+                                      NULL, s);
         for (int32_t t = 0; t < tile->n_queries; t++) {
             int32_t partial = item->partial + (from + t) / job->group_size * item->n_chunks + i;
             int64_t state_at = (int64_t)partial * state->max_heads + kv_head * job->group_size + (from + t) % job->group_size;

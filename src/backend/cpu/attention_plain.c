@@ -9,8 +9,8 @@
  * With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the next of
  * its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. */
 #include "backend/cpu/math.h"
-#include "core/math_plain.h"
 #include "core/half.h"
+#include "core/math_plain.h"
 
 static float element(dtype type, const void *p, int32_t i) {
     if (type == DTYPE_F32) {

@@ -1,5 +1,7 @@
 #include "backend/cpu/attention_tile.h"
 
+#include <string.h>
+
 #include "backend/cpu/pages.h"
 
 static attn_pages pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head) {
@@ -188,6 +190,14 @@ static void apply_mask(const attn_job *job, int32_t chunk, int32_t first, int32_
     }
 }
 
+/* The mask's result for the tile of another kv head is this one's. */
+static void copy_mask(const attn_scratch *like, attn_scratch *s) {
+    const size_t n = (size_t)s->tile.n_queries;
+    memcpy(s->tile.first, like->tile.first, n * sizeof *s->tile.first);
+    memcpy(s->tile.end, like->tile.end, n * sizeof *s->tile.end);
+    s->tile.seen = like->tile.seen;
+}
+
 /* Readies the sequence's change of scores for the tile. */
 static void ready_change(int32_t base, int32_t first, int32_t end, attn_scratch *s) {
     if (s->mods != NULL && s->mods->score != NULL) {
@@ -196,7 +206,8 @@ static void ready_change(int32_t base, int32_t first, int32_t end, attn_scratch 
     }
 }
 
-bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, attn_scratch *s) {
+bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, const attn_scratch *like,
+                        attn_scratch *s) {
     attn_tile *tile = &s->tile;
     const attn_pages pages = pages_of(job, seq, s->kv_head), next_pages = pages_of(job, seq, next.kv_head);
     int32_t next_base = next.chunk * ATTN_CHUNK, base = chunk * ATTN_CHUNK, first, end;
@@ -208,7 +219,11 @@ bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
         return false;
     }
     if (s->mods != NULL) {
-        apply_mask(job, chunk, first, end, s);
+        if (like != NULL && s->mods->mask != NULL && !s->mods->mask->uses_h) {
+            copy_mask(like, s);
+        } else {
+            apply_mask(job, chunk, first, end, s);
+        }
         if (!seen_by_some(tile, &first, &end)) {
             return false;
         }

@@ -60,7 +60,9 @@ typedef struct attn_next {
     int32_t kv_head, chunk, end;
 } attn_next;
 
-/* Computes one chunk for the tile's queries and writes it to the tile's results. false: no query sees any of it. */
-bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, attn_scratch *s);
+/* Computes one chunk for the tile's queries and writes it to the tile's results. false: no query sees any of it. like: the tile of the same
+ * rows for another kv head, just computed over this chunk, or NULL: a mask that does not depend on the head is not run again. */
+bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, const attn_scratch *like,
+                        attn_scratch *s);
 
 #endif

@@ -226,8 +226,7 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear *w, r
     int32_t k_end = format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
     const uint8_t *blocks = linear_block(w, block0);
     size_t stride = w->layout.block_bytes;
-    float_tile t = {
-        .w = blocks, .w_stride = stride, .next = blocks, .next_stride = stride, .y = y, .y_stride = y_stride, .n_k = k_end};
+    float_tile t = {.w = blocks, .w_stride = stride, .next = blocks, .next_stride = stride, .y = y, .y_stride = y_stride, .n_k = k_end};
     if (n_rows <= N_FLOAT_ROWS) {
         chunk_rows(kind, format, true, x, n_rows, t, n_blocks);
         return;

@@ -472,10 +472,10 @@ INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t 
 }
 
 #define GROUP_PRODUCT(name, group_, bits_, zero_, scale_)                                                                                  \
-    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,       \
+    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,  \
                                void *scratch) {                                                                                            \
         const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                     \
-        product_groups(f, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                                     \
+        product_groups(f, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                           \
     }
 QUANT_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT

@@ -153,8 +153,7 @@ INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next
     }
 }
 
-static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                          int32_t y_stride) {
+static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride) {
     int8_chunk c = {.w = w, .n_k = w->layout.k_padded};
     for (int32_t i = 0; i < n_blocks;) {
         int32_t n = n_blocks - i >= INT8_FEW_BLOCKS ? INT8_FEW_BLOCKS : 1;

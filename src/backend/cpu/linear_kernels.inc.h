@@ -28,9 +28,9 @@
 /* ---- the table ---- */
 
 #define FLOAT_PRODUCT(name, kind, format)                                                                                                  \
-    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,         \
+    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,            \
                      void *scratch) {                                                                                                      \
-        product_floats(kind, format, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                          \
+        product_floats(kind, format, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                \
     }
 FLOAT_PRODUCT(product_f32, PACK_F32, ROWS_F32)
 FLOAT_PRODUCT(product_f16, PACK_F16, ROWS_F32)
@@ -55,7 +55,7 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
         break;
 #define GROUP_CASE(name, group, bits, zero, scale)                                                                                         \
     case PACK_##name:                                                                                                                      \
-        product_##name(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                                        \
+        product_##name(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                              \
         break;
         QUANT_LIST(GROUP_CASE)
 #undef GROUP_CASE

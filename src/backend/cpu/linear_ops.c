@@ -25,7 +25,7 @@ typedef struct rows_job {
     const float *x; /* [.., width] */
     int32_t width, n_rows;
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
-    bool is_quantised;    /* x has its only reader's format already */
+    bool is_quantised;   /* x has its only reader's format already */
     const norm *nm;      /* or NULL */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
@@ -80,7 +80,7 @@ typedef struct product_job {
     cpu_backend *b;
     row_view views[N_ROW_FORMATS];
     int32_t n_rows, n;
-    int32_t task_blocks; /* column blocks of a task */
+    int32_t task_blocks;            /* column blocks of a task */
     int32_t tail_from, tail_blocks; /* of the last weights' blocks from tail_from on */
     int32_t n_parts;                /* tasks of the same columns, TASK_ROWS rows each: side by side, while the weights are near */
     const linear *weights[MAX_USES];

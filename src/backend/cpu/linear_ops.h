@@ -24,9 +24,9 @@ typedef struct cpu_linear_state {
     linear *loaded;
     int32_t widest[N_ROW_FORMATS];
     uint8_t *rows[N_ROW_FORMATS]; /* quantised rows, max(max_rows, max_out) of the widest */
-    float *tiles;     /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
-    uint8_t *scratch; /* [workers][LINEAR_SCRATCH_BYTES] */
-    row_argmax *largest; /* [workers][max_out], of the last head */
+    float *tiles;                 /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
+    uint8_t *scratch;             /* [workers][LINEAR_SCRATCH_BYTES] */
+    row_argmax *largest;          /* [workers][max_out], of the last head */
 } cpu_linear_state;
 
 /* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of w's column blocks from block0 on. scratch: LINEAR_SCRATCH_BYTES of

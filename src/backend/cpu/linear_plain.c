@@ -246,7 +246,8 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
             product_groups(w, block, x, n_rows, out, y_stride);
         } else if (w->format == ROWS_TOKEN) {
             for (int32_t r = 0; r < n_rows; r++) {
-                product_token(w, block, w->scales + (block0 + i) * LANES, x.data + (size_t)r * x.stride, out + (size_t)r * (size_t)y_stride);
+                product_token(w, block, w->scales + (block0 + i) * LANES, x.data + (size_t)r * x.stride,
+                              out + (size_t)r * (size_t)y_stride);
             }
         } else {
             product_floats(w, block, x, n_rows, out, y_stride);

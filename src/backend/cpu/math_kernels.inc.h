@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "backend/cpu/math.h"
-#include "core/math_poly.h"
 #include "backend/cpu/simd.h"
 #include "core/half.h"
+#include "core/math_poly.h"
 
 #define LANES 16
 

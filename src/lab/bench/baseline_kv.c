@@ -69,8 +69,8 @@ static void store_in_pieces(backend *b, const kv_store_use *use) {
         const batch_seq *seq = &c->batch->seqs[s];
         kv_piece *p = piece_of(k, use->cache, s);
         quire_err e = p->n != seq->n_tokens - seq->n_rows || seq->n_tokens > k->max_len ? QUIRE_INVALID
-                      : k->way == BASELINE_GROWING                                       ? grow(k, l, p, seq->n_rows)
-                                                                                         : QUIRE_OK;
+                      : k->way == BASELINE_GROWING                                      ? grow(k, l, p, seq->n_rows)
+                                                                                        : QUIRE_OK;
         if (e != QUIRE_OK) {
             k->error = e;
             return;

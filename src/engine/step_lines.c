@@ -1,0 +1,105 @@
+#include "engine/step_lines.h"
+
+#include <assert.h>
+
+#include "engine/step_sample.h"
+#include "sample/end_tokens.h"
+#include "spec/outlook.h"
+
+/* Whether the item's samples come from rows of logits that nothing else uses. */
+static bool is_lined(const engine *e, int32_t item) {
+    const sequence *s = planned_at(e, item);
+    const sched_item *it = &e->sched.plan.items[item];
+    bool reaches_end = s->task.kv.n_computed + it->n_rows - it->n_drafts == s->task.n_known;
+    bool is_judged = it->n_drafts > 0 && s->draft.n_jump_forward == 0 && draft_by_rejection(&e->options.draft, &s->sampling);
+    return reaches_end && !is_judged && s->pooling == NULL && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL &&
+           !task_wants_logits(&s->task);
+}
+
+/* Rows of logits that a line samples from: behind its last known token and behind each draft. Of jump-forward tokens only the last of all
+ * is followed by one. */
+static int32_t count_rows(const draft_line *line) {
+    int32_t n_forced = line->s->draft.n_jump_forward;
+    return n_forced == 0 ? line->n_drafts + 1 : n_forced == line->n_drafts ? 1 : 0;
+}
+
+/* Fills the rows of a line from row `out` of the logits on, and returns how many there are. */
+static int32_t fill_rows(const engine *e, int32_t out, const draft_line *line) {
+    const sequence *s = line->s;
+    int32_t n = count_rows(line);
+    bool takes = e->b->ops->argmax != NULL && sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t argmax = takes ? e->b->ops->argmax(e->b, out + i) : -1;
+        line->rows[i] = (sample_row){
+            .logits = e->b->ops->logits(e->b, out + i), .context = s->context, .knows_argmax = argmax >= 0, .argmax = argmax};
+    }
+    return n;
+}
+
+/* A token of the line, which is forced or sampled from `row`; n of its tokens are before it. */
+static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const verify_walk *w, sample_row *row, sample_result *result) {
+    *result = NOT_SAMPLED;
+    if (row == NULL) {
+        result->token = s->draft.tree.tokens[w->at + 1];
+        result->error = sample_accept(&s->context, result->token);
+        return;
+    }
+    row->result = result;
+    row->context.n_tokens = s->task.n_known + n;
+    step_sample_row(e, s, worker, row, NULL);
+}
+
+/* Goes down a line. The history of each sample is the sequence's own array, where the tokens will be known. */
+static void sample_line(void *context, int32_t task, int32_t worker) {
+    engine *e = context;
+    const draft_line *line = &e->step.lines[task];
+    sequence *s = line->s;
+    verify_walk w = verify_begin(&s->draft, line->n_drafts, false);
+    int32_t n = 0;
+    for (bool goes_on = true; goes_on; n++) {
+        int32_t row = verify_row(&w, 0);
+        sample_result *r = &line->results[n];
+        take_token(e, s, worker, n, &w, row < 0 ? NULL : &line->rows[row], r);
+        bool ends = r->error != QUIRE_OK || r->token < 0 || end_token_kind(&s->sampling, e->desc, r->token) != END_NONE;
+        int32_t room = s->task.n_max - (s->task.n_known + n + 1) - 1; /* for drafts of the next step */
+        goes_on = !ends && verify_advance(&w, r->token);
+        if (goes_on) {
+            s->task.tokens[s->task.n_known + n] = r->token;
+        } else if (!ends && s->constraint != NULL && room > 0 && !e->options.ablations.no_jump_forward) {
+            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, outlook_least(e->sched.n_running));
+        }
+    }
+    s->line = line->results;
+    s->n_line = n;
+}
+
+/* Whether nothing remains to be done for a line of one row but to take the argmax. */
+static bool is_known(const draft_line *line) {
+    return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax && line->s->constraint == NULL &&
+           line->s->logprobs == NULL;
+}
+
+void step_lines_sample(engine *e) {
+    step_arrays *a = &e->step;
+    int32_t n = 0, n_rows = 0, n_results = 0;
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        draft_line *line = &a->lines[n];
+        sequence *s = planned_at(e, i);
+        assert(s->n_line == 0);
+        if (!is_lined(e, i)) {
+            continue;
+        }
+        *line = (draft_line){s, e->sched.plan.items[i].n_drafts, a->line_rows + n_rows, a->line_results + n_results};
+        n_results += line->n_drafts + 1;
+        int32_t filled = fill_rows(e, a->out0[i], line);
+        if (is_known(line)) {
+            line->results[0] = (sample_result){line->rows[0].argmax, QUIRE_OK};
+            s->line = line->results;
+            s->n_line = 1;
+        } else {
+            n_rows += filled;
+            n++;
+        }
+    }
+    sample_tasks(&e->samples, sample_line, e, n);
+}

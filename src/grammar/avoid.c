@@ -1,0 +1,233 @@
+/* Rules that an automaton restricts: what both accept, as a product of the two (Bar-Hillel, Perles and Shamir 1961).
+ *
+ * A copy of a node is made for each state in which it is reached and each state in which its rule has to end; a rule has one for each pair
+ * of such states. Of these only the ones that are met are made. */
+#include "grammar/avoid.h"
+#include "grammar/avoid_product.h"
+
+/* ---- repeats ---- */
+
+/* One round of a repeat, then next: a character, or a call of the body. */
+static uint32_t one_round(build *b, const nfa_repeat *r, uint32_t rule, uint32_t next) {
+    nfa_node body = b->a.nodes.p[r->body];
+    bool is_character = body.op == NFA_CLASS && body.next == NFA_RETURN_NODE;
+    return is_character ? build_node(b, NFA_CLASS, NFA_RAW, body.arg, 0, next) : build_call(b, rule, next);
+}
+
+/* Writes a repeat out. */
+static void unroll(build *b, uint32_t i) {
+    nfa_node node = b->a.nodes.p[i];
+    nfa_repeat r = b->a.repeats.p[node.arg];
+    uint32_t rule = build_rule(b), next = node.next, rounds = r.max == NFA_NONE ? r.min : r.max;
+    build_rule_set(b, rule, r.body);
+    if (rounds > AVOID_MAX_ROUNDS) {
+        (void)build_fail(b, QUIRE_TOO_LARGE, -1, "a repeat of over %d rounds in a text that must not hold its own end", AVOID_MAX_ROUNDS);
+    }
+    if (r.max == NFA_NONE) {
+        uint32_t loop = build_loop(b);
+        build_patch(b, loop, one_round(b, &r, rule, loop), next);
+        next = loop;
+    }
+    for (uint32_t k = r.min; r.max != NFA_NONE && k < r.max && build_step(b, 1); k++) {
+        next = build_split2(b, one_round(b, &r, rule, next), next);
+    }
+    for (uint32_t k = 0; k < r.min && build_step(b, 1); k++) {
+        next = one_round(b, &r, rule, next);
+    }
+    uint32_t split = build_split2(b, next, NFA_FAIL_NODE);
+    if (b->failed == QUIRE_OK) {
+        b->a.nodes.p[i] = b->a.nodes.p[split];
+    }
+}
+
+/* ---- copies ---- */
+
+static uint64_t key_of(uint32_t x, uint32_t state, uint32_t end) {
+    return (uint64_t)x << 16 | (uint64_t)state << 8 | end;
+}
+
+/* The copy of a node that is reached in `state` and whose rule ends in `end`. */
+static uint32_t node_copy(product *p, uint32_t node, uint32_t state, uint32_t end) {
+    bool is_new;
+    if (node == NFA_RETURN_NODE) {
+        return state == end ? NFA_RETURN_NODE : NFA_FAIL_NODE;
+    }
+    uint32_t i = product_find(p, &p->nodes, key_of(node, state, end), &is_new);
+    if (is_new) {
+        uint32_t to = build_node(p->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE), *todo = NFA_PUSH(p->b, p->todo);
+        p->nodes.list.p[i].to = to;
+        if (todo != NULL) {
+            *todo = i;
+        }
+    }
+    return p->b->failed == QUIRE_OK ? p->nodes.list.p[i].to : NFA_FAIL_NODE;
+}
+
+static uint32_t rule_copy(product *p, uint32_t rule, uint32_t state, uint32_t end) {
+    bool is_new;
+    uint32_t i = product_find(p, &p->rules, key_of(rule, state, end), &is_new);
+    if (is_new) {
+        uint32_t to = build_rule(p->b);
+        p->rules.list.p[i].to = to;
+        build_rule_set(p->b, to, node_copy(p, p->b->a.rules.p[rule].start, state, end));
+    }
+    return p->b->failed == QUIRE_OK ? p->rules.list.p[i].to : 0;
+}
+
+static void push_way(product *p, uint32_t node) {
+    uint32_t *way = NFA_PUSH(p->b, p->ways);
+    if (way != NULL) {
+        *way = node;
+    }
+}
+
+/* Takes the pieces that lead where the first one left does, as ranges; their state, NFA_NONE: none are left. */
+static uint32_t take_pieces(product *p) {
+    uint32_t to = NFA_NONE;
+    p->ranges.n = 0;
+    for (uint32_t i = 0; i < p->pieces.n; i++) {
+        piece *x = &p->pieces.p[i];
+        to = to == NFA_NONE ? x->to : to;
+        if (x->to == NFA_NONE || x->to != to) {
+            continue;
+        }
+        nfa_range *last = p->ranges.n > 0 ? &p->ranges.p[p->ranges.n - 1] : NULL;
+        nfa_range *r = last != NULL && last->hi + 1 == x->range.lo ? last : NFA_PUSH(p->b, p->ranges);
+        if (r != NULL) {
+            *r = (nfa_range){r == last ? r->lo : x->range.lo, x->range.hi};
+        }
+        x->to = NFA_NONE;
+    }
+    return to;
+}
+
+/* Adds a way that reads what a node says, then goes on at the copy of `next`. The copy has a higher number, so that the last pass over the
+ * nodes, which goes down too, sees chains at once. */
+static void push_reader(product *p, nfa_node reads, uint32_t next, uint32_t state, uint32_t end) {
+    uint32_t node = build_node(p->b, (nfa_op)reads.op, NFA_RAW, reads.arg, reads.n, NFA_FAIL_NODE);
+    push_way(p, node);
+    next = node_copy(p, next, state, end);
+    if (p->b->failed == QUIRE_OK) {
+        p->b->a.nodes.p[node].next = next;
+    }
+}
+
+/* The copy of a class: a way for each state that its characters lead to. */
+static void copy_class(product *p, const nfa_node *node, uint32_t state, uint32_t end) {
+    product_cut(p, node, state);
+    for (uint32_t to; (to = take_pieces(p)) != NFA_NONE && build_step(p->b, 1);) {
+        uint32_t class = build_class(p->b, p->ranges.p, p->ranges.n);
+        push_reader(p, (nfa_node){.op = NFA_CLASS, .arg = class}, node->next, to, end);
+    }
+}
+
+static void copy_call(product *p, const nfa_node *node, uint32_t state, uint32_t end) {
+    uint32_t of = product_outcome(p, node->arg, state);
+    if (p->b->failed != QUIRE_OK) {
+        return;
+    }
+    const outcome o = p->outcomes.p[of];
+    for (uint32_t q = 0; q < p->n_states; q++) {
+        if (has_end(o.ends, q)) {
+            uint32_t rule = rule_copy(p, node->arg, state, q);
+            push_reader(p, (nfa_node){.op = NFA_CALL, .n = node->n, .arg = rule}, node->next, q, end);
+        }
+    }
+}
+
+/* Fills copy i: it becomes one of several ways. */
+static void fill(product *p, uint32_t i) {
+    build *b = p->b;
+    pair c = p->nodes.list.p[i];
+    uint32_t state = (uint32_t)(c.key >> 8 & 0xFF), end = (uint32_t)(c.key & 0xFF);
+    nfa_node node = b->a.nodes.p[c.key >> 16];
+    p->ways.n = 0;
+    switch ((nfa_op)node.op) {
+    case NFA_SPLIT:
+        for (uint32_t k = 0; k < node.n; k++) {
+            push_way(p, node_copy(p, b->a.targets.p[node.arg + k], state, end));
+        }
+        break;
+    case NFA_BYTES: {
+        uint32_t to = product_behind(p, &node, state);
+        if (to != NFA_NONE) {
+            push_reader(p, node, node.next, to, end);
+        }
+        break;
+    }
+    case NFA_CLASS:
+        copy_class(p, &node, state, end);
+        break;
+    case NFA_CALL:
+        copy_call(p, &node, state, end);
+        break;
+    default:
+        break;
+    }
+    if (p->ways.n > 0 && b->failed == QUIRE_OK) {
+        push_way(p, NFA_FAIL_NODE); /* a split of two at least, which is a node of its own */
+        uint32_t split = build_split(b, p->ways.p, p->ways.n);
+        b->a.nodes.p[c.to] = b->a.nodes.p[split];
+    }
+}
+
+/* ---- the rule ---- */
+
+static bool open_product(product *p, uint32_t first, uint32_t dfa_number, dfa_pool *pool) {
+    *p = (product){.b = pool->b, .d = &pool->all.p[dfa_number]};
+    p->n_states = p->d->states.n;
+    if (p->n_states > AVOID_MAX_STATES) {
+        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "what ends a value of this format takes over %d states", AVOID_MAX_STATES);
+        return false;
+    }
+    for (uint32_t i = first, n = p->b->a.nodes.n; i < n && build_step(p->b, 1); i++) {
+        if (p->b->a.nodes.p[i].op == NFA_REPEAT) {
+            unroll(p->b, i);
+        }
+    }
+    return p->b->failed == QUIRE_OK;
+}
+
+static void close_table(table *t) {
+    mem_free(t->list.p);
+    mem_free(t->slots);
+}
+
+static void close_product(product *p) {
+    mem_free(p->outcomes.p);
+    mem_free(p->callers.p);
+    mem_free(p->work.p);
+    mem_free(p->todo.p);
+    close_table(&p->known);
+    close_table(&p->seen);
+    close_table(&p->nodes);
+    close_table(&p->rules);
+    mem_free(p->pieces.p);
+    mem_free(p->ranges.p);
+    mem_free(p->ways.p);
+}
+
+uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
+    product p;
+    build *b = pool->b;
+    uint32_t made = build_rule(b);
+    if (b->failed != QUIRE_OK) {
+        return made;
+    }
+    if (open_product(&p, first, x, pool)) {
+        uint32_t of = product_find_ends(&p, rule);
+        outcome ends = b->failed == QUIRE_OK ? p.outcomes.p[of] : (outcome){0};
+        uint32_t start = NFA_FAIL_NODE;
+        for (uint32_t q = 0; q < p.n_states && b->failed == QUIRE_OK; q++) {
+            if (has_end(ends.ends, q) && p.d->states.p[q].accepts) {
+                start = build_split2(b, build_call(b, rule_copy(&p, rule, 0, q), NFA_RETURN_NODE), start);
+            }
+        }
+        while (p.todo.n > 0 && build_step(b, 1)) {
+            fill(&p, p.todo.p[--p.todo.n]);
+        }
+        build_rule_set(b, made, start);
+    }
+    close_product(&p);
+    return made;
+}

@@ -1,0 +1,47 @@
+/* How many members an object needs until its required names and its rules are satisfied. */
+#include "grammar/nfa.h"
+
+#define N_SETS (1u << NFA_MAX_RULES)
+
+static bool lives(const bool *live, const nfa_part *p) {
+    return live != NULL ? live[p->entry] : p->entry != NFA_FAIL_NODE;
+}
+
+/* to[r | rules of p] is at most one more than from[r]. */
+static void take(const nfa_part *p, uint32_t all, const uint32_t *from, uint32_t *to) {
+    for (uint32_t r = 0; r <= all; r++) {
+        uint32_t *one = &to[r | p->rules];
+        if (from[r] != NFA_NONE && from[r] + 1 < *one) {
+            *one = from[r] + 1;
+        }
+    }
+}
+
+uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, const bool *live, uint32_t satisfied, uint32_t next, const uint64_t *seen) {
+    uint32_t least[N_SETS], with[N_SETS], end; /* by satisfied rules */
+    for (uint32_t r = 0; r < N_SETS; r++) {
+        least[r] = r == satisfied ? 0 : NFA_NONE;
+    }
+    for (uint32_t i = 0; i < o->n; i = end) {
+        const nfa_part *p = &a->parts.p[o->first + i];
+        bool may = p->name >= next && (seen == NULL || (seen[p->name / 64] >> (p->name % 64) & 1) == 0);
+        memcpy(with, least, sizeof with);
+        if (may && p->required) {
+            memset(with, 0xFF, sizeof with);
+        }
+        for (end = i; end < o->n && p[end - i].name == p->name; end++) {
+            if (may && lives(live, &p[end - i])) {
+                take(&p[end - i], o->rules, least, with);
+            }
+        }
+        memcpy(least, with, sizeof least);
+    }
+    for (uint32_t round = 0; round < NFA_MAX_RULES; round++) { /* each open member that is needed satisfies one rule more */
+        for (uint32_t i = o->n; i < o->n + o->n_open; i++) {
+            if (lives(live, &a->parts.p[o->first + i])) {
+                take(&a->parts.p[o->first + i], o->rules, least, least);
+            }
+        }
+    }
+    return least[o->rules];
+}

@@ -1,0 +1,88 @@
+/* Items that count towards `contains`, several of them at once, and what unevaluatedItems and negations see of them. */
+#include "schema_case.h"
+
+static void several_contains_are_counted_together(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\":\"array\",\"allOf\":[{\"contains\":{\"const\":1}},{\"contains\":{\"type\":\"string\"}}]}",
+         {"[1,\"a\"]", "[\"a\",null,1]", "[1,1,\"a\",\"b\"]"},
+         {"[]", "[1]", "[\"a\"]", "[1,2]"}},
+        {"{\"type\":\"array\",\"maxItems\":2,\"allOf\":[{\"contains\":{\"multipleOf\":2}},{\"contains\":{\"minimum\":5},\"minContains\":2},"
+         "{\"contains\":{\"maximum\":7},\"maxContains\":1}],\"items\":{\"type\":\"integer\"}}",
+         {"[6,9]", "[8,7]", "[7,10]"},
+         {"[6,7]", "[8]", "[8,9]", "[9,7]", "[6,9,9]"}},
+        {"{\"type\":\"array\",\"contains\":{\"const\":1},\"not\":{\"contains\":{\"const\":2}}}",
+         {"[1]", "[1,3]"},
+         {"[]", "[1,2]", "[2]", "[3]"}},
+        {"{\"type\":\"array\",\"allOf\":[{\"contains\":{\"const\":1},\"minContains\":2},{\"contains\":{\"const\":1},\"maxContains\":2}]}",
+         {"[1,1]", "[1,0,1]"},
+         {"[1]", "[1,1,1]"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+static void counts_that_cannot_be_reached_are_refused(void **state) {
+    (void)state;
+    case_refused(GRAMMAR_SCHEMA, "{\"type\":\"array\",\"contains\":{\"type\":\"null\"},\"maxContains\":0}", QUIRE_INVALID,
+                 "matches no text");
+    case_refused(GRAMMAR_SCHEMA,
+                 "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"},{\"type\":\"string\"}],\"maxItems\":2,\"contains\":{\"type\":"
+                 "\"null\"}}",
+                 QUIRE_INVALID, "matches no text");
+    case_refused(GRAMMAR_SCHEMA,
+                 "{\"items\":{\"type\":\"array\",\"allOf\":[{\"contains\":{\"const\":1},\"minContains\":100},{\"contains\":{\"const\":2},"
+                 "\"minContains\":2}]}}",
+                 QUIRE_UNSUPPORTED, "contains at \"/items\"");
+}
+
+static void huge_counts_are_no_work(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\":\"array\",\"minItems\":4000000000,\"contains\":{\"type\":\"null\"},\"minContains\":2000000000}",
+         {NULL},
+         {"[null]", "[1,2]"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+static void items_behind_a_prefix_are_negated(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\":\"array\",\"not\":{\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"type\":\"integer\"}}}",
+         {"[1]", "[\"a\",\"b\"]", "[\"a\",1,null]", "[\"a\",null,1]"},
+         {"[]", "[\"a\"]", "[\"a\",1,2]"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+static void items_that_count_are_evaluated(void **state) {
+    (void)state;
+    static const schema_case cases[] = {
+        {"{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"unevaluatedItems\":{\"type\":\"null\"}}",
+         {"[\"a\"]", "[null,\"a\",null]", "[\"a\",\"b\"]"},
+         {"[null]", "[\"a\",1]", "[]"}},
+        {"{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"minContains\":0,\"unevaluatedItems\":false}",
+         {"[]", "[\"a\"]"},
+         {"[1]"}},
+        {"{\"if\":{\"contains\":{\"const\":\"a\"}},\"then\":{\"if\":{\"contains\":{\"const\":\"b\"}}},\"unevaluatedItems\":false,\"type\":"
+         "\"array\"}",
+         {"[]", "[\"a\"]", "[\"b\",\"a\"]"},
+         {"[\"b\"]", "[\"a\",\"c\"]"}},
+        {"{\"$schema\":\"https://json-schema.org/draft/2019-09/"
+         "schema\",\"contains\":{\"type\":\"string\"},\"unevaluatedItems\":{\"type\":\"null\"}}",
+         {"1"},
+         {"[\"a\"]"}},
+    };
+    CHECK_ALL(cases, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_contains_are_counted_together),
+        cmocka_unit_test(counts_that_cannot_be_reached_are_refused),
+        cmocka_unit_test(huge_counts_are_no_work),
+        cmocka_unit_test(items_behind_a_prefix_are_negated),
+        cmocka_unit_test(items_that_count_are_evaluated),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* The names of tokenizer.ggml.pre: which there are, how they cut, and what else they say. */
+#include "shared.h"
+
+#include "text/tokenizer_impl.h"
+
+/* Every name of llama.cpp's src/llama-vocab.cpp at commit 00ad355e. */
+static const char names[] =
+    "default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano deepseek-llm "
+    "deepseek-coder deepseek-v3 spark2_5 youtu falcon mpt starcoder gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es "
+    "jina-v2-de a.x-4.0 mellum modern-bert jais-2 gemma4 granite-embed-multi-311m sarvam-moe jina-v1-en jina-v2-code "
+    "roberta-bpe whitespace refact command-r qwen2 deepseek-r1-qwen kormo f2llmv2 qwen35 stablelm2 olmo dbrx smaug-bpe "
+    "poro-chat glm4 chatglm-bpe viking jais tekken smollm codeshell bloom gpt3-finnish exaone exaone4 exaone-moe chameleon "
+    "minerva-7b megrez gpt-4o llama4 kanana2 talkie granite-embed-multi-97m tiny_aya cohere2moe superbpe trillion "
+    "granite-docling bailingmoe bailingmoe2 llada-moe seed-coder hunyuan hunyuan-dense hy_v4 joyai-llm kimi-k2 ufakzeka "
+    "grok-2 afmoe laguna minimax-m2 solar-open mellum2";
+
+/* The pieces of a text, each behind a '|'. */
+static strbuf cut(const char *name, const char *text) {
+    tokenizer *t = mem_new(1, sizeof *t);
+    pre_start start;
+    quire_error err = {0};
+    pre_scratch s = {0};
+    regex_scratch rs = {0};
+    const piece_list *pieces;
+    strbuf out = {0};
+    assert_non_null(t);
+    if (tokenizer_apply_pre(t, str_of(name), &start, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", name, err.message);
+    }
+    assert_int_equal(pretokenizer_run(&t->pretokenizer, str_of(text), true, &s, &rs, &pieces), QUIRE_OK);
+    for (size_t i = 0; i < pieces->n; i++) {
+        assert_int_equal(strbuf_add_str(&out, "|"), QUIRE_OK);
+        assert_int_equal(strbuf_add(&out, pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n), QUIRE_OK);
+    }
+    pre_scratch_deinit(&s);
+    regex_scratch_deinit(&rs);
+    tokenizer_close(t);
+    return out;
+}
+
+static void expect_cut(const char *name, const char *text, const char *want) {
+    strbuf got = cut(name, text);
+    if (!str_is((str){got.p, got.n}, want)) {
+        fail_msg("%s cuts \"%s\" into %.*s, not %s", name, text, (int)got.n, got.p, want);
+    }
+    strbuf_deinit(&got);
+}
+
+static void every_name_is_known(void **state) {
+    (void)state;
+    const char *at = names;
+    int n = 0;
+    while (*at != '\0') {
+        char name[64];
+        size_t length = strcspn(at, " ");
+        assert_true(length < sizeof name);
+        memcpy(name, at, length);
+        name[length] = '\0';
+        at += length + (at[length] == ' ');
+        strbuf got = cut(name, "It's 1234567 \xe4\xb8\xad\xe6\x96\x87, foo_bar!!\n\n  x");
+        assert_true(got.n > 0);
+        strbuf_deinit(&got);
+        n++;
+    }
+    assert_int_equal(n, 90);
+}
+
+/* In the byte-level alphabet, where a space is G with a dot and a newline C with one. */
+#define SPACE "\xc4\xa0"
+#define LINE  "\xc4\x8a"
+
+static void names_cut_as_their_models_do(void **state) {
+    (void)state;
+    expect_cut("deepseek-v3", "ab!!\n\ncd 12345\n", "|ab|!!" LINE LINE "|cd|" SPACE "|123|45|" LINE);
+    expect_cut("hy_v4", "ab!!\n\ncd 12345\n", "|ab|!!" LINE LINE "|cd|" SPACE "|123|45|" LINE);
+    expect_cut("spark2_5", "ab!!\n\ncd 12345\n", "|ab|!!|" LINE "|" LINE "|cd|" SPACE "|1|2|3|4|5|" LINE);
+    expect_cut("qwen2", "It's 123", "|It|'s|" SPACE "|1|2|3");
+    expect_cut("llama-bpe", "It's 12345", "|It|'s|" SPACE "|123|45");
+    expect_cut("ufakzeka", "It's", "|It|'s");
+    expect_cut("gemma4", "a b\n\nc", "|a b|\n\n|c");
+    expect_cut("tiny_aya", "x 1234567", "|x|" SPACE "|1|234|567");
+}
+
+/* ---- whole tokenizers ---- */
+
+static const str byte_tokens[] = {{"<s>", 3}, {"a", 1}, {"b", 1}, {"ab", 2}, {LINE, 2}, {LINE LINE, 4}};
+static const str text_tokens[] = {{"<s>", 3}, {"a", 1}, {"b", 1}, {"ab", 2}, {"\n", 1}, {"\n\n", 2}, {"ba", 2}};
+static const int32_t types[] = {VOCAB_CONTROL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL, VOCAB_NORMAL};
+static const str merge = {"a b", 3};
+
+static vocab vocabulary(const char *model, const char *pre) {
+    bool raw = strcmp(model, "gemma4") == 0;
+    return (vocab){.source = VOCAB_GGUF,
+                   .model = str_of(model),
+                   .pre = str_of(pre),
+                   .tokens = raw ? text_tokens : byte_tokens,
+                   .n_tokens = raw ? 7 : 6,
+                   .types = types,
+                   .merges = &merge,
+                   .n_merges = 1,
+                   .bos = 0,
+                   .eos = -1,
+                   .unk = -1,
+                   .pad = -1,
+                   .sep = -1,
+                   .add_bos = -1,
+                   .add_eos = -1,
+                   .add_space_prefix = -1};
+}
+
+static void expect_ids(const vocab *v, const char *text, const int32_t *want, size_t n) {
+    tokenizer *t = NULL;
+    token_list ids = {0};
+    quire_error err = {0};
+    if (tokenizer_open(v, &t, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err),
+                     QUIRE_OK);
+    assert_int_equal(ids.n, n);
+    assert_memory_equal(ids.ids, want, n * sizeof *want);
+    token_list_deinit(&ids);
+    tokenizer_close(t);
+}
+
+#define EXPECT_IDS(v, text, ...)                                                                                                           \
+    expect_ids(v, text, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+static void an_unset_flag_adds_a_bos_where_llama_cpp_does(void **state) {
+    (void)state;
+    vocab v = vocabulary("gpt2", "llama-bpe");
+    EXPECT_IDS(&v, "ab", 0, 3);
+    v.add_bos = 0;
+    EXPECT_IDS(&v, "ab", 3);
+    v = vocabulary("gpt2", "qwen2");
+    EXPECT_IDS(&v, "ab", 3);
+    v.add_bos = 1;
+    EXPECT_IDS(&v, "ab", 0, 3);
+}
+
+/* Of Gemma 4: a BOS whatever the flag says, newlines are one token though no merge makes it, other texts obey the merges. */
+static void gemma4_is_a_model_by_itself(void **state) {
+    (void)state;
+    vocab v = vocabulary("gemma4", "");
+    v.add_bos = 0;
+    EXPECT_IDS(&v, "ab\n\nba", 0, 3, 5, 2, 1);
+}
+
+static void kimi_k2_needs_no_merges(void **state) {
+    (void)state;
+    vocab v = vocabulary("gpt2", "kimi-k2");
+    v.merges = NULL;
+    v.n_merges = 0;
+    EXPECT_IDS(&v, "ab", 3);
+    EXPECT_IDS(&v, "ba", 2, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_name_is_known),
+        cmocka_unit_test(names_cut_as_their_models_do),
+        cmocka_unit_test(an_unset_flag_adds_a_bos_where_llama_cpp_does),
+        cmocka_unit_test(gemma4_is_a_model_by_itself),
+        cmocka_unit_test(kimi_k2_needs_no_merges),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
