@@ -8,7 +8,7 @@ ratio and why they differ. Prose stands in the pages, around the marks.
     tools/experiments.py --write         the pages again, from what was kept
     tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out, and that
                                          no page has a measured figure of which it does not say what prints it (measured.py)
-    tools/experiments.py --list          names and commands
+    tools/experiments.py --list          names, commands, and the seconds that each took
 
 What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone.
 """
@@ -275,6 +275,14 @@ def check(published):
     return 1 if wrong else 0
 
 
+def list_all(kept):
+    """Names, seconds of the runs that are kept, and commands."""
+    for e in EXPERIMENTS:
+        seconds = sum(k["seconds"] for key, k in kept.items() if key.split("@")[0] == e.name)
+        print(f"{e.name:24}{seconds:8.0f} s  {e.command}")
+    print(f"{'all':24}{sum(k['seconds'] for k in kept.values()):8.0f} s")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", metavar="NAME")
@@ -287,7 +295,7 @@ def main():
     if unknown:
         sys.exit(f"{', '.join(sorted(unknown))}: no such experiment; --list names them")
     if o.list:
-        return print("\n".join(f"{e.name:20} {e.command}" for e in EXPERIMENTS))
+        return list_all(read_kept())
     if o.check:
         return check(pathlib.Path(o.published))
     kept = read_kept() if o.write else run_all(o.names, pathlib.Path(o.quire), o.quick)
