@@ -73,10 +73,10 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
     s->n_line = n;
 }
 
-/* Whether nothing remains to be done for a line of one row but to take the argmax. */
+/* Whether nothing remains to be done for a line of one row but to take the argmax. With mirostat, mu has to be kept for branches. */
 static bool is_known(const draft_line *line) {
     return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax && line->s->constraint == NULL &&
-           line->s->logprobs == NULL;
+           line->s->logprobs == NULL && line->s->mus == NULL;
 }
 
 void step_lines_sample(engine *e) {

@@ -30,6 +30,7 @@ typedef struct watched {
 typedef struct fields {
     sampling_params sampling;
     const char *namespace;
+    int32_t logprobs_width;
 } fields;
 
 static engine_request request_of(harness *h, watched *w, int32_t n_tokens, const fields *f) {
@@ -40,6 +41,7 @@ static engine_request request_of(harness *h, watched *w, int32_t n_tokens, const
                             .sampling = f->sampling,
                             .namespace = f->namespace,
                             .n_namespace = strlen(f->namespace),
+                            .logprobs_width = f->logprobs_width,
                             .out = h->out,
                             .user = w};
 }
@@ -221,6 +223,26 @@ static void check_rollback(harness *h, int kind) {
     assert_int_equal(branch(h, &s, &s, N_PROMPT, NULL, 0, N_PROMPT, &f), QUIRE_OK);
     read_end(h, &s);
     same_tokens(&s, &plain);
+}
+
+/* Greedy samples keep what mirostat needs, for a branch that is warmer. */
+static void check_warmer(harness *h, int kind) {
+    static watched s[2];
+    fields f = fields_of(kind), warm = f;
+    f.sampling.temperature = 0.0f;
+    for (int i = 0; i < 2; i++) { /* with log-probabilities no sample is taken from the backend's argmax */
+        f.logprobs_width = i;
+        start(h, &s[i], N_PROMPT, &f);
+        read_to(h, &s[i], N_PROMPT + 30);
+        assert_int_equal(branch(h, &s[i], &s[i], N_PROMPT + 9, NULL, 0, N_PROMPT, &warm), QUIRE_OK);
+        read_end(h, &s[i]);
+    }
+    same_tokens(&s[0], &s[1]);
+}
+
+static void a_warmer_branch_of_greedy_samples_goes_on_from_their_mu(void **state) {
+    (void)state;
+    for_each_engine(check_warmer);
 }
 
 static void a_rolled_back_generation_equals_one_never_touched(void **state) {
@@ -660,6 +682,7 @@ static void storms_of_commands_leave_nothing_behind(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_short_branch_of_a_long_stem_shares_no_more_than_it_has_room_for),
+        cmocka_unit_test(a_warmer_branch_of_greedy_samples_goes_on_from_their_mu),
         cmocka_unit_test(a_rolled_back_generation_equals_one_never_touched),
         cmocka_unit_test(forks_of_the_same_seed_go_where_their_stem_goes),
         cmocka_unit_test(a_fork_equals_a_fresh_request_with_its_prefix_and_seed),
