@@ -62,6 +62,13 @@ static bool is_refusal(quire_err e) {
     return e != QUIRE_OK && e != QUIRE_NO_MEMORY && e != QUIRE_CANCELLED;
 }
 
+/* Of what is too large time may have been short. */
+static void note_haste(const call_parts *m, quire_err e) {
+    if (e == QUIRE_TOO_LARGE && m->c->in_haste != NULL) {
+        *m->c->in_haste = true;
+    }
+}
+
 /* Whether the schema of tool i alone can be enforced in a layout; *why says why not. */
 static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, quire_error *why) {
     grammar *g = NULL;
@@ -85,6 +92,7 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
             return e;
         }
         TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
+        note_haste(m, e);
         TRY(e == QUIRE_OK ? e : loosen(m, i, &owned[i], err));
     }
     return QUIRE_OK;
@@ -104,9 +112,7 @@ static quire_err compile(call_parts *m, const reasoning_frame *frame, const gram
                          quire_error *err) {
     quire_err e = compile_part(m, call_parts_answer(m, frame), options, out, err);
     for (int round = 0; round < 2 && is_refusal(e) && !m->c->is_required; round++) {
-        if (e == QUIRE_TOO_LARGE && m->c->in_haste != NULL) { /* time may have been short */
-            *m->c->in_haste = true;
-        }
+        note_haste(m, e);
         TRY(round == 0 ? loosen_refused(m, options, owned, err) : loosen_all(m, owned, err));
         e = compile_part(m, call_parts_answer(m, frame), options, out, err);
     }

@@ -8,15 +8,17 @@ bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *fra
     return rule->form != RULE_OF_KIND || !reasoning_frame_is_empty(frame);
 }
 
+static quire_err too_large(quire_error *why) {
+    return err_set(why, QUIRE_TOO_LARGE, -1, "the grammar's text has over %zu bytes, the most that are read", GRAMMAR_MAX_TEXT);
+}
+
 /* A structural tag, which may be given as its text: *parsed is then what was read from it, and *out points into it. */
-static quire_err write_tag(part_arena *a, const json_value *v, const rule_context *c, json_value **parsed, grammar_part *out,
-                           quire_error *why) {
+static quire_err write_tag(part_arena *a, const json_value *v, json_value **parsed, grammar_part *out, quire_error *why) {
     if (json_is(v, JSON_KIND_TEXT)) {
-        TRY(request_read_value(json_str(v), 0, NULL, parsed, why));
+        TRY(json_str(v).n > GRAMMAR_MAX_TEXT ? too_large(why) : request_read_value(json_str(v), 0, NULL, parsed, why));
         v = *parsed;
     }
-    TRY(structural_tag_read(a, v, out, why));
-    return structural_tag_check_ends(v, c->marks, c->ends, c->n_ends, why);
+    return structural_tag_read(a, v, out, why);
 }
 
 /* The rule's text: what is given, or the value written out, as far as a grammar's text may reach. */
@@ -28,10 +30,7 @@ static quire_err take_text(part_arena *a, const request_rule *rule, str *out, qu
         json_add(&o, rule->value);
         *out = part_arena_take(a, &text);
     }
-    if (o.err == QUIRE_TOO_LARGE) {
-        return err_set(why, o.err, -1, "the grammar's text has over %zu bytes, the most that are read", GRAMMAR_MAX_TEXT);
-    }
-    return o.err;
+    return o.err == QUIRE_TOO_LARGE ? too_large(why) : o.err;
 }
 
 /* The arena's failure as an error of the rule. */
@@ -98,10 +97,17 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     e = e == QUIRE_OK ? check_arena(&a, &why) : e;
     grammar_part answer = part_rule(rule->kind, text, NULL);
     answer.whitespace_pattern = rule->whitespace_pattern;
-    if (e == QUIRE_OK && rule->form == RULE_STRUCTURAL_TAG) { /* the request's end tokens count for a tag of the cache, too */
-        e = write_tag(&a, rule->value, c, &parsed, &answer, &why);
-    }
+    bool is_tag = rule->form == RULE_STRUCTURAL_TAG;
+    e = e == QUIRE_OK && is_tag ? write_tag(&a, rule->value, &parsed, &answer, &why) : e;
     e = e == QUIRE_OK ? take_grammar(&a, rule, text, &answer, c, out, &why) : e;
+    if (e == QUIRE_OK &&
+        is_tag) { /* the request's end tokens count for a tag of the cache, too; what compiles is of a size to be looked at */
+        e = structural_tag_check_ends(parsed != NULL ? parsed : rule->value, c->marks, c->ends, c->n_ends, &why);
+    }
+    if (e != QUIRE_OK) {
+        grammar_drop(*out);
+        *out = NULL;
+    }
     part_arena_deinit(&a);
     json_drop(parsed);
     return request_rule_error(rule, e, &why, err);

@@ -4,8 +4,10 @@
 
 #include "api/call_marks.h"
 #include "api/structural_tag.h"
+#include "base/turn.h"
 
-#define PATH_BYTES 200
+#define PATH_BYTES    200
+#define WORK_A_FORMAT 100 /* of turn_poll */
 
 typedef struct walker {
     const grammar_marks *marks;
@@ -23,9 +25,9 @@ static bool has_type(const json_value *v, const char *type) {
 
 static bool may_be_empty(const json_value *v);
 
-static bool all_may(const json_value *list, size_t from) {
+static bool all_may(const json_value *list) {
     bool may = true;
-    for (size_t i = from; i < json_length(list) && may; i++) {
+    for (size_t i = 0; i < json_length(list) && may; i++) {
         may = may_be_empty(json_at(list, i));
     }
     return may;
@@ -53,7 +55,7 @@ static bool may_be_empty(const json_value *v) {
         return true;
     }
     if (has_type(v, "sequence")) {
-        return all_may(json_get(v, "elements"), 0);
+        return all_may(json_get(v, "elements"));
     }
     if (has_type(v, "or")) {
         return any_may(json_get(v, "elements"));
@@ -125,9 +127,9 @@ static quire_err check_tag(walker *w, const json_value *v, bool last) {
 }
 
 static quire_err check_list(walker *w, const json_value *list, const char *name, bool is_sequence, bool last) {
-    for (size_t i = 0; i < json_length(list); i++) {
-        bool is_last = last && (!is_sequence || all_may(list, i + 1));
-        TRY(check_member(w, json_at(list, i), name, (int64_t)i, is_last));
+    for (size_t i = json_length(list); i-- > 0;) { /* from the last on, to know whether what is behind may be empty */
+        TRY(check_member(w, json_at(list, i), name, (int64_t)i, last));
+        last = last && (!is_sequence || may_be_empty(json_at(list, i)));
     }
     return QUIRE_OK;
 }
@@ -144,6 +146,7 @@ static quire_err check_tags(walker *w, const json_value *v, bool last) {
 }
 
 static quire_err check(walker *w, const json_value *v, bool last) {
+    TRY(turn_poll(WORK_A_FORMAT));
     if (has_type(v, "const_string")) {
         return check_text(w, json_get_str(v, "value"), last, "value");
     }

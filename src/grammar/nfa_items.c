@@ -55,19 +55,20 @@ static bool one_rule_can_end(const nfa *a, const nfa_array *r, const bool *live,
 /* ---- several rules: the counts that can be reached, as a set ---- */
 
 bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts) {
-    uint32_t left = *counts, unit = 1, sum = 0;
+    uint32_t left = *counts, sum = 0;
+    uint64_t unit = 1;
     for (uint32_t i = 0; i < r->n_rules; i++) {
         bool has_max = r->rules[i].max != NFA_NONE;
-        uint32_t cap = has_max ? r->rules[i].max : r->rules[i].min, n = r->n_rules == 1 ? left : left % (cap + 1);
+        uint32_t cap = has_max ? r->rules[i].max : r->rules[i].min, n = r->n_rules == 1 ? left : (uint32_t)(left % (cap + UINT64_C(1)));
         if ((rules >> i & 1) != 0) {
             if (n == cap && has_max) {
                 return false;
             }
             n += n < cap;
         }
-        sum += n * unit;
-        left /= cap + 1;
-        unit *= cap + 1;
+        sum += (uint32_t)(n * unit);
+        left = (uint32_t)(left / (cap + UINT64_C(1)));
+        unit *= cap + UINT64_C(1);
     }
     *counts = sum;
     return true;
@@ -76,10 +77,10 @@ bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts) {
 bool nfa_counts_suffice(const nfa_array *r, uint32_t counts) {
     for (uint32_t i = 0; i < r->n_rules; i++) {
         uint32_t cap = r->rules[i].max != NFA_NONE ? r->rules[i].max : r->rules[i].min;
-        if ((r->n_rules == 1 ? counts : counts % (cap + 1)) < r->rules[i].min) {
+        if ((r->n_rules == 1 ? counts : (uint32_t)(counts % (cap + UINT64_C(1)))) < r->rules[i].min) {
             return false;
         }
-        counts /= cap + 1;
+        counts = (uint32_t)(counts / (cap + UINT64_C(1)));
     }
     return true;
 }

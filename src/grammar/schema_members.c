@@ -289,6 +289,8 @@ static bool write_listed(schema *s, const object_part *o, const member_writer *w
     return true;
 }
 
+#define MOST_RULED 384 /* ways of members of an object with rules: a mask looks at all of them for each */
+
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
     nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
     name_list l = {0};
@@ -313,6 +315,10 @@ uint32_t schema_members(schema *s, const object_part *o, const member_writer *w,
         return NFA_FAIL_NODE;
     }
     r.n_open = write_all_open(s, &open, w, &r);
+    if (r.rules != 0 && r.n + r.n_open > MOST_RULED) {
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "an object with negated rules about its members lists too many of them");
+        return NFA_FAIL_NODE;
+    }
     nfa_object *to = NFA_PUSH(s->b, s->b->a.objects);
     if (to == NULL) {
         return NFA_FAIL_NODE;

@@ -214,13 +214,13 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
 
 typedef PARTS(contains_rule) contains_rules;
 
-/* What an item must be that counts to the rules of `set` and to no other that has a maximum. */
-static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t set, uint32_t x) {
+/* What item number `item` must be that counts to the rules of `set` and to no other that has a maximum and counts it. */
+static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t set, uint32_t item, uint32_t x) {
     for (uint32_t i = 0; i < rules->n; i++) {
         const contains_rule *c = &rules->p[i];
         if ((set >> i & 1) != 0) {
             x = expr_and(s, x, c->expr);
-        } else if (c->max != NFA_NONE) {
+        } else if (c->max != NFA_NONE && c->from <= item) {
             x = expr_and(s, x, expr_not(s, c->expr));
         }
     }
@@ -235,7 +235,7 @@ static void add_slot(schema *s, const array_part *a, const contains_rules *rules
         for (uint32_t i = 0; i < rules->n; i++) {
             may = may && ((set >> i & 1) == 0 || rules->p[i].from <= item);
         }
-        values[set] = may ? counted_item(s, rules, set, x) : EXPR_NEVER;
+        values[set] = may ? counted_item(s, rules, set, item, x) : EXPR_NEVER;
         for (uint32_t more = set + 1; more < 1u << rules->n; more++) { /* one that counts to more is the same */
             same = same || ((more & set) == set && values[more] == values[set]);
         }

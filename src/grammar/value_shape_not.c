@@ -102,7 +102,7 @@ static const char *array_not(schema *s, const array_part *p, shape *out) {
         if (c.min > 0) {
             push_contains(s, out, (contains_rule){c.expr, 0, c.min - 1, c.from, true});
         }
-        if (c.max != NFA_NONE) {
+        if (c.max < NFA_NONE - 1) { /* more than that many are never written */
             push_contains(s, out, (contains_rule){c.expr, c.max + 1, NFA_NONE, c.from, true});
         }
     }

@@ -190,8 +190,27 @@ static void an_end_token_stands_where_nothing_has_to_follow(void **state) {
     }
 }
 
+/* Once through: looked at anew for each element, this list takes minutes. */
+static void a_long_list_is_looked_at_once(void **state) {
+    (void)state;
+    static const int32_t ends[] = {TOOL};
+    strbuf text = {0};
+    quire_error err = {0};
+    assert_int_equal(strbuf_add_str(&text, "{\"format\":{\"type\":\"sequence\",\"elements\":["), QUIRE_OK);
+    for (int i = 0; i < 60000; i++) {
+        assert_int_equal(strbuf_add_str(&text, "{\"type\":\"any_text\"},"), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, "{\"type\":\"token\",\"token\":\"<tool>\"}]}}"), QUIRE_OK);
+    json_value *v = json_document((str){text.p, text.n});
+    assert_non_null(v);
+    assert_int_equal(structural_tag_check_ends(v, &marks, ends, 1, &err), QUIRE_OK);
+    json_drop(v);
+    strbuf_deinit(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_list_is_looked_at_once),
         cmocka_unit_test(an_end_token_stands_where_nothing_has_to_follow),
         cmocka_unit_test(a_structural_tag_takes_the_texts_that_it_describes),
         cmocka_unit_test(what_cannot_be_done_is_refused_with_its_place),

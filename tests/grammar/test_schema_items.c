@@ -41,6 +41,9 @@ static void huge_counts_are_no_work(void **state) {
         {"{\"type\":\"array\",\"minItems\":4000000000,\"contains\":{\"type\":\"null\"},\"minContains\":2000000000}",
          {NULL},
          {"[null]", "[1,2]"}},
+        {"{\"not\":{\"contains\":{\"const\":1},\"maxContains\":4294967294}}", {"[]", "[2]"}, {"[1]", "1", "[2,1]"}},
+        {"{\"not\":{\"contains\":{\"const\":1},\"maxContains\":4294967293}}", {"[]", "[2]"}, {"[1]", "[2,1]"}},
+        {"{\"not\":{\"contains\":{\"const\":1},\"maxContains\":1e30}}", {"[]", "[2]"}, {"[1]"}},
     };
     CHECK_ALL(cases, NULL);
 }
@@ -51,6 +54,9 @@ static void items_behind_a_prefix_are_negated(void **state) {
         {"{\"type\":\"array\",\"not\":{\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"type\":\"integer\"}}}",
          {"[1]", "[\"a\",\"b\"]", "[\"a\",1,null]", "[\"a\",null,1]"},
          {"[]", "[\"a\"]", "[\"a\",1,2]"}},
+        {"{\"type\":\"array\",\"not\":{\"not\":{\"prefixItems\":[{\"type\":\"string\"}],\"items\":{\"type\":\"integer\"}}}}",
+         {"[]", "[\"a\"]", "[\"a\",1,2]"},
+         {"[1]", "[\"a\",\"b\"]", "[\"a\",1,null]"}},
     };
     CHECK_ALL(cases, NULL);
 }

@@ -69,11 +69,25 @@ static void what_a_constant_has_is_not_evaluated(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
+/* A mask looks at every member for every other where rules are negated. */
+static void many_members_under_negated_rules_are_refused(void **state) {
+    (void)state;
+    strbuf text = {0};
+    assert_int_equal(
+        strbuf_add_str(&text, "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"x$\":{\"type\":\"null\"}}},\"properties\":{"),
+        QUIRE_OK);
+    for (int i = 0; i < 400; i++) {
+        assert_int_equal(strbuf_addf(&text, "%s\"p%d\":{}", i > 0 ? "," : "", i), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, "}}"), QUIRE_OK);
+    case_refused(GRAMMAR_SCHEMA, text.p, QUIRE_TOO_LARGE, "lists too many");
+    strbuf_deinit(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_that_comes_twice_is_counted_once),
-        cmocka_unit_test(few_names_are_told_apart_as_listed_ones),
-        cmocka_unit_test(negated_rules_about_open_names_want_a_witness),
+        cmocka_unit_test(many_members_under_negated_rules_are_refused), cmocka_unit_test(a_name_that_comes_twice_is_counted_once),
+        cmocka_unit_test(few_names_are_told_apart_as_listed_ones),      cmocka_unit_test(negated_rules_about_open_names_want_a_witness),
         cmocka_unit_test(what_a_constant_has_is_not_evaluated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
