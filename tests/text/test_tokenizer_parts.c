@@ -342,13 +342,13 @@ static void normal_forms_of_texts_with_ascii_are_those_of_the_whole(void **state
 static void unknown_words_are_one_as_far_as_they_follow_each_other(void **state) {
     (void)state;
     enum { UNKNOWN = 1, KNOWN = 2 };
-    piece_table vocab = {0};
+    piece_table few = {0};
     piece_model m;
     model_scratch s = {0};
     token_list ids = {0};
-    assert_int_equal(piece_table_init(&vocab, 3, 3, 16), QUIRE_OK);
-    assert_int_equal(piece_table_add(&vocab, KNOWN, str_of("ab")), QUIRE_OK);
-    piece_model_init(&m, &piece_model_words, &vocab, UNKNOWN);
+    assert_int_equal(piece_table_init(&few, 3, 3, 16), QUIRE_OK);
+    assert_int_equal(piece_table_add(&few, KNOWN, str_of("ab")), QUIRE_OK);
+    piece_model_init(&m, &piece_model_words, &few, UNKNOWN);
     assert_int_equal(token_list_add(&ids, UNKNOWN), QUIRE_OK); /* added, as the next one but two */
     assert_int_equal(m.ops->encode(&m, str_of("x"), &s, &ids), QUIRE_OK);
     assert_int_equal(m.ops->encode(&m, str_of("y"), &s, &ids), QUIRE_OK);
@@ -362,7 +362,7 @@ static void unknown_words_are_one_as_far_as_they_follow_each_other(void **state)
     token_list_deinit(&ids);
     model_scratch_deinit(&s);
     piece_model_deinit(&m);
-    piece_table_deinit(&vocab);
+    piece_table_deinit(&few);
 }
 
 /* An empty text may have no address: under UBSan nothing is added to one. */
