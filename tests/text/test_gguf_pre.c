@@ -1,6 +1,7 @@
 /* The names of tokenizer.ggml.pre: which there are, how they cut, and what else they say. */
 #include "shared.h"
 
+#include "file/open_file.h"
 #include "text/tokenizer_impl.h"
 
 /* Every name of llama.cpp's src/llama-vocab.cpp at commit 00ad355e. */
@@ -90,22 +91,18 @@ static const str merge = {"a b", 3};
 
 static vocab vocabulary(const char *model, const char *pre) {
     bool raw = strcmp(model, "gemma4") == 0;
-    return (vocab){.source = VOCAB_GGUF,
-                   .model = str_of(model),
-                   .pre = str_of(pre),
-                   .tokens = raw ? text_tokens : byte_tokens,
-                   .n_tokens = raw ? 7 : 6,
-                   .types = types,
-                   .merges = &merge,
-                   .n_merges = 1,
-                   .bos = 0,
-                   .eos = -1,
-                   .unk = -1,
-                   .pad = -1,
-                   .sep = -1,
-                   .add_bos = -1,
-                   .add_eos = -1,
-                   .add_space_prefix = -1};
+    vocab v;
+    vocab_init(&v);
+    v.source = VOCAB_GGUF;
+    v.model = str_of(model);
+    v.pre = str_of(pre);
+    v.tokens = raw ? text_tokens : byte_tokens;
+    v.n_tokens = raw ? 7 : 6;
+    v.types = types;
+    v.merges = &merge;
+    v.n_merges = 1;
+    v.bos = 0;
+    return v;
 }
 
 static void expect_ids(const vocab *v, const char *text, const int32_t *want, size_t n) {
