@@ -2,6 +2,7 @@
 #include "api/call_grammar.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "chat/json_stream.h"
 #include "chat/typed_value.h"
 #include "json/json_out.h"
 
@@ -122,6 +123,7 @@ static quire_err compile(call_parts *m, const reasoning_frame *frame, const gram
 quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
                                const grammar_options *options, grammar **out, quire_error *err) {
     grammar_options own = options != NULL ? *options : (grammar_options){0};
+    own.max_depth = JSON_STREAM_DEPTH; /* so deep the parser reads */
     call_parts m = {.c = c, .marks = marks, .schemas = mem_new(c->n_tools, sizeof *m.schemas)};
     json_value **owned = mem_new(c->n_tools, sizeof *owned);
     if (own.space == GRAMMAR_SPACE_COMPACT && own.whitespace_pattern.n == 0) {
