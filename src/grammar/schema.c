@@ -269,6 +269,7 @@ void schema_close(schema *s) {
     mem_free(s->expr_slots);
     mem_free(s->queue.p);
     mem_free(s->shapes.p);
+    mem_free(s->elements.p);
     mem_free(s->resources.p);
     mem_free(s->anchors.p);
 }
