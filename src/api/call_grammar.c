@@ -99,6 +99,11 @@ static str quote_of(const call_format *f) {
     return (str){"", 0};
 }
 
+void call_parts_forget(call_parts *m) {
+    memset(m->made, 0, m->c->n_tools * sizeof *m->made);
+}
+
+/* Layouts of one format write arguments alike. */
 grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool) {
     static const grammar_syntax syntaxes[] = {[LAYOUT_JSON] = GRAMMAR_SYNTAX_JSON,
                                               [LAYOUT_TAGS] = GRAMMAR_SYNTAX_TAGS,
@@ -107,10 +112,12 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
     const call_format *f = call_format_named(l->format);
     grammar_arguments *a = part_arena_new(&m->arena, 1, sizeof *a);
     char *where = part_arena_new(&m->arena, 64, 1);
-    if (a == NULL || where == NULL) {
+    uint32_t *kept = part_arena_new(&m->arena, 1, sizeof *kept);
+    if (a == NULL || where == NULL || kept == NULL) {
         return nothing;
     }
     *a = (grammar_arguments){.syntax = syntaxes[l->arguments], .schema = m->schemas[tool]};
+    a->kept = kept;
     a->reader = (grammar_reader){reads, member_read, items_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
     if (l->tag != NULL) {
         a->before = str_of(l->tag->before);
@@ -130,7 +137,9 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
         a->rule = m->c->tools[tool].lark;
     }
     (void)snprintf(where, 64, a->member.n > 0 ? "the grammar of tools[%zu]" : "the parameters of tools[%zu]", tool);
-    return (grammar_part){.part = GRAMMAR_PART_ARGUMENTS, .arguments = a, .where = where};
+    const grammar_arguments *made = m->made[tool];
+    m->made[tool] = made != NULL && made->syntax == a->syntax && str_eq(made->before, a->before) ? made : a;
+    return (grammar_part){.part = GRAMMAR_PART_ARGUMENTS, .arguments = m->made[tool], .where = where};
 }
 
 /* ---- calls ---- */

@@ -28,7 +28,7 @@ static uint32_t text_rule(schema *s) {
         respell_python(s->b, first);
         return rule;
     default:
-        return s->avoid == DFA_ANY ? rule : avoid_rule(&s->dfas, rule, first, s->avoid);
+        return s->avoid == DFA_ANY ? rule : avoid_rule(s->dfas, rule, first, s->avoid);
     }
 }
 

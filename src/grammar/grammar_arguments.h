@@ -54,6 +54,7 @@ typedef struct grammar_arguments {
     str quote;
     bool reads_quoted; /* `reads` decides what a quoted value of the outermost object is */
     grammar_reader reader;
+    uint32_t *kept; /* 0 before; keeps the rule's number, plus 1, for parts that have the same arguments. NULL: none has */
 } grammar_arguments;
 
 #endif

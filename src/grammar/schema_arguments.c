@@ -41,7 +41,7 @@ static uint32_t avoided(schema *s, const grammar_arguments *a) {
     if (write_never(a, &regex) != QUIRE_OK) {
         (void)build_fail(s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
     } else if (regex.n > 0) {
-        texts = dfa_combine(&s->dfas, DFA_ANY, dfa_pattern(&s->dfas, (str){regex.p, regex.n}), DFA_AND_NOT);
+        texts = dfa_combine(s->dfas, DFA_ANY, dfa_pattern(s->dfas, (str){regex.p, regex.n}), DFA_AND_NOT);
     }
     strbuf_deinit(&regex);
     return texts;
@@ -65,11 +65,11 @@ static uint32_t read_as_strings(schema *s, unsigned bits) {
     if ((bits & GRAMMAR_READS_STRING) == 0) { /* no number, no word, and nothing that begins as a string, list or object */
         str other = str_of(
             "^[ \\n\\t\\r]*([\"'\\[{(]|(-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|True|False|None)[ \\n\\t\\r]*$)");
-        return dfa_combine(&s->dfas, DFA_ANY, dfa_pattern(&s->dfas, other), DFA_AND_NOT);
+        return dfa_combine(s->dfas, DFA_ANY, dfa_pattern(s->dfas, other), DFA_AND_NOT);
     }
     if ((bits & GRAMMAR_READS_NULL) != 0) {
-        uint32_t null = dfa_pattern(&s->dfas, str_of("^[ \\n\\t\\r]*[nN][uU][lL][lL][ \\n\\t\\r]*$"));
-        return dfa_combine(&s->dfas, DFA_ANY, null, DFA_AND_NOT);
+        uint32_t null = dfa_pattern(s->dfas, str_of("^[ \\n\\t\\r]*[nN][uU][lL][lL][ \\n\\t\\r]*$"));
+        return dfa_combine(s->dfas, DFA_ANY, null, DFA_AND_NOT);
     }
     return DFA_ANY;
 }
@@ -198,20 +198,20 @@ static bool is_told_by_name(const schema *s) {
 
 static uint32_t open_names(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
     (void)named; /* NULL: `arguments_members` says so */
-    names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
+    names = dfa_combine(s->dfas, names, dfa_pattern(s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
     uint32_t end = NFA_RETURN_NODE;
     if (s->arguments->has_elements) {
         const str outer[] = {str_of(outer_names[0]), str_of(outer_names[1]), str_of("item")};
-        names = dfa_combine(&s->dfas, names, dfa_names(&s->dfas, outer, is_told_by_name(s) ? 3 : 2), DFA_AND_NOT);
+        names = dfa_combine(s->dfas, names, dfa_names(s->dfas, outer, is_told_by_name(s) ? 3 : 2), DFA_AND_NOT);
     }
-    if (dfa_is_empty(&s->dfas, names)) {
+    if (dfa_is_empty(s->dfas, names)) {
         return NFA_FAIL_NODE;
     }
     if (s->arguments->has_elements) { /* the reader does not compare the two names */
-        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, names), 0, literal(s, str_of(">"), end));
+        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, literal(s, str_of(">"), end));
     }
     uint32_t value = value_behind(s, x, member_of(s, s->reading, (str){"", 0}), end);
-    uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, names), 0, value);
+    uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, value);
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
@@ -260,7 +260,7 @@ void compile_arguments(parts *p, const grammar_arguments *a) {
     schema s;
     build *b = p->b;
     uint32_t rule = build_rule(b);
-    schema_open(&s, b, a->schema);
+    schema_open(&s, b, &p->dfas, a->schema);
     s.parts = p;
     s.style = styles[a->syntax];
     s.arguments = a;

@@ -80,10 +80,10 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
 }
 
 uint32_t schema_string(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
-    if (dfa_is_empty(&s->dfas, x)) {
+    if (dfa_is_empty(s->dfas, x)) {
         return NFA_FAIL_NODE;
     }
-    return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(&s->dfas, x), 0, literal(s, "\"", next)));
+    return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(s->dfas, x), 0, literal(s, "\"", next)));
 }
 
 uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
@@ -134,9 +134,9 @@ static uint32_t number_node(schema *s, const number_part *n) {
         return build_call(s->b, regex_rule(s, &s->integer_rule, regex), NFA_RETURN_NODE);
     }
     const number_part one = {.has_lo = true, .has_hi = true, .lo = n->lo, .hi = n->lo};
-    uint32_t digits = number_dfa(&s->dfas, n->exact ? &one : n, spelling);
-    return dfa_is_empty(&s->dfas, digits) ? NFA_FAIL_NODE
-                                          : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, digits), 0, NFA_RETURN_NODE);
+    uint32_t digits = number_dfa(s->dfas, n->exact ? &one : n, spelling);
+    return dfa_is_empty(s->dfas, digits) ? NFA_FAIL_NODE
+                                         : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, digits), 0, NFA_RETURN_NODE);
 }
 
 /* ---- arrays ---- */

@@ -133,7 +133,7 @@ typedef struct schema {
     const struct grammar_arguments *arguments; /* NULL: a value by itself */
     struct parts *parts;                       /* of the arguments */
     uint32_t avoid;                            /* a dfa: what strings may be; DFA_ANY: everything */
-    dfa_pool dfas;
+    dfa_pool *dfas, own_dfas;                  /* dfas: those of all schemas of a grammar, or own ones */
     kept_block *blocks;
     NFA_VEC(expr) exprs;
     uint32_t *expr_slots, n_expr_slots;
@@ -204,7 +204,8 @@ const char *schema_path(schema *s, const char *path, const char *token);
 
 /* The draft that a schema names. */
 int schema_draft(const json_value *v);
-void schema_open(schema *s, build *b, const json_value *root);
+/* dfas: where its automata are made; NULL: in a pool of its own. */
+void schema_open(schema *s, build *b, dfa_pool *dfas, const json_value *root);
 void schema_close(schema *s);
 
 /* schema_write.c: rules of all expressions reachable from root, the first of which is root's. */
