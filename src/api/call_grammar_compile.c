@@ -145,7 +145,7 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
     e = e == QUIRE_OK ? compile(&m, frame, &own, owned, out, err) : e;
     if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && err != NULL) {
         const quire_error at = *err;
-        e = err_set(err, e, -1, "%zu tools are compiled together, and they are too large at %.200s: offer fewer, or with simpler schemas",
+        e = err_set(err, e, -1, "%zu tools are compiled together, which is too much (%.200s): offer fewer, or with simpler schemas",
                     c->n_tools, at.message);
     }
     for (size_t i = 0; owned != NULL && i < c->n_tools; i++) {
