@@ -223,6 +223,9 @@ uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {
                 start = build_split2(b, build_call(b, rule_copy(&p, rule, 0, q), NFA_RETURN_NODE), start);
             }
         }
+        if (start == NFA_FAIL_NODE && b->failed == QUIRE_OK) {
+            (void)build_fail(b, QUIRE_INVALID, -1, "each of its texts holds what ends a value of this format");
+        }
         while (p.todo.n > 0 && build_step(b, 1)) {
             fill(&p, p.todo.p[--p.todo.n]);
         }

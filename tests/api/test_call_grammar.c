@@ -546,6 +546,19 @@ static void a_grammar_of_lines_fits_into_every_format(void **state) {
     }
 }
 
+static void a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that(void **state) {
+    const output_tool tool = {.name = str_of("f"), .is_strict = true, .lark = str_of("start: /[a-z]*/ \"</parameter>\"\n")};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const call_grammar c = {.format = i == 0 ? "qwen3_coder" : "hermes", .tools = &tool, .n_tools = 1};
+        grammar *g = NULL;
+        quire_error err = {0};
+        assert_int_equal(call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err), i == 0 ? QUIRE_INVALID : QUIRE_OK);
+        assert_true(i == 1 || strstr(err.message, "the grammar of tools[0]: each of its texts holds what ends a value") != NULL);
+        grammar_drop(g);
+    }
+}
+
 static bool can_call(const char *format, const char *name) {
     const output_tool tool = {.name = str_of(name)};
     const call_grammar c = {.format = format, .tools = &tool, .n_tools = 1};
@@ -676,6 +689,7 @@ int main(void) {
                                        cmocka_unit_test(arguments_are_as_deep_as_their_parser_reads),
                                        cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
                                        cmocka_unit_test(a_grammar_of_lines_fits_into_every_format),
+                                       cmocka_unit_test(a_grammar_whose_texts_all_hold_the_end_mark_is_refused_for_that),
                                        cmocka_unit_test(names_that_a_format_reads_as_others_are_not_called),
                                        cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
                                        cmocka_unit_test(many_tools_of_many_ordinary_properties_fit),
