@@ -76,13 +76,19 @@ void run_leave(grammar_run *r);
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
 /* The only token that the mask behind state s allows; -1: it allows another number of them, or its budget is used up. */
 int32_t run_only_token(run_core *r, uint32_t s);
-/* A mask that is being filled: tokens beside its base go to the list too, as far as that has room; n: how many there are. */
+/* A mask that is being filled: tokens beside its base go to the list too, as far as that has room; n: how many there are. With `before`
+ * only tokens t are for which before[t] is from least to most. */
 typedef struct mask_out {
     uint64_t *bits;
     uint32_t *list, n, max;
+    const uint8_t *before;
+    uint32_t least, most;
 } mask_out;
 
 static inline void mask_set(mask_out *o, int32_t t) {
+    if (o->before != NULL && (o->before[t] < o->least || o->before[t] > o->most)) {
+        return;
+    }
     o->bits[t / 64] |= (uint64_t)1 << (t % 64);
     if (o->n < o->max) {
         o->list[o->n] = (uint32_t)t;

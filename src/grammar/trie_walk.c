@@ -5,8 +5,6 @@
  * states. */
 #include "grammar/grammar_run.h"
 
-#include <string.h>
-
 /* ---- what a state comes back to itself over ---- */
 
 static bool loops_over_ascii(run_core *r, uint32_t s, uint32_t group) {
@@ -107,11 +105,14 @@ static void set_tokens(mask_out *o, const int32_t *same, int32_t token) {
 
 static void set_under(mask_out *o, const vocab_trie *t, const trie_under *u) {
     const int32_t *tokens = t->tokens + u->first;
+    if (o->before != NULL || o->n + u->n <= o->max) {
+        for (uint32_t i = 0; i < u->n; i++) {
+            mask_set(o, tokens[i]);
+        }
+        return;
+    }
     for (uint32_t i = 0; i < u->n; i++) {
         o->bits[tokens[i] / 64] |= (uint64_t)1 << (tokens[i] % 64);
-    }
-    if (o->n + u->n <= o->max) {
-        memcpy(o->list + o->n, tokens, u->n * sizeof *tokens);
     }
     o->n += u->n;
 }
