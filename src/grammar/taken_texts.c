@@ -20,16 +20,21 @@ static uint64_t groups_between(const trie_groups *g, uint32_t lo, uint32_t hi, u
     return found & within;
 }
 
+/* Characters that lead to one state; NFA_NONE: to none. */
+typedef struct char_range {
+    uint32_t lo, hi, to;
+} char_range;
+
 /* Part i of a dfa's state: the characters that lead from it to one target; false: there is none. *from: where it begins, then the next. */
-static bool next_range(const nfa *a, const nfa_dstate *d, uint32_t *i, uint32_t *from, nfa_dedge *out) {
+static bool next_range(const nfa *a, const nfa_dstate *d, uint32_t *i, uint32_t *from, char_range *out) {
     if (*from > NFA_MAX_CHAR) {
         return false;
     }
     const nfa_dedge *e = *i < d->n ? &a->dedges.p[d->first + *i] : NULL;
     if (e == NULL || e->lo > *from) {
-        *out = (nfa_dedge){*from, e == NULL ? NFA_MAX_CHAR : e->lo - 1, d->other};
+        *out = (char_range){*from, e == NULL ? NFA_MAX_CHAR : (uint32_t)e->lo - 1, d->other};
     } else {
-        *out = *e;
+        *out = (char_range){(uint32_t)e->lo, (uint32_t)e->hi, nfa_dedge_to(e)};
         ++*i;
     }
     *from = out->hi + 1;
@@ -39,7 +44,7 @@ static bool next_range(const nfa *a, const nfa_dstate *d, uint32_t *i, uint32_t 
 /* Of the groups in `within`, those whose characters all lead on from state q. */
 static uint64_t groups_led_on(const nfa *a, const trie_groups *g, uint32_t q, uint64_t within) {
     uint32_t i = 0, from = 0;
-    for (nfa_dedge e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
+    for (char_range e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
         within &= e.to == NFA_NONE ? ~groups_between(g, e.lo, e.hi, within) : within;
     }
     return within;
@@ -55,7 +60,7 @@ typedef struct state_list {
 /* Adds the states to which these groups lead from q. */
 static void add_behind(const nfa *a, const trie_groups *g, uint32_t q, uint64_t groups, state_list *l) {
     uint32_t i = 0, from = 0;
-    for (nfa_dedge e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
+    for (char_range e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
         uint64_t via = groups_between(g, e.lo, e.hi, groups);
         uint32_t at = 0;
         while (at < l->n && l->states[at] != e.to) {
@@ -85,7 +90,7 @@ static uint64_t groups_behind(const nfa *a, const trie_groups *g, state_list *l,
 /* Of the groups in `within`, those that lead from state q to itself. */
 static uint64_t groups_back(const nfa *a, const trie_groups *g, uint32_t q, uint64_t within) {
     uint32_t i = 0, from = 0;
-    for (nfa_dedge e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
+    for (char_range e; next_range(a, &a->dstates.p[q], &i, &from, &e);) {
         within &= e.to != q ? ~groups_between(g, e.lo, e.hi, within) : within;
     }
     return within;
