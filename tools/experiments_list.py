@@ -214,7 +214,7 @@ REUSE = [
         Held("X1", "coding agents: throughput by the cache", 3.8, quotient(("agents token", "tokens/s"), ("agents none", "tokens/s")), "there from 1.7% of hits and on 12 cards; here from none, on a processor whose prompts are all of the work"),
         Held("X1", "coding agents: time to the first token, times shorter", 46, quotient(("agents none", "first ms"), ("agents token", "first ms")), "a mean, not the median, and without the queue of a loaded server"),
     ], quick="quire bench workload chatbot -t 1"),
-    Experiment("bench-ablation", "quire bench ablation -t 1 --runs 3", [
+    Experiment("bench-ablation", "quire bench ablation -t 1 --runs 2", [
         Held("R19", "the tree alone, off", "named, no values", lambda o: f"{o.value('gsm8k --prefix-cache none', 'of all'):.2f} (gsm8k), {o.value('unique --prefix-cache none', 'of all'):.2f} (unique)", "no values to compare; what shares nothing loses nothing by it"),
         Held("R19", "the compressed automaton alone, off", "named, no values", lambda o: f"{o.value('forced --no-jump-forward', 'steps'):.0f} steps in place of {o.value('forced all on', 'steps'):.0f}", "here a jump saves steps and logits, on a card whole reads of the weights"),
         Held("R19", "the cache-aware order, off", "named, no values", lambda o: f"{o.value('long --schedule fcfs', 'of all'):.2f} of the speed", "where the pool is short. The third that is named there, API speculation, guesses calls of a model behind an API: nothing to switch off here"),
