@@ -123,9 +123,9 @@ static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
     return QUIRE_OK;
 }
 
-static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *out) {
+static quire_err encode_pieces(encode_run *r, str text, size_t front, token_list *out) {
     const piece_list *pieces;
-    TRY(pretokenizer_run(&r->t->pretokenizer, text, first, &r->pre, &r->regex, &pieces));
+    TRY(pretokenizer_run(&r->t->pretokenizer, text, front, &r->pre, &r->regex, &pieces));
     for (size_t i = 0; i < pieces->n; i++) {
         TRY(turn_poll((uint32_t)pieces->pieces[i].n));
         TRY(encode_piece(r, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, out));
@@ -174,13 +174,18 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     text_marks moved = {0};
     added_walk w;
     str normalized;
+    r->norm.front = 0;
+    if (offset == 0 && pretokenizer_asks_front(&t->pretokenizer)) {
+        (void)utf8_next(text.p, &r->norm.front);
+    }
     TRY(normalizer_run(&t->normalizer, text, &r->norm, &r->regex, &normalized));
     added_walk_begin(&w, &t->added, &t->added.normalized, normalized, r->options.special == ENCODE_PLAIN);
     w.marks = r->options.marks == NULL ? NULL : &moved;
     quire_err e = w.marks != NULL && t->added.finds_control ? move_marks(r, offset, text, normalized, &moved) : QUIRE_OK;
     while (e == QUIRE_OK && added_walk_next(&w)) {
         if (w.stretch_n > 0) {
-            e = encode_pieces(r, (str){normalized.p + w.stretch_at, w.stretch_n}, offset == 0 && w.stretch_at == 0, out);
+            size_t front = r->norm.front > w.stretch_at ? r->norm.front - w.stretch_at : 0;
+            e = encode_pieces(r, (str){normalized.p + w.stretch_at, w.stretch_n}, front, out);
         }
         if (e == QUIRE_OK && w.id >= 0) {
             e = token_list_add(out, w.id);
