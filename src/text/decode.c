@@ -103,11 +103,17 @@ static bool is_byte_token(str token, uint8_t *byte) {
     return high >= 0 && low >= 0;
 }
 
+/* Whether characters of a run of byte tokens are output as they arrive: a step that looks at single tokens waits for the whole run. */
+static bool is_eager(const decode_state *s, int32_t i) {
+    const decoder *d = s->decoder;
+    return s->mode == DECODE_STREAM && (i + 1 == d->n || d->steps[i + 1].kind == DECODE_FUSE);
+}
+
 /* Ends a run of byte tokens: one token, or where they are no text one for each. */
 static quire_err end_fallback(decode_state *s, int32_t i) {
     decode_held *h = &s->held[i];
     quire_err e = QUIRE_OK;
-    if (s->mode == DECODE_STREAM || utf8_is_valid((str){h->text.p, h->text.n})) {
+    if (is_eager(s, i) || utf8_is_valid((str){h->text.p, h->text.n})) {
         e = put_bytes(s, i, true, true);
     }
     for (; h->text.n > 0 && e == QUIRE_OK; h->text.n--) {
@@ -122,7 +128,7 @@ static quire_err put_fallback(decode_state *s, int32_t i, str part) {
     strbuf *t = &s->held[i].text;
     if (is_byte_token(part, &byte)) {
         TRY(strbuf_add_char(t, (char)byte));
-        return s->mode == DECODE_STREAM ? put_bytes(s, i, false, true) : QUIRE_OK;
+        return is_eager(s, i) ? put_bytes(s, i, false, true) : QUIRE_OK;
     }
     if (t->n > 0 || s->held[i].begun) {
         TRY(end_fallback(s, i));

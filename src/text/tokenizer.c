@@ -148,13 +148,13 @@ static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client)
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
     size_t done = 0, to = 0;
     bool adds_up = true;
-    out->lead = normalizer_lead(&r->t->normalizer).n;
+    size_t n_lead = normalizer_lead(&r->t->normalizer).n;
     while (done < text.n && adds_up) {
         bool client;
         size_t upto = part_end(r->options.marks, offset + done, offset + text.n, &client) - offset;
         str part = {text.p + done, upto - done};
         TRY(normalizer_run(&r->t->normalizer, part, &r->norm_part, &r->regex, &part));
-        size_t lead = done > 0 && part.n >= out->lead ? out->lead : 0;
+        size_t lead = done > 0 && part.n >= n_lead ? n_lead : 0;
         part = (str){part.p + lead, part.n - lead};
         adds_up = to + part.n <= normalized.n && (part.n == 0 || memcmp(normalized.p + to, part.p, part.n) == 0);
         TRY(adds_up && client ? text_marks_add(out, to, to + part.n) : QUIRE_OK);
@@ -206,6 +206,10 @@ static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
     return encode_seams_add(r->options.seams, (encode_seam){at, needs, n_ids});
 }
 
+/* The marks of a text whose bytes have moved: no control token counts in it. */
+static mark_run whole_text = {0, SIZE_MAX};
+static const text_marks all_a_clients = {.runs = &whole_text, .n = 1};
+
 /* Appends the ids of a text's content, without the post-processor's tokens. */
 static quire_err encode_content(encode_run *r, str text, token_list *out) {
     if (!utf8_is_valid(text)) {
@@ -214,6 +218,7 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
         text = (str){r->clean.p, r->clean.n};
         r->options.seams = NULL; /* which would be positions of another text */
         r->options.known = NULL;
+        r->options.marks = r->options.marks != NULL ? &all_a_clients : NULL;
     }
     added_walk w;
     added_walk_begin(&w, &r->t->added, &r->t->added.raw, text, r->options.special == ENCODE_PLAIN);
@@ -353,8 +358,7 @@ bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *t
     const added_token *a = added_set_get(&t->added, id);
     *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
     *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
-    /* As in the tokenizers library, which identifies special tokens by their decoded text: one that normalizing changes is not skipped. */
-    bool skipped = a != NULL && a->special && *class != PIECE_UNKNOWN && str_eq(a->pattern, a->content);
+    bool skipped = a != NULL && a->hidden && *class != PIECE_UNKNOWN;
     return text->n > 0 && !(skip_special && skipped);
 }
 

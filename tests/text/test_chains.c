@@ -3,6 +3,7 @@
 
 #include "text/detok.h"
 #include "text/sp_model.h"
+#include "text/tokenizer.h"
 
 #define MARK "\xE2\x96\x81"
 /* Ids: mark 0, a 1, b 2, <0x41> 3, <s> 4, X 5. */
@@ -171,12 +172,56 @@ static void a_symbol_that_a_user_defined_scores_more_than_its_parts(void **state
     tokenizer_close(t);
 }
 
+#define SPECIAL "\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true,\"normalized\":%s}]"
+
+static void expect_no_control(const char *members, str text, mark_run client) {
+    tokenizer *t = open_with(members);
+    token_list ids = {0};
+    text_marks marks = {.runs = &client, .n = 1};
+    assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &ids, NULL), QUIRE_OK);
+    for (size_t i = 0; i < ids.n; i++) {
+        assert_int_not_equal(ids.ids[i], 4);
+    }
+    token_list_deinit(&ids);
+    tokenizer_close(t);
+}
+
+static void half_of_a_control_token_makes_none(void **state) {
+    (void)state;
+    strbuf raw = {0}, normalized = {0};
+    assert_int_equal(strbuf_addf(&raw, SPECIAL, "false"), QUIRE_OK);
+    assert_int_equal(strbuf_addf(&normalized,
+                                 "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"ab\"},"
+                                 "{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"\"}]}," SPECIAL,
+                                 "true"),
+                     QUIRE_OK);
+    expect_no_control(raw.p, str_of("<s>"), (mark_run){0, 2});
+    expect_no_control(raw.p, str_of("\xff\xff\xff<s>"), (mark_run){3, 6}); /* not UTF-8: bytes move */
+    expect_no_control(normalized.p, str_of("<s>"), (mark_run){0, 2});      /* the prefix is gone from the token's pattern */
+    strbuf_deinit(&raw);
+    strbuf_deinit(&normalized);
+}
+
+/* A token is skipped for what it decodes to. */
+static void a_token_that_normalizing_makes_a_special_one_is_skipped(void **state) {
+    (void)state;
+    tokenizer *t = open_with("\"normalizer\":{\"type\":\"Lowercase\"},\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true},"
+                             "{\"id\":6,\"content\":\"<S>\",\"normalized\":true}]");
+    strbuf text = {0};
+    assert_int_equal(tokenizer_decode(t, (const int32_t[]){4, 1, 6}, 3, true, &text), QUIRE_OK);
+    assert_string_equal(text.p, "a");
+    strbuf_deinit(&text);
+    tokenizer_close(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_first_piece_is_one_where_the_text_begins),
         cmocka_unit_test(decoder_steps_work_behind_one_that_joins_all_tokens),
         cmocka_unit_test(post_processors_wrap_what_others_have_wrapped),
         cmocka_unit_test(a_symbol_that_a_user_defined_scores_more_than_its_parts),
+        cmocka_unit_test(half_of_a_control_token_makes_none),
+        cmocka_unit_test(a_token_that_normalizing_makes_a_special_one_is_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
