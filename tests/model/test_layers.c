@@ -85,6 +85,9 @@ static void llama_4_attends_in_chunks_where_it_rotates(void **state) {
     assert_int_equal(d.layers[2].chunk, 16);
     assert_int_equal(d.layers[3].chunk, 0);
     assert_int_equal(d.layers[3].rope, NO_ROPE);
+    d = described("Llama4ForCausalLM", "\"intermediate_size\": 16, \"attention_chunk_size\": null");
+    assert_int_equal(d.layers[0].chunk, 0);
+    assert_int_equal(d.caches[0].kind, LAYER_FULL);
     refused("Llama4ForCausalLM", LLAMA4 ", \"no_rope_layers\": [1, 0]", "no_rope_layers");
 }
 
