@@ -190,7 +190,7 @@ static void gemma_4s_experts_stand_beside_the_mlp(void **state) {
 
 static void what_gemma_4_cannot_have_is_refused(void **state) {
     (void)state;
-    refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "both directions");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "other than \"vision\"");
     refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000", "hidden_size_per_layer_input");
     refused("Gemma4ForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e4}}",
             "rope_parameters");
