@@ -273,6 +273,8 @@ KERNELS = [
         Held("F12", "time of an allocation", "microseconds (a goal)", lambda o: f"{o.value('reserve 65536 1', 'ns'):.0f} ns", "never published"),
         Held("W8", "popleft, append and remove in O(1)", "no measurement", lambda o: f"{o.value('reserve 4096 1', 'ns'):.0f} and {o.value('reserve 65536 1', 'ns'):.0f} ns with 4,096 and 65,536 pages", "a bitmap in place of a doubly linked list"),
         Held("F8", "lock-free free list, two threads on two cores", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'ns') / o.value('reserve 65536 1', 'ns'):.2f} of one thread's time a page", "at most 1.3 is the goal"),
+        Held("F8", "the same against two threads with a pool each", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'ns/apart'):.2f}, with 4,096 pages {o.value('reserve 4096 2', 'ns/apart'):.2f}", "what sharing one pool costs: threads keep to regions of their own"),
+        Held("F8", "the same behind a mutex", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'mutex ns') / o.value('reserve 65536 1', 'mutex ns'):.1f} of one thread's time a page", "every page is a line that two cores write"),
     ], each_processor=True),
     Experiment("bench-attention", "quire bench attention -t 1 --context 1024,8192 --prompt 2048 --runs 5", [
         Held("L8", "time of a decoded token over pages of 16, BF16, 32/4 heads, 8192 tokens", (1.0, 1.03), lambda o: o.value("decode BF16 32/4 x 64 1 8192", "paged/contiguous"),
