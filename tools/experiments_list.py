@@ -268,6 +268,14 @@ SERVING = [
     ]),
 ]
 
+
+def price_of_pieces(heads, why):
+    """Attention over pages of 16 against contiguous memory, beside the same for a loop that only reads the same pieces."""
+    row = f"{heads} 8192 16"
+    return Held("L8", f"pages of 16 against contiguous, {heads}: attention, and reading alone", (1.0, 1.03),
+                lambda o: f"{o.value(row, '/contiguous'):.2f}, {o.value(row, '/contiguous', 3):.2f}", why)
+
+
 KERNELS = [
     Experiment("bench-kv", "quire bench kv --pages 4096,65536 --threads 1,2", [
         Held("F12", "time of an allocation", "microseconds (a goal)", lambda o: f"{o.value('reserve 65536 1', 'ns'):.0f} ns", "never published"),
@@ -281,7 +289,12 @@ KERNELS = [
              "attention by itself, of which a card's whole step is a part; the goal here is 1.03"),
         Held("L8", "the same, int8", (1.0, 1.03), lambda o: o.value("decode I8 32/4 x 64 1 8192", "paged/contiguous"), "1 KB of a head in a page: see the table by page size"),
     ], each_processor=True),
-    Experiment("bench-attention-pages", "quire bench attention --pages 16,32,64,256 -t 1 --context 8192 --kv-dtype bf16,int8 --runs 7", each_processor=True),
+    Experiment("bench-attention-pages", "quire bench attention --pages 16,32,64,256 -t 1 --context 8192 --kv-dtype bf16,int8 --runs 7", [
+        price_of_pieces("BF16 32/4 x 64", "2 KB a head, in pages of 16"),
+        price_of_pieces("BF16 32/32 x 128", "4 KB; no query shares what is read, so memory is the bound"),
+        price_of_pieces("I8 32/4 x 64", "1 KB"),
+        price_of_pieces("I8 32/32 x 128", "2 KB; arithmetic hides it"),
+    ], each_processor=True),
 ]
 
 TRACES = "../shared/data/traces/mooncake"

@@ -22,7 +22,7 @@ typedef struct region {
 
 /* Where the threads of one number take pages. Region base ^ i is the i-th nearest. */
 typedef struct home {
-    _Alignas(MEM_ALIGN) _Atomic int32_t region; /* at present: where they took pages last, or the nearest that they returned pages to since */
+    _Alignas(MEM_ALIGN) _Atomic int32_t region; /* where they took pages last, or the nearest to which they returned some since */
     int32_t base;                               /* at first */
 } home;
 

@@ -263,11 +263,12 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                                        .n_rows = 1};
         TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
     }
-    sheet_note(&t,
-               "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; least of %d runs (%s). Piece: what "
-               "lies together of a head's keys or values. Reading: one thread only loads from each cache line of the same pieces, in no order "
-               "too, the quickest of %d ways; what it takes more than for contiguous ones is the machine's price of such pieces.",
-               (int)o->n_runs, figures_time_name(o->n_threads), (int)PIECES_WAYS);
+    sheet_note(
+        &t,
+        "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; least of %d runs (%s). Piece: what "
+        "lies together of a head's keys or values. Reading: one thread only loads from each cache line of the same pieces, in no order "
+        "too, the quickest of %d ways; what it takes more than for contiguous ones is the machine's price of such pieces.",
+        (int)o->n_runs, figures_time_name(o->n_threads), (int)PIECES_WAYS);
     return QUIRE_OK;
 }
 

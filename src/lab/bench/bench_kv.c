@@ -10,7 +10,15 @@
 #include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
 
-enum { SEED = 1, N_SAMPLES = 20000, MAX_SEQS = 1024, SEQ_PAGES = 64, GOAL_PAGE_NS = 50, GOAL_TOKEN_NS = 20, MAX_THREADS = KV_BENCH_MAX_THREADS };
+enum {
+    SEED = 1,
+    N_SAMPLES = 20000,
+    MAX_SEQS = 1024,
+    SEQ_PAGES = 64,
+    GOAL_PAGE_NS = 50,
+    GOAL_TOKEN_NS = 20,
+    MAX_THREADS = KV_BENCH_MAX_THREADS
+};
 
 void bench_kv_options_init(bench_kv_options *o) {
     *o = (bench_kv_options){

@@ -33,9 +33,8 @@ quire_err pieces_open(struct backend *b, const int32_t *pages, int32_t n_tokens,
     const cpu_backend *c = (const cpu_backend *)b;
     const kv_planes *l = &c->layout.caches[0];
     int32_t n_pages = divide_up(n_tokens, l->page_tokens);
-    *out = (pieces){.n_layers = c->layout.n_caches,
-                    .n = 2 * l->n_heads * n_pages,
-                    .bytes = l->page_tokens * (l->key.row_bytes + l->key.scale_bytes)};
+    *out = (pieces){
+        .n_layers = c->layout.n_caches, .n = 2 * l->n_heads * n_pages, .bytes = l->page_tokens * (l->key.row_bytes + l->key.scale_bytes)};
     out->at = mem_new((size_t)out->n_layers * (size_t)out->n, sizeof *out->at);
     TRY(mem_check(out->at));
     for (int32_t layer = 0; layer < out->n_layers; layer++) {
@@ -57,7 +56,8 @@ static uint64_t load(const uint8_t *p) {
 
 /* Loads from n_streams pieces side by side and prefetches those that come `ahead` pieces later, into the second-level cache as attention
  * does. */
-static inline __attribute__((always_inline)) uint64_t read_together(const pieces *p, const uint8_t *const *at, int n_streams, int32_t ahead) {
+static inline __attribute__((always_inline)) uint64_t read_together(const pieces *p, const uint8_t *const *at, int n_streams,
+                                                                    int32_t ahead) {
     uint64_t sum = 0;
     for (int64_t line = 0; line < p->bytes; line += LINE) {
         for (int s = 0; s < n_streams; s++) {
