@@ -18,6 +18,9 @@ void dfa_pool_deinit(dfa_pool *p) {
         mem_free(p->all.p[i].edges.p);
     }
     mem_free(p->all.p);
+    mem_free(p->made.p);
+    mem_free(p->made_texts.p);
+    mem_free(p->slots);
     *p = (dfa_pool){0};
 }
 
@@ -207,7 +210,7 @@ static uint32_t pair_target(product *q, uint32_t x, uint32_t y, dfa_op op) {
     return dead ? NFA_NONE : pair_of(q, x, y);
 }
 
-uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
+uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
     if (p->b->failed != QUIRE_OK || (op == DFA_AND && (x == DFA_ANY || x == y)) || (op == DFA_OR && y == DFA_ANY)) {
         return y;
     }
@@ -251,7 +254,7 @@ typedef struct name_group {
     size_t depth;
 } name_group;
 
-uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
+uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n) {
     uint32_t x = dfa_new(p);
     str *sorted = mem_new(n, sizeof *sorted);
     NFA_VEC(name_group) groups = {0};
@@ -295,7 +298,7 @@ uint32_t dfa_names(dfa_pool *p, const str *names, uint32_t n) {
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;
 }
 
-uint32_t dfa_length(dfa_pool *p, uint32_t min, uint32_t max) {
+uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max) {
     uint32_t x = dfa_new(p), last = max != NFA_NONE ? max : min;
     for (uint32_t i = 0; i <= last && build_step(p->b, 1); i++) {
         dfa_add_state(p, x, i >= min);
@@ -314,7 +317,7 @@ static void add_doubled(dfa_pool *p, uint32_t out, uint32_t x, uint32_t state, u
     }
 }
 
-uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote) {
+uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote) {
     static const char escaped[] = "\"'\\nrt", meant[] = "\"'\\\n\r\t";
     uint32_t out = dfa_new(p), until, q = (uint32_t)quote;
     for (uint32_t i = 0; i < p->all.p[x].states.n && build_step(p->b, 1); i++) {

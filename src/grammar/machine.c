@@ -81,7 +81,8 @@ static bool use(machine *m, area *a, size_t bytes) {
 }
 
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
-    machine_cell c = {node, data, below};
+    bool is_level = m->a->nodes.p[node].op == NFA_OBJECT || m->a->nodes.p[node].op == NFA_ARRAY;
+    machine_cell c = {node, data, below, ((const machine_cell *)m->cells.p)[below].depth + is_level};
     TABLE_EACH(m->cell_table, hash_words(&c, sizeof c, 1), i) {
         if (memcmp((machine_cell *)m->cells.p + i - 1, &c, sizeof c) == 0) {
             return i - 1;
@@ -149,7 +150,7 @@ static bool visit(machine *m, const machine_work *w) {
 
 void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh) {
     machine_work w = {node, at, stack, fresh};
-    if (m->failed || !visit(m, &w)) {
+    if (m->failed || !nfa_fits(machine_room(m, stack), node) || !visit(m, &w)) {
         return;
     }
     if (m->n_work >= MAX_WORK || !use(m, &m->work, (m->n_work + 1) * sizeof w)) {

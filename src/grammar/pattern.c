@@ -301,7 +301,7 @@ static uint32_t determinise(finder *f, dfa_pool *p, uint32_t first) {
     return f->b->failed == QUIRE_OK ? x : DFA_ANY;
 }
 
-uint32_t dfa_pattern(dfa_pool *p, str regex) {
+uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
     ast t;
     ast_init(&t, p->b);
     finder f = {.b = p->b, .t = &t};

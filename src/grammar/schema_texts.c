@@ -43,7 +43,7 @@ bool schema_few_texts(schema *s, uint32_t x, str texts[SCHEMA_FEW], uint32_t *n)
     bool few = true;
     *n = 0;
     for (uint32_t length = 0; few && two[length % 2].n > 0; length++) {
-        const dfa *d = &s->dfas.all.p[x];
+        const dfa *d = &s->dfas->all.p[x];
         const partials *from = &two[length % 2];
         partials *to = &two[(length + 1) % 2];
         to->n = 0;
