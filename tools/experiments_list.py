@@ -317,18 +317,33 @@ SERVING = [
     ]),
 ]
 
+
+def price_of_pieces(heads, why):
+    """Attention over pages of 16 against contiguous memory, beside the same for a loop that only reads the same pieces."""
+    row = f"{heads} 8192 16"
+    return Held("L8", f"pages of 16 against contiguous, {heads}: attention, and reading alone", (1.0, 1.03),
+                lambda o: f"{o.value(row, '/contiguous'):.2f}, {o.value(row, '/contiguous', 3):.2f}", why)
+
+
 KERNELS = [
     Experiment("bench-kv", "quire bench kv --pages 4096,65536 --threads 1,2", [
         Held("F12", "time of an allocation", "microseconds (a goal)", lambda o: f"{o.value('reserve 65536 1', 'ns'):.0f} ns", "never published"),
         Held("W8", "popleft, append and remove in O(1)", "no measurement", lambda o: f"{o.value('reserve 4096 1', 'ns'):.0f} and {o.value('reserve 65536 1', 'ns'):.0f} ns with 4,096 and 65,536 pages", "a bitmap in place of a doubly linked list"),
         Held("F8", "lock-free free list, two threads on two cores: CPU time a page against one", "no measurement", lambda o: f"{o.word('reserve 4096 2', 'to one')}, {o.word('reserve 65536 2', 'to one')}", "with 4,096 and 65,536 pages; at most 1.3 is the goal"),
+        Held("F8", "the same against two threads with a pool each", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'ns/apart'):.2f}, with 4,096 pages {o.value('reserve 4096 2', 'ns/apart'):.2f}", "what sharing one pool costs: threads keep to regions of their own"),
+        Held("F8", "the same behind a mutex", "no measurement", lambda o: f"{o.value('reserve 65536 2', 'mutex ns') / o.value('reserve 65536 1', 'mutex ns'):.1f} of one thread's time a page", "every page is a line that two cores write"),
     ], each_processor=True),
     Experiment("bench-attention", "quire bench attention -t 1 --context 1024,8192 --prompt 2048 --runs 5", [
         Held("L8", "time of a decoded token over pages of 16, BF16, 32/4 heads, 8192 tokens", (1.0, 1.03), lambda o: o.value("decode BF16 32/4 x 64 1 8192", "paged/contiguous"),
              "attention by itself, of which a card's whole step is a part; the goal here is 1.03"),
         Held("L8", "the same, int8", (1.0, 1.03), lambda o: o.value("decode I8 32/4 x 64 1 8192", "paged/contiguous"), "1 KB of a head in a page: see the table by page size"),
     ], each_processor=True),
-    Experiment("bench-attention-pages", "quire bench attention --pages 16,32,64,256 -t 1 --context 8192 --kv-dtype bf16,int8 --runs 7", each_processor=True),
+    Experiment("bench-attention-pages", "quire bench attention --pages 16,32,64,256 -t 1 --context 8192 --kv-dtype bf16,int8 --runs 7", [
+        price_of_pieces("BF16 32/4 x 64", "2 KB a head, in pages of 16"),
+        price_of_pieces("BF16 32/32 x 128", "4 KB; no query shares what is read, so memory is the bound"),
+        price_of_pieces("I8 32/4 x 64", "1 KB"),
+        price_of_pieces("I8 32/32 x 128", "2 KB; arithmetic hides it"),
+    ], each_processor=True),
 ]
 
 TRACES = "../shared/data/traces/mooncake"
