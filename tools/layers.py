@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks every #include under src/ against the table of rooms, the units of each room for circles of includes, and file names for uniqueness.
-Prints what breaks a rule (file:line of an include; the units of a circle and a shortest one), and exits 1 then.
+"""Checks every #include under src/ against the table of rooms, the units of each room for circles of includes, and file names for uniqueness;
+and that rooms whose code runs within steps call nothing that may allocate unseen. Prints what breaks a rule (file:line of an include; the units of a circle and a shortest one), and exits 1 then.
 
     tools/layers.py --cycles    prints the circles that ALLOWED_CYCLES still permits too
 """
@@ -57,6 +57,10 @@ ALLOWED_CYCLES = {}
 # Base names that src/ has more than once, and how often. A number may only fall. Rooms of one file a format may repeat names.
 ALLOWED_TWINS = {}
 ROOMS_OF_FORMATS = ()
+
+# Rooms whose code runs within steps, where nothing may allocate, and what allocates in some C libraries without saying so (qsort: glibc's).
+ROOMS_OF_STEPS = ("backend", "backend/cpu", "backend/cuda", "sched", "sample", "spec", "engine")
+ALLOCATES = re.compile(r"\b(qsort|qsort_r)\s*\(")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -237,6 +241,8 @@ def main():
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = INCLUDE.match(line)
             why = found and fault(room, *found.groups())
+            if not why and room in ROOMS_OF_STEPS and ALLOCATES.search(line):
+                why = "it may allocate, and a step allocates nothing"
             if why:
                 print(f"src/{below}:{number}: {line.strip()}: {why}")
                 faults += 1
@@ -244,7 +250,7 @@ def main():
                 includes[below].add(found.group(2))
     files = sorted(includes)
     n_circles, n_twins = cycle_faults(files, includes), twin_faults(files)
-    print(f"layers: {n_files} files, {faults} includes that break the table, {n_circles} rooms with other circles and {n_twins} names with other twins than allowed")
+    print(f"layers: {n_files} files, {faults} lines that break the tables, {n_circles} rooms with other circles and {n_twins} names with other twins than allowed")
     return 1 if faults or n_circles or n_twins or not n_files else 0
 
 

@@ -52,12 +52,24 @@ static grammar_part layout_part(call_parts *m, const char *text) {
 
 /* ---- arguments ---- */
 
-/* What the format's parser takes a value of that name for. */
-static unsigned reads(const void *user, str name) {
+/* How the format's parser types the values of a tool. */
+static unsigned reads(const void *user, const json_value *schema) {
     const output_tool *tool = user;
-    unsigned types = schema_types(schema_member(tool->parameters, tool->parameters, name), tool->parameters);
-    return ((types & TYPE_STRING) != 0 ? GRAMMAR_READS_STRING : 0u) | ((types & TYPE_NULL) != 0 ? GRAMMAR_READS_NULL : 0u) |
-           (types != 0 && (types & TYPE_STRING) == 0 ? GRAMMAR_READS_JSON : 0u);
+    unsigned types = schema_types(schema, tool->parameters), bits = 0;
+    bits |= (types & TYPE_STRING) != 0 ? GRAMMAR_READS_STRING : types != 0 ? GRAMMAR_READS_JSON : 0u;
+    bits |= (types & TYPE_NULL) != 0 ? GRAMMAR_READS_NULL : 0u;
+    bits |= (types & TYPE_OBJECT) != 0 ? GRAMMAR_READS_OBJECT : 0u;
+    return bits | ((types & TYPE_ARRAY) != 0 ? GRAMMAR_READS_ARRAY : 0u);
+}
+
+static const json_value *member_read(const void *user, const json_value *schema, str name) {
+    const output_tool *tool = user;
+    return schema_member(schema, tool->parameters, name);
+}
+
+static const json_value *items_read(const void *user, const json_value *schema) {
+    const output_tool *tool = user;
+    return schema_items(schema, tool->parameters);
 }
 
 static void set_never(call_parts *m, const call_format *f, grammar_arguments *a) {
@@ -87,6 +99,11 @@ static str quote_of(const call_format *f) {
     return (str){"", 0};
 }
 
+void call_parts_forget(call_parts *m) {
+    memset(m->made, 0, m->c->n_tools * sizeof *m->made);
+}
+
+/* Layouts of one format write arguments alike. */
 grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t tool) {
     static const grammar_syntax syntaxes[] = {[LAYOUT_JSON] = GRAMMAR_SYNTAX_JSON,
                                               [LAYOUT_TAGS] = GRAMMAR_SYNTAX_TAGS,
@@ -95,17 +112,20 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
     const call_format *f = call_format_named(l->format);
     grammar_arguments *a = part_arena_new(&m->arena, 1, sizeof *a);
     char *where = part_arena_new(&m->arena, 64, 1);
-    if (a == NULL || where == NULL) {
+    uint32_t *kept = part_arena_new(&m->arena, 1, sizeof *kept);
+    if (a == NULL || where == NULL || kept == NULL) {
         return nothing;
     }
-    *a = (grammar_arguments){.syntax = syntaxes[l->arguments], .schema = m->schemas[tool], .reads = reads, .user = &m->c->tools[tool]};
+    *a = (grammar_arguments){.syntax = syntaxes[l->arguments], .schema = m->schemas[tool]};
+    a->kept = kept;
+    a->reader = (grammar_reader){reads, member_read, items_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
     if (l->tag != NULL) {
         a->before = str_of(l->tag->before);
         a->middle = str_of(l->tag->middle);
         a->behind = str_of(l->tag->behind);
         a->between = str_of(l->tag->between);
         a->string_middle = str_of(l->tag->string_middle != NULL ? l->tag->string_middle : "");
-        a->names_ends = (l->flags & LAYOUT_NAMED_ENDS) != 0;
+        a->has_elements = (l->flags & LAYOUT_ELEMENTS) != 0;
         a->between_may_miss = (l->flags & LAYOUT_GAPS) != 0;
         set_never(m, f, a);
     }
@@ -117,7 +137,9 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
         a->rule = m->c->tools[tool].lark;
     }
     (void)snprintf(where, 64, a->member.n > 0 ? "the grammar of tools[%zu]" : "the parameters of tools[%zu]", tool);
-    return (grammar_part){.part = GRAMMAR_PART_ARGUMENTS, .arguments = a, .where = where};
+    const grammar_arguments *made = m->made[tool];
+    m->made[tool] = made != NULL && made->syntax == a->syntax && str_eq(made->before, a->before) ? made : a;
+    return (grammar_part){.part = GRAMMAR_PART_ARGUMENTS, .arguments = m->made[tool], .where = where};
 }
 
 /* ---- calls ---- */

@@ -8,6 +8,7 @@
 #include "api/reasoning_frame.h"
 #include "chat/call_layout.h"
 #include "chat/output_options.h"
+#include "grammar/grammar_arguments.h"
 #include "grammar/grammar_parts.h"
 
 typedef struct call_grammar {
@@ -32,9 +33,13 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
 typedef struct call_parts {
     const call_grammar *c;
     const grammar_marks *marks;
-    const json_value **schemas; /* of the tools' arguments: their own, or what is enforced in its place */
+    const json_value **schemas;     /* of the tools' arguments: their own, or what is enforced in its place */
+    const grammar_arguments **made; /* of each tool: those that were made last, for one compilation; NULL: none yet */
     part_arena arena;
 } call_parts;
+
+/* The next parts are of another compilation. */
+void call_parts_forget(call_parts *m);
 
 /* call_answer.c: the answer, behind what may stand around it. */
 grammar_part call_parts_answer(call_parts *m, const reasoning_frame *frame);

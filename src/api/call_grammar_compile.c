@@ -2,6 +2,7 @@
 #include "api/call_grammar.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "chat/json_stream.h"
 #include "chat/typed_value.h"
 #include "json/json_out.h"
 
@@ -72,6 +73,7 @@ static void note_haste(const call_parts *m, quire_err e) {
 /* Whether the schema of tool i alone can be enforced in a layout; *why says why not. */
 static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, quire_error *why) {
     grammar *g = NULL;
+    call_parts_forget(m);
     quire_err e = call_grammar_takes(m->c, l, i) ? compile_part(m, call_parts_arguments(m, l, i), options, &g, why) : QUIRE_OK;
     grammar_drop(g);
     return e;
@@ -108,13 +110,19 @@ static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err)
 
 /* ---- compiling ---- */
 
+static quire_err compile_answer(call_parts *m, const reasoning_frame *frame, const grammar_options *options, grammar **out,
+                                quire_error *err) {
+    call_parts_forget(m);
+    return compile_part(m, call_parts_answer(m, frame), options, out, err);
+}
+
 static quire_err compile(call_parts *m, const reasoning_frame *frame, const grammar_options *options, json_value **owned, grammar **out,
                          quire_error *err) {
-    quire_err e = compile_part(m, call_parts_answer(m, frame), options, out, err);
+    quire_err e = compile_answer(m, frame, options, out, err);
     for (int round = 0; round < 2 && is_refusal(e) && !m->c->is_required; round++) {
         note_haste(m, e);
         TRY(round == 0 ? loosen_refused(m, options, owned, err) : loosen_all(m, owned, err));
-        e = compile_part(m, call_parts_answer(m, frame), options, out, err);
+        e = compile_answer(m, frame, options, out, err);
     }
     return e;
 }
@@ -122,21 +130,30 @@ static quire_err compile(call_parts *m, const reasoning_frame *frame, const gram
 quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
                                const grammar_options *options, grammar **out, quire_error *err) {
     grammar_options own = options != NULL ? *options : (grammar_options){0};
-    call_parts m = {.c = c, .marks = marks, .schemas = mem_new(c->n_tools, sizeof *m.schemas)};
+    own.max_depth = JSON_STREAM_DEPTH; /* so deep the parser reads */
+    call_parts m = {.c = c, .marks = marks, .schemas = mem_new(c->n_tools, sizeof *m.schemas), .made = mem_new(c->n_tools, sizeof *m.made)};
     json_value **owned = mem_new(c->n_tools, sizeof *owned);
     if (own.space == GRAMMAR_SPACE_COMPACT && own.whitespace_pattern.n == 0) {
         own.whitespace_pattern = str_of(" ?"); /* as models write JSON */
     }
-    quire_err e = m.schemas != NULL && owned != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request's tools");
+    quire_err e = m.schemas != NULL && m.made != NULL && owned != NULL
+                      ? QUIRE_OK
+                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request's tools");
     for (size_t i = 0; e == QUIRE_OK && i < c->n_tools; i++) {
         m.schemas[i] = c->tools[i].parameters;
     }
     e = e == QUIRE_OK ? compile(&m, frame, &own, owned, out, err) : e;
+    if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && err != NULL) {
+        const quire_error at = *err;
+        e = err_set(err, e, -1, "%zu tools are compiled together, which is too much (%.200s): offer fewer, or with simpler schemas",
+                    c->n_tools, at.message);
+    }
     for (size_t i = 0; owned != NULL && i < c->n_tools; i++) {
         json_drop(owned[i]);
     }
     mem_free(owned);
     mem_free(m.schemas);
+    mem_free(m.made);
     part_arena_deinit(&m.arena);
     return e;
 }

@@ -84,6 +84,18 @@ quire_err request_check_grammars(const quire_request *r, grammar_cache *cache, u
 
 /* ---- as a function ---- */
 
+/* Appends the pattern of a string that the regex matches as a whole. Flags stand at a pattern's beginning. */
+static quire_err add_whole_pattern(strbuf *to, str regex) {
+    size_t n = 0;
+    while (regex.n - n >= 4 && memcmp(regex.p + n, "(?", 2) == 0 && strchr("isua", regex.p[n + 2]) != NULL && regex.p[n + 3] == ')') {
+        n += 4;
+    }
+    TRY(strbuf_add(to, regex.p, n));
+    TRY(strbuf_add_str(to, "^(?:"));
+    TRY(strbuf_add(to, regex.p + n, regex.n - n));
+    return strbuf_add_str(to, ")$");
+}
+
 /* Writes the schema of the arguments: one string, which the tool's regex matches as a whole. */
 static quire_err write_input_schema(const json_value *custom, json_out *o) {
     str regex = json_get_str(grammar_of(custom), "definition");
@@ -95,7 +107,7 @@ static quire_err write_input_schema(const json_value *custom, json_out *o) {
     json_cstr(json_name(o, "type"), "string");
     quire_err e = QUIRE_OK;
     if (request_custom_has_grammar(custom) && !is_lark(custom)) {
-        e = strbuf_addf(&pattern, "^(?:%.*s)$", (int)regex.n, regex.p);
+        e = add_whole_pattern(&pattern, regex);
         json_text(json_name(o, "pattern"), pattern.n > 0 ? pattern.p : "", pattern.n);
     }
     json_end(o, '}');

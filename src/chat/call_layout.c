@@ -83,7 +83,7 @@ static const call_layout layouts[] = {
      "^</steptml:invoke><｜tool_call_end｜>", "^<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"",
      "^<｜tool_calls_end｜>", LAYOUT_TAGS, LAYOUT_GAPS, &step},
     {"minimax_m3", "]<]minimax[>[<tool_call>", "^]<]minimax[>[<invoke name=\"", "\">^", "^]<]minimax[>[</invoke>",
-     "^]<]minimax[>[<invoke name=\"", "^]<]minimax[>[</tool_call>", LAYOUT_TAGS, LAYOUT_GAPS | LAYOUT_NAMED_ENDS, &elements},
+     "^]<]minimax[>[<invoke name=\"", "^]<]minimax[>[</tool_call>", LAYOUT_TAGS, LAYOUT_GAPS | LAYOUT_ELEMENTS, &elements},
     {"gemma4", "<|tool_call>", "call:", "", "<tool_call|>", "^<|tool_call>call:", "", LAYOUT_GEMMA, 0, NULL},
     {"functiongemma", "<start_function_call>", "call:", "", "<end_function_call>", "^<start_function_call>call:", "", LAYOUT_GEMMA, 0,
      NULL},

@@ -16,7 +16,7 @@ enum {
     LAYOUT_ONCE = 1 << 1,       /* the answer ends behind it */
     LAYOUT_ENDS_EARLY = 1 << 2, /* the answer may end before `close` */
     LAYOUT_GAPS = 1 << 3,       /* tags: between two parameters nothing may stand, too */
-    LAYOUT_NAMED_ENDS = 1 << 5, /* tags: `behind` goes on with the parameter's name and > */
+    LAYOUT_ELEMENTS = 1 << 5,   /* tags: `behind` goes on with the parameter's name and >; objects and lists inside are tags too */
     LAYOUT_HEAD_FIRST = 1 << 4  /* the answer begins behind `open`; where it has the line "all", text follows */
 };
 

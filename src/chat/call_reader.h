@@ -45,7 +45,7 @@ typedef struct tag_calls {
     bool has_newline, waits_newline; /* before it; one that may be behind it */
 } tag_calls;
 
-#define ELEMENT_DEPTH 60
+#define ELEMENT_DEPTH (JSON_STREAM_DEPTH + 1) /* of objects and lists, and a value inside */
 
 typedef struct element_calls {
     uint8_t state;

@@ -28,7 +28,7 @@ static uint32_t text_rule(schema *s) {
         respell_python(s->b, first);
         return rule;
     default:
-        return s->avoid == DFA_ANY ? rule : avoid_rule(&s->dfas, rule, first, s->avoid);
+        return s->avoid == DFA_ANY ? rule : avoid_rule(s->dfas, rule, first, s->avoid);
     }
 }
 
@@ -41,7 +41,7 @@ static uint32_t json(schema *s, uint32_t rule) {
 
 static uint32_t tagged(schema *s, uint32_t rule) {
     const grammar_arguments *a = s->arguments;
-    uint32_t end = a->names_ends ? special(s, a->member, literal(s, ">", NFA_RETURN_NODE)) : NFA_RETURN_NODE;
+    uint32_t end = a->has_elements ? special(s, a->member, literal(s, ">", NFA_RETURN_NODE)) : NFA_RETURN_NODE;
     uint32_t value = build_call(s->b, rule, special(s, a->behind, end));
     uint32_t node = special(s, a->string_middle.n > 0 ? a->string_middle : a->middle, value);
     return special(s, a->before, special(s, a->member, node));

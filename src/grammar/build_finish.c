@@ -1,6 +1,11 @@
 /* The last pass over an nfa: empty rules, dead ends, classes of bytes. */
 #include "grammar/build.h"
 
+/* Steps of a pass over all nodes, which are short ones. */
+static int64_t pass_steps(const nfa *a) {
+    return a->nodes.n / 8 + 1;
+}
+
 /* ---- which rules may be empty ---- */
 
 static bool object_may_be_empty(const nfa *a, const nfa_object *o) {
@@ -47,7 +52,7 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
 void build_find_empty(build *b, bool *empty) {
     nfa *a = &b->a;
     bool up = false; /* nodes lead to earlier or to later ones */
-    for (bool changed = true; changed && build_step(b, a->nodes.n);) {
+    for (bool changed = true; changed && build_step(b, pass_steps(a));) {
         changed = false;
         up = !up;
         for (uint32_t k = 0; k < a->nodes.n; k++) {
@@ -69,36 +74,39 @@ void build_find_empty(build *b, bool *empty) {
 
 /* ---- what can be completed ---- */
 
-static bool object_lives(const nfa *a, const bool *live, const nfa_object *o) {
-    uint32_t n = 0, needed = nfa_members_needed(a, o, live, 0, 0, NULL), last = NFA_NONE;
+static bool object_lives(const nfa *a, nfa_room room, const nfa_object *o) {
+    uint32_t n = 0, needed = nfa_members_needed(a, o, room, 0, 0, NULL), last = NFA_NONE;
     bool open = false;
     for (uint32_t i = 0; i < o->n + o->n_open; i++) {
         const nfa_part *p = &a->parts.p[o->first + i];
-        if (i < o->n && p->name != last && live[p->entry]) {
+        if (i < o->n && p->name != last && nfa_fits(room, p->entry)) {
             n++;
             last = p->name;
         }
-        open = open || (i >= o->n && live[p->entry]);
+        open = open || (i >= o->n && nfa_fits(room, p->entry));
     }
     return needed != NFA_NONE && needed <= o->max && o->min <= o->max && (open || n >= o->min);
 }
 
-static bool slot_lives(const nfa *a, const bool *live, uint32_t slot) {
+/* How many of a slot's parts may come. */
+static uint32_t n_live(const nfa *a, nfa_room room, uint32_t slot) {
     const nfa_slot *s = &a->slots.p[slot];
+    uint32_t n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
-        if (live[a->parts.p[s->first + i].entry]) {
-            return true;
-        }
+        n += nfa_fits(room, a->parts.p[s->first + i].entry);
     }
-    return false;
+    return n;
 }
 
-static bool array_lives(const nfa *a, const bool *live, const nfa_array *r) {
-    return nfa_items_can_end(a, r, live, 0, 0) && (!r->unique || r->min <= a->slots.p[r->first + r->n].n);
+static bool array_lives(const nfa *a, nfa_room room, const nfa_array *r) {
+    return nfa_items_can_end(a, r, room, 0, 0) && (!r->unique || r->min <= n_live(a, room, r->first + r->n));
 }
 
-static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
+/* Whether node i can be completed within `level` levels. Of those levels an object or array takes one itself where they are counted. */
+static bool node_lives(const nfa *a, const uint8_t *heights, uint32_t level, bool counted, uint32_t i) {
     const nfa_node *node = &a->nodes.p[i];
+    const nfa_room room = {heights, level}, inside = {heights, level - counted};
+    bool next = nfa_fits(room, node->next);
     switch ((nfa_op)node->op) {
     case NFA_FAIL:
         return false;
@@ -106,67 +114,78 @@ static bool node_lives(const nfa *a, const bool *live, uint32_t i) {
         return true;
     case NFA_SPLIT:
         for (uint32_t t = 0; t < node->n; t++) {
-            if (live[a->targets.p[node->arg + t]]) {
+            if (nfa_fits(room, a->targets.p[node->arg + t])) {
                 return true;
             }
         }
         return false;
     case NFA_CLASS:
-        return a->classes.p[node->arg].n > 0 && live[node->next];
+        return a->classes.p[node->arg].n > 0 && next;
     case NFA_MARK:
-        return (a->mark_sets.p[node->arg].n > 0 || a->mark_sets.p[node->arg].negated) && live[node->next];
+        return (a->mark_sets.p[node->arg].n > 0 || a->mark_sets.p[node->arg].negated) && next;
     case NFA_CALL:
-        return live[a->rules.p[node->arg].start] && live[node->next];
+        return next && nfa_fits(room, a->rules.p[node->arg].start);
     case NFA_REPEAT:
-        return (a->repeats.p[node->arg].min == 0 || live[a->repeats.p[node->arg].body]) && live[node->next];
+        return next && (a->repeats.p[node->arg].min == 0 || nfa_fits(room, a->repeats.p[node->arg].body));
     case NFA_OBJECT:
-        return live[node->next] && object_lives(a, live, &a->objects.p[node->arg]);
+        return next && level >= counted && object_lives(a, inside, &a->objects.p[node->arg]);
     case NFA_ARRAY:
-        return live[node->next] && array_lives(a, live, &a->arrays.p[node->arg]);
+        return next && level >= counted && array_lives(a, inside, &a->arrays.p[node->arg]);
     default:
-        return live[node->next];
+        return next;
     }
 }
 
 /* Turns dead nodes into NFA_FAIL and cuts dead items and bodies off, so that every state of the machine can be completed. */
-static void cut_dead(build *b, const bool *live) {
+static void cut_dead(build *b, const uint8_t *heights) {
     nfa *a = &b->a;
+    const nfa_room any = {heights, NFA_ENDLESS - 1};
     for (uint32_t i = 0; i < a->nodes.n; i++) {
-        if (!live[i]) {
+        if (heights[i] == NFA_ENDLESS) {
             a->nodes.p[i].op = NFA_FAIL;
         }
     }
     for (uint32_t i = 0; i < a->repeats.n; i++) {
         nfa_repeat *r = &a->repeats.p[i];
-        r->max = live[r->body] ? r->max : 0;
+        r->max = nfa_fits(any, r->body) ? r->max : 0;
     }
     for (uint32_t i = 0; i < a->parts.n; i++) {
-        a->parts.p[i].entry = live[a->parts.p[i].entry] ? a->parts.p[i].entry : NFA_FAIL_NODE;
+        a->parts.p[i].entry = nfa_fits(any, a->parts.p[i].entry) ? a->parts.p[i].entry : NFA_FAIL_NODE;
     }
     for (uint32_t i = 0; i < a->arrays.n; i++) {
         nfa_array *r = &a->arrays.p[i];
         uint32_t items = 0;
-        while (items < r->n && slot_lives(a, live, r->first + items)) {
+        while (items < r->n && n_live(a, any, r->first + items) > 0) {
             items++;
         }
-        if (!slot_lives(a, live, r->first + items)) {
+        if (n_live(a, any, r->first + items) == 0) {
             r->max = r->max < items ? r->max : items;
         }
     }
 }
 
-static void find_live(build *b, bool *live) {
+/* Finds the nodes of this height; false: there is none. */
+static bool find_height(build *b, uint8_t *heights, uint32_t level, bool counted) {
     nfa *a = &b->a;
-    bool up = false;
-    for (bool changed = true; changed && build_step(b, a->nodes.n);) {
+    bool up = false, any = false;
+    for (bool changed = true; changed && build_step(b, pass_steps(a));) {
         changed = false;
         up = !up;
         for (uint32_t k = 0; k < a->nodes.n; k++) {
             uint32_t i = up ? k : a->nodes.n - 1 - k;
-            if (!live[i] && node_lives(a, live, i)) {
-                live[i] = changed = true;
+            if (heights[i] == NFA_ENDLESS && node_lives(a, heights, level, counted, i)) {
+                heights[i] = (uint8_t)level;
+                changed = any = true;
             }
         }
+    }
+    return any;
+}
+
+/* heights[i], NFA_ENDLESS before: without a bound of levels, 0 of all nodes that can be completed. */
+static void find_heights(build *b, uint8_t *heights) {
+    uint32_t max = b->options->max_depth;
+    for (uint32_t level = 0; find_height(b, heights, level, max > 0) && level < max; level++) {
     }
 }
 
@@ -219,7 +238,7 @@ static void cut_bytes(nfa *a) {
         cut_chars(cut, a->ranges.p[i].lo, a->ranges.p[i].hi);
     }
     for (uint32_t i = 0; i < a->dedges.n; i++) {
-        cut_chars(cut, a->dedges.p[i].lo, a->dedges.p[i].hi);
+        cut_chars(cut, (uint32_t)a->dedges.p[i].lo, (uint32_t)a->dedges.p[i].hi);
     }
     cut_marks(a, cut);
     for (uint32_t i = 0; i < a->nodes.n; i++) {
@@ -242,22 +261,45 @@ static void cut_bytes(nfa *a) {
     a->n_byte_classes = n + 1;
 }
 
-quire_err build_finish(build *b) {
+/* Keeps the heights for the machine, which needs them where levels are bounded. */
+static void keep_heights(build *b, const uint8_t *heights) {
     nfa *a = &b->a;
-    bool *flags = b->failed == QUIRE_OK ? mem_new((size_t)a->nodes.n * 2, sizeof *flags) : NULL;
-    if (b->failed == QUIRE_OK && flags == NULL) {
-        return build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    a->max_depth = b->options->max_depth;
+    if (a->max_depth == 0) {
+        return;
     }
-    if (b->failed == QUIRE_OK) {
-        build_find_empty(b, flags);
-        find_live(b, flags + a->nodes.n);
-        if (b->failed == QUIRE_OK && !flags[a->nodes.n + a->rules.p[0].start]) {
-            (void)build_fail(b, QUIRE_INVALID, -1, "the grammar matches no text");
-        } else {
-            cut_dead(b, flags + a->nodes.n);
-            cut_bytes(a);
-        }
+    a->heights.p = mem_new(a->nodes.n, sizeof *heights);
+    if (a->heights.p == NULL) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+        return;
     }
-    mem_free(flags);
+    memcpy(a->heights.p, heights, a->nodes.n);
+    a->heights.cap = a->heights.n = a->nodes.n;
+}
+
+static void finish(build *b, bool *empty, uint8_t *heights) {
+    nfa *a = &b->a;
+    memset(heights, NFA_ENDLESS, a->nodes.n);
+    build_find_empty(b, empty);
+    find_heights(b, heights);
+    if (b->failed == QUIRE_OK && heights[a->rules.p[0].start] == NFA_ENDLESS) {
+        (void)build_fail(b, QUIRE_INVALID, -1, "the grammar matches no text");
+    } else {
+        cut_dead(b, heights);
+        cut_bytes(a);
+        keep_heights(b, heights);
+    }
+}
+
+quire_err build_finish(build *b) {
+    bool *empty = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *empty) : NULL;
+    uint8_t *heights = b->failed == QUIRE_OK ? mem_new(b->a.nodes.n, sizeof *heights) : NULL;
+    if (b->failed == QUIRE_OK && (empty == NULL || heights == NULL)) {
+        (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    } else if (b->failed == QUIRE_OK) {
+        finish(b, empty, heights);
+    }
+    mem_free(empty);
+    mem_free(heights);
     return b->failed;
 }

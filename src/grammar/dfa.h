@@ -1,22 +1,35 @@
 /* Deterministic automata over characters while a schema is compiled: patterns, lists of names, and what holds for both. Private to this
  * room.
  *
- * A dfa's states are numbered from 0, which is its start; edges are those of nfa.h. All live in one pool and are named by number; DFA_ANY
- * is the one that accepts every text. Each operation that fails leaves its error in the build and returns DFA_ANY. */
+ * What was made before is given again. A dfa's states are numbered from 0, which is its start; edges are those of nfa.h. All live in one
+ * pool and are named by number; DFA_ANY is the one that accepts every text. Each operation that fails leaves its error in the build and
+ * returns DFA_ANY. */
 #ifndef GRAMMAR_DFA_H
 #define GRAMMAR_DFA_H
 
 #include "grammar/ast.h"
 
+typedef struct dfa_edge {
+    uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
+} dfa_edge;
+
 typedef struct dfa {
     NFA_VEC(nfa_dstate) states;
-    NFA_VEC(nfa_dedge) edges;
+    NFA_VEC(dfa_edge) edges;
     uint32_t placed; /* number of the nfa's copy, plus 1; 0: none yet */
 } dfa;
+
+/* What an automaton was made of (dfa_memo.c); its text begins at made_texts[text]. */
+typedef struct dfa_made {
+    uint32_t kind, x, y, text, n_text, dfa;
+} dfa_made;
 
 typedef struct dfa_pool {
     build *b;
     NFA_VEC(dfa) all;
+    NFA_VEC(dfa_made) made;
+    NFA_VEC(uint8_t) made_texts;
+    uint32_t *slots, n_slots; /* numbers in made, plus 1 */
 } dfa_pool;
 
 #define DFA_ANY        0u
@@ -51,6 +64,13 @@ typedef enum dfa_found {
     DFA_LAST   /* texts[wanted] ends the text */
 } dfa_found;
 uint32_t dfa_search(dfa_pool *p, const str *texts, uint32_t n, uint32_t wanted, dfa_found found);
+
+/* What dfa_memo.c calls where an automaton was not made before; each makes one as the function of the same name. */
+uint32_t dfa_make_pattern(dfa_pool *p, str regex);
+uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n);
+uint32_t dfa_make_length(dfa_pool *p, uint32_t min, uint32_t max);
+uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
+uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote);
 
 /* For makers of other ones: a new empty dfa, states and edges in order, and the end: states that cannot reach an accepting one are taken
  * out. */

@@ -66,6 +66,7 @@ typedef struct grammar_options {
     grammar_space space;
     grammar_order order;
     grammar_numbers numbers;
+    uint32_t max_depth;     /* of JSON's objects and arrays in each other, at most 254; 0: any */
     str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
     /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US (of processor time). */
     int64_t max_steps, max_bytes, max_us;

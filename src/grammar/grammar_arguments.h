@@ -19,8 +19,20 @@ typedef enum grammar_syntax {
 enum {
     GRAMMAR_READS_STRING = 1 << 0, /* as a string, whatever it looks like */
     GRAMMAR_READS_NULL = 1 << 1,   /* `null` as null, in any case and with white space around it */
-    GRAMMAR_READS_JSON = 1 << 2    /* as JSON only */
+    GRAMMAR_READS_JSON = 1 << 2,   /* as JSON only */
+    GRAMMAR_READS_OBJECT = 1 << 3, /* elements inside as an object */
+    GRAMMAR_READS_ARRAY = 1 << 4   /* elements inside as an array, where it is none that may be an object */
 };
+
+/* How the reader of the answer types values. NULL: it knows no schema of any. */
+typedef struct grammar_reader {
+    unsigned (*reads)(const void *user, const json_value *schema);
+    /* The schema of a member, or of an array's items; NULL: the reader knows none. */
+    const json_value *(*member)(const void *user, const json_value *schema, str name);
+    const json_value *(*items)(const void *user, const json_value *schema);
+    const json_value *schema; /* of the arguments */
+    const void *user;
+} grammar_reader;
 
 typedef struct grammar_arguments {
     grammar_syntax syntax;
@@ -34,16 +46,15 @@ typedef struct grammar_arguments {
     str string_middle; /* in place of `middle` before strings; empty: the same, and then `reads` decides what a value is */
     str between;
     bool between_may_miss;
-    bool names_ends;  /* behind `behind` stand the member's name and > */
-    const str *never; /* what no value contains, valid UTF-8 */
+    bool has_elements; /* behind `behind` stand the member's name and >; objects and arrays inside are written alike */
+    const str *never;  /* what no value contains, valid UTF-8 */
     size_t n_never;
     str never_first; /* what no value begins with; empty: nothing */
     /* GEMMA */
     str quote;
     bool reads_quoted; /* `reads` decides what a quoted value of the outermost object is */
-    /* The bits of the value of that name. NULL: those are 0. */
-    unsigned (*reads)(const void *user, str name);
-    const void *user;
+    grammar_reader reader;
+    uint32_t *kept; /* 0 before; keeps the rule's number, plus 1, for parts that have the same arguments. NULL: none has */
 } grammar_arguments;
 
 #endif

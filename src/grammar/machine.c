@@ -6,7 +6,7 @@
 #define MAX_NEXT    16384 /* configurations of a state */
 #define MAX_WORK    65536
 #define FEW_VISITED 512   /* slots of a transition, of which half may be taken; */
-#define N_VISITED   65536 /* of one that needs more */
+#define N_VISITED   65536 /* of the largest one */
 #define FIRST_SLOTS 256
 
 typedef struct machine_work {
@@ -81,7 +81,8 @@ static bool use(machine *m, area *a, size_t bytes) {
 }
 
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
-    machine_cell c = {node, data, below};
+    bool is_level = m->a->nodes.p[node].op == NFA_OBJECT || m->a->nodes.p[node].op == NFA_ARRAY;
+    machine_cell c = {node, data, below, ((const machine_cell *)m->cells.p)[below].depth + is_level};
     TABLE_EACH(m->cell_table, hash_words(&c, sizeof c, 1), i) {
         if (memcmp((machine_cell *)m->cells.p + i - 1, &c, sizeof c) == 0) {
             return i - 1;
@@ -149,7 +150,7 @@ static bool visit(machine *m, const machine_work *w) {
 
 void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh) {
     machine_work w = {node, at, stack, fresh};
-    if (m->failed || !visit(m, &w)) {
+    if (m->failed || !nfa_fits(machine_room(m, stack), node) || !visit(m, &w)) {
         return;
     }
     if (m->n_work >= MAX_WORK || !use(m, &m->work, (m->n_work + 1) * sizeof w)) {
@@ -407,10 +408,11 @@ static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots)
 }
 
 static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
-    read_set(m, state, byte, FEW_VISITED);
-    if (m->crowded) {
-        read_set(m, state, byte, N_VISITED);
-    }
+    static const uint32_t slots[] = {FEW_VISITED, 4096, N_VISITED}; /* few, so that few pages are touched for most */
+    size_t i = 0;
+    do {
+        read_set(m, state, byte, slots[i]);
+    } while (m->crowded && ++i < sizeof slots / sizeof *slots);
     uint32_t to = m->failed ? MACHINE_FULL : state_of_set(m);
     return m->failed ? MACHINE_FULL : to;
 }

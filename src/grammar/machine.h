@@ -24,6 +24,7 @@ typedef struct machine_config {
 
 typedef struct machine_cell {
     uint32_t node, data, below;
+    uint32_t depth; /* objects and arrays in the stack up to here */
 } machine_cell;
 
 /* What an object or array holds so far. */
@@ -79,6 +80,11 @@ static inline const machine_config *machine_configs(const machine *m, uint32_t s
 }
 
 /* ---- for its parts ---- */
+
+/* What a stack leaves for objects and arrays to be nested. */
+static inline nfa_room machine_room(const machine *m, uint32_t stack) {
+    return (nfa_room){m->a->heights.p, m->a->max_depth - ((const machine_cell *)m->cells.p)[stack].depth};
+}
 
 /* Adds a configuration to the transition under way. */
 void machine_add(machine *m, machine_config c);

@@ -13,10 +13,14 @@
  * listed members satisfy are in t.other above its low 16 bits. */
 typedef struct seen_set {
     machine_tally t;
+    nfa_room room; /* inside */
     uint64_t words[MAX_WORDS];
 } seen_set;
 
-static void load(const machine *m, uint32_t tally, seen_set *s) {
+/* stack: below the object or array. */
+static void load(const machine *m, uint32_t tally, uint32_t stack, seen_set *s) {
+    s->room = machine_room(m, stack);
+    s->room.levels--;
     s->t = ((const machine_tally *)m->tallies.p)[tally];
     memset(s->words, 0, sizeof s->words);
     mem_copy(s->words, (const uint64_t *)m->words.p + s->t.first, s->t.n * sizeof *s->words);
@@ -86,7 +90,7 @@ static uint32_t names_left(const nfa *a, const nfa_object *o, const seen_set *s,
     const nfa_part *p = &a->parts.p[o->first];
     uint32_t n = 0, last = NFA_NONE;
     for (uint32_t i = next_part(o, s); i < o->n; i++) {
-        if (p[i].name != last && (required ? p[i].required : p[i].entry != NFA_FAIL_NODE) && is_left(o, &p[i], s)) {
+        if (p[i].name != last && (required ? p[i].required : nfa_fits(s->room, p[i].entry)) && is_left(o, &p[i], s)) {
             n++;
             last = p[i].name;
         }
@@ -94,9 +98,9 @@ static uint32_t names_left(const nfa *a, const nfa_object *o, const seen_set *s,
     return n;
 }
 
-static bool has_open(const nfa *a, const nfa_object *o) {
+static bool has_open(const nfa *a, const nfa_object *o, nfa_room room) {
     for (uint32_t i = 0; i < o->n_open; i++) {
-        if (a->parts.p[o->first + o->n + i].entry != NFA_FAIL_NODE) {
+        if (nfa_fits(room, a->parts.p[o->first + o->n + i].entry)) {
             return true;
         }
     }
@@ -107,19 +111,22 @@ static bool has_open(const nfa *a, const nfa_object *o) {
 static uint32_t members_needed(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
     uint32_t open = rules;
     for (uint32_t i = o->n; o->max == NFA_NONE && i < o->n + o->n_open; i++) {
-        open |= a->parts.p[o->first + i].entry != NFA_FAIL_NODE ? a->parts.p[o->first + i].rules : 0u;
+        open |= nfa_fits(s->room, a->parts.p[o->first + i].entry) ? a->parts.p[o->first + i].rules : 0u;
     }
     return open == o->rules ? names_left(a, o, s, true)
-                            : nfa_members_needed(a, o, NULL, rules, next_name(o, s), o->any_order ? s->words : NULL);
+                            : nfa_members_needed(a, o, s->room, rules, next_name(o, s), o->any_order ? s->words : NULL);
 }
 
 /* Whether the object can be completed from here, with these rules satisfied. */
 static bool object_can_end(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
+    if (o->max == NFA_NONE && o->rules == 0 && s->t.count >= o->min) {
+        return true;
+    }
     uint32_t needed = members_needed(a, o, s, rules);
     if (needed == NFA_NONE || (o->max != NFA_NONE && (s->t.count > o->max || needed > o->max - s->t.count))) {
         return false;
     }
-    return s->t.count >= o->min || has_open(a, o) || names_left(a, o, s, false) >= o->min - s->t.count;
+    return s->t.count >= o->min || has_open(a, o, s->room) || names_left(a, o, s, false) >= o->min - s->t.count;
 }
 
 static void count_member(const nfa_object *o, seen_set *s) {
@@ -150,7 +157,7 @@ static bool take_listed(const nfa *a, const nfa_object *o, const nfa_part *p, se
 /* Part i behind s, *to: as it is counted at once; false where it may not come. */
 static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t i, seen_set *to) {
     const nfa_part *p = &a->parts.p[o->first + i];
-    if (p->entry == NFA_FAIL_NODE || (i >= o->n && p->remembers != remembers(o, s))) {
+    if (!nfa_fits(s->room, p->entry) || (i >= o->n && p->remembers != remembers(o, s))) {
         return false;
     }
     *to = *s;
@@ -171,7 +178,7 @@ static bool take_member(const nfa *a, const nfa_object *o, const seen_set *s, ui
 void machine_object_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
-    load(m, tally, &s);
+    load(m, tally, stack, &s);
     bool more = false, end = s.t.count >= o->min && satisfied(o, &s) == o->rules && names_left(m->a, o, &s, true) == 0;
     for (uint32_t i = 0; i < o->n + o->n_open && !more; i++) {
         more = take_member(m->a, o, &s, i, &to);
@@ -183,7 +190,7 @@ void machine_object_part(machine *m, uint32_t node, uint32_t tally, uint32_t sta
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     (void)fresh;
-    load(m, tally, &s);
+    load(m, tally, stack, &s);
     for (uint32_t i = next_part(o, &s); i < o->n + o->n_open; i++) {
         const nfa_part *p = &m->a->parts.p[o->first + i];
         if (take_member(m->a, o, &s, i, &to)) {
@@ -230,7 +237,7 @@ void machine_object_named(machine *m, uint32_t node, uint32_t stack) {
     machine_cell name = ((const machine_cell *)m->cells.p)[stack], object = ((const machine_cell *)m->cells.p)[name.below];
     const nfa_object *o = &m->a->objects.p[m->a->nodes.p[object.node].arg];
     seen_set s;
-    load(m, object.data >> 1, &s);
+    load(m, object.data >> 1, object.below, &s);
     if (remembers(o, &s)) {
         note_name(o, &s, name.data, named->arg);
     }
@@ -249,7 +256,7 @@ static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint3
     const nfa_part *p = &a->parts.p[slot_of(a, r, s->t.count)->first + i];
     uint32_t cap = r->max != NFA_NONE ? NFA_NONE : r->min > r->n ? r->min : r->n;
     cap = cap > 0 ? cap : 1;
-    if (p->entry == NFA_FAIL_NODE || s->t.count >= r->max || (r->unique && has(s, i))) {
+    if (!nfa_fits(s->room, p->entry) || s->t.count >= r->max || (r->unique && has(s, i))) {
         return false;
     }
     *to = *s;
@@ -261,18 +268,18 @@ static bool take_item(const nfa *a, const nfa_array *r, const seen_set *s, uint3
         to->t.n = (slot_of(a, r, 0)->n + 63) / 64;
         to->words[i / 64] |= (uint64_t)1 << (i % 64);
     }
-    return nfa_items_can_end(a, r, NULL, to->t.count, to->t.other);
+    return nfa_items_can_end(a, r, s->room, to->t.count, to->t.other);
 }
 
 void machine_array_next(machine *m, uint32_t node, uint32_t tally, uint32_t stack, uint32_t fresh) {
     const nfa_array *r = &m->a->arrays.p[m->a->nodes.p[node].arg];
     seen_set s, to;
-    load(m, tally, &s);
+    load(m, tally, stack, &s);
     bool more = false;
     for (uint32_t i = 0, n = slot_of(m->a, r, s.t.count)->n; i < n && !more; i++) {
         more = take_item(m->a, r, &s, i, &to);
     }
-    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && nfa_counts_suffice(r, s.t.other), more, r->comma, false,
+    end_or_more(m, node, tally, stack, fresh, s.t.count >= r->min && nfa_counts_suffice(r, s.t.other), more, r->comma, r->comma_may_miss,
                 machine_array_part);
 }
 
@@ -280,7 +287,7 @@ void machine_array_part(machine *m, uint32_t node, uint32_t tally, uint32_t stac
     const nfa_array *r = &m->a->arrays.p[m->a->nodes.p[node].arg];
     seen_set s, to;
     (void)fresh;
-    load(m, tally, &s);
+    load(m, tally, stack, &s);
     const nfa_slot *slot = slot_of(m->a, r, s.t.count);
     for (uint32_t i = 0; i < slot->n; i++) {
         if (take_item(m->a, r, &s, i, &to)) {

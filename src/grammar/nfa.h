@@ -65,14 +65,23 @@ typedef struct nfa_class { /* ranges[first .. first + n), ascending, apart */
 /* A deterministic automaton over characters; its states are dstates[first ..), edges of a state ascending; `other` is the target of all
  * characters without an edge. Every state reaches an accepting one. */
 typedef struct nfa_dstate {
-    uint32_t first, n, other;
-    bool accepts;
-    bool roomy; /* any characters may come that JSON strings don't escape: no text of them leads to a dead end */
-    bool free;  /* the same of all characters */
+    uint32_t first, other;
+    uint32_t n : 29;
+    bool accepts : 1;
+    bool roomy : 1; /* any characters may come that JSON strings don't escape: no text of them leads to a dead end */
+    bool free : 1;  /* the same of all characters */
 } nfa_dstate;
 typedef struct nfa_dedge {
-    uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
+    uint64_t lo : 21, hi : 21, to : 22; /* to: 0 where no character of the range may follow */
 } nfa_dedge;
+#define NFA_MAX_DSTATES (1u << 22)
+#define NFA_MAX_DEDGES  ((1u << 29) - 1) /* of a state */
+static inline nfa_dedge nfa_dedge_of(uint32_t lo, uint32_t hi, uint32_t to) {
+    return (nfa_dedge){lo & 0x1FFFFFu, hi & 0x1FFFFFu, to & (NFA_MAX_DSTATES - 1)};
+}
+static inline uint32_t nfa_dedge_to(const nfa_dedge *e) {
+    return e->to != 0 ? (uint32_t)e->to : NFA_NONE;
+}
 
 typedef struct nfa_count {
     uint32_t min, max;
@@ -125,6 +134,7 @@ typedef struct nfa_slot {
 typedef struct nfa_array {
     uint32_t first, n, min, max;
     uint32_t comma;
+    bool comma_may_miss;
     uint32_t n_rules;
     nfa_count rules[NFA_MAX_ITEM_RULES]; /* without any: 0 to NFA_NONE */
     bool unique;
@@ -166,7 +176,9 @@ typedef struct nfa {
     NFA_VEC(nfa_part) parts;
     NFA_VEC(nfa_mark_set) mark_sets;
     NFA_VEC(int32_t) mark_ids;
-    NFA_VEC(nfa_rule) rules; /* rule 0 is the answer */
+    NFA_VEC(nfa_rule) rules;  /* rule 0 is the answer */
+    NFA_VEC(uint8_t) heights; /* nfa_room's, where objects and arrays are nested at most max_depth deep; else none */
+    uint32_t max_depth;
     uint8_t byte_class[256]; /* bytes that no node distinguishes have the same */
     uint32_t n_byte_classes;
 } nfa;
@@ -174,13 +186,24 @@ typedef struct nfa {
 /* Appends one element to vec and returns its address, or NULL: the build failed (build.h). */
 #define NFA_PUSH(b, vec) (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p) ? &(vec).p[(vec).n++] : NULL)
 
-/* How many members more an object needs at least for its required names and rules, of which some are satisfied: NFA_NONE where they cannot
- * be. Names from `next` on may come, and of these not those in `seen` (bits; NULL: none has been). live: which nodes can be completed;
- * NULL: all but NFA_FAIL_NODE. */
-uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, const bool *live, uint32_t satisfied, uint32_t next, const uint64_t *seen);
+/* How deep objects and arrays may still be nested where something stands. */
+typedef struct nfa_room {
+    const uint8_t *heights; /* of nodes: how many levels each needs at least up to the end of its rule; NULL: any number is left */
+    uint32_t levels;
+} nfa_room;
 
-/* Whether an array of `count` items, with these counts of its rules, can be completed (live: as above). */
-bool nfa_items_can_end(const nfa *a, const nfa_array *r, const bool *live, uint32_t count, uint32_t counts);
+#define NFA_ENDLESS 255u /* a height: the node cannot be completed */
+
+static inline bool nfa_fits(nfa_room room, uint32_t node) {
+    return node != NFA_FAIL_NODE && (room.heights == NULL || room.heights[node] <= room.levels);
+}
+
+/* How many members more an object needs at least for its required names and rules, of which some are satisfied: NFA_NONE where they cannot
+ * be. Names from `next` on may come, and of these not those in `seen` (bits; NULL: none has been). room: inside the object. */
+uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, uint32_t satisfied, uint32_t next, const uint64_t *seen);
+
+/* Whether an array of `count` items, with these counts of its rules, can be completed. room: inside the array. */
+bool nfa_items_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count, uint32_t counts);
 /* Counts an item of these rules; false: it is one too many. */
 bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts);
 bool nfa_counts_suffice(const nfa_array *r, uint32_t counts);

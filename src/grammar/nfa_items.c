@@ -2,18 +2,17 @@
 #include "grammar/nfa.h"
 
 /* Which kinds of parts an item may be: bit r: one of rules r. */
-static uint32_t slot_kinds(const nfa *a, const bool *live, const nfa_slot *s) {
+static uint32_t slot_kinds(const nfa *a, nfa_room room, const nfa_slot *s) {
     uint32_t kinds = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const nfa_part *p = &a->parts.p[s->first + i];
-        bool lives = live != NULL ? live[p->entry] : p->entry != NFA_FAIL_NODE;
-        kinds |= lives ? 1u << p->rules : 0;
+        kinds |= nfa_fits(room, p->entry) ? 1u << p->rules : 0;
     }
     return kinds;
 }
 
-static uint32_t kinds_of(const nfa *a, const nfa_array *r, const bool *live, uint32_t item) {
-    return slot_kinds(a, live, &a->slots.p[r->first + (item < r->n ? item : r->n)]);
+static uint32_t kinds_of(const nfa *a, const nfa_array *r, nfa_room room, uint32_t item) {
+    return slot_kinds(a, room, &a->slots.p[r->first + (item < r->n ? item : r->n)]);
 }
 
 /* ---- at most one rule: counts from `least` to `most` are reached by the items that came ---- */
@@ -35,10 +34,10 @@ static bool is_enough_later(const nfa_array *r, const reached *c, uint32_t kinds
     return kinds != 0 && is_enough(r, &then);
 }
 
-static bool one_rule_can_end(const nfa *a, const nfa_array *r, const bool *live, uint32_t count, uint32_t counted) {
+static bool one_rule_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count, uint32_t counted) {
     reached c = {count, counted, counted};
     while (!is_enough(r, &c)) {
-        uint32_t kinds = kinds_of(a, r, live, (uint32_t)c.items);
+        uint32_t kinds = kinds_of(a, r, room, (uint32_t)c.items);
         if (c.items >= r->n) {
             return is_enough_later(r, &c, kinds);
         }
@@ -109,14 +108,14 @@ static bool one_more(const nfa_array *r, uint32_t kinds, const bool *set, bool *
     return any;
 }
 
-static bool rules_can_end(const nfa *a, const nfa_array *r, const bool *live, uint32_t count, uint32_t counts) {
+static bool rules_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count, uint32_t counts) {
     bool set[NFA_MAX_COUNTS] = {false}, to[NFA_MAX_COUNTS];
     set[counts] = true;
     for (uint32_t items = count; items <= r->max; items++) {
         if (items >= r->min && any_suffices(r, set)) {
             return true;
         }
-        if (items == r->max || !one_more(r, kinds_of(a, r, live, items), set, to)) {
+        if (items == r->max || !one_more(r, kinds_of(a, r, room, items), set, to)) {
             return false;
         }
         if (items >= r->n && memcmp(set, to, sizeof set) == 0) { /* from here on nothing changes */
@@ -127,6 +126,6 @@ static bool rules_can_end(const nfa *a, const nfa_array *r, const bool *live, ui
     return false;
 }
 
-bool nfa_items_can_end(const nfa *a, const nfa_array *r, const bool *live, uint32_t count, uint32_t counts) {
-    return r->n_rules > 1 ? rules_can_end(a, r, live, count, counts) : one_rule_can_end(a, r, live, count, counts);
+bool nfa_items_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count, uint32_t counts) {
+    return r->n_rules > 1 ? rules_can_end(a, r, room, count, counts) : one_rule_can_end(a, r, room, count, counts);
 }

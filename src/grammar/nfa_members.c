@@ -3,10 +3,6 @@
 
 #define N_SETS (1u << NFA_MAX_RULES)
 
-static bool lives(const bool *live, const nfa_part *p) {
-    return live != NULL ? live[p->entry] : p->entry != NFA_FAIL_NODE;
-}
-
 /* to[r | rules of p] is at most one more than from[r]. */
 static void take(const nfa_part *p, uint32_t all, const uint32_t *from, uint32_t *to) {
     for (uint32_t r = 0; r <= all; r++) {
@@ -17,7 +13,7 @@ static void take(const nfa_part *p, uint32_t all, const uint32_t *from, uint32_t
     }
 }
 
-uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, const bool *live, uint32_t satisfied, uint32_t next, const uint64_t *seen) {
+uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, uint32_t satisfied, uint32_t next, const uint64_t *seen) {
     uint32_t least[N_SETS], with[N_SETS], end; /* by satisfied rules */
     for (uint32_t r = 0; r < N_SETS; r++) {
         least[r] = r == satisfied ? 0 : NFA_NONE;
@@ -30,7 +26,7 @@ uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, const bool *live,
             memset(with, 0xFF, sizeof with);
         }
         for (end = i; end < o->n && p[end - i].name == p->name; end++) {
-            if (may && lives(live, &p[end - i])) {
+            if (may && nfa_fits(room, p[end - i].entry)) {
                 take(&p[end - i], o->rules, least, with);
             }
         }
@@ -38,7 +34,7 @@ uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, const bool *live,
     }
     for (uint32_t round = 0; round < NFA_MAX_RULES; round++) { /* each open member that is needed satisfies one rule more */
         for (uint32_t i = o->n; i < o->n + o->n_open; i++) {
-            if (lives(live, &a->parts.p[o->first + i])) {
+            if (nfa_fits(room, a->parts.p[o->first + i].entry)) {
                 take(&a->parts.p[o->first + i], o->rules, least, least);
             }
         }

@@ -374,8 +374,17 @@ static uint32_t scan_number(scanner *s, const scan *c) {
     return s->scans.n - 1;
 }
 
+/* Whether all that satisfy it are integers: multiples of one are, too. */
+static bool is_integral(const number_part *n) {
+    bool is = n->integer;
+    for (uint32_t i = 0; i < n->n_multiples; i++) {
+        is = is || (n->multiples[i].scale == 0 && !n->multiples[i].negated);
+    }
+    return is;
+}
+
 uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling) {
-    scanner s = {.p = p, .n = n, .n_slots = 65536, .no_point = n->integer && spelling == GRAMMAR_NUMBERS_SHORT};
+    scanner s = {.p = p, .n = n, .n_slots = 65536, .no_point = is_integral(n) && spelling == GRAMMAR_NUMBERS_SHORT};
     uint32_t x = dfa_new(p);
     set_bounds(&s);
     s.slots = mem_new(s.n_slots, sizeof *s.slots);

@@ -93,10 +93,16 @@ static uint32_t emit_other(parts *p, const grammar_part *part, uint32_t next) {
 }
 
 static uint32_t emit_arguments(parts *p, const grammar_part *part, uint32_t next) {
-    uint32_t first = p->b->a.rules.n;
+    uint32_t first = p->b->a.rules.n, *kept = part->arguments->kept;
+    if (kept != NULL && *kept > 0) {
+        return build_call(p->b, *kept - 1, next);
+    }
     p->b->where = part->where;
     compile_arguments(p, part->arguments);
     p->b->where = NULL;
+    if (kept != NULL) {
+        *kept = first + 1;
+    }
     return build_call(p->b, first, next);
 }
 

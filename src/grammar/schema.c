@@ -248,13 +248,18 @@ int schema_draft(const json_value *v) {
                                                                                           : 2020;
 }
 
-void schema_open(schema *s, build *b, const json_value *root) {
-    *s = (schema){.b = b, .draft = schema_draft(root), .writing = ""};
-    dfa_pool_init(&s->dfas, b);
+void schema_open(schema *s, build *b, dfa_pool *dfas, const json_value *root) {
+    *s = (schema){.b = b, .draft = schema_draft(root), .writing = "", .dfas = dfas != NULL ? dfas : &s->own_dfas};
+    if (dfas == NULL) {
+        dfa_pool_init(&s->own_dfas, b);
+    }
     (void)expr_of(s, (expr){.kind = EXPR_IS_ANY});
     (void)expr_of(s, (expr){.kind = EXPR_IS_NEVER});
     schema_find_resources(s, root);
 }
+
+/* Frees a vector, and gives its bytes back to the budget: a grammar of calls has many schemas, one behind the other. */
+#define FREE_COUNTED(s, vec) ((s)->b->bytes += (int64_t)((vec).cap * sizeof *(vec).p), mem_free((vec).p))
 
 void schema_close(schema *s) {
     if (s->refused && s->b->failed == QUIRE_OK) {
@@ -264,18 +269,19 @@ void schema_close(schema *s) {
         }
     }
     schema_free_kept(s);
-    dfa_pool_deinit(&s->dfas);
-    mem_free(s->exprs.p);
+    dfa_pool_deinit(&s->own_dfas);
+    FREE_COUNTED(s, s->exprs);
     mem_free(s->expr_slots);
-    mem_free(s->queue.p);
-    mem_free(s->shapes.p);
-    mem_free(s->resources.p);
-    mem_free(s->anchors.p);
+    FREE_COUNTED(s, s->queue);
+    FREE_COUNTED(s, s->shapes);
+    FREE_COUNTED(s, s->elements);
+    FREE_COUNTED(s, s->resources);
+    FREE_COUNTED(s, s->anchors);
 }
 
 static void compile_value(build *b, const json_value *root) {
     schema s;
-    schema_open(&s, b, root);
+    schema_open(&s, b, NULL, root);
     uint32_t x = b->failed == QUIRE_OK ? expr_schema(&s, root, 0, "") : EXPR_NEVER;
     if (b->failed == QUIRE_OK) {
         schema_write(&s, x);

@@ -65,7 +65,7 @@ void schema_read_const(schema *s, const json_value *v, shape *out) {
         str text = json_str(v);
         string_part *p = PART_PUSH(s, out->strings);
         if (p != NULL) {
-            *p = (string_part){dfa_names(&s->dfas, &text, 1), 0, NFA_NONE};
+            *p = (string_part){dfa_names(s->dfas, &text, 1), 0, NFA_NONE};
         }
         return;
     }
@@ -116,7 +116,7 @@ void keyword_enum(schema_reader *r, const char *keyword, const json_value *v) {
     }
     string_part *p = n_texts > 0 ? PART_PUSH(r->s, all.strings) : NULL;
     if (p != NULL) {
-        *p = (string_part){dfa_names(&r->s->dfas, texts, (uint32_t)n_texts), 0, NFA_NONE};
+        *p = (string_part){dfa_names(r->s->dfas, texts, (uint32_t)n_texts), 0, NFA_NONE};
     }
     and_shape(r, &all);
 }

@@ -41,7 +41,7 @@ static uint32_t avoided(schema *s, const grammar_arguments *a) {
     if (write_never(a, &regex) != QUIRE_OK) {
         (void)build_fail(s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
     } else if (regex.n > 0) {
-        texts = dfa_combine(&s->dfas, DFA_ANY, dfa_pattern(&s->dfas, (str){regex.p, regex.n}), DFA_AND_NOT);
+        texts = dfa_combine(s->dfas, DFA_ANY, dfa_pattern(s->dfas, (str){regex.p, regex.n}), DFA_AND_NOT);
     }
     strbuf_deinit(&regex);
     return texts;
@@ -49,20 +49,27 @@ static uint32_t avoided(schema *s, const grammar_arguments *a) {
 
 /* ---- values without a type of their own ---- */
 
-/* Bits of what a quoted or raw text is read as; names that the schema does not list have no name here. */
-static unsigned reads(const schema *s, str name) {
-    const grammar_arguments *a = s->arguments;
-    return a->reads != NULL ? a->reads(a->user, name) : 0;
+/* What the reader knows of a member; a name that the schema does not list is empty here. */
+static const json_value *member_of(const schema *s, const json_value *of, str name) {
+    const grammar_reader *r = &s->arguments->reader;
+    return r->member != NULL ? r->member(r->user, of, name) : NULL;
+}
+
+unsigned arguments_bits(const schema *s, const json_value *of) {
+    const grammar_reader *r = &s->arguments->reader;
+    return r->reads != NULL ? r->reads(r->user, of) : 0;
 }
 
 /* The texts that are read as strings under these bits. */
 static uint32_t read_as_strings(schema *s, unsigned bits) {
-    if ((bits & GRAMMAR_READS_STRING) == 0) { /* nothing that JSON or a Python literal begins with */
-        return dfa_pattern(&s->dfas, str_of("^$|^[A-EGHJ-MO-SU-Za-eghj-mo-su-z\\u{A0}-\\u{10FFFF}]"));
+    if ((bits & GRAMMAR_READS_STRING) == 0) { /* no number, no word, and nothing that begins as a string, list or object */
+        str other = str_of(
+            "^[ \\n\\t\\r]*([\"'\\[{(]|(-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null|True|False|None)[ \\n\\t\\r]*$)");
+        return dfa_combine(s->dfas, DFA_ANY, dfa_pattern(s->dfas, other), DFA_AND_NOT);
     }
     if ((bits & GRAMMAR_READS_NULL) != 0) {
-        uint32_t null = dfa_pattern(&s->dfas, str_of("^[ \\n\\t\\r]*[nN][uU][lL][lL][ \\n\\t\\r]*$"));
-        return dfa_combine(&s->dfas, DFA_ANY, null, DFA_AND_NOT);
+        uint32_t null = dfa_pattern(s->dfas, str_of("^[ \\n\\t\\r]*[nN][uU][lL][lL][ \\n\\t\\r]*$"));
+        return dfa_combine(s->dfas, DFA_ANY, null, DFA_AND_NOT);
     }
     return DFA_ANY;
 }
@@ -86,10 +93,19 @@ static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) 
     return build_call(s->b, schema_shape_rule(s, &rest), next);
 }
 
+uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end) {
+    uint32_t text = raw_strings(s, x, read_as_strings(s, bits), end);
+    return build_split2(s->b, text, others(s, x, bits, end));
+}
+
 /* A value between `middle` and the node `end`. */
-static uint32_t tagged_value(schema *s, uint32_t x, unsigned bits, uint32_t end) {
+static uint32_t tagged_value(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     const grammar_arguments *a = s->arguments;
     const shape *sh = expr_shape(s, x);
+    unsigned bits = arguments_bits(s, of);
+    if (a->has_elements) {
+        return literal(s, a->middle, element_value(s, x, of, end));
+    }
     if (a->string_middle.n > 0) {
         uint32_t text = raw_strings(s, sh, DFA_ANY, end), other = others(s, sh, 0, end);
         return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text), literal(s, a->middle, other));
@@ -97,8 +113,7 @@ static uint32_t tagged_value(schema *s, uint32_t x, unsigned bits, uint32_t end)
     if ((bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0) {
         return literal(s, a->middle, build_call(s->b, schema_rule(s, x), end));
     }
-    uint32_t text = raw_strings(s, sh, read_as_strings(s, bits), end), other = others(s, sh, bits, end);
-    return literal(s, a->middle, build_split2(s->b, text, other));
+    return literal(s, a->middle, arguments_text(s, sh, bits, end));
 }
 
 /* A value of Gemma's outermost object. */
@@ -143,12 +158,12 @@ static bool is_tag_name(str name) {
 }
 
 /* end: of TAGS, what stands behind the value. */
-static uint32_t value_behind(schema *s, uint32_t x, unsigned bits, uint32_t end) {
+static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:
-        return tagged_value(s, x, bits, literal(s, s->arguments->behind, end));
+        return tagged_value(s, x, of, literal(s, s->arguments->behind, end));
     case GRAMMAR_SYNTAX_GEMMA:
-        return literal(s, str_of(":"), schema_space(s, gemma_value(s, x, bits)));
+        return literal(s, str_of(":"), schema_space(s, gemma_value(s, x, arguments_bits(s, of))));
     default:
         return literal(s, str_of("="), build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE));
     }
@@ -157,43 +172,46 @@ static uint32_t value_behind(schema *s, uint32_t x, unsigned bits, uint32_t end)
 /* Names whose closing tags end more than a member. */
 static const char *const outer_names[] = {"invoke", "tool_call"};
 
-static bool is_outer(const grammar_arguments *a, str name) {
-    return a->names_ends && (name.p[0] == '/' || str_is(name, outer_names[0]) || str_is(name, outer_names[1]));
-}
-
-static bool fits_syntax(const grammar_arguments *a, str name) {
-    grammar_syntax syntax = a->syntax;
-    if (name.n > 0 && is_outer(a, name)) {
+bool arguments_take(const schema *s, str name) {
+    const grammar_arguments *a = s->arguments;
+    if (a->has_elements && name.n > 0 && (name.p[0] == '/' || str_is(name, outer_names[0]) || str_is(name, outer_names[1]))) {
         return false;
     }
-    return syntax == GRAMMAR_SYNTAX_TAGS ? is_tag_name(name) : syntax == GRAMMAR_SYNTAX_GEMMA ? style_is_word(name) : is_identifier(name);
+    return a->syntax == GRAMMAR_SYNTAX_TAGS    ? is_tag_name(name)
+           : a->syntax == GRAMMAR_SYNTAX_GEMMA ? style_is_word(name)
+                                               : is_identifier(name);
 }
 
 static uint32_t listed(schema *s, str name, uint32_t x) {
-    if (!fits_syntax(s->arguments, name)) {
+    if (!arguments_take(s, name)) {
         return NFA_FAIL_NODE;
     }
-    uint32_t end = s->arguments->names_ends ? literal(s, name, literal(s, str_of(">"), NFA_RETURN_NODE)) : NFA_RETURN_NODE;
-    uint32_t node = literal(s, name, value_behind(s, x, reads(s, name), end));
+    uint32_t end = s->arguments->has_elements ? literal(s, name, literal(s, str_of(">"), NFA_RETURN_NODE)) : NFA_RETURN_NODE;
+    uint32_t node = literal(s, name, value_behind(s, x, member_of(s, s->reading, name), end));
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
+/* Whether the reader tells the object whose members are written from an array by its first element's name. */
+static bool is_told_by_name(const schema *s) {
+    return s->reading != s->arguments->reader.schema && (arguments_bits(s, s->reading) & GRAMMAR_READS_OBJECT) == 0;
+}
+
 static uint32_t open_names(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
-    (void)named; /* NULL: `object` says so */
-    names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
+    (void)named; /* NULL: `arguments_members` says so */
+    names = dfa_combine(s->dfas, names, dfa_pattern(s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
     uint32_t end = NFA_RETURN_NODE;
-    if (s->arguments->names_ends) {
-        const str outer[] = {str_of(outer_names[0]), str_of(outer_names[1])};
-        names = dfa_combine(&s->dfas, names, dfa_names(&s->dfas, outer, 2), DFA_AND_NOT);
+    if (s->arguments->has_elements) {
+        const str outer[] = {str_of(outer_names[0]), str_of(outer_names[1]), str_of("item")};
+        names = dfa_combine(s->dfas, names, dfa_names(s->dfas, outer, is_told_by_name(s) ? 3 : 2), DFA_AND_NOT);
     }
-    if (dfa_is_empty(&s->dfas, names)) {
+    if (dfa_is_empty(s->dfas, names)) {
         return NFA_FAIL_NODE;
     }
-    if (s->arguments->names_ends) { /* the reader does not compare the two names */
-        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, names), 0, literal(s, str_of(">"), end));
+    if (s->arguments->has_elements) { /* the reader does not compare the two names */
+        end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, literal(s, str_of(">"), end));
     }
-    uint32_t value = value_behind(s, x, reads(s, (str){"", 0}), end);
-    uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, names), 0, value);
+    uint32_t value = value_behind(s, x, member_of(s, s->reading, (str){"", 0}), end);
+    uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, value);
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }
 
@@ -206,11 +224,17 @@ static uint32_t separator(schema *s) {
     return literal(s, a->between, NFA_RETURN_NODE);
 }
 
-static uint32_t object(schema *s, const object_part *o) {
+uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next) {
     const member_writer w = {
         .listed = listed, .open = open_names, .comma = separator(s), .comma_may_miss = s->arguments->between_may_miss, .leaves_out = true};
+    s->reading = of;
+    return schema_members(s, o, &w, next);
+}
+
+static uint32_t object(schema *s, const object_part *o) {
     bool has_braces = s->arguments->syntax == GRAMMAR_SYNTAX_GEMMA;
-    uint32_t node = schema_members(s, o, &w, has_braces ? literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE);
+    uint32_t end = has_braces ? literal(s, str_of("}"), NFA_RETURN_NODE) : NFA_RETURN_NODE;
+    uint32_t node = arguments_members(s, o, s->arguments->reader.schema, end);
     return has_braces && node != NFA_FAIL_NODE ? literal(s, str_of("{"), node) : node;
 }
 
@@ -236,7 +260,7 @@ void compile_arguments(parts *p, const grammar_arguments *a) {
     schema s;
     build *b = p->b;
     uint32_t rule = build_rule(b);
-    schema_open(&s, b, a->schema);
+    schema_open(&s, b, &p->dfas, a->schema);
     s.parts = p;
     s.style = styles[a->syntax];
     s.arguments = a;
@@ -250,6 +274,7 @@ void compile_arguments(parts *p, const grammar_arguments *a) {
     const shape none = {.objects = {&(object_part){.max = 0}, 1}};
     const shape *x = a->schema == NULL ? &none : expr_shape(&s, expr_schema(&s, a->schema, 0, ""));
     build_rule_set(b, rule, b->failed == QUIRE_OK ? objects(&s, x) : NFA_FAIL_NODE);
+    element_write_rest(&s);
     schema_write_rest(&s);
     schema_close(&s);
 }

@@ -115,8 +115,8 @@ void keyword_length(schema_reader *r, const char *keyword, const json_value *v) 
 }
 
 static void and_pattern(schema_reader *r, str regex) {
-    r->string.dfa = dfa_combine(&r->s->dfas, r->string.dfa, dfa_pattern(&r->s->dfas, regex), DFA_AND);
-    r->no_string = r->no_string || dfa_is_empty(&r->s->dfas, r->string.dfa);
+    r->string.dfa = dfa_combine(r->s->dfas, r->string.dfa, dfa_pattern(r->s->dfas, regex), DFA_AND);
+    r->no_string = r->no_string || dfa_is_empty(r->s->dfas, r->string.dfa);
 }
 
 /* A regex that isn't supported refuses its keyword; other failures end the compilation. */
@@ -239,7 +239,7 @@ void keyword_patterns(schema_reader *r, const char *keyword, const json_value *v
         return;
     }
     for (json_member m = {0}; json_next(v, &m);) {
-        pattern_expr p = {dfa_pattern(&r->s->dfas, str_of(m.name)), reader_below(r, keyword, m.name, m.value)};
+        pattern_expr p = {dfa_pattern(r->s->dfas, str_of(m.name)), reader_below(r, keyword, m.name, m.value)};
         if (!pattern_ok(r, keyword)) {
             return;
         }

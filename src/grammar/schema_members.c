@@ -91,13 +91,13 @@ typedef struct open_names {
 
 /* Adds the sets of those in `names`, split by pattern from `at` on. */
 static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, uint64_t matched) {
-    if (dfa_is_empty(&s->dfas, names) || !build_step(s->b, 1)) {
+    if (dfa_is_empty(s->dfas, names) || !build_step(s->b, 1)) {
         return;
     }
     if (at < open->n) {
         uint32_t pattern = open->patterns[at]->dfa;
-        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND), at + 1, matched | (uint64_t)1 << at);
-        add_open(s, open, dfa_combine(&s->dfas, names, pattern, DFA_AND_NOT), at + 1, matched);
+        add_open(s, open, dfa_combine(s->dfas, names, pattern, DFA_AND), at + 1, matched | (uint64_t)1 << at);
+        add_open(s, open, dfa_combine(s->dfas, names, pattern, DFA_AND_NOT), at + 1, matched);
         return;
     }
     uint32_t x = open_expr(s, open->o, matched);
@@ -111,8 +111,8 @@ static uint32_t without(schema *s, uint32_t names, const name_list *listed, uint
     if (listed->names.n <= from) {
         return names;
     }
-    uint32_t known = dfa_names(&s->dfas, listed->names.p + from, listed->names.n - from);
-    return dfa_combine(&s->dfas, names, known, DFA_AND_NOT);
+    uint32_t known = dfa_names(s->dfas, listed->names.p + from, listed->names.n - from);
+    return dfa_combine(s->dfas, names, known, DFA_AND_NOT);
 }
 
 static void find_open(schema *s, open_names *open, const name_list *listed) {
@@ -135,7 +135,7 @@ static void find_open(schema *s, open_names *open, const name_list *listed) {
         if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &only)) {
             return;
         }
-        names = dfa_combine(&s->dfas, names, only, DFA_AND);
+        names = dfa_combine(s->dfas, names, only, DFA_AND);
     }
     add_open(s, open, names, 0, 0);
 }
@@ -145,7 +145,7 @@ static void find_open(schema *s, open_names *open, const name_list *listed) {
 /* The names of `names` that can satisfy the rules in `set`; and what their values must be. */
 static uint32_t rule_names(schema *s, const object_part *o, uint32_t set, uint32_t names) {
     for (uint32_t i = 0; i < o->rules.n; i++) {
-        names = (set >> i & 1) != 0 ? dfa_combine(&s->dfas, names, o->rules.p[i].dfa, DFA_AND) : names;
+        names = (set >> i & 1) != 0 ? dfa_combine(s->dfas, names, o->rules.p[i].dfa, DFA_AND) : names;
     }
     return names;
 }
@@ -172,7 +172,7 @@ static void list_few(schema *s, open_names *open, name_list *listed) {
     for (uint32_t i = 0; i < open->sets.n; i++) {
         pattern_expr set = open->sets.p[i];
         set.dfa = without(s, set.dfa, listed, before);
-        if (!dfa_is_empty(&s->dfas, set.dfa)) {
+        if (!dfa_is_empty(s->dfas, set.dfa)) {
             open->sets.p[n_left++] = set;
         }
     }
@@ -186,7 +186,7 @@ static void add_listed(schema *s, const object_part *o, const member_writer *w, 
         uint32_t value = rule_value(s, o, set, x);
         bool may = value != EXPR_NEVER;
         for (uint32_t i = 0; i < o->rules.n && may; i++) {
-            may = (set >> i & 1) == 0 || dfa_accepts(&s->dfas, o->rules.p[i].dfa, name);
+            may = (set >> i & 1) == 0 || dfa_accepts(s->dfas, o->rules.p[i].dfa, name);
         }
         for (uint32_t more = set + 1; more <= all && may; more++) { /* a way that satisfies more is the same */
             may = values[more] != value || (more & set) != set;
@@ -206,7 +206,7 @@ static uint32_t write_open(schema *s, const open_names *open, const member_write
     for (uint32_t i = 0; i < open->sets.n; i++) {
         for (uint32_t set = 0; set < 1u << (named ? open->o->rules.n : 0) && build_step(s->b, 1); set++) {
             uint32_t names = rule_names(s, open->o, set, open->sets.p[i].dfa), x = rule_value(s, open->o, set, open->sets.p[i].expr);
-            if (x != EXPR_NEVER && !dfa_is_empty(&s->dfas, names)) {
+            if (x != EXPR_NEVER && !dfa_is_empty(s->dfas, names)) {
                 add_part(s, (nfa_part){.entry = w->open(s, names, x, named ? &set : NULL), .rules = (uint8_t)set, .remembers = named});
             }
         }
@@ -244,10 +244,10 @@ static uint32_t open_member(schema *s, uint32_t names, uint32_t x, const uint32_
                : names == DFA_ANY ? schema_counted(s, 0, NFA_NONE, value)
                                   : schema_string(s, names, NFA_JSON, value);
     }
-    names = dfa_combine(&s->dfas, names, s->avoid, DFA_AND);
+    names = dfa_combine(s->dfas, names, s->avoid, DFA_AND);
     value = literal(s, "\"", build_node(s->b, NFA_NAMED, NFA_RAW, *named, 0, value));
-    return dfa_is_empty(&s->dfas, names) ? NFA_FAIL_NODE
-                                         : literal(s, "\"", build_node(s->b, NFA_STRING, NFA_JSON, dfa_place(&s->dfas, names), 1, value));
+    return dfa_is_empty(s->dfas, names) ? NFA_FAIL_NODE
+                                        : literal(s, "\"", build_node(s->b, NFA_STRING, NFA_JSON, dfa_place(s->dfas, names), 1, value));
 }
 
 /* Whether the schema says what members may be that it does not list. */

@@ -80,10 +80,10 @@ uint32_t schema_json_name(schema *s, str name, uint32_t next) {
 }
 
 uint32_t schema_string(schema *s, uint32_t x, nfa_mode mode, uint32_t next) {
-    if (dfa_is_empty(&s->dfas, x)) {
+    if (dfa_is_empty(s->dfas, x)) {
         return NFA_FAIL_NODE;
     }
-    return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(&s->dfas, x), 0, literal(s, "\"", next)));
+    return literal(s, "\"", build_node(s->b, NFA_STRING, mode, dfa_place(s->dfas, x), 0, literal(s, "\"", next)));
 }
 
 uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
@@ -134,9 +134,9 @@ static uint32_t number_node(schema *s, const number_part *n) {
         return build_call(s->b, regex_rule(s, &s->integer_rule, regex), NFA_RETURN_NODE);
     }
     const number_part one = {.has_lo = true, .has_hi = true, .lo = n->lo, .hi = n->lo};
-    uint32_t digits = number_dfa(&s->dfas, n->exact ? &one : n, spelling);
-    return dfa_is_empty(&s->dfas, digits) ? NFA_FAIL_NODE
-                                          : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, digits), 0, NFA_RETURN_NODE);
+    uint32_t digits = number_dfa(s->dfas, n->exact ? &one : n, spelling);
+    return dfa_is_empty(s->dfas, digits) ? NFA_FAIL_NODE
+                                         : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, digits), 0, NFA_RETURN_NODE);
 }
 
 /* ---- arrays ---- */
@@ -151,11 +151,11 @@ static uint32_t item_expr(schema *s, const array_part *a, uint32_t item) {
 }
 
 /* Adds a part that reads x to the slot that ends the list. */
-static void add_item(schema *s, nfa_slot *slot, uint32_t x, uint32_t rules) {
+static void add_item(schema *s, const item_writer *w, nfa_slot *slot, uint32_t x, uint32_t rules) {
     if (x == EXPR_NEVER || s->b->failed != QUIRE_OK) {
         return;
     }
-    uint32_t entry = build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
+    uint32_t entry = w->item(s, x);
     nfa_part *p = NFA_PUSH(s->b, s->b->a.parts);
     if (p != NULL) {
         *p = (nfa_part){.entry = entry, .rules = (uint8_t)rules};
@@ -178,7 +178,7 @@ static const json_value *finite_values(const schema *s, uint32_t x, bool *one) {
 }
 
 /* Items of which each may come once: one part for each value. */
-static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
+static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *slot, uint32_t x) {
     bool one = false, yes_no = false;
     const shape *sh = expr_shape(s, x);
     const json_value *values = finite_values(s, x, &one);
@@ -207,7 +207,7 @@ static void add_unique(schema *s, nfa_array *r, nfa_slot *slot, uint32_t x) {
             again = json_same(json_at(values, k), json_at(values, i));
         }
         if (!again) {
-            add_item(s, slot, expr_and(s, x, expr_const(s, json_at(values, i))), 0);
+            add_item(s, w, slot, expr_and(s, x, expr_const(s, json_at(values, i))), 0);
         }
     }
 }
@@ -227,7 +227,8 @@ static uint32_t counted_item(schema *s, const contains_rules *rules, uint32_t se
     return x;
 }
 
-static void add_slot(schema *s, const array_part *a, const contains_rules *rules, nfa_array *r, uint32_t item, bool unique) {
+static void add_slot(schema *s, const item_writer *w, const array_part *a, const contains_rules *rules, nfa_array *r, uint32_t item,
+                     bool unique) {
     nfa_slot slot = {s->b->a.parts.n, 0};
     uint32_t x = item_expr(s, a, item), values[1 << NFA_MAX_ITEM_RULES];
     for (uint32_t set = 1u << rules->n; set-- > 0 && !unique;) {
@@ -240,11 +241,11 @@ static void add_slot(schema *s, const array_part *a, const contains_rules *rules
             same = same || ((more & set) == set && values[more] == values[set]);
         }
         if (!same) {
-            add_item(s, &slot, values[set], set);
+            add_item(s, w, &slot, values[set], set);
         }
     }
     if (unique) {
-        add_unique(s, r, &slot, x);
+        add_unique(s, w, r, &slot, x);
     }
     nfa_slot *to = NFA_PUSH(s->b, s->b->a.slots);
     if (to != NULL) {
@@ -288,8 +289,8 @@ static bool set_rules(const contains_rules *rules, nfa_array *r) {
     return rules->n <= 1 || (rules->n <= NFA_MAX_ITEM_RULES && counts <= NFA_MAX_COUNTS);
 }
 
-static uint32_t array_node(schema *s, const array_part *a) {
-    nfa_array r = {.min = a->min, .max = a->max};
+uint32_t schema_items_of(schema *s, const array_part *a, const item_writer *w, uint32_t next) {
+    nfa_array r = {.min = a->min, .max = a->max, .comma = w->comma, .comma_may_miss = w->comma_may_miss};
     contains_rules rules = {0};
     gather_rules(s, a, &rules, &r);
     bool unique = a->unique && r.max > 1;
@@ -304,18 +305,26 @@ static uint32_t array_node(schema *s, const array_part *a) {
         schema_refuse(s, s->writing, "uniqueItems", "beside prefixItems or contains all items would have to be remembered");
         return NFA_FAIL_NODE;
     }
-    r.comma = schema_comma(s);
     r.first = s->b->a.slots.n;
     for (uint32_t i = 0; i <= r.n && build_step(s->b, 1); i++) {
-        add_slot(s, a, &rules, &r, i, unique);
+        add_slot(s, w, a, &rules, &r, i, unique);
     }
     nfa_array *to = NFA_PUSH(s->b, s->b->a.arrays);
     if (to == NULL) {
         return NFA_FAIL_NODE;
     }
     *to = r;
-    uint32_t items = build_node(s->b, NFA_ARRAY, NFA_RAW, s->b->a.arrays.n - 1, 0, literal(s, "]", NFA_RETURN_NODE));
-    return literal(s, "[", schema_space(s, items));
+    return build_node(s->b, NFA_ARRAY, NFA_RAW, s->b->a.arrays.n - 1, 0, next);
+}
+
+static uint32_t item_node(schema *s, uint32_t x) {
+    return build_call(s->b, schema_rule(s, x), schema_space(s, NFA_RETURN_NODE));
+}
+
+static uint32_t array_node(schema *s, const array_part *a) {
+    const item_writer w = {.item = item_node, .comma = schema_comma(s)};
+    uint32_t items = schema_items_of(s, a, &w, literal(s, "]", NFA_RETURN_NODE));
+    return items == NFA_FAIL_NODE ? items : literal(s, "[", schema_space(s, items));
 }
 
 /* ---- rules ---- */

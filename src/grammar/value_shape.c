@@ -32,6 +32,7 @@ void *schema_keep(schema *s, size_t n, size_t size) {
 void schema_free_kept(schema *s) {
     while (s->blocks != NULL) {
         kept_block *next = s->blocks->next;
+        s->b->bytes += (int64_t)s->blocks->size; /* for the next schema */
         mem_free(s->blocks);
         s->blocks = next;
     }
@@ -119,17 +120,17 @@ uint32_t string_dfa(schema *s, const string_part *p) {
     if (p->min == 0 && p->max == NFA_NONE) {
         return p->dfa;
     }
-    return dfa_combine(&s->dfas, p->dfa, dfa_length(&s->dfas, p->min, p->max), DFA_AND);
+    return dfa_combine(s->dfas, p->dfa, dfa_length(s->dfas, p->min, p->max), DFA_AND);
 }
 
 static bool string_and(schema *s, const string_part *x, const string_part *y, string_part *out) {
-    *out = (string_part){dfa_combine(&s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max)};
-    if (out->min > out->max || dfa_is_empty(&s->dfas, out->dfa)) {
+    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max)};
+    if (out->min > out->max || dfa_is_empty(s->dfas, out->dfa)) {
         return false;
     }
     if (out->dfa != DFA_ANY && (out->min > 0 || out->max != NFA_NONE)) { /* a length and a pattern become one dfa */
         *out = (string_part){string_dfa(s, out), 0, NFA_NONE};
-        return !dfa_is_empty(&s->dfas, out->dfa);
+        return !dfa_is_empty(s->dfas, out->dfa);
     }
     return true;
 }
@@ -186,7 +187,7 @@ static bool settle_rules(schema *s, object_part *o) {
         uint32_t n = 0;
         for (uint32_t k = 0; closed != NULL && k < closed->names.n; k++) {
             const named_expr *name = &closed->names.p[k];
-            bool may = dfa_accepts(&s->dfas, r.dfa, name->name) && expr_and(s, object_member(s, o, name->name), r.expr) != EXPR_NEVER;
+            bool may = dfa_accepts(s->dfas, r.dfa, name->name) && expr_and(s, object_member(s, o, name->name), r.expr) != EXPR_NEVER;
             n += may;
             only = may ? name : only;
         }
@@ -285,7 +286,7 @@ uint32_t object_member(schema *s, const object_part *o, str name) {
             }
         }
         for (uint32_t k = 0; k < l->patterns.n && build_step(s->b, 1); k++) {
-            if (dfa_accepts(&s->dfas, l->patterns.p[k].dfa, name)) {
+            if (dfa_accepts(s->dfas, l->patterns.p[k].dfa, name)) {
                 all = expr_and(s, all, l->patterns.p[k].expr);
                 found = true;
             }
@@ -294,7 +295,7 @@ uint32_t object_member(schema *s, const object_part *o, str name) {
     }
     for (uint32_t i = 0; i < o->name_exprs.n && all != EXPR_NEVER; i++) {
         uint32_t names;
-        if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &names) || !dfa_accepts(&s->dfas, names, name)) {
+        if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &names) || !dfa_accepts(s->dfas, names, name)) {
             all = EXPR_NEVER;
         }
     }
@@ -305,7 +306,7 @@ bool shape_strings(schema *s, const shape *x, uint32_t *out) {
     uint32_t all = 0;
     for (uint32_t i = 0; i < x->strings.n; i++) {
         uint32_t one = string_dfa(s, &x->strings.p[i]);
-        all = i == 0 ? one : dfa_combine(&s->dfas, all, one, DFA_OR);
+        all = i == 0 ? one : dfa_combine(s->dfas, all, one, DFA_OR);
     }
     *out = all;
     return x->strings.n > 0;

@@ -112,6 +112,12 @@ typedef struct shape_rule {
     uint32_t rule;
 } shape_rule;
 
+/* An object or array that is written as elements, and the schema by which the reader types what is inside. */
+typedef struct element_rule {
+    uint32_t x, rule;
+    const json_value *of;
+} element_rule;
+
 /* How values are spelt. */
 typedef enum value_style {
     STYLE_JSON,
@@ -127,12 +133,14 @@ typedef struct schema {
     const struct grammar_arguments *arguments; /* NULL: a value by itself */
     struct parts *parts;                       /* of the arguments */
     uint32_t avoid;                            /* a dfa: what strings may be; DFA_ANY: everything */
-    dfa_pool dfas;
+    dfa_pool *dfas, own_dfas;                  /* dfas: those of all schemas of a grammar, or own ones */
     kept_block *blocks;
     NFA_VEC(expr) exprs;
     uint32_t *expr_slots, n_expr_slots;
     NFA_VEC(uint32_t) queue;    /* expressions whose rules are to be written */
     NFA_VEC(shape_rule) shapes; /* and shapes */
+    NFA_VEC(element_rule) elements;
+    const json_value *reading; /* the reader's schema of the object whose members are written */
     NFA_VEC(schema_resource) resources;
     NFA_VEC(schema_anchor) anchors;
     int draft;           /* 4, 6, 7, 2019, 2020 */
@@ -196,7 +204,8 @@ const char *schema_path(schema *s, const char *path, const char *token);
 
 /* The draft that a schema names. */
 int schema_draft(const json_value *v);
-void schema_open(schema *s, build *b, const json_value *root);
+/* dfas: where its automata are made; NULL: in a pool of its own. */
+void schema_open(schema *s, build *b, dfa_pool *dfas, const json_value *root);
 void schema_close(schema *s);
 
 /* schema_write.c: rules of all expressions reachable from root, the first of which is root's. */
@@ -211,6 +220,14 @@ uint32_t schema_value(schema *s, const shape *x);
 uint32_t schema_space(schema *s, uint32_t next);
 /* A comma and white space, ending in RETURN. */
 uint32_t schema_comma(schema *s);
+/* Writes one item, ending in RETURN. */
+typedef struct item_writer {
+    uint32_t (*item)(schema *s, uint32_t value);
+    uint32_t comma; /* as of member_writer */
+    bool comma_may_miss;
+} item_writer;
+/* The items of an array, then next. */
+uint32_t schema_items_of(schema *s, const array_part *a, const item_writer *w, uint32_t next);
 /* A quoted string of JSON of min to max characters. */
 uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next);
 /* A quoted string of JSON that the dfa accepts. */
@@ -231,6 +248,20 @@ typedef struct member_writer {
 /* schema_texts.c: the texts of a dfa, if there are at most SCHEMA_FEW; else false. They are kept. */
 #define SCHEMA_FEW 64
 bool schema_few_texts(schema *s, uint32_t dfa, str texts[SCHEMA_FEW], uint32_t *n);
+
+/* schema_arguments.c: what the reader takes a value of its schema `of` for (grammar_arguments.h). */
+unsigned arguments_bits(const schema *s, const json_value *of);
+/* A value as a text without quotes, read under these bits, then end. */
+uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end);
+/* Whether a member's name can be written. */
+bool arguments_take(const schema *s, str name);
+/* The members of an object, then next. */
+uint32_t arguments_members(schema *s, const object_part *o, const json_value *of, uint32_t next);
+
+/* schema_elements.c: a value of the reader's schema `of` between its tags, then end. */
+uint32_t element_value(schema *s, uint32_t x, const json_value *of, uint32_t end);
+/* The rules of the objects and arrays that element_value has met. */
+void element_write_rest(schema *s);
 
 /* schema_members.c: an object in braces, ending in RETURN; and the members of an object, then next. */
 uint32_t schema_object(schema *s, const object_part *o);

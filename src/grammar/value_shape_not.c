@@ -47,8 +47,8 @@ static const char *string_not(schema *s, const string_part *p, shape *out) {
         push_string(s, out, DFA_ANY, p->max + 1, NFA_NONE);
     }
     if (p->dfa != DFA_ANY) {
-        uint32_t not = dfa_combine(&s->dfas, DFA_ANY, p->dfa, DFA_AND_NOT);
-        if (!dfa_is_empty(&s->dfas, not )) {
+        uint32_t not = dfa_combine(s->dfas, DFA_ANY, p->dfa, DFA_AND_NOT);
+        if (!dfa_is_empty(s->dfas, not )) {
             push_string(s, out, not, 0, NFA_NONE);
         }
     }
@@ -145,7 +145,7 @@ static void push_member(schema *s, shape *out, str name, uint32_t value, bool re
 
 /* Objects of which some member has such a name and value. */
 static void push_rule(schema *s, shape *out, uint32_t names, uint32_t value) {
-    if (value == EXPR_NEVER || dfa_is_empty(&s->dfas, names)) {
+    if (value == EXPR_NEVER || dfa_is_empty(s->dfas, names)) {
         return;
     }
     object_part *to = PART_PUSH(s, out->objects);
@@ -166,10 +166,10 @@ static uint32_t rest_names(schema *s, const object_layer *l) {
         listed[k] = l->names.p[k].name;
     }
     if (listed != NULL && l->names.n > 0) {
-        names = dfa_combine(&s->dfas, names, dfa_names(&s->dfas, listed, l->names.n), DFA_AND_NOT);
+        names = dfa_combine(s->dfas, names, dfa_names(s->dfas, listed, l->names.n), DFA_AND_NOT);
     }
     for (uint32_t k = 0; k < l->patterns.n; k++) {
-        names = dfa_combine(&s->dfas, names, l->patterns.p[k].dfa, DFA_AND_NOT);
+        names = dfa_combine(s->dfas, names, l->patterns.p[k].dfa, DFA_AND_NOT);
     }
     return names;
 }
@@ -204,7 +204,7 @@ static const char *object_not(schema *s, const object_part *p, shape *out) {
     for (uint32_t i = 0; i < p->name_exprs.n; i++) {
         uint32_t names;
         bool some = shape_strings(s, expr_shape(s, p->name_exprs.p[i]), &names);
-        push_rule(s, out, some ? dfa_combine(&s->dfas, DFA_ANY, names, DFA_AND_NOT) : DFA_ANY, EXPR_ANY);
+        push_rule(s, out, some ? dfa_combine(s->dfas, DFA_ANY, names, DFA_AND_NOT) : DFA_ANY, EXPR_ANY);
     }
     for (uint32_t i = 0; i < p->rules.n; i++) { /* all members with these names fail */
         object_layer *l = (to = PART_PUSH(s, out->objects)) != NULL ? PART_PUSH(s, to->layers) : NULL;

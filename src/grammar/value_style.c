@@ -2,7 +2,7 @@
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
-#define LONGEST_COUNTED 256 /* characters that a dfa counts */
+#define LONGEST_COUNTED 16 /* characters that a dfa counts */
 
 bool style_is_plain(const schema *s) {
     return s->style == STYLE_JSON && s->avoid == DFA_ANY;
@@ -51,12 +51,12 @@ static uint32_t class_without(schema *s, uint32_t lo, const uint32_t * not, uint
 /* p.min to p.max characters of what values may hold. More than fit into a number of the machine never come. */
 static uint32_t text_of_length(schema *s, const string_part *p, nfa_mode mode, uint32_t next) {
     nfa *a = &s->b->a;
-    uint32_t placed = dfa_place(&s->dfas, s->avoid);
+    uint32_t placed = dfa_place(s->dfas, s->avoid);
     nfa_text *t = NFA_PUSH(s->b, a->texts);
     if (t == NULL) {
         return NFA_FAIL_NODE;
     }
-    *t = (nfa_text){.first = a->dfas.p[placed], .n = s->dfas.all.p[s->avoid].states.n, .min = p->min, .max = p->max};
+    *t = (nfa_text){.first = a->dfas.p[placed], .n = s->dfas->all.p[s->avoid].states.n, .min = p->min, .max = p->max};
     uint32_t most = NFA_NONE / t->n - 1;
     t->max = p->max == NFA_NONE || p->max < most ? p->max : most;
     if (p->min > most) {
@@ -82,18 +82,18 @@ static uint32_t python_text_of_length(schema *s, const string_part *p, char quot
 /* ---- strings ---- */
 
 static uint32_t string_of_dfa(schema *s, uint32_t x, uint32_t next) {
-    return dfa_is_empty(&s->dfas, x) ? NFA_FAIL_NODE : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(&s->dfas, x), 0, next);
+    return dfa_is_empty(s->dfas, x) ? NFA_FAIL_NODE : build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, x), 0, next);
 }
 
 static uint32_t avoiding(schema *s, const string_part *p) {
-    return dfa_combine(&s->dfas, string_dfa(s, p), s->avoid, DFA_AND);
+    return dfa_combine(s->dfas, string_dfa(s, p), s->avoid, DFA_AND);
 }
 
 uint32_t style_raw_string(schema *s, const string_part *p, uint32_t also, uint32_t next) {
     if (is_long(p) && also == DFA_ANY) {
         return text_of_length(s, p, NFA_RAW, next);
     }
-    return string_of_dfa(s, dfa_combine(&s->dfas, avoiding(s, p), also, DFA_AND), next);
+    return string_of_dfa(s, dfa_combine(s->dfas, avoiding(s, p), also, DFA_AND), next);
 }
 
 static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
@@ -105,7 +105,7 @@ static uint32_t python_string(schema *s, const string_part *p, uint32_t next) {
         if (is_long(p)) {
             body = python_text_of_length(s, p, quotes[i], end);
         } else {
-            body = string_of_dfa(s, dfa_quoted(&s->dfas, string_dfa(s, p), quotes[i]), end);
+            body = string_of_dfa(s, dfa_quoted(s->dfas, string_dfa(s, p), quotes[i]), end);
         }
         ways[i] = body == NFA_FAIL_NODE ? body : literal(s, mark, body);
     }
@@ -150,18 +150,18 @@ uint32_t style_name(schema *s, str name, uint32_t next) {
         return style_is_word(name) ? literal(s, name, next) : NFA_FAIL_NODE;
     }
     if (s->style == STYLE_PYTHON) {
-        return python_string(s, &(string_part){dfa_names(&s->dfas, &name, 1), 0, NFA_NONE}, next);
+        return python_string(s, &(string_part){dfa_names(s->dfas, &name, 1), 0, NFA_NONE}, next);
     }
-    return dfa_accepts(&s->dfas, s->avoid, name) ? schema_json_name(s, name, next) : NFA_FAIL_NODE;
+    return dfa_accepts(s->dfas, s->avoid, name) ? schema_json_name(s, name, next) : NFA_FAIL_NODE;
 }
 
 uint32_t style_open_name(schema *s, uint32_t names, uint32_t next) {
     if (s->style == STYLE_GEMMA) {
-        names = dfa_combine(&s->dfas, names, dfa_pattern(&s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
+        names = dfa_combine(s->dfas, names, dfa_pattern(s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
         return string_of_dfa(s, names, next);
     }
     if (s->style == STYLE_PYTHON) {
         return python_string(s, &(string_part){names, 0, NFA_NONE}, next);
     }
-    return schema_string(s, dfa_combine(&s->dfas, names, s->avoid, DFA_AND), NFA_JSON, next);
+    return schema_string(s, dfa_combine(s->dfas, names, s->avoid, DFA_AND), NFA_JSON, next);
 }

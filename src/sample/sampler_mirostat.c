@@ -1,17 +1,39 @@
 /* Mirostat (Basu et al. 2021): cuts so that the expected surprise of the tokens is tau, and adapts to the surprise of each sample. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "sample/sampler_parts.h"
 
 enum { N_ESTIMATE = 100 }; /* likeliest tokens from which version 1 estimates the exponent of Zipf's law */
 
-static int by_key(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->key != y->key) {
-        return x->key < y->key ? 1 : -1;
+/* Likelier, or of equal ones the lower id. */
+static bool comes_before(candidate a, candidate b) {
+    return a.key != b.key ? a.key > b.key : a.place < b.place;
+}
+
+/* Moves c[at] down the heap of n candidates, in which none comes before those below it. */
+static void sift_down(candidate *c, int32_t at, int32_t n) {
+    candidate moved = c[at];
+    for (int32_t child; (child = 2 * at + 1) < n; at = child) {
+        child += child + 1 < n && comes_before(c[child], c[child + 1]);
+        if (!comes_before(moved, c[child])) {
+            break;
+        }
+        c[at] = c[child];
     }
-    return (x->place > y->place) - (x->place < y->place);
+    c[at] = moved;
+}
+
+/* Heapsort (Williams 1964): a step allocates nothing, and qsort may. */
+static void sort_candidates(candidate *c, int32_t n) {
+    for (int32_t i = n / 2; i-- > 0;) {
+        sift_down(c, i, n);
+    }
+    while (n-- > 1) {
+        candidate last = c[0];
+        c[0] = c[n];
+        c[n] = last;
+        sift_down(c, 0, n);
+    }
 }
 
 /* Sorts the kept tokens into s->inside, likeliest first, of equal ones the lowest id first; returns how many. */
@@ -20,7 +42,7 @@ static int32_t sort_kept(sampler *s) {
         s->inside[i].place = i;
         memcpy(&s->inside[i].key, &s->weights[i], sizeof *s->weights); /* as integers, weights have their order */
     }
-    qsort(s->inside, (size_t)s->n_kept, sizeof *s->inside, by_key);
+    sort_candidates(s->inside, s->n_kept);
     return s->n_kept;
 }
 

@@ -11,14 +11,16 @@
 #include <time.h>
 
 #include "api/call_grammar.h"
+#include "api/call_vocab.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "chat/call_layout.h"
+#include "chat/json_stream.h"
 #include "chat/output_parser.h"
 #include "json/json_out.h"
 
-enum { N_TOOLS = 5, N_WALKS = 12, MAX_STEPS = 3000, MAX_TOKENS = 400, WALK_SEED = 22 };
+enum { N_TOOLS = 5, N_WALKS = 12, MAX_STEPS = 3000, WALK_SEED = 22 };
 
 static const char tools_json[] =
     "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"minLength\":1,"
@@ -43,106 +45,35 @@ static const char lark[] = "start: item+\nitem: WORD | \"(\" item \")\" | TAIL\n
                            "WORD: /[a-z<>\\/_|\"'\\\\{}:=]{1,3};/ | /[^a-z]{0,9}!/ | \"\\n\"\n"
                            "TAIL: \"</parameter>\" | \"</arg_value>\" | \"]<]minimax[>[\" | \"<|\\\"|>\" | \"æ¥\"\n";
 
-static const char *const words[] = {
-    "{\"name\": \"", "get_weather\"", "{\"",      "\"name\"", "</parameter", "</arg_value", "\": ",      "\":", ", ",   "true", "null",
-    "None",          "get",           "city",     "<",        "</",          "parameter",   "tool_call", "\n",  "\"}",  "ab",   "14",
-    "\xC3\xA9",      "\xE6\x97\xA5",  "\xE6\x97", "\xA5",     "\\\"",        "celsius",     "NULL",      "1e5", "\xEF", "\xBD", "\x9C",
-    "\xE2",          "\x96",          "\x81"};
-enum { N_WORDS = sizeof words / sizeof *words };
-
-/* A vocabulary of bytes, words and special tokens. */
+/* The vocabulary of one format, and tools. */
 typedef struct world {
-    const call_layout *layout;
     const call_format *format;
     json_value *tools_value;
     output_tool tools[N_TOOLS];
-    str texts[MAX_TOKENS];
-    char spelt[MAX_TOKENS][GRAMMAR_MARK_BYTES], bytes[128];
-    int32_t n_tokens, n_marks;
-    grammar_mark marks[64];
+    call_vocab v;
     bool has_specials;
-    grammar_vocab *vocab;
     uint64_t seed;
 } world;
 
-static void add_mark(world *w, str text) {
-    for (int32_t i = 0; i < w->n_marks; i++) {
-        if (str_eq(w->marks[i].text, text)) {
-            return;
-        }
-    }
-    int32_t id = w->n_tokens++;
-    grammar_mark_spell(id, w->spelt[id]);
-    w->texts[id] = (str){w->spelt[id], GRAMMAR_MARK_BYTES};
-    w->marks[w->n_marks++] = (grammar_mark){text, id, true};
-}
-
-/* The parts of a mark that look like special tokens. */
-static void add_marks(world *w, const char *text) {
-    static const char *const begins[] = {"<|", "<\xEF\xBD\x9C", "[", "<"};
-    for (size_t i = 0; *text != 0; text++) {
-        for (i = 0; i < 4 && !str_begins(str_of(text), begins[i]); i++) {
-        }
-        const char *end = i < 4 ? strpbrk(text, i == 2 ? "]" : ">") : NULL;
-        size_t n = end != NULL ? (size_t)(end - text) + 1 : 0;
-        if (n > 3 && memchr(text, ' ', n) == NULL && memchr(text, '=', n) == NULL) {
-            add_mark(w, (str){text, n});
-            text = end;
-        }
-    }
-}
-
 static void open_world(world *w, const call_layout *l, bool has_specials, uint64_t seed) {
-    *w = (world){.layout = l, .format = call_format_named(l->format), .has_specials = has_specials, .seed = seed};
+    *w = (world){.format = call_format_named(l->format), .has_specials = has_specials, .seed = seed};
     w->tools_value = json_document(str_of(tools_json));
     for (size_t i = 0; i < 4; i++) {
         const json_value *tool = json_at(w->tools_value, i);
         w->tools[i] = (output_tool){.name = json_get_str(tool, "name"), .parameters = json_get(tool, "parameters")};
     }
     w->tools[4] = (output_tool){.name = str_of("write"), .parameters = w->tools[2].parameters, .is_strict = true, .lark = str_of(lark)};
-    for (int c = 0; c < 128; c++) {
-        w->bytes[c] = (char)c;
-        if (c == '\n' || (c >= ' ' && c < 127)) {
-            w->texts[w->n_tokens++] = (str){&w->bytes[c], 1};
-        }
-    }
-    for (size_t i = 0; i < N_WORDS; i++) {
-        w->texts[w->n_tokens++] = str_of(words[i]);
-    }
-    for (int i = 0; has_specials && i < FORMAT_MARKS && w->format->marks[i].text != NULL; i++) {
-        add_marks(w, w->format->marks[i].text);
-    }
+    call_vocab_init(&w->v);
     if (has_specials) {
-        add_mark(w, str_of("<|other|>"));
+        call_vocab_add_marks(&w->v, w->format);
+        call_vocab_add_mark(&w->v, str_of("<|other|>"));
     }
-    assert_int_equal(grammar_vocab_open(w->texts, w->n_tokens, NULL, 0, &w->vocab), QUIRE_OK);
+    assert_int_equal(call_vocab_open(&w->v), QUIRE_OK);
 }
 
 static void close_world(world *w) {
-    grammar_vocab_drop(w->vocab);
+    grammar_vocab_drop(w->v.vocab);
     json_drop(w->tools_value);
-}
-
-static bool is_special(const void *context, str text) {
-    const world *w = context;
-    for (int32_t i = 0; i < w->n_marks; i++) {
-        if (str_eq(w->marks[i].text, text)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The letters of a token, and whether it is special. */
-static str letters_of(const world *w, int32_t token, bool *special) {
-    for (int32_t i = 0; i < w->n_marks; i++) {
-        if (w->marks[i].id == token) {
-            *special = true;
-            return w->marks[i].text;
-        }
-    }
-    *special = false;
-    return w->texts[token];
 }
 
 /* ---- walks ---- */
@@ -154,13 +85,13 @@ typedef struct walk {
 } walk;
 
 static int32_t pick_token(world *w, const uint64_t *bits, int32_t *n_allowed) {
-    int32_t allowed[MAX_TOKENS], n = 0, special[MAX_TOKENS], n_special = 0;
-    for (int32_t i = 0; i < w->n_tokens; i++) {
+    int32_t allowed[CALL_TOKENS], n = 0, special[CALL_TOKENS], n_special = 0;
+    for (int32_t i = 0; i < w->v.n_tokens; i++) {
         if ((bits[i / 64] >> (i % 64) & 1) != 0) {
             bool is_mark;
-            (void)letters_of(w, i, &is_mark);
+            (void)call_vocab_letters(&w->v, i, &is_mark);
             allowed[n++] = i;
-            if (is_mark || w->texts[i].p[0] == '"' || w->texts[i].p[0] == '\'' || w->texts[i].p[0] == '<') {
+            if (is_mark || w->v.texts[i].p[0] == '"' || w->v.texts[i].p[0] == '\'' || w->v.texts[i].p[0] == '<') {
                 special[n_special++] = i;
             }
         }
@@ -181,9 +112,9 @@ static void begin_with(world *w, grammar_run *r, grammar_state *s, walk *out, co
     while (*text != 0) {
         int32_t best = -1;
         size_t n = 0;
-        for (int32_t i = 0; i < w->n_tokens; i++) {
+        for (int32_t i = 0; i < w->v.n_tokens; i++) {
             bool special;
-            str letters = letters_of(w, i, &special);
+            str letters = call_vocab_letters(&w->v, i, &special);
             if ((special || letters.n == 1) && letters.n > n && str_begins_with(str_of(text), letters)) {
                 best = i;
                 n = letters.n;
@@ -203,7 +134,7 @@ static void begin_with(world *w, grammar_run *r, grammar_state *s, walk *out, co
 }
 
 static void take_walk(world *w, grammar_run *r, const char *begin, walk *out) {
-    uint64_t bits[(MAX_TOKENS + 63) / 64];
+    uint64_t bits[(CALL_TOKENS + 63) / 64];
     grammar_state s = grammar_start(r);
     *out = (walk){0};
     begin_with(w, r, &s, out, begin);
@@ -236,24 +167,10 @@ static void parse(const world *w, const call_grammar *c, const walk *k, calls *o
                               .n_tools = N_TOOLS,
                               .choice = c->is_required ? OUTPUT_CHOICE_REQUIRED : OUTPUT_CHOICE_AUTO,
                               .start = OUTPUT_START_CONTENT,
-                              .is_special = is_special,
-                              .special_context = w};
-    strbuf piece = {0};
+                              .is_special = call_vocab_is_special,
+                              .special_context = &w->v};
     assert_int_equal(output_parser_open(&o, &p, NULL), QUIRE_OK);
-    for (int32_t i = 0; i <= k->n; i++) { /* ordinary tokens go as one piece up to the next special one */
-        bool special = false;
-        str letters = i < k->n ? letters_of(w, k->tokens[i], &special) : (str){"", 0};
-        if (special || i == k->n) {
-            assert_int_equal(output_parser_feed(p, (str){piece.p != NULL ? piece.p : "", piece.n}, false, &e), QUIRE_OK);
-            strbuf_clear(&piece);
-        }
-        if (special) {
-            assert_int_equal(output_parser_feed(p, letters, true, &e), QUIRE_OK);
-        } else {
-            assert_int_equal(strbuf_add(&piece, letters.p, letters.n), QUIRE_OK);
-        }
-    }
-    assert_int_equal(output_parser_finish(p, !k->is_complete, &e), QUIRE_OK);
+    assert_int_equal(call_vocab_feed(&w->v, k->tokens, k->n, k->is_complete, p, &e), QUIRE_OK);
     for (size_t i = 0; i < e.n; i++) {
         str text = output_event_text(&e, i);
         assert_true(out->n < 64);
@@ -267,7 +184,6 @@ static void parse(const world *w, const call_grammar *c, const walk *k, calls *o
     }
     output_parser_close(p);
     output_events_deinit(&e);
-    strbuf_deinit(&piece);
 }
 
 static void free_calls(calls *c) {
@@ -319,7 +235,7 @@ static void show(const world *w, const walk *k) {
     printf("%s, %s special tokens: ", w->format->name, w->has_specials ? "with" : "without");
     for (int32_t i = 0; i < k->n; i++) {
         bool special;
-        str letters = letters_of(w, k->tokens[i], &special);
+        str letters = call_vocab_letters(&w->v, k->tokens[i], &special);
         printf("%.*s", (int)letters.n, letters.p);
     }
     printf("\n");
@@ -350,17 +266,16 @@ static int32_t check_walk(const world *w, const call_grammar *c, const walk *k, 
 }
 
 static int32_t check_grammar(world *w, call_grammar c, const char *begin, int32_t *n_cut) {
-    const grammar_marks marks = {w->marks, (size_t)w->n_marks};
     grammar *g;
     grammar_run *r;
     quire_error err = {0};
     int32_t n = 0;
     walk *k = mem_new(1, sizeof *k);
     assert_non_null(k);
-    if (call_grammar_compile(&c, NULL, &marks, NULL, &g, &err) != QUIRE_OK) {
+    if (call_grammar_compile(&c, NULL, &w->v.list, NULL, &g, &err) != QUIRE_OK) {
         fail_msg("%s: %s", c.format, err.message);
     }
-    assert_int_equal(grammar_run_open(g, w->vocab, 0, &r), QUIRE_OK);
+    assert_int_equal(grammar_run_open(g, w->v.vocab, 0, &r), QUIRE_OK);
     for (int i = 0; i < N_WALKS; i++) {
         take_walk(w, r, begin, k);
         *n_cut += !k->is_complete;
@@ -437,6 +352,89 @@ static bool takes_call(const char *format, const char *parameters, str text) {
     grammar_drop(g);
     json_drop(value);
     return takes;
+}
+
+/* The token that opens most: a bracket, else what closes one, else what begins a tag, and there an item's, else any but white space. */
+static int32_t pick_deepest(const world *w, const uint64_t *bits) {
+    static const char order[] = "[]<i";
+    int32_t any = -1;
+    for (const char *c = order; *c != 0; c++) {
+        for (int32_t i = 0; i < w->v.n_tokens; i++) {
+            str text = w->v.texts[i];
+            bool allowed = (bits[i / 64] >> (i % 64) & 1) != 0;
+            if (allowed && text.n == 1 && text.p[0] == *c) {
+                return i;
+            }
+            any = allowed && (any < 0 || strchr(" \n", w->v.texts[any].p[0]) != NULL) ? i : any;
+        }
+    }
+    return any;
+}
+
+/* The depth of brackets in arguments whose strings hold none. */
+static int depth_of(const strbuf *text) {
+    int depth = 0, most = 0;
+    for (size_t i = 0; i < text->n; i++) {
+        depth += text->p[i] == '[' || text->p[i] == '{';
+        depth -= text->p[i] == ']' || text->p[i] == '}';
+        most = depth > most ? depth : most;
+    }
+    return most;
+}
+
+/* A call of lists within lists, as deep as the grammar allows. */
+static void write_deepest(world *w, const call_grammar *c, walk *k) {
+    uint64_t bits[(CALL_TOKENS + 63) / 64];
+    grammar *g;
+    grammar_run *r;
+    quire_error err = {0};
+    *k = (walk){0};
+    assert_int_equal(call_grammar_compile(c, NULL, &w->v.list, NULL, &g, &err), QUIRE_OK);
+    assert_int_equal(grammar_run_open(g, w->v.vocab, 0, &r), QUIRE_OK);
+    grammar_state s = grammar_start(r);
+    begin_with(w, r, &s, k, strcmp(c->format, "openai") == 0 ? "<|channel|>commentary to=functions." : "");
+    while (!grammar_is_final(r, s)) {
+        if (k->n == MAX_STEPS) {
+            show(w, k);
+            fail_msg("the call does not end");
+        }
+        assert_int_equal(grammar_mask(r, s, bits), QUIRE_OK);
+        k->tokens[k->n++] = pick_deepest(w, bits);
+        assert_int_equal(grammar_accept(r, &s, k->tokens[k->n - 1]), QUIRE_OK);
+    }
+    k->is_complete = true;
+    grammar_run_close(r);
+    grammar_drop(g);
+}
+
+static void arguments_are_as_deep_as_their_parser_reads(void **state) {
+    static const char parameters[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"a\"],"
+        "\"additionalProperties\":false,\"$defs\":{\"n\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"},\"maxItems\":1}}}";
+    json_value *schema = json_document(str_of(parameters));
+    walk *k = mem_new(1, sizeof *k);
+    const call_layout *l;
+    (void)state;
+    assert_non_null(k);
+    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+        world w;
+        calls found = {0};
+        open_world(&w, l, false, 1);
+        w.tools[0] = (output_tool){.name = str_of("nest"), .parameters = schema};
+        const call_grammar c = {.format = l->format, .tools = w.tools, .n_tools = 1, .is_required = true, .is_single = true};
+        write_deepest(&w, &c, k);
+        parse(&w, &c, k, &found);
+        if (found.n != 1 || found.content.n > 0 || depth_of(&found.arguments[0]) != JSON_STREAM_DEPTH ||
+            !obeys(&w.tools[0], (str){found.arguments[0].p, found.arguments[0].n})) {
+            show(&w, k);
+            fail_msg("%d calls, %d deep, content '%.*s'", found.n, depth_of(&found.arguments[0]), (int)found.content.n,
+                     found.content.p != NULL ? found.content.p : "");
+        }
+        free_calls(&found);
+        close_world(&w);
+    }
+    json_drop(schema);
+    mem_free(k);
 }
 
 /* Such a text holds lines and tags, as files of programs do. */
@@ -612,12 +610,75 @@ static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
     strbuf_deinit(&text);
 }
 
+/* A tool as services have them, whose values and bounds are those of no other. */
+static json_value *ordinary_schema(int tool, int n_properties) {
+    static const char *const values[] = {"\"type\":\"string\",\"description\":\"A text that says something\"",
+                                         "\"type\":\"integer\",\"minimum\":0,\"maximum\":%d",
+                                         "\"type\":\"boolean\"",
+                                         "\"enum\":[\"red\",\"green\",\"blue\",\"f%d\"]",
+                                         "\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":10",
+                                         "\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\"},\"b\":{\"type\":\"string\","
+                                         "\"maxLength\":64}},\"required\":[\"a\"]",
+                                         "\"type\":[\"string\",\"null\"],\"format\":\"date-time\"",
+                                         "\"anyOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]"};
+    strbuf text = {0};
+    assert_int_equal(strbuf_add_str(&text, "{\"type\":\"object\",\"properties\":{"), QUIRE_OK);
+    for (int i = 0; i < n_properties; i++) {
+        char value[256];
+        const char *number = strstr(values[i % 8], "%d");
+        size_t before = number != NULL ? (size_t)(number - values[i % 8]) : strlen(values[i % 8]);
+        (void)snprintf(value, sizeof value, number != NULL ? "%.*s%d%s" : "%.*s", (int)before, values[i % 8], 100 + tool,
+                       number != NULL ? number + 2 : "");
+        assert_int_equal(strbuf_addf(&text, "%s\"property_%d\":{%s}", i > 0 ? "," : "", i, value), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, "},\"required\":[\"property_0\",\"property_3\"]}"), QUIRE_OK);
+    json_value *schema = json_document((str){text.p, text.n});
+    assert_non_null(schema);
+    strbuf_deinit(&text);
+    return schema;
+}
+
+/* Each compiles whole, with none of its schemas loosened, also where a call is required. */
+static void many_tools_of_many_ordinary_properties_fit(void **state) {
+    enum { N = 128, PROPERTIES = 40 };
+    static output_tool tools[N];
+    static char names[N][16];
+    json_value *schemas[N];
+    const call_layout *l;
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        schemas[i] = ordinary_schema(i, PROPERTIES);
+        (void)snprintf(names[i], sizeof names[i], "f%d", i);
+        tools[i] = (output_tool){.name = str_of(names[i]), .parameters = schemas[i], .is_strict = true};
+    }
+    for (size_t i = 0; (l = call_layout_at(i)) != NULL; i++) {
+        const call_grammar c = {.format = l->format, .tools = tools, .n_tools = N, .is_required = true};
+        const grammar_options slow = {.max_us = TIMES_SLOWER * 5 * GRAMMAR_MAX_US}; /* a build without optimisation */
+        grammar *g = NULL;
+        quire_error err = {0};
+        int64_t from = clock_thread_us();
+        if (i > 0 && strcmp(call_layout_at(i - 1)->format, l->format) == 0) {
+            continue;
+        }
+        if (call_grammar_compile(&c, NULL, &(grammar_marks){0}, &slow, &g, &err) != QUIRE_OK) {
+            fail_msg("%s: %s", l->format, err.message);
+        }
+        printf("%s: %lld ms, %zu KiB\n", l->format, (long long)(clock_thread_us() - from) / 1000, grammar_bytes(g) >> 10);
+        grammar_drop(g);
+    }
+    for (int i = 0; i < N; i++) {
+        json_drop(schemas[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_format_s_grammar_writes_calls_that_its_parser_reads),
+                                       cmocka_unit_test(arguments_are_as_deep_as_their_parser_reads),
                                        cmocka_unit_test(a_long_string_of_limited_length_holds_all_that_ends_no_value),
                                        cmocka_unit_test(a_grammar_of_lines_fits_into_every_format),
                                        cmocka_unit_test(names_that_a_format_reads_as_others_are_not_called),
                                        cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
+                                       cmocka_unit_test(many_tools_of_many_ordinary_properties_fit),
                                        cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
                                        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,6 +110,16 @@ static void tools_of_other_forms_become_functions(void **state) {
         {"\"tools\":[" TOOL "],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"required\","
          "\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]}",
          "[" TOOL "]", "f "},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"a\\u0000|b\"}}") "]",
+         "[{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\","
+         "\"properties\":{\"input\":{\"type\":\"string\","
+         "\"pattern\":\"^(?:a\\u0000|b)$\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
+         "c "},
+        {"\"tools\":[" CUSTOM("{\"type\":\"grammar\",\"grammar\":{\"syntax\":\"regex\",\"definition\":\"(?i)(?s)a|(?:b)\"}}") "]",
+         "[{\"type\":\"function\",\"function\":{\"name\":\"c\",\"parameters\":{\"type\":\"object\","
+         "\"properties\":{\"input\":{\"type\":\"string\","
+         "\"pattern\":\"(?i)(?s)^(?:a|(?:b))$\"}},\"required\":[\"input\"],\"additionalProperties\":false}}}]",
+         "c "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[512];

@@ -419,6 +419,49 @@ static void the_largest_logit_is_known_with_the_logits(void **state) {
     }
 }
 
+enum { HUGE_V = 33008, HUGE_ROWS = 33 };
+
+/* Logits that take more than the caches are those of each row alone. */
+static void check_many_logits(compute_mode mode, const char *isa, int32_t n_vocab) {
+    backend *b = open_isa(isa, mode, 2);
+    if (b == NULL) {
+        return;
+    }
+    quire_error err;
+    linear *w = load(b, DTYPE_Q4_0, n_vocab, 32, NULL, 8);
+    buffer x = b->ops->buffer_reserve(b, 32);
+    const step_limits limits = {.max_rows = HUGE_ROWS, .max_seqs = 1, .max_out = HUGE_ROWS};
+    assert_int_equal(b->ops->step_open(b, &limits, NULL, n_vocab, &err), QUIRE_OK);
+    float rows[HUGE_ROWS * 32], *all = malloc(sizeof *all * HUGE_ROWS * (size_t)n_vocab);
+    int32_t out_rows[HUGE_ROWS];
+    uint64_t seed = 19;
+    for (int32_t i = 0; i < HUGE_ROWS * 32; i++) {
+        rows[i] = random_float(&seed);
+        out_rows[i / 32] = i / 32;
+    }
+    for (int32_t r = -1; r < HUGE_ROWS; r++) {
+        const batch step = {.n_rows = r < 0 ? HUGE_ROWS : 1, .n_out = r < 0 ? HUGE_ROWS : 1, .out_rows = out_rows};
+        b->ops->step_begin(b, &step);
+        b->ops->buffer_write(b, x, 0, step.n_rows, rows + (r < 0 ? 0 : r * 32));
+        b->ops->head(b, x, NULL, w, 1.0f, 0.0f);
+        b->ops->step_wait(b);
+        for (int32_t i = 0; r < 0 && i < HUGE_ROWS; i++) {
+            memcpy(all + (size_t)i * (size_t)n_vocab, b->ops->logits(b, i), sizeof *all * (size_t)n_vocab);
+        }
+        assert_true(r < 0 || memcmp(all + (size_t)r * (size_t)n_vocab, b->ops->logits(b, 0), sizeof *all * (size_t)n_vocab) == 0);
+    }
+    free(all);
+    b->ops->close(b);
+}
+
+static void logits_past_the_caches_are_those_of_rows_alone(void **state) {
+    (void)state;
+    for (int isa = 0; isa < N_ISAS; isa++) {
+        check_many_logits(COMPUTE_INT8, isa_names[isa], HUGE_V);
+        check_many_logits(COMPUTE_INT8, isa_names[isa], HUGE_V - 7);
+    }
+}
+
 static void impossible_weights_are_refused_with_their_name(void **state) {
     (void)state;
     backend *b = open_isa("auto", COMPUTE_INT8, 1);
@@ -463,6 +506,7 @@ int main(void) {
         cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
         cmocka_unit_test(a_biased_head_gives_the_largest_of_the_biased_logits),
         cmocka_unit_test(the_largest_logit_is_known_with_the_logits),
+        cmocka_unit_test(logits_past_the_caches_are_those_of_rows_alone),
         cmocka_unit_test(impossible_weights_are_refused_with_their_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

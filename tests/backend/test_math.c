@@ -105,6 +105,26 @@ static void sums_with_rows_are_the_plain_twins(void **unused) {
     }
 }
 
+/* Rows that are aligned to 64 bytes and others, of any length; what lies between them is untouched. */
+static void streamed_rows_are_the_plain_twins(void **unused) {
+    (void)unused;
+    _Alignas(64) float got[3 * 80], want[3 * 80];
+    float y[3 * 70];
+    uint64_t state = 4;
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        const math_kernels *k = kernels(ISAS[i]);
+        for (int32_t n = 1; k != NULL && n <= 70; n++) {
+            int32_t first = n % 3 == 0 ? 1 : 0;
+            fill(y, 3 * 70, &state);
+            fill(got, 3 * 80, &state);
+            memcpy(want, got, sizeof got);
+            k->stream_rows(y, 70, n, 3, got + first, n % 2 == 0 ? 80 : 75 - first);
+            math_plain.stream_rows(y, 70, n, 3, want + first, n % 2 == 0 ? 80 : 75 - first);
+            assert_true(same_floats(got, want, 3 * 80));
+        }
+    }
+}
+
 static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
     (void)unused;
     for (int i = 0; i < N_TEST_ISAS; i++) {
@@ -458,6 +478,7 @@ static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unuse
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_with_rows_are_the_plain_twins),
+        cmocka_unit_test(streamed_rows_are_the_plain_twins),
         cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
         cmocka_unit_test(every_activation_is_the_plain_twins),
         cmocka_unit_test(sets_that_differ_in_products_only_share_the_rest),

@@ -64,6 +64,13 @@ def test_counts_are_the_same_every_time(first):
         assert [by[way][name] for name in COUNTED] == [again[way][name] for name in COUNTED], way
 
 
+def test_draws_of_arrivals_change_no_count_of_all_at_once(first):
+    by, drawn = ways(first[0]), small("--draws", "2")
+    for way, row in ways(drawn).items():
+        assert [by[way][name] for name in COUNTED] == [row[name] for name in COUNTED], way
+    assert sum("latency" in row and row["latency"] > 0 for row in drawn) >= 8
+
+
 def test_gains_are_the_quotients_of_what_they_compare(first):
     by = ways(first[0])
     gains = {(row["of"], row["than"]): row for row in first[0] if "speed_gain" in row}

@@ -5,84 +5,30 @@
 #include <string.h>
 
 #include "api/call_grammar.h"
+#include "api/call_vocab.h"
 #include "api/structural_tag.h"
-#include "base/utf8.h"
 #include "chat/output_parser.h"
 #include "fuzz.h"
 #include "json/json_out.h"
 
-enum { HEAD = 6, MAX_TOKENS = 400, MAX_STEPS = 200, MAX_TOOLS = 8, RUN_BYTES = 8 << 20 };
+enum { HEAD = 6, MAX_STEPS = 200, MAX_TOOLS = 8, RUN_BYTES = 8 << 20 };
 
-static const char *const words[] = {"{\"name\": \"", "\"name\"", "\": ",     "\",\"",       "</parameter", "</arg_value", "true",
-                                    "null",          "None",     "\xC3\xA9", "\xE6\x97",    "\xA5",        "<tool_call",  "all\n",
-                                    ">>>",           "f",        "input",    "\"arguments", "parameters"};
-
-/* A vocabulary of bytes, words and the special tokens of one format. */
+/* The vocabulary of one format. */
 typedef struct world {
     const call_format *format;
-    str texts[MAX_TOKENS];
-    char spelt[MAX_TOKENS][GRAMMAR_MARK_BYTES], bytes[256];
-    int32_t n_tokens;
-    grammar_mark marks[64];
-    grammar_marks list;
-    grammar_vocab *vocab;
+    call_vocab v;
 } world;
 
-static void add_mark(world *w, str text) {
-    for (size_t i = 0; i < w->list.n; i++) {
-        if (str_eq(w->marks[i].text, text)) {
-            return;
-        }
-    }
-    int32_t id = w->n_tokens++;
-    grammar_mark_spell(id, w->spelt[id]);
-    w->texts[id] = (str){w->spelt[id], GRAMMAR_MARK_BYTES};
-    w->marks[w->list.n++] = (grammar_mark){text, id, true};
-}
-
-/* Marks that are one word become special tokens. */
 static void open_world(world *w, const call_format *f, bool has_specials) {
-    *w = (world){.format = f};
-    for (int c = 0; c < 256; c++) {
-        w->bytes[c] = (char)c;
-        if (c == '\n' || (c >= ' ' && c < 127) || (c >= 0x80 && c < 0xF5)) {
-            w->texts[w->n_tokens++] = (str){&w->bytes[c], 1};
-        }
+    w->format = f;
+    call_vocab_init(&w->v);
+    for (int c = 0x80; c < 0xF5; c++) {
+        call_vocab_add_byte(&w->v, c);
     }
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        w->texts[w->n_tokens++] = str_of(words[i]);
+    if (has_specials) {
+        call_vocab_add_marks(&w->v, f);
     }
-    for (int i = 0; has_specials && i < FORMAT_MARKS && f->marks[i].text != NULL; i++) {
-        str mark = str_of(f->marks[i].text);
-        bool is_word = strchr("<[]", mark.p[0]) != NULL && strpbrk(mark.p, " =\n") == NULL && strchr(mark.p + 1, '<') == NULL;
-        if (is_word) {
-            add_mark(w, mark);
-        }
-    }
-    w->list.list = w->marks;
-    fuzz_check(grammar_vocab_open(w->texts, w->n_tokens, NULL, 0, &w->vocab) == QUIRE_OK);
-}
-
-static bool is_special(const void *context, str text) {
-    const world *w = context;
-    for (size_t i = 0; i < w->list.n; i++) {
-        if (str_eq(w->marks[i].text, text)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The letters of a token, and whether it is special. */
-static str letters_of(const world *w, int32_t token, bool *special) {
-    for (size_t i = 0; i < w->list.n; i++) {
-        if (w->marks[i].id == token) {
-            *special = true;
-            return w->marks[i].text;
-        }
-    }
-    *special = false;
-    return w->texts[token];
+    fuzz_check(call_vocab_open(&w->v) == QUIRE_OK);
 }
 
 /* ---- walks ---- */
@@ -101,14 +47,14 @@ static uint32_t draw(walk *k, uint32_t n) {
 
 /* A token of the mask, often one of those that end or begin something; -1: none is allowed. */
 static int32_t pick(const world *w, walk *k, const uint64_t *bits) {
-    int32_t allowed[MAX_TOKENS], edges[MAX_TOKENS];
+    int32_t allowed[CALL_TOKENS], edges[CALL_TOKENS];
     uint32_t n = 0, n_edges = 0;
-    for (int32_t i = 0; i < w->n_tokens; i++) {
+    for (int32_t i = 0; i < w->v.n_tokens; i++) {
         if ((bits[i / 64] >> (i % 64) & 1) == 0) {
             continue;
         }
         bool special;
-        char first = letters_of(w, i, &special).p[0];
+        char first = call_vocab_letters(&w->v, i, &special).p[0];
         allowed[n++] = i;
         if (special || strchr("\"'<]}>", first) != NULL) {
             edges[n_edges++] = i;
@@ -119,14 +65,14 @@ static int32_t pick(const world *w, walk *k, const uint64_t *bits) {
 
 /* Walks by the masks, which are what taking a token says. */
 static void take_walk(const world *w, grammar_run *r, walk *k) {
-    uint64_t bits[(MAX_TOKENS + 63) / 64];
+    uint64_t bits[(CALL_TOKENS + 63) / 64];
     grammar_state s = grammar_start(r);
     while (k->n < MAX_STEPS && grammar_mask(r, s, bits) == QUIRE_OK) {
         if (grammar_is_final(r, s) && (grammar_is_over(r, s) || draw(k, 8) == 0)) {
             k->is_complete = true;
             return;
         }
-        int32_t token = pick(w, k, bits), other = (int32_t)draw(k, (uint32_t)w->n_tokens);
+        int32_t token = pick(w, k, bits), other = (int32_t)draw(k, (uint32_t)w->v.n_tokens);
         grammar_state to = s;
         quire_err e = grammar_accept(r, &to, other);
         fuzz_check(e == QUIRE_TOO_LARGE || (e == QUIRE_OK) == ((bits[other / 64] >> (other % 64) & 1) != 0));
@@ -181,23 +127,11 @@ static void parse(const world *w, const call_grammar *c, const walk *k, output_e
                               .n_tools = c->n_tools,
                               .choice = c->is_required ? OUTPUT_CHOICE_REQUIRED : OUTPUT_CHOICE_AUTO,
                               .start = OUTPUT_START_CONTENT,
-                              .is_special = is_special,
-                              .special_context = w};
-    strbuf piece = {0};
+                              .is_special = call_vocab_is_special,
+                              .special_context = &w->v};
     fuzz_check(output_parser_open(&o, &p, NULL) == QUIRE_OK);
-    for (int32_t i = 0; i <= k->n; i++) { /* ordinary tokens go as one piece up to the next special one */
-        bool special = false;
-        str letters = i < k->n ? letters_of(w, k->tokens[i], &special) : (str){"", 0};
-        if (special || i == k->n) {
-            size_t n = k->is_complete || i < k->n ? piece.n : utf8_valid_run((str){piece.p, piece.n});
-            fuzz_check(output_parser_feed(p, (str){piece.p != NULL ? piece.p : "", n}, false, out) == QUIRE_OK);
-            strbuf_clear(&piece);
-        }
-        fuzz_check((special ? output_parser_feed(p, letters, true, out) : strbuf_add(&piece, letters.p, letters.n)) == QUIRE_OK);
-    }
-    fuzz_check(output_parser_finish(p, !k->is_complete, out) == QUIRE_OK);
+    fuzz_check(call_vocab_feed(&w->v, k->tokens, k->n, k->is_complete, p, out) == QUIRE_OK);
     output_parser_close(p);
-    strbuf_deinit(&piece);
 }
 
 /* Ends the program unless it holds, and says what the answer was. */
@@ -208,7 +142,7 @@ static void check(bool holds, const world *w, const walk *k, const char *what) {
     }
     fprintf(stderr, "%s, %s: ", w->format->name, what);
     for (int32_t i = 0; i < k->n; i++) {
-        str letters = letters_of(w, k->tokens[i], &special);
+        str letters = call_vocab_letters(&w->v, k->tokens[i], &special);
         fprintf(stderr, special ? "{{%.*s}}" : "%.*s", (int)letters.n, letters.p);
     }
     fprintf(stderr, "\n");
@@ -268,7 +202,7 @@ static size_t list_tools(const json_value *list, bool is_strict, output_tool *to
 static void walk_grammar(const world *w, const call_grammar *c, grammar *g, uint64_t seed) {
     grammar_run *r = NULL;
     walk k = {.seed = seed};
-    if (grammar_run_open(g, w->vocab, RUN_BYTES, &r) == QUIRE_OK) {
+    if (grammar_run_open(g, w->v.vocab, RUN_BYTES, &r) == QUIRE_OK) {
         take_walk(w, r, &k);
         if (c != NULL) {
             check_walk(w, c, &k);
@@ -292,7 +226,7 @@ static void try_calls(const world *w, const json_value *list, const uint8_t *dat
     if (c.n_tools == 0 || call_grammar_layout(&c) == NULL) {
         return;
     }
-    quire_err e = call_grammar_compile(&c, NULL, &w->list, &limits, &g, &err);
+    quire_err e = call_grammar_compile(&c, NULL, &w->v.list, &limits, &g, &err);
     fuzz_check(e == QUIRE_OK || (err.message[0] != 0 && g == NULL));
     if (e == QUIRE_OK) {
         walk_grammar(w, &c, g, (uint64_t)data[2] << 8 | data[3]);
@@ -304,12 +238,12 @@ static void try_tag(const world *w, const json_value *v, const uint8_t *data) {
     grammar_part part = {0};
     grammar *g = NULL;
     quire_error err = {0};
-    const int32_t ends[] = {w->list.n > 0 ? w->marks[0].id : 0};
+    const int32_t ends[] = {w->v.list.n > 0 ? w->v.marks[0].id : 0};
     quire_err e = structural_tag_read(&a, v, &part, &err);
     if (e == QUIRE_OK) {
-        (void)structural_tag_check_ends(v, &w->list, ends, 1, &err);
+        (void)structural_tag_check_ends(v, &w->v.list, ends, 1, &err);
     }
-    if (e == QUIRE_OK && a.failed == QUIRE_OK && grammar_compile_parts(&part, &w->list, &limits, &g, &err) == QUIRE_OK) {
+    if (e == QUIRE_OK && a.failed == QUIRE_OK && grammar_compile_parts(&part, &w->v.list, &limits, &g, &err) == QUIRE_OK) {
         walk_grammar(w, NULL, g, (uint64_t)data[2] << 8 | data[3]);
     }
     part_arena_deinit(&a);
@@ -327,7 +261,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     size_t i = data[0] % n;
     world *w = &worlds[i][(data[1] >> 3) & 1];
-    if (w->vocab == NULL) {
+    if (w->v.vocab == NULL) {
         open_world(w, call_format_at(i), (data[1] & 8) != 0);
     }
     if (json_is(v, JSON_KIND_ARRAY)) {

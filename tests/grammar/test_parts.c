@@ -382,9 +382,9 @@ static void rules_of_lark_stand_behind_those_before_them(void **state) {
     }
 }
 
-static unsigned reads_string(const void *user, str name) {
+static unsigned reads_string(const void *user, const json_value *schema) {
     (void)user;
-    (void)name;
+    (void)schema;
     return GRAMMAR_READS_STRING;
 }
 
@@ -415,7 +415,7 @@ static void a_long_text_of_limited_length_holds_all_but_what_ends_it(void **stat
                                      .behind = str_of("</p>"),
                                      .never = never,
                                      .n_never = 2,
-                                     .reads = reads_string};
+                                     .reader = {.reads = reads_string}};
         const grammar_part part = {.part = GRAMMAR_PART_ARGUMENTS, .arguments = &a};
         grammar_case c = open_parts(&part);
         accepts(&c, long_value("a < b\n</q> <", 400, "</p>"));

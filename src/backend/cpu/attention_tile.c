@@ -247,7 +247,7 @@ bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->position[t] += base;
     }
-    if (tile->change != NULL && tile->change->program->may_fault) {
+    if (tile->change != NULL) {
         report_faults(job, s);
     }
     return true;

@@ -13,7 +13,8 @@
 #define TASK_ROWS       (2 * LINEAR_TILE_ROWS)
 #define LINE_FLOATS     16 /* of a cache line */
 #define GROUPS_AT_ONCE  4
-#define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
+#define STREAMED_FLOATS (1 << 20) /* logits: of more, none stay in the caches until they are sampled */
+#define COLUMNS_A_FLOAT 2         /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
 
 _Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group), "groups take half of what floats do");
 
@@ -91,6 +92,7 @@ typedef struct product_job {
     float limit;    /* of f */
     bool to_groups; /* END_ACTIVATE, END_GATE_UP: the results are quantised to ROWS_GROUPS while they are in cache, in place of f32 */
     float scale, cap;
+    bool is_streamed; /* END_LOGITS: the results are written past the caches */
 } product_job;
 
 /* The weights whose columns are cut into tasks. */
@@ -177,11 +179,7 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
     case END_GATE_UP:
         math->gate_up(job->f, job->limit, y, up, n, out);
         break;
-    case END_LOGITS:
-        if (job->scale != 1.0f || job->cap != 0.0f) {
-            math->scale_cap(job->scale, job->cap, n, y);
-        }
-        memcpy(out, y, (size_t)n * sizeof *out);
+    case END_LOGITS: /* end_logits */
         break;
     }
 }
@@ -198,6 +196,24 @@ static void note_argmax(const math_kernels *math, const float *logits, int32_t n
             i++;
         }
         *to = (row_argmax){value, column0 + i};
+    }
+}
+
+/* Finishes a tile of logits. Where those of all rows take more than the caches, they go past them. */
+static void end_logits(const product_job *job, float *y, int32_t stride, int32_t n, int32_t n_rows, int32_t column0, float *out,
+                       row_argmax *largest) {
+    const math_kernels *math = job->b->math;
+    for (int32_t r = 0; r < n_rows; r++) {
+        if (job->scale != 1.0f || job->cap != 0.0f) {
+            math->scale_cap(job->scale, job->cap, n, y + r * stride);
+        }
+        note_argmax(math, y + r * stride, n, column0, &largest[r]);
+        if (!job->is_streamed) {
+            memcpy(out + (int64_t)r * job->widths[0], y + r * stride, (size_t)n * sizeof *out);
+        }
+    }
+    if (job->is_streamed) {
+        math->stream_rows(y, stride, n, n_rows, out, job->widths[0]);
     }
 }
 
@@ -256,7 +272,9 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         int32_t n_rows = end - row0 < LINEAR_TILE_ROWS ? end - row0 : LINEAR_TILE_ROWS;
         int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
         float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
-        prefetch(out, n_rows, n_columns / columns_a_float, width);
+        if (!job->is_streamed) {
+            prefetch(out, n_rows, n_columns / columns_a_float, width);
+        }
         tile_product(job, w, row0, n_rows, block0, n_blocks, is_direct ? out : y, is_direct ? width : stride, scratch);
         if (job->end == END_GATE_UP) {
             tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, stride, scratch);
@@ -264,11 +282,11 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         if (job->to_groups) {
             store_groups(job, n_rows, n_columns, y, up, out);
         }
-        for (int32_t r = 0; r < n_rows && !job->to_groups && !is_direct; r++) {
+        if (job->end == END_LOGITS) {
+            end_logits(job, y, stride, n_columns, n_rows, column0, out, worker_argmax(job->b, worker) + row0);
+        }
+        for (int32_t r = 0; r < n_rows && !job->to_groups && !is_direct && job->end != END_LOGITS; r++) {
             tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
-            if (job->end == END_LOGITS) {
-                note_argmax(job->b->math, y + r * stride, n_columns, column0, &worker_argmax(job->b, worker)[row0 + r]);
-            }
         }
     }
 }
@@ -364,6 +382,7 @@ void cpu_head(backend *base, buffer x, const norm *nm, const linear *w, float sc
     job.weights[0] = w;
     job.out[0] = b->logits;
     job.widths[0] = b->n_vocab;
+    job.is_streamed = (int64_t)rows.n_rows * b->n_vocab > STREAMED_FLOATS;
     for (int32_t worker = 0; worker < thread_pool_size(b->thread_pool); worker++) {
         for (int32_t i = 0; i < rows.n_rows; i++) {
             worker_argmax(b, worker)[i] = (row_argmax){-INFINITY, INT32_MAX};

@@ -96,6 +96,9 @@ typedef struct math_kernels {
     void (*add_scaled)(float scale, const float *y, int32_t n, float *x);
     /* x[r * stride + i] += y[i], i in 0..n, for each of n_rows rows. */
     void (*add_to_rows)(const float *y, int32_t n, int32_t n_rows, float *x, int32_t stride);
+    /* out[r * out_stride + i] = y[r * y_stride + i], i in 0..n, for each of n_rows rows, past the caches where rows are aligned to 64
+     * bytes. */
+    void (*stream_rows)(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out, int32_t out_stride);
     /* out = x / sqrt(mean(x^2) + eps) * weight. */
     void (*norm_rms)(const float *x, const float *weight, float eps, int32_t n, float *out);
     /* out = (x - mean) / sqrt(var + eps) * weight + bias; bias may be NULL. */

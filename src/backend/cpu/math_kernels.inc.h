@@ -260,6 +260,17 @@ static void add_to_rows_kernel(const float *y, int32_t n, int32_t n_rows, float 
     }
 }
 
+static void stream_rows_kernel(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out, int32_t out_stride) {
+    for (int32_t r = 0; r < n_rows; r++, y += y_stride, out += out_stride) {
+        int32_t i = 0, whole = (uintptr_t)out % (LANES * sizeof *out) == 0 ? n - n % LANES : 0;
+        for (; i < whole; i += LANES) {
+            f_stream(out + i, f_load(y + i));
+        }
+        memcpy(out + i, y + i, (size_t)(n - i) * sizeof *out);
+    }
+    f_stream_end();
+}
+
 static void norm_rms_kernel(const float *x, const float *weight, float eps, int32_t n, float *out) {
     f32x16 squares = f_zero();
     int32_t i = 0;

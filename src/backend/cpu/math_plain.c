@@ -83,6 +83,12 @@ static void add_to_rows_plain(const float *y, int32_t n, int32_t n_rows, float *
     }
 }
 
+static void stream_rows_plain(const float *y, int32_t y_stride, int32_t n, int32_t n_rows, float *out, int32_t out_stride) {
+    for (int32_t r = 0; r < n_rows; r++) {
+        memcpy(out + (int64_t)r * out_stride, y + (int64_t)r * y_stride, (size_t)n * sizeof *out);
+    }
+}
+
 static void norm_rms_plain(const float *x, const float *weight, float eps, int32_t n, float *out) {
     float lanes[LANES] = {0};
     for (int32_t i = 0; i < n; i++) {
@@ -153,6 +159,7 @@ const math_kernels math_plain = {
     .largest = largest_plain,
     .add_scaled = add_scaled_plain,
     .add_to_rows = add_to_rows_plain,
+    .stream_rows = stream_rows_plain,
     .norm_rms = norm_rms_plain,
     .norm_layer = norm_layer_plain,
     .rotate = rotate_plain,

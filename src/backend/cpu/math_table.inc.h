@@ -9,6 +9,7 @@ const math_kernels MATH_TABLE = {
     .largest = largest_kernel,
     .add_scaled = add_scaled_kernel,
     .add_to_rows = add_to_rows_kernel,
+    .stream_rows = stream_rows_kernel,
     .norm_rms = norm_rms_kernel,
     .norm_layer = norm_layer_kernel,
     .rotate = rotate_kernel,

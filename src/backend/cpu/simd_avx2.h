@@ -40,6 +40,14 @@ static inline void f_store(float *p, f32x16 v) {
     _mm256_storeu_ps(p, v.a);
     _mm256_storeu_ps(p + 8, v.b);
 }
+/* Past the caches; p is aligned to 64 bytes. Other threads see it behind f_stream_end. */
+static inline void f_stream(float *p, f32x16 v) {
+    _mm256_stream_ps(p, v.a);
+    _mm256_stream_ps(p + 8, v.b);
+}
+static inline void f_stream_end(void) {
+    _mm_sfence();
+}
 static inline f32x16 f_load_f16(const uint16_t *p) {
     return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};

@@ -55,6 +55,13 @@ static inline f32x16 f_load(const float *p) {
 static inline void f_store(float *p, f32x16 x) {
     _mm512_storeu_ps(p, x.v);
 }
+/* Past the caches; p is aligned to 64 bytes. Other threads see it behind f_stream_end. */
+static inline void f_stream(float *p, f32x16 x) {
+    _mm512_stream_ps(p, x.v);
+}
+static inline void f_stream_end(void) {
+    _mm_sfence();
+}
 static inline i32x16 i_load(const int32_t *p) {
     return (i32x16){_mm512_loadu_si512(p)};
 }

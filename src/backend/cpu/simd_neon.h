@@ -38,6 +38,12 @@ static inline void f_store(float *p, f32x16 x) {
         vst1q_f32(p + 4 * i, x.v[i]);
     }
 }
+/* An ordinary store: processors write whole lines past their caches by themselves. */
+static inline void f_stream(float *p, f32x16 x) {
+    f_store(p, x);
+}
+static inline void f_stream_end(void) {
+}
 static inline f32x16 f_load_f16(const uint16_t *p) {
     NEON_EACH(f32x16, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))));
 }

@@ -1,6 +1,7 @@
 #include "lab/bench/bench_shapes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -11,7 +12,8 @@
 #include "lab/bench/sheet.h"
 #include "lab/bench/synthetic.h"
 
-enum { CONTEXT = 128, PROMPT = 512, PAGE_TOKENS = 16, OPS_A_LAYER = 24, MIN_PASSES = 3, SHORT_US = 30000, MAX_BATCH = 64 };
+enum { CONTEXT = 128, PROMPT = 512, PAGE_TOKENS = 16, OPS_A_LAYER = 24, MAX_BATCH = 64 };
+enum { MIN_PASSES = 3, SHORT_US = 30000, DECODE_ROUNDS = 4, MAX_ROUNDS = DECODE_ROUNDS * FIGURES_MAX_RUNS };
 
 /* A model, its tokens and pages, and the trace of its last pass. */
 typedef struct runner {
@@ -23,7 +25,7 @@ typedef struct runner {
     bare_part parts[MAX_BATCH];
 } runner;
 
-/* What a kind of pass took at best. */
+/* What a kind of pass took at best in a round. */
 typedef struct work {
     bool is_prompt;
     int32_t rows;                 /* of a prompt, or sequences that decode */
@@ -135,7 +137,7 @@ static double op_us(const op_time *op) {
     return (double)op->ns * 1e-3;
 }
 
-/* The last pass, where it is better than the best so far. g NULL: Llama's time is not asked for. */
+/* Keeps the last pass where it is the best of the round so far. g NULL: Llama's time is not computed. */
 static void keep_best(const runner *r, const shape_pace *g, work *w) {
     const op_time *ops = r->trace.ops, *last = &ops[r->trace.n - 1];
     work now = {.is_prompt = w->is_prompt, .rows = w->rows};
@@ -159,8 +161,10 @@ static void keep_best(const runner *r, const shape_pace *g, work *w) {
     }
 }
 
+/* A round of one kind of pass: several, of which *w keeps the best. */
 static quire_err measure(runner *r, const shape_pace *g, work *w, quire_error *err) {
     double spent_us = 0;
+    *w = (work){.is_prompt = w->is_prompt, .rows = w->rows};
     for (int i = 0; i < MIN_PASSES || spent_us < SHORT_US; i++) {
         quire_err e = pass(r, w);
         if (e != QUIRE_OK) {
@@ -176,26 +180,15 @@ static quire_err measure(runner *r, const shape_pace *g, work *w, quire_error *e
 
 static const int32_t pace_rows[SHAPE_PACE_POINTS] = {1, 2, 4, 8, 16, 32, 64, 128, 256, PROMPT};
 
-typedef struct pace_run {
-    runner llama;
-    work works[SHAPE_PACE_POINTS];
-} pace_run;
-
-/* One round of all points; g becomes what the best passes so far say. The head is left out: of a prompt it has one row. */
-static quire_err measure_pace(pace_run *p, shape_pace *g, quire_error *err) {
-    g->n = SHAPE_PACE_POINTS;
-    for (int32_t i = 0; i < SHAPE_PACE_POINTS; i++) {
-        work *w = &p->works[i];
-        w->is_prompt = true;
-        w->rows = pace_rows[i];
-        TRY(measure(&p->llama, NULL, w, err));
-        double bytes = w->bytes - w->head_bytes;
-        g->intensity[i] = w->operations > 0 ? (w->operations / w->bytes) : 0;
-        g->us_per_byte[i] = (w->pass_us - w->attention_us - w->head_us) / bytes;
-    }
-    double one = g->intensity[0]; /* of one row, head and layers alike */
-    for (int32_t i = 0; i < SHAPE_PACE_POINTS; i++) {
-        g->intensity[i] = one * pace_rows[i];
+/* g up to so many rows, from one round. The head is left out: of a prompt it has one row. */
+static quire_err measure_pace(runner *llama, int32_t rows, shape_pace *g, quire_error *err) {
+    double one = 0; /* intensity of one row, head and layers alike */
+    for (g->n = 0; g->n == 0 || (g->n < SHAPE_PACE_POINTS && pace_rows[g->n - 1] < rows); g->n++) {
+        work w = {.is_prompt = true, .rows = pace_rows[g->n]};
+        TRY(measure(llama, NULL, &w, err));
+        one = g->n == 0 ? w.operations / w.bytes : one;
+        g->intensity[g->n] = one * w.rows;
+        g->us_per_byte[g->n] = (w.pass_us - w.attention_us - w.head_us) / (w.bytes - w.head_bytes);
     }
     return QUIRE_OK;
 }
@@ -205,7 +198,7 @@ static quire_err measure_pace(pace_run *p, shape_pace *g, quire_error *err) {
 typedef struct shapes_bench {
     const bench_shapes_options *o;
     sheet t;
-    pace_run pace;
+    runner llama;
     int32_t batches[FIGURES_MAX_POINTS], n_batches, most;
 } shapes_bench;
 
@@ -224,37 +217,43 @@ static void print_work(const shapes_bench *b, const model_shape *s, const speed_
                                     {NULL, us / w->llama_us}});
 }
 
-/* Rounds in which Llama's passes and this model's take turns, then a row for each kind of pass. */
-static quire_err run_shape(shapes_bench *b, const model_shape *s, const speed_type *type, quire_error *err) {
-    runner r;
-    shape_pace g = {0};
-    work works[FIGURES_MAX_POINTS + 1] = {{0}};
-    int32_t n = 0;
-    quire_err e = runner_open(b->o, s, type, b->most, &r, err);
-    for (int32_t i = 0; i < b->n_batches && !s->form->no_tokens; i++) {
-        works[n++].rows = b->batches[i];
+static double of_llama(const work *w) {
+    return (w->pass_us - w->attention_us) / w->llama_us;
+}
+
+static int by_ratio(const void *a, const void *b) {
+    double x = of_llama(a), y = of_llama(b);
+    return (x > y) - (x < y);
+}
+
+/* Rounds in which Llama's passes and this model's take turns. *w becomes the round whose ratio is the median. */
+static quire_err run_rounds(shapes_bench *b, runner *r, work *w, quire_error *err) {
+    work rounds[MAX_ROUNDS];
+    shape_pace g;
+    int32_t n = w->is_prompt ? b->o->n_runs : b->o->n_runs * DECODE_ROUNDS;
+    for (int32_t i = 0; i < n; i++) {
+        rounds[i] = *w;
+        TRY(measure_pace(&b->llama, w->rows, &g, err));
+        TRY(measure(r, &g, &rounds[i], err));
     }
-    works[n++] = (work){.is_prompt = true, .rows = PROMPT};
-    for (int32_t round = 0; e == QUIRE_OK && round < b->o->n_runs; round++) {
-        e = measure_pace(&b->pace, &g, err);
-        for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
-            e = measure(&r, &g, &works[i], err);
-        }
-    }
-    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) { /* by the best pace of all rounds */
-        work w = works[i];
-        works[i].pass_us = 0;
-        e = measure(&r, &g, &works[i], err);
-        w = w.pass_us - w.attention_us < works[i].pass_us - works[i].attention_us ? (work){.is_prompt = w.is_prompt,
-                                                                                           .rows = w.rows,
-                                                                                           .pass_us = w.pass_us,
-                                                                                           .attention_us = w.attention_us,
-                                                                                           .bytes = w.bytes,
-                                                                                           .operations = w.operations,
-                                                                                           .llama_us = works[i].llama_us}
-                                                                                  : works[i];
+    qsort(rounds, (size_t)n, sizeof *rounds, by_ratio);
+    *w = rounds[n / 2];
+    return QUIRE_OK;
+}
+
+static quire_err run_works(shapes_bench *b, runner *r, const model_shape *s, const speed_type *type, quire_error *err) {
+    for (int32_t i = s->form->no_tokens ? b->n_batches : 0; i <= b->n_batches; i++) {
+        work w = i < b->n_batches ? (work){.rows = b->batches[i]} : (work){.is_prompt = true, .rows = PROMPT};
+        TRY(run_rounds(b, r, &w, err));
         print_work(b, s, type, &w);
     }
+    return QUIRE_OK;
+}
+
+static quire_err run_shape(shapes_bench *b, const model_shape *s, const speed_type *type, quire_error *err) {
+    runner r;
+    quire_err e = runner_open(b->o, s, type, b->most, &r, err);
+    e = e == QUIRE_OK ? run_works(b, &r, s, type, err) : e;
     runner_close(&r);
     return e;
 }
@@ -281,10 +280,9 @@ static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *
 
 static quire_err run_type(shapes_bench *b, const speed_type *type, quire_error *err) {
     model_shape llama = b->o->small ? model_shape_small(model_shape_llama) : *model_shape_llama;
-    b->pace = (pace_run){.works = {{0}}};
-    quire_err e = runner_open(b->o, &llama, type, 1, &b->pace.llama, err);
+    quire_err e = runner_open(b->o, &llama, type, 1, &b->llama, err);
     e = e == QUIRE_OK ? run_list(b, type, err) : e;
-    runner_close(&b->pace.llama);
+    runner_close(&b->llama);
     return e;
 }
 
@@ -314,10 +312,12 @@ quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
         TRY(run_type(&b, speed_type_find(list, n), err));
         list += n + (list[n] == ',');
     }
-    sheet_note(&b.t,
-               "Passes of the model alone, the best of %d rounds in which Llama's take turns with them; decodes at a context of %d. Rest: "
-               "all but attention. Llama: what the 1.1B model takes for as many bytes and operations (the header bench_shapes.h has the "
-               "formula); the goal is at most 1.1 of it.",
-               (int)o->n_runs, (int)CONTEXT);
+    sheet_note(
+        &b.t,
+        "Passes of the model alone; decodes at a context of %d. In each of %d rounds, four times as many of a decode, Llama's passes and "
+        "the model's take turns, and the best of each counts; a row is the round whose ratio is the median. Rest: all but attention. "
+        "Llama: what the 1.1B model takes for as many bytes and operations (the header bench_shapes.h has the formula); the goal is at "
+        "most 1.1 of it.",
+        (int)CONTEXT, (int)o->n_runs);
     return QUIRE_OK;
 }

@@ -4,7 +4,9 @@
  * A product of B bytes and O operations is given B g(O / B). g(i) is the time a byte of the Llama model's layers takes in a pass in which i
  * operations fall on a byte of weights. It is measured in passes of 1 to 512 rows, and lies on a line between them: at few rows it is
  * constant (bytes bound), at many it grows with the rows (operations bound). Attention is left out of both: it has rows of its own in
- * `quire bench attention`. Bytes and operations are those that the ops themselves report, so a mixture counts the experts that have rows.
+ * `quire bench attention`. A machine's memory and clock change within seconds where others use it, so g is measured anew right before each
+ * model's pass, and the ratio of a row is the median over such rounds. Bytes and operations are those that the ops themselves report, so a
+ * mixture counts the experts that have rows.
  */
 #ifndef LAB_BENCH_BENCH_SHAPES_H
 #define LAB_BENCH_BENCH_SHAPES_H

@@ -15,7 +15,7 @@ enum { MAX_CASES = 16, MANY = 500, LONGEST = 2048, LEAST_SEQUENCES = 2 };
 static const char DEVICE_MODEL[] = "opt-13b", DEVICE[] = "a100-40gb";
 
 void headline_options_init(headline_options *o) {
-    *o = (headline_options){.seed = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
+    *o = (headline_options){.seed = 1, .n_draws = 1, .times_idle = 3, .type = "q4_0", .n_runs = 1, .shrink = 1};
     quire_options_init(&o->engine);
     o->engine.n_threads = 1;
 }
@@ -146,7 +146,7 @@ static quire_err open_model(headline *h, quire_error *err) {
 static quire_err run_cases(headline *h, quire_error *err) {
     for (int32_t i = 0; i < h->n_cases; i++) {
         headline_case *c = &h->cases[i];
-        const trace *t = &h->traces[i / h->n_shares];
+        trace *t = &h->traces[i / h->n_shares];
         headline_case_options o = {.b = &h->b,
                                    .t = t,
                                    .many = &h->many[i / h->n_shares],
@@ -154,6 +154,8 @@ static quire_err run_cases(headline *h, quire_error *err) {
                                    .times_idle = h->o.times_idle,
                                    .rates = h->rates,
                                    .n_rates = h->n_rates,
+                                   .n_draws = h->o.n_draws,
+                                   .seed = (uint64_t)h->o.seed,
                                    .n_runs = h->o.n_runs};
         char requests[512];
         snprintf(requests, sizeof requests, "%s; %d requests like %s, mean prompt %.0f, answer %.0f, longest %d", h->machine,
@@ -171,6 +173,12 @@ static quire_err run(headline *h, quire_error *err) {
                        (int)h->o.engine.max_batched_tokens, (int)h->o.engine.max_seqs);
     }
     TRY(figures_parse_list("--shares", h->o.shares, h->shares, &h->n_shares, err));
+    for (int32_t i = 0; i < h->n_shares; i++) {
+        if (h->shares[i] > 100) {
+            return err_set(err, QUIRE_INVALID, -1, "--shares %s: in percent of what all requests take fully reserved, so at most 100",
+                           h->o.shares);
+        }
+    }
     TRY(figures_parse_list("--rates", h->o.rates, h->rates, &h->n_rates, err));
     if (h->n_rates > HEADLINE_MAX_LOADS / 2) {
         return err_set(err, QUIRE_INVALID, -1, "--rates %s: must be at most %d", h->o.rates, HEADLINE_MAX_LOADS / 2);

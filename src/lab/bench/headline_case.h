@@ -46,13 +46,15 @@ typedef struct headline_case {
 
 typedef struct headline_case_options {
     bare *b;
-    const trace *t;           /* arrivals of about one a second */
+    trace *t;                 /* arrivals of about one a second; drawn anew where there are several draws */
     const trace *many;        /* the same kind, so many that a queue can grow: for the device's rates */
     const cost_model *device; /* the described one's */
     double times_idle;        /* the bound: so many times the latency of an idle server */
     const int32_t *rates;     /* in percent of the requests a second that all at once give, simulated */
     int32_t n_rates;
-    int32_t n_runs; /* of all at once, really: the fastest counts */
+    int32_t n_draws; /* of arrivals, at each rate */
+    uint64_t seed;   /* of the first */
+    int32_t n_runs;  /* of all at once, really: the fastest counts */
 } headline_case_options;
 
 /* Fills the sweeps of *c, whose lengths, share and server are set. QUIRE_INTERNAL when two ways give different answers. */

@@ -22,6 +22,7 @@ static const flag load_flags[] = {
     {"--times-idle", "N", "bound of latency: so many times an idle server's (3)", FLAG_PART, AT(own.times_idle), .minimum = 1,
      .maximum = 1e6},
     {"--seed", "N", "of arrivals and lengths (1)", FLAG_BYTES, AT(own.seed)},
+    {"--draws", "N", "of arrivals at each rate: latency is their mean (1)", FLAG_COUNT, AT(own.n_draws), .minimum = 1, .maximum = 64},
     {"--runs", "N", "of all at once: the fastest counts (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
     {"--quick", NULL, "about a minute: sharegpt, 10%, two rates", FLAG_SWITCH, AT(own.quick)},
     {"--svg", "FILE", "draw latency by rate", FLAG_TEXT, AT(own.svg)},
