@@ -33,7 +33,7 @@ extern "C" {
     X(NUMERIC, "the model produced a value that is not finite")               \
     X(INTERNAL, "internal error")                                             \
     X(CONTEXT_LENGTH, "the conversation does not fit the context")            \
-    X(FAULT, "the request's mask_mod or score_mod divides an integer by zero or uses an index outside its array")
+    X(FAULT, "the request's mask_mod or score_mod divides an integer by zero, has an index outside its array or a score of infinity or NaN")
 
 typedef enum quire_err {
 #define QUIRE_ERR_NAME(name, text) QUIRE_##name,

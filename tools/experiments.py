@@ -4,7 +4,7 @@ ratio and why they differ. Prose stands in the pages, around the marks.
 
     tools/experiments.py                 all of them: under two hours
     tools/experiments.py NAME ...        these only
-    tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md
+    tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md, which says so
     tools/experiments.py --write         the pages again, from what was kept
     tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out, and that
                                          no page has a measured figure of which it does not say what prints it (measured.py)
@@ -42,8 +42,8 @@ class Output:
     def __init__(self, text):
         self.lines = text.splitlines()
 
-    def value(self, row, title, nth=1):
-        """The number in the first row that begins with these words, in the column whose title (the nth of that name) ends above the number's end."""
+    def word(self, row, title, nth=1):
+        """What stands in the first row that begins with these words, in the column whose title (the nth of that name) ends above the word's end."""
         for i, line in enumerate(self.lines):
             header = next((h for h in reversed(self.lines[:i]) if title in h), None)
             if header is not None and (" ".join(line.split()) + " ").startswith(row + " "):
@@ -51,8 +51,16 @@ class Output:
                 cell = next((m for m in re.finditer(r"\S+", line) if m.start() < ends[nth - 1] <= m.end()), None)
                 if cell is None:
                     raise LookupError(f"nothing under {title!r} in row {row!r}")
-                return float(cell.group().rstrip("%"))
+                return cell.group()
         raise LookupError(f"no row {row!r} below a column {title!r}")
+
+    def value(self, row, title, nth=1):
+        """The number there."""
+        word = self.word(row, title, nth)
+        try:
+            return float(word.rstrip("%"))
+        except ValueError:
+            raise LookupError(f"no number but {word!r} under {title!r} in row {row!r}") from None
 
     def found(self, pattern, group=1):
         for line in self.lines:
@@ -65,6 +73,8 @@ class Output:
 def plain(x):
     if isinstance(x, str):
         return x
+    if isinstance(x, tuple):
+        return f"{plain(x[0])} to {plain(x[1])}" if x[0] != x[1] else plain(x[0])
     return f"{x:,.0f}" if float(x).is_integer() or abs(x) >= 1000 else f"{x:.3g}" if abs(x) < 0.1 else f"{x:.2f}"
 
 
@@ -72,24 +82,28 @@ def ratio(published, here):
     """Of a figure to the published one; of a range, to its nearer end, or that it is inside."""
     if isinstance(published, str) or isinstance(here, str):
         return "-"
+    if isinstance(here, tuple):
+        ends = [ratio(published, end) for end in here]
+        return " to ".join(dict.fromkeys(ends))
     low, high = published if isinstance(published, tuple) else (published, published)
     if low <= here <= high and low != high:
         return "inside"
     nearest = low if here < low else high
-    return f"{here / nearest:.2f}" if nearest else "-"
+    if not nearest:
+        return "-"
+    return f"{here / nearest:.2f}" if abs(here / nearest) >= 0.1 or here == 0 else f"{here / nearest:.2g}"
 
 
 def held_rows(experiment, output, quick):
     """The rows beside what is published. A quick run has not all of them."""
     for h in experiment.held:
-        said = f"{plain(h.published[0])} to {plain(h.published[1])}" if isinstance(h.published, tuple) else plain(h.published)
         try:
             here = h.here(output) if callable(h.here) else h.here
         except LookupError:
             if not quick:
                 raise
             continue
-        yield [h.ids, h.what, said, plain(here), ratio(h.published, here), h.why]
+        yield [h.ids, h.what, plain(h.published), plain(here), ratio(h.published, here), h.why]
 
 
 def table(experiment, kept):
@@ -161,7 +175,7 @@ def run(experiment, command, program):
             (where / link).symlink_to(ROOT / to)
         for line in experiment.before:
             subprocess.run(line, shell=True, cwd=where, env=environment, check=True)
-        print(command, file=sys.stderr, flush=True)
+        print(f"{experiment.name}: {command}", file=sys.stderr, flush=True)
         start = time.monotonic()
         done = subprocess.run(words, cwd=where, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS)
     if done.returncode != 0:
@@ -172,8 +186,8 @@ def run(experiment, command, program):
 
 
 def run_all(names, program, quick):
-    """Runs those of these names, or all, and keeps each as soon as it ended."""
-    kept, box = {} if quick else read_kept(), bench_save.machine()
+    """Runs those of these names, or all, and keeps each as soon as it ended. What there is then, and the names of those that failed."""
+    kept, box, failures = {} if quick else read_kept(), bench_save.machine(), []
     for e in EXPERIMENTS:
         if names and e.name not in names:
             continue
@@ -183,18 +197,29 @@ def run_all(names, program, quick):
             if names:
                 sys.exit(str(failed))
             print(f"{e.name}: {failed}", file=sys.stderr)
+            failures.append(e.name)
             continue
         kept = {**(kept if quick else read_kept()), key_of(e, box): found}
         if not quick:
             KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-    return kept
+    return kept, failures
 
 
-def write_quick(kept):
+QUICK_HEAD = """# A quick run
+
+Tables with less work than those of docs/: fewer runs, rows and requests, as each command says. They show that every experiment runs, and
+are no figures to cite. Rows beside published figures are left out where a quick run does not have them.
+
+"""
+
+
+def write_quick(kept, failures):
     QUICK.parent.mkdir(exist_ok=True)
     titles = {name: f"## {name}\n\n" for name in dict.fromkeys(key.split("@")[0] for key in kept)}
-    QUICK.write_text("".join(title + block(name, kept) + "\n" for name, title in titles.items()))
-    print(QUICK.relative_to(ROOT))
+    seconds = sum(k["seconds"] for k in kept.values())
+    QUICK.write_text(QUICK_HEAD + "".join(title + block(name, kept) + "\n" for name, title in titles.items())
+                     + "".join(f"{name} failed.\n" for name in failures))
+    print(f"{QUICK.relative_to(ROOT)}: {len(titles)} tables in {seconds:.0f} s, {len(failures)} failed")
 
 
 def write_pages(kept):
@@ -298,8 +323,12 @@ def main():
         return list_all(read_kept())
     if o.check:
         return check(pathlib.Path(o.published))
-    kept = read_kept() if o.write else run_all(o.names, pathlib.Path(o.quire), o.quick)
-    return write_quick(kept) if o.quick else write_pages(kept)
+    kept, failures = (read_kept(), []) if o.write else run_all(o.names, pathlib.Path(o.quire), o.quick)
+    if o.quick:
+        write_quick(kept, failures)
+    else:
+        write_pages(kept)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import dataclasses
 import http.client
 import json
 import random
+import re
 import statistics
 import sys
 import threading
@@ -132,6 +133,10 @@ def main():
     p.add_argument("--key", default="", help="API key")
     p.add_argument("--json", action="store_true")
     o = p.parse_args()
+    if not re.match(r"https?://[^/:]+", o.url):
+        p.error(f"{o.url}: must be the address of a server, as in http://127.0.0.1:8000")
+    if min(o.clients, o.requests, o.tokens) < 1:
+        p.error("--clients, --requests and --tokens must be 1 at least")
     server = Server(o.url, o.model, o.key)
     names = ["shared", "chats", "unique"] if o.workload == "all" else [o.workload]
     titles = {"workload": "workload", "requests": "requests", "prompt_tokens": "prompt", "cached": "cached %", "seconds": "s", "requests_per_s": "req/s", "tokens_per_s": "tokens/s",

@@ -135,15 +135,14 @@ static quire_err read_foreign(quire_request *r, str name, str span, quire_error 
                            : err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not supported; leave it out", field);
 }
 
-/* The field that a member sets, or NULL: there is no such field. */
-static const field_desc *field_of(const quire_request *r, str name) {
+const field_desc *request_row(str name, uint32_t endpoint) {
     char text[64];
     if (name.n >= sizeof text || (name.n > 0 && memchr(name.p, '.', name.n) != NULL)) {
         return NULL;
     }
     memcpy(text, name.p, name.n);
     text[name.n] = 0;
-    return params_field(text, request_endpoint_flag(r));
+    return params_field(text, endpoint);
 }
 
 /* Reads every field of a body that was checked and is an object; with a fork parent, all but those that the parent determines. */
@@ -153,13 +152,11 @@ static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire
     TRY(json_scan_open(&s, '{'));
     for (;;) {
         str name, span;
-        TRY(json_scan_more(&s, '}', &more));
+        TRY(json_scan_next(&s, scratch, &name, &span, &more));
         if (!more) {
             return QUIRE_OK;
         }
-        TRY(json_scan_key(&s, scratch, &name));
-        const field_desc *f = field_of(r, name);
-        TRY(json_scan_span(&s, &span));
+        const field_desc *f = request_row(name, request_endpoint_flag(r));
         TRY(f != NULL ? read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
     }
 }
@@ -167,7 +164,8 @@ static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire
 static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
     str body = {text, n};
     strbuf scratch = {0};
-    TRY(request_check_body(body, err));
+    body_rows rows = {.of = request_row, .endpoint = request_endpoint_flag(r)};
+    TRY(request_check_body(body, &rows, err));
     if (json_scan_peek(&(json_scan){.text = body}) != '{') {
         char brief[JSON_BRIEF_BYTES];
         json_value *v = NULL;
@@ -365,6 +363,7 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
         return err_set(err, QUIRE_NOT_FOUND, -1, "a request has no field %s", field);
     }
     json_value *value;
+    TRY(request_check_size(f, str_of(json), err));
     TRY(request_read_value(str_of(json), 0, NULL, &value, err));
     quire_err e = request_set_and_keep(r, f, value, err);
     json_drop(value);

@@ -5,11 +5,23 @@
 #include "api/request.h"
 #include "json/json_out.h"
 
+/* The rows of the table by which a body's members are validated. */
+typedef struct body_rows {
+    const field_desc *(*of)(str name, uint32_t endpoint); /* the row of a member; NULL: none */
+    uint32_t endpoint;
+    const field_desc *over; /* set where a check fails because the value of this field has more bytes than it may have; else NULL */
+} body_rows;
+
+/* The row of a request's member. */
+const field_desc *request_row(str name, uint32_t endpoint);
 /* Checks a body of hostile origin without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES,
- * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH. On failure err has the position, and param is "body" or "body.POSITION". */
-quire_err request_check_body(str text, quire_error *err);
-/* Parses the value in text, which is checked like a body; NULL for null. at: offset of text in the body. name: the field whose value it is,
- * for errors of a single value, or NULL. */
+ * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH; no member has more bytes than its row says (params_max_bytes), where there are rows. On
+ * failure err has the position, and param is "body", "body.POSITION" or the field that is too large. */
+quire_err request_check_body(str text, body_rows *rows, quire_error *err);
+/* The same bound for a value that comes alone; one that is no JSON passes here. */
+quire_err request_check_size(const field_desc *f, str text, quire_error *err);
+/* Parses the value in text, which is checked like a body without rows; NULL for null. at: offset of text in the body. name: the field whose
+ * value it is, for errors of a single value, or NULL. */
 quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err);
 
 /* A new request of an endpoint, with every field at its default. QUIRE_NO_MEMORY. */
@@ -21,6 +33,9 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
 
 /* Validates v (NULL: null) by the field's row and stores it. On failure r is unchanged. Texts point into v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+
+/* The param of errors about a rule that field f names; "" where members stand beside the rule, as in vLLM's responses. */
+const char *request_rule_param(const field_desc *f);
 
 /* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX for index >= 0), or of the wrong size (param
  * NAME). */

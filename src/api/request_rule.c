@@ -8,6 +8,8 @@ bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *fra
     return rule->form != RULE_OF_KIND || !reasoning_frame_is_empty(frame);
 }
 
+_Static_assert(PARAMS_MAX_RULE_BYTES == GRAMMAR_MAX_TEXT, "a field's value and the text that is compiled have one bound");
+
 static quire_err too_large(quire_error *why) {
     return err_set(why, QUIRE_TOO_LARGE, -1, "the grammar's text has over %zu bytes, the most that are read", GRAMMAR_MAX_TEXT);
 }
@@ -113,9 +115,12 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     return request_rule_error(rule, e, &why, err);
 }
 
+const char *request_rule_param(const field_desc *f) {
+    return f->type == FIELD_OBJECT ? "" : f->name; /* response_format, structured_outputs */
+}
+
 quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err) {
     const char *name = rule->field->name;
-    bool is_unnamed = rule->field->type == FIELD_OBJECT; /* response_format, structured_outputs: as in vLLM's responses */
     switch (e) {
     case QUIRE_OK:
         return e;
@@ -124,6 +129,6 @@ quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_
     case QUIRE_CANCELLED:
         return err_set(err, e, -1, "cancelled");
     default:
-        return err_set_param(err, QUIRE_BAD_REQUEST, is_unnamed ? "" : name, "%s: %s", name, why->message);
+        return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(rule->field), "%s: %s", name, why->message);
     }
 }

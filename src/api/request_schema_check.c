@@ -110,10 +110,10 @@ typedef struct outcome {
     size_t bytes;
 } outcome;
 
-static void write_report(const report *x, grammar_kind kind, const outcome *done, json_out *o) {
+static void write_report(const report *x, const char *kind, const outcome *done, json_out *o) {
     json_begin(o, '{');
     json_cstr(json_name(o, "object"), "schema.check");
-    json_cstr(json_name(o, "kind"), kind_name(kind));
+    json_cstr(json_name(o, "kind"), kind);
     json_bool(json_name(o, "accepted"), done->is_accepted);
     json_cstr(json_name(o, "reason"), done->reason);
     write_keywords(x, o);
@@ -161,7 +161,7 @@ static quire_err check_rule(const request_rule *rule, bool list_only, report *x,
     if (list_only) {
         write_list(x, n, &o);
     } else {
-        write_report(x, rule->kind, &done, &o);
+        write_report(x, kind_name(rule->kind), &done, &o);
     }
     return o.err;
 }
@@ -179,22 +179,23 @@ quire_err request_list_keywords(const quire_request *r, strbuf *out) {
     return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? check(&r->rule, true, out) : strbuf_add_str(out, "[]");
 }
 
-/* Whether a field can name a rule. */
-static bool names_rule(const char *name) {
+/* The row of a check's member that names a rule; NULL: it is another. */
+static const field_desc *row_of(str name, uint32_t endpoint) {
     static const char *const names[] = {"ebnf",         "grammar",     "guided_choice", "guided_grammar",  "guided_json",
                                         "guided_regex", "json_schema", "regex",         "response_format", "structured_outputs"};
-    bool found = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) {
-        found = strcmp(names[i], name) == 0;
+    name = str_is(name, "schema") ? str_of("json_schema") : name;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (str_is(name, names[i])) {
+            return request_row(name, endpoint);
+        }
     }
-    return found;
+    return NULL;
 }
 
 /* Reads the rule that body names into r. */
 static quire_err read_rule(quire_request *r, const json_value *body, quire_error *err) {
     for (json_member m = {0}; json_next(body, &m);) {
-        bool is_schema = strcmp(m.name, "schema") == 0;
-        const field_desc *f = is_schema || names_rule(m.name) ? params_field(is_schema ? "json_schema" : m.name, FIELD_COMPLETIONS) : NULL;
+        const field_desc *f = row_of(str_of(m.name), FIELD_COMPLETIONS);
         if (f == NULL && strcmp(m.name, "model") != 0) {
             char name[64];
             (void)snprintf(name, sizeof name, "%s", m.name);
@@ -210,9 +211,23 @@ static quire_err read_rule(quire_request *r, const json_value *body, quire_error
                                                  "schema is missing; give a JSON Schema, or a field that names a rule as in a request");
 }
 
+/* Writes the report on a rule that is too large to be read: of what kind it is, nobody looks. */
+static quire_err report_size(const quire_error *why, strbuf *out) {
+    const report none = {0};
+    const outcome refused = {.reason = why->message};
+    json_out o = {.to = out};
+    write_report(&none, NULL, &refused, &o);
+    return o.err;
+}
+
 quire_err request_schema_check(const request_context *ctx, str body, strbuf *out, quire_error *err) {
     json_value *v = NULL;
     quire_request *r = NULL;
+    quire_error why = {0};
+    body_rows rows = {.of = row_of, .endpoint = FIELD_COMPLETIONS};
+    if (request_check_body(body, &rows, &why) != QUIRE_OK && rows.over != NULL) {
+        return report_size(&why, out) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
+    }
     TRY(request_read_value(body, 0, NULL, &v, err));
     quire_err e = json_is(v, JSON_KIND_OBJECT) ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
                                                : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");

@@ -107,7 +107,7 @@ quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
         doubled = n;
     }
     size_t new_cap = doubled < FIRST_CAPACITY ? FIRST_CAPACITY : doubled;
-    void *grown = mem_new(new_cap, size);
+    void *grown = mem_new_huge(new_cap, size); /* zeroing megabytes at once would hold up a thread with other work */
     TRY(mem_check(grown));
     void *old;
     memcpy(&old, p, sizeof old); /* whatever it points to */

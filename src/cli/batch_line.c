@@ -9,47 +9,95 @@
 
 /* ---- reading ---- */
 
-/* Reads the body of an OpenAI line, by its url. text: the line. */
-static quire_err read_openai(const json_value *line, str text, batch_line *l, quire_error *fault, quire_error *err) {
+/* The members of a line that say what it is, as JSON; empty: it has none, or null. */
+typedef struct line_parts {
+    str id, custom_id, url, method, body, messages;
+} line_parts;
+
+/* Finds them in a line, which is an object. No tree is built of it: it may hold a long prompt, or a schema that is too large. */
+static quire_err find_parts(str text, line_parts *out) {
+    const struct {
+        const char *name;
+        str *to;
+    } parts[] = {{"id", &out->id},         {"custom_id", &out->custom_id}, {"url", &out->url},
+                 {"method", &out->method}, {"body", &out->body},           {"messages", &out->messages}};
+    json_scan s = {.text = text};
+    strbuf scratch = {0};
+    bool more = true;
+    quire_err e = json_scan_open(&s, '{');
+    while (e == QUIRE_OK && more) {
+        str name, span;
+        e = json_scan_next(&s, &scratch, &name, &span, &more);
+        for (size_t i = 0; e == QUIRE_OK && more && i < sizeof parts / sizeof *parts; i++) {
+            if (str_is(name, parts[i].name) && !str_is(span, "null")) {
+                *parts[i].to = span;
+            }
+        }
+    }
+    strbuf_deinit(&scratch);
+    return e;
+}
+
+/* The text of a string; empty for other values. */
+static str text_of(str span, strbuf *scratch) {
+    str text;
+    json_scan s = {.text = span};
+    return json_scan_string(&s, scratch, &text) == QUIRE_OK ? text : (str){"", 0};
+}
+
+/* Reads the body of an OpenAI line, by its url. */
+static quire_err read_openai(const line_parts *line, batch_line *l, quire_error *fault, quire_error *err) {
+    enum { SHOWN = 60 };
+    strbuf of_url = {0}, of_method = {0};
+    str url = text_of(line->url, &of_url), method = text_of(line->method, &of_method);
     l->is_openai = true;
-    str url = json_get_str(line, "url"), method = json_get_str(line, "method"), span;
     if (method.n > 0 && !str_is(method, "POST")) {
-        err_set_param(fault, QUIRE_BAD_REQUEST, "method", "method is %s; it must be POST", method.p);
+        err_set_param(fault, QUIRE_BAD_REQUEST, "method", "method is %.*s; it must be POST", method.n < SHOWN ? (int)method.n : SHOWN,
+                      method.p);
     } else if (str_is(url, "/v1/chat/completions")) {
         l->endpoint = QUIRE_CHAT;
     } else if (!str_is(url, "/v1/completions")) {
-        err_set_param(fault, QUIRE_BAD_REQUEST, "url", "url is %s; it must be /v1/completions or /v1/chat/completions",
+        err_set_param(fault, QUIRE_BAD_REQUEST, "url", "url is %.*s; it must be /v1/completions or /v1/chat/completions",
+                      url.n == 0      ? (int)strlen("missing")
+                      : url.n < SHOWN ? (int)url.n
+                                      : SHOWN,
                       url.n > 0 ? url.p : "missing");
     }
-    if (fault->code == QUIRE_OK && !json_is(json_get(line, "body"), JSON_KIND_OBJECT)) {
+    strbuf_deinit(&of_url);
+    strbuf_deinit(&of_method);
+    if (fault->code == QUIRE_OK && (line->body.n == 0 || line->body.p[0] != '{')) {
         err_set_param(fault, QUIRE_BAD_REQUEST, "body", "body is missing; it is the request as the API takes it");
     }
-    if (fault->code == QUIRE_OK) {
-        quire_err e = json_scan_member(text, "body", &span);
-        e = e == QUIRE_OK ? strbuf_add(&l->body, span.p, span.n) : e;
-        return e == QUIRE_OK ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    return QUIRE_OK;
+    quire_err e = fault->code == QUIRE_OK ? strbuf_add(&l->body, line->body.p, line->body.n) : QUIRE_OK;
+    return e == QUIRE_OK ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
 /* Adds the line's own members except "id". "ids" is another name for a prompt of ids. */
-static quire_err add_members(const json_value *line, str text, body *b) {
-    for (json_member m = {0}; json_next(line, &m);) {
-        str span;
-        if (strcmp(m.name, "id") != 0) {
-            TRY(json_scan_member(text, m.name, &span));
-            TRY(body_set(b, strcmp(m.name, "ids") == 0 ? "prompt" : m.name, span));
+static quire_err add_members(str text, body *b) {
+    json_scan s = {.text = text};
+    strbuf scratch = {0}, name = {0};
+    bool more = true;
+    quire_err e = json_scan_open(&s, '{');
+    while (e == QUIRE_OK && more) {
+        str key, span;
+        e = json_scan_next(&s, &scratch, &key, &span, &more);
+        if (e == QUIRE_OK && more && !str_is(key, "id")) {
+            strbuf_clear(&name);
+            e = str_is(key, "ids") ? strbuf_add_str(&name, "prompt") : strbuf_add(&name, key.p, key.n);
+            e = e == QUIRE_OK ? body_set(b, name.p, span) : e;
         }
     }
-    return QUIRE_OK;
+    strbuf_deinit(&scratch);
+    strbuf_deinit(&name);
+    return e;
 }
 
 /* Reads the flags' fields, overridden by the line's own. */
-static quire_err read_plain(const cli_options *o, const session *s, const json_value *line, str text, batch_line *l, quire_error *err) {
+static quire_err read_plain(const cli_options *o, const session *s, str text, const line_parts *line, batch_line *l, quire_error *err) {
     body b = {0};
-    l->endpoint = json_get(line, "messages") ? QUIRE_CHAT : QUIRE_COMPLETIONS;
+    l->endpoint = line->messages.n > 0 ? QUIRE_CHAT : QUIRE_COMPLETIONS;
     quire_err e = request_begin(o, &b, err);
-    if (e == QUIRE_OK && add_members(line, text, &b) != QUIRE_OK) {
+    if (e == QUIRE_OK && add_members(text, &b) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     e = e == QUIRE_OK ? request_complete(s, l->endpoint, &b, err) : e;
@@ -66,36 +114,24 @@ void batch_line_deinit(batch_line *l) {
     *l = (batch_line){0};
 }
 
-/* Stores the member that the response repeats. */
-static quire_err keep_id(const json_value *line, const char *name, batch_line *l, quire_error *err) {
-    json_out out = {.to = &l->id};
-    if (json_get(line, name)) {
-        json_add(&out, json_get(line, name));
-    }
-    return out.err == QUIRE_OK ? QUIRE_OK : err_set(err, out.err, -1, "out of memory");
-}
-
 quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l, quire_error *fault,
                           quire_error *err) {
-    json_value *line = NULL;
     json_fault where = {.what = "another kind of value"};
+    line_parts line = {0};
     *l = (batch_line){.endpoint = QUIRE_COMPLETIONS};
-    quire_err e = json_read(text, &json_limits_file, JSON_WIDE_REAL, &line, &where);
-    if (e == QUIRE_NO_MEMORY) {
+    quire_err e = json_check(text, &json_limits_file, NULL, &where);
+    if (e != QUIRE_NO_MEMORY && (e != QUIRE_OK || json_scan_peek(&(json_scan){.text = text}) != '{')) {
+        err_set(fault, QUIRE_BAD_REQUEST, -1, "line %zu is not a JSON object: %s", number, where.what);
+        return QUIRE_OK;
+    }
+    e = e == QUIRE_OK ? find_parts(text, &line) : e;
+    bool is_openai = line.custom_id.n > 0 || line.body.n > 0;
+    str id = is_openai ? line.custom_id : line.id;
+    e = e == QUIRE_OK && id.n > 0 ? strbuf_add(&l->id, id.p, id.n) : e;
+    if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for line %zu", number);
     }
-    if (e != QUIRE_OK || !json_is(line, JSON_KIND_OBJECT)) {
-        err_set(fault, QUIRE_BAD_REQUEST, -1, "line %zu is not a JSON object: %s", number, where.what);
-        e = QUIRE_OK;
-    } else if (json_get(line, "custom_id") || json_get(line, "body")) {
-        e = keep_id(line, "custom_id", l, err);
-        e = e == QUIRE_OK ? read_openai(line, text, l, fault, err) : e;
-    } else {
-        e = keep_id(line, "id", l, err);
-        e = e == QUIRE_OK ? read_plain(o, s, line, text, l, err) : e;
-    }
-    json_drop(line);
-    return e;
+    return is_openai ? read_openai(&line, l, fault, err) : read_plain(o, s, text, &line, l, err);
 }
 
 /* ---- answering ---- */

@@ -118,6 +118,7 @@ typedef struct attn_program {
 /* Faults of a lane. */
 #define ATTN_FAULT_DIVISION 1u
 #define ATTN_FAULT_INDEX    2u
+#define ATTN_FAULT_SCORE    4u /* what uses the program: a seen key's score is +infinity or no number */
 
 /* exp and tanh of n floats; a backend gives its own. out may be x. */
 typedef struct attn_functions {

@@ -108,6 +108,7 @@ typedef struct block_desc {
     bool conv1d;       /* a checkpoint's matrices are stored as [n_in, n_out] */
     bool two_sided;    /* rows see later positions too */
     bool norm_behind;  /* the residual goes through a layer's norms behind its halves, as in the first Transformer */
+    bool norm_ahead;   /* it goes through them before its halves: what they add to is normed too */
     bool bare_start;   /* the first layer's attention reads the residual without a norm */
     bool bare_end;     /* no norm stands behind the last layer */
     bool sinks;        /* each head has a logit that nothing is read from */
@@ -118,6 +119,7 @@ typedef struct block_desc {
     bool v_norm;          /* values go through a norm of each head without weights */
     bool values_are_keys; /* with v_norm: layers without a window and a weight for values take their keys as the product gives them */
     bool qk_norm_by_head; /* QK_NORM_HEADS: a checkpoint has a tensor for each head */
+    bool scale_by_layer;  /* the scores of layer i, counted from 1, are divided by i */
     float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
     float temperature;          /* layers without rotary embedding multiply the query at position p by */
     int32_t temperature_length; /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */

@@ -4,6 +4,10 @@
 
 #define NONE        (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
 #define NO_TOP      FIELD_NO_LIMIT
+#define RULE        0, (double)PARAMS_MAX_RULE_BYTES
+#define RULE_INSIDE 0, (double)(2 * PARAMS_MAX_RULE_BYTES) /* a rule, and members beside it: a name, a description, a whitespace_pattern   \
+                                                            */
+#define TOOLS       0, (double)PARAMS_MAX_TOOLS_BYTES
 #define INT32_TOP   2147483647.0
 #define BOTH        FIELD_BOTH
 #define CHAT        FIELD_CHAT
@@ -53,20 +57,20 @@ static const field_desc fields[] = {
     {"early_stopping", FIELD_ANY, BOTH, NONE, "false",
      "beam search: over when as many are finished as there are beams (true), when no beam is likely to do better (false) or none could "
      "(\"never\")"},
-    {"ebnf", FIELD_STRING, BOTH, NONE, "null", "the same as grammar"},
+    {"ebnf", FIELD_STRING, BOTH, RULE, "null", "the same as grammar"},
     {"ec_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of encoder results between servers"},
     {"echo", FIELD_BOOL, CHAT | LATER, NONE, "false", "put the last message before the answer"},
     {"echo", FIELD_BOOL, COMPLETIONS, NONE, "false", "put the prompt before the text"},
     {"encoding_format", FIELD_STRING, EMBEDDINGS | LATER, NONE, "\"float\"", "the form of the rows"},
     {"explain", FIELD_BOOL, ALL, NONE, "false", "tell what the request waited for, what it reused, and where its time went"},
     {"frequency_penalty", FIELD_NUMBER, BOTH | UNNAMED | SAMPLING, -2, 2, "0", "taken off a token's logit for each time it was produced"},
-    {"function_call", FIELD_ANY, CHAT, NONE, "null", "the old form of tool_choice"},
-    {"functions", FIELD_ARRAY, CHAT, NONE, "null", "the old form of tools; answers have function_call"},
-    {"grammar", FIELD_STRING, BOTH, NONE, "null", "rules in GBNF (the answer matches root) or in Lark's notation (it matches start)"},
-    {"guided_choice", FIELD_ARRAY, BOTH, NONE, "null", "texts of which the answer is one"},
-    {"guided_grammar", FIELD_STRING, BOTH, NONE, "null", "the same as grammar"},
-    {"guided_json", FIELD_ANY, BOTH, NONE, "null", "the same as json_schema"},
-    {"guided_regex", FIELD_STRING, BOTH, NONE, "null", "the same as regex"},
+    {"function_call", FIELD_ANY, CHAT, TOOLS, "null", "the old form of tool_choice"},
+    {"functions", FIELD_ARRAY, CHAT, TOOLS, "null", "the old form of tools; answers have function_call"},
+    {"grammar", FIELD_STRING, BOTH, RULE, "null", "rules in GBNF (the answer matches root) or in Lark's notation (it matches start)"},
+    {"guided_choice", FIELD_ARRAY, BOTH, RULE, "null", "texts of which the answer is one"},
+    {"guided_grammar", FIELD_STRING, BOTH, RULE, "null", "the same as grammar"},
+    {"guided_json", FIELD_ANY, BOTH, RULE, "null", "the same as json_schema"},
+    {"guided_regex", FIELD_STRING, BOTH, RULE, "null", "the same as regex"},
     {"ignore_eos", FIELD_BOOL, BOTH | SAMPLING, NONE, "false", "go on after the end-of-sequence token"},
     {"include_reasoning", FIELD_BOOL, CHAT, NONE, "true", "return the reasoning, apart from the answer"},
     {"include_stop_str_in_output", FIELD_BOOL, BOTH, NONE, "false", "the text ends with the stop string it stopped at"},
@@ -74,7 +78,7 @@ static const field_desc fields[] = {
     {"json_numbers", FIELD_STRING, BOTH, NONE, "\"short\"", "integers and constants of a schema: \"short\" writes 1, \"any\" also 1.0"},
     {"json_property_order", FIELD_STRING, BOTH, NONE, "\"schema\"",
      "the order of members that a schema's properties list: \"schema\", as they are listed, or \"any\""},
-    {"json_schema", FIELD_ANY, BOTH, NONE, "null", "a JSON Schema that the answer obeys, or its text"},
+    {"json_schema", FIELD_ANY, BOTH, RULE, "null", "a JSON Schema that the answer obeys, or its text"},
     {"json_whitespace", FIELD_STRING, BOTH, NONE, "\"compact\"",
      "white space in an answer that a schema describes: \"compact\" is none, \"any\" runs of at most 64 characters"},
     {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of KV pages between servers"},
@@ -119,12 +123,12 @@ static const field_desc fields[] = {
     {"prompt_embeds", FIELD_ANY, COMPLETIONS | LATER, NONE, "null", "the prompt as embedding rows"},
     {"prompt_logprobs", FIELD_INT, BOTH, 0, PARAMS_MAX_LOGPROBS, "null", "return log-probabilities of the prompt's tokens"},
     {"reasoning_effort", FIELD_STRING, CHAT, NONE, "null", "how long a reasoning model thinks: a variable of its template"},
-    {"regex", FIELD_STRING, BOTH, NONE, "null", "a regular expression that the whole answer matches"},
+    {"regex", FIELD_STRING, BOTH, RULE, "null", "a regular expression that the whole answer matches"},
     {"repetition_detection", FIELD_OBJECT, BOTH | LATER, NONE, "null", "end when the text repeats itself"},
     {"repetition_penalty", FIELD_NUMBER, BOTH | UNNAMED | FIELD_MIN_OPEN | SAMPLING, 0, NO_TOP, "1",
      "divides the logits of tokens that occurred"},
     {"request_id", FIELD_STRING, BOTH | LATER, NONE, "null", "the id that the answer should carry"},
-    {"response_format", FIELD_OBJECT, BOTH, NONE, "{\"type\":\"text\"}", "the form that the answer must have"},
+    {"response_format", FIELD_OBJECT, BOTH, RULE_INSIDE, "{\"type\":\"text\"}", "the form that the answer must have"},
     {"return_mm_kwargs", FIELD_BOOL, BOTH | LATER, NONE, "false", "the old form of mm_payload"},
     {"return_prompt_text", FIELD_BOOL, CHAT | LATER, NONE, "false", "return the text that the template wrote"},
     {"return_token_ids", FIELD_BOOL, BOTH, NONE, "false", "return the ids of prompt and answer"},
@@ -146,15 +150,15 @@ static const field_desc fields[] = {
     {"stream_options.continuous_usage_stats", FIELD_BOOL, BOTH, NONE, "false", "usage comes with every piece"},
     {"stream_options.include_obfuscation", FIELD_BOOL, BOTH | IGNORED, NONE, "false", "OpenAI's padding of the pieces"},
     {"stream_options.include_usage", FIELD_BOOL, BOTH, NONE, "false", "usage comes in a last piece of its own"},
-    {"structured_outputs", FIELD_OBJECT, BOTH, NONE, "null", "a regex, schema, choice or grammar for the answer"},
+    {"structured_outputs", FIELD_OBJECT, BOTH, RULE_INSIDE, "null", "a regex, schema, choice or grammar for the answer"},
     {"suffix", FIELD_STRING, COMPLETIONS | LATER, NONE, "null", "what comes after the text to fill in"},
     {"temperature", FIELD_NUMBER, BOTH | SAMPLING, 0, 2, "1", "flattens (over 1) or sharpens (under 1) the choice; 0: the likeliest token"},
     {"thinking_token_budget", FIELD_INT, BOTH, -1, INT32_TOP, "null", "most tokens a reasoning model may think; -1: no bound"},
     {"token_type_ids", FIELD_ARRAY, EMBEDDINGS, NONE, "null",
      "a type for each id of an input that is given as ids; null: all are of type 0"},
-    {"tool_choice", FIELD_ANY, CHAT, NONE, "null",
+    {"tool_choice", FIELD_ANY, CHAT, TOOLS, "null",
      "\"auto\": the model may call tools; \"none\": no text is a call; null: \"auto\" with tools"},
-    {"tools", FIELD_ARRAY, CHAT, NONE, "null", "functions and custom tools that the model may call"},
+    {"tools", FIELD_ARRAY, CHAT, TOOLS, "null", "functions and custom tools that the model may call"},
     {"top_k", FIELD_INT, BOTH | UNNAMED | SAMPLING, -1, INT32_TOP, "0", "choose among this many likeliest tokens; 0 or -1: all"},
     {"top_logprobs", FIELD_INT, CHAT, 0, INT32_TOP, "0", "tokens a position whose log-probabilities are returned; needs logprobs"},
     {"top_n_sigma", FIELD_NUMBER, BOTH | SAMPLING, NONE, "0",
@@ -216,4 +220,9 @@ const field_desc *params_field(const char *name, uint32_t endpoint) {
         }
     }
     return NULL;
+}
+
+size_t params_max_bytes(const field_desc *f) {
+    bool is_number = f->type == FIELD_INT || f->type == FIELD_NUMBER || f->type == FIELD_INTS;
+    return is_number || f->maximum >= FIELD_NO_LIMIT ? 0 : (size_t)f->maximum;
 }

@@ -8,6 +8,7 @@
 #define CORE_PARAMS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -22,6 +23,8 @@
 #define PARAMS_MAX_CHOICES     1024 /* choices of one request */
 
 #define PARAMS_MAX_BEAMS       128
+#define PARAMS_MAX_RULE_BYTES  ((size_t)1 << 20) /* the text of a rule for responses */
+#define PARAMS_MAX_TOOLS_BYTES ((size_t)4 << 20) /* a list of tools */
 
 /* When a beam search is over: the values false, true and "never" of the field early_stopping. */
 typedef enum beam_stopping {
@@ -32,11 +35,11 @@ typedef enum beam_stopping {
 
 /* The parameters of beam search, which replaces sampling. Plain data. */
 typedef struct beam_params {
-    int32_t width;           /* beams in all; 0: no beam search */
-    int32_t n_groups;        /* sets of width / n_groups beams each; divides width; 1: plain beam search */
+    int32_t width;    /* beams in all; 0: no beam search */
+    int32_t n_groups; /* sets of width / n_groups beams each; divides width; 1: plain beam search */
     /* subtracted from a token's log-probability for each beam of earlier sets that chose it in the same step; at least 0 */
     float diversity_penalty;
-    float length_penalty;    /* the sum of log-probabilities is divided by length^length_penalty */
+    float length_penalty; /* the sum of log-probabilities is divided by length^length_penalty */
     beam_stopping stopping;
 } beam_params;
 
@@ -108,14 +111,18 @@ typedef struct field_desc {
     const char *name; /* "stream_options.include_usage" is a member of the object field before the dot */
     field_type type;
     uint32_t flags;
-    double minimum, maximum; /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS; inclusive unless FIELD_MIN_OPEN */
-    const char *fallback;    /* the default, as JSON text */
-    const char *meaning;     /* one line, for documents */
+    /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS: the value's, inclusive unless FIELD_MIN_OPEN. Other types: of the bytes of its JSON,
+     * as json_check counts them (max_bytes); a value with more is refused before anything is built of it. */
+    double minimum, maximum;
+    const char *fallback; /* the default, as JSON text */
+    const char *meaning;  /* one line, for documents */
 } field_desc;
 
 /* All fields, sorted by name; *n their number. */
 const field_desc *params_fields(int32_t *n);
 /* The field of that name on an endpoint (FIELD_COMPLETIONS, FIELD_CHAT or FIELD_EMBEDDINGS), or NULL. */
 const field_desc *params_field(const char *name, uint32_t endpoint);
+/* The most bytes of a field's JSON; 0: no bound of its own. */
+size_t params_max_bytes(const field_desc *f);
 
 #endif

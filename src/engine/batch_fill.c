@@ -147,7 +147,7 @@ static void clear_faults(step_arrays *a) {
     a->rows.faults = NULL;
     for (int32_t i = 0; i < a->rows.n_seqs && a->rows.faults == NULL; i++) {
         const attn_mods *mods = a->batch_seqs[i].mods;
-        bool may_fault = mods != NULL && ((mods->mask != NULL && mods->mask->may_fault) || (mods->score != NULL && mods->score->may_fault));
+        bool may_fault = mods != NULL && ((mods->mask != NULL && mods->mask->may_fault) || mods->score != NULL);
         a->rows.faults = may_fault ? a->faults : NULL;
     }
     for (int32_t i = 0; i < a->rows.n_rows && a->rows.faults != NULL; i++) {

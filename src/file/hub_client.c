@@ -252,7 +252,7 @@ static quire_err try_once(hub_client *c, const hub_target *t, hub_sink *s, hub_r
     }
     for (int i = 0; i <= MAX_REDIRECTS; i++) {
         bool is_hub = hub_same_origin(c->endpoint, url);
-        const hub_http_get get = {url, is_hub ? c->token : NULL, s->at};
+        const hub_http_get get = {url, is_hub ? c->token : NULL, s->at, hub_is_loopback(url)};
         TRY(hub_http_run(c->http, &get, &to, r, err));
         TRY(is_hub && r->status < 400 ? check_id(t, r, err) : QUIRE_OK);
         if (r->status == 200 || r->status == 206) {

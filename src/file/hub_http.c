@@ -240,6 +240,9 @@ static void set_options(hub_http *h, const hub_http_get *get, head_reading *head
     (void)curl.easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
     (void)curl.easy_setopt(c, CURLOPT_XFERINFODATA, h);
     (void)curl.easy_setopt(c, CURLOPT_HTTPHEADER, headers);
+    if (get->is_direct) {
+        (void)curl.easy_setopt(c, CURLOPT_NOPROXY, "*");
+    }
     if (h->options.ca_file != NULL) {
         (void)curl.easy_setopt(c, CURLOPT_CAINFO, h->options.ca_file);
     }

@@ -44,6 +44,7 @@ typedef struct hub_http_get {
     const char *url;
     const char *token; /* sent as a bearer token; NULL: none is */
     int64_t from;      /* over 0: the bytes from there on are asked for */
+    bool is_direct;    /* past any proxy */
 } hub_http_get;
 
 /* OK: a response came as a whole, of any status. CANCELLED: by stop. BUSY: the transfer failed in a way that may pass: no connection, a

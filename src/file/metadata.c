@@ -177,6 +177,14 @@ bool model_file_is_null(const model_file *f, const char *key) {
     return f->format != MODEL_GGUF && model_file_set_by(f, key) == NULL && json_doc_is_null(&f->config, key);
 }
 
+bool model_file_is_object(const model_file *f, const char *key) {
+    meta_value v;
+    if (f->overrides != NULL && overrides_find(f->overrides, key, &v)) {
+        return v.kind == META_OTHER;
+    }
+    return f->format != MODEL_GGUF && json_is(json_doc_find(&f->config, key), JSON_KIND_OBJECT);
+}
+
 quire_err model_file_check_overrides(const model_file *f, quire_error *err) {
     sampling_defaults d;
     quire_error ignored;

@@ -37,6 +37,8 @@ quire_err model_file_open_memory_with(const void *bytes, size_t n, const char *n
 str model_file_overrides(const model_file *f);
 /* Whether config.json has the key with null, which says "none" and not "as usual". Never for a GGUF file or an overridden key. */
 bool model_file_is_null(const model_file *f, const char *key);
+/* Whether config.json has an object there. */
+bool model_file_is_object(const model_file *f, const char *key);
 /* The flag that overrides the key; NULL: none does. */
 const char *model_file_set_by(const model_file *f, const char *key);
 /* To be called once all metadata were read: QUIRE_INVALID names an override that nothing has asked for. */

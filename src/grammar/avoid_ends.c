@@ -55,7 +55,7 @@ uint32_t product_find(product *p, table *c, uint64_t key, bool *is_new) {
 static uint32_t step_of(const product *p, uint32_t state, uint32_t c) {
     const nfa_dstate *s = &p->d->states.p[state];
     for (uint32_t i = 0; i < s->n; i++) {
-        const nfa_dedge *e = &p->d->edges.p[s->first + i];
+        const dfa_edge *e = &p->d->edges.p[s->first + i];
         if (e->lo <= c && c <= e->hi) {
             return e->to;
         }
@@ -94,7 +94,7 @@ void product_cut(product *p, const nfa_node *node, uint32_t state) {
         nfa_range r = a->ranges.p[class->first + i];
         uint32_t at = r.lo;
         for (uint32_t k = 0; k < s->n && at <= r.hi; k++) {
-            nfa_dedge e = p->d->edges.p[s->first + k];
+            dfa_edge e = p->d->edges.p[s->first + k];
             if (e.hi < at || e.lo > r.hi) {
                 continue;
             }

@@ -233,7 +233,7 @@ static void cut_bytes(nfa *a) {
         cut_chars(cut, a->ranges.p[i].lo, a->ranges.p[i].hi);
     }
     for (uint32_t i = 0; i < a->dedges.n; i++) {
-        cut_chars(cut, a->dedges.p[i].lo, a->dedges.p[i].hi);
+        cut_chars(cut, (uint32_t)a->dedges.p[i].lo, (uint32_t)a->dedges.p[i].hi);
     }
     cut_marks(a, cut);
     for (uint32_t i = 0; i < a->nodes.n; i++) {

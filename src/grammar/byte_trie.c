@@ -1,22 +1,30 @@
 /* Builds tries of sorted keys, block of children by block. */
 #include "grammar/byte_trie.h"
 
+#include <ctype.h>
+
 #include "base/mem.h"
 #include "base/utf8.h"
 
 /* ---- groups of characters ---- */
 
-enum { DIGIT, LOWER_HEX, LOWER, UPPER_HEX, UPPER, CONTROL }; /* then one for each sign */
+/* Whether character c is of the same group as the one before it. */
+static bool is_joined(int c) {
+    return c > 0x20 && c != 'G' && c != 'g' && isalnum(c) && isalnum(c - 1);
+}
 
 void trie_groups_init(trie_groups *g) {
-    uint8_t n = 0, sign = CONTROL + 1;
+    uint8_t n = 0, last = TRIE_CONTROL;
+    *g = (trie_groups){.plain = ((uint64_t)1 << (TRIE_OTHER + 1)) - 1};
     for (int c = 0; c < 128; c++) {
-        bool is_digit = c >= '0' && c <= '9', is_upper = c >= 'A' && c <= 'Z', is_lower = c >= 'a' && c <= 'z';
-        if (is_digit || is_upper || is_lower) {
-            g->of[c] = is_digit ? DIGIT : is_upper ? (c <= 'F' ? UPPER_HEX : UPPER) : (c <= 'f' ? LOWER_HEX : LOWER);
+        if (c < 0x20 && c != '\t' && c != '\n' && c != '\r') {
+            g->of[c] = TRIE_CONTROL;
         } else {
-            g->of[c] = c < 0x20 && c != '\t' && c != '\n' && c != '\r' ? CONTROL : sign++;
+            last = (uint8_t)(last + !is_joined(c));
+            g->of[c] = last;
         }
+        g->words |= isalnum(c) ? (uint64_t)1 << g->of[c] : 0;
+        g->plain &= c < 0x20 || c == '"' || c == '\\' ? ~((uint64_t)1 << g->of[c]) : UINT64_MAX;
     }
     for (uint8_t group = 0; group < TRIE_OTHER; group++) {
         g->start[group] = n;
@@ -29,16 +37,15 @@ void trie_groups_init(trie_groups *g) {
     g->start[TRIE_OTHER] = n;
 }
 
-/* groups[i]: of text from byte i on, if a character begins there; [text.n + 1]. */
-static void find_groups(const trie_groups *g, str text, uint64_t *groups) {
-    groups[text.n] = 0;
+/* rest[i]: of text from byte i on, if a character begins there; [text.n + 1]. */
+static void find_groups(const trie_groups *g, str text, trie_under *rest) {
+    rest[text.n] = (trie_under){0};
     for (size_t i = text.n, len; i-- > 0;) {
         int32_t c = utf8_decode(text.p + i, text.n - i, &len);
-        if (c >= 0) {
-            groups[i] = groups[i + len] | (uint64_t)1 << (c < 128 ? g->of[c] : TRIE_OTHER);
-        } else {
-            groups[i] = (uint64_t)1 << (utf8_is_unfinished(text.p + i, text.n - i) ? TRIE_OTHER : TRIE_WRONG);
-        }
+        uint32_t group = c >= 128 ? TRIE_OTHER : c >= 0 ? g->of[c] : utf8_is_unfinished(text.p + i, text.n - i) ? TRIE_OTHER : TRIE_WRONG;
+        rest[i] = rest[c >= 0 ? i + len : text.n];
+        rest[i].groups |= (uint64_t)1 << group;
+        rest[i].chars++;
     }
 }
 
@@ -86,7 +93,7 @@ typedef struct builder {
     int32_t *same;
     vocab_trie *t;
     level levels[VOCAB_MAX_TOKEN + 1];
-    uint64_t of_key[VOCAB_MAX_TOKEN + 1];
+    trie_under of_key[VOCAB_MAX_TOKEN + 1];
 } builder;
 
 /* Makes the children at a depth for keys first .. first + n, which are longer and equal up to there. */
@@ -117,7 +124,10 @@ static uint32_t end_keys(builder *b, uint32_t node, size_t depth) {
     if (n > 0) {
         find_groups(b->groups, b->keys[u->first].text, b->of_key);
         for (size_t d = 0; d <= depth; d++) {
-            b->t->under[b->levels[d].at].groups |= b->of_key[d + 1];
+            trie_under *above = &b->t->under[b->levels[d].at];
+            const trie_under *rest = &b->of_key[d + 1];
+            above->groups |= rest->groups;
+            above->chars = above->chars > rest->chars ? above->chars : rest->chars;
         }
     }
     return n;

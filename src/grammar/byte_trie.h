@@ -17,9 +17,11 @@ typedef struct trie_node {
     uint8_t byte;
 } trie_node;
 
-/* What is at and below a node: tokens[first .. first + n), and the groups of the characters below, if a character begins behind it. */
+/* What is at and below a node: tokens[first .. first + n), and if a character begins behind it, the groups of the characters below and how
+ * many of them a token has at most. */
 typedef struct trie_under {
-    uint64_t groups;
+    uint64_t groups : 48;
+    uint64_t chars : 16;
     uint32_t first, n;
 } trie_under;
 
@@ -35,13 +37,18 @@ typedef struct trie_key {
     int32_t token;
 } trie_key;
 
-/* Characters in groups: ASCII's sign by sign but for letters, digits and control characters, all others together, and what is not UTF-8. */
-#define TRIE_OTHER 43u /* group of characters past ASCII */
-#define TRIE_WRONG 44u /* not UTF-8 */
+/* Characters in groups: control characters, then the others of ASCII in their order, sign by sign but for digits and letters; all others
+ * together; and what is not UTF-8. */
+#define TRIE_CONTROL 0u
+#define TRIE_PRINTED 4u  /* the first one past control characters, tabs, newlines and returns */
+#define TRIE_OTHER   43u /* group of characters past ASCII */
+#define TRIE_WRONG   44u /* not UTF-8 */
 typedef struct trie_groups {
     uint8_t of[128];    /* group of an ASCII character */
     uint8_t bytes[128]; /* ASCII characters by group: bytes[start[g] .. start[g + 1]) */
     uint8_t start[TRIE_OTHER + 1];
+    uint64_t words; /* groups of letters and digits */
+    uint64_t plain; /* those that a JSON string holds as they are */
 } trie_groups;
 
 void trie_groups_init(trie_groups *g);

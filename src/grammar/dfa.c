@@ -55,15 +55,15 @@ void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to
     }
     dfa *d = &p->all.p[x];
     nfa_dstate *s = &d->states.p[d->states.n - 1];
-    nfa_dedge *last = s->n > 0 ? &d->edges.p[s->first + s->n - 1] : NULL;
+    dfa_edge *last = s->n > 0 ? &d->edges.p[s->first + s->n - 1] : NULL;
     if (last != NULL && last->to == to && last->hi + 1 == lo) {
         last->hi = hi;
     } else {
-        nfa_dedge *e = NFA_PUSH(p->b, d->edges);
+        dfa_edge *e = NFA_PUSH(p->b, d->edges);
         if (e == NULL) {
             return;
         }
-        *e = (nfa_dedge){lo, hi, to};
+        *e = (dfa_edge){lo, hi, to};
         s = &d->states.p[d->states.n - 1];
         s->n++;
     }
@@ -77,7 +77,7 @@ void dfa_add_edge(dfa_pool *p, uint32_t x, uint32_t lo, uint32_t hi, uint32_t to
             d->edges.p[s->first + n++] = d->edges.p[s->first + i];
         }
     }
-    s->n = n;
+    s->n = n & NFA_MAX_DEDGES;
     d->edges.n = s->first + n;
 }
 
@@ -85,7 +85,7 @@ static uint32_t step(const dfa *d, uint32_t state, uint32_t c, uint32_t *until) 
     const nfa_dstate *s = &d->states.p[state];
     *until = NFA_MAX_CHAR;
     for (uint32_t i = 0; i < s->n; i++) {
-        const nfa_dedge *e = &d->edges.p[s->first + i];
+        const dfa_edge *e = &d->edges.p[s->first + i];
         if (c < e->lo) {
             *until = e->lo - 1;
             return s->other;
@@ -128,13 +128,13 @@ void dfa_trim(dfa_pool *p, uint32_t x) {
         uint32_t n = 0;
         s->other = kept(live, s->other);
         for (uint32_t k = 0; k < s->n; k++) {
-            nfa_dedge e = d->edges.p[s->first + k];
+            dfa_edge e = d->edges.p[s->first + k];
             e.to = kept(live, e.to);
             if (e.to != s->other) {
                 d->edges.p[s->first + n++] = e;
             }
         }
-        s->n = n;
+        s->n = n & NFA_MAX_DEDGES;
     }
     mem_free(live);
 }
@@ -352,10 +352,10 @@ static bool stays_open(const nfa *a, const nfa_dstate *d, bool all) {
     for (uint32_t k = 0; k < d->n; k++) {
         const nfa_dedge *e = &a->dedges.p[d->first + k];
         bool counts = all || (e->hi >= 0x20 && !(e->lo == e->hi && (e->lo == '"' || e->lo == '\\')));
-        if (counts && (e->to == NFA_NONE || !is_open(&a->dstates.p[e->to], all))) {
+        if (counts && (e->to == 0 || !is_open(&a->dstates.p[e->to], all))) {
             return false;
         }
-        from = e->lo <= from ? e->hi + 1 : from;
+        from = e->lo <= from ? (uint32_t)e->hi + 1 : from;
     }
     return from > NFA_MAX_CHAR || (d->other != NFA_NONE && is_open(&a->dstates.p[d->other], all));
 }
@@ -368,7 +368,8 @@ static void find_open(dfa_pool *p, uint32_t base, uint32_t n, bool all) {
         for (uint32_t i = n; i-- > 0 && build_step(p->b, 1);) {
             nfa_dstate *d = &a->dstates.p[base + i];
             if (is_open(d, all) && !stays_open(a, d, all)) {
-                *(all ? &d->free : &d->roomy) = false;
+                d->free = d->free && !all;
+                d->roomy = d->roomy && all;
                 changed = true;
             }
         }
@@ -392,19 +393,28 @@ uint32_t dfa_place(dfa_pool *p, uint32_t x) {
     if (first == NULL) {
         return 0;
     }
+    if (base + d->states.n > NFA_MAX_DSTATES) {
+        (void)build_fail(p->b, QUIRE_TOO_LARGE, -1, "patterns and lists of names take over %u states", NFA_MAX_DSTATES);
+        return 0;
+    }
     *first = base;
     for (uint32_t i = 0; i < d->states.n; i++) {
         nfa_dstate s = d->states.p[i], *to = NFA_PUSH(p->b, a->dstates);
+        uint32_t first_edge = s.first;
         if (to == NULL) {
             return 0;
         }
-        *to = (nfa_dstate){a->dedges.n, s.n, s.other != NFA_NONE ? s.other + base : NFA_NONE, s.accepts, true, true};
+        s.first = a->dedges.n;
+        s.other = s.other != NFA_NONE ? s.other + base : NFA_NONE;
+        s.roomy = s.free = true;
+        *to = s;
         for (uint32_t k = 0; k < s.n; k++) {
-            nfa_dedge e = d->edges.p[s.first + k], *edge = NFA_PUSH(p->b, a->dedges);
+            dfa_edge e = d->edges.p[first_edge + k];
+            nfa_dedge *edge = NFA_PUSH(p->b, a->dedges);
             if (edge == NULL) {
                 return 0;
             }
-            *edge = (nfa_dedge){e.lo, e.hi, e.to != NFA_NONE ? e.to + base : NFA_NONE};
+            *edge = nfa_dedge_of(e.lo, e.hi, e.to != NFA_NONE ? e.to + base : 0);
         }
     }
     find_open(p, base, d->states.n, false);

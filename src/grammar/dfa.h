@@ -9,9 +9,13 @@
 
 #include "grammar/ast.h"
 
+typedef struct dfa_edge {
+    uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
+} dfa_edge;
+
 typedef struct dfa {
     NFA_VEC(nfa_dstate) states;
-    NFA_VEC(nfa_dedge) edges;
+    NFA_VEC(dfa_edge) edges;
     uint32_t placed; /* number of the nfa's copy, plus 1; 0: none yet */
 } dfa;
 

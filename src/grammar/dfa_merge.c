@@ -24,7 +24,7 @@ static uint32_t hash_state(const merge *m, uint32_t i) {
     const nfa_dstate *s = &m->d->states.p[i];
     uint32_t h = mix(mix(s->n, s->accepts), seen(m, i, s->other));
     for (uint32_t k = 0; k < s->n; k++) {
-        const nfa_dedge *e = &m->d->edges.p[s->first + k];
+        const dfa_edge *e = &m->d->edges.p[s->first + k];
         h = mix(mix(mix(h, e->lo), e->hi), seen(m, i, e->to));
     }
     return h;
@@ -34,7 +34,7 @@ static bool is_same(const merge *m, uint32_t i, uint32_t j) {
     const nfa_dstate *a = &m->d->states.p[i], *b = &m->d->states.p[j];
     bool same = a->n == b->n && a->accepts == b->accepts && seen(m, i, a->other) == seen(m, j, b->other);
     for (uint32_t k = 0; k < a->n && same; k++) {
-        const nfa_dedge *e = &m->d->edges.p[a->first + k], *f = &m->d->edges.p[b->first + k];
+        const dfa_edge *e = &m->d->edges.p[a->first + k], *f = &m->d->edges.p[b->first + k];
         same = e->lo == f->lo && e->hi == f->hi && seen(m, i, e->to) == seen(m, j, f->to);
     }
     return same;
@@ -79,9 +79,9 @@ static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *ord
         }
         *state = (nfa_dstate){.first = out->edges.n, .other = moved(m, number, s->other), .accepts = s->accepts};
         for (uint32_t k = 0; k < s->n; k++) {
-            nfa_dedge e = m->d->edges.p[s->first + k], *edge;
+            dfa_edge e = m->d->edges.p[s->first + k], *edge;
             e.to = moved(m, number, e.to);
-            nfa_dedge *last = state->n > 0 ? &out->edges.p[out->edges.n - 1] : NULL;
+            dfa_edge *last = state->n > 0 ? &out->edges.p[out->edges.n - 1] : NULL;
             if (last != NULL && last->to == e.to && last->hi + 1 == e.lo) {
                 last->hi = e.hi;
                 continue;

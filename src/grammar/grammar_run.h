@@ -11,12 +11,20 @@
 /* A list of up to n_tokens / RUN_LIST_PART tokens takes at most half of a mask's bits. */
 #define RUN_LIST_PART 64
 
-/* Groups of characters (byte_trie.h) over which a state comes back to itself: over, of those that are known. */
-#define RUN_LOOPS 64u
-typedef struct run_loops {
+/* Texts of characters of these groups (byte_trie.h), of at most so many: all may follow. */
+typedef struct run_texts {
+    uint64_t groups;
+    uint32_t chars;
+} run_texts;
+#define RUN_MAX_TEXTS 3
+
+/* What may follow a state, whatever it is; and over which groups the state comes back to itself, of those that are known. */
+#define RUN_TAKEN 128u
+typedef struct run_taken {
+    run_texts texts[RUN_MAX_TEXTS];
     uint64_t known, over;
-    uint32_t state;
-} run_loops;
+    uint32_t state, n;
+} run_taken;
 
 /* Where a walk stands in a block of children: the state before them, and its row. */
 typedef struct run_level {
@@ -45,12 +53,12 @@ struct run_core {
     area masks;
     area_budget mask_budget;
     uint32_t n_mask_words;
-    run_level *path; /* [longest + 1] along the trie */
-    uint32_t *list;  /* [n_tokens / RUN_LIST_PART + 1] tokens of a mask */
-    run_loops loops[RUN_LOOPS];
-    uint64_t *scratch;       /* a mask */
-    grammar_run_stats stats; /* but mask_ns */
-    _Atomic int64_t mask_ns; /* read without the lock */
+    run_level *path;            /* [longest + 1] along the trie */
+    uint32_t *list;             /* [n_tokens / RUN_LIST_PART + 1] tokens of a mask */
+    run_taken taken[RUN_TAKEN]; /* of a few states */
+    uint64_t *scratch;          /* a mask */
+    grammar_run_stats stats;    /* but mask_ns */
+    _Atomic int64_t mask_ns;    /* read without the lock */
 };
 
 /* One who has opened it. What of the machine he is the first to need counts against his own budget. */
@@ -68,13 +76,19 @@ void run_leave(grammar_run *r);
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);
 /* The only token that the mask behind state s allows; -1: it allows another number of them, or its budget is used up. */
 int32_t run_only_token(run_core *r, uint32_t s);
-/* A mask that is being filled: tokens beside its base go to the list too, as far as that has room; n: how many there are. */
+/* A mask that is being filled: tokens beside its base go to the list too, as far as that has room; n: how many there are. With `before`
+ * only tokens t are for which before[t] is from least to most. */
 typedef struct mask_out {
     uint64_t *bits;
     uint32_t *list, n, max;
+    const uint8_t *before;
+    uint32_t least, most;
 } mask_out;
 
 static inline void mask_set(mask_out *o, int32_t t) {
+    if (o->before != NULL && (o->before[t] < o->least || o->before[t] > o->most)) {
+        return;
+    }
     o->bits[t / 64] |= (uint64_t)1 << (t % 64);
     if (o->n < o->max) {
         o->list[o->n] = (uint32_t)t;
@@ -84,6 +98,9 @@ static inline void mask_set(mask_out *o, int32_t t) {
 
 /* trie_walk.c: sets the tokens of a trie that may follow state s. same: of the trie. False: the budget is used up. */
 bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o);
+/* taken_texts.c: texts that may follow state s because one of its nodes takes them, whatever else it is in; [RUN_MAX_TEXTS]. Returns how
+ * many there are: 0 where no node takes characters. */
+uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out);
 /* The state behind a text; MACHINE_DEAD, MACHINE_FULL. *n: bytes that were taken. */
 uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n);
 

@@ -6,7 +6,7 @@
 #define MAX_NEXT    16384 /* configurations of a state */
 #define MAX_WORK    65536
 #define FEW_VISITED 512   /* slots of a transition, of which half may be taken; */
-#define N_VISITED   65536 /* of one that needs more */
+#define N_VISITED   65536 /* of the largest one */
 #define FIRST_SLOTS 256
 
 typedef struct machine_work {
@@ -408,10 +408,11 @@ static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots)
 }
 
 static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
-    read_set(m, state, byte, FEW_VISITED);
-    if (m->crowded) {
-        read_set(m, state, byte, N_VISITED);
-    }
+    static const uint32_t slots[] = {FEW_VISITED, 4096, N_VISITED}; /* few, so that few pages are touched for most */
+    size_t i = 0;
+    do {
+        read_set(m, state, byte, slots[i]);
+    } while (m->crowded && ++i < sizeof slots / sizeof *slots);
     uint32_t to = m->failed ? MACHINE_FULL : state_of_set(m);
     return m->failed ? MACHINE_FULL : to;
 }

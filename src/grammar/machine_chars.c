@@ -65,11 +65,12 @@ static fit dfa_fit(const nfa *a, uint32_t state, uint32_t lo, uint32_t hi, uint3
         }
         over = e == NULL || e->lo > hi;
         if (!over) {
-            n_targets += n_targets == 0 || *to != e->to;
-            *to = e->to;
-            any = any || e->to != NFA_NONE;
+            uint32_t led = nfa_dedge_to(e);
+            n_targets += n_targets == 0 || *to != led;
+            *to = led;
+            any = any || led != NFA_NONE;
             over = e->hi >= hi;
-            from = e->hi + 1;
+            from = (uint32_t)e->hi + 1;
         }
     }
     return !any ? FIT_NONE : n_targets == 1 ? FIT_ALL : FIT_PART;

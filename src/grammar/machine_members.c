@@ -119,6 +119,9 @@ static uint32_t members_needed(const nfa *a, const nfa_object *o, const seen_set
 
 /* Whether the object can be completed from here, with these rules satisfied. */
 static bool object_can_end(const nfa *a, const nfa_object *o, const seen_set *s, uint32_t rules) {
+    if (o->max == NFA_NONE && o->rules == 0 && s->t.count >= o->min) {
+        return true;
+    }
     uint32_t needed = members_needed(a, o, s, rules);
     if (needed == NFA_NONE || (o->max != NFA_NONE && (s->t.count > o->max || needed > o->max - s->t.count))) {
         return false;

@@ -1,9 +1,9 @@
 /* Token masks: the trie of the vocabulary walked through the machine.
  *
  * Inside a string that nothing limits, all tokens that stay inside are allowed: they come as one mask made once for a vocabulary, and only
- * those that may leave it are walked; where the string's state doesn't change, only what they have from the closing quote on. A string in
- * which some characters are limited takes the plain tokens at once, and the rest of the trie is walked. A mask is kept with its state: as
- * one of the vocabulary's masks and a list of tokens where these are few, else as bits. */
+ * those that may leave it are walked; where the string's state doesn't change, or is but a count of characters, only what they have from
+ * the closing quote on. A string in which some characters are limited takes the plain tokens at once, and the rest of the trie is walked. A
+ * mask is kept with its state: as one of the vocabulary's masks and a list of tokens where these are few, else as bits. */
 #include "grammar/grammar_run.h"
 
 /* How many plain characters any text of which configuration c takes, whatever they are; at most VOCAB_PLAIN. */
@@ -23,11 +23,10 @@ static uint32_t plain_room(const run_core *r, const machine_config *c) {
     return n->max == NFA_NONE || n->max - c->at >= VOCAB_PLAIN ? VOCAB_PLAIN : n->max - c->at;
 }
 
-/* How many characters of any spelling configuration c takes; NFA_NONE: it is no such one. */
-static uint32_t counted_room(const run_core *r, const machine_config *c) {
-    const nfa *a = r->m.a;
-    const nfa_node *node = &a->nodes.p[c->node];
-    return c->value == 0 && node->op == NFA_COUNTED && node->mode == NFA_JSON ? a->counts.p[node->arg].max - c->at : NFA_NONE;
+/* Whether configuration c is a string of which only the number of characters counts. */
+static bool is_counted(const run_core *r, const machine_config *c) {
+    const nfa_node *node = &r->m.a->nodes.p[c->node];
+    return c->value == 0 && node->op == NFA_COUNTED && node->mode == NFA_JSON;
 }
 
 /* Whether configuration c takes a quote first. */
@@ -86,32 +85,41 @@ static void add_spaces(const grammar_vocab *v, uint32_t room, mask_out *o) {
 /* What the configurations of a state have in common. */
 typedef struct mask_shape {
     uint32_t base, spaces;
-    bool steady;              /* in free text: no character changes the state */
+    bool steady;            /* in free text: no character changes the state */
+    const nfa_count *count; /* nothing but a counted string and its end, of which so many characters have been */
+    uint32_t chars;
     const vocab_trie *beside; /* the tokens that base leaves open */
 } mask_shape;
+
+static uint32_t count_left(const mask_shape *m) {
+    return m->count->max == NFA_NONE ? NFA_NONE : m->count->max - m->chars;
+}
 
 /* Where one configuration stands in a JSON string, all do: what came before decides that. */
 static mask_shape shape_of(const run_core *r, uint32_t s) {
     const grammar_vocab *v = r->v;
     const machine_config *c = machine_configs(&r->m, s);
     mask_shape m = {.beside = &v->all};
-    uint32_t room = 0, counted = NFA_NONE, n = machine_state_at(&r->m, s)->n, n_quotes = 0;
+    uint32_t room = 0, n = machine_state_at(&r->m, s)->n, n_quotes = 0;
     bool free_text = false;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t plain = plain_room(r, c + i), space = space_room(r, c + i), count = counted_room(r, c + i);
+        uint32_t plain = plain_room(r, c + i), space = space_room(r, c + i);
         room = plain > room ? plain : room;
         m.spaces = space > m.spaces ? space : m.spaces;
-        counted = count != NFA_NONE ? count : counted;
+        if (is_counted(r, c + i)) {
+            m.count = &r->m.a->counts.p[r->m.a->nodes.p[c[i].node].arg];
+            m.chars = c[i].at;
+        }
         n_quotes += is_quote(r, c + i);
         free_text = free_text || is_free(r, c + i, &m.steady);
     }
     m.steady = m.steady && n <= 2;
+    m.count = n_quotes + 1 == n ? m.count : NULL; /* then nothing else takes what is too long for it */
     if (free_text) {
         m.base = BASE_BODY;
         m.beside = &v->quoted;
-    } else if (counted != NFA_NONE && n_quotes + 1 == n) { /* nothing else takes what is too long for it */
-        m.base = BASE_WITHIN + (counted < VOCAB_PLAIN ? counted : VOCAB_PLAIN);
-        m.beside = counted <= VOCAB_PLAIN ? &v->quoted : &v->beyond;
+    } else if (m.count != NULL) {
+        m.base = BASE_WITHIN + (count_left(&m) < VOCAB_PLAIN ? count_left(&m) : VOCAB_PLAIN);
     } else if (room == VOCAB_PLAIN) {
         m.base = BASE_PLAIN + VOCAB_PLAIN;
         m.beside = &v->rest;
@@ -119,6 +127,37 @@ static mask_shape shape_of(const run_core *r, uint32_t s) {
         m.beside = &v->others;
     }
     return m;
+}
+
+/* Adds the tokens that leave a string behind `least` to `most` characters, where its quote may follow state s. */
+static bool add_leaving(run_core *r, uint32_t s, uint32_t least, uint32_t most, mask_out *o) {
+    o->before = r->v->before;
+    o->least = least;
+    o->most = most;
+    bool ok = run_walk_trie(r, &r->v->tails, r->v->same_tail, s, o);
+    o->before = NULL;
+    return ok;
+}
+
+/* Adds what a counted string takes beside its base. At its present place the quote may mean other texts too (one of an enum beside it);
+ * from the first further character on at which the string may end, what follows the quote is always the same. */
+static bool add_counted(run_core *r, uint32_t s, const mask_shape *m, mask_out *o) {
+    const grammar_vocab *v = r->v;
+    uint32_t left = count_left(m), first = m->chars + 1 < m->count->min ? m->count->min - m->chars : 1, behind = s;
+    for (uint32_t i = 0; m->base != BASE_BODY && i < v->n_longer && v->longer[i].chars <= left; i++) {
+        mask_set(o, v->longer[i].token);
+    }
+    bool goes_on = first <= left && first <= v->most_before, ok = true;
+    for (uint32_t i = 0; goes_on && i < first && behind >= MACHINE_FIRST; i++) {
+        behind = machine_next(&r->m, behind, 'x');
+    }
+    uint32_t here = machine_next(&r->m, s, '"'), there = machine_next(&r->m, behind, '"');
+    if (goes_on && first == 1 && here == there) {
+        ok = add_leaving(r, s, 0, left, o);
+    } else {
+        ok = add_leaving(r, s, 0, 0, o) && (!goes_on || (behind != MACHINE_FULL && add_leaving(r, behind, first, left, o)));
+    }
+    return ok && here != MACHINE_FULL && there != MACHINE_FULL && run_walk_trie(r, &v->odd, v->same, s, o);
 }
 
 /* Fills o from nothing; *base: the mask of the vocabulary that is in it. */
@@ -132,6 +171,9 @@ static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
     }
     if (m.base == BASE_BODY && m.steady && machine_next(&r->m, s, 'x') == s) {
         return run_walk_trie(r, &v->tails, v->same_tail, s, o) && run_walk_trie(r, &v->odd, v->same, s, o);
+    }
+    if (m.count != NULL) {
+        return add_counted(r, s, &m, o);
     }
     if (m.beside == &v->others) {
         add_spaces(v, m.spaces, o);

@@ -65,14 +65,23 @@ typedef struct nfa_class { /* ranges[first .. first + n), ascending, apart */
 /* A deterministic automaton over characters; its states are dstates[first ..), edges of a state ascending; `other` is the target of all
  * characters without an edge. Every state reaches an accepting one. */
 typedef struct nfa_dstate {
-    uint32_t first, n, other;
-    bool accepts;
-    bool roomy; /* any characters may come that JSON strings don't escape: no text of them leads to a dead end */
-    bool free;  /* the same of all characters */
+    uint32_t first, other;
+    uint32_t n : 29;
+    bool accepts : 1;
+    bool roomy : 1; /* any characters may come that JSON strings don't escape: no text of them leads to a dead end */
+    bool free : 1;  /* the same of all characters */
 } nfa_dstate;
 typedef struct nfa_dedge {
-    uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
+    uint64_t lo : 21, hi : 21, to : 22; /* to: 0 where no character of the range may follow */
 } nfa_dedge;
+#define NFA_MAX_DSTATES (1u << 22)
+#define NFA_MAX_DEDGES  ((1u << 29) - 1) /* of a state */
+static inline nfa_dedge nfa_dedge_of(uint32_t lo, uint32_t hi, uint32_t to) {
+    return (nfa_dedge){lo & 0x1FFFFFu, hi & 0x1FFFFFu, to & (NFA_MAX_DSTATES - 1)};
+}
+static inline uint32_t nfa_dedge_to(const nfa_dedge *e) {
+    return e->to != 0 ? (uint32_t)e->to : NFA_NONE;
+}
 
 typedef struct nfa_count {
     uint32_t min, max;

@@ -45,8 +45,9 @@ static uint32_t emit_repeat(finder *f, const ast_node *n, uint32_t next) {
         }
         next = loop;
     } else {
+        uint32_t behind = next; /* each optional round leads to the end by itself: through the others a set would hold all of them */
         for (uint32_t i = n->min; i < n->max && build_step(f->b, 1); i++) {
-            next = add_step(f, (step){.kind = STEP_SPLIT, .first = emit(f, n->child, next), .next = next});
+            next = add_step(f, (step){.kind = STEP_SPLIT, .first = emit(f, n->child, next), .next = behind});
         }
     }
     for (uint32_t i = 0; i < least && build_step(f->b, 1); i++) {

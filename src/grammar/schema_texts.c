@@ -30,7 +30,7 @@ static bool add_all_longer(schema *s, const dfa *d, const partial *at, partials 
     const nfa_dstate *q = &d->states.p[at->state];
     bool few = q->other == NFA_NONE; /* else almost every character may come */
     for (uint32_t i = 0; few && i < q->n; i++) {
-        const nfa_dedge *e = &d->edges.p[q->first + i];
+        const dfa_edge *e = &d->edges.p[q->first + i];
         for (uint32_t c = e->lo; few && e->to != NFA_NONE && c <= e->hi; c++) {
             few = (c >= 0xD800 && c <= 0xDFFF) || add_longer(s, at, c, e->to, to);
         }

@@ -83,45 +83,55 @@ static void set_bit(uint64_t *bits, int32_t t) {
     bits[t / 64] |= (uint64_t)1 << (t % 64);
 }
 
-static void mark_body(grammar_vocab *v, int32_t t, uint32_t n_chars) {
+static void add_body(grammar_vocab *v, int32_t t, uint32_t n_chars) {
     set_bit(v->body, t);
     for (uint32_t k = n_chars; k <= VOCAB_PLAIN; k++) {
         set_bit(v->within[k], t);
     }
+    if (n_chars > VOCAB_PLAIN) {
+        v->longer[v->n_longer++] = (vocab_long){n_chars, t};
+    }
+}
+
+static int compare_long(const void *x, const void *y) {
+    const vocab_long *a = x, *b = y;
+    return a->chars != b->chars ? (a->chars < b->chars ? -1 : 1) : a->token < b->token ? -1 : a->token > b->token;
 }
 
 /* keys: of all tokens, sorted. */
 static quire_err build_string_tries(grammar_vocab *v, const trie_key *keys, size_t n) {
-    trie_key *own = mem_new(n * 4, sizeof *own), *odd = own + n, *tails = own + 2 * n, *beyond = own + 3 * n;
-    size_t n_quoted = 0, n_odd = 0, n_tails = 0, n_beyond = 0, quote = 0;
+    trie_key *own = mem_new(n * 3, sizeof *own), *odd = own + n, *tails = own + 2 * n;
+    size_t n_quoted = 0, n_odd = 0, n_tails = 0, quote = 0;
+    v->longer = mem_new(n, sizeof *v->longer);
     TRY(mem_check(own));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && v->longer != NULL; i++) {
         uint32_t n_chars;
         token_kind kind = kind_of(keys[i].text, &quote, &n_chars);
         int32_t t = keys[i].token;
         if (kind == STAYS) {
-            mark_body(v, t, n_chars);
+            add_body(v, t, n_chars);
         }
-        if (kind == NEVER || (kind == STAYS && n_chars <= VOCAB_PLAIN)) {
-            continue;
-        }
-        beyond[n_beyond++] = keys[i];
-        if (kind == STAYS) {
+        if (kind == STAYS || kind == NEVER) {
             continue;
         }
         own[n_quoted++] = keys[i];
-        if (kind == ODD) {
+        if (kind == ODD || n_chars - 1 > UINT8_MAX) {
             odd[n_odd++] = keys[i];
         } else {
+            v->before[t] = (uint8_t)(n_chars - 1);
+            v->most_before = n_chars - 1 > v->most_before ? n_chars - 1 : v->most_before;
             tails[n_tails++] = (trie_key){{keys[i].text.p + quote, keys[i].text.n - quote}, t};
         }
     }
     qsort(tails, n_tails, sizeof *tails, trie_compare_keys);
-    quire_err e = trie_build(&v->groups, own, n_quoted, v->same, &v->quoted);
+    quire_err e = mem_check(v->longer);
+    e = e == QUIRE_OK ? trie_build(&v->groups, own, n_quoted, v->same, &v->quoted) : e;
     e = e == QUIRE_OK ? trie_build(&v->groups, odd, n_odd, v->same, &v->odd) : e;
     e = e == QUIRE_OK ? trie_build(&v->groups, tails, n_tails, v->same_tail, &v->tails) : e;
-    e = e == QUIRE_OK ? trie_build(&v->groups, beyond, n_beyond, v->same, &v->beyond) : e;
     mem_free(own);
+    if (e == QUIRE_OK) {
+        qsort(v->longer, v->n_longer, sizeof *v->longer, compare_long);
+    }
     return e;
 }
 
@@ -209,10 +219,12 @@ static quire_err fill(grammar_vocab *v, const str *texts, const int32_t *ends) {
     v->ends = mem_new((size_t)v->n_ends, sizeof *v->ends);
     v->same = mem_new((size_t)v->n_tokens, sizeof *v->same);
     v->same_tail = mem_new((size_t)v->n_tokens, sizeof *v->same_tail);
+    v->before = mem_new((size_t)v->n_tokens, sizeof *v->before);
     v->starts = mem_new((size_t)v->n_tokens + 1, sizeof *v->starts);
     v->n_words = ((size_t)v->n_tokens + 63) / 64;
     v->body = mem_new(v->n_words, sizeof *v->body);
     TRY(mem_check(v->same_tail));
+    TRY(mem_check(v->before));
     TRY(mem_check(v->body));
     TRY(mem_check(v->ends));
     TRY(mem_check(v->same));
@@ -270,7 +282,7 @@ void grammar_vocab_drop(grammar_vocab *v) {
         mem_free(v->plain[i]);
         mem_free(v->within[i]);
     }
-    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->beyond, &v->others};
+    vocab_trie *tries[] = {&v->all, &v->rest, &v->quoted, &v->odd, &v->tails, &v->others};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         trie_free(tries[i]);
     }
@@ -281,6 +293,8 @@ void grammar_vocab_drop(grammar_vocab *v) {
     mem_free(v->body);
     mem_free(v->spaces);
     mem_free(v->same_tail);
+    mem_free(v->before);
+    mem_free(v->longer);
     mem_free(v);
 }
 

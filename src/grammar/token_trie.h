@@ -9,6 +9,11 @@
 
 #define VOCAB_PLAIN 16 /* characters up to which plain tokens are sorted by length */
 
+typedef struct vocab_long {
+    uint32_t chars;
+    int32_t token;
+} vocab_long;
+
 struct grammar_vocab {
     _Atomic int32_t refs;
     int32_t n_tokens, n_ends;
@@ -20,12 +25,16 @@ struct grammar_vocab {
     trie_groups groups;
     vocab_trie all, rest; /* rest: without plain[VOCAB_PLAIN] */
     /* Of tokens inside a JSON string: body, those that stay inside whatever they begin with; quoted, those that may leave it; tails, what
-     * these have from the closing quote on, with the tokens of equal tails chained in same_tail. */
+     * these have from the closing quote on, with the tokens of equal tails chained in same_tail; before, how many characters stand before
+     * that quote, at most most_before. An escape is one character. */
     uint64_t *body;
-    vocab_trie quoted, odd, tails;     /* odd: the part of quoted that only a walk can tell */
-    uint64_t *within[VOCAB_PLAIN + 1]; /* the part of body that has at most so many characters, escapes being one */
-    vocab_trie beyond;                 /* quoted, and what within[VOCAB_PLAIN] leaves of body */
+    vocab_trie quoted, odd, tails; /* odd: the part of quoted that only a walk can tell */
     int32_t *same_tail;
+    uint8_t *before;
+    uint32_t most_before;
+    uint64_t *within[VOCAB_PLAIN + 1]; /* the part of body that has at most so many characters; */
+    vocab_long *longer;                /* the others, shortest first */
+    uint32_t n_longer;
     /* Tokens of JSON's white space alone, and a trie of the others. */
     int32_t *spaces, n_spaces;
     vocab_trie others;

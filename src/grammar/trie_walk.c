@@ -1,8 +1,8 @@
 /* Walks a trie of the vocabulary through the machine.
  *
- * Where a state comes back to itself over some groups of characters (a string under a pattern, say), whatever consists of them is allowed
- * behind it: a subtree of only such characters is taken at once. Which groups these are is found by asking the machine, as far as it is
- * needed, and remembered for a few states. */
+ * Where a node of a state takes any text of some groups of characters (a string under a pattern, say), or the state comes back to itself
+ * over them, a subtree of only such characters is taken at once. Which these are is found as far as it is needed, and remembered for a few
+ * states. */
 #include "grammar/grammar_run.h"
 
 /* ---- what a state comes back to itself over ---- */
@@ -52,17 +52,23 @@ static bool loops_over_others(run_core *r, uint32_t s) {
     return true;
 }
 
-static run_loops *loops_of(run_core *r, uint32_t s) {
-    run_loops *l = &r->loops[s % RUN_LOOPS];
+enum { FEW = 8 }; /* tokens for which it is not worth while to look at a state */
+
+/* What is known of state s; NULL: nothing, and it is for few tokens. */
+static run_taken *taken_by(run_core *r, uint32_t s, uint32_t n_tokens) {
+    run_taken *l = &r->taken[s % RUN_TAKEN];
+    if (l->state != s && n_tokens < FEW) {
+        return NULL;
+    }
     if (l->state != s) {
-        *l = (run_loops){.state = s, .known = (uint64_t)1 << TRIE_WRONG};
+        *l = (run_taken){.state = s, .known = (uint64_t)1 << TRIE_WRONG};
+        l->n = run_find_texts(r, s, l->texts);
     }
     return l;
 }
 
 /* Whether s comes back to itself over all these groups. */
-static bool loops_over(run_core *r, uint32_t s, uint64_t groups) {
-    run_loops *l = loops_of(r, s);
+static bool loops_over(run_core *r, uint32_t s, uint64_t groups, run_taken *l) {
     if ((groups & l->known & ~l->over) != 0) {
         return false;
     }
@@ -78,6 +84,17 @@ static bool loops_over(run_core *r, uint32_t s, uint64_t groups) {
     return true;
 }
 
+/* Whether all that is below a node may follow state s, which its byte leads to from state `from`. */
+static bool takes_all(run_core *r, uint32_t from, uint32_t s, const trie_under *u) {
+    run_taken *l = taken_by(r, s, u->n);
+    for (uint32_t i = 0; l != NULL && i < l->n; i++) {
+        if ((u->groups & ~l->texts[i].groups) == 0 && u->chars <= l->texts[i].chars) {
+            return true;
+        }
+    }
+    return l != NULL && l->n == 0 && (s == from || l->over != 0) && loops_over(r, s, u->groups, l);
+}
+
 /* ---- the walk ---- */
 
 static void set_tokens(mask_out *o, const int32_t *same, int32_t token) {
@@ -87,9 +104,17 @@ static void set_tokens(mask_out *o, const int32_t *same, int32_t token) {
 }
 
 static void set_under(mask_out *o, const vocab_trie *t, const trie_under *u) {
-    for (uint32_t i = 0; i < u->n; i++) {
-        mask_set(o, t->tokens[u->first + i]);
+    const int32_t *tokens = t->tokens + u->first;
+    if (o->before != NULL || o->n + u->n <= o->max) {
+        for (uint32_t i = 0; i < u->n; i++) {
+            mask_set(o, tokens[i]);
+        }
+        return;
     }
+    for (uint32_t i = 0; i < u->n; i++) {
+        o->bits[tokens[i] / 64] |= (uint64_t)1 << (tokens[i] % 64);
+    }
+    o->n += u->n;
 }
 
 bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o) {
@@ -116,8 +141,9 @@ bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32
             }
             continue;
         }
-        if (node->n > 0 && (to == l->state || loops_of(r, to)->over != 0) && loops_over(r, to, t->under[node - t->nodes].groups)) {
-            set_under(o, t, &t->under[node - t->nodes]);
+        const trie_under *under = &t->under[node - t->nodes];
+        if (node->n > 0 && takes_all(r, l->state, to, under)) {
+            set_under(o, t, under);
             continue;
         }
         set_tokens(o, same, node->token);

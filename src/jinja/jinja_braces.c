@@ -29,7 +29,7 @@ static int64_t number_of(str s) {
 /* The bytes at the beginning of s up to one of stops. */
 static str until(str s, const char *stops) {
     size_t n = 0;
-    while (n < s.n && strchr(stops, s.p[n]) == NULL) {
+    while (n < s.n && (s.p[n] == '\0' || strchr(stops, s.p[n]) == NULL)) {
         n++;
     }
     return (str){s.p, n};
@@ -63,7 +63,6 @@ static quire_err field_value(braces *b, str name, jvalue *v) {
         str part = until(name, key ? "]" : ".[");
         name = without(name, part.n + (key && part.n < name.n));
         TRY(key ? jget_item(b->r, *v, is_number(part) ? jint(number_of(part)) : jstring(part), v) : jget_member(b->r, *v, part, v));
-        TRY(jis(*v, J_UNDEFINED) ? jrun_undefined(b->r, *v) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -110,6 +109,29 @@ static quire_err read_spec(jrun *r, str s, jformat_spec *out) {
     return s.n > 0 ? jrun_fail(r, QUIRE_BAD_REQUEST, "Invalid format specifier") : QUIRE_OK;
 }
 
+/* With a specification booleans are numbers, and only numbers and texts take one. */
+static quire_err take_spec(jrun *r, const jformat_spec *s, jvalue *v) {
+    bool as_float = s->type != 0 && strchr("eEfFgG%", s->type) != NULL;
+    if (jis(*v, J_BOOL)) {
+        bool is_input = v->is_input;
+        *v = jint(jas_integer(*v));
+        v->is_input = is_input;
+    }
+    if (!jis_whole(*v) && !jis(*v, J_FLOAT) && !jis(*v, J_STRING)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "unsupported format string passed to %s.__format__", jvalue_type(*v));
+    }
+    if (jis(*v, J_STRING) && (s->sign != 0 || s->alternate || s->group != 0)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST,
+                         s->group != 0 ? "Cannot specify '%c' with 's'." : "'%c' is not allowed in string format specifier",
+                         s->group != 0  ? s->group
+                         : s->sign != 0 ? s->sign
+                                        : '#');
+    }
+    return jis_whole(*v) && s->precision >= 0 && !as_float
+               ? jrun_fail(r, QUIRE_BAD_REQUEST, "Precision not allowed in integer format specifier")
+               : QUIRE_OK;
+}
+
 /* One field, without its braces. */
 static quire_err expand_field(braces *b, str field, jout *out) {
     str name = until(field, "!:"), rest = without(field, name.n);
@@ -132,9 +154,11 @@ static quire_err expand_field(braces *b, str field, jout *out) {
         jout o = jrun_out(b->r);
         quire_err e = conversion == 's' ? jrun_write(b->r, v, &o) : jvalue_write_repr(v, &o);
         TRY(jrun_take_text(b->r, e == QUIRE_OK ? e : jrun_no_memory(b->r), &o, &v));
+        TRY(conversion == 'a' ? jformat_ascii(b->r, &v) : QUIRE_OK);
     }
     jformat_spec spec;
     TRY(read_spec(b->r, spec_text.u.s, &spec));
+    TRY(spec_text.u.s.n > 0 ? take_spec(b->r, &spec, &v) : QUIRE_OK);
     return jformat_value(b->r, v, &spec, out);
 }
 

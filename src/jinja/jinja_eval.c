@@ -143,6 +143,9 @@ static quire_err eval_item(jrun *r, const jnode *node, jscope *scope, jvalue *ou
         }
     }
     r->at = node;
+    if (r->folds && !jcan_slice(object)) {
+        return jrun_make_undefined(r, out, "%s object has no element slice", jvalue_type(object));
+    }
     return jget_slice(r, object, bounds, out);
 }
 

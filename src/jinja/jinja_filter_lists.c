@@ -195,6 +195,10 @@ static quire_err sort_by_path(jrun *r, const jvalue *items, size_t n, jvalue pat
         TRY(jget_path(r, items[i], path, fallback, &keys[i]));
         TRY(key_of(r, keys[i], absent, case_sensitive, &keys[i]));
     }
+    for (size_t i = 0; i < n && n > 1; i++) { /* nothing can be compared with it */
+        jvalue key = keys[i < 2 ? 1 - i : i];
+        TRY(jis(key, J_UNDEFINED) ? jrun_undefined(r, key) : QUIRE_OK);
+    }
     return sort_keyed(r, items, keys, n, false, out, sorted_keys);
 }
 
@@ -471,7 +475,7 @@ JFUNCTION(filter_slice) {
     size_t each = n / (size_t)count, longer = n % (size_t)count;
     for (size_t i = 0; i < (size_t)count; i++) {
         size_t size = each + (i < longer);
-        bool filled = jgiven(args[2]) && i >= longer && longer > 0;
+        bool filled = jgiven(args[2]) && i >= longer;
         TRY(part(r, items + start, size, filled ? size + 1 : size, args[2], &slices[i]));
         start += size;
     }

@@ -8,23 +8,37 @@ static quire_err add_char(jrun *r, char c, uint8_t origin) {
     return jrun_add_as(r, (str){&c, 1}, origin);
 }
 
+static quire_err text_length(jrun *r, jvalue text, str *s, int64_t *n) {
+    TRY(jrun_want_text(r, text, "the text", s));
+    *n = (int64_t)jstr_length(*s);
+    return jrun_step(r, s->n / 16);
+}
+
+static quire_err item_count(jrun *r, jvalue v, int64_t *n) {
+    jvalue length;
+    TRY(jcall_function(r, jinja_find_filter(str_of("length")), &v, &(jargs){0}, &length));
+    return jrun_want_integer(r, length, "the length", n);
+}
+
+/* What is short enough is left as it is, be it a text or a list. */
 JFUNCTION(filter_truncate) {
     str s, end = str_of("...");
     int64_t length = 255, leeway = 5;
-    TRY(jrun_want_text(r, args[0], "the text", &s));
+    bool is_text = jis(args[0], J_STRING);
     TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the length", &length));
     TRY(jis(args[3], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[3], "the end", &end));
     TRY(jgiven(args[4]) ? jrun_want_integer(r, args[4], "the leeway", &leeway) : QUIRE_OK);
-    int64_t n = (int64_t)jstr_length(s), n_end = (int64_t)jstr_length(end);
-    TRY(jrun_step(r, s.n / 16));
+    int64_t n = 0, n_end = (int64_t)jstr_length(end);
     if (length < n_end || leeway < 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, length < n_end ? "expected length >= %lld, got %lld" : "expected leeway >= 0",
                          (long long)n_end, (long long)length);
     }
     *out = args[0];
+    TRY(is_text ? text_length(r, args[0], &s, &n) : item_count(r, args[0], &n));
     if (n - leeway <= length) {
         return QUIRE_OK;
     }
+    TRY(is_text ? QUIRE_OK : jrun_want_text(r, args[0], "the text", &s));
     str kept = jstr_part(s, 0, (size_t)(length - n_end));
     for (size_t i = kept.n; !jflag(args[2]) && i-- > 0;) { /* to the last blank, if there is one */
         if (kept.p[i] == ' ') {
@@ -347,6 +361,7 @@ JFUNCTION(filter_striptags) {
 }
 
 JFUNCTION(filter_xmlattr) {
+    TRY(jis(args[0], J_UNDEFINED) ? jrun_undefined(r, args[0]) : QUIRE_OK);
     if (!jis(args[0], J_DICT)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object has no attribute 'items'", jvalue_type(args[0]));
     }
@@ -386,7 +401,11 @@ JFUNCTION(filter_filesizeformat) {
     jvalue number;
     bool binary = jflag(args[1]);
     char text[64];
-    TRY(jcall_function(r, jinja_find_filter(str_of("float")), &args[0], &(jargs){0}, &number));
+    jvalue none = jnone();
+    TRY(jcall_function(r, jinja_find_filter(str_of("float")), &args[0], &(jargs){.values = &none, .n = 1}, &number));
+    if (!jis(number, J_FLOAT)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "a size must be a number, not %s", jvalue_type(args[0]));
+    }
     double bytes = number.u.f, base = binary ? 1024 : 1000, unit = base;
     if (bytes == 1) {
         return jrun_text(r, str_of("1 Byte"), out);

@@ -248,6 +248,38 @@ static quire_err round_integer(jrun *r, int64_t v, int64_t precision, jvalue *ou
     return QUIRE_OK;
 }
 
+/* Rounds the exact value half to even, as Python does. */
+static double round_float(double f, int64_t precision) {
+    char text[700];
+    if (!isfinite(f) || precision > 323) {
+        return f;
+    }
+    int n = snprintf(text, sizeof text, "%.*f", precision > 0 ? (int)precision : 0, precision > 0 ? f : trunc(fabs(f)));
+    if (precision > 0) {
+        return strtod(text, NULL);
+    }
+    int64_t kept = n + precision; /* digits before the unit's zeros */
+    if (kept < 0) {
+        return copysign(0, f);
+    }
+    char last = (char)(kept > 0 ? text[kept - 1] : '0'), next = (char)(kept < n ? text[kept] : '0');
+    bool exact = f == trunc(f);
+    for (int64_t i = kept + 1; i < n; i++) {
+        exact = exact && text[i] == '0';
+    }
+    bool up = kept == n ? fabs(f) - trunc(fabs(f)) > 0.5 || (fabs(f) - trunc(fabs(f)) == 0.5 && (last - '0') % 2 != 0)
+                        : next > '5' || (next == '5' && (!exact || (last - '0') % 2 != 0));
+    for (int64_t i = kept; i < n; i++) {
+        text[i] = '0';
+    }
+    for (int64_t i = kept; up && i-- > 0;) {
+        up = text[i] == '9';
+        text[i] = (char)(up ? '0' : text[i] + 1);
+    }
+    double made = strtod(text, NULL) + (up ? pow(10, (double)n) : 0);
+    return copysign(made, f);
+}
+
 static JFUNCTION(filter_round) {
     int64_t precision = 0;
     str method = str_of("common");
@@ -261,6 +293,10 @@ static JFUNCTION(filter_round) {
         if (jis(args[0], J_UNDEFINED)) {
             return jrun_undefined(r, args[0]);
         }
+        if (jis(args[0], J_HUGE) && common && precision >= 0) {
+            *out = args[0];
+            return QUIRE_OK;
+        }
         quire_err code = jis(args[0], J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST;
         return jrun_fail(r, code, "type %s doesn't define __round__ method", jvalue_type(args[0]));
     }
@@ -268,13 +304,10 @@ static JFUNCTION(filter_round) {
         return precision >= 0 ? jop_negate(r, false, args[0], out) : round_integer(r, jas_integer(args[0]), precision, out);
     }
     double f = jas_double(args[0]);
-    if (precision < 0 || precision > 300 || !isfinite(f)) {
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "rounding %g to %lld digits is not supported", f, (long long)precision);
-    }
     if (common) {
-        char text[700]; /* printf rounds the exact value, half to even, as Python does */
-        snprintf(text, sizeof text, "%.*f", (int)precision, f);
-        *out = jfloat(strtod(text, NULL));
+        *out = jfloat(round_float(f, precision));
+    } else if (precision > 300 || precision < -300 || !isfinite(f)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "%g cannot be rounded to %lld digits", f, (long long)precision);
     } else {
         double scale = pow(10, (double)precision);
         *out = jfloat((ceiling ? ceil(f * scale) : floor(f * scale)) / scale);

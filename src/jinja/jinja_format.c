@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "jinja/jinja_big.h"
 
 enum { MAX_PRECISION = 500 };
@@ -145,6 +146,23 @@ static quire_err write_text(jrun *r, jvalue v, const jformat_spec *s, jout *out)
 
 static quire_err wrong_type(jrun *r, jvalue v, char type) {
     return jrun_fail(r, QUIRE_BAD_REQUEST, "Unknown format code '%c' for object of type '%s'", type, jvalue_type(v));
+}
+
+quire_err jformat_ascii(jrun *r, jvalue *text) {
+    jout o = jrun_out(r);
+    str s = text->u.s;
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0, size; i < s.n && e == QUIRE_OK; i += size) {
+        int32_t c = utf8_next(s.p + i, &size);
+        o.origin = jrun_origin(r, s, i);
+        e = c < 0x80 ? jout_add(&o, (str){s.p + i, size})
+                     : jout_f(&o,
+                              c < 0x100     ? "\\x%02x"
+                              : c < 0x10000 ? "\\u%04x"
+                                            : "\\U%08x",
+                              (unsigned)c);
+    }
+    return jrun_take_text(r, e == QUIRE_OK ? e : jrun_no_memory(r), &o, text);
 }
 
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *s, jout *out) {

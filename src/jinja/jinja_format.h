@@ -17,6 +17,8 @@ typedef struct jformat_spec {
     char type;         /* 0: by the kind of value */
 } jformat_spec;
 
+/* Escapes what is not ASCII, as Python's ascii() does of a repr. */
+quire_err jformat_ascii(jrun *r, jvalue *text);
 /* Appends v, a number, a text or what str() makes of another value. QUIRE_BAD_REQUEST for a type that v does not have. */
 quire_err jformat_value(jrun *r, jvalue v, const jformat_spec *spec, jout *out);
 

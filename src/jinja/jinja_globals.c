@@ -36,15 +36,31 @@ static JFUNCTION(global_range) {
     return QUIRE_OK;
 }
 
-/* Makes a dictionary of another one's members and the named arguments. */
+static quire_err gather_pairs(jrun *r, jvalue pairs, jdict *d) {
+    const jvalue *items, *pair;
+    size_t n, n_pair;
+    TRY(jis(pairs, J_UNDEFINED) ? jrun_undefined(r, pairs) : QUIRE_OK);
+    TRY(jrun_items(r, pairs, &items, &n));
+    for (size_t i = 0; i < n; i++) {
+        TRY(jrun_items(r, items[i], &pair, &n_pair));
+        if (n_pair != 2) {
+            return jrun_fail(r, QUIRE_BAD_REQUEST, "dictionary update sequence element #%zu has length %zu; 2 is required", i, n_pair);
+        }
+        TRY(jrun_set(r, d, pair[0], pair[1]));
+    }
+    return QUIRE_OK;
+}
+
+/* Makes a dictionary of another one's members, or of pairs, and the named arguments. */
 static quire_err gather(jrun *r, const jargs *args, jdict **out) {
     size_t n_positional = args->n - args->n_named;
     TRY(jrun_dict(r, out));
-    if (n_positional > 1 || (n_positional == 1 && !jis(args->values[0], J_DICT))) {
-        return jrun_fail(r, n_positional > 1 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED,
-                         "a dictionary of anything but a dictionary is not supported");
+    if (n_positional > 1) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "dict expected at most 1 argument, got %zu", n_positional);
     }
-    for (size_t i = 0; n_positional == 1 && i < args->values[0].u.dict->n; i++) {
+    bool is_dict = n_positional == 1 && jis(args->values[0], J_DICT);
+    TRY(n_positional == 1 && !is_dict ? gather_pairs(r, args->values[0], *out) : QUIRE_OK);
+    for (size_t i = 0; is_dict && i < args->values[0].u.dict->n; i++) {
         TRY(jrun_set(r, *out, args->values[0].u.dict->entries[i].key, args->values[0].u.dict->entries[i].value));
     }
     for (size_t i = n_positional; i < args->n; i++) {

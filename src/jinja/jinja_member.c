@@ -5,9 +5,16 @@
 
 /* The object's type as in Jinja's messages: "dict object", "None". */
 static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
-    bool none = jis(object, J_NONE);
-    return jrun_make_undefined(r, out, "'%s%s' has no attribute '%.*s'", none ? "None" : jvalue_type(object), none ? "" : " object",
-                               (int)name.n, name.p);
+    bool none = jis(object, J_NONE), joins = jis(object, J_TURNS) && object.u.turns->joins;
+    const char *room = jis(object, J_NAMESPACE) || jis(object, J_TURNS) ? "jinja2.utils."
+                       : jis(object, J_LOOP) || jis(object, J_MACRO)    ? "jinja2.runtime."
+                       : jis(object, J_STRING) && object.safe           ? "markupsafe."
+                                                                        : "";
+    return jrun_make_undefined(r, out, "'%s%s%s' has no attribute '%.*s'", room,
+                               none    ? "None"
+                               : joins ? "Joiner"
+                                       : jvalue_type(object),
+                               none ? "" : " object", (int)name.n, name.p);
 }
 
 /* True for a method that would change a list or dictionary. Its use is refused, as in the sandbox. */
@@ -246,16 +253,37 @@ static quire_err slice_bounds(jrun *r, const jvalue bounds[3], int64_t n, int64_
     return QUIRE_OK;
 }
 
+bool jcan_slice(jvalue v) {
+    return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_RANGE) || jis(v, J_UNDEFINED);
+}
+
+/* A range's members lie between int64's limits, and so do these. */
+static quire_err range_slice(jrun *r, const jrange *g, const jvalue bounds[3], jvalue *out) {
+    int64_t start, stop, step, distance;
+    jrange *part = jarena_new(&r->arena, sizeof *part);
+    TRY(jrun_check_memory(r, part));
+    TRY(slice_bounds(r, bounds, g->n, &start, &stop, &step));
+    *part = (jrange){.start = g->start + start * g->step, .stop = g->start + stop * g->step};
+    distance = step > 0 ? stop - start : start - stop;
+    if (distance > 0) {
+        part->n = (distance - 1) / (step > 0 ? step : step > -INT64_MAX ? -step : INT64_MAX) + 1;
+    }
+    if (__builtin_mul_overflow(g->step, step, &part->step)) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "a slice of a range with so large a step is not supported");
+    }
+    *out = (jvalue){.kind = J_RANGE, .u.range = part};
+    return QUIRE_OK;
+}
+
 quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out) {
     if (jis(object, J_UNDEFINED)) {
         return jrun_undefined(r, object);
     }
     bool text = jis(object, J_STRING);
     if (!text && !jis(object, J_LIST) && !jis(object, J_TUPLE)) {
-        if (jis(object, J_RANGE)) {
-            return jrun_fail(r, QUIRE_UNSUPPORTED, "slices of a range are not supported");
-        }
-        return jrun_make_undefined(r, out, "'%s object' cannot be sliced", jvalue_type(object)); /* like a failed item access */
+        return jis(object, J_RANGE)  ? range_slice(r, object.u.range, bounds, out)
+               : jis(object, J_DICT) ? jrun_fail(r, QUIRE_BAD_REQUEST, "unhashable type: 'slice'")
+                                     : jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not subscriptable", jvalue_type(object));
     }
     const jvalue *items;
     size_t n_items;

@@ -28,6 +28,7 @@ static quire_err next_value(percent *p, jvalue *out) {
 
 static quire_err named_value(percent *p, jvalue *out) {
     size_t end = jstr_find(p->rest, str_of(")"), 0);
+    TRY(end != SIZE_MAX && jis(p->args, J_UNDEFINED) ? jrun_undefined(p->r, p->args) : QUIRE_OK);
     if (end == SIZE_MAX || !jis(p->args, J_DICT)) {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST, end == SIZE_MAX ? "incomplete format key" : "format requires a mapping");
     }
@@ -90,11 +91,14 @@ static quire_err write(percent *p, jvalue v, jformat_spec *s, jout *out) {
         jout o = jrun_out(p->r);
         quire_err e = s->type == 's' ? jvalue_write(v, &o) : jvalue_write_repr(v, &o);
         TRY(jrun_take_text(p->r, e == QUIRE_OK ? e : jrun_no_memory(p->r), &o, &v));
+        TRY(s->type == 'a' ? jformat_ascii(p->r, &v) : QUIRE_OK);
         s->type = 0;
         s->align = s->align == '=' ? '>' : s->align;
         s->fill = str_of(" ");
     } else if (s->type == 'c' && jis(v, J_STRING) && jstr_length(v.u.s) == 1) {
         s->type = 0;
+    } else if (jis(v, J_UNDEFINED) && strchr("diueEfFgG", s->type) != NULL) {
+        return jrun_undefined(p->r, v);
     } else if (!number) {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST, "%%%c format: a real number is required, not %s", s->type, jvalue_type(v));
     } else if (jis(v, J_FLOAT) && strchr("diu", s->type) != NULL) {

@@ -20,6 +20,7 @@ typedef struct jrun {
     const jnode *at; /* what is being evaluated */
     int depth;
     bool autoescape;
+    bool folds; /* within an expression that Jinja computes when it compiles: there a failed slice is undefined */
     int64_t steps;
     uint64_t chance; /* state of the numbers of random and lipsum */
     jflow flow;      /* a break or continue that has not reached its loop */
@@ -220,6 +221,7 @@ quire_err jformat_braces(jrun *r, jvalue format, const jargs *args, jvalue *out)
 
 quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_member.c */
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
+bool jcan_slice(jvalue v);
 quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE where left out */
 /* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback (J_MISSING: none) replaces what is undefined on the
  * way. */

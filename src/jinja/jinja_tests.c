@@ -85,6 +85,9 @@ static JFUNCTION(test_known) {
     if (jis(args[0], J_STRING)) {
         f = how ? jinja_find_test(args[0].u.s) : jinja_find_filter(args[0].u.s);
     }
+    if (jis(args[0], J_LIST) || jis(args[0], J_DICT)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(args[0]));
+    }
     *out = jbool(f != NULL);
     return QUIRE_OK;
 }

@@ -25,11 +25,11 @@ static quire_err widen(str text, strbuf *out) {
     size_t done = 0;
     for (size_t at = 0; at < text.n;) {
         const char *what;
-        bool escaped;
+        json_letters letters;
         json_number number;
         char c = text.p[at];
         if (c == '"') {
-            TRY(json_lex_string(text, &at, &escaped, &what));
+            TRY(json_lex_string(text, &at, SIZE_MAX, &letters, &what));
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             TRY(json_lex_number(text, &at, &number, &what));
             if (number.is_integer && !number.fits) {
@@ -61,15 +61,15 @@ static void explain_refusal(str text, json_fault *fault) {
     const char *what, *found = NULL;
     size_t start = 0;
     for (size_t at = 0; at < text.n && found == NULL;) {
-        bool escaped;
+        json_letters letters;
         json_number number;
         char c = text.p[start = at];
         if (c == '"') {
-            (void)json_lex_string(text, &at, &escaped, &what);
+            (void)json_lex_string(text, &at, SIZE_MAX, &letters, &what);
             size_t behind = json_lex_space(text, at);
             bool is_name = behind < text.n && text.p[behind] == ':';
-            found =
-                is_name && escaped && has_nul((str){text.p + start + 1, at - start - 2}, &scratch) ? "a name with a NUL character" : NULL;
+            bool with_nul = is_name && letters.escaped && has_nul((str){text.p + start + 1, at - start - 2}, &scratch);
+            found = with_nul ? "a name with a NUL character" : NULL;
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             (void)json_lex_number(text, &at, &number, &what);
             found = is_beyond_double((str){text.p + start, at - start}, &scratch) ? "a number beyond a double" : NULL;
@@ -163,14 +163,21 @@ json_kind json_kind_of(const json_value *v) {
         return JSON_KIND_NULL;
     }
     switch (json_typeof(v)) {
-    case JSON_OBJECT: return JSON_KIND_OBJECT;
-    case JSON_ARRAY: return JSON_KIND_ARRAY;
-    case JSON_STRING: return JSON_KIND_TEXT;
-    case JSON_INTEGER: return JSON_KIND_INT;
-    case JSON_REAL: return JSON_KIND_REAL;
+    case JSON_OBJECT:
+        return JSON_KIND_OBJECT;
+    case JSON_ARRAY:
+        return JSON_KIND_ARRAY;
+    case JSON_STRING:
+        return JSON_KIND_TEXT;
+    case JSON_INTEGER:
+        return JSON_KIND_INT;
+    case JSON_REAL:
+        return JSON_KIND_REAL;
     case JSON_TRUE:
-    case JSON_FALSE: return JSON_KIND_BOOL;
-    default: return JSON_KIND_NULL;
+    case JSON_FALSE:
+        return JSON_KIND_BOOL;
+    default:
+        return JSON_KIND_NULL;
     }
 }
 

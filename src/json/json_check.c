@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "json/json_lex.h"
 
 #define FILE_LIMITS .max_depth = 64, .max_values = (size_t)1 << 26, .max_containers = (size_t)1 << 22, .max_names = (size_t)1 << 24
@@ -27,6 +28,8 @@ typedef struct walk {
     name_seen *names; /* of all open objects, the outermost's first */
     size_t n_names, cap_names;
     strbuf scratch, other;
+    size_t n_free;         /* bytes before at that no bound counts */
+    size_t max_bytes, end; /* the bound of bytes, and where it is reached on counted(); SIZE_MAX: there is none */
     int depth;
     struct {
         size_t first_name;
@@ -35,13 +38,55 @@ typedef struct walk {
 } walk;
 
 static quire_err fail(walk *w, quire_err code, size_t at, const char *what) {
-    w->fault->at = at;
+    *w->fault = (json_fault){.at = at};
     snprintf(w->fault->what, sizeof w->fault->what, "%s", what);
     return code;
 }
 
 static quire_err no_memory(walk *w) {
     return fail(w, QUIRE_NO_MEMORY, w->at, "out of memory");
+}
+
+/* ---- bytes ---- */
+
+static size_t counted(const walk *w) {
+    return w->at - w->n_free;
+}
+
+/* Bounds what follows; 0: no bound. */
+static void set_bound(walk *w, size_t max_bytes) {
+    w->max_bytes = max_bytes;
+    w->end = max_bytes > 0 && max_bytes < SIZE_MAX - counted(w) ? counted(w) + max_bytes : SIZE_MAX;
+}
+
+static quire_err too_long(walk *w) {
+    char what[sizeof w->fault->what];
+    snprintf(what, sizeof what, "over %zu bytes", w->max_bytes);
+    quire_err e = fail(w, QUIRE_TOO_LARGE, w->at, what);
+    w->fault->max_bytes = w->max_bytes;
+    return e;
+}
+
+static quire_err check_bound(walk *w) {
+    return counted(w) <= w->end ? QUIRE_OK : too_long(w);
+}
+
+static void skip_space(walk *w) {
+    size_t at = json_lex_space(w->text, w->at);
+    w->n_free += at - w->at;
+    w->at = at;
+}
+
+static quire_err take_string(walk *w) {
+    json_letters letters;
+    const char *what = NULL;
+    size_t start = w->at, left = w->end > counted(w) ? w->end - counted(w) : 0;
+    quire_err e = json_lex_string(w->text, &w->at, left, &letters, &what);
+    if (e != QUIRE_OK) {
+        return what != NULL ? fail(w, e, w->at, what) : too_long(w);
+    }
+    w->n_free += w->at - start - letters.n_bytes;
+    return QUIRE_OK;
 }
 
 /* ---- names ---- */
@@ -67,26 +112,36 @@ static quire_err note_name(walk *w, size_t start) {
     return QUIRE_OK;
 }
 
-static quire_err take_name(walk *w) {
-    const char *what;
-    bool escaped;
-    size_t start = w->at;
-    quire_err e = json_lex_string(w->text, &w->at, &escaped, &what);
-    if (e != QUIRE_OK) {
-        return fail(w, e, w->at, what);
+/* Bounds the member of the outermost object whose name's opening quote is at start. */
+static quire_err bound_member(walk *w, size_t start) {
+    str name;
+    if (name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
+        return no_memory(w);
     }
+    set_bound(w, w->limits->member_bytes(w->limits->user, name));
+    return QUIRE_OK;
+}
+
+static quire_err take_name(walk *w) {
+    size_t start = w->at;
+    bool is_bounded = w->depth == 1 && w->limits->member_bytes != NULL;
+    if (is_bounded) {
+        set_bound(w, 0); /* of the member before */
+    }
+    TRY(take_string(w));
     if (++w->counts.n_names > w->limits->max_names) {
         return fail(w, QUIRE_TOO_LARGE, start, "too many members of objects");
     }
     if (w->limits->names == JSON_NAMES_UNIQUE) {
         TRY(note_name(w, start));
     }
-    w->at = json_lex_space(w->text, w->at);
+    skip_space(w);
     if (w->at == w->text.n || w->text.p[w->at] != ':') {
         return fail(w, QUIRE_BAD_FILE, w->at, "no colon behind a name");
     }
-    w->at = json_lex_space(w->text, w->at + 1);
-    return QUIRE_OK;
+    w->at++;
+    skip_space(w);
+    return is_bounded ? bound_member(w, start) : QUIRE_OK;
 }
 
 static int by_hash(const void *a, const void *b) {
@@ -148,14 +203,17 @@ static quire_err open_container(walk *w, bool is_object) {
     w->frames[w->depth].is_object = is_object;
     w->frames[w->depth++].first_name = w->n_names;
     w->at++;
-    return QUIRE_OK;
+    return check_bound(w);
 }
 
 /* Reads a scalar, or opens a container; *scalar is true for a scalar. */
 static quire_err take_value(walk *w, bool *scalar) {
     const char *what;
-    bool escaped;
     *scalar = true;
+    quire_err e = turn_poll(1);
+    if (e != QUIRE_OK) {
+        return fail(w, e, w->at, "given up");
+    }
     if (w->at == w->text.n) {
         return fail(w, QUIRE_BAD_FILE, w->at, "the text ends where a value must be");
     }
@@ -167,11 +225,15 @@ static quire_err take_value(walk *w, bool *scalar) {
         *scalar = false;
         return open_container(w, c == '{');
     }
-    if (c == '-' || (c >= '0' && c <= '9')) {
-        return take_number(w);
+    if (c == '"') {
+        return take_string(w);
     }
-    quire_err e = c == '"' ? json_lex_string(w->text, &w->at, &escaped, &what) : json_lex_word(w->text, &w->at, &what);
-    return e == QUIRE_OK ? e : fail(w, e, w->at, what);
+    if (c == '-' || (c >= '0' && c <= '9')) {
+        TRY(take_number(w));
+        return check_bound(w);
+    }
+    e = json_lex_word(w->text, &w->at, &what);
+    return e == QUIRE_OK ? check_bound(w) : fail(w, e, w->at, what);
 }
 
 /* After a value: closes every container that ends here. *more: another member of an open container follows. */
@@ -179,10 +241,11 @@ static quire_err close_containers(walk *w, bool *more) {
     *more = false;
     while (w->depth > 0) {
         bool is_object = w->frames[w->depth - 1].is_object;
-        w->at = json_lex_space(w->text, w->at);
+        skip_space(w);
         char c = w->at < w->text.n ? w->text.p[w->at] : '\0';
         if (c == ',') {
-            w->at = json_lex_space(w->text, w->at + 1);
+            w->at++;
+            skip_space(w);
             *more = true;
             return QUIRE_OK;
         }
@@ -206,7 +269,7 @@ static quire_err walk_value(walk *w) {
         bool scalar;
         if (w->depth > 0) {
             bool is_object = w->frames[w->depth - 1].is_object;
-            w->at = json_lex_space(w->text, w->at);
+            skip_space(w);
             if (first && w->at < w->text.n && w->text.p[w->at] == (is_object ? '}' : ']')) {
                 first = false;
                 TRY(close_containers(w, &more));
@@ -238,6 +301,7 @@ quire_err json_check_value(str text, size_t *at, const json_limits *limits, json
     w->at = json_lex_space(text, *at);
     w->limits = limits;
     w->fault = fault;
+    set_bound(w, limits->member_bytes == NULL ? limits->max_bytes : 0);
     quire_err e = walk_value(w);
     *at = w->at;
     if (counts != NULL) {

@@ -24,14 +24,21 @@ typedef struct json_limits {
     size_t max_names;      /* of members, in all objects */
     json_names names;
     bool takes_nul; /* in a name */
+    /* of the value's text, but for white space, quotes, and what escapes are longer than their characters; 0: any number. It is refused
+     * within a KB, so however long a text is, looking it over takes no longer than the bound and what does not count. */
+    size_t max_bytes;
+    /* NULL, or gives that bound for each member of the outermost object by its name, in place of one for the whole */
+    size_t (*member_bytes)(void *user, str name);
+    void *user;
 } json_limits;
 
 /* Limits for files and settings that the operator names. json_limits_config allows equal names, as programs that write such files do. */
 extern const json_limits json_limits_file, json_limits_config;
 
 typedef struct json_fault {
-    size_t at;     /* the byte */
-    char what[96]; /* a phrase for a person: "a number that begins with 0" */
+    size_t at;        /* the byte */
+    char what[96];    /* a phrase for a person: "a number that begins with 0" */
+    size_t max_bytes; /* the bound that was passed, where it was one of bytes; else 0 */
 } json_fault;
 
 typedef struct json_counts {

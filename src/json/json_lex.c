@@ -48,7 +48,8 @@ static int32_t unicode_escape(str text, size_t at, size_t *n) {
     return low >= 0xDC00 && low <= 0xDFFF ? 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00) : -2;
 }
 
-static quire_err pass_escape(str text, size_t *at, const char **what) {
+/* Skips an escape, and adds to *n_saved the bytes that the character is shorter. */
+static quire_err pass_escape(str text, size_t *at, size_t *n_saved, const char **what) {
     if (text.n - *at < 2) {
         return fail(what, "a string without its closing quote");
     }
@@ -57,37 +58,47 @@ static quire_err pass_escape(str text, size_t *at, const char **what) {
             return fail(what, "an escape that JSON does not have");
         }
         *at += 2;
+        *n_saved += 1;
         return QUIRE_OK;
     }
+    char bytes[4];
     size_t n;
     int32_t c = unicode_escape(text, *at, &n);
     if (c < 0) {
         return fail(what, c == -2 ? "half of a surrogate pair" : "\\u without four hexadecimal digits");
     }
     *at += n;
+    *n_saved += n - utf8_encode(c, bytes);
     return QUIRE_OK;
 }
 
-quire_err json_lex_string(str text, size_t *at, bool *escaped, const char **what) {
-    size_t polled = ++*at;
-    *escaped = false;
+quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *out, const char **what) {
+    size_t first = ++*at, polled = first, n_saved = 0;
+    *out = (json_letters){0};
     while (*at < text.n) {
         unsigned char c = (unsigned char)text.p[*at];
         if (*at - polled >= TURN_WORK) {
-            *what = "given up";
-            TRY(turn_poll(TURN_WORK / 4)); /* a byte takes a fraction of the unit */
+            quire_err e = turn_poll(TURN_WORK / 4); /* a byte takes a fraction of the unit */
+            if (e != QUIRE_OK) {
+                *what = "given up";
+                return e;
+            }
+            if (*at - first - n_saved > max_bytes) {
+                return QUIRE_TOO_LARGE;
+            }
             polled = *at;
         }
         if (c == '"') {
+            out->n_bytes = *at - first - n_saved;
             ++*at;
-            return QUIRE_OK;
+            return out->n_bytes <= max_bytes ? QUIRE_OK : QUIRE_TOO_LARGE;
         }
         if (c < 0x20) {
             return fail(what, "a control character in a string");
         }
         if (c == '\\') {
-            *escaped = true;
-            TRY(pass_escape(text, at, what));
+            out->escaped = true;
+            TRY(pass_escape(text, at, &n_saved, what));
         } else if (c < 0x80) {
             ++*at;
         } else {
@@ -195,11 +206,11 @@ quire_err json_lex_word(str text, size_t *at, const char **what) {
 
 quire_err json_lex_text(str text, size_t *at, strbuf *scratch, str *out) {
     const char *what;
-    bool escaped;
+    json_letters letters;
     size_t start = *at + 1;
-    TRY(json_lex_string(text, at, &escaped, &what));
+    TRY(json_lex_string(text, at, SIZE_MAX, &letters, &what));
     *out = (str){text.p + start, *at - 1 - start};
-    if (escaped) {
+    if (letters.escaped) {
         strbuf_clear(scratch);
         TRY(json_lex_unescape(*out, scratch));
         *out = (str){scratch->p, scratch->n};

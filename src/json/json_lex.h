@@ -15,10 +15,16 @@ typedef struct json_number {
     int64_t value;   /* where it fits */
 } json_number;
 
+typedef struct json_letters {
+    size_t n_bytes; /* of its text, without quotes and escapes */
+    bool escaped;   /* it holds a backslash */
+} json_letters;
+
 /* The offset of the first byte from at on that is not white space. */
 size_t json_lex_space(str text, size_t at);
-/* Skips a string with its quotes: well-formed UTF-8, no control characters, surrogates in pairs. *escaped: it holds a backslash. */
-quire_err json_lex_string(str text, size_t *at, bool *escaped, const char **what);
+/* Skips a string with its quotes: well-formed UTF-8, no control characters, surrogates in pairs. QUIRE_TOO_LARGE where its text has more
+ * than max_bytes: *at is then a KB behind the last of them at most, and *what as it was. */
+quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *out, const char **what);
 /* Reads a number. */
 quire_err json_lex_number(str text, size_t *at, json_number *out, const char **what);
 /* Skips true, false or null. */

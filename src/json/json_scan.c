@@ -77,20 +77,24 @@ quire_err json_scan_span(json_scan *s, str *span) {
     return e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e;
 }
 
+quire_err json_scan_next(json_scan *s, strbuf *scratch, str *name, str *span, bool *more) {
+    TRY(json_scan_more(s, '}', more));
+    if (!*more) {
+        return QUIRE_OK;
+    }
+    TRY(json_scan_key(s, scratch, name));
+    return json_scan_span(s, span);
+}
+
 quire_err json_scan_member(str text, const char *name, str *span) {
     json_scan s = {.text = text};
     strbuf scratch = {0};
-    bool more = false, found = false;
+    bool more = true, found = false;
     quire_err e = json_scan_open(&s, '{');
-    while (e == QUIRE_OK && !found) {
+    while (e == QUIRE_OK && more && !found) {
         str key;
-        e = json_scan_more(&s, '}', &more);
-        if (e != QUIRE_OK || !more) {
-            break;
-        }
-        e = json_scan_key(&s, &scratch, &key);
-        found = e == QUIRE_OK && str_is(key, name);
-        e = e == QUIRE_OK ? json_scan_span(&s, span) : e;
+        e = json_scan_next(&s, &scratch, &key, span, &more);
+        found = e == QUIRE_OK && more && str_is(key, name);
     }
     strbuf_deinit(&scratch);
     return e != QUIRE_OK ? e : found ? QUIRE_OK : QUIRE_NOT_FOUND;

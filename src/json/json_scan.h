@@ -39,6 +39,9 @@ quire_err json_scan_number(json_scan *s, json_scan_value *out);
 quire_err json_scan_word(json_scan *s, str *out);
 /* Skips one value, checked within json_limits_config, and sets *span to it. */
 quire_err json_scan_span(json_scan *s, str *span);
+/* Reads the next member of an object that was opened: its name, as json_scan_string, and its value as json_scan_span. *more false: the
+ * object's end was read. */
+quire_err json_scan_next(json_scan *s, strbuf *scratch, str *name, str *span, bool *more);
 /* Finds a member of the object in text. *span is its value as written. QUIRE_NOT_FOUND where there is none. */
 quire_err json_scan_member(str text, const char *name, str *span);
 /* The next value's first character ('"', '[', 't' ...), or 0 at the end. */

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
+#include "base/thread_name.h"
 
 #define SPAN_PAGES  64
 #define MAX_REGIONS 8
@@ -19,9 +20,9 @@ typedef struct region {
     _Atomic uint64_t *empty; /* [n_spans / 64, rounded up] a bit a span: none of its pages is free. It may lag behind */
 } region;
 
-/* Where the threads of one number take pages. */
+/* Where the threads of one number take pages. Region base ^ i is the i-th nearest. */
 typedef struct home {
-    _Alignas(MEM_ALIGN) _Atomic int32_t region; /* at present */
+    _Alignas(MEM_ALIGN) _Atomic int32_t region; /* where they took pages last, or the nearest to which they returned some since */
     int32_t base;                               /* at first */
 } home;
 
@@ -125,13 +126,9 @@ void free_pages_close(free_pages *f) {
 /* ---- claims ---- */
 
 /* The number of the calling thread's home. Threads are counted as they first come to this set, so that the pages which a set gives to one
- * thread do not depend on the process's other threads. */
+ * thread do not depend on the process's other threads. A thread that starts when another has ended may have that one's home. */
 static int32_t thread_number(free_pages *f) {
-    static _Atomic int32_t n_threads;
-    static _Thread_local int32_t me; /* 1 .. 2^30 */
-    if (me == 0) {
-        me = (atomic_fetch_add_explicit(&n_threads, 1, memory_order_relaxed) & INT32_C(0x3fffffff)) + 1;
-    }
+    int32_t me = thread_name();
     for (int32_t i = 0; i < N_HOMES; i++) {
         int32_t owner = atomic_load_explicit(&f->owners[i], memory_order_relaxed);
         if (owner == 0) {
@@ -148,6 +145,15 @@ static void move_home(free_pages *f, int32_t number, int32_t to) {
     _Atomic int32_t *at = &f->homes[number].region;
     if (atomic_load_explicit(at, memory_order_relaxed) != to) {
         atomic_store_explicit(at, to, memory_order_relaxed);
+    }
+}
+
+/* Pages came back to a region: takes go on there if it is nearer than where they are. Another thread's region, in which a thread found its
+ * last pages, is so left as soon as there are others. */
+static void come_back(free_pages *f, int32_t number, int32_t to) {
+    const home *h = &f->homes[number];
+    if ((to ^ h->base) < (atomic_load_explicit(&h->region, memory_order_relaxed) ^ h->base)) {
+        move_home(f, number, to);
     }
 }
 
@@ -312,7 +318,7 @@ void free_pages_return(free_pages *f, free_batch *batch) {
         atomic_store_explicit(&r->lowest, word, memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&r->account, (UINT64_C(1) << 32) + (uint64_t)__builtin_popcountll(batch->bits), memory_order_release);
-    move_home(f, thread_number(f), at);
+    come_back(f, thread_number(f), at);
     batch->bits = 0;
 }
 

@@ -135,7 +135,7 @@ void attention_run(const pass *p, int32_t i, buffer in, const norm *nm) {
                                           .scale_slope = layer->rope < 0 ? blocks->temperature : 0.0f,
                                           .scale_offset = 1,
                                           .scale_length = blocks->temperature_length});
-    const attn_spec mask = {.scale = p->d->attention_scale,
+    const attn_spec mask = {.scale = p->d->attention_scale / (blocks->scale_by_layer ? (float)(i + 1) : 1.0f),
                             .causal = !blocks->two_sided,
                             .window = layer->window,
                             .chunk = layer->chunk,

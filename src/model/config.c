@@ -248,6 +248,16 @@ static quire_err find_null(const model_file *f, const char *key, void *out) {
     return is_null ? QUIRE_OK : find_any(f, key, NULL);
 }
 
+static quire_err find_object(const model_file *f, const char *key, void *out) {
+    return model_file_is_object(f, key) ? QUIRE_OK : find_any(f, key, out) == QUIRE_NOT_FOUND ? QUIRE_NOT_FOUND : QUIRE_BAD_FILE;
+}
+
+quire_err config_object(const config *c, const char *hf) {
+    char key[MAX_KEY];
+    quire_err e = c->is_gguf ? QUIRE_NOT_FOUND : find_key(c, NULL, hf, find_object, NULL, key);
+    return e == QUIRE_OK || e == QUIRE_NOT_FOUND ? QUIRE_OK : config_bad(c, key, "must be an object, or null");
+}
+
 bool config_is_null(const config *c, const char *hf) {
     char key[MAX_KEY];
     bool is_null = false;

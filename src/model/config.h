@@ -43,6 +43,8 @@ bool config_is(const config *c, const char *architecture);
 bool config_has(const config *c, const char *gguf, const char *hf);
 /* Whether config.json has the first of the keys that it has at all with null. */
 bool config_is_null(const config *c, const char *hf);
+/* Refuses a key that has something else than an object, or null. */
+quire_err config_object(const config *c, const char *hf);
 /* A refusal of what this build does not compute: "FILE: WHAT". */
 quire_err config_unsupported(const config *c, const char *what);
 quire_err config_bad(const config *c, const char *key, const char *what);

@@ -133,10 +133,15 @@ static quire_err need_numbers(scaling *s, const model_desc *d, rope_desc *r) {
 }
 
 static quire_err rope_hf(const config *c, const char *object, const model_desc *d, rope_desc *r) {
+    static const char *const objects[] = {"rope_parameters", "rope_parameters.full_attention", "rope_parameters.sliding_attention",
+                                          "rope_scaling"};
     scaling s = {.c = c, .object = object};
     bool by_type = object != NULL;
     str type = {0};
     float width = fmaxf((float)r->n_dims, (float)d->caches[0].d_key), usual = (float)r->n_dims / width, rotary = usual;
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        TRY(config_object(c, objects[i]));
+    }
     TRY(find_scaling(&s, &type));
     TRY(config_f32(c, NULL, "rope_theta", &r->theta));
     TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta" : key_of(&s, "rope_theta"), &r->theta));

@@ -204,6 +204,14 @@ static void run_norms_behind(const pass *p, int32_t i) {
     p->op->norm_rows(p->b, w->x, w->layers[i].ffn_norm, w->x);
 }
 
+static void run_norms_ahead(const pass *p, int32_t i) {
+    const decoder *w = p->w;
+    p->op->norm_rows(p->b, w->x, w->layers[i].attn_norm, w->x);
+    attention_run(p, i, w->x, NULL);
+    p->op->norm_rows(p->b, w->x, w->layers[i].ffn_norm, w->x);
+    mlp_run(p, i, w->x, NULL);
+}
+
 static float or_one(float scale) {
     return scale == 0.0f ? 1.0f : scale;
 }
@@ -257,6 +265,8 @@ void decoder_forward(const model *m, const batch *rows) {
             run_parallel(&p, i);
         } else if (m->desc.blocks.norm_behind) {
             run_norms_behind(&p, i);
+        } else if (m->desc.blocks.norm_ahead) {
+            run_norms_ahead(&p, i);
         } else {
             run_sequential(&p, i);
         }

@@ -85,17 +85,12 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
 }
 
 static quire_err describe_bloom(const config *c, model_desc *d) {
-    bool behind = false;
-    TRY(config_bool(c, NULL, "apply_residual_connection_post_layernorm", &behind));
-    if (behind) {
-        return config_unsupported(c, "apply_residual_connection_post_layernorm true is not supported");
-    }
     d->max_positions = 2048;
     TRY(describe_shape(c, d, 0));
     d->activation = ACT_GELU_TANH;
     d->blocks.alibi = 8.0f;
     d->blocks.order = QKV_GROUPED;
-    return QUIRE_OK;
+    return config_bool(c, NULL, "apply_residual_connection_post_layernorm", &d->blocks.norm_ahead);
 }
 
 static quire_err describe_mpt(const config *c, model_desc *d) {

@@ -149,8 +149,8 @@ quire_err gemma4_describe(const config *c, model_desc *d) {
     TRY(config_bool(c, NULL, "attention_k_eq_v", &d->blocks.values_are_keys));
     TRY(config_f32_or_none(c, "final_logit_softcapping", "final_logit_softcapping", &d->blocks.logits_cap));
     TRY(config_str(c, NULL, "use_bidirectional_attention", &two_sided));
-    if (str_is(two_sided, "all")) {
-        return config_unsupported(c, "attention in both directions is not supported for this architecture");
+    if (two_sided.n > 0 && !str_is(two_sided, "vision")) {
+        return config_unsupported(c, "use_bidirectional_attention other than \"vision\" is not supported for this architecture");
     }
     if (!c->is_gguf && config_has(c, NULL, "rope_parameters") && !config_has(c, NULL, "rope_parameters.full_attention.rope_type")) {
         return config_bad(c, "rope_parameters", "must have a table for \"full_attention\" layers");

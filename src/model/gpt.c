@@ -70,15 +70,12 @@ static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_hea
 }
 
 static quire_err describe_gpt2(const config *c, model_desc *d) {
-    bool scaled = true, by_layer = false;
+    bool scaled = true;
     d->tied_embeddings = true;
     d->activation = ACT_GELU_TANH;
     TRY(describe_shape(c, d, 0));
     TRY(config_bool(c, NULL, "scale_attn_weights", &scaled));
-    TRY(config_bool(c, NULL, "scale_attn_by_inverse_layer_idx", &by_layer));
-    if (by_layer) {
-        return config_unsupported(c, "attention scaled by layer (scale_attn_by_inverse_layer_idx) is not supported");
-    }
+    TRY(config_bool(c, NULL, "scale_attn_by_inverse_layer_idx", &d->blocks.scale_by_layer));
     d->attention_scale = scaled ? d->attention_scale : 1.0f;
     d->blocks.positions = d->blocks.conv1d = true;
     return QUIRE_OK;

@@ -27,7 +27,7 @@ static quire_err read_layers(const config *c, model_desc *d) {
     int32_t interval = 4, chunk = 8192, window = 1, rotates[DESC_MAX_LAYERS];
     size_t n;
     TRY(config_i32(c, "attention.sliding_window", NULL, &window));
-    TRY(config_i32(c, "attention.chunk_size", "attention_chunk_size", &chunk));
+    TRY(config_i32_or_none(c, "attention.chunk_size", "attention_chunk_size", &chunk));
     TRY(config_i32(c, NULL, "no_rope_layer_interval", &interval));
     TRY(config_i32s(c, NULL, "no_rope_layers", rotates, DESC_MAX_LAYERS, &n));
     if (n != 0 && n != (size_t)d->n_layers) {

@@ -5,6 +5,8 @@
 
 static const arch_names phi_names = {
     .hf = {[W_OUT_NORM] = "model.final_layernorm",
+           [W_Q_NORM] = "model.layers.%d.self_attn.q_layernorm",
+           [W_K_NORM] = "model.layers.%d.self_attn.k_layernorm",
            [W_O] = "model.layers.%d.self_attn.dense",
            [W_UP] = "model.layers.%d.mlp.fc1",
            [W_DOWN] = "model.layers.%d.mlp.fc2"},
@@ -25,12 +27,10 @@ static quire_err describe_phi(const config *c, model_desc *d) {
     bool qk_norm = false;
     d->activation = ACT_GELU_TANH;
     TRY(config_bool(c, NULL, "qk_layernorm", &qk_norm));
-    if (qk_norm) {
-        return config_unsupported(c, "norms of queries and keys (qk_layernorm) are not supported for this architecture");
-    }
     TRY(config_decoder(c, &s, d));
     TRY(config_ff_of_tensor(c, d));
-    d->blocks = (block_desc){.norm = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
+    d->blocks = (block_desc){.norm = NORM_LAYER, .qk_norm_type = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
+    d->blocks.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
 }
 

@@ -11,12 +11,14 @@
 #include "base/mem.h"
 #include "server/http_stats.h"
 
-#define AHEAD_BYTES (1u << 20)     /* a client may send so much ahead of the responses that it waits for */
-#define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
-#define PROBE_US 250000            /* between checks whether a client that half-closed is still connected */
-#define PATIENT_US 1000000         /* a client that read some output within this time is not slow */
-#define TAKE_BYTES (64u << 10)     /* from this size on a piece's memory is moved instead of copied */
-#define LINGER_US 2000000          /* a client's time to read the last response of a closing connection */
+#define AHEAD_BYTES      (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
+#define PIPELINE_BYTES   (64u << 10) /* with this much output waiting, the next request waits too */
+#define PROBE_US         250000      /* between checks whether a client that half-closed is still connected */
+#define PATIENT_US       1000000     /* a client that read some output within this time is not slow */
+#define TAKE_BYTES       (64u << 10) /* from this size on a piece's memory is moved instead of copied */
+#define BODY_PIECE_BYTES (64u << 10) /* of a body, received at once past the input buffer, which takes 4 KB; and how many such pieces */
+#define BODY_PIECES      4           /* before other connections have their turn */
+#define LINGER_US        2000000     /* a client's time to read the last response of a closing connection */
 
 static void process(conn *c);
 
@@ -436,6 +438,27 @@ static void on_request(conn *c) {
     c->loop->server->handler->run(c);
 }
 
+/* Gives the request more bytes, which are drained from `in` where that has them, and goes on as the request then stands. */
+static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
+    bool was_started = c->request.started;
+    size_t used;
+    http_event e = http_feed(&c->request, p, n, &used);
+    if (in != NULL) {
+        evbuffer_drain(in, used);
+    }
+    if (!was_started && c->request.started && e != HTTP_GOT_ALL) {
+        set_deadline(c, c->loop->server->options.header_deadline_us);
+    }
+    if (e == HTTP_GOT_HEAD) {
+        on_body_begin(c);
+    } else if (e == HTTP_GOT_ALL) {
+        on_request(c);
+    } else if (e == HTTP_REFUSED) {
+        c->keep_alive = false;
+        conn_reply_error(c, c->request.status, NULL, c->request.message, NULL);
+    }
+}
+
 /* Takes requests from the input until it is empty or a request waits for its response. */
 static void process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
@@ -443,21 +466,26 @@ static void process(conn *c) {
     c->processing = true;
     while ((c->state == CONN_HEAD || (c->state == CONN_BODY && has_body_room(c))) && evbuffer_get_length(output(c)) <= PIPELINE_BYTES &&
            evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0) {
-        bool was_started = c->request.started;
-        size_t used;
-        http_event e = http_feed(&c->request, v.iov_base, v.iov_len, &used);
-        evbuffer_drain(in, used);
-        if (!was_started && c->request.started && e != HTTP_GOT_ALL) {
-            set_deadline(c, c->loop->server->options.header_deadline_us);
+        feed(c, v.iov_base, v.iov_len, in);
+    }
+    c->processing = false;
+}
+
+/* Receives more of a body whose length is known, where the input is empty: in large pieces, as a body of megabytes would otherwise take
+ * thousands of rounds of the loop. */
+static void receive_body(conn *c) {
+    char piece[BODY_PIECE_BYTES];
+    const http_request *r = &c->request;
+    c->processing = true;
+    for (int i = 0; i < BODY_PIECES && c->state == CONN_BODY && r->n_encodings == 0 && has_body_room(c) &&
+                    evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
+         i++) {
+        uint64_t left = r->length - r->n_body_bytes;
+        ssize_t n = recv(bufferevent_getfd(c->bev), piece, left < sizeof piece ? (size_t)left : sizeof piece, MSG_DONTWAIT);
+        if (n <= 0) { /* nothing, or an end that is met at the next event */
+            break;
         }
-        if (e == HTTP_GOT_HEAD) {
-            on_body_begin(c);
-        } else if (e == HTTP_GOT_ALL) {
-            on_request(c);
-        } else if (e == HTTP_REFUSED) {
-            c->keep_alive = false;
-            conn_reply_error(c, c->request.status, NULL, c->request.message, NULL);
-        }
+        feed(c, piece, (size_t)n, NULL);
     }
     c->processing = false;
 }
@@ -471,6 +499,7 @@ static void on_read(struct bufferevent *bev, void *arg) {
         return;
     }
     process(c);
+    receive_body(c);
     if (evbuffer_get_length(bufferevent_get_input(bev)) > AHEAD_BYTES) { /* reading never pauses, so that a disconnect is noticed */
         conn_close(c);
     }

@@ -42,14 +42,21 @@ void added_set_deinit(added_set *a) {
 
 /* ---- the trie ---- */
 
+static int compare_texts(str a, str b) {
+    size_t n = a.n < b.n ? a.n : b.n;
+    int c = n > 0 ? memcmp(a.p, b.p, n) : 0;
+    return c != 0 ? c : (a.n > b.n) - (a.n < b.n);
+}
+
 static int compare_patterns(const void *x, const void *y) {
     const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
-    size_t n = a->pattern.n < b->pattern.n ? a->pattern.n : b->pattern.n;
-    int c = n > 0 ? memcmp(a->pattern.p, b->pattern.p, n) : 0;
-    if (c != 0 || a->pattern.n != b->pattern.n) {
-        return c != 0 ? c : a->pattern.n < b->pattern.n ? -1 : 1;
-    }
-    return (a > b) - (a < b);
+    int c = compare_texts(a->pattern, b->pattern);
+    return c != 0 ? c : (a > b) - (a < b);
+}
+
+static int compare_contents(const void *x, const void *y) {
+    const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
+    return compare_texts(a->content, b->content);
 }
 
 /* Patterns sorted[low..high) share their first depth bytes, which lead to node. Work for its children goes on the stack. */
@@ -112,6 +119,26 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
     return e;
 }
 
+/* Special tokens are known by the text that they decode to, as in the tokenizers library: one that normalizing changes may not be, and
+ * another one may. */
+static quire_err find_hidden(added_set *a) {
+    const added_token **special = mem_new(a->n, sizeof *special);
+    size_t n = 0;
+    TRY(mem_check(special));
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->tokens[i].special) {
+            special[n++] = &a->tokens[i];
+        }
+    }
+    qsort(special, n, sizeof *special, compare_contents);
+    for (size_t i = 0; i < a->n; i++) {
+        added_token key = {.content = a->tokens[i].pattern}, *wanted = &key;
+        a->tokens[i].hidden = n > 0 && bsearch(&wanted, special, n, sizeof *special, compare_contents) != NULL;
+    }
+    mem_free(special);
+    return QUIRE_OK;
+}
+
 quire_err added_set_finish(added_set *a, int32_t n_ids) {
     a->by_id = mem_new((size_t)n_ids, sizeof *a->by_id);
     TRY(mem_check(a->by_id));
@@ -121,6 +148,7 @@ quire_err added_set_finish(added_set *a, int32_t n_ids) {
         a->longest = a->tokens[i].pattern.n > a->longest ? a->tokens[i].pattern.n : a->longest;
     }
     TRY(build_trie(&a->raw, a, false));
+    TRY(find_hidden(a));
     return build_trie(&a->normalized, a, true);
 }
 
@@ -189,7 +217,7 @@ static size_t skip_spaces_right(str text, size_t at) {
 }
 
 static bool may_stand(const added_walk *w, const added_token *t, size_t start, size_t end) {
-    return w->marks == NULL || !t->control || text_marks_allow(w->marks, w->offset + start, w->offset + end);
+    return w->marks == NULL || !t->control || text_marks_allow(w->marks, w->offset + start + t->lead, w->offset + end);
 }
 
 /* The longest token that begins at text[at], or -1; *end is its end. */

@@ -13,9 +13,11 @@ typedef struct added_token {
     int32_t id;
     str content;         /* as the vocabulary names it; in the set's text */
     str pattern;         /* the string to find: content, normalized if the token is; in the set's text */
-    bool special;        /* skipped when decoding, ordinary text when special tokens are not parsed */
+    bool special;        /* ordinary text when special tokens are not parsed */
+    bool hidden;         /* its pattern is a special token's content: skipped when decoding; set by added_set_finish */
     bool control;        /* a control token: special, or spelled like <|this|>; set by added_set_add */
     bool normalized;     /* found in the normalized text */
+    size_t lead;         /* so many of its pattern's first bytes are the normalizer's, and may come from anywhere */
     bool single_word;    /* only where no word character touches it */
     bool lstrip, rstrip; /* takes the white space around it */
 } added_token;
@@ -38,7 +40,7 @@ typedef struct added_set {
     size_t n, cap;
     added_trie raw, normalized;
     bool finds_control; /* in the normalized text */
-    int32_t *by_id; /* [n_ids]: a token's index plus 1, or 0 */
+    int32_t *by_id;     /* [n_ids]: a token's index plus 1, or 0 */
     int32_t n_ids;
     size_t longest; /* bytes of a pattern */
 } added_set;

@@ -3,29 +3,24 @@
 #include "base/mem.h"
 #include "text/byte_level.h"
 #include "text/chars.h"
+#include "text/decode_steps.h"
 
 void decoder_deinit(decoder *d) {
     for (int32_t i = 0; i < d->n; i++) {
         mem_free(d->steps[i].content);
         mem_free(d->steps[i].unknown);
+        mem_free(d->steps[i].delimiter);
         matcher_deinit(&d->steps[i].match);
     }
     *d = (decoder){0};
 }
 
-const char *decoder_check(const decoder *d) {
-    bool fused = false;
+void decoder_link(decoder *d) {
+    bool late = false;
     for (int32_t i = 0; i < d->n; i++) {
-        decode_kind k = d->steps[i].kind;
-        if (i > 0 && d->steps[i - 1].kind == DECODE_BYTE_LEVEL && k != DECODE_FUSE) {
-            return "a decoder step after ByteLevel";
-        }
-        if (fused && k != DECODE_STRIP && k != DECODE_FUSE) {
-            return "a decoder step that needs single tokens, after they are fused";
-        }
-        fused = fused || k == DECODE_FUSE;
+        d->steps[i].late = late;
+        late = late || d->steps[i].kind == DECODE_FUSE || d->steps[i].kind == DECODE_BYTE_LEVEL;
     }
-    return NULL;
 }
 
 void decode_begin(decode_state *s, const decoder *d, decode_mode mode) {
@@ -44,10 +39,10 @@ void decode_deinit(decode_state *s) {
         strbuf_deinit(&s->held[i].text);
         strbuf_deinit(&s->work[i]);
     }
+    strbuf_deinit(&s->spare);
     regex_scratch_deinit(&s->scratch);
 }
 
-/* A part of a token; begins: its first one. Parts of one token may be empty. */
 static quire_err put(decode_state *s, int32_t i, str part, bool begins);
 
 /* ---- bytes ---- */
@@ -61,6 +56,13 @@ static size_t whole_chars(str text) {
     return n;
 }
 
+/* Passes on a part of the token that the step makes of several. */
+static quire_err put_part(decode_state *s, int32_t i, str part) {
+    bool begins = !s->held[i].begun;
+    s->held[i].begun = true;
+    return put(s, i + 1, part, begins);
+}
+
 /* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a tail that may still become a character, unless all is
  * set. each_byte: U+FFFD for each byte of an invalid part. */
 static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte) {
@@ -68,7 +70,7 @@ static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte)
     size_t n = t->n, done = whole_chars((str){t->p, n}), len;
     if (done == n) { /* as almost always */
         t->n = 0;
-        return n == 0 ? QUIRE_OK : put(s, i + 1, (str){t->p, n}, true);
+        return n == 0 ? QUIRE_OK : put_part(s, i, (str){t->p, n});
     }
     strbuf_clear(w);
     TRY(strbuf_add(w, t->p, done));
@@ -88,7 +90,7 @@ static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte)
         memmove(t->p, t->p + done, n - done);
         t->n = n - done;
     }
-    return w->n == 0 ? QUIRE_OK : put(s, i + 1, (str){w->p, w->n}, true);
+    return w->n == 0 ? QUIRE_OK : put_part(s, i, (str){w->p, w->n});
 }
 
 /* True for "<0xAB>". */
@@ -101,19 +103,24 @@ static bool is_byte_token(str token, uint8_t *byte) {
     return high >= 0 && low >= 0;
 }
 
-/* Ends a run of byte tokens. */
+/* Whether characters of a run of byte tokens are output as they arrive: a step that looks at single tokens waits for the whole run. */
+static bool is_eager(const decode_state *s, int32_t i) {
+    const decoder *d = s->decoder;
+    return s->mode == DECODE_STREAM && (i + 1 == d->n || d->steps[i + 1].kind == DECODE_FUSE);
+}
+
+/* Ends a run of byte tokens: one token, or where they are no text one for each. */
 static quire_err end_fallback(decode_state *s, int32_t i) {
-    strbuf *t = &s->held[i].text;
-    if (s->mode == DECODE_STREAM || utf8_is_valid((str){t->p, t->n})) {
-        return put_bytes(s, i, true, true);
+    decode_held *h = &s->held[i];
+    quire_err e = QUIRE_OK;
+    if (is_eager(s, i) || utf8_is_valid((str){h->text.p, h->text.n})) {
+        e = put_bytes(s, i, true, true);
     }
-    strbuf *w = &s->work[i];
-    strbuf_clear(w);
-    for (size_t k = 0; k < t->n; k++) {
-        TRY(strbuf_add_str(w, UTF8_REPLACEMENT));
+    for (; h->text.n > 0 && e == QUIRE_OK; h->text.n--) {
+        e = put(s, i + 1, str_of(UTF8_REPLACEMENT), true);
     }
-    t->n = 0;
-    return put(s, i + 1, (str){w->p, w->n}, true);
+    h->begun = false;
+    return e;
 }
 
 static quire_err put_fallback(decode_state *s, int32_t i, str part) {
@@ -121,9 +128,9 @@ static quire_err put_fallback(decode_state *s, int32_t i, str part) {
     strbuf *t = &s->held[i].text;
     if (is_byte_token(part, &byte)) {
         TRY(strbuf_add_char(t, (char)byte));
-        return s->mode == DECODE_STREAM ? put_bytes(s, i, false, true) : QUIRE_OK;
+        return is_eager(s, i) ? put_bytes(s, i, false, true) : QUIRE_OK;
     }
-    if (t->n > 0) {
+    if (t->n > 0 || s->held[i].begun) {
         TRY(end_fallback(s, i));
     }
     return put(s, i + 1, part, true);
@@ -195,6 +202,12 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     return settled < token.n && !is_last ? QUIRE_OK : put(s, i + 1, (str){token.p, settled}, true);
 }
 
+static void swap(strbuf *a, strbuf *b) {
+    strbuf swapped = *a;
+    *a = *b;
+    *b = swapped;
+}
+
 /* transformers' clean-up of tokenization spaces, within one token. */
 static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
     static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -207,9 +220,7 @@ static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
         matcher m = {.literal = literal, .n_literal = n};
         strbuf_clear(tmp);
         TRY(matcher_replace(&m, &s->scratch, (str){text->p, text->n}, str_of(pairs[k][1]), tmp));
-        strbuf swapped = *text;
-        *text = *tmp;
-        *tmp = swapped;
+        swap(text, tmp);
     }
     return QUIRE_OK;
 }
@@ -232,13 +243,43 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
     return put(s, i + 1, (str){w->p, w->n}, true);
 }
 
+static quire_err put_ctc(decode_state *s, int32_t i, str token) {
+    const decode_step *step = &s->decoder->steps[i];
+    strbuf *last = &s->held[i].text, *w = &s->work[i];
+    if (s->held[i].begun && str_eq((str){last->p, last->n}, token)) {
+        return QUIRE_OK;
+    }
+    s->held[i].begun = true;
+    strbuf_clear(last);
+    strbuf_clear(w);
+    TRY(strbuf_add(last, token.p, token.n));
+    matcher pad = {.literal = step->content, .n_literal = step->n_content};
+    TRY(matcher_replace(&pad, &s->scratch, token, (str){"", 0}, w));
+    if (step->cleanup) {
+        TRY(clean_up(s, w, &s->spare));
+        strbuf_clear(&s->spare);
+        matcher delimiter = {.literal = step->delimiter, .n_literal = step->n_delimiter};
+        TRY(matcher_replace(&delimiter, &s->scratch, (str){w->p, w->n}, (str){" ", 1}, &s->spare));
+        swap(w, &s->spare);
+    }
+    return w->n == 0 ? QUIRE_OK : put(s, i + 1, (str){w->p, w->n}, true);
+}
+
+quire_err decode_put(decode_state *s, int32_t i, str part, bool begins) {
+    return put(s, i, part, begins);
+}
+
 static quire_err put(decode_state *s, int32_t i, str part, bool begins) {
     if (i == s->decoder->n) {
         return strbuf_add(s->out, part.p, part.n);
     }
+    return s->decoder->steps[i].late ? decode_put_late(s, i, part, begins) : decode_run(s, i, part, begins);
+}
+
+quire_err decode_run(decode_state *s, int32_t i, str part, bool begins) {
     const decode_step *step = &s->decoder->steps[i];
     decode_held *h = &s->held[i];
-    bool first = h->n_tokens == 0;
+    bool first = h->n_tokens == 0 || step->late;
     h->n_tokens += begins;
     switch (step->kind) {
     case DECODE_BYTE_LEVEL:
@@ -252,11 +293,13 @@ static quire_err put(decode_state *s, int32_t i, str part, bool begins) {
         return put_replaced(s, i, &(matcher){.literal = step->content, .n_literal = step->n_content}, part,
                             first && !step->keep_first ? (str){"", 0} : (str){" ", 1}, begins);
     case DECODE_FUSE:
-        return put(s, i + 1, part, first);
+        return put_part(s, i, part);
     case DECODE_STRIP:
         return put_strip(s, i, part, begins);
     case DECODE_SUFFIX:
         return put_suffix(s, i, part);
+    case DECODE_CTC:
+        return put_ctc(s, i, part);
     case DECODE_WORDPIECE:
         return begins ? put_wordpiece(s, i, part, first) : put(s, i + 1, part, false);
     case DECODE_SPACED:
@@ -312,6 +355,7 @@ quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out)
 static quire_err finish_step(decode_state *s, int32_t i) {
     const decode_step *step = &s->decoder->steps[i];
     strbuf *held = &s->held[i].text;
+    TRY(step->late ? decode_finish_late(s, i) : QUIRE_OK);
     switch (step->kind) {
     case DECODE_BYTE_LEVEL:
         return put_bytes(s, i, true, false);

@@ -20,6 +20,7 @@ typedef enum decode_kind {
     DECODE_METASPACE,     /* the mark (content) is a space; in the first token nothing, unless keep_first */
     DECODE_SUFFIX,        /* content ends a word: a space, but nothing in the last token */
     DECODE_WORDPIECE,     /* content begins what continues a word; all else but the first token gets a space */
+    DECODE_CTC,           /* of equal tokens in a row one; content is nothing, and delimiter a space with cleanup */
     DECODE_SPACED,        /* a space between tokens: where a file names no decoder */
     DECODE_SENTENCEPIECE  /* the mark is a space, but for one at the very start with strip_first; byte tokens are UTF-8 */
 } decode_kind;
@@ -30,13 +31,16 @@ typedef struct decode_step {
     size_t n_content;
     int32_t start, stop; /* STRIP */
     bool keep_first;     /* METASPACE */
-    bool cleanup;        /* WORDPIECE: tightens English punctuation */
+    bool cleanup;        /* WORDPIECE, CTC: tightens English punctuation */
     bool marks_words;    /* WORDPIECE: content begins a word instead of a continuation, as in GGUF files */
     bool strip_first;    /* SENTENCEPIECE: the mark at the very start is nothing */
     bool strip_all;      /* SENTENCEPIECE: so are all marks before the first text */
     char *unknown;       /* owned: SENTENCEPIECE: the text of an unknown token; NULL: " ⁇ " */
     size_t n_unknown;
+    char *delimiter; /* owned: CTC */
+    size_t n_delimiter;
     matcher match; /* REPLACE */
+    bool late;     /* a step before makes one token of all; set by decoder_link */
 } decode_step;
 
 #define DECODE_MAX_STEPS 16
@@ -47,8 +51,8 @@ typedef struct decoder {
 } decoder;
 
 void decoder_deinit(decoder *d);
-/* NULL when the steps can be combined in this order, else the name of what cannot. */
-const char *decoder_check(const decoder *d);
+/* When all steps are there: finds the late ones. */
+void decoder_link(decoder *d);
 
 typedef struct decode_held {
     strbuf text;      /* text that a step withholds */
@@ -56,6 +60,7 @@ typedef struct decode_held {
     int32_t n_cut;    /* STRIP: cut from this token's start */
     int32_t n_back;   /* STRIP: withheld at its end */
     bool leading;     /* STRIP: still at its start. */
+    bool begun;       /* a part of the token that a step makes of several has been passed on; CTC: there was a token */
 } decode_held;
 
 /* The text for a byte run that is not valid UTF-8. */
@@ -69,6 +74,7 @@ typedef struct decode_state {
     decode_mode mode;
     decode_held held[DECODE_MAX_STEPS];
     strbuf work[DECODE_MAX_STEPS];
+    strbuf spare;
     regex_scratch scratch;
     strbuf *out;
 } decode_state;

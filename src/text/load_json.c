@@ -63,7 +63,10 @@ static quire_err add_token(tokenizer *t, json_value *o, norm_scratch *ns, regex_
     }
     a.pattern = a.content;
     if (a.normalized) {
+        str lead = normalizer_lead(&t->normalizer);
         TRY(normalizer_run(&t->normalizer, a.content, ns, rs, &a.pattern));
+        bool leads = a.pattern.n > lead.n && lead.n > 0 && memcmp(a.pattern.p, lead.p, lead.n) == 0;
+        a.lead = leads ? lead.n : 0;
     }
     TRY(added_set_add(&t->added, &a));
     return str_eq(piece_table_get(&t->vocab, a.id), a.content) ? QUIRE_OK : piece_table_add_hidden(&t->vocab, a.id, a.content);

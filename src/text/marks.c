@@ -34,7 +34,6 @@ size_t text_marks_find(const text_marks *m, size_t at) {
 }
 
 bool text_marks_allow(const text_marks *m, size_t start, size_t end) {
-    start += m->lead < end - start ? m->lead : 0;
     size_t i = text_marks_find(m, start);
     return i == m->n || m->runs[i].start >= end;
 }

@@ -19,7 +19,6 @@ typedef struct mark_run {
 typedef struct text_marks {
     mark_run *runs;
     size_t n, cap;
-    size_t lead; /* this many bytes at a token's start don't count: the length of a normalizer's prefix, which tokens' patterns have */
 } text_marks;
 
 void text_marks_deinit(text_marks *m);

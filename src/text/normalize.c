@@ -20,6 +20,7 @@ void normalizer_deinit(normalizer *n) {
 void norm_scratch_deinit(norm_scratch *s) {
     strbuf_deinit(&s->a);
     strbuf_deinit(&s->b);
+    strbuf_deinit(&s->head);
     mem_free(s->chars);
     mem_free(s->classes);
     *s = (norm_scratch){0};
@@ -322,6 +323,43 @@ static quire_err run_step(const norm_step *step, str text, norm_scratch *s, rege
     }
 }
 
+/* ---- where the input's first character is ---- */
+
+/* Replaced text stands where the last byte of its match did. */
+static quire_err replaced_front(const norm_step *step, str text, norm_scratch *s, regex_scratch *rs) {
+    match_iter it = {.subject = text};
+    size_t front = 0, done = 0;
+    for (bool found = true; found && done < s->front;) {
+        TRY(matcher_next(&step->match, rs, &it, &found));
+        found = found && it.start + (it.end > it.start) <= s->front;
+        size_t upto = found ? it.start : s->front;
+        front += upto - done + (found && it.end <= s->front ? step->n_content : 0);
+        done = found ? it.end : upto;
+    }
+    s->front = front;
+    return QUIRE_OK;
+}
+
+/* Moves s->front from a step's text to what it made of it. A character that composes with those behind it stands where it did; so does
+ * what follows one that Precompiled rules delete at the start. */
+static quire_err move_front(const norm_step *step, str text, str made, norm_scratch *s, regex_scratch *rs) {
+    if (s->front == 0 || made.n == 0) {
+        s->front = 0;
+        return QUIRE_OK;
+    }
+    if (step->kind == NORM_REPLACE) {
+        return replaced_front(step, text, s, rs);
+    }
+    strbuf_clear(&s->head);
+    TRY(run_step(step, (str){text.p, s->front}, s, rs, &s->head));
+    size_t n = s->head.n;
+    if (n == 0 ? step->kind == NORM_PRECOMPILED : n > made.n || memcmp(s->head.p, made.p, n) != 0) {
+        (void)utf8_next(made.p, &n);
+    }
+    s->front = n;
+    return QUIRE_OK;
+}
+
 str normalizer_lead(const normalizer *n) {
     for (int32_t i = 0; i < n->n; i++) {
         if (n->steps[i].kind == NORM_PREPEND) {
@@ -366,12 +404,17 @@ quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_s
     for (int32_t i = 0; i < n->n && text.n > 0; i++) {
         const norm_step *step = &n->steps[i];
         if (step->kind == NORM_STRIP) {
+            str whole = text;
             text = strip(step, text);
+            size_t n_gone = (size_t)(text.p - whole.p);
+            s->front = s->front > n_gone ? s->front - n_gone : 0;
         } else if (step->kind > NORM_NFKD || !is_plainly_normal(text, step->kind)) {
             strbuf *to = in == &s->a ? &s->b : &s->a;
             strbuf_clear(to);
             TRY(run_step(step, text, s, rs, to));
-            text = (str){to->n > 0 ? to->p : "", to->n};
+            str made = {to->n > 0 ? to->p : "", to->n};
+            TRY(move_front(step, text, made, s, rs));
+            text = made;
             in = to;
         }
     }

@@ -49,11 +49,13 @@ typedef struct normalizer {
 void normalizer_deinit(normalizer *n);
 
 typedef struct norm_scratch {
-    strbuf a, b;
+    strbuf a, b, head;
     int32_t *chars; /* decomposed text */
     size_t cap_chars;
     uint8_t *classes; /* their combining classes */
     size_t cap_classes;
+    size_t front; /* of the text, set by the caller, and then of the result: so many of the first bytes stand for the first character of
+                   * the whole input. 0: none of them, or nobody asks */
 } norm_scratch;
 
 void norm_scratch_deinit(norm_scratch *s);

@@ -299,6 +299,13 @@ static quire_err load_decoder_step(json_value *o, str type, decode_step *step, q
         step->cleanup = json_get_bool(o, "cleanup", true);
         return copy_content(json_get_str(o, "prefix"), &step->content, &step->n_content);
     }
+    if (str_is(type, "CTC")) {
+        str delimiter = json_get_str(o, "word_delimiter_token");
+        step->kind = DECODE_CTC;
+        step->cleanup = json_get_bool(o, "cleanup", true);
+        TRY(copy_content(delimiter, &step->delimiter, &step->n_delimiter));
+        return copy_content(json_get_str(o, "pad_token"), &step->content, &step->n_content);
+    }
     return unsupported(err, "the decoder", type);
 }
 
@@ -320,6 +327,6 @@ quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err) {
     if (out->n == 0) {
         out->steps[out->n++] = (decode_step){.kind = DECODE_SPACED};
     }
-    const char *problem = decoder_check(out);
-    return problem != NULL ? unsupported(err, problem, str_of("")) : QUIRE_OK;
+    decoder_link(out);
+    return QUIRE_OK;
 }

@@ -1,10 +1,19 @@
 /* Post-processors: TemplateProcessing, BertProcessing, RobertaProcessing, and ByteLevel, which only concerns offsets. */
 #include "base/mem.h"
-#include "json/json.h"
 #include "text/pipeline.h"
+#include "json/json.h"
+
+enum { MAX_TEXTS = 256, MAX_PARTS = 1024 };
+
+/* What a processor makes of the texts that the ones before have wrapped, for one text or two. */
+typedef struct wrapping {
+    post_template made;
+    size_t starts[MAX_TEXTS + 1]; /* of each wrapped text among made's parts */
+    size_t n;
+} wrapping;
 
 typedef struct post_reader {
-    postprocessor *out;
+    wrapping single, pair;
     int32_t n_ids;
 } post_reader;
 
@@ -52,20 +61,57 @@ static quire_err add_named(const post_reader *r, json_value *special_tokens, str
     return post_template_add(t, POST_TOKENS, type_id, values, n);
 }
 
-static quire_err load_template(const post_reader *r, json_value *o, const char *key, post_template *t, quire_error *err) {
+static quire_err too_many(quire_error *err) {
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: post-processors that add so many tokens are not supported by this version");
+}
+
+/* A text begins. */
+static quire_err begin_text(wrapping *w, quire_error *err) {
+    if (w->n == MAX_TEXTS) {
+        return too_many(err);
+    }
+    w->starts[w->n++] = w->made.n;
+    return QUIRE_OK;
+}
+
+/* Copies wrapped text i of *from; type_id -1: its segments stay. */
+static quire_err copy_text(const wrapping *from, size_t i, int32_t type_id, wrapping *to, quire_error *err) {
+    size_t end = i + 1 < from->n ? from->starts[i + 1] : from->made.n;
+    for (size_t k = from->starts[i]; k < end; k++) {
+        const post_part *p = &from->made.parts[k];
+        TRY(to->made.n < MAX_PARTS ? QUIRE_OK : too_many(err));
+        TRY(post_template_add(&to->made, p->kind, type_id >= 0 ? type_id : p->type_id, p->ids, p->n_ids));
+    }
+    return QUIRE_OK;
+}
+
+/* One or two texts as they are. */
+static quire_err begin_wrapping(bool pair, wrapping *w, quire_error *err) {
+    for (int i = 0; i <= pair; i++) {
+        TRY(begin_text(w, err));
+        TRY(post_template_add(&w->made, i == 0 ? POST_A : POST_B, i, NULL, 0));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err apply_template(const post_reader *r, json_value *o, const char *key, const wrapping *from, wrapping *to,
+                                quire_error *err) {
     json_value *list = json_get(o, key);
-    if (!json_is(list, JSON_KIND_ARRAY) || t->n > 0) {
+    if (!json_is(list, JSON_KIND_ARRAY)) {
         return malformed(err);
     }
     for (size_t i = 0; i < json_length(list); i++) {
         json_value *part = json_at(list, i), *v = json_get(part, "Sequence");
+        TRY(begin_text(to, err));
         if (v != NULL) {
-            TRY(post_template_add(t, str_is(json_get_str(v, "id"), "B") ? POST_B : POST_A, json_get_int32(v, "type_id", 0), NULL, 0));
+            size_t which = str_is(json_get_str(v, "id"), "B");
+            TRY(which < from->n ? copy_text(from, which, json_get_int32(v, "type_id", 0), to, err) : malformed(err));
             continue;
         }
         v = json_get(part, "SpecialToken");
-        TRY(v == NULL ? malformed(err)
-                      : add_named(r, json_get(o, "special_tokens"), json_get_str(v, "id"), json_get_int32(v, "type_id", 0), t, err));
+        TRY(v == NULL
+                ? malformed(err)
+                : add_named(r, json_get(o, "special_tokens"), json_get_str(v, "id"), json_get_int32(v, "type_id", 0), &to->made, err));
     }
     return QUIRE_OK;
 }
@@ -85,39 +131,48 @@ static quire_err read_token_pair(const post_reader *r, json_value *o, const char
 }
 
 /* cls A sep, and cls A sep B sep; Roberta has two sep between the texts and no segments. */
-static quire_err load_bert(const post_reader *r, json_value *o, bool roberta, quire_error *err) {
-    postprocessor *p = r->out;
-    int32_t cls, sep, second = roberta ? 0 : 1;
+static quire_err apply_bert(const post_reader *r, json_value *o, bool roberta, const wrapping *from, wrapping *to, quire_error *err) {
+    int32_t cls, sep;
     TRY(read_token_pair(r, o, "cls", &cls, err));
     TRY(read_token_pair(r, o, "sep", &sep, err));
-    if (p->single.n > 0) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: a second post-processor that adds tokens is not supported by this version");
+    for (size_t i = 0; i < from->n; i++) {
+        int32_t type_id = i > 0 && !roberta;
+        TRY(begin_text(to, err));
+        if (i == 0 || roberta) {
+            TRY(post_template_add(&to->made, POST_TOKENS, type_id, i == 0 ? &cls : &sep, 1));
+        }
+        TRY(copy_text(from, i, roberta ? 0 : -1, to, err));
+        TRY(post_template_add(&to->made, POST_TOKENS, type_id, &sep, 1));
     }
-    for (int two = 0; two < 2; two++) {
-        post_template *t = two ? &p->pair : &p->single;
-        TRY(post_template_add(t, POST_TOKENS, 0, &cls, 1));
-        TRY(post_template_add(t, POST_A, 0, NULL, 0));
-        TRY(post_template_add(t, POST_TOKENS, 0, &sep, 1));
+    return QUIRE_OK;
+}
+
+/* Applies a processor that adds tokens to what those before have made. */
+static quire_err apply(post_reader *r, json_value *o, str type, bool pair, quire_error *err) {
+    wrapping to = {.n = 0}, *from = pair ? &r->pair : &r->single;
+    bool is_template = str_is(type, "TemplateProcessing");
+    quire_err e = from->n == 0 ? begin_wrapping(pair, from, err) : QUIRE_OK;
+    if (e == QUIRE_OK && is_template && (from->n < 1 || from->n > 2)) {
+        e = err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: a template has one text or two; the post-processors before it give %zu",
+                    from->n);
     }
-    if (roberta) {
-        TRY(post_template_add(&p->pair, POST_TOKENS, 0, &sep, 1));
-    }
-    TRY(post_template_add(&p->pair, POST_B, second, NULL, 0));
-    return post_template_add(&p->pair, POST_TOKENS, second, &sep, 1);
+    e = e != QUIRE_OK ? e
+        : is_template ? apply_template(r, o, from->n == 2 ? "pair" : "single", from, &to, err)
+                      : apply_bert(r, o, type.p[0] == 'R', from, &to, err);
+    template_deinit(&from->made);
+    *from = to;
+    return e;
 }
 
 static quire_err load_post(json_value *o, void *reader, quire_error *err) {
-    const post_reader *r = reader;
+    post_reader *r = reader;
     str type = json_get_str(o, "type");
     if (str_is(type, "ByteLevel")) {
         return QUIRE_OK;
     }
-    if (str_is(type, "TemplateProcessing")) {
-        TRY(load_template(r, o, "single", &r->out->single, err));
-        return load_template(r, o, "pair", &r->out->pair, err);
-    }
-    if (str_is(type, "BertProcessing") || str_is(type, "RobertaProcessing")) {
-        return load_bert(r, o, type.p[0] == 'R', err);
+    if (str_is(type, "TemplateProcessing") || str_is(type, "BertProcessing") || str_is(type, "RobertaProcessing")) {
+        TRY(apply(r, o, type, false, err));
+        return apply(r, o, type, true, err);
     }
     if (str_is(type, "Sequence")) {
         return pipeline_load_each(o, "processors", "post-processor", reader, load_post, err);
@@ -127,6 +182,8 @@ static quire_err load_post(json_value *o, void *reader, quire_error *err) {
 }
 
 quire_err pipeline_load_postprocessor(str json, int32_t n_ids, postprocessor *out, quire_error *err) {
-    post_reader r = {out, n_ids};
-    return pipeline_load_document(json, "post-processor", &r, load_post, err);
+    post_reader r = {.n_ids = n_ids};
+    quire_err e = pipeline_load_document(json, "post-processor", &r, load_post, err);
+    *out = (postprocessor){.single = r.single.made, .pair = r.pair.made};
+    return e;
 }

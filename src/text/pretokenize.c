@@ -22,6 +22,15 @@ bool pretokenizer_deletes(const pretokenizer *p) {
     return false;
 }
 
+bool pretokenizer_asks_front(const pretokenizer *p) {
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->steps[i].kind == PRE_METASPACE && p->steps[i].prepend == PREPEND_FIRST) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void pre_scratch_deinit(pre_scratch *s) {
     mem_free(s->a.pieces);
     mem_free(s->b.pieces);
@@ -176,14 +185,30 @@ static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
     return list_add(out, offset + start, text.n - start);
 }
 
+/* Notes that the first n_chars characters of what a step has written from start on stand for the input's first one. */
+static void note_front(pre_scratch *s, const strbuf *own, size_t start, size_t n_chars) {
+    size_t len;
+    for (s->front = start; n_chars > 0 && s->front < own->n; n_chars--) {
+        (void)utf8_next(own->p + s->front, &len);
+        s->front += len;
+    }
+}
+
+static size_t count_chars(str text) {
+    size_t n = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        n += ((uint8_t)text.p[i] & 0xC0) != 0x80;
+    }
+    return n;
+}
+
 /* Appends text to *own with metaspace marks, and cuts it before every mark. */
-static quire_err metaspace_piece(const pre_step *step, str text, bool first, strbuf *own, piece_list *out) {
+static quire_err metaspace_piece(const pre_step *step, str text, size_t front, pre_scratch *s, strbuf *own, piece_list *out) {
     char mark[4];
     size_t n_mark = utf8_encode(step->delimiter, mark), start = own->n;
     bool marked = text.p[0] == ' ' || (text.n >= n_mark && memcmp(text.p, mark, n_mark) == 0);
-    if (!marked && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && first))) {
-        TRY(strbuf_add(own, mark, n_mark));
-    }
+    bool prepends = !marked && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && front > 0));
+    TRY(prepends ? strbuf_add(own, mark, n_mark) : QUIRE_OK);
     for (size_t i = 0; i < text.n;) {
         const char *space = memchr(text.p + i, ' ', text.n - i);
         size_t upto = space != NULL ? (size_t)(space - text.p) : text.n;
@@ -192,6 +217,9 @@ static quire_err metaspace_piece(const pre_step *step, str text, bool first, str
             TRY(strbuf_add(own, mark, n_mark));
         }
         i = upto + (space != NULL);
+    }
+    if (front > 0) {
+        note_front(s, own, start, count_chars((str){text.p, front}) + prepends);
     }
     for (size_t i = start; step->split && i + n_mark <= own->n;) {
         bool cut = memcmp(own->p + i, mark, n_mark) == 0;
@@ -205,8 +233,11 @@ static quire_err metaspace_piece(const pre_step *step, str text, bool first, str
 }
 
 /* Appends text's bytes to *own in the byte-level alphabet, and its pieces to out. */
-static quire_err byte_level_piece(const pre_step *step, str text, pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
-    if (step->prepend == PREPEND_ALWAYS && text.p[0] != ' ') {
+static quire_err byte_level_piece(const pre_step *step, str text, size_t front, pre_scratch *s, regex_scratch *rs, strbuf *own,
+                                  piece_list *out) {
+    size_t before = own->n;
+    bool prepends = step->prepend == PREPEND_ALWAYS && text.p[0] != ' ';
+    if (prepends) {
         strbuf_clear(&s->spaced);
         TRY(strbuf_add_char(&s->spaced, ' '));
         TRY(strbuf_add(&s->spaced, text.p, text.n));
@@ -218,13 +249,17 @@ static quire_err byte_level_piece(const pre_step *step, str text, pre_scratch *s
         TRY(byte_level_add(own, (str){text.p + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start}));
         TRY(list_add(out, start, own->n - start));
     }
+    if (front > 0) {
+        note_front(s, own, before, front + prepends);
+    }
     return QUIRE_OK;
 }
 
 static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i, pre_scratch *s, regex_scratch *rs, strbuf *own,
                            piece_list *out) {
-    size_t at = in->pieces[i].at;
+    size_t at = in->pieces[i].at, front = in->front > at ? in->front - at : 0;
     str text = {in->text.p + at, in->pieces[i].n};
+    front = front < text.n ? front : text.n;
     bool each = step->kind == PRE_BYTE_LEVEL || step->behavior == SPLIT_ISOLATED; /* cut becomes a piece */
     s->n_cuts = 0;
     s->max_cuts = each ? s->max_pieces : 0;
@@ -240,14 +275,15 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
     case PRE_SCRIPTS:
         return cut_scripts(text, at, out);
     case PRE_METASPACE:
-        return metaspace_piece(step, text, in->first && i == 0, own, out);
+        return metaspace_piece(step, text, front, s, own, out);
     default:
-        return byte_level_piece(step, text, s, rs, own, out);
+        return byte_level_piece(step, text, front, s, rs, own, out);
     }
 }
 
 static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
     out->n = 0;
+    s->front = 0;
     strbuf_clear(own);
     for (size_t i = 0; i < in->n; i++) {
         TRY(run_piece(step, in, i, s, rs, own, out));
@@ -257,14 +293,14 @@ static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratc
     }
     bool rewrites = own->n > 0;
     out->text = rewrites ? (str){own->p, own->n} : in->text;
-    out->first = in->first && out->n > 0 && (rewrites || out->pieces[0].at == in->pieces[0].at);
+    out->front = rewrites ? s->front : in->front;
     return QUIRE_OK;
 }
 
-quire_err pretokenizer_run(const pretokenizer *p, str text, bool first, pre_scratch *s, regex_scratch *rs, const piece_list **out) {
+quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_scratch *s, regex_scratch *rs, const piece_list **out) {
     piece_list *in = &s->a, *to = &s->b;
     int free_text = 0;
-    *in = (piece_list){.text = text, .first = first, .pieces = in->pieces, .cap = in->cap};
+    *in = (piece_list){.text = text, .front = front, .pieces = in->pieces, .cap = in->cap};
     TRY(list_add(in, 0, text.n));
     for (int32_t i = 0; i < p->n; i++) {
         TRY(run_step(&p->steps[i], in, s, rs, &s->texts[free_text], to));

@@ -67,10 +67,10 @@ typedef struct text_span {
 
 /* Pieces of one text, in order. */
 typedef struct piece_list {
-    str text; /* borrowed */
+    str text;     /* borrowed */
+    size_t front; /* so many of its first bytes stand for the first character of the whole input */
     text_span *pieces;
     size_t n, cap;
-    bool first; /* piece 0 is the start of the whole input */
 } piece_list;
 
 typedef struct pre_scratch {
@@ -84,12 +84,17 @@ typedef struct pre_scratch {
     size_t n_cuts, cap_cuts;
     size_t max_pieces; /* set by the caller, for pretokenizers that delete nothing: cutting stops past it; 0: no bound */
     size_t max_cuts;   /* of the current step, where each cut becomes a piece */
+    size_t front;      /* of the text that the current step writes */
 } pre_scratch;
 
 void pre_scratch_deinit(pre_scratch *s);
 
-/* Cuts text (valid UTF-8). first: it is the start of the whole input. *out is in the scratch until its next use and may borrow text.
- * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM past s->max_pieces. */
-quire_err pretokenizer_run(const pretokenizer *p, str text, bool first, pre_scratch *s, regex_scratch *rs, const piece_list **out);
+/* True when a step asks for the start of the whole input. */
+bool pretokenizer_asks_front(const pretokenizer *p);
+
+/* Cuts text (valid UTF-8), of which the first `front` bytes stand for the first character of the whole input. *out is in the scratch until
+ * its next use and may borrow text. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM past s->max_pieces.
+ */
+quire_err pretokenizer_run(const pretokenizer *p, str text, size_t front, pre_scratch *s, regex_scratch *rs, const piece_list **out);
 
 #endif

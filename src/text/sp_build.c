@@ -136,7 +136,12 @@ static quire_err build_bpe(const sp_model *m, tokenizer *t, bool has_tables, qui
     return bpe_finish(b, true);
 }
 
-/* A user-defined symbol scores 0, which is more than what it could be split into. */
+/* The score of a piece. That of a user-defined symbol is more than those of what it could be split into, and grows with its bytes. */
+static double score_of(const sp_piece *p) {
+    bool defined = p->type == VOCAB_USER_DEFINED && p->text.n > 0;
+    return (double)(defined ? (float)(0.1 * (double)(p->text.n - 1)) : p->score);
+}
+
 static quire_err build_unigram(const sp_model *m, tokenizer *t) {
     unigram *u = &t->model.unigram;
     float lowest = 0;
@@ -157,8 +162,7 @@ static quire_err build_unigram(const sp_model *m, tokenizer *t) {
         }
     }
     for (size_t i = 0; i < m->n; i++) {
-        const sp_piece *p = &m->pieces[i];
-        u->scores[i] = p->type == VOCAB_USER_DEFINED ? 0 : (double)p->score;
+        u->scores[i] = score_of(&m->pieces[i]);
     }
     u->unknown_score = (double)(lowest - (float)UNIGRAM_UNKNOWN_PENALTY);
     return model_build_trie(t, &u->trie);
@@ -180,9 +184,7 @@ static quire_err build_model(const sp_model *m, tokenizer *t, bool has_tables, q
 }
 
 quire_err sp_model_build(const sp_model *m, str tables, tokenizer *t, quire_error *err) {
-    const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram
-                                 : m->kind == SP_WORD  ? &piece_model_words
-                                                       : &piece_model_bpe;
+    const piece_model_ops *ops = m->kind == SP_UNIGRAM ? &piece_model_unigram : m->kind == SP_WORD ? &piece_model_words : &piece_model_bpe;
     TRY(check(m, err));
     piece_model_init(&t->model, ops, &t->vocab, m->unk);
     TRY(load_pieces(m, tables, t, err));

@@ -123,9 +123,9 @@ static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
     return QUIRE_OK;
 }
 
-static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *out) {
+static quire_err encode_pieces(encode_run *r, str text, size_t front, token_list *out) {
     const piece_list *pieces;
-    TRY(pretokenizer_run(&r->t->pretokenizer, text, first, &r->pre, &r->regex, &pieces));
+    TRY(pretokenizer_run(&r->t->pretokenizer, text, front, &r->pre, &r->regex, &pieces));
     for (size_t i = 0; i < pieces->n; i++) {
         TRY(turn_poll((uint32_t)pieces->pieces[i].n));
         TRY(encode_piece(r, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, out));
@@ -148,13 +148,13 @@ static size_t part_end(const text_marks *m, size_t at, size_t end, bool *client)
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
     size_t done = 0, to = 0;
     bool adds_up = true;
-    out->lead = normalizer_lead(&r->t->normalizer).n;
+    size_t n_lead = normalizer_lead(&r->t->normalizer).n;
     while (done < text.n && adds_up) {
         bool client;
         size_t upto = part_end(r->options.marks, offset + done, offset + text.n, &client) - offset;
         str part = {text.p + done, upto - done};
         TRY(normalizer_run(&r->t->normalizer, part, &r->norm_part, &r->regex, &part));
-        size_t lead = done > 0 && part.n >= out->lead ? out->lead : 0;
+        size_t lead = done > 0 && part.n >= n_lead ? n_lead : 0;
         part = (str){part.p + lead, part.n - lead};
         adds_up = to + part.n <= normalized.n && (part.n == 0 || memcmp(normalized.p + to, part.p, part.n) == 0);
         TRY(adds_up && client ? text_marks_add(out, to, to + part.n) : QUIRE_OK);
@@ -174,13 +174,18 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     text_marks moved = {0};
     added_walk w;
     str normalized;
+    r->norm.front = 0;
+    if (offset == 0 && pretokenizer_asks_front(&t->pretokenizer)) {
+        (void)utf8_next(text.p, &r->norm.front);
+    }
     TRY(normalizer_run(&t->normalizer, text, &r->norm, &r->regex, &normalized));
     added_walk_begin(&w, &t->added, &t->added.normalized, normalized, r->options.special == ENCODE_PLAIN);
     w.marks = r->options.marks == NULL ? NULL : &moved;
     quire_err e = w.marks != NULL && t->added.finds_control ? move_marks(r, offset, text, normalized, &moved) : QUIRE_OK;
     while (e == QUIRE_OK && added_walk_next(&w)) {
         if (w.stretch_n > 0) {
-            e = encode_pieces(r, (str){normalized.p + w.stretch_at, w.stretch_n}, offset == 0 && w.stretch_at == 0, out);
+            size_t front = r->norm.front > w.stretch_at ? r->norm.front - w.stretch_at : 0;
+            e = encode_pieces(r, (str){normalized.p + w.stretch_at, w.stretch_n}, front, out);
         }
         if (e == QUIRE_OK && w.id >= 0) {
             e = token_list_add(out, w.id);
@@ -201,6 +206,10 @@ static quire_err note_seam(encode_run *r, const added_walk *w, size_t n_ids) {
     return encode_seams_add(r->options.seams, (encode_seam){at, needs, n_ids});
 }
 
+/* The marks of a text whose bytes have moved: no control token counts in it. */
+static mark_run whole_text = {0, SIZE_MAX};
+static const text_marks all_a_clients = {.runs = &whole_text, .n = 1};
+
 /* Appends the ids of a text's content, without the post-processor's tokens. */
 static quire_err encode_content(encode_run *r, str text, token_list *out) {
     if (!utf8_is_valid(text)) {
@@ -209,6 +218,7 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
         text = (str){r->clean.p, r->clean.n};
         r->options.seams = NULL; /* which would be positions of another text */
         r->options.known = NULL;
+        r->options.marks = r->options.marks != NULL ? &all_a_clients : NULL;
     }
     added_walk w;
     added_walk_begin(&w, &r->t->added, &r->t->added.raw, text, r->options.special == ENCODE_PLAIN);
@@ -348,8 +358,7 @@ bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *t
     const added_token *a = added_set_get(&t->added, id);
     *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
     *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
-    /* As in the tokenizers library, which identifies special tokens by their decoded text: one that normalizing changes is not skipped. */
-    bool skipped = a != NULL && a->special && *class != PIECE_UNKNOWN && str_eq(a->pattern, a->content);
+    bool skipped = a != NULL && a->hidden && *class != PIECE_UNKNOWN;
     return text->n > 0 && !(skip_special && skipped);
 }
 

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
+#define LARGE_SUM 100000.0
+
 void unigram_deinit(unigram *u) {
     piece_trie_deinit(&u->trie);
     mem_free(u->controls);
@@ -97,6 +99,18 @@ static quire_err write_stretch(run *r, size_t end) {
     return QUIRE_OK;
 }
 
+/* Takes a large sum, whose float has few digits left, from all ways that are open, as sentencepiece does. */
+static void begin_sums_anew(run *r, size_t at) {
+    double sum = node_at(r, at)->score;
+    if (!r->u->sums_float || (sum >= -LARGE_SUM && sum <= LARGE_SUM)) {
+        return;
+    }
+    for (size_t i = at; i <= r->reach; i++) {
+        unigram_node *n = node_at(r, i);
+        n->score = i == at || n->from != SIZE_MAX ? (double)(float)(n->score - sum) : n->score;
+    }
+}
+
 /* Offers every piece that begins at `at`, and the character as unknown where it is no piece. */
 static quire_err offer_pieces(run *r, size_t at, size_t n_char) {
     const piece_trie *t = &r->u->trie;
@@ -125,6 +139,7 @@ quire_err unigram_encode(const unigram *u, str text, unigram_scratch *s, token_l
         if (at == r.reach && at > r.done) {
             TRY(write_stretch(&r, at));
         }
+        begin_sums_anew(&r, at);
         (void)utf8_next(text.p + at, &len);
         TRY(offer_pieces(&r, at, len));
     }

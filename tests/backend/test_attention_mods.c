@@ -220,7 +220,10 @@ static void a_fault_is_its_rows_alone(void **unused) {
                  {"", "score + 1 / (q_idx - kv_idx - 8)", ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION},
                  {"q_idx - kv_idx < 5", "score + 1 / (q_idx - kv_idx - 8)", 0, 0, 0},
                  {"q_idx != 8", "score + 1 / (q_idx - kv_idx - 8)", ATTN_FAULT_DIVISION, ATTN_FAULT_DIVISION, 0},
-                 {"", "kv_idx < 30 ? score + doc[kv_idx] : score", 0, 0, 0}};
+                 {"", "kv_idx < 30 ? score + doc[kv_idx] : score", 0, 0, 0},
+                 {"", "q_idx == 35 ? 0.0 / 0.0 : score", ATTN_FAULT_SCORE, 0, 0},
+                 {"kv_idx > 5", "kv_idx < 5 ? log(-1.0) : kv_idx == 20 ? exp(1000.0) : score", ATTN_FAULT_SCORE, ATTN_FAULT_SCORE, 0},
+                 {"", "kv_idx % 2 ? log(0.0) : score", 0, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int isa = 0; isa < N_MATH_ISAS; isa++) {
             for (int32_t chunk = 0; chunk < 8 && isa_is_here(ISAS[isa]); chunk += 7) {

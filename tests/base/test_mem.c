@@ -112,6 +112,22 @@ static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
     mem_free(p);
 }
 
+static void a_large_array_grows_with_its_content_and_zeroes(void **state) {
+    (void)state;
+    char *p = NULL;
+    size_t cap = 0;
+    assert_int_equal(mem_grow(&p, &cap, MEM_HUGE_BYTES / 2, 1), QUIRE_OK);
+    memset(p, 7, cap);
+    for (size_t old = cap, n = 3 * MEM_HUGE_BYTES + 5; n < 20 * MEM_HUGE_BYTES; n *= 2, old = cap) {
+        assert_int_equal(mem_grow(&p, &cap, n, 1), QUIRE_OK);
+        for (size_t i = 0; i < cap; i++) {
+            assert_true(p[i] == (i < old ? 7 : 0));
+        }
+        memset(p, 7, cap);
+    }
+    mem_free(p);
+}
+
 static void a_missing_block_is_an_error_that_names_its_purpose(void **state) {
     (void)state;
     quire_error err = {.message = ""};
@@ -210,6 +226,7 @@ int main(void) {
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
         cmocka_unit_test(what_is_given_back_is_whole_pages_that_read_as_zeroes),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
+        cmocka_unit_test(a_large_array_grows_with_its_content_and_zeroes),
         cmocka_unit_test(a_missing_block_is_an_error_that_names_its_purpose),
         cmocka_unit_test(a_copy_has_a_zero_behind_it),
         cmocka_unit_test(a_chosen_allocation_fails_once_in_debug_builds),

@@ -63,6 +63,20 @@ static void every_field_has_a_meaning_and_bounds_in_order(void **state) {
     }
 }
 
+static void values_of_which_something_is_compiled_have_a_bound_of_bytes(void **state) {
+    (void)state;
+    static const char *const bounded[] = {"guided_json",     "json_schema",        "regex", "grammar",
+                                          "response_format", "structured_outputs", "tools"};
+    static const char *const unbounded[] = {"messages", "temperature", "top_k", "stop_token_ids", "chat_template_kwargs", "metadata"};
+    for (size_t i = 0; i < sizeof bounded / sizeof *bounded; i++) {
+        assert_true(params_max_bytes(params_field(bounded[i], FIELD_CHAT)) >= PARAMS_MAX_RULE_BYTES);
+    }
+    for (size_t i = 0; i < sizeof unbounded / sizeof *unbounded; i++) {
+        assert_int_equal(params_max_bytes(params_field(unbounded[i], FIELD_CHAT)), 0);
+    }
+    assert_int_equal(params_max_bytes(params_field("regex", FIELD_COMPLETIONS)), PARAMS_MAX_RULE_BYTES);
+}
+
 static void sampling_starts_with_no_cut_and_no_limit(void **state) {
     (void)state;
     sampling_params p;
@@ -83,6 +97,7 @@ int main(void) {
         cmocka_unit_test(every_field_is_found_on_its_endpoints_and_no_other),
         cmocka_unit_test(a_field_that_differs_between_endpoints_has_a_row_for_each),
         cmocka_unit_test(every_field_has_a_meaning_and_bounds_in_order),
+        cmocka_unit_test(values_of_which_something_is_compiled_have_a_bound_of_bytes),
         cmocka_unit_test(sampling_starts_with_no_cut_and_no_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,10 @@ def test_every_demonstration_is_listed_and_others_are_refused(quire):
     (["demo", "wall", "--shape", "1,2"], ["--shape 1,2", "LAYERS"]),
     (["demo", "alloc", "--runs", "3"], ["alloc", "--runs", "--kv-pages"]),
     (["demo", "tput", "--prompts", "x"], ["tput", "--prompts"]),
+    (["demo", "waste", "--model", "x.gguf"], ["runs no model without --prompts", "--model"]),
+    (["demo", "schedule", "--threads", "2"], ["runs no model", "--threads"]),
+    (["demo", "sweep", "--context", "3000"], ["3016", "2048"]),
+    (["demo", "waste", "--lengths", "5,99999999"], ["from 1 to 16777216"]),
     (["demo", "waste", "--prompts", "x", "--lengths", "4"], ["--prompts", "--lengths"]),
 ])
 def test_what_cannot_be_shown_is_refused_with_a_reason(quire, arguments, words):
@@ -254,6 +258,12 @@ def test_forced_tokens_and_the_order_of_admission_are_ablated_where_they_matter(
     assert forced["--no-jump-forward"]["steps"] >= 60 > forced["all on"]["steps"] and "--schedule fcfs" not in forced
     long = {row["switch"]: row for row in rows("bench", "ablation", "long")[0]["ablation"]}
     assert long["all on"]["computed"] < 4000 < 10000 < long["--schedule fcfs"]["computed"] and "--no-jump-forward" not in long
+
+
+def test_speculation_is_ablated_and_counts_no_prompt_twice(quire):
+    table = {row["switch"]: row for row in rows("bench", "ablation", "guesses")[0]["ablation"]}
+    assert table["all on"]["steps"] < 0.8 * table["no speculation"]["steps"] and table["--fixed-draft-length"]["steps"] < table["no speculation"]["steps"]
+    assert abs(table["--prefix-cache none"]["computed"] - 7680) < 200 and table["no speculation"]["computed"] == 1324  # verified guesses are no prompt
 
 
 def test_sweep_holds_pages_for_all(quire):

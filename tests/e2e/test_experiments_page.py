@@ -52,6 +52,22 @@ def test_cells_are_found_by_row_and_title(tool):
 
 def test_ratios_are_to_the_nearer_end_of_a_range(tool):
     assert [tool.ratio((2, 4), x) for x in (1, 3, 8)] == ["0.50", "inside", "2.00"] and tool.ratio(10, 5) == "0.50" and tool.ratio("words", 5) == "-"
+    assert [tool.ratio((2, 4), x) for x in ((1, 3), (1, 8), (2, 3))] == ["0.50 to inside", "0.50 to 2.00", "inside"] and tool.ratio(1000, 3) == "0.003"
+
+
+def test_a_word_is_no_number(tool):
+    with pytest.raises(LookupError):
+        tool.Output(SHEET.replace("12.5", "busy")).value("1", "busy %")
+
+
+def test_a_quick_run_says_what_it_is_and_what_failed(tool, one, monkeypatch, tmp_path, capsys):
+    experiment, kept, _ = one
+    monkeypatch.setattr(tool, "QUICK", tmp_path / "build" / "quick.md")
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    kept["one"]["seconds"] = 2.0
+    tool.write_quick(kept, ["two"])
+    text = tool.QUICK.read_text()
+    assert text.startswith("# A quick run") and "no figures to cite" in text and text.endswith("two failed.\n") and "1 failed" in capsys.readouterr().out
 
 
 def test_a_table_has_its_command_the_published_figure_and_the_ratio(tool, one):

@@ -181,6 +181,26 @@ def test_a_redirect_back_to_the_hub_by_another_name_gets_no_token(hub, machine):
     assert [h.get("authorization") for _, _, path, h in hub.requests if "/resolve/main/" in path] == [None]
 
 
+def test_no_proxy_sees_the_token_of_a_hub_on_this_machine(hub, machine):
+    """Plain HTTP to this machine goes past http_proxy, which would read the token."""
+    proxy = Hub()
+    hub.add("org/name", HF, token=TOKEN)
+    machine.pull("org/name", HF_TOKEN=TOKEN, http_proxy=proxy.url, no_proxy="")
+    assert proxy.requests == [] and hub.requests
+    proxy.close()
+
+
+def test_a_limit_of_file_sizes_is_an_error_and_what_came_is_kept(hub, machine):
+    hub.add("org/name", {"config.json": HF["config.json"], "model.safetensors": large(3_000_000)})
+    command = machine.command("pull", "org/name")
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 1000; exec "$@"', "-", *command.pop("args")], **command, capture_output=True, text=True, timeout=60)
+    assert limited.returncode == 1 and "could not be written" in limited.stderr, (limited.returncode, limited.stderr)
+    hub.requests.clear()
+    machine.pull("org/name")
+    assert any(h.get("range") == "bytes=1024000-" for _, _, p, h in hub.requests if "model.safetensors" in p)
+    machine.check()
+
+
 def test_refusals_say_what_to_do(hub, machine):
     hub.add("org/gated", HF, gated=True, token=TOKEN)
     machine.refused("org/gated", f"accept its terms at {hub.url}/org/gated", "HF_TOKEN")

@@ -50,3 +50,50 @@ def test_many_large_bodies_at_once_wait_for_room_and_are_all_answered(server):
     assert statuses == [200] * 16
     after, most = resident_mb(server)
     assert most - before < 300 and after - before < 150, (before, most, after)
+
+
+RULE, TOOLS = 1 << 20, 4 << 20  # bytes that a rule, and a list of tools, may have
+PROPERTIES = {"type": "object", "properties": {f"p{i}": {"type": "string", "pattern": f"^a{i}{'b' * 100}[0-9]+$"} for i in range(50_000)}}
+TAG = {"type": "structural_tag", "structures": [{"begin": "<f>", "schema": PROPERTIES, "end": "</f>"}], "triggers": ["<f"]}
+TEXT = "a" * (TOOLS + 1)
+CUSTOM = {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": TEXT}}}}
+RULES = [
+    ("guided_json", PROPERTIES, RULE), ("guided_json", json.dumps(PROPERTIES), RULE), ("json_schema", PROPERTIES, RULE), ("json_schema", json.dumps(PROPERTIES), RULE),
+    ("guided_regex", TEXT, RULE), ("regex", TEXT, RULE), ("guided_grammar", TEXT, RULE), ("grammar", TEXT, RULE), ("ebnf", TEXT, RULE), ("guided_choice", ["a", TEXT], RULE),
+    *[("structured_outputs", {name: value}, 2 * RULE) for name, value in
+      {"json": PROPERTIES, "regex": TEXT, "grammar": TEXT, "choice": ["a", TEXT], "structural_tag": json.dumps(TAG)}.items()],
+    ("response_format", {"type": "json_schema", "json_schema": {"name": "n", "schema": PROPERTIES}}, 2 * RULE), ("response_format", TAG, 2 * RULE),
+]
+LISTS = [
+    ("tools", [{"type": "function", "function": {"name": "f", "parameters": PROPERTIES}}], TOOLS), ("tools", [CUSTOM], TOOLS),
+    ("functions", [{"name": "f", "parameters": PROPERTIES}], TOOLS), ("tool_choice", {"type": "function", "function": {"name": TEXT}}, TOOLS),
+    ("function_call", {"name": TEXT}, TOOLS),
+]
+
+
+def test_a_rule_or_list_of_tools_that_is_too_large_is_refused_by_its_field(server):
+    chat, completion = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}, {"prompt": "x", "max_tokens": 1}
+    todo = [("/v1/completions", completion, rule) for rule in RULES] + [("/v1/chat/completions", chat, rule) for rule in RULES + LISTS]
+    for path, body, (field, value, most) in todo:
+        sent = json.dumps({**body, field: value})
+        status, _, text = server.ask("POST", path, raw=sent)
+        error = json.loads(text)["error"]
+        words = f"{field} has over {most} bytes, the most that are read (white space and escapes aside); {len(sent)} were sent in all"
+        assert (status, error["type"], error["code"], error["message"]) == (400, "invalid_request_error", 400, words), (path, field, text)
+        assert error["param"] == (None if field in ("response_format", "structured_outputs") else field), (path, field, text)
+
+
+def test_a_rule_of_just_under_the_bound_goes_to_the_compiler_however_it_is_written(server):
+    schema = {"type": "null", "examples": [f"a word {i}" for i in range(20_000)]}
+    spread = json.dumps(schema, indent=100)
+    assert len(spread) > 2 * RULE > 2 * len(json.dumps(schema))
+    for value in (spread, json.dumps("".join(f"\\u{ord(c):04x}" for c in json.dumps(schema))).replace("\\\\", "\\")):
+        status, _, text = post(server, '{"prompt":"x","max_tokens":1,"guided_json":%s}' % value)
+        assert status == 200, text
+
+
+def test_a_check_of_a_schema_that_is_too_large_says_so(server):
+    for field, value in [("schema", "a" * (RULE + 1)), ("guided_regex", "a" * (RULE + 1)), ("response_format", {"type": "json_schema", "json_schema": {"schema": {"title": "a" * 2 * RULE}}})]:
+        status, _, text = server.ask("POST", "/v1/schemas/check", {field: value})
+        report = json.loads(text)
+        assert status == 200 and report["accepted"] is False and "the most that are read" in report["reason"] and report["keywords"] == [], (field, text)

@@ -131,6 +131,13 @@ def test_a_rule_that_cannot_be_obeyed_is_refused_before_the_model_is_loaded(quir
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and all(word in done.stderr for word in words), done.stderr
 
 
+def test_a_schema_file_that_is_too_large_is_refused_before_the_model_is_loaded(quire, tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps({"enum": [f"word {i}" for i in range(900_000)]}))
+    done = run("-p", "x", "--json-schema", str(tmp_path / "s.json"))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("quire: json_schema has over 1048576 bytes, the most that are read"), done.stderr
+
+
 def test_several_answers_are_printed(quire):
     three = said("--seed", "5", "--temp", "1.5", "--samples", "3")
     assert three.count("\n\n") >= 2 and len(three) > 2 * len(said("--seed", "5", "--temp", "1.5"))

@@ -285,6 +285,19 @@ def test_a_line_whose_deadline_cannot_be_kept_alone_has_its_error(folder):
     assert late["error"]["code"] == 429 and "ttft_deadline_ms" in late["error"]["message"]
 
 
+def test_a_line_with_a_schema_that_is_too_large_has_its_error(folder):
+    schema = {"enum": [f"word {i}" for i in range(900_000)]}
+    lines = [{"prompt": "x", "max_tokens": 2, "id": {"a": [1]}}, {"prompt": "x", "json_schema": schema, "id": "b"},
+             {"custom_id": "c", "url": "/v1/completions", "body": {"prompt": "x", "guided_json": schema}}, {"prompt": "x", "max_tokens": 2, "custom_id": None, "body": None}]
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = run(folder)
+    plain, large, openai, last = map(json.loads, lines_of(folder / "out.jsonl"))
+    assert "2 failed" in done.stderr and plain["id"] == {"a": [1]} and large["id"] == "b" and openai["custom_id"] == "c"
+    assert plain["finish_reason"] == last["finish_reason"] == "length" and "id" not in last
+    for field, error in [("json_schema", large["error"]), ("guided_json", openai["response"]["body"]["error"])]:
+        assert error["param"] == field and error["message"].startswith(f"{field} has over 1048576 bytes, the most that are read"), error
+
+
 def test_an_empty_file_of_prompts_has_an_empty_file_of_answers(folder):
     (folder / "in.jsonl").write_text("\n \n")
     assert run(folder).returncode == 0

@@ -1,5 +1,6 @@
 """`quire sim`: its table, its JSON lines, its picture, and what it refuses."""
 import json
+import re
 import subprocess
 import xml.etree.ElementTree
 
@@ -157,8 +158,24 @@ def test_pages_stand_more_requests_than_reservations(quire):
     assert table[-1]["cost"] < table[0]["cost"] and len(notes) == 2
 
 
+def test_guesses_and_host_memory_have_rows_of_their_own(quire):
+    done = bench("serving", "--described", "llama-3-8b,a100-80gb", "--rate", "40", "--requests", "200", "--kv-tokens", "8192", "--swap-space", "8",
+                 "--acceptance", "1,1,0", "--json")
+    assert done.returncode == 0, done.stderr
+    found = {row["batching"]: row for row in bench_lines.rows(done.stdout)}
+    assert found["guessing"]["gap_p99"] < 0.6 * found["continuous"]["gap_p99"] and found["guessing"]["output"] > found["continuous"]["output"]
+    assert found["swapping"]["preemptions"] > 0 and found["swapping"]["output"] > 0
+    assert re.search(r"6[67]\.\d% of them right", done.stderr) and "went there or came back" in done.stderr
+
+
 @pytest.mark.parametrize("arguments, said", [
     (["--compare"], "--described MODEL,DEVICE"),
+    (["--described", "opt-13b"], "must be MODEL,DEVICE"),
+    (["--slo", "first=1"], "--described MODEL,DEVICE"),
+    (["--devices", "5"], "are of --plan"),
+    (["--described", "opt-13b,a100-40gb", "--pages", "5"], "--pages is of the prefix cache alone"),
+    (["--described", "opt-13b,a100-40gb", "--acceptance", "1.5"], "from 0 to 1"),
+    (["--described", "opt-13b,a100-40gb", "--acceptance", ","], "from 0 to 1"),
     (["--compare", "--described", "opt-13b,abacus"], "a100-40gb"),
     (["--cost", "/nowhere/cost.json"], "/nowhere/cost.json"),
     (["--compare", "--described", "opt-13b,a100-40gb", "--slo", "soon"], "first=1,gap=0.1,token=0.2"),

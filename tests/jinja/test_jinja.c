@@ -334,6 +334,34 @@ static void jinjas_rarer_functions_give_what_it_gives(void **state) {
     }
 }
 
+static void what_python_refuses_is_refused(void **state) {
+    (void)state;
+    const char *v = "{\"f\":2.5,\"d\":{\"a\":1},\"l\":[1],\"s\":\"ab\",\"y\":true,\"big\":12345678901234567890123}";
+    refuse("{{ f[1:2] }}", v, QUIRE_BAD_REQUEST, "not subscriptable");
+    refuse("{{ d[:-1] }}", v, QUIRE_BAD_REQUEST, "unhashable");
+    expect("[{{ (2.5)[1:2] }}]{{ range(10)[2:7][::-2] }}{{ range(5)[1:] | list }}", v, "[]range(6, 1, -2)[1, 2, 3, 4]");
+    refuse("{{ 'x' | filesizeformat }}{{ l | filesizeformat }}", v, QUIRE_BAD_REQUEST, "a size");
+    refuse("{% filter length %}ab{% endfilter %}", v, QUIRE_BAD_REQUEST, "must be a text");
+    refuse("{{ s | groupby('age') }}", v, QUIRE_BAD_REQUEST, "has no attribute 'age'");
+    refuse("{{ d is filter }}", v, QUIRE_BAD_REQUEST, "unhashable");
+    refuse("{{ '{:5}'.format(l) }}", v, QUIRE_BAD_REQUEST, "unsupported format string");
+    refuse("{{ '{:.3}'.format(y) }}", v, QUIRE_BAD_REQUEST, "Precision not allowed");
+    refuse("{{ '{:,}'.format(s) }}", v, QUIRE_BAD_REQUEST, "Cannot specify ','");
+    refuse("{{ '%d' % nothing }}", v, QUIRE_BAD_REQUEST, "'nothing' is undefined");
+    refuse("{{ '%(a)s' % nothing }}", v, QUIRE_BAD_REQUEST, "'nothing' is undefined");
+    refuse("{{ dict(s) }}", v, QUIRE_BAD_REQUEST, "2 is required");
+    refuse("{{ nothing | xmlattr }}", v, QUIRE_BAD_REQUEST, "'nothing' is undefined");
+    expect("{{ dict([['k', 1], 'ab']) }}{{ '{:^7}'.format(y) }}{{ '{:+}'.format(y) }}[{{ '{0[0]}'.format(f) }}]", v,
+           "{'k': 1, 'a': 'b'}   1   +1[]");
+    expect("{{ l | truncate(5) }}{{ nothing | truncate(5) }}{{ 'abcdef' | slice(3, 'z') | list }}", v,
+           "[1][['a', 'b', 'z'], ['c', 'd', 'z'], ['e', 'f', 'z']]");
+    expect(
+        "{{ 2.5 | round(-1) }} {{ 25.0 | round(-1) }} {{ -35.0 | round(-1) }} {{ 999.5 | round(-3) }} {{ 2.5 | round }} {{ big | round(1) "
+        "}}",
+        v, "0.0 20.0 -40.0 1000.0 2.0 12345678901234567890123");
+    expect("{{ '{!a}|%a'.format('\u00e9') % '\u6f22' }}{{ '\\x00'.format() | length }}", v, "'\\xe9'|'\\u6f22'1");
+}
+
 static void a_format_that_is_no_text_is_its_text(void **state) {
     (void)state;
     expect("{{ l | format }}{{ 5 | format }}{{ l | map('upper') | format }}", "{\"l\":[\"a\"]}", "['a']5<generator object>");
@@ -753,6 +781,7 @@ int main(void) {
         cmocka_unit_test(templates_include_import_and_extend_one_another),
         cmocka_unit_test(another_template_that_is_missing_or_endless_is_an_error),
         cmocka_unit_test(jinjas_rarer_functions_give_what_it_gives),
+        cmocka_unit_test(what_python_refuses_is_refused),
         cmocka_unit_test(a_format_that_is_no_text_is_its_text),
         cmocka_unit_test(characters_have_names),
         cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),

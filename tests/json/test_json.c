@@ -11,10 +11,11 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/turn.h"
 #include "json/json.h"
 #include "json/json_out.h"
 
-#define LIMITS(depth, values, containers, names_) \
+#define LIMITS(depth, values, containers, names_)                                                                                          \
     { .max_depth = (depth), .max_values = (values), .max_containers = (containers), .max_names = (names_) }
 
 static json_value *read_as(str text, json_wide wide) {
@@ -397,6 +398,119 @@ static void arrays_inside_each_other_end_at_the_rooms_depth(void **state) {
     refuse((str){text, sizeof text}, &any, QUIRE_TOO_LARGE, JSON_MAX_DEPTH, "nested too deeply");
 }
 
+/* ---- bounds of bytes ---- */
+
+static void a_bound_counts_text_but_no_white_space_quotes_or_escapes(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t n; /* the least bound that lets it pass: brackets that close it at its end do not count */
+    } table[] = {
+        {"\"abc\"", 3},
+        {" \n 12.50 ", 5},
+        {"false", 5},
+        {"\"\\u0041\\n\\\"\"", 3},
+        {"\"\\u00e9\\u4e2d\\ud83d\\ude00\"", 2 + 3 + 4},
+        {"[ 1 , [ 22 ] , 3 ]", 9},
+        {"{ \"a\\n\" : \"b\" }", 5},
+        {"[{\"name\":true}]", 2 + 4 + 1 + 4},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        json_limits bound = json_limits_file;
+        json_fault fault = {0};
+        bound.max_bytes = table[i].n;
+        if (json_check(str_of(table[i].text), &bound, NULL, &fault) != QUIRE_OK) {
+            fail_msg("%s, %zu: %s", table[i].text, table[i].n, fault.what);
+        }
+        bound.max_bytes--;
+        assert_int_equal(json_check(str_of(table[i].text), &bound, NULL, &fault), QUIRE_TOO_LARGE);
+        assert_int_equal(fault.max_bytes, bound.max_bytes);
+    }
+}
+
+static void a_long_text_is_refused_before_it_is_read(void **state) {
+    (void)state;
+    enum { BOUND = 10000, SLACK = 2048, BYTES = 1 << 20 };
+    char *text = malloc(BYTES);
+    assert_non_null(text);
+    for (int kind = 0; kind < 2; kind++) {
+        json_limits bound = json_limits_file;
+        json_fault fault = {0};
+        bound.max_bytes = BOUND;
+        for (size_t i = 0; i < BYTES; i++) {
+            char inside = kind == 0 ? 'a' : i % 2 == 1 ? '1' : ',';
+            text[i] = i == 0 ? (kind == 0 ? '"' : '[') : i > BOUND + SLACK ? '\1' : inside; /* it ends as no JSON */
+        }
+        assert_int_equal(json_check((str){text, BYTES}, &bound, NULL, &fault), QUIRE_TOO_LARGE);
+        assert_int_equal(fault.max_bytes, BOUND);
+        assert_true(fault.at >= BOUND && fault.at <= BOUND + SLACK);
+    }
+    free(text);
+}
+
+static size_t bytes_by_name(void *user, str name) {
+    (void)user;
+    return str_is(name, "a") ? 5 : str_is(name, "b") ? 3 : 0;
+}
+
+static void members_of_the_outermost_object_have_bounds_of_their_own(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t bound; /* the one that is passed; 0: none */
+    } table[] = {
+        {"{\"a\":\"12345\",\"b\":\"123\",\"c\":\"1234567890\"}", 0},
+        {"{\"b\":\"123\",\"a\":\"12345\"}", 0},
+        {"{\"a\":\"123456\"}", 5},
+        {"{\"\\u0061\":\"123456\"}", 5},
+        {"{\"a\":\"12345\",\"b\":\"1234\"}", 3},
+        {"{\"c\":{\"a\":\"123456\"},\"b\":[\"a\"]}", 0},
+        {"{\"a\":[[],\"c\"]}", 0},
+        {"{\"a\":[[],\"cd\"]}", 5},
+        {"{\"a\":{\"a\":\"123\"}}", 5},
+        {"{\"a\":1,\"a name that is longer than bounds\":2}", 0},
+        {"[{\"a\":\"123456\"}]", 0},
+        {"\"123456\"", 0},
+    };
+    json_limits bounds = json_limits_file;
+    bounds.member_bytes = bytes_by_name;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        json_fault fault = {0};
+        quire_err e = json_check(str_of(table[i].text), &bounds, NULL, &fault);
+        if (e != (table[i].bound > 0 ? QUIRE_TOO_LARGE : QUIRE_OK) || fault.max_bytes != table[i].bound) {
+            fail_msg("%s: %d, %zu: %s", table[i].text, (int)e, fault.max_bytes, fault.what);
+        }
+    }
+}
+
+typedef struct slices {
+    turn t;
+    int n;
+} slices;
+
+static quire_err count_slice(turn *t) {
+    slices *s = (slices *)(void *)t;
+    return ++s->n < 3 ? QUIRE_OK : QUIRE_CANCELLED; /* each poll is the end of a slice */
+}
+
+static void a_text_of_many_values_takes_turns_with_others(void **state) {
+    (void)state;
+    enum { BYTES = 100001 };
+    char *text = malloc(BYTES);
+    json_fault fault;
+    slices s = {.t = {.over = count_slice}};
+    assert_non_null(text);
+    for (size_t i = 0; i < BYTES; i++) {
+        text[i] = i == 0 ? '[' : i == BYTES - 1 ? ']' : i % 2 == 1 ? '1' : ',';
+    }
+    turn_begin(&s.t);
+    quire_err e = json_check((str){text, BYTES}, &json_limits_file, NULL, &fault);
+    turn_begin(NULL);
+    assert_int_equal(e, QUIRE_CANCELLED);
+    assert_int_equal(s.n, 3);
+    free(text);
+}
+
 /* ---- values ---- */
 
 static void values_are_the_same_whatever_the_order_of_members(void **state) {
@@ -405,8 +519,13 @@ static void values_are_the_same_whatever_the_order_of_members(void **state) {
         const char *a, *b;
         bool same;
     } table[] = {
-        {"{\"a\":1,\"b\":[true,null]}", "{\"b\":[true,null],\"a\":1}", true}, {"[1,2]", "[2,1]", false}, {"1", "1.0", false},
-        {"null", "null", true}, {"null", "false", false}, {"{\"a\":null}", "{}", false}, {"\"a\"", "\"a\\u0000\"", false},
+        {"{\"a\":1,\"b\":[true,null]}", "{\"b\":[true,null],\"a\":1}", true},
+        {"[1,2]", "[2,1]", false},
+        {"1", "1.0", false},
+        {"null", "null", true},
+        {"null", "false", false},
+        {"{\"a\":null}", "{}", false},
+        {"\"a\"", "\"a\\u0000\"", false},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_value *a = read_text(table[i].a), *b = read_text(table[i].b);
@@ -456,6 +575,10 @@ int main(void) {
         cmocka_unit_test(one_equal_pair_among_many_names_is_found),
         cmocka_unit_test(a_limit_holds_to_the_last_one_that_it_lets_pass),
         cmocka_unit_test(arrays_inside_each_other_end_at_the_rooms_depth),
+        cmocka_unit_test(a_bound_counts_text_but_no_white_space_quotes_or_escapes),
+        cmocka_unit_test(a_long_text_is_refused_before_it_is_read),
+        cmocka_unit_test(members_of_the_outermost_object_have_bounds_of_their_own),
+        cmocka_unit_test(a_text_of_many_values_takes_turns_with_others),
         cmocka_unit_test(values_are_the_same_whatever_the_order_of_members),
         cmocka_unit_test(a_shared_value_outlives_the_tree_it_came_from),
         cmocka_unit_test(a_document_of_the_operators_may_hold_wide_integers_and_equal_names),

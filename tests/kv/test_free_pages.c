@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "base/mem.h"
@@ -106,27 +107,83 @@ static void a_set_begins_again_at_its_lowest_pages_after_a_rewind(void **state) 
     free_pages_close(f);
 }
 
-static void *take_one(void *argument) {
+/* A thread that takes one page and lives until it is told to end. */
+typedef struct taker {
+    free_pages *f;
+    pthread_t thread;
+    sem_t took, end;
     page_id id;
-    assert_true(free_pages_take(argument, 1, &id));
-    return (void *)(intptr_t)id.v;
+} taker;
+
+static void *taker_main(void *argument) {
+    taker *t = argument;
+    bool took = free_pages_take(t->f, 1, &t->id);
+    sem_post(&t->took);
+    sem_wait(&t->end);
+    return took ? t : NULL;
+}
+
+static void start_taker(free_pages *f, taker *t) {
+    t->f = f;
+    sem_init(&t->took, 0, 0);
+    sem_init(&t->end, 0, 0);
+    assert_int_equal(pthread_create(&t->thread, NULL, taker_main, t), 0);
+    sem_wait(&t->took);
+}
+
+static void end_taker(taker *t) {
+    void *took;
+    sem_post(&t->end);
+    assert_int_equal(pthread_join(t->thread, &took), 0);
+    assert_non_null(took);
+    sem_destroy(&t->took);
+    sem_destroy(&t->end);
 }
 
 /* Threads are counted for each set alone: what one thread takes does not depend on how many there were before it in the process. */
 static void the_first_thread_of_every_set_takes_the_same_pages(void **state) {
     (void)state;
     for (int32_t i = 0; i < 20; i++) {
+        static const int32_t first[] = {0, 512, 256};
         free_pages *f = open_set(1024);
-        for (intptr_t thread = 0; thread < 3; thread++) {
-            static const intptr_t first[] = {0, 512, 256};
-            pthread_t t;
-            void *page;
-            assert_int_equal(pthread_create(&t, NULL, take_one, f), 0);
-            assert_int_equal(pthread_join(t, &page), 0);
-            assert_int_equal((intptr_t)page, first[thread]);
+        taker t[3];
+        for (int32_t n = 0; n < 3; n++) {
+            start_taker(f, &t[n]);
+            assert_int_equal(t[n].id.v, first[n]);
+        }
+        for (int32_t n = 0; n < 3; n++) {
+            end_taker(&t[n]);
         }
         free_pages_close(f);
     }
+}
+
+static void a_thread_goes_on_where_one_that_has_ended_was(void **state) {
+    (void)state;
+    free_pages *f = open_set(1024);
+    for (int32_t i = 0; i < 20; i++) {
+        taker t;
+        start_taker(f, &t);
+        assert_int_equal(t.id.v, i);
+        end_taker(&t);
+    }
+    free_pages_close(f);
+}
+
+/* The last pages of a nearly full set may be another thread's: a thread does not stay among them. */
+static void a_thread_takes_pages_near_its_first_ones_before_those_that_came_back_last(void **state) {
+    (void)state;
+    enum { N = 1024 };
+    free_pages *f = open_set(N);
+    page_id ids[N], next[2];
+    assert_true(free_pages_take(f, N, ids));
+    give_back(f, &(page_id){5}, 1);
+    give_back(f, &(page_id){900}, 1);
+    assert_true(free_pages_take(f, 1, next));
+    assert_true(free_pages_take(f, 1, next + 1));
+    assert_int_equal(next[0].v, 5);
+    assert_int_equal(next[1].v, 900);
+    free_pages_close(f);
 }
 
 enum { N_THREADS = 4, N_PAGES = 640, MAX_HELD = 70, N_ROUNDS = 40000 };
@@ -191,6 +248,8 @@ int main(void) {
         cmocka_unit_test(every_page_is_found_once_at_any_size),
         cmocka_unit_test(scattered_pages_are_gathered_all_or_none),
         cmocka_unit_test(the_first_thread_of_every_set_takes_the_same_pages),
+        cmocka_unit_test(a_thread_goes_on_where_one_that_has_ended_was),
+        cmocka_unit_test(a_thread_takes_pages_near_its_first_ones_before_those_that_came_back_last),
         cmocka_unit_test(a_set_begins_again_at_its_lowest_pages_after_a_rewind),
         cmocka_unit_test(pages_that_are_free_at_every_moment_are_always_found),
     };

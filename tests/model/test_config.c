@@ -348,6 +348,9 @@ static void rotary_scaling_of_hugging_face_is_read(void **state) {
     refused_hf("\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1,1], \"long_factor\": [1,1]}", "short_factor");
     refused_hf("\"rope_scaling\": {\"type\": \"wave\", \"factor\": 2}", "wave");
     refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
+    refused_hf("\"rope_scaling\": \"yarn\"", "rope_scaling must be an object");
+    refused_hf("\"rope_parameters\": [1]", "rope_parameters must be an object");
+    refused_hf("\"rope_parameters\": {\"full_attention\": 4}", "rope_parameters.full_attention must be an object");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", "factor");
     refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4, "

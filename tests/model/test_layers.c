@@ -85,6 +85,9 @@ static void llama_4_attends_in_chunks_where_it_rotates(void **state) {
     assert_int_equal(d.layers[2].chunk, 16);
     assert_int_equal(d.layers[3].chunk, 0);
     assert_int_equal(d.layers[3].rope, NO_ROPE);
+    d = described("Llama4ForCausalLM", "\"intermediate_size\": 16, \"attention_chunk_size\": null");
+    assert_int_equal(d.layers[0].chunk, 0);
+    assert_int_equal(d.caches[0].kind, LAYER_FULL);
     refused("Llama4ForCausalLM", LLAMA4 ", \"no_rope_layers\": [1, 0]", "no_rope_layers");
 }
 
@@ -187,7 +190,7 @@ static void gemma_4s_experts_stand_beside_the_mlp(void **state) {
 
 static void what_gemma_4_cannot_have_is_refused(void **state) {
     (void)state;
-    refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "both directions");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "other than \"vision\"");
     refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000", "hidden_size_per_layer_input");
     refused("Gemma4ForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e4}}",
             "rope_parameters");

@@ -1,17 +1,18 @@
 /* Large bodies: read on a text thread, and bounded in memory by all connections together. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "base/str.h"
 #include "server/body_room.h"
@@ -117,6 +118,45 @@ static void a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not(void **
     stop();
 }
 
+/* Adds a request whose body has n bytes of white space, and fields behind them. */
+static void add_request(strbuf *b, size_t n, const char *fields, const char *header) {
+    assert_int_equal(strbuf_addf(b,
+                                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s"
+                                 "Content-Length: %zu\r\n\r\n%*s%s",
+                                 header, n + strlen(fields), (int)n, "", fields),
+                     QUIRE_OK);
+}
+
+static void requests_behind_a_large_body_begin_where_it_ends(void **state) {
+    (void)state;
+    strbuf all = {0};
+    start((size_t)64 << 20);
+    add_request(&all, 3 * LARGE + 1, "{\"prompt\":\"x\"}", "");
+    add_request(&all, LARGE, "{\"prompt\":\"x\",\"fail\":\"parse\"}", "");
+    add_request(&all, 10, "{\"prompt\":\"x\"}", "");
+    add_request(&all, 2 * LARGE, "{\"prompt\":\"x\"}", "Connection: close\r\n");
+    static const size_t pieces[] = {SIZE_MAX, 100000, 65537, 1000}; /* of what is sent at once */
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        int fd = dial();
+        for (size_t at = 0; at < all.n;) {
+            size_t n = all.n - at < pieces[i] ? all.n - at : pieces[i];
+            say(fd, all.p + at, n);
+            at += n;
+        }
+        static const char *const lines[] = {"HTTP/1.1 200", "HTTP/1.1 400", "HTTP/1.1 200", "HTTP/1.1 200"};
+        const char *response = hear(fd);
+        for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+            response = strstr(response, "HTTP/1.1 ");
+            assert_non_null(response);
+            assert_memory_equal(response, lines[k], strlen(lines[k]));
+            response++;
+        }
+        assert_null(strstr(response, "HTTP/1.1 "));
+    }
+    strbuf_deinit(&all);
+    stop();
+}
+
 static void a_client_that_leaves_while_its_body_is_read_is_forgotten(void **state) {
     (void)state;
     strbuf body = {0};
@@ -140,7 +180,7 @@ static void bodies_wait_for_room_in_turn_and_small_ones_do_not(void **state) {
     enum { N = 6 };
     strbuf body = {0};
     int fds[N], small;
-    start(LARGE + 1000); /* one at a time */
+    start(LARGE + 1000);          /* one at a time */
     for (int i = 0; i < N; i++) { /* each has said its head and half of its body; the first holds all the room */
         fds[i] = dial();
         say_head(fds[i], "\"prompt\":\"x\"", LARGE, &body);
@@ -183,6 +223,7 @@ static void room_is_counted_and_the_first_always_finds_some(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not),
+        cmocka_unit_test(requests_behind_a_large_body_begin_where_it_ends),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
         cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
         cmocka_unit_test(room_is_counted_and_the_first_always_finds_some),

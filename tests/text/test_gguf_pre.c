@@ -28,7 +28,7 @@ static strbuf cut(const char *name, const char *text) {
     if (tokenizer_apply_pre(t, str_of(name), &start, &err) != QUIRE_OK) {
         fail_msg("%s: %s", name, err.message);
     }
-    assert_int_equal(pretokenizer_run(&t->pretokenizer, str_of(text), true, &s, &rs, &pieces), QUIRE_OK);
+    assert_int_equal(pretokenizer_run(&t->pretokenizer, str_of(text), 1, &s, &rs, &pieces), QUIRE_OK);
     for (size_t i = 0; i < pieces->n; i++) {
         assert_int_equal(strbuf_add_str(&out, "|"), QUIRE_OK);
         assert_int_equal(strbuf_add(&out, pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n), QUIRE_OK);

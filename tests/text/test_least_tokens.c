@@ -159,10 +159,10 @@ static void cutting_stops_past_the_pieces_that_are_wanted(void **state) {
     pre_scratch s = {.max_pieces = 10};
     regex_scratch rs = {0};
     const piece_list *pieces;
-    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, true, &s, &rs, &pieces), QUIRE_NO_ROOM);
+    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, 1, &s, &rs, &pieces), QUIRE_NO_ROOM);
     assert_int_equal(s.n_cuts, 10);
     s.max_pieces = 0;
-    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, true, &s, &rs, &pieces), QUIRE_OK);
+    assert_int_equal(pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, 1, &s, &rs, &pieces), QUIRE_OK);
     assert_true(pieces->n > 10000);
     pre_scratch_deinit(&s);
     regex_scratch_deinit(&rs);

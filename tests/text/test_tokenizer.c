@@ -166,7 +166,7 @@ static void what_is_not_known_is_refused_by_name(void **state) {
     expect_refused("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a(?~b)\"},\"behavior\":\"Isolated\"}," MODEL "}",
                    QUIRE_UNSUPPORTED, "byte");
     expect_refused("{\"decoder\":{\"type\":\"Strip\",\"start\":1,\"stop\":1}," MODEL "}", QUIRE_BAD_FILE, "Strip");
-    expect_refused("{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", QUIRE_UNSUPPORTED, "CTC");
+    expect_refused("{\"decoder\":{\"type\":\"Morse\"}," MODEL "}", QUIRE_UNSUPPORTED, "Morse");
     expect_refused("{\"post_processor\":{\"type\":\"Mail\"}," MODEL "}", QUIRE_UNSUPPORTED, "Mail");
     expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a z\"]}}", QUIRE_BAD_FILE, "merges[0]");
     expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2000000000},\"merges\":[]}}", QUIRE_BAD_FILE, "2000000000");

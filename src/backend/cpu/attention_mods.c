@@ -1,5 +1,6 @@
 #include "backend/cpu/attention_mods.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- running ---- */
@@ -53,6 +54,27 @@ static void note_faults(attn_change *c, int32_t query, int32_t lane) {
     c->faults[query] |= (uint8_t)(c->regs->row_faults[query] | c->regs->key_faults[lane] | c->regs->faults[lane]);
 }
 
+/* Whether some of n scores are no numbers, or infinite: a softmax of them has no meaning. */
+static bool any_without_meaning(const float *scores, int32_t n) {
+    int wrong = 0;
+    for (int32_t i = 0; i < n; i++) {
+        wrong |= !(scores[i] < INFINITY);
+    }
+    return wrong != 0;
+}
+
+/* Faults of the positions that a query sees. */
+static void check_scores(const attn_tile *t, int32_t query) {
+    const float *scores = t->scores + query * ATTN_CHUNK;
+    attn_change *c = t->change;
+    int32_t first = t->first[query], end = t->end[query];
+    if (first < end && any_without_meaning(scores + first, end - first)) {
+        for (int32_t p = first; p < end; p++) {
+            c->faults[t->change_query + query] |= attn_sees(t, query, p) && !(scores[p] < INFINITY) ? ATTN_FAULT_SCORE : 0;
+        }
+    }
+}
+
 void attn_change_scores(const attn_tile *t, int32_t query) {
     attn_change *c = t->change;
     int32_t asked = t->change_query + query;
@@ -66,6 +88,7 @@ void attn_change_scores(const attn_tile *t, int32_t query) {
             note_faults(c, asked, p - c->lane0);
         }
     }
+    check_scores(t, query);
 }
 
 /* The lanes of a block whose integers are not 0, as bits. */

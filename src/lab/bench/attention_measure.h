@@ -36,6 +36,10 @@ typedef struct attention_speed {
 /* NO_MEMORY where keys and values do not fit; INVALID for a shape or machine that the backend refuses. */
 quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err);
 
+/* The same for reading alone, by one thread: the keys and values of one sequence, piece by piece as attention takes them (read_pieces.h),
+ * the quickest of several ways. */
+quire_err attention_measure_reading(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err);
+
 /* The same for sequences that share n_shared tokens. */
 typedef struct cascade_speed {
     double each_us, cascade_us;        /* the shared pages read for each sequence, or once */

@@ -6,6 +6,7 @@
 #include "core/batch.h"
 #include "lab/bench/attention_measure.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/read_pieces.h"
 #include "lab/bench/sheet.h"
 
 enum { N_SHAPES = 2, MANY = 16, MANY_TOKENS = 2048, SHARING = 32, SHARED = 4096, OWN = 128, MAX_TYPES = 4, PLACES = 4 };
@@ -204,13 +205,15 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
 static quire_err report_pages(const bench_attention_options *o, const sheet *t, const attention_shape *shape, int32_t page_tokens,
                               quire_error *err) {
     attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
-    attention_speed scattered, in_order;
+    attention_speed scattered, in_order, reading;
     char heads[32];
     m.page_tokens = page_tokens;
     TRY(attention_measure(shape, &m, &scattered, err));
+    TRY(attention_measure_reading(shape, &m, &reading, err));
     m.in_order = true;
     TRY(attention_measure(shape, &m, &in_order, err));
     snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape->n_heads, (int)shape->n_kv_heads, (int)shape->d_head);
+    int64_t bytes = attention_bytes(shape) * page_tokens / (2 * (int64_t)shape->n_kv_heads * shape->n_tokens);
     sheet_row(t, (sheet_cell[]){{dtype_name(shape->type), 0},
                                 {heads, 0},
                                 {NULL, shape->n_tokens},
@@ -218,7 +221,10 @@ static quire_err report_pages(const bench_attention_options *o, const sheet *t, 
                                 {NULL, scattered.paged_us},
                                 {NULL, scattered.paged_us / scattered.contiguous_us},
                                 {NULL, in_order.paged_us},
-                                {NULL, in_order.paged_us / in_order.contiguous_us}});
+                                {NULL, in_order.paged_us / in_order.contiguous_us},
+                                {NULL, (double)bytes / 1024},
+                                {NULL, reading.paged_us},
+                                {NULL, reading.paged_us / reading.contiguous_us}});
     return QUIRE_OK;
 }
 
@@ -230,7 +236,10 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                                            {"scattered", "no order us", 12, 1, "us/layer"},
                                            {"scattered_ratio", "/contiguous", 11, 3, "x"},
                                            {"in_order", "in a row us", 12, 1, "us/layer"},
-                                           {"in_order_ratio", "/contiguous", 11, 3, "x"}};
+                                           {"in_order_ratio", "/contiguous", 11, 3, "x"},
+                                           {"piece", "piece KiB", 10, 1, "KiB"},
+                                           {"reading", "reading us", 11, 1, "us/layer"},
+                                           {"reading_ratio", "/contiguous", 11, 3, "x"}};
     const sheet t = {
         .what = "attention pages", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     int32_t contexts[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_contexts, n_pages;
@@ -254,8 +263,12 @@ static quire_err run_pages(const bench_attention_options *o, const dtype *list, 
                                        .n_rows = 1};
         TRY(report_pages(o, &t, &shape, pages[i % n_pages], err));
     }
-    sheet_note(&t, "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; least of %d runs (%s)",
-               (int)o->n_runs, figures_time_name(o->n_threads));
+    sheet_note(
+        &t,
+        "A decoded token's attention, one layer, by tokens a page; contiguous: pages of 256 in a row; least of %d runs (%s). Piece: what "
+        "lies together of a head's keys or values. Reading: one thread only loads from each cache line of the same pieces, in no order "
+        "too, the quickest of %d ways; what it takes more than for contiguous ones is the machine's price of such pieces.",
+        (int)o->n_runs, figures_time_name(o->n_threads), (int)PIECES_WAYS);
     return QUIRE_OK;
 }
 

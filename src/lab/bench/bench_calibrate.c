@@ -308,7 +308,7 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
     TRY(check_choice(k, err));
     TRY(measure_all(k, err));
     fit_model(k, out);
-    out->copy_us = measure_copy_us(info);
+    out->swap_us = out->copy_us = measure_copy_us(info);
     return QUIRE_OK;
 }
 

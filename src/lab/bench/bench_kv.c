@@ -1,6 +1,7 @@
 #include "lab/bench/bench_kv.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "core/kv_layout.h"
@@ -9,7 +10,15 @@
 #include "lab/bench/kv_index.h"
 #include "lab/bench/kv_pool.h"
 
-enum { SEED = 1, N_SAMPLES = 20000, MAX_SEQS = 1024, SEQ_PAGES = 64, GOAL_PAGE_NS = 50, GOAL_TOKEN_NS = 20 };
+enum {
+    SEED = 1,
+    N_SAMPLES = 20000,
+    MAX_SEQS = 1024,
+    SEQ_PAGES = 64,
+    GOAL_PAGE_NS = 50,
+    GOAL_TOKEN_NS = 20,
+    MAX_THREADS = KV_BENCH_MAX_THREADS
+};
 
 void bench_kv_options_init(bench_kv_options *o) {
     *o = (bench_kv_options){
@@ -18,49 +27,95 @@ void bench_kv_options_init(bench_kv_options *o) {
 
 /* ---- the pool ---- */
 
-/* A thread that had a core for less than this part of its time was not alone: how times grow with threads says nothing then. */
+/* A thread that had a core for less than this part of its time was not alone: how times grow with threads says nothing then. A run is
+ * tried again before it counts as such. Threads that wait for a mutex have no core either: cores are taken for free there where they were
+ * for the same run of the others. */
 #define FREE_CORE 0.95
+#define MAX_TRIES 20
 
-/* Figures of all operations at one number of threads, by kind of store. */
+/* One pool for all threads; one for each, of its share of the pages, so that what the machine loses with several threads is seen by itself;
+ * one behind a mutex for all. */
+typedef enum way { WAY_POOL, WAY_APART, WAY_MUTEX, N_WAYS } way;
+
+static const char *const way_names[N_WAYS] = {"pool", "apart", "mutex"};
+
+/* Figures of all operations at one number of threads, by way. */
 typedef struct ops {
-    figure of[PAGE_STORE_N_KINDS][KV_OP_N];
-    double share[PAGE_STORE_N_KINDS]; /* the least of all threads and runs */
+    figure of[N_WAYS][KV_OP_N];
+    double share[N_WAYS]; /* the least of all threads and runs */
 } ops;
 
-static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, ops *out, quire_error *err) {
-    double runs[PAGE_STORE_N_KINDS][KV_OP_N][FIGURES_MAX_RUNS];
-    page_store *stores[PAGE_STORE_N_KINDS] = {NULL, NULL};
+/* The stores of one way. */
+typedef struct stores {
+    page_store *all[MAX_THREADS];
+    int32_t n;
+} stores;
+
+static quire_err open_stores(way w, int32_t n_pages, int32_t n_threads, stores *out) {
     quire_err e = QUIRE_OK;
-    for (int kind = 0; kind < PAGE_STORE_N_KINDS && e == QUIRE_OK; kind++) {
-        e = page_store_open((page_store_kind)kind, n_pages, SEED, &stores[kind]);
+    out->n = w == WAY_APART ? n_threads : 1;
+    for (int32_t i = 0; i < out->n && e == QUIRE_OK; i++) {
+        e = page_store_open(w == WAY_MUTEX ? PAGE_STORE_MUTEX : PAGE_STORE_POOL, n_pages / out->n, SEED + (uint64_t)i, &out->all[i]);
     }
-    out->share[PAGE_STORE_POOL] = out->share[PAGE_STORE_MUTEX] = 1;
-    for (int32_t run = 0; run < o->n_runs; run++) { /* the kinds in turn, so that what else the machine does meets both */
-        for (int kind = 0; kind < PAGE_STORE_N_KINDS && e == QUIRE_OK; kind++) {
+    return e;
+}
+
+static void close_stores(stores *s) {
+    for (int32_t i = 0; i < s->n; i++) {
+        page_store_close(s->all[i]);
+    }
+}
+
+/* One run of a way: the first of several tries for which all cores were free, or the one that had most of them. */
+static quire_err run_way(const bench_kv_options *o, const stores *s, int32_t n_tries, int32_t n_pages, int32_t n_threads,
+                         double ns[KV_OP_N], double *share) {
+    *share = 0;
+    for (int i = 0; i < n_tries && *share < FREE_CORE; i++) {
+        double found[KV_OP_N], had = 0;
+        TRY(kv_bench_ops(s->all, s->n, n_pages, n_threads, o->run_ms, found, &had));
+        if (had > *share) {
+            memcpy(ns, found, sizeof found);
+            *share = had;
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, ops *out, quire_error *err) {
+    double runs[N_WAYS][KV_OP_N][FIGURES_MAX_RUNS];
+    stores opened[N_WAYS] = {{{NULL}, 0}};
+    quire_err e = QUIRE_OK;
+    for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
+        e = open_stores((way)w, n_pages, n_threads, &opened[w]);
+        out->share[w] = 1;
+    }
+    for (int32_t run = 0; run < o->n_runs; run++) { /* the ways in turn, so that what else the machine does meets all */
+        for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
             double ns[KV_OP_N], share = 0;
-            e = kv_bench_ops(stores[kind], n_pages, n_threads, o->run_ms, ns, &share);
-            out->share[kind] = share < out->share[kind] ? share : out->share[kind];
+            e = run_way(o, &opened[w], w == WAY_MUTEX ? 1 : MAX_TRIES, n_pages, n_threads, ns, &share);
+            out->share[w] = share < out->share[w] ? share : out->share[w];
             for (int op = 0; op < KV_OP_N && e == QUIRE_OK; op++) {
-                runs[kind][op][run] = ns[op];
+                runs[w][op][run] = ns[op];
             }
         }
     }
-    for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
+    for (int w = 0; w < N_WAYS; w++) {
         for (int op = 0; op < KV_OP_N && e == QUIRE_OK; op++) {
-            out->of[kind][op] = figure_of(runs[kind][op], o->n_runs);
+            out->of[w][op] = figure_of(runs[w][op], o->n_runs);
         }
-        page_store_close(stores[kind]);
+        close_stores(&opened[w]);
     }
+    out->share[WAY_MUTEX] = out->share[WAY_POOL] < out->share[WAY_APART] ? out->share[WAY_POOL] : out->share[WAY_APART];
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages, quire_err_text(e));
 }
 
 /* How many times the time of one thread an operation takes; -1 where a core was not free, in this or in that. */
-static double to_one(const ops *now, const ops *one, page_store_kind kind, int op) {
-    bool free = now->share[kind] >= FREE_CORE && one->share[kind] >= FREE_CORE;
-    return free ? now->of[kind][op].mean / one->of[kind][op].mean : -1;
+static double to_one(const ops *now, const ops *one, way w, int op) {
+    bool free = now->share[w] >= FREE_CORE && one->share[w] >= FREE_CORE;
+    return free ? now->of[w][op].mean / one->of[w][op].mean : -1;
 }
 
-static const char *to_one_text(double ratio, char text[16]) {
+static const char *ratio_text(double ratio, char text[16]) {
     (void)snprintf(text, 16, ratio < 0 ? "busy" : "%.2f", ratio);
     return text;
 }
@@ -85,17 +140,22 @@ static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const c
 
 static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, const ops *now, const ops *one) {
     for (int op = 0; op < KV_OP_N; op++) {
-        figure ours = now->of[PAGE_STORE_POOL][op], mutex = now->of[PAGE_STORE_MUTEX][op];
-        double ratio = to_one(now, one, PAGE_STORE_POOL, op), mutex_ratio = to_one(now, one, PAGE_STORE_MUTEX, op);
-        char text[16], mutex_text[16];
-        if (!o->json) {
-            printf("%-10s %8d %7d %9.1f +-%5.1f %9s %11.1f +-%5.1f %9s %9.2f\n", kv_op_name((kv_op)op), (int)n_pages, (int)n_threads,
-                   ours.mean, ours.spread, to_one_text(ratio, text), mutex.mean, mutex.spread, to_one_text(mutex_ratio, mutex_text),
-                   mutex.mean / ours.mean);
-            continue;
+        double ratio[N_WAYS];
+        char text[N_WAYS][16];
+        for (int w = 0; w < N_WAYS; w++) {
+            ratio[w] = to_one(now, one, (way)w, op);
+            if (o->json) {
+                print_op(kv_op_name((kv_op)op), n_pages, n_threads, way_names[w], now->of[w][op], ratio[w]);
+            }
         }
-        print_op(kv_op_name((kv_op)op), n_pages, n_threads, "pool", ours, ratio);
-        print_op(kv_op_name((kv_op)op), n_pages, n_threads, "mutex", mutex, mutex_ratio);
+        if (!o->json) {
+            const figure *f[N_WAYS] = {&now->of[WAY_POOL][op], &now->of[WAY_APART][op], &now->of[WAY_MUTEX][op]};
+            printf("%-10s %8d %7d %6.1f +-%5.1f %7s %9.1f +-%5.1f %7s %9.2f %9.1f +-%5.1f %7s %9.2f\n", kv_op_name((kv_op)op), (int)n_pages,
+                   (int)n_threads, f[WAY_POOL]->mean, f[WAY_POOL]->spread, ratio_text(ratio[WAY_POOL], text[WAY_POOL]), f[WAY_APART]->mean,
+                   f[WAY_APART]->spread, ratio_text(ratio[WAY_APART], text[WAY_APART]), f[WAY_POOL]->mean / f[WAY_APART]->mean,
+                   f[WAY_MUTEX]->mean, f[WAY_MUTEX]->spread, ratio_text(ratio[WAY_MUTEX], text[WAY_MUTEX]),
+                   f[WAY_MUTEX]->mean / f[WAY_POOL]->mean);
+        }
     }
 }
 
@@ -103,10 +163,11 @@ static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int3
                            quire_error *err) {
     if (!o->json) {
         printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most 1.3 times that with two.\n"
+               "apart: each thread has a pool of its own, so what it takes more than one thread is the machine's.\n"
                "\"busy\": a thread had a core for less than %.0f%% of its time, so there is no figure\n",
                (int)o->n_runs, (int)GOAL_PAGE_NS, FREE_CORE * 100);
-        printf("%-10s %8s %7s %9s %7s %9s %11s %7s %9s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "mutex ns", "spread",
-               "to one", "mutex/ns");
+        printf("%-10s %8s %7s %6s %7s %7s %9s %7s %7s %9s %9s %7s %7s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "apart ns",
+               "spread", "to one", "ns/apart", "mutex ns", "spread", "to one", "mutex/ns");
     }
     for (int32_t p = 0; p < n_pages; p++) {
         ops one = {{{{0}}}, {0}}, now;
@@ -221,9 +282,9 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
 static quire_err check_points(const int32_t *pages, int32_t n_pages, const int32_t *threads, int32_t n_threads, quire_error *err) {
     for (int32_t t = 0; t < n_threads; t++) {
         for (int32_t p = 0; p < n_pages; p++) {
-            if (threads[t] > 64 || pages[p] / threads[t] < 16) {
-                return err_set(err, QUIRE_INVALID, -1, "--threads %d on --pages %d: at most 64 threads, and at least 16 pages each",
-                               (int)threads[t], (int)pages[p]);
+            if (threads[t] > MAX_THREADS || pages[p] / threads[t] < 16) {
+                return err_set(err, QUIRE_INVALID, -1, "--threads %d on --pages %d: at most %d threads, and at least 16 pages each",
+                               (int)threads[t], (int)pages[p], (int)MAX_THREADS);
             }
         }
     }

@@ -139,13 +139,16 @@ typedef enum mechanism {
     NO_CHUNKS,
     BY_ARRIVAL,
     NO_JUMPS,
+    NO_GUESSES,
+    FIXED_GUESSES,
     ONE_BY_ONE,
     N_MECHANISMS
 } mechanism;
 
-static const char *const switches[N_MECHANISMS] = {"all on",          "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
-                                                   "--no-cascade",    "--no-chunked-prefill", "--schedule fcfs",     "--no-jump-forward",
-                                                   "--max-num-seqs 1"};
+static const char *const switches[N_MECHANISMS] = {
+    "all on",          "--prefix-cache page", "--prefix-cache none", "--no-fork-sharing",     "--no-cascade",    "--no-chunked-prefill",
+    "--schedule fcfs", "--no-jump-forward",   "no speculation",      "--fixed-draft-length", "--max-num-seqs 1"};
+static const char GUESSES[] = "{\"method\":\"ngram\",\"num_speculative_tokens\":5}";
 
 /* A load of the ablation: a workload, or a kind of it for one mechanism. */
 typedef struct load {
@@ -153,15 +156,23 @@ typedef struct load {
     int32_t n_samples;
     int32_t n_pages; /* 0: plenty; else so few that the order of admission matters: all on has --schedule prefix */
     bool forced;     /* the rules leave one token, as a grammar often does */
+    bool guesses;    /* all on speculates */
 } load;
 
-static const load loads[] = {{"samples", "json", 4, 0, false}, {"gsm8k", "gsm8k", 1, 0, false}, {"chat", "chat", 1, 0, false},
-                             {"mmlu5", "mmlu5", 1, 0, false},  {"long", "long", 1, 148, false}, {"forced", "unique", 1, 0, true},
-                             {"unique", "unique", 1, 0, false}};
+static const load loads[] = {{"samples", "json", 4, 0, false, false}, {"gsm8k", "gsm8k", 1, 0, false, false},
+                             {"chat", "chat", 1, 0, false, false},    {"mmlu5", "mmlu5", 1, 0, false, false},
+                             {"long", "long", 1, 148, false, false},  {"forced", "unique", 1, 0, true, false},
+                             {"guesses", "chat", 1, 0, false, true},  {"unique", "unique", 1, 0, false, false}};
 
 /* A mechanism that a load has no use for is left out. */
 static bool concerns(const load *l, mechanism m) {
-    return m == BY_ARRIVAL ? l->n_pages > 0 : m == NO_JUMPS ? l->forced : true;
+    switch (m) {
+    case BY_ARRIVAL: return l->n_pages > 0;
+    case NO_JUMPS: return l->forced;
+    case NO_GUESSES:
+    case FIXED_GUESSES: return l->guesses;
+    default: return true;
+    }
 }
 
 enum { FORCED_TOKEN = 7 };
@@ -173,6 +184,8 @@ static void switch_off(mechanism m, trial *t) {
     t->off.no_jump_forward = m == NO_JUMPS;
     o->no_cascade = m == NO_CASCADE;
     o->no_chunked_prefill = m == NO_CHUNKS;
+    t->off.fixed_draft_length = m == FIXED_GUESSES;
+    o->speculative_config = m == NO_GUESSES ? NULL : o->speculative_config;
     o->max_seqs = m == ONE_BY_ONE ? 1 : o->max_seqs;
 }
 
@@ -194,6 +207,7 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const load 
             t->options.max_seqs = w.max_seqs * l->n_samples;
             t->options.n_pages = l->n_pages > 0 ? l->n_pages : t->options.n_pages * l->n_samples;
             t->options.schedule = l->n_pages > 0 && m != BY_ARRIVAL ? "prefix" : "fcfs";
+            t->options.speculative_config = l->guesses ? GUESSES : NULL;
             switch_off((mechanism)m, t);
             of[n++] = m;
         }
@@ -242,7 +256,8 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
     }
     if (!any && o->name != NULL && strcmp(o->name, "batching") != 0) {
         return err_set(err, QUIRE_INVALID, -1,
-                       "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, long, forced, unique and batching", o->name);
+                       "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, long, forced, guesses, unique and batching",
+                       o->name);
     }
     if (!any) {
         return experiment_batching(o, machine, err);
@@ -250,7 +265,8 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
     sheet_note(
         &s,
         "samples: 4 answers to each of the json prompts; long: 148 pages for documents of 200, all on with --schedule prefix; forced: "
-        "unique, where one token is allowed; 512 rows a step; %s; times the fastest of %d runs in turns (measured)",
+        "unique, where one token is allowed; guesses: chat, with ngram speculation; 512 "
+        "rows a step; %s; times the fastest of %d runs in turns (measured)",
         machine, (int)runs_of(o));
     return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }

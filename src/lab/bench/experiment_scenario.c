@@ -150,6 +150,14 @@ static quire_err run_scenarios(const experiment_options *o, quire_error *err) {
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : o->small ? 2 : 1;
     sheet s = {"scenario", EXPERIMENT_COLUMNS(columns), o->json};
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    for (int i = 0; i < N_SCENARIOS; i++) {
+        if (o->name != NULL && strcmp(o->name, scenarios[i].name) == 0) {
+            play p;
+            trial t;
+            TRY(read_play(o, &scenarios[i], &p, err));
+            TRY(make_trial(o, &p, &t, err));
+        }
+    }
     sheet_begin(&s, "A model really run. tokens: in pages when most are held; resident: the most that "
                     "the system counts for a process that does nothing else; counted: "
                     "weights, buffers and those pages; over: what pages take beyond their tokens");

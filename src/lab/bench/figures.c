@@ -1,6 +1,7 @@
 #include "lab/bench/figures.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -22,9 +23,10 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
     for (const char *p = text; *p;) {
         char *end;
         long v = strtol(p, &end, 10);
-        if (end == p || v < 1 || v > 1 << 24 || (*end != ',' && *end != 0) || *n == FIGURES_MAX_POINTS) {
-            return err_set(err, QUIRE_INVALID, p - text, "%s %s: must be at most %d whole numbers from 1 on, as in 1,4,16", flag, text,
-                           FIGURES_MAX_POINTS);
+        bool goes_on = *end == ',' && end[1] != 0;
+        if (end == p || v < 1 || v > FIGURES_MOST || (!goes_on && *end != 0) || *n == FIGURES_MAX_POINTS) {
+            return err_set(err, QUIRE_INVALID, p - text, "%s %s: must be at most %d whole numbers from 1 to %d, as in 1,4,16", flag, text,
+                           FIGURES_MAX_POINTS, FIGURES_MOST);
         }
         out[(*n)++] = (int32_t)v;
         p = end + (*end == ',');

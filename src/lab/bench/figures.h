@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-enum { FIGURES_MAX_POINTS = 32, FIGURES_MAX_RUNS = 64 };
+enum { FIGURES_MAX_POINTS = 32, FIGURES_MAX_RUNS = 64, FIGURES_MOST = 1 << 24 };
 
 typedef struct figure {
     double mean, spread; /* of the runs; spread is the largest distance from the mean */
@@ -14,7 +14,7 @@ typedef struct figure {
 
 figure figure_of(const double *values, int32_t n);
 
-/* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. 2^24; INVALID names the flag. */
+/* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. FIGURES_MOST; INVALID names the flag. */
 quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
 
 /* Microseconds for measuring what compute threads do. With one of them: of this process's processor time, which other programs on the

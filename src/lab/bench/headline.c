@@ -173,6 +173,12 @@ static quire_err run(headline *h, quire_error *err) {
                        (int)h->o.engine.max_batched_tokens, (int)h->o.engine.max_seqs);
     }
     TRY(figures_parse_list("--shares", h->o.shares, h->shares, &h->n_shares, err));
+    for (int32_t i = 0; i < h->n_shares; i++) {
+        if (h->shares[i] > 100) {
+            return err_set(err, QUIRE_INVALID, -1, "--shares %s: in percent of what all requests take fully reserved, so at most 100",
+                           h->o.shares);
+        }
+    }
     TRY(figures_parse_list("--rates", h->o.rates, h->rates, &h->n_rates, err));
     if (h->n_rates > HEADLINE_MAX_LOADS / 2) {
         return err_set(err, QUIRE_INVALID, -1, "--rates %s: must be at most %d", h->o.rates, HEADLINE_MAX_LOADS / 2);

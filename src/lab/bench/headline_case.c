@@ -107,6 +107,8 @@ static quire_err run_draw(const course *k, double rate, headline_load *out, quir
     so.speed = isinf(rate) ? ALL_AT_ONCE : rate;
     so.cost = k->cost != NULL ? k->cost : &k->c->cost;
     if (k->cost != NULL) {
+        so.swap_tokens = w->swaps ? so.kv_tokens : 0;
+        so.preempt = PREEMPT_SWAP;
         return simulate_load(k, &so, rate, out, err);
     }
     TRY(run_really(k, &so, &r, err));
@@ -233,9 +235,6 @@ static quire_err run_real_way(course k, headline_case *c, cost_model *before, qu
 static quire_err simulate_way(course k, headline_case *c, quire_error *err) {
     const headline_sweep *real = &c->real[k.way];
     headline_sweep *s = &c->simulated[k.way];
-    if (ways[k.way].swaps) {
-        return QUIRE_OK; /* the simulator knows no swapping */
-    }
     k.cost = &c->burst_cost[k.way];
     TRY(burst(&k, 1, &s->burst, err));
     k.cost = &c->rates_cost[k.way];

@@ -174,7 +174,7 @@ quire_err headline_cost_measure(bare *b, const headline_cost_options *o, cost_mo
         snprintf(out->model, sizeof out->model, "%.90s", b->desc->name);
         snprintf(out->device, sizeof out->device, "%.90s", b->b->ops->describe(b->b));
         fit_cost(k, out, off);
-        out->copy_us = copy_us(k);
+        out->swap_us = out->copy_us = copy_us(k);
     } else {
         err_set(err, e, -1, "steps could not be measured: %s", quire_err_text(e));
     }

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-enum { MAX_THREADS = 64, TABLE_PAGES = 64, CALL_PAGES = 16, CLOCK_SAMPLES = 64 };
+enum { MAX_THREADS = KV_BENCH_MAX_THREADS, TABLE_PAGES = 64, CALL_PAGES = 16, CLOCK_SAMPLES = 64, LINE_PAIR = 128 };
 
 const char *kv_op_name(kv_op op) {
     static const char *const names[KV_OP_N] = {"reserve", "release", "reserve16", "release16", "append", "fork"};
@@ -32,13 +32,14 @@ static int64_t clock_cost(clockid_t clock) {
 
 /* What all threads of a measurement share. */
 typedef struct contest {
-    page_store *store;
     atomic_int n_awaited; /* threads that are not there yet; all start together */
     atomic_bool over;
 } contest;
 
+/* A thread of it, in lines of the cache that no other thread has, with those that the processor fetches beside them. */
 typedef struct worker {
-    contest *c;
+    _Alignas(LINE_PAIR) contest *c;
+    page_store *store;
     pthread_t thread;
     int32_t n_pages, n_tables; /* of its own; tables have TABLE_PAGES each but perhaps the last */
     page_id *ids;              /* [n_pages] */
@@ -56,7 +57,7 @@ static void note(worker *w, kv_op op, int64_t start, int64_t n) {
 
 /* All own pages, n a call, and back. */
 static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op release) {
-    page_store *s = w->c->store;
+    page_store *s = w->store;
     int32_t n_pages = w->n_pages - w->n_pages % n;
     int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
     for (int32_t i = 0; i < n_pages && w->error == QUIRE_OK; i += n) {
@@ -75,7 +76,7 @@ static void reserve_and_release(worker *w, int32_t n, kv_op reserve, kv_op relea
 
 /* Fills the tables page by page side by side, forks each, gives all back. */
 static void append_and_fork(worker *w) {
-    page_store *s = w->c->store;
+    page_store *s = w->store;
     int32_t n_done = 0;
     int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
     while (n_done < w->n_pages && w->error == QUIRE_OK) {
@@ -119,9 +120,9 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static quire_err make_worker(contest *c, int32_t n_pages, worker *w) {
+static quire_err make_worker(contest *c, page_store *store, int32_t n_pages, worker *w) {
     int32_t n_tables = (n_pages + TABLE_PAGES - 1) / TABLE_PAGES;
-    *w = (worker){.c = c, .n_pages = n_pages, .n_tables = n_tables};
+    *w = (worker){.c = c, .store = store, .n_pages = n_pages, .n_tables = n_tables};
     w->ids = mem_new((size_t)n_pages, sizeof *w->ids);
     w->tables = mem_new((size_t)n_tables, sizeof *w->tables);
     w->forks = mem_new((size_t)n_tables, sizeof *w->forks);
@@ -162,40 +163,49 @@ static quire_err run_contest(contest *c, worker *workers, int32_t n, int32_t wal
     return n_made == n ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err kv_bench_ops(page_store *store, int32_t n_pages, int32_t n_threads, int32_t wall_ms, double ns[KV_OP_N], double *share) {
-    contest c = {.store = store};
-    worker workers[MAX_THREADS] = {{0}};
-    if (n_threads < 1 || n_threads > MAX_THREADS || n_pages / n_threads < CALL_PAGES) {
-        return QUIRE_INVALID;
-    }
+/* Of all workers together: CPU time a page of each operation, and the least part of its time for which one had a core. */
+static quire_err sum_up(const worker *workers, int32_t n, double ns[KV_OP_N], double *share) {
     quire_err e = QUIRE_OK;
-    for (int32_t i = 0; i < n_threads && e == QUIRE_OK; i++) {
-        e = make_worker(&c, n_pages / n_threads, &workers[i]);
-    }
-    e = e == QUIRE_OK ? run_contest(&c, workers, n_threads, wall_ms) : e;
-    for (int op = 0; op < KV_OP_N && e == QUIRE_OK; op++) {
+    *share = workers[0].share;
+    for (int op = 0; op < KV_OP_N; op++) {
         int64_t cpu_ns = 0, n_done = 0;
-        for (int32_t i = 0; i < n_threads; i++) {
+        for (int32_t i = 0; i < n; i++) {
             cpu_ns += workers[i].cpu_ns[op];
             n_done += workers[i].n_done[op];
             e = workers[i].error != QUIRE_OK ? QUIRE_INTERNAL : e;
+            *share = workers[i].share < *share ? workers[i].share : *share;
         }
         ns[op] = (double)cpu_ns / (double)n_done;
     }
-    *share = workers[0].share;
-    for (int32_t i = 1; i < n_threads; i++) {
-        *share = workers[i].share < *share ? workers[i].share : *share;
+    return e;
+}
+
+quire_err kv_bench_ops(page_store *const *stores, int32_t n_stores, int32_t n_pages, int32_t n_threads, int32_t wall_ms, double ns[KV_OP_N],
+                       double *share) {
+    contest c = {0};
+    if (n_threads < 1 || n_threads > MAX_THREADS || n_pages / n_threads < CALL_PAGES) {
+        return QUIRE_INVALID;
     }
+    worker workers[MAX_THREADS] = {{0}};
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i < n_threads && e == QUIRE_OK; i++) {
+        e = make_worker(&c, stores[i % n_stores], n_pages / n_threads, &workers[i]);
+    }
+    e = e == QUIRE_OK ? run_contest(&c, workers, n_threads, wall_ms) : e;
+    e = e == QUIRE_OK ? sum_up(workers, n_threads, ns, share) : e;
     for (int32_t i = 0; i < n_threads; i++) {
         free_worker(&workers[i]);
     }
-    return e == QUIRE_OK && !page_store_is_whole(store) ? QUIRE_INTERNAL : e;
+    for (int32_t i = 0; i < n_stores && e == QUIRE_OK; i++) {
+        e = page_store_is_whole(stores[i]) ? QUIRE_OK : QUIRE_INTERNAL;
+    }
+    return e;
 }
 
 quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_samples, double *ns) {
-    contest c = {.store = store};
+    contest c = {0};
     worker w;
-    quire_err e = make_worker(&c, n_seqs * TABLE_PAGES, &w);
+    quire_err e = make_worker(&c, store, n_seqs * TABLE_PAGES, &w);
     int64_t cost = clock_cost(CLOCK_MONOTONIC);
     for (int32_t i = -n_seqs * TABLE_PAGES; i < n_samples && e == QUIRE_OK; i++) { /* what is before 0 warms up */
         kv_table *t = &w.tables[(i + n_seqs * TABLE_PAGES) % n_seqs];

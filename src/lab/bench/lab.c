@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "lab/bench/figures.h"
 #include "setup/engine_config.h"
+#include "setup/engine_parts.h"
 #include "setup/loaded_model.h"
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
@@ -25,14 +26,41 @@ static quire_err open_model(const quire_options *o, int32_t max_len, model_file 
     return e;
 }
 
+quire_err lab_check_length(const quire_options *o, int64_t n_tokens, quire_error *err) {
+    model_file *f = NULL;
+    model_desc d = {.max_positions = 0};
+    TRY(options_open_file(o, &f, err));
+    quire_err e = model_describe(f, &d, err);
+    model_file_close(f);
+    TRY(e);
+    return n_tokens <= d.max_positions ? QUIRE_OK
+                                       : err_set(err, QUIRE_INVALID, -1, "sequences of %lld tokens: the model takes %d",
+                                                 (long long)n_tokens, (int)d.max_positions);
+}
+
+/* Drafts that are looked up: a model of them would be one more to open. */
+static quire_err read_draft(const quire_options *o, draft_options *out, quire_error *err) {
+    speculation s;
+    quire_err e = speculation_read(o, &s, err);
+    *out = s.draft;
+    speculation_close(&s);
+    TRY(e);
+    return out->method != DRAFT_METHOD_MODEL
+               ? QUIRE_OK
+               : err_set(err, QUIRE_UNSUPPORTED, -1, "experiments run without draft models; `quire bench speculation` has them");
+}
+
 static quire_err open_engine(const quire_options *o, engine_ablations off, int32_t max_len, lab *l, quire_error *err) {
     int32_t rows = options_max_rows(o, max_len);
-    step_limits limits = {.max_rows = rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    draft_options draft;
+    TRY(read_draft(o, &draft, err));
+    step_limits limits = {.max_rows = rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&draft, o->max_seqs, rows)};
     engine_options eo;
     TRY(options_engine(o, &eo, err));
     eo.n_pages = o->n_pages * l->layout.n_groups; /* a sequence has as many pages in each */
     eo.max_model_len = max_len;
     eo.max_batched_tokens = rows;
+    eo.draft = draft;
     eo.ablations = off;
     eo.max_requests = MAX_REQUESTS;
     eo.starts_paused = true;
@@ -264,7 +292,8 @@ static void fill_result(course *c, int64_t start_us) {
     for (int32_t i = 0; i < c->n; i++) {
         n_answers += samples_of(&c->requests[i]);
     }
-    r->n_prompt_computed = s.step_rows - (r->n_output - n_answers); /* an answer's last token is never computed */
+    /* an answer's last token is never computed, nor do guesses that were wrong count */
+    r->n_prompt_computed = s.step_rows - (r->n_output - n_answers) - (s.draft_tokens - s.draft_accepted);
     r->n_pages_kept = s.n_pages_cached;
     r->n_queried = s.prefix_queries;
     r->n_cached = s.prefix_hits;

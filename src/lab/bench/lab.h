@@ -60,9 +60,12 @@ typedef struct lab_result {
     engine_profile going;      /* the engine's times when the last sample had LAB_GOING tokens; zeros where some had fewer */
 } lab_result;
 
+/* Whether o's model takes sequences of so many tokens. QUIRE_INVALID: it does not. */
+quire_err lab_check_length(const quire_options *o, int64_t n_tokens, quire_error *err);
+
 /* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads, prefix_cache, eviction_policy, schedule, page_tokens,
- * n_pages (needed), max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes and no_chunked_prefill. max_len: the
- * longest sequence. */
+ * n_pages (needed), max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes, no_chunked_prefill and speculative_config
+ * (without a draft model). max_len: the longest sequence. */
 quire_err lab_open(const quire_options *o, engine_ablations off, int32_t max_len, lab *out, quire_error *err);
 void lab_close(lab *l);
 

@@ -1,5 +1,6 @@
 /* `quire sim`: its flags. */
 #include <stddef.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "lab/commands/lab_commands.h"
@@ -41,9 +42,48 @@ static void defaults(cli_options *o) {
     plan_options_init(&((options *)(void *)o)->plan);
 }
 
+/* The first given flag of a replay of the prefix cache alone. */
+static const char *replay_flag_given(const sim_options *o) {
+    sim_options none;
+    sim_options_init(&none);
+    return o->pages != NULL                            ? "--pages"
+           : strcmp(o->policies, none.policies) != 0   ? "--policy"
+           : o->svg != NULL                            ? "--svg"
+           : o->concurrency != none.concurrency        ? "--concurrency"
+                                                       : NULL;
+}
+
+/* A flag of another of the three: a plan, a server, a replay. */
+static quire_err check_flags(const options *o, quire_error *err) {
+    const compare_options *s = &o->served.server;
+    bool plans = o->plan.model != NULL, serves = s->all || s->cost != NULL || s->described != NULL;
+    const char *replays = replay_flag_given(&o->own), *served = served_flag_given(s);
+    plan_options none;
+    plan_options_init(&none);
+    if (plans && (serves || served != NULL || replays != NULL)) {
+        const char *device = s->all ? "--compare" : s->cost != NULL ? "--cost" : "--described";
+        return err_set(err, QUIRE_INVALID, -1,
+                       "%s does nothing with --plan, which takes --prompt, --output, --unused, --devices, --page-size and --cost-per-hour",
+                       served != NULL ? served : replays != NULL ? replays : device);
+    }
+    if (!plans && (o->plan.n_prompt != none.n_prompt || o->plan.n_output != none.n_output ||
+                   o->plan.unused_percent != none.unused_percent || o->plan.n_devices != none.n_devices)) {
+        return err_set(err, QUIRE_INVALID, -1, "--prompt, --output, --unused and --devices are of --plan");
+    }
+    if (!plans && serves && replays != NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "%s is of the prefix cache alone; it does nothing where a server is simulated", replays);
+    }
+    if (!plans && !serves && (served != NULL || s->cost_per_hour > 0)) {
+        return err_set(err, QUIRE_INVALID, -1, "%s is of a server that is simulated: give --described MODEL,DEVICE or --cost FILE",
+                       served != NULL ? served : "--cost-per-hour");
+    }
+    return QUIRE_OK;
+}
+
 static quire_err run(const cli_options *o, quire_error *err) {
     const options *given = (const void *)o;
     sim_options own = given->own;
+    TRY(check_flags(given, err));
     if (given->plan.model != NULL) {
         plan_options plan = given->plan;
         plan.device = o->argument != NULL ? o->argument : "";

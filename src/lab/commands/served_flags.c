@@ -1,8 +1,13 @@
 #include "lab/commands/served_flags.h"
 
 #include <stddef.h>
+#include <string.h>
+
+#include "lab/sim/compare.h"
 
 #define AT(member) .offset = offsetof(served_options, member)
+
+static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "recompute"}, {"swap", "swap"}, {NULL, NULL}};
 
 const flag flags_served_by[] = {
     {"--described", "MODEL,DEVICE", "what serves, by data sheet, as in opt-13b,a100-40gb", FLAG_TEXT, AT(server.described)},
@@ -18,6 +23,13 @@ const flag flags_served[] = {
     {"--kv-tokens", "N", "tokens that the memory holds (what the device has room for)", FLAG_BYTES, AT(server.kv_tokens)},
     {"--max-num-seqs", "N", "sequences running at once (64; described: 256)", FLAG_COUNT, AT(server.max_seqs), .minimum = 1,
      .maximum = 1 << 16, .rare = true},
+    {"--swap-space", "GIB", "host memory for preempted requests (0)", FLAG_GIB, AT(server.swap_bytes)},
+    {"--preemption-mode", NULL, "what becomes of preempted requests where there is some: auto is what costs less", FLAG_CHOICE,
+     AT(server.preemption_mode), .choices = preemption_modes, .rare = true},
+    {"--acceptance", "LIST", "guesses are verified: chances that the first, second .. of a step is right", FLAG_TEXT,
+     AT(server.acceptance)},
+    {"--draft-us", "N", "with --acceptance: microseconds that making a step's guesses takes (0)", FLAG_PART, AT(server.draft_us),
+     .minimum = 0, .maximum = 1e9, .rare = true},
     {"--max-num-batched-tokens", "N", "rows a step (512; described: 2048)", FLAG_COUNT, AT(server.max_rows), .minimum = 1,
      .maximum = 1 << 20, .rare = true},
     {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", FLAG_COUNT, AT(server.max_chunk), .minimum = 0,
@@ -28,3 +40,30 @@ const flag flags_served[] = {
      .maximum = 1e7, .rare = true},
     {0},
 };
+
+const char *served_flag_given(const compare_options *o) {
+    compare_options none;
+    compare_options_init(&none);
+    const struct {
+        const char *name;
+        bool given;
+    } flags[] = {{"--slo", o->slo != NULL},
+                 {"--speed", o->speed > none.speed || o->speed < none.speed},
+                 {"--shrink", o->shrink != none.shrink},
+                 {"--kv-tokens", o->kv_tokens != none.kv_tokens},
+                 {"--max-num-seqs", o->max_seqs != none.max_seqs},
+                 {"--swap-space", o->swap_bytes != none.swap_bytes},
+                 {"--preemption-mode", strcmp(o->preemption_mode, none.preemption_mode) != 0},
+                 {"--acceptance", o->acceptance != NULL},
+                 {"--draft-us", o->draft_us > 0},
+                 {"--max-num-batched-tokens", o->max_rows != none.max_rows},
+                 {"--chunk", o->max_chunk != none.max_chunk},
+                 {"--max-model-len", o->max_model_len != none.max_model_len},
+                 {"--step-target-ms", o->step_target_us != none.step_target_us}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (flags[i].given) {
+            return flags[i].name;
+        }
+    }
+    return NULL;
+}

@@ -13,4 +13,7 @@ typedef struct served_options {
 
 extern const flag flags_served_by[], flags_served[];
 
+/* The first of flags_served that was given, but for --cost-per-hour; NULL: none. */
+const char *served_flag_given(const compare_options *o);
+
 #endif

@@ -9,22 +9,24 @@ static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);
     const char *takes; /* its flags, beside those of the model that is run */
+    enum { RUNS_NEVER, RUNS_PROMPTS, RUNS_ALWAYS } runs; /* when it runs a model: never, with --prompts, always */
 } demos[] = {
-    {"radix", "nine states of a prefix tree, in words", demo_radix, "--page-size"},
-    {"waste", "padding and dead slots of a static batch", demo_waste, "--lengths --prompt-lengths --prompts --max-tokens"},
+    {"radix", "nine states of a prefix tree, in words", demo_radix, "--page-size", RUNS_NEVER},
+    {"waste", "padding and dead slots of a static batch", demo_waste, "--lengths --prompt-lengths --prompts --max-tokens", RUNS_PROMPTS},
     {"latency", "when answers come: static against continuous batching", demo_latency,
-     "--lengths --prompt-lengths --prompts --max-tokens --max-num-seqs"},
+     "--lengths --prompt-lengths --prompts --max-tokens --max-num-seqs", RUNS_ALWAYS},
     {"schedule", "what the planner gives each request, step by step", demo_schedule,
-     "--lengths --prompt-lengths --max-num-seqs --max-num-batched-tokens --kv-pages --page-size"},
+     "--lengths --prompt-lengths --max-num-seqs --max-num-batched-tokens --kv-pages --page-size", RUNS_NEVER},
     {"wall", "memory by concurrency: reserved whole, grown, paged", demo_wall,
-     "--lengths --prompts --max-tokens --batch --max-len --page-size --shape"},
+     "--lengths --prompts --max-tokens --batch --max-len --page-size --shape", RUNS_PROMPTS},
     {"alloc", "pages that requests take, against room for the longest", demo_alloc,
-     "--lengths --prompts --max-tokens --max-len --kv-pages --page-size"},
-    {"table", "a block table while its sequence grows", demo_table, "--prompt-lengths --prompts --max-tokens --kv-pages --page-size"},
-    {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot, "--prompt-lengths --max-tokens"},
-    {"cache", "time a token, with the cache and without any", demo_cache, "--context --runs"},
-    {"sweep", "speed, latency and memory by batch and length", demo_sweep, "--batch --context --lengths --runs"},
-    {"tput", "tokens/s by how attention gets at keys and values", demo_tput, "--batch --context --max-tokens --runs"},
+     "--lengths --prompts --max-tokens --max-len --kv-pages --page-size", RUNS_PROMPTS},
+    {"table", "a block table while its sequence grows", demo_table, "--prompt-lengths --prompts --max-tokens --kv-pages --page-size",
+     RUNS_PROMPTS},
+    {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot, "--prompt-lengths --max-tokens", RUNS_ALWAYS},
+    {"cache", "time a token, with the cache and without any", demo_cache, "--context --runs", RUNS_ALWAYS},
+    {"sweep", "speed, latency and memory by batch and length", demo_sweep, "--batch --context --lengths --runs", RUNS_ALWAYS},
+    {"tput", "tokens/s by how attention gets at keys and values", demo_tput, "--batch --context --max-tokens --runs", RUNS_ALWAYS},
 };
 enum { N_DEMOS = (int)(sizeof demos / sizeof *demos) };
 
@@ -83,10 +85,28 @@ static quire_err check_flags(const demo_options *o, const char *takes, quire_err
                : QUIRE_OK;
 }
 
+/* So is a flag of the model, where none is run. */
+static quire_err check_model_flags(const demo_options *o, bool only_prompts, quire_error *err) {
+    demo_options none;
+    demo_options_init(&none);
+    const quire_options *e = &o->engine, *n = &none.engine;
+    const char *given = strcmp(e->model, n->model) != 0         ? "--model"
+                        : strcmp(e->compute, n->compute) != 0   ? "--compute"
+                        : strcmp(e->kv_dtype, n->kv_dtype) != 0 ? "--kv-dtype"
+                        : e->n_threads != n->n_threads          ? "--threads"
+                                                                : NULL;
+    return given == NULL ? QUIRE_OK
+                         : err_set(err, QUIRE_INVALID, -1, "demo %s runs no model%s, so %s does nothing", o->name,
+                                   only_prompts ? " without --prompts" : "", given);
+}
+
 quire_err demo_run(const demo_options *o, quire_error *err) {
     for (int i = 0; i < N_DEMOS; i++) {
         if (strcmp(o->name, demos[i].name) == 0) {
             TRY(check_flags(o, demos[i].takes, err));
+            if (demos[i].runs == RUNS_NEVER || (demos[i].runs == RUNS_PROMPTS && o->prompts == NULL)) {
+                TRY(check_model_flags(o, demos[i].runs == RUNS_PROMPTS, err));
+            }
             return demos[i].run(o, err);
         }
     }

@@ -42,7 +42,7 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
 quire_err demo_sweep(const demo_options *o, quire_error *err) {
     static const sheet_column columns[] = {{"batch", "batch", 5, 0, NULL},       {"length", "length", 6, 0, NULL},
                                            {"answer", "answer", 6, 0, NULL},     {"tokens_per_s", "tokens/s", 9, 1, NULL},
-                                           {"token_ms", "ms/token", 8, 2, NULL}, {"first_token_ms", "first ms", 9, 1, NULL},
+                                           {"token_ms", "ms/token", 8, 3, NULL}, {"first_token_ms", "first ms", 9, 1, NULL},
                                            {"pages_most", "pages", 6, 0, NULL},  {"peak_mib", "peak MiB", 8, 2, NULL}};
     demo_numbers batches, lengths, answers;
     char machine[160];
@@ -54,6 +54,12 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
             return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i], MAX_BATCH);
         }
     }
+    int64_t longest = 0;
+    for (int32_t i = 0; i < lengths.n * answers.n; i++) {
+        int64_t n = (int64_t)lengths.v[i % lengths.n] + answers.v[i / lengths.n];
+        longest = n > longest ? n : longest;
+    }
+    TRY(lab_check_length(&o->engine, longest, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     sheet s = {"demo sweep", DEMO_COLUMNS(columns), o->json};
     sheet_begin(&s, "Requests of so many tokens, so many at once; tokens/s: of all answers, prompts' time included");

@@ -14,7 +14,12 @@ enum { DESCRIBED_SEQS = 256, DESCRIBED_ROWS = 2048, MEASURED_SEQS = 64, MEASURED
 enum { MAX_DOUBLINGS = 12, HALVINGS = 6 };
 
 void compare_options_init(compare_options *o) {
-    *o = (compare_options){.prefix_cache = "token", .speed = 1, .shrink = 1, .page_tokens = 16, .step_target_us = 100000};
+    *o = (compare_options){.prefix_cache = "token",
+                           .speed = 1,
+                           .shrink = 1,
+                           .page_tokens = 16,
+                           .step_target_us = 100000,
+                           .preemption_mode = "auto"};
 }
 
 /* One way to serve. */
@@ -23,19 +28,23 @@ typedef struct way {
     batching batching;
     reservation reservation;
     serving_cache cache;
+    bool swaps, guesses; /* where the options have host memory, and chances of guesses */
 } way;
 
 static const way ways[] = {
-    {"static", "none", BATCH_STATIC, RESERVE_MAX, SERVING_CACHE_NONE},
-    {"static", "none", BATCH_STATIC, RESERVE_ORACLE, SERVING_CACHE_NONE},
-    {"iteration", "none", BATCH_ITERATION, RESERVE_MAX, SERVING_CACHE_NONE},
-    {"iteration", "none", BATCH_ITERATION, RESERVE_POW2, SERVING_CACHE_NONE},
-    {"iteration", "none", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE},
-    {"iteration", "none", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE},
-    {"continuous", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE},
-    {"continuous", "page", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_PAGE},
-    {"continuous", "token", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN},
+    {"static", "none", BATCH_STATIC, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
+    {"static", "none", BATCH_STATIC, RESERVE_ORACLE, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_MAX, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_POW2, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE, false, false},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE, false, false},
+    {"continuous", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false, false},
+    {"continuous", "page", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_PAGE, false, false},
+    {"continuous", "token", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN, false, false},
+    {"swapping", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, true, false},
+    {"guessing", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE, false, true},
 };
+enum { WAY_MAX = 2, WAY_ORACLE = 4, WAY_PAGED = 6, WAY_TOKEN = 8, WAY_SWAPPING, WAY_GUESSING };
 enum { N_WAYS = (int)(sizeof ways / sizeof *ways) };
 
 /* ---- bounds on latency ---- */
@@ -87,8 +96,11 @@ static quire_err read_cost(const compare_options *o, cost_model *cost, quire_err
     }
     char model[COST_NAME_BYTES];
     size_t n = strcspn(o->described, ",");
+    if (o->described[n] != ',') {
+        return err_set(err, QUIRE_INVALID, -1, "--described %s: must be MODEL,DEVICE, as in opt-13b,a100-40gb", o->described);
+    }
     snprintf(model, sizeof model, "%.*s", (int)(n < sizeof model ? n : sizeof model - 1), o->described);
-    return cost_describe(model, o->described[n] == ',' ? o->described + n + 1 : "", cost, err);
+    return cost_describe(model, o->described + n + 1, cost, err);
 }
 
 static quire_err parse_cache(const char *text, serving_cache *out, quire_error *err) {
@@ -100,6 +112,34 @@ static quire_err parse_cache(const char *text, serving_cache *out, quire_error *
         }
     }
     return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", text);
+}
+
+static quire_err parse_mode(const char *text, preempt_mode *out, quire_error *err) {
+    static const char *const names[] = {[PREEMPT_AUTO] = "auto", [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (preempt_mode)i;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: must be auto, recompute or swap", text);
+}
+
+/* "0.8,0.6": each from 0 to 1. */
+static quire_err parse_acceptance(const char *text, serving_options *out, quire_error *err) {
+    out->n_drafts = 0;
+    for (const char *p = text; p != NULL && *p != 0;) {
+        char *end;
+        double v = strtod(p, &end);
+        if (end == p || !(v >= 0 && v <= 1) || (*end != ',' && *end != 0) || (*end == ',' && end[1] == 0) ||
+            out->n_drafts == SERVING_MAX_DRAFTS) {
+            return err_set(err, QUIRE_INVALID, p - text, "--acceptance %s: must be 1 to %d numbers from 0 to 1 with commas between them",
+                           text, SERVING_MAX_DRAFTS);
+        }
+        out->acceptance[out->n_drafts++] = v;
+        p = end + (*end == ',');
+    }
+    return text == NULL || out->n_drafts > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--acceptance is empty");
 }
 
 quire_err compare_server_of(const compare_options *o, const cost_model *cost, serving_options *out, quire_error *err) {
@@ -116,6 +156,10 @@ quire_err compare_server_of(const compare_options *o, const cost_model *cost, se
                              .step_target_us = o->step_target_us,
                              .speed = o->speed};
     out->max_rows = out->max_rows > out->max_seqs ? out->max_rows : out->max_seqs;
+    out->swap_tokens = o->swap_bytes / (cost->token_bytes > 0 ? cost->token_bytes : 1);
+    out->draft_us = o->draft_us;
+    TRY(parse_mode(o->preemption_mode, &out->preempt, err));
+    TRY(parse_acceptance(o->acceptance, out, err));
     return parse_cache(o->prefix_cache, &out->cache, err);
 }
 
@@ -202,6 +246,18 @@ static void print_row(const sheet *s, const compare_options *o, const way *w, se
     sheet_row(s, cells);
 }
 
+/* What was swapped and guessed. */
+static void note_beyond(const sheet *s, const serving_options *o, const serving_result *r) {
+    if (o->swap_tokens > 0) {
+        sheet_note(s, "host memory for %lld tokens; keys and values of %lld went there or came back", (long long)o->swap_tokens,
+                   (long long)r->n_swapped);
+    }
+    if (o->n_drafts > 0) {
+        sheet_note(s, "up to %d guesses a step and sequence, %lld in all, %.1f%% of them right", (int)o->n_drafts, (long long)r->n_drafted,
+                   r->n_drafted > 0 ? 100.0 * (double)r->n_accepted / (double)r->n_drafted : 0.0);
+    }
+}
+
 static quire_err run_way(const sheet *s, const compare_options *o, const trace *t, const serving_options *server, const way *w,
                          double *rate, quire_error *err) {
     serving_options so = *server;
@@ -210,6 +266,8 @@ static quire_err run_way(const sheet *s, const compare_options *o, const trace *
     so.batching = w->batching;
     so.reservation = w->reservation;
     so.cache = w->cache;
+    so.swap_tokens = w->swaps ? so.swap_tokens : 0;
+    so.n_drafts = w->guesses ? so.n_drafts : 0;
     *rate = SHEET_ABSENT;
     TRY(parse_slo(o->slo, &b, err));
     if (o->slo != NULL) {
@@ -217,20 +275,27 @@ static quire_err run_way(const sheet *s, const compare_options *o, const trace *
     }
     TRY(serving_run(t, &so, &r, err));
     print_row(s, o, w, &r, *rate);
+    note_beyond(s, &so, &r);
     serving_result_deinit(&r);
     return QUIRE_OK;
 }
 
 static void print_gains(const sheet *s, const double *rates) {
-    double paged = rates[6], token = rates[8];
-    if (isfinite(paged) && rates[2] > 0 && rates[4] > 0 && isfinite(rates[2]) && isfinite(rates[4])) {
+    double paged = rates[WAY_PAGED], token = rates[WAY_TOKEN], most = rates[WAY_MAX], oracle = rates[WAY_ORACLE];
+    if (isfinite(paged) && most > 0 && oracle > 0 && isfinite(most) && isfinite(oracle)) {
         sheet_note(
             s,
             "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of one that knew the answers' lengths",
-            paged / rates[2], paged / rates[4]);
+            paged / most, paged / oracle);
     }
     if (isfinite(paged) && isfinite(token) && paged > 0) {
         sheet_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
+    }
+    if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_SWAPPING])) {
+        sheet_note(s, "swapping stands %.2f times the requests of pages without it", rates[WAY_SWAPPING] / paged);
+    }
+    if (isfinite(paged) && paged > 0 && isfinite(rates[WAY_GUESSING])) {
+        sheet_note(s, "guesses stand %.2f times the requests of pages without them", rates[WAY_GUESSING] / paged);
     }
 }
 
@@ -257,11 +322,14 @@ quire_err compare_run(const compare_options *o, const trace *t, const char *name
     TRY(compare_server(o, &cost, &server, err));
     print_head(&s, o, t, &server, name);
     if (!o->all) {
-        way one = ways[6 + server.cache];
+        way one = ways[WAY_PAGED + server.cache];
+        one.swaps = one.guesses = true;
         return run_way(&s, o, t, &server, &one, rates, err);
     }
     for (int32_t i = 0; i < N_WAYS; i++) {
-        TRY(run_way(&s, o, t, &server, &ways[i], &rates[i], err));
+        bool wanted = (!ways[i].swaps || server.swap_tokens > 0) && (!ways[i].guesses || server.n_drafts > 0);
+        rates[i] = NAN;
+        TRY(wanted ? run_way(&s, o, t, &server, &ways[i], &rates[i], err) : QUIRE_OK);
     }
     if (o->slo != NULL) {
         print_gains(&s, rates);

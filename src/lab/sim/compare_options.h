@@ -19,6 +19,11 @@ typedef struct compare_options {
     int32_t page_tokens, max_seqs, max_rows, max_chunk, max_model_len; /* 0: as the device has it */
     int64_t kv_tokens;        /* 0: as the device has it */
     int64_t step_target_us;
+    /* Beyond pages alone: rows of their own under `all`, else of the one row */
+    int64_t swap_bytes;       /* host memory for preempted requests; 0: none */
+    const char *preemption_mode; /* "auto", "recompute", "swap" */
+    const char *acceptance;   /* "0.8,0.6": chances that the first, second .. guess of a step is right; NULL: no guesses */
+    double draft_us;          /* that making a step's guesses takes */
 } compare_options;
 
 void compare_options_init(compare_options *o);

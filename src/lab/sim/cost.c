@@ -15,7 +15,7 @@ static double base_us(const cost_model *c, double rows) {
 
 double cost_of(const cost_model *c, const step_work *w) {
     return base_us(c, w->rows) + w->out * c->out_us + w->decode_pairs * c->decode_pair_us + w->prefill_pairs * c->prefill_pair_us +
-           w->copied * c->copy_us;
+           w->copied * c->copy_us + w->swapped * c->swap_us;
 }
 
 void cost_mean(cost_model *c, int32_t n, const cost_model *other) {
@@ -32,5 +32,6 @@ void cost_mean(cost_model *c, int32_t n, const cost_model *other) {
     c->decode_pair_us += (other->decode_pair_us - c->decode_pair_us) / (n + 1);
     c->prefill_pair_us += (other->prefill_pair_us - c->prefill_pair_us) / (n + 1);
     c->copy_us += (other->copy_us - c->copy_us) / (n + 1);
+    c->swap_us += (other->swap_us - c->swap_us) / (n + 1);
     c->request_us += (other->request_us - c->request_us) / (n + 1);
 }

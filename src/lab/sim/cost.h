@@ -2,6 +2,7 @@
  * memory bandwidth and arithmetic. The simulator's clock.
  *
  *   time = base(rows) + logits x out_us + decode pairs x decode_pair_us + prefill pairs x prefill_pair_us + copied tokens x copy_us
+ *          + swapped tokens x swap_us
  *
  * base is made of straight lines between points; behind the last the last line goes on. It holds the weights' traffic (flat, until there
  * are rows enough) and the rows' arithmetic. A pair is a row and a token that it attends to: a decode reads those keys and values from
@@ -23,6 +24,7 @@ typedef struct cost_model {
     double rows[COST_MAX_POINTS], us[COST_MAX_POINTS]; /* rows ascending from 0 or more; us not falling */
     double out_us, decode_pair_us, prefill_pair_us;
     double copy_us;         /* a token's keys and values moved within memory: read and written */
+    double swap_us;         /* a token's keys and values between the device and host memory, one way; measured: copy_us */
     double request_us;      /* from arrival until a step may see the request, and back to its reader */
     int64_t kv_tokens;      /* that the device has room for beside the weights; 0: not known */
     int64_t token_bytes;    /* keys and values of a token */
@@ -34,7 +36,7 @@ typedef struct cost_model {
 typedef struct step_work {
     double rows, out;                   /* rows, and those whose logits are wanted */
     double decode_pairs, prefill_pairs;
-    double copied;                      /* tokens whose keys and values move */
+    double copied, swapped;             /* tokens whose keys and values move; to host memory or back */
 } step_work;
 
 /* c, the mean of n, becomes the mean of those and `other`, which was measured at the same numbers of rows. With n = 0 it becomes `other`.

@@ -23,15 +23,16 @@ static const model_facts models[] = {
     {"llama-3-8b", 8.03e9, 32, 4096, 8, 128, 8192},    {"llama-3-70b", 70.6e9, 80, 8192, 8, 128, 8192},
 };
 
-/* Peak figures of the makers' data sheets: memory, its bandwidth, dense 16-bit operations. */
+/* Peak figures of the makers' data sheets: memory, its bandwidth, dense 16-bit operations, and the bus to the host one way. */
 typedef struct device_facts {
     const char *name;
-    double bytes, bytes_per_s, operations_per_s;
+    double bytes, bytes_per_s, operations_per_s, host_bytes_per_s;
 } device_facts;
 
 static const device_facts devices[] = {
-    {"t4", 16 * 0x1p30, 0.32e12, 65e12},          {"l4", 24 * 0x1p30, 0.3e12, 121e12},         {"a100-40gb", 40 * 0x1p30, 1.555e12, 312e12},
-    {"a100-80gb", 80 * 0x1p30, 2.039e12, 312e12}, {"h100-80gb", 80 * 0x1p30, 3.35e12, 989e12}, {"h200-141gb", 141 * 0x1p30, 4.8e12, 989e12},
+    {"t4", 16 * 0x1p30, 0.32e12, 65e12, 16e9},          {"l4", 24 * 0x1p30, 0.3e12, 121e12, 32e9},
+    {"a100-40gb", 40 * 0x1p30, 1.555e12, 312e12, 32e9}, {"a100-80gb", 80 * 0x1p30, 2.039e12, 312e12, 32e9},
+    {"h100-80gb", 80 * 0x1p30, 3.35e12, 989e12, 64e9},  {"h200-141gb", 141 * 0x1p30, 4.8e12, 989e12, 64e9},
 };
 
 enum { N_MODELS = (int)(sizeof models / sizeof *models), N_DEVICES = (int)(sizeof devices / sizeof *devices) };
@@ -65,6 +66,7 @@ static void describe(const model_facts *m, const device_facts *d, cost_model *c)
     /* q k and p v: two operations each */
     c->prefill_pair_us = 4.0 * m->n_layers * m->d_model / (d->operations_per_s * ARITHMETIC_HAD) * 1e6;
     c->copy_us = 2 * read_us;
+    c->swap_us = token_bytes / (d->host_bytes_per_s * BANDWIDTH_HAD) * 1e6;
     c->weight_bytes = (int64_t)(m->n_params * BYTES_OF_NUMBER);
     c->memory_bytes = (int64_t)d->bytes;
     c->kv_tokens = (int64_t)fmax(0, (d->bytes * MEMORY_HAD - m->n_params * BYTES_OF_NUMBER) / token_bytes);
@@ -80,7 +82,8 @@ static bool find_device(const char *name, device_facts *out) {
     for (int i = 0; i < N_DEVICES; i++) {
         if (strcmp(one, devices[i].name) == 0) {
             double times = several ? (double)n : 1;
-            *out = (device_facts){name, devices[i].bytes * times, devices[i].bytes_per_s * times, devices[i].operations_per_s * times};
+            *out = (device_facts){name, devices[i].bytes * times, devices[i].bytes_per_s * times, devices[i].operations_per_s * times,
+                                  devices[i].host_bytes_per_s * times};
             return true;
         }
     }

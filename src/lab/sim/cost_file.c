@@ -80,6 +80,7 @@ static quire_err parse(json_value *root, const char *path, cost_model *c, quire_
         !get_number(json_get(root, "max_model_len"), &len) || n_tokens > 0x1p53 || n_bytes > 0x1p53 || len < 1 || len > 0x1p30) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"kv_tokens\", \"token_bytes\" and \"max_model_len\" must be counts", path);
     }
+    c->swap_us = c->copy_us;
     c->kv_tokens = (int64_t)n_tokens;
     c->token_bytes = (int64_t)n_bytes;
     c->max_model_len = (int32_t)len;

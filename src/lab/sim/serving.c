@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/kv_layout.h"
-#include "lab/sim/serving_state.h"
+#include "lab/sim/serving_beyond.h"
 
 enum { MAX_IDLE_STEPS = 1000 }; /* in a row without an item: the planner stands still */
 
@@ -31,11 +31,13 @@ void serving_count_work(serving_result *r, const step_work *w) {
     r->steps_at[k + 1] += part;
     r->n_rows += (int64_t)w->rows;
     r->n_copied += (int64_t)w->copied;
+    r->n_swapped += (int64_t)w->swapped;
     r->work.rows += w->rows;
     r->work.out += w->out;
     r->work.decode_pairs += w->decode_pairs;
     r->work.prefill_pairs += w->prefill_pairs;
     r->work.copied += w->copied;
+    r->work.swapped += w->swapped;
 }
 
 void serving_result_deinit(serving_result *r) {
@@ -78,19 +80,23 @@ static quire_err arrive(serving *s, int32_t number) {
 
 /* ---- what a step does ---- */
 
+/* Rows that verify guesses share what the row before them reads of keys and values, as those of a prompt do. */
 static step_work work_of(const serving *s) {
     step_work w = {0};
     for (int32_t i = 0; i < s->sched.plan.n_items; i++) {
         const sched_task *t = s->sched.tasks[i];
-        int32_t n_rows = s->sched.plan.items[i].n_rows;
+        int32_t n_rows = s->sched.plan.items[i].n_rows, n_drafts = s->sched.plan.items[i].n_drafts;
         double n = n_rows, pairs = n * (t->kv.n_computed + (n + 1) / 2);
         bool decodes = t->n_known - t->kv.n_computed == 1;
+        double alone = decodes ? t->kv.n_computed + 1 : 0;
         w.rows += n;
-        w.out += t->kv.n_computed + n_rows == t->n_known;
-        *(decodes ? &w.decode_pairs : &w.prefill_pairs) += pairs;
+        w.out += t->kv.n_computed + n_rows - n_drafts == t->n_known ? 1 + n_drafts : 0;
+        w.decode_pairs += alone;
+        w.prefill_pairs += pairs - alone;
         w.copied += s->o->reservation == RESERVE_GROWING && !s->pieces ? t->kv.n_computed : 0;
     }
     w.copied += (double)s->moved;
+    w.swapped = (double)s->swapped;
     return w;
 }
 
@@ -134,10 +140,18 @@ static void finish(serving *s, sched_task *t) {
     scheduler_stop(&s->sched, t);
 }
 
-/* Commits an item's rows; the last known token gives the next. */
+/* Commits an item's rows; the last known token gives the next, and each right guess one more. */
 static void collect(serving *s, int32_t item) {
     sched_task *t = s->sched.tasks[item];
-    kv_seq_advance(&t->kv, s->sched.plan.items[item].n_rows);
+    int32_t n_rows = s->sched.plan.items[item].n_rows, n_drafts = s->sched.plan.items[item].n_drafts;
+    int32_t n_right = serving_accepted(s->o, t->arrival, t->n_known, n_drafts);
+    kv_seq_advance(&t->kv, n_rows - n_drafts + n_right);
+    if (n_drafts > n_right) {
+        kv_seq_trim(&s->kv, &t->kv);
+    }
+    t->n_known += n_right;
+    s->r->n_drafted += n_drafts;
+    s->r->n_accepted += n_right;
     kv_seq_publish(&s->kv, &t->kv, t->tokens);
     if (t->kv.n_computed == t->n_known) {
         served_of(t)->first = t->n_known == t->n_prompt ? s->now : served_of(t)->first;
@@ -171,6 +185,14 @@ static quire_err check(const serving *s, quire_error *err) {
     return e;
 }
 
+static bool has_drafts(const serving *s) {
+    bool any = false;
+    for (int32_t i = 0; i < s->sched.plan.n_items; i++) {
+        any = any || s->sched.plan.items[i].n_drafts > 0;
+    }
+    return any;
+}
+
 static quire_err execute(serving *s, const serving_execution *x, double *us) {
     for (int32_t i = 0; s->pieces && i < s->sched.plan.n_items; i++) {
         s->item_pieces[i] = served_of(s->sched.tasks[i])->piece;
@@ -194,7 +216,10 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
     }
     const sched_plan *plan = &s->sched.plan;
     step_work w = work_of(s);
-    double us = x == NULL ? cost_of(s->o->cost, &w) : 0;
+    double us = x == NULL ? cost_of(s->o->cost, &w) : 0, swap_us = x == NULL ? w.swapped * s->o->cost->swap_us : 0;
+    if (x == NULL && has_drafts(s)) {
+        us += s->o->draft_us;
+    }
     if (x != NULL) {
         TRY(execute(s, x, &us));
     }
@@ -204,7 +229,7 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
         collect(s, i);
     }
     if ((int32_t)w.rows == plan->n_rows) { /* the step computed all that was planned */
-        step_cost_note(&s->sched.step_cost, plan->n_rows, plan->n_pairs, us);
+        step_cost_note(&s->sched.step_cost, plan->n_rows, plan->n_pairs, us - swap_us);
     }
     return s->o->checks ? check(s, err) : QUIRE_OK;
 }
@@ -253,8 +278,10 @@ static quire_err open_memory(serving *s) {
                           .max_namespaces = s->t->n_tenants,
                           .policy = o->eviction,
                           .seed = 1,
-                          .granularity = o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN};
-    return kv_cache_open(&k, &s->kv);
+                          .granularity = o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN,
+                          .mover = serving_mover()};
+    TRY(kv_cache_open(&k, &s->kv));
+    return serving_open_swap(s);
 }
 
 static quire_err open_all(serving *s) {
@@ -280,7 +307,8 @@ static void close_all(serving *s) {
 
 static quire_err check_options(const serving_options *o, quire_error *err) {
     bool good = o->kv_tokens >= o->page_tokens && o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs &&
-                o->max_seqs >= 1 && o->speed > 0 && isfinite(o->speed);
+                o->max_seqs >= 1 && o->speed > 0 && isfinite(o->speed) && o->n_drafts >= 0 && o->n_drafts <= SERVING_MAX_DRAFTS;
+    good = good && (o->reservation == RESERVE_PAGED || (o->swap_tokens == 0 && o->n_drafts == 0));
     return good ? QUIRE_OK
                 : err_set(err, QUIRE_INVALID, -1, "a server with %lld tokens of memory, %d sequences and %d rows a step",
                           (long long)o->kv_tokens, (int)o->max_seqs, (int)o->max_rows);

@@ -14,6 +14,7 @@
 #include "lab/bench/baseline.h"
 #include "lab/sim/cost.h"
 #include "lab/sim/trace.h"
+#include "sched/preempt_cost.h"
 #include "sched/scheduler.h"
 
 typedef enum batching {
@@ -45,6 +46,8 @@ typedef struct serving_execution {
 
 typedef enum serving_cache { SERVING_CACHE_NONE, SERVING_CACHE_PAGE, SERVING_CACHE_TOKEN } serving_cache;
 
+enum { SERVING_MAX_DRAFTS = 32 };
+
 typedef struct serving_options {
     const cost_model *cost;
     batching batching;
@@ -59,6 +62,12 @@ typedef struct serving_options {
     int32_t page_tokens, max_model_len; /* max_model_len: what RESERVE_MAX gives each, and the longest that is taken */
     int32_t max_rows, max_chunk, max_seqs;
     int64_t step_target_us;  /* 0: none */
+    /* With RESERVE_PAGED only: */
+    int64_t swap_tokens;     /* host memory for preempted requests; 0: what they had is computed again */
+    preempt_mode preempt;    /* which of the two where there is host memory; auto: what costs less */
+    int32_t n_drafts;        /* guesses that follow each request's next token while it decodes; 0: none */
+    double acceptance[SERVING_MAX_DRAFTS]; /* [n_drafts] the chance that a guess is right where those before it are */
+    double draft_us;         /* that making a step's guesses takes */
     double speed;            /* the trace's clock runs that many times as fast */
     bool checks;             /* prove every invariant after every step; slow, for tests */
     void (*on_plan)(void *context, const scheduler *s); /* NULL, or called when a step that computes something was planned */
@@ -81,6 +90,7 @@ typedef struct serving_result {
     int32_t n_requests, n_refused; /* refused: longer than max_model_len or than the memory */
     int64_t prompt_tokens, output_tokens, hit_tokens; /* of answered requests; hit: found in the prefix cache at first admission */
     int64_t n_steps, n_rows, n_preemptions, n_copied; /* copied: tokens whose keys and values moved */
+    int64_t n_swapped, n_drafted, n_accepted; /* swapped: tokens whose keys and values went to host memory or came back */
     /* Sums over steps, counted: requests running, tokens they hold, tokens they have room for. With a static batch dead rows hold none */
     int64_t step_running, step_live, step_reserved;
     step_work work;                /* of all steps together, as step_work counts it */

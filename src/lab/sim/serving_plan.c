@@ -1,6 +1,6 @@
 /* A simulated server's side of the scheduler: requests with pages go through step_plan as the engine's do; for those with pieces the hooks
  * say what fits. */
-#include "lab/sim/serving_state.h"
+#include "lab/sim/serving_beyond.h"
 
 enum { MOVING = -1 }; /* who has a piece into which another moves */
 
@@ -90,12 +90,12 @@ static quire_err grow_pieces(serving *s) {
     return QUIRE_OK;
 }
 
-static const sched_hooks PAGES = {0}, PIECES = {.is_ready = take_piece, .describe = describe_piece, .preempt = give_piece};
+static const sched_hooks PIECES = {.is_ready = take_piece, .describe = describe_piece, .preempt = give_piece};
 
 quire_err serving_open_scheduler(serving *s) {
     const serving_options *o = s->o;
     scheduler_options k = {.limits = {.max_rows = o->max_rows,
-                                      .max_out = o->max_seqs,
+                                      .max_out = o->max_seqs * (1 + o->n_drafts),
                                       .max_seqs = o->max_seqs,
                                       .max_chunk = o->max_chunk > 0 ? o->max_chunk : o->max_rows,
                                       .page_tokens = s->page_tokens,
@@ -106,14 +106,14 @@ quire_err serving_open_scheduler(serving *s) {
                            .max_tasks = s->t->n_requests,
                            .max_tenants = 1,
                            .kv = s->pieces ? NULL : &s->kv,
-                           .hooks = s->pieces ? &PIECES : &PAGES,
+                           .hooks = s->pieces ? &PIECES : &SERVING_PAGES,
                            .context = s};
     return scheduler_open(&k, &s->sched);
 }
 
 quire_err serving_plan(serving *s, bool *did) {
     s->is_full = false;
-    s->moved = 0;
+    s->moved = s->swapped = 0;
     if (s->pieces && s->o->reservation == RESERVE_GROWING) {
         TRY(grow_pieces(s));
     }

@@ -30,6 +30,7 @@ typedef struct serving {
     int32_t next;    /* the next to arrive */
     double now;
     int64_t moved;   /* tokens that moved in this step, as pieces grew */
+    int64_t swapped; /* tokens that went to host memory in this step, or came back */
 } serving;
 
 

@@ -42,8 +42,8 @@ static quire_err parse_pages(sim *s, quire_error *err) {
         errno = 0;
         long v = strtol(p, &end, 10);
         if (end == p || errno != 0 || v < 1 || v >= INT32_MAX || (*end != ',' && *end != 0) || s->n_capacities == MAX_CAPACITIES) {
-            return err_set(err, QUIRE_INVALID, p - text, "--pages %s: must be at most %d whole numbers from 1 on, as in 1000,2000", text,
-                           (int)MAX_CAPACITIES);
+            return err_set(err, QUIRE_INVALID, p - text, "--pages %s: must be at most %d whole numbers from 1 to %d, as in 1000,2000", text,
+                           (int)MAX_CAPACITIES, INT32_MAX - 1);
         }
         s->capacities[s->n_capacities++] = (int32_t)v;
         p = end + (*end == ',');

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "lab/bench/attention_measure.h"
+#include "lab/bench/read_pieces.h"
 
 static void bytes_and_operations_are_those_of_what_rows_see(void **state) {
     (void)state;
@@ -33,6 +34,42 @@ static void decodes_and_prefills_of_more_than_a_step_are_measured(void **state) 
     assert_true(speed.paged_us > 0 && speed.contiguous_us > 0);
 }
 
+static void the_same_keys_and_values_are_read_alone_from_pages_of_any_size(void **state) {
+    (void)state;
+    attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
+    const attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_I8, .n_seqs = 1, .n_tokens = 300, .n_rows = 1};
+    for (m.page_tokens = 1; m.page_tokens <= 256; m.page_tokens *= 16) {
+        attention_speed speed;
+        quire_error err;
+        assert_int_equal(attention_measure_reading(&s, &m, &speed, &err), QUIRE_OK);
+        assert_true(speed.paged_us > 0 && speed.contiguous_us > 0);
+    }
+}
+
+/* As many pieces as leave a rest at every number of them side by side and ahead. */
+static void every_way_to_read_pieces_reads_each_line_once(void **state) {
+    (void)state;
+    enum { LAYERS = 2, N = 23, LINES = 3, LINE = 64 };
+    static uint8_t bytes[LAYERS * N * LINES * LINE];
+    const uint8_t *at[LAYERS * N];
+    for (int i = 0; i < LAYERS * N; i++) {
+        at[i] = bytes + (i * 5 % (LAYERS * N)) * LINES * LINE;
+    }
+    for (size_t i = 0; i < LAYERS * N * LINES; i++) {
+        bytes[i * LINE] = (uint8_t)(i % 251);
+    }
+    const pieces p = {.n_layers = LAYERS, .n = N, .bytes = LINES * LINE, .at = at};
+    for (int layer = 0; layer < LAYERS; layer++) {
+        uint64_t sum = 0;
+        for (int i = 0; i < N * LINES; i++) {
+            sum += at[layer * N + i / LINES][i % LINES * LINE];
+        }
+        for (int way = 0; way < PIECES_WAYS; way++) {
+            assert_true(pieces_read(&p, layer, way) == sum);
+        }
+    }
+}
+
 static void a_shape_that_no_backend_takes_is_refused(void **state) {
     (void)state;
     const attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
@@ -46,6 +83,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_and_operations_are_those_of_what_rows_see),
         cmocka_unit_test(decodes_and_prefills_of_more_than_a_step_are_measured),
+        cmocka_unit_test(the_same_keys_and_values_are_read_alone_from_pages_of_any_size),
+        cmocka_unit_test(every_way_to_read_pieces_reads_each_line_once),
         cmocka_unit_test(a_shape_that_no_backend_takes_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -270,6 +270,18 @@ static void a_swapped_sequence_is_not_computed_again(void **state) {
     serving_result r = by_engine(&w, 8, 1 << 24);
     assert_true(r.n_preemptions > 0);
     assert_int_equal(r.n_rows, N_PROMPT + N_OUTPUT - N_REQUESTS);
+    serving_options o = server(8);
+    o.reservation = RESERVE_PAGED;
+    o.swap_tokens = 1 << 20;
+    o.preempt = PREEMPT_SWAP;
+    serving_result sim = simulate(&w.t, &o);
+    assert_int_equal(r.n_steps, sim.n_steps);
+    assert_int_equal(r.n_rows, sim.n_rows);
+    assert_int_equal(r.n_preemptions, sim.n_preemptions);
+    assert_int_equal(r.step_live, sim.step_live);
+    assert_near(r.work.decode_pairs, sim.work.decode_pairs);
+    assert_true(sim.n_swapped > 0);
+    serving_result_deinit(&sim);
     serving_result_deinit(&r);
     r = by_engine(&w, 64, 0); /* the same answers */
     serving_result_deinit(&r);

@@ -68,7 +68,7 @@ static void every_operation_of_every_thread_is_timed_and_no_page_is_lost(void **
         for (int32_t n_threads = 1; n_threads <= 8; n_threads *= 2) {
             page_store *s = open_store((page_store_kind)kind, 256);
             double ns[KV_OP_N], share;
-            assert_int_equal(kv_bench_ops(s, 256, n_threads, 2, ns, &share), QUIRE_OK);
+            assert_int_equal(kv_bench_ops(&s, 1, 256, n_threads, 2, ns, &share), QUIRE_OK);
             assert_true(share > 0 && share < 1.01);
             for (int op = 0; op < KV_OP_N; op++) {
                 assert_true(ns[op] > 0.1 && ns[op] < 1e6);
@@ -76,6 +76,22 @@ static void every_operation_of_every_thread_is_timed_and_no_page_is_lost(void **
             assert_true(page_store_is_whole(s));
             page_store_close(s);
         }
+    }
+}
+
+static void threads_with_a_store_each_are_timed_too(void **state) {
+    (void)state;
+    page_store *s[2] = {open_store(PAGE_STORE_POOL, 128), open_store(PAGE_STORE_POOL, 128)};
+    double ns[KV_OP_N], share;
+    assert_int_equal(kv_bench_ops(s, 2, 256, 2, 2, ns, &share), QUIRE_OK);
+    for (int op = 0; op < KV_OP_N; op++) {
+        assert_true(ns[op] > 0.1 && ns[op] < 1e6);
+    }
+    page_id ids[128];
+    for (int i = 0; i < 2; i++) { /* had both threads used one of them, it would have had too few */
+        assert_int_equal(page_store_reserve(s[i], 128, ids), QUIRE_OK);
+        page_store_release(s[i], ids, 128);
+        page_store_close(s[i]);
     }
 }
 
@@ -123,6 +139,7 @@ int main(void) {
         cmocka_unit_test(both_stores_take_all_or_none_and_count_holders),
         cmocka_unit_test(the_pages_of_an_opened_store_do_not_lie_side_by_side),
         cmocka_unit_test(every_operation_of_every_thread_is_timed_and_no_page_is_lost),
+        cmocka_unit_test(threads_with_a_store_each_are_timed_too),
         cmocka_unit_test(appends_are_timed_one_by_one),
         cmocka_unit_test(a_small_index_is_filled_matched_and_evicted),
         cmocka_unit_test(the_percentile_is_the_least_value_with_that_part_at_or_under_it),

@@ -352,6 +352,79 @@ static void everybody_is_answered_however_little_memory_there_is(void **state) {
 
 /* ---- arrivals, traces, files ---- */
 
+/* Four of 40 + 60 tokens in memory for 160: somebody gives way. What was computed comes back, and the clock has its way twice. */
+static void swapping_moves_what_recomputing_repeats(void **state) {
+    (void)state;
+    cost_model c = plain;
+    c.swap_us = 0.5;
+    trace t = parse("{\"prompt\": 40, \"output\": 60}\n{\"prompt\": 40, \"output\": 60}\n"
+                    "{\"prompt\": 40, \"output\": 60}\n{\"prompt\": 40, \"output\": 60}\n");
+    serving_options o = server(&c);
+    o.kv_tokens = 160;
+    serving_result again = serve(&t, &o);
+    assert_true(again.n_preemptions > 0 && again.n_rows > 4 * 99 && again.n_swapped == 0);
+    o.swap_tokens = INT64_MAX;
+    o.preempt = PREEMPT_SWAP;
+    serving_result r = serve(&t, &o);
+    assert_true(r.n_preemptions > 0);
+    assert_int_equal(r.n_rows, 4 * 99);
+    assert_true(r.n_swapped >= 2 * 16 && r.n_swapped % 32 == 0); /* whole pages, out and in */
+    assert_true(fabs(r.busy_us - (10.0 * (double)r.n_steps + 4 * 99 + 0.5 * (double)r.n_swapped)) < 1e-6);
+    serving_result_deinit(&r);
+    o.preempt = PREEMPT_RECOMPUTE;
+    r = serve(&t, &o);
+    assert_int_equal(r.n_rows, again.n_rows);
+    serving_result_deinit(&r);
+    serving_result_deinit(&again);
+    trace_deinit(&t);
+}
+
+static void guesses_that_are_right_save_steps(void **state) {
+    (void)state;
+    trace t = parse("{\"prompt\": 10, \"output\": 61}\n");
+    serving_options o = server(&plain);
+    o.n_drafts = 4;
+    o.draft_us = 2;
+    o.acceptance[0] = o.acceptance[1] = o.acceptance[2] = o.acceptance[3] = 1;
+    serving_result r = serve(&t, &o);
+    assert_int_equal(r.n_steps, 1 + 12); /* five tokens a step behind the first */
+    assert_int_equal(r.n_rows, 10 + 60);
+    assert_int_equal(r.n_accepted, r.n_drafted);
+    assert_true(r.busy_us == 20 + 12 * (10 + 5 + 2));
+    assert_true(r.work.out == 1 + 60);
+    assert_true(r.work.decode_pairs + r.work.prefill_pairs == 70.0 * 71 / 2);
+    serving_result_deinit(&r);
+    o.acceptance[0] = 0;
+    r = serve(&t, &o);
+    assert_int_equal(r.n_steps, 61);
+    assert_int_equal(r.n_accepted, 0);
+    assert_int_equal(r.output_tokens, 61);
+    serving_result_deinit(&r);
+    trace_deinit(&t);
+}
+
+/* With chance p of each of n guesses a step gives 1 + p + .. + p^n tokens; many requests in little memory, every invariant checked. */
+static void guesses_are_right_as_often_as_they_are_said_to_be(void **state) {
+    (void)state;
+    char text[64 * 40] = "";
+    for (int i = 0; i < 40; i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": %d, \"output\": 200}\n", 5 + i);
+    }
+    trace t = parse(text);
+    serving_options o = server(&plain);
+    o.kv_tokens = 512;
+    o.n_drafts = 3;
+    o.acceptance[0] = o.acceptance[1] = o.acceptance[2] = 0.5;
+    o.swap_tokens = 1 << 20;
+    serving_result r = serve(&t, &o);
+    assert_int_equal(r.times.n, 40);
+    assert_int_equal(r.output_tokens, 40 * 200);
+    double accepted = (double)r.n_accepted / (double)r.n_drafted;
+    assert_true(fabs(accepted - 0.875 / 3) < 0.02);
+    serving_result_deinit(&r);
+    trace_deinit(&t);
+}
+
 static void poisson_arrivals_have_the_rate_and_lengths_asked_for(void **state) {
     (void)state;
     arrivals_options o = {.lengths = "alpaca", .rate = 5, .n = 20000, .most = 2048, .seed = 3};
@@ -411,6 +484,7 @@ static void costs_are_read_as_they_were_written(void **state) {
                     .decode_pair_us = 0.001,
                     .prefill_pair_us = 0.0005,
                     .copy_us = 0.25,
+                    .swap_us = 0.25,
                     .request_us = 80,
                     .kv_tokens = 1 << 20,
                     .token_bytes = 3072,
@@ -459,6 +533,9 @@ int main(void) {
         cmocka_unit_test(a_request_that_can_never_fit_is_refused),
         cmocka_unit_test(a_shared_prompt_is_computed_once),
         cmocka_unit_test(everybody_is_answered_however_little_memory_there_is),
+        cmocka_unit_test(swapping_moves_what_recomputing_repeats),
+        cmocka_unit_test(guesses_that_are_right_save_steps),
+        cmocka_unit_test(guesses_are_right_as_often_as_they_are_said_to_be),
         cmocka_unit_test(poisson_arrivals_have_the_rate_and_lengths_asked_for),
         cmocka_unit_test(a_shrunk_trace_shares_what_it_shared),
         cmocka_unit_test(costs_are_read_as_they_were_written),

@@ -1,0 +1,184 @@
+/* Values that are too large for their field are refused before anything is built of them, however long the body is. */
+#include "api/request.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true};
+
+#define USER "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
+
+/* Processor time of a refusal: a tenth of the 250 ms that it may take where its thread has a tenth of the weight of others. */
+#define MOST_US 25000
+#if defined(NDEBUG)
+#define SLOWER 1
+#else
+#define SLOWER 8
+#endif
+
+static void add(strbuf *b, const char *text) {
+    assert_int_equal(strbuf_add_str(b, text), QUIRE_OK);
+}
+
+static void repeat(strbuf *b, const char *piece, size_t n) {
+    assert_int_equal(strbuf_reserve(b, n * strlen(piece)), QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        add(b, piece);
+    }
+}
+
+/* A body up to the value of a field. */
+static strbuf begin(const char *field) {
+    strbuf b = {0};
+    assert_int_equal(strbuf_addf(&b, "{" USER ",\"prompt\":\"x\",\"%s\":", field), QUIRE_OK);
+    return b;
+}
+
+/* The error of a body, which is freed; code OK: it is a request. */
+static quire_error error_of(strbuf *b, quire_endpoint endpoint) {
+    quire_request *r;
+    quire_error err = {0};
+    (void)request_parse(&context, endpoint, b->p, b->n, &r, &err);
+    quire_request_free(r);
+    strbuf_deinit(b);
+    return err;
+}
+
+static bool is_of_size(const quire_error *err) {
+    return strstr(err->message, "the most that are read") != NULL;
+}
+
+static bool begins_with(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static void a_value_with_a_byte_over_its_fields_bound_is_refused_by_name(void **state) {
+    (void)state;
+    int32_t n, n_bounded = 0;
+    const field_desc *f = params_fields(&n);
+    for (int32_t i = 0; i < n; i++) {
+        size_t most = params_max_bytes(&f[i]);
+        if (most == 0) {
+            continue;
+        }
+        n_bounded++;
+        for (size_t over = 0; over < 2; over++) {
+            strbuf b = begin(f[i].name);
+            add(&b, "\"");
+            repeat(&b, "a", most + over);
+            add(&b, "\"}");
+            const quire_error err = error_of(&b, f[i].flags & FIELD_COMPLETIONS ? QUIRE_COMPLETIONS : QUIRE_CHAT);
+            if (is_of_size(&err) != (over > 0)) {
+                fail_msg("%s, %zu over: %s", f[i].name, over, err.message);
+            }
+            assert_true(over == 0 || err.code == QUIRE_BAD_REQUEST);
+            assert_true(over == 0 || begins_with(err.message, f[i].name));
+            assert_true(over == 0 || strcmp(err.param, f[i].type == FIELD_OBJECT ? "" : f[i].name) == 0);
+        }
+    }
+    assert_int_equal(n_bounded, 14);
+}
+
+static void white_space_and_escapes_do_not_count(void **state) {
+    (void)state;
+    strbuf b = begin("json_schema");
+    add(&b, "{\"enum\":[");
+    for (int i = 0; i < 40000; i++) {
+        assert_int_equal(strbuf_addf(&b, "\n                                                    \"\\u0041\\u0042%d\",", i), QUIRE_OK);
+    }
+    add(&b, "1]}}");
+    assert_true(b.n > 2 * PARAMS_MAX_RULE_BYTES);
+    const quire_error err = error_of(&b, QUIRE_COMPLETIONS);
+    assert_int_equal(err.code, QUIRE_OK);
+}
+
+static void other_members_have_no_part_in_a_fields_bound(void **state) {
+    (void)state;
+    strbuf b = begin("regex");
+    add(&b, "\"a\",\"user\":\"");
+    repeat(&b, "a", 2 * PARAMS_MAX_RULE_BYTES);
+    add(&b, "\",\"metadata\":{\"regex\":\"");
+    repeat(&b, "a", 2 * PARAMS_MAX_RULE_BYTES);
+    add(&b, "\"}}");
+    const quire_error err = error_of(&b, QUIRE_COMPLETIONS);
+    assert_int_equal(err.code, QUIRE_OK);
+}
+
+static void tools_and_single_fields_set_by_name_have_the_same_bounds(void **state) {
+    (void)state;
+    quire_request *r;
+    quire_error err = {0};
+    strbuf b = {0};
+    assert_int_equal(request_parse(&context, QUIRE_CHAT, "{" USER "}", strlen("{" USER "}"), &r, &err), QUIRE_OK);
+    add(&b, "[\"");
+    repeat(&b, "a", PARAMS_MAX_TOOLS_BYTES);
+    add(&b, "\"]");
+    assert_int_equal(quire_request_tools(r, b.p, b.n, &err), QUIRE_BAD_REQUEST);
+    assert_true(is_of_size(&err) && begins_with(err.message, "tools"));
+    assert_int_equal(quire_request_set(r, "guided_json", b.p, &err), QUIRE_BAD_REQUEST);
+    assert_true(is_of_size(&err) && begins_with(err.message, "guided_json"));
+    quire_request_free(r);
+    strbuf_deinit(&b);
+}
+
+/* {"type": "object", "properties": {"p": {..}, ..}} of over 10 MB; quote: how it writes quotes. */
+static void add_large_schema(strbuf *b, const char *quote) {
+    assert_int_equal(strbuf_addf(b, "{%stype%s:%sobject%s,%sproperties%s:{", quote, quote, quote, quote, quote, quote), QUIRE_OK);
+    for (int i = 0; i < 80000; i++) {
+        assert_int_equal(strbuf_addf(b, "%s%sp%d%s: {%stype%s: %sstring%s, %spattern%s: %s^a%080d[0-9]+$%s}", i > 0 ? "," : "", quote, i,
+                                     quote, quote, quote, quote, quote, quote, quote, quote, i, quote),
+                         QUIRE_OK);
+    }
+    add(b, "}}");
+}
+
+static void a_schema_of_10_mb_is_refused_in_the_time_of_a_short_one(void **state) {
+    (void)state;
+    static const struct {
+        const char *field, *before, *behind, *quote;
+    } spellings[] = {
+        {"guided_json", "", "", "\""},
+        {"guided_json", "\"", "\"", "\\\""},
+        {"json_schema", "", "", "\""},
+        {"structured_outputs", "{\"json\":", "}", "\""},
+        {"structured_outputs", "{\"json\":\"", "\"}", "\\\""},
+        {"response_format", "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\",\"schema\":", "}}", "\""},
+        {"tools", "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":", "}}]", "\""},
+        {"functions", "[{\"name\":\"f\",\"parameters\":", "}]", "\""},
+    };
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+        strbuf b = begin(spellings[i].field);
+        add(&b, spellings[i].before);
+        add_large_schema(&b, spellings[i].quote);
+        add(&b, spellings[i].behind);
+        add(&b, "}");
+        size_t bytes = b.n;
+        int64_t from = clock_thread_us();
+        const quire_error err = error_of(&b, QUIRE_CHAT);
+        int64_t took = clock_thread_us() - from;
+        print_message("%s, %zu bytes: %lld us: %s\n", spellings[i].field, bytes, (long long)took, err.message);
+        assert_true(bytes > 10000000);
+        assert_true(is_of_size(&err) && begins_with(err.message, spellings[i].field));
+        assert_true(took < MOST_US * SLOWER);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_value_with_a_byte_over_its_fields_bound_is_refused_by_name),
+        cmocka_unit_test(white_space_and_escapes_do_not_count),
+        cmocka_unit_test(other_members_have_no_part_in_a_fields_bound),
+        cmocka_unit_test(tools_and_single_fields_set_by_name_have_the_same_bounds),
+        cmocka_unit_test(a_schema_of_10_mb_is_refused_in_the_time_of_a_short_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

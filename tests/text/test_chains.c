@@ -1,0 +1,227 @@
+/* Steps of tokenizer.json behind one another, and SentencePiece's scores: what the libraries give. */
+#include "shared.h"
+
+#include "text/detok.h"
+#include "text/sp_model.h"
+#include "text/tokenizer.h"
+
+#define MARK "\xE2\x96\x81"
+/* Ids: mark 0, a 1, b 2, <0x41> 3, <s> 4, X 5. */
+#define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"" MARK "\":0,\"a\":1,\"b\":2,\"<0x41>\":3,\"<s>\":4,\"X\":5},\"merges\":[]}"
+
+static tokenizer *open_with(const char *members) {
+    tokenizer *t = NULL;
+    quire_error err = {0};
+    strbuf json = {0};
+    assert_int_equal(strbuf_addf(&json, "{" MODEL ",%s}", members), QUIRE_OK);
+    vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {json.p, json.n}};
+    if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", members, err.message);
+    }
+    strbuf_deinit(&json);
+    return t;
+}
+
+static void expect_list(const char *what, const token_list *got, const char *want) {
+    strbuf text = {0};
+    for (size_t i = 0; i < got->n; i++) {
+        assert_int_equal(strbuf_addf(&text, "%s%d", i > 0 ? " " : "", (int)got->ids[i]), QUIRE_OK);
+    }
+    if (!str_is((str){text.n > 0 ? text.p : "", text.n}, want)) {
+        fail_msg("%s: %s, must be %s", what, text.n > 0 ? text.p : "nothing", want);
+    }
+    strbuf_deinit(&text);
+}
+
+static void expect_ids(const char *members, const char *text, const char *want) {
+    tokenizer *t = open_with(members);
+    token_list ids = {0};
+    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){0}, &ids, NULL), QUIRE_OK);
+    expect_list(members, &ids, want);
+    token_list_deinit(&ids);
+    tokenizer_close(t);
+}
+
+#define CHAIN(steps) "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" steps "]}"
+#define FIRST        "{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"first\",\"split\":false}"
+#define CUT(text)    "{\"type\":\"Split\",\"pattern\":{\"String\":\"" text "\"},\"behavior\":\"Isolated\"}"
+
+/* A piece is first when it begins with something that stands for the text's first character. */
+static void a_first_piece_is_one_where_the_text_begins(void **state) {
+    (void)state;
+    expect_ids(CHAIN(FIRST), "ab", "0 1 2");
+    expect_ids(CHAIN(FIRST "," CUT(MARK) "," FIRST), "ab", "0 0 1 2"); /* the mark has been put before it */
+    expect_ids(CHAIN(CUT("a") "," FIRST), "ab", "0 1 2");
+    expect_ids("\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true}," CHAIN(FIRST), " ab", "1 2");
+    expect_ids("\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"ab\"}," CHAIN(CUT("a") "," FIRST), "b", "0 1 0 2 2");
+    expect_ids("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"X\"}," CHAIN(FIRST), "ab", "5");
+    expect_ids("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"b\"},\"content\":\"X\"}," CHAIN(FIRST), "b", "0 5");
+    expect_ids("\"normalizer\":{\"type\":\"NFKC\"}," CHAIN(CUT("a") "," FIRST),
+               "\xC2\xAA"
+               "b",
+               "0 1 2");
+}
+
+/* Decodes as a whole and token by token. */
+static void expect_text(const char *steps, const int32_t *ids, size_t n, const char *want) {
+    strbuf members = {0}, whole = {0}, stream = {0};
+    detok *d;
+    assert_int_equal(strbuf_addf(&members, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[%s]}", steps), QUIRE_OK);
+    tokenizer *t = open_with(members.p);
+    assert_int_equal(tokenizer_decode(t, ids, n, false, &whole), QUIRE_OK);
+    assert_int_equal(detok_open(t, false, &d), QUIRE_OK);
+    for (int round = 0; round < 2; round++) { /* a flushed stream is as new */
+        strbuf_clear(&stream);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(detok_add(d, ids[i], &stream), QUIRE_OK);
+        }
+        assert_int_equal(detok_flush(d, &stream), QUIRE_OK);
+        if (!str_is((str){whole.p, whole.n}, want) || !str_eq((str){whole.p, whole.n}, (str){stream.p, stream.n})) {
+            fail_msg("%s: \"%.*s\", streamed \"%.*s\", must be \"%s\"", steps, (int)whole.n, whole.p, (int)stream.n, stream.p, want);
+        }
+    }
+    detok_close(d);
+    tokenizer_close(t);
+    strbuf_deinit(&members);
+    strbuf_deinit(&whole);
+    strbuf_deinit(&stream);
+}
+
+static void decoder_steps_work_behind_one_that_joins_all_tokens(void **state) {
+    (void)state;
+    const int32_t text[] = {1, 1, 2, 0, 2, 1}, byte[] = {3}, doubles[] = {5, 1, 2, 2, 5, 0, 0};
+    static const struct {
+        const char *steps, *want[3];
+    } cases[] = {
+        {"{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"-\"}",
+         {"a-" MARK "ba", "<0x41>", "X-bX" MARK MARK}},
+        {"{\"type\":\"Fuse\"},{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\"}",
+         {"aabba", "<0x41>", "XabbX"}},
+        {"{\"type\":\"ByteLevel\"},{\"type\":\"WordPiece\",\"prefix\":\"a\",\"cleanup\":true}",
+         {"aab" MARK "ba", "<0x41>", "XabbX" MARK MARK}},
+        {"{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}", {"aab" MARK "ba", "A", "XabbX" MARK MARK}},
+        {"{\"type\":\"Fuse\"},{\"type\":\"BPEDecoder\",\"suffix\":\"b\"}", {"aa" MARK "a", "<0x41>", "XaX" MARK MARK}},
+        {"{\"type\":\"Fuse\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"b+a\"},\"content\":\"-\"}",
+         {"aab" MARK "-", "<0x41>", "XabbX" MARK MARK}},
+        {"{\"type\":\"CTC\",\"pad_token\":\"X\",\"word_delimiter_token\":\"" MARK "\",\"cleanup\":true}", {"ab ba", "<0x41>", "ab "}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect_text(cases[i].steps, text, 6, cases[i].want[0]);
+        expect_text(cases[i].steps, byte, 1, cases[i].want[1]);
+        expect_text(cases[i].steps, doubles, 7, cases[i].want[2]);
+    }
+}
+
+#define TEMPLATE(type)                                                                                                                     \
+    "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":" type "}},{\"SpecialToken\":{\"id\":\"X\","     \
+    "\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":1}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],"                 \
+    "\"special_tokens\":{\"X\":{\"id\":\"X\",\"ids\":[5]}}}"
+#define BERT    "{\"type\":\"BertProcessing\",\"sep\":[\"X\",5],\"cls\":[\"<s>\",4]}"
+#define ROBERTA "{\"type\":\"RobertaProcessing\",\"sep\":[\"X\",5],\"cls\":[\"<s>\",4]}"
+
+static void post_processors_wrap_what_others_have_wrapped(void **state) {
+    (void)state;
+    static const char *const cases[][5] = {
+        {TEMPLATE("2") "," BERT, "4 1 5 5 5", "0 2 0 0 1", "4 2 5 1 5", "0 1 0 0 1"},
+        {BERT "," BERT, "4 4 1 5 5", "0 0 0 0 0", "4 4 1 5 5 2 5 5", "0 0 0 0 0 1 1 1"},
+        {ROBERTA "," TEMPLATE("1"), "4 1 5 5", "1 1 1 0", "5 2 5 4 1 5", "1 1 1 0 0 0"},
+        {ROBERTA "," BERT, "4 4 1 5 5", "0 0 0 0 0", "4 4 1 5 5 5 2 5 5", "0 0 0 0 0 0 0 0 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strbuf members = {0};
+        assert_int_equal(strbuf_addf(&members, "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[%s]}", cases[i][0]), QUIRE_OK);
+        tokenizer *t = open_with(members.p);
+        for (int pair = 0; pair < 2; pair++) {
+            token_list ids = {0}, types = {0};
+            const str b = str_of("b");
+            assert_int_equal(tokenizer_encode_pair(t, str_of("a"), pair ? &b : NULL, ENCODE_PLAIN, &ids, &types, NULL), QUIRE_OK);
+            expect_list(cases[i][0], &ids, cases[i][1 + 2 * pair]);
+            expect_list(cases[i][0], &types, cases[i][2 + 2 * pair]);
+            token_list_deinit(&ids);
+            token_list_deinit(&types);
+        }
+        tokenizer_close(t);
+        strbuf_deinit(&members);
+    }
+}
+
+/* The symbol of two marks is chosen, though a mark and "mark a" score more than "a" and a symbol of score 0. */
+static void a_symbol_that_a_user_defined_scores_more_than_its_parts(void **state) {
+    (void)state;
+    sp_piece pieces[] = {{str_of("<unk>"), 0, VOCAB_UNKNOWN},
+                         {str_of(MARK), -1.75F, VOCAB_NORMAL},
+                         {str_of(MARK MARK), 0, VOCAB_USER_DEFINED},
+                         {str_of("a"), -7.0F, VOCAB_NORMAL},
+                         {str_of(MARK "a"), -4.83F, VOCAB_NORMAL}};
+    sp_model m;
+    sp_model_init(&m, "test");
+    m.pieces = pieces;
+    m.n = sizeof pieces / sizeof *pieces;
+    m.kind = SP_UNIGRAM;
+    m.unk = 0;
+    m.dummy_prefix = m.remove_extra = false;
+    tokenizer *t = mem_new(1, sizeof *t);
+    assert_non_null(t);
+    t->bos = t->eos = -1;
+    quire_error err = {0};
+    assert_int_equal(sp_model_build(&m, (str){"", 0}, t, &err), QUIRE_OK);
+    token_list ids = {0};
+    assert_int_equal(tokenizer_encode(t, str_of("    a"), (encode_options){0}, &ids, NULL), QUIRE_OK);
+    expect_list("four blanks", &ids, "2 2 3");
+    token_list_deinit(&ids);
+    tokenizer_close(t);
+}
+
+#define SPECIAL "\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true,\"normalized\":%s}]"
+
+static void expect_no_control(const char *members, str text, mark_run client) {
+    tokenizer *t = open_with(members);
+    token_list ids = {0};
+    text_marks marks = {.runs = &client, .n = 1};
+    assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &ids, NULL), QUIRE_OK);
+    for (size_t i = 0; i < ids.n; i++) {
+        assert_int_not_equal(ids.ids[i], 4);
+    }
+    token_list_deinit(&ids);
+    tokenizer_close(t);
+}
+
+static void half_of_a_control_token_makes_none(void **state) {
+    (void)state;
+    strbuf raw = {0}, normalized = {0};
+    assert_int_equal(strbuf_addf(&raw, SPECIAL, "false"), QUIRE_OK);
+    assert_int_equal(strbuf_addf(&normalized,
+                                 "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"ab\"},"
+                                 "{\"type\":\"Replace\",\"pattern\":{\"String\":\"ab\"},\"content\":\"\"}]}," SPECIAL,
+                                 "true"),
+                     QUIRE_OK);
+    expect_no_control(raw.p, str_of("<s>"), (mark_run){0, 2});
+    expect_no_control(raw.p, str_of("\xff\xff\xff<s>"), (mark_run){3, 6}); /* not UTF-8: bytes move */
+    expect_no_control(normalized.p, str_of("<s>"), (mark_run){0, 2});      /* the prefix is gone from the token's pattern */
+    strbuf_deinit(&raw);
+    strbuf_deinit(&normalized);
+}
+
+/* A token is skipped for what it decodes to. */
+static void a_token_that_normalizing_makes_a_special_one_is_skipped(void **state) {
+    (void)state;
+    tokenizer *t = open_with("\"normalizer\":{\"type\":\"Lowercase\"},\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true},"
+                             "{\"id\":6,\"content\":\"<S>\",\"normalized\":true}]");
+    strbuf text = {0};
+    assert_int_equal(tokenizer_decode(t, (const int32_t[]){4, 1, 6}, 3, true, &text), QUIRE_OK);
+    assert_string_equal(text.p, "a");
+    strbuf_deinit(&text);
+    tokenizer_close(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_first_piece_is_one_where_the_text_begins),
+        cmocka_unit_test(decoder_steps_work_behind_one_that_joins_all_tokens),
+        cmocka_unit_test(post_processors_wrap_what_others_have_wrapped),
+        cmocka_unit_test(a_symbol_that_a_user_defined_scores_more_than_its_parts),
+        cmocka_unit_test(half_of_a_control_token_makes_none),
+        cmocka_unit_test(a_token_that_normalizing_makes_a_special_one_is_skipped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
