@@ -1,6 +1,11 @@
 /* The last pass over an nfa: empty rules, dead ends, classes of bytes. */
 #include "grammar/build.h"
 
+/* Steps of a pass over all nodes, which are short ones. */
+static int64_t pass_steps(const nfa *a) {
+    return a->nodes.n / 8 + 1;
+}
+
 /* ---- which rules may be empty ---- */
 
 static bool object_may_be_empty(const nfa *a, const nfa_object *o) {
@@ -47,7 +52,7 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
 void build_find_empty(build *b, bool *empty) {
     nfa *a = &b->a;
     bool up = false; /* nodes lead to earlier or to later ones */
-    for (bool changed = true; changed && build_step(b, a->nodes.n);) {
+    for (bool changed = true; changed && build_step(b, pass_steps(a));) {
         changed = false;
         up = !up;
         for (uint32_t k = 0; k < a->nodes.n; k++) {
@@ -163,7 +168,7 @@ static void cut_dead(build *b, const uint8_t *heights) {
 static bool find_height(build *b, uint8_t *heights, uint32_t level, bool counted) {
     nfa *a = &b->a;
     bool up = false, any = false;
-    for (bool changed = true; changed && build_step(b, a->nodes.n);) {
+    for (bool changed = true; changed && build_step(b, pass_steps(a));) {
         changed = false;
         up = !up;
         for (uint32_t k = 0; k < a->nodes.n; k++) {
