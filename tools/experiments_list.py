@@ -339,9 +339,9 @@ KERNELS = [
         Held("L8", "the same, int8", (1.0, 1.03), lambda o: o.value("decode I8 32/4 x 64 1 8192", "paged/contiguous"), "1 KB of a head in a page: see the table by page size"),
     ], each_processor=True),
     Experiment("bench-attention-pages", "quire bench attention --pages 16,32,64,256 -t 1 --context 8192 --kv-dtype bf16,int8 --runs 7", [
-        price_of_pieces("BF16 32/4 x 64", "2 KB a head, in pages of 16"),
-        price_of_pieces("BF16 32/32 x 128", "4 KB; no query shares what is read, so memory is the bound"),
-        price_of_pieces("I8 32/4 x 64", "1 KB"),
+        price_of_pieces("BF16 32/4 x 64", "2 KB, two heads together"),
+        price_of_pieces("BF16 32/32 x 128", "4 KB, prefetched two heads together; no query shares what is read, so memory is the bound"),
+        price_of_pieces("I8 32/4 x 64", "1 KB, two heads together"),
         price_of_pieces("I8 32/32 x 128", "2 KB; arithmetic hides it"),
     ], each_processor=True),
 ]

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "backend/cpu/attention_pages.h"
+#include "backend/cpu/pages.h"
 #include "core/half.h"
 
 #define N_LAYERS 3
@@ -247,6 +249,41 @@ static void layers_that_there_are_no_ops_for_are_refused(void **state) {
     }
 }
 
+/* Keys of both heads, then values of both, page by page: each block once, in two shares. Behind them the chunk's own. */
+static void what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory(void **state) {
+    (void)state;
+    const dtype types[] = {DTYPE_F32, DTYPE_I8};
+    for (int i = 0; i < 4; i++) {
+        enum { CACHE = 1, HEAD = 1, TOGETHER = 2 };
+        pool p;
+        attn_tile tile = {0};
+        const uint8_t own[ATTN_BLOCKS] = {0};
+        pool_open(&p, types[i / 2], i % 2 == 0 ? 16 : 32, 1);
+        const cpu_backend *b = (const cpu_backend *)p.b;
+        const kv_planes *l = &b->layout.caches[CACHE];
+        const attn_pages pages = {b, p.pages, CACHE, HEAD};
+        for (int32_t n = 0; n < ATTN_BLOCKS; n++) {
+            tile.v_blocks[n] = &own[n];
+        }
+        int32_t unit = 0;
+        for (int32_t page = 0; page < kv_pages_for(N_TOKENS, l->page_tokens); page++) {
+            for (int32_t j = 0; j < 2 * TOGETHER * l->page_tokens; j += ATTN_BLOCK, unit++) {
+                int32_t head = HEAD + j / l->page_tokens % TOGETHER, at = unit % (2 * ATTN_BLOCKS);
+                const uint8_t *plane = cpu_kv_plane(b, p.pages[page], CACHE, j < TOGETHER * l->page_tokens ? KV_PLANE_K : KV_PLANE_V);
+                attn_pages_fetch_part(&pages, 0, N_TOKENS, TOGETHER, unit / (2 * ATTN_BLOCKS), &tile);
+                const void *fetched = at < ATTN_BLOCKS ? tile.fetch_k[at] : tile.fetch_v[at - ATTN_BLOCKS];
+                assert_ptr_equal(fetched, plane + cpu_kv_head(l, head) + j % l->page_tokens * l->key.row_bytes);
+            }
+        }
+        for (; unit < 4 * ATTN_BLOCKS; unit++) {
+            attn_pages_fetch_part(&pages, 0, N_TOKENS, TOGETHER, unit / (2 * ATTN_BLOCKS), &tile);
+            int32_t at = unit % (2 * ATTN_BLOCKS);
+            assert_ptr_equal(at < ATTN_BLOCKS ? tile.fetch_k[at] : tile.fetch_v[at - ATTN_BLOCKS], &own[at % ATTN_BLOCKS]);
+        }
+        pool_close(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gather_gives_back_what_was_written_at_the_slots),
@@ -256,6 +293,7 @@ int main(void) {
         cmocka_unit_test(a_discarded_page_leaves_the_others_as_they_are),
         cmocka_unit_test(layers_that_there_are_no_ops_for_are_refused),
         cmocka_unit_test(a_moved_token_takes_its_keys_and_values_in_every_layer),
+        cmocka_unit_test(what_two_heads_have_of_a_chunk_is_fetched_once_in_the_order_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,11 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define NEAR_BYTES   (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
-#define ENOUGH_TASKS 8            /* for each worker: enough that it matters little who runs the last */
+#define NEAR_BYTES       (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
+#define MANY_CHUNKS      16           /* so many that it matters little how the first is read */
+#define SMALL_PIECE      4096         /* bytes of a head's keys in a page */
+#define SMALL_INT8_PIECE 1024         /* computing with them takes longer than reading */
+#define ENOUGH_TASKS     8            /* for each worker: enough that it matters little who runs the last */
 
 static int32_t acc_stride_of(const kv_planes *p) {
     return (int32_t)size_align((size_t)p->key.width, 16);
@@ -140,6 +143,23 @@ static void leave_states(const attn_job *job, attn_scratch *s) {
     }
 }
 
+/* Whether two kv heads are prefetched together while the two before them are computed, page by page in the order of memory: memory is read
+ * the faster the larger pieces are, and one head's keys or values in a small page are a small one. The first two are read with nothing to
+ * compute beside, so it pays for many chunks only, and four heads have to lie in the second-level cache at once. */
+static bool fetches_pairs(const attn_job *job, int32_t n_heads, int32_t n_chunks) {
+    const kv_planes *l = job->planes;
+    int64_t head_bytes = 2 * ATTN_CHUNK * l->key.row_bytes, piece_bytes = l->page_tokens * l->key.row_bytes;
+    return n_heads % 2 == 0 && n_chunks >= MANY_CHUNKS && l->page_tokens >= ATTN_BLOCK &&
+           piece_bytes <= (l->key.type == DTYPE_I8 ? SMALL_INT8_PIECE : SMALL_PIECE) && 4 * head_bytes <= job->b->near_bytes;
+}
+
+/* What is prefetched during `chunk` for head h of n_heads from kv_head on. */
+static attn_next next_of(int32_t kv_head, int32_t h, int32_t n_heads, int32_t chunk, int32_t last, bool in_pairs) {
+    int32_t then = in_pairs ? h - h % 2 + 2 : h + 1;
+    return (attn_next){
+        .kv_head = kv_head + then % n_heads, .chunk = chunk + then / n_heads, .end = last, .n_heads = in_pairs ? 2 : 0, .part = h % 2};
+}
+
 /* Computes chunks from..end, as far as the tiles' queries see them, and merges them into their states: n_heads tiles of the same rows, one
  * for each kv head. All tiles take one chunk before the next, because it lies in the same pages for all of them. */
 static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_heads, int32_t from, int32_t end, attn_scratch *s) {
@@ -154,12 +174,18 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_h
         end = s->map.end < end ? s->map.end : end;
     }
     last = end <= last / ATTN_CHUNK ? end * ATTN_CHUNK : last;
+    const batch_seq *seq = &job->b->batch->seqs[item->seq];
+    const bool in_pairs = fetches_pairs(job, n_heads, last / ATTN_CHUNK - from);
+    if (in_pairs) {
+        const attn_pages pages = attn_pages_of(job, seq, s->kv_head);
+        attn_pages_fetch_all(&pages, first > from * ATTN_CHUNK ? first : from * ATTN_CHUNK, (from + 1) * ATTN_CHUNK, 2);
+    }
     for (int32_t chunk = from; chunk * ATTN_CHUNK < last; chunk++) {
         for (int32_t h = 0; h < n_heads; h++) {
             const attn_tile *tile = &s[h].tile;
-            attn_next next = h + 1 < n_heads ? (attn_next){s[h + 1].kv_head, chunk, last} : (attn_next){s->kv_head, chunk + 1, last};
+            attn_next next = next_of(s->kv_head, h, n_heads, chunk, last, in_pairs);
             attn_state now[ATTN_TILE];
-            if (!attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, h > 0 ? s : NULL, &s[h])) {
+            if (!attn_compute_chunk(job, seq, chunk, next, h > 0 ? s : NULL, &s[h])) {
                 continue;
             }
             for (int32_t t = 0; t < tile->n_queries; t++) {
@@ -201,8 +227,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
     for (int32_t i = 0; i < item->n_chunks; i++) {
         int32_t chunk = item->chunk0 + i;
-        bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, (attn_next){kv_head, chunk + 1, last < end ? last : end},
-                                      NULL, s);
+        attn_next next = next_of(kv_head, 0, 1, chunk, last < end ? last : end, false);
+        bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, next, NULL, s);
         for (int32_t t = 0; t < tile->n_queries; t++) {
             int32_t partial = item->partial + (from + t) / job->group_size * item->n_chunks + i;
             int64_t state_at = (int64_t)partial * state->max_heads + kv_head * job->group_size + (from + t) % job->group_size;

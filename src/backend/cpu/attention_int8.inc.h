@@ -44,7 +44,7 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
     }
     UNROLL
     for (int c = 0; c < n_b; c++) {
-        prefetch(t->v_scales[block + c]);
+        prefetch(t->fetch_k_scales[block + c]);
     }
     for (int32_t quad = 0; quad < n_quads; quad++) {
         n_quad k[INT8_SUMS];
@@ -54,7 +54,7 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
         }
         UNROLL
         for (int c = 0; c < n_b; c++) {
-            prefetch((const int8_t *)t->v_blocks[block + c] + g.fetched + quad * g.step);
+            prefetch((const int8_t *)t->fetch_k[block + c] + g.fetched + quad * g.step);
         }
         UNROLL
         for (int i = 0; i < n_q; i++) {
@@ -114,7 +114,7 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
     for (int32_t block = block0; block < block1; block++) {
         const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
         const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
-        const int8_t *next = (const int8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]);
+        const int8_t *next = (const int8_t *)t->fetch_v[block];
         next += QUAD_BYTES * lines_for_softmax(t) + (g.fetched + d / 4 * g.step) / 2; /* the other half */
         ROLLED
         for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step / 2) {
@@ -218,8 +218,8 @@ static void attend_int8(const attn_tile *t) {
     for (; query < t->n_queries; query++) {
         weights_to_int8(1, t, query, block0, block1, top + query, step + query);
     }
-    for (int32_t b = block0; b < block1 && b < t->n_next; b++) {
-        prefetch(t->next_k_scales[b]);
+    for (int32_t b = block0; b < block1; b++) {
+        prefetch(t->fetch_v_scales[b]);
     }
     for (int32_t i = 0; i < n_groups; i++) {
         weigh_int8_group(t, groups[i], block0, block1, step + groups[i].query);

@@ -4,8 +4,8 @@
  * Scores: lanes are positions. Values: lanes are elements. Both are rows of numbers times vectors of 16 lanes: a tile of sums, queries x
  * vectors, stays in registers. No sum is ever split, so the grouping of queries changes no bit.
  *
- * Bytes: pages lie anywhere, so the processor cannot predict the next one. While the keys of a block are multiplied, its values are
- * prefetched. While the values are multiplied, the keys of the next chunk are prefetched. Each group prefetches its share, row by row, so
+ * Bytes: pages lie anywhere, so the processor cannot predict the next one. While the keys of a block are multiplied, and while its values
+ * are, a block each is prefetched that attention_pages.c has chosen. Each group prefetches its share, row by row, so
  * that memory and multipliers work at the same time. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
@@ -82,12 +82,12 @@ INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbe
 /* Raw products of n_q queries with n_b blocks of keys. */
 INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_group g, int32_t block) {
     const float *q[GROUP];
-    const uint8_t *keys[MOST_VECTORS], *values[MOST_VECTORS];
+    const uint8_t *keys[MOST_VECTORS], *fetch[MOST_VECTORS];
     attn_sums sums;
     UNROLL
     for (int c = 0; c < n_b; c++) {
         keys[c] = t->k_blocks[block + c];
-        values[c] = (const uint8_t *)t->v_blocks[block + c] + g.fetched;
+        fetch[c] = (const uint8_t *)t->fetch_k[block + c] + g.fetched;
     }
     UNROLL
     for (int r = 0; r < n_q; r++) {
@@ -101,8 +101,8 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
         add_products(type, n_q, n_b, q, e, keys, sums);
         UNROLL
         for (int c = 0; c < n_b; c++) {
-            prefetch(values[c]);
-            values[c] += g.step;
+            prefetch(fetch[c]);
+            fetch[c] += g.step;
             keys[c] += ATTN_BLOCK * element_bytes(type);
         }
     }
@@ -131,7 +131,7 @@ INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn
     for (int32_t p = g.first; p < g.end;) {
         int32_t block = p / ATTN_BLOCK, offset = p % ATTN_BLOCK, last = g.end < p - offset + ATTN_BLOCK ? g.end : p - offset + ATTN_BLOCK;
         const uint8_t *values = (const uint8_t *)t->v_blocks[block] + offset * row + d * size;
-        const uint8_t *next = (const uint8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]) + g.fetched + d * g.step;
+        const uint8_t *next = (const uint8_t *)t->fetch_v[block] + g.fetched + d * g.step;
         for (; p < last; p++) {
             const uint8_t *vectors[MOST_VECTORS];
             UNROLL

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/pages.h"
+#include "base/mem.h"
 
 #define READ_AHEAD_BYTES 64 /* kernels read whole vectors, past the last value */
 
@@ -114,18 +115,63 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
     }
 }
 
-void attn_pages_find_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile) {
-    const kv_planes *l = attn_pages_planes(a);
-    tile->n_next = 0;
-    if (l->page_tokens < ATTN_BLOCK) {
-        return;
+/* The block of a head in a plane of a page that begins with its token `offset`: fetched while block i is multiplied, with its keys where i
+ * is below ATTN_BLOCKS, else with its values. */
+static void fetch_with(const kv_planes *l, uint8_t *plane, int32_t head, int32_t offset, int32_t i, attn_tile *tile) {
+    const uint8_t *rows = plane + cpu_kv_head(l, head) + offset * l->key.row_bytes;
+    const float *scales = l->key.type == DTYPE_I8 ? cpu_int8_scales(l, plane, head) + offset : NULL;
+    if (i < ATTN_BLOCKS) {
+        tile->fetch_k[i] = rows;
+        tile->fetch_k_scales[i] = scales;
+    } else {
+        tile->fetch_v[i - ATTN_BLOCKS] = rows;
+        tile->fetch_v_scales[i - ATTN_BLOCKS] = scales;
     }
-    for (int32_t p = 0, page = base / l->page_tokens; p < n; page++) {
+}
+
+/* What is at hand already: nothing else is to be fetched. */
+static void fetch_own(attn_tile *tile) {
+    memcpy(tile->fetch_k, tile->v_blocks, sizeof tile->fetch_k);
+    memcpy(tile->fetch_v, tile->v_blocks, sizeof tile->fetch_v);
+    memcpy(tile->fetch_k_scales, tile->v_scales, sizeof tile->fetch_k_scales);
+    memcpy(tile->fetch_v_scales, tile->v_scales, sizeof tile->fetch_v_scales);
+}
+
+void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile) {
+    const kv_planes *l = attn_pages_planes(a);
+    fetch_own(tile);
+    for (int32_t p = 0, page = base / l->page_tokens; p < n && l->page_tokens >= ATTN_BLOCK; page++) {
         uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->cache, KV_PLANE_K);
-        for (int32_t offset = 0; offset < l->page_tokens && p < n; offset += ATTN_BLOCK, p += ATTN_BLOCK, tile->n_next++) {
-            tile->next_k_blocks[tile->n_next] = k + cpu_kv_head(l, a->head) + offset * l->key.row_bytes;
-            if (l->key.type == DTYPE_I8) {
-                tile->next_k_scales[tile->n_next] = cpu_int8_scales(l, k, a->head) + offset;
+        for (int32_t offset = 0; offset < l->page_tokens && p < n; offset += ATTN_BLOCK, p += ATTN_BLOCK) {
+            fetch_with(l, k, a->head, offset, ATTN_BLOCKS + p / ATTN_BLOCK, tile);
+        }
+    }
+}
+
+void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t n_heads, int32_t part, attn_tile *tile) {
+    const kv_planes *l = attn_pages_planes(a);
+    int32_t n_blocks = l->page_tokens / ATTN_BLOCK, plane_blocks = n_heads * n_blocks; /* of a head and of these heads, in a plane */
+    int32_t page = base / l->page_tokens, end = page + (n + l->page_tokens - 1) / l->page_tokens, at = part * 2 * ATTN_BLOCKS;
+    fetch_own(tile);
+    page += at / (2 * plane_blocks);
+    at %= 2 * plane_blocks;
+    for (int32_t i = 0; i < 2 * ATTN_BLOCKS && page < end; i++) {
+        uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, at < plane_blocks ? KV_PLANE_K : KV_PLANE_V);
+        int32_t block = at % plane_blocks;
+        fetch_with(l, plane, a->head + block / n_blocks, block % n_blocks * ATTN_BLOCK, i, tile);
+        at = at + 1 < 2 * plane_blocks ? at + 1 : 0;
+        page += at == 0;
+    }
+}
+
+void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32_t n_heads) {
+    const kv_planes *l = attn_pages_planes(a);
+    int64_t from = cpu_kv_head(l, a->head), to = cpu_kv_head(l, a->head + n_heads);
+    for (int32_t page = first / l->page_tokens; page * l->page_tokens < end; page++) {
+        for (int v = 0; v < 2; v++) {
+            const uint8_t *plane = cpu_kv_plane(a->b, a->pages[page], a->cache, v == 1 ? KV_PLANE_V : KV_PLANE_K);
+            for (int64_t at = from; at < to; at += MEM_ALIGN) {
+                __builtin_prefetch(plane + at, 0, 2);
             }
         }
     }

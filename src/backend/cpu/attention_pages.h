@@ -28,8 +28,14 @@ static inline const kv_planes *attn_pages_planes(const attn_pages *a) {
 
 /* Sets the tile's blocks (and scales) for positions first..end of the chunk at position `base`. */
 void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile);
-/* Sets the blocks to prefetch: those of positions base..base + n, or none where they would be copied. */
-void attn_pages_find_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile);
+/* Sets what is prefetched while the tile's blocks, found before, are multiplied: their own values, then the keys at positions base..base +
+ * n (none where they would be copied). */
+void attn_pages_fetch_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile);
+/* The same, of what n_heads heads from a->head on have at positions base..base + n the part-th of n_heads shares, keys and values in the
+ * order in which they lie in the pages: pieces n_heads times as large. Pages have at least ATTN_BLOCK tokens. */
+void attn_pages_fetch_part(const attn_pages *a, int32_t base, int32_t n, int32_t n_heads, int32_t part, attn_tile *tile);
+/* Prefetches all that these heads have at positions first..end. */
+void attn_pages_fetch_all(const attn_pages *a, int32_t first, int32_t end, int32_t n_heads);
 /* Copies the token at index `place` of the sequence's pages into the chunk's position p, in a copy of p's block. */
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile);
 

@@ -84,8 +84,8 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
         highest[i] = f_tree_max(max[i]);
     }
     for (int32_t b = block0; b < block1; b++) {
-        for (int32_t i = line0; i < line1 && b < t->n_next; i++) {
-            prefetch((const uint8_t *)t->next_k_blocks[b] + i * 64);
+        for (int32_t i = line0; i < line1; i++) {
+            prefetch((const uint8_t *)t->fetch_v[b] + i * 64);
         }
         UNROLL
         for (int i = 0; i < n_q; i++) {

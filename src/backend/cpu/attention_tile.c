@@ -4,7 +4,7 @@
 
 #include "backend/cpu/pages.h"
 
-static attn_pages pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head) {
+attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head) {
     return (attn_pages){job->b, seq->pages[job->planes->group], job->cache, kv_head};
 }
 
@@ -83,7 +83,7 @@ static bool has_tree(const batch_seq *seq, int32_t base) {
  * Overwrites those of other branches. */
 static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t row, attn_scratch *s) {
     const batch *step = job->b->batch;
-    const attn_pages pages = pages_of(job, seq, s->kv_head);
+    const attn_pages pages = attn_pages_of(job, seq, s->kv_head);
     for (; row > 0; row = seq->parents[row]) {
         int32_t p = step->positions[(int64_t)(seq->row0 + row) * step->n_axes] - base;
         if (p < first) {
@@ -209,7 +209,7 @@ static void ready_change(int32_t base, int32_t first, int32_t end, attn_scratch 
 bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, const attn_scratch *like,
                         attn_scratch *s) {
     attn_tile *tile = &s->tile;
-    const attn_pages pages = pages_of(job, seq, s->kv_head), next_pages = pages_of(job, seq, next.kv_head);
+    const attn_pages pages = attn_pages_of(job, seq, s->kv_head), next_pages = attn_pages_of(job, seq, next.kv_head);
     int32_t next_base = next.chunk * ATTN_CHUNK, base = chunk * ATTN_CHUNK, first, end;
     if (s->mods != NULL && s->map.verdicts != NULL && s->map.verdicts[chunk - s->map_chunk0] == ATTN_SEES_NONE) {
         return false;
@@ -229,7 +229,12 @@ bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
         }
     }
     attn_pages_find(&pages, base, first, end, &s->copies, tile);
-    attn_pages_find_next(&next_pages, next_base, clamp(next.end - next_base, 0, ATTN_CHUNK), tile);
+    int32_t n_next = clamp(next.end - next_base, 0, ATTN_CHUNK);
+    if (next.n_heads > 0) {
+        attn_pages_fetch_part(&next_pages, next_base, n_next, next.n_heads, next.part, tile);
+    } else {
+        attn_pages_fetch_next(&next_pages, next_base, n_next, tile);
+    }
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->position[t] -= base;
     }

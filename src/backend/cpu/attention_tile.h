@@ -55,10 +55,14 @@ typedef struct attn_job {
 /* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's query heads. Their states start empty. */
 void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s);
 
-/* What comes after a chunk and is prefetched meanwhile: positions of chunk `chunk` up to `end`, of kv head kv_head. */
+/* What is prefetched while a chunk is computed: its own values, then the keys of kv head kv_head at the positions of chunk `chunk` up to
+ * `end`. Or, where n_heads > 0, the part-th of n_heads shares of what n_heads kv heads from kv_head on have there, keys and values. */
 typedef struct attn_next {
-    int32_t kv_head, chunk, end;
+    int32_t kv_head, chunk, end, n_heads, part;
 } attn_next;
+
+/* The pages of a sequence for one kv head. */
+attn_pages attn_pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head);
 
 /* Computes one chunk for the tile's queries and writes it to the tile's results. false: no query sees any of it. like: the tile of the same
  * rows for another kv head, just computed over this chunk, or NULL: a mask that does not depend on the head is not run again. */

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pack_weights.h"
@@ -370,6 +371,15 @@ static quire_err open_team(cpu_backend *b, const backend_options *options, quire
     return QUIRE_OK;
 }
 
+static int64_t near_bytes(void) {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return n > 0 ? n : 0;
+#else
+    return 0;
+#endif
+}
+
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err) {
     cpu_isa isa = ISA_PLAIN;
     TRY(cpu_isa_choose(options->isa, &isa, err));
@@ -379,6 +389,7 @@ quire_err backend_cpu_open(const backend_options *options, backend **out, quire_
     b->isa = isa;
     b->math = cpu_isa_math(isa);
     b->linear = cpu_isa_linear(isa);
+    b->near_bytes = near_bytes();
     quire_err e = open_team(b, options, err);
     if (e != QUIRE_OK) {
         thread_pool_close(b->thread_pool);

@@ -26,7 +26,8 @@ typedef struct cpu_backend {
     const math_kernels *math;
     const linear_kernels *linear;
     thread_pool *thread_pool;
-    uint64_t nodes; /* over which memory is spread; 0: the kernel chooses */
+    int64_t near_bytes; /* of a core's second-level cache; 0: not known */
+    uint64_t nodes;     /* over which memory is spread; 0: the kernel chooses */
     char description[160];
 
     int32_t n_acts;

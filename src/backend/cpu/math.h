@@ -36,12 +36,13 @@ typedef struct attn_tile {
     struct attn_change *change;  /* of scores, behind scale, cap and slopes, by a program; NULL: none */
     int32_t change_query;        /* the tile's first query among those of the change */
     const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
-    int32_t n_next;                         /* blocks of the chunk that comes after this one, */
-    const void *next_k_blocks[ATTN_BLOCKS]; /* whose keys are prefetched meanwhile */
+    /* The block of keys or values that is prefetched while a block's keys, and while its values, are multiplied. */
+    const void *fetch_k[ATTN_BLOCKS], *fetch_v[ATTN_BLOCKS];
     /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are quads [4][d_head][4] of four positions. d_head is
      * rounded up to 4 in both. Each position has its scale. Queries are int8 with theirs. */
-    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS], *next_k_scales[ATTN_BLOCKS]; /* [16] each */
-    int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros behind d_head */
+    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS];             /* [16] each */
+    const float *fetch_k_scales[ATTN_BLOCKS], *fetch_v_scales[ATTN_BLOCKS]; /* of the blocks that are prefetched */
+    int8_t *q_int8;                                                         /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
     uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */

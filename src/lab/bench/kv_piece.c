@@ -90,5 +90,6 @@ void kv_piece_find(const kv_planes *l, const kv_piece *p, int32_t head, int32_t 
         size_t block = (size_t)head * (size_t)kv_piece_blocks(p->cap) + (size_t)(base / CPU_KV_BLOCK + i);
         tile->k_blocks[i] = p->k + row * CPU_KV_BLOCK * block;
         tile->v_blocks[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i * CPU_KV_BLOCK));
+        tile->fetch_k[i] = tile->fetch_v[i] = tile->v_blocks[i]; /* the processor foresees what comes behind them */
     }
 }
