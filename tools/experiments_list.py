@@ -424,6 +424,8 @@ SPEED = [
     Experiment("bench-json", "quire bench json --rows 8,64", quick="quire bench json --each 1"),
     Experiment("bench-json-1.1b", "quire bench json --shape 1.1b --tokenizer ../shared/data/tokenizers/llama2-spm/tokenizer.model --each 0 --rows 8,64 --steps 4",
                quick="quire bench json --each 0 --rows 8"),
+    Experiment("bench-json-1.1b-256", "quire bench json --shape 1.1b --tokenizer ../shared/data/tokenizers/llama2-spm/tokenizer.model --each 0 --rows 256 --steps 3",
+               quick="quire bench json --each 0 --rows 8"),
     Experiment("bench-grammar", "quire bench grammar --tokenizer ../shared/data/tokenizers/llama3/tokenizer.model --every 4 --schemas "
                + ",".join(f"../shared/data/json/maskbench/{name}.jsonl" for name in ("BFCL", "Github_easy_first400", "Glaiveai2K", "Handwritten", "JME", "MCPspec")),
                quick="quire bench grammar"),
