@@ -53,14 +53,14 @@ static void open_words(words *w) {
 }
 
 /* Returns how many tokens the mask behind s allows, and some of them. */
-static int32_t check_mask(const words *w, const char *grammar, grammar_run *r, grammar_state s, int32_t *allowed) {
+static int32_t check_mask(const words *w, const char *rules, grammar_run *r, grammar_state s, int32_t *allowed) {
     uint64_t bits[(MOST_WORDS + 63) / 64];
     int32_t n = 0;
     assert_int_equal(grammar_mask(r, s, bits), QUIRE_OK);
     for (int32_t t = 0; t < w->n; t++) {
         bool bit = (bits[t / 64] >> (t % 64) & 1) != 0, taken = grammar_allows(r, s, t);
         if (bit != taken) {
-            fail_msg("%s: token '%s' is %s", grammar, w->bytes[t], bit ? "in the mask and not taken" : "taken and not in the mask");
+            fail_msg("%s: token '%s' is %s", rules, w->bytes[t], bit ? "in the mask and not taken" : "taken and not in the mask");
         }
         if (taken && t != w->end) {
             allowed[n++] = t;
