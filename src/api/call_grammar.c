@@ -67,6 +67,11 @@ static const json_value *member_read(const void *user, const json_value *schema,
     return schema_member(schema, tool->parameters, name);
 }
 
+static const json_value *properties_read(const void *user, const json_value *schema) {
+    const output_tool *tool = user;
+    return schema_properties(schema, tool->parameters);
+}
+
 static const json_value *items_read(const void *user, const json_value *schema) {
     const output_tool *tool = user;
     return schema_items(schema, tool->parameters);
@@ -118,7 +123,7 @@ grammar_part call_parts_arguments(call_parts *m, const call_layout *l, size_t to
     }
     *a = (grammar_arguments){.syntax = syntaxes[l->arguments], .schema = m->schemas[tool]};
     a->kept = kept;
-    a->reader = (grammar_reader){reads, member_read, items_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
+    a->reader = (grammar_reader){reads, member_read, items_read, properties_read, m->c->tools[tool].parameters, &m->c->tools[tool]};
     if (l->tag != NULL) {
         a->before = str_of(l->tag->before);
         a->middle = str_of(l->tag->middle);

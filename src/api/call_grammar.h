@@ -36,6 +36,7 @@ typedef struct call_parts {
     const json_value **schemas;     /* of the tools' arguments: their own, or what is enforced in its place */
     const grammar_arguments **made; /* of each tool: those that were made last, for one compilation; NULL: none yet */
     part_arena arena;
+    bool is_own_fault; /* what is too large is one tool's schema alone */
 } call_parts;
 
 /* The next parts are of another compilation. */

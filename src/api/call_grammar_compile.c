@@ -91,6 +91,7 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
         quire_err e = alone.max_us > 0 ? try_alone(m, l, i, &alone, &why) : QUIRE_TOO_LARGE;
         if (e != QUIRE_OK && m->c->tools[i].is_strict) {
             *err = alone.max_us > 0 ? why : *err;
+            m->is_own_fault = alone.max_us > 0;
             return e;
         }
         TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
@@ -143,7 +144,7 @@ quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *fra
         m.schemas[i] = c->tools[i].parameters;
     }
     e = e == QUIRE_OK ? compile(&m, frame, &own, owned, out, err) : e;
-    if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && err != NULL) {
+    if (e == QUIRE_TOO_LARGE && c->n_tools > 1 && !m.is_own_fault && err != NULL) {
         const quire_error at = *err;
         e = err_set(err, e, -1, "%zu tools are compiled together, which is too much (%.200s): offer fewer, or with simpler schemas",
                     c->n_tools, at.message);

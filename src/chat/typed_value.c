@@ -126,20 +126,24 @@ static const json_value *holder(const json_value *schema, const json_value *root
     return NULL;
 }
 
+const json_value *schema_properties(const json_value *schema, const json_value *root) {
+    int budget = MAX_SCHEMA_BRANCHES;
+    return json_get(holder(schema, root, "properties", 0, &budget), "properties");
+}
+
 const json_value *schema_member(const json_value *schema, const json_value *root, str name) {
     int budget = MAX_SCHEMA_BRANCHES;
     char key[256];
-    const json_value *at = holder(schema, root, "properties", 0, &budget);
-    if (at != NULL && name.n < sizeof key && memchr(name.p, 0, name.n) == NULL) {
+    const json_value *listed = schema_properties(schema, root);
+    if (listed != NULL && name.n < sizeof key && memchr(name.p, 0, name.n) == NULL) {
         memcpy(key, name.p, name.n);
         key[name.n] = 0;
-        const json_value *member = json_get(json_get(at, "properties"), key);
+        const json_value *member = json_get(listed, key);
         if (member != NULL) {
             return member;
         }
     }
-    budget = MAX_SCHEMA_BRANCHES;
-    at = holder(schema, root, "additionalProperties", 0, &budget);
+    const json_value *at = holder(schema, root, "additionalProperties", 0, &budget);
     at = json_get(at, "additionalProperties");
     return json_is(at, JSON_KIND_OBJECT) ? at : NULL;
 }

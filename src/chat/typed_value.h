@@ -14,6 +14,8 @@ enum { TYPE_STRING = 1 << 0, TYPE_NULL = 1 << 1, TYPE_BOOLEAN = 1 << 2, TYPE_NUM
 unsigned schema_types(const json_value *schema, const json_value *root);
 /* The schema of a member, or of an array's items; NULL: unknown. name is any text. */
 const json_value *schema_member(const json_value *schema, const json_value *root, str name);
+/* The members that have schemas of their own: an object; NULL: none. */
+const json_value *schema_properties(const json_value *schema, const json_value *root);
 const json_value *schema_items(const json_value *schema, const json_value *root);
 
 typedef struct typed_value {

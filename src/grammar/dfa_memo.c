@@ -34,8 +34,11 @@ static uint32_t slot_of(const dfa_pool *p, const dfa_key *k) {
 
 /* Whether it was made before; *x: its number. */
 static bool find(const dfa_pool *p, const dfa_key *k, uint32_t *x) {
-    uint32_t at = p->n_slots > 0 ? slot_of(p, k) : 0;
-    if (p->n_slots == 0 || p->slots[at] == 0) {
+    if (p->n_slots == 0 || p->b->failed != QUIRE_OK) {
+        return false;
+    }
+    uint32_t at = slot_of(p, k);
+    if (p->slots[at] == 0 || p->b->failed != QUIRE_OK) {
         return false;
     }
     *x = p->made.p[p->slots[at] - 1].dfa;

@@ -30,6 +30,8 @@ typedef struct grammar_reader {
     /* The schema of a member, or of an array's items; NULL: the reader knows none. */
     const json_value *(*member)(const void *user, const json_value *schema, str name);
     const json_value *(*items)(const void *user, const json_value *schema);
+    /* The members that it knows by name: an object; NULL: none. */
+    const json_value *(*properties)(const void *user, const json_value *schema);
     const json_value *schema; /* of the arguments */
     const void *user;
 } grammar_reader;

@@ -7,8 +7,9 @@
     X((a)->bytes)                                                                                                                          \
     X((a)->classes)                                                                                                                        \
     X((a)->ranges)                                                                                                                         \
-    X((a)->dfas) X((a)->dstates) X((a)->dedges) X((a)->counts) X((a)->texts) X((a)->repeats) X((a)->objects) X((a)->arrays) X((a)->slots)  \
-        X((a)->parts) X((a)->mark_sets) X((a)->mark_ids) X((a)->rules) X((a)->heights)
+    X((a)->dfas)                                                                                                                           \
+    X((a)->dstates) X((a)->dedges) X((a)->counts) X((a)->texts) X((a)->repeats) X((a)->objects) X((a)->arrays) X((a)->slots) X((a)->parts) \
+        X((a)->mark_sets) X((a)->mark_ids) X((a)->rules) X((a)->heights)
 
 void nfa_deinit(nfa *a) {
 #define FREE(vec) mem_free((vec).p);

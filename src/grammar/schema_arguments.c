@@ -2,6 +2,11 @@
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
+enum {
+    NULL_CHARACTERS = 16, /* the most that a reader takes for null, white space included */
+    TAG_NAME_BYTES = 500  /* the most that every reader of tags takes */
+};
+
 static uint32_t literal(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
 }
@@ -49,7 +54,8 @@ static uint32_t avoided(schema *s, const grammar_arguments *a) {
 
 /* ---- values without a type of their own ---- */
 
-/* What the reader knows of a member; a name that the schema does not list is empty here. */
+/* What the reader knows of a member. No schema lists unlisted_name. */
+static const str unlisted_name = {"\0", 1};
 static const json_value *member_of(const schema *s, const json_value *of, str name) {
     const grammar_reader *r = &s->arguments->reader;
     return r->member != NULL ? r->member(r->user, of, name) : NULL;
@@ -74,11 +80,24 @@ static uint32_t read_as_strings(schema *s, unsigned bits) {
     return DFA_ANY;
 }
 
+/* A string as a raw text. Longer texts than NULL_CHARACTERS are no null, so their characters need only be counted. */
+static uint32_t raw_string(schema *s, const string_part *p, unsigned bits, uint32_t next) {
+    const uint32_t also = read_as_strings(s, bits), last = p->max != NFA_NONE ? p->max : p->min;
+    const bool is_nullable = (bits & GRAMMAR_READS_STRING) != 0 && (bits & GRAMMAR_READS_NULL) != 0;
+    if (!is_nullable || last <= NULL_CHARACTERS || p->dfa != DFA_ANY) {
+        return style_raw_string(s, p, also, next);
+    }
+    const string_part few = {p->dfa, p->min, NULL_CHARACTERS},
+                      many = {p->dfa, p->min > NULL_CHARACTERS ? p->min : NULL_CHARACTERS + 1, p->max};
+    uint32_t longer = style_raw_string(s, &many, DFA_ANY, next);
+    return p->min > NULL_CHARACTERS ? longer : build_split2(s->b, style_raw_string(s, &few, also, next), longer);
+}
+
 /* The strings of a shape as raw texts, then next. */
-static uint32_t raw_strings(schema *s, const shape *x, uint32_t also, uint32_t next) {
+static uint32_t raw_strings(schema *s, const shape *x, unsigned bits, uint32_t next) {
     uint32_t *ways = schema_keep(s, x->strings.n + 1, sizeof *ways);
     for (uint32_t i = 0; i < x->strings.n && ways != NULL; i++) {
-        ways[i] = style_raw_string(s, &x->strings.p[i], also, next);
+        ways[i] = raw_string(s, &x->strings.p[i], bits, next);
     }
     return ways != NULL && x->strings.n > 0 ? build_split(s->b, ways, x->strings.n) : NFA_FAIL_NODE;
 }
@@ -94,7 +113,10 @@ static uint32_t others(schema *s, const shape *x, unsigned bits, uint32_t next) 
 }
 
 uint32_t arguments_text(schema *s, const shape *x, unsigned bits, uint32_t end) {
-    uint32_t text = raw_strings(s, x, read_as_strings(s, bits), end);
+    if ((bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0) {
+        return build_call(s->b, schema_shape_rule(s, x), end);
+    }
+    uint32_t text = raw_strings(s, x, bits, end);
     return build_split2(s->b, text, others(s, x, bits, end));
 }
 
@@ -107,11 +129,8 @@ static uint32_t tagged_value(schema *s, uint32_t x, const json_value *of, uint32
         return literal(s, a->middle, element_value(s, x, of, end));
     }
     if (a->string_middle.n > 0) {
-        uint32_t text = raw_strings(s, sh, DFA_ANY, end), other = others(s, sh, 0, end);
+        uint32_t text = raw_strings(s, sh, GRAMMAR_READS_STRING, end), other = others(s, sh, 0, end);
         return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->string_middle, text), literal(s, a->middle, other));
-    }
-    if ((bits & GRAMMAR_READS_JSON) != 0 && (bits & GRAMMAR_READS_STRING) == 0) {
-        return literal(s, a->middle, build_call(s->b, schema_rule(s, x), end));
     }
     return literal(s, a->middle, arguments_text(s, sh, bits, end));
 }
@@ -128,7 +147,7 @@ static uint32_t gemma_value(schema *s, uint32_t x, unsigned bits) {
         const shape scalars = {.null = sh->null, .yes = sh->yes, .no = sh->no, .numbers = sh->numbers};
         text = others(s, &scalars, 0, end);
     } else {
-        text = raw_strings(s, sh, read_as_strings(s, bits), end);
+        text = raw_strings(s, sh, bits, end);
     }
     return build_split2(s->b, text == NFA_FAIL_NODE ? text : literal(s, a->quote, text), others(s, sh, 0, NFA_RETURN_NODE));
 }
@@ -154,7 +173,7 @@ static bool is_tag_name(str name) {
             return false;
         }
     }
-    return name.n > 0;
+    return name.n > 0 && name.n <= TAG_NAME_BYTES;
 }
 
 /* end: of TAGS, what stands behind the value. */
@@ -196,6 +215,22 @@ static bool is_told_by_name(const schema *s) {
     return s->reading != s->arguments->reader.schema && (arguments_bits(s, s->reading) & GRAMMAR_READS_OBJECT) == 0;
 }
 
+/* Without the names that the reader's schema lists and reads otherwise than those that it does not: another branch may list what is open
+ * here. */
+static uint32_t read_alike(schema *s, uint32_t open) {
+    const grammar_reader *r = &s->arguments->reader;
+    const json_value *all = r->properties != NULL ? r->properties(r->user, s->reading) : NULL;
+    const unsigned bits = arguments_bits(s, member_of(s, s->reading, unlisted_name));
+    str *names = schema_keep(s, json_length(all) + 1, sizeof *names);
+    uint32_t n = 0;
+    for (json_member m = {0}; names != NULL && json_next(all, &m);) {
+        if (arguments_bits(s, m.value) != bits) {
+            names[n++] = str_of(m.name);
+        }
+    }
+    return n > 0 ? dfa_combine(s->dfas, open, dfa_names(s->dfas, names, n), DFA_AND_NOT) : open;
+}
+
 static uint32_t open_names(schema *s, uint32_t names, uint32_t x, const uint32_t *named) {
     (void)named; /* NULL: `arguments_members` says so */
     names = dfa_combine(s->dfas, names, dfa_pattern(s->dfas, str_of("^[A-Za-z_][A-Za-z0-9_]{0,63}$")), DFA_AND);
@@ -204,13 +239,14 @@ static uint32_t open_names(schema *s, uint32_t names, uint32_t x, const uint32_t
         const str outer[] = {str_of(outer_names[0]), str_of(outer_names[1]), str_of("item")};
         names = dfa_combine(s->dfas, names, dfa_names(s->dfas, outer, is_told_by_name(s) ? 3 : 2), DFA_AND_NOT);
     }
+    names = read_alike(s, names);
     if (dfa_is_empty(s->dfas, names)) {
         return NFA_FAIL_NODE;
     }
     if (s->arguments->has_elements) { /* the reader does not compare the two names */
         end = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, literal(s, str_of(">"), end));
     }
-    uint32_t value = value_behind(s, x, member_of(s, s->reading, (str){"", 0}), end);
+    uint32_t value = value_behind(s, x, member_of(s, s->reading, unlisted_name), end);
     uint32_t node = build_node(s->b, NFA_STRING, NFA_RAW, dfa_place(s->dfas, names), 0, value);
     return s->arguments->syntax == GRAMMAR_SYNTAX_TAGS ? literal(s, s->arguments->before, node) : node;
 }

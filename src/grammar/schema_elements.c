@@ -30,6 +30,7 @@ static bool object_nests(const schema *s, const object_part *o, unsigned bits) {
     for (uint32_t i = 0; i < o->layers.n; i++) {
         nests = nests && o->layers.p[i].patterns.n == 0;
     }
+    nests = nests && bits != GRAMMAR_READS_STRING; /* a reader of strings alone looks for no elements */
     for (uint32_t i = 0; i < o->required.n; i++) {
         nests = nests && arguments_take(s, o->required.p[i]) && (is_said || !str_is(o->required.p[i], item_name));
     }
@@ -37,7 +38,7 @@ static bool object_nests(const schema *s, const object_part *o, unsigned bits) {
 }
 
 static bool array_nests(const array_part *a, unsigned bits) {
-    bool nests = (bits & GRAMMAR_READS_OBJECT) == 0 && a->max > 0 && !a->unique;
+    bool nests = (bits & GRAMMAR_READS_OBJECT) == 0 && bits != GRAMMAR_READS_STRING && a->max > 0 && !a->unique;
     for (uint32_t i = 0; i < a->layers.n; i++) {
         nests = nests && a->layers.p[i].prefix.n == 0;
     }
@@ -150,6 +151,7 @@ static uint32_t containers(schema *s, const element_rule *e) {
 void element_write_rest(schema *s) {
     for (uint32_t i = 0; i < s->elements.n && s->b->failed == QUIRE_OK; i++) {
         element_rule e = s->elements.p[i]; /* the list may move */
+        s->writing = schema_path_of(s, e.x);
         build_rule_set(s->b, e.rule, containers(s, &e));
     }
 }

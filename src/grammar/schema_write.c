@@ -373,7 +373,7 @@ uint32_t schema_shape_rule(schema *s, const shape *x) {
     return rule;
 }
 
-static const char *path_of(const schema *s, uint32_t x) {
+const char *schema_path_of(const schema *s, uint32_t x) {
     const expr *e = &s->exprs.p[x];
     const char *path = e->path;
     for (uint32_t i = 0; i < e->n && path == NULL; i++) {
@@ -388,7 +388,7 @@ void schema_write_rest(schema *s) {
     }
     while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {
         uint32_t x = s->queue.p[--s->queue.n];
-        s->writing = path_of(s, x);
+        s->writing = schema_path_of(s, x);
         build_rule_set(s->b, s->exprs.p[x].rule - 1, schema_value(s, expr_shape(s, x)));
     }
 }

@@ -212,6 +212,8 @@ void schema_close(schema *s);
 void schema_write(schema *s, uint32_t root);
 /* The same of those that schema_rule has met. */
 void schema_write_rest(schema *s);
+/* Where in the schema's text an expression stands, for errors; "": unknown. */
+const char *schema_path_of(const schema *s, uint32_t x);
 uint32_t schema_rule(schema *s, uint32_t x);
 uint32_t schema_shape_rule(schema *s, const shape *x);
 /* A node for a value of the shape, ending in RETURN. */

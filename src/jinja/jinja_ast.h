@@ -88,6 +88,7 @@ struct jnode {
     uint16_t height;                             /* of the chain of expressions to its left */
     bool recursive;                              /* N_FOR */
     bool scoped, required;                       /* N_BLOCK */
+    bool folds;                                  /* N_PRINT: Jinja computes the expression when it compiles */
     bool with_context, ignores_missing;          /* N_INCLUDE, N_IMPORT, N_FROM */
     bool unpacks;                                /* N_CALL, N_FILTER, N_TEST: an argument's name is "*" or "**" */
     bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */

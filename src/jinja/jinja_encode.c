@@ -9,7 +9,7 @@
 
 /* An encoding: one byte a character up to a top, or units of 1, 2 or 4 bytes of Unicode. */
 typedef struct codec {
-    const char *name; /* as Python writes it */
+    const char *name;    /* as Python writes it */
     const char *aliases; /* in lower case, with '_' for what is neither letter nor digit; a space before and behind each */
     int32_t top;         /* the largest character of one byte; 0: all of Unicode */
     uint8_t unit;

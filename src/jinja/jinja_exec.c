@@ -67,27 +67,12 @@ static quire_err emit(jrun *r, jvalue v) {
     return r->out == NULL ? QUIRE_OK : jrun_write(r, v, r->out);
 }
 
-/* Whether Jinja computes an expression when it compiles: it has no names, no calls, and none of the filters that see the template's. */
-static bool is_constant(const jnode *node) {
-    static const char *const see[] = {"map", "select", "reject", "selectattr", "rejectattr", "random"};
-    if (node == NULL) {
-        return true;
-    }
-    bool all = node->kind != N_NAME && node->kind != N_CALL &&
-               !(node->kind == N_FILTER && jname_in(node->name, see, sizeof see / sizeof see[0])) && is_constant(node->a) &&
-               is_constant(node->b) && is_constant(node->c);
-    for (size_t i = 0; i < node->n && all; i++) {
-        all = is_constant(node->items[i]);
-    }
-    return all;
-}
-
 static quire_err print(jrun *r, const jnode *node, jscope *scope) {
     jvalue v;
     if (r->out == NULL) {
         return QUIRE_OK;
     }
-    r->folds = is_constant(node->a);
+    r->folds = node->folds;
     TRY(jeval(r, node->a, scope, &v));
     r->folds = false;
     r->at = node;

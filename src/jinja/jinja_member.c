@@ -257,13 +257,20 @@ bool jcan_slice(jvalue v) {
     return jis(v, J_STRING) || jis(v, J_LIST) || jis(v, J_TUPLE) || jis(v, J_RANGE) || jis(v, J_UNDEFINED);
 }
 
-/* A range's members lie between int64's limits, and so do these. */
+/* *out = the place of member i, which may be the one behind the last. False: beyond 64 bits. */
+static bool range_place(const jrange *g, int64_t i, int64_t *out) {
+    return !__builtin_mul_overflow(i, g->step, out) && !__builtin_add_overflow(g->start, *out, out);
+}
+
 static quire_err range_slice(jrun *r, const jrange *g, const jvalue bounds[3], jvalue *out) {
     int64_t start, stop, step, distance;
     jrange *part = jarena_new(&r->arena, sizeof *part);
     TRY(jrun_check_memory(r, part));
     TRY(slice_bounds(r, bounds, g->n, &start, &stop, &step));
-    *part = (jrange){.start = g->start + start * g->step, .stop = g->start + stop * g->step};
+    *part = (jrange){.n = 0};
+    if (!range_place(g, start, &part->start) || !range_place(g, stop, &part->stop)) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "a slice of a range that ends beyond 64 bits is not supported");
+    }
     distance = step > 0 ? stop - start : start - stop;
     if (distance > 0) {
         part->n = (distance - 1) / (step > 0 ? step : step > -INT64_MAX ? -step : INT64_MAX) + 1;

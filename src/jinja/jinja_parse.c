@@ -455,10 +455,31 @@ static quire_err parse_from(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-static quire_err parse_print_tag(jparser *p, jnode **out) {
-    TRY(jparse_node(p, N_PRINT, p->at, out));
+/* Whether Jinja computes an expression when it compiles: it has no names, no calls, and none of the filters that see the template's. */
+static bool is_constant(const jnode *node) {
+    static const char *const see[] = {"map", "select", "reject", "selectattr", "rejectattr", "random"};
+    if (node == NULL) {
+        return true;
+    }
+    bool all = node->kind != N_NAME && node->kind != N_CALL &&
+               !(node->kind == N_FILTER && jname_in(node->name, see, sizeof see / sizeof see[0])) && is_constant(node->a) &&
+               is_constant(node->b) && is_constant(node->c);
+    for (size_t i = 0; i < node->n && all; i++) {
+        all = is_constant(node->items[i]);
+    }
+    return all;
+}
+
+static quire_err parse_print(jparser *p, const jtoken *at, jnode **out) {
+    TRY(jparse_node(p, N_PRINT, at, out));
     p->at++;
-    return jparse_tuple(p, true, NULL, &(*out)->a);
+    TRY(jparse_tuple(p, true, NULL, &(*out)->a));
+    (*out)->folds = is_constant((*out)->a);
+    return QUIRE_OK;
+}
+
+static quire_err parse_print_tag(jparser *p, jnode **out) {
+    return parse_print(p, p->at, out);
 }
 
 static quire_err parse_jump(jparser *p, jnode **out) {
@@ -513,9 +534,7 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
             p->at++;
             break;
         case T_PRINT_BEGIN:
-            TRY(jparse_node(p, N_PRINT, start, &node));
-            p->at++;
-            TRY(jparse_tuple(p, true, NULL, &node->a));
+            TRY(parse_print(p, start, &node));
             TRY(expect_kind(p, T_PRINT_END, "end of print statement"));
             break;
         default:

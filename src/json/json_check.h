@@ -24,8 +24,9 @@ typedef struct json_limits {
     size_t max_names;      /* of members, in all objects */
     json_names names;
     bool takes_nul; /* in a name */
-    /* of the value's text, but for white space, quotes, and what escapes are longer than their characters; 0: any number. It is refused
-     * within a KB, so however long a text is, looking it over takes no longer than the bound and what does not count. */
+    /* of the value's text, but for white space, quotes, and what escapes are longer than their characters; 0: any number. A string is
+     * refused within a KB, a number at its end, so however long a text is, looking it over takes no longer than the bound and what does not
+     * count. */
     size_t max_bytes;
     /* NULL, or gives that bound for each member of the outermost object by its name, in place of one for the whole */
     size_t (*member_bytes)(void *user, str name);

@@ -4,8 +4,9 @@
  *
  * Each region counts its free pages. A take first lowers counts by n in all (the claim), then clears bits; a return sets bits first, then
  * raises the count. So a region always has a free page for each page that is claimed and not yet found, and a claim that succeeded finds
- * its pages. A thread claims from one region without a lock, if it can from that where it took or returned pages last. Only where none has
- * n it gathers from all regions, one thread at a time: it fails only if there was a moment at which fewer than n pages were free.
+ * its pages. A thread claims from one region without a lock, if it can from that where it took pages last, or a nearer one to which it
+ * returned some since. Only where none has n it gathers from all regions, one thread at a time: it fails only if there was a moment at
+ * which fewer than n pages were free.
  *
  * Invariant while no thread is inside: a region's count is the number of its free bits, and a span that is marked empty has none. Threads:
  * any, but for what says otherwise. */

@@ -464,8 +464,8 @@ static void process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
     c->processing = true;
-    while ((c->state == CONN_HEAD || (c->state == CONN_BODY && has_body_room(c))) && evbuffer_get_length(output(c)) <= PIPELINE_BYTES &&
-           evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0) {
+    while ((c->state == CONN_HEAD || (c->state == CONN_BODY && c->body_ticket == 0 && has_body_room(c))) &&
+           evbuffer_get_length(output(c)) <= PIPELINE_BYTES && evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0) {
         feed(c, v.iov_base, v.iov_len, in);
     }
     c->processing = false;
@@ -477,7 +477,7 @@ static void receive_body(conn *c) {
     char piece[BODY_PIECE_BYTES];
     const http_request *r = &c->request;
     c->processing = true;
-    for (int i = 0; i < BODY_PIECES && c->state == CONN_BODY && r->n_encodings == 0 && has_body_room(c) &&
+    for (int i = 0; i < BODY_PIECES && c->state == CONN_BODY && r->n_encodings == 0 && c->body_ticket == 0 && has_body_room(c) &&
                     evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
          i++) {
         uint64_t left = r->length - r->n_body_bytes;

@@ -7,8 +7,11 @@
 
 #define MAX_ADDED 65536 /* ids behind those of the file */
 
-/* Adds a token behind the file's own; ids between are unused. */
+/* Adds a token behind the file's own; ids between are unused. A symbol of the file's that is special here is a control token. */
 static quire_err add_token(sp_model *m, size_t n_own, int64_t id, str text, bool special) {
+    if (id < (int64_t)n_own && special && m->pieces[id].type == VOCAB_USER_DEFINED && str_eq(m->pieces[id].text, text)) {
+        m->pieces[id].type = VOCAB_CONTROL;
+    }
     if (id < (int64_t)n_own || text.n == 0) {
         return QUIRE_OK;
     }

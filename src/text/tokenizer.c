@@ -107,7 +107,7 @@ static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
 }
 
 /* Appends the ids of a piece. Where marks decide about control tokens, merges must not make one: such a piece is spelt by its
- * characters. */
+ * characters, and a character that is one is unknown. */
 static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
     const piece_model *m = &r->t->model;
     size_t before = out->n, len;
@@ -118,7 +118,12 @@ static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
     out->n = before;
     for (size_t i = 0; i < piece.n; i += len) {
         utf8_next(piece.p + i, &len);
+        before = out->n;
         TRY(m->ops->encode(m, (str){piece.p + i, len}, &r->model, out));
+        if (has_control(r->t, out, before)) {
+            out->n = before;
+            TRY(m->unk >= 0 ? token_list_add(out, m->unk) : QUIRE_OK);
+        }
     }
     return QUIRE_OK;
 }

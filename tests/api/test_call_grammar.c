@@ -470,6 +470,38 @@ static void names_with_dashes_and_dots_are_written_where_they_are_read(void **st
     assert_false(takes_call("gemma4", parameters, str_of("<|tool_call>call:f{max-results:3}<tool_call|>")));
 }
 
+#define M3_MARK                "]<]minimax[>["
+#define M3_CALL(members)       M3_MARK "<tool_call>\n" M3_MARK "<invoke name=\"f\">" members M3_MARK "</invoke>\n" M3_MARK "</tool_call>"
+#define QWEN_CALL(name, value) "<tool_call>\n<function=f>\n<parameter=" name ">\n" value "\n</parameter>\n</function>\n</tool_call>"
+
+/* Values that the parser of the format would read as others than the schema has. */
+static void values_are_written_as_their_reader_types_them(void **state) {
+    static const char either[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":\"string\"},{\"required\":[\"id\"]}]}}}";
+    static const char untyped[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"properties\":{\"x\":{\"type\":\"integer\"}},\"required\":[\"x\"]}}}";
+    static const char open[] =
+        "{\"type\":\"object\",\"anyOf\":[{\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":2}},\"required\":[\"a\"],"
+        "\"additionalProperties\":false},{\"additionalProperties\":{\"type\":\"integer\"}}]}";
+    static const char unnamed[] = "{\"type\":\"object\",\"properties\":{\"\":{\"type\":\"integer\"}},"
+                                  "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":3}}";
+    static const char nullable[] = "{\"type\":\"object\",\"properties\":{\"a\":{\"anyOf\":[{\"type\":\"string\",\"maxLength\":10000},"
+                                   "{\"type\":\"null\"}]}},\"required\":[\"a\"]}";
+    (void)state;
+    assert_false(takes_call("minimax_m3", either, str_of(M3_CALL(M3_MARK "<a>" M3_MARK "<id>1" M3_MARK "</id>" M3_MARK "</a>"))));
+    assert_true(takes_call("minimax_m3", either, str_of(M3_CALL(M3_MARK "<a>text" M3_MARK "</a>"))));
+    assert_false(takes_call("minimax_m3", untyped, str_of(M3_CALL(M3_MARK "<a>" M3_MARK "</a>"))));
+    assert_false(takes_call("minimax_m3", untyped, str_of(M3_CALL(M3_MARK "<a>  " M3_MARK "</a>"))));
+    assert_true(takes_call("minimax_m3", untyped, str_of(M3_CALL(M3_MARK "<a>" M3_MARK "<x>1" M3_MARK "</x>" M3_MARK "</a>"))));
+    assert_false(takes_call("qwen3_coder", open, str_of(QWEN_CALL("a", "500"))));
+    assert_true(takes_call("qwen3_coder", open, str_of(QWEN_CALL("a", "50"))));
+    assert_true(takes_call("qwen3_coder", open, str_of(QWEN_CALL("b", "500"))));
+    assert_false(takes_call("qwen3_coder", unnamed, str_of(QWEN_CALL("k", "\"abc\""))));
+    assert_true(takes_call("qwen3_coder", unnamed, str_of(QWEN_CALL("k", "abc"))));
+    assert_true(takes_call("qwen3_coder", nullable, str_of(QWEN_CALL("a", "null"))));
+    assert_true(takes_call("qwen3_coder", nullable, str_of(QWEN_CALL("a", "a text of more than sixteen characters"))));
+    assert_true(takes_call("qwen3_coder", nullable, str_of(QWEN_CALL("a", "short"))));
+}
+
 /* Of a tool with these parameters: what compiling says, and whether the arguments of a hermes call are accepted. */
 static quire_err try_tool(const char *parameters, bool is_strict, bool is_required, const char *arguments, bool *accepted) {
     json_value *value = json_document(str_of(parameters));
@@ -694,6 +726,7 @@ int main(void) {
                                        cmocka_unit_test(a_thousand_tools_are_compiled_within_the_budgets),
                                        cmocka_unit_test(many_tools_of_many_ordinary_properties_fit),
                                        cmocka_unit_test(names_with_dashes_and_dots_are_written_where_they_are_read),
+                                       cmocka_unit_test(values_are_written_as_their_reader_types_them),
                                        cmocka_unit_test(a_schema_that_cannot_be_enforced_leaves_the_types_of_its_properties)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -340,6 +340,7 @@ static void what_python_refuses_is_refused(void **state) {
     refuse("{{ f[1:2] }}", v, QUIRE_BAD_REQUEST, "not subscriptable");
     refuse("{{ d[:-1] }}", v, QUIRE_BAD_REQUEST, "unhashable");
     expect("[{{ (2.5)[1:2] }}]{{ range(10)[2:7][::-2] }}{{ range(5)[1:] | list }}", v, "[]range(6, 1, -2)[1, 2, 3, 4]");
+    expect("{{ range(0, 9223372036854775807, 4611686018427387904)[:1] }}", v, "range(0, 4611686018427387904, 4611686018427387904)");
     refuse("{{ 'x' | filesizeformat }}{{ l | filesizeformat }}", v, QUIRE_BAD_REQUEST, "a size");
     refuse("{% filter length %}ab{% endfilter %}", v, QUIRE_BAD_REQUEST, "must be a text");
     refuse("{{ s | groupby('age') }}", v, QUIRE_BAD_REQUEST, "has no attribute 'age'");

@@ -174,16 +174,20 @@ static void a_symbol_that_a_user_defined_scores_more_than_its_parts(void **state
 
 #define SPECIAL "\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true,\"normalized\":%s}]"
 
-static void expect_no_control(const char *members, str text, mark_run client) {
+static void expect_no_control_of(int32_t id, const char *members, str text, mark_run client) {
     tokenizer *t = open_with(members);
     token_list ids = {0};
     text_marks marks = {.runs = &client, .n = 1};
     assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &ids, NULL), QUIRE_OK);
     for (size_t i = 0; i < ids.n; i++) {
-        assert_int_not_equal(ids.ids[i], 4);
+        assert_int_not_equal(ids.ids[i], id);
     }
     token_list_deinit(&ids);
     tokenizer_close(t);
+}
+
+static void expect_no_control(const char *members, str text, mark_run client) {
+    expect_no_control_of(4, members, text, client);
 }
 
 static void half_of_a_control_token_makes_none(void **state) {
@@ -198,8 +202,59 @@ static void half_of_a_control_token_makes_none(void **state) {
     expect_no_control(raw.p, str_of("<s>"), (mark_run){0, 2});
     expect_no_control(raw.p, str_of("\xff\xff\xff<s>"), (mark_run){3, 6}); /* not UTF-8: bytes move */
     expect_no_control(normalized.p, str_of("<s>"), (mark_run){0, 2});      /* the prefix is gone from the token's pattern */
+    expect_no_control_of(5, "\"added_tokens\":[{\"id\":5,\"content\":\"X\",\"special\":true}]", str_of("aXb"),
+                         (mark_run){0, 3}); /* of one character */
     strbuf_deinit(&raw);
     strbuf_deinit(&normalized);
+}
+
+/* A piece of SentencePiece's file: field 1 with text (1) and type (3). */
+static void add_piece(strbuf *file, const char *text, char type) {
+    size_t n = strlen(text);
+    const char head[] = {0x0A, (char)(n + 4), 0x0A, (char)n}, tail[] = {0x18, type};
+    assert_int_equal(strbuf_add(file, head, sizeof head), QUIRE_OK);
+    assert_int_equal(strbuf_add(file, text, n), QUIRE_OK);
+    assert_int_equal(strbuf_add(file, tail, sizeof tail), QUIRE_OK);
+}
+
+/* A symbol of the file that tokenizer_config.json calls special comes from the template alone. */
+static void a_special_symbol_of_sentencepiece_is_a_control_token(void **state) {
+    static const char config[] = "{\"added_tokens_decoder\":{\"3\":{\"content\":\"<x>\",\"special\":true}}}";
+    strbuf file = {0};
+    (void)state;
+    add_piece(&file, "<unk>", VOCAB_UNKNOWN);
+    add_piece(&file, "<", VOCAB_NORMAL);
+    add_piece(&file, "x", VOCAB_NORMAL);
+    add_piece(&file, "<x>", VOCAB_USER_DEFINED);
+    add_piece(&file, ">", VOCAB_NORMAL);
+    assert_int_equal(strbuf_add(&file, "\x12\x02\x18\x02\x1A\x02\x18\x00", 8), QUIRE_OK); /* BPE, no prefix */
+    for (int is_special = 0; is_special < 2; is_special++) {
+        const vocab v = {.source = VOCAB_SENTENCEPIECE,
+                         .bos = -1,
+                         .eos = -1,
+                         .unk = -1,
+                         .model_bytes = {file.p, file.n},
+                         .tokenizer_config_json = is_special ? str_of(config) : (str){"", 0}};
+        quire_error err = {0};
+        tokenizer *t = NULL;
+        if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
+            fail_msg("%s", err.message);
+        }
+        for (int is_client = 0; is_client < 2; is_client++) {
+            token_list ids = {0};
+            text_marks marks = {.runs = &(mark_run){0, 3}, .n = is_client ? 1 : 0};
+            assert_int_equal(tokenizer_encode(t, str_of("<x>"), (encode_options){.special = ENCODE_PARSE, .marks = &marks}, &ids, NULL),
+                             QUIRE_OK);
+            bool found = false;
+            for (size_t i = 0; i < ids.n; i++) {
+                found = found || ids.ids[i] == 3;
+            }
+            assert_int_equal(found, !(is_special && is_client));
+            token_list_deinit(&ids);
+        }
+        tokenizer_close(t);
+    }
+    strbuf_deinit(&file);
 }
 
 /* A token is skipped for what it decodes to. */
@@ -221,6 +276,7 @@ int main(void) {
         cmocka_unit_test(post_processors_wrap_what_others_have_wrapped),
         cmocka_unit_test(a_symbol_that_a_user_defined_scores_more_than_its_parts),
         cmocka_unit_test(half_of_a_control_token_makes_none),
+        cmocka_unit_test(a_special_symbol_of_sentencepiece_is_a_control_token),
         cmocka_unit_test(a_token_that_normalizing_makes_a_special_one_is_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

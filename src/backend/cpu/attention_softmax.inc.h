@@ -51,7 +51,7 @@ static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
            (t->seen == NULL || t->seen[query * ATTN_BLOCKS + block] == 0xffff);
 }
 
-/* How many lines (quads of 16 positions) of an int8 key block of the next chunk are prefetched during the softmax. The softmax takes half
+/* How many lines (quads of 16 positions) of the int8 block that fetch_v names are prefetched during the softmax. The softmax takes half
  * of a chunk's time, and memory would be idle. */
 INLINE int32_t lines_for_softmax(const attn_tile *t) {
     return (t->d_head + 3) / 4 / 2;

@@ -69,7 +69,7 @@ static void close_stores(stores *s) {
 /* One run of a way: the first of several tries for which all cores were free, or the one that had most of them. */
 static quire_err run_way(const bench_kv_options *o, const stores *s, int32_t n_tries, int32_t n_pages, int32_t n_threads,
                          double ns[KV_OP_N], double *share) {
-    *share = 0;
+    *share = -1;
     for (int i = 0; i < n_tries && *share < FREE_CORE; i++) {
         double found[KV_OP_N], had = 0;
         TRY(kv_bench_ops(s->all, s->n, n_pages, n_threads, o->run_ms, found, &had));

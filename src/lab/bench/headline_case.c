@@ -125,7 +125,7 @@ static void add_part(headline_load *sum, const headline_load *load, int32_t n) {
     sum->n_preemptions += load->n_preemptions;
 }
 
-/* The mean over the draws of arrivals; preemptions are those of all. Where all come at once there is nothing to draw. */
+/* The mean over the draws of arrivals. Where all come at once there is nothing to draw. */
 static quire_err run_load(const course *k, double rate, headline_load *out, quire_error *err) {
     const headline_case_options *o = k->o;
     if (isinf(rate) || k->t != o->t || o->n_draws == 1) {
@@ -138,6 +138,7 @@ static quire_err run_load(const course *k, double rate, headline_load *out, quir
         TRY(run_draw(k, rate, &load, err));
         add_part(out, &load, o->n_draws);
     }
+    out->n_preemptions = (out->n_preemptions + o->n_draws / 2) / o->n_draws;
     return QUIRE_OK;
 }
 

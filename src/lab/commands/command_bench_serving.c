@@ -55,8 +55,8 @@ static quire_err limit_engine(const compare_options *s, quire_options *e, quire_
     e->step_target_us = s->step_target_us;
     e->swap_bytes = s->swap_bytes;
     e->preemption_mode = s->preemption_mode;
-    if (s->acceptance != NULL && e->model != NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--acceptance is of a server that is simulated, and a MODEL is given");
+    if ((s->acceptance != NULL || s->draft_us > 0) && e->model != NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--acceptance and --draft-us are of a server that is simulated, and a MODEL is given");
     }
     if (s->kv_tokens > 0) {
         int64_t n_pages = s->kv_tokens / s->page_tokens;

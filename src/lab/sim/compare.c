@@ -14,12 +14,8 @@ enum { DESCRIBED_SEQS = 256, DESCRIBED_ROWS = 2048, MEASURED_SEQS = 64, MEASURED
 enum { MAX_DOUBLINGS = 12, HALVINGS = 6 };
 
 void compare_options_init(compare_options *o) {
-    *o = (compare_options){.prefix_cache = "token",
-                           .speed = 1,
-                           .shrink = 1,
-                           .page_tokens = 16,
-                           .step_target_us = 100000,
-                           .preemption_mode = "auto"};
+    *o = (compare_options){
+        .prefix_cache = "token", .speed = 1, .shrink = 1, .page_tokens = 16, .step_target_us = 100000, .preemption_mode = "auto"};
 }
 
 /* One way to serve. */
@@ -150,14 +146,24 @@ quire_err compare_server_of(const compare_options *o, const cost_model *cost, se
                              .kv_tokens = o->kv_tokens > 0 ? o->kv_tokens : cost->kv_tokens,
                              .page_tokens = o->page_tokens,
                              .max_model_len = o->max_model_len > 0 ? o->max_model_len : cost->max_model_len,
-                             .max_seqs = o->max_seqs > 0 ? o->max_seqs : measured ? MEASURED_SEQS : DESCRIBED_SEQS,
-                             .max_rows = o->max_rows > 0 ? o->max_rows : measured ? MEASURED_ROWS : DESCRIBED_ROWS,
+                             .max_seqs = o->max_seqs > 0 ? o->max_seqs
+                                         : measured      ? MEASURED_SEQS
+                                                         : DESCRIBED_SEQS,
+                             .max_rows = o->max_rows > 0 ? o->max_rows
+                                         : measured      ? MEASURED_ROWS
+                                                         : DESCRIBED_ROWS,
                              .max_chunk = o->max_chunk,
                              .step_target_us = o->step_target_us,
                              .speed = o->speed};
     out->max_rows = out->max_rows > out->max_seqs ? out->max_rows : out->max_seqs;
     out->swap_tokens = o->swap_bytes / (cost->token_bytes > 0 ? cost->token_bytes : 1);
     out->draft_us = o->draft_us;
+    if (o->draft_us > 0 && o->acceptance == NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--draft-us is the time of guesses: it needs --acceptance");
+    }
+    if (o->swap_bytes == 0 && o->preemption_mode != NULL && strcmp(o->preemption_mode, "auto") != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: needs --swap-space", o->preemption_mode);
+    }
     TRY(parse_mode(o->preemption_mode, &out->preempt, err));
     TRY(parse_acceptance(o->acceptance, out, err));
     return parse_cache(o->prefix_cache, &out->cache, err);
