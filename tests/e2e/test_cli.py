@@ -412,7 +412,7 @@ def test_bench_kv_prints_one_object_a_line(quire):
     lines = bench_lines.checked(done.stdout)
     assert {line["name"] for line in lines} >= {"reserve", "release", "append", "fork", "append_one_p99", "match", "insert", "evict", "index_bytes"}
     pool = [line for line in lines if line["name"] == "reserve"]
-    assert [(line["params"]["threads"], line["params"]["store"]) for line in pool] == [(n, store) for n in (1, 2) for store in ("pool", "mutex")]
+    assert [(line["params"]["threads"], line["params"]["store"]) for line in pool] == [(n, store) for n in (1, 2) for store in ("pool", "apart", "mutex")]
     assert all(line["value"] > 0 and line["unit"] == "ns/page" for line in pool)
 
 

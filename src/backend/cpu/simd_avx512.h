@@ -57,7 +57,12 @@ static inline void f_store(float *p, f32x16 x) {
 }
 /* Past the caches; p is aligned to 64 bytes. Other threads see it behind f_stream_end. */
 static inline void f_stream(float *p, f32x16 x) {
+#ifdef SIMD_EMULATE
+    _mm256_stream_ps(p, f_low(x));
+    _mm256_stream_ps(p + 8, f_high(x));
+#else
     _mm512_stream_ps(p, x.v);
+#endif
 }
 static inline void f_stream_end(void) {
     _mm_sfence();
