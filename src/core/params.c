@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-#define NONE        (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
-#define NO_TOP      FIELD_NO_LIMIT
+#define NONE   (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
+#define NO_TOP FIELD_NO_LIMIT
+/* RULE_INSIDE: a rule, and members beside it: a name, a description, a whitespace_pattern. */
 #define RULE        0, (double)PARAMS_MAX_RULE_BYTES
-#define RULE_INSIDE 0, (double)(2 * PARAMS_MAX_RULE_BYTES) /* a rule, and members beside it: a name, a description, a whitespace_pattern   \
-                                                            */
+#define RULE_INSIDE 0, (double)(2 * PARAMS_MAX_RULE_BYTES)
 #define TOOLS       0, (double)PARAMS_MAX_TOOLS_BYTES
 #define INT32_TOP   2147483647.0
 #define BOTH        FIELD_BOTH

@@ -54,8 +54,9 @@ static uint32_t avoided(schema *s, const grammar_arguments *a) {
 
 /* ---- values without a type of their own ---- */
 
-/* What the reader knows of a member. No schema lists unlisted_name. */
-static const str unlisted_name = {"\0", 1};
+static const str unlisted_name = {"\0", 1}; /* no schema lists it */
+
+/* What the reader knows of a member. */
 static const json_value *member_of(const schema *s, const json_value *of, str name) {
     const grammar_reader *r = &s->arguments->reader;
     return r->member != NULL ? r->member(r->user, of, name) : NULL;

@@ -281,12 +281,12 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         }
         if (job->to_groups) {
             store_groups(job, n_rows, n_columns, y, up, out);
-        }
-        if (job->end == END_LOGITS) {
+        } else if (job->end == END_LOGITS) {
             end_logits(job, y, stride, n_columns, n_rows, column0, out, worker_argmax(job->b, worker) + row0);
-        }
-        for (int32_t r = 0; r < n_rows && !job->to_groups && !is_direct && job->end != END_LOGITS; r++) {
-            tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
+        } else {
+            for (int32_t r = 0; r < n_rows && !is_direct; r++) {
+                tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
+            }
         }
     }
 }
