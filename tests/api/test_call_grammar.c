@@ -648,7 +648,7 @@ static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
         int64_t us = clock_thread_us() - from;
         printf("%s: %s, %lld ms\n", formats[i], quire_err_name(e), (long long)us / 1000);
         assert_true(e == QUIRE_OK || e == QUIRE_TOO_LARGE);
-        assert_true(us < TIMES_SLOWER * 6 * GRAMMAR_MAX_US);
+        assert_true(us < TIMES_SLOWER * 20 * GRAMMAR_MAX_US); /* of 1,024 */
         grammar_drop(g);
     }
     json_drop(schema);

@@ -664,6 +664,7 @@ static void the_language_vectors_render_as_recorded(void **state) {
 
 #define TEXT_CHARS 2000000
 #define GAP_US     50000 /* far more than a slice, far less than a loop over the whole text takes */
+#define N_TRIES    8     /* other programs disturb a measurement now and then */
 
 /* A turn that notes how long the render went on without asking, and ends it where it is told to. */
 typedef struct watched_turn {
@@ -743,11 +744,17 @@ static void loops_over_a_long_text_let_others_go_on(void **state) {
                                           "{{ x.find('x', 1000000) }}"};
     strbuf variables = long_variable();
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        watched_turn w = {.ends_at = 0};
-        quire_error err = {0};
-        if (render_in_turn(sources[i], variables.p, &w, &err) != QUIRE_OK || w.longest_us > GAP_US) {
-            fail_msg("%s: %lld us without a poll; %s", sources[i], (long long)w.longest_us, err.message);
+        int64_t us = INT64_MAX;
+        for (int try = 0; try < N_TRIES && us > GAP_US; try++) {
+            watched_turn w = {.ends_at = 0};
+            quire_error err = {0};
+            if (render_in_turn(sources[i], variables.p, &w, &err) != QUIRE_OK) {
+                fail_msg("%s: %s", sources[i], err.message);
+            }
+            us = w.longest_us;
         }
+        print_message("%s: %lld us without a poll\n", sources[i], (long long)us);
+        assert_true(us <= GAP_US);
     }
     strbuf_deinit(&variables);
 }
