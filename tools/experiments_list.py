@@ -419,7 +419,7 @@ SPEED = [
     Experiment("bench-attention-windows", "quire bench attention --context 1024 --kv-dtype bf16 --runs 3",
                quick="quire bench attention --context 1024 --prompt 1024 --kv-dtype bf16 --runs 1"),
     Experiment("bench-text", "quire bench text --size 256 --runs 3"),
-    Experiment("gap-bench", "tools/gap_bench.py --quire quire", quick="tools/gap_bench.py --quire quire --seconds 1"),
+    Experiment("gap-bench", "tools/gap_bench.py --quire quire", quick="tools/gap_bench.py --quire quire --rounds 1 --seconds 1"),
     Experiment("fair-bench", "tools/fair_bench.py --quire quire", quick="tools/fair_bench.py --quire quire --chats 20 --phases 2"),
     Experiment("bench-json", "quire bench json --rows 8,64", quick="quire bench json --each 1"),
     Experiment("bench-json-1.1b", "quire bench json --shape 1.1b --tokenizer ../shared/data/tokenizers/llama2-spm/tokenizer.model --each 0 --rows 8,64 --steps 4",

@@ -5,6 +5,9 @@
 #include "api/text_pool_impl.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread_slice.h"
+
+#define THREAD_SLICE_US 100 /* the system's: a thread of the engine that comes back waits for a text thread no longer than this */
 
 static void *text_main(void *arg);
 
@@ -270,6 +273,7 @@ static void end_thread(worker *w) {
 
 static void *text_main(void *arg) {
     worker *w = arg;
+    thread_set_slice(THREAD_SLICE_US);
     pthread_mutex_lock(&w->pool->lock);
     w->is_low = getpriority(PRIO_PROCESS, 0) > w->pool->nice;
     while (!is_over(w)) {

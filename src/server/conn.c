@@ -438,7 +438,19 @@ static void on_request(conn *c) {
     c->loop->server->handler->run(c);
 }
 
-/* Gives the request more bytes, which are drained from `in` where that has them, and goes on as the request then stands. */
+/* Goes on as the request stands after more bytes. */
+static void go_on(conn *c, http_event e) {
+    if (e == HTTP_GOT_HEAD) {
+        on_body_begin(c);
+    } else if (e == HTTP_GOT_ALL) {
+        on_request(c);
+    } else if (e == HTTP_REFUSED) {
+        c->keep_alive = false;
+        conn_reply_error(c, c->request.status, NULL, c->request.message, NULL);
+    }
+}
+
+/* Gives the request more bytes, which are drained from `in` where that has them. */
 static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
     bool was_started = c->request.started;
     size_t used;
@@ -449,14 +461,7 @@ static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
     if (!was_started && c->request.started && e != HTTP_GOT_ALL) {
         set_deadline(c, c->loop->server->options.header_deadline_us);
     }
-    if (e == HTTP_GOT_HEAD) {
-        on_body_begin(c);
-    } else if (e == HTTP_GOT_ALL) {
-        on_request(c);
-    } else if (e == HTTP_REFUSED) {
-        c->keep_alive = false;
-        conn_reply_error(c, c->request.status, NULL, c->request.message, NULL);
-    }
+    go_on(c, e);
 }
 
 /* Takes requests from the input until it is empty or a request waits for its response. */
@@ -471,21 +476,34 @@ static void process(conn *c) {
     c->processing = false;
 }
 
+/* Receives a piece of a body whose length is known, into the body where it has its memory. False: nothing was there, or an end that is met
+ * at the next event. */
+static bool receive_piece(conn *c) {
+    char piece[BODY_PIECE_BYTES];
+    uint64_t left;
+    char *place = http_body_place(&c->request, &left);
+    size_t wanted = left < sizeof piece ? (size_t)left : sizeof piece;
+    ssize_t n = recv(bufferevent_getfd(c->bev), place != NULL ? place : piece, wanted, MSG_DONTWAIT);
+    if (n <= 0) {
+        return false;
+    }
+    if (place != NULL) {
+        go_on(c, http_body_received(&c->request, (size_t)n));
+    } else {
+        feed(c, piece, (size_t)n, NULL);
+    }
+    return true;
+}
+
 /* Receives more of a body whose length is known, where the input is empty: in large pieces, as a body of megabytes would otherwise take
  * thousands of rounds of the loop. */
 static void receive_body(conn *c) {
-    char piece[BODY_PIECE_BYTES];
-    const http_request *r = &c->request;
+    bool more = true;
     c->processing = true;
-    for (int i = 0; i < BODY_PIECES && c->state == CONN_BODY && r->n_encodings == 0 && c->body_ticket == 0 && has_body_room(c) &&
-                    evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
+    for (int i = 0; i < BODY_PIECES && more && c->state == CONN_BODY && c->request.n_encodings == 0 && c->body_ticket == 0 &&
+                    has_body_room(c) && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
          i++) {
-        uint64_t left = r->length - r->n_body_bytes;
-        ssize_t n = recv(bufferevent_getfd(c->bev), piece, left < sizeof piece ? (size_t)left : sizeof piece, MSG_DONTWAIT);
-        if (n <= 0) { /* nothing, or an end that is met at the next event */
-            break;
-        }
-        feed(c, piece, (size_t)n, NULL);
+        more = receive_piece(c);
     }
     c->processing = false;
 }

@@ -368,3 +368,16 @@ static http_event feed_body(http_request *r, const char *p, size_t n, size_t *us
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
     return r->head_done ? feed_body(r, p, n, used) : feed_head(r, p, n, used);
 }
+
+char *http_body_place(const http_request *r, uint64_t *left) {
+    *left = r->length - r->n_body_bytes;
+    bool fits = !r->drop_body && r->body.p != NULL && *left < r->body.cap - r->body.n; /* with a 0 byte behind it */
+    return fits ? r->body.p + r->body.n : NULL;
+}
+
+http_event http_body_received(http_request *r, size_t n) {
+    r->body.n += n;
+    r->body.p[r->body.n] = '\0';
+    r->n_body_bytes += n;
+    return r->n_body_bytes == r->length ? HTTP_GOT_ALL : HTTP_WANTS_MORE;
+}

@@ -55,5 +55,10 @@ void http_next(http_request *r);
 /* Parses p[0..n), n > 0. *used is how many bytes it consumed (fewer than n at HTTP_GOT_HEAD and HTTP_GOT_ALL). Not called after
  * HTTP_REFUSED. */
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
+/* In a body of known length: where its next bytes may be received without a copy, or NULL where they have to be fed. *left: how many
+ * it still lacks. */
+char *http_body_place(const http_request *r, uint64_t *left);
+/* n bytes, 0 < n <= *left, were received there: as http_feed. */
+http_event http_body_received(http_request *r, size_t n);
 
 #endif

@@ -101,6 +101,32 @@ static void a_chunked_body_is_put_together(void **state) {
     http_deinit(&r);
 }
 
+static void a_body_of_known_length_is_received_where_it_lies(void **state) {
+    (void)state;
+    http_request r;
+    size_t used;
+    uint64_t left;
+    http_init(&r, MAX_HEAD, MAX_BODY);
+    assert_int_equal(read_all(&r, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab", 1, &used), HTTP_WANTS_MORE);
+    strbuf_deinit(&r.body);
+    assert_null(http_body_place(&r, &left)); /* without memory for all of it, the rest is fed */
+    assert_int_equal(left, 7);
+    assert_int_equal(strbuf_add(&r.body, "ab", 2), QUIRE_OK);
+    assert_int_equal(strbuf_reserve(&r.body, 7), QUIRE_OK);
+    memcpy(http_body_place(&r, &left), "cdef", 4);
+    assert_int_equal(http_body_received(&r, 4), HTTP_WANTS_MORE);
+    assert_string_equal(r.body.p, "abcdef");
+    memcpy(http_body_place(&r, &left), "ghi", 3);
+    assert_int_equal(left, 3);
+    assert_int_equal(http_body_received(&r, 3), HTTP_GOT_ALL);
+    assert_string_equal(r.body.p, "abcdefghi");
+    http_next(&r);
+    assert_int_equal(read_all(&r, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nab", 1, &used), HTTP_WANTS_MORE);
+    r.drop_body = true;
+    assert_null(http_body_place(&r, &left));
+    http_deinit(&r);
+}
+
 static void the_next_request_starts_clean(void **state) {
     (void)state;
     http_request r;
@@ -275,6 +301,7 @@ int main(void) {
         cmocka_unit_test(a_request_is_read_whatever_its_pieces),
         cmocka_unit_test(what_a_client_accepts_and_its_id_are_kept),
         cmocka_unit_test(a_chunked_body_is_put_together),
+        cmocka_unit_test(a_body_of_known_length_is_received_where_it_lies),
         cmocka_unit_test(the_next_request_starts_clean),
         cmocka_unit_test(malformed_requests_are_refused),
         cmocka_unit_test(other_versions_and_expectations_are_refused),

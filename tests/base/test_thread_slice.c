@@ -1,0 +1,65 @@
+/* syscall() is outside POSIX. */
+#define _DEFAULT_SOURCE
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <linux/sched/types.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/thread_slice.h"
+
+enum { NICE = 3, US = 300, OTHER_US = 20000 };
+
+/* In microseconds; 0 where the system has no slices of threads. */
+static int32_t slice_us(void) {
+    struct sched_attr a = {.size = sizeof a};
+    assert_int_equal(syscall(SYS_sched_getattr, 0, &a, (unsigned)sizeof a, 0), 0);
+    return (int32_t)(a.sched_runtime / 1000);
+}
+
+static void *slice_of_thread(void *to) {
+    *(int32_t *)to = slice_us();
+    return NULL;
+}
+
+static void a_thread_has_the_slice_that_it_set_and_gives_it_to_those_it_starts(void **state) {
+    (void)state;
+    int32_t own = slice_us(), started = -1;
+    pthread_t thread;
+    if (own == 0) {
+        skip();
+    }
+    thread_set_slice(US);
+    assert_int_equal(slice_us(), US);
+    assert_int_equal(pthread_create(&thread, NULL, slice_of_thread, &started), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(started, US);
+    thread_set_slice(OTHER_US);
+    assert_int_equal(slice_us(), OTHER_US);
+    thread_set_slice(0);
+    assert_int_equal(slice_us(), own);
+}
+
+static void its_priority_stays(void **state) {
+    (void)state;
+    assert_int_equal(setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE), 0);
+    int nice = getpriority(PRIO_PROCESS, 0);
+    thread_set_slice(US);
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), nice);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_has_the_slice_that_it_set_and_gives_it_to_those_it_starts),
+        cmocka_unit_test(its_priority_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
