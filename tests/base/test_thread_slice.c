@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include <linux/sched/types.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -18,11 +17,20 @@
 
 enum { NICE = 3, US = 300, OTHER_US = 20000 };
 
+/* The system's sched_attr, whose header does not go with pthread.h everywhere. */
+typedef struct attributes {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+} attributes;
+
 /* In microseconds; 0 where the system has no slices of threads. */
 static int32_t slice_us(void) {
-    struct sched_attr a = {.size = sizeof a};
+    attributes a = {.size = sizeof a};
     assert_int_equal(syscall(SYS_sched_getattr, 0, &a, (unsigned)sizeof a, 0), 0);
-    return (int32_t)(a.sched_runtime / 1000);
+    return (int32_t)(a.runtime / 1000);
 }
 
 static void *slice_of_thread(void *to) {
