@@ -223,7 +223,8 @@ static quire_err compile_nested(int n, const char *open, const char *close, quir
 
 static void as_many_levels_as_are_documented_and_no_more_are_read(void **state) {
     (void)state;
-    static const char *const levels[][2] = {{"(", ")"}, {"-", ""}, {"abs(", ")"}, {"doc[", "]"}, {"h ? 2 : ", ""}, {"h ? ", " : 2"}, {"!", ""}};
+    static const char *const levels[][2] = {{"(", ")"},       {"-", ""},        {"abs(", ")"}, {"doc[", "]"},
+                                            {"h ? 2 : ", ""}, {"h ? ", " : 2"}, {"!", ""}};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         quire_error err = {0};
         if (compile_nested(EXPR_MAX_DEPTH, levels[i][0], levels[i][1], &err) != QUIRE_OK) {
