@@ -178,6 +178,7 @@ typedef struct nfa {
     NFA_VEC(int32_t) mark_ids;
     NFA_VEC(nfa_rule) rules;  /* rule 0 is the answer */
     NFA_VEC(uint8_t) heights; /* nfa_room's, where objects and arrays are nested at most max_depth deep; else none */
+    void *block;              /* which all vectors lie in once the grammar is complete; NULL: each in one of its own */
     uint32_t max_depth;
     uint8_t byte_class[256]; /* bytes that no node distinguishes have the same */
     uint32_t n_byte_classes;
@@ -209,7 +210,7 @@ bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts);
 bool nfa_counts_suffice(const nfa_array *r, uint32_t counts);
 
 void nfa_deinit(nfa *a);
-/* Gives back what the vectors hold beyond their elements. */
+/* Moves all vectors into one block of their size; no more can be added. Where memory is out, they stay as they are. */
 void nfa_shrink(nfa *a);
 size_t nfa_size_bytes(const nfa *a);
 
