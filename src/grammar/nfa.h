@@ -187,6 +187,9 @@ typedef struct nfa {
 /* Appends one element to vec and returns its address, or NULL: the build failed (build.h). */
 #define NFA_PUSH(b, vec) (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p) ? &(vec).p[(vec).n++] : NULL)
 
+/* Frees a vector that NFA_PUSH has filled; what it was counted is given back to the build's budget. */
+#define NFA_FREE(b, vec) build_free((b), (vec).p, (vec).cap * sizeof *(vec).p)
+
 /* How deep objects and arrays may still be nested where something stands. */
 typedef struct nfa_room {
     const uint8_t *heights; /* of nodes: how many levels each needs at least up to the end of its rule; NULL: any number is left */

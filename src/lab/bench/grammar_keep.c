@@ -4,8 +4,8 @@
 #include "base/process.h"
 #include "base/rng.h"
 #include "grammar/grammar.h"
-#include "json/json_out.h"
 #include "lab/bench/schema_lines.h"
+#include "json/json_out.h"
 
 typedef struct keep {
     grammar **list;
@@ -107,7 +107,7 @@ static quire_err pass(void *user, json_value *record) {
 quire_err grammar_keep_run(const char *files, int32_t n, grammar_kept *out, quire_error *err) {
     keep k = {.list = mem_new((size_t)n, sizeof *k.list), .cap = n};
     TRY(mem_check_for(k.list, "the grammars", err));
-    memset(k.list, 0, (size_t)n * sizeof *k.list); /* its pages are not the grammars' */
+    memset(k.list, 0, (size_t)n * sizeof *k.list);                                         /* its pages are not the grammars' */
     quire_err e = files != NULL ? schema_lines_each(files, 1, pass, NULL, err) : QUIRE_OK; /* nor are what reading leaves free */
     int64_t before = process_read().resident_bytes;
     e = e != QUIRE_OK ? e : files != NULL ? keep_files(&k, files, err) : keep_made(&k);

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "json/json.h"
 #include "lab/bench/grammar_keep.h"
+#include "json/json.h"
 
 enum { N_MADE = 2000, N_KEPT = 1000 };
 
@@ -56,7 +56,8 @@ static void all_that_are_asked_for_are_kept_and_counted(void **state) {
 
 static void schemas_of_files_come_again_until_there_are_enough(void **state) {
     (void)state;
-    static const char lines[] = "{\"schema\":{\"type\":\"integer\"}}\n{\"schema\":{\"enum\":[\"a\",\"b\"]}}\n{\"schema\":{\"pattern\":1}}\n";
+    static const char lines[] =
+        "{\"schema\":{\"type\":\"integer\"}}\n{\"schema\":{\"enum\":[\"a\",\"b\"]}}\n{\"schema\":{\"pattern\":1}}\n";
     static const char none[] = "{\"schema\":{\"type\":1}}\n";
     char path[] = "/tmp/quire-keep-XXXXXX";
     grammar_kept kept;
