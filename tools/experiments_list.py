@@ -429,6 +429,9 @@ SPEED = [
     Experiment("bench-grammar", "quire bench grammar --tokenizer ../shared/data/tokenizers/llama3/tokenizer.model --every 4 --schemas "
                + ",".join(f"../shared/data/json/maskbench/{name}.jsonl" for name in ("BFCL", "Github_easy_first400", "Glaiveai2K", "Handwritten", "JME", "MCPspec")),
                quick="quire bench grammar"),
+    Experiment("bench-grammar-keep", "quire bench grammar --vocabulary 1000 --every 100 --keep 10000 --schemas "
+               + ",".join(f"../shared/data/json/maskbench/{name}.jsonl" for name in ("BFCL", "Github_easy_first400", "Glaiveai2K", "Handwritten", "JME", "MCPspec")),
+               quick="quire bench grammar --keep 100"),
 ]
 
 EXPERIMENTS = BATCHING + MEMORY + REUSE + MODEL + SERVING + KERNELS + SIMULATED + HEADLINE + SPECULATION + SPEED

@@ -128,9 +128,16 @@ static quire_err compile(call_parts *m, const reasoning_frame *frame, const gram
     return e;
 }
 
+/* A hundred tools and more have several times the steps of one rule; the time is that of one rule still. */
+static int64_t max_steps(size_t n_tools) {
+    enum { TOOLS = 100, MOST = 4 };
+    return (int64_t)GRAMMAR_MAX_STEPS * (n_tools / TOOLS + 1 < MOST ? (int64_t)(n_tools / TOOLS + 1) : MOST);
+}
+
 quire_err call_grammar_compile(const call_grammar *c, const reasoning_frame *frame, const grammar_marks *marks,
                                const grammar_options *options, grammar **out, quire_error *err) {
     grammar_options own = options != NULL ? *options : (grammar_options){0};
+    own.max_steps = own.max_steps > 0 ? own.max_steps : max_steps(c->n_tools);
     own.max_depth = JSON_STREAM_DEPTH; /* so deep the parser reads */
     call_parts m = {.c = c, .marks = marks, .schemas = mem_new(c->n_tools, sizeof *m.schemas), .made = mem_new(c->n_tools, sizeof *m.made)};
     json_value **owned = mem_new(c->n_tools, sizeof *owned);

@@ -376,6 +376,12 @@ static quire_err make_constraint(quire_engine *e, quire_request *r, output_start
         return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
                              "this model has no vocabulary that this server can use, so %s cannot be obeyed", f->name);
     }
+    const char *obstacle = tokenizer_sum_obstacle(e->parts.tokenizer);
+    if (obstacle != NULL) {
+        return err_set_param(err, QUIRE_UNSUPPORTED, f->name,
+                             "this model's tokens do not add up to its text (its decoder has %s), so %s cannot be obeyed exactly", obstacle,
+                             f->name);
+    }
     reasoning_frame frame = request_frame(r, start);
     TRY(r->rule.field != NULL ? make_rule(e, r, &frame, err) : QUIRE_OK);
     return r->thinking_budget >= 0 ? make_budget(e, r, &frame, err) : QUIRE_OK;

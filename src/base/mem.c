@@ -13,8 +13,7 @@
 #include "base/fault.h"
 #include "base/size.h"
 
-#define FIRST_CAPACITY 16
-#define LARGE_BYTES    (1 << 20)
+#define LARGE_BYTES (1 << 20)
 
 #ifdef QUIRE_DEBUG
 #include <stdio.h>
@@ -106,7 +105,7 @@ quire_err mem_grow(void *p, size_t *cap, size_t n, size_t size) {
     if (!size_mul(*cap, 2, &doubled) || doubled < n) {
         doubled = n;
     }
-    size_t new_cap = doubled < FIRST_CAPACITY ? FIRST_CAPACITY : doubled;
+    size_t new_cap = doubled < MEM_FIRST_CAPACITY ? MEM_FIRST_CAPACITY : doubled;
     void *grown = mem_new_huge(new_cap, size); /* zeroing megabytes at once would hold up a thread with other work */
     TRY(mem_check(grown));
     void *old;

@@ -22,8 +22,8 @@ void ast_init(ast *t, build *b) {
 }
 
 void ast_deinit(ast *t) {
-    mem_free(t->nodes.p);
-    mem_free(t->ranges.p);
+    NFA_FREE(t->b, t->nodes);
+    NFA_FREE(t->b, t->ranges);
     *t = (ast){0};
 }
 

@@ -188,23 +188,23 @@ static bool open_product(product *p, uint32_t first, uint32_t dfa_number, dfa_po
     return p->b->failed == QUIRE_OK;
 }
 
-static void close_table(table *t) {
-    mem_free(t->list.p);
+static void close_table(build *b, table *t) {
+    NFA_FREE(b, t->list);
     mem_free(t->slots);
 }
 
 static void close_product(product *p) {
-    mem_free(p->outcomes.p);
-    mem_free(p->callers.p);
-    mem_free(p->work.p);
-    mem_free(p->todo.p);
-    close_table(&p->known);
-    close_table(&p->seen);
-    close_table(&p->nodes);
-    close_table(&p->rules);
-    mem_free(p->pieces.p);
-    mem_free(p->ranges.p);
-    mem_free(p->ways.p);
+    NFA_FREE(p->b, p->outcomes);
+    NFA_FREE(p->b, p->callers);
+    NFA_FREE(p->b, p->work);
+    NFA_FREE(p->b, p->todo);
+    close_table(p->b, &p->known);
+    close_table(p->b, &p->seen);
+    close_table(p->b, &p->nodes);
+    close_table(p->b, &p->rules);
+    NFA_FREE(p->b, p->pieces);
+    NFA_FREE(p->b, p->ranges);
+    NFA_FREE(p->b, p->ways);
 }
 
 uint32_t avoid_rule(dfa_pool *pool, uint32_t rule, uint32_t first, uint32_t x) {

@@ -61,7 +61,7 @@ bool build_grow(build *b, void *p, size_t *cap, size_t n, size_t size) {
     if (n < *cap) {
         return true;
     }
-    size_t want = *cap < 8 ? 8 : *cap * 2;
+    size_t want = *cap == 0 ? MEM_FIRST_CAPACITY : *cap * 2; /* what mem_grow makes of it */
     b->bytes -= (int64_t)((want - *cap) * size);
     if (b->bytes < 0 || n >= UINT32_MAX / 2) {
         (void)build_fail(b, QUIRE_TOO_LARGE, -1, "the grammar takes too much memory; make it smaller");
@@ -69,6 +69,11 @@ bool build_grow(build *b, void *p, size_t *cap, size_t n, size_t size) {
         (void)build_fail(b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
     }
     return b->failed == QUIRE_OK;
+}
+
+void build_free(build *b, void *p, size_t n_bytes) {
+    b->bytes += (int64_t)n_bytes;
+    mem_free(p);
 }
 
 uint32_t build_node(build *b, nfa_op op, nfa_mode mode, uint32_t arg, uint32_t n, uint32_t next) {

@@ -26,6 +26,8 @@ quire_err build_fail(build *b, quire_err code, int64_t position, const char *for
 bool build_step(build *b, int64_t n);
 /* Makes room for one more element behind n of them; counts the growth against the budget. */
 bool build_grow(build *b, void *p, size_t *cap, size_t n, size_t size);
+/* Frees n_bytes that build_grow has counted (NFA_FREE), and gives them back to the budget. */
+void build_free(build *b, void *p, size_t n_bytes);
 
 uint32_t build_node(build *b, nfa_op op, nfa_mode mode, uint32_t arg, uint32_t n, uint32_t next);
 uint32_t build_bytes(build *b, str bytes, uint32_t next);

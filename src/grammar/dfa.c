@@ -14,12 +14,12 @@ void dfa_pool_init(dfa_pool *p, build *b) {
 
 void dfa_pool_deinit(dfa_pool *p) {
     for (uint32_t i = 0; i < p->all.n; i++) {
-        mem_free(p->all.p[i].states.p);
-        mem_free(p->all.p[i].edges.p);
+        NFA_FREE(p->b, p->all.p[i].states);
+        NFA_FREE(p->b, p->all.p[i].edges);
     }
-    mem_free(p->all.p);
-    mem_free(p->made.p);
-    mem_free(p->made_texts.p);
+    NFA_FREE(p->b, p->all);
+    NFA_FREE(p->b, p->made);
+    NFA_FREE(p->b, p->made_texts);
     mem_free(p->slots);
     *p = (dfa_pool){0};
 }
@@ -234,7 +234,7 @@ uint32_t dfa_make_combined(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op) {
             c = until + 1;
         }
     }
-    mem_free(q.pairs.p);
+    NFA_FREE(p->b, q.pairs);
     mem_free(q.slots);
     dfa_trim(p, out);
     return p->b->failed == QUIRE_OK ? out : DFA_ANY;
@@ -292,7 +292,7 @@ uint32_t dfa_make_names(dfa_pool *p, const str *names, uint32_t n) {
         }
         dfa_add_edge(p, x, from, NFA_MAX_CHAR, NFA_NONE);
     }
-    mem_free(groups.p);
+    NFA_FREE(p->b, groups);
     mem_free(sorted);
     dfa_trim(p, x);
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;

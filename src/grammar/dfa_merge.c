@@ -117,6 +117,6 @@ void dfa_merge(dfa_pool *p, uint32_t x) {
         *d = made;
         made = old;
     }
-    mem_free(made.states.p);
-    mem_free(made.edges.p);
+    NFA_FREE(p->b, made.states);
+    NFA_FREE(p->b, made.edges);
 }

@@ -119,9 +119,9 @@ static void search_open(search *s, build *b, const str *texts, uint32_t n, uint3
 }
 
 static void search_close(search *s) {
-    mem_free(s->states.p);
-    mem_free(s->chars.p);
-    mem_free(s->order.p);
+    NFA_FREE(s->b, s->states);
+    NFA_FREE(s->b, s->chars);
+    NFA_FREE(s->b, s->order);
 }
 
 /* Adds a state with its edges. */

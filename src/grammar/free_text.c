@@ -104,7 +104,7 @@ static uint32_t emit_specials(free_text *f, grammar_specials specials, uint32_t 
     }
     uint32_t set = ids.n > 0 ? build_mark_set(p->b, ids.p, ids.n, false) : 0;
     uint32_t node = ids.n > 0 ? build_node(p->b, NFA_MARK, NFA_RAW, set, 0, next) : NFA_FAIL_NODE;
-    mem_free(ids.p);
+    NFA_FREE(p->b, ids);
     return node;
 }
 
@@ -252,8 +252,8 @@ static void emit_tags(free_text *f, const grammar_part *part) {
             f->triggers.p[t].rule = rule + 1;
         }
     }
-    mem_free(ways.p);
-    mem_free(of.p);
+    NFA_FREE(b, ways);
+    NFA_FREE(b, of);
 }
 
 /* One loop of free text in which each tag leads to `behind`. */
@@ -310,9 +310,9 @@ static uint32_t emit_tagged_text(free_text *f, const grammar_part *part, uint32_
 uint32_t parts_emit_free(parts *p, const grammar_part *part, uint32_t next) {
     free_text f = {.p = p};
     uint32_t first = part->part == GRAMMAR_PART_TAGS ? emit_tagged_text(&f, part, next) : emit_until(&f, part, next);
-    mem_free(f.triggers.p);
-    mem_free(f.watched.p);
-    mem_free(f.marks.p);
-    mem_free(f.ways.p);
+    NFA_FREE(p->b, f.triggers);
+    NFA_FREE(p->b, f.watched);
+    NFA_FREE(p->b, f.marks);
+    NFA_FREE(p->b, f.ways);
     return p->b->failed == QUIRE_OK ? first : NFA_FAIL_NODE;
 }

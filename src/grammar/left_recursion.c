@@ -307,7 +307,7 @@ void build_left_recursion(build *b) {
     mem_free(seen);
     mem_free(starts);
     mem_free(l.stamp);
-    mem_free(l.calls.p);
-    mem_free(l.firsts.p);
-    mem_free(l.work.p);
+    NFA_FREE(b, l.calls);
+    NFA_FREE(b, l.firsts);
+    NFA_FREE(b, l.work);
 }

@@ -7,7 +7,7 @@ void named_rules_init(named_rules *r, ast *t) {
 }
 
 void named_rules_deinit(named_rules *r) {
-    mem_free(r->list.p);
+    NFA_FREE(r->t->b, r->list);
 }
 
 uint32_t named_rules_find(named_rules *r, str name, size_t at) {

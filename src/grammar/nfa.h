@@ -178,6 +178,7 @@ typedef struct nfa {
     NFA_VEC(int32_t) mark_ids;
     NFA_VEC(nfa_rule) rules;  /* rule 0 is the answer */
     NFA_VEC(uint8_t) heights; /* nfa_room's, where objects and arrays are nested at most max_depth deep; else none */
+    void *block;              /* which all vectors lie in once the grammar is complete; NULL: each in one of its own */
     uint32_t max_depth;
     uint8_t byte_class[256]; /* bytes that no node distinguishes have the same */
     uint32_t n_byte_classes;
@@ -185,6 +186,9 @@ typedef struct nfa {
 
 /* Appends one element to vec and returns its address, or NULL: the build failed (build.h). */
 #define NFA_PUSH(b, vec) (build_grow((b), &(vec).p, &(vec).cap, (vec).n, sizeof *(vec).p) ? &(vec).p[(vec).n++] : NULL)
+
+/* Frees a vector that NFA_PUSH has filled; what it was counted is given back to the build's budget. */
+#define NFA_FREE(b, vec) build_free((b), (vec).p, (vec).cap * sizeof *(vec).p)
 
 /* How deep objects and arrays may still be nested where something stands. */
 typedef struct nfa_room {
@@ -209,7 +213,7 @@ bool nfa_count_item(const nfa_array *r, uint32_t rules, uint32_t *counts);
 bool nfa_counts_suffice(const nfa_array *r, uint32_t counts);
 
 void nfa_deinit(nfa *a);
-/* Gives back what the vectors hold beyond their elements. */
+/* Moves all vectors into one block of their size; no more can be added. Where memory is out, they stay as they are. */
 void nfa_shrink(nfa *a);
 size_t nfa_size_bytes(const nfa *a);
 

@@ -404,7 +404,7 @@ uint32_t number_dfa(dfa_pool *p, const number_part *n, grammar_numbers spelling)
             }
         }
     }
-    mem_free(s.scans.p);
+    NFA_FREE(p->b, s.scans);
     mem_free(s.slots);
     dfa_trim(p, x);
     return p->b->failed == QUIRE_OK ? x : DFA_ANY;

@@ -55,7 +55,7 @@ uint32_t parts_emit_text(parts *p, str text, uint32_t next) {
         const part_piece *piece = &pieces.p[--pieces.n];
         next = piece->mark >= 0 ? parts_emit_mark(p, piece->mark, next) : build_bytes(p->b, piece->text, next);
     }
-    mem_free(pieces.p);
+    NFA_FREE(p->b, pieces);
     return next;
 }
 
@@ -115,7 +115,7 @@ static uint32_t emit_one_of(parts *p, const grammar_part *part, uint32_t next) {
         }
     }
     uint32_t split = ways.n > 0 ? build_split(p->b, ways.p, ways.n) : NFA_FAIL_NODE;
-    mem_free(ways.p);
+    NFA_FREE(p->b, ways);
     return split;
 }
 

@@ -320,12 +320,12 @@ uint32_t dfa_make_pattern(dfa_pool *p, str regex) {
             x = determinise(&f, p, loop);
         }
     }
-    mem_free(f.steps.p);
-    mem_free(f.sets.p);
-    mem_free(f.members.p);
-    mem_free(f.work.p);
-    mem_free(f.next.p);
-    mem_free(f.cuts.p);
+    NFA_FREE(p->b, f.steps);
+    NFA_FREE(p->b, f.sets);
+    NFA_FREE(p->b, f.members);
+    NFA_FREE(p->b, f.work);
+    NFA_FREE(p->b, f.next);
+    NFA_FREE(p->b, f.cuts);
     mem_free(f.stamp);
     mem_free(f.slots);
     ast_deinit(&t);

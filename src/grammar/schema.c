@@ -258,10 +258,6 @@ void schema_open(schema *s, build *b, dfa_pool *dfas, const json_value *root) {
     schema_find_resources(s, root);
 }
 
-/* Frees a vector, and gives what it was charged back to the budget: a grammar of calls has many schemas, one behind the other. build_grow
- * charges 8 elements where a vector begins, which is the half of what it has then. */
-#define FREE_COUNTED(s, vec) ((s)->b->bytes += (vec).cap > 8 ? (int64_t)(((vec).cap - 8) * sizeof *(vec).p) : 0, mem_free((vec).p))
-
 void schema_close(schema *s) {
     if (s->refused && s->b->failed == QUIRE_OK) {
         s->b->failed = QUIRE_UNSUPPORTED;
@@ -270,14 +266,16 @@ void schema_close(schema *s) {
         }
     }
     schema_free_kept(s);
-    dfa_pool_deinit(&s->own_dfas);
-    FREE_COUNTED(s, s->exprs);
+    if (s->dfas == &s->own_dfas) {
+        dfa_pool_deinit(&s->own_dfas);
+    }
+    NFA_FREE(s->b, s->exprs);
     mem_free(s->expr_slots);
-    FREE_COUNTED(s, s->queue);
-    FREE_COUNTED(s, s->shapes);
-    FREE_COUNTED(s, s->elements);
-    FREE_COUNTED(s, s->resources);
-    FREE_COUNTED(s, s->anchors);
+    NFA_FREE(s->b, s->queue);
+    NFA_FREE(s->b, s->shapes);
+    NFA_FREE(s->b, s->elements);
+    NFA_FREE(s->b, s->resources);
+    NFA_FREE(s->b, s->anchors);
 }
 
 static void compile_value(build *b, const json_value *root) {

@@ -117,7 +117,8 @@ quire_err json_read(str text, const json_limits *limits, json_wide wide, json_va
         quire_err e = widen(text, &widened);
         if (e != QUIRE_OK) {
             strbuf_deinit(&widened);
-            *fault = (json_fault){.what = "out of memory"};
+            *fault = (json_fault){0};
+            (void)snprintf(fault->what, sizeof fault->what, "%s", e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
             return e;
         }
     }

@@ -3,9 +3,23 @@
 #include "base/turn.h"
 #include "base/utf8.h"
 
+/* Counts a byte at `at`, a fraction of the turn's unit, in a run whose bytes up to *polled were counted. */
+static quire_err poll_run(size_t at, size_t *polled, const char **what) {
+    if (at - *polled < TURN_WORK) {
+        return QUIRE_OK;
+    }
+    *polled = at;
+    quire_err e = turn_poll(TURN_WORK / 4);
+    *what = e != QUIRE_OK ? "given up" : *what;
+    return e;
+}
+
 size_t json_lex_space(str text, size_t at) {
+    size_t polled = at;
+    const char *what = "";
     while (at < text.n && (text.p[at] == ' ' || text.p[at] == '\n' || text.p[at] == '\r' || text.p[at] == '\t')) {
         at++;
+        (void)poll_run(at, &polled, &what); /* the next poll says so again */
     }
     return at;
 }
@@ -78,15 +92,10 @@ quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *
     while (*at < text.n) {
         unsigned char c = (unsigned char)text.p[*at];
         if (*at - polled >= TURN_WORK) {
-            quire_err e = turn_poll(TURN_WORK / 4); /* a byte takes a fraction of the unit */
-            if (e != QUIRE_OK) {
-                *what = "given up";
-                return e;
-            }
+            TRY(poll_run(*at, &polled, what));
             if (*at - first - n_saved > max_bytes) {
                 return QUIRE_TOO_LARGE;
             }
-            polled = *at;
         }
         if (c == '"') {
             out->n_bytes = *at - first - n_saved;
@@ -145,8 +154,10 @@ static quire_err pass_digits(str text, size_t *at, const char **what) {
     if (!is_digit(text, *at)) {
         return fail(what, "a number without a digit where one must be");
     }
+    size_t polled = *at;
     while (is_digit(text, *at)) {
         ++*at;
+        TRY(poll_run(*at, &polled, what));
     }
     return QUIRE_OK;
 }

@@ -20,12 +20,12 @@ typedef struct json_letters {
     bool escaped;   /* it holds a backslash */
 } json_letters;
 
-/* The offset of the first byte from at on that is not white space. */
+/* The offset of the first byte from at on that is not white space. Polls the turn in long runs; the next poll says what it said. */
 size_t json_lex_space(str text, size_t at);
 /* Skips a string with its quotes: well-formed UTF-8, no control characters, surrogates in pairs. QUIRE_TOO_LARGE where its text has more
  * than max_bytes: *at is then a KB behind the last of them at most, and *what as it was. */
 quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *out, const char **what);
-/* Reads a number. */
+/* Reads a number. QUIRE_CANCELLED, QUIRE_TOO_LARGE: a poll of the turn said so. */
 quire_err json_lex_number(str text, size_t *at, json_number *out, const char **what);
 /* Skips true, false or null. */
 quire_err json_lex_word(str text, size_t *at, const char **what);

@@ -1,7 +1,8 @@
 /* The text that every token adds behind another one, known without decoding. Immutable once open, any thread.
  *
  * A token that holds only part of a character, or whose text depends on more than the token before it, has U+FFFD or another text here than
- * in a decoded whole. For exact text, decode. */
+ * in a decoded whole. For exact text, decode; tokenizer_sum_obstacle
+ * tells where more than that is in the way. */
 #ifndef TEXT_TOKEN_TEXTS_H
 #define TEXT_TOKEN_TEXTS_H
 

@@ -389,6 +389,10 @@ quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, boo
 
 /* ---- properties ---- */
 
+const char *tokenizer_sum_obstacle(const tokenizer *t) {
+    return decoder_sum_obstacle(&t->decoder);
+}
+
 int32_t tokenizer_n_tokens(const tokenizer *t) {
     return t->vocab.n;
 }

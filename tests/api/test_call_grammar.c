@@ -685,10 +685,10 @@ static json_value *ordinary_schema(int tool, int n_properties) {
 
 /* Each compiles whole, with none of its schemas loosened, also where a call is required. */
 static void many_tools_of_many_ordinary_properties_fit(void **state) {
-    enum { N = 128, PROPERTIES = 40 };
+    enum { N = 300, PROPERTIES = 40 };
     static output_tool tools[N];
     static char names[N][16];
-    json_value *schemas[N];
+    static json_value *schemas[N];
     const call_layout *l;
     (void)state;
     for (int i = 0; i < N; i++) {

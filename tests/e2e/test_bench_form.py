@@ -33,7 +33,7 @@ SMALLEST = {
     "bench scenario": ["single", "--runs", "1", "-m", "builtin-small", "--threads", "1"],
     "bench headline": ["builtin-small", "--requests", "8", "--shrink", "16", "--shares", "25", "--lengths", "sharegpt", "--rates", "100"],
     "bench text": ["--size", "4", "--runs", "1"],
-    "bench grammar": ["--vocabulary", "1000"],
+    "bench grammar": ["--vocabulary", "1000", "--keep", "20"],
     "bench json": ["builtin-small", "--each", "1", "--rows", "2", "--threads", "1"],
     "bench tiers": ["builtin-small", "--lengths", "40", "--runs", "1"],
 }

@@ -3,11 +3,11 @@ log-probabilities. Scarce pools hold what windows see of one request, or three b
 import bisect
 import json
 import subprocess
-import threading
 
 import pytest
 from conftest import SHARED, Server
 from test_matrix import PLAIN, SETTINGS, all_pairs
+from together import answers_together
 
 MODEL = SHARED / "golden/models/gpt_oss"
 LONGEST, N_OUT = 240, 40
@@ -83,18 +83,11 @@ def expected(quire):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row.values()))
 def test_every_answer_is_the_plain_one(quire, expected, row):
-    plain, server, got = expected(row["kv"]), start(quire, row), {}
-
-    def ask(kind):
-        got[kind] = answer(server, kind)
+    plain, server = expected(row["kv"]), start(quire, row)
     for _ in range(2):  # the second time prefixes are cached, and drafts were seen
-        threads = [threading.Thread(target=ask, args=(kind,)) for kind in KINDS]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        got = answers_together(lambda kind: answer(server, kind), KINDS)
         for kind in KINDS:
-            assert got.pop(kind) == plain[kind], kind
+            assert got[kind] == plain[kind], kind
     if row["pages"] == "scarce":
         preemptions.append(server.metric(r'vllm:num_preemptions_total\{[^}]*\}'))
     assert server.metric("quire_pages_held") == 0

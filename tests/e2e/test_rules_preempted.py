@@ -8,6 +8,7 @@ import time
 import pytest
 
 from conftest import KEY, Server
+from together import answers_together
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 30}, "kind": {"enum": ["a long fixed text", "another fixed text"]},
                                            "list": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 99}, "minItems": 3, "maxItems": 6}},
@@ -54,6 +55,10 @@ def body(kind):
 def answer(server, kind):
     status, _, text = server.ask("POST", "/v1/chat/completions", body(kind))
     assert status == 200, (kind, text)
+    return choices_of(text)
+
+
+def choices_of(text):
     choices = json.loads(text)["choices"]
     for c in choices:
         for call in c["message"].get("tool_calls") or []:
@@ -85,21 +90,35 @@ def expected(quire):
 @pytest.mark.parametrize("speculation", SPECULATION)
 def test_answers_under_rules_are_those_of_a_roomy_server(expected, speculation):
     server = start(SPECULATION[speculation], "--kv-pages", str(PAGES))
-    got = {}
-
-    def ask(kind):
-        got[kind] = answer(server, kind)
     for _ in range(2):
         beside = [threading.Thread(target=read_some, args=(server, kind, size, pause))
                   for kind, size, pause in (("schema", 400, 0), ("four under a schema", 2000, 0.01), ("tools required", 800, 0), ("regex", 4000, 0.02), ("beams", 40, 0))]
-        threads = beside + [threading.Thread(target=ask, args=(kind,)) for kind in KINDS]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        got = answers_together(lambda kind: answer(server, kind), KINDS, *beside)
         for kind in KINDS:
-            assert got.pop(kind) == expected[kind], kind
+            assert got[kind] == expected[kind], kind
     preemptions.append(server.metric(r'vllm:num_preemptions_total\{[^}]*\}'))
+    assert server.metric("vllm:num_requests_running") == 0
+    assert server.stop() == 0
+
+
+def test_answers_beside_refused_ones_are_the_same(expected):
+    """Where connections run out, some get 503; whoever gets an answer gets the one of a roomy server."""
+    server = start(None, "--kv-pages", str(PAGES), "--max-connections", "7")
+    refused = []
+
+    def ask(kind):
+        try:
+            status, _, text = server.ask("POST", "/v1/chat/completions", body(kind))
+        except (BrokenPipeError, ConnectionResetError):  # refused before its body was sent
+            status = 503
+        refused.append(status == 503)
+        if refused[-1]:
+            return expected[kind]
+        assert status == 200, (kind, text)
+        return choices_of(text)
+    for _ in range(3):
+        assert answers_together(ask, KINDS) == expected
+    assert 0 < sum(refused) < len(refused)
     assert server.metric("vllm:num_requests_running") == 0
     assert server.stop() == 0
 

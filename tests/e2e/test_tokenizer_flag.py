@@ -64,3 +64,21 @@ def test_tokens_beyond_the_models_are_refused_and_so_is_what_is_no_tokenizer(qui
     for wrong in (tmp_path / "none", tmp_path / "notes.txt"):
         done = run("builtin", "-p", "x", "--tokenizer", wrong)
         assert done.returncode != 0 and str(wrong) in done.stderr, done.stderr
+
+
+def test_rules_are_refused_where_tokens_do_not_add_up_to_the_text(quire, tmp_path):
+    path = letters(tmp_path / "t")
+    body = json.loads((path / "tokenizer.json").read_text())
+    body["decoder"] = {"type": "CTC", "pad_token": "<pad>", "word_delimiter_token": "|", "cleanup": False}
+    (path / "tokenizer.json").write_text(json.dumps(body))
+    s = Server("builtin", "--api-key", KEY, "--tokenizer", str(path))
+    try:
+        plain = {"prompt": "hello", "max_tokens": 3}
+        assert s.ask("POST", "/v1/completions", plain)[0] == 200
+        status, _, text = s.ask("POST", "/v1/completions", {**plain, "regex": "[a-z]{3}"})
+        error = json.loads(text)["error"]
+        assert status == 400 and "CTC" in error["message"] and error["param"] == "regex", text
+    finally:
+        assert s.stop() == 0
+    done = run("builtin", "-p", "hello", "-n", "3", "--regex", "[a-z]{3}", "--tokenizer", path)
+    assert done.returncode != 0 and "CTC" in done.stderr, done.stderr

@@ -511,6 +511,58 @@ static void a_text_of_many_values_takes_turns_with_others(void **state) {
     free(text);
 }
 
+static quire_err go_on(turn *t) {
+    ((slices *)(void *)t)->n++;
+    return QUIRE_OK;
+}
+
+/* How often a text is polled for that is `head`, very many times c, `tail`. */
+static int polls_of(const char *head, char c, const char *tail) {
+    enum { BYTES = 1 << 20 };
+    strbuf text = {0};
+    json_fault fault;
+    slices s = {.t = {.over = go_on}}; /* each poll that reads the clock is the end of a slice */
+    assert_int_equal(strbuf_add_str(&text, head), QUIRE_OK);
+    for (int i = 0; i < BYTES; i++) {
+        assert_int_equal(strbuf_add_char(&text, c), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, tail), QUIRE_OK);
+    turn_begin(&s.t);
+    quire_err e = json_check((str){text.p, text.n}, &json_limits_file, NULL, &fault);
+    turn_begin(NULL);
+    assert_int_equal(e, QUIRE_OK);
+    strbuf_deinit(&text);
+    return s.n;
+}
+
+static void long_runs_of_digits_spaces_and_letters_take_turns_with_others(void **state) {
+    (void)state;
+    assert_in_range(polls_of("", '7', ""), 200, 2000);
+    assert_in_range(polls_of("0.", '7', ""), 200, 2000);
+    assert_in_range(polls_of("1e", '0', ""), 200, 2000);
+    assert_in_range(polls_of("", ' ', "1"), 200, 2000);
+    assert_in_range(polls_of("[1", '\n', "]"), 200, 2000);
+    assert_in_range(polls_of("1", '\t', ""), 200, 2000);
+    assert_in_range(polls_of("\"", 'a', "\""), 200, 2000);
+}
+
+static void a_run_of_digits_or_spaces_can_be_given_up(void **state) {
+    (void)state;
+    enum { BYTES = 100000 };
+    static char text[BYTES + 1];
+    for (int i = 0; i < 2; i++) {
+        json_fault fault;
+        slices s = {.t = {.over = count_slice}};
+        memset(text, i == 0 ? '7' : ' ', BYTES);
+        text[BYTES] = '1';
+        turn_begin(&s.t);
+        quire_err e = json_check((str){text, sizeof text}, &json_limits_file, NULL, &fault);
+        turn_begin(NULL);
+        assert_int_equal(e, QUIRE_CANCELLED);
+        assert_int_equal(s.n, 3);
+    }
+}
+
 /* ---- values ---- */
 
 static void values_are_the_same_whatever_the_order_of_members(void **state) {
@@ -579,6 +631,8 @@ int main(void) {
         cmocka_unit_test(a_long_text_is_refused_before_it_is_read),
         cmocka_unit_test(members_of_the_outermost_object_have_bounds_of_their_own),
         cmocka_unit_test(a_text_of_many_values_takes_turns_with_others),
+        cmocka_unit_test(long_runs_of_digits_spaces_and_letters_take_turns_with_others),
+        cmocka_unit_test(a_run_of_digits_or_spaces_can_be_given_up),
         cmocka_unit_test(values_are_the_same_whatever_the_order_of_members),
         cmocka_unit_test(a_shared_value_outlives_the_tree_it_came_from),
         cmocka_unit_test(a_document_of_the_operators_may_hold_wide_integers_and_equal_names),

@@ -1,6 +1,7 @@
 /* What tokens add to a text, against decoding. */
 #include "shared.h"
 
+#include "text/token_bytes.h"
 #include "text/token_texts.h"
 
 static const char *const models[] = {"bpe-bytelevel", "bpe-llama", "bpe-metaspace-first", "bpe-prefix", "pt-cl100k"};
@@ -67,7 +68,79 @@ static void the_texts_of_tokens_make_up_what_they_decode_to(void **state) {
     }
 }
 
+/* Of a vocabulary of a few pieces that this decoder decodes: what it says, and whether some tokens' text is another than their sum. */
+static const char *obstacle_of(const char *decoder, bool *differs) {
+    static const int32_t lists[][4] = {{0, 1, 1, 2}, {0, 3, 4, 0}, {0, 2, 2, 2}, {0, 5, 6, 7}, {0, 8, 9, 0}, {0, 10, 2, 2}, {0, 0, 0, 0}};
+    strbuf json = {0};
+    tokenizer *t;
+    token_texts *table;
+    quire_error err = {0};
+    assert_int_equal(
+        strbuf_addf(&json,
+                    "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"x\":0,\"a\":1,\" \":2,\"<\":3,\"/w>\":4,\"<0xE2>\":5,\"<0x96>\":6,"
+                    "\"<0x81>\":7,\"o\":8,\"k</w>\":9,\"##b\":10},\"merges\":[]},\"decoder\":%s}",
+                    decoder),
+        QUIRE_OK);
+    vocab v = {.source = VOCAB_TOKENIZER_JSON, .tokenizer_json = {json.p, json.n}};
+    if (tokenizer_open(&v, &t, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", decoder, err.message);
+    }
+    assert_int_equal(token_texts_open(t, &table), QUIRE_OK);
+    *differs = false;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        strbuf whole = {0}, sum = {0};
+        assert_int_equal(tokenizer_decode(t, lists[i], 1, false, &sum), QUIRE_OK);
+        for (size_t k = 1; k < 4; k++) {
+            assert_int_equal(token_bytes_add(t, table, lists[i][k], &sum), QUIRE_OK);
+        }
+        assert_int_equal(tokenizer_decode(t, lists[i], 4, false, &whole), QUIRE_OK);
+        *differs = *differs || !str_eq((str){whole.p, whole.n}, (str){sum.p, sum.n});
+        strbuf_deinit(&whole);
+        strbuf_deinit(&sum);
+    }
+    const char *obstacle = tokenizer_sum_obstacle(t);
+    token_texts_close(table);
+    tokenizer_close(t);
+    strbuf_deinit(&json);
+    return obstacle;
+}
+
+#define SEQUENCE(steps) "{\"type\":\"Sequence\",\"decoders\":[" steps "]}"
+#define FUSE            "{\"type\":\"Fuse\"}"
+#define BYTES           "{\"type\":\"ByteFallback\"}"
+#define REPLACE(a, b)   "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" a "\"},\"content\":\"" b "\"}"
+#define STRIP(n, m)     "{\"type\":\"Strip\",\"content\":\" \",\"start\":" #n ",\"stop\":" #m "}"
+
+static void decoders_whose_tokens_do_not_add_up_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *decoder, *name; /* NULL: they add up */
+    } table[] = {
+        {FUSE, NULL},
+        {SEQUENCE(REPLACE("a", "bb") "," BYTES "," FUSE "," STRIP(1, 0)), NULL},
+        {SEQUENCE(FUSE "," REPLACE("\xE2\x96\x81", " ")), NULL},
+        {SEQUENCE(REPLACE("</w>", " ") "," FUSE), NULL},
+        {"{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}", NULL},
+        {"{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}", NULL},
+        {"{\"type\":\"CTC\",\"pad_token\":\"<pad>\",\"word_delimiter_token\":\"|\",\"cleanup\":false}", "CTC"},
+        {"{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}", "BPEDecoder"},
+        {SEQUENCE(FUSE "," REPLACE("</w>", " ")), "Replace"},
+        {SEQUENCE(BYTES "," FUSE "," REPLACE("\xE2\x96\x81", " ")), "Replace"},
+        {SEQUENCE(FUSE "," STRIP(0, 1)), "Strip"},
+        {SEQUENCE(FUSE ",{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}"), "BPEDecoder"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        bool differs;
+        const char *obstacle = obstacle_of(table[i].decoder, &differs);
+        if ((obstacle != NULL) != differs || (obstacle != NULL) != (table[i].name != NULL) ||
+            (obstacle != NULL && strstr(obstacle, table[i].name) == NULL)) {
+            fail_msg("%s: %s, %d", table[i].decoder, obstacle != NULL ? obstacle : "adds up", (int)differs);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_texts_of_tokens_make_up_what_they_decode_to)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_texts_of_tokens_make_up_what_they_decode_to),
+                                       cmocka_unit_test(decoders_whose_tokens_do_not_add_up_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

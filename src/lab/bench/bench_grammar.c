@@ -7,9 +7,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "file/map.h"
 #include "file/model_file.h"
 #include "grammar/grammar.h"
+#include "lab/bench/grammar_keep.h"
+#include "lab/bench/schema_lines.h"
 #include "lab/bench/sheet.h"
 #include "text/token_texts.h"
 #include "json/json.h"
@@ -145,7 +146,9 @@ static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool 
     return QUIRE_OK;
 }
 
-static quire_err run_schema(bench *b, json_value *record) {
+/* Compiles the record's schema and walks its valid instances. */
+static quire_err run_schema(void *user, json_value *record) {
+    bench *b = user;
     grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
     strbuf text = {0};
     json_out out = {.to = &text};
@@ -173,60 +176,6 @@ static quire_err run_schema(bench *b, json_value *record) {
     grammar_drop(g);
     strbuf_deinit(&text);
     return e;
-}
-
-static quire_err run_lines(bench *b, str text, const char *where, quire_error *err) {
-    json_limits limits = json_limits_file;
-    limits.names = JSON_NAMES_LAST;
-    for (int32_t line = 0; text.n > 0; line++) {
-        const char *end = memchr(text.p, '\n', text.n);
-        size_t n = end != NULL ? (size_t)(end - text.p) : text.n;
-        json_value *record = NULL;
-        json_fault fault;
-        if (line % b->o->every == 0) {
-            if (json_read((str){text.p, n}, &limits, JSON_WIDE_REAL, &record, &fault) != QUIRE_OK) {
-                return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: line %d: %s", where, line + 1, fault.what);
-            }
-            quire_err e = run_schema(b, record);
-            json_drop(record);
-            TRY(e);
-        }
-        n += end != NULL;
-        text = (str){text.p + n, text.n - n};
-    }
-    return QUIRE_OK;
-}
-
-static const char own_schemas[] =
-    "{\"schema\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0},\"tags\":"
-    "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"required\":[\"name\"]},\"tests\":[{\"valid\":true,\"data\":{\"name\":\"ann\","
-    "\"age\":31,\"tags\":[\"a\",\"of words\"]}}]}\n"
-    "{\"schema\":{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"enum\":[\"x\",\"y\"]},\"next\":{\"$ref\":\"#/$defs/n\"}},"
-    "\"additionalProperties\":false}},\"$ref\":\"#/$defs/n\"},\"tests\":[{\"valid\":true,\"data\":{\"v\":\"x\",\"next\":{\"v\":\"y\","
-    "\"next\":{}}}}]}\n"
-    "{\"schema\":{\"type\":\"object\"},\"tests\":[{\"valid\":true,\"data\":{\"any\":[1,2.5,null,{\"thing\":\"at all\"}]}}]}\n";
-
-static quire_err run_files(bench *b, quire_error *err) {
-    const char *at = b->o->schemas;
-    if (at == NULL) {
-        return run_lines(b, (str){own_schemas, sizeof own_schemas - 1}, "the schemas", err);
-    }
-    while (*at != 0) {
-        char path[4096];
-        size_t n = strcspn(at, ",");
-        file_map map = {0};
-        if (n >= sizeof path) {
-            return err_set(err, QUIRE_INVALID, -1, "--schemas: a name is too long");
-        }
-        memcpy(path, at, n);
-        path[n] = 0;
-        TRY(file_map_open(path, (size_t)1 << 30, &map, err));
-        quire_err e = run_lines(b, file_map_text(&map), path, err);
-        file_map_close(&map);
-        TRY(e);
-        at += n + (at[n] == ',');
-    }
-    return QUIRE_OK;
 }
 
 /* ---- the report ---- */
@@ -267,6 +216,21 @@ static void report(bench *b) {
                grammar_vocab_size(b->v));
 }
 
+static void report_kept(const bench *b, const grammar_kept *k) {
+    static const sheet_column columns[] = {{"what", "what", 22, SHEET_TEXT, NULL},
+                                           {"schemas", "schemas", 9, 0, "count"},
+                                           {"grammar_bytes", "grammars MB", 12, 1, "MB"},
+                                           {"resident", "resident MB", 12, 1, "MB"}};
+    sheet s = {"grammar", columns, sizeof columns / sizeof *columns, b->o->json};
+    if (k->n > 0) {
+        sheet_begin(&s, NULL);
+        sheet_row(&s, (sheet_cell[]){{.text = "kept at a time"},
+                                     {.number = (double)k->n},
+                                     {.number = (double)k->grammar_bytes * 1e-6},
+                                     {.number = k->growth_bytes >= 0 ? (double)k->growth_bytes * 1e-6 : SHEET_ABSENT}});
+    }
+}
+
 quire_err bench_grammar_run(const bench_grammar_options *o, quire_error *err) {
     bench b = {.o = o};
     token_texts *texts = NULL;
@@ -277,9 +241,12 @@ quire_err bench_grammar_run(const bench_grammar_options *o, quire_error *err) {
         b.texts = mem_new((size_t)o->n_tokens, sizeof *b.texts);
         e = b.texts != NULL ? make_vocabulary(&b) : QUIRE_NO_MEMORY;
     }
-    e = e == QUIRE_OK ? run_files(&b, err) : e;
+    e = e == QUIRE_OK ? schema_lines_each(o->schemas, o->every, run_schema, &b, err) : e;
+    grammar_kept kept = {0};
+    e = e == QUIRE_OK && o->n_keep > 0 ? grammar_keep_run(o->schemas, o->n_keep, &kept, err) : e;
     if (e == QUIRE_OK) {
         report(&b);
+        report_kept(&b, &kept);
     } else if (err->code != e) {
         (void)err_set(err, e, -1, "bench grammar: %s", quire_err_text(e));
     }
