@@ -61,6 +61,7 @@ void draft_step_propose(engine *e) {
         sequence *s = running_at(e, i);
         if (i + PREFETCHED_AHEAD < e->sched.n_running) {
             sequence_prefetch(running_at(e, i + PREFETCHED_AHEAD));
+            sequence_prefetch_drafts(running_at(e, i + PREFETCHED_AHEAD));
         }
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
@@ -118,11 +119,13 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
 /* Commits a jump-forward token. */
 static void take_forced(engine *e, sequence *s, int32_t token) {
     sample_result r = {.token = token};
-    if (!step_take_sampled(s, &r)) {
+    end_kind end;
+    if (!step_take_sampled(s, &r, &end)) {
         r.error = sample_accept(&s->context, token);
+        end = end_token_kind(&s->sampling, e->desc, token);
     }
     if (r.error == QUIRE_OK) {
-        step_commit(e, s, token);
+        step_commit(e, s, token, end);
     } else {
         step_finish(e, s, FINISH_ERROR, r.error == QUIRE_INVALID ? QUIRE_INTERNAL : r.error);
     }
@@ -153,9 +156,10 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
         cache_publish(e, s);
         kv_seq_forget(&e->kv, &s->task.kv);
     }
-    if (n > 0) {
-        report(e, s, &w.outcome);
+    if (n == 0) {
+        return; /* the tables hold no more than what was computed */
     }
+    report(e, s, &w.outcome);
     if (s->task.state != TASK_DONE) {
         kv_seq_trim(&e->kv, &s->task.kv);
     }
