@@ -30,6 +30,12 @@ static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
 }
 
+float step_outlook_least(const engine *e) {
+    const sched_cost *c = &e->sched.limits.cost;
+    double one = c->step_us + c->row_us;
+    return outlook_least(e->sched.n_running, one > 0 ? (float)(c->row_us / one) : 0.0f);
+}
+
 /* Whether the request's own rules alone decide at most `most` of s's next tokens, or guess them. */
 static bool has_outlook(const engine *e, sequence *s, int32_t most) {
     draft_seq *d = &s->draft;
@@ -37,7 +43,7 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
         return false;
     }
     if (s->constraint != NULL) {
-        return outlook_propose(d, e->desc, most, outlook_least(e->sched.n_running));
+        return outlook_propose(d, e->desc, most, step_outlook_least(e));
     }
     if (!d->samples_each && jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &d->tree)) {
         d->n_jump_forward = d->tree.n;

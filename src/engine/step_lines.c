@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "engine/draft_step.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
 #include "spec/outlook.h"
@@ -80,7 +81,7 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
         if (goes_on) {
             s->task.tokens[s->task.n_known + n] = r->token;
         } else if (!ends && s->constraint != NULL && room > 0 && !e->options.ablations.no_jump_forward) {
-            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, outlook_least(e->sched.n_running));
+            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, step_outlook_least(e));
         }
     }
     s->line = line->results;
