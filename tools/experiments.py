@@ -6,8 +6,8 @@ ratio and why they differ. Prose stands in the pages, around the marks.
     tools/experiments.py NAME ...        these only
     tools/experiments.py --quick         all in ten minutes, fewer runs and smaller sizes, into build/experiments-quick.md, which says so
     tools/experiments.py --write         the pages again, from what was kept
-    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out, and that
-                                         no page has a measured figure of which it does not say what prints it (measured.py)
+    tools/experiments.py --check         that the pages are what was kept, by the commands that are named, that no published figure is left out or is
+                                         another there, and that no page has a measured figure of which it does not say what prints it (measured.py)
     tools/experiments.py --list          names, commands, and the seconds that each took
 
 What a run printed is kept in bench/results/experiments.json with command, machine, commit and date; a page is made of that alone.
@@ -31,9 +31,11 @@ from experiments_list import EXPERIMENTS, NOT_REPRODUCED
 ROOT = bench_save.ROOT
 KEPT = ROOT / "bench" / "results" / "experiments.json"
 QUICK = ROOT / "build" / "experiments-quick.md"
+PUBLISHED = pathlib.Path(os.environ.get("QUIRE_SHARED", ROOT.parent / "shared"), "golden", "published.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BEGIN, END = r"<!-- table: (\S+) -->\n", "<!-- end of table -->\n"
 MOST_SECONDS = 1800
+NO_FIGURE = "not-reproduced"  # the table of published figures that have none here
 
 
 class Output:
@@ -134,7 +136,7 @@ def key_of(experiment, box):
 
 def block(name, kept):
     """What stands between the marks of that name."""
-    if name == "not-reproduced":
+    if name == NO_FIGURE:
         return "".join(text_table(["published", "why there is no figure here"], ([", ".join(ids.split()), why] for ids, why in NOT_REPRODUCED)))
     experiment = next((e for e in EXPERIMENTS if e.name == name), None)
     if experiment is None:
@@ -245,8 +247,45 @@ def wrong_flags(command, output):
             yield f"{what}: the command has {asked[1]}, the table says {told[-1]}"
 
 
-def published_ids(text):
-    return re.findall(r"^(?:\| )?([FLWRBX]\d+) ", text, re.M)
+def published_rows(text):
+    """What published.md has by id: a row of a table, or a table below its title with what is said under it."""
+    rows, current = {}, None
+    for line in text.splitlines():
+        begins = re.match(r"(?:\| *)?\**([FLWRBX]\d+)\**[ .]", line)
+        if begins:
+            current = begins[1]
+            rows[current] = line
+        elif line.startswith("#"):
+            current = None
+        elif current:
+            rows[current] += "\n" + line
+    return rows
+
+
+IN_WORDS = {"half": 0.5, "twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+
+
+def numbers(text):
+    return ({float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?:\.\d+)?", text)}
+            | {n for word, n in IN_WORDS.items() if re.search(rf"\b{word}\b", text)})
+
+
+def stands_there(value, there):
+    """Whether it is one of the numbers there, in MiB one in GiB, as a factor one of a percentage, or what two of them give."""
+    alone = {0, *there, *(1024 * n for n in there), *(1000 * n for n in there), *(1 + n / 100 for n in there), *(100 - n for n in there)}
+    both = (x for a in there for b in there for x in (a / b if b else 0, a * b))
+    return any(abs(x - value) < 1e-9 for x in alone) or any(abs(x - value) < 1e-9 or (value < 10 and round(x, 2) == value) for x in both)
+
+
+def wrong_published(rows):
+    """Figures of the list that their rows of published.md do not have."""
+    for e in EXPERIMENTS:
+        for h in e.held:
+            ids = re.findall(r"\b[FLWRBX]\d+\b", h.ids)
+            values = h.published if isinstance(h.published, tuple) else (h.published,)
+            there = set().union(*(numbers(rows.get(i, "").replace(i, "")) for i in ids))
+            yield from (f"{e.name}: {plain(v)} is not in {h.ids} of published.md: {h.what}"
+                        for v in values if ids and not isinstance(v, str) and not stands_there(abs(v), there))
 
 
 def used_ids():
@@ -256,7 +295,7 @@ def used_ids():
 
 
 def wrong_ids(text):
-    there, (beside, listed) = set(published_ids(text)), used_ids()
+    there, (beside, listed) = set(published_rows(text)), used_ids()
     yield from (f"{i} of published.md is neither beside a figure nor among those not reproduced" for i in sorted(there - beside - listed))
     yield from (f"{i} is not in published.md" for i in sorted((beside | listed) - there))
     yield from (f"{i} is beside a figure and among those not reproduced" for i in sorted(beside & listed))
@@ -284,14 +323,15 @@ def wrong_pages(kept, pages):
                 yield f"{name}: a table is not what was kept: tools/experiments.py --write"
         except LookupError as failed:
             yield f"{name}: {failed}"
-    yield from (f"{e.name}: no page shows it" for e in EXPERIMENTS if e.name not in shown)
+    yield from (f"{name}: no page shows it" for name in [*(e.name for e in EXPERIMENTS), NO_FIGURE] if name not in shown)
 
 
 def check(published):
     kept, pages = read_kept(), {str(p.relative_to(ROOT)): p.read_text() for p in PAGES}
     wrong = [*wrong_results(kept), *wrong_pages(kept, pages), *measured.wrong_figures(pages)]
     if published.exists():
-        wrong.extend(wrong_ids(published.read_text()))
+        text = published.read_text()
+        wrong.extend([*wrong_ids(text), *wrong_published(published_rows(text))])
     else:
         print(f"{published} is not at hand: its ids are not checked")
     for line in wrong:
@@ -312,7 +352,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", metavar="NAME")
     p.add_argument("--quire", default=str(ROOT / "build" / "quire"), help="the program (build/quire)")
-    p.add_argument("--published", default=str(pathlib.Path(os.environ.get("QUIRE_SHARED", ROOT.parent / "shared"), "golden", "published.md")))
+    p.add_argument("--published", help="published.md (that of QUIRE_SHARED or ../shared, if there is one)")
     for what in ("quick", "write", "check", "list"):
         p.add_argument(f"--{what}", action="store_true")
     o = p.parse_args()
@@ -322,7 +362,9 @@ def main():
     if o.list:
         return list_all(read_kept())
     if o.check:
-        return check(pathlib.Path(o.published))
+        if o.published and not pathlib.Path(o.published).exists():
+            sys.exit(f"--published {o.published}: there is no such file")
+        return check(pathlib.Path(o.published or PUBLISHED))
     kept, failures = (read_kept(), []) if o.write else run_all(o.names, pathlib.Path(o.quire), o.quick)
     if o.quick:
         write_quick(kept, failures)

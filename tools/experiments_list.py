@@ -275,9 +275,9 @@ MODEL = [
     ]),
     Experiment("bench-scenario", "quire bench scenario -t 1 --runs 1", [
         Held("F3", "100,000 tokens alone", "scenario, no figure", lambda o: f"{o.value('long', 'KV MiB'):.0f} MiB of KV, first token {o.value('long', 'first ms') / 1000:.0f} s, {o.value('long', 'ms/token'):.1f} ms a token", SMALL_MODEL),
-        Held("F4", "16 prompts of 500 to 8000, overhead %", (0, 5), cell("mixed", "over KV %"), "F12's goal; page 16, over the KV alone"),
-        Held("F5", "16 of 256 to 4096, drawn, overhead %", (0, 5), cell("mixed-random", "over KV %"), "the same"),
-        Held("F6", "a chat from 1k to 32k, overhead %", (0, 5), cell("chat", "over KV %"), "the same"),
+        Held("F4 F12", "16 prompts of 500 to 8000, overhead %", (0, 5), cell("mixed", "over KV %"), "F12's goal; page 16, over the KV alone"),
+        Held("F5 F12", "16 of 256 to 4096, drawn, overhead %", (0, 5), cell("mixed-random", "over KV %"), "the same"),
+        Held("F6 F12", "a chat from 1k to 32k, overhead %", (0, 5), cell("chat", "over KV %"), "the same"),
     ], quick="quire bench scenario --small -t 1 --runs 1"),
 ]
 

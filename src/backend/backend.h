@@ -47,6 +47,7 @@ typedef struct norm_spec {
     int32_t width;
     float eps;
     bool add_one;              /* the weight is 1 + w */
+    bool replaces;             /* norm_linears and feed_forward leave norm(x) in x: for norms on the residual itself */
     const tensor_view *weight; /* NULL: the norm has none */
     const tensor_view *bias;   /* NULL: none; NORM_LAYER only */
 } norm_spec;
@@ -286,7 +287,7 @@ typedef struct backend_ops {
     /* x [M, D] = norm(scale * tokens[id] + positions[position + position_offset] + types[type]), added in this order. Ids, positions and
      * types lie in their tables. On a GPU: one kernel that reads each table where it lies, a block a row, the norm in the same pass. */
     void (*embed)(backend *b, const embed_use *use);
-    /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. */
+    /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. x = h afterwards where the norm replaces. */
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
     /* Prepares queries, keys and values and writes the latter to pages. */
     void (*kv_store)(backend *b, const kv_store_use *use);
@@ -295,9 +296,9 @@ typedef struct backend_ops {
     void (*attention)(backend *b, int32_t cache, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
-    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T); without gate h = f(norm(x) up^T). Each product has its bias added first. With a
-     * reader h may be stored in that product's format, and nothing else can read it; without one h is f32. On a GPU: one product over the
-     * columns of gate and up side by side, f in its epilogue. */
+    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T); without gate h = f(norm(x) up^T). x = norm(x) afterwards where the norm replaces. Each
+     * product has its bias added first. With a reader h may be stored in that product's format, and nothing else can read it; without one h
+     * is f32. On a GPU: one product over the columns of gate and up side by side, f in its epilogue. */
     void (*feed_forward)(backend *b, const feed_forward_use *use);
     /* x [M, D] += scale * norm(y); nm NULL: y itself. y keeps its values. For norms behind attention and feed-forward. On a GPU: one
      * kernel, a block a row, which a backend may join to the product that wrote y. */

@@ -81,7 +81,7 @@ static quire_err add_operator(parser *p, expr_token token, str text, int32_t n, 
     return add_node(p, node, out);
 }
 
-static quire_err parse_any(parser *p, int32_t *out);
+static quire_err parse_inner(parser *p, int32_t *out);
 
 static quire_err unknown_name(parser *p, const expr_word *name) {
     nearest n = {.wanted = name->text};
@@ -118,7 +118,7 @@ static quire_err parse_element(parser *p, const expr_word *name, int32_t array, 
         }
         TRY(advance(p));
         int32_t at = column(p);
-        TRY(parse_any(p, &node.child[i]));
+        TRY(parse_inner(p, &node.child[i]));
         if (is_float(p, node.child[i])) {
             return expr_error(p->lexer.err, at, "an index of '%s' must be an integer, and this is a float", a->name);
         }
@@ -141,7 +141,7 @@ static quire_err parse_call(parser *p, const expr_word *name, int32_t function, 
         if (i > 0) {
             TRY(take(p, EXPR_COMMA, "',' and a second argument"));
         }
-        TRY(parse_any(p, &node.child[i]));
+        TRY(parse_inner(p, &node.child[i]));
         any_float = any_float || is_float(p, node.child[i]);
     }
     TRY(take(p, EXPR_CLOSE, "')' behind the last argument"));
@@ -193,7 +193,7 @@ static quire_err parse_primary(parser *p, int32_t *out) {
         return parse_name(p, out);
     case EXPR_OPEN:
         TRY(advance(p));
-        TRY(parse_any(p, out));
+        TRY(parse_inner(p, out));
         return take(p, EXPR_CLOSE, "')'");
     default:
         return expected(p, "a number, a name or '('");
@@ -231,18 +231,25 @@ static quire_err parse_binary(parser *p, int32_t least, int32_t *out) {
     return QUIRE_OK;
 }
 
-static quire_err parse_any(parser *p, int32_t *out) {
-    TRY(deeper(p));
+/* A whole text, or what stands inside something else: a condition with its arms, or operators. */
+static quire_err parse_condition(parser *p, int32_t *out) {
     TRY(parse_binary(p, 1, out));
     if (p->word.token == EXPR_QUESTION) {
         expr_word w = p->word;
         int32_t child[3] = {*out};
         TRY(advance(p));
-        TRY(parse_any(p, &child[1]));
+        TRY(parse_inner(p, &child[1]));
         TRY(take(p, EXPR_COLON, "':' and what holds otherwise"));
-        TRY(parse_any(p, &child[2]));
+        TRY(parse_inner(p, &child[2]));
         TRY(add_operator(p, w.token, w.text, 3, child, out));
     }
+    return QUIRE_OK;
+}
+
+/* One level deeper: in parentheses or brackets, or an arm of a condition. */
+static quire_err parse_inner(parser *p, int32_t *out) {
+    TRY(deeper(p));
+    TRY(parse_condition(p, out));
     p->depth--;
     return QUIRE_OK;
 }
@@ -290,6 +297,6 @@ quire_err expr_parse(expr_kind kind, str text, const attn_array *arrays, int32_t
         TRY(check_array(&arrays[i], err));
     }
     TRY(advance(&p));
-    TRY(parse_any(&p, &out->root));
+    TRY(parse_condition(&p, &out->root));
     return p.word.token == EXPR_END ? QUIRE_OK : expected(&p, "an operator or the end");
 }

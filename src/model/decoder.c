@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ quire_err decoder_buffer(loader *l, decoder *w, buffer_role role, int32_t width,
 quire_err decoder_norm(loader *l, const model_desc *d, const arch_names *names, weight_role role, int32_t layer, int32_t width,
                        norm **out) {
     norm_spec spec = {.kind = d->blocks.norm, .width = width, .eps = d->norm_eps};
+    spec.replaces = (d->blocks.norm_behind || d->blocks.norm_ahead) && (role == W_ATTN_NORM || role == W_FFN_NORM);
+    assert(!spec.replaces || d->moe.n_used == 0); /* moe_run reads a norm's rows more than once */
     *out = NULL;
     if (!weight_role_is(names, role)) {
         return QUIRE_OK;
@@ -196,20 +199,14 @@ static void run_sequential(const pass *p, int32_t i) {
     mlp_run(p, i, p->w->x, p->w->layers[i].ffn_norm);
 }
 
+/* The norm behind a half is the one through which the next half reads. */
 static void run_norms_behind(const pass *p, int32_t i) {
     const decoder *w = p->w;
-    attention_run(p, i, w->x, NULL);
-    p->op->norm_rows(p->b, w->x, w->layers[i].attn_norm, w->x);
-    mlp_run(p, i, w->x, NULL);
-    p->op->norm_rows(p->b, w->x, w->layers[i].ffn_norm, w->x);
-}
-
-static void run_norms_ahead(const pass *p, int32_t i) {
-    const decoder *w = p->w;
-    p->op->norm_rows(p->b, w->x, w->layers[i].attn_norm, w->x);
-    attention_run(p, i, w->x, NULL);
-    p->op->norm_rows(p->b, w->x, w->layers[i].ffn_norm, w->x);
-    mlp_run(p, i, w->x, NULL);
+    attention_run(p, i, w->x, i > 0 ? w->layers[i - 1].ffn_norm : NULL);
+    mlp_run(p, i, w->x, w->layers[i].attn_norm);
+    if (i == w->n_layers - 1) {
+        p->op->norm_rows(p->b, w->x, w->layers[i].ffn_norm, w->x);
+    }
 }
 
 static float or_one(float scale) {
@@ -265,8 +262,6 @@ void decoder_forward(const model *m, const batch *rows) {
             run_parallel(&p, i);
         } else if (m->desc.blocks.norm_behind) {
             run_norms_behind(&p, i);
-        } else if (m->desc.blocks.norm_ahead) {
-            run_norms_ahead(&p, i);
         } else {
             run_sequential(&p, i);
         }

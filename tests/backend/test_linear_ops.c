@@ -19,8 +19,8 @@
 /* A backend with one layer's worth of products. Types differ between the weights, so one op needs rows in several formats. */
 typedef struct fixture {
     backend *b;
-    buffer x, q, k, v, h, gated, gate, up;
-    norm *nm;
+    buffer x, q, k, v, h, gated, gate, up, normed, k_again;
+    norm *nm, *replacing; /* the same numbers */
     linear *wq, *wk, *wv, *w_gate, *w_up, *head, *from_h;
     float bias_q[D], bias_up[F];
     float *rows; /* [MAX_ROWS, D] */
@@ -56,6 +56,8 @@ static fixture fixture_open(compute_mode mode, const char *isa, int32_t n_thread
         .name = "n", .type = DTYPE_F32, .n_dims = 1, .dims = {D, 1, 1, 1}, .data = norm_weight, .n_bytes = sizeof norm_weight};
     quire_error err;
     assert_int_equal(ops->norm_load(f.b, &(norm_spec){.width = D, .eps = 1e-5f, .weight = &nw}, &f.nm, &err), QUIRE_OK);
+    assert_int_equal(ops->norm_load(f.b, &(norm_spec){.width = D, .eps = 1e-5f, .replaces = true, .weight = &nw}, &f.replacing, &err),
+                     QUIRE_OK);
     f.wq = load(f.b, DTYPE_Q4_K, D, D, f.bias_q, 1);
     f.wk = load(f.b, DTYPE_F32, 77, D, NULL, 2);
     f.wv = load(f.b, DTYPE_Q6_K, 64, D, NULL, 3);
@@ -66,6 +68,8 @@ static fixture fixture_open(compute_mode mode, const char *isa, int32_t n_thread
     f.x = ops->buffer_reserve(f.b, D);
     f.q = ops->buffer_reserve(f.b, D);
     f.k = ops->buffer_reserve(f.b, 77);
+    f.k_again = ops->buffer_reserve(f.b, 77);
+    f.normed = ops->buffer_reserve(f.b, D);
     f.v = ops->buffer_reserve(f.b, 64);
     f.h = ops->buffer_reserve(f.b, F);
     f.gated = ops->buffer_reserve(f.b, F);
@@ -496,12 +500,42 @@ static void impossible_weights_are_refused_with_their_name(void **state) {
     b->ops->close(b);
 }
 
+static void expect_same(fixture *f, buffer a, buffer b, int32_t width) {
+    float *expected = malloc(sizeof *expected * MAX_ROWS * (size_t)width);
+    f->b->ops->buffer_read(f->b, b, 0, MAX_ROWS, expected);
+    expect_rows(f, a, width, expected, 0, MAX_ROWS, "what a replacing norm gives");
+    free(expected);
+}
+
+static void a_norm_that_replaces_leaves_its_rows_behind(void **state) {
+    (void)state;
+    for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+        fixture f = fixture_open(mode, "auto", 2);
+        const backend_ops *ops = f.b->ops;
+        ops->step_begin(f.b, &(batch){.n_rows = MAX_ROWS});
+        ops->buffer_write(f.b, f.x, 0, MAX_ROWS, f.rows);
+        ops->norm_rows(f.b, f.x, f.nm, f.normed);
+        ops->norm_linears(f.b, f.x, f.nm, &(linear_use){f.wk, f.k}, 1);
+        ops->feed_forward(f.b, &(feed_forward_use){.x = f.x, .nm = f.nm, .up = f.w_up, .h = f.h});
+        ops->norm_linears(f.b, f.x, f.replacing, (linear_use[]){{f.wk, f.k_again}, {f.wq, f.q}}, 2);
+        expect_same(&f, f.k_again, f.k, 77);
+        expect_same(&f, f.x, f.normed, D);
+        ops->buffer_write(f.b, f.x, 0, MAX_ROWS, f.rows);
+        ops->feed_forward(f.b, &(feed_forward_use){.x = f.x, .nm = f.replacing, .up = f.w_up, .h = f.gated});
+        expect_same(&f, f.gated, f.h, F);
+        expect_same(&f, f.x, f.normed, D);
+        ops->step_wait(f.b);
+        fixture_close(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_does_not_depend_on_its_batch_or_on_threads),
         cmocka_unit_test(ops_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(feed_forward_is_the_activation_of_its_products),
         cmocka_unit_test(activations_that_become_their_readers_rows_at_once_have_the_same_bits),
+        cmocka_unit_test(a_norm_that_replaces_leaves_its_rows_behind),
         cmocka_unit_test(linear_add_adds_the_scaled_product_and_its_bias),
         cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
         cmocka_unit_test(a_biased_head_gives_the_largest_of_the_biased_logits),

@@ -59,6 +59,8 @@ def test_errors_say_what_and_where(quire, tmp_path):
         assert done.returncode == 1 and words in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", (text, done)
     for arguments, words in (
             (["--methods", "magic"], "--methods magic: must be"),
+            (["--temperature", "nan"], "--temperature nan: must be a number"),
+            (["--temperature", "2.1"], "--temperature 2.1: must be from 0 to 2"),
             (["--prompts", tmp_path / "nowhere"], "No such file"),
             (["--max-tokens", "3000"], "at most 2048 tokens")):
         done = run(*arguments)

@@ -187,6 +187,11 @@ def test_a_server_that_cannot_be_is_refused(quire, chats, arguments, said):
     assert done.returncode in (1, 2) and said in done.stderr
 
 
+def test_a_plan_needs_its_device(quire):
+    done = subprocess.run([QUIRE, "sim", "--plan", "opt-13b"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--plan opt-13b needs a DEVICE" in done.stderr
+
+
 def measured_and_predicted(done):
     found = {row["source"]: row for row in bench_lines.rows(done.stdout)}
     return found["measured"], found["predicted"]

@@ -197,9 +197,6 @@ static void budgets_hold(void **state) {
     text[0] = '1';
     assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH}, NULL, 0, &p, &err), QUIRE_OK);
     assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH + 1}, NULL, 0, &p, &err), QUIRE_INVALID);
-    memset(text, '(', EXPR_MAX_DEPTH);
-    assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_DEPTH}, NULL, 0, &p, &err), QUIRE_INVALID);
-    assert_non_null(strstr(err.message, "64 levels deep"));
     memset(text, '-', EXPR_MAX_LENGTH);
     assert_int_equal(expr_compile(EXPR_MASK, (str){text, EXPR_MAX_LENGTH}, NULL, 0, &p, &err), QUIRE_INVALID);
     for (int i = 0; i < EXPR_MAX_LENGTH / 2; i++) {
@@ -211,6 +208,66 @@ static void budgets_hold(void **state) {
     assert_int_equal(expr_compile(EXPR_MASK, str_of("1"), &named_h, 1, &p, &err), QUIRE_INVALID);
     assert_int_equal(expr_compile(EXPR_MASK, str_of("1"), &empty, 1, &p, &err), QUIRE_INVALID);
     assert_int_equal(expr_compile(EXPR_MASK, str_of("1"), arrays, ATTN_PROGRAM_ARRAYS + 1, &p, &err), QUIRE_INVALID);
+}
+
+/* n times `open`, kv_idx, n times `close`. */
+static quire_err compile_nested(int n, const char *open, const char *close, quire_error *err) {
+    static attn_program p;
+    static char text[EXPR_MAX_LENGTH + 1];
+    size_t length = 0;
+    for (int i = 0; i < 2 * n + 1; i++) {
+        length += (size_t)snprintf(text + length, sizeof text - length, "%s", i < n ? open : i == n ? "kv_idx" : close);
+    }
+    return expr_compile(EXPR_SCORE, (str){text, length}, arrays, N_ARRAYS, &p, err);
+}
+
+static void as_many_levels_as_are_documented_and_no_more_are_read(void **state) {
+    (void)state;
+    static const char *const levels[][2] = {{"(", ")"},       {"-", ""},        {"abs(", ")"}, {"doc[", "]"},
+                                            {"h ? 2 : ", ""}, {"h ? ", " : 2"}, {"!", ""}};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        quire_error err = {0};
+        if (compile_nested(EXPR_MAX_DEPTH, levels[i][0], levels[i][1], &err) != QUIRE_OK) {
+            fail_msg("64 times '%s': %s", levels[i][0], err.message);
+        }
+        assert_int_equal(compile_nested(EXPR_MAX_DEPTH + 1, levels[i][0], levels[i][1], &err), QUIRE_INVALID);
+        assert_non_null(strstr(err.message, "over 64 levels deep"));
+    }
+}
+
+static void as_many_parts_as_are_documented_and_no_more_are_read(void **state) {
+    (void)state;
+    static attn_program p;
+    static char text[EXPR_MAX_LENGTH + 1];
+    quire_error err = {0};
+    size_t n = (size_t)snprintf(text, sizeof text, "-kv_idx"); /* a sign, 256 names, 255 operators */
+    for (int i = 0; i < EXPR_MAX_NODES / 2 - 1; i++) {
+        n += (size_t)snprintf(text + n, sizeof text - n, "+kv_idx");
+    }
+    assert_int_equal(expr_compile(EXPR_MASK, (str){text + 1, n - 1}, NULL, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(expr_compile(EXPR_MASK, (str){text, n}, NULL, 0, &p, &err), QUIRE_OK);
+    text[n] = '\0';
+    memmove(text + 1, text, n);
+    text[0] = '-';
+    assert_int_equal(expr_compile(EXPR_MASK, (str){text, n + 1}, NULL, 0, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "over 512 numbers"));
+}
+
+static void as_many_arrays_as_are_documented_and_no_more_are_read(void **state) {
+    (void)state;
+    static attn_program p;
+    static attn_array many[ATTN_PROGRAM_ARRAYS + 1];
+    quire_error err = {0};
+    for (int i = 0; i <= ATTN_PROGRAM_ARRAYS; i++) {
+        many[i] = (attn_array){.n_dims = ATTN_ARRAY_DIMS, .dims = {1, 1, 1, 1}, .data = doc_data};
+        memset(many[i].name, 'a' + i, ATTN_ARRAY_NAME);
+    }
+    char text[ATTN_ARRAY_NAME + 13];
+    snprintf(text, sizeof text, "%s[0][0][0][0]", many[ATTN_PROGRAM_ARRAYS - 1].name);
+    assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS, &p, &err), QUIRE_OK);
+    assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS + 1, &p, &err), QUIRE_INVALID);
+    many[0].n_dims = ATTN_ARRAY_DIMS + 1;
+    assert_int_equal(expr_compile(EXPR_MASK, str_of(text), many, ATTN_PROGRAM_ARRAYS, &p, &err), QUIRE_INVALID);
 }
 
 /* ---- verdicts over rectangles ---- */
@@ -322,6 +379,9 @@ int main(void) {
         cmocka_unit_test(what_faults_is_what_c_would_evaluate),
         cmocka_unit_test(a_wrong_expression_is_refused_with_its_column),
         cmocka_unit_test(budgets_hold),
+        cmocka_unit_test(as_many_levels_as_are_documented_and_no_more_are_read),
+        cmocka_unit_test(as_many_parts_as_are_documented_and_no_more_are_read),
+        cmocka_unit_test(as_many_arrays_as_are_documented_and_no_more_are_read),
         cmocka_unit_test(rectangles_that_a_mask_empties_or_fills_are_known),
         cmocka_unit_test(programs_give_what_their_trees_give),
     };

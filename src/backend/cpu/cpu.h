@@ -108,6 +108,7 @@ void cpu_experts(backend *b, const experts_use *use);
 /* ---- implemented in norm.c ---- */
 /* A norm's weight and bias are f32 here, 1 + w already added, and a weight of ones where it has none. Adds to b->weight_bytes. */
 quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_error *err);
+bool cpu_norm_replaces(const norm *nm);
 /* Norms one row: each stretch of the norm's own width in x[0..width) (a head, or the whole row). out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
 

@@ -23,7 +23,7 @@ _Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group)
 /* The input rows of an op, and the formats of the weights that read them. */
 typedef struct rows_job {
     cpu_backend *b;
-    const float *x; /* [.., width] */
+    float *x; /* [.., width] */
     int32_t width, n_rows;
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
     bool is_quantised;   /* x has its only reader's format already */
@@ -36,9 +36,9 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
     rows_job *job = context;
     cpu_backend *b = job->b;
     cpu_linear_state *s = b->linear_state;
-    const float *x = job->x + (int64_t)(job->rows != NULL ? job->rows[i] : i) * job->width;
+    float *x = job->x + (int64_t)(job->rows != NULL ? job->rows[i] : i) * job->width;
     if (job->nm != NULL) {
-        float *normed = cpu_scratch_row(b, worker);
+        float *normed = cpu_norm_replaces(job->nm) ? x : cpu_scratch_row(b, worker);
         cpu_norm_row(b, job->nm, x, job->width, normed);
         x = normed;
     }

@@ -4,6 +4,7 @@
 
 struct norm {
     norm_kind kind;
+    bool replaces;
     float eps;
     int32_t width;     /* of the stretch that statistics are taken over */
     int32_t n_weights; /* a multiple of width: stretches take turns over the weights */
@@ -78,7 +79,7 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
     if (nm == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "a norm over %d elements: out of memory", spec->width);
     }
-    *nm = (norm){.kind = spec->kind, .eps = spec->eps, .width = spec->width, .n_weights = n};
+    *nm = (norm){.kind = spec->kind, .replaces = spec->replaces, .eps = spec->eps, .width = spec->width, .n_weights = n};
     TRY(spec->weight != NULL ? load_weights(c, spec->weight, n, &nm->weight, err) : load_ones(c, n, &nm->weight, err));
     if (spec->bias != NULL) {
         TRY(load_weights(c, spec->bias, n, &nm->bias, err));
@@ -88,6 +89,10 @@ quire_err cpu_norm_load(backend *b, const norm_spec *spec, norm **out, quire_err
     }
     *out = nm;
     return QUIRE_OK;
+}
+
+bool cpu_norm_replaces(const norm *nm) {
+    return nm->replaces;
 }
 
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out) {

@@ -21,7 +21,7 @@ static const char built_in_prompts[] =
     "\"Where have you been?\" she asked.\n";
 
 void bench_speculation_options_init(bench_speculation_options *o) {
-    *o = (bench_speculation_options){.methods = "ngram,suffix", .n_decode = 64, .temperature = "0"};
+    *o = (bench_speculation_options){.methods = "ngram,suffix", .n_decode = 64};
     quire_options_init(&o->engine);
 }
 
@@ -135,7 +135,8 @@ static quire_err set_fields(const bench_speculation_options *o, quire_request *r
     TRY(quire_request_set(r, "ignore_eos", "true", err));
     snprintf(number, sizeof number, "%d", SEED);
     TRY(quire_request_set(r, "seed", number, err));
-    return quire_request_set(r, "temperature", o->temperature, err);
+    snprintf(number, sizeof number, "%g", o->temperature);
+    return quire_request_set(r, "temperature", number, err);
 }
 
 static quire_err send_prompt(const bench_speculation_options *o, client *c, const int32_t *ids, size_t n, quire_error *err) {
@@ -272,7 +273,7 @@ static void print_all(const speculation *b) {
     }
     sheet_note(
         &sh,
-        "%s: %d prompts, %d tokens behind each at temperature %s, one request at a time, each prompt by every way in turn; %s, compute "
+        "%s: %d prompts, %d tokens behind each at temperature %g, one request at a time, each prompt by every way in turn; %s, compute "
         "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with that without guesses.",
         b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode, b->o->temperature,
         info->model_name != NULL ? info->model_name : b->o->engine.model, info->compute, info->kv_dtype, info->backend);

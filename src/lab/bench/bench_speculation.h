@@ -16,7 +16,7 @@ typedef struct bench_speculation_options {
     str prompts;         /* its text (prompt_lines.h) */
     int32_t n_decode;    /* tokens of each answer */
     int32_t n_each;      /* prompts of a category, the first of them; 0: all */
-    const char *temperature;
+    double temperature;
     bool json;
 } bench_speculation_options;
 

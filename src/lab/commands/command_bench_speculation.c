@@ -19,7 +19,7 @@ static const flag own_flags[] = {
      AT(own.methods)},
     {"--max-tokens -n", "N", "tokens of each answer (64)", FLAG_COUNT, AT(own.n_decode), .minimum = 2, .maximum = 1 << 20},
     {"--each", "N", "prompts of a category, the first of them (0: all)", FLAG_COUNT, AT(own.n_each), .minimum = 0, .maximum = 1 << 16},
-    {"--temperature --temp", "T", "0: the likeliest token (0)", FLAG_TEXT, AT(own.temperature)},
+    {"--temperature --temp", "T", "0: the likeliest token (0)", FLAG_PART, AT(own.temperature), .minimum = 0, .maximum = 2},
     {0},
 };
 static const flag *const groups[] = {flags_model,    flags_ablations, own_flags,   flags_json,   flags_compute,

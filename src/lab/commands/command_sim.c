@@ -86,7 +86,10 @@ static quire_err run(const cli_options *o, quire_error *err) {
     TRY(check_flags(given, err));
     if (given->plan.model != NULL) {
         plan_options plan = given->plan;
-        plan.device = o->argument != NULL ? o->argument : "";
+        if (o->argument == NULL) {
+            return err_set(err, QUIRE_INVALID, -1, "--plan %s needs a DEVICE behind it, as in --plan %s a100-40gb", plan.model, plan.model);
+        }
+        plan.device = o->argument;
         plan.page_tokens = own.page_tokens;
         plan.cost_per_hour = given->served.server.cost_per_hour > 0 ? given->served.server.cost_per_hour : plan.cost_per_hour;
         plan.json = o->json;
