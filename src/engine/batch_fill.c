@@ -20,7 +20,7 @@ quire_err batch_open(engine *e) {
     a->faults = mem_new(n_rows, sizeof *a->faults);
     a->out_rows = mem_new((size_t)e->sched.limits.max_out, sizeof *a->out_rows);
     a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
-    a->hidden = mem_new((size_t)e->desc->d_model, sizeof *a->hidden);
+    a->hidden = mem_new((size_t)e->desc->d_model * n_workers, sizeof *a->hidden);
     a->raw = mem_new((size_t)e->desc->n_vocab * n_workers, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->states = mem_new(DRAFT_MAX * n_workers, CONSTRAINT_MAX_STATE_BYTES);

@@ -11,7 +11,6 @@
 #include "engine/row_pooling.h"
 #include "engine/step_lines.h"
 #include "engine/step_sample.h"
-#include "sample/end_tokens.h"
 
 /* ---- one token ---- */
 
@@ -29,9 +28,8 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     out_publish(s, reason);
 }
 
-/* Whether s ends with the token that it just got, and why. */
-static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
-    end_kind end = end_token_kind(&s->sampling, e->desc, token);
+/* Whether s ends with the token of that kind that it just got, and why. */
+static finish_reason finish_of(sequence *s, end_kind end) {
     if (end != END_NONE) {
         s->stopped_by_eos = end == END_EOS;
         return FINISH_STOP;
@@ -39,11 +37,11 @@ static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
     return s->task.n_known == s->task.n_max ? FINISH_LENGTH : FINISH_NONE;
 }
 
-void step_commit(engine *e, sequence *s, int32_t token) {
+void step_commit(engine *e, sequence *s, int32_t token, end_kind end) {
     s->task.tokens[s->task.n_known++] = token;
     s->task.state = TASK_DECODE;
     event_token(e, s, e->step.collected_us);
-    finish_reason reason = finish_of(e, s, token);
+    finish_reason reason = finish_of(s, end);
     if (reason != FINISH_NONE) {
         step_finish(e, s, reason, QUIRE_OK);
     } else {
@@ -122,6 +120,9 @@ enum { SEQUENCE_AHEAD = 12, TOKENS_AHEAD = 6 }; /* items */
 static void prefetch_ahead(const engine *e, int32_t item) {
     if (item + SEQUENCE_AHEAD < e->sched.plan.n_items) {
         sequence_prefetch(planned_at(e, item + SEQUENCE_AHEAD));
+        if (e->sched.plan.items[item + SEQUENCE_AHEAD].n_drafts > 0) {
+            sequence_prefetch_drafts(planned_at(e, item + SEQUENCE_AHEAD));
+        }
     }
     if (item + TOKENS_AHEAD < e->sched.plan.n_items) {
         sequence *s = planned_at(e, item + TOKENS_AHEAD);

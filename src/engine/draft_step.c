@@ -30,6 +30,12 @@ static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
 }
 
+float step_outlook_least(const engine *e) {
+    const sched_cost *c = &e->sched.limits.cost;
+    double one = c->step_us + c->row_us;
+    return outlook_least(e->sched.n_running, one > 0 ? (float)(c->row_us / one) : 0.0f);
+}
+
 /* Whether the request's own rules alone decide at most `most` of s's next tokens, or guess them. */
 static bool has_outlook(const engine *e, sequence *s, int32_t most) {
     draft_seq *d = &s->draft;
@@ -37,7 +43,7 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
         return false;
     }
     if (s->constraint != NULL) {
-        return outlook_propose(d, e->desc, most, outlook_least(e->sched.n_running));
+        return outlook_propose(d, e->desc, most, step_outlook_least(e));
     }
     if (!d->samples_each && jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &d->tree)) {
         d->n_jump_forward = d->tree.n;
@@ -61,6 +67,7 @@ void draft_step_propose(engine *e) {
         sequence *s = running_at(e, i);
         if (i + PREFETCHED_AHEAD < e->sched.n_running) {
             sequence_prefetch(running_at(e, i + PREFETCHED_AHEAD));
+            sequence_prefetch_drafts(running_at(e, i + PREFETCHED_AHEAD));
         }
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
@@ -118,11 +125,13 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
 /* Commits a jump-forward token. */
 static void take_forced(engine *e, sequence *s, int32_t token) {
     sample_result r = {.token = token};
-    if (!step_take_sampled(s, &r)) {
+    end_kind end;
+    if (!step_take_sampled(s, &r, &end)) {
         r.error = sample_accept(&s->context, token);
+        end = end_token_kind(&s->sampling, e->desc, token);
     }
     if (r.error == QUIRE_OK) {
-        step_commit(e, s, token);
+        step_commit(e, s, token, end);
     } else {
         step_finish(e, s, FINISH_ERROR, r.error == QUIRE_INVALID ? QUIRE_INTERNAL : r.error);
     }
@@ -153,9 +162,10 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
         cache_publish(e, s);
         kv_seq_forget(&e->kv, &s->task.kv);
     }
-    if (n > 0) {
-        report(e, s, &w.outcome);
+    if (n == 0) {
+        return; /* the tables hold no more than what was computed */
     }
+    report(e, s, &w.outcome);
     if (s->task.state != TASK_DONE) {
         kv_seq_trim(&e->kv, &s->task.kv);
     }

@@ -23,6 +23,8 @@ typedef struct sequence {
     int64_t last_token_us, ended_us;
     const sample_result *line; /* its next n_line tokens, from step_lines_sample until they are committed */
     int32_t n_line;
+    uint8_t line_end; /* the end_kind of the last of these; the others are no end tokens */
+    bool is_checked;  /* all its rows of this step were found to be finite */
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;
@@ -71,13 +73,18 @@ typedef struct sequence {
     size_t n_namespace;
 } sequence;
 
-/* Asks the processor for what a step reads of s: sampling has displaced it. */
+/* Asks the processor for what a step without drafts reads of s: sampling has displaced it. */
 static inline void sequence_prefetch(const sequence *s) {
     const char *first = (const char *)s;
     for (size_t at = 0; at < offsetof(sequence, n_read); at += MEM_ALIGN) {
         __builtin_prefetch(first + at, 1);
     }
-    for (size_t at = offsetof(sequence, draft.n_jump_forward); at < offsetof(sequence, draft.outlook.tree.parents); at += MEM_ALIGN) {
+    __builtin_prefetch(&s->draft.n_jump_forward, 1);
+}
+/* The same for its drafts and its outlook. */
+static inline void sequence_prefetch_drafts(const sequence *s) {
+    const char *first = (const char *)s;
+    for (size_t at = offsetof(sequence, draft.wanted); at < offsetof(sequence, draft.outlook.tree.parents); at += MEM_ALIGN) {
         __builtin_prefetch(first + at, 1);
     }
 }

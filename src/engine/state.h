@@ -9,6 +9,7 @@
 #include "engine/sequence.h"
 #include "kv/audit_file.h"
 #include "kv/kv_tiering.h"
+#include "sample/end_tokens.h"
 #include "sample/sample_batch.h"
 #include "sched/preempt_cost.h"
 #include "sched/scheduler.h"
@@ -24,6 +25,7 @@ typedef struct engine_entry {
 /* What an item samples (step_lines.h). */
 typedef struct draft_line {
     sequence *s;
+    int32_t row0, n_rows;   /* its rows of the batch, drafts included */
     int32_t n_drafts;
     sample_row *rows;       /* [n_drafts + 1]; of jump-forward tokens one or none */
     sample_result *results; /* [n_drafts + 1] */
@@ -42,7 +44,7 @@ typedef struct step_arrays {
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and scratch memory to plan it */
-    float *hidden;                  /* [d_model] */
+    float *hidden;                  /* for each thread, [d_model] */
     uint8_t *states;                /* for each thread, [DRAFT_MAX][CONSTRAINT_MAX_STATE_BYTES] behind the nodes of a draft */
     float *raw;                     /* for each thread, [n_vocab] a row of logits as the model computed it */
     float *forked;                  /* [n_vocab] a copy for a child to sample from */
@@ -145,8 +147,8 @@ int32_t batch_first_wanted(const sequence *s);
 void collect_items(engine *e);
 /* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
-/* Appends `token` to s: it is known, published for its reader, and may end s. */
-void step_commit(engine *e, sequence *s, int32_t token);
+/* Appends `token` to s, which is of that kind for s: it is known, published for its reader, and may end s. */
+void step_commit(engine *e, sequence *s, int32_t token, end_kind end);
 /* Stores what the request wants of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "engine/draft_step.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
 #include "spec/outlook.h"
@@ -49,6 +50,16 @@ static void take_token(engine *e, sequence *s, int32_t worker, int32_t n, const 
     step_sample_row(e, s, worker, row, NULL);
 }
 
+/* Looks at all rows of a line before it is sampled: step_check_rows asks for that, and here threads share the work. */
+static void check_line(engine *e, const draft_line *line, int32_t worker) {
+    sequence *s = line->s;
+    int32_t n_logits = step_may_publish(e, s, line->n_rows) ? count_rows(line) : 0;
+    s->is_checked = step_rows_are_finite(e, worker, line->row0, line->n_rows);
+    for (int32_t i = 0; s->is_checked && i < n_logits; i++) {
+        s->is_checked = step_logits_are_finite(e, line->rows[i].logits);
+    }
+}
+
 /* Goes down a line. The history of each sample is the sequence's own array, where the tokens will be known. */
 static void sample_line(void *context, int32_t task, int32_t worker) {
     engine *e = context;
@@ -56,17 +67,21 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
     sequence *s = line->s;
     verify_walk w = verify_begin(&s->draft, line->n_drafts, false);
     int32_t n = 0;
+    check_line(e, line, worker);
     for (bool goes_on = true; goes_on; n++) {
         int32_t row = verify_row(&w, 0);
         sample_result *r = &line->results[n];
         take_token(e, s, worker, n, &w, row < 0 ? NULL : &line->rows[row], r);
-        bool ends = r->error != QUIRE_OK || r->token < 0 || end_token_kind(&s->sampling, e->desc, r->token) != END_NONE;
+        bool is_token = r->error == QUIRE_OK && r->token >= 0;
+        end_kind end = is_token ? end_token_kind(&s->sampling, e->desc, r->token) : END_NONE;
+        bool ends = !is_token || end != END_NONE;
         int32_t room = s->task.n_max - (s->task.n_known + n + 1) - 1; /* for drafts of the next step */
+        s->line_end = (uint8_t)end;
         goes_on = !ends && verify_advance(&w, r->token);
         if (goes_on) {
             s->task.tokens[s->task.n_known + n] = r->token;
         } else if (!ends && s->constraint != NULL && room > 0 && !e->options.ablations.no_jump_forward) {
-            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, outlook_least(e->sched.n_running));
+            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, step_outlook_least(e));
         }
     }
     s->line = line->results;
@@ -85,17 +100,25 @@ void step_lines_sample(engine *e) {
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
         draft_line *line = &a->lines[n];
         sequence *s = planned_at(e, i);
+        const sched_item *it = &e->sched.plan.items[i];
         assert(s->n_line == 0);
+        s->is_checked = false;
         if (!is_lined(e, i)) {
             continue;
         }
-        *line = (draft_line){s, e->sched.plan.items[i].n_drafts, a->line_rows + n_rows, a->line_results + n_results};
+        *line = (draft_line){.s = s,
+                             .row0 = a->batch_seqs[i].row0,
+                             .n_rows = it->n_rows,
+                             .n_drafts = it->n_drafts,
+                             .rows = a->line_rows + n_rows,
+                             .results = a->line_results + n_results};
         n_results += line->n_drafts + 1;
         int32_t filled = fill_rows(e, a->out0[i], line);
         if (is_known(line)) {
             line->results[0] = (sample_result){line->rows[0].argmax, QUIRE_OK};
             s->line = line->results;
             s->n_line = 1;
+            s->line_end = (uint8_t)end_token_kind(&s->sampling, e->desc, line->rows[0].argmax);
         } else {
             n_rows += filled;
             n++;

@@ -42,22 +42,25 @@ void step_sample_row(engine *e, sequence *s, int32_t worker, sample_row *row, co
     }
 }
 
-bool step_take_sampled(sequence *s, sample_result *result) {
+bool step_take_sampled(sequence *s, sample_result *result, end_kind *end) {
     if (s->n_line == 0) {
         return false;
     }
     *result = *s->line++;
     s->n_line--;
+    *end = s->n_line == 0 ? (end_kind)s->line_end : END_NONE;
     return true;
 }
 
 void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
     sample_result result = NOT_SAMPLED;
-    if (!step_take_sampled(s, &result)) {
+    end_kind end;
+    if (!step_take_sampled(s, &result, &end)) {
         int64_t start_ns = clock_ns();
         sample_row row = {.logits = logits, .context = step_sample_context(s), .result = &result};
         step_sample_row(e, s, 0, &row, w);
         e->profile.sample_ns += clock_ns() - start_ns;
+        end = end_token_kind(&s->sampling, e->desc, result.token);
     }
     if (result.error != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, result.error);
@@ -68,24 +71,37 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
         step_finish(e, s, FINISH_STOP, QUIRE_OK);
         return;
     }
-    step_commit(e, s, result.token);
+    step_commit(e, s, result.token, end);
+}
+
+bool step_rows_are_finite(engine *e, int32_t worker, int32_t row0, int32_t n) {
+    float *hidden = e->step.hidden + (size_t)e->desc->d_model * (size_t)worker;
+    bool finite = true;
+    for (int32_t i = 0; i < n && finite; i++) {
+        e->b->ops->buffer_read(e->b, model_hidden(e->m), row0 + i, 1, hidden);
+        finite = finite_from(hidden, e->desc->d_model, -FLT_MAX);
+    }
+    return finite;
+}
+
+bool step_logits_are_finite(const engine *e, const float *logits) {
+    return finite_from(logits, e->desc->n_vocab, -INFINITY);
+}
+
+bool step_may_publish(const engine *e, const sequence *s, int32_t n) {
+    return s->task.kv.has_path && (s->task.kv.n_computed + n) / e->layout.page_tokens > s->task.kv.path.n_pages;
 }
 
 quire_err step_check_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {
-    float *hidden = e->step.hidden;
     const atomic_uint *faults = s->mods != NULL ? e->step.rows.faults : NULL;
     for (int32_t i = 0; i < n && faults != NULL; i++) {
         if (atomic_load(&faults[row0 + i]) != 0) {
             return QUIRE_FAULT;
         }
     }
-    for (int32_t i = 0; i < n; i++) {
-        e->b->ops->buffer_read(e->b, model_hidden(e->m), row0 + i, 1, hidden);
-        if (!finite_from(hidden, e->desc->d_model, -FLT_MAX)) {
-            return QUIRE_NUMERIC;
-        }
+    bool finite = s->is_checked || step_rows_are_finite(e, 0, row0, n);
+    if (finite && !s->is_checked && out >= 0 && step_may_publish(e, s, 0)) {
+        finite = step_logits_are_finite(e, e->b->ops->logits(e->b, out));
     }
-    bool publishes = s->task.kv.has_path && s->task.kv.n_computed / e->layout.page_tokens > s->task.kv.path.n_pages;
-    bool finite = !publishes || out < 0 || finite_from(e->b->ops->logits(e->b, out), e->desc->n_vocab, -INFINITY);
     return finite ? QUIRE_OK : QUIRE_NUMERIC;
 }

@@ -15,9 +15,11 @@ void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t mo
 bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, float least);
 
 /* The least probability of a guess that is worth a row of a step in which n_seqs sequences decode: while weights are read anyway, the rows
- * of few cost little; those of many take their time from others. */
-static inline float outlook_least(int32_t n_seqs) {
+ * of few cost little; those of many take their time from others. row_part: what a row takes of the time of a step with one row, as
+ * measured; a guess that is right saves such a step. 0: it is not known. */
+static inline float outlook_least(int32_t n_seqs, float row_part) {
     float least = 0.18f + 0.07f * (float)n_seqs;
+    least = row_part > least ? row_part : least;
     return least < 0.9f ? least : 0.9f;
 }
 

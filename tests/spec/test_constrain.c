@@ -222,6 +222,14 @@ static void judging_moves_the_state_over_the_token(void **state) {
     constraint_drop(&w.choice->head);
 }
 
+static void a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes(void **state) {
+    (void)state;
+    assert_true(outlook_least(1, 0.0f) > 0.2f && outlook_least(1, 0.0f) < 0.3f);
+    assert_true(outlook_least(4, 0.0f) > outlook_least(1, 0.0f));
+    assert_true(outlook_least(1, 0.5f) == 0.5f); /* a row takes half of a step of one row */
+    assert_true(outlook_least(100, 0.5f) == 0.9f && outlook_least(1, 0.99f) == 0.9f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forbidden_nodes_fall_with_all_below_them),
@@ -229,6 +237,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_forced_that_another_rule_could_forbid),
         cmocka_unit_test(a_guess_goes_by_how_often_the_likeliest_token_was_right),
         cmocka_unit_test(an_outlook_found_beforehand_is_the_one_found_later),
+        cmocka_unit_test(a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes),
         cmocka_unit_test(judging_moves_the_state_over_the_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
