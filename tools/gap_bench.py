@@ -177,7 +177,10 @@ def sink_main(listener):
                 head, _, begun = data.partition(b"\r\n\r\n")
                 left = int(re.search(rb"content-length: (\d+)", head, re.I)[1]) - len(begun)
                 while left > 0:
-                    left -= s.recv_into(piece, min(left, len(piece)))
+                    n = s.recv_into(piece, min(left, len(piece)))
+                    if n == 0:
+                        raise ConnectionError
+                    left -= n
                 s.sendall(refusal)
         s.close()
 
@@ -262,7 +265,8 @@ def main():
     p.add_argument("--json", action="store_true")
     p.add_argument("flags", nargs="*", help="flags of quire serve, behind --")
     o = p.parse_args()
-    load, sink = Load(bodies()), Sink()
+    sink = Sink()  # first: it has no end of the other's pipe then
+    load = Load(bodies())
     server = Server(o.quire, o.flags)
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -10)  # the client waits for the server, not for a processor

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/thread_slice.h"
 
-#define THREAD_SLICE_US 100 /* the system's: a thread of the engine that comes back waits for a text thread no longer than this */
+#define THREAD_SLICE_US 100 /* the system's */
 
 static void *text_main(void *arg);
 

@@ -6,7 +6,7 @@
  *
  * A job that takes longer than TEXT_QUICK_US, or is expected to, is a slow one. Slow jobs run on as many threads again, of lower priority:
  * they take what processors have left, and hold up neither quick jobs nor engine and server. All text threads have a short slice of
- * the system's (base/thread_slice.h): it lets a thread that runs have its slice, so a long one would delay a step of the engine by as much.
+ * the system's (base/thread_slice.h): a thread of the engine that wakes up takes the place of one that had it, and else waits for a tick.
  *
  * A job that waits in the middle keeps its thread and its memory. So there are more threads than may run at once, of which a tenant has a
  * part at most; and memory has bounds. Long texts begin only where their bytes fit into what all may hold together, and one job at a time,

@@ -1,4 +1,5 @@
-/* The slice of the calling thread: how long it may run before others that wait for its processor have theirs.
+/* The slice of the calling thread: how long it may run before a thread that wakes up may take its place. With a short one it also gets its
+ * turn sooner when it wakes up itself.
  *
  * Linux has it for each thread from 6.12 on; a thread's share of the processor stays as it is. Elsewhere nothing changes. Any thread. */
 #ifndef BASE_THREAD_SLICE_H

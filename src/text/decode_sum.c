@@ -2,10 +2,11 @@
 #include "text/chars.h"
 #include "text/decode.h"
 
-/* Whether no part of the text that is replaced can lie in two tokens. is_bytes: a step before makes characters of several tokens' bytes. */
-static bool is_within_tokens(const char *literal, size_t n, bool is_bytes) {
+/* Whether no part of the text that is replaced can lie in two tokens, as it is one character. One that is spelt by tokens of a byte each is
+ * passed over: a model writes the mark of a space so only where it is not meant as one. */
+static bool is_within_tokens(const char *literal, size_t n) {
     size_t len;
-    return n == 1 || (!is_bytes && n > 0 && utf8_decode(literal, n, &len) >= 0 && len == n);
+    return n > 0 && utf8_decode(literal, n, &len) >= 0 && len == n;
 }
 
 /* What of step s keeps texts from adding up; NULL: nothing. */
@@ -17,13 +18,15 @@ static const char *step_obstacle(const decode_step *s, bool is_bytes) {
     case DECODE_SUFFIX:
         return "BPEDecoder, where the end of a word is a space unless it is the last";
     case DECODE_REPLACE:
-        return joins && (s->match.re != NULL || !is_within_tokens(s->match.literal, s->match.n_literal, is_bytes))
+        return joins && (s->match.re != NULL || !is_within_tokens(s->match.literal, s->match.n_literal))
                    ? "Replace behind a step that joins tokens"
                    : NULL;
     case DECODE_METASPACE:
-        return joins && !is_within_tokens(s->content, s->n_content, is_bytes) ? "Metaspace behind a step that joins bytes" : NULL;
+        return joins && !is_within_tokens(s->content, s->n_content) ? "Metaspace behind a step that joins bytes" : NULL;
     case DECODE_STRIP:
-        return s->late && s->stop > 0 ? "Strip of the end of the whole text" : is_bytes && !s->late ? "Strip behind ByteFallback" : NULL;
+        return s->late && (s->stop > 0 || s->start > 1) ? "Strip of more of the whole text than its first character"
+               : is_bytes && !s->late                   ? "Strip behind ByteFallback"
+                                                        : NULL;
     case DECODE_BYTE_FALLBACK:
         return s->late ? "ByteFallback behind a step that joins tokens" : NULL;
     case DECODE_WORDPIECE:
