@@ -8,6 +8,9 @@
 #include "spec/jump_forward.h"
 #include "spec/outlook.h"
 
+#define GUESSES_KEPT 0.98f /* of engine.guessed, when there is one more */
+#define MOST_DOUBT   2.5f
+
 _Static_assert(DRAFT_MAX <= sizeof((quire_stats *)0)->draft_accepted_at / sizeof(int64_t), "there is a counter for each depth");
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
 
@@ -30,10 +33,13 @@ static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
 }
 
+/* Guesses that were right less often than their rows take of a step are held to be less likely than they are said to be. */
 float step_outlook_least(const engine *e) {
     const sched_cost *c = &e->sched.limits.cost;
     double one = c->step_us + c->row_us;
-    return outlook_least(e->sched.n_running, one > 0 ? (float)(c->row_us / one) : 0.0f);
+    float row_part = one > 0 ? (float)(c->row_us / one) : 0.0f, cost = row_part * e->guessed;
+    float doubt = e->guessed_right < cost ? cost / e->guessed_right : 1.0f;
+    return outlook_least(e->sched.n_running, row_part * (doubt < MOST_DOUBT ? doubt : MOST_DOUBT));
 }
 
 /* Whether the request's own rules alone decide at most `most` of s's next tokens, or guess them. */
@@ -102,6 +108,11 @@ static void take_place(engine *e, const sequence *s, int32_t place) {
     }
 }
 
+static void note_guess(engine *e, const draft_outcome *o) {
+    e->guessed = e->guessed * GUESSES_KEPT + (float)o->n;
+    e->guessed_right = e->guessed_right * GUESSES_KEPT + (float)o->n_accepted;
+}
+
 /* Adapts the depth and the counters to the result. s may have ended with these tokens. */
 static void report(engine *e, sequence *s, const draft_outcome *o) {
     quire_stats *st = &e->stats;
@@ -119,6 +130,9 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
     s->draft.n_agreed += s->draft.is_guess ? 0 : o->n_first; /* a drafter has not seen a guess */
     if (!e->options.ablations.fixed_draft_length) {
         draft_adapt(&s->draft, &e->options.draft, o);
+        if (s->draft.is_guess) {
+            note_guess(e, o);
+        }
     }
 }
 

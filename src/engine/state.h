@@ -87,6 +87,7 @@ struct engine {
     sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
     draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
+    float guessed, guessed_right; /* tokens that constraints have guessed of late, and those of them that were right */
     scheduler sched;         /* the queues of sequences, and the step's plan */
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;        /* requests whose end was published */
