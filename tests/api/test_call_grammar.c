@@ -641,15 +641,18 @@ static void a_thousand_tools_are_compiled_within_the_budgets(void **state) {
     }
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         const call_grammar c = {.format = formats[i], .tools = tools, .n_tools = N};
-        grammar *g = NULL;
-        quire_error err = {0};
-        int64_t from = clock_thread_us();
-        quire_err e = call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err);
-        int64_t us = clock_thread_us() - from;
-        printf("%s: %s, %lld ms\n", formats[i], quire_err_name(e), (long long)us / 1000);
-        assert_true(e == QUIRE_OK || e == QUIRE_TOO_LARGE);
-        assert_true(us < TIMES_SLOWER * 20 * GRAMMAR_MAX_US); /* of 1,024 */
-        grammar_drop(g);
+        int64_t us = INT64_MAX;
+        for (int try = 0; try < 8 && us >= TIMES_SLOWER * 6 * GRAMMAR_MAX_US; try++) { /* others disturb a measurement now and then */
+            grammar *g = NULL;
+            quire_error err = {0};
+            int64_t from = clock_thread_us();
+            quire_err e = call_grammar_compile(&c, NULL, &(grammar_marks){0}, NULL, &g, &err);
+            us = clock_thread_us() - from;
+            printf("%s: %s, %lld ms\n", formats[i], quire_err_name(e), (long long)us / 1000);
+            assert_true(e == QUIRE_OK || e == QUIRE_TOO_LARGE);
+            grammar_drop(g);
+        }
+        assert_true(us < TIMES_SLOWER * 6 * GRAMMAR_MAX_US);
     }
     json_drop(schema);
     strbuf_deinit(&text);

@@ -159,16 +159,17 @@ static void grammars_of_custom_tools_are_compiled_apart(void **state) {
                          QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&body, "]}"), QUIRE_OK);
-    int64_t from = clock_thread_us();
-    assert_int_equal(request_parse(&plain, QUIRE_CHAT, body.p, body.n, &r, &err), QUIRE_OK);
-    int64_t parsed = clock_thread_us();
-    assert_int_equal(request_check_grammars(r, NULL, 0, &err), QUIRE_BAD_REQUEST);
-    int64_t checked = clock_thread_us();
-    printf("%zu bytes: parsed in %lld us, then %lld us: %s\n", body.n, (long long)(parsed - from), (long long)(checked - parsed),
-           err.message);
-    assert_non_null(strstr(err.message, ".custom.format.grammar.definition: "));
-    assert_true(checked - parsed < 20 * GRAMMAR_MAX_US); /* of 400 */
-    quire_request_free(r);
+    int64_t us = INT64_MAX;
+    for (int try = 0; try < 8 && us >= 3 * GRAMMAR_MAX_US; try++) { /* others disturb a measurement now and then */
+        assert_int_equal(request_parse(&plain, QUIRE_CHAT, body.p, body.n, &r, &err), QUIRE_OK);
+        int64_t from = clock_thread_us();
+        assert_int_equal(request_check_grammars(r, NULL, 0, &err), QUIRE_BAD_REQUEST);
+        us = clock_thread_us() - from;
+        assert_non_null(strstr(err.message, ".custom.format.grammar.definition: "));
+        quire_request_free(r);
+    }
+    printf("%zu bytes: %lld us: %s\n", body.n, (long long)us, err.message);
+    assert_true(us < 3 * GRAMMAR_MAX_US);
     strbuf_deinit(&body);
 }
 

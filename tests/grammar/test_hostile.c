@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/turn.h"
 
-/* Processor time, of which other programs disturb a measurement now and then. Builds with checks take some ten times as long as those that
- * serve, where a refusal takes at most 250 ms and a slice 2 ms. */
-enum { MOST_US = 2500000, MOST_SLICE_US = 20000, N_TRIES = 8 };
+/* Processor time, of which other programs disturb a measurement now and then. Builds with checks take up to eight times as long as those
+ * that serve, where a refusal takes at most 250 ms and a slice 2 ms. */
+enum { MOST_US = 8 * 250000, MOST_SLICE_US = 8 * 2000, N_TRIES = 8 };
 
 typedef struct watch {
     turn t;
