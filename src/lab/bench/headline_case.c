@@ -176,16 +176,6 @@ static quire_err sweep(const course *k, double capacity, double bound, headline_
     return k->o->n_rates > 0 ? widen(k, bound, s, err) : QUIRE_OK;
 }
 
-/* The fastest of some runs with everybody at once. */
-static quire_err burst(const course *k, int32_t n_runs, headline_load *out, quire_error *err) {
-    for (int32_t i = 0; i < n_runs; i++) {
-        headline_load load;
-        TRY(run_load(k, INFINITY, &load, err));
-        *out = i == 0 || load.tokens_s > out->tokens_s ? load : *out;
-    }
-    return QUIRE_OK;
-}
-
 static double requests_s(const trace *t, const headline_load *burst) {
     return burst->tokens_s * t->n_requests / (double)t->n_output_tokens;
 }
@@ -211,23 +201,48 @@ static double bound_of(const headline_case_options *o, const headline_case *c, c
            headline_idle_latency(cost, (double)o->t->n_prompt_tokens / n, (double)o->t->n_output_tokens / n, c->server.max_rows);
 }
 
-/* Really: at rates about what the simulation can take. *before: what steps cost last, which is what they cost after it then. */
-static quire_err run_real_way(course k, headline_case *c, cost_model *before, quire_error *err) {
-    headline_sweep *s = &c->real[k.way];
+/* Everybody at once, and what steps cost around it. */
+typedef struct burst {
+    headline_load load;
+    cost_model cost;
+    double reached; /* part of what the cost allows */
+} burst;
+
+static int by_reached(const void *a, const void *b) {
+    const burst *x = a, *y = b;
+    return (x->reached > y->reached) - (x->reached < y->reached);
+}
+
+/* The run that reaches the median of what the steps' cost around it allows. *cost: what steps cost right before, then right after. */
+static quire_err run_bursts(const course *k, headline_case *c, cost_model *cost, quire_error *err) {
+    burst runs[HEADLINE_MAX_RUNS];
+    int32_t n = k->o->n_runs;
+    for (int32_t i = 0; i < n; i++) {
+        burst *r = &runs[i];
+        TRY(run_load(k, INFINITY, &r->load, err));
+        r->cost = *cost;
+        TRY(measure_cost(k->o, c, cost, err));
+        cost_mean(&r->cost, 1, cost);
+        r->reached = headline_allowed_us(&r->cost, &r->load) * r->load.tokens_s;
+    }
+    qsort(runs, (size_t)n, sizeof *runs, by_reached);
+    c->real[k->way].burst = runs[n / 2].load;
+    c->burst_cost[k->way] = runs[n / 2].cost;
+    return QUIRE_OK;
+}
+
+/* Really: at rates about what the simulation can take. *cost: what steps cost right before, then right after. */
+static quire_err run_real_way(course k, headline_case *c, cost_model *cost, quire_error *err) {
     course simulated = k;
     headline_load expected;
-    cost_model now;
     simulated.cost = &c->cost;
-    TRY(burst(&simulated, 1, &expected, err));
-    TRY(burst(&k, k.o->n_runs, &s->burst, err));
-    TRY(measure_cost(k.o, c, &now, err));
-    c->burst_cost[k.way] = *before;
-    cost_mean(&c->burst_cost[k.way], 1, &now);
+    TRY(run_load(&simulated, INFINITY, &expected, err));
+    TRY(run_bursts(&k, c, cost, err));
     if (k.way != HEADLINE_PLANNER) {
-        TRY(sweep(&k, requests_s(k.t, &expected), c->bound, s, err));
-        TRY(measure_cost(k.o, c, before, err));
-        c->rates_cost[k.way] = now;
-        cost_mean(&c->rates_cost[k.way], 1, before);
+        c->rates_cost[k.way] = *cost;
+        TRY(sweep(&k, requests_s(k.t, &expected), c->bound, &c->real[k.way], err));
+        TRY(measure_cost(k.o, c, cost, err));
+        cost_mean(&c->rates_cost[k.way], 1, cost);
     }
     return QUIRE_OK;
 }
@@ -237,7 +252,7 @@ static quire_err simulate_way(course k, headline_case *c, quire_error *err) {
     const headline_sweep *real = &c->real[k.way];
     headline_sweep *s = &c->simulated[k.way];
     k.cost = &c->burst_cost[k.way];
-    TRY(burst(&k, 1, &s->burst, err));
+    TRY(run_load(&k, INFINITY, &s->burst, err));
     k.cost = &c->rates_cost[k.way];
     for (int32_t i = 0; i < real->n_loads; i++) {
         TRY(add_load(&k, real->loads[i].rate, s, err));
@@ -245,7 +260,7 @@ static quire_err simulate_way(course k, headline_case *c, quire_error *err) {
     TRY(s->n_loads > 0 ? widen(&k, c->bound, s, err) : QUIRE_OK);
     s = &c->device[k.way];
     k.cost = k.o->device;
-    TRY(burst(&k, 1, &s->burst, err));
+    TRY(run_load(&k, INFINITY, &s->burst, err));
     k.t = k.o->many;
     return real->n_loads > 0 ? sweep(&k, requests_s(k.o->t, &s->burst), c->device_bound, s, err) : QUIRE_OK;
 }

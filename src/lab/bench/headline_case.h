@@ -6,7 +6,7 @@
 #include "lab/bench/headline_execute.h"
 #include "lab/bench/headline_figures.h"
 
-enum { HEADLINE_MAX_LOADS = 16 };
+enum { HEADLINE_MAX_LOADS = 16, HEADLINE_MAX_RUNS = 64 };
 
 typedef enum headline_way {
     HEADLINE_STATIC,  /* padded batches, each member with room for the longest sequence */
@@ -54,7 +54,7 @@ typedef struct headline_case_options {
     int32_t n_rates;
     int32_t n_draws; /* of arrivals, at each rate */
     uint64_t seed;   /* of the first */
-    int32_t n_runs;  /* of all at once, really: the fastest counts */
+    int32_t n_runs;  /* of all at once, really, 1 to HEADLINE_MAX_RUNS: the one that reaches the median of what steps allow counts */
 } headline_case_options;
 
 /* Fills the sweeps of *c, whose lengths, share and server are set. QUIRE_INTERNAL when two ways give different answers. */

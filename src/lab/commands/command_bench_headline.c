@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "lab/bench/headline.h"
+#include "lab/bench/headline_case.h"
 #include "lab/bench/model_shape.h"
 #include "lab/commands/lab_commands.h"
 
@@ -23,7 +24,8 @@ static const flag load_flags[] = {
      .maximum = 1e6},
     {"--seed", "N", "of arrivals and lengths (1)", FLAG_BYTES, AT(own.seed)},
     {"--draws", "N", "of arrivals at each rate: latency is their mean (1)", FLAG_COUNT, AT(own.n_draws), .minimum = 1, .maximum = 64},
-    {"--runs", "N", "of all at once: the fastest counts (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--runs", "N", "of all at once: the one of the median counts (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1,
+     .maximum = HEADLINE_MAX_RUNS},
     {"--quick", NULL, "about a minute: sharegpt, 10%, two rates", FLAG_SWITCH, AT(own.quick)},
     {"--svg", "FILE", "draw latency by rate", FLAG_TEXT, AT(own.svg)},
     {0},
