@@ -81,7 +81,8 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
         if (goes_on) {
             s->task.tokens[s->task.n_known + n] = r->token;
         } else if (!ends && s->constraint != NULL && room > 0 && !e->options.ablations.no_jump_forward) {
-            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, step_outlook_least(e));
+            guess_worth worth = step_guess_worth(e);
+            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, &worth);
         }
     }
     s->line = line->results;
