@@ -33,13 +33,14 @@ static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
 }
 
-/* Guesses that were right less often than their rows take of a step are held to be less likely than they are said to be. */
+/* A guess costs a row of the forward pass and one to sample from. Guesses that were right less often than that are held to be less likely
+ * than they are said to be. */
 guess_worth step_guess_worth(const engine *e) {
     const sched_cost *c = &e->sched.limits.cost;
-    double one = c->step_us + c->row_us;
-    float cost = one > 0 ? (float)(c->row_us / one) * e->guessed : 0.0f;
+    double row_us = c->row_us + e->sample_row_us, one = c->step_us + row_us;
+    float cost = one > 0 ? (float)(row_us / one) * e->guessed : 0.0f;
     float doubt = e->guessed_right < cost ? cost / e->guessed_right : 1.0f;
-    return outlook_worth(e->sched.n_running, c->step_us, c->row_us, doubt < MOST_DOUBT ? doubt : MOST_DOUBT);
+    return outlook_worth(e->sched.n_running, c->step_us, row_us, doubt < MOST_DOUBT ? doubt : MOST_DOUBT);
 }
 
 /* Whether the request's own rules alone decide at most `most` of s's next tokens, or guess them. */

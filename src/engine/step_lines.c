@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "engine/draft_step.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
@@ -95,6 +96,17 @@ static bool is_known(const draft_line *line) {
            line->s->logprobs == NULL && line->s->mus == NULL;
 }
 
+#define SAMPLING_PACE (1.0 / 64) /* part of engine.sample_row_us that a step changes */
+
+/* Samples n lines with so many rows of logits together. */
+static void sample_lines(engine *e, int32_t n, int32_t n_rows) {
+    int64_t start_ns = clock_ns();
+    sample_tasks(&e->samples, sample_line, e, n);
+    if (n_rows > 0) {
+        e->sample_row_us += SAMPLING_PACE * ((double)(clock_ns() - start_ns) * 1e-3 / n_rows - e->sample_row_us);
+    }
+}
+
 void step_lines_sample(engine *e) {
     step_arrays *a = &e->step;
     int32_t n = 0, n_rows = 0, n_results = 0;
@@ -125,5 +137,5 @@ void step_lines_sample(engine *e) {
             n++;
         }
     }
-    sample_tasks(&e->samples, sample_line, e, n);
+    sample_lines(e, n, n_rows);
 }
