@@ -37,7 +37,7 @@ static int32_t forced(const constraint *c, const void *state, int32_t *ids, int3
 }
 
 static int32_t guess(const constraint *c, const void *state, const guess_bounds *b, int32_t *ids, int32_t *parents) {
-    const grammar_guess_bounds bounds = {b->nodes, b->first, b->least};
+    const grammar_guess_bounds bounds = {b->nodes, b->first, b->least, b->row};
     return grammar_guess(run_of(c), read_state(state), &bounds, ids, parents);
 }
 

@@ -33,13 +33,14 @@ static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
 }
 
-/* Guesses that were right less often than their rows take of a step are held to be less likely than they are said to be. */
-float step_outlook_least(const engine *e) {
+/* A guess costs a row of the forward pass and one to sample from. Guesses that were right less often than that are held to be less likely
+ * than they are said to be. */
+guess_worth step_guess_worth(const engine *e) {
     const sched_cost *c = &e->sched.limits.cost;
-    double one = c->step_us + c->row_us;
-    float row_part = one > 0 ? (float)(c->row_us / one) : 0.0f, cost = row_part * e->guessed;
+    double row_us = c->row_us + e->sample_row_us, one = c->step_us + row_us;
+    float cost = one > 0 ? (float)(row_us / one) * e->guessed : 0.0f;
     float doubt = e->guessed_right < cost ? cost / e->guessed_right : 1.0f;
-    return outlook_least(e->sched.n_running, row_part * (doubt < MOST_DOUBT ? doubt : MOST_DOUBT));
+    return outlook_worth(e->sched.n_running, c->step_us, row_us, doubt < MOST_DOUBT ? doubt : MOST_DOUBT);
 }
 
 /* Whether the request's own rules alone decide at most `most` of s's next tokens, or guess them. */
@@ -49,7 +50,8 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
         return false;
     }
     if (s->constraint != NULL) {
-        return outlook_propose(d, e->desc, most, step_outlook_least(e));
+        guess_worth worth = step_guess_worth(e);
+        return outlook_propose(d, e->desc, most, &worth);
     }
     if (!d->samples_each && jump_forward_propose(&s->context, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &d->tree)) {
         d->n_jump_forward = d->tree.n;

@@ -13,8 +13,8 @@
 quire_err draft_step_open(engine *e, quire_error *err);
 void draft_step_close(engine *e);
 
-/* outlook_least of a step, by the costs with which it was planned. */
-float step_outlook_least(const engine *e);
+/* outlook_worth of a step, by the costs with which it was planned. */
+guess_worth step_guess_worth(const engine *e);
 /* Sets draft.tree and draft.n_jump_forward of every running sequence. What a constraint forces goes before what it guesses, and that before
  * a drafter's draft, of which only what the constraint allows is kept. Once a step, before planning. O(running), and the drafter's own
  * work. */

@@ -88,6 +88,7 @@ struct engine {
     drafter *drafter;        /* NULL: none */
     draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
     float guessed, guessed_right; /* tokens that constraints have guessed of late, and those of them that were right */
+    double sample_row_us;         /* what sampling takes of a step for a row, of late */
     scheduler sched;         /* the queues of sequences, and the step's plan */
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;        /* requests whose end was published */

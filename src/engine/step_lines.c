@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "engine/draft_step.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
@@ -81,7 +82,8 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
         if (goes_on) {
             s->task.tokens[s->task.n_known + n] = r->token;
         } else if (!ends && s->constraint != NULL && room > 0 && !e->options.ablations.no_jump_forward) {
-            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, step_outlook_least(e));
+            guess_worth worth = step_guess_worth(e);
+            outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, &worth);
         }
     }
     s->line = line->results;
@@ -92,6 +94,17 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
 static bool is_known(const draft_line *line) {
     return line->n_drafts == 0 && line->s->draft.n_jump_forward == 0 && line->rows[0].knows_argmax && line->s->constraint == NULL &&
            line->s->logprobs == NULL && line->s->mus == NULL;
+}
+
+#define SAMPLING_PACE (1.0 / 64) /* part of engine.sample_row_us that a step changes */
+
+/* Samples n lines with so many rows of logits together. */
+static void sample_lines(engine *e, int32_t n, int32_t n_rows) {
+    int64_t start_ns = clock_ns();
+    sample_tasks(&e->samples, sample_line, e, n);
+    if (n_rows > 0) {
+        e->sample_row_us += SAMPLING_PACE * ((double)(clock_ns() - start_ns) * 1e-3 / n_rows - e->sample_row_us);
+    }
 }
 
 void step_lines_sample(engine *e) {
@@ -124,5 +137,5 @@ void step_lines_sample(engine *e) {
             n++;
         }
     }
-    sample_tasks(&e->samples, sample_line, e, n);
+    sample_lines(e, n, n_rows);
 }

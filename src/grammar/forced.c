@@ -54,6 +54,7 @@ typedef struct spelling {
     float probability; /* of it with all before it */
     int32_t token, parent;
     size_t end; /* of the known bytes, behind it */
+    bool is_alone; /* there is no other token in its place */
 } spelling;
 
 /* Known bytes, and what may be added. */
@@ -97,6 +98,7 @@ static void add_spellings(guess *g, int32_t parent, size_t at, float probability
     for (int32_t i = n - 1; i >= 0 && g->n_pool < GUESS_POOL; i--) {
         float share = (1.0f - g->bounds->first) / (float)n + (i == n - 1 ? g->bounds->first : 0.0f);
         list[i].parent = parent;
+        list[i].is_alone = n == 1;
         list[i].probability = probability * share;
         g->pool[g->n_pool++] = list[i];
     }
@@ -115,6 +117,22 @@ static bool take_likeliest(guess *g, spelling *out) {
     g->n_pool--;
     memmove(g->pool + best, g->pool + best + 1, (size_t)(g->n_pool - best) * sizeof *g->pool);
     return true;
+}
+
+/* How many tokens from `at` on have no other in their place. */
+static int32_t count_alone(const guess *g, size_t at) {
+    spelling list[GRAMMAR_GUESS_WIDTH];
+    int32_t n = 0;
+    for (; list_tokens(g, at, list) == 1; n++) {
+        at = list[0].end;
+    }
+    return n;
+}
+
+/* Whether a token saves more than it and those that come with it cost where it is wrong. */
+static bool is_worth(const guess *g, const spelling *x) {
+    float wrong = 1.0f - x->probability;
+    return x->is_alone || x->probability >= wrong * g->bounds->row * (float)(1 + count_alone(g, x->end));
 }
 
 static void find_bytes(grammar_run *run, uint32_t s, guess *g) {
@@ -141,9 +159,11 @@ int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bound
     find_bytes(r, s.id, &g);
     add_spellings(&g, -1, 0, 1.0f);
     while (n < most && take_likeliest(&g, &next)) {
-        tokens[n] = next.token;
-        parents[n] = next.parent;
-        add_spellings(&g, n++, next.end, next.probability);
+        if (is_worth(&g, &next)) {
+            tokens[n] = next.token;
+            parents[n] = next.parent;
+            add_spellings(&g, n++, next.end, next.probability);
+        }
     }
     return n;
 }

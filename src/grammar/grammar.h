@@ -161,6 +161,9 @@ typedef struct grammar_guess_bounds {
     int32_t nodes; /* at most */
     float first;   /* probability that the longest of the tokens that spell the same bytes is meant; else it is any of them */
     float least;   /* probability of a guess with all before it */
+    /* What a token costs, in parts of what is saved where a token of several spellings was right. Those behind it that have one spelling
+     * come with it: they save nothing of their own, and are lost with it. */
+    float row;
 } grammar_guess_bounds;
 
 /* Tokens that are likely: those that spell the bytes with which every continuation begins. Each is allowed behind its parent (the number of

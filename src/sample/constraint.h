@@ -29,6 +29,7 @@ typedef struct guess_bounds {
     int32_t nodes; /* at most, up to CONSTRAINT_MAX_GUESSES */
     float first;   /* probability that the likeliest of the tokens that spell the same text is meant; else it is any of them */
     float least;   /* probability of a guess with all before it */
+    float row;     /* what a token costs, in parts of what is saved where one that others could stand for was right */
 } guess_bounds;
 
 typedef struct constraint_ops {

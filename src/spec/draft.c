@@ -76,10 +76,10 @@ static float surely_first(const draft_seq *s) {
     return first > FIRST_ALONE ? (first - FIRST_ALONE) / (1.0f - FIRST_ALONE) : 0.0f;
 }
 
-void draft_guess(const draft_seq *s, int32_t most, float least, draft_tree *out) {
+void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out) {
     const constraint *k = s->context->constraint;
     int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
-    const guess_bounds bounds = {min_i32(most, DRAFT_MAX), surely_first(s), least};
+    const guess_bounds bounds = {min_i32(most, DRAFT_MAX), surely_first(s), worth->least, worth->row};
     int32_t n = k->ops->guess != NULL ? k->ops->guess(k, s->context->constraint_state, &bounds, ids, parents) : 0;
     for (int32_t i = 0; i < n; i++) {
         draft_tree_add(out, parents[i], ids[i]);

@@ -136,9 +136,14 @@ typedef struct draft_outcome {
     bool is_jump_forward, to_end;   /* they were jump-forward tokens; a whole branch was accepted, up to its last node */
 } draft_outcome;
 
-/* Puts what s's constraint guesses into an empty tree, at most `most` tokens that are at least so probable: a draft without a drafter. It
- * goes by how often the likeliest token was right: a model that spells texts as its tokenizer does gets lines, another one branches. */
-void draft_guess(const draft_seq *s, int32_t most, float least, draft_tree *out);
+/* Which guesses of a constraint are worth their rows (guess_bounds). */
+typedef struct guess_worth {
+    float least, row;
+} guess_worth;
+
+/* Puts what s's constraint guesses into an empty tree, at most `most` tokens that are worth so much: a draft without a drafter. It goes by
+ * how often the likeliest token was right: a model that spells texts as its tokenizer does gets lines, another one branches. */
+void draft_guess(const draft_seq *s, int32_t most, const guess_worth *worth, draft_tree *out);
 
 /* Adapts s's depth to the result of a draft of the drafter's, or of a guess. */
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result);

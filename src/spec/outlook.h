@@ -8,19 +8,26 @@
 #include "spec/draft.h"
 
 /* Finds s->outlook behind its first n_known tokens, which its constraint's state has taken: what the constraint forces, else what it
- * guesses, at most `most` tokens, guesses of at least that probability. One thread a sequence. What the constraint takes. */
-void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, float least);
+ * guesses, at most `most` tokens, guesses that are worth so much. One thread a sequence. What the constraint takes. */
+void outlook_find(draft_seq *s, const model_desc *d, int32_t n_known, int32_t most, const guess_worth *worth);
 
 /* Puts the outlook behind s's tokens into its empty tree; finds it first where that was not done. False: there is none. */
-bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, float least);
+bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, const guess_worth *worth);
 
-/* The least probability of a guess that is worth a row of a step in which n_seqs sequences decode: while weights are read anyway, the rows
- * of few cost little; those of many take their time from others. row_part: what a row takes of the time of a step with one row, as
- * measured; a guess that is right saves such a step. 0: it is not known. */
-static inline float outlook_least(int32_t n_seqs, float row_part) {
-    float least = 0.18f + 0.07f * (float)n_seqs;
-    least = row_part > least ? row_part : least;
-    return least < 0.9f ? least : 0.9f;
+#define OUTLOOK_MOST_ROW 100.0f
+
+/* Which guesses are worth their rows in a step in which n_seqs sequences decode. step_us, row_us: what a step costs before its rows, and
+ * each row, as measured; 0: not known. A guess that is right saves a step, which the sequences share; while weights are read anyway, the
+ * rows of few cost little, and those of many take their time from others. doubt: how many times less often guesses were right than they
+ * had to be, 1 where they were right often enough. */
+static inline guess_worth outlook_worth(int32_t n_seqs, double step_us, double row_us, float doubt) {
+    float least = 0.18f + 0.07f * (float)n_seqs, row = 0.0f;
+    if (step_us > 0.0 && row_us > 0.0) {
+        float part = (float)(row_us / (step_us + row_us)) * doubt;
+        least = part > least ? part : least;
+        row = (float)(row_us / step_us) * doubt * (float)n_seqs;
+    }
+    return (guess_worth){least < 0.9f ? least : 0.9f, row < OUTLOOK_MOST_ROW ? row : OUTLOOK_MOST_ROW};
 }
 
 #endif

@@ -106,7 +106,7 @@ static void forced_tokens_are_the_only_ones(void **state) {
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 2), 2);
     case_close(&c);
     c = case_open(GRAMMAR_REGEX, "hello[01]", NULL); /* "hel" may come, and nothing spells "h" */
-    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){16, 1.0f, 0.5f}, tokens, parents);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){16, 1.0f, 0.5f, 0.0f}, tokens, parents);
     assert_int_equal(n, 1);
     assert_string_equal(case_tokens[tokens[0]], "hello");
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 16), 0);
@@ -119,12 +119,12 @@ static void guesses_branch_where_texts_may_be_spelt_in_several_ways(void **state
     int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
     grammar_state states[GRAMMAR_MAX_GUESSES];
     grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
-    int32_t n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.8f, 0.5f}, tokens, parents);
+    int32_t n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.8f, 0.5f, 0.0f}, tokens, parents);
     assert_int_equal(n, 2);
     assert_string_equal(case_tokens[tokens[0]], "abc");
     assert_string_equal(case_tokens[tokens[1]], "ab");
     assert_true(parents[0] == -1 && parents[1] == 0);
-    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.01f}, tokens, parents);
+    n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.01f, 0.0f}, tokens, parents);
     int32_t n_first = 0;
     for (int32_t i = 0; i < n; i++) {
         states[i] = parents[i] < 0 ? grammar_start(c.r) : states[parents[i]];
@@ -137,8 +137,28 @@ static void guesses_branch_where_texts_may_be_spelt_in_several_ways(void **state
     }
     assert_int_equal(n_first, 3); /* abc, ab, a; */
     assert_int_equal(n, 15);      /* below them ab, a b; c ab, c a b; b c ab, b c a b */
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){5, 0.0f, 0.01f}, tokens, parents), 5);
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.5f}, tokens, parents), 0);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){5, 0.0f, 0.01f, 0.0f}, tokens, parents), 5);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){32, 0.0f, 0.5f, 0.0f}, tokens, parents), 0);
+    case_close(&c);
+}
+
+/* What comes with a token is lost with it where it is wrong: the more there is, the surer it has to be. */
+static void guesses_are_worth_what_is_lost_where_they_are_wrong(void **state) {
+    (void)state;
+    int32_t tokens[GRAMMAR_MAX_GUESSES], parents[GRAMMAR_MAX_GUESSES];
+    grammar_case c = case_open(GRAMMAR_REGEX, "abcab[01]", NULL);
+    grammar_guess_bounds bounds = {32, 0.8f, 0.01f, 5.0f};
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 1); /* abc of three: 0.867 */
+    bounds.row = 3.0f;
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 2); /* ab of two behind it: 0.78 */
+    case_close(&c);
+    c = case_open(GRAMMAR_REGEX, "abxx[01]", NULL);
+    bounds.row = 2.9f; /* ab of two: 0.9, with two x behind it */
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 3);
+    assert_string_equal(case_tokens[tokens[0]], "ab");
+    assert_true(parents[0] == -1 && parents[1] == 0 && parents[2] == 1);
+    bounds.row = 3.1f;
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &bounds, tokens, parents), 0);
     case_close(&c);
 }
 
@@ -265,6 +285,7 @@ int main(void) {
         cmocka_unit_test(an_end_token_is_allowed_where_the_answer_is_complete),
         cmocka_unit_test(forced_tokens_are_the_only_ones),
         cmocka_unit_test(guesses_branch_where_texts_may_be_spelt_in_several_ways),
+        cmocka_unit_test(guesses_are_worth_what_is_lost_where_they_are_wrong),
         cmocka_unit_test(a_run_allocates_nothing_after_it_is_open),
         cmocka_unit_test(a_run_at_its_budget_fails_and_keeps_the_state),
         cmocka_unit_test(one_that_uses_up_its_budget_ends_alone),

@@ -294,7 +294,7 @@ static void a_special_token_that_must_come_is_forced(void **state) {
     assert_int_equal(ids[0], TOOL);
     assert_int_equal(ids[1], 'a');
     assert_int_equal(ids[2], TOOL_END);
-    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){4, 1.0f, 0.5f}, ids, parents), 3);
+    assert_int_equal(grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){4, 1.0f, 0.5f, 0.0f}, ids, parents), 3);
     assert_int_equal(ids[2], TOOL_END);
     case_close(&c);
 }

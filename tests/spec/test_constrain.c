@@ -109,13 +109,13 @@ static void nothing_is_forced_that_another_rule_could_forbid(void **state) {
     constraint_drop(&w.choice->head);
 }
 
-#define LEAST 0.25f
+static const guess_worth WORTH = {0.25f, 0.5f};
 
 /* What comes behind n_known tokens. */
 static bool propose(world *w, int32_t n_known, int32_t most) {
     w->d.tree.n = w->d.n_jump_forward = 0;
     w->d.n_known = n_known;
-    return outlook_propose(&w->d, &desc, most, LEAST);
+    return outlook_propose(&w->d, &desc, most, &WORTH);
 }
 
 /* What a constraint is asked to guess. */
@@ -143,7 +143,7 @@ static void a_guess_goes_by_how_often_the_likeliest_token_was_right(void **state
     choice_add(w.choice, line, 40);
     w.d.samples_each = true; /* else all of it is forced */
     assert_true(propose(&w, 1, 100) && w.d.is_guess);
-    assert_true(w.d.tree.n == DRAFT_MAX && asked.nodes == DRAFT_MAX && asked.least == LEAST);
+    assert_true(w.d.tree.n == DRAFT_MAX && asked.nodes == DRAFT_MAX && asked.least == WORTH.least && asked.row == WORTH.row);
     float first = asked.first;
     assert_true(first > 0.5f && first < 1.0f);
     draft_adapt(&w.d, &none, &(draft_outcome){.n = 9, .n_accepted = 9, .n_first = 9, .to_end = true});
@@ -174,7 +174,7 @@ static void an_outlook_found_beforehand_is_the_one_found_later(void **state) {
             choice_add(w->choice, line, 40);
             w->d.samples_each = forced == 0;
             if (w == &before) {
-                outlook_find(&w->d, &desc, 7, 100, LEAST);
+                outlook_find(&w->d, &desc, 7, 100, &WORTH);
             }
             assert_true(propose(w, 7, 100));
         }
@@ -224,10 +224,14 @@ static void judging_moves_the_state_over_the_token(void **state) {
 
 static void a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes(void **state) {
     (void)state;
-    assert_true(outlook_least(1, 0.0f) > 0.2f && outlook_least(1, 0.0f) < 0.3f);
-    assert_true(outlook_least(4, 0.0f) > outlook_least(1, 0.0f));
-    assert_true(outlook_least(1, 0.5f) == 0.5f); /* a row takes half of a step of one row */
-    assert_true(outlook_least(100, 0.5f) == 0.9f && outlook_least(1, 0.99f) == 0.9f);
+    guess_worth alone = outlook_worth(1, 0, 0, 1), beside = outlook_worth(4, 30, 10, 1);
+    assert_true(alone.least > 0.2f && alone.least < 0.3f && alone.row == 0.0f);
+    assert_true(beside.least > alone.least);
+    assert_true(beside.row > 1.3f && beside.row < 1.4f); /* a row takes a third of a step, which four share */
+    assert_true(outlook_worth(1, 10, 10, 1).least == 0.5f && outlook_worth(1, 10, 10, 1).row == 1.0f);
+    assert_true(outlook_worth(1, 10, 10, 1.5f).least == 0.75f && outlook_worth(1, 10, 10, 1.5f).row == 1.5f);
+    assert_true(outlook_worth(100, 10, 10, 1).least == 0.9f && outlook_worth(1, 0.1, 99, 1).least == 0.9f);
+    assert_true(outlook_worth(1, 1e-30, 99, 1).row == OUTLOOK_MOST_ROW);
 }
 
 int main(void) {
