@@ -60,8 +60,8 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-/* Rounding and denormals as IEEE 754 has them by default, whatever the thread came with. Reading the register costs a few cycles, setting it
- * as much as a small op. */
+/* Rounding and denormals as IEEE 754 has them by default, whatever the thread came with. Reading the register costs a few cycles, setting
+ * it as much as a small op. */
 static void set_float_environment(void) {
 #if defined(__SSE2__)
     if ((_mm_getcsr() & ~(unsigned)_MM_EXCEPT_MASK) == _MM_MASK_MASK) {
