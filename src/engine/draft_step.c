@@ -37,7 +37,8 @@ static bool can_draft(const sequence *s) {
  * than they are said to be. */
 guess_worth step_guess_worth(const engine *e) {
     const sched_cost *c = &e->sched.limits.cost;
-    double row_us = c->row_us + e->sample_row_us, one = c->step_us + row_us;
+    bool is_known = c->step_us + c->row_us > 0.0;
+    double row_us = is_known ? c->row_us + e->sample_row_us : 0.0, one = c->step_us + row_us;
     float cost = one > 0 ? (float)(row_us / one) * e->guessed : 0.0f;
     float doubt = e->guessed_right < cost ? cost / e->guessed_right : 1.0f;
     return outlook_worth(e->sched.n_running, c->step_us, row_us, doubt < MOST_DOUBT ? doubt : MOST_DOUBT);

@@ -119,12 +119,13 @@ static bool take_likeliest(guess *g, spelling *out) {
     return true;
 }
 
-/* How many tokens from `at` on have no other in their place. */
+/* How many tokens from `at` on have no other in their place, up to as many as may be guessed. */
 static int32_t count_alone(const guess *g, size_t at) {
     spelling list[GRAMMAR_GUESS_WIDTH];
     int32_t n = 0;
-    for (; list_tokens(g, at, list) == 1; n++) {
+    while (n < g->bounds->nodes && list_tokens(g, at, list) == 1) {
         at = list[0].end;
+        n++;
     }
     return n;
 }

@@ -17,15 +17,15 @@ bool outlook_propose(draft_seq *s, const model_desc *d, int32_t most, const gues
 #define OUTLOOK_MOST_ROW 100.0f
 
 /* Which guesses are worth their rows in a step in which n_seqs sequences decode. step_us, row_us: what a step costs before its rows, and
- * each row, as measured; 0: not known. A guess that is right saves a step, which the sequences share; while weights are read anyway, the
- * rows of few cost little, and those of many take their time from others. doubt: how many times less often guesses were right than they
- * had to be, 1 where they were right often enough. */
+ * each row, as measured; row_us 0: it is not known. A guess that is right saves a step, which the sequences share: nothing where a step
+ * costs nothing before its rows. While weights are read anyway, the rows of few cost little; those of many take their time from others.
+ * doubt: how many times less often guesses were right than they had to be, 1 where they were right often enough. */
 static inline guess_worth outlook_worth(int32_t n_seqs, double step_us, double row_us, float doubt) {
     float least = 0.18f + 0.07f * (float)n_seqs, row = 0.0f;
-    if (step_us > 0.0 && row_us > 0.0) {
+    if (row_us > 0.0) {
         float part = (float)(row_us / (step_us + row_us)) * doubt;
         least = part > least ? part : least;
-        row = (float)(row_us / step_us) * doubt * (float)n_seqs;
+        row = step_us > 0.0 ? (float)(row_us / step_us) * doubt * (float)n_seqs : OUTLOOK_MOST_ROW;
     }
     return (guess_worth){least < 0.9f ? least : 0.9f, row < OUTLOOK_MOST_ROW ? row : OUTLOOK_MOST_ROW};
 }

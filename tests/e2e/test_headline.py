@@ -64,8 +64,8 @@ def test_counts_are_the_same_every_time(first):
         assert [by[way][name] for name in COUNTED] == [again[way][name] for name in COUNTED], way
 
 
-def test_draws_of_arrivals_change_no_count_of_all_at_once(first):
-    by, drawn = ways(first[0]), small("--draws", "2")
+def test_draws_of_arrivals_and_runs_change_no_count_of_all_at_once(first):
+    by, drawn = ways(first[0]), small("--draws", "2", "--runs", "3")
     for way, row in ways(drawn).items():
         assert [by[way][name] for name in COUNTED] == [row[name] for name in COUNTED], way
     assert sum("latency" in row and row["latency"] > 0 for row in drawn) >= 8

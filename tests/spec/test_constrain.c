@@ -232,6 +232,7 @@ static void a_guess_is_worth_a_row_by_what_rows_cost_and_by_who_else_decodes(voi
     assert_true(outlook_worth(1, 10, 10, 1.5f).least == 0.75f && outlook_worth(1, 10, 10, 1.5f).row == 1.5f);
     assert_true(outlook_worth(100, 10, 10, 1).least == 0.9f && outlook_worth(1, 0.1, 99, 1).least == 0.9f);
     assert_true(outlook_worth(1, 1e-30, 99, 1).row == OUTLOOK_MOST_ROW);
+    assert_true(outlook_worth(1, 0, 99, 1).row == OUTLOOK_MOST_ROW && outlook_worth(1, 0, 99, 1).least == 0.9f); /* a step saves nothing */
 }
 
 int main(void) {

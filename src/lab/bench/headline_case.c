@@ -213,7 +213,8 @@ static int by_reached(const void *a, const void *b) {
     return (x->reached > y->reached) - (x->reached < y->reached);
 }
 
-/* The run that reaches the median of what the steps' cost around it allows. *cost: what steps cost right before, then right after. */
+/* The run that reaches the median of what the steps' cost around it allows, of an even number the lower one. *cost: what steps cost right
+ * before, then right after. */
 static quire_err run_bursts(const course *k, headline_case *c, cost_model *cost, quire_error *err) {
     burst runs[HEADLINE_MAX_RUNS];
     int32_t n = k->o->n_runs;
@@ -226,8 +227,8 @@ static quire_err run_bursts(const course *k, headline_case *c, cost_model *cost,
         r->reached = headline_allowed_us(&r->cost, &r->load) * r->load.tokens_s;
     }
     qsort(runs, (size_t)n, sizeof *runs, by_reached);
-    c->real[k->way].burst = runs[n / 2].load;
-    c->burst_cost[k->way] = runs[n / 2].cost;
+    c->real[k->way].burst = runs[(n - 1) / 2].load;
+    c->burst_cost[k->way] = runs[(n - 1) / 2].cost;
     return QUIRE_OK;
 }
 
