@@ -233,7 +233,11 @@ typedef struct quire_parse quire_parse;
  * (quire_request_tenant). Does not block. Called on q's thread. *out is valid until its PARSED was delivered. QUIRE_NO_MEMORY. */
 quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
                             quire_parse **out);
-/* Cancels a parse: its PARSED does not come, and a parsed request is freed. Called on q's thread. */
+/* Looks over the n bytes that a longer body begins with: a LOOKED event on q says whether a field among them is too large, so that the body
+ * is refused whatever follows. Otherwise as quire_parse_start, but that the event gives begin back. O(n); builds nothing. */
+quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant, void *user,
+                           quire_parse **out);
+/* Cancels a parse or a look: its event does not come; a parsed request, or begin, is freed. Called on q's thread. */
 void quire_parse_cancel(quire_parse *p);
 
 /* Says of a rule for responses what would be enforced, without generating, on a text thread: a CHECKED event on q delivers the report, or
@@ -324,6 +328,7 @@ typedef enum quire_event_kind {
     QUIRE_EVENT_EMBEDDING, /* the row of this choice: once, between its START and END, in place of DELTAs */
     QUIRE_EVENT_END,   /* this choice is finished */
     QUIRE_EVENT_DONE,  /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
+    QUIRE_EVENT_LOOKED, /* the result of quire_look_start: the receiver owns text, its begin; error: what the body is refused with, or NULL */
     QUIRE_EVENT_PARSED, /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
     QUIRE_EVENT_CHECKED /* the result of quire_check_start: text is the report, a JSON object, or error says why there is none */
 } quire_event_kind;

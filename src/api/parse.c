@@ -1,4 +1,5 @@
-/* Parses bodies of requests, and checks rules, on a text thread: from quire_parse_start to PARSED, from quire_check_start to CHECKED. */
+/* Parses bodies of requests, looks over their beginnings, and checks rules, on a text thread: from quire_parse_start to PARSED,
+ * quire_look_start to LOOKED, quire_check_start to CHECKED. */
 #include "api/request.h"
 #include "api/stream.h"
 #include "base/mem.h"
@@ -6,7 +7,7 @@
 struct quire_parse {
     text_job job; /* first member: a job* is a quire_parse* */
     quire_queue *q;
-    bool is_check;
+    quire_event_kind kind; /* of its result */
     quire_endpoint endpoint;
     char *body;
     size_t n;
@@ -20,26 +21,36 @@ struct quire_parse {
 /* On a text thread. */
 static void run_parse(text_job *job) {
     quire_parse *p = (quire_parse *)job;
-    if (!atomic_load(&p->cancelled) && p->is_check) {
-        (void)request_schema_check(&p->q->e->context, (str){p->body, p->n}, &p->report, &p->error);
-    } else if (!atomic_load(&p->cancelled)) {
-        (void)quire_request_parse(p->q->e, p->endpoint, p->body, p->n, &p->request, &p->error);
+    str body = {p->body, p->n};
+    if (atomic_load(&p->cancelled)) {
+        mem_free(p->body);
+    } else if (p->kind == QUIRE_EVENT_LOOKED) {
+        (void)request_look(p->endpoint, body, &p->error);
+        p->report = (strbuf){.p = p->body, .n = p->n};
+    } else {
+        (void)(p->kind == QUIRE_EVENT_CHECKED ? request_schema_check(&p->q->e->context, body, &p->report, &p->error)
+                                              : quire_request_parse(p->q->e, p->endpoint, body.p, body.n, &p->request, &p->error));
+        mem_free(p->body);
     }
-    mem_free(p->body);
     queue_deliver(p->q, job);
 }
 
-/* text_job.take: fills PARSED or CHECKED, unless the parse was cancelled, and frees the parse. */
+/* The queue keeps the report of a check until its next event; what a look was given is the receiver's. */
+static void take_report(quire_parse *p) {
+    strbuf_deinit(&p->q->report);
+    p->q->report = p->kind == QUIRE_EVENT_CHECKED ? p->report : (strbuf){0};
+}
+
+/* text_job.take: fills the event of p->kind, unless the parse was cancelled, and frees the parse. */
 static bool take_parse(text_job *job, quire_event *out) {
     quire_parse *p = (quire_parse *)job;
     bool is_wanted = !atomic_load(&p->cancelled);
     p->q->n_parses--;
     if (is_wanted) {
         p->q->parse_error = p->error;
-        strbuf_deinit(&p->q->report);
-        p->q->report = p->report;
+        take_report(p);
         *out = (quire_event){.user = p->user,
-                             .kind = p->is_check ? QUIRE_EVENT_CHECKED : QUIRE_EVENT_PARSED,
+                             .kind = p->kind,
                              .stop_token = -1,
                              .text = p->report.p,
                              .n_text = p->report.n,
@@ -53,7 +64,7 @@ static bool take_parse(text_job *job, quire_event *out) {
     return is_wanted;
 }
 
-/* Queues a parse or check like `as`, whose body it takes. */
+/* Queues a parse, look or check like `as`, whose body it takes. */
 static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire_parse **out) {
     quire_parse *p = mem_new(1, sizeof *p);
     *out = p;
@@ -71,11 +82,16 @@ static quire_err start(quire_queue *q, quire_parse as, const char *tenant, quire
 
 quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
                             quire_parse **out) {
-    return start(q, (quire_parse){.endpoint = endpoint, .body = body, .n = n, .user = user}, tenant, out);
+    return start(q, (quire_parse){.kind = QUIRE_EVENT_PARSED, .endpoint = endpoint, .body = body, .n = n, .user = user}, tenant, out);
+}
+
+quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant, void *user,
+                           quire_parse **out) {
+    return start(q, (quire_parse){.kind = QUIRE_EVENT_LOOKED, .endpoint = endpoint, .body = begin, .n = n, .user = user}, tenant, out);
 }
 
 quire_err quire_check_start(quire_queue *q, char *body, size_t n, const char *tenant, void *user, quire_parse **out) {
-    return start(q, (quire_parse){.is_check = true, .body = body, .n = n, .user = user}, tenant, out);
+    return start(q, (quire_parse){.kind = QUIRE_EVENT_CHECKED, .body = body, .n = n, .user = user}, tenant, out);
 }
 
 void quire_parse_cancel(quire_parse *p) {

@@ -8,10 +8,14 @@
 #include "json/json_out.h"
 #include "json/json_scan.h"
 
-uint32_t request_endpoint_flag(const quire_request *r) {
+static uint32_t flag_of(quire_endpoint endpoint) {
     static const uint32_t flags[] = {
         [QUIRE_COMPLETIONS] = FIELD_COMPLETIONS, [QUIRE_CHAT] = FIELD_CHAT, [QUIRE_EMBEDDINGS] = FIELD_EMBEDDINGS};
-    return flags[r->info.endpoint];
+    return flags[endpoint];
+}
+
+uint32_t request_endpoint_flag(const quire_request *r) {
+    return flag_of(r->info.endpoint);
 }
 
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out, quire_error *err) {
@@ -159,6 +163,16 @@ static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire
         const field_desc *f = request_row(name, request_endpoint_flag(r));
         TRY(f != NULL ? read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
     }
+}
+
+quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err) {
+    body_rows rows = {.of = request_row, .endpoint = flag_of(endpoint)};
+    quire_error found = {0};
+    if (request_check_body(begin, &rows, &found) == QUIRE_OK || rows.over == NULL) {
+        return QUIRE_OK;
+    }
+    *err = found;
+    return found.code;
 }
 
 static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {

@@ -172,6 +172,10 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 
+/* Checks what a longer body of hostile origin begins with as far as the sizes of fields go: fails as request_parse fails on the whole body
+ * where a field is too large already, and with nothing else. O(begin.n). */
+quire_err request_look(quire_endpoint endpoint, str begin, quire_error *err);
+
 /* Reads a body of hostile origin, {"schema": ..} or one with a field that names a rule (response_format, structured_outputs, regex ..),
  * compiles the rule and appends the report of POST /v1/schemas/check, a JSON object, to *out. A rule that is refused is no failure.
  * QUIRE_BAD_REQUEST: the body names no rule; err->param says what is wrong. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. A text thread. */

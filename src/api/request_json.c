@@ -23,11 +23,10 @@ static size_t bytes_of_row(void *user, str name) {
     return rows->over != NULL ? params_max_bytes(rows->over) : 0;
 }
 
-/* text: what the value stands in, up to whose end nobody looks. */
-static quire_err size_error(const field_desc *f, str text, quire_error *err) {
+/* What stands behind the first bytes too many is not looked at. */
+static quire_err size_error(const field_desc *f, quire_error *err) {
     return err_set_param(err, QUIRE_BAD_REQUEST, request_rule_param(f),
-                         "%s has over %zu bytes, the most that are read (white space and escapes aside); %zu were sent in all", f->name,
-                         params_max_bytes(f), text.n);
+                         "%s has over %zu bytes, the most that are read (white space and escapes aside)", f->name, params_max_bytes(f));
 }
 
 quire_err request_check_size(const field_desc *f, str text, quire_error *err) {
@@ -35,7 +34,7 @@ quire_err request_check_size(const field_desc *f, str text, quire_error *err) {
     json_limits own = limits;
     own.max_bytes = params_max_bytes(f);
     return own.max_bytes > 0 && text.n > own.max_bytes && json_check(text, &own, NULL, &fault) != QUIRE_OK && fault.max_bytes > 0
-               ? size_error(f, text, err)
+               ? size_error(f, err)
                : QUIRE_OK;
 }
 
@@ -54,7 +53,7 @@ quire_err request_check_body(str text, body_rows *rows, quire_error *err) {
     }
     quire_err e = json_check(text, &own, NULL, &fault);
     if (rows != NULL && e != QUIRE_OK && fault.max_bytes > 0) {
-        return size_error(rows->over, text, err);
+        return size_error(rows->over, err);
     }
     if (rows != NULL) {
         rows->over = NULL;

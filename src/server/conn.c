@@ -18,6 +18,8 @@
 #define TAKE_BYTES       (64u << 10) /* from this size on a piece's memory is moved instead of copied */
 #define BODY_PIECE_BYTES (64u << 10) /* of a body, received at once past the input buffer, which takes 4 KB; and how many such pieces */
 #define BODY_PIECES      4           /* before other connections have their turn */
+#define SKIP_BYTES       ((size_t)1 << 20) /* skipped at once of a body that is dropped */
+#define LOOK_BYTES       ((size_t)1152 << 10) /* what a body begins with, looked over; more than a rule for the answer may have */
 #define LINGER_US        2000000     /* a client's time to read the last response of a closing connection */
 
 static void process(conn *c);
@@ -258,7 +260,7 @@ static void finish(conn *c) {
     c->state = CONN_HEAD;
     c->streaming = false;
     c->refusal = 0;
-    c->refusal_headers = NULL;
+    c->refusal_headers = c->refusal_param = NULL;
     c->has_tenant = false;
     c->is_operator = false;
     set_deadline(c, between_us(c));
@@ -401,7 +403,7 @@ void conn_stream_end(conn *c) {
 /* ---- requests ---- */
 
 static void send_refusal(conn *c) {
-    conn_reply_error(c, c->refusal, NULL, c->refusal_text, c->refusal_headers);
+    conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
 /* The head is read: decides what needs no body; the rest waits for the body. */
@@ -416,6 +418,7 @@ static void on_body_begin(conn *c) {
     on_head(c);
     c->state = CONN_BODY;
     r->drop_body = c->refusal != 0;
+    c->look_bytes = LOOK_BYTES;
     set_deadline(c, c->loop->server->options.body_deadline_us);
     if (r->expects_continue && c->refusal != 0) {
         c->keep_alive = false; /* the client may send the body or not: what follows is ambiguous */
@@ -438,9 +441,25 @@ static void on_request(conn *c) {
     c->loop->server->handler->run(c);
 }
 
+/* Has what is there of a long body looked over, where at least as much may still come: nothing is read meanwhile. */
+static void look_if_due(conn *c) {
+    http_request *r = &c->request;
+    bool is_long = r->n_encodings > 0 || r->length - r->n_body_bytes >= r->n_body_bytes;
+    if (c->look == NULL || r->drop_body || r->body.n < c->look_bytes || !is_long) {
+        return;
+    }
+    c->look_bytes *= 2;
+    if (c->look(c)) {
+        event_del(c->deadline);
+        bufferevent_disable(c->bev, EV_READ);
+    }
+}
+
 /* Goes on as the request stands after more bytes. */
 static void go_on(conn *c, http_event e) {
-    if (e == HTTP_GOT_HEAD) {
+    if (e == HTTP_WANTS_MORE && c->state == CONN_BODY) {
+        look_if_due(c);
+    } else if (e == HTTP_GOT_HEAD) {
         on_body_begin(c);
     } else if (e == HTTP_GOT_ALL) {
         on_request(c);
@@ -464,12 +483,17 @@ static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
     go_on(c, e);
 }
 
+/* True while the body that is being read takes more. */
+static bool takes_body(conn *c) {
+    return c->state == CONN_BODY && c->body_ticket == 0 && c->pending == NULL && has_body_room(c);
+}
+
 /* Takes requests from the input until it is empty or a request waits for its response. */
 static void process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
     c->processing = true;
-    while ((c->state == CONN_HEAD || (c->state == CONN_BODY && c->body_ticket == 0 && has_body_room(c))) &&
+    while ((c->state == CONN_HEAD || takes_body(c)) &&
            evbuffer_get_length(output(c)) <= PIPELINE_BYTES && evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0) {
         feed(c, v.iov_base, v.iov_len, in);
     }
@@ -481,13 +505,15 @@ static void process(conn *c) {
 static bool receive_piece(conn *c) {
     char piece[BODY_PIECE_BYTES];
     uint64_t left;
+    bool skips = c->request.drop_body; /* TCP throws away what it would copy */
     char *place = http_body_place(&c->request, &left);
-    size_t wanted = left < sizeof piece ? (size_t)left : sizeof piece;
-    ssize_t n = recv(bufferevent_getfd(c->bev), place != NULL ? place : piece, wanted, MSG_DONTWAIT);
+    size_t most = skips ? SKIP_BYTES : sizeof piece;
+    size_t wanted = left < most ? (size_t)left : most;
+    ssize_t n = recv(bufferevent_getfd(c->bev), skips ? NULL : place != NULL ? place : piece, wanted, MSG_DONTWAIT | (skips ? MSG_TRUNC : 0));
     if (n <= 0) {
         return false;
     }
-    if (place != NULL) {
+    if (skips || place != NULL) {
         go_on(c, http_body_received(&c->request, (size_t)n));
     } else {
         feed(c, piece, (size_t)n, NULL);
@@ -500,12 +526,29 @@ static bool receive_piece(conn *c) {
 static void receive_body(conn *c) {
     bool more = true;
     c->processing = true;
-    for (int i = 0; i < BODY_PIECES && more && c->state == CONN_BODY && c->request.n_encodings == 0 && c->body_ticket == 0 &&
-                    has_body_room(c) && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
+    for (int i = 0; i < BODY_PIECES && more && takes_body(c) && c->request.n_encodings == 0 &&
+                    evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
          i++) {
         more = receive_piece(c);
     }
     c->processing = false;
+}
+
+void conn_resume_body(conn *c) {
+    set_deadline(c, c->loop->server->options.body_deadline_us);
+    bufferevent_enable(c->bev, EV_READ);
+    process(c);
+}
+
+void conn_drop_body(conn *c, const quire_error *err) {
+    api_error e = error_of(err);
+    c->refusal_error = *err;
+    c->refusal = e.status;
+    c->refusal_text = c->refusal_error.message;
+    c->refusal_param = c->refusal_error.param;
+    c->request.drop_body = true;
+    strbuf_deinit(&c->request.body);
+    conn_give_body_room(c);
 }
 
 /* ---- libevent's callbacks ---- */

@@ -27,7 +27,7 @@ typedef enum conn_state {
 typedef struct conn conn;
 
 /* What a response waits for when it is not complete as its handler returns: a body that is being parsed, a generation, a command to a
- * stream, or a state of the pool. Each has one of these; conn.pending_of is its object. */
+ * stream, or a state of the pool; or what a long body waits for whose beginning is looked over. Each has one of these; conn.pending_of is its object. */
 typedef struct pending_kind {
     void (*close)(conn *c);     /* the connection closes: gives the object up */
     void (*shut_down)(conn *c); /* gives it up, and ends the response; NULL: close and a response with status 503 */
@@ -53,7 +53,7 @@ struct conn {
     conn_state state;
     http_request request;
     str parameter;            /* what its path has behind the route's prefix; valid as long as the request */
-    const pending_kind *pending;  /* what the response waits for, in CONN_RESPONSE; or NULL */
+    const pending_kind *pending;  /* what the response waits for, in CONN_RESPONSE, or the body, in CONN_BODY; or NULL */
     void *pending_of;         /* its object */
     request_record record;    /* what the log says about the request in progress */
     char headers[320];        /* for the response in progress: header lines with their ends, or "" */
@@ -64,13 +64,17 @@ struct conn {
     bool streaming;           /* conn_stream_begin was called for this response */
     bool chunked;             /* the stream being sent */
     size_t body_room;         /* bytes that its body has reserved (body_room.h) */
+    bool (*look)(conn *c);    /* has the beginning of a long body looked over, which conn_resume_body ends; false: it is over already. NULL: never */
+    size_t look_bytes;        /* of the body, after which it is looked over the next time */
+    size_t look_room;         /* the memory that a text thread has of it */
     uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
     bool half_closed;         /* the client has shut down its sending side; it may still read */
     bool is_slow;             /* counted among the slow readers */
     int64_t taken_us;         /* when the client last read some of the output, or new output was added to an empty buffer */
     bool processing;          /* a caller further up the stack is taking requests from the input */
     int refusal;              /* a status chosen at the head and sent after the body is skipped, or 0 */
-    const char *refusal_text, *refusal_headers;
+    const char *refusal_text, *refusal_headers, *refusal_param;
+    quire_error refusal_error; /* holds the texts of conn_drop_body */
 };
 
 /* A whole response. headers: lines that end in CRLF, or NULL. */
@@ -95,6 +99,11 @@ void conn_shut_down(conn *c);
 void conn_resume_bodies(loop *l);
 /* Frees the room of the request's body: the body is gone, or its first token has come. */
 void conn_give_body_room(conn *c);
+
+/* Ends a look: reading goes on, within a new deadline. */
+void conn_resume_body(conn *c);
+/* The body is refused whatever follows: what is there is freed, and the rest is skipped before the response. Copies err. */
+void conn_drop_body(conn *c, const quire_error *err);
 
 /* Answers the request and goes on to the next one, or closes. */
 void conn_reply(conn *c, const reply *r);

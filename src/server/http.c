@@ -376,8 +376,10 @@ char *http_body_place(const http_request *r, uint64_t *left) {
 }
 
 http_event http_body_received(http_request *r, size_t n) {
-    r->body.n += n;
-    r->body.p[r->body.n] = '\0';
+    if (!r->drop_body) {
+        r->body.n += n;
+        r->body.p[r->body.n] = '\0';
+    }
     r->n_body_bytes += n;
     return r->n_body_bytes == r->length ? HTTP_GOT_ALL : HTTP_WANTS_MORE;
 }

@@ -34,7 +34,7 @@ typedef struct http_request {
     bool wants_json; /* an Accept header names application/json and not text/html */
     bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */
     bool has_body, expects_continue;
-    bool drop_body; /* set by the caller at HTTP_GOT_HEAD: skip the body, keep nothing */
+    bool drop_body; /* set by the caller at HTTP_GOT_HEAD or later: skip the body, or what is left of it, keep nothing */
     /* HTTP_REFUSED: why. */
     int status;
     const char *message;
@@ -58,7 +58,7 @@ http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
 /* In a body of known length: where its next bytes may be received without a copy, or NULL where they have to be fed. *left: how many
  * it still lacks. */
 char *http_body_place(const http_request *r, uint64_t *left);
-/* n bytes, 0 < n <= *left, were received there: as http_feed. */
+/* n bytes, 0 < n <= *left, were received there, or were skipped of a body that is dropped: as http_feed. */
 http_event http_body_received(http_request *r, size_t n);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "server/body_look.h"
 #include "server/conn.h"
 #include "server/http_stats.h"
 #include "server/notify.h"
@@ -46,7 +47,9 @@ static LOOP_CALLBACK(on_queue) {
     loop *l = arg;
     quire_event ev;
     while (quire_queue_next(l->queue, &ev)) {
-        if (ev.kind == QUIRE_EVENT_CHECKED) {
+        if (ev.kind == QUIRE_EVENT_LOOKED) {
+            body_looked(&ev);
+        } else if (ev.kind == QUIRE_EVENT_CHECKED) {
             schemas_checked(&ev);
         } else {
             response_event(&ev);

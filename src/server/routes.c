@@ -3,6 +3,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "server/body_look.h"
 #include "server/error_body.h"
 #include "server/home.h"
 #include "server/host.h"
@@ -19,6 +20,7 @@ typedef struct route {
     bool is_prefix;    /* the path continues with a parameter */
     bool takes_json;
     bool is_probe;     /* monitoring asks it all the time: the log has its requests at level debug */
+    bool (*look)(conn *c); /* looks over the beginning of a long body (conn.look); NULL: nothing in it decides */
     size_t max_body_bytes; /* 0: the server's limit */
 } route;
 
@@ -92,6 +94,14 @@ static void post_completions(conn *c) {
 
 static void post_chat(conn *c) {
     response_start(c, QUIRE_CHAT);
+}
+
+static bool look_at_completions(conn *c) {
+    return body_look(c, QUIRE_COMPLETIONS);
+}
+
+static bool look_at_chat(conn *c) {
+    return body_look(c, QUIRE_CHAT);
 }
 
 /* ---- requests about the pool ---- */
@@ -189,9 +199,9 @@ static const route table[] = {
     {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},
     {.path = "/v1/models", .allow = READ, .run = list_models},
     {.path = "/v1/models/", .allow = READ, .run = get_model, .is_prefix = true},
-    {.path = "/v1/completions", .allow = "POST", .run = post_completions, .takes_json = true},
+    {.path = "/v1/completions", .allow = "POST", .run = post_completions, .takes_json = true, .look = look_at_completions},
     {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
-    {.path = "/v1/chat/completions", .allow = "POST", .run = post_chat, .takes_json = true},
+    {.path = "/v1/chat/completions", .allow = "POST", .run = post_chat, .takes_json = true, .look = look_at_chat},
     {.path = "/v1/schemas/check", .allow = "POST", .run = schemas_check, .takes_json = true, .max_body_bytes = CHECK_BODY_BYTES},
 };
 
@@ -322,6 +332,7 @@ static void check(conn *c) {
     const route *to = find(path);
     c->record.endpoint = to != NULL ? to->path : NULL;
     c->record.is_probe = to != NULL && to->is_probe;
+    c->look = to != NULL ? to->look : NULL;
     str authorization = {r->authorization.p, r->authorization.n};
     c->is_operator = is_operator(c, authorization);
     if (!may_enter(c, path, authorization)) {
