@@ -40,6 +40,7 @@ void quire_queue_close(quire_queue *q) {
         quire_event event;
         if (quire_queue_next(q, &event)) {
             quire_request_free(event.request);
+            mem_free(event.kind == QUIRE_EVENT_LOOKED ? (char *)event.text : NULL);
         } else if (q->streams || q->n_parses > 0) { /* that call may have freed the last one */
             quire_queue_wait(q, -1);
         }

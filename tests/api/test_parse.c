@@ -55,6 +55,61 @@ static void a_wrong_body_comes_back_as_its_error(void **state) {
     quire_queue_close(q);
 }
 
+/* The beginning of a body whose rule has n bytes so far, in memory of quire_alloc. */
+static char *beginning(size_t n, size_t *n_all) {
+    static const char fields[] = "{\"prompt\": \"x\", \"guided_json\": \"";
+    char *begin = quire_alloc(n + strlen(fields));
+    memcpy(begin, fields, strlen(fields));
+    memset(begin + strlen(fields), 'a', n);
+    *n_all = n + strlen(fields);
+    return begin;
+}
+
+static void a_look_over_a_beginning_finds_a_field_that_is_too_large_and_nothing_else(void **state) {
+    (void)state;
+    static const struct {
+        size_t n;
+        bool fails;
+    } rules[] = {{(1 << 20) + 4096, true}, {1 << 19, false}};
+    quire_queue *q = queue_new(shared);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        quire_parse *p;
+        size_t n;
+        char *begin = beginning(rules[i].n, &n);
+        assert_int_equal(quire_look_start(q, QUIRE_COMPLETIONS, begin, n, "", q, &p), QUIRE_OK);
+        quire_event ev = await(q);
+        assert_int_equal(ev.kind, QUIRE_EVENT_LOOKED);
+        assert_ptr_equal(ev.user, q);
+        assert_ptr_equal(ev.text, begin);
+        assert_int_equal(ev.n_text, n);
+        if (rules[i].fails) {
+            assert_string_equal(ev.error->param, "guided_json");
+            assert_int_equal(ev.error->code, QUIRE_BAD_REQUEST);
+        } else {
+            assert_null(ev.error);
+        }
+        quire_free(begin);
+    }
+    quire_queue_close(q);
+}
+
+static void looks_that_nobody_waits_for_free_what_they_have(void **state) {
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        quire_queue *q = queue_new(shared);
+        for (int i = 0; i < round; i++) {
+            quire_parse *p;
+            size_t n;
+            char *begin = beginning(1000, &n);
+            assert_int_equal(quire_look_start(q, QUIRE_CHAT, begin, n, "", NULL, &p), QUIRE_OK);
+            if (i % 2 == 0) {
+                quire_parse_cancel(p);
+            }
+        }
+        quire_queue_close(q);
+    }
+}
+
 static quire_event checked(quire_queue *q, const char *body) {
     quire_parse *p;
     size_t n = strlen(body);
@@ -145,6 +200,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_body_comes_back_as_a_request_that_can_be_submitted),
         cmocka_unit_test(a_wrong_body_comes_back_as_its_error),
+        cmocka_unit_test(a_look_over_a_beginning_finds_a_field_that_is_too_large_and_nothing_else),
+        cmocka_unit_test(looks_that_nobody_waits_for_free_what_they_have),
         cmocka_unit_test(a_check_says_of_every_keyword_what_becomes_of_it),
         cmocka_unit_test(a_check_of_no_rule_is_an_error),
         cmocka_unit_test(a_cancelled_parse_is_never_heard_of_again),

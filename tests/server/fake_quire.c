@@ -1,3 +1,6 @@
+/* memmem() is outside POSIX. */
+#define _GNU_SOURCE
+
 #include "server/fake_quire.h"
 
 #include <poll.h>
@@ -14,7 +17,7 @@
 
 struct quire_engine {
     int64_t tick_us;
-    atomic_llong running, cancelled, generation_tokens, parses, drops;
+    atomic_llong running, cancelled, generation_tokens, parses, looks, drops;
     atomic_bool unhealthy, held;
     quire_info info;
 };
@@ -48,6 +51,10 @@ struct quire_queue {
     char *text;
     int32_t ids[4];
 };
+
+int64_t fake_looks(const quire_engine *e) {
+    return atomic_load(&((quire_engine *)(uintptr_t)e)->looks);
+}
 
 int64_t fake_parses(const quire_engine *e) {
     return atomic_load(&((quire_engine *)(uintptr_t)e)->parses);
@@ -416,20 +423,41 @@ struct quire_parse {
     quire_error err;
     void *user;
     bool cancelled, is_check;
+    char *begin; /* of a look, and its bytes */
+    size_t n;
     quire_parse *next;
 };
+
+static quire_parse *new_parse(quire_queue *q, void *user) {
+    quire_parse *p = calloc(1, sizeof(*p));
+    p->user = user;
+    p->next = q->parses;
+    q->parses = p;
+    return p;
+}
 
 quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, const char *tenant, void *user,
                             quire_parse **out) {
     (void)tenant;
-    quire_parse *p = calloc(1, sizeof(*p));
+    quire_parse *p = new_parse(q, user);
     (void)quire_request_parse(q->engine, endpoint, body, n, &p->r, &p->err);
     free(body);
-    p->user = user;
-    p->next = q->parses;
-    q->parses = p;
     atomic_fetch_add(&q->engine->parses, 1);
     *out = p;
+    return QUIRE_OK;
+}
+
+quire_err quire_look_start(quire_queue *q, quire_endpoint endpoint, char *begin, size_t n, const char *tenant, void *user,
+                           quire_parse **out) {
+    static const char fails[] = "\"fail\":\"look\"";
+    (void)endpoint, (void)tenant;
+    quire_parse *p = *out = new_parse(q, user);
+    p->begin = begin;
+    p->n = n;
+    if (memmem(begin, n, fails, sizeof fails - 1) != NULL) {
+        err_set_param(&p->err, QUIRE_BAD_REQUEST, "guided_json", "guided_json is too large");
+    }
+    atomic_fetch_add(&q->engine->looks, 1);
     return QUIRE_OK;
 }
 
@@ -452,7 +480,11 @@ static bool parse_next(quire_queue *q, quire_event *out) {
         q->parse_err = p->err;
         *out = (quire_event){
             .kind = QUIRE_EVENT_PARSED, .user = p->user, .request = wanted ? p->r : NULL, .error = p->r == NULL ? &q->parse_err : NULL};
-        if (p->is_check && p->r != NULL) {
+        if (p->begin != NULL) {
+            quire_error *err = p->err.code != QUIRE_OK ? &q->parse_err : NULL;
+            *out = (quire_event){.kind = QUIRE_EVENT_LOOKED, .user = p->user, .text = p->begin, .n_text = p->n, .error = err};
+            free(wanted ? NULL : p->begin);
+        } else if (p->is_check && p->r != NULL) {
             *out = (quire_event){.kind = QUIRE_EVENT_CHECKED, .user = p->user, .text = "{\"accepted\":true}", .n_text = 17};
         } else if (p->is_check) {
             out->kind = QUIRE_EVENT_CHECKED;

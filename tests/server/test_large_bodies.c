@@ -157,6 +157,97 @@ static void requests_behind_a_large_body_begin_where_it_ends(void **state) {
     stop();
 }
 
+#define LONG ((size_t)6 << 20)
+
+static void a_long_body_is_looked_over_while_as_much_may_still_come(void **state) {
+    (void)state;
+    strbuf body = {0};
+    start((size_t)64 << 20);
+    static const struct {
+        size_t n;
+        int looks;
+    } sizes[] = {{2 << 20, 0}, {3 << 20, 1}, {LONG, 2}};
+    int64_t before = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int fd = dial();
+        say_head(fd, "\"prompt\":\"x\"", sizes[i].n, &body);
+        say(fd, body.p, body.n);
+        assert_non_null(strstr(hear(fd), "HTTP/1.1 200"));
+        assert_int_equal(fake_looks(engine) - before, sizes[i].looks);
+        before = fake_looks(engine);
+    }
+    strbuf_deinit(&body);
+    stop();
+}
+
+static void a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered(void **state) {
+    (void)state;
+    strbuf all = {0};
+    static const char fields[] = "{\"fail\":\"look\",\"pad\":\"";
+    start((size_t)64 << 20);
+    assert_int_equal(strbuf_addf(&all,
+                                 "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                 "Content-Length: %zu\r\n\r\n%s%*s\"}",
+                                 LONG + strlen(fields) + 2, fields, (int)LONG, ""),
+                     QUIRE_OK);
+    add_request(&all, 10, "{\"prompt\":\"x\"}", "Connection: close\r\n");
+    int fd = dial();
+    say(fd, all.p, all.n);
+    const char *response = hear(fd);
+    assert_memory_equal(response, "HTTP/1.1 400", 12);
+    assert_non_null(strstr(response, "\"message\":\"guided_json is too large\""));
+    assert_non_null(strstr(response, "\"param\":\"guided_json\""));
+    assert_non_null(strstr(response + 1, "HTTP/1.1 200"));
+    assert_int_equal(fake_looks(engine), 1);
+    assert_int_equal(fake_parses(engine), 0);
+    strbuf_deinit(&all);
+    stop();
+}
+
+/* A body in chunks has no length: it is looked over wherever it is long enough. */
+static void a_body_in_chunks_is_looked_over_too(void **state) {
+    (void)state;
+    strbuf all = {0};
+    start((size_t)64 << 20);
+    for (int fails = 0; fails < 2; fails++) {
+        strbuf_clear(&all);
+        assert_int_equal(strbuf_add_str(&all, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                              "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"),
+                         QUIRE_OK);
+        const char *fields = fails ? "{\"fail\":\"look\"," : "{\"prompt\":\"x\",";
+        assert_int_equal(strbuf_addf(&all, "%zx\r\n%s\r\n", strlen(fields), fields), QUIRE_OK);
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(strbuf_addf(&all, "%x\r\n%*s\r\n", 100000, 100000, ""), QUIRE_OK);
+        }
+        assert_int_equal(strbuf_add_str(&all, "8\r\n\"pad\":1}\r\n0\r\n\r\n"), QUIRE_OK);
+        int fd = dial();
+        say(fd, all.p, all.n);
+        assert_non_null(strstr(hear(fd), fails ? "HTTP/1.1 400" : "HTTP/1.1 200"));
+        assert_int_equal(fake_looks(engine), fails + 1);
+    }
+    strbuf_deinit(&all);
+    stop();
+}
+
+static void a_server_may_stop_and_clients_leave_while_bodies_are_looked_over(void **state) {
+    (void)state;
+    strbuf body = {0};
+    for (int i = 0; i < 20; i++) {
+        start((size_t)64 << 20);
+        int fd = dial();
+        say_head(fd, i % 2 == 0 ? "\"prompt\":\"x\"" : "\"fail\":\"look\"", LONG, &body);
+        say(fd, body.p, (size_t)1300 << 10);
+        if (i % 3 == 0) {
+            close(fd);
+        }
+        stop();
+        if (i % 3 != 0) {
+            close(fd);
+        }
+    }
+    strbuf_deinit(&body);
+}
+
 static void a_client_that_leaves_while_its_body_is_read_is_forgotten(void **state) {
     (void)state;
     strbuf body = {0};
@@ -224,6 +315,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not),
         cmocka_unit_test(requests_behind_a_large_body_begin_where_it_ends),
+        cmocka_unit_test(a_long_body_is_looked_over_while_as_much_may_still_come),
+        cmocka_unit_test(a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered),
+        cmocka_unit_test(a_body_in_chunks_is_looked_over_too),
+        cmocka_unit_test(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
         cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
         cmocka_unit_test(room_is_counted_and_the_first_always_finds_some),
