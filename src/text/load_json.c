@@ -278,7 +278,7 @@ static quire_err load_specials(tokenizer *t, const vocab *v) {
     e = e != QUIRE_OK ? e : read_special(docs, "eos_token", t, &t->eos_text, &t->eos);
     bool add_bos = json_get_bool(docs[0], "add_bos_token", false) && t->bos >= 0;
     bool add_eos = json_get_bool(docs[0], "add_eos_token", false) && t->eos >= 0;
-    if (e == QUIRE_OK && t->post.single.n == 0 && (add_bos || add_eos)) {
+    if (e == QUIRE_OK && !t->post.single.is_set && (add_bos || add_eos)) {
         e = tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1);
     }
     json_drop(docs[0]);

@@ -22,9 +22,11 @@ typedef struct post_part {
 typedef struct post_template {
     post_part *parts;
     size_t n, cap;
+    bool is_set;         /* also one without parts, which gives no ids */
+    const char *refusal; /* why texts cannot be encoded with it (static); NULL: they can */
 } post_template;
 
-/* The tokens around one text, and around two. n 0: undefined. */
+/* The tokens around one text, and around two. One that is not set adds none. */
 typedef struct postprocessor {
     post_template single, pair;
 } postprocessor;

@@ -259,7 +259,7 @@ static quire_err add_all(const int32_t *ids, size_t n, int32_t type, token_list 
 /* Appends the template's result for a and b, without its first n_skip tokens. */
 static quire_err add_template(const post_template *p, const token_list *a, const token_list *b, size_t n_skip, token_list *out,
                               token_list *types) {
-    if (p->n == 0) {
+    if (!p->is_set) {
         TRY(add_all(a->ids, a->n, 0, out, types));
         return add_all(b->ids, b->n, 1, out, types);
     }
@@ -301,7 +301,22 @@ static size_t n_before_text(const post_template *p) {
     return n;
 }
 
+/* Whether the text's ids are in what a template gives. */
+static bool has_text(const post_template *p) {
+    bool has = !p->is_set;
+    for (size_t i = 0; i < p->n; i++) {
+        has = has || p->parts[i].kind == POST_A;
+    }
+    return has;
+}
+
 typedef enum around { AROUND_NOTHING, AROUND_ONCE, AROUND_ALWAYS } around;
+
+/* The template around one text or two. */
+static const post_template *template_of(const tokenizer *t, bool is_pair, around how) {
+    static const post_template none;
+    return how == AROUND_NOTHING ? &none : is_pair ? &t->post.pair : &t->post.single;
+}
 
 static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out,
                               token_list *types) {
@@ -309,17 +324,22 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
     if (pair != NULL) {
         TRY(encode_content(r, *pair, &lists[1]));
     }
-    static const post_template none;
-    const post_template *p = how == AROUND_NOTHING ? &none : pair != NULL ? &r->t->post.pair : &r->t->post.single;
+    const post_template *p = template_of(r->t, pair != NULL, how);
     size_t n_there = how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0;
     if (r->options.seams != NULL) {
         r->options.seams->first = n_before_text(p) - n_there;
+        r->options.seams->n = has_text(p) ? r->options.seams->n : 0; /* what is not in *out has no positions there */
     }
     return add_template(p, &lists[0], &lists[1], n_there, out, types);
 }
 
 static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
                         token_list *types, quire_error *err) {
+    const char *refusal = template_of(t, pair != NULL, how)->refusal;
+    if (refusal != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "the tokenizer's post-processor cannot wrap %s: %s; send token ids",
+                       pair != NULL ? "two texts" : "a text", refusal);
+    }
     encode_run r = {.t = t, .options = options};
     r.model.unigram.no_controls = options.marks != NULL;
     r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* every piece has at least one token */

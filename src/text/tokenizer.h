@@ -39,8 +39,8 @@ typedef struct encode_options {
 /* Appends the ids of text to *out. A BOS is not added when the ids already begin with one (a template wrote it). O(n log n). Bytes that are
  * not UTF-8 count as U+FFFD, one for each maximal invalid part. A character for which the vocabulary has neither a token, nor bytes, nor an
  * unknown token is dropped, as in the reference implementations. QUIRE_NO_MEMORY; QUIRE_NO_ROOM past max_tokens, detected early;
- * QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular expressions take too long on the text. On an error *out is
- * unchanged. */
+ * QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular expressions take too long on the text; QUIRE_UNSUPPORTED
+ * when the post-processor cannot be applied, with its reason. On an error *out is unchanged. */
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err);
 
 /* Encodes one text, or two when pair is given, with the post-processor's tokens, even if the ids begin with them already. types (may be

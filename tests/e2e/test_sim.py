@@ -242,3 +242,13 @@ def test_a_prediction_comes_from_one_source(quire, arguments, said):
 def test_costs_of_decodes_that_cannot_be_timed_are_refused(quire, arguments):
     done = bench(*arguments, "--max-model-len", "48", "--max-num-seqs", "2")
     assert done.returncode in (1, 2) and "at least 49 tokens, but --max-model-len is 48" in done.stderr
+
+
+def test_a_memory_below_a_page_is_refused_with_the_least_value(tmp_path):
+    trace = tmp_path / "one.jsonl"
+    trace.write_text('{"t":0,"prompt":[["a",9]],"output":[["b",5]]}\n')
+    command = [QUIRE, "sim", str(trace), "--compare", "--described", "opt-13b,a100-40gb", "--kv-tokens"]
+    for tokens in ("1", "15"):
+        told = subprocess.run([*command, tokens], capture_output=True, text=True, check=False)
+        assert told.returncode != 0 and f"--kv-tokens {tokens}: must be at least 16" in told.stderr, told.stderr
+    assert subprocess.run([*command, "16"], capture_output=True, check=False).returncode == 0

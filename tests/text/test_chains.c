@@ -145,6 +145,88 @@ static void post_processors_wrap_what_others_have_wrapped(void **state) {
     }
 }
 
+#define PART(name, id, type) "{\"" name "\":{\"id\":\"" id "\",\"type_id\":" type "}}"
+#define A                    PART("Sequence", "A", "0")
+#define B                    PART("Sequence", "B", "1")
+#define TOKEN(name)          PART("SpecialToken", name, "0")
+#define TWO_TEMPLATES(single, pair)                                                                                                        \
+    "{\"type\":\"TemplateProcessing\",\"single\":[" single "],\"pair\":[" pair "],\"special_tokens\":{"                                    \
+    "\"X\":{\"id\":\"X\",\"ids\":[5]},\"far\":{\"id\":\"far\",\"ids\":[99]},\"none\":{\"id\":\"none\",\"ids\":[]}}}"
+#define FAILS "!"
+
+/* What tokenizers 0.23.3 gives for "a", and for "a" and "b"; where it panics, a word of the reason. */
+static void a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {
+        {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B), "1", FAILS "one text or two"},
+        {TWO_TEMPLATES(A, A "," TOKEN("X") "," B) "," TWO_TEMPLATES(A, A "," B) "," BERT, "4 1 5", FAILS "one text or two"},
+        {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," B) "," TWO_TEMPLATES(A, A "," B), FAILS "one text or two", "1 2"},
+        {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," B) ",{\"type\":\"ByteLevel\"}", "5 1 5", "1 2"},
+        {TWO_TEMPLATES(TOKEN("X") "," A "," TOKEN("X"), A "," TOKEN("X") "," B) "," BERT, "4 5 5 1 5 5 5", "4 1 5 5 5 2 5"},
+        {TWO_TEMPLATES(A "," B, A "," B), FAILS "second", "1 2"},
+        {TWO_TEMPLATES(A, TOKEN("Y") "," A "," B), "1", FAILS "special_tokens"},
+        {TWO_TEMPLATES(A, TOKEN("far") "," A "," B), "1", FAILS "vocabulary"},
+        {TWO_TEMPLATES(TOKEN("none") "," A, B "," A), "1", "2 1"},
+        {TWO_TEMPLATES("", ""), "", ""},
+        {TWO_TEMPLATES(A, "") "," BERT, "4 1 5", ""},
+        {TWO_TEMPLATES(A, "") "," TWO_TEMPLATES(A, A), "1", FAILS "one text or two"},
+        {"{\"type\":\"BertProcessing\",\"sep\":[\"Y\",99],\"cls\":[\"<s>\",4]}", FAILS "vocabulary", FAILS "vocabulary"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strbuf members = {0};
+        assert_int_equal(strbuf_addf(&members, "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[%s]}", cases[i][0]), QUIRE_OK);
+        tokenizer *t = open_with(members.p);
+        for (int pair = 0; pair < 2; pair++) {
+            token_list ids = {0};
+            quire_error err = {0};
+            const str b = str_of("b");
+            const char *want = cases[i][1 + pair];
+            quire_err e = tokenizer_encode_pair(t, str_of("a"), pair ? &b : NULL, ENCODE_PLAIN, &ids, NULL, &err);
+            if (want[0] == FAILS[0]) {
+                assert_int_equal(e, QUIRE_UNSUPPORTED);
+                if (strstr(err.message, want + 1) == NULL || strstr(err.message, pair ? "two texts" : "a text") == NULL) {
+                    fail_msg("%s: \"%s\" does not name %s", cases[i][0], err.message, want + 1);
+                }
+            } else {
+                assert_int_equal(e, QUIRE_OK);
+            }
+            expect_list(cases[i][0], &ids, want[0] == FAILS[0] ? "" : want);
+            token_list_deinit(&ids);
+        }
+        token_list plain = {0};
+        assert_int_equal(tokenizer_encode(t, str_of("a"), (encode_options){0}, &plain, NULL), QUIRE_OK);
+        expect_list(cases[i][0], &plain, "1");
+        token_list_deinit(&plain);
+        tokenizer_close(t);
+        strbuf_deinit(&members);
+    }
+}
+
+/* A template without the text has no place where one could go on. */
+static void a_text_that_its_template_leaves_out_has_no_seams(void **state) {
+    (void)state;
+    static const char *const cases[] = {A "," TOKEN("X"), TOKEN("X")};
+    for (size_t i = 0; i < 2; i++) {
+        strbuf members = {0};
+        assert_int_equal(
+            strbuf_addf(&members,
+                        "\"added_tokens\":[{\"id\":1,\"content\":\"a\",\"special\":true}],\"post_processor\":{"
+                        "\"type\":\"TemplateProcessing\",\"single\":[%s],\"pair\":[],\"special_tokens\":{\"X\":{\"ids\":[5]}}}",
+                        cases[i]),
+            QUIRE_OK);
+        tokenizer *t = open_with(members.p);
+        encode_seams seams = {0};
+        token_list ids = {0};
+        encode_options o = {.special = ENCODE_PARSE, .add_special = true, .seams = &seams};
+        assert_int_equal(tokenizer_encode(t, str_of("aaaaaaaa"), o, &ids, NULL), QUIRE_OK);
+        assert_int_equal(seams.n > 0, i == 0);
+        token_list_deinit(&ids);
+        encode_seams_deinit(&seams);
+        tokenizer_close(t);
+        strbuf_deinit(&members);
+    }
+}
+
 /* The symbol of two marks is chosen, though a mark and "mark a" score more than "a" and a symbol of score 0. */
 static void a_symbol_that_a_user_defined_scores_more_than_its_parts(void **state) {
     (void)state;
@@ -274,6 +356,8 @@ int main(void) {
         cmocka_unit_test(a_first_piece_is_one_where_the_text_begins),
         cmocka_unit_test(decoder_steps_work_behind_one_that_joins_all_tokens),
         cmocka_unit_test(post_processors_wrap_what_others_have_wrapped),
+        cmocka_unit_test(a_template_that_cannot_be_applied_refuses_the_texts_that_it_is_for),
+        cmocka_unit_test(a_text_that_its_template_leaves_out_has_no_seams),
         cmocka_unit_test(a_symbol_that_a_user_defined_scores_more_than_its_parts),
         cmocka_unit_test(half_of_a_control_token_makes_none),
         cmocka_unit_test(a_special_symbol_of_sentencepiece_is_a_control_token),

@@ -168,6 +168,17 @@ static void what_is_not_known_is_refused_by_name(void **state) {
     expect_refused("{\"decoder\":{\"type\":\"Strip\",\"start\":1,\"stop\":1}," MODEL "}", QUIRE_BAD_FILE, "Strip");
     expect_refused("{\"decoder\":{\"type\":\"Morse\"}," MODEL "}", QUIRE_UNSUPPORTED, "Morse");
     expect_refused("{\"post_processor\":{\"type\":\"Mail\"}," MODEL "}", QUIRE_UNSUPPORTED, "Mail");
+    static const char *const parts[] = {"", "\"id\":\"C\",\"type_id\":0", "\"id\":\"A\"", "\"id\":\"A\",\"type_id\":-1"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        strbuf json = {0};
+        assert_int_equal(strbuf_addf(&json,
+                                     "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{%s}}],\"pair\":[],"
+                                     "\"special_tokens\":{}}," MODEL "}",
+                                     parts[i]),
+                         QUIRE_OK);
+        expect_refused(json.p, QUIRE_BAD_FILE, "post-processor");
+        strbuf_deinit(&json);
+    }
     expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a z\"]}}", QUIRE_BAD_FILE, "merges[0]");
     expect_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":2000000000},\"merges\":[]}}", QUIRE_BAD_FILE, "2000000000");
     tokenizer *t = NULL;

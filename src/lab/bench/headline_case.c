@@ -205,18 +205,13 @@ static double bound_of(const headline_case_options *o, const headline_case *c, c
 typedef struct burst {
     headline_load load;
     cost_model cost;
-    double reached; /* part of what the cost allows */
 } burst;
-
-static int by_reached(const void *a, const void *b) {
-    const burst *x = a, *y = b;
-    return (x->reached > y->reached) - (x->reached < y->reached);
-}
 
 /* The run that reaches the median of what the steps' cost around it allows, of an even number the lower one. *cost: what steps cost right
  * before, then right after. */
 static quire_err run_bursts(const course *k, headline_case *c, cost_model *cost, quire_error *err) {
     burst runs[HEADLINE_MAX_RUNS];
+    double reached[HEADLINE_MAX_RUNS]; /* part of what the cost allows */
     int32_t n = k->o->n_runs;
     for (int32_t i = 0; i < n; i++) {
         burst *r = &runs[i];
@@ -224,11 +219,11 @@ static quire_err run_bursts(const course *k, headline_case *c, cost_model *cost,
         r->cost = *cost;
         TRY(measure_cost(k->o, c, cost, err));
         cost_mean(&r->cost, 1, cost);
-        r->reached = headline_allowed_us(&r->cost, &r->load) * r->load.tokens_s;
+        reached[i] = headline_allowed_us(&r->cost, &r->load) * r->load.tokens_s;
     }
-    qsort(runs, (size_t)n, sizeof *runs, by_reached);
-    c->real[k->way].burst = runs[(n - 1) / 2].load;
-    c->burst_cost[k->way] = runs[(n - 1) / 2].cost;
+    const burst *taken = &runs[headline_median_run(reached, n)];
+    c->real[k->way].burst = taken->load;
+    c->burst_cost[k->way] = taken->cost;
     return QUIRE_OK;
 }
 

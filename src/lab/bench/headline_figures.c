@@ -53,3 +53,16 @@ double headline_idle_latency(const cost_model *c, double mean_prompt, double mea
     us += (mean_output - 1) * cost_of(c, &(step_work){.rows = 1, .out = 1, .decode_pairs = context});
     return us / mean_output * 1e-6;
 }
+
+int32_t headline_median_run(const double *reached, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        int32_t rank = 0; /* runs that come before it in ascending order */
+        for (int32_t k = 0; k < n; k++) {
+            rank += reached[k] < reached[i] || (reached[k] == reached[i] && k < i);
+        }
+        if (rank == (n - 1) / 2) {
+            return i;
+        }
+    }
+    return 0;
+}

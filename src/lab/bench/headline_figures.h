@@ -27,6 +27,9 @@ double headline_highest_rate(const headline_load *loads, int32_t n, double bound
  * copied. Nothing is added for planning, sampling or idling. */
 double headline_allowed_us(const cost_model *c, const headline_load *load);
 
+/* Which of n runs has the median of reached[0..n): the lower one of an even number; equal runs count in their order. n >= 1. */
+int32_t headline_median_run(const double *reached, int32_t n);
+
 /* Seconds a token that a request of mean lengths takes on an idle server. */
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows);
 

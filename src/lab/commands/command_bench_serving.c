@@ -61,7 +61,8 @@ static quire_err limit_engine(const compare_options *s, quire_options *e, quire_
     if (s->kv_tokens > 0) {
         int64_t n_pages = s->kv_tokens / s->page_tokens;
         if (n_pages < 1 || n_pages > INT32_MAX) {
-            return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must hold at least a page", (long long)s->kv_tokens);
+            return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must be from %d, the tokens of a page, to %d pages of as many",
+                           (long long)s->kv_tokens, (int)s->page_tokens, INT32_MAX);
         }
         e->n_pages = (int32_t)n_pages;
     }

@@ -306,8 +306,12 @@ static void close_all(serving *s) {
 }
 
 static quire_err check_options(const serving_options *o, quire_error *err) {
-    bool good = o->kv_tokens >= o->page_tokens && o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs &&
-                o->max_seqs >= 1 && o->speed > 0 && isfinite(o->speed) && o->n_drafts >= 0 && o->n_drafts <= SERVING_MAX_DRAFTS;
+    if (o->page_tokens >= 1 && o->kv_tokens < o->page_tokens) {
+        return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must be at least %d, the tokens of a page", (long long)o->kv_tokens,
+                       (int)o->page_tokens);
+    }
+    bool good = o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs && o->max_seqs >= 1 && o->speed > 0 &&
+                isfinite(o->speed) && o->n_drafts >= 0 && o->n_drafts <= SERVING_MAX_DRAFTS;
     good = good && (o->reservation == RESERVE_PAGED || (o->swap_tokens == 0 && o->n_drafts == 0));
     return good ? QUIRE_OK
                 : err_set(err, QUIRE_INVALID, -1, "a server with %lld tokens of memory, %d sequences and %d rows a step",

@@ -26,6 +26,17 @@ static void assert_near(double value, double expected) {
 
 /* ---- figures ---- */
 
+static void the_run_of_the_median_is_taken_and_the_lower_of_an_even_number(void **state) {
+    (void)state;
+    assert_int_equal(headline_median_run((double[]){0.9}, 1), 0);
+    assert_int_equal(headline_median_run((double[]){0.9, 0.8}, 2), 1);
+    assert_int_equal(headline_median_run((double[]){0.8, 0.9}, 2), 0);
+    assert_int_equal(headline_median_run((double[]){0.9, 0.2, 0.8}, 3), 2);
+    assert_int_equal(headline_median_run((double[]){0.9, 0.2, 0.8, 0.7}, 4), 3);
+    assert_int_equal(headline_median_run((double[]){0.2, 0.9, 0.7, 0.8, 0.1}, 5), 2);
+    assert_int_equal(headline_median_run((double[]){0.5, 0.5, 0.5}, 3), 1); /* of equals the middle one in time */
+}
+
 /* 100 us a step and 10 a row; a row of logits 1, a pair 0.5 or 0.25, a token moved 2. */
 static const cost_model plain = {
     .n_points = 2, .rows = {0, 1}, .us = {100, 110}, .out_us = 1, .decode_pair_us = 0.5, .prefill_pair_us = 0.25, .copy_us = 2};
@@ -351,6 +362,7 @@ static void a_steps_cost_is_measured_and_does_not_fall(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_loads_figures_are_those_by_hand),
+                                       cmocka_unit_test(the_run_of_the_median_is_taken_and_the_lower_of_an_even_number),
                                        cmocka_unit_test(the_time_that_steps_allow_is_that_by_hand),
                                        cmocka_unit_test(twice_as_many_at_once_gain_what_the_step_costs_say),
                                        cmocka_unit_test(an_idle_server_takes_its_steps),
