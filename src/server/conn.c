@@ -509,11 +509,12 @@ static bool receive_piece(conn *c) {
     char *place = http_body_place(&c->request, &left);
     size_t most = skips ? SKIP_BYTES : sizeof piece;
     size_t wanted = left < most ? (size_t)left : most;
-    ssize_t n = recv(bufferevent_getfd(c->bev), skips ? NULL : place != NULL ? place : piece, wanted, MSG_DONTWAIT | (skips ? MSG_TRUNC : 0));
+    char *to = skips ? NULL : place != NULL ? place : piece;
+    ssize_t n = recv(bufferevent_getfd(c->bev), to, wanted, MSG_DONTWAIT | (skips ? MSG_TRUNC : 0));
     if (n <= 0) {
         return false;
     }
-    if (skips || place != NULL) {
+    if (to != piece) {
         go_on(c, http_body_received(&c->request, (size_t)n));
     } else {
         feed(c, piece, (size_t)n, NULL);

@@ -27,7 +27,8 @@ typedef enum conn_state {
 typedef struct conn conn;
 
 /* What a response waits for when it is not complete as its handler returns: a body that is being parsed, a generation, a command to a
- * stream, or a state of the pool; or what a long body waits for whose beginning is looked over. Each has one of these; conn.pending_of is its object. */
+ * stream, or a state of the pool; or what a long body waits for whose beginning is looked over. Each has one of these; conn.pending_of is
+ * its object. */
 typedef struct pending_kind {
     void (*close)(conn *c);     /* the connection closes: gives the object up */
     void (*shut_down)(conn *c); /* gives it up, and ends the response; NULL: close and a response with status 503 */
