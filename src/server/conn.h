@@ -65,7 +65,7 @@ struct conn {
     bool streaming;           /* conn_stream_begin was called for this response */
     bool chunked;             /* the stream being sent */
     size_t body_room;         /* bytes that its body has reserved (body_room.h) */
-    bool (*look)(conn *c);    /* has the beginning of a long body looked over, which conn_resume_body ends; false: it is over already. NULL: never */
+    bool (*look)(conn *c);    /* has the beginning of a long body looked over, until conn_resume_body; false: it is over already */
     size_t look_bytes;        /* of the body, after which it is looked over the next time */
     size_t look_room;         /* the memory that a text thread has of it */
     uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
