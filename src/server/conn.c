@@ -409,6 +409,7 @@ static void send_refusal(conn *c) {
 /* The head is read: decides what needs no body; the rest waits for the body. */
 static void on_head(conn *c) {
     begin_request(c);
+    c->look = NULL;
     c->loop->server->handler->check(c);
     c->keep_alive = c->request.keep_alive;
 }
