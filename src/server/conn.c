@@ -21,6 +21,7 @@
 #define SKIP_BYTES       ((size_t)1 << 20) /* skipped at once of a body that is dropped */
 #define LOOK_BYTES       ((size_t)1152 << 10) /* what a body begins with, looked over; more than a rule for the answer may have */
 #define LINGER_US        2000000     /* a client's time to read the last response of a closing connection */
+#define MAX_SURPLUS      64          /* connections over the limit that are answered; more are closed at once */
 
 static void process(conn *c);
 
@@ -167,6 +168,7 @@ void conn_close(conn *c) {
     http_deinit(&c->request);
     mem_free(c);
     atomic_fetch_sub(&l->n_open, 1);
+    atomic_fetch_sub(&l->n_surplus, c->is_surplus);
     if (l->stops_seen > 0 && l->conns == NULL) {
         event_base_loopbreak(l->base);
     }
@@ -682,25 +684,31 @@ static LOOP_CALLBACK(on_deadline) {
 
 /* ---- opening ---- */
 
-static int64_t open_connections(const server *s) {
+/* How many connections there are, without those over the limit; *n_surplus: those. */
+static int64_t open_connections(const server *s, int64_t *n_surplus) {
     int64_t n = 0;
+    *n_surplus = 0;
     for (int32_t i = 0; i < s->n_loops; i++) {
         n += atomic_load(&s->loops[i].n_open);
+        *n_surplus += atomic_load(&s->loops[i].n_surplus);
     }
-    return n;
+    return n - *n_surplus;
 }
 
-static void turn_away(evutil_socket_t fd) {
-    static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-    ssize_t n = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL);
-    (void)n; /* a client that cannot get the message is rejected all the same */
-    evutil_closesocket(fd);
+/* Answers a connection over the limit before a request is read. What it sends is dropped while it may read the response: closed at once, its
+ * unread bytes would reset it. */
+static void turn_away(conn *c) {
+    c->is_surplus = true;
+    atomic_fetch_add(&c->loop->n_surplus, 1);
+    conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again", "Retry-After: 1\r\n");
 }
 
 void conn_open(loop *l, evutil_socket_t fd) {
     const server_options *o = &l->server->options;
-    if (open_connections(l->server) >= o->max_connections) {
-        turn_away(fd);
+    int64_t n_surplus;
+    bool is_surplus = open_connections(l->server, &n_surplus) >= o->max_connections;
+    if (is_surplus && n_surplus >= MAX_SURPLUS) {
+        evutil_closesocket(fd);
         return;
     }
     conn *c = mem_new(1, sizeof(*c));
@@ -730,4 +738,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
     bufferevent_setwatermark(bev, EV_WRITE, o->max_output_bytes / 2, 0);
     bufferevent_enable(bev, EV_READ | EV_WRITE);
     set_deadline(c, o->header_deadline_us);
+    if (is_surplus) {
+        turn_away(c);
+    }
 }

@@ -70,6 +70,7 @@ struct conn {
     size_t look_room;         /* the memory that a text thread has of it */
     uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
     bool half_closed;         /* the client has shut down its sending side; it may still read */
+    bool is_surplus;          /* over server_options.max_connections: it is answered 503 and closed */
     bool is_slow;             /* counted among the slow readers */
     int64_t taken_us;         /* when the client last read some of the output, or new output was added to an empty buffer */
     bool processing;          /* a caller further up the stack is taking requests from the input */

@@ -63,7 +63,7 @@ typedef struct loop {
     /* Counters, read by /metrics on any loop. */
     struct http_stats *http;
     atomic_llong n_busy; /* requests whose head was read and whose response is not complete */
-    atomic_llong n_disconnects, n_slow_readers, n_open;
+    atomic_llong n_disconnects, n_slow_readers, n_open, n_surplus;
 } loop;
 
 struct server {

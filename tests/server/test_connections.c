@@ -1,6 +1,8 @@
 /* Connections: framing, deadlines and limits, clients that leave. */
 #include "server/site.h"
 
+#include <dirent.h>
+
 /* ---- framing ---- */
 
 static void malformed_requests_get_a_status_and_the_connection_closes(void **state) {
@@ -203,10 +205,63 @@ static void too_many_connections_are_turned_away(void **state) {
     int c = dial(s);
     expect_in(hear(c, NULL), "HTTP/1.1 503 ");
     close(c);
+    c = dial(s); /* it reads only once it has sent all of its request */
+    say(c, "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2000000\r\n\r\n");
+    for (int i = 0; i < 200; i++) {
+        char spaces[10001];
+        snprintf(spaces, sizeof spaces, "%10000s", "");
+        say(c, spaces);
+    }
+    const char *response = hear(c, NULL);
+    expect_in(response, "HTTP/1.1 503 ");
+    expect_in(response, "Retry-After: 1\r\n");
+    expect_in(response, "\"message\":\"the server has as many connections");
+    close(c);
     close(a);
     pause_us(50000);
     expect_in(ask(s, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
     close(b);
+    stop(s);
+}
+
+/* Descriptors of this process, which has both sides of each connection. */
+static int n_files(void) {
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (readdir(d) != NULL) {
+        n++;
+    }
+    closedir(d);
+    return n;
+}
+
+static void a_flood_of_connections_over_the_limit_holds_few_of_them(void **state) {
+    (void)state;
+    enum { N = 200, ANSWERED = 64 };
+    server_options o;
+    server_options_init(&o);
+    o.max_connections = 1;
+    site *s = start(&o, TICK_US);
+    int fds[N], a = dial(s), n_answered = 0;
+    say(a, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    hear(a, "}");
+    int before = n_files();
+    for (int i = 0; i < N; i++) {
+        fds[i] = dial(s);
+    }
+    for (int i = 0; i < N; i++) {
+        n_answered += strstr(hear(fds[i], NULL), "HTTP/1.1 503 ") != NULL;
+    }
+    assert_true(n_files() <= before + N + ANSWERED);
+    assert_true(n_answered >= ANSWERED);
+    say(a, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    expect_in(hear(a, "}"), "HTTP/1.1 200 ");
+    for (int i = 0; i < N; i++) {
+        close(fds[i]);
+    }
+    close(a);
+    pause_us(50000);
+    expect_in(ask(s, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
     stop(s);
 }
 
@@ -260,6 +315,7 @@ int main(void) {
         cmocka_unit_test(slow_bodies_are_cut_off),
         cmocka_unit_test(idle_connections_are_closed),
         cmocka_unit_test(too_many_connections_are_turned_away),
+        cmocka_unit_test(a_flood_of_connections_over_the_limit_holds_few_of_them),
         cmocka_unit_test(a_client_that_leaves_cancels_its_stream),
         cmocka_unit_test(a_client_that_floods_while_it_waits_is_cut),
     };
