@@ -508,7 +508,7 @@ static void process(conn *c) {
 static bool receive_piece(conn *c) {
     char piece[BODY_PIECE_BYTES];
     uint64_t left;
-    bool skips = c->request.drop_body; /* TCP throws away what it would copy */
+    bool skips = c->request.drop_body && c->loop->server->socket_file == NULL; /* TCP throws away what it would copy; UNIX sockets cannot */
     char *place = http_body_place(&c->request, &left);
     size_t most = skips ? SKIP_BYTES : sizeof piece;
     size_t wanted = left < most ? (size_t)left : most;
@@ -695,8 +695,8 @@ static int64_t open_connections(const server *s, int64_t *n_surplus) {
     return n - *n_surplus;
 }
 
-/* Answers a connection over the limit before a request is read. What it sends is dropped while it may read the response: closed at once, its
- * unread bytes would reset it. */
+/* Answers a connection over the limit before a request is read. What it sends is dropped while it may read the response: closed at once,
+ * its unread bytes would reset it. */
 static void turn_away(conn *c) {
     c->is_surplus = true;
     atomic_fetch_add(&c->loop->n_surplus, 1);

@@ -1,4 +1,5 @@
 """The server as a service: drains, a socket file, open files, a service manager."""
+import json
 import os
 import re
 import resource
@@ -39,11 +40,12 @@ class Program:
             self.process.kill()
 
 
-def ask_file(path, target="/v1/models"):
+def ask_file(path, target="/v1/models", body=None):
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(30)
         s.connect(str(path))
-        s.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        s.sendall(f"{'POST' if body else 'GET'} {target} HTTP/1.1\r\nHost: localhost\r\n{length}Connection: close\r\n\r\n{body or ''}".encode())
         return b"".join(iter(lambda: s.recv(65536), b""))
 
 
@@ -72,6 +74,9 @@ def test_a_socket_file_serves_its_group_and_goes_with_the_server(quire, tmp_path
         p.wait_for(f"listening on unix:{path}")
         assert stat.S_ISSOCK(path.stat().st_mode) and stat.S_IMODE(path.stat().st_mode) == 0o660
         assert ask_file(path).startswith(b"HTTP/1.1 200 ")
+        body = json.dumps({"prompt": "x", "guided_regex": "a" * (11 << 20)})  # refused by its first MiB, and the rest skipped
+        answer = ask_file(path, "/v1/completions", body)
+        assert answer.startswith(b"HTTP/1.1 400 ") and b"guided_regex has over 1048576 bytes" in answer, answer[:500]
         second = subprocess.run([quire, "serve", "builtin", "--host", f"unix:{path}"], capture_output=True, text=True, timeout=60)
         assert second.returncode != 0 and "another server listens there" in second.stderr
         assert ask_file(path).startswith(b"HTTP/1.1 200 ")
