@@ -328,9 +328,9 @@ typedef enum quire_event_kind {
     QUIRE_EVENT_EMBEDDING, /* the row of this choice: once, between its START and END, in place of DELTAs */
     QUIRE_EVENT_END,   /* this choice is finished */
     QUIRE_EVENT_DONE,  /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
-    QUIRE_EVENT_LOOKED, /* the result of quire_look_start: the receiver owns text, its begin; error: what refuses the body, or NULL */
     QUIRE_EVENT_PARSED, /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
-    QUIRE_EVENT_CHECKED /* the result of quire_check_start: text is the report, a JSON object, or error says why there is none */
+    QUIRE_EVENT_CHECKED, /* the result of quire_check_start: text is the report, a JSON object, or error says why there is none */
+    QUIRE_EVENT_LOOKED /* the result of quire_look_start: the receiver owns text, its begin; error: what refuses the body, or NULL */
 } quire_event_kind;
 
 /* A token's log-probability under the model's own logits. rank is the number of tokens with at least this one: 1 is the likeliest. */

@@ -21,7 +21,6 @@
 #define SKIP_BYTES       ((size_t)1 << 20) /* skipped at once of a body that is dropped */
 #define LOOK_BYTES       ((size_t)1152 << 10) /* what a body begins with, looked over; more than a rule for the answer may have */
 #define LINGER_US        2000000     /* a client's time to read the last response of a closing connection */
-#define MAX_SURPLUS      64          /* connections over the limit that are answered; more are closed at once */
 
 static void process(conn *c);
 
@@ -82,7 +81,9 @@ static bool has_body_room(conn *c) {
 /* Starts reading the body, and its deadline. */
 static void begin_body(conn *c) {
     http_request *r = &c->request;
-    set_deadline(c, c->loop->server->options.body_deadline_us);
+    c->body_us = c->loop->server->options.body_deadline_us;
+    c->body_from_us = clock_us();
+    set_deadline(c, c->body_us);
     if (c->body_room > 0 && r->n_encodings == 0) {
         (void)strbuf_reserve(&r->body, c->body_room); /* on a failure, appending fails later */
     }
@@ -137,7 +138,7 @@ static void end_request(conn *c) {
         const char *tenant = c->has_tenant ? c->tenant : NULL;
         c->record.request_bytes = c->request.length <= o->max_body_bytes ? (size_t)c->request.length : 0; /* a longer one was not read */
         http_stats_note(c->loop->http, &c->record, tenant);
-        if (!o->no_request_log) {
+        if (!o->no_request_log && !c->is_surplus) { /* which sent no request: a flood of them writes nothing */
             request_log(&c->record, tenant);
         }
         c->record = (request_record){0};
@@ -166,9 +167,9 @@ void conn_close(conn *c) {
     event_free(c->deadline);
     bufferevent_free(c->bev);
     http_deinit(&c->request);
+    atomic_fetch_sub(&l->n_surplus, c->is_surplus);
     mem_free(c);
     atomic_fetch_sub(&l->n_open, 1);
-    atomic_fetch_sub(&l->n_surplus, c->is_surplus);
     if (l->stops_seen > 0 && l->conns == NULL) {
         event_base_loopbreak(l->base);
     }
@@ -453,6 +454,8 @@ static void look_if_due(conn *c) {
     }
     c->look_bytes *= 2;
     if (c->look(c)) {
+        int64_t left_us = c->body_us - (clock_us() - c->body_from_us);
+        c->body_us = left_us > 1 ? left_us : 1;
         event_del(c->deadline);
         bufferevent_disable(c->bev, EV_READ);
     }
@@ -539,7 +542,8 @@ static void receive_body(conn *c) {
 }
 
 void conn_resume_body(conn *c) {
-    set_deadline(c, c->loop->server->options.body_deadline_us);
+    c->body_from_us = clock_us();
+    set_deadline(c, c->body_us);
     bufferevent_enable(c->bev, EV_READ);
     process(c);
 }
@@ -617,7 +621,11 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
         conn_close(c);
     } else if ((what & BEV_EVENT_EOF) != 0 && (c->state == CONN_BODY || (c->state == CONN_HEAD && c->request.started))) {
         c->keep_alive = false;
-        conn_reply_error(c, 400, NULL, "the request ended before it was complete", NULL);
+        if (c->refusal != 0) {
+            send_refusal(c);
+        } else {
+            conn_reply_error(c, 400, NULL, "the request ended before it was complete", NULL);
+        }
     } else if ((what & BEV_EVENT_EOF) != 0 && c->state != CONN_LINGER && evbuffer_get_length(output(c)) > 0) {
         c->keep_alive = false;
         flush_and_close(c);
@@ -663,7 +671,12 @@ static void sent_too_slowly(conn *c) {
     c->keep_alive = false;
     if (c->body_ticket > 0) {
         stop_waiting(c);
+        bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
         conn_reply_error(c, 503, NULL, "too many large bodies are being read; try again", "Retry-After: 1\r\n");
+        return;
+    }
+    if (c->refusal != 0) {
+        send_refusal(c);
         return;
     }
     conn_reply_error(c, 408, NULL, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
@@ -695,11 +708,17 @@ static int64_t open_connections(const server *s, int64_t *n_surplus) {
     return n - *n_surplus;
 }
 
+/* Closes one connection more than may be answered; most clients can still read why. */
+static void close_surplus(evutil_socket_t fd) {
+    static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    ssize_t n = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)n;
+    evutil_closesocket(fd);
+}
+
 /* Answers a connection over the limit before a request is read. What it sends is dropped while it may read the response: closed at once,
  * its unread bytes would reset it. */
 static void turn_away(conn *c) {
-    c->is_surplus = true;
-    atomic_fetch_add(&c->loop->n_surplus, 1);
     conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again", "Retry-After: 1\r\n");
 }
 
@@ -707,8 +726,8 @@ void conn_open(loop *l, evutil_socket_t fd) {
     const server_options *o = &l->server->options;
     int64_t n_surplus;
     bool is_surplus = open_connections(l->server, &n_surplus) >= o->max_connections;
-    if (is_surplus && n_surplus >= MAX_SURPLUS) {
-        evutil_closesocket(fd);
+    if (is_surplus && n_surplus >= SERVER_MAX_SURPLUS) {
+        close_surplus(fd);
         return;
     }
     conn *c = mem_new(1, sizeof(*c));
@@ -718,7 +737,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
         evutil_closesocket(fd);
         return;
     }
-    *c = (conn){.loop = l, .bev = bev, .next = l->conns};
+    *c = (conn){.loop = l, .bev = bev, .next = l->conns, .is_surplus = is_surplus};
     c->deadline = evtimer_new(l->base, on_deadline, c);
     if (c->deadline == NULL || evbuffer_add_cb(bufferevent_get_output(bev), on_output, c) == NULL) {
         loop_free_event(c->deadline);
@@ -731,6 +750,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
         l->conns->previous = c;
     }
     l->conns = c;
+    atomic_fetch_add(&l->n_surplus, is_surplus);
     atomic_fetch_add(&l->n_open, 1);
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only slower without it */

@@ -68,6 +68,7 @@ struct conn {
     bool (*look)(conn *c);    /* has the beginning of a long body looked over, until conn_resume_body; false: it is over already */
     size_t look_bytes;        /* of the body, after which it is looked over the next time */
     size_t look_room;         /* the memory that a text thread has of it */
+    int64_t body_us, body_from_us; /* it may take so long yet, from then on, the times of looks aside */
     uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
     bool half_closed;         /* the client has shut down its sending side; it may still read */
     bool is_surplus;          /* over server_options.max_connections: it is answered 503 and closed */
@@ -102,7 +103,7 @@ void conn_resume_bodies(loop *l);
 /* Frees the room of the request's body: the body is gone, or its first token has come. */
 void conn_give_body_room(conn *c);
 
-/* Ends a look: reading goes on, within a new deadline. */
+/* Ends a look: reading goes on, in the time that the body has left. */
 void conn_resume_body(conn *c);
 /* The body is refused whatever follows: what is there is freed, and the rest is skipped before the response. Copies err. */
 void conn_drop_body(conn *c, const quire_error *err);

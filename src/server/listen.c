@@ -155,7 +155,7 @@ void listen_close(server *s) {
 
 void listen_raise_files(const server_options *o) {
     struct rlimit limit;
-    rlim_t wanted = (rlim_t)o->max_connections + OWN_FILES;
+    rlim_t wanted = (rlim_t)o->max_connections + SERVER_MAX_SURPLUS + OWN_FILES;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= wanted) {
         return;
     }

@@ -8,6 +8,8 @@
 
 #include "quire_err.h"
 
+#define SERVER_MAX_SURPLUS 64 /* connections over the limit that may read their response; more are closed at once */
+
 typedef struct server_options {
     const char *host;              /* a name, an address, or unix: and the path of a socket file */
     int32_t port;                  /* 0: any free one */

@@ -45,7 +45,7 @@ static quire_err malformed(quire_error *err) {
 
 #define OUTSIDE "it adds an id that is not in the vocabulary"
 
-/* Texts cannot be encoded with it: Hugging Face's tokenizers fails then too, not while loading, so a fault of the template for two texts
+/* Texts cannot be encoded with it. As in Hugging Face's tokenizers that is no failure of loading, so a fault of the template for two texts
  * does not concern one text. The first reason stays. */
 static quire_err refuse(wrapping *w, const char *why) {
     if (w->made.refusal == NULL) {

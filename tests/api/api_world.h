@@ -163,6 +163,7 @@ static inline void take(const quire_event *ev) {
         take_end(a, c, ev);
         break;
     case QUIRE_EVENT_PARSED:
+    case QUIRE_EVENT_LOOKED:
     case QUIRE_EVENT_CHECKED:
         fail_msg("a PARSED or CHECKED for a stream");
         break;

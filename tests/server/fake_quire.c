@@ -336,7 +336,10 @@ quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
     return QUIRE_OK;
 }
 
+static void forget_parses(quire_queue *q);
+
 void quire_queue_close(quire_queue *q) {
+    forget_parses(q);
     while (q->streams != NULL) {
         quire_stream_release(q->streams);
     }
@@ -498,6 +501,14 @@ static bool parse_next(quire_queue *q, quire_event *out) {
         }
     }
     return false;
+}
+
+static void forget_parses(quire_queue *q) {
+    quire_event none;
+    for (quire_parse *p = q->parses; p != NULL; p = p->next) {
+        p->cancelled = true;
+    }
+    (void)parse_next(q, &none);
 }
 
 bool quire_queue_next(quire_queue *q, quire_event *out) {
