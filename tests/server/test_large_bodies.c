@@ -30,15 +30,19 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-static void start(size_t max_bodies) {
-    server_options o;
+static void start_with(server_options o) {
     quire_error err = {0};
-    server_options_init(&o);
     o.port = 0;
-    o.max_bodies_bytes = max_bodies;
     engine = fake_open(2000);
     assert_int_equal(server_open(engine, &o, &srv, &err), QUIRE_OK);
     pthread_create(&thread, NULL, serve, srv);
+}
+
+static void start(size_t max_bodies) {
+    server_options o;
+    server_options_init(&o);
+    o.max_bodies_bytes = max_bodies;
+    start_with(o);
 }
 
 static void stop(void) {
@@ -252,6 +256,26 @@ static void a_body_in_chunks_is_looked_over_too(void **state) {
     stop();
 }
 
+static void a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late(void **state) {
+    (void)state;
+    strbuf body = {0};
+    server_options o;
+    server_options_init(&o);
+    o.body_deadline_us = 2000000;
+    start_with(o);
+    for (int fails = 0; fails < 2; fails++) {
+        int fd = dial();
+        say_head(fd, fails ? "\"fail\":\"look\"" : "\"prompt\":\"x\"", LONG, &body);
+        say(fd, body.p, (size_t)1300 << 10);
+        const char *response = hear(fd);
+        assert_memory_equal(response, fails ? "HTTP/1.1 400" : "HTTP/1.1 408", 12);
+        assert_int_equal(strstr(response, "guided_json is too large") != NULL, fails);
+        assert_int_equal(fake_looks(engine), fails + 1);
+    }
+    strbuf_deinit(&body);
+    stop();
+}
+
 static void a_server_may_stop_and_clients_leave_while_bodies_are_looked_over(void **state) {
     (void)state;
     strbuf body = {0};
@@ -343,6 +367,7 @@ int main(void) {
         cmocka_unit_test(a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered),
         cmocka_unit_test(only_bodies_of_routes_that_say_so_are_looked_over),
         cmocka_unit_test(a_body_in_chunks_is_looked_over_too),
+        cmocka_unit_test(a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late),
         cmocka_unit_test(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
         cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
