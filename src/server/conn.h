@@ -75,7 +75,7 @@ struct conn {
     bool is_slow;             /* counted among the slow readers */
     int64_t taken_us;         /* when the client last read some of the output, or new output was added to an empty buffer */
     bool processing;          /* a caller further up the stack is taking requests from the input */
-    int refusal;              /* a status chosen at the head and sent after the body is skipped, or 0 */
+    int refusal;              /* a status chosen at the head, or by what the body begins with, and sent after the rest is skipped; or 0 */
     const char *refusal_text, *refusal_headers, *refusal_param;
     quire_error refusal_error; /* holds the texts of conn_drop_body */
 };
