@@ -235,9 +235,31 @@ static void cpu_act_write(backend *b, buffer a, int32_t row0, int32_t n, const f
     memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->buffers[a.id].width);
 }
 
+/* Rows of which a task takes several. */
+typedef struct shared_rows {
+    thread_pool_fn fn;
+    void *context;
+    int32_t n_rows, task_rows;
+} shared_rows;
+
+static void run_task_rows(void *context, int32_t task, int32_t worker) {
+    const shared_rows *s = context;
+    const int32_t first = task * s->task_rows, left = s->n_rows - first, end = first + (left < s->task_rows ? left : s->task_rows);
+    for (int32_t row = first; row < end; row++) {
+        s->fn(s->context, row, worker);
+    }
+}
+
+void cpu_share_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows) {
+    enum { MOST_ROWS = 16, TASKS_A_WORKER = 4 };
+    const int32_t share = n_rows / (TASKS_A_WORKER * thread_pool_size(b->thread_pool));
+    shared_rows s = {.fn = fn, .context = context, .n_rows = n_rows, .task_rows = share < 1 ? 1 : share < MOST_ROWS ? share : MOST_ROWS};
+    thread_pool_run(b->thread_pool, run_task_rows, &s, (n_rows + s.task_rows - 1) / s.task_rows);
+}
+
 void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows) {
     if (n_rows > CPU_SERIAL_ROWS) {
-        thread_pool_run(b->thread_pool, fn, context, n_rows);
+        cpu_share_rows(b, fn, context, n_rows);
         return;
     }
     for (int32_t row = 0; row < n_rows; row++) {

@@ -10,8 +10,6 @@
 #include "core/half.h"
 
 #define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
-#define TASK_ROWS        16 /* rows of a task at most: successive tokens of a page share its cache lines of keys */
-#define TASKS_A_WORKER   4
 
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
@@ -142,7 +140,6 @@ typedef struct store_job {
     const cpu_backend *b;
     const kv_store_use *use;
     const kv_planes *planes;
-    int32_t part_rows;
 } store_job;
 
 /* What a row is multiplied by for its position. */
@@ -197,8 +194,10 @@ static void write_row(const store_job *job, int32_t row, int64_t slot) {
     }
 }
 
-static void store_row(const store_job *job, int32_t row) {
+static void store_row(void *context, int32_t row, int32_t worker) {
+    const store_job *job = context;
     const kv_store_use *use = job->use;
+    (void)worker;
     prepare_row(job, use->q, use->q_norm, use->rope, use->norm_after_rope, row);
     if (use->scale_slope != 0.0f) {
         scale_row(job, row);
@@ -214,19 +213,8 @@ static void store_row(const store_job *job, int32_t row) {
     }
 }
 
-static void store_part(void *context, int32_t task, int32_t worker) {
-    const store_job *job = context;
-    int32_t row = task * job->part_rows, left = job->b->batch->n_rows - row;
-    (void)worker;
-    for (int32_t end = row + (left < job->part_rows ? left : job->part_rows); row < end; row++) {
-        store_row(job, row);
-    }
-}
-
 void cpu_kv_store(backend *b, const kv_store_use *use) {
     cpu_backend *c = (cpu_backend *)b;
-    int32_t n_rows = c->batch->n_rows, share = n_rows / (TASKS_A_WORKER * thread_pool_size(c->thread_pool));
-    int32_t part_rows = share < 1 ? 1 : share < TASK_ROWS ? share : TASK_ROWS;
-    store_job job = {c, use, &c->layout.caches[use->cache], part_rows};
-    thread_pool_run(c->thread_pool, store_part, &job, (n_rows + part_rows - 1) / part_rows);
+    store_job job = {c, use, &c->layout.caches[use->cache]};
+    cpu_share_rows(c, store_row, &job, c->batch->n_rows); /* successive tokens of a page share its cache lines of keys */
 }
