@@ -415,7 +415,7 @@ SPEED = [
     Experiment("bench-sampler", "quire bench sampler -t 1 --runs 3", each_processor=True),
     Experiment("bench-engine", "quire bench engine --running 1,16,64,256", each_processor=True),
     Experiment("bench-start", "quire bench start ../real/gemma-3-270m-q4_k_m.gguf", quick="quire bench start ../shared/models/builtin-hf"),
-    Experiment("bench-speed-shapes", "quire bench speed --shape all --batch 1,16 --runs 3", quick="quire bench speed --shape all --small --batch 1,16 --runs 1"),
+    Experiment("bench-speed-shapes", "quire bench speed --shape all --batch 1,16 --runs 5", quick="quire bench speed --shape all --small --batch 1,16 --runs 1"),
     Experiment("bench-attention-windows", "quire bench attention --context 1024 --kv-dtype bf16 --runs 3",
                quick="quire bench attention --context 1024 --prompt 1024 --kv-dtype bf16 --runs 1"),
     Experiment("bench-text", "quire bench text --size 256 --runs 3"),
