@@ -471,7 +471,11 @@ static void go_on(conn *c, http_event e) {
         on_request(c);
     } else if (e == HTTP_REFUSED) {
         c->keep_alive = false;
-        conn_reply_error(c, c->request.status, NULL, c->request.message, NULL);
+        if (c->refusal != 0) {
+            send_refusal(c);
+        } else {
+            conn_reply_error(c, c->request.status, NULL, c->request.message, NULL);
+        }
     }
 }
 

@@ -232,25 +232,49 @@ static void only_bodies_of_routes_that_say_so_are_looked_over(void **state) {
 }
 
 /* A body in chunks has no length: it is looked over wherever it is long enough. */
+/* A whole request whose body, of some 100 KB a chunk, comes in chunks. */
+static void chunked_request(bool fails, int n_chunks, strbuf *all) {
+    const char *fields = fails ? "{\"fail\":\"look\"," : "{\"prompt\":\"x\",";
+    strbuf_clear(all);
+    assert_int_equal(strbuf_add_str(all, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                         "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"),
+                     QUIRE_OK);
+    assert_int_equal(strbuf_addf(all, "%zx\r\n%s\r\n", strlen(fields), fields), QUIRE_OK);
+    for (int i = 0; i < n_chunks; i++) {
+        assert_int_equal(strbuf_addf(all, "%x\r\n%*s\r\n", 100000, 100000, ""), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(all, "8\r\n\"pad\":1}\r\n0\r\n\r\n"), QUIRE_OK);
+}
+
 static void a_body_in_chunks_is_looked_over_too(void **state) {
     (void)state;
     strbuf all = {0};
     start((size_t)64 << 20);
     for (int fails = 0; fails < 2; fails++) {
-        strbuf_clear(&all);
-        assert_int_equal(strbuf_add_str(&all, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                                              "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"),
-                         QUIRE_OK);
-        const char *fields = fails ? "{\"fail\":\"look\"," : "{\"prompt\":\"x\",";
-        assert_int_equal(strbuf_addf(&all, "%zx\r\n%s\r\n", strlen(fields), fields), QUIRE_OK);
-        for (int i = 0; i < 20; i++) {
-            assert_int_equal(strbuf_addf(&all, "%x\r\n%*s\r\n", 100000, 100000, ""), QUIRE_OK);
-        }
-        assert_int_equal(strbuf_add_str(&all, "8\r\n\"pad\":1}\r\n0\r\n\r\n"), QUIRE_OK);
+        chunked_request(fails, 20, &all);
         int fd = dial();
         say(fd, all.p, all.n);
         assert_non_null(strstr(hear(fd), fails ? "HTTP/1.1 400" : "HTTP/1.1 200"));
         assert_int_equal(fake_looks(engine), fails + 1);
+    }
+    strbuf_deinit(&all);
+    stop();
+}
+
+static void a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_was(void **state) {
+    (void)state;
+    strbuf all = {0};
+    server_options o;
+    server_options_init(&o);
+    o.max_body_bytes = (size_t)4 << 20;
+    start_with(o);
+    for (int fails = 0; fails < 2; fails++) {
+        chunked_request(fails, 60, &all);
+        int fd = dial();
+        say(fd, all.p, all.n);
+        const char *response = hear(fd);
+        assert_memory_equal(response, fails ? "HTTP/1.1 400" : "HTTP/1.1 413", 12);
+        assert_int_equal(strstr(response, "guided_json is too large") != NULL, fails);
     }
     strbuf_deinit(&all);
     stop();
@@ -367,6 +391,7 @@ int main(void) {
         cmocka_unit_test(a_body_that_its_beginning_decides_is_skipped_and_the_next_request_answered),
         cmocka_unit_test(only_bodies_of_routes_that_say_so_are_looked_over),
         cmocka_unit_test(a_body_in_chunks_is_looked_over_too),
+        cmocka_unit_test(a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_was),
         cmocka_unit_test(a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late),
         cmocka_unit_test(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
