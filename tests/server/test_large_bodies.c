@@ -231,7 +231,6 @@ static void only_bodies_of_routes_that_say_so_are_looked_over(void **state) {
     stop();
 }
 
-/* A body in chunks has no length: it is looked over wherever it is long enough. */
 /* A whole request whose body, of some 100 KB a chunk, comes in chunks. */
 static void chunked_request(bool fails, int n_chunks, strbuf *all) {
     const char *fields = fails ? "{\"fail\":\"look\"," : "{\"prompt\":\"x\",";
@@ -246,6 +245,7 @@ static void chunked_request(bool fails, int n_chunks, strbuf *all) {
     assert_int_equal(strbuf_add_str(all, "8\r\n\"pad\":1}\r\n0\r\n\r\n"), QUIRE_OK);
 }
 
+/* A body in chunks has no length: it is looked over wherever it is long enough. */
 static void a_body_in_chunks_is_looked_over_too(void **state) {
     (void)state;
     strbuf all = {0};
