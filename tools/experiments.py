@@ -34,7 +34,7 @@ QUICK = ROOT / "build" / "experiments-quick.md"
 PUBLISHED = pathlib.Path(os.environ.get("QUIRE_SHARED", ROOT.parent / "shared"), "golden", "published.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BEGIN, END = r"<!-- table: (\S+) -->\n", "<!-- end of table -->\n"
-MOST_SECONDS = 1800
+MOST_SECONDS = 2400
 NO_FIGURE = "not-reproduced"  # the table of published figures that have none here
 
 

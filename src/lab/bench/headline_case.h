@@ -3,29 +3,15 @@
 #ifndef LAB_BENCH_HEADLINE_CASE_H
 #define LAB_BENCH_HEADLINE_CASE_H
 
-#include "lab/bench/headline_execute.h"
-#include "lab/bench/headline_figures.h"
+#include "lab/bench/headline_load.h"
 
 enum { HEADLINE_MAX_LOADS = 16, HEADLINE_MAX_RUNS = 64 };
-
-typedef enum headline_way {
-    HEADLINE_STATIC,  /* padded batches, each member with room for the longest sequence */
-    HEADLINE_MAX,     /* by iteration, one piece each: for the longest sequence */
-    HEADLINE_POW2,    /* prompt, and the answer rounded up to a power of two */
-    HEADLINE_ORACLE,  /* prompt and answer */
-    HEADLINE_GROWING, /* what it has; copied when it is full */
-    HEADLINE_PAGED,   /* the engine */
-    HEADLINE_CACHED,  /* the engine with its prefix cache */
-    HEADLINE_SWAPPED, /* the engine with host memory for what it preempts; not simulated */
-    HEADLINE_PLANNER, /* the engine's planner and pages without the engine: only all at once, to see what the engine adds */
-    HEADLINE_N_WAYS
-} headline_way;
-
-const char *headline_way_name(headline_way w);
+#define HEADLINE_STEADY 0.05 /* a load runs again where what its work costs changed by more around it */
 
 /* Everybody at once, then at rates in ascending order. */
 typedef struct headline_sweep {
     headline_load burst, loads[HEADLINE_MAX_LOADS];
+    cost_model burst_cost, costs[HEADLINE_MAX_LOADS]; /* really run: of steps, the mean of right before and right after the load */
     int32_t n_loads;
     double highest; /* rate under the bound */
     bool is_between;
@@ -35,11 +21,10 @@ typedef struct headline_case {
     const char *lengths;    /* name of the kind of requests */
     double share;           /* memory, of what all requests take at the longest sequence's length */
     serving_options server; /* memory and limits; its clock is that of the loads */
-    /* This machine's: the mean of all that was measured; and of each way, the means of what was right before and after all came at once,
-     * and before and after the rates, since the speed of a machine that is shared changes from one minute to the next. */
-    cost_model cost, burst_cost[HEADLINE_N_WAYS], rates_cost[HEADLINE_N_WAYS];
-    double cost_off; /* the root of the mean square of the fits' relative errors, mean */
+    cost_model cost;        /* this machine's, the mean of all that was measured */
+    double cost_off;        /* the root of the mean square of the fits' relative errors, mean */
     int32_t n_costs;
+    int32_t n_loads, n_again;   /* really run; of those, runs that replaced another */
     double bound, device_bound; /* of latency, seconds a token: here, on the device */
     headline_sweep real[HEADLINE_N_WAYS], simulated[HEADLINE_N_WAYS], device[HEADLINE_N_WAYS];
 } headline_case;

@@ -9,14 +9,40 @@ headline_load headline_load_of(const serving_result *r, double rate) {
                           .tokens_s = (double)r->output_tokens / (r->span_us * 1e-6),
                           .at_once = running / (double)r->n_steps,
                           .live = (double)r->step_live / (double)r->step_reserved,
-                          .n_steps = r->n_steps,
-                          .n_preemptions = r->n_preemptions,
+                          .n_steps = (double)r->n_steps,
+                          .n_preemptions = (double)r->n_preemptions,
                           .work = r->work};
     memcpy(load.steps_at, r->steps_at, sizeof load.steps_at);
     for (int32_t i = 0; i < r->times.n; i++) {
         load.latency += r->times.per_token[i] * 1e-6 / r->times.n;
     }
     return load;
+}
+
+static void mean_of(double *mean, int32_t n, double value) {
+    *mean += (value - *mean) / (n + 1);
+}
+
+void headline_load_mean(headline_load *mean, int32_t n, const headline_load *load) {
+    if (n == 0) {
+        *mean = *load;
+        return;
+    }
+    mean_of(&mean->latency, n, load->latency);
+    mean_of(&mean->tokens_s, n, load->tokens_s);
+    mean_of(&mean->at_once, n, load->at_once);
+    mean_of(&mean->live, n, load->live);
+    mean_of(&mean->n_steps, n, load->n_steps);
+    mean_of(&mean->n_preemptions, n, load->n_preemptions);
+    mean_of(&mean->work.rows, n, load->work.rows);
+    mean_of(&mean->work.out, n, load->work.out);
+    mean_of(&mean->work.decode_pairs, n, load->work.decode_pairs);
+    mean_of(&mean->work.prefill_pairs, n, load->work.prefill_pairs);
+    mean_of(&mean->work.copied, n, load->work.copied);
+    mean_of(&mean->work.swapped, n, load->work.swapped);
+    for (int k = 0; k < SERVING_MAX_POWERS; k++) {
+        mean_of(&mean->steps_at[k], n, load->steps_at[k]);
+    }
 }
 
 double headline_highest_rate(const headline_load *loads, int32_t n, double bound, bool *is_between) {
@@ -41,6 +67,11 @@ double headline_allowed_us(const cost_model *c, const headline_load *load) {
         us += load->steps_at[k] > 0 ? load->steps_at[k] * cost_of(c, &(step_work){.rows = ldexp(1, k)}) : 0;
     }
     return us;
+}
+
+double headline_drift(const cost_model *a, const cost_model *b, const headline_load *load) {
+    double of_a = headline_allowed_us(a, load), of_b = headline_allowed_us(b, load);
+    return fmax(of_a, of_b) / fmin(of_a, of_b) - 1;
 }
 
 double headline_idle_latency(const cost_model *c, double mean_prompt, double mean_output, int32_t max_rows) {

@@ -48,11 +48,11 @@ static void print_ways(const headline_case *c, const char *requests, bool json) 
         sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
                                      {.number = c->share},
                                      {.text = headline_way_name(w)},
-                                     {.number = (double)r->burst.n_steps},
+                                     {.number = r->burst.n_steps},
                                      {.number = r->burst.work.rows},
                                      {.number = r->burst.at_once},
                                      {.number = 100 * r->burst.live},
-                                     {.number = (double)r->burst.n_preemptions},
+                                     {.number = r->burst.n_preemptions},
                                      {.number = r->burst.work.copied},
                                      {.number = r->burst.tokens_s},
                                      {.number = m->burst.tokens_s > 0 ? m->burst.tokens_s : SHEET_ABSENT},
@@ -91,7 +91,7 @@ static double speed_gain(const headline_sweep *sweeps, const struct gain *g) {
 /* Part of the speed that steps as they cost around the way's own run allow. */
 static double reached(const headline_case *c, headline_way w) {
     const headline_load *load = &c->real[w].burst;
-    return headline_allowed_us(&c->burst_cost[w], load) * load->tokens_s;
+    return headline_allowed_us(&c->real[w].burst_cost, load) * load->tokens_s;
 }
 
 static void print_gains(const headline_case *c, bool json) {
@@ -170,7 +170,7 @@ static void print_loads(const headline_case *c, bool json) {
                                          {.number = simulated_latency(&c->simulated[w], r->rate) * 1e3},
                                          {.number = r->at_once},
                                          {.number = r->tokens_s},
-                                         {.number = (double)r->n_preemptions}});
+                                         {.number = r->n_preemptions}});
         }
     }
 }
@@ -197,9 +197,10 @@ static void print_cost(const headline_case *c, bool json) {
     }
     sheet_note(
         &s,
-        "fitted to steps of known content, measured before and after each way, off by %.1f%%; a row and a token that it attends to %.4f "
-        "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us",
-        100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us);
+        "fitted to steps of known content, measured before and after each load, off by %.1f%%; a row and a token that it attends to %.4f "
+        "us more when it decodes, %.4f in a prompt; a token's keys and values moved %.3f us; %d of %d loads ran again, since what steps "
+        "cost changed by over %.0f%% around them",
+        100 * c->cost_off, m->decode_pair_us, m->prefill_pair_us, m->copy_us, (int)c->n_again, (int)c->n_loads, 100 * HEADLINE_STEADY);
 }
 
 void headline_print_case(const headline_case *c, const char *requests, bool json) {
