@@ -106,7 +106,7 @@ static quire_err read_member(quire_request *r, const field_desc *f, str body, st
     return e;
 }
 
-quire_err request_ignore(quire_request *r, const char *before, str name) {
+static quire_err add_ignored(quire_request *r, const char *before, str name) {
     enum { MOST = 200 }; /* bytes */
     if (r->ignored.n + strlen(before) + name.n + 2 > MOST) {
         return QUIRE_OK;
@@ -119,8 +119,13 @@ quire_err request_ignore(quire_request *r, const char *before, str name) {
         bool shown = name.p[i] > ' ' && name.p[i] < 0x7f && strchr("\",\\", name.p[i]) == NULL;
         TRY(strbuf_add_char(&r->ignored, shown ? name.p[i] : '?'));
     }
-    r->info.ignored = r->ignored.p;
     return QUIRE_OK;
+}
+
+quire_err request_ignore(quire_request *r, const char *before, str name) {
+    quire_err e = add_ignored(r, before, name);
+    r->info.ignored = r->ignored.p;
+    return e;
 }
 
 /* Handles an unknown member. null has no effect anywhere. */
@@ -297,10 +302,7 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err request_check(quire_request *r, quire_error *err) {
-    if (r->info.endpoint == QUIRE_EMBEDDINGS) {
-        return request_check_embedding(r, err);
-    }
+static quire_err check_generation(quire_request *r, quire_error *err) {
     TRY(check_required(r, err));
     TRY(check_choices(r, err));
     TRY(request_settle_drawing(r, err));
@@ -318,6 +320,14 @@ quire_err request_check(quire_request *r, quire_error *err) {
     if (r->logits_out != NULL && (r->n_prompts != 1 || r->fork_from.held != NULL)) {
         return err_set(err, QUIRE_INVALID, -1, "logits can be had of a single prompt only, and not by a fork");
     }
+    return QUIRE_OK;
+}
+
+quire_err request_check(quire_request *r, quire_error *err) {
+    if (!r->is_checked) {
+        TRY(r->info.endpoint == QUIRE_EMBEDDINGS ? request_check_embedding(r, err) : check_generation(r, err));
+    }
+    r->is_checked = true;
     return QUIRE_OK;
 }
 
@@ -344,6 +354,7 @@ quire_err request_take_ids(quire_request *r, int32_t *ids, int32_t n, quire_erro
     }
     r->prompts[0] = (request_prompt){.ids = ids, .n_ids = n};
     r->n_prompts = 1;
+    r->is_checked = false;
     request_count_choices(r);
     return QUIRE_OK;
 }
@@ -398,6 +409,7 @@ quire_err quire_request_tenant(quire_request *r, const char *tenant) {
 }
 
 void quire_request_logits(quire_request *r, float *out) {
+    r->is_checked = false;
     r->logits_out = out;
 }
 

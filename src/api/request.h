@@ -127,6 +127,7 @@ struct quire_request {
     int32_t n_stops, n_given_stops; /* the request's own are the first */
     bool include_stop, skip_special;
     bool has_stream_options;
+    bool is_checked; /* request_check passed, and nothing was set since */
     /* Embeddings: as given, -1 where they were not; request_check_embedding makes `pooling` and the prompts' types of them. */
     int32_t pooling_kind, dimensions, normalize;
     const json_value *token_types; /* in values, or NULL */
@@ -159,9 +160,8 @@ void request_defaults_deinit(request_defaults *d);
 /* The JSON of a field's default; NULL: d (which may be NULL) has none. */
 const char *request_defaults_find(const request_defaults *d, const char *field);
 
-/* Whether a tool is a custom one, and whether tool_choice allows it (request_tool_forms.c). */
+/* Whether a tool is a custom one (request_tool_forms.c). */
 bool request_is_custom(const quire_request *r, str name);
-bool request_allows_tool(const quire_request *r, str name);
 
 /* The mask and change of scores that options give to all requests, with one reference; NULL: none. INVALID and BAD_FILE name the option's
  * part (request_attention.c). */
@@ -197,7 +197,7 @@ quire_err request_change(quire_request *r, const char *fields, size_t n, quire_e
 /* Sets the error for a prompt of n tokens, or of at least so many, which leave no room for one more. */
 quire_err request_too_long(const quire_request *r, size_t n, bool is_least, quire_error *err);
 
-/* The checks between fields. request_parse makes them; quire_submit makes them again, since fields may have been set one by one. */
+/* The checks between fields. request_parse makes them; quire_submit makes them again where fields were set since. */
 quire_err request_check(quire_request *r, quire_error *err);
 /* The part of them about max_tokens and min_tokens. Afterwards sampling.max_tokens is the final limit, and sums with positions stay within
  * int32_t. */

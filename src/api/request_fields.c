@@ -187,24 +187,43 @@ static quire_err read_stop_tokens(quire_request *r, const field_desc *f, const j
     return QUIRE_OK;
 }
 
-static quire_err read_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    quire_request changed = *r; /* only plain members change below */
-    changed.has_stream_options = v != NULL;
-    changed.info.include_usage = changed.info.continuous_usage = false;
-    if (v != NULL) {
-        for (json_member m = {0}; json_next(v, &m);) {
-            char name[64];
-            snprintf(name, sizeof name, "%s.%s", f->name, m.name);
-            const field_desc *row = params_field(name, request_endpoint_flag(r));
-            if (row != NULL) {
-                TRY(request_set_field(&changed, row, m.value, err));
-            } else if (m.value != NULL && request_ignore(&changed, "stream_options.", str_of(m.name)) != QUIRE_OK) {
-                return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-            }
+static quire_err set_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    r->has_stream_options = v != NULL;
+    r->info.include_usage = r->info.continuous_usage = false;
+    for (json_member m = {0}; v != NULL && json_next(v, &m);) {
+        char name[64];
+        snprintf(name, sizeof name, "%s.%s", f->name, m.name);
+        const field_desc *row = params_field(name, request_endpoint_flag(r));
+        if (row != NULL) {
+            TRY(request_set_field(r, row, m.value, err));
+        } else if (m.value != NULL && request_ignore(r, "stream_options.", str_of(m.name)) != QUIRE_OK) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
         }
     }
-    *r = changed;
     return QUIRE_OK;
+}
+
+/* The names behind the first n bytes are ignored no more. */
+static void forget_ignored(quire_request *r, size_t n) {
+    if (r->ignored.n > n) {
+        r->ignored.n = n;
+        r->ignored.p[n] = '\0';
+        r->info.ignored = n > 0 ? r->ignored.p : NULL;
+    }
+}
+
+/* Takes all of them, or none. */
+static quire_err read_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    bool had = r->has_stream_options, usage = r->info.include_usage, continuous = r->info.continuous_usage;
+    size_t n_ignored = r->ignored.n;
+    quire_err e = set_stream_options(r, f, v, err);
+    if (e != QUIRE_OK) {
+        r->has_stream_options = had;
+        r->info.include_usage = usage;
+        r->info.continuous_usage = continuous;
+        forget_ignored(r, n_ignored);
+    }
+    return e;
 }
 
 static quire_err read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
@@ -371,6 +390,7 @@ static bool is_default(const json_value *v, const json_value *fallback) {
 }
 
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    r->is_checked = false;
     if (f->flags & FIELD_IGNORED) {
         return v == NULL ? QUIRE_OK : check_field(f, v, err);
     }

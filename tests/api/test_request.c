@@ -370,6 +370,10 @@ static void wrong_types_name_the_field_under_body(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"user\":5}", "body.user", "user is 5; it must be a string");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":true,\"stream_options\":{\"include_usage\":1}}",
            "body.stream_options.include_usage", "true or false");
+    /* The list of ignored names has grown before the member that is wrong. */
+    refuse(QUIRE_COMPLETIONS,
+           "{\"prompt\":\"x\",\"unknown_field\":1,\"stream\":true,\"stream_options\":{\"x\":1,\"include_usage\":1}}",
+           "body.stream_options.include_usage", "true or false");
 }
 
 static void values_out_of_range_say_what_the_range_is(void **state) {
@@ -567,6 +571,8 @@ static void a_failed_set_leaves_the_request_as_it_was(void **state) {
     assert_true(str_is(r->prompts[0].text, "keep"));
     assert_true(r->info.include_usage);
     assert_true(r->has_stream_options);
+    assert_int_equal(quire_request_set(r, "stream_options", "{\"x\":1,\"continuous_usage_stats\":7}", NULL), QUIRE_BAD_REQUEST);
+    assert_null(r->info.ignored);
     quire_request_free(r);
 }
 
