@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/grammar_constraint.h"
+#include "api/marked_vocab.h"
 #include "api/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -85,14 +86,16 @@ quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t,
     }
     strbuf piece = {0};
     const tokenizer *tokens = c->e->parts.tokenizer;
-    bool is_mark = t->parser != NULL && tokenizer_is_added(tokens, token) && request_has_mark(c->request, tokenizer_piece(tokens, token));
+    bool is_mark =
+        t->parser != NULL && marked_vocab_is_mark(tokens, token) && request_has_mark(c->request, tokenizer_piece(tokens, token));
+    bool is_hidden = t->parser != NULL && !is_mark && c->request->skip_special && tokenizer_is_special(tokens, token);
     quire_err e = detok_add(t->detok, token, &piece);
     str text = {piece.p, piece.n};
     if (e == QUIRE_OK) {
         e = is_mark ? show_mark(c, t, token, text, may_end, out, found, match) : show(c, t, text, may_end, out, found, match);
     }
     strbuf_deinit(&piece);
-    return e;
+    return e == QUIRE_OK && is_hidden ? output_parser_break(t->parser, found) : e;
 }
 
 int32_t choice_first_prompt(const choice *c) {

@@ -13,13 +13,13 @@ static bool is_space(str text) {
     return n == text.n;
 }
 
-static bool is_mark(const tokenizer *t, int32_t id) {
+bool marked_vocab_is_mark(const tokenizer *t, int32_t id) {
     return tokenizer_is_special(t, id) || (tokenizer_is_added(t, id) && !is_space(tokenizer_piece(t, id)));
 }
 
 static void list_marks(const tokenizer *t, int32_t n, marked_vocab *v) {
     for (int32_t id = 0; id < n; id++) {
-        if (is_mark(t, id)) {
+        if (marked_vocab_is_mark(t, id)) {
             str text = tokenizer_piece(t, id);
             text = tokenizer_find(t, text) == id ? text : (str){0};
             v->list[v->marks.n++] = (grammar_mark){text, id, tokenizer_is_special(t, id)};
@@ -32,7 +32,7 @@ quire_err marked_vocab_open(const tokenizer *t, int32_t n_vocab, marked_vocab **
     n = n < GRAMMAR_MARK_IDS ? n : GRAMMAR_MARK_IDS;
     size_t n_marks = 0;
     for (int32_t id = 0; id < n; id++) {
-        n_marks += is_mark(t, id);
+        n_marks += marked_vocab_is_mark(t, id);
     }
     marked_vocab *v = mem_new(1, sizeof *v);
     TRY(mem_check(v));

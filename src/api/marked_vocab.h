@@ -13,6 +13,8 @@ typedef struct marked_vocab {
     grammar_mark *list;  /* of marks */
 } marked_vocab;
 
+/* Whether a token is special in that sense. */
+bool marked_vocab_is_mark(const tokenizer *t, int32_t id);
 /* As grammar_constraint_vocab. t outlives *out, which belongs to the caller. */
 quire_err marked_vocab_open(const tokenizer *t, int32_t n_vocab, marked_vocab **out);
 void marked_vocab_close(marked_vocab *v);

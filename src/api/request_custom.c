@@ -1,4 +1,6 @@
 /* Custom tools, which are called with a text: their fields, the grammar of that text, and the function that stands for them. */
+#include <stdio.h>
+
 #include "api/request_read.h"
 #include "base/clock.h"
 #include "json/json_out.h"
@@ -27,9 +29,9 @@ str request_custom_lark(const json_value *custom) {
 
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err) {
     const json_value *format = json_get(custom, "format"), *rule = grammar_of(custom);
-    if (json_get_str(custom, "name").n == 0) {
-        return request_range_error(f, err, "tools[%zu].custom.name must be a string that is not empty", i);
-    }
+    char where[40];
+    (void)snprintf(where, sizeof where, "tools[%zu].custom", i);
+    TRY(request_check_tool_name(f, where, json_get_str(custom, "name"), err));
     if (format == NULL || str_is(json_get_str(format, "type"), "text")) {
         return QUIRE_OK;
     }

@@ -3,6 +3,7 @@
 #define API_REQUEST_READ_H
 
 #include "api/request.h"
+#include "api/tool_names.h"
 #include "json/json_out.h"
 
 /* The rows of the table by which a body's members are validated. */
@@ -85,6 +86,10 @@ const json_value *request_custom_of(const json_value *tool);
 /* Whether its text obeys a grammar, and that grammar where it is one of Lark's; empty: it is not. */
 bool request_custom_has_grammar(const json_value *custom);
 str request_custom_lark(const json_value *custom);
+/* The names that tool_choice allows; none where it names no tools. */
+void request_list_allowed(const quire_request *r, tool_names *out);
+/* Checks a tool's name. where: what has it, for the message. */
+quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err);
 /* Checks the custom part of tool i, all but what its grammar says (request_check_grammars). */
 quire_err request_check_custom(const field_desc *f, size_t i, const json_value *custom, quire_error *err);
 /* Writes the function that stands for it. */

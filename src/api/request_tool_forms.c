@@ -4,16 +4,26 @@
 #include <string.h>
 
 #include "api/request_read.h"
+#include "chat/call_layout.h"
 #include "json/json_out.h"
 
 /* ---- the fields ---- */
 
 /* Checks a function's description, which error texts call `where`. */
-static quire_err check_function(const field_desc *f, const char *where, const json_value *function, quire_error *err) {
-    const json_value *parameters = json_get(function, "parameters"), *strict = json_get(function, "strict");
-    if (json_get_str(function, "name").n == 0) {
+quire_err request_check_tool_name(const field_desc *f, const char *where, str name, quire_error *err) {
+    if (name.n == 0) {
         return request_range_error(f, err, "%s.name must be a string that is not empty", where);
     }
+    if (!call_layout_is_name(name)) {
+        return request_range_error(f, err, "%s.name must be a word of at most 256 bytes: without white space, quotes, brackets and = , ; | \\ `",
+                                   where);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_function(const field_desc *f, const char *where, const json_value *function, quire_error *err) {
+    const json_value *parameters = json_get(function, "parameters"), *strict = json_get(function, "strict");
+    TRY(request_check_tool_name(f, where, json_get_str(function, "name"), err));
     if (strict != NULL && !json_is(strict, JSON_KIND_BOOL)) {
         return request_range_error(f, err, "%s.strict must be true or false", where);
     }
@@ -158,24 +168,22 @@ bool request_is_custom(const quire_request *r, str name) {
     return false;
 }
 
-bool request_allows_tool(const quire_request *r, str name) {
-    bool allows = r->allowed_tools == NULL;
-    for (size_t i = 0; !allows && i < json_length(r->allowed_tools); i++) {
-        allows = str_eq(tool_name(json_at(r->allowed_tools, i)), name);
+void request_list_allowed(const quire_request *r, tool_names *out) {
+    for (size_t i = 0; i < json_length(r->allowed_tools); i++) {
+        (void)tool_names_add(out, tool_name(json_at(r->allowed_tools, i)));
     }
-    return allows;
 }
 
 /* Each of the allowed tools is one of the request's. */
 static quire_err check_allowed(const quire_request *r, quire_error *err) {
+    tool_names names = {.n = 0};
+    for (size_t i = 0; r->allowed_tools != NULL && i < json_length(r->tools); i++) {
+        const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
+        (void)tool_names_add(&names, json_get_str(function != NULL ? function : tool, "name"));
+    }
     for (size_t i = 0; i < json_length(r->allowed_tools); i++) {
         str name = tool_name(json_at(r->allowed_tools, i));
-        bool has = false;
-        for (size_t k = 0; k < json_length(r->tools) && !has; k++) {
-            const json_value *tool = json_at(r->tools, k), *function = json_get(tool, "function");
-            has = str_eq(json_get_str(function != NULL ? function : tool, "name"), name);
-        }
-        if (!has) {
+        if (!tool_names_has(&names, name)) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "tool_choice", "tool_choice allows %.*s, which is none of the request's tools",
                                  (int)(name.n < 60 ? name.n : 60), name.p);
         }

@@ -4,6 +4,7 @@
 
 #include "api/request_read.h"
 #include "base/mem.h"
+#include "chat/call_layout.h"
 #include "chat/output_format.h"
 #include "json/json_out.h"
 
@@ -35,30 +36,18 @@ quire_err quire_request_tools(quire_request *r, const char *json, size_t n, quir
     }
     json_drop(r->given_tools);
     r->tools = r->tools_field = r->given_tools = tools;
+    r->is_checked = false;
     return QUIRE_OK;
 }
 
 /* ---- checks ---- */
 
-enum { NAME_SLOTS = 4 * REQUEST_MAX_TOOLS };
-
-/* Whether a name is met for the first time; slots: the hashes of names and where they are in the list, plus 1. */
-static bool is_first(const quire_request *r, str name, uint16_t *slots) {
-    size_t at = (size_t)(str_hash(STR_HASH_START, name) % NAME_SLOTS);
-    while (slots[at] != 0 && !str_eq(r->offered[slots[at] - 1].name, name)) {
-        at = (at + 1) % NAME_SLOTS;
-    }
-    if (slots[at] != 0) {
-        return false;
-    }
-    slots[at] = (uint16_t)(r->n_offered + 1);
-    return true;
-}
-
-/* Lists the functions of r's tools, also of those given in another shape ({"name": ..}). Of several of one name the first counts. */
+/* Lists the functions of r's tools that it allows, also of those given in another shape ({"name": ..}). Of several of one name the first
+ * counts. One that no format can name is none. */
 static quire_err list_offered(quire_request *r, quire_error *err) {
     size_t n = json_length(r->tools);
-    uint16_t slots[NAME_SLOTS] = {0};
+    tool_names met = {.n = 0}, allowed = {.n = 0};
+    request_list_allowed(r, &allowed);
     mem_free(r->offered);
     r->n_offered = 0;
     r->offered = n > 0 ? mem_new(n, sizeof *r->offered) : NULL;
@@ -67,7 +56,8 @@ static quire_err list_offered(quire_request *r, quire_error *err) {
         const json_value *tool = json_at(r->tools, i), *function = json_get(tool, "function");
         function = function != NULL ? function : tool;
         str name = json_get_str(function, "name");
-        if (name.n > 0 && request_allows_tool(r, name) && is_first(r, name, slots)) {
+        bool is_allowed = r->allowed_tools == NULL || tool_names_has(&allowed, name);
+        if (is_allowed && call_layout_is_name(name) && tool_names_add(&met, name)) {
             const json_value *custom = r->functions == NULL ? request_custom_of(json_at(r->tools_field, i)) : NULL;
             r->offered[r->n_offered++] =
                 (output_tool){.name = name,

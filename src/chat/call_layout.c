@@ -120,6 +120,10 @@ static bool is_python_name(str name) {
     return fits;
 }
 
+bool call_layout_is_name(str name) {
+    return call_is_name(name);
+}
+
 bool call_layout_takes(const call_layout *l, str name) {
     bool has_head = (call_format_named(l->format)->flags & (FORMAT_HEAD | FORMAT_HEAD_OR_JSON)) != 0;
     if (!call_is_name(name) || (has_head && l->name_end[0] != ':' && is_numbered(name))) {

@@ -37,6 +37,8 @@ typedef struct call_layout {
 
 /* Row i of the formats' layouts; NULL: past the last. */
 const call_layout *call_layout_at(size_t i);
+/* Whether some format writes and reads a function of that name: at most 256 bytes without white space, quotes, brackets and = , ; | \ ` */
+bool call_layout_is_name(str name);
 /* Whether the format writes and reads a function of that name. */
 bool call_layout_takes(const call_layout *l, str name);
 /* Text i, of any number, that no value between tags contains; *first: that none begins with it. NULL: past the last. */

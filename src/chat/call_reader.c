@@ -73,6 +73,11 @@ bool call_is_offered(const call_reader *r, str name) {
     return find_tool(r, name) != NULL;
 }
 
+bool call_is_empty_list(const call_reader *r) {
+    str held = call_str(&r->held);
+    return held.n >= 2 && held.p[0] == '[' && call_trim((str){held.p + 1, held.n - 2}).n == 0;
+}
+
 bool call_names_first(const call_reader *r) {
     return (r->format->flags & FORMAT_BARE) != 0 && (r->format->flags & FORMAT_IN_SECTION) == 0 && (r->has_content || r->has_mark);
 }
@@ -218,6 +223,7 @@ static bool is_bare(const call_reader *r, char c) {
 
 static quire_err outside_byte(call_reader *r, char c) {
     if (is_bare(r, c)) {
+        r->may_close = false;
         TRY(begin_attempt(r, (str){&c, 1}));
         return r->machine->byte(r, c);
     }
@@ -231,7 +237,7 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
     str text = {m->text, m->n};
     switch ((mark_role)m->role) {
     case ROLE_OPEN:
-        r->has_mark = true;
+        r->has_mark = r->may_close = true;
         return begin_attempt(r, text);
     case ROLE_SECTION:
         r->in_section = true;
@@ -246,13 +252,22 @@ static quire_err outside_mark(call_reader *r, const mark *m) {
         }
         r->in_section = r->section_is_new = r->section_has_calls = false;
         return QUIRE_OK;
+    case ROLE_CLOSE: /* behind a call */
+        r->may_close = false;
+        return QUIRE_OK;
     default:
-        return QUIRE_OK; /* ROLE_DROP, and ROLE_CLOSE behind a call */
+        return QUIRE_OK; /* ROLE_DROP */
     }
 }
 
+/* Whether closing marks are looked for. Where brackets begin calls by themselves, the mark of a code block is one only once, behind a call
+ * that such a mark opened: other blocks are content. */
+static bool wants_close(const call_reader *r) {
+    return r->after_call && (r->may_close || (r->format->flags & FORMAT_BARE) == 0);
+}
+
 static quire_err outside(call_reader *r, char c) {
-    uint32_t roles = ROLE(SECTION) | ROLE(SECTION_END) | ROLE(DROP) | (r->after_call ? ROLE(CLOSE) : 0);
+    uint32_t roles = ROLE(SECTION) | ROLE(SECTION_END) | ROLE(DROP) | (wants_close(r) ? ROLE(CLOSE) : 0);
     roles |= r->in_section || r->format == NULL || (r->format->flags & FORMAT_IN_SECTION) == 0 ? ROLE(OPEN) : 0;
     char text[3 * MARK_BYTES];
     size_t n;
@@ -330,6 +345,18 @@ quire_err call_reader_push(call_reader *r, char c) {
     }
     bool is_special = r->machine->breaks_at_marks && (c == MARK_BEGIN || r->special_is_open);
     return is_special ? inside_special(r, c) : inside(r, c);
+}
+
+quire_err call_reader_break(call_reader *r) {
+    char text[MARK_BYTES];
+    if (r->inside) {
+        bool has_begun = r->in_call || r->held.n == 0 || !r->machine->breaks_at_marks;
+        return has_begun ? QUIRE_OK : call_reject(r, NULL, 0);
+    }
+    size_t n = mark_take(&r->match, text);
+    TRY(call_content(r, text, n));
+    r->has_content = true;
+    return QUIRE_OK;
 }
 
 quire_err call_reader_finish(call_reader *r, bool cut_off) {

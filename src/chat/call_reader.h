@@ -35,6 +35,7 @@ typedef struct json_calls {
     bool has_name, has_arguments;
     bool text_is_whole;  /* of arguments inside a string: only white space may follow */
     bool is_name_key;    /* the member that is read is the name */
+    bool is_escaped;     /* what is read of a member's name, or of a value, has escapes */
     json_stream skipped; /* members' names, the name, and members that do not matter */
 } json_calls;
 
@@ -84,6 +85,7 @@ struct call_reader {
     bool inside;         /* an attempt or a call */
     bool in_call;        /* a call has begun */
     bool after_call;     /* a call has ended, and only white space and closing marks came since */
+    bool may_close;      /* its attempt was begun by a mark whose closing one has not come */
     bool in_section;     /* behind ROLE_SECTION */
     bool section_is_new; /* and nothing came since */
     bool section_has_calls;
@@ -117,6 +119,9 @@ extern const call_machine json_machine, tag_machine, element_machine, gemma_mach
 quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
 quire_err call_reader_push(call_reader *r, char c);
+/* A token without text came: what is held of a mark or of a call that has not begun is content, and what follows is not the answer's
+ * beginning. */
+quire_err call_reader_break(call_reader *r);
 quire_err call_reader_finish(call_reader *r, bool cut_off);
 
 /* ---- for the machines ---- */
@@ -138,6 +143,8 @@ quire_err call_set(strbuf *b, str s);
 /* Whether a text may be a function's name. */
 bool call_is_name(str s);
 bool call_is_offered(const call_reader *r, str name);
+/* Whether what is held is "[]" and no mark: where a bracket in the text begins an attempt, that is text. */
+bool call_is_empty_list(const call_reader *r);
 /* Whether an object that is a call must name an offered function first thing: in formats in which a bracket anywhere may begin one, where
  * the answer did not begin with it. */
 bool call_names_first(const call_reader *r);

@@ -149,7 +149,14 @@ static quire_err at_quote(call_reader *r, bool *fits) {
     }
 }
 
+/* Completes the value that was begun, and the call. */
 static quire_err finish_call(call_reader *r) {
+    uint8_t state = r->u.g.state;
+    bool fits = true;
+    if (state == BARE || state == TYPED) {
+        r->text.n = state == BARE ? call_trim(call_str(&r->text)).n : r->text.n; /* it began with no white space */
+        TRY(end_typed(r, state == BARE ? 0 : r->value.types, &fits));
+    }
     TRY(json_stream_close(&r->json, &r->arguments));
     return call_end(r);
 }

@@ -151,6 +151,7 @@ static quire_err begin_member(call_reader *r, char c) {
         return begin_arguments(r, c);
     }
     j->is_name_key = (str_is(key, "name") || str_is(key, "tool_name")) && !j->has_name;
+    j->is_escaped = false;
     j->state = SKIPPED;
     j->skipped = (json_stream){0};
     if (is_arguments(key) && !j->has_arguments) { /* null: none */
@@ -166,11 +167,12 @@ static quire_err begin_member(call_reader *r, char c) {
     return result == JSON_STREAM_MORE ? QUIRE_OK : call_reject(r, &c, 1);
 }
 
-/* The name is in r->text as a JSON string. Arguments that came before it are handed out now. */
+/* The name is in r->text as a JSON string. Arguments that came before it are handed out now. A grammar of calls knows names as they are, so
+ * one with escapes, which no schema held, is none. */
 static quire_err take_name(call_reader *r) {
     str quoted = call_str(&r->text), name = {quoted.p + 1, quoted.n - 2};
     TRY(call_set(&r->name, name));
-    r->u.j.has_name = call_is_name(name) && (!call_names_first(r) || call_is_offered(r, name));
+    r->u.j.has_name = !r->u.j.is_escaped && call_is_name(name) && (!call_names_first(r) || call_is_offered(r, name));
     if (!r->u.j.has_name) {
         return call_reject(r, NULL, 0);
     }
@@ -189,6 +191,7 @@ static quire_err in_skipped(call_reader *r, char c) {
     if (!j->is_name_key) {
         strbuf_clear(&r->text);
     }
+    j->is_escaped |= c == '\\';
     TRY(json_stream_push(&j->skipped, c, &r->text, &result));
     if (result == JSON_STREAM_MORE) {
         return QUIRE_OK;
@@ -246,7 +249,7 @@ static quire_err begin_body(call_reader *r, char c) {
         j->state = ITEM;
         return QUIRE_OK;
     }
-    if (c == ']' && j->in_list) {
+    if (c == ']' && j->in_list && !call_is_empty_list(r)) {
         call_leave(r);
         return QUIRE_OK;
     }
@@ -263,9 +266,10 @@ static quire_err begin_body(call_reader *r, char c) {
 
 static quire_err in_name(call_reader *r, char c) {
     json_stream_result result;
+    r->u.j.is_escaped |= c == '\\';
     TRY(json_stream_push(&r->u.j.skipped, c, &r->text, &result));
-    if (result == JSON_STREAM_DONE) { /* without its quotes, still escaped: a name that needs escapes is none that is known */
-        str key = {r->text.p + 1, r->text.n - 2};
+    if (result == JSON_STREAM_DONE) { /* without its quotes; with escapes it is none that is known */
+        str key = {r->text.p + 1, r->u.j.is_escaped ? 0 : r->text.n - 2};
         memmove(r->text.p, key.p, key.n);
         r->text.n = key.n;
         r->u.j.state = AFTER_NAME;
@@ -291,6 +295,7 @@ static quire_err between(call_reader *r, char c) {
             return end_object(r, c);
         }
         j->state = MEMBER;
+        j->is_escaped = false;
         j->skipped = (json_stream){0};
         strbuf_clear(&r->text);
         return c == '"' ? in_name(r, c) : call_reject(r, &c, 1);

@@ -118,7 +118,7 @@ static quire_err between(call_reader *r, char c) {
             p->in_list = true;
             return QUIRE_OK;
         }
-        return c == ']' && p->in_list ? close_list(r) : begin_word(r, c, NAME);
+        return c == ']' && p->in_list && !call_is_empty_list(r) ? close_list(r) : begin_word(r, c, NAME);
     case FIRST_KEY:
         return c == ')' ? end_call(r) : begin_word(r, c, KEY);
     case AFTER_KEY:

@@ -169,9 +169,11 @@ static quire_err at_mark(output_parser *p, const mark *m) {
         strbuf_clear(&p->space);
         p->state = AFTER;
         return QUIRE_OK;
-    default: /* a call */
-        strbuf_clear(&p->space);
-        p->state = ANSWER;
+    default: /* perhaps a call */
+        if (p->state != START) {
+            strbuf_clear(&p->space);
+        }
+        TRY(begin_answer(p));
         return push_all(p, m->text, m->n);
     }
 }
@@ -221,6 +223,16 @@ quire_err output_parser_feed(output_parser *p, str piece, bool is_special, outpu
         TRY(push(p, piece.p[i]));
     }
     return is_special ? push(p, MARK_END) : QUIRE_OK;
+}
+
+quire_err output_parser_break(output_parser *p, output_events *out) {
+    char text[MARK_BYTES];
+    p->reader.out = out;
+    size_t n = mark_take(&p->match, text);
+    for (size_t i = 0; i < n; i++) {
+        TRY(text_byte(p, text[i]));
+    }
+    return p->state == AFTER || p->state == ANSWER ? call_reader_break(&p->reader) : QUIRE_OK;
 }
 
 quire_err output_parser_finish(output_parser *p, bool cut_off, output_events *out) {

@@ -15,9 +15,9 @@ typedef struct unescape {
     int32_t high;  /* a high surrogate that waits for its low one; 0: none */
 } unescape;
 
-/* Whether the next byte belongs to an escape, so that a quote does not end the string. */
+/* Whether a quote belongs to an escape, so that it does not end the string. Among the digits of one it does not. */
 static inline bool unescape_is_open(const unescape *u) {
-    return u->n > 0;
+    return u->n == 1;
 }
 /* Reads one byte of a string. out[0..return value): the text that is complete now. A byte behind a backslash that begins no escape stays
  * as it is, in Python behind its backslash; a surrogate alone becomes U+FFFD. */

@@ -7,7 +7,8 @@
 #include "base/utf8.h"
 #include "chat/output_parser.h"
 
-/* An answer with its special tokens. In the text of a case a special token stands between the bytes \1 and \2. */
+/* An answer with its special tokens. In the text of a case a special token stands between the bytes \1 and \2, a hidden one as nothing
+ * between them. */
 typedef struct parse_case {
     const char *tools, *reasoning; /* formats */
     const char *schema;            /* of the function f, the only one; NULL: {} */
@@ -54,7 +55,7 @@ static quire_err parse_feed(output_parser *p, const char *text, cut_fn cut, void
         bool special = *text == 1;
         size_t n = strcspn(text + special, special ? "\2" : "\1");
         size_t piece = special ? n : cut(context, (str){text, n});
-        TRY(output_parser_feed(p, (str){text + special, piece}, special, e));
+        TRY(special && n == 0 ? output_parser_break(p, e) : output_parser_feed(p, (str){text + special, piece}, special, e));
         TRY(parse_render(e, out, last));
         output_events_clear(e);
         text += piece + special + (special && text[piece + 1] == 2);

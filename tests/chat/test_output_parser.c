@@ -110,14 +110,75 @@ static void what_turns_out_to_be_no_call_is_content(void **state) {
     expect(TOOLS("llama3_json"), "{\"a\":1,\"name\":\"h\",\"parameters\":{}}", "F:h{};");
     expect(TOOLS("json"), "```json\n{\"a\":1,\"name\":\"f\",\"arguments\":{}}", "C:```json\n{\"a\":1,\"name\":\"f\",\"arguments\":{}}");
     expect(TOOLS("pythonic"), "[1, 2] and [f(x=1)]", "C:[1, 2] and [f(x=1)]");
+    expect(TOOLS("pythonic"), "[]", "C:[]");
+    expect(TOOLS("pythonic"), "[f(n=1), ]", "F:f{\"n\": 1};");
+    expect(TOOLS("llama3_json"), "const [a, b] = useState([ ]); x[]", "C:const [a, b] = useState([ ]); x[]");
+    expect(TOOLS("json"), "so {\"a\": []} and [[]]", "C:so {\"a\": []} and [[]]");
+    expect(TOOLS("llama3_json"), "[{\"name\":\"f\",\"parameters\":{}}, ]", "F:f{};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\": oops\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>",
            "C:<tool_call>{\"name\": oopsF:f{};");
+}
+
+static void a_name_with_escapes_is_none_that_a_schema_was_held_to(void **state) {
+    (void)state;
+    static const char *const texts[] = {"so {\"name\":\"\\u0066\",\"parameters\":{\"n\":\"x\"}}",
+                                        "so {\"n\\u0061me\":\"f\",\"parameters\":{\"n\":\"x\"}}",
+                                        "{\"n\\u0061me\":\"f\",\"parameters\":{\"n\":\"x\"}}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        char want[128];
+        snprintf(want, sizeof want, "C:%s", texts[i]);
+        expect(TOOLS("llama3_json"), texts[i], want);
+    }
+    expect(TOOLS("llama3_json"), "{\"\\u0061\":\"\\u0061\",\"name\":\"f\",\"parameters\":{\"a\":\"\\u0061\"}}", "F:f{\"a\":\"a\"};");
+}
+
+static void a_closing_fence_is_one_behind_a_call_that_a_fence_opened(void **state) {
+    (void)state;
+    static const char call[] = "[{\"name\":\"f\",\"arguments\":{}}]";
+    char text[256];
+    snprintf(text, sizeof text, "```json\n%s\n```\n```json\n%s\n```", call, call);
+    expect(TOOLS("json"), text, "F:f{};F:f{};");
+    snprintf(text, sizeof text, "```json\n%s\n```\n```python\nx\n```", call);
+    expect(TOOLS("json"), text, "F:f{};C:\n\n```python\nx\n```");
+    snprintf(text, sizeof text, "%s\n```python\nx\n```", call);
+    expect(TOOLS("json"), text, "F:f{};C:\n```python\nx\n```");
+    snprintf(text, sizeof text, "<tool_call>%s</tool_call>\n<tool_call>%s</tool_call>", call, call);
+    expect(TOOLS("xlam"), text, "F:f{};F:f{};");
+}
+
+static void white_space_before_what_only_looks_like_a_call_stays(void **state) {
+    (void)state;
+    const parse_case c = {.tools = "hermes", .reasoning = "qwen3", .start = OUTPUT_START_CONTENT};
+    expect(c, "  <tool_call>no", "C:  <tool_call>no");
+    expect(c, "\n\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", "F:f{};");
+}
+
+static void a_value_without_quotes_is_whole_where_the_answer_ends(void **state) {
+    (void)state;
+    expect(TOOLS("gemma4"), "<|tool_call>call:f{n:12", "F:f{\"n\":12};");
+    expect((parse_case){.tools = "gemma4", .specials = "<|tool_call><tool_call|>"}, "\1<|tool_call>\2call:f{n:12 \1<tool_call|>\2",
+           "F:f{\"n\":12};");
+    expect(TOOLS("functiongemma"), "<start_function_call>call:f{n:<escape>12", "F:f{\"n\":12};");
+    expect(TOOLS("gemma4"), "<|tool_call>call:f{n:12,o", "F:f{\"n\":12};");
+}
+
+static void no_mark_goes_on_across_a_hidden_token(void **state) {
+    (void)state;
+    expect(TOOLS("hermes"), "<tool\1\2_call>{\"name\":\"f\",\"arguments\":{}}", "C:<tool_call>{\"name\":\"f\",\"arguments\":{}}");
+    expect(TOOLS("llama3_json"), "{\"na\1\2me\":\"f\",\"parameters\":{}}", "C:{\"name\":\"f\",\"parameters\":{}}");
+    expect(TOOLS("llama3_json"), "\1\2{\"parameters\":{},\"name\":\"f\"}", "C:{\"parameters\":{},\"name\":\"f\"}");
+    expect(TOOLS("llama3_json"), "\1\2{\"name\":\"f\",\"parameters\":{}}", "F:f{};");
+    expect(TOOLS("pythonic"), "\1\2[f(n=1)]", "C:[f(n=1)]");
+    const parse_case c = {.tools = "hermes", .reasoning = "qwen3", .start = OUTPUT_START_CONTENT};
+    expect(c, "\1\2<think>a</th\1\2ink>b</think>c", "R:a</think>bC:c");
 }
 
 static void broken_arguments_are_completed(void **state) {
     (void)state;
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":[1,{\"b\":tru", "F:f{\"a\":[1,{\"b\":true}]};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x\\u00", "F:f{\"a\":\"x\"};");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"\\u12\",\"n\":1}}</tool_call>", "F:f{\"a\":\"\",\"n\":1};");
+    expect(TOOLS("pythonic"), "[f(a='\\x1', n=1)]", "F:f{\"a\": \"\", \"n\": 1};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1,}}</tool_call>", "F:f{\"a\":1};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1, oops", "F:f{\"a\":1};C:oops");
     parse_case cut = {.tools = "hermes", .cut_off = true};
@@ -333,6 +394,11 @@ int main(void) {
         cmocka_unit_test(a_json_call_is_split_from_the_text_before_it),
         cmocka_unit_test(a_name_before_the_arguments_is_the_calls_head),
         cmocka_unit_test(what_turns_out_to_be_no_call_is_content),
+        cmocka_unit_test(a_name_with_escapes_is_none_that_a_schema_was_held_to),
+        cmocka_unit_test(a_closing_fence_is_one_behind_a_call_that_a_fence_opened),
+        cmocka_unit_test(white_space_before_what_only_looks_like_a_call_stays),
+        cmocka_unit_test(a_value_without_quotes_is_whole_where_the_answer_ends),
+        cmocka_unit_test(no_mark_goes_on_across_a_hidden_token),
         cmocka_unit_test(broken_arguments_are_completed),
         cmocka_unit_test(values_between_tags_have_the_schemas_types),
         cmocka_unit_test(nested_elements_are_objects_and_lists),
