@@ -122,8 +122,8 @@ static quire_err check_rope_scaling(const rope_desc *r, quire_error *err) {
     if (r->kind == ROPE_LLAMA3) {
         TRY(check_positive("low_freq_factor", r->low_freq_factor, err));
         TRY(check_positive("high_freq_factor", r->high_freq_factor, err));
-        if (r->high_freq_factor <= r->low_freq_factor) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "high_freq_factor is %g; it must be over low_freq_factor, %g",
+        if (r->high_freq_factor < r->low_freq_factor) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "high_freq_factor is %g; it must be at least low_freq_factor, %g",
                            (double)r->high_freq_factor, (double)r->low_freq_factor);
         }
     }
@@ -275,5 +275,8 @@ quire_err desc_check(const model_desc *d, quire_error *err) {
     TRY(check_ropes(d, err));
     TRY(check_layers(d, err));
     TRY(check_positive("the attention scale", d->attention_scale, err));
+    if (d->blocks.temperature != 0.0f) {
+        TRY(check_count("the length of the queries' temperature", d->blocks.temperature_length, INT32_MAX, err));
+    }
     return check_tokens(d, err);
 }

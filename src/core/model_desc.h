@@ -121,14 +121,15 @@ typedef struct block_desc {
     bool qk_norm_by_head; /* QK_NORM_HEADS: a checkpoint has a tensor for each head */
     bool scale_by_layer;  /* the scores of layer i, counted from 1, are divided by i */
     float embedding_scale, residual_scale, logits_scale; /* 0: 1 */
-    float temperature;          /* layers without rotary embedding multiply the query at position p by */
-    int32_t temperature_length; /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
+    float temperature;                                   /* layers without rotary embedding multiply the query at position p by */
+    int32_t temperature_length;                          /* 1 + temperature * ln(1 + floor((p + 1) / temperature_length)); 0: they do not */
+    bool temperature_on_all;                             /* all layers do, by floor(p / temperature_length) in its place */
     float attention_cap, logits_cap;                     /* 0: none */
-    float clip;        /* of q, k and v; 0: none */
-    float alibi;       /* the largest exponent of ALiBi's slopes; 0: none */
-    float alibi_scale; /* of the slopes; 0: 1 */
-    bool alibi_bf16;   /* slopes are rounded to BF16 */
-    bool positions;    /* learned positions are added to the embeddings */
+    float clip;                                          /* of q, k and v; 0: none */
+    float alibi;                                         /* the largest exponent of ALiBi's slopes; 0: none */
+    float alibi_scale;                                   /* of the slopes; 0: 1 */
+    bool alibi_bf16;                                     /* slopes are rounded to BF16 */
+    bool positions;                                      /* learned positions are added to the embeddings */
     int32_t position_offset;
     int32_t n_token_types; /* rows of the table of token types, which are added to the embeddings; 0: there is none */
     int32_t d_embedding;   /* width of tokens' rows; a product widens them to d_model, another narrows for the head. 0: d_model */

@@ -132,8 +132,8 @@ void attention_run(const pass *p, int32_t i, buffer in, const norm *nm) {
                                           .norm_after_rope = blocks->qk_norm_after_rope,
                                           .rope = layer->rope >= 0 ? p->w->ropes[layer->rope] : NULL,
                                           .clip = blocks->clip,
-                                          .scale_slope = layer->rope < 0 ? blocks->temperature : 0.0f,
-                                          .scale_offset = 1,
+                                          .scale_slope = layer->rope < 0 || blocks->temperature_on_all ? blocks->temperature : 0.0f,
+                                          .scale_offset = blocks->temperature_on_all ? 0 : 1,
                                           .scale_length = blocks->temperature_length});
     const attn_spec mask = {.scale = p->d->attention_scale / (blocks->scale_by_layer ? (float)(i + 1) : 1.0f),
                             .causal = !blocks->two_sided,

@@ -90,14 +90,14 @@ static quire_err find_key(const config *c, const char *gguf, const char *hf, fin
 
 /* ---- values ---- */
 
-static quire_err read_i32(const config *c, const char *gguf, const char *hf, int32_t *out, char key[MAX_KEY]) {
+static quire_err read_i32(const config *c, const char *gguf, const char *hf, int32_t least, int32_t *out, char key[MAX_KEY]) {
     int64_t v;
     quire_err e = find_key(c, gguf, hf, find_i64, &v, key);
     if (e == QUIRE_NOT_FOUND) {
         return e;
     }
-    if (e != QUIRE_OK || v < 0 || v > INT32_MAX) {
-        return config_bad(c, key, "must be a whole number from 0 to 2147483647");
+    if (e != QUIRE_OK || v < least || v > INT32_MAX) {
+        return config_bad(c, key, least < 0 ? "must be a whole number from -1 on" : "must be a whole number from 0 to 2147483647");
     }
     *out = (int32_t)v;
     return QUIRE_OK;
@@ -105,13 +105,19 @@ static quire_err read_i32(const config *c, const char *gguf, const char *hf, int
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out) {
     char key[MAX_KEY];
-    quire_err e = read_i32(c, gguf, hf, out, key);
+    quire_err e = read_i32(c, gguf, hf, 0, out, key);
+    return e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
+}
+
+quire_err config_layer(const config *c, const char *gguf, const char *hf, int32_t *out) {
+    char key[MAX_KEY];
+    quire_err e = read_i32(c, gguf, hf, -1, out, key);
     return e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
 }
 
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out) {
     char key[MAX_KEY];
-    quire_err e = read_i32(c, gguf, hf, out, key);
+    quire_err e = read_i32(c, gguf, hf, 0, out, key);
     return e == QUIRE_NOT_FOUND ? config_bad(c, key, "is missing from the metadata") : e;
 }
 

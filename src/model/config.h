@@ -28,6 +28,8 @@ quire_err config_str(const config *c, const char *gguf, const char *hf, str *out
 /* The same for a number of which config.json may say that there is none: null makes *out 0. An explicit 0 of config.json is refused. */
 quire_err config_i32_or_none(const config *c, const char *gguf, const char *hf, int32_t *out);
 quire_err config_f32_or_none(const config *c, const char *gguf, const char *hf, float *out);
+/* The number of a layer, or -1, which stands for the last. */
+quire_err config_layer(const config *c, const char *gguf, const char *hf, int32_t *out);
 /* A number that must be there. */
 quire_err config_need_i32(const config *c, const char *gguf, const char *hf, int32_t *out);
 /* A number, or a list of them, one a layer, that must all be equal. */
@@ -66,6 +68,8 @@ quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
 /* The rows of a tensor of a GGUF file (of layer %d the first that has it), packed or not; 0: there is none. */
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name);
+/* The rows of a matrix; 0: t is NULL or no matrix. GGUF files store one of a single row as a vector. */
+int32_t config_matrix_rows(const config *c, const tensor_view *t);
 /* The rows of a table of embeddings of a GGUF file, by its whole name; 0: there is none. */
 int32_t config_table_rows(const config *c, const char *name);
 /* Reads the activation function of config.json's key; d keeps its own where the key is absent. */
@@ -97,6 +101,8 @@ rope_desc config_plain_rope(const config *c, const model_desc *d);
  * file does not say it, and the head's width for the scaling "proportional". object: the object of config.json with its numbers, NULL:
  * "rope_parameters" or "rope_scaling". QUIRE_UNSUPPORTED names a scaling that this build does not know. */
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r);
+/* Reads how many elements of a head rotate where config.json counts them: no more than a head has. */
+quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dims);
 /* Adds a table to the description and gives it to every layer. */
 quire_err config_add_rope(const config *c, model_desc *d, const rope_desc *r);
 /* The one table of most models: reads and adds it. hf, gguf: which elements of a head rotate together in checkpoints of either form.

@@ -75,17 +75,20 @@ static quire_err find_scaling(scaling *s, str *type) {
     return QUIRE_OK;
 }
 
-static quire_err read_factors(const config *c, const char *key, int32_t n, float *out) {
-    size_t length = 0;
-    TRY(config_f32s(c, key, out, (size_t)n, &length));
-    return length == (size_t)n ? QUIRE_OK : config_bad(c, key, "must hold one factor for each pair of rotary dimensions");
+static quire_err read_factors(const config *c, const char *key, int32_t n_dims, float out[DESC_MAX_HEAD / 2]) {
+    size_t length = 0, n = (size_t)(n_dims / 2);
+    if (n_dims > DESC_MAX_HEAD) {
+        return config_bad(c, key, "is for more rotary dimensions than a head can have, 512");
+    }
+    TRY(config_f32s(c, key, out, n, &length));
+    return length == n ? QUIRE_OK : config_bad(c, key, "must hold one factor for each pair of rotary dimensions");
 }
 
 /* longrope: two sets of factors, and the length up to which the short ones hold. The factor is the ratio of the lengths. */
 static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
     TRY(config_i32(s->c, NULL, "original_max_position_embeddings", &r->original_positions));
-    TRY(read_factors(s->c, key_of(s, "short_factor"), r->n_dims / 2, r->factors));
-    TRY(read_factors(s->c, key_of(s, "long_factor"), r->n_dims / 2, r->long_factors));
+    TRY(read_factors(s->c, key_of(s, "short_factor"), r->n_dims, r->factors));
+    TRY(read_factors(s->c, key_of(s, "long_factor"), r->n_dims, r->long_factors));
     if (r->original_positions > 0 && r->factor == 1.0f) {
         r->factor = (float)d->max_positions / (float)r->original_positions;
     }
@@ -257,6 +260,12 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
 
 quire_err config_rope(const config *c, const char *object, const model_desc *d, rope_desc *r) {
     return c->is_gguf ? rope_gguf(c, d, r) : rope_hf(c, object, d, r);
+}
+
+quire_err config_rotary_dim(const config *c, const model_desc *d, int32_t *n_dims) {
+    TRY(config_i32(c, NULL, "rotary_dim", n_dims));
+    bool fits = *n_dims <= d->caches[0].d_key || !config_has(c, NULL, "rotary_dim");
+    return fits ? QUIRE_OK : config_bad(c, "rotary_dim", "must be at most the head size");
 }
 
 quire_err config_rotary(const config *c, model_desc *d, rope_pairs hf, rope_pairs gguf, float fraction) {

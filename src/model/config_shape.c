@@ -99,9 +99,13 @@ static quire_err read_layers(const config *c, const char *gguf, const char *hf, 
     return fits ? QUIRE_OK : config_bad(c, c->is_gguf ? gguf : hf, "must be one number, or one for each layer");
 }
 
+int32_t config_matrix_rows(const config *c, const tensor_view *t) {
+    bool is_row = t != NULL && t->n_dims == 1 && c->is_gguf;
+    return is_row ? 1 : t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX ? (int32_t)t->dims[0] : 0;
+}
+
 int32_t config_table_rows(const config *c, const char *name) {
-    const tensor_view *t = c->is_gguf ? model_file_find(c->f, name) : NULL;
-    return t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX ? (int32_t)t->dims[0] : 0;
+    return c->is_gguf ? config_matrix_rows(c, model_file_find(c->f, name)) : 0;
 }
 
 int32_t config_tensor_rows(const config *c, const model_desc *d, const char *name) {
@@ -111,8 +115,8 @@ int32_t config_tensor_rows(const config *c, const model_desc *d, const char *nam
         const tensor_view *t = model_file_find(c->f, full);
         full[strlen(full) - strlen(PACKED_SUFFIX)] = 0;
         t = t != NULL ? t : model_file_find(c->f, full);
-        if (t != NULL && t->n_dims == 2 && t->dims[0] <= INT32_MAX) {
-            return (int32_t)t->dims[0];
+        if (config_matrix_rows(c, t) > 0) {
+            return config_matrix_rows(c, t);
         }
     }
     return 0;
@@ -222,7 +226,7 @@ static quire_err read_tying(const config *c, model_desc *d) {
 
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
-    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd|d_model", &d->d_model));
+    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd|n_embed|d_model", &d->d_model));
     TRY(read_heads(c, s, d, n_kv_heads));
     TRY(read_ff(c, s, d, d_ff));
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";

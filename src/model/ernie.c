@@ -55,7 +55,7 @@ static quire_err describe_ernie_moe(const config *c, model_desc *d) {
     TRY(config_moe(c, d));
     d->moe.renormalise = true;
     TRY(config_i32(c, "leading_dense_block_count", "moe_layer_start_index", &first));
-    TRY(config_i32(c, NULL, "moe_layer_end_index", &last));
+    TRY(config_layer(c, NULL, "moe_layer_end_index", &last));
     TRY(config_i32(c, "interleave_moe_layer_step", "moe_layer_interval", &step));
     TRY(check_least(c, d));
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -144,7 +144,7 @@ static quire_err describe_minimax_m2(const config *c, model_desc *d) {
     TRY(config_decoder(c, &s, d));
     rope_desc r = config_plain_rope(c, d);
     r.pairs = ROPE_HALVES;
-    TRY(config_i32(c, NULL, "rotary_dim", &rotary));
+    TRY(config_rotary_dim(c, d, &rotary));
     r.n_dims = rotary > 0 ? rotary : r.n_dims;
     TRY(config_rope(c, NULL, d, &r));
     TRY(config_add_rope(c, d, &r));

@@ -38,7 +38,7 @@ static const arch_names mpt_names = {
 
 static quire_err describe_shape(const config *c, model_desc *d, int32_t n_kv_heads) {
     decoder_shape s = {.n_kv_heads = n_kv_heads};
-    TRY(config_need_i32(c, "embedding_length", "hidden_size|d_model", &d->d_model));
+    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embed|d_model", &d->d_model));
     s.d_ff = d->d_model <= INT32_MAX / 4 ? 4 * d->d_model : 0;
     d->activation = ACT_GELU;
     d->tied_embeddings = true;

@@ -12,18 +12,26 @@ static quire_err read_override(const config *c, int32_t layer, const char *name,
     return config_i32(c, NULL, key, out);
 }
 
+/* A head's width that the file gave under a key. */
+static quire_err check_width(const config *c, const char *key, int32_t width) {
+    bool fits = width >= 1 && width <= DESC_MAX_HEAD;
+    return fits ? QUIRE_OK : config_bad(c, key, "must be from 1 to 512, the widest head");
+}
+
 /* Layers with windows, and the width and number of the others' heads. */
 static quire_err read_heads(const config *c, model_desc *d) {
     int32_t window = 512, narrow = d->caches[0].d_key, wide = c->is_gguf ? narrow : 512, n_wide = 0;
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_window(c, &window));
     TRY(config_i32(c, "attention.key_length_swa", NULL, &narrow));
+    TRY(check_width(c, "attention.key_length_swa", narrow));
     int32_t narrow_value = narrow;
     TRY(config_i32(c, "attention.value_length_swa", NULL, &narrow_value));
     if (narrow_value != narrow) {
         return config_unsupported(c, "keys and values of different widths are not supported");
     }
     TRY(config_i32(c, NULL, "global_head_dim", &wide));
+    TRY(check_width(c, "global_head_dim", wide));
     if (d->blocks.values_are_keys) {
         TRY(config_i32(c, NULL, "num_global_key_value_heads", &n_wide));
     }
@@ -34,6 +42,7 @@ static quire_err read_heads(const config *c, model_desc *d) {
         cache->d_key = is_window[i] ? narrow : wide;
         cache->n_kv_heads = is_window[i] || n_wide == 0 ? cache->n_kv_heads : n_wide;
         TRY(read_override(c, i, "head_dim", &cache->d_key));
+        TRY(check_width(c, "per_layer_config.*.head_dim", cache->d_key));
         TRY(read_override(c, i, "num_key_value_heads", &cache->n_kv_heads));
         cache->d_value = cache->d_key;
         config_set_window(d, i, is_window[i] ? window : 0);

@@ -99,7 +99,7 @@ static quire_err describe_gptj(const config *c, model_desc *d) {
     d->activation = ACT_GELU_TANH;
     TRY(describe_shape(c, d, 0));
     d->blocks.parallel = d->blocks.one_norm = true;
-    TRY(config_i32(c, NULL, "rotary_dim", &n_dims));
+    TRY(config_rotary_dim(c, d, &n_dims));
     rope_desc r = config_plain_rope(c, d);
     r.n_dims = n_dims;
     r.pairs = ROPE_NEIGHBOURS;

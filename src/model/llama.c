@@ -18,9 +18,31 @@ static quire_err describe_llama(const config *c, model_desc *d) {
     return config_moe(c, d); /* and Mixtral */
 }
 
+/* Ministral 3: every query grows with the logarithm of how many of the trained lengths lie before it. */
+static quire_err read_temperature(const config *c, bool needed, model_desc *d) {
+    const char *beta = "rope_parameters.llama_4_scaling_beta|rope_scaling.llama_4_scaling_beta";
+    const char *length = "rope_parameters.original_max_position_embeddings|rope_scaling.original_max_position_embeddings";
+    block_desc *b = &d->blocks;
+    TRY(config_f32(c, "attention.temperature_scale", beta, &b->temperature));
+    TRY(config_i32(c, "rope.scaling.original_context_length", length, &b->temperature_length));
+    if (needed && !config_has(c, "attention.temperature_scale", beta)) {
+        return config_bad(c, "rope_parameters.llama_4_scaling_beta", "is missing from the metadata");
+    }
+    if (b->temperature != 0.0f && b->temperature_length < 1) {
+        return c->is_gguf ? config_bad(c, "attention.temperature_scale", "needs rope.scaling.original_context_length, at least 1")
+                          : config_bad(c, "llama_4_scaling_beta", "needs original_max_position_embeddings beside it, at least 1");
+    }
+    b->temperature_on_all = b->temperature != 0.0f;
+    return QUIRE_OK;
+}
+
 static quire_err describe_mistral(const config *c, model_desc *d) {
+    str type = {0};
     TRY(describe_llama(c, d));
-    return config_window_on_all(c, 4096, d);
+    TRY(config_str(c, NULL, "model_type", &type));
+    bool is_ministral3 = str_is(type, "ministral3");
+    TRY(read_temperature(c, is_ministral3, d));
+    return config_window_on_all(c, is_ministral3 ? 0 : 4096, d);
 }
 
 static quire_err describe_mixtral(const config *c, model_desc *d) {

@@ -131,13 +131,19 @@ static quire_err missing(const loader *l, weight_name name, int32_t layer) {
 
 /* ---- shapes ---- */
 
+/* Whether t is a tensor of the dimensions want. GGUF files leave out those of 1 at the beginning: a matrix of one row is a vector. */
+static bool fits(const loader *l, const tensor_view *t, int32_t n_dims, const int64_t *want) {
+    int32_t left_out = model_file_format(l->file) == MODEL_GGUF && t->n_dims < n_dims ? n_dims - t->n_dims : 0;
+    bool same = t->n_dims + left_out == n_dims;
+    for (int32_t i = 0; i < n_dims && same; i++) {
+        same = want[i] == (i < left_out ? 1 : t->dims[i - left_out]);
+    }
+    return same;
+}
+
 static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_dims, int64_t d0, int64_t d1, int64_t d2) {
     const int64_t want[] = {d0, d1, d2};
-    bool fits = t->n_dims == n_dims;
-    for (int32_t i = 0; i < n_dims && fits; i++) {
-        fits = t->dims[i] == want[i];
-    }
-    if (fits) {
+    if (fits(l, t, n_dims, want)) {
         return QUIRE_OK;
     }
     char text[96];
@@ -148,6 +154,15 @@ static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_di
     snprintf(text + at, sizeof text - (size_t)at, "]");
     return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s has shape [%lld, %lld] (%d dimensions); the model's numbers ask for %s",
                    model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1], (int)t->n_dims, text);
+}
+
+/* t, which fits [n_out, n_in], with both dimensions. */
+static tensor_view as_matrix(const tensor_view *t, int64_t n_out, int64_t n_in) {
+    tensor_view m = *t;
+    m.n_dims = 2;
+    m.dims[0] = n_out;
+    m.dims[1] = n_in;
+    return m;
 }
 
 /* Bytes of n elements of a type, which are whole blocks. */
@@ -250,6 +265,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
                   : take_part(l, w, p, n_out, n_in, &weight, &copy);
     } else {
         e = check_shape(l, w, 2, n_out, n_in, 1);
+        weight = as_matrix(w, n_out, n_in);
     }
     weight.scale = scale;
     if (e == QUIRE_OK && bias != NULL) {
@@ -258,7 +274,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         bias = p ? &bias_view : bias;
     }
     e = e ? e : l->b->ops->linear_load(l->b, &(linear_spec){&weight, bias, exact}, out, l->err);
-    e = e ? e : note_linear(l, w->name, p, w->packing != 0 ? w : &weight, *out);
+    e = e ? e : note_linear(l, w->name, p, &weight, *out);
     mem_free(copy);
     mem_free(bias_copy);
     return e;
@@ -305,11 +321,18 @@ quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, i
 
 /* ---- norms, embeddings, vectors ---- */
 
+/* A norm's weight or bias. BERT's first checkpoints call those of a layer norm gamma and beta. */
+static quire_err find_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, bool bias, const tensor_view **out) {
+    TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
+    bool may_be_old = *out == NULL && kind == NORM_LAYER && model_file_format(l->file) == MODEL_HF;
+    return may_be_old ? loader_find(l, name, layer, bias ? ".beta" : ".gamma", out) : QUIRE_OK;
+}
+
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spec *spec, int64_t n, norm **out) {
     const tensor_view *w;
     norm_spec s = *spec;
     tensor_view flat;
-    TRY(loader_find(l, name, layer, ".weight", &w));
+    TRY(find_norm(l, name, layer, s.kind, false, &w));
     if (!w) {
         return missing(l, name, layer);
     }
@@ -323,7 +346,7 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
     use(l, w)->as_is = true;
     s.weight = &flat;
     if (s.kind == NORM_LAYER) {
-        TRY(loader_find(l, name, layer, ".bias", &s.bias));
+        TRY(find_norm(l, name, layer, s.kind, true, &s.bias));
     }
     if (s.bias) {
         TRY(check_shape(l, s.bias, 1, n, 1, 1));
@@ -374,7 +397,8 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
     }
     TRY(check_shape(l, w, 2, n_vocab, width, 1));
     use(l, w)->as_is = true;
-    return l->b->ops->embedding_load(l->b, w, out, l->err);
+    const tensor_view table = as_matrix(w, n_vocab, width);
+    return l->b->ops->embedding_load(l->b, &table, out, l->err);
 }
 
 quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *suffix, int64_t n, float **out) {

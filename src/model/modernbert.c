@@ -45,6 +45,7 @@ static quire_err read_ropes(const config *c, model_desc *d) {
     TRY(config_f32(c, NULL, "global_rope_theta", &r.theta));
     TRY(config_f32(c, "rope.freq_base_swa", "local_rope_theta", &local.theta));
     TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &r));
+    local.theta = config_is_null(c, "local_rope_theta") ? r.theta : local.theta;
     if (by_type) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
     }

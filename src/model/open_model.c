@@ -32,6 +32,31 @@ static quire_err find_arch(const model_file *f, const arch **out, str *name, qui
                    similar.best.n > 0 ? similar.best.p : "", similar.best.n > 0 ? "" : "; docs/models.md lists those that are");
 }
 
+/* A decoder's file may say that rows see later ones too. What windows, chunks and ALiBi are then, no file says. */
+static quire_err read_direction(const config *c, model_desc *d) {
+    bool causal = true, is_plain = d->blocks.alibi == 0.0f;
+    if (d->blocks.two_sided) {
+        return config_check_two_sided(c);
+    }
+    TRY(config_bool(c, "attention.causal", "is_causal", &causal));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        is_plain = is_plain && d->layers[i].window == 0 && d->layers[i].chunk == 0;
+    }
+    if (!causal && !is_plain) {
+        return config_unsupported(c, c->is_gguf ? "attention.causal false is not supported for a decoder with windows, chunks or ALiBi"
+                                                : "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
+    }
+    d->blocks.two_sided = !causal;
+    return QUIRE_OK;
+}
+
+/* Whether a checkpoint is a text model by itself, whose head was left out: its names lie at the root, and nothing ties it a head. */
+static bool is_headless(const model_file *f, const arch_names *names, const model_desc *d) {
+    const loader l = {.file = f, .names = names, .root = loader_root(f, names)};
+    bool has_head = loader_has(&l, weight_name_of(names, W_HEAD), NO_LAYER) || model_file_why_unread(f, "lm_head.weight") != NULL;
+    return model_file_format(f) == MODEL_HF && l.root[0] == 0 && !d->tied_embeddings && !has_head;
+}
+
 quire_err model_describe(const model_file *f, model_desc *out, quire_error *err) {
     const arch *a;
     str name;
@@ -46,6 +71,8 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     }
     TRY(quantisation_check(f, err));
     TRY(a->describe(&c, &d));
+    TRY(read_direction(&c, &d));
+    d.no_head = d.no_head || is_headless(f, a->names, &d);
     TRY(biases_check(&c, a->names));
     TRY(pooling_describe(&c, a->scores, &d));
     TRY(model_file_check_overrides(f, err));

@@ -197,7 +197,7 @@ static quire_err describe_gguf_dense(const config *c, model_desc *d) {
         if (t == NULL) {
             continue;
         }
-        step.n_out = t->dims[0] <= INT32_MAX ? (int32_t)t->dims[0] : 0;
+        step.n_out = config_matrix_rows(c, t);
         (void)snprintf(tensor, sizeof tensor, "%s.bias", names[i]);
         step.has_bias = model_file_find(c->f, tensor) != NULL;
         TRY(config_i32(c, widths[i], NULL, &step.n_out));

@@ -29,12 +29,12 @@ static quire_err add_norm(const config *c, const char *name, model_desc *d) {
 static quire_err add_out(const config *c, const char *name, row_function f, model_desc *d) {
     char tensor[96];
     (void)snprintf(tensor, sizeof tensor, "%s.weight", name);
-    const tensor_view *t = model_file_find(c->f, tensor);
-    if (t == NULL || t->n_dims != 2 || t->dims[0] > INT32_MAX) {
+    int32_t n_scores = config_matrix_rows(c, model_file_find(c->f, tensor));
+    if (n_scores == 0) {
         return err_set(c->err, QUIRE_BAD_FILE, -1, "%s: tensor %s, which gives the scores, is missing or no matrix", model_file_path(c->f),
                        tensor);
     }
-    d->pooling.n_scores = (int32_t)t->dims[0];
+    d->pooling.n_scores = n_scores;
     return add_dense(c, name, d->pooling.n_scores, f, d);
 }
 
@@ -75,8 +75,12 @@ static quire_err read_choices(const config *c, pooling_kind *kind, row_function 
 }
 
 static quire_err describe_gguf(const config *c, const score_head *head, model_desc *d) {
+    bool has_dense = model_file_find(c->f, "cls.weight") != NULL;
     d->pooling.kind = head->gguf_kind;
-    TRY(model_file_find(c->f, "cls.weight") != NULL ? add_dense(c, "cls", d->d_model, head->f, d) : QUIRE_OK);
+    if (head->dense != NULL && !has_dense) { /* conversions of BERT leave its pooler out */
+        return config_bad(c, "cls.weight", "is missing: scores go through this dense layer, which the conversion has left out");
+    }
+    TRY(has_dense ? add_dense(c, "cls", d->d_model, head->f, d) : QUIRE_OK);
     TRY(model_file_find(c->f, "cls.norm.weight") != NULL ? add_norm(c, "cls.norm", d) : QUIRE_OK);
     TRY(add_out(c, "cls.output", ROW_PLAIN, d));
     return head->gguf_softmax && d->pooling.n_scores > 1 ? pooling_add_step(c, &(pooled_step){.kind = POOLED_SOFTMAX}, d) : QUIRE_OK;

@@ -145,6 +145,12 @@ static void each_scaling_turns_by_its_frequencies(void **unused) {
     }
     check_angles(&d, 2048, scaled, 1.0);
 
+    d.high_freq_factor = d.low_freq_factor; /* Llama 4 Scout's: nothing is blended */
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        scaled[i] = 256.0 * f[i] / (2.0 * PI) > 1.0 ? f[i] : f[i] / 4.0;
+    }
+    check_angles(&d, 2048, scaled, 1.0);
+
     d.kind = ROPE_YARN;
     double low = floor(N_DIMS * log(256.0 / (32.0 * 2.0 * PI)) / (2.0 * log(10000.0)));
     double high = ceil(N_DIMS * log(256.0 / (2.0 * PI)) / (2.0 * log(10000.0)));
@@ -220,7 +226,14 @@ static void a_scaling_without_its_numbers_is_refused(void **unused) {
                              {.kind = ROPE_NTK, .n_dims = 8, .theta = 1e4f, .factor = 2.0f},
                              {.kind = ROPE_NTK, .n_dims = 2, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
                              {.kind = ROPE_LLAMA3, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
-                             {.kind = ROPE_YARN, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64}};
+                             {.kind = ROPE_YARN, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
+                             {.kind = ROPE_LLAMA3,
+                              .n_dims = 8,
+                              .theta = 1e4f,
+                              .factor = 2.0f,
+                              .original_positions = 64,
+                              .low_freq_factor = 2.0f,
+                              .high_freq_factor = 1.0f}};
     backend *b = open_isa("plain", 1);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         rope *r = NULL;

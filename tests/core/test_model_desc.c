@@ -36,6 +36,8 @@ static void a_real_description_passes(void **state) {
                              .high_freq_factor = 4.0f,
                              .original_positions = 8192};
     assert_int_equal(desc_check(&d, NULL), QUIRE_OK);
+    d.ropes[0].high_freq_factor = 1.0f; /* Llama 4 Scout's */
+    assert_int_equal(desc_check(&d, NULL), QUIRE_OK);
     d.bos = -1;
     d.n_eos = 0;
     assert_int_equal(desc_check(&d, NULL), QUIRE_OK);
@@ -86,9 +88,17 @@ static void numbers_that_are_not_finite_or_out_of_range_are_refused(void **state
     REFUSED_WITH(ropes[0].kind, ROPE_LINEAR);
     REFUSED_WITH(ropes[0].kind, ROPE_YARN);
     REFUSED_WITH(ropes[0].kind, (rope_kind)77);
+    REFUSED_WITH(blocks.temperature, 0.1f); /* without a length */
     model_desc d = llama();
     d.ropes[0].has_factors = true;
     d.ropes[0].factors[0] = 1.0f; /* the others are 0 */
+    refused(&d);
+    d = llama();
+    d.ropes[0].kind = ROPE_LLAMA3;
+    d.ropes[0].factor = 8.0f;
+    d.ropes[0].original_positions = 8192;
+    d.ropes[0].low_freq_factor = 4.0f;
+    d.ropes[0].high_freq_factor = 3.0f;
     refused(&d);
 }
 

@@ -113,6 +113,48 @@ static inline void plan_llama(model_plan *p) {
     }
 }
 
+/* Gives a plan_llama the keys of another architecture. */
+static inline void plan_rename(model_plan *p, const char *architecture) {
+    for (int i = 0; i < p->n_keys; i++) {
+        char rest[64];
+        if (strncmp(p->keys[i].name, "llama.", strlen("llama.")) == 0) {
+            snprintf(rest, sizeof rest, "%s", p->keys[i].name + strlen("llama."));
+            snprintf(p->keys[i].name, sizeof p->keys[i].name, "%.20s.%.40s", architecture, rest);
+        }
+    }
+    set_str(p, "general.architecture", architecture);
+}
+
+/* A Qwen2 mixture of one layer whose shared expert has a gate: a matrix of one row, stored with that dimension or without. */
+static inline void plan_shared_gate(model_plan *p, bool is_vector) {
+    static const char *const parts[] = {"gate", "up", "down"};
+    plan_llama(p);
+    plan_rename(p, "qwen2moe");
+    set_u32(p, "qwen2moe.block_count", 1);
+    set_u32(p, "qwen2moe.expert_count", 2);
+    set_u32(p, "qwen2moe.expert_used_count", 1);
+    set_u32(p, "qwen2moe.expert_feed_forward_length", 32);
+    set_u32(p, "qwen2moe.expert_shared_feed_forward_length", 32);
+    for (int i = p->n_tensors - 1; i >= 0; i--) {
+        if (strncmp(p->tensors[i].name, "blk.1.", strlen("blk.1.")) == 0) {
+            drop_tensor(p, p->tensors[i].name);
+        }
+    }
+    drop_tensor(p, "blk.0.ffn_gate.weight");
+    drop_tensor(p, "blk.0.ffn_up.weight");
+    drop_tensor(p, "blk.0.ffn_down.weight");
+    for (size_t i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.0.ffn_%s_shexp.weight", parts[i]);
+        set_tensor(p, name, i == 2 ? 64 : 32, i == 2 ? 32 : 64);
+        snprintf(name, sizeof name, "blk.0.ffn_%s_exps.weight", parts[i]);
+        *tensor_of(p, name) = (tensor_entry){.n_dims = 3, .dims = {2, i == 2 ? 64 : 32, i == 2 ? 32 : 64}};
+        snprintf(p->tensors[p->n_tensors - 1].name, sizeof p->tensors[0].name, "%s", name);
+    }
+    set_tensor(p, "blk.0.ffn_gate_inp.weight", 2, 64);
+    set_tensor(p, "blk.0.ffn_gate_inp_shexp.weight", is_vector ? 64 : 1, is_vector ? 0 : 64);
+}
+
 static inline void put_plan_key(strbuf *b, const key_entry *k) {
     put_key(b, k->name, k->type);
     switch (k->type) {

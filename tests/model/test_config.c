@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "model/config.h"
 #include "model/model.h"
 
 static quire_err describe(const model_plan *p, model_desc *d, quire_error *err) {
@@ -250,6 +251,81 @@ static void frequency_divisors_must_fit_the_rotary_dimensions(void **state) {
     refused(&p, "rope_freqs");
 }
 
+/* ---- heads of scores ---- */
+
+/* The Llama of plan_llama under another architecture's name, with a head that gives one score of an input. */
+static void plan_scores(model_plan *p, const char *architecture) {
+    char type[64];
+    plan_llama(p);
+    plan_rename(p, architecture);
+    snprintf(type, sizeof type, "%s.pooling_type", architecture);
+    set_u32(p, type, 4);
+    set_tensor(p, "cls.output.weight", 1, 64);
+}
+
+static void a_head_of_one_score_may_be_stored_as_a_vector(void **state) {
+    (void)state;
+    model_plan p;
+    plan_scores(&p, "qwen3");
+    assert_int_equal(described(&p).pooling.n_scores, 1);
+    set_tensor(&p, "cls.output.weight", 64, 0);
+    model_desc d = described(&p);
+    assert_int_equal(d.pooling.n_scores, 1);
+    assert_int_equal(d.pooling.steps[0].n_in, 64);
+    set_tensor(&p, "cls.output.weight", 2, 64);
+    assert_int_equal(described(&p).pooling.n_scores, 2);
+}
+
+/* Conversions of BERT have the product that gives the scores, and not the pooler before it. */
+static void scores_without_the_dense_layer_before_them_are_refused(void **state) {
+    (void)state;
+    static const char *const architectures[] = {"bert", "roberta", "modern-bert"};
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        model_plan p;
+        plan_scores(&p, architectures[i]);
+        refused(&p, "cls.weight is missing");
+        set_tensor(&p, "cls.weight", 64, 64);
+        model_desc d = described(&p);
+        assert_int_equal(d.pooling.n_steps, 2);
+        assert_int_equal(d.pooling.n_scores, 1);
+    }
+}
+
+static void a_table_of_one_token_type_may_be_stored_as_a_vector(void **state) {
+    (void)state;
+    model_plan p;
+    plan_scores(&p, "bert");
+    set_tensor(&p, "cls.weight", 64, 64);
+    assert_int_equal(described(&p).blocks.n_token_types, 0);
+    set_tensor(&p, "token_types.weight", 64, 0);
+    assert_int_equal(described(&p).blocks.n_token_types, 1);
+    set_tensor(&p, "token_types.weight", 2, 64);
+    assert_int_equal(described(&p).blocks.n_token_types, 2);
+}
+
+/* ---- rows that see both ways ---- */
+
+static void a_gguf_decoder_may_see_both_ways(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    key_of(&p, "llama.attention.causal")->type = GGUF_BOOL;
+    model_desc d = described(&p);
+    assert_true(d.blocks.two_sided);
+    assert_false(desc_gives_tokens(&d));
+    set_u32(&p, "llama.attention.sliding_window", 8);
+    refused(&p, "attention.causal false is not supported for a decoder with windows");
+    key_of(&p, "llama.attention.causal")->i = 1;
+    assert_false(described(&p).blocks.two_sided);
+    plan_llama(&p);
+    plan_rename(&p, "gemma-embedding");
+    set_u32(&p, "gemma-embedding.attention.sliding_window_pattern", 2);
+    key_of(&p, "gemma-embedding.attention.causal")->type = GGUF_BOOL;
+    assert_true(described(&p).blocks.two_sided);
+    key_of(&p, "gemma-embedding.attention.causal")->i = 1;
+    refused(&p, "attention.causal true is not supported");
+}
+
 /* ---- config.json ---- */
 
 #define HF_BASE                                                                                                                            \
@@ -259,11 +335,11 @@ static void frequency_divisors_must_fit_the_rotary_dimensions(void **state) {
 static quire_err describe_hf(const char *more, const char *generation, model_desc *d, quire_error *err) {
     static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors", NULL};
     temp_dir dir = temp_new();
-    char config[2048];
+    char text[2048];
     strbuf tensors = {0};
     model_file *f;
-    snprintf(config, sizeof config, "{" HF_BASE "%s%s}", more[0] ? ", " : "", more);
-    write_text(&dir, names[0], config);
+    snprintf(text, sizeof text, "{" HF_BASE "%s%s}", more[0] ? ", " : "", more);
+    write_text(&dir, names[0], text);
     if (generation) {
         write_text(&dir, names[1], generation);
     }
@@ -317,7 +393,7 @@ static void a_hugging_face_config_is_described(void **state) {
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.bos, 1);
     d = described_hf("\"text_config\": {\"hidden_size\": 64, \"tie_word_embeddings\": false}, \"tie_word_embeddings\": true", NULL);
-    assert_true(d.tied_embeddings); /* the whole model's flag ties the head of its text part */
+    assert_true(d.tied_embeddings);                                        /* the whole model's flag ties the head of its text part */
     d = described_hf("\"eos_token_id\": 3", "{\"eos_token_id\": [7, 8]}"); /* generation_config.json goes before */
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.eos[0], 7);
@@ -353,9 +429,13 @@ static void rotary_scaling_of_hugging_face_is_read(void **state) {
     refused_hf("\"rope_parameters\": {\"full_attention\": 4}", "rope_parameters.full_attention must be an object");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", "factor");
-    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4, "
+    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 3, "
                "\"original_max_position_embeddings\": 64}",
                "high_freq_factor");
+    d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 16, \"low_freq_factor\": 1.0, "
+                     "\"high_freq_factor\": 1.0, \"original_max_position_embeddings\": 64}",
+                     NULL); /* Llama 4 Scout's */
+    assert_int_equal(d.ropes[0].kind, ROPE_LLAMA3);
 }
 
 static void odd_values_of_a_config_are_refused(void **state) {
@@ -385,6 +465,44 @@ static void lists_longer_than_any_model_has_are_refused(void **state) {
     refused_hf("\"eos_token_id\": 1, \"num_attention_heads\": 65", "the head size is 0");
 }
 
+/* A caller that asks for more rotary dimensions than a head has gets no factors, however many the file holds. */
+static void factors_for_more_dimensions_than_a_head_has_are_refused(void **state) {
+    static const char *const names[] = {"config.json", "model.safetensors", NULL};
+    (void)state;
+    temp_dir dir = temp_new();
+    strbuf text = {0}, tensors = {0};
+    quire_error err = {0};
+    model_file *f;
+    assert_int_equal(strbuf_addf(&text, "{" HF_BASE ", \"rope_scaling\": {\"type\": \"longrope\""), QUIRE_OK);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(strbuf_addf(&text, ", \"%s_factor\": [2", k == 0 ? "short" : "long"), QUIRE_OK);
+        for (int i = 1; i < 600; i++) {
+            assert_int_equal(strbuf_addf(&text, ",2"), QUIRE_OK);
+        }
+        assert_int_equal(strbuf_addf(&text, "]"), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_addf(&text, "}}"), QUIRE_OK);
+    write_file(temp_path(&dir, names[0]), text.p, text.n);
+    make_safetensors(&tensors, "{\"x\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 4);
+    write_file(temp_path(&dir, names[1]), tensors.p, tensors.n);
+    assert_int_equal(model_file_open(dir.path, &f, &err), QUIRE_OK);
+    struct {
+        rope_desc r;
+        char behind[2048];
+    } place = {.r = {.kind = ROPE_PLAIN, .n_dims = 1200, .theta = 1e4f, .factor = 2.0f, .original_positions = 32}};
+    model_desc d = desc_plain(1, 4, 4, 16, 96);
+    const config c = config_of(f, "llama", &err);
+    assert_int_equal(config_rope(&c, NULL, &d, &place.r), QUIRE_BAD_FILE);
+    assert_non_null(strstr(err.message, "short_factor is for more rotary dimensions than a head can have, 512"));
+    for (size_t i = 0; i < sizeof place.behind; i++) {
+        assert_int_equal(place.behind[i], 0);
+    }
+    model_file_close(f);
+    strbuf_deinit(&text);
+    strbuf_deinit(&tensors);
+    temp_delete(&dir, names);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gguf_file_is_described),
@@ -394,10 +512,15 @@ int main(void) {
         cmocka_unit_test(any_number_of_positions_in_bounds_is_taken),
         cmocka_unit_test(rotary_scaling_of_gguf_is_read),
         cmocka_unit_test(frequency_divisors_must_fit_the_rotary_dimensions),
+        cmocka_unit_test(a_head_of_one_score_may_be_stored_as_a_vector),
+        cmocka_unit_test(scores_without_the_dense_layer_before_them_are_refused),
+        cmocka_unit_test(a_table_of_one_token_type_may_be_stored_as_a_vector),
+        cmocka_unit_test(a_gguf_decoder_may_see_both_ways),
         cmocka_unit_test(a_hugging_face_config_is_described),
         cmocka_unit_test(rotary_scaling_of_hugging_face_is_read),
         cmocka_unit_test(odd_values_of_a_config_are_refused),
         cmocka_unit_test(lists_longer_than_any_model_has_are_refused),
+        cmocka_unit_test(factors_for_more_dimensions_than_a_head_has_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,7 +124,7 @@ static json_t *hostile_value(uint64_t *seed) {
                                         "%s%n",
                                         "2",
                                         "\xc3\xa9"};
-    switch (rng_next(seed) % 10) {
+    switch (rng_next(seed) % 11) {
     case 0:
         return json_null();
     case 1:
@@ -140,8 +140,10 @@ static json_t *hostile_value(uint64_t *seed) {
         return json_string(texts[rng_next(seed) % (sizeof texts / sizeof *texts)]);
     case 8:
         return long_list(seed);
-    default:
+    case 9:
         return json_object();
+    default:
+        return json_pack("{s:s, s:o, s:o}", "rope_type", "longrope", "short_factor", long_list(seed), "long_factor", long_list(seed));
     }
 }
 
@@ -197,6 +199,8 @@ static void add_field(json_t *config, uint64_t *seed) {
                                         "mlp_only_layers",
                                         "moe_layer_interval",
                                         "rotary_dim",
+                                        "global_head_dim",
+                                        "is_causal",
                                         "use_qk_norm",
                                         "hidden_act",
                                         "query_pre_attn_scalar",

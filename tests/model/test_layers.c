@@ -107,6 +107,30 @@ static void llama_4_scales_queries_unless_it_says_otherwise(void **state) {
     refused("Llama4ForCausalLM", LLAMA4 ", \"attn_temperature_tuning\": \"no\"", "attn_temperature_tuning");
 }
 
+/* ---- Ministral 3 ---- */
+
+#define MINISTRAL                                                                                                                          \
+    "\"intermediate_size\": 48, \"model_type\": \"ministral3\", "                                                                          \
+    "\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 1e6, "
+
+static void ministral_3_scales_all_queries(void **state) {
+    (void)state;
+    model_desc d = described("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
+    assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
+    assert_int_equal(d.blocks.temperature_length, 32);
+    assert_int_equal(d.layers[0].window, 0); /* unlike Mistral, where nothing is said */
+    d = described("MistralForCausalLM", "\"intermediate_size\": 48");
+    assert_true(d.blocks.temperature == 0.0f && !d.blocks.temperature_on_all);
+    assert_int_equal(d.layers[0].window, 4096);
+    refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32}", "llama_4_scaling_beta is missing");
+    refused("MistralForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"llama_4_scaling_beta\": 0.1}",
+            "needs original_max_position_embeddings");
+    refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": \"big\"}",
+            "llama_4_scaling_beta must be a finite number");
+}
+
+/* ---- Llama 4's experts ---- */
+
 static void llama_4_has_dense_layers_between_those_of_experts(void **state) {
     (void)state;
     model_desc d = described("Llama4ForCausalLM", LLAMA4 ", \"interleave_moe_layer_step\": 2");
@@ -192,6 +216,9 @@ static void what_gemma_4_cannot_have_is_refused(void **state) {
     (void)state;
     refused("Gemma4ForCausalLM", GEMMA4 ", \"use_bidirectional_attention\": \"all\"", "other than \"vision\"");
     refused("Gemma4ForCausalLM", GEMMA4 ", \"hidden_size_per_layer_input\": 1000000000", "hidden_size_per_layer_input");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"global_head_dim\": 1200", "global_head_dim must be from 1 to 512");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"per_layer_config\": {\"1\": {\"head_dim\": 1200}}", "head_dim must be from 1 to 512");
+    refused("Gemma4ForCausalLM", GEMMA4 ", \"per_layer_config\": {\"3\": {\"head_dim\": 0}}", "head_dim must be from 1 to 512");
     refused("Gemma4ForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"sliding_attention\": {\"rope_theta\": 1e4}}",
             "rope_parameters");
 }
@@ -201,6 +228,7 @@ int main(void) {
         cmocka_unit_test(a_list_has_a_number_for_each_layer),
         cmocka_unit_test(llama_4_attends_in_chunks_where_it_rotates),
         cmocka_unit_test(llama_4_scales_queries_unless_it_says_otherwise),
+        cmocka_unit_test(ministral_3_scales_all_queries),
         cmocka_unit_test(llama_4_has_dense_layers_between_those_of_experts),
         cmocka_unit_test(gemma_4_has_wide_heads_where_it_sees_all),
         cmocka_unit_test(proportional_rotary_embedding_stops_the_last_pairs),

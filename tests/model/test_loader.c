@@ -104,6 +104,20 @@ static void every_tensor_of_another_shape_is_named(void **state) {
     }
 }
 
+static void a_matrix_of_one_row_may_be_stored_as_a_vector(void **state) {
+    (void)state;
+    model_plan p;
+    plan_shared_gate(&p, false);
+    opens_plan(&p);
+    plan_shared_gate(&p, true);
+    opens_plan(&p);
+    set_tensor(&p, "blk.0.ffn_gate_inp_shexp.weight", 63, 0);
+    refused(&p, "blk.0.ffn_gate_inp_shexp.weight");
+    set_tensor(&p, "blk.0.ffn_gate_inp_shexp.weight", 64, 0);
+    set_tensor(&p, "blk.0.ffn_gate_inp.weight", 64, 0);
+    refused(&p, "blk.0.ffn_gate_inp.weight");
+}
+
 static void strangers_and_a_wrong_vocabulary_are_refused(void **state) {
     (void)state;
     model_plan p;
@@ -227,6 +241,24 @@ static void a_head_of_its_own_must_be_there_unless_it_is_tied(void **state) {
     hf_refused(&p, "model.embed_tokens.weight");
 }
 
+/* Qwen3-Embedding-8B's checkpoint: its text model alone, whose names lie at the root. */
+static void a_text_model_by_itself_needs_no_head(void **state) {
+    (void)state;
+    hf_plan p;
+    hf_llama(&p);
+    hf_refused(&p, "lm_head.weight");
+    for (int i = 0; i < p.n; i++) {
+        char rest[80];
+        snprintf(rest, sizeof rest, "%s", p.tensors[i].name + strlen("model."));
+        snprintf(p.tensors[i].name, sizeof p.tensors[i].name, "%s", rest);
+    }
+    hf_opens(&p);
+    hf_add(&p, "lm_head.weight", 40, 64);
+    hf_opens(&p);
+    snprintf(p.tensors[p.n - 1].dtype, sizeof p.tensors[0].dtype, "F8_E4M3");
+    hf_refused(&p, "lm_head.weight");
+}
+
 static void a_tensor_that_cannot_be_read_is_not_passed_over(void **state) {
     (void)state;
     hf_plan p;
@@ -275,8 +307,10 @@ int main(void) {
         cmocka_unit_test(a_whole_file_opens),
         cmocka_unit_test(every_missing_tensor_is_named),
         cmocka_unit_test(every_tensor_of_another_shape_is_named),
+        cmocka_unit_test(a_matrix_of_one_row_may_be_stored_as_a_vector),
         cmocka_unit_test(strangers_and_a_wrong_vocabulary_are_refused),
         cmocka_unit_test(a_head_of_its_own_must_be_there_unless_it_is_tied),
+        cmocka_unit_test(a_text_model_by_itself_needs_no_head),
         cmocka_unit_test(a_tensor_that_cannot_be_read_is_not_passed_over),
         cmocka_unit_test(spoilt_files_are_refused_or_open_whole),
     };

@@ -1,6 +1,7 @@
 /* Parts of tensors: the rows, columns and slabs that a weight is, as the backend gets them. */
 #include "make_model.h"
 
+#include "base/mem.h"
 #include "model/loader.h"
 
 enum { D_IN = 64, MAX_ELEMENTS = 1 << 14 };
@@ -24,6 +25,17 @@ static quire_err keep(backend *b, const linear_spec *spec, linear **out, quire_e
     return QUIRE_OK;
 }
 
+/* A table of embeddings, likewise. */
+static quire_err keep_table(backend *b, const tensor_view *weight, embedding **out, quire_error *err) {
+    (void)b;
+    (void)err;
+    assert_int_equal(weight->n_dims, 2);
+    n_out = weight->dims[0];
+    n_in = weight->dims[1];
+    *out = (embedding *)given;
+    return QUIRE_OK;
+}
+
 typedef struct part_file {
     plan_file file;
     backend_ops ops;
@@ -44,7 +56,7 @@ static void setup(part_file *p, uint32_t n_dims, const uint64_t *dims, uint64_t 
     } else if (n_biases > 0) {
         set_tensor(&plan, "w.bias", n_biases, 0);
     }
-    *p = (part_file){.file = plan_open(&plan), .ops = {.linear_load = keep}};
+    *p = (part_file){.file = plan_open(&plan), .ops = {.linear_load = keep, .embedding_load = keep_table}};
     p->b = (backend){.ops = &p->ops};
     assert_int_equal(loader_init(&p->l, p->file.f, NULL, &p->b, 1, &p->err), QUIRE_OK);
 }
@@ -155,6 +167,37 @@ static void interleaved_rows_of_a_transposed_slab(void **state) {
     teardown(&p);
 }
 
+/* ggml leaves out dimensions of 1: a matrix of one row has one dimension, one expert's stack two. */
+static void a_dimension_of_one_may_be_left_out(void **state) {
+    (void)state;
+    part_file p;
+    setup(&p, 1, (const uint64_t[]){D_IN}, 0);
+    takes(&p, NULL, 1);
+    for (int64_t i = 0; i < D_IN; i++) {
+        assert_true(given[i] == element(&p, "w.weight", i));
+    }
+    assert_int_equal(p.l.linears[0].dims[0], 1);
+    assert_int_equal(p.l.linears[0].dims[1], D_IN);
+    assert_int_equal(take(&p, NULL, 2, D_IN / 2), QUIRE_BAD_FILE);
+    assert_int_equal(take(&p, NULL, D_IN, 1), QUIRE_BAD_FILE);
+    embedding *table;
+    assert_int_equal(loader_embedding(&p.l, (weight_name){"w", "w"}, NULL, 1, D_IN, &table), QUIRE_OK);
+    assert_int_equal(n_out, 1);
+    assert_int_equal(n_in, D_IN);
+    assert_int_equal(loader_embedding(&p.l, (weight_name){"w", "w"}, NULL, 2, D_IN, &table), QUIRE_BAD_FILE);
+    float *rows;
+    assert_int_equal(loader_matrix(&p.l, (weight_name){"w", "w"}, 1, D_IN, &rows), QUIRE_OK);
+    assert_memory_equal(rows, model_file_find(p.file.f, "w.weight")->data, D_IN * sizeof *rows);
+    mem_free(rows);
+    teardown(&p);
+    setup(&p, 2, (const uint64_t[]){6, D_IN}, 6);
+    const weight_part part = {.suffix = "0.up", .n_rows = 6, .first = 3, .block = 3, .step = 3, .n_slabs = 1};
+    takes(&p, &part, 3);
+    is_row(&p, 0, 3);
+    is_row(&p, 2, 5);
+    teardown(&p);
+}
+
 static void parts_of_another_shape_are_refused(void **state) {
     (void)state;
     part_file p;
@@ -193,6 +236,7 @@ int main(void) {
         cmocka_unit_test(columns_become_rows_and_the_bias_stays),
         cmocka_unit_test(a_slab_is_one_experts),
         cmocka_unit_test(interleaved_rows_of_a_transposed_slab),
+        cmocka_unit_test(a_dimension_of_one_may_be_left_out),
         cmocka_unit_test(parts_of_another_shape_are_refused),
         cmocka_unit_test(a_file_has_a_weight_or_not),
     };

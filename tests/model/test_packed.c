@@ -81,6 +81,8 @@ static void packed_models_compute_what_their_sources_do(void **state) {
         set_u32(&p, "llama.nextn_predict_layers", 1);
         set_tensor(&p, "blk.2.nextn.eh_proj.weight", 64, 128);
         check_alike(&p, compute); /* a next-token layer, which stays as it is */
+        plan_shared_gate(&p, true);
+        check_alike(&p, compute); /* a matrix of one row that is stored as a vector */
     }
 }
 

@@ -193,6 +193,90 @@ static void gemma4_reads_padded_numbers_of_layers(void **state) {
     assert_int_equal(d.layers[5].window, 0); /* the last sees all */
 }
 
+static void bloom_is_described_by_its_own_names(void **state) {
+    (void)state;
+    model_desc d = described("BloomForCausalLM", "\"n_embed\": 64, \"n_layer\": 2, \"num_attention_heads\": 4, \"n_inner\": null");
+    assert_int_equal(d.d_model, 64);
+    assert_int_equal(d.layers[0].d_ff, 256);
+    refused("BloomForCausalLM", "\"n_embd_\": 64, \"n_layer\": 2", "hidden_size is missing");
+}
+
+static void modernberts_local_base_may_be_its_global_one(void **state) {
+    (void)state;
+    const char *base = SIZES ", \"num_attention_heads\": 4, \"global_rope_theta\": 5e4";
+    char numbers[256];
+    assert_true(described("ModernBertModel", base).ropes[1].theta == 1e4f);
+    (void)snprintf(numbers, sizeof numbers, "%s, \"local_rope_theta\": null", base);
+    model_desc d = described("ModernBertModel", numbers);
+    assert_true(d.ropes[0].theta == 5e4f && d.ropes[1].theta == 5e4f);
+    (void)snprintf(numbers, sizeof numbers, "%s, \"local_rope_theta\": 7e3", base);
+    assert_true(described("ModernBertModel", numbers).ropes[1].theta == 7e3f);
+}
+
+static void ernies_experts_end_with_the_layer_that_is_named(void **state) {
+    (void)state;
+    const char *base = SIZES ", \"num_attention_heads\": 4, \"moe_layer_start_index\": 1, \"moe_layer_end_index\": ";
+    char numbers[256];
+    for (int last = -1; last < 6; last += 4) {
+        (void)snprintf(numbers, sizeof numbers, "%s%d", base, last);
+        model_desc d = described("Ernie4_5_MoeForCausalLM", numbers);
+        for (int32_t i = 0; i < 6; i++) {
+            assert_int_equal(d.layers[i].n_experts, i >= 1 && (last < 0 || i <= last) ? 64 : 0);
+        }
+    }
+    (void)snprintf(numbers, sizeof numbers, "%s-2", base);
+    refused("Ernie4_5_MoeForCausalLM", numbers, "moe_layer_end_index must be a whole number from -1 on");
+}
+
+static void a_decoder_may_see_both_ways(void **state) {
+    (void)state;
+    const char *plain = SIZES ", \"num_attention_heads\": 4, \"is_causal\": ";
+    char numbers[256];
+    (void)snprintf(numbers, sizeof numbers, "%sfalse", plain);
+    assert_true(described("LlamaForCausalLM", numbers).blocks.two_sided);
+    refused("MistralForCausalLM", numbers, "is_causal false is not supported for a decoder with windows");
+    refused("BloomForCausalLM", numbers, "is_causal false is not supported for a decoder with windows, chunks or ALiBi");
+    refused("Llama4ForCausalLM", numbers, "is_causal false is not supported");
+    (void)snprintf(numbers, sizeof numbers, "%strue", plain);
+    assert_false(described("LlamaForCausalLM", numbers).blocks.two_sided);
+    (void)snprintf(numbers, sizeof numbers, "%s\"no\"", plain);
+    refused("LlamaForCausalLM", numbers, "is_causal must be true or false");
+}
+
+static void a_text_model_by_itself_gives_rows(void **state) {
+    (void)state;
+    static const struct {
+        const char *tensor, *more;
+        bool no_head;
+    } cases[] = {{"embed_tokens.weight", "", true},
+                 {"embed_tokens.weight", ", \"tie_word_embeddings\": true", false},
+                 {"model.embed_tokens.weight", "", false},
+                 {"lm_head.weight", "", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char numbers[256];
+        model_desc d;
+        quire_error err = {0};
+        (void)snprintf(numbers, sizeof numbers, SIZES "%s", cases[i].more);
+        assert_int_equal(describe("Qwen3ForCausalLM", numbers, cases[i].tensor, &d, &err), QUIRE_OK);
+        assert_int_equal(d.no_head, cases[i].no_head);
+    }
+}
+
+static void rotary_dimensions_fit_the_head(void **state) {
+    (void)state;
+    strbuf numbers = {0};
+    assert_int_equal(strbuf_addf(&numbers, SIZES ", \"rotary_dim\": 1100, \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1"),
+                     QUIRE_OK);
+    for (int i = 1; i < 550; i++) {
+        assert_int_equal(strbuf_addf(&numbers, ",1"), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_addf(&numbers, "], \"long_factor\": [1]}"), QUIRE_OK);
+    refused("MiniMaxM2ForCausalLM", numbers.p, "rotary_dim must be at most the head size");
+    strbuf_deinit(&numbers);
+    refused("GPTJForCausalLM", "\"n_embd\": 32, \"n_layer\": 1, \"n_head\": 4, \"rotary_dim\": 10",
+            "rotary_dim must be at most the head size");
+}
+
 static void what_nothing_computes_is_refused(void **state) {
     (void)state;
     refused("BertModel", SIZES ", \"num_attention_heads\": 4, \"is_decoder\": true", "is_decoder true is not supported");
@@ -254,6 +338,69 @@ static void a_head_of_its_own_counts_whatever_is_said_of_tying(void **state) {
     mem_free(tied);
 }
 
+static json_t *mistral_rope(double beta, int length) {
+    return json_pack("{s:f,s:s,s:f,s:i}", "rope_theta", 1e4, "rope_type", "default", "llama_4_scaling_beta", beta,
+                     "original_max_position_embeddings", length);
+}
+
+/* The query at position p is scaled by floor(p / length): the first `length` rows are as they are without it. */
+static void a_query_is_scaled_from_the_trained_length_on(void **state) {
+    (void)state;
+    size_t n = 0, n_vocab = 256;
+    float *plain = run_changed("mistral", "rope_parameters", mistral_rope(0.0, 3), &n);
+    float *scaled = run_changed("mistral", "rope_parameters", mistral_rope(0.5, 3), &n);
+    assert_int_equal(n, N * n_vocab);
+    assert_memory_equal(plain, scaled, 3 * n_vocab * sizeof *plain);
+    for (size_t row = 3; row < N; row++) {
+        assert_memory_not_equal(plain + row * n_vocab, scaled + row * n_vocab, n_vocab * sizeof *plain);
+    }
+    mem_free(plain);
+    mem_free(scaled);
+}
+
+static void the_rows_of_a_two_sided_decoder_see_later_ones(void **state) {
+    (void)state;
+    size_t n = 0;
+    float *causal = run_changed("llama", "is_causal", json_true(), &n);
+    float *both = run_changed("llama", "is_causal", json_false(), &n);
+    for (size_t row = 0; row < N; row++) {
+        assert_memory_not_equal(causal + row * (n / N), both + row * (n / N), n / N * sizeof *both);
+    }
+    mem_free(causal);
+    mem_free(both);
+}
+
+/* The tensors of BERT's first checkpoints, as bert-base-uncased has them. */
+static void norms_may_be_called_gamma_and_beta(void **state) {
+    (void)state;
+    static const char *const names[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
+    json_t *config = golden_config("bert");
+    size_t n = 0, n_old = 0;
+    quire_error err;
+    if (config == NULL) {
+        skip();
+    }
+    temp_dir d = golden_write("bert", config, NULL);
+    float *wanted = golden_run(d.path, COMPUTE_F32, &n, &err);
+    assert_non_null(wanted);
+    temp_delete(&d, golden_files);
+    for (int i = 0; i < 2; i++) {
+        strbuf weights = golden_weights("bert", names[i][0], names[i][1]);
+        d = golden_write("bert", config, &weights);
+        float *old = golden_run(d.path, COMPUTE_F32, &n_old, &err);
+        if (old == NULL) {
+            fail_msg("%s: %s", names[i][1], err.message);
+        }
+        assert_int_equal(n, n_old);
+        assert_memory_equal(wanted, old, n * sizeof *old);
+        mem_free(old);
+        temp_delete(&d, golden_files);
+        strbuf_deinit(&weights);
+    }
+    mem_free(wanted);
+    json_decref(config);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_left_out_number_is_the_published_one),
@@ -263,9 +410,18 @@ int main(void) {
         cmocka_unit_test(activations_are_read_where_each_model_has_them),
         cmocka_unit_test(rotary_scaling_is_complete_or_refused),
         cmocka_unit_test(gemma4_reads_padded_numbers_of_layers),
+        cmocka_unit_test(bloom_is_described_by_its_own_names),
+        cmocka_unit_test(modernberts_local_base_may_be_its_global_one),
+        cmocka_unit_test(ernies_experts_end_with_the_layer_that_is_named),
+        cmocka_unit_test(a_decoder_may_see_both_ways),
+        cmocka_unit_test(a_text_model_by_itself_gives_rows),
+        cmocka_unit_test(rotary_dimensions_fit_the_head),
         cmocka_unit_test(what_nothing_computes_is_refused),
         cmocka_unit_test(biases_are_as_config_json_says),
         cmocka_unit_test(a_head_of_its_own_counts_whatever_is_said_of_tying),
+        cmocka_unit_test(a_query_is_scaled_from_the_trained_length_on),
+        cmocka_unit_test(the_rows_of_a_two_sided_decoder_see_later_ones),
+        cmocka_unit_test(norms_may_be_called_gamma_and_beta),
     };
     return cmocka_run_group_tests_name("published", tests, NULL, NULL);
 }

@@ -32,14 +32,14 @@ static float ntk_theta(const rope_desc *d, int32_t max_positions) {
     return (float)((double)d->theta * pow(growth, (double)d->n_dims / (d->n_dims - 2)));
 }
 
-/* Llama 3: long wavelengths are divided by factor, short ones kept, those between blended. */
+/* Llama 3: long wavelengths are divided by factor, short ones kept, those between blended. Of equal bounds nothing lies between. */
 static float llama3_frequency(const rope_desc *d, float f) {
     float length = (float)d->original_positions;
     float wave = (float)TWO_PI / f;
     if (wave < length / d->high_freq_factor) {
         return f;
     }
-    if (wave > length / d->low_freq_factor) {
+    if (wave > length / d->low_freq_factor || d->high_freq_factor == d->low_freq_factor) {
         return f / d->factor;
     }
     float smooth = (length / wave - d->low_freq_factor) / (d->high_freq_factor - d->low_freq_factor);
@@ -105,7 +105,7 @@ static quire_err check_desc(const rope_desc *d, quire_error *err) {
     if (d->kind == ROPE_NTK && d->n_dims < 4) {
         return err_set(err, QUIRE_INVALID, -1, "NTK scaling needs more than 2 rotary dimensions");
     }
-    if (d->kind == ROPE_LLAMA3 && !(d->low_freq_factor > 0.0f && d->high_freq_factor > d->low_freq_factor)) {
+    if (d->kind == ROPE_LLAMA3 && !(d->low_freq_factor > 0.0f && d->high_freq_factor >= d->low_freq_factor)) {
         return err_set(err, QUIRE_INVALID, -1, "rotary scaling from low_freq_factor %g to high_freq_factor %g", (double)d->low_freq_factor,
                        (double)d->high_freq_factor);
     }
