@@ -260,6 +260,15 @@ static void take_times(choice *c, const engine_event *event) {
     }
 }
 
+/* Whether the stream failed before any of its choices began: nothing of it is delivered but the error. */
+static bool is_refused(const quire_stream *s) {
+    bool has_begun = s->error.code == QUIRE_OK;
+    for (int32_t i = 0; i < s->n_choices && !has_begun; i++) {
+        has_begun = s->choices[i].started;
+    }
+    return !has_begun;
+}
+
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
@@ -275,7 +284,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     c->prompt_logprobs = event->prompt_logprobs;
     bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and later tokens do not count */
     if (event->finish == FINISH_NONE) {
-        if (open && !s->released) {
+        if (open && !s->released && !is_refused(s)) {
             set_failed(s, choice_take_token(c, event, &q->memory));
             set_stage(q, c, STAGE_DELTA);
         }
@@ -283,6 +292,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     }
     bool end_waited = choice_end_waits(c);
     choice_take_end(c, event);
+    c->finish = open && is_refused(s) ? QUIRE_FINISH_ERROR : c->finish;
     s->n_gone++;
     stream_count(c);
     if (open && event->finish == FINISH_ERROR) {

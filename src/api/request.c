@@ -74,7 +74,7 @@ void quire_request_free(quire_request *r) {
 }
 
 quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err) {
-    bool copied = f->type == FIELD_MESSAGES || (f->flags & FIELD_IGNORED);
+    bool copied = (f->flags & FIELD_IGNORED) != 0;
     if (mem_grow(&r->values, &r->cap_values, r->n_values + 1, sizeof *r->values) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
@@ -268,6 +268,8 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     }
     i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
+    i->logprobs = i->logprobs < r->context.n_vocab ? i->logprobs : r->context.n_vocab; /* all of a small vocabulary */
+    i->prompt_logprobs = i->prompt_logprobs < r->context.n_vocab ? i->prompt_logprobs : r->context.n_vocab;
     int32_t most = i->logprobs > i->prompt_logprobs ? i->logprobs : i->prompt_logprobs;
     if (r->context.max_logprobs > 0 && most > r->context.max_logprobs) {
         return err_set_param(err, QUIRE_BAD_REQUEST, i->logprobs == most ? "logprobs" : "prompt_logprobs",

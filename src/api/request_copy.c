@@ -11,7 +11,8 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < r->n_values && e == QUIRE_OK; i++) {
         const field_desc *f = r->values[i].field;
-        e = f->type != FIELD_PROMPT ? request_set_and_keep(copy, f, r->values[i].value, err) : QUIRE_OK;
+        bool is_prompt = f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES;
+        e = is_prompt ? QUIRE_OK : request_set_and_keep(copy, f, r->values[i].value, err);
     }
     for (size_t i = 0; i < sizeof own / sizeof *own && e == QUIRE_OK; i++) {
         const field_desc *f = params_field(own[i], request_endpoint_flag(copy));

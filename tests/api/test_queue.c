@@ -390,6 +390,7 @@ static void a_full_engine_is_busy_and_loses_nothing(void **state) {
     assert_int_equal(first.completion_tokens, 1022);
     assert_int_equal(second.finish, QUIRE_FINISH_ERROR);
     assert_int_equal(second.error.code, QUIRE_BUSY);
+    assert_int_equal(second.n_started, 0); /* a server answers with the error's status */
     assert_int_equal(second.n_ended, 2); /* those that found a place ended by themselves, or were cancelled */
     quire_stream_release(first.stream);
     quire_stream_release(second.stream);

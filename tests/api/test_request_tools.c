@@ -309,16 +309,19 @@ static void the_prompts_end_says_how_the_response_begins(void **state) {
     quire_request_free(r);
 }
 
-/* Renders a chat with tools (NULL: none) by one of three templates. */
+/* Renders a chat with tools (NULL: none) by one of four templates. The first and the last take contents in different forms. */
 static quire_err render_with_tools(const char *body, const char *tools, strbuf *out, quire_error *err) {
     chat_form form;
     quire_error refused;
     quire_request *r;
     const chat_source more[] = {{str_of("tool_use"), str_of("T{% for t in tools %}{{ t.name }};{% endfor %}")},
-                                {str_of("rag"), str_of("R{{ tools | length if tools else 'none' }}")}};
-    assert_int_equal(chat_form_open(NULL, str_of("D{{ tools is none }}"), &(chat_tokens){0}, &form, &refused, err), QUIRE_OK);
+                                {str_of("rag"), str_of("R{{ tools | length if tools else 'none' }}")},
+                                {str_of("parts"), str_of("P{% for m in messages %}{% for p in m.content %}{{ p.text }};{% endfor %}{% endfor %}")}};
+    assert_int_equal(chat_form_open(NULL, str_of("D{{ tools is none }}{% for m in messages %}{% if false %}{{ m.content }}{% endif %}{% endfor %}"), &(chat_tokens){0}, &form, &refused, err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[0], err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[1], err), QUIRE_OK);
+    assert_int_equal(chat_form_add(&form, &more[2], err), QUIRE_OK);
+    assert_int_not_equal(chat_template_content(form.template), chat_template_content(chat_form_find(&form, str_of("parts"))));
     request_context ctx = plain;
     ctx.content = chat_template_content(form.template);
     ctx.form = &form;
@@ -348,6 +351,7 @@ static void tools_reach_the_template_for_them_where_there_is_one(void **state) {
     expect_with_tools("{" USER ",\"chat_template\":\"rag\"}", two, "R2");
     expect_with_tools("{" USER ",\"chat_template\":\"rag\"}", NULL, "Rnone");
     expect_with_tools("{" USER ",\"chat_template\":\"default\"}", two, "DFalse");
+    expect_with_tools("{" USER ",\"chat_template\":\"parts\",\"stop\":\"some other value\",\"user\":\"u\"}", NULL, "Px;");
     strbuf out = {0};
     quire_error err = {0};
     assert_int_equal(render_with_tools("{" USER "}", "{}", &out, &err), QUIRE_BAD_REQUEST);

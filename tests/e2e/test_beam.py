@@ -158,6 +158,10 @@ def test_bans_reach_every_beam(server):
     assert all(token not in c["token_ids"] for c in banned)
     few = complete(server, beam_width=4, n=4, allowed_token_ids=[5, 9], max_tokens=3, ignore_eos=True)["choices"]
     assert len({tuple(c["token_ids"]) for c in few}) == 4
+    for width in (None, 2):
+        none = {"model": "tiny", "prompt": [5, 5], "allowed_token_ids": [5], "no_repeat_ngram_size": 1, "beam_width": width, "max_tokens": 4}
+        status, answer = curl(server, "/v1/completions", none)
+        assert status == 400 and "no token is left" in answer["error"]["message"], answer
     once = complete(server, beam_width=3, n=3, no_repeat_ngram_size=1, max_tokens=30, ignore_eos=True)["choices"]
     assert all(len(set(c["token_ids"])) == len(c["token_ids"]) for c in once)
 

@@ -13,6 +13,7 @@ TALK = "{% for m in messages %}{{ m.content }}|{% endfor %}"
 TEMPLATES = {
     "chat_template.jinja": "default:" + TALK + "{% if documents %}has documents{% endif %}",
     "additional_chat_templates/rag.jinja": "rag:" + TALK + "{% for d in documents or [] %}{{ d.title }}={{ d.text }};{% endfor %}",
+    "additional_chat_templates/parts.jinja": "parts:{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}|{% endfor %}",
     "additional_chat_templates/effort.jinja": "effort:{{ reasoning_effort if reasoning_effort is defined else 'none' }},{{ depth }}{{ verbosity }}",
     "additional_chat_templates/whole.jinja": "{% extends 'frame' %}{% from 'macros' import shout %}{% block body %}{% for m in messages %}{{ shout(m.content) }}{% endfor %}{% endblock %}",
     "additional_chat_templates/frame.jinja": "[{% block body %}{% endblock %}]",
@@ -89,6 +90,7 @@ def refused(s, **fields):
     ({"chat_template": "effort", "verbosity": "low"}, "effort:none,low"),
     ({"chat_template": "effort", "reasoning_effort": "high", "chat_template_kwargs": {"reasoning_effort": "low"}}, "effort:low,"),
     ({"chat_template": "whole"}, "[HELLO!]"),
+    ({"chat_template": "parts"}, "parts:Hello|"),  # which takes contents in another form than the default one
 ])
 def test_a_request_names_a_template_and_gives_its_variables(server, fields, text):
     assert chat(server, **fields) == ids_of(server, text)
