@@ -391,8 +391,9 @@ static void choose(engine *e, beams *g) {
         for (int32_t i = 0; i < g->n_sets; i++) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
-        /* no token is allowed: as in sampler_sample */
-        quire_err none = g->beams[0].seq->constraint != NULL ? QUIRE_BAD_REQUEST : QUIRE_NUMERIC;
+        const sequence *first = g->beams[0].seq; /* where its rules allow no token, the request is wrong, as in sampler_sample */
+        bool has_rules = first->constraint != NULL || first->sampling.lists != NULL || first->sampling.no_repeat_ngram_size > 0;
+        quire_err none = has_rules ? QUIRE_BAD_REQUEST : QUIRE_NUMERIC;
         beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR, found ? QUIRE_OK : none);
         return;
     }

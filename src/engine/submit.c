@@ -104,6 +104,10 @@ static quire_err check_request(const engine *e, const engine_request *r, quire_e
     TRY(check_kind(e, r, err));
     TRY(check_length(e, r, err));
     TRY(check_constraint(e, r, err));
+    if (r->logprobs_width - 1 > e->desc->n_vocab || r->prompt_logprobs_width - 1 > e->desc->n_vocab) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs", "log-probabilities of more tokens than the vocabulary's %d",
+                             (int)e->desc->n_vocab);
+    }
     for (int32_t i = 0; i < r->sampling.n_stop_tokens; i++) {
         int32_t id = r->sampling.stop_tokens[i];
         if (id < 0 || id >= e->desc->n_vocab) {

@@ -28,7 +28,8 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
     }
     double entropy = log(sum) - weighted / sum;
     double low = fmax(0.0, (double)p->temperature - (double)p->dynatemp_range), high = (double)p->temperature + (double)p->dynatemp_range;
-    return (float)(low + (high - low) * pow(fmax(0.0, entropy) / log((double)n_live), (double)p->dynatemp_exponent));
+    double part = fmin(fmax(0.0, entropy) / log((double)n_live), 1.0); /* rounding may lead over 1 */
+    return (float)fmin(low + (high - low) * pow(part, (double)p->dynatemp_exponent), (double)FLT_MAX);
 }
 
 /* ---- the tokens that the cuts begin with ---- */
@@ -176,10 +177,11 @@ static void begin(sampler *s, const float *logits, const sampling_params *p) {
     if (!needs_all(p) && has_top_k(s, p)) {
         least = bound_of_top_k(s, p->top_k);
     }
-    if (p->min_p > 0.0f) {
-        least = fmaxf(least, sampler_logit_below(s, p->min_p)); /* the largest weight is 1 */
+    float min_p = p->mirostat == MIROSTAT_OFF ? p->min_p : 0.0f;
+    if (min_p > 0.0f) {
+        least = fmaxf(least, sampler_logit_below(s, min_p)); /* the largest weight is 1 */
     }
-    sampler_keep_from(s, logits, least, fmaxf(p->min_p, LEAST_WEIGHT));
+    sampler_keep_from(s, logits, least, fmaxf(min_p, LEAST_WEIGHT));
 }
 
 void sampler_cut(sampler *s, const float *logits, const sample_context *c) {

@@ -52,7 +52,7 @@ static void keep_going(float *logits, const sample_context *c) {
     }
 }
 
-#define RAISED_MAX 1e30f /* a logit that a penalty near 0 raises: it stays finite, whatever the temperature */
+#define CHANGED_MAX 1e30f /* how far a penalty moves a logit: it stays finite, so that what is allowed may still come */
 
 static void penalise_seen(sampler *s, float *logits, const sample_context *c) {
     float r = c->params->repetition_penalty;
@@ -60,7 +60,7 @@ static void penalise_seen(sampler *s, float *logits, const sample_context *c) {
     for (int32_t i = 0; i < c->n_tokens; i++) {
         float *l = &logits[c->tokens[i]];
         if (sampler_mark(s, c->tokens[i])) {
-            *l = *l > 0.0f ? fminf(*l / r, RAISED_MAX) : *l * r;
+            *l = *l > 0.0f ? fminf(*l / r, CHANGED_MAX) : *l > -INFINITY ? fmaxf(*l * r, -CHANGED_MAX) : *l;
         }
     }
 }
@@ -156,7 +156,8 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
         int32_t id = window[i];
         if (s->marks[id] == s->mark && s->counts[id] >= 0) {
             double exponent = (double)(s->counts[id] - p->dry_allowed_length);
-            logits[id] -= (float)((double)p->dry_multiplier * pow((double)p->dry_base, exponent < most ? exponent : most));
+            double penalty = (double)p->dry_multiplier * pow((double)p->dry_base, exponent < most ? exponent : most);
+            logits[id] -= (float)fmin(penalty, (double)CHANGED_MAX);
             s->counts[id] = -1; /* done */
         }
     }

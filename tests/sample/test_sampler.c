@@ -58,6 +58,69 @@ static void rows_that_are_no_logits_are_refused(void **state) {
     sampler_close(s);
 }
 
+static void mirostat_replaces_min_p(void **state) {
+    (void)state;
+    sampling_params p = params(1), with;
+    p.mirostat = MIROSTAT_2;
+    p.mirostat_tau = 5;
+    p.mirostat_eta = 0.1f;
+    with = p;
+    with.min_p = 0.9f;
+    int others = 0;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        int32_t token = pick((float[]){2, 1, 0}, 3, p, seed, 0);
+        assert_int_equal(pick((float[]){2, 1, 0}, 3, with, seed, 0), token);
+        others += token != 0;
+    }
+    assert_true(others > 10);
+}
+
+/* Its entropy rounds to more than the logarithm of their number. */
+static void a_dynamic_temperature_is_finite(void **state) {
+    (void)state;
+    enum { N = 8192 };
+    static float row[N];
+    sampling_params p = params(1);
+    p.dynatemp_range = 1;
+    p.dynatemp_exponent = 1e20f;
+    sampler *s;
+    assert_int_equal(sampler_open(N, 16, &s), QUIRE_OK);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        sample_context c = {.params = &p, .noise = sample_noise_of((sample_key){seed, 0, 0})};
+        int32_t token;
+        for (int i = 0; i < N; i++) {
+            row[i] = i == 5000 ? 0.0f : i == 5001 ? -1.4e-16f : -INFINITY;
+        }
+        assert_int_equal(sampler_sample(s, row, &c, &token), QUIRE_OK);
+        assert_true(token == 5000 || token == 5001);
+    }
+    sampler_close(s);
+}
+
+/* So the one token that is allowed may come, however often it came. */
+static void penalties_leave_logits_finite(void **state) {
+    (void)state;
+    enum { N = 300 };
+    int32_t history[N], token;
+    sampling_params p = params(0);
+    p.dry_multiplier = 1.5f;
+    p.dry_base = 1.75f;
+    p.dry_allowed_length = 2;
+    p.dry_penalty_last_n = -1;
+    p.repetition_penalty = 3e38f;
+    sampler *s;
+    assert_int_equal(sampler_open(4, N + 1, &s), QUIRE_OK);
+    for (int i = 0; i < N; i++) {
+        history[i] = 2;
+    }
+    float row[] = {-INFINITY, -INFINITY, -3.0f, -INFINITY};
+    sample_context c = {.params = &p, .tokens = history, .n_tokens = N, .noise = sample_noise_of((sample_key){0})};
+    assert_int_equal(sampler_sample(s, row, &c, &token), QUIRE_OK);
+    assert_int_equal(token, 2);
+    assert_true(isfinite(row[2]));
+    sampler_close(s);
+}
+
 static void before_min_tokens_no_stop_token_is_chosen(void **state) {
     (void)state;
     float logits[] = {5, 4, 3};
@@ -472,6 +535,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_takes_the_lowest_id_of_equals),
         cmocka_unit_test(rows_that_are_no_logits_are_refused),
+        cmocka_unit_test(mirostat_replaces_min_p),
+        cmocka_unit_test(a_dynamic_temperature_is_finite),
+        cmocka_unit_test(penalties_leave_logits_finite),
         cmocka_unit_test(before_min_tokens_no_stop_token_is_chosen),
         cmocka_unit_test(a_seed_fixes_the_token_and_its_position_changes_it),
         cmocka_unit_test(draws_follow_the_distribution),
