@@ -54,11 +54,23 @@ static uint32_t list_size(const ast *t, uint32_t child) {
     return size > NFA_NONE ? NFA_NONE : (uint32_t)size;
 }
 
+/* A node with children from n.child on. */
+static uint32_t parent_new(ast *t, ast_node n) {
+    for (uint32_t c = n.child; c != 0; c = t->nodes.p[c].sibling) {
+        n.depth = t->nodes.p[c].depth >= n.depth ? t->nodes.p[c].depth + 1 : n.depth;
+    }
+    if (n.depth > AST_MAX_NESTED) {
+        (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its groups and repeats nest over %d deep", AST_MAX_NESTED);
+        return 0;
+    }
+    return node_new(t, n);
+}
+
 static uint32_t list_node(ast *t, ast_list l, ast_kind kind) {
     if (t->b->failed != QUIRE_OK || l.n == 0) {
         return 0;
     }
-    return l.n == 1 ? l.first : node_new(t, (ast_node){.kind = kind, .child = l.first, .size = list_size(t, l.first)});
+    return l.n == 1 ? l.first : parent_new(t, (ast_node){.kind = kind, .child = l.first, .size = list_size(t, l.first)});
 }
 
 uint32_t ast_cat(ast *t, ast_list l) {
@@ -111,8 +123,19 @@ uint32_t ast_char(ast *t, uint32_t c) {
     return ast_class(t, &(nfa_range){c, c}, 1, false);
 }
 
+/* Whether the counts are those of * + or ? */
+static bool is_plain(uint32_t min, uint32_t max) {
+    return min <= 1 && (max == 1 || max == NFA_NONE);
+}
+
 uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
     if (t->b->failed != QUIRE_OK || child == 0 || (min == 1 && max == 1)) {
+        return child;
+    }
+    ast_node *inner = &t->nodes.p[child];
+    if (inner->kind == AST_REPEAT && is_plain(min, max) && is_plain(inner->min, inner->max) && build_step(t->b, 1)) {
+        inner->min = min * inner->min; /* one of them says the same */
+        inner->max = max == 1 ? inner->max : NFA_NONE;
         return child;
     }
     uint64_t rounds = max == NFA_NONE ? (min > 0 ? min : 1) : (max > 0 ? max : 1);
@@ -121,7 +144,7 @@ uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max) {
         (void)build_fail(t->b, QUIRE_TOO_LARGE, -1, "its repeats nest to over %d parts; make the counts smaller", AST_MAX_SIZE);
         return 0;
     }
-    return node_new(t, (ast_node){.kind = AST_REPEAT, .child = child, .min = min, .max = max, .size = (uint32_t)size});
+    return parent_new(t, (ast_node){.kind = AST_REPEAT, .child = child, .min = min, .max = max, .size = (uint32_t)size});
 }
 
 uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first) {

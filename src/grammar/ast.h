@@ -24,6 +24,7 @@ typedef struct ast_node {
     uint32_t first, n; /* of AST_CLASS, AST_MARK, AST_RULE */
     uint32_t min, max; /* of AST_REPEAT */
     uint32_t size;     /* nodes that it takes when it is written out, saturating */
+    uint32_t depth;    /* of the nodes below it */
 } ast_node;
 
 typedef struct ast {
@@ -32,7 +33,9 @@ typedef struct ast {
     NFA_VEC(nfa_range) ranges;
 } ast;
 
-#define AST_MAX_DEPTH 250
+#define AST_MAX_DEPTH 250 /* of groups */
+/* Of nodes: a group has an alternative, a sequence and a repeat. What walks the tree calls itself as often. */
+#define AST_MAX_NESTED (4 * AST_MAX_DEPTH)
 /* Rounds of nested repeats together; more are refused. */
 #define AST_MAX_SIZE 200000
 
@@ -49,6 +52,7 @@ uint32_t ast_alt(ast *t, ast_list l);
 /* Sorts and merges the n ranges, and takes their complement where `negated`. */
 uint32_t ast_class(ast *t, nfa_range *ranges, uint32_t n, bool negated);
 uint32_t ast_char(ast *t, uint32_t c);
+/* child must be in no list: it may become the repeat. */
 uint32_t ast_repeat(ast *t, uint32_t child, uint32_t min, uint32_t max);
 uint32_t ast_leaf(ast *t, ast_kind kind, uint32_t first);
 

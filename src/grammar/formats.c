@@ -9,7 +9,9 @@
 #define LEAP   "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 #define DAYS28 "(?:0[1-9]|1[0-9]|2[0-8])"
 #define DATE   "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:" DAYS28 "|29|30|31)|(?:0[469]|11)-(?:" DAYS28 "|29|30)|02-" DAYS28 ")|" LEAP "-02-29)"
-#define TIME   "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+#define TIME                                                                                                                               \
+    "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])|23:59" FORMAT_LEAP            \
+    "(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00))"
 
 /* RFC 1123 */
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -52,25 +54,25 @@
 #define UUID "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 
 static const schema_format formats[] = {
-    {"date", DATE},
-    {"time", TIME},
-    {"date-time", DATE "T" TIME},
-    {"duration", DURATION},
-    {"email", ATOM "(?:\\." ATOM ")*@" HOST},
-    {"hostname", HOST},
-    {"ipv4", IPV4},
-    {"ipv6", IPV6},
-    {"uri", URI},
-    {"uri-reference", "(?:" URI "|" RELATIVE TAIL ")"},
-    {"uri-template", TEMPLATE},
-    {"uuid", UUID},
-    {"json-pointer", POINTER},
-    {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")"},
-    {"idn-email", NULL},
-    {"idn-hostname", NULL},
-    {"iri", NULL},
-    {"iri-reference", NULL},
-    {"regex", NULL},
+    {"date", DATE, false},
+    {"time", TIME, true},
+    {"date-time", DATE "[Tt]" TIME, true},
+    {"duration", DURATION, false},
+    {"email", ATOM "(?:\\." ATOM ")*@" HOST, false},
+    {"hostname", HOST, false},
+    {"ipv4", IPV4, false},
+    {"ipv6", IPV6, false},
+    {"uri", URI, false},
+    {"uri-reference", "(?:" URI "|" RELATIVE TAIL ")", false},
+    {"uri-template", TEMPLATE, false},
+    {"uuid", UUID, false},
+    {"json-pointer", POINTER, false},
+    {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")", false},
+    {"idn-email", NULL, false},
+    {"idn-hostname", NULL, false},
+    {"iri", NULL, false},
+    {"iri-reference", NULL, false},
+    {"regex", NULL, false},
 };
 
 const schema_format *schema_format_find(const char *name) {

@@ -6,6 +6,8 @@
  * its circle, in which B's RETURN leads to those places. */
 #include "grammar/build.h"
 
+#define NODES_PER_STEP 256 /* of a map that is cleared */
+
 typedef struct left_call { /* rule `from` begins with a call of rule `to`, behind which it goes on at `next` */
     uint32_t from, to, next;
 } left_call;
@@ -36,8 +38,11 @@ static void push_first(leftmost *l, uint32_t node) {
     }
 }
 
-/* Lists what a rule may begin with, from `start`; its calls are added to l->calls. */
-static void scan(leftmost *l, uint32_t rule, uint32_t start) {
+typedef enum scan_bodies { BODIES_TOO, NO_BODIES } scan_bodies;
+
+/* Lists what a rule may begin with, from `start`; its calls are added to l->calls. `bodies`: what a counted repeat begins with is listed
+ * beside the repeat. */
+static void scan(leftmost *l, uint32_t rule, uint32_t start, scan_bodies bodies) {
     nfa *a = &l->b->a;
     l->now++;
     l->firsts.n = l->work.n = 0;
@@ -61,7 +66,9 @@ static void scan(leftmost *l, uint32_t rule, uint32_t start) {
                 push_node(l, node.next);
             }
         } else if (node.op == NFA_REPEAT) {
-            push_node(l, a->repeats.p[node.arg].body);
+            if (bodies == BODIES_TOO) {
+                push_node(l, a->repeats.p[node.arg].body);
+            }
             if (a->repeats.p[node.arg].min == 0) {
                 push_node(l, node.next);
             }
@@ -159,7 +166,7 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
     uint32_t n_calls = l->calls.n, n = 0;
-    scan(l, c->rules[i], c->starts[c->rules[i]]);
+    scan(l, c->rules[i], c->starts[c->rules[i]], NO_BODIES); /* a round of a repeat is not all of it */
     l->calls.n = n_calls;
     for (uint32_t k = 0; k < l->firsts.n; k++) {
         const nfa_node *node = &a->nodes.p[l->firsts.p[k]];
@@ -206,6 +213,9 @@ static void rewrite(leftmost *l, const circle *c, uint32_t wanted) {
         return;
     }
     for (uint32_t i = 0; i < c->n; i++) {
+        if (!build_step(l->b, 1 + l->n_nodes / NODES_PER_STEP)) {
+            break;
+        }
         memset(c->maps[i], 0, l->n_nodes * sizeof *c->maps[i]);
         c->ends[i] = build_node(l->b, NFA_FAIL, NFA_RAW, 0, 0, NFA_FAIL_NODE);
         c->maps[i][NFA_RETURN_NODE] = c->ends[i];
@@ -227,7 +237,7 @@ static void check_repeats(leftmost *l, const circle *c) {
     nfa *a = &l->b->a;
     for (uint32_t i = 0; i < c->n; i++) {
         uint32_t n_calls = l->calls.n;
-        scan(l, c->rules[i], c->starts[c->rules[i]]);
+        scan(l, c->rules[i], c->starts[c->rules[i]], BODIES_TOO);
         l->calls.n = n_calls;
         uint32_t n = l->firsts.n;
         for (uint32_t k = 0; k < n && l->b->failed == QUIRE_OK; k++) {
@@ -235,17 +245,38 @@ static void check_repeats(leftmost *l, const circle *c) {
                 continue;
             }
             uint32_t body = a->repeats.p[a->nodes.p[l->firsts.p[k]].arg].body;
-            scan(l, c->rules[i], body);
+            scan(l, c->rules[i], body, BODIES_TOO);
             for (uint32_t j = n_calls; j < l->calls.n; j++) {
                 if (index_in(c, l->calls.p[j].to) < c->n) {
                     (void)build_fail(l->b, QUIRE_UNSUPPORTED, -1, "a rule calls itself at the beginning of a counted repeat");
                 }
             }
             l->calls.n = n_calls;
-            scan(l, c->rules[i], c->starts[c->rules[i]]);
+            scan(l, c->rules[i], c->starts[c->rules[i]], BODIES_TOO);
             l->calls.n = n_calls;
         }
     }
+}
+
+/* A map for one more member, counted as what the grammar takes. */
+static void add_member(leftmost *l, circle *c, uint32_t rule) {
+    size_t bytes = l->n_nodes * sizeof **c->maps;
+    l->b->bytes -= (int64_t)bytes;
+    if (l->b->bytes < 0) {
+        (void)build_fail(l->b, QUIRE_TOO_LARGE, -1, "the grammar takes too much memory; make it smaller");
+    } else if ((c->maps[c->n] = mem_new(l->n_nodes, sizeof **c->maps)) == NULL) {
+        (void)build_fail(l->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
+    }
+    c->rules[c->n++] = rule;
+}
+
+static void free_members(leftmost *l, circle *c) {
+    for (uint32_t i = 0; c->maps != NULL && i < c->n; i++) {
+        build_free(l->b, c->maps[i], l->n_nodes * sizeof **c->maps);
+    }
+    mem_free(c->rules);
+    mem_free(c->maps);
+    mem_free(c->ends);
 }
 
 /* Rewrites `rule` if it is in a circle. */
@@ -265,9 +296,7 @@ static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *see
             reach(l, r, back);
         }
         if (seen[r] && back[rule]) {
-            c.maps[c.n] = mem_new(l->n_nodes, sizeof **c.maps);
-            ok = c.maps[c.n] != NULL;
-            c.rules[c.n++] = r;
+            add_member(l, &c, r);
         }
     }
     if (!ok) {
@@ -276,12 +305,7 @@ static void rewrite_rule(leftmost *l, uint32_t rule, uint32_t *starts, bool *see
         check_repeats(l, &c);
         rewrite(l, &c, rule);
     }
-    for (uint32_t i = 0; c.maps != NULL && i < c.n; i++) {
-        mem_free(c.maps[i]);
-    }
-    mem_free(c.rules);
-    mem_free(c.maps);
-    mem_free(c.ends);
+    free_members(l, &c);
 }
 
 void build_left_recursion(build *b) {
@@ -297,7 +321,7 @@ void build_left_recursion(build *b) {
         build_find_empty(b, empty);
         for (uint32_t r = 0; r < n_rules; r++) {
             starts[r] = b->a.rules.p[r].start;
-            scan(&l, r, starts[r]);
+            scan(&l, r, starts[r], BODIES_TOO);
         }
         for (uint32_t r = 0; r < n_rules && b->failed == QUIRE_OK; r++) {
             rewrite_rule(&l, r, starts, seen, seen + n_rules);

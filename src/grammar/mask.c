@@ -82,6 +82,59 @@ static void add_spaces(const grammar_vocab *v, uint32_t room, mask_out *o) {
     }
 }
 
+/* Whether configuration c may take white space that is not JSON's between values. */
+static bool may_take_space(const nfa *a, const machine_config *c) {
+    const nfa_node *node = &a->nodes.p[c->node];
+    if (c->value != 0 || node->op == NFA_SPACE || node->op == NFA_RETURN || node->op == NFA_MARK) {
+        return false;
+    }
+    if (node->op == NFA_BYTES) {
+        return a->bytes.p[node->arg + c->at] <= ' ';
+    }
+    if (node->op == NFA_CLASS) {
+        const nfa_class *class = &a->classes.p[node->arg];
+        return class->n > 0 && a->ranges.p[class->first].lo <= ' ';
+    }
+    if (node->op != NFA_STRING) {
+        return true;
+    }
+    const nfa_dstate *d = &a->dstates.p[c->at];
+    return d->other != NFA_NONE || (d->n > 0 && a->dedges.p[d->first].lo <= ' ');
+}
+
+/* Whether node i, read up to `at`, takes nothing but what may stand in a JSON string, up to a quote; the end of the answer takes nothing.
+ */
+static bool is_within_string(const nfa *a, uint32_t i, uint32_t at) {
+    if (i == NFA_RETURN_NODE) {
+        return true;
+    }
+    for (int n = 0; n < 8 && a->nodes.p[i].op == NFA_BYTES; n++) {
+        const nfa_node *node = &a->nodes.p[i];
+        for (; at < node->n; at++) {
+            uint8_t byte = a->bytes.p[node->arg + at];
+            if (byte == '"' || byte < 0x20 || byte > 0x7E || byte == '\\') {
+                return byte == '"';
+            }
+        }
+        i = node->next;
+        at = 0;
+    }
+    const nfa_node *node = &a->nodes.p[i];
+    bool is_text = node->op == NFA_CLASS || node->op == NFA_STRING || node->op == NFA_COUNTED || node->op == NFA_TEXT;
+    return is_text && node->mode != NFA_RAW;
+}
+
+/* Whether all n configurations stand in a JSON string. What came before decides that, but where a text that is no JSON may begin the same
+ * way. */
+static bool are_within_string(const run_core *r, const machine_config *c, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (!is_within_string(r->m.a, c[i].node, c[i].value == 0 ? c[i].at : 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What the configurations of a state have in common. */
 typedef struct mask_shape {
     uint32_t base, spaces;
@@ -95,17 +148,17 @@ static uint32_t count_left(const mask_shape *m) {
     return m->count->max == NFA_NONE ? NFA_NONE : m->count->max - m->chars;
 }
 
-/* Where one configuration stands in a JSON string, all do: what came before decides that. */
 static mask_shape shape_of(const run_core *r, uint32_t s) {
     const grammar_vocab *v = r->v;
     const machine_config *c = machine_configs(&r->m, s);
     mask_shape m = {.beside = &v->all};
     uint32_t room = 0, n = machine_state_at(&r->m, s)->n, n_quotes = 0;
-    bool free_text = false;
+    bool free_text = false, other_spaces = false;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t plain = plain_room(r, c + i), space = space_room(r, c + i);
         room = plain > room ? plain : room;
         m.spaces = space > m.spaces ? space : m.spaces;
+        other_spaces = other_spaces || may_take_space(r->m.a, c + i);
         if (is_counted(r, c + i)) {
             m.count = &r->m.a->counts.p[r->m.a->nodes.p[c[i].node].arg];
             m.chars = c[i].at;
@@ -116,14 +169,17 @@ static mask_shape shape_of(const run_core *r, uint32_t s) {
     m.steady = m.steady && n <= 2;
     m.count = n_quotes + 1 == n ? m.count : NULL; /* then nothing else takes what is too long for it */
     if (free_text) {
+        bool alone = are_within_string(r, c, n);
         m.base = BASE_BODY;
-        m.beside = &v->quoted;
+        m.beside = alone ? &v->quoted : &v->all;
+        m.steady = m.steady && alone;
+        m.count = alone ? m.count : NULL;
     } else if (m.count != NULL) {
         m.base = BASE_WITHIN + (count_left(&m) < VOCAB_PLAIN ? count_left(&m) : VOCAB_PLAIN);
     } else if (room == VOCAB_PLAIN) {
         m.base = BASE_PLAIN + VOCAB_PLAIN;
         m.beside = &v->rest;
-    } else if (m.spaces > 0) {
+    } else if (m.spaces > 0 && !other_spaces) {
         m.beside = &v->others;
     }
     return m;

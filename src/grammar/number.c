@@ -1,14 +1,10 @@
 /* Numbers within bounds and multiples, digit by digit. */
 #include "grammar/number.h"
 
-#include <stdio.h>
-
-#include "json/json_out.h"
-
 /* ---- decimals ---- */
 
 /* digits[0 .. n) with the point behind `point` of them, which may lie outside. */
-static bool set_digits(decimal *d, const char *digits, int n, int point) {
+static bool set_digits(decimal *d, char room[DECIMAL_ROOM], const char *digits, int64_t n, int64_t point) {
     while (n > 0 && digits[n - 1] == '0') {
         n--;
     }
@@ -21,46 +17,61 @@ static bool set_digits(decimal *d, const char *digits, int n, int point) {
         *d = (decimal){.n_int = 1, .digits = "0"};
         return true;
     }
-    int n_int = point > 0 ? point : 1, n_frac = n > point ? n - point : 0;
+    int64_t n_int = point > 0 ? point : 1, n_frac = n > point ? n - point : 0;
     if (n_int > DECIMAL_DIGITS || n_frac > DECIMAL_DIGITS) {
         return false;
     }
-    d->n_int = (uint8_t)n_int;
-    d->n_frac = (uint8_t)n_frac;
-    for (int i = 0; i < n_int + n_frac; i++) {
-        int from = i - n_int + point; /* of digits */
-        d->digits[i] = from >= 0 && from < n ? digits[from] : '0';
+    d->n_int = (uint16_t)n_int;
+    d->n_frac = (uint16_t)n_frac;
+    d->digits = room;
+    for (int64_t i = 0; i < n_int + n_frac; i++) {
+        int64_t from = i - n_int + point; /* of digits */
+        room[i] = from >= 0 && from < n ? digits[from] : '0';
     }
     return true;
 }
 
-bool decimal_of(const json_value *v, decimal *out) {
-    strbuf text = {0};
-    char digits[400];
-    int n = 0, point = -1, exponent = 0;
-    json_out o = {.to = &text};
-    *out = (decimal){0};
-    if (json_is(v, JSON_KIND_INT)) {
-        json_int(&o, json_int64(v));
-    } else {
-        json_exact(&o, json_double(v));
+/* The exponent that p[0 .. n) says, behind its letter; no further from 0 than any text is long. */
+static int64_t exponent_of(const char *p, size_t n) {
+    int64_t e = 0;
+    for (size_t i = 0; i < n; i++) {
+        e = p[i] >= '0' && p[i] <= '9' && e < INT32_MAX ? e * 10 + (p[i] - '0') : e;
     }
-    bool ok = o.err == QUIRE_OK && text.n < sizeof digits;
-    for (size_t i = 0; ok && i < text.n; i++) {
+    return n > 0 && p[0] == '-' ? -e : e;
+}
+
+bool decimal_read(str text, char room[DECIMAL_ROOM], decimal *out) {
+    char digits[DECIMAL_ROOM];
+    int64_t n = 0, point = 0, exponent = 0;
+    bool in_frac = false;
+    *out = (decimal){0};
+    for (size_t i = 0; i < text.n; i++) {
         char c = text.p[i];
-        if (c >= '0' && c <= '9') {
-            digits[n++] = c;
-        } else if (c == '-') {
-            out->negative = true;
-        } else if (c == '.') {
-            point = n;
-        } else if (c == 'e' || c == 'E') {
-            ok = sscanf(text.p + i + 1, "%d", &exponent) == 1;
+        if (c == 'e' || c == 'E') {
+            exponent = exponent_of(text.p + i + 1, text.n - i - 1);
             break;
         }
+        out->negative = out->negative || c == '-';
+        in_frac = in_frac || c == '.';
+        if (c < '0' || c > '9') {
+            continue;
+        }
+        point += !in_frac;
+        if (n == 0 && c == '0') { /* before the first other digit zeros only move the point */
+            point--;
+            continue;
+        }
+        if (n < DECIMAL_ROOM) {
+            digits[n++] = c;
+        } else if (c != '0') {
+            return false;
+        }
     }
-    strbuf_deinit(&text);
-    return ok && set_digits(out, digits, n, (point >= 0 ? point : n) + exponent);
+    return set_digits(out, room, digits, n, point + exponent);
+}
+
+bool decimal_is_zero(const decimal *d) {
+    return d->n_int == 1 && d->n_frac == 0 && d->digits[0] == '0';
 }
 
 static int compare_sizes(const decimal *x, const decimal *y) {
@@ -182,6 +193,7 @@ static bool join_multiples(number_multiple *x, const number_multiple *y) {
 bool number_intersect(build *b, const number_part *x, const number_part *y, number_part *out) {
     if (x->exact || y->exact) {
         *out = x->exact ? *x : *y;
+        out->integer = x->integer || y->integer;
         return exact_fits(x, &out->lo) && exact_fits(y, &out->lo);
     }
     *out = *x;
@@ -219,10 +231,11 @@ typedef enum place { AT_BEGIN, AT_MINUS, AT_ZERO, AT_INT, AT_POINT, AT_FRAC } pl
 
 /* What is known of the digits so far. lo, hi: how they compare with the bound's digits up to here. */
 typedef struct scan {
-    uint8_t place, negative, n_int, n_frac;
+    uint16_t n_int, n_frac;
+    uint8_t place, negative;
     int8_t lo, hi;
     uint8_t beyond[NUMBER_MULTIPLES]; /* a digit other than 0 behind the scale */
-    uint8_t unused[3];
+    uint8_t unused[2];
     uint32_t rest[NUMBER_MULTIPLES];
 } scan;
 
@@ -294,9 +307,9 @@ static void take_digit(const scanner *s, scan *c, char digit) {
         }
     }
     if (in_frac) {
-        c->n_frac = (uint8_t)(at < s->max_frac ? at + 1 : at);
+        c->n_frac = (uint16_t)(at < s->max_frac ? at + 1 : at);
     } else {
-        c->n_int = (uint8_t)(at <= s->max_int ? at + 1 : at);
+        c->n_int = (uint16_t)(at <= s->max_int ? at + 1 : at);
     }
     c->place = (uint8_t)(in_frac ? AT_FRAC : c->place == AT_INT ? AT_INT : digit == '0' ? AT_ZERO : AT_INT);
 }

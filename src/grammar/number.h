@@ -3,20 +3,21 @@
 #define GRAMMAR_NUMBER_H
 
 #include "grammar/dfa.h"
-#include "json/json.h"
 
-#define DECIMAL_DIGITS 40 /* before and behind the point */
+#define DECIMAL_DIGITS 350 /* before and behind the point: a double has at most 309, and 341 as it is written shortest */
+#define DECIMAL_ROOM   (2 * DECIMAL_DIGITS)
 
 /* A decimal number; digits without leading zeros (but one before the point) and without trailing ones behind the point. Zero isn't
  * negative. */
 typedef struct decimal {
     bool negative;
-    uint8_t n_int, n_frac;
-    char digits[2 * DECIMAL_DIGITS];
+    uint16_t n_int, n_frac;
+    const char *digits; /* borrowed */
 } decimal;
 
-/* false: the value is too large or small. */
-bool decimal_of(const json_value *v, decimal *out);
+/* Reads a number of JSON; its digits lie in room. false: there are more than DECIMAL_DIGITS before or behind the point. */
+bool decimal_read(str text, char room[DECIMAL_ROOM], decimal *out);
+bool decimal_is_zero(const decimal *d);
 int decimal_compare(const decimal *x, const decimal *y);
 /* Appends it as JSON. */
 quire_err decimal_write(const decimal *d, strbuf *out);

@@ -192,6 +192,10 @@ const shape *expr_shape(schema *s, uint32_t x) {
         return s->exprs.p[x].shape;
     }
     const char *path = s->exprs.p[x].path;
+    if (s->exprs.p[x].open && s->n_probes > 0) {
+        s->met_open = true;
+        return &empty;
+    }
     if (s->exprs.p[x].open) {
         (void)build_fail(s->b, QUIRE_INVALID, -1, "the schema at \"%s\": $ref leads back to itself, so it says nothing",
                          path != NULL ? path : "");
@@ -206,11 +210,25 @@ const shape *expr_shape(schema *s, uint32_t x) {
     shape *out = schema_keep(s, 1, sizeof *out);
     if (out != NULL) {
         make_shape(s, x, out);
-        s->exprs.p[x].shape = out;
+        s->exprs.p[x].shape = s->met_open ? NULL : out; /* another time it may be known */
     }
     s->exprs.p[x].open = false;
     s->depth--;
     return s->b->failed == QUIRE_OK ? out : &empty;
+}
+
+expr_probe expr_probe_begin(schema *s) {
+    expr_probe around = {s->met_open};
+    s->met_open = false;
+    s->n_probes++;
+    return around;
+}
+
+bool expr_probe_end(schema *s, expr_probe around) {
+    bool met = s->met_open;
+    s->met_open = around.met_open;
+    s->n_probes--;
+    return met;
 }
 
 /* ---- reports ---- */
@@ -278,9 +296,10 @@ void schema_close(schema *s) {
     NFA_FREE(s->b, s->anchors);
 }
 
-static void compile_value(build *b, const json_value *root) {
+static void compile_value(build *b, const json_value *root, const json_digits *digits) {
     schema s;
     schema_open(&s, b, NULL, root);
+    s.digits = digits;
     uint32_t x = b->failed == QUIRE_OK ? expr_schema(&s, root, 0, "") : EXPR_NEVER;
     if (b->failed == QUIRE_OK) {
         schema_write(&s, x);
@@ -293,12 +312,19 @@ void compile_schema(build *b, str text) {
         .max_depth = MAX_NESTED, .max_values = MAX_VALUES, .max_containers = MAX_VALUES, .max_names = MAX_VALUES, .names = JSON_NAMES_LAST};
     json_fault fault = {0};
     json_value *root = NULL;
-    quire_err e = json_read(text, &limits, JSON_WIDE_REAL, &root, &fault);
+    json_digits *digits = NULL;
+    json_counts counts = {0};
+    quire_err e = json_read_counted(text, &limits, JSON_WIDE_REAL, &root, &counts, &fault);
+    if (e == QUIRE_OK && counts.n_long > 0) {
+        e = json_digits_find(text, root, counts.n_long, &digits);
+        (void)snprintf(fault.what, sizeof fault.what, "%s", e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
+    }
     if (e != QUIRE_OK) {
         (void)build_fail(b, e == QUIRE_BAD_FILE ? QUIRE_INVALID : e, (int64_t)fault.at, "the schema at byte %zu: %s", fault.at, fault.what);
     } else {
-        compile_value(b, root);
+        compile_value(b, root, digits);
     }
+    json_digits_drop(digits);
     json_drop(root);
 }
 

@@ -65,7 +65,7 @@ void schema_read_const(schema *s, const json_value *v, shape *out) {
         str text = json_str(v);
         string_part *p = PART_PUSH(s, out->strings);
         if (p != NULL) {
-            *p = (string_part){dfa_names(s->dfas, &text, 1), 0, NFA_NONE};
+            *p = (string_part){dfa_names(s->dfas, &text, 1), 0, NFA_NONE, false};
         }
         return;
     }
@@ -73,8 +73,9 @@ void schema_read_const(schema *s, const json_value *v, shape *out) {
         number_part *p = PART_PUSH(s, out->numbers);
         if (p != NULL) {
             *p = (number_part){.exact = true};
-            if (!decimal_of(v, &p->lo)) {
-                (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "enum and const: a number has over 40 digits before or behind the point");
+            if (!schema_decimal(s, v, &p->lo)) {
+                (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "enum and const: a number has over %d digits before or behind the point",
+                                 DECIMAL_DIGITS);
             }
         }
     }
@@ -116,7 +117,7 @@ void keyword_enum(schema_reader *r, const char *keyword, const json_value *v) {
     }
     string_part *p = n_texts > 0 ? PART_PUSH(r->s, all.strings) : NULL;
     if (p != NULL) {
-        *p = (string_part){dfa_names(r->s->dfas, texts, (uint32_t)n_texts), 0, NFA_NONE};
+        *p = (string_part){dfa_names(r->s->dfas, texts, (uint32_t)n_texts), 0, NFA_NONE, false};
     }
     and_shape(r, &all);
 }

@@ -88,8 +88,8 @@ static uint32_t raw_string(schema *s, const string_part *p, unsigned bits, uint3
     if (!is_nullable || last <= NULL_CHARACTERS || p->dfa != DFA_ANY) {
         return style_raw_string(s, p, also, next);
     }
-    const string_part few = {p->dfa, p->min, NULL_CHARACTERS},
-                      many = {p->dfa, p->min > NULL_CHARACTERS ? p->min : NULL_CHARACTERS + 1, p->max};
+    const string_part few = {p->dfa, p->min, NULL_CHARACTERS, p->is_loose},
+                      many = {p->dfa, p->min > NULL_CHARACTERS ? p->min : NULL_CHARACTERS + 1, p->max, p->is_loose};
     uint32_t longer = style_raw_string(s, &many, DFA_ANY, next);
     return p->min > NULL_CHARACTERS ? longer : build_split2(s->b, style_raw_string(s, &few, also, next), longer);
 }

@@ -52,6 +52,8 @@ void keyword_type(schema_reader *r, const char *keyword, const json_value *v) {
     r->number.integer = integer && !number;
 }
 
+#define TOO_LONG "the number has over 350 digits before or behind the point"
+
 void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     bool low = strstr(keyword, "inimum") != NULL, exclusive = keyword[0] == 'e';
     number_part one;
@@ -65,13 +67,8 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     }
     exclusive = exclusive || json_truth(json_get(r->e.value, low ? "exclusiveMinimum" : "exclusiveMaximum"));
     decimal d;
-    if (!decimal_of(v, &d)) {
-        double x = json_double(v);
-        bool huge = x > 1e30 || x < -1e30;
-        if (huge && (x < 0) == low) {
-            return; /* no number that is written out goes that far; nor does one need to */
-        }
-        reader_refuse(r, keyword, "the bound has over 40 digits before or behind the point");
+    if (!schema_decimal(r->s, v, &d)) {
+        reader_refuse(r, keyword, TOO_LONG);
         return;
     }
     one.has_lo = low;
@@ -88,11 +85,15 @@ void keyword_multiple(schema_reader *r, const char *keyword, const json_value *v
     number_part one, both;
     memset(&one, 0, sizeof one);
     uint64_t m = 0;
-    if ((!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) || json_double(v) <= 0) {
+    bool number = json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL), ok = number && schema_decimal(r->s, v, &d);
+    if (number && !ok) {
+        reader_refuse(r, keyword, TOO_LONG);
+        return;
+    }
+    if (!number || d.negative || decimal_is_zero(&d)) {
         reader_malformed(r, keyword, "a number over 0");
         return;
     }
-    bool ok = decimal_of(v, &d);
     for (int i = 0; ok && i < d.n_int + d.n_frac; i++) {
         m = m * 10 + (uint64_t)(d.digits[i] - '0');
         ok = m <= NUMBER_MAX_MULTIPLE;
@@ -116,7 +117,7 @@ void keyword_length(schema_reader *r, const char *keyword, const json_value *v) 
 
 static void and_pattern(schema_reader *r, str regex) {
     r->string.dfa = dfa_combine(r->s->dfas, r->string.dfa, dfa_pattern(r->s->dfas, regex), DFA_AND);
-    r->no_string = r->no_string || dfa_is_empty(r->s->dfas, r->string.dfa);
+    r->no_string = r->no_string || (!r->string.is_loose && dfa_is_empty(r->s->dfas, r->string.dfa));
 }
 
 /* A regex that isn't supported refuses its keyword; other failures end the compilation. */
@@ -155,6 +156,7 @@ void keyword_format(schema_reader *r, const char *keyword, const json_value *v) 
     if (strbuf_addf(&whole_text, "^(?:%s)$", f->regex) != QUIRE_OK) {
         (void)build_fail(r->s->b, QUIRE_NO_MEMORY, -1, "out of memory for the schema");
     } else {
+        r->string.is_loose = f->is_loose;
         and_pattern(r, (str){whole_text.p, whole_text.n});
         (void)pattern_ok(r, keyword);
     }

@@ -46,83 +46,80 @@ typedef enum phase { DIRECT, APPLIED, BESIDE, NOTHING } phase; /* BESIDE: read b
 
 typedef struct keyword_rule {
     const char *name;
+    int since; /* the first draft that has it; in earlier ones it means nothing */
     phase phase;
     void (*read)(schema_reader *r, const char *keyword, const json_value *v);
     const char *how;
 } keyword_rule;
 
 static const keyword_rule keywords[] = {
-    {"$schema", DIRECT, keyword_dialect, NULL},
-    {"type", DIRECT, keyword_type, "only texts of these types"},
-    {"minimum", DIRECT, keyword_bound, "an automaton over the digits"},
-    {"maximum", DIRECT, keyword_bound, "an automaton over the digits"},
-    {"exclusiveMinimum", DIRECT, keyword_bound, "an automaton over the digits"},
-    {"exclusiveMaximum", DIRECT, keyword_bound, "an automaton over the digits"},
-    {"multipleOf", DIRECT, keyword_multiple, "an automaton over the digits with their remainder"},
-    {"minLength", DIRECT, keyword_length, "characters are counted"},
-    {"maxLength", DIRECT, keyword_length, "characters are counted"},
-    {"pattern", DIRECT, keyword_pattern, "an automaton over the characters"},
-    {"format", DIRECT, keyword_format, "an automaton over the characters"},
-    {"prefixItems", DIRECT, keyword_item_list, "items are counted"},
-    {"items", DIRECT, keyword_items, "each item's own grammar"},
-    {"additionalItems", BESIDE, NULL, "each item's own grammar"},
-    {"minItems", DIRECT, keyword_item_count, "items are counted"},
-    {"maxItems", DIRECT, keyword_item_count, "items are counted"},
-    {"contains", DIRECT, keyword_contains, "matching items are counted"},
-    {"minContains", BESIDE, NULL, "matching items are counted"},
-    {"maxContains", BESIDE, NULL, "matching items are counted"},
-    {"uniqueItems", DIRECT, keyword_unique, "each of finitely many values once"},
-    {"properties", DIRECT, keyword_properties, "each member's own grammar"},
-    {"patternProperties", DIRECT, keyword_patterns, "an automaton over the names"},
-    {"additionalProperties", DIRECT, keyword_additional, "names that are not listed"},
-    {"required", DIRECT, keyword_required, "the object ends when they have been"},
-    {"minProperties", DIRECT, keyword_member_count, "members are counted"},
-    {"maxProperties", DIRECT, keyword_member_count, "members are counted"},
-    {"propertyNames", DIRECT, keyword_names, "an automaton over the names"},
-    {"enum", APPLIED, keyword_enum, "only these texts"},
-    {"const", APPLIED, keyword_const, "only this text"},
-    {"$ref", APPLIED, keyword_ref, "the grammar of what it names"},
-    {"$dynamicRef", APPLIED, keyword_ref, "the grammar of what it names"},
-    {"$recursiveRef", APPLIED, keyword_refused, NULL},
-    {"allOf", APPLIED, keyword_all_of, "constraints are joined"},
-    {"anyOf", APPLIED, keyword_any_of, "alternatives side by side"},
-    {"oneOf", APPLIED, keyword_one_of, "alternatives without what others allow"},
-    {"not", APPLIED, keyword_not, "the negated constraints"},
-    {"if", APPLIED, keyword_if, "alternatives with and without it"},
-    {"then", BESIDE, NULL, "alternatives with and without it"},
-    {"else", BESIDE, NULL, "alternatives with and without it"},
-    {"dependentRequired", APPLIED, keyword_dependencies, "alternatives with and without the member"},
-    {"dependentSchemas", APPLIED, keyword_dependencies, "alternatives with and without the member"},
-    {"dependencies", APPLIED, keyword_dependencies, "alternatives with and without the member"},
-    {"unevaluatedProperties", APPLIED, keyword_unevaluated_properties, "names that are not listed"},
-    {"unevaluatedItems", APPLIED, keyword_unevaluated_items, "items that are not listed"},
-    {"$defs", NOTHING, NULL, "schemas that others name"},
-    {"definitions", NOTHING, NULL, "schemas that others name"},
-    {"$id", NOTHING, NULL, "a name"},
-    {"$anchor", NOTHING, NULL, "a name"},
-    {"$dynamicAnchor", NOTHING, NULL, "a name"},
+    {"$schema", 4, DIRECT, keyword_dialect, NULL},
+    {"type", 4, DIRECT, keyword_type, "only texts of these types"},
+    {"minimum", 4, DIRECT, keyword_bound, "an automaton over the digits"},
+    {"maximum", 4, DIRECT, keyword_bound, "an automaton over the digits"},
+    {"exclusiveMinimum", 4, DIRECT, keyword_bound, "an automaton over the digits"},
+    {"exclusiveMaximum", 4, DIRECT, keyword_bound, "an automaton over the digits"},
+    {"multipleOf", 4, DIRECT, keyword_multiple, "an automaton over the digits with their remainder"},
+    {"minLength", 4, DIRECT, keyword_length, "characters are counted"},
+    {"maxLength", 4, DIRECT, keyword_length, "characters are counted"},
+    {"pattern", 4, DIRECT, keyword_pattern, "an automaton over the characters"},
+    {"format", 4, DIRECT, keyword_format, "an automaton over the characters"},
+    {"prefixItems", 2020, DIRECT, keyword_item_list, "items are counted"},
+    {"items", 4, DIRECT, keyword_items, "each item's own grammar"},
+    {"additionalItems", 4, BESIDE, NULL, "each item's own grammar"},
+    {"minItems", 4, DIRECT, keyword_item_count, "items are counted"},
+    {"maxItems", 4, DIRECT, keyword_item_count, "items are counted"},
+    {"contains", 6, DIRECT, keyword_contains, "matching items are counted"},
+    {"minContains", 2019, BESIDE, NULL, "matching items are counted"},
+    {"maxContains", 2019, BESIDE, NULL, "matching items are counted"},
+    {"uniqueItems", 4, DIRECT, keyword_unique, "each of finitely many values once"},
+    {"properties", 4, DIRECT, keyword_properties, "each member's own grammar"},
+    {"patternProperties", 4, DIRECT, keyword_patterns, "an automaton over the names"},
+    {"additionalProperties", 4, DIRECT, keyword_additional, "names that are not listed"},
+    {"required", 4, DIRECT, keyword_required, "the object ends when they have been"},
+    {"minProperties", 4, DIRECT, keyword_member_count, "members are counted"},
+    {"maxProperties", 4, DIRECT, keyword_member_count, "members are counted"},
+    {"propertyNames", 6, DIRECT, keyword_names, "an automaton over the names"},
+    {"enum", 4, APPLIED, keyword_enum, "only these texts"},
+    {"const", 6, APPLIED, keyword_const, "only this text"},
+    {"$ref", 4, APPLIED, keyword_ref, "the grammar of what it names"},
+    {"$dynamicRef", 2020, APPLIED, keyword_ref, "the grammar of what it names"},
+    {"$recursiveRef", 2019, APPLIED, keyword_refused, NULL},
+    {"allOf", 4, APPLIED, keyword_all_of, "constraints are joined"},
+    {"anyOf", 4, APPLIED, keyword_any_of, "alternatives side by side"},
+    {"oneOf", 4, APPLIED, keyword_one_of, "alternatives without what others allow"},
+    {"not", 4, APPLIED, keyword_not, "the negated constraints"},
+    {"if", 7, APPLIED, keyword_if, "alternatives with and without it"},
+    {"then", 7, BESIDE, NULL, "alternatives with and without it"},
+    {"else", 7, BESIDE, NULL, "alternatives with and without it"},
+    {"dependentRequired", 2019, APPLIED, keyword_dependencies, "alternatives with and without the member"},
+    {"dependentSchemas", 2019, APPLIED, keyword_dependencies, "alternatives with and without the member"},
+    {"dependencies", 4, APPLIED, keyword_dependencies, "alternatives with and without the member"},
+    {"unevaluatedProperties", 2019, APPLIED, keyword_unevaluated_properties, "names that are not listed"},
+    {"unevaluatedItems", 2019, APPLIED, keyword_unevaluated_items, "items that are not listed"},
+    {"$defs", 2019, NOTHING, NULL, "schemas that others name"},
+    {"definitions", 4, NOTHING, NULL, "schemas that others name"},
+    {"$id", 6, NOTHING, NULL, "a name"},
+    {"$anchor", 2019, NOTHING, NULL, "a name"},
+    {"$dynamicAnchor", 2020, NOTHING, NULL, "a name"},
 };
 
 #define N_KEYWORDS (sizeof keywords / sizeof *keywords)
 
-static const keyword_rule *find_keyword(const char *name) {
+static const keyword_rule *find_keyword(const schema *s, const char *name) {
     for (size_t i = 0; i < N_KEYWORDS; i++) {
-        if (strcmp(keywords[i].name, name) == 0) {
+        if (keywords[i].since <= s->draft && strcmp(keywords[i].name, name) == 0) {
             return &keywords[i];
         }
     }
     return NULL;
 }
 
-/* In drafts up to 7 nothing beside a $ref counts. */
-static bool ref_alone(const schema_reader *r) {
-    return r->s->draft <= 7 && json_is(json_get(r->e.value, "$ref"), JSON_KIND_TEXT);
-}
-
 static void report(schema_reader *r) {
+    bool alone = schema_ref_alone(r->s, r->e.value);
     for (json_member m = {0}; r->s->b->options->keyword != NULL && json_next(r->e.value, &m);) {
-        const keyword_rule *k = find_keyword(m.name);
-        if (ref_alone(r) && strcmp(m.name, "$ref") != 0) {
+        const keyword_rule *k = find_keyword(r->s, m.name);
+        if (alone && strcmp(m.name, "$ref") != 0) {
             schema_note(r->s, r->e.path, m.name, GRAMMAR_ANNOTATION, "in this draft nothing beside $ref counts");
         } else if (k == NULL) {
             schema_note(r->s, r->e.path, m.name, GRAMMAR_ANNOTATION, "says nothing about the value");
@@ -134,9 +131,11 @@ static void report(schema_reader *r) {
 }
 
 static void read_phase(schema_reader *r, phase p) {
+    bool alone = schema_ref_alone(r->s, r->e.value);
     for (size_t i = 0; i < N_KEYWORDS && r->s->b->failed == QUIRE_OK; i++) {
         const keyword_rule *k = &keywords[i];
-        if (k->phase == p && json_has(r->e.value, k->name) && (!ref_alone(r) || k->read == keyword_ref || k->read == keyword_dialect)) {
+        if (k->phase == p && k->since <= r->s->draft && json_has(r->e.value, k->name) &&
+            (!alone || k->read == keyword_ref || k->read == keyword_dialect)) {
             k->read(r, k->name, json_get(r->e.value, k->name));
         }
     }
@@ -169,7 +168,7 @@ static void join_direct(schema_reader *r) {
 void schema_read(schema *s, uint32_t x, shape *out) {
     schema_reader r = {.s = s, .e = s->exprs.p[x]};
     r.out.null = r.out.yes = r.out.no = true;
-    r.string = (string_part){DFA_ANY, 0, NFA_NONE};
+    r.string = (string_part){DFA_ANY, 0, NFA_NONE, false};
     r.array.max = r.object.max = NFA_NONE;
     r.items.rest = r.members.rest = EXPR_ANY;
     report(&r);

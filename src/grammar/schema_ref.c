@@ -74,6 +74,10 @@ static str resolve(schema *s, str base, str ref) {
     return (str){out, keep + ref.n};
 }
 
+bool schema_ref_alone(const schema *s, const json_value *v) {
+    return s->draft <= 7 && json_is(json_get(v, "$ref"), JSON_KIND_TEXT);
+}
+
 static str identifier(const schema *s, const json_value *v) {
     if (s->draft <= 7 && json_has(v, "$ref")) {
         return (str){"", 0}; /* beside it nothing counts */
@@ -121,11 +125,15 @@ static void walk(schema *s, const json_value *v, uint32_t resource, bool is_sche
         if (hash == 0 && id.n > 1) {
             add_anchor(s, resource, (str){id.p + 1, id.n - 1}, v, false);
         }
-        add_anchor(s, resource, json_get_str(v, "$anchor"), v, false);
-        add_anchor(s, resource, json_get_str(v, "$dynamicAnchor"), v, true);
+        if (s->draft >= 2019) {
+            add_anchor(s, resource, json_get_str(v, "$anchor"), v, false);
+        }
+        if (s->draft >= 2020) {
+            add_anchor(s, resource, json_get_str(v, "$dynamicAnchor"), v, true);
+        }
     }
     for (json_member m = {0}; json_next(v, &m);) {
-        s->annotations = s->annotations || (is_schema && strncmp(m.name, "unevaluated", 11) == 0);
+        s->annotations = s->annotations || (is_schema && s->draft >= 2019 && strncmp(m.name, "unevaluated", 11) == 0);
         bool names = strcmp(m.name, "properties") == 0 || strcmp(m.name, "patternProperties") == 0 || strcmp(m.name, "$defs") == 0 ||
                      strcmp(m.name, "definitions") == 0 || strcmp(m.name, "dependentSchemas") == 0 || strcmp(m.name, "dependencies") == 0;
         if (!is_schema || !holds_values(m.name)) {
@@ -155,15 +163,27 @@ uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base)
     return base;
 }
 
+/* A fragment without its percent escapes, kept and ended by a 0 byte; false: it holds a 0 byte, which no name has. */
+static bool decode(schema *s, str fragment, str *out) {
+    char *to = schema_keep(s, fragment.n + 1, 1);
+    size_t n = 0;
+    for (size_t i = 0; to != NULL && i < fragment.n; i++) {
+        char c = fragment.p[i];
+        if (c == '%' && i + 2 < fragment.n && hex_digit(fragment.p[i + 1]) >= 0 && hex_digit(fragment.p[i + 2]) >= 0) {
+            c = (char)(hex_digit(fragment.p[i + 1]) << 4 | hex_digit(fragment.p[i + 2]));
+            i += 2;
+        }
+        to[n++] = c;
+    }
+    *out = (str){to, n};
+    return to != NULL && (n == 0 || memchr(to, 0, n) == NULL);
+}
+
 /* One step of a JSON pointer, its escapes undone in buffer. */
 static const json_value *step_into(const json_value *v, str token, char *buffer) {
     size_t n = 0;
     for (size_t i = 0; i < token.n && n < MAX_REF; i++) {
         char c = token.p[i];
-        if (c == '%' && i + 2 < token.n && hex_digit(token.p[i + 1]) >= 0 && hex_digit(token.p[i + 2]) >= 0) {
-            c = (char)(hex_digit(token.p[i + 1]) << 4 | hex_digit(token.p[i + 2]));
-            i += 2;
-        }
         if (c == '~' && i + 1 < token.n && (token.p[i + 1] == '0' || token.p[i + 1] == '1')) {
             c = token.p[++i] == '0' ? '~' : '/';
         }
@@ -239,10 +259,13 @@ bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint3
         }
     }
     if (found != UINT32_MAX) {
-        bool pointer = fragment.n == 0 || fragment.p[0] == '/';
         why = "nothing stands where it points to";
-        if (pointer ? follow_pointer(s, found, fragment, out)
-                    : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {
+        bool decoded = decode(s, fragment, &fragment); /* before it is cut (RFC 6901, section 6) */
+        bool pointer = fragment.n == 0 || fragment.p[0] == '/';
+        if (!decoded) {
+            why = "a 0 byte stands in it";
+        } else if (pointer ? follow_pointer(s, found, fragment, out)
+                           : follow_anchor(s, found, fragment, strcmp(keyword, "$dynamicRef") == 0, &why, out)) {
             return true;
         }
     }

@@ -170,7 +170,7 @@ static const json_value *finite_values(const schema *s, uint32_t x, bool *one) {
     for (uint32_t i = 0; e->kind == EXPR_IS_AND && i < e->n && list == NULL; i++) {
         list = finite_values(s, e->children[i], one);
     }
-    if (e->kind == EXPR_IS_SCHEMA) {
+    if (e->kind == EXPR_IS_SCHEMA && !schema_ref_alone(s, e->value)) {
         *one = !json_has(e->value, "enum");
         list = *one ? json_get(e->value, "const") : json_get(e->value, "enum");
     }
@@ -204,7 +204,7 @@ static void add_unique(schema *s, const item_writer *w, nfa_array *r, nfa_slot *
     for (size_t i = 0; i < json_length(values); i++) {
         bool again = false;
         for (size_t k = 0; k < i && !again && build_step(s->b, 1); k++) {
-            again = json_same(json_at(values, k), json_at(values, i));
+            again = schema_equal(s, json_at(values, k), json_at(values, i));
         }
         if (!again) {
             add_item(s, w, slot, expr_and(s, x, expr_const(s, json_at(values, i))), 0);

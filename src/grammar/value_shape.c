@@ -83,7 +83,7 @@ void shape_any(schema *s, shape *out) {
     object_part *object = PART_PUSH(s, out->objects);
     if (s->b->failed == QUIRE_OK) {
         *number = (number_part){0};
-        *string = (string_part){DFA_ANY, 0, NFA_NONE};
+        *string = (string_part){DFA_ANY, 0, NFA_NONE, false};
         *array = (array_part){.max = NFA_NONE};
         *object = (object_part){.max = NFA_NONE};
     }
@@ -124,13 +124,14 @@ uint32_t string_dfa(schema *s, const string_part *p) {
 }
 
 static bool string_and(schema *s, const string_part *x, const string_part *y, string_part *out) {
-    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max)};
+    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max),
+                         x->is_loose || y->is_loose};
     if (out->min > out->max || dfa_is_empty(s->dfas, out->dfa)) {
-        return false;
+        return out->min <= out->max && out->is_loose;
     }
     if (out->dfa != DFA_ANY && (out->min > 0 || out->max != NFA_NONE)) { /* a length and a pattern become one dfa */
-        *out = (string_part){string_dfa(s, out), 0, NFA_NONE};
-        return !dfa_is_empty(s->dfas, out->dfa);
+        *out = (string_part){string_dfa(s, out), 0, NFA_NONE, out->is_loose};
+        return out->is_loose || !dfa_is_empty(s->dfas, out->dfa);
     }
     return true;
 }
@@ -274,6 +275,14 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out) {
 
 /* ---- emptiness ---- */
 
+/* false: x is known not to allow the name. */
+static bool may_be_named(schema *s, uint32_t x, str name) {
+    uint32_t names;
+    expr_probe around = expr_probe_begin(s);
+    bool may = shape_strings(s, expr_shape(s, x), &names) && dfa_accepts(s->dfas, names, name);
+    return expr_probe_end(s, around) || may;
+}
+
 uint32_t object_member(schema *s, const object_part *o, str name) {
     uint32_t all = EXPR_ANY;
     for (uint32_t i = 0; i < o->layers.n; i++) {
@@ -294,10 +303,7 @@ uint32_t object_member(schema *s, const object_part *o, str name) {
         all = found ? all : expr_and(s, all, l->rest);
     }
     for (uint32_t i = 0; i < o->name_exprs.n && all != EXPR_NEVER; i++) {
-        uint32_t names;
-        if (!shape_strings(s, expr_shape(s, o->name_exprs.p[i]), &names) || !dfa_accepts(s->dfas, names, name)) {
-            all = EXPR_NEVER;
-        }
+        all = may_be_named(s, o->name_exprs.p[i], name) ? all : EXPR_NEVER;
     }
     return all;
 }
@@ -356,5 +362,7 @@ bool expr_is_empty(schema *s, uint32_t x, int depth) {
     if (x == EXPR_NEVER || x == EXPR_ANY) {
         return x == EXPR_NEVER;
     }
-    return s->exprs.p[x].open ? false : shape_is_empty(s, expr_shape(s, x), depth);
+    expr_probe around = expr_probe_begin(s);
+    bool is = shape_is_empty(s, expr_shape(s, x), depth);
+    return !expr_probe_end(s, around) && is;
 }

@@ -8,6 +8,7 @@
 
 #include "grammar/dfa.h"
 #include "grammar/number.h"
+#include "json/json_digits.h"
 
 /* ---- expressions ---- */
 
@@ -39,6 +40,7 @@ typedef struct expr {
 
 typedef struct string_part {
     uint32_t dfa, min, max;
+    bool is_loose; /* a text with FORMAT_LEAP in it may satisfy the schema though the dfa rejects it: a negation leaves such texts out */
 } string_part;
 
 typedef struct array_layer {
@@ -143,9 +145,12 @@ typedef struct schema {
     const json_value *reading; /* the reader's schema of the object whose members are written */
     NFA_VEC(schema_resource) resources;
     NFA_VEC(schema_anchor) anchors;
-    int draft;           /* 4, 6, 7, 2019, 2020 */
-    const char *writing; /* path of the schema whose rule is written, or one of those that it joins */
+    const json_digits *digits; /* of numbers that the schema's doubles don't say; NULL: there are none */
+    int draft;                 /* 4, 6, 7, 2019, 2020 */
+    const char *writing;       /* path of the schema whose rule is written, or one of those that it joins */
     int depth;
+    uint32_t n_probes;                                           /* expr_probe_begin: under way, one inside the other */
+    bool met_open;                                               /* of the innermost */
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
     bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
     bool refused;     /* some keyword, with options->survey: the error is `first` */
@@ -169,6 +174,13 @@ uint32_t expr_or(schema *s, uint32_t x, uint32_t y);
 uint32_t expr_not(schema *s, uint32_t x);
 /* The shape of an expression; never NULL: after a failure the empty one. */
 const shape *expr_shape(schema *s, uint32_t x);
+/* Between both calls expr_shape gives the empty shape for an expression whose shape is being made, rather than failing. The second call
+ * says whether it has: then nothing is known. */
+typedef struct expr_probe {
+    bool met_open; /* of the probe around it */
+} expr_probe;
+expr_probe expr_probe_begin(schema *s);
+bool expr_probe_end(schema *s, expr_probe around);
 /* Whether the shape of x is known to have nothing in it, looked at `depth` levels deep. */
 bool expr_is_empty(schema *s, uint32_t x, int depth);
 
@@ -180,6 +192,8 @@ const char *shape_not(schema *s, const shape *x, shape *out);
 bool shape_is_empty(schema *s, const shape *x, int depth);
 /* The dfa of a string part, its length within. */
 uint32_t string_dfa(schema *s, const string_part *p);
+/* The texts that are none of the shape's strings for sure; texts: the dfa of shape_strings. */
+uint32_t strings_outside(schema *s, const shape *x, uint32_t texts);
 /* All strings of a shape as one dfa in *out; false: there are none. */
 bool shape_strings(schema *s, const shape *x, uint32_t *out);
 /* What a member must be. */
@@ -193,12 +207,19 @@ void schema_read_const(schema *s, const json_value *v, shape *out);
 void schema_refuse(schema *s, const char *path, const char *keyword, const char *why);
 void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how);
 
+/* schema_number.c: a number as it is written; its digits are kept. false: over DECIMAL_DIGITS before or behind the point. */
+bool schema_decimal(schema *s, const json_value *v, decimal *out);
+/* Whether two values are equal as JSON Schema has it: 1 is 1.0, also inside. */
+bool schema_equal(const schema *s, const json_value *x, const json_value *y);
+
 /* schema_ref.c */
 void schema_find_resources(schema *s, const json_value *root);
 /* The expression that a $ref names; false: it was refused. */
 bool schema_ref(schema *s, const expr *from, const char *keyword, str ref, uint32_t *out);
 /* The resource of v, which is `base` unless v has an identifier of its own. */
 uint32_t schema_resource_of(const schema *s, const json_value *v, uint32_t base);
+/* Whether v has a $ref beside which nothing counts, as in drafts up to 7. */
+bool schema_ref_alone(const schema *s, const json_value *v);
 /* path/token, kept. */
 const char *schema_path(schema *s, const char *path, const char *token);
 

@@ -1,4 +1,5 @@
 /* Negation of shapes: for each type, all alternatives must fail, and one fails where any of its constraints does. */
+#include "grammar/formats.h"
 #include "grammar/value_shape.h"
 
 /* Each appends to *out the alternatives in which one part fails; returns NULL or why that can't be said. */
@@ -32,24 +33,38 @@ static const char *number_not(schema *s, const number_part *p, shape *out) {
     return NULL;
 }
 
-static void push_string(schema *s, shape *out, uint32_t texts, uint32_t min, uint32_t max) {
+static void push_string(schema *s, shape *out, string_part p) {
     string_part *to = PART_PUSH(s, out->strings);
     if (to != NULL) {
-        *to = (string_part){texts, min, max};
+        *to = p;
     }
+}
+
+/* What the dfa rejects, but for what it is too strict about. */
+static uint32_t outside(schema *s, uint32_t texts, bool is_loose) {
+    uint32_t not = dfa_combine(s->dfas, DFA_ANY, texts, DFA_AND_NOT);
+    return is_loose ? dfa_combine(s->dfas, not, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND_NOT) : not ;
+}
+
+uint32_t strings_outside(schema *s, const shape *x, uint32_t texts) {
+    bool is_loose = false;
+    for (uint32_t i = 0; i < x->strings.n; i++) {
+        is_loose = is_loose || x->strings.p[i].is_loose;
+    }
+    return outside(s, texts, is_loose);
 }
 
 static const char *string_not(schema *s, const string_part *p, shape *out) {
     if (p->min > 0) {
-        push_string(s, out, DFA_ANY, 0, p->min - 1);
+        push_string(s, out, (string_part){DFA_ANY, 0, p->min - 1, false});
     }
     if (p->max != NFA_NONE) {
-        push_string(s, out, DFA_ANY, p->max + 1, NFA_NONE);
+        push_string(s, out, (string_part){DFA_ANY, p->max + 1, NFA_NONE, false});
     }
     if (p->dfa != DFA_ANY) {
-        uint32_t not = dfa_combine(s->dfas, DFA_ANY, p->dfa, DFA_AND_NOT);
-        if (!dfa_is_empty(s->dfas, not )) {
-            push_string(s, out, not, 0, NFA_NONE);
+        uint32_t not = outside(s, p->dfa, p->is_loose);
+        if (p->is_loose || !dfa_is_empty(s->dfas, not )) {
+            push_string(s, out, (string_part){not, 0, NFA_NONE, p->is_loose});
         }
     }
     return NULL;
@@ -203,8 +218,8 @@ static const char *object_not(schema *s, const object_part *p, shape *out) {
     }
     for (uint32_t i = 0; i < p->name_exprs.n; i++) {
         uint32_t names;
-        bool some = shape_strings(s, expr_shape(s, p->name_exprs.p[i]), &names);
-        push_rule(s, out, some ? dfa_combine(s->dfas, DFA_ANY, names, DFA_AND_NOT) : DFA_ANY, EXPR_ANY);
+        const shape *x = expr_shape(s, p->name_exprs.p[i]);
+        push_rule(s, out, shape_strings(s, x, &names) ? strings_outside(s, x, names) : DFA_ANY, EXPR_ANY);
     }
     for (uint32_t i = 0; i < p->rules.n; i++) { /* all members with these names fail */
         object_layer *l = (to = PART_PUSH(s, out->objects)) != NULL ? PART_PUSH(s, to->layers) : NULL;

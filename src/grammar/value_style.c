@@ -150,7 +150,7 @@ uint32_t style_name(schema *s, str name, uint32_t next) {
         return style_is_word(name) ? literal(s, name, next) : NFA_FAIL_NODE;
     }
     if (s->style == STYLE_PYTHON) {
-        return python_string(s, &(string_part){dfa_names(s->dfas, &name, 1), 0, NFA_NONE}, next);
+        return python_string(s, &(string_part){dfa_names(s->dfas, &name, 1), 0, NFA_NONE, false}, next);
     }
     return dfa_accepts(s->dfas, s->avoid, name) ? schema_json_name(s, name, next) : NFA_FAIL_NODE;
 }
@@ -161,7 +161,7 @@ uint32_t style_open_name(schema *s, uint32_t names, uint32_t next) {
         return string_of_dfa(s, names, next);
     }
     if (s->style == STYLE_PYTHON) {
-        return python_string(s, &(string_part){names, 0, NFA_NONE}, next);
+        return python_string(s, &(string_part){names, 0, NFA_NONE, false}, next);
     }
     return schema_string(s, dfa_combine(s->dfas, names, s->avoid, DFA_AND), NFA_JSON, next);
 }

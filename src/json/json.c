@@ -105,15 +105,19 @@ static size_t feed_next(void *buffer, size_t n, void *data) {
 
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault) {
     json_counts counts;
+    return json_read_counted(text, limits, wide, out, &counts, fault);
+}
+
+quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out, json_counts *counts, json_fault *fault) {
     json_error_t error;
     strbuf widened = {0};
     *out = NULL;
-    TRY(json_check(text, limits, &counts, fault));
-    if (counts.n_wide > 0 && wide == JSON_WIDE_REFUSED) {
-        *fault = (json_fault){.at = counts.wide_at, .what = "an integer beyond 64 bits"};
+    TRY(json_check(text, limits, counts, fault));
+    if (counts->n_wide > 0 && wide == JSON_WIDE_REFUSED) {
+        *fault = (json_fault){.at = counts->wide_at, .what = "an integer beyond 64 bits"};
         return QUIRE_BAD_FILE;
     }
-    if (counts.n_wide > 0) {
+    if (counts->n_wide > 0) {
         quire_err e = widen(text, &widened);
         if (e != QUIRE_OK) {
             strbuf_deinit(&widened);
@@ -123,7 +127,7 @@ quire_err json_read(str text, const json_limits *limits, json_wide wide, json_va
         }
     }
     size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (limits->names == JSON_NAMES_UNIQUE ? JSON_REJECT_DUPLICATES : 0);
-    feed f = {.text = counts.n_wide > 0 ? (str){widened.p, widened.n} : text};
+    feed f = {.text = counts->n_wide > 0 ? (str){widened.p, widened.n} : text};
     json_t *v = json_load_callback(feed_next, &f, flags, &error);
     strbuf_deinit(&widened);
     if (f.e != QUIRE_OK) {

@@ -35,6 +35,8 @@ typedef enum json_wide {
 /* Parses text to a tree *out, owned by the caller (json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and
  * for a NUL in a name; *out is then NULL. Takes up to some 240 bytes for each object, 130 an array, 32 a number. */
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault);
+/* The same; *counts is what json_check has counted. */
+quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out, json_counts *counts, json_fault *fault);
 /* The same within json_limits_config and with wide integers as reals, for texts that the operator names. NULL for invalid JSON, and for
  * null. */
 json_value *json_document(str text);

@@ -186,6 +186,7 @@ static quire_err take_number(walk *w) {
     if (e != QUIRE_OK) {
         return fail(w, e, w->at, what);
     }
+    w->counts.n_long += number.is_long;
     if (number.is_integer && !number.fits && w->counts.n_wide++ == 0) {
         w->counts.wide_at = start;
     }

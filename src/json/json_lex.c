@@ -176,6 +176,8 @@ static bool integer_value(const char *p, size_t n, bool negative, int64_t *out) 
     return true;
 }
 
+#define SHORT_NUMBER 16 /* bytes without the sign: 15 digits and a point */
+
 quire_err json_lex_number(str text, size_t *at, json_number *out, const char **what) {
     bool negative = text.p[*at] == '-';
     *at += negative;
@@ -197,7 +199,9 @@ quire_err json_lex_number(str text, size_t *at, json_number *out, const char **w
         ++*at;
         *at += *at < text.n && (text.p[*at] == '+' || text.p[*at] == '-');
         TRY(pass_digits(text, at, what));
+        out->is_long = true;
     }
+    out->is_long = out->is_long || *at - first > SHORT_NUMBER;
     out->fits = out->is_integer && integer_value(text.p + first, n_digits, negative, &out->value);
     return QUIRE_OK;
 }

@@ -12,6 +12,7 @@
 typedef struct json_number {
     bool is_integer; /* neither fraction nor exponent */
     bool fits;       /* an integer that an int64 holds */
+    bool is_long;    /* over 15 digits, or an exponent: the double next to it may not print the same */
     int64_t value;   /* where it fits */
 } json_number;
 

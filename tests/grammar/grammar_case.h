@@ -101,6 +101,7 @@ static const char *const case_tokens[] = {"",
                                           "5",
                                           "b\xC3\xA9",
                                           "b\xC3\xA9x",
+                                          "b\n",
                                           "</s>"};
 #define CASE_TOKENS ((int32_t)(sizeof case_tokens / sizeof *case_tokens))
 #define CASE_END    (CASE_TOKENS - 1)

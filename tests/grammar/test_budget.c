@@ -51,6 +51,28 @@ static void a_vector_is_counted_as_it_grows_and_given_back_when_freed(void **sta
     nfa_deinit(&b.a);
 }
 
+/* Thirty rules that begin with each other beside a rule of 15,000 nodes: each has a map of all nodes for each of them. */
+static void what_turns_left_recursion_around_is_counted(void **state) {
+    (void)state;
+    strbuf text = {0};
+    quire_error err = {0};
+    grammar *g = NULL;
+    assert_int_equal(strbuf_add_str(&text, "root ::= r0 | \"x\""), QUIRE_OK);
+    for (int i = 0; i < 15000; i++) {
+        assert_int_equal(strbuf_add_str(&text, "|\"x\""), QUIRE_OK);
+    }
+    for (int i = 0; i < 30; i++) {
+        assert_int_equal(strbuf_addf(&text, "\nr%d ::= r%d \"a\" | \"b\"", i, (i + 1) % 30), QUIRE_OK);
+    }
+    grammar_options o = {.max_bytes = 2 << 20};
+    assert_int_equal(grammar_compile(GRAMMAR_EBNF, (str){text.p, text.n}, &o, &g, &err), QUIRE_TOO_LARGE);
+    assert_non_null(strstr(err.message, "memory"));
+    o.max_bytes = 8 << 20;
+    assert_int_equal(grammar_compile(GRAMMAR_EBNF, (str){text.p, text.n}, &o, &g, &err), QUIRE_OK);
+    grammar_drop(g);
+    strbuf_deinit(&text);
+}
+
 static void a_pool_of_automata_gives_all_back(void **state) {
     (void)state;
     build b;
@@ -75,6 +97,7 @@ static void a_pool_of_automata_gives_all_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_counted_is_what_the_grammar_holds),
                                        cmocka_unit_test(a_vector_is_counted_as_it_grows_and_given_back_when_freed),
+                                       cmocka_unit_test(what_turns_left_recursion_around_is_counted),
                                        cmocka_unit_test(a_pool_of_automata_gives_all_back)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

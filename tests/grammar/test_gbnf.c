@@ -41,6 +41,47 @@ static void left_recursion_through_other_rules_and_empty_ones_is_too(void **stat
     case_close(&c);
 }
 
+/* Letters, then the text behind them. */
+static void accepts_letters(grammar_case *c, int n, const char *behind, bool accepted) {
+    char text[100] = "";
+    memset(text, 'a', (size_t)n);
+    strcpy(text + n, behind);
+    bool final;
+    (void)case_take(c, text, &final);
+    if (final != accepted) {
+        fail_msg("%d letters and '%s' are %s", n, behind, final ? "accepted" : "rejected");
+    }
+}
+
+static void a_counted_repeat_may_begin_a_rule_that_begins_with_itself(void **state) {
+    (void)state;
+    static const char *const texts[] = {"root ::= root \"-\" | [a-z]{70}", "root ::= root \"-\" | w{70}\nw ::= [a-z]",
+                                        "root ::= x\nx ::= y \"-\"\ny ::= x | root | ([a-z] \"\"){70} | [a-z]{70}\n"};
+    for (size_t i = 0; i < 2; i++) {
+        grammar_case c = case_open(GRAMMAR_EBNF, texts[i], NULL);
+        accepts_letters(&c, 1, "", false);
+        accepts_letters(&c, 1, "--", false);
+        accepts_letters(&c, 69, "-", false);
+        accepts_letters(&c, 70, "", true);
+        accepts_letters(&c, 70, "--", true);
+        accepts_letters(&c, 71, "", false);
+        case_close(&c);
+    }
+    grammar_case c = case_open(GRAMMAR_EBNF, texts[2], NULL);
+    accepts_letters(&c, 2, "-", false);
+    accepts_letters(&c, 70, "", false);
+    accepts_letters(&c, 70, "-", true);
+    accepts_letters(&c, 70, "---", true);
+    case_close(&c);
+    c = case_open(GRAMMAR_EBNF, "root ::= root \"-\" | [a-z]{0,70}", NULL);
+    accepts_letters(&c, 0, "", true);
+    accepts_letters(&c, 0, "-", true);
+    accepts_letters(&c, 3, "--", true);
+    accepts_letters(&c, 71, "", false);
+    case_close(&c);
+    case_refused(GRAMMAR_EBNF, "root ::= (root \"a\"){70} | \"b\"", QUIRE_UNSUPPORTED, "counted repeat");
+}
+
 static void an_ambiguous_grammar_stays_small(void **state) {
     (void)state;
     grammar_case c = case_open(GRAMMAR_EBNF, "root ::= s\ns ::= s s | \"a\" | \"b\"\n", NULL);
@@ -96,6 +137,7 @@ int main(void) {
         cmocka_unit_test(rules_nest_as_deep_as_the_text),
         cmocka_unit_test(left_recursion_is_turned_around),
         cmocka_unit_test(left_recursion_through_other_rules_and_empty_ones_is_too),
+        cmocka_unit_test(a_counted_repeat_may_begin_a_rule_that_begins_with_itself),
         cmocka_unit_test(an_ambiguous_grammar_stays_small),
         cmocka_unit_test(rules_may_span_lines_and_hold_comments),
         cmocka_unit_test(wrong_grammars_are_refused_with_their_line),

@@ -80,6 +80,41 @@ static void hostile_grammars_are_refused_in_time_and_hold_nobody_up(void **state
     mem_free(dots);
 }
 
+/* Where repeats stand behind each other, no limit of groups or sizes bounds the recursion. */
+static void stacked_repeats_nest_as_little_as_groups(void **state) {
+    (void)state;
+    enum { N = 190000 };
+    const struct {
+        grammar_kind kind;
+        const char *before, *piece;
+        int n;
+        const char *behind;
+        quire_err want;
+    } cases[] = {
+        {GRAMMAR_REGEX, "a", "*", N, "", QUIRE_OK},
+        {GRAMMAR_REGEX, "a", "{0}", N, "", QUIRE_TOO_LARGE},
+        {GRAMMAR_REGEX, "(?:ab", "?{0}", N, ")", QUIRE_TOO_LARGE},
+        {GRAMMAR_SCHEMA, "{\"pattern\":\"a", "*", N, "\"}", QUIRE_OK},
+        {GRAMMAR_SCHEMA, "{\"pattern\":\"a", "{0}", N, "\"}", QUIRE_TOO_LARGE},
+        {GRAMMAR_EBNF, "root ::= \"a\"", "*", N, "", QUIRE_OK},
+        {GRAMMAR_EBNF, "root ::= \"a\"", "{0}", N, "", QUIRE_TOO_LARGE},
+        {GRAMMAR_LARK, "start: /a", "*", N, "/", QUIRE_OK},
+        {GRAMMAR_LARK, "start: /a", "{0}", N, "/", QUIRE_TOO_LARGE},
+        {GRAMMAR_LARK, "start: ", "(", 240, "\"a\"", QUIRE_INVALID},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = repeated(cases[i].before, cases[i].piece, cases[i].n, cases[i].behind);
+        refused(cases[i].kind, str_of(text), cases[i].want);
+        mem_free(text);
+    }
+    char *spaces = repeated("a", "{0}", N, "");
+    grammar *g = NULL;
+    quire_error err = {0};
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, str_of("{}"), &(grammar_options){.whitespace_pattern = str_of(spaces)}, &g, &err),
+                     QUIRE_TOO_LARGE);
+    mem_free(spaces);
+}
+
 static void a_cancelled_turn_ends_a_compilation(void **state) {
     (void)state;
     char *dots = repeated("{\"pattern\":\"", "(a|ab|abc|.*x)", 60, "$\",\"maxLength\":5000}");
@@ -92,6 +127,7 @@ static void a_cancelled_turn_ends_a_compilation(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_grammars_are_refused_in_time_and_hold_nobody_up),
+        cmocka_unit_test(stacked_repeats_nest_as_little_as_groups),
         cmocka_unit_test(a_cancelled_turn_ends_a_compilation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -231,6 +231,49 @@ static grammar_case open_tags(bool at_least_one, bool stop_after_first) {
     return open_parts(&part);
 }
 
+static grammar_case open_one_of(const grammar_part *ways, size_t n, grammar_space space) {
+    const grammar_part root = {.part = GRAMMAR_PART_ONE_OF, .parts = ways, .n_parts = n};
+    const grammar_options o = {.space = space};
+    quire_error err = {0};
+    grammar_case c = {.v = case_vocab()};
+    if (grammar_compile_parts(&root, NULL, &o, &c.g, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(grammar_run_open(c.g, c.v, 0, &c.r), QUIRE_OK);
+    return c;
+}
+
+/* The mask behind every prefix of the text. */
+static void check_masks(grammar_case *c, const char *text) {
+    grammar_state s = grammar_start(c->r);
+    case_mask(c, s);
+    for (const char *p = text; *p != 0; p++) {
+        assert_int_equal(grammar_accept_bytes(c->r, &s, (str){p, 1}, NULL), QUIRE_OK);
+        case_mask(c, s);
+    }
+}
+
+/* A newline may stand in the text and not in the string; a long run of spaces in the regex and not in the array. */
+static void a_text_that_begins_as_json_does_has_masks_of_its_own(void **state) {
+    (void)state;
+    const grammar_part strings[] = {RULE(GRAMMAR_SCHEMA, "{\"type\":\"string\"}"),
+                                    RULE(GRAMMAR_SCHEMA, "{\"minLength\":2,\"maxLength\":90}"),
+                                    RULE(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"a|b\"}")};
+    const grammar_part texts[] = {RULE(GRAMMAR_REGEX, "(.|\\n)*"), RULE(GRAMMAR_REGEX, "\"a*\\n"), TEXT("\"ab\n\"x"), TEXT("\"ab\\x\""),
+                                  RULE(GRAMMAR_EBNF, "root ::= q [\\n]\nq ::= \"\\\"ab\"")};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
+            grammar_case c = open_one_of((grammar_part[]){strings[i], texts[k]}, 2, GRAMMAR_SPACE_COMPACT);
+            check_masks(&c, "\"ab");
+            case_close(&c);
+        }
+    }
+    grammar_case c = open_one_of((grammar_part[]){RULE(GRAMMAR_SCHEMA, "{\"type\":\"array\"}"), RULE(GRAMMAR_REGEX, "\\[[ \\n]{0,90}x")}, 2,
+                                 GRAMMAR_SPACE_ANY);
+    check_masks(&c, "[   ");
+    case_close(&c);
+}
+
 static void a_trigger_begins_a_tag_anywhere_in_free_text(void **state) {
     (void)state;
     grammar_case c = open_tags(false, false);
@@ -439,6 +482,7 @@ int main(void) {
         cmocka_unit_test(sequences_choices_and_repeats_are_what_they_say),
         cmocka_unit_test(text_goes_on_until_a_mark_or_a_text_for_the_first_time),
         cmocka_unit_test(free_text_holds_none_of_its_texts),
+        cmocka_unit_test(a_text_that_begins_as_json_does_has_masks_of_its_own),
         cmocka_unit_test(a_trigger_begins_a_tag_anywhere_in_free_text),
         cmocka_unit_test(a_trigger_may_be_letters_before_a_special_token),
         cmocka_unit_test(a_trigger_of_letters_means_the_special_token_that_begins_with_them),

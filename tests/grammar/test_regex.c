@@ -29,6 +29,28 @@ static void counted_repeats_are_counted_and_not_written_out(void **state) {
     case_close(&c);
 }
 
+static void stacked_repeats_are_the_one_that_says_both(void **state) {
+    (void)state;
+    static const struct {
+        const char *regex;
+        int min, max; /* letters; -1: any number */
+    } cases[] = {{"a??*", 0, -1},   {"(?:a?)*", 0, -1}, {"(?:a*)+", 0, -1}, {"(?:a+)*", 0, -1},   {"(?:a+)+", 1, -1},    {"(?:a+)?", 0, -1},
+                 {"(?:a?)?", 0, 1}, {"(?:a?)+", 0, -1}, {"(?:a*)?", 0, -1}, {"(?:a{2})*", 0, -2}, {"(?:a{2,3})?", 0, -3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        grammar_case c = case_open(GRAMMAR_REGEX, cases[i].regex, NULL);
+        char text[8] = "";
+        for (int n = 0; n < 7; n++, text[n - 1] = 'a') {
+            bool final, fits = n >= cases[i].min && (cases[i].max < 0 || n <= cases[i].max);
+            fits = cases[i].max == -2 ? n % 2 == 0 : cases[i].max == -3 ? n == 0 || n == 2 || n == 3 : fits;
+            (void)case_take(&c, text, &final);
+            if (final != fits) {
+                fail_msg("%s: %d letters are %s", cases[i].regex, n, final ? "accepted" : "rejected");
+            }
+        }
+        case_close(&c);
+    }
+}
+
 static void characters_are_whole_even_where_tokens_cut_them(void **state) {
     (void)state;
     grammar_case c = case_open(GRAMMAR_REGEX, "[\\u00e0-\\u00ff]\xE6\x97\xA5?[^\\x00-\\uffff]", NULL);
@@ -93,11 +115,9 @@ static void a_hostile_regex_is_refused_in_its_budgets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_regex_must_match_the_whole_text),
-        cmocka_unit_test(counted_repeats_are_counted_and_not_written_out),
-        cmocka_unit_test(characters_are_whole_even_where_tokens_cut_them),
-        cmocka_unit_test(anchors_count_at_the_edges_alone),
-        cmocka_unit_test(a_choice_is_one_of_its_texts),
+        cmocka_unit_test(a_regex_must_match_the_whole_text),          cmocka_unit_test(counted_repeats_are_counted_and_not_written_out),
+        cmocka_unit_test(stacked_repeats_are_the_one_that_says_both), cmocka_unit_test(characters_are_whole_even_where_tokens_cut_them),
+        cmocka_unit_test(anchors_count_at_the_edges_alone),           cmocka_unit_test(a_choice_is_one_of_its_texts),
         cmocka_unit_test(a_hostile_regex_is_refused_in_its_budgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
