@@ -66,6 +66,9 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
 }
 
 quire_err jrun_over(jrun *r, quire_err e) {
+    if (e == QUIRE_TOO_LARGE && r->steps.over) {
+        return jrun_fail(r, e, "the template takes more than %d steps", JINJA_MAX_STEPS);
+    }
     return jrun_fail(r, e, e == QUIRE_CANCELLED ? "cancelled" : "the template takes too long");
 }
 
@@ -93,11 +96,7 @@ quire_err jrun_too_big(jrun *r) {
 }
 
 quire_err jrun_step(jrun *r, size_t n) {
-    if (n > (size_t)(JINJA_MAX_STEPS - r->steps)) {
-        return jrun_fail(r, QUIRE_TOO_LARGE, "the template takes more than %d steps", JINJA_MAX_STEPS);
-    }
-    r->steps += (int64_t)n;
-    quire_err e = turn_poll(n < TURN_WORK ? (uint32_t)n : TURN_WORK);
+    quire_err e = jsteps_take(&r->steps, n);
     return e == QUIRE_OK ? e : jrun_over(r, e);
 }
 
@@ -143,24 +142,36 @@ quire_err jrun_append(jrun *r, str left, str right, str *out) {
     return jarena_append(&r->arena, left, right, out) ? QUIRE_OK : jrun_no_memory(r);
 }
 
-static quire_err check_key(jrun *r, jvalue key) {
-    uint64_t hash;
-    return jvalue_hash(key, &hash)
-               ? QUIRE_OK
-               : jrun_fail(r, jis(key, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(key));
+quire_err jrun_equal(jrun *r, jvalue a, jvalue b, bool *out) {
+    quire_err e = jvalue_equal(&r->steps, a, b, out);
+    return e == QUIRE_OK ? e : jrun_over(r, e);
+}
+
+quire_err jrun_matches(jrun *r, jvalue a, jvalue b, bool *out) {
+    quire_err e = jvalue_matches(&r->steps, a, b, out);
+    return e == QUIRE_OK ? e : jrun_over(r, e);
+}
+
+/* The error of a dictionary's function. */
+static quire_err dict_error(jrun *r, jvalue key, quire_err e) {
+    switch (e) {
+    case QUIRE_OK:
+        return e;
+    case QUIRE_BAD_REQUEST:
+        return jrun_fail(r, e, "unhashable type: '%s'", jvalue_type(key));
+    case QUIRE_NO_MEMORY:
+        return jrun_no_memory(r);
+    default:
+        return jrun_over(r, e);
+    }
 }
 
 quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out) {
-    TRY(check_key(r, key));
-    *out = jdict_get(d, key);
-    return QUIRE_OK;
+    return dict_error(r, key, jdict_get(&r->steps, d, key, out));
 }
 
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
-    TRY(check_key(r, key));
-    if (!jdict_set(&r->arena, d, key, value)) {
-        return jrun_no_memory(r);
-    }
+    TRY(dict_error(r, key, jdict_set(&r->arena, &r->steps, d, key, value)));
     return check_depth(r, (jvalue){.kind = J_DICT, .u.dict = d});
 }
 
@@ -373,7 +384,9 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
 /* Adds the texts that the program defines, where the variables have none of that name. */
 static quire_err add_defined(jrun *r, const jinja_program *p, jdict *variables) {
     for (size_t i = 0; i < p->n_defined; i++) {
-        if (jdict_get_str(variables, p->defined[i].name) == NULL) {
+        const jvalue *found;
+        TRY(jrun_get(r, variables, jstring(p->defined[i].name), &found));
+        if (found == NULL) {
             TRY(jrun_set(r, variables, jstring(p->defined[i].name), jstring(p->defined[i].text)));
         }
     }

@@ -15,7 +15,7 @@
 #define JINJA_MAX_SOURCE  ((size_t)4 << 20)   /* bytes of a template */
 #define JINJA_MAX_NESTING 200                 /* of statements and expressions in it */
 #define JINJA_MAX_DEPTH   1200                /* nested evaluations of a render */
-#define JINJA_MAX_STEPS   20000000            /* nodes evaluated and elements visited by a render */
+#define JINJA_MAX_STEPS   20000000            /* of a render: nodes evaluated, elements visited, parts compared and hashed */
 #define JINJA_MAX_BYTES   ((size_t)256 << 20) /* of all that a render holds: values, their texts and origins, outputs */
 #define JINJA_MAX_OUTPUT  ((size_t)64 << 20)
 

@@ -85,7 +85,7 @@ typedef struct jnode jnode;
 struct jnode {
     uint8_t kind;                                /* jnode_kind */
     uint8_t op;                                  /* N_BINARY: jop */
-    uint16_t height;                             /* of the chain of expressions to its left */
+    uint16_t height;                             /* of the chain of expressions to its left; N_COND: or of its value */
     bool recursive;                              /* N_FOR */
     bool scoped, required;                       /* N_BLOCK */
     bool folds;                                  /* N_PRINT: Jinja computes the expression when it compiles */

@@ -21,7 +21,8 @@ static quire_err eval_name(jrun *r, const jnode *node, jscope *scope, jvalue *ou
     if (str_is(name, "self")) {
         return jblock_self(r, out);
     }
-    const jvalue *found = context == NULL ? NULL : jdict_get_str(context, name);
+    const jvalue *found = NULL;
+    TRY(context != NULL ? jrun_get(r, context, jstring(name), &found) : QUIRE_OK);
     if (found != NULL) {
         *out = *found;
         return QUIRE_OK;

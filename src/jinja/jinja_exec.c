@@ -95,9 +95,11 @@ static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalu
     jnode input = {.kind = N_CONST, .line = chain->line, .column = chain->column, .value = v};
     jnode copy = *chain;
     copy.a = &input;
+    TRY(jrun_enter(r, chain));
     TRY(chain->a != NULL ? apply_filters(r, chain->a, scope, v, &input.value) : QUIRE_OK);
     quire_err e = jeval(r, &copy, scope, out);
     r->at = chain; /* not the copy, which is freed */
+    r->depth--;
     return e;
 }
 
@@ -190,18 +192,18 @@ static quire_err exec_set(jrun *r, const jnode *node, jscope *scope) {
     return assign(r, node->a, scope, value);
 }
 
-/* The text of node's body, through a chain of filters (NULL: none). */
+/* The text of node's body, through a chain of filters (NULL: none). Meaningless where a break or continue left the body. */
 static quire_err block_text(jrun *r, const jnode *node, const jnode *filters, jscope *scope, jvalue *out) {
     jscope *inner;
     TRY(jscope_new(r, scope, &inner));
     TRY(jexec_capture(r, node->body, inner, out));
-    return filters == NULL ? QUIRE_OK : apply_filters(r, filters, scope, *out, out);
+    return filters == NULL || r->flow != FLOW_ON ? QUIRE_OK : apply_filters(r, filters, scope, *out, out);
 }
 
 static quire_err exec_set_block(jrun *r, const jnode *node, jscope *scope) {
     jvalue value;
     TRY(block_text(r, node, node->b, scope, &value));
-    return assign(r, node->a, scope, value);
+    return r->flow != FLOW_ON ? QUIRE_OK : assign(r, node->a, scope, value);
 }
 
 static quire_err make_macro(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
@@ -245,6 +247,9 @@ static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
 static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
     jvalue value;
     TRY(block_text(r, node, node->a, scope, &value));
+    if (r->flow != FLOW_ON) {
+        return QUIRE_OK;
+    }
     if (!jis(value, J_STRING)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "what a filter makes of a block must be a text, not %s", jvalue_type(value));
     }

@@ -7,12 +7,18 @@ static quire_err parse_unary(jparser *p, bool with_filter, jnode **out);
 
 /* ---- steps ---- */
 
+/* Makes node one higher than child (may be NULL), unless it is already. */
+static quire_err count_height(jparser *p, jnode *node, const jnode *child) {
+    uint16_t height = child == NULL ? 0 : (uint16_t)(child->height + 1);
+    node->height = height > node->height ? height : node->height;
+    return node->height > JINJA_MAX_CHAIN ? jparse_fail(p, QUIRE_TOO_LARGE, "a chain of more than %d operators", JINJA_MAX_CHAIN)
+                                          : QUIRE_OK;
+}
+
 /* Puts left (may be NULL) under node. */
 static quire_err put_left(jparser *p, jnode *node, jnode *left) {
     node->a = left;
-    node->height = left == NULL ? 0 : (uint16_t)(left->height + 1);
-    return node->height > JINJA_MAX_CHAIN ? jparse_fail(p, QUIRE_TOO_LARGE, "a chain of more than %d operators", JINJA_MAX_CHAIN)
-                                          : QUIRE_OK;
+    return count_height(p, node, left);
 }
 
 /* left OP right as a node that begins where left does. */
@@ -502,6 +508,7 @@ quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
         p->soft = soft;
         TRY(binary(p, N_COND, test, value, out));
         (*out)->c = otherwise;
+        TRY(count_height(p, *out, value)); /* of `x if a if b`, which nests to this side */
     }
     p->depth--;
     return QUIRE_OK;

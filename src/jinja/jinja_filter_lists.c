@@ -119,8 +119,8 @@ JFUNCTION(filter_reverse) {
     }
     TRY(copy_items(r, args[0], &items, &n));
     jvalues_reverse(items, n);
-    if (!jis(args[0], J_STRING)) {
-        return jrun_list(r, J_ITERATOR, items, n, out);
+    if (!jis(args[0], J_STRING)) { /* Python reverses no generator, so Jinja makes a list of it */
+        return jrun_list(r, jis(args[0], J_ITERATOR) ? J_LIST : J_ITERATOR, items, n, out);
     }
     str s;
     TRY(jrun_to_text(r, args[0], &s));
@@ -229,7 +229,9 @@ JFUNCTION(filter_groupby) {
     TRY(sort_by_path(r, items, n, args[1], args[2], case_sensitive, &sorted, &keys));
     TRY(jrun_values(r, n, &groups));
     for (size_t i = 1; i <= n; i++) {
-        if (i < n && jvalue_equal(keys[start], keys[i])) {
+        bool same = false;
+        TRY(i < n ? jrun_matches(r, keys[start], keys[i], &same) : QUIRE_OK);
+        if (same) {
             continue;
         }
         jvalue key;

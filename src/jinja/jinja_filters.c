@@ -163,36 +163,45 @@ static quire_err parse_integer(jrun *r, str s, int64_t base, jvalue *out) {
     return jis(*out, J_MISSING) ? jrun_too_big(r) : jrun_step(r, s.n * s.n / 4096);
 }
 
-/* Parses a Python float literal. */
-static bool parse_float(str s, double *out) {
-    char text[128], *end;
+/* Parses a Python float literal; *parses: whether it is one. */
+static quire_err parse_float(jrun *r, str s, double *out, bool *parses) {
+    char short_text[128], *text = short_text, *end;
     size_t n = 0;
     s = jstr_strip(s, true, true);
+    *parses = false;
+    if (s.n >= sizeof short_text) {
+        TRY(jrun_step(r, s.n / 8));
+        text = jarena_new(&r->arena, s.n + 1);
+        TRY(jrun_check_memory(r, text));
+    }
     for (size_t i = 0; i < s.n; i++) {
         bool between = i > 0 && i + 1 < s.n && s.p[i - 1] >= '0' && s.p[i - 1] <= '9' && s.p[i + 1] >= '0' && s.p[i + 1] <= '9';
         if (s.p[i] == '_' && between) {
             continue;
         }
-        if (n + 1 == sizeof text || strchr("xXpP(", s.p[i]) != NULL) {
-            return false;
+        if (s.p[i] == '\0' || strchr("xXpP(", s.p[i]) != NULL) {
+            return QUIRE_OK;
         }
         text[n++] = s.p[i];
     }
     text[n] = '\0';
     *out = strtod(text, &end);
-    return n > 0 && *end == '\0' && end == text + n;
+    *parses = n > 0 && end == text + n;
+    return QUIRE_OK;
 }
 
 static JFUNCTION(filter_float) {
     double value;
+    bool parses = false;
     if (jis(args[0], J_UNDEFINED)) {
         return jrun_undefined(r, args[0]);
     }
+    TRY(jis(args[0], J_STRING) ? parse_float(r, args[0].u.s, &value, &parses) : QUIRE_OK);
     if (jis(args[0], J_HUGE)) {
         *out = jfloat(jbig_to_double(args[0].u.big));
     } else if (jis_number(args[0])) {
         *out = jfloat(jas_double(args[0]));
-    } else if (jis(args[0], J_STRING) && parse_float(args[0].u.s, &value)) {
+    } else if (parses) {
         *out = jfloat(value);
     } else {
         *out = jis(args[1], J_MISSING) ? jfloat(0) : args[1];
@@ -222,15 +231,16 @@ static JFUNCTION(filter_int) {
         return QUIRE_OK;
     }
     if (jis(args[0], J_FLOAT)) {
-        return truncate_float(r, args[0].u.f, out);
+        return isnan(args[0].u.f) ? QUIRE_OK : truncate_float(r, args[0].u.f, out);
     }
     TRY(jis(args[0], J_STRING) ? parse_integer(r, args[0].u.s, base, &parsed) : QUIRE_OK);
     if (!jis(parsed, J_MISSING)) {
         *out = parsed;
-    } else if (jis(args[0], J_STRING) && parse_float(args[0].u.s, &f)) {
-        return isfinite(f) ? truncate_float(r, f, out) : QUIRE_OK;
+        return QUIRE_OK;
     }
-    return QUIRE_OK;
+    bool parses = false;
+    TRY(jis(args[0], J_STRING) ? parse_float(r, args[0].u.s, &f, &parses) : QUIRE_OK);
+    return parses && isfinite(f) ? truncate_float(r, f, out) : QUIRE_OK;
 }
 
 /* Rounds half to even, at tens, hundreds, ... */

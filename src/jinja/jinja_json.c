@@ -156,7 +156,7 @@ static quire_err write_escape(int32_t c, jout *out) {
 }
 
 static bool is_plain(char c, bool ascii) {
-    return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && ((unsigned char)c < 0x80 || !ascii);
+    return (unsigned char)c >= 0x20 && c != '"' && c != '\\' && ((unsigned char)c < 0x7f || !ascii);
 }
 
 /* The characters between the quotes; what stands for one has its origin. */

@@ -27,6 +27,48 @@ static bool changes(jvalue object, str name) {
     return jis(object, J_DICT) && jname_in(name, of_dict, sizeof of_dict / sizeof of_dict[0]);
 }
 
+/* True for a name that the sandbox keeps from templates. A key of a dictionary may begin as these do. */
+static bool is_unsafe(jvalue object, str name) {
+    static const char *const of_dict[] = {"__class__",
+                                          "__class_getitem__",
+                                          "__contains__",
+                                          "__delattr__",
+                                          "__delitem__",
+                                          "__dir__",
+                                          "__doc__",
+                                          "__eq__",
+                                          "__format__",
+                                          "__ge__",
+                                          "__getattribute__",
+                                          "__getitem__",
+                                          "__getstate__",
+                                          "__gt__",
+                                          "__hash__",
+                                          "__init__",
+                                          "__init_subclass__",
+                                          "__ior__",
+                                          "__iter__",
+                                          "__le__",
+                                          "__len__",
+                                          "__lt__",
+                                          "__ne__",
+                                          "__new__",
+                                          "__or__",
+                                          "__reduce__",
+                                          "__reduce_ex__",
+                                          "__repr__",
+                                          "__reversed__",
+                                          "__ror__",
+                                          "__setattr__",
+                                          "__setitem__",
+                                          "__sizeof__",
+                                          "__str__",
+                                          "__subclasshook__"};
+    bool hidden = name.n >= 2 && name.p[0] == '_' && name.p[1] == '_';
+    hidden = hidden && (!jis(object, J_DICT) || jname_in(name, of_dict, sizeof of_dict / sizeof of_dict[0]));
+    return hidden || changes(object, name);
+}
+
 static bool is_number_method(str name) {
     static const char *const names[] = {"conjugate",        "bit_length", "bit_count", "to_bytes", "from_bytes",
                                         "as_integer_ratio", "is_integer", "hex",       "fromhex"};
@@ -98,47 +140,8 @@ static quire_err number_member(jrun *r, jvalue number, str name, jvalue *out) {
     return QUIRE_OK;
 }
 
-quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
-    if (jis(object, J_UNDEFINED)) {
-        return jrun_undefined(r, object);
-    }
-    if ((name.n >= 2 && name.p[0] == '_' && name.p[1] == '_') || changes(object, name)) {
-        return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.", (int)name.n, name.p,
-                                   jvalue_type(object));
-    }
-    const jfunction *f = jinja_find_method(object, name);
-    if (f != NULL) {
-        jmethod *m = jarena_new(&r->arena, sizeof *m);
-        TRY(jrun_check_memory(r, m));
-        *m = (jmethod){f, object};
-        *out = (jvalue){.kind = J_METHOD, .u.method = m};
-        return QUIRE_OK;
-    }
-    if (jis_number(object) && is_number_method(name)) {
-        return jrun_fail(r, QUIRE_UNSUPPORTED, "the attribute %.*s is not supported", (int)name.n, name.p);
-    }
-    if (jis(object, J_DICT) || jis(object, J_NAMESPACE)) {
-        const jvalue *found = jdict_get_str(object.u.dict, name);
-        if (found != NULL) {
-            *out = *found;
-            return QUIRE_OK;
-        }
-    }
-    if (jis(object, J_SELF) || (jis(object, J_BLOCK) && str_is(name, "super"))) {
-        TRY(jblock_member(r, object, name, out));
-        return jis(*out, J_MISSING) ? no_member(r, object, name, out) : QUIRE_OK;
-    }
-    if (jis(object, J_MODULE)) {
-        const jvalue *found = jdict_get_str(object.u.module->names, name);
-        *out = found != NULL ? *found : *out;
-        return found != NULL ? QUIRE_OK : no_member(r, object, name, out);
-    }
-    if (jis(object, J_LOOP)) {
-        return loop_member(r, object.u.loop, name, out);
-    }
-    if (jis(object, J_MACRO)) {
-        return macro_member(r, object, name, out);
-    }
+/* A member of a value that has few. */
+static quire_err plain_member(jrun *r, jvalue object, str name, jvalue *out) {
     if (jis(object, J_FUNCTION) && str_is(name, "fromkeys") && str_is(str_of(object.u.function->name), "dict")) {
         *out = (jvalue){.kind = J_FUNCTION, .u.function = jinja_find_global(str_of("dict.fromkeys"))};
         return QUIRE_OK;
@@ -160,6 +163,52 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
         return QUIRE_OK;
     }
     return no_member(r, object, name, out);
+}
+
+quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
+    if (jis(object, J_UNDEFINED)) {
+        return jrun_undefined(r, object);
+    }
+    if (is_unsafe(object, name)) {
+        return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.", (int)name.n, name.p,
+                                   jvalue_type(object));
+    }
+    const jfunction *f = jinja_find_method(object, name);
+    if (f != NULL) {
+        jmethod *m = jarena_new(&r->arena, sizeof *m);
+        TRY(jrun_check_memory(r, m));
+        *m = (jmethod){f, object};
+        *out = (jvalue){.kind = J_METHOD, .u.method = m};
+        return QUIRE_OK;
+    }
+    if (jis_number(object) && is_number_method(name)) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "the attribute %.*s is not supported", (int)name.n, name.p);
+    }
+    if (jis(object, J_DICT) || jis(object, J_NAMESPACE)) {
+        const jvalue *found;
+        TRY(jrun_get(r, object.u.dict, jstring(name), &found));
+        if (found != NULL) {
+            *out = *found;
+            return QUIRE_OK;
+        }
+    }
+    if (jis(object, J_SELF) || (jis(object, J_BLOCK) && str_is(name, "super"))) {
+        TRY(jblock_member(r, object, name, out));
+        return jis(*out, J_MISSING) ? no_member(r, object, name, out) : QUIRE_OK;
+    }
+    if (jis(object, J_MODULE)) {
+        const jvalue *found;
+        TRY(jrun_get(r, object.u.module->names, jstring(name), &found));
+        *out = found != NULL ? *found : *out;
+        return found != NULL ? QUIRE_OK : no_member(r, object, name, out);
+    }
+    if (jis(object, J_LOOP)) {
+        return loop_member(r, object.u.loop, name, out);
+    }
+    if (jis(object, J_MACRO)) {
+        return macro_member(r, object, name, out);
+    }
+    return plain_member(r, object, name, out);
 }
 
 /* The element at an index (negative: from the end), or J_MISSING. */
@@ -209,7 +258,9 @@ quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
         return jrun_undefined(r, object);
     }
     if (jis(object, J_DICT)) {
-        const jvalue *found = jdict_get(object.u.dict, key);
+        const jvalue *found = NULL;
+        quire_err e = jdict_get(&r->steps, object.u.dict, key, &found);
+        TRY(e == QUIRE_OK || e == QUIRE_BAD_REQUEST ? QUIRE_OK : jrun_over(r, e)); /* a key that Python cannot hash is not there */
         if (found != NULL) {
             *out = *found;
             return QUIRE_OK;

@@ -287,17 +287,22 @@ static JFUNCTION(str_count) {
 
 static JFUNCTION(list_count) {
     int64_t count = 0;
+    TRY(jrun_step(r, args[0].u.list->n));
     for (size_t i = 0; i < args[0].u.list->n; i++) {
-        count += jvalue_equal(args[0].u.list->items[i], args[1]);
+        bool matches;
+        TRY(jrun_matches(r, args[0].u.list->items[i], args[1], &matches));
+        count += matches;
     }
     *out = jint(count);
-    return jrun_step(r, args[0].u.list->n);
+    return QUIRE_OK;
 }
 
 static JFUNCTION(list_index) {
     TRY(jrun_step(r, args[0].u.list->n));
     for (size_t i = 0; i < args[0].u.list->n; i++) {
-        if (jvalue_equal(args[0].u.list->items[i], args[1])) {
+        bool matches;
+        TRY(jrun_matches(r, args[0].u.list->items[i], args[1], &matches));
+        if (matches) {
             *out = jint((int64_t)i);
             return QUIRE_OK;
         }
@@ -374,7 +379,7 @@ static JFUNCTION(loop_changed) {
     jloop *l = args[0].u.loop;
     bool same = l->changed != NULL && l->changed->n == rest->n;
     for (size_t i = 0; i < rest->n && same; i++) {
-        same = jvalue_equal(l->changed->values[i], rest->values[i]);
+        TRY(jrun_matches(r, l->changed->values[i], rest->values[i], &same));
     }
     jargs *now = jarena_new(&r->arena, sizeof *now);
     TRY(jrun_check_memory(r, now));

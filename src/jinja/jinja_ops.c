@@ -143,6 +143,17 @@ static double float_mod(double a, double b) {
     return m == 0 ? copysign(0, b) : (m < 0) != (b < 0) ? m + b : m;
 }
 
+/* As Python computes it: what fmod leaves is subtracted before the sign is put right, so that an infinite b counts. */
+static double float_floor_div(double a, double b) {
+    double m = fmod(a, b), quotient = (a - m) / b;
+    quotient -= m != 0 && (m < 0) != (b < 0);
+    if (quotient == 0) {
+        return copysign(0, a / b);
+    }
+    double down = floor(quotient);
+    return quotient - down > 0.5 ? down + 1 : down;
+}
+
 static quire_err float_op(jrun *r, jop op, double a, double b, jvalue *out) {
     if (b == 0 && (op == OP_DIV || op == OP_FLOOR_DIV || op == OP_MOD)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "float division or modulo by zero");
@@ -164,13 +175,9 @@ static quire_err float_op(jrun *r, jop op, double a, double b, jvalue *out) {
     case OP_MOD:
         value = float_mod(a, b);
         break;
-    case OP_FLOOR_DIV: {
-        double m = float_mod(a, b);
-        value = (a - m) / b;
-        double down = floor(value);
-        value = value - down > 0.5 ? down + 1 : down;
+    case OP_FLOOR_DIV:
+        value = float_floor_div(a, b);
         break;
-    }
     case OP_POW:
         if ((a == 0 && b < 0) || (a < 0 && b != floor(b))) {
             return jrun_fail(r, a == 0 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED, "the power of %g and %g is not a number", a, b);
@@ -310,16 +317,31 @@ static int order_doubles(double a, double b) {
     return a < b ? -1 : a > b ? 1 : a == b ? 0 : 2;
 }
 
+/* Exact: beyond 2^53 an integer and its double may differ. */
+static int order_integer_and_double(int64_t i, double f) {
+    if (isnan(f)) {
+        return 2;
+    }
+    if (f < -0x1p63 || f >= 0x1p63) {
+        return f < 0 ? 1 : -1;
+    }
+    int64_t whole = (int64_t)f;
+    return i != whole ? (i > whole) - (i < whole) : order_doubles((double)whole, f);
+}
+
 static int order_numbers(jvalue a, jvalue b) {
     if (jis_integer(a) && jis_integer(b)) {
         int64_t x = jas_integer(a), y = jas_integer(b);
         return (x > y) - (x < y);
     }
-    /* Beyond 2^53 an integer and its double may differ where the doubles are equal. */
-    int order = order_doubles(jas_double(a), jas_double(b));
-    return order == 0 && !jvalue_equal(a, b)
-               ? (jis_integer(a) ? (jas_integer(a) > (int64_t)b.u.f ? 1 : -1) : ((int64_t)a.u.f > jas_integer(b) ? 1 : -1))
-               : order;
+    if (jis(a, J_FLOAT) && jis(b, J_FLOAT)) {
+        return order_doubles(a.u.f, b.u.f);
+    }
+    if (jis_integer(a)) {
+        return order_integer_and_double(jas_integer(a), b.u.f);
+    }
+    int order = order_integer_and_double(jas_integer(b), a.u.f);
+    return order == 2 ? 2 : -order;
 }
 
 static int order_big(jvalue a, jvalue b) {
@@ -356,7 +378,9 @@ quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order)
         const jlist *x = a.u.list, *y = b.u.list;
         for (size_t i = 0; i < x->n && i < y->n; i++) {
             TRY(jrun_step(r, 1));
-            if (!jvalue_equal(x->items[i], y->items[i])) {
+            bool matches;
+            TRY(jrun_matches(r, x->items[i], y->items[i], &matches));
+            if (!matches) {
                 return jop_order(r, symbol, x->items[i], y->items[i], order);
             }
         }
@@ -389,7 +413,7 @@ static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {
     TRY(jrun_items(r, container, &items, &n));
     *out = false;
     for (size_t i = 0; i < n && !*out; i++) {
-        *out = jvalue_equal(items[i], item);
+        TRY(jrun_matches(r, items[i], item, out));
     }
     return QUIRE_OK;
 }
@@ -402,7 +426,8 @@ quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out) {
         return QUIRE_OK;
     }
     if (op == CMP_EQ || op == CMP_NE) {
-        *out = jvalue_equal(a, b) == (op == CMP_EQ);
+        TRY(jrun_equal(r, a, b, out));
+        *out = *out == (op == CMP_EQ);
         return QUIRE_OK;
     }
     int order;

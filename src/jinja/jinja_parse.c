@@ -455,17 +455,18 @@ static quire_err parse_from(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* Whether Jinja computes an expression when it compiles: it has no names, no calls, and none of the filters that see the template's. */
-static bool is_constant(const jnode *node) {
+/* Whether Jinja computes an expression when it compiles: it has no names, no calls, and none of the filters that see the template's.
+ * levels: how deep it may be; no render evaluates a deeper one. */
+static bool is_constant(const jnode *node, int levels) {
     static const char *const see[] = {"map", "select", "reject", "selectattr", "rejectattr", "random"};
     if (node == NULL) {
         return true;
     }
-    bool all = node->kind != N_NAME && node->kind != N_CALL &&
-               !(node->kind == N_FILTER && jname_in(node->name, see, sizeof see / sizeof see[0])) && is_constant(node->a) &&
-               is_constant(node->b) && is_constant(node->c);
+    bool all = levels > 0 && node->kind != N_NAME && node->kind != N_CALL &&
+               !(node->kind == N_FILTER && jname_in(node->name, see, sizeof see / sizeof see[0])) && is_constant(node->a, levels - 1) &&
+               is_constant(node->b, levels - 1) && is_constant(node->c, levels - 1);
     for (size_t i = 0; i < node->n && all; i++) {
-        all = is_constant(node->items[i]);
+        all = is_constant(node->items[i], levels - 1);
     }
     return all;
 }
@@ -474,7 +475,7 @@ static quire_err parse_print(jparser *p, const jtoken *at, jnode **out) {
     TRY(jparse_node(p, N_PRINT, at, out));
     p->at++;
     TRY(jparse_tuple(p, true, NULL, &(*out)->a));
-    (*out)->folds = is_constant((*out)->a);
+    (*out)->folds = is_constant((*out)->a, JINJA_MAX_DEPTH);
     return QUIRE_OK;
 }
 

@@ -33,7 +33,8 @@ static quire_err named_value(percent *p, jvalue *out) {
         return jrun_fail(p->r, QUIRE_BAD_REQUEST, end == SIZE_MAX ? "incomplete format key" : "format requires a mapping");
     }
     str name = {p->rest.p, end};
-    const jvalue *found = jdict_get_str(p->args.u.dict, name);
+    const jvalue *found;
+    TRY(jrun_get(p->r, p->args.u.dict, jstring(name), &found));
     p->rest = (str){name.p + end + 1, p->rest.n - end - 1};
     p->named = true;
     if (found == NULL) {

@@ -21,7 +21,7 @@ typedef struct jrun {
     int depth;
     bool autoescape;
     bool folds; /* within an expression that Jinja computes when it compiles: there a failed slice is undefined */
-    int64_t steps;
+    jsteps steps;
     uint64_t chance; /* state of the numbers of random and lipsum */
     jflow flow;      /* a break or continue that has not reached its loop */
 } jrun;
@@ -111,7 +111,7 @@ typedef struct jloop {
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jrun_no_memory(jrun *r);
-/* The error of turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE where the render's time is over. */
+/* The error of jsteps_take or turn_poll: QUIRE_CANCELLED, or QUIRE_TOO_LARGE where the render's steps are taken or its time is over. */
 quire_err jrun_over(jrun *r, quire_err e);
 /* That error if p, which an allocation returned, is NULL. */
 quire_err jrun_check_memory(jrun *r, const void *p);
@@ -133,6 +133,9 @@ quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
 quire_err jrun_dict(jrun *r, jdict **out);
 /* Appends right to left as jarena_append does. */
 quire_err jrun_append(jrun *r, str left, str right, str *out);
+/* jvalue_equal and jvalue_matches. */
+quire_err jrun_equal(jrun *r, jvalue a, jvalue b, bool *out);
+quire_err jrun_matches(jrun *r, jvalue a, jvalue b, bool *out);
 /* Adds to a dictionary; an unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
 /* The value of a key in a dictionary, or NULL; an unhashable key is an error. */

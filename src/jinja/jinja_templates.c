@@ -134,7 +134,8 @@ quire_err jexec_import(jrun *r, const jnode *node, jscope *scope) {
     }
     for (size_t i = 0; i < node->n; i++) {
         jvalue v;
-        const jvalue *found = jdict_get_str(m->names, node->names[i]);
+        const jvalue *found;
+        TRY(jrun_get(r, m->names, jstring(node->names[i]), &found));
         if (found != NULL) {
             v = *found;
         } else {

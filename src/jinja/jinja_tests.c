@@ -42,7 +42,9 @@ static quire_err divides(jrun *r, jvalue v, jvalue divisor, int64_t remainder, j
         return jrun_fail(r, QUIRE_BAD_REQUEST, "not all arguments converted during string formatting");
     }
     TRY(jop_binary(r, OP_MOD, v, divisor, out));
-    *out = jbool(jvalue_equal(*out, jint(remainder)));
+    bool equal;
+    TRY(jrun_equal(r, *out, jint(remainder), &equal));
+    *out = jbool(equal);
     return QUIRE_OK;
 }
 
@@ -66,13 +68,14 @@ static JFUNCTION(test_case) {
 /* Python's `is`. Whether equal numbers and texts are one object is an accident there, except for small integers. */
 static JFUNCTION(test_sameas) {
     jvalue a = args[0], b = args[1];
-    bool equal = a.kind == b.kind && jvalue_equal(a, b);
+    bool equal = false, has_place = jis_listlike(a) || jis(a, J_DICT) || jis(a, J_RANGE) || jis(a, J_UNDEFINED);
+    TRY(a.kind == b.kind && !has_place ? jrun_equal(r, a, b, &equal) : QUIRE_OK);
     if (equal && jis(a, J_STRING)) {
         equal = a.u.s.p == b.u.s.p && a.u.s.n == b.u.s.n;
         TRY(equal ? QUIRE_OK : jrun_fail(r, QUIRE_UNSUPPORTED, "sameas of equal texts is not supported"));
     } else if (equal && (jis(a, J_FLOAT) || (jis(a, J_INT) && (a.u.i < -5 || a.u.i > 256)))) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "sameas of equal numbers is not supported");
-    } else if (jis_listlike(a) || jis(a, J_DICT) || jis(a, J_RANGE) || jis(a, J_UNDEFINED)) {
+    } else if (has_place) {
         equal = a.kind == b.kind && a.u.list == b.u.list;
     }
     *out = jbool(equal);

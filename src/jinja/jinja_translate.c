@@ -65,7 +65,8 @@ JFUNCTION(str_translate) {
     TRY(jrun_step(r, s.n));
     jout_clear(&r->scratch);
     for (size_t i = 0, size; i < s.n; i += size) {
-        const jvalue *to = jdict_get(args[1].u.dict, jint(jchar_at(s.p + i, s.n - i, &size)));
+        const jvalue *to;
+        TRY(jrun_get(r, args[1].u.dict, jint(jchar_at(s.p + i, s.n - i, &size)), &to));
         TRY(to == NULL ? jrun_add(r, (str){s.p + i, size}) : add_translated(r, *to, jrun_origin(r, s, i)));
     }
     return jrun_scratch(r, out);

@@ -36,29 +36,39 @@ bool jvalue_truth(jvalue v) {
     }
 }
 
-static bool lists_equal(const jlist *a, const jlist *b) {
-    if (a->n != b->n) {
-        return false;
+static quire_err lists_equal(jsteps *s, const jlist *a, const jlist *b, bool *out) {
+    *out = a->n == b->n;
+    for (size_t i = 0; i < a->n && *out; i++) {
+        TRY(jsteps_take(s, 1));
+        TRY(jvalue_matches(s, a->items[i], b->items[i], out));
     }
-    for (size_t i = 0; i < a->n; i++) {
-        if (!jvalue_equal(a->items[i], b->items[i])) {
-            return false;
-        }
-    }
-    return true;
+    return QUIRE_OK;
 }
 
-static bool dicts_equal(const jdict *a, const jdict *b) {
-    if (a->n != b->n) {
-        return false;
+static quire_err dicts_equal(jsteps *s, const jdict *a, const jdict *b, bool *out) {
+    *out = a->n == b->n;
+    for (size_t i = 0; i < a->n && *out; i++) {
+        const jvalue *other;
+        TRY(jsteps_take(s, 1));
+        TRY(jdict_get(s, b, a->entries[i].key, &other));
+        *out = other != NULL;
+        TRY(*out ? jvalue_matches(s, a->entries[i].value, *other, out) : QUIRE_OK);
     }
-    for (size_t i = 0; i < a->n; i++) {
-        const jvalue *other = jdict_get(b, a->entries[i].key);
-        if (other == NULL || !jvalue_equal(a->entries[i].value, *other)) {
-            return false;
-        }
-    }
-    return true;
+    return QUIRE_OK;
+}
+
+/* Counts work on a text; most are short. */
+static inline quire_err take_text(jsteps *s, size_t n) {
+    return n < 64 ? QUIRE_OK : jsteps_take(s, n / 64);
+}
+
+static inline quire_err texts_equal(jsteps *s, str a, str b, bool *out) {
+    *out = a.n == b.n && (a.n == 0 || a.p == b.p || memcmp(a.p, b.p, a.n) == 0);
+    return a.n != b.n || a.p == b.p ? QUIRE_OK : take_text(s, a.n);
+}
+
+static bool ranges_equal(const jrange *a, const jrange *b) {
+    return a->n == b->n && (a->n == 0 || (a->start == b->start && (a->n == 1 || a->step == b->step)));
 }
 
 /* An int64 equals a double only where the double is that very integer. */
@@ -74,40 +84,55 @@ static bool big_equal(jvalue a, jvalue b) {
     return jis(a, J_FLOAT) ? jbig_equals_double(b.u.big, a.u.f) : jis(b, J_FLOAT) && jbig_equals_double(a.u.big, b.u.f);
 }
 
-bool jvalue_equal(jvalue a, jvalue b) {
+static bool numbers_equal(jvalue a, jvalue b) {
     if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
         return big_equal(a, b);
     }
-    if (jis_number(a) && jis_number(b)) {
-        if (jis(a, J_FLOAT) && jis(b, J_FLOAT)) {
-            return a.u.f == b.u.f;
-        }
-        if (jis(a, J_FLOAT)) {
-            return integer_equals_double(jas_integer(b), a.u.f);
-        }
-        return jis(b, J_FLOAT) ? integer_equals_double(jas_integer(a), b.u.f) : jas_integer(a) == jas_integer(b);
+    if (jis(a, J_FLOAT) && jis(b, J_FLOAT)) {
+        return a.u.f == b.u.f;
     }
+    if (jis(a, J_FLOAT)) {
+        return integer_equals_double(jas_integer(b), a.u.f);
+    }
+    return jis(b, J_FLOAT) ? integer_equals_double(jas_integer(a), b.u.f) : jas_integer(a) == jas_integer(b);
+}
+
+quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out) {
+    if ((jis_number(a) || jis(a, J_HUGE)) && (jis_number(b) || jis(b, J_HUGE))) {
+        *out = numbers_equal(a, b);
+        return QUIRE_OK;
+    }
+    *out = false;
     if (a.kind != b.kind) {
-        return false;
+        return QUIRE_OK;
     }
     switch (a.kind) {
     case J_UNDEFINED:
     case J_NONE:
-        return true;
+        *out = true;
+        return QUIRE_OK;
     case J_STRING:
     case J_BYTES:
-        return str_eq(a.u.s, b.u.s);
-    case J_LIST:
-    case J_TUPLE:
-        return lists_equal(a.u.list, b.u.list);
-    case J_DICT:
-        return dicts_equal(a.u.dict, b.u.dict);
+        return texts_equal(s, a.u.s, b.u.s, out);
     case J_RANGE:
-        return a.u.range->n == b.u.range->n &&
-               (a.u.range->n == 0 || (a.u.range->start == b.u.range->start && (a.u.range->n == 1 || a.u.range->step == b.u.range->step)));
+        *out = ranges_equal(a.u.range, b.u.range);
+        return QUIRE_OK;
     default:
-        return a.u.list == b.u.list; /* the same object */
+        *out = a.u.list == b.u.list; /* the same object */
+        break;
     }
+    if (!*out && (jis(a, J_LIST) || jis(a, J_TUPLE))) {
+        return lists_equal(s, a.u.list, b.u.list, out);
+    }
+    return !*out && jis(a, J_DICT) ? dicts_equal(s, a.u.dict, b.u.dict, out) : QUIRE_OK;
+}
+
+quire_err jvalue_matches(jsteps *s, jvalue a, jvalue b, bool *out) {
+    if (jis(a, J_STRING) && jis(b, J_STRING)) { /* first, as most are */
+        return texts_equal(s, a.u.s, b.u.s, out);
+    }
+    *out = jis(a, J_FLOAT) && jis(b, J_FLOAT) && isnan(a.u.f) && isnan(b.u.f);
+    return *out ? QUIRE_OK : jvalue_equal(s, a, b, out);
 }
 
 int jvalue_depth(jvalue v) {
@@ -182,89 +207,104 @@ static uint64_t mix(uint64_t h, uint64_t v) {
     return h ^ (h >> 32);
 }
 
-bool jvalue_hash(jvalue v, uint64_t *hash) {
-    uint64_t h = 0x51ed270b;
+static uint64_t hash_double(uint64_t h, double f) {
+    uint64_t bits;
+    if (f >= -0x1p63 && f < 0x1p63 && f == floor(f)) {
+        return mix(h, (uint64_t)(int64_t)f); /* as the equal integer */
+    }
+    f = isnan(f) ? (double)NAN : f;
+    memcpy(&bits, &f, sizeof bits);
+    return mix(h, bits);
+}
+
+/* As an equal double. */
+static uint64_t hash_big(uint64_t h, const jbig *b) {
+    double f = jbig_to_double(b);
+    uint64_t bits = b->limbs[0] + b->n;
+    if (jbig_equals_double(b, f)) {
+        memcpy(&bits, &f, sizeof bits);
+    }
+    return mix(h, bits);
+}
+
+static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out);
+
+static quire_err hash_tuple(jsteps *s, uint64_t h, const jlist *l, uint64_t *out) {
+    for (size_t i = 0; i < l->n; i++) {
+        uint64_t part;
+        TRY(jsteps_take(s, 1));
+        TRY(hash_of(s, l->items[i], &part));
+        h = mix(h, part);
+    }
+    *out = h;
+    return QUIRE_OK;
+}
+
+/* QUIRE_BAD_REQUEST: Python cannot hash it. Each part is a step. */
+static quire_err hash_of(jsteps *s, jvalue v, uint64_t *out) {
+    const uint64_t h = 0x51ed270b;
     switch (v.kind) {
     case J_BOOL:
     case J_INT:
-        h = mix(h, (uint64_t)jas_integer(v));
-        break;
+        *out = mix(h, (uint64_t)jas_integer(v));
+        return QUIRE_OK;
     case J_FLOAT:
-        if (v.u.f >= -0x1p63 && v.u.f < 0x1p63 && v.u.f == floor(v.u.f)) {
-            h = mix(h, (uint64_t)(int64_t)v.u.f); /* as the equal integer */
-        } else {
-            uint64_t bits;
-            memcpy(&bits, &v.u.f, sizeof bits);
-            h = mix(h, bits);
-        }
-        break;
-    case J_HUGE: { /* as an equal double */
-        double f = jbig_to_double(v.u.big);
-        uint64_t bits = v.u.big->limbs[0] + v.u.big->n;
-        if (jbig_equals_double(v.u.big, f)) {
-            memcpy(&bits, &f, sizeof bits);
-        }
-        h = mix(h, bits);
-        break;
-    }
+        *out = hash_double(h, v.u.f);
+        return QUIRE_OK;
+    case J_HUGE:
+        *out = hash_big(h, v.u.big);
+        return QUIRE_OK;
     case J_STRING:
     case J_BYTES:
-        h = mix(str_hash(h, v.u.s), v.u.s.n);
-        break;
+        *out = mix(str_hash(h, v.u.s), v.u.s.n);
+        return take_text(s, v.u.s.n);
     case J_TUPLE:
-        for (size_t i = 0; i < v.u.list->n; i++) {
-            uint64_t part;
-            if (!jvalue_hash(v.u.list->items[i], &part)) {
-                return false;
-            }
-            h = mix(h, part);
-        }
-        break;
+        return hash_tuple(s, h, v.u.list, out);
     case J_LIST:
     case J_DICT:
     case J_NAMESPACE:
     case J_VIEW:
-        return false;
+        return QUIRE_BAD_REQUEST;
     case J_NONE:
     case J_UNDEFINED:
-        h = mix(h, v.kind);
-        break;
+        *out = mix(h, v.kind);
+        return QUIRE_OK;
     default:
-        h = mix(h, (uint64_t)(uintptr_t)v.u.list);
-        break;
+        *out = mix(h, (uint64_t)(uintptr_t)v.u.list);
+        return QUIRE_OK;
     }
-    *hash = h;
-    return true;
 }
 
 /* The entry number + 1 of a key, or 0. *slot is its slot in the index, or the slot to insert it. */
-static size_t find(const jdict *d, jvalue key, uint64_t hash, size_t *slot) {
+static quire_err find(jsteps *s, const jdict *d, jvalue key, uint64_t hash, size_t *entry, size_t *slot) {
+    bool matches = false;
+    *entry = 0;
     if (d->index == NULL) {
-        for (size_t i = 0; i < d->n; i++) {
-            if (d->entries[i].hash == hash && jvalue_equal(d->entries[i].key, key)) {
-                return i + 1;
-            }
+        for (size_t i = 0; i < d->n && !matches; i++) {
+            TRY(d->entries[i].hash == hash ? jvalue_matches(s, d->entries[i].key, key, &matches) : QUIRE_OK);
+            *entry = matches ? i + 1 : 0;
         }
-        return 0;
+        return QUIRE_OK;
     }
-    for (size_t at = (size_t)hash & (d->n_index - 1);; at = (at + 1) & (d->n_index - 1)) {
-        uint32_t entry = d->index[at];
+    size_t n_seen = 0;
+    for (size_t at = (size_t)hash & (d->n_index - 1); !matches; at = (at + 1) & (d->n_index - 1), n_seen++) {
+        *entry = d->index[at];
         *slot = at;
-        if (entry == 0 || (d->entries[entry - 1].hash == hash && jvalue_equal(d->entries[entry - 1].key, key))) {
-            return entry;
+        if (*entry == 0) {
+            break;
         }
+        TRY(d->entries[*entry - 1].hash == hash ? jvalue_matches(s, d->entries[*entry - 1].key, key, &matches) : QUIRE_OK);
     }
+    return n_seen < 8 ? QUIRE_OK : jsteps_take(s, n_seen / 8); /* many hashes may fall together */
 }
 
-jvalue *jdict_get(const jdict *d, jvalue key) {
+quire_err jdict_get(jsteps *s, const jdict *d, jvalue key, const jvalue **out) {
     uint64_t hash;
-    size_t slot;
-    size_t entry = jvalue_hash(key, &hash) ? find(d, key, hash, &slot) : 0;
-    return entry == 0 ? NULL : &d->entries[entry - 1].value;
-}
-
-jvalue *jdict_get_str(const jdict *d, str key) {
-    return jdict_get(d, jstring(key));
+    size_t slot, entry;
+    TRY(hash_of(s, key, &hash));
+    TRY(find(s, d, key, hash, &entry, &slot));
+    *out = entry == 0 ? NULL : &d->entries[entry - 1].value;
+    return QUIRE_OK;
 }
 
 /* Ensures room for one more entry, and an index that is at most half full. */
@@ -299,27 +339,24 @@ static bool grow(jarena *a, jdict *d) {
     return true;
 }
 
-bool jdict_set(jarena *a, jdict *d, jvalue key, jvalue value) {
+quire_err jdict_set(jarena *a, jsteps *s, jdict *d, jvalue key, jvalue value) {
     uint64_t hash;
-    size_t slot = 0;
-    if (!jvalue_hash(key, &hash)) {
-        return false;
+    size_t slot = 0, entry;
+    TRY(hash_of(s, key, &hash));
+    TRY(find(s, d, key, hash, &entry, &slot));
+    if (entry == 0) {
+        bool moves = d->n == d->cap;
+        TRY(grow(a, d) ? QUIRE_OK : QUIRE_NO_MEMORY);
+        TRY(moves ? find(s, d, key, hash, &entry, &slot) : QUIRE_OK);
+        d->entries[d->n] = (jentry){key, value, hash};
+        d->n++;
+        if (d->index != NULL) {
+            d->index[slot] = (uint32_t)d->n;
+        }
+    } else {
+        d->entries[entry - 1].value = value;
     }
     int deep = jvalue_depth(key) > jvalue_depth(value) ? jvalue_depth(key) : jvalue_depth(value);
     d->depth = deep + 1 > d->depth ? deep + 1 : d->depth;
-    size_t entry = find(d, key, hash, &slot);
-    if (entry > 0) {
-        d->entries[entry - 1].value = value;
-        return true;
-    }
-    if (!grow(a, d)) {
-        return false;
-    }
-    find(d, key, hash, &slot); /* the index may have moved */
-    d->entries[d->n] = (jentry){key, value, hash};
-    d->n++;
-    if (d->index != NULL) {
-        d->index[slot] = (uint32_t)d->n;
-    }
-    return true;
+    return QUIRE_OK;
 }

@@ -8,8 +8,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/turn.h"
 #include "jinja/jinja_arena.h"
 #include "jinja/jinja_out.h"
+
+/* ---- steps ---- */
+
+/* What a render has done of JINJA_MAX_STEPS. */
+typedef struct jsteps {
+    int64_t taken;
+    bool over; /* the bound refused a step */
+} jsteps;
+
+/* Counts n steps. QUIRE_TOO_LARGE: over the bound; errors of turn_poll. */
+static inline quire_err jsteps_take(jsteps *s, size_t n) {
+    if (n > (size_t)(JINJA_MAX_STEPS - s->taken)) {
+        s->over = true;
+        return QUIRE_TOO_LARGE;
+    }
+    s->taken += (int64_t)n;
+    return turn_poll(n < TURN_WORK ? (uint32_t)n : TURN_WORK);
+}
 
 /* ---- values ---- */
 
@@ -129,8 +148,11 @@ static inline bool jis_listlike(jvalue v) {
 
 /* Python's truth. */
 bool jvalue_truth(jvalue v);
-/* Python's ==. */
-bool jvalue_equal(jvalue a, jvalue b);
+/* Python's ==. Values may share parts, so what is compared can be far more than what is held: each part counts as a step. Errors of
+ * jsteps_take. */
+quire_err jvalue_equal(jsteps *s, jvalue a, jvalue b, bool *out);
+/* Python's `is` or ==, by which containers compare and find their items: NaN is found where it lies. All NaN are one object here. */
+quire_err jvalue_matches(jsteps *s, jvalue a, jvalue b, bool *out);
 /* The nesting depth of lists and dictionaries in it; 0 for anything else. */
 int jvalue_depth(jvalue v);
 /* The type's name as error messages of Python ("str", "NoneType") and of Jinja ("str object", "None") have it. */
@@ -157,13 +179,10 @@ typedef struct jdict {
 } jdict;
 
 jdict *jdict_new(jarena *a);
-/* false for a key that Python cannot hash. */
-bool jvalue_hash(jvalue v, uint64_t *hash);
-/* The entry's value, or NULL. The key must be hashable. */
-jvalue *jdict_get(const jdict *d, jvalue key);
-jvalue *jdict_get_str(const jdict *d, str key);
-/* Adds or replaces; false when out of memory. The key must be hashable. */
-bool jdict_set(jarena *a, jdict *d, jvalue key, jvalue value);
+/* The entry's value, or NULL. QUIRE_BAD_REQUEST: a key that Python cannot hash; errors of jsteps_take, as of jvalue_equal. */
+quire_err jdict_get(jsteps *s, const jdict *d, jvalue key, const jvalue **out);
+/* Adds or replaces. Errors of jdict_get, QUIRE_NO_MEMORY; then d is unchanged. */
+quire_err jdict_set(jarena *a, jsteps *s, jdict *d, jvalue key, jvalue value);
 
 /* ---- characters (UTF-8; a byte that is not part of a character counts as one) ---- */
 

@@ -1,6 +1,7 @@
 #include "jinja/render.h"
 
 #include <glob.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -378,7 +379,172 @@ static void what_jinja_leaves_to_chance_is_the_same_in_each_render(void **state)
     strbuf_deinit(&out[1]);
 }
 
+/* Each as jinja2 3.1.6 renders it. */
+static void containers_find_an_object_that_does_not_equal_itself(void **state) {
+    (void)state;
+    const char *v = "{\"t\":\"nan\"}";
+    expect("{% set n = t|float %}{{ n in [n] }}{{ [n] == [n] }}{{ {'a': n} == {'a': n} }}{{ (n,) < (n,) }}{{ [n, 1] < [n, 2] }}", v,
+           "TrueTrueTrueFalseTrue");
+    expect("{% set n = t|float %}{{ n == n }}{{ n != n }}{{ n is eq n }}", v, "FalseTrueFalse");
+    expect("{% set n = t|float %}{{ [n].count(n) }}{{ [n].index(n) }}{{ {n: 1}[n] }}{{ {n: 1, n: 2}|length }}", v, "1011");
+    expect("{% set n = t|float %}{{ [n, n]|unique|list|length }}{% for i in [n, n] %}{{ loop.changed(i) }}{% endfor %}", v, "1TrueFalse");
+    expect("{% set n = t|float %}{{ [{'g': n}, {'g': n}]|groupby('g')|length }}", v, "1");
+    expect("{{ [range(3)] == [range(3)] }}{{ [1, 2.0, true] == [true, 2, 1] }}{{ {(1, (2,)): 3}[(1.0, (2,))] }}", v, "TrueTrue3");
+}
+
+static void numbers_compare_exactly_and_divide_as_in_python(void **state) {
+    (void)state;
+    expect("{{ 9223372036854775807 < 9223372036854775808.0 }}{{ 9223372036854775807 >= 9223372036854775808.0 }}"
+           "{{ 9223372036854775808.0 > 9223372036854775807 }}{{ -9223372036854775808.0 <= -9223372036854775807 }}",
+           "{}", "TrueFalseTrueTrue");
+    expect("{{ 1 < 1.5 }}{{ -1 > -1.5 }}{{ 2 > 1.5 }}{{ 0 > -0.5 }}{{ 9007199254740993 > 9007199254740992.0 }}", "{}",
+           "TrueTrueTrueTrueTrue");
+    expect("{{ 1 < (t|float) }}{{ 1 >= (t|float) }}{{ ('inf'|float) > 1 }}{{ 1 > -('inf'|float) }}", "{\"t\":\"nan\"}",
+           "FalseFalseTrueTrue");
+    expect("{{ 5.0 // -('inf'|float) }} {{ -5.0 // ('inf'|float) }} {{ 5.0 // ('inf'|float) }} {{ ('inf'|float) // 2.0 }}", "{}",
+           "-1.0 -1.0 0.0 nan");
+    expect("{{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ 0.0 // -2.0 }} {{ 1.0 // 0.1 }} {{ -1.0 // 3 }} {{ 6.0 // -3.0 }}", "{}",
+           "3.0 -4.0 -0.0 9.0 -1.0 -2.0");
+}
+
+static void filters_and_members_take_what_jinjas_take(void **state) {
+    (void)state;
+    expect("{{ (['a','b']|map('upper')|reverse)|length }}{{ ['a','b']|map('upper')|reverse }}{{ [1,2]|reverse|reverse }}", "{}",
+           "2['B', 'A'][1, 2]");
+    refuse("{{ ([1, 2]|reverse)|length }}", "{}", QUIRE_BAD_REQUEST, "has no len()");
+    expect("{{ x|tojson }}{{ x|tojson(ensure_ascii=true) }}", "{\"x\":\"a\\u007f\\u00e9\"}", "\"a\x7f\xc3\xa9\"\"a\\u007f\\u00e9\"");
+    expect("{{ 'nan'|float|int }}{{ 'nan'|float|int(7) }}{{ 'inf'|int(8) }}", "{}", "078");
+    refuse("{{ 'inf'|float|int }}", "{}", QUIRE_BAD_REQUEST, "cannot convert inf");
+    expect("{{ ('1'*200)|float }} {{ ('1'*400)|float }} {{ ('0'*500 ~ '1.5')|float }} {{ ('1_' * 100 ~ '1')|float }}", "{}",
+           "1.1111111111111111e+199 inf 1.5 1.111111111111111e+100");
+    expect("{{ ('1'*200 ~ 'x')|float(3) }}{{ ('1' * 200 ~ '.5')|int > 10 ** 199 }}", "{}", "3True");
+    expect("{{ '1\\x00'|float(4) }}{{ ('1' * 200 ~ '\\x00')|float(5) }}", "{}", "45");
+    expect("{{ {'__x': 1}.__x }}{{ {'__x__': 2}.__x__ }}[{{ {'__class__': 3}.__class__ }}]{{ {'__class__': 4}['__class__'] }}", "{}",
+           "12[]4");
+    expect("{{ {}.__x is defined }}{{ {'__len__': 5}.__len__ is defined }}{{ [].__x is defined }}", "{}", "FalseFalseFalse");
+}
+
+static void a_jump_out_of_a_captured_body_drops_it(void **state) {
+    (void)state;
+    expect("{% for i in [1, 2] %}{% filter upper %}a{% break %}b{% endfilter %}c{% endfor %}|", "{}", "|");
+    expect("{% for i in [1, 2] %}{% filter upper %}a{% if i == 1 %}{% continue %}{% endif %}b{% endfilter %}c{% endfor %}|", "{}", "ABc|");
+    expect("{% set n = namespace(x=0) %}{% for i in [1, 2] %}{% set n.x %}a{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endset %}"
+           "{% endfor %}{{ n.x }}",
+           "{}", "a1");
+    expect("{% set n = namespace(x=0) %}{% for i in [1, 2] %}{% set n.x | upper %}a{% continue %}{% endset %}{% endfor %}{{ n.x }}", "{}",
+           "0");
+}
+
 /* ---- bounds ---- */
+
+/* Of 40 lists, tuples or dictionaries that hold the one before twice, 2^40 paths lead to the first. */
+#define DOUBLED(name, first, next)                                                                                                         \
+    "{% set " name " = namespace(a=" first ") %}{% for i in range(40) %}{% set " name ".a = " next " %}{% endfor %}"
+
+static void shared_values_are_compared_within_the_bounds(void **state) {
+    (void)state;
+    expect(DOUBLED("n", "[1]", "[n.a, n.a]") "{{ [n.a] == [n.a] }}{{ n.a in [n.a] }}{{ [n.a, n.a].count(n.a) }}{{ n.a < n.a }}", "{}",
+           "TrueTrue2False");
+    expect(DOUBLED("n", "{}", "{'a': n.a, 'b': n.a}") "{{ n.a == n.a }}{{ [n.a].index(n.a) }}", "{}", "True0");
+    static const char *const sources[] = {
+        DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ n.a == m.a }}",
+        DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ n.a in [m.a] }}",
+        DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ n.a < m.a }}",
+        DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{{ [n.a].count(m.a) }}",
+        DOUBLED("n", "[1]", "[n.a, n.a]") DOUBLED("m", "[1]", "[m.a, m.a]") "{% for i in [n.a, m.a] %}{{ loop.changed(i) }}{% endfor %}",
+        DOUBLED("n", "{}", "{'a': n.a, 'b': n.a}") DOUBLED("m", "{}", "{'a': m.a, 'b': m.a}") "{{ n.a == m.a }}",
+        DOUBLED("n", "(1,)", "(n.a, n.a)") "{{ {n.a: 1}|length }}",
+        DOUBLED("n", "(1,)", "(n.a, n.a)") "{{ {}[n.a] }}",
+        DOUBLED("n", "(1,)", "(n.a, n.a)") "{{ [n.a, n.a]|unique|list|length }}",
+        "{% set a = range(999)|list + [1] %}{% set b = range(999)|list + [2] %}{{ ([a] * 99999).count(b) }}",
+        "{% set a = range(999)|list + [1] %}{% set b = range(999)|list + [2] %}{{ ([a] * 99999).index(b) }}",
+        "{% set a = range(999)|list + [1] %}{% set b = range(999)|list + [2] %}{{ b in [a] * 99999 }}",
+        "{% set a = 'x' * 999999 ~ 'a' %}{% set b = 'x' * 999999 ~ 'b' %}{{ b in [a] * 99999 }}",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        refuse(sources[i], "{}", QUIRE_TOO_LARGE, "the template takes more than 20000000 steps");
+    }
+}
+
+/* Numbers whose hashes, which are a product with an odd number, end in the same 24 bits. */
+static void keys_whose_hashes_fall_together_are_found_within_the_bounds(void **state) {
+    (void)state;
+    enum { N_KEYS = 40000 };
+    const uint64_t factor = 0x9e3779b97f4a7c15u, begin = 0x51ed270b;
+    uint64_t inverse = factor;
+    for (int i = 0; i < 5; i++) { /* Newton: each round doubles the bits that are right */
+        inverse *= 2 - factor * inverse;
+    }
+    strbuf v = {0};
+    strbuf_add_str(&v, "{\"l\":[0");
+    for (uint64_t i = 1; i <= N_KEYS; i++) {
+        char number[32];
+        uint64_t hash = i << 24, product = hash ^ (hash >> 32);
+        snprintf(number, sizeof number, ",%lld", (long long)((product * inverse) ^ begin));
+        strbuf_add_str(&v, number);
+    }
+    strbuf_add_str(&v, "]}");
+    refuse("{{ l|unique|list|length }}", v.p, QUIRE_TOO_LARGE, "steps");
+    strbuf_deinit(&v);
+}
+
+static strbuf repeated(const char *before, const char *part, int times, const char *after) {
+    strbuf s = {0};
+    strbuf_add_str(&s, before);
+    for (int i = 0; i < times; i++) {
+        strbuf_add_str(&s, part);
+    }
+    strbuf_add_str(&s, after);
+    return s;
+}
+
+static void conditions_without_else_form_a_bounded_chain(void **state) {
+    (void)state;
+    strbuf s = repeated("{{ 1", " if 1", 300000, " }}");
+    refuse(s.p, "{}", QUIRE_TOO_LARGE, "a chain of more than 500 operators");
+    strbuf_deinit(&s);
+    s = repeated("{{ 1", " if 1", 400, " }}");
+    expect(s.p, "{}", "1");
+    strbuf_deinit(&s);
+}
+
+static void *open_on_a_small_stack(void *source) {
+    jinja_program *p;
+    quire_err e = jinja_open(str_of(source), chat, &p, NULL);
+    jinja_close(p);
+    return e == QUIRE_OK ? source : NULL;
+}
+
+/* Right operands at the ends of long chains: 190 levels of 490. */
+static void a_deep_tree_is_walked_within_the_bounds(void **state) {
+    (void)state;
+    strbuf chain = repeated("", "|string", 490, ")"), close = repeated("", chain.p, 190, " }}");
+    strbuf s = repeated("{{ ", "(1 + ", 190, "1");
+    strbuf_add_str(&s, close.p);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *opened;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, (size_t)2 << 20);
+    assert_int_equal(pthread_create(&thread, &attributes, open_on_a_small_stack, s.p), 0);
+    assert_int_equal(pthread_join(thread, &opened), 0);
+    assert_non_null(opened);
+    pthread_attr_destroy(&attributes);
+    refuse(s.p, "{}", QUIRE_BAD_REQUEST, "recurses");
+    strbuf_deinit(&s);
+    strbuf_deinit(&close);
+    strbuf_deinit(&chain);
+}
+
+static void filter_blocks_that_call_themselves_end_with_an_error(void **state) {
+    (void)state;
+    strbuf s = repeated("{% macro f() %}{% filter default(f())", "|string", 490, "%}x{% endfilter %}{% endmacro %}{{ f() }}");
+    refuse(s.p, "{}", QUIRE_BAD_REQUEST, "recurses");
+    strbuf_deinit(&s);
+    s = repeated("{% filter upper", "|string", 490, "%}x{% endfilter %}");
+    expect(s.p, "{}", "X");
+    strbuf_deinit(&s);
+}
 
 static void endless_and_enormous_templates_end_with_an_error(void **state) {
     (void)state;
@@ -663,6 +829,15 @@ int main(void) {
         cmocka_unit_test(a_format_that_is_no_text_is_its_text),
         cmocka_unit_test(characters_have_names),
         cmocka_unit_test(what_jinja_leaves_to_chance_is_the_same_in_each_render),
+        cmocka_unit_test(containers_find_an_object_that_does_not_equal_itself),
+        cmocka_unit_test(numbers_compare_exactly_and_divide_as_in_python),
+        cmocka_unit_test(filters_and_members_take_what_jinjas_take),
+        cmocka_unit_test(a_jump_out_of_a_captured_body_drops_it),
+        cmocka_unit_test(shared_values_are_compared_within_the_bounds),
+        cmocka_unit_test(keys_whose_hashes_fall_together_are_found_within_the_bounds),
+        cmocka_unit_test(conditions_without_else_form_a_bounded_chain),
+        cmocka_unit_test(a_deep_tree_is_walked_within_the_bounds),
+        cmocka_unit_test(filter_blocks_that_call_themselves_end_with_an_error),
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
         cmocka_unit_test(a_program_that_nests_too_deeply_is_refused),
         cmocka_unit_test(appending_in_a_loop_takes_linear_memory),

@@ -124,10 +124,27 @@ static void a_cancelled_render_ends_in_the_middle_of_a_loop(void **state) {
     strbuf_deinit(&variables);
 }
 
+/* Two values of 40 levels, of 2^40 paths each. */
+static const char comparison[] =
+    "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% endfor %}"
+    "{{ n.a == n.b }}";
+
+static void a_cancelled_comparison_ends_in_its_middle(void **state) {
+    (void)state;
+    watched_turn w = {.ends_at = 20};
+    quire_error err = {0};
+    quire_err e = render_in_turn(comparison, "{}", &w, &err);
+    if (e != QUIRE_CANCELLED || w.n_slices > w.ends_at) {
+        fail_msg("%s after %d slices: %s", quire_err_text(e), w.n_slices, err.message);
+    }
+    assert_true(w.longest_us <= GAP_US);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loops_over_a_long_text_let_others_go_on),
         cmocka_unit_test(a_cancelled_render_ends_in_the_middle_of_a_loop),
+        cmocka_unit_test(a_cancelled_comparison_ends_in_its_middle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ typedef enum headline_way {
     HEADLINE_GROWING, /* what it has; copied when it is full */
     HEADLINE_PAGED,   /* the engine */
     HEADLINE_CACHED,  /* the engine with its prefix cache */
-    HEADLINE_SWAPPED, /* the engine with host memory for what it preempts; not simulated */
+    HEADLINE_SWAPPED, /* the engine with host memory for what it preempts */
     HEADLINE_PLANNER, /* the engine's planner and pages without the engine: only all at once, to see what the engine adds */
     HEADLINE_N_WAYS
 } headline_way;
