@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "text/chars.h"
 
 /* True for <|user|>, also with the full-width bars that some makers use: a control token, whatever its flags are. */
@@ -220,32 +221,46 @@ static bool may_stand(const added_walk *w, const added_token *t, size_t start, s
     return w->marks == NULL || !t->control || text_marks_allow(w->marks, w->offset + start + t->lead, w->offset + end);
 }
 
-/* The longest token that begins at text[at], or -1; *end is its end. */
-static int32_t longest_at(const added_walk *w, size_t at, size_t *end) {
+/* The longest token that begins at text[at], or -1; *end is its end. A token may be as long as its file: the steps are polled work. */
+static quire_err longest_at(const added_walk *w, size_t at, int32_t *best, size_t *end) {
     const trie_node *node = &w->trie->nodes[0];
-    int32_t best = -1;
-    for (size_t i = at; i < w->text.n; i++) {
+    size_t i = at;
+    for (*best = -1; i < w->text.n; i++) {
         node = added_trie_child(w->trie, node, (uint8_t)w->text.p[i]);
         if (node == NULL) {
             break;
         }
         if (node->token >= 0 && may_stand(w, &w->set->tokens[node->token], at, i + 1)) {
-            best = node->token;
+            *best = node->token;
             *end = i + 1;
         }
     }
-    return best;
+    return turn_poll((uint32_t)((i - at) / 16 + 1));
+}
+
+/* The next byte at or behind w->from that a token begins with, or the end. */
+static size_t next_start(const added_walk *w) {
+    size_t at = w->from;
+    while (at < w->text.n && !w->trie->starts[(uint8_t)w->text.p[at]]) {
+        at++;
+    }
+    return at;
 }
 
 void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special) {
     *w = (added_walk){.set = set, .trie = trie, .text = text, .skip_special = skip_special, .id = -1};
 }
 
-bool added_walk_next(added_walk *w) {
+quire_err added_walk_next(added_walk *w, bool *more) {
     w->id = -1;
+    *more = true;
     while (w->trie->n > 1 && w->from < w->text.n) {
-        size_t start = w->from, end = start + 1;
-        int32_t token = w->trie->starts[(uint8_t)w->text.p[start]] ? longest_at(w, start, &end) : -1;
+        size_t start = w->from = next_start(w), end = start + 1;
+        if (start == w->text.n) {
+            break;
+        }
+        int32_t token;
+        TRY(longest_at(w, start, &token, &end));
         w->from = end;
         if (token < 0) {
             continue;
@@ -255,7 +270,7 @@ bool added_walk_next(added_walk *w) {
             continue;
         }
         start = t->lstrip ? skip_spaces_left(w->text, start, w->done) : start;
-        end = t->rstrip ? skip_spaces_right(w->text, end) : end;
+        end = t->rstrip ? skip_spaces_right(w->text, end < w->done ? w->done : end) : end;
         if (t->lstrip && end <= w->done) {
             continue; /* the token before has taken the space that this one is made of */
         }
@@ -263,13 +278,11 @@ bool added_walk_next(added_walk *w) {
         w->stretch_n = start > w->done ? start - w->done : 0; /* the token before may have taken the space at this one's start */
         w->done = end;
         w->id = t->id;
-        return true;
+        return QUIRE_OK;
     }
-    if (w->done >= w->text.n) {
-        return false;
-    }
+    *more = w->done < w->text.n;
     w->stretch_at = w->done;
     w->stretch_n = w->text.n - w->done;
     w->done = w->text.n;
-    return true;
+    return QUIRE_OK;
 }

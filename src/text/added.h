@@ -73,7 +73,7 @@ typedef struct added_walk {
 
 /* The caller may set marks and offset before the first step. */
 void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special);
-/* Finds the next stretch and token; false at the end of the text. Leftmost and longest first. */
-bool added_walk_next(added_walk *w);
+/* Finds the next stretch and token; *more is false at the end of the text. Leftmost and longest first. Errors of turn_poll. */
+quire_err added_walk_next(added_walk *w, bool *more);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/base64.h"
 #include "base/mem.h"
+#include "base/turn.h"
 
 /* A unit: bits 0..7 its byte, bit 8 whether a rule ends here, bit 9 and 10..30 the offset of its children, bit 31 set for a value. */
 static uint32_t offset_of(uint32_t unit) {
@@ -52,12 +53,12 @@ void charsmap_deinit(charsmap *m) {
 
 bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, str *to) {
     bool found = false;
-    size_t at = m->n_units > 0 ? offset_of(m->units[0]) : 0;
-    for (size_t i = 0; i < text.n; i++) {
+    size_t at = m->n_units > 0 ? offset_of(m->units[0]) : 0, i = 0;
+    for (; i < text.n; i++) {
         uint8_t byte = (uint8_t)text.p[i];
         at ^= byte;
         if (at >= m->n_units || label_of(m->units[at]) != byte) {
-            return found;
+            break;
         }
         uint32_t unit = m->units[at];
         at ^= offset_of(unit);
@@ -71,8 +72,9 @@ bool charsmap_find(const charsmap *m, str text, charsmap_rule which, size_t *n, 
             found = true;
         }
         if (which == CHARSMAP_SHORTEST) {
-            return found;
+            break;
         }
     }
+    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll has the error too */
     return found;
 }

@@ -89,8 +89,11 @@ typedef struct pre_rules {
     "\\x{3001}-\\x{303f}\\x{fe30}-\\x{fe4f}]+|[\\x{3105}-\\x{312f}]+|" KANA
 #define O200K_DIGIT LEAD UPPER "*" LOWER "+" CONTRACTIONS "?|" LEAD UPPER "+" LOWER "*" CONTRACTIONS "?|\\p{N}" CASED_TAIL
 #define THREES      "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))" /* digits by threes from the right */
-#define NOT_POINTS  " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
-#define LINES       "[^\\n]+|[\\n]+"
+/* Cuts where threes are left to the right. Matches are threes before others, and where there are none the last three's empty start: cuts
+ * are what counts. Behind three digits stands the end of a match, so that one look along the digits does for all. */
+#define CUT_THREES "(?<!\\d{3})\\d{3}(?=(?:\\d{3})++(?!\\d))|(?<=\\d{3})\\d{3}(?=\\d{3})|(?=\\d{3}(?!\\d))"
+#define NOT_POINTS " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
+#define LINES      "[^\\n]+|[\\n]+"
 
 static const pre_rules table[] = {
     {"gpt-2 gpt2 phi-2 jais roberta-bpe jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code gigachat a.x-4.0 mellum modern-bert "
@@ -116,7 +119,7 @@ static const pre_rules table[] = {
     {"tiny_aya cohere2moe", .rules = {{RULE_SPLIT, THREES}, {RULE_SPLIT, O200K}, {RULE_BYTES, 0}}},
     {"youtu", .ignore_merges = true, .rules = {{RULE_SPLIT, YOUTU}, {RULE_SPLIT, O200K_DIGIT}, {RULE_BYTES, 0}}},
     {"kimi-k2", .ignore_merges = true, .rules = {{RULE_SPLIT, KIMI}, {RULE_BYTES, 0}}},
-    {"superbpe", .rules = {{RULE_SPLIT, "\\p{N}+"}, {RULE_SPLIT, "(?=(\\d{3})+(?!\\d))"}, {RULE_BYTES, 0}}},
+    {"superbpe", .rules = {{RULE_SPLIT, "\\p{N}+"}, {RULE_SPLIT, CUT_THREES}, {RULE_BYTES, 0}}},
     {"poro-chat bloom gpt3-finnish", .rules = {{RULE_SPLIT, NOT_POINTS}, {RULE_BYTES, 0}}},
     {"viking", .rules = {{RULE_SPLIT, NOT_POINTS}, {RULE_DIGITS, 0}, {RULE_BYTES, 0}}},
     {"afmoe", .rules = {{RULE_SPLIT, THREES}, {RULE_SPLIT, EAST_ASIA}, {RULE_SPLIT, SYMBOLS}, {RULE_BYTES, 0}}},

@@ -187,6 +187,7 @@ static quire_err map_graphemes(const charsmap *m, str text, strbuf *out) {
     str to;
     for (size_t i = 0; i < text.n; i += n) {
         str g = {text.p + i, n = grapheme_at((str){text.p + i, text.n - i})};
+        TRY(turn_poll((uint32_t)n));
         if (n <= MAX_GRAPHEME && charsmap_find(m, g, CHARSMAP_SHORTEST, &n_rule, &to)) {
             TRY(strbuf_add(out, to.p, to.n));
             continue;

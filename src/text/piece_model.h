@@ -21,7 +21,8 @@ void model_scratch_deinit(model_scratch *s);
 
 typedef struct piece_model_ops {
     const char *name; /* as tokenizer.json has it */
-    /* Appends the ids of a piece, which is valid UTF-8 and not empty. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB. */
+    /* Appends the ids of a piece, which is valid UTF-8 and not empty. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; errors of
+     * turn_poll. */
     quire_err (*encode)(const piece_model *m, str piece, model_scratch *s, token_list *out);
     /* The tokens of byte fallback, [256] with -1 where there is none; NULL where the model has no such fallback. */
     const int32_t *(*bytes)(const piece_model *m);

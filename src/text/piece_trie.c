@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/turn.h"
 
 #define WIDTH     256
 #define MAX_UNITS ((size_t)INT32_MAX - 2 * WIDTH)
@@ -157,7 +158,8 @@ int32_t piece_trie_walk(const piece_trie *t, int32_t node, str text) {
 
 int32_t piece_trie_longest(const piece_trie *t, int32_t node, str text, size_t *n) {
     int32_t id = -1;
-    for (size_t i = 0; i < text.n; i++) {
+    size_t i = 0;
+    for (; i < text.n; i++) {
         node = piece_trie_step(t, node, (uint8_t)text.p[i]);
         if (node < 0) {
             break;
@@ -167,5 +169,6 @@ int32_t piece_trie_longest(const piece_trie *t, int32_t node, str text, size_t *
             *n = i + 1;
         }
     }
+    (void)turn_poll((uint32_t)(i / 16)); /* the caller's next poll has the error too */
     return id;
 }

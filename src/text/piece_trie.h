@@ -43,7 +43,8 @@ static inline int32_t piece_trie_step(const piece_trie *t, int32_t node, uint8_t
 
 /* The node that text leads to from `node`, or -1. */
 int32_t piece_trie_walk(const piece_trie *t, int32_t node, str text);
-/* The longest piece that text begins with below `node`: its id, and its length in *n; -1: none. */
+/* The longest piece that text begins with below `node`: its id, and its length in *n; -1: none. Its steps are polled
+ * work, whose error the caller's next poll has. */
 int32_t piece_trie_longest(const piece_trie *t, int32_t node, str text, size_t *n);
 
 #endif

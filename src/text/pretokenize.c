@@ -150,6 +150,7 @@ static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert,
         merge_cuts(s, behavior);
     }
     for (size_t i = 0; i < s->n_cuts; i++) {
+        TRY(i % 16 == 0 ? turn_poll(1) : QUIRE_OK);
         if (behavior != SPLIT_REMOVED || !s->cuts[i].match) {
             TRY(list_add(out, offset + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start));
         }
@@ -162,6 +163,7 @@ static quire_err cut_fixed(const pre_step *step, str text, size_t offset, piece_
     int32_t n = 0;
     for (size_t i = 0; i < text.n; i += len) {
         (void)utf8_next(text.p + i, &len);
+        TRY(i % 16 == 0 ? turn_poll(1) : QUIRE_OK);
         if (++n == step->length) {
             TRY(list_add(out, offset + start, i + len - start));
             start = i + len;
@@ -175,6 +177,7 @@ static quire_err cut_scripts(str text, size_t offset, piece_list *out) {
     size_t start = text.n, len;
     int32_t last = 0;
     for (size_t i = 0; i < text.n; i += len) {
+        TRY(turn_poll(1));
         int32_t script = char_script(utf8_next(text.p + i, &len));
         if (script != 0 && script != last) {
             TRY(start < i ? list_add(out, offset + start, i - start) : QUIRE_OK);
@@ -202,6 +205,25 @@ static size_t count_chars(str text) {
     return n;
 }
 
+/* Appends what *own holds from start on as pieces, cut before every mark; an empty mark cuts nowhere. */
+static quire_err cut_before(str mark, const strbuf *own, size_t start, piece_list *out) {
+    for (size_t i = start; mark.n > 0 && own->n - i >= mark.n;) {
+        const char *at = memchr(own->p + i, mark.p[0], own->n - i - mark.n + 1);
+        if (at == NULL) {
+            break;
+        }
+        i = (size_t)(at - own->p);
+        TRY(turn_poll(1));
+        bool cut = memcmp(at, mark.p, mark.n) == 0;
+        if (cut) {
+            TRY(list_add(out, start, i - start));
+            start = i;
+        }
+        i += cut ? mark.n : 1;
+    }
+    return list_add(out, start, own->n - start);
+}
+
 /* Appends text to *own with metaspace marks, and cuts it before every mark. */
 static quire_err metaspace_piece(const pre_step *step, str text, size_t front, pre_scratch *s, strbuf *own, piece_list *out) {
     char mark[4];
@@ -213,6 +235,7 @@ static quire_err metaspace_piece(const pre_step *step, str text, size_t front, p
         const char *space = memchr(text.p + i, ' ', text.n - i);
         size_t upto = space != NULL ? (size_t)(space - text.p) : text.n;
         TRY(strbuf_add(own, text.p + i, upto - i));
+        TRY(turn_poll((uint32_t)((upto - i) / 16 + 1)));
         if (space != NULL) {
             TRY(strbuf_add(own, mark, n_mark));
         }
@@ -221,15 +244,7 @@ static quire_err metaspace_piece(const pre_step *step, str text, size_t front, p
     if (front > 0) {
         note_front(s, own, start, count_chars((str){text.p, front}) + prepends);
     }
-    for (size_t i = start; step->split && i + n_mark <= own->n;) {
-        bool cut = memcmp(own->p + i, mark, n_mark) == 0;
-        if (cut) {
-            TRY(list_add(out, start, i - start));
-            start = i;
-        }
-        i += cut ? n_mark : 1;
-    }
-    return list_add(out, start, own->n - start);
+    return cut_before(step->split ? (str){mark, n_mark} : (str){mark, 0}, own, start, out);
 }
 
 /* Appends text's bytes to *own in the byte-level alphabet, and its pieces to out. */

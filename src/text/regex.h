@@ -1,8 +1,8 @@
 /* Regular expressions of tokenizer files, translated to PCRE2. They are written for Oniguruma (its Ruby syntax), which the tokenizers
  * library uses. An expression without an exact translation is refused, since several constructs would compile and mean something else.
  *
- * A compiled expression is immutable: any thread may search with its own scratch. Subjects are valid UTF-8 and hostile: matching is
- * bounded. */
+ * A compiled expression is immutable: any thread may search with its own scratch. Subjects are valid UTF-8 and hostile: an attempt at one
+ * start is bounded, and between starts the thread's turn is asked (base/turn.h), so that a search over many can be cancelled. */
 #ifndef TEXT_REGEX_H
 #define TEXT_REGEX_H
 
@@ -12,7 +12,7 @@ typedef struct regex regex;
 
 /* Working memory of searches, for one thread. Zero-initialised is valid; freed by regex_scratch_deinit. */
 typedef struct regex_scratch {
-    void *match_data;
+    void *match_data, *limits;
 } regex_scratch;
 
 void regex_scratch_deinit(regex_scratch *s);
@@ -47,10 +47,13 @@ typedef struct match_iter {
     str subject;
     size_t from, last_end;
     bool any;
-    size_t start, end; /* the match found */
+    size_t start, end;          /* the match found */
+    size_t pace, left;          /* starts between two looks at the clock, and those that are left until the next; pace 0: no look yet */
+    int64_t looked_us, took_us; /* when the last look was, on clock_us; how long the starts before it took */
 } match_iter;
 
-/* Finds the next match; *found is false when there are no more. QUIRE_NO_MEMORY; QUIRE_BAD_REQUEST when matching would take too long. */
+/* Finds the next match; *found is false when there are no more. QUIRE_NO_MEMORY; QUIRE_BAD_REQUEST when matching would take too long;
+ * errors of turn_poll. */
 quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool *found);
 
 /* Appends text with every match replaced by `by`. Errors as matcher_next, and *out then holds a part. */

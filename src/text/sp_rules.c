@@ -1,5 +1,6 @@
 #include "text/sp_rules.h"
 
+#include "base/turn.h"
 #include "base/utf8.h"
 
 void sp_rules_deinit(sp_rules *r) {
@@ -42,6 +43,7 @@ static str rest_of(str text, size_t n) {
 quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
     size_t n, before = out->n;
     while (r->remove_extra && text.n > 0 && str_is(next_part(r, text, &n), " ")) {
+        TRY(turn_poll(1));
         text = rest_of(text, n);
     }
     if (text.n == 0) {
@@ -51,6 +53,7 @@ quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out) {
     bool after_space = r->remove_extra;
     for (; text.n > 0; text = rest_of(text, n)) {
         str part = next_part(r, text, &n);
+        TRY(turn_poll((uint32_t)(n / 16 + 1)));
         while (after_space && part.n > 0 && part.p[0] == ' ') {
             part = rest_of(part, 1);
         }

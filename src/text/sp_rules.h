@@ -20,7 +20,7 @@ typedef struct sp_rules {
 } sp_rules;
 
 void sp_rules_deinit(sp_rules *r);
-/* Appends the normalized text; empty text stays empty. */
+/* Appends the normalized text; empty text stays empty. QUIRE_NO_MEMORY, errors of turn_poll. */
 quire_err sp_rules_run(const sp_rules *r, str text, strbuf *out);
 
 #endif

@@ -187,7 +187,8 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     added_walk_begin(&w, &t->added, &t->added.normalized, normalized, r->options.special == ENCODE_PLAIN);
     w.marks = r->options.marks == NULL ? NULL : &moved;
     quire_err e = w.marks != NULL && t->added.finds_control ? move_marks(r, offset, text, normalized, &moved) : QUIRE_OK;
-    while (e == QUIRE_OK && added_walk_next(&w)) {
+    bool more = true;
+    while (e == QUIRE_OK && (e = added_walk_next(&w, &more)) == QUIRE_OK && more) {
         if (w.stretch_n > 0) {
             size_t front = r->norm.front > w.stretch_at ? r->norm.front - w.stretch_at : 0;
             e = encode_pieces(r, (str){normalized.p + w.stretch_at, w.stretch_n}, front, out);
@@ -232,7 +233,11 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
         w.done = w.from = r->options.from;
         TRY(token_list_add_all(out, r->options.known->ids, r->options.known->n));
     }
-    while (added_walk_next(&w)) {
+    for (bool more = true;;) {
+        TRY(added_walk_next(&w, &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
         if (w.stretch_n > 0) {
             TRY(encode_stretch(r, (str){text.p + w.stretch_at, w.stretch_n}, w.stretch_at, out));
         }
@@ -242,7 +247,6 @@ static quire_err encode_content(encode_run *r, str text, token_list *out) {
             TRY(check_room(r, out));
         }
     }
-    return QUIRE_OK;
 }
 
 /* Appends ids with their segment. */

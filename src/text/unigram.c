@@ -1,6 +1,7 @@
 #include "text/unigram.h"
 
 #include "base/mem.h"
+#include "base/turn.h"
 #include "base/utf8.h"
 
 #define LARGE_SUM 100000.0
@@ -82,6 +83,7 @@ static quire_err write_stretch(run *r, size_t end) {
     size_t n = 0;
     double score = node_at(r, end)->score;
     for (size_t at = end; at > r->done; at = node_at(r, at)->from) {
+        TRY(turn_poll(1));
         TRY(mem_grow(&r->s->ends, &r->s->cap_ends, n + 1, sizeof *r->s->ends));
         r->s->ends[n++] = at;
     }
@@ -111,12 +113,14 @@ static void begin_sums_anew(run *r, size_t at) {
     }
 }
 
-/* Offers every piece that begins at `at`, and the character as unknown where it is no piece. */
+/* Offers every piece that begins at `at`, and the character as unknown where it is no piece. A piece may be as long as its file: the steps
+ * are polled work. */
 static quire_err offer_pieces(run *r, size_t at, size_t n_char) {
     const piece_trie *t = &r->u->trie;
     bool single = false;
     int32_t node = PIECE_TRIE_ROOT;
-    for (size_t i = at; i < r->text.n; i++) {
+    size_t i = at;
+    for (; i < r->text.n; i++) {
         node = piece_trie_step(t, node, (uint8_t)r->text.p[i]);
         if (node < 0) {
             break;
@@ -127,6 +131,7 @@ static quire_err offer_pieces(run *r, size_t at, size_t n_char) {
             single = single || i + 1 - at == n_char;
         }
     }
+    TRY(turn_poll((uint32_t)((r->reach - at + i - at) / 16 + 1)));
     return single ? QUIRE_OK : offer(r, at, at + n_char, r->u->unknown_score, -1);
 }
 

@@ -48,7 +48,8 @@ typedef struct unigram_scratch {
 
 void unigram_scratch_deinit(unigram_scratch *s);
 
-/* Appends the ids of text, valid UTF-8. O(n) times the longest piece. QUIRE_NO_MEMORY: *out may then hold a part. */
+/* Appends the ids of text, valid UTF-8. O(n) times the longest piece, polled (base/turn.h). QUIRE_NO_MEMORY, errors of
+ * turn_poll: *out may then hold a part. */
 quire_err unigram_encode(const unigram *u, str text, unigram_scratch *s, token_list *out);
 
 #endif

@@ -1,5 +1,7 @@
 #include "text/wordpiece.h"
 
+#include "base/turn.h"
+
 void wordpiece_deinit(wordpiece *w) {
     piece_trie_deinit(&w->trie);
 }
@@ -20,6 +22,7 @@ quire_err wordpiece_encode(const wordpiece *w, str word, token_list *out) {
         bool misled = rest.p > word.p && w->mark.n > 0 && rest.n >= w->mark.n && memcmp(rest.p, w->mark.p, w->mark.n) == 0;
         int32_t id = node < 0 || misled ? -1 : piece_trie_longest(&w->trie, node, rest, &n);
         good = id >= 0;
+        TRY(turn_poll(1));
         TRY(good ? token_list_add(out, id) : QUIRE_OK);
         node = w->continues;
     }

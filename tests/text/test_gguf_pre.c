@@ -1,7 +1,10 @@
 /* The names of tokenizer.ggml.pre: which there are, how they cut, and what else they say. */
 #include "shared.h"
 
+#include "base/clock.h"
+#include "base/turn.h"
 #include "file/open_file.h"
+#include "text/byte_level.h"
 #include "text/tokenizer_impl.h"
 
 /* Every name of llama.cpp's src/llama-vocab.cpp at commit 00ad355e. */
@@ -45,6 +48,143 @@ static void expect_cut(const char *name, const char *text, const char *want) {
         fail_msg("%s cuts \"%s\" into %.*s, not %s", name, text, (int)got.n, got.p, want);
     }
     strbuf_deinit(&got);
+}
+
+/* ---- expressions that are searched in a quicker form ---- */
+
+/* The pieces that the expression itself makes of a text, by a search at every start: each match a piece. */
+static void cut_plainly(const char *pattern, str text, strbuf *out) {
+    char anchored[128];
+    matcher m = {0};
+    regex_scratch rs = {0};
+    quire_error err = {0};
+    size_t done = 0, last_end = SIZE_MAX;
+    (void)snprintf(anchored, sizeof anchored, "(?:%s)", pattern); /* no other form is known of it */
+    assert_int_equal(regex_open(str_of(anchored), &m.re, &err), QUIRE_OK);
+    for (size_t from = 0; from <= text.n;) {
+        match_iter it = {.subject = text, .from = from};
+        bool found;
+        assert_int_equal(matcher_next(&m, &rs, &it, &found), QUIRE_OK);
+        if (!found) {
+            break;
+        }
+        if (it.start == it.end && it.end == last_end) {
+            for (from++; from < text.n && ((uint8_t)text.p[from] & 0xC0) == 0x80;) {
+                from++;
+            }
+            continue;
+        }
+        if (it.start > done) {
+            assert_int_equal(strbuf_addf(out, "|%.*s", (int)(it.start - done), text.p + done), QUIRE_OK);
+        }
+        if (it.end > it.start) {
+            assert_int_equal(strbuf_addf(out, "|%.*s", (int)(it.end - it.start), text.p + it.start), QUIRE_OK);
+        }
+        done = from = last_end = it.end;
+    }
+    assert_int_equal(done < text.n ? strbuf_addf(out, "|%.*s", (int)(text.n - done), text.p + done) : QUIRE_OK, QUIRE_OK);
+    matcher_deinit(&m);
+    regex_scratch_deinit(&rs);
+}
+
+/* A name's rules, but for byte level this expression alone, cut a text as the expression does. */
+static void expect_cut_as(const char *name, const char *pattern, str text) {
+    strbuf want = {0}, spelt = {0};
+    cut_plainly(pattern, text, &want);
+    assert_int_equal(byte_level_add(&spelt, (str){want.p, want.n}), QUIRE_OK);
+    expect_cut(name, text.p, spelt.p);
+    strbuf_deinit(&want);
+    strbuf_deinit(&spelt);
+}
+
+/* The matches of an expression in a text, each as its start and end. */
+static strbuf matches(const char *pattern, str text) {
+    matcher m = {0};
+    regex_scratch rs = {0};
+    quire_error err = {0};
+    match_iter it = {.subject = text};
+    strbuf out = {0};
+    assert_int_equal(regex_open(str_of(pattern), &m.re, &err), QUIRE_OK);
+    for (bool found = true; found;) {
+        assert_int_equal(matcher_next(&m, &rs, &it, &found), QUIRE_OK);
+        assert_int_equal(found ? strbuf_addf(&out, " %zu..%zu", it.start, it.end) : strbuf_add_str(&out, ""), QUIRE_OK);
+    }
+    matcher_deinit(&m);
+    regex_scratch_deinit(&rs);
+    return out;
+}
+
+#define THREES_FROM_THE_RIGHT "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))"
+
+/* Every short text of the characters that make a difference. */
+static void a_quicker_form_of_an_expression_finds_what_it_does(void **state) {
+    (void)state;
+    static const struct {
+        const char *pattern, *same, *chars[3];
+    } forms[] = {{"\\s+$", "(?:\\s+$)", {" ", "\n", "1"}},
+                 {THREES_FROM_THE_RIGHT, "(?:" THREES_FROM_THE_RIGHT ")", {"1", "a"}},
+                 {"(?=(\\d{3})+(?!\\d))", NULL, {"1", "\xC2\xBD"}}};
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++) {
+        size_t base = forms[k].chars[2] == NULL ? 2 : 3, longest = base == 2 ? 12 : 8;
+        for (size_t n = 1, all = base; n <= longest; n++, all *= base) {
+            for (size_t i = 0; i < all; i++) {
+                char text[32] = "";
+                for (size_t at = 0, rest = i; at < n; at++, rest /= base) {
+                    strcat(text, forms[k].chars[rest % base]);
+                }
+                if (forms[k].same == NULL) {
+                    expect_cut_as("superbpe", forms[k].pattern, str_of(text));
+                    continue;
+                }
+                strbuf want = matches(forms[k].same, str_of(text)), got = matches(forms[k].pattern, str_of(text));
+                if (!str_eq((str){got.p, got.n}, (str){want.p, want.n})) {
+                    fail_msg("%s finds %s in \"%s\", not %s", forms[k].pattern, got.p, text, want.p);
+                }
+                strbuf_deinit(&want);
+                strbuf_deinit(&got);
+            }
+        }
+    }
+}
+
+/* Ends what takes more than two seconds of processor time: a linear search takes some hundredths. */
+static quire_err end_of_slice(turn *t) {
+    return clock_thread_us() - t->used_us > 2000000 ? QUIRE_CANCELLED : QUIRE_OK;
+}
+
+/* n times c and then end, cut by a name's rules: QUIRE_OK if it takes linear time. */
+static quire_err cut_run(const char *name, size_t n, char c, const char *end) {
+    tokenizer *t = mem_new(1, sizeof *t);
+    pre_start start;
+    quire_error err = {0};
+    pre_scratch s = {0};
+    regex_scratch rs = {0};
+    const piece_list *pieces;
+    strbuf text = {0};
+    turn slices = {.over = end_of_slice, .used_us = clock_thread_us()};
+    assert_non_null(t);
+    assert_int_equal(tokenizer_apply_pre(t, str_of(name), &start, &err), QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(strbuf_add_char(&text, c), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&text, end), QUIRE_OK);
+    turn_begin(&slices);
+    quire_err e = pretokenizer_run(&t->pretokenizer, (str){text.p, text.n}, 1, &s, &rs, &pieces);
+    turn_begin(NULL);
+    strbuf_deinit(&text);
+    pre_scratch_deinit(&s);
+    regex_scratch_deinit(&rs);
+    tokenizer_close(t);
+    return e;
+}
+
+static void long_runs_of_spaces_and_digits_are_cut_in_linear_time(void **state) {
+    (void)state;
+    assert_int_equal(cut_run("deepseek-llm", 300000, ' ', "1"), QUIRE_OK);
+    assert_int_equal(cut_run("tiny_aya", 300000, '7', ""), QUIRE_OK);
+    assert_int_equal(cut_run("cohere2moe", 300001, '7', "x"), QUIRE_OK);
+    assert_int_equal(cut_run("afmoe", 300002, '7', ""), QUIRE_OK);
+    assert_int_equal(cut_run("superbpe", 300001, '7', "x"), QUIRE_OK);
 }
 
 static void every_name_is_known(void **state) {
@@ -154,6 +294,8 @@ static void kimi_k2_needs_no_merges(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_quicker_form_of_an_expression_finds_what_it_does),
+        cmocka_unit_test(long_runs_of_spaces_and_digits_are_cut_in_linear_time),
         cmocka_unit_test(every_name_is_known),
         cmocka_unit_test(names_cut_as_their_models_do),
         cmocka_unit_test(an_unset_flag_adds_a_bos_where_llama_cpp_does),

@@ -384,10 +384,46 @@ static void an_empty_text_is_searched_and_replaced(void **state) {
     regex_scratch_deinit(&s);
 }
 
+/* A search that is paced, a few starts at a time, finds the same as one over all starts: fillers between the matches are longer or shorter
+ * than a pace, and of characters of one to four bytes. */
+static void a_paced_search_finds_every_match(void **state) {
+    (void)state;
+    static const char *const fillers[] = {"a", "\xC3\xA9", "\xE4\xB8\xAD", "\xF0\x9F\x98\x80", "\n"};
+    static const char *const patterns[] = {"x+", "(?<![x])x+(?!x)", "x++(?=[^x]|$)", "[x-z]{2,}?(?!x)"};
+    uint64_t seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 200; round++) {
+        strbuf text = {0}, want = {0}, got = {0};
+        for (uint64_t n = rng_next(&seed) % 6; n > 0; n--) {
+            for (uint64_t k = 1 + rng_next(&seed) % (n % 2 == 0 ? 20 : 2000); k > 0; k--) {
+                assert_int_equal(strbuf_add_str(&text, fillers[rng_next(&seed) % 5]), QUIRE_OK);
+            }
+            assert_int_equal(strbuf_addf(&want, " %zu..%zu", text.n, text.n + 2), QUIRE_OK);
+            assert_int_equal(strbuf_add_str(&text, "xx"), QUIRE_OK);
+        }
+        matcher m = {0};
+        regex_scratch s = {0};
+        quire_error err = {0};
+        match_iter it = {.subject = {text.p, text.n}};
+        assert_int_equal(regex_open(str_of(patterns[round % 4]), &m.re, &err), QUIRE_OK);
+        for (bool found = true; found;) {
+            assert_int_equal(matcher_next(&m, &s, &it, &found), QUIRE_OK);
+            assert_int_equal(found ? strbuf_addf(&got, " %zu..%zu", it.start, it.end) : QUIRE_OK, QUIRE_OK);
+        }
+        assert_true(str_eq((str){got.p, got.n}, (str){want.p, want.n}));
+        matcher_deinit(&m);
+        regex_scratch_deinit(&s);
+        strbuf_deinit(&text);
+        strbuf_deinit(&want);
+        strbuf_deinit(&got);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions_mean_what_oniguruma_takes_them_for),
         cmocka_unit_test(expressions_without_a_translation_are_refused),
+        cmocka_unit_test(a_paced_search_finds_every_match),
         cmocka_unit_test(a_json_string_gives_its_characters),
         cmocka_unit_test(a_json_value_is_passed_over_whole),
         cmocka_unit_test(wrong_utf8_becomes_one_replacement_for_each_maximal_part),
