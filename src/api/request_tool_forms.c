@@ -15,8 +15,8 @@ quire_err request_check_tool_name(const field_desc *f, const char *where, str na
         return request_range_error(f, err, "%s.name must be a string that is not empty", where);
     }
     if (!call_layout_is_name(name)) {
-        return request_range_error(f, err, "%s.name must be a word of at most 256 bytes: without white space, quotes, brackets and = , ; | \\ `",
-                                   where);
+        return request_range_error(
+            f, err, "%s.name must be a word of at most 256 bytes: without white space, quotes, brackets and = , ; | \\ `", where);
     }
     return QUIRE_OK;
 }

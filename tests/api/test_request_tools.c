@@ -316,8 +316,10 @@ static quire_err render_with_tools(const char *body, const char *tools, strbuf *
     quire_request *r;
     const chat_source more[] = {{str_of("tool_use"), str_of("T{% for t in tools %}{{ t.name }};{% endfor %}")},
                                 {str_of("rag"), str_of("R{{ tools | length if tools else 'none' }}")},
-                                {str_of("parts"), str_of("P{% for m in messages %}{% for p in m.content %}{{ p.text }};{% endfor %}{% endfor %}")}};
-    assert_int_equal(chat_form_open(NULL, str_of("D{{ tools is none }}{% for m in messages %}{% if false %}{{ m.content }}{% endif %}{% endfor %}"), &(chat_tokens){0}, &form, &refused, err), QUIRE_OK);
+                                {str_of("parts"),
+                                 str_of("P{% for m in messages %}{% for p in m.content %}{{ p.text }};{% endfor %}{% endfor %}")}};
+    static const char plain_text[] = "D{{ tools is none }}{% for m in messages %}{% if false %}{{ m.content }}{% endif %}{% endfor %}";
+    assert_int_equal(chat_form_open(NULL, str_of(plain_text), &(chat_tokens){0}, &form, &refused, err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[0], err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[1], err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[2], err), QUIRE_OK);
