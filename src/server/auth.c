@@ -60,11 +60,16 @@ static quire_err read_file(const char *path, strbuf *text, quire_error *err) {
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "%s: more than %u bytes of keys", path, MAX_FILE_BYTES);
 }
 
+static bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Without the white space around it, which a header cannot carry. */
 static str trim(str s) {
-    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t')) {
+    while (s.n > 0 && is_space(s.p[0])) {
         s = (str){s.p + 1, s.n - 1};
     }
-    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t' || s.p[s.n - 1] == '\r')) {
+    while (s.n > 0 && is_space(s.p[s.n - 1])) {
         s.n--;
     }
     return s;
@@ -76,15 +81,19 @@ static quire_err add_line(key_set *a, const char *path, int32_t number, str line
         return QUIRE_OK;
     }
     const char *colon = memchr(line.p, ':', line.n);
-    size_t n_tenant = colon == NULL ? 0 : (size_t)(colon - line.p);
-    if (n_tenant > QUIRE_TENANT_BYTES) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: the tenant's name has %zu bytes; it may have %d", path, (int)number, n_tenant,
-                       QUIRE_TENANT_BYTES);
-    }
-    if (n_tenant == 0 || n_tenant + 1 == line.n) {
+    if (colon == NULL) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
     }
-    return add_key(a, (str){line.p, n_tenant}, (str){colon + 1, line.n - n_tenant - 1}, err);
+    str tenant = trim((str){line.p, (size_t)(colon - line.p)});
+    str text = trim((str){colon + 1, (size_t)(line.p + line.n - colon) - 1});
+    if (tenant.n > QUIRE_TENANT_BYTES) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: the tenant's name has %zu bytes; it may have %d", path, (int)number, tenant.n,
+                       QUIRE_TENANT_BYTES);
+    }
+    if (tenant.n == 0 || text.n == 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
+    }
+    return add_key(a, tenant, text, err);
 }
 
 static quire_err add_lines(key_set *a, const char *path, const strbuf *text, quire_error *err) {
@@ -116,13 +125,14 @@ static quire_err add_file(key_set *a, const char *path, quire_error *err) {
 static quire_err add_nameless(key_set *a, const char *text, quire_error *err) {
     uint8_t digest[SHA256_BYTES];
     char name[32];
-    if (text[0] == '\0') {
+    str trimmed = trim(str_of(text));
+    if (trimmed.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty");
     }
-    sha256(text, strlen(text), digest);
+    sha256(trimmed.p, trimmed.n, digest);
     snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", digest[0], digest[1], digest[2], digest[3], digest[4], digest[5],
              digest[6], digest[7]);
-    return add_key(a, str_of(name), str_of(text), err);
+    return add_key(a, str_of(name), trimmed, err);
 }
 
 static void drop_keys(key_set *a) {
@@ -233,10 +243,10 @@ static quire_err operator_is_a_tenant(quire_error *err) {
 
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
     uint8_t digest[SHA256_BYTES];
-    if (text[0] == '\0') {
+    str trimmed = trim(str_of(text));
+    if (trimmed.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "--operator-key: the key is empty");
     }
-    str trimmed = trim(str_of(text));
     sha256(trimmed.p, trimmed.n, digest);
     if (find_key(&a->set, digest) != NULL) {
         return operator_is_a_tenant(err);

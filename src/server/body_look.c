@@ -7,9 +7,7 @@ static void cancel_look(conn *c) {
 
 static void shut_down(conn *c) {
     cancel_look(c);
-    bufferevent_enable(c->bev, EV_READ);
-    c->keep_alive = false;
-    conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
+    conn_shut_down(c);
 }
 
 static const pending_kind looking = {.close = cancel_look, .shut_down = shut_down};

@@ -59,7 +59,7 @@ static bool has_body_room(conn *c) {
     if (n <= BODY_SMALL_BYTES || c->body_room > 0 || r->drop_body) {
         return true;
     }
-    size_t wanted = told ? (size_t)r->length : r->max_body_bytes;
+    size_t wanted = told ? (size_t)r->length : r->body_limit;
     if (body_room_take(&c->loop->server->bodies, wanted)) {
         c->body_room = wanted;
         return true;
@@ -115,6 +115,27 @@ void conn_resume_bodies(loop *l) {
 static int64_t between_us(const conn *c) {
     const server_options *o = &c->loop->server->options;
     return conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us;
+}
+
+/* True when nothing else will be sent to a client that closed its sending side. Only what is sent shows whether it closed both. */
+static bool needs_probe(const conn *c) {
+    return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && !c->streaming;
+}
+
+/* Starts the deadline of a response in progress: for reading what is unread, of earlier responses too. */
+static void await_reader(conn *c) {
+    if (conn_unsent(c) > 0) {
+        set_deadline(c, c->loop->server->options.write_deadline_us);
+    } else if (needs_probe(c)) {
+        set_deadline(c, PROBE_US);
+    } else {
+        event_del(c->deadline);
+    }
+}
+
+/* True while a request is arriving. */
+static bool is_arriving(const conn *c) {
+    return c->state == CONN_BODY || (c->state == CONN_HEAD && c->request.started);
 }
 
 /* ---- the request as the log sees it ---- */
@@ -176,12 +197,12 @@ void conn_close(conn *c) {
 }
 
 /* Everything is written: closes the sending side and gives the client time to read. After that the rest of its input would reset the
- * connection. */
+ * connection. A client that sends nothing more needs no time. */
 static void linger(conn *c) {
     c->state = CONN_LINGER;
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
     evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
-    set_deadline(c, LINGER_US);
+    set_deadline(c, c->half_closed ? 1 : LINGER_US);
 }
 
 static void flush_and_close(conn *c) {
@@ -192,12 +213,30 @@ static void flush_and_close(conn *c) {
     }
 }
 
+static void send_refusal(conn *c) {
+    conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
+}
+
+/* Answers a request of which no more is read: with its refusal, where it was refused before. */
+static void give_up_request(conn *c, int status, const char *message, const char *headers) {
+    c->keep_alive = false;
+    stop_waiting(c);
+    bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
+    if (c->refusal != 0) {
+        send_refusal(c);
+    } else {
+        conn_reply_error(c, status, NULL, message, headers);
+    }
+}
+
 void conn_shut_down(conn *c) {
     if (c->pending != NULL && c->pending->shut_down != NULL) {
         c->pending->shut_down(c);
     } else if (c->pending != NULL) {
         c->pending->close(c);
         conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
+    } else if (is_arriving(c)) {
+        give_up_request(c, 503, CONN_SHUTTING_DOWN, NULL);
     }
 }
 
@@ -405,10 +444,6 @@ void conn_stream_end(conn *c) {
 
 /* ---- requests ---- */
 
-static void send_refusal(conn *c) {
-    conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
-}
-
 /* The head is read: decides what needs no body; the rest waits for the body. */
 static void on_head(conn *c) {
     begin_request(c);
@@ -437,7 +472,7 @@ static void on_request(conn *c) {
         on_head(c);
     }
     c->state = CONN_RESPONSE;
-    event_del(c->deadline);
+    await_reader(c);
     if (c->refusal != 0) {
         send_refusal(c);
         return;
@@ -498,7 +533,23 @@ static bool takes_body(conn *c) {
     return c->state == CONN_BODY && c->body_ticket == 0 && c->pending == NULL && has_body_room(c);
 }
 
-/* Takes requests from the input until it is empty or a request waits for its response. */
+/* The client sends nothing more, and all that it sent is used. */
+static void end_input(conn *c) {
+    if (is_arriving(c)) {
+        give_up_request(c, 400, "the request ended before it was complete", NULL);
+    } else {
+        c->keep_alive = false;
+        flush_and_close(c);
+    }
+}
+
+/* True when nothing more comes, though the connection is between requests or inside one. */
+static bool is_at_end(const conn *c) {
+    bool waits = c->pending == NULL && (c->state == CONN_HEAD || c->state == CONN_BODY);
+    return c->half_closed && waits && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
+}
+
+/* Takes requests from the input until it is empty or a request waits for its response, or for its reader. */
 static void process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
@@ -508,6 +559,9 @@ static void process(conn *c) {
         feed(c, v.iov_base, v.iov_len, in);
     }
     c->processing = false;
+    if (is_at_end(c)) {
+        end_input(c);
+    }
 }
 
 /* Receives a piece of a body whose length is known, into the body where it has its memory. False: nothing was there, or an end that is met
@@ -592,17 +646,15 @@ static void on_written(struct bufferevent *bev, void *arg) {
     }
 }
 
-/* ---- a client that closed its sending side, and perhaps both: TCP reveals that only when something is sent ---- */
+/* ---- a client that closed its sending side, and perhaps both ---- */
 
-/* True when nothing else will be sent that would reveal a disconnect. */
-static bool needs_probe(const conn *c) {
-    return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && !c->streaming;
-}
-
+/* What it sent before is still answered. */
 static void half_close(conn *c) {
     c->half_closed = true;
     if (needs_probe(c)) {
         set_deadline(c, PROBE_US);
+    } else if (is_at_end(c)) {
+        end_input(c);
     }
 }
 
@@ -616,45 +668,31 @@ static void probe(conn *c) {
 static void on_event(struct bufferevent *bev, short what, void *arg) {
     (void)bev;
     conn *c = arg;
-    if ((what & BEV_EVENT_EOF) != 0 && c->pending != NULL && !c->pending->is_endless) {
+    bool is_endless = c->pending != NULL && c->pending->is_endless;
+    if ((what & BEV_EVENT_EOF) != 0 && c->state != CONN_LINGER && !is_endless) {
         half_close(c);
-    } else if (c->pending != NULL) {
-        if (c->pending->counts_disconnects) {
-            atomic_fetch_add(&c->loop->n_disconnects, 1);
-        }
-        conn_close(c);
-    } else if ((what & BEV_EVENT_EOF) != 0 && (c->state == CONN_BODY || (c->state == CONN_HEAD && c->request.started))) {
-        c->keep_alive = false;
-        if (c->refusal != 0) {
-            send_refusal(c);
-        } else {
-            conn_reply_error(c, 400, NULL, "the request ended before it was complete", NULL);
-        }
-    } else if ((what & BEV_EVENT_EOF) != 0 && c->state != CONN_LINGER && evbuffer_get_length(output(c)) > 0) {
-        c->keep_alive = false;
-        flush_and_close(c);
-    } else {
-        conn_close(c);
+        return;
     }
+    if (c->pending != NULL && c->pending->counts_disconnects) {
+        atomic_fetch_add(&c->loop->n_disconnects, 1);
+    }
+    conn_close(c);
 }
 
 /* The client read some of the output, or new output was added to an empty buffer: restarts the deadline. A bufferevent's own timeout does
  * not work here: output that is added at the moment of its expiry cancels it. */
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
+    (void)out;
     conn *c = arg;
-    const server_options *o = &c->loop->server->options;
     c->loop->n_unread += (int64_t)info->n_added - (int64_t)info->n_deleted;
     if (info->n_deleted == 0 && info->orig_size > 0) {
         return;
     }
     c->taken_us = clock_us();
-    if (c->state == CONN_RESPONSE && evbuffer_get_length(out) == 0) {
-        event_del(c->deadline);
-        if (needs_probe(c)) {
-            set_deadline(c, PROBE_US);
-        }
-    } else if (c->state == CONN_RESPONSE || c->state == CONN_FLUSH) {
-        set_deadline(c, o->write_deadline_us);
+    if (c->state == CONN_RESPONSE) {
+        await_reader(c);
+    } else if (c->state == CONN_FLUSH) {
+        set_deadline(c, c->loop->server->options.write_deadline_us);
     } else if (c->state == CONN_HEAD && !c->request.started) {
         set_deadline(c, between_us(c));
     }
@@ -672,25 +710,18 @@ static void read_too_slowly(conn *c) {
 
 /* A request did not arrive in time. */
 static void sent_too_slowly(conn *c) {
-    c->keep_alive = false;
     if (c->body_ticket > 0) {
-        stop_waiting(c);
-        bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
-        conn_reply_error(c, 503, NULL, "too many large bodies are being read; try again", "Retry-After: 1\r\n");
-        return;
+        give_up_request(c, 503, "too many large bodies are being read; try again", "Retry-After: 1\r\n");
+    } else {
+        give_up_request(c, 408, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
     }
-    if (c->refusal != 0) {
-        send_refusal(c);
-        return;
-    }
-    conn_reply_error(c, 408, NULL, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
 }
 
 static LOOP_CALLBACK(on_deadline) {
     conn *c = arg;
     if (needs_probe(c)) {
         probe(c);
-    } else if ((c->state == CONN_HEAD && c->request.started) || c->state == CONN_BODY) {
+    } else if (is_arriving(c)) {
         sent_too_slowly(c);
     } else if (c->state != CONN_LINGER && conn_unsent(c) > 0) {
         read_too_slowly(c);

@@ -36,8 +36,11 @@ static host_kind parse_name(const char *text) {
 
 host_kind host_parse(str header, str *name) {
     char text[256];
-    bool bracketed = header.n > 0 && header.p[0] == '[';
-    const char *end = header.n > 0 ? memchr(header.p, bracketed ? ']' : ':', header.n) : NULL;
+    if (header.n == 0) {
+        return HOST_MALFORMED;
+    }
+    bool bracketed = header.p[0] == '[';
+    const char *end = memchr(header.p, bracketed ? ']' : ':', header.n);
     if (bracketed && end == NULL) {
         return HOST_MALFORMED;
     }

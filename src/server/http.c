@@ -231,6 +231,7 @@ static int on_head(http_parser *p) {
     r->keep_alive = http_should_keep_alive(p) != 0;
     r->chunks_allowed = p->http_minor >= 1;
     r->has_body = r->n_encodings > 0 || r->length > 0;
+    r->body_limit = r->max_body_bytes;
     r->expects_continue = r->expects_continue && r->has_body && p->http_minor >= 1;
     return 1; /* http-parser does not read the body */
 }
@@ -353,7 +354,7 @@ static http_event feed_body(http_request *r, const char *p, size_t n, size_t *us
         *used = data = left < n ? (size_t)left : n;
         done = data == left;
     }
-    size_t room = r->max_body_bytes - r->n_body_bytes;
+    size_t room = r->body_limit - r->n_body_bytes;
     if (data > room || announced > room - data) {
         refuse(r, 413, "the body is too large");
         return HTTP_REFUSED;

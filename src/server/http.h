@@ -42,7 +42,8 @@ typedef struct http_request {
     bool started, head_done, in_value;
     char last;               /* byte of the head */
     size_t n_head_bytes, n_body_bytes;
-    uint64_t length;         /* Content-Length */
+    uint64_t length;   /* Content-Length */
+    size_t body_limit; /* max_body_bytes, or less: set by the caller at HTTP_GOT_HEAD, to length at least */
     chunked chunks;
     int n_hosts, n_lengths, n_encodings, n_types, n_authorizations, n_origins, n_fetch_sites;
     bool encoding_is_chunked, expectation_unknown;

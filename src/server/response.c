@@ -293,9 +293,10 @@ static void on_delta(response *a, response_choice *c, const quire_event *ev) {
     }
 }
 
-/* Sent text cannot be withdrawn, so the client gets the length that remains valid. */
+/* Sent text cannot be withdrawn, so the client gets the length that remains valid. A withheld chunk goes first, room or not: what comes
+ * behind this event continues the text that it names. */
 static void on_rollback(response *a, response_choice *c, const quire_event *ev) {
-    if (c->held && !response_send_held(a, ev->choice)) {
+    if (c->held && !response_send_now(a, ev->choice)) {
         return;
     }
     c->completion_tokens = ev->completion_tokens;

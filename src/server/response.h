@@ -129,10 +129,12 @@ void response_close(response *a);
 void response_fail(response *a, api_error e);
 /* The same: a status without a parameter. */
 void response_fail_with(response *a, int status, const char *message);
-/* Sends a stream's head and the first chunk of each choice. False: a was freed; the same holds for the next two. */
+/* Sends a stream's head and the first chunk of each choice. False: a was freed; the same holds for the next three. */
 bool response_send_head(response *a);
 /* Sends choice i's chunk if there is room, else keeps it. */
 bool response_send_held(response *a, int32_t i);
+/* Sends choice i's chunk, even without room. */
+bool response_send_now(response *a, int32_t i);
 /* Sends what o wrote, even without room. */
 bool response_send_piece(response *a, const json_out *o);
 /* Withholds choice i's chunk until the queue is drained or its next event comes. */

@@ -96,12 +96,8 @@ static bool is_worth_sending(const response *a, const response_choice *c) {
     return !a->format->skips_empty || has_text || c->logprobs.content.n > 0 || a->info->return_token_ids || c->finish != QUIRE_FINISH_NONE;
 }
 
-bool response_send_held(response *a, int32_t i) {
+bool response_send_now(response *a, int32_t i) {
     response_choice *c = &a->choices[i];
-    c->held = true;
-    if (!has_room(a)) {
-        return true; /* response_drained continues */
-    }
     if (is_worth_sending(a, c) && !send_chunk(a, i, a->format->chunk)) {
         return false;
     }
@@ -109,6 +105,11 @@ bool response_send_held(response *a, int32_t i) {
     c->held = false;
     clear_choice(a, c);
     return true;
+}
+
+bool response_send_held(response *a, int32_t i) {
+    a->choices[i].held = true;
+    return !has_room(a) || response_send_now(a, i); /* without room response_drained continues */
 }
 
 void response_hold(response *a, int32_t i) {

@@ -1,5 +1,6 @@
 #include "server/routes.h"
 
+#include <stdio.h>
 #include <strings.h>
 
 #include "base/clock.h"
@@ -324,7 +325,7 @@ static bool may_enter(conn *c, str path, str authorization) {
 
 /* Checks the head of a request: sets c->tenant and c->look, or c->refusal. */
 static void check(conn *c) {
-    const http_request *r = &c->request;
+    http_request *r = &c->request;
     str path = {r->path.p, r->path.n};
     if (r->method == HTTP_OPTIONS) {
         return;
@@ -341,12 +342,15 @@ static void check(conn *c) {
     if (to == NULL) {
         refuse(c, 404, "there is nothing at this path", NULL);
     } else if (!allows(to, r->method)) {
-        bool post_only = strcmp(to->allow, "POST") == 0;
-        refuse(c, 405, post_only ? "this path takes POST" : "this path takes GET", post_only ? "Allow: POST\r\n" : "Allow: " READ "\r\n");
+        err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1, "this path takes %s", to->allow);
+        snprintf(c->headers, sizeof c->headers, "Allow: %s\r\n", to->allow);
+        refuse(c, 405, c->refusal_error.message, NULL);
     } else if (to->takes_json && !is_json((str){r->content_type.p, r->content_type.n})) {
         refuse(c, 400, "the body must be sent as content-type application/json", NULL);
     } else if (to->max_body_bytes > 0 && r->length > to->max_body_bytes) {
         refuse(c, 413, "the body is too large", NULL);
+    } else if (to->max_body_bytes > 0 && to->max_body_bytes < r->body_limit) {
+        r->body_limit = to->max_body_bytes; /* of a body in chunks, whose length is not known yet */
     }
 }
 

@@ -28,6 +28,7 @@ struct quire_request {
     int32_t max_tokens, stop_at, n_prompt;
     int32_t text_bytes; /* of one token */
     int32_t burst;      /* tokens a tick */
+    int32_t rollback_at;
 };
 
 struct quire_stream {
@@ -37,6 +38,7 @@ struct quire_stream {
     quire_stream *next;
     int32_t choice;   /* whose turn it is in this tick */
     int32_t produced; /* tokens of each choice so far */
+    bool rolled_back;
     quire_error error;
     int phase;        /* 0 start, 1 tokens, 2 ends, 3 done, 4 over */
 };
@@ -235,6 +237,7 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     r->stop_at = int_of(o, "stop_at", 0);
     r->burst = int_of(o, "burst", 1);
     r->text_bytes = int_of(o, "text_bytes", 0);
+    r->rollback_at = int_of(o, "rollback_at", 0);
     r->info = (quire_request_info){.endpoint = endpoint,
                                    .model = r->model[0] != '\0' ? r->model : NULL,
                                    .n_choices = 1,
@@ -376,6 +379,9 @@ static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
         ev->n_tokens = 2;
         ev->n_text = r->info.echo ? (size_t)sprintf(q->text, "ECHO") : 0;
         s->phase = last_choice ? 1 : 0;
+    } else if (s->phase == 1 && r->rollback_at > 0 && s->produced == r->rollback_at && !s->rolled_back) {
+        ev->kind = QUIRE_EVENT_ROLLBACK;
+        s->rolled_back = true;
     } else if (s->phase == 1) {
         ev->kind = QUIRE_EVENT_DELTA;
         q->ids[0] = s->produced;
@@ -384,7 +390,7 @@ static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
         ev->completion_tokens = s->produced + 1;
         ev->n_text = (size_t)sprintf(q->text, " t%d", s->produced);
         if (r->text_bytes > 0) {
-            memset(q->text, 'x', (size_t)r->text_bytes);
+            memset(q->text, s->rolled_back ? 'y' : 'x', (size_t)r->text_bytes);
             ev->n_text = (size_t)r->text_bytes;
         }
         if (last_choice) {

@@ -1,7 +1,8 @@
 /* A stand-in for the engine behind quire.h: streams produce one token a tick of a timer, on the queue's own thread.
  *
  * Beside OpenAI's fields a request may say "fail": "look" | "parse" | "submit" | "start" | "middle", "stop_at": n with
- * "stop_kind": "string" | "token", "burst": tokens a tick, "text_bytes": of one token. */
+ * "stop_kind": "string" | "token", "burst": tokens a tick, "text_bytes": of one token, "rollback_at": n tokens, after
+ * which it is rolled back to its prompt's end, and texts of "text_bytes" are of y instead of x. */
 #ifndef TESTS_SERVER_FAKE_QUIRE_H
 #define TESTS_SERVER_FAKE_QUIRE_H
 

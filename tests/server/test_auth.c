@@ -82,9 +82,30 @@ static void a_file_names_the_tenants(void **state) {
     unlink(path);
 }
 
+static void white_space_around_a_key_is_no_part_of_it(void **state) {
+    (void)state;
+    auth *a;
+    quire_error err;
+    const char *path = file_of("alice: secret\nbob\t:\tk2 \t\r\n carol:k 3\n");
+    assert_int_equal(auth_load((const char *[]){"abc\n", "\t def \r\n"}, 2, path, &a, NULL), QUIRE_OK);
+    assert_string_equal(check(a, "Bearer secret"), "alice");
+    assert_string_equal(check(a, "Bearer k2"), "bob");
+    assert_string_equal(check(a, "Bearer k 3"), "carol");
+    assert_memory_equal(check(a, "Bearer abc"), "key-ba7816bf", 12); /* as without it */
+    assert_memory_equal(check(a, "Bearer def"), "key-", 4);
+    assert_int_equal(auth_set_operator(a, " secret\n", &err), QUIRE_INVALID);
+    assert_int_equal(auth_set_operator(a, " \n", &err), QUIRE_INVALID);
+    assert_int_equal(auth_set_operator(a, "root\n", &err), QUIRE_OK);
+    assert_true(auth_is_operator(a, str_of("Bearer root")));
+    auth_free(a);
+    unlink(path);
+    assert_int_equal(auth_load((const char *[]){" \r\n"}, 1, NULL, &a, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "empty"));
+}
+
 static void a_bad_file_names_its_line(void **state) {
     (void)state;
-    static const char *const bad[] = {"a:b\nnocolon\n", "a:b\n:key\n", "a:b\ntenant:\n"};
+    static const char *const bad[] = {"a:b\nnocolon\n", "a:b\n:key\n", "a:b\ntenant:\n", "a:b\ntenant: \t\r\n"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         auth *a;
         quire_error err = {0};
@@ -164,6 +185,7 @@ int main(void) {
         cmocka_unit_test(each_key_opens_and_others_do_not),
         cmocka_unit_test(a_tenants_name_has_a_longest_length),
         cmocka_unit_test(a_file_names_the_tenants),
+        cmocka_unit_test(white_space_around_a_key_is_no_part_of_it),
         cmocka_unit_test(a_bad_file_names_its_line),
         cmocka_unit_test(a_file_without_keys_does_not_open_the_door),
         cmocka_unit_test(the_operators_key_is_nobodys_tenant),

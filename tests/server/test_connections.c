@@ -191,6 +191,38 @@ static void idle_connections_are_closed(void **state) {
     stop(s);
 }
 
+/* Deadlines never come: only the half-close can have ended it. */
+static void what_is_left_over_behind_a_half_close_is_no_reason_to_wait(void **state) {
+    (void)state;
+    server_options o = only_deadline(offsetof(server_options, idle_deadline_us), NEVER_US);
+    site *s = start(&o, TICK_US);
+    static const char half_body[] =
+        "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
+    static const char *const rests[] = {"\r\n", "GET /version HTTP/1.1\r\nHo", half_body};
+    for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
+        int fd = dial(s);
+        say(fd, post(COMPLETIONS, "{\"max_tokens\":50}", ""));
+        say(fd, rests[i]);
+        shutdown(fd, SHUT_WR);
+        const char *response = hear(fd, NULL);
+        expect_in(response, "HTTP/1.1 200 ");
+        assert_int_equal(count(response, "HTTP/1.1 400 "), i > 0);
+        assert_int_equal(count(response, "the request ended before it was complete"), i > 0);
+        close(fd);
+    }
+    int fd = dial(s); /* nothing at all was sent, or all of it was answered */
+    shutdown(fd, SHUT_WR);
+    assert_true(closed(fd));
+    close(fd);
+    fd = dial(s);
+    say(fd, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    hear(fd, "}");
+    shutdown(fd, SHUT_WR);
+    assert_true(closed(fd));
+    close(fd);
+    stop(s);
+}
+
 static void too_many_connections_are_turned_away(void **state) {
     (void)state;
     server_options o;
@@ -314,6 +346,7 @@ int main(void) {
         cmocka_unit_test(slow_headers_are_cut_off),
         cmocka_unit_test(slow_bodies_are_cut_off),
         cmocka_unit_test(idle_connections_are_closed),
+        cmocka_unit_test(what_is_left_over_behind_a_half_close_is_no_reason_to_wait),
         cmocka_unit_test(too_many_connections_are_turned_away),
         cmocka_unit_test(a_flood_of_connections_over_the_limit_holds_few_of_them),
         cmocka_unit_test(a_client_that_leaves_cancels_its_stream),

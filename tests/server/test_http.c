@@ -208,6 +208,12 @@ static void malformed_requests_are_refused(void **state) {
     }
 }
 
+static void an_empty_length_is_malformed(void **state) {
+    (void)state;
+    expect_status("POST / HTTP/1.1\r\nHost: h\r\nContent-Length:\r\n\r\nabc", 400);
+    expect_status("POST / HTTP/1.1\r\nContent-Length: \t \r\nHost: h\r\n\r\nabc", 400);
+}
+
 static void other_versions_and_expectations_are_refused(void **state) {
     (void)state;
     expect_status("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505);
@@ -295,6 +301,30 @@ static void a_chunk_over_the_limit_is_refused_by_its_size(void **state) {
     expect_status("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n{", 413);
 }
 
+/* The caller knows only at the head how much a request may send. */
+static void a_request_may_be_given_a_lower_limit_of_its_own(void **state) {
+    (void)state;
+    http_request r;
+    size_t used, at;
+    http_init(&r, MAX_HEAD, MAX_BODY);
+    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n5\r\nefghi\r\n0\r\n\r\n";
+    for (size_t limit = 8; limit <= 9; limit++) {
+        assert_int_equal(http_feed(&r, text, strlen(text), &at), HTTP_GOT_HEAD);
+        r.body_limit = limit;
+        assert_int_equal(read_all(&r, text + at, 1, &used), limit == 9 ? HTTP_GOT_ALL : HTTP_REFUSED);
+        assert_int_equal(r.status, limit == 9 ? 0 : 413);
+        http_deinit(&r);
+        http_init(&r, MAX_HEAD, MAX_BODY);
+    }
+    assert_int_equal(http_feed(&r, text, strlen(text), &at), HTTP_GOT_HEAD);
+    r.body_limit = 9;
+    assert_int_equal(read_all(&r, text + at, 1, &used), HTTP_GOT_ALL);
+    http_next(&r);
+    assert_int_equal(http_feed(&r, text, strlen(text), &at), HTTP_GOT_HEAD);
+    assert_int_equal(r.body_limit, MAX_BODY); /* the next one has the server's again */
+    http_deinit(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_over_the_limit_is_refused_by_its_size),
@@ -304,9 +334,11 @@ int main(void) {
         cmocka_unit_test(a_body_of_known_length_is_received_where_it_lies),
         cmocka_unit_test(the_next_request_starts_clean),
         cmocka_unit_test(malformed_requests_are_refused),
+        cmocka_unit_test(an_empty_length_is_malformed),
         cmocka_unit_test(other_versions_and_expectations_are_refused),
         cmocka_unit_test(limits_hold_to_the_byte),
         cmocka_unit_test(a_dropped_body_is_read_over_and_still_limited),
+        cmocka_unit_test(a_request_may_be_given_a_lower_limit_of_its_own),
         cmocka_unit_test(damaged_requests_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,6 +66,28 @@ static int dial(const site *s) {
     return fd;
 }
 
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+/* The server's side of fd's connection, made to take in little too. */
+static void narrow_server_side(int fd) {
+    struct sockaddr_in own, peer;
+    socklen_t n = sizeof own;
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &n), 0);
+    for (int64_t end = clock_us() + PATIENCE_US;; nap()) {
+        for (int other = 3; other < 1024; other++) {
+            int small = 4096;
+            n = sizeof peer;
+            if (getpeername(other, (struct sockaddr *)&peer, &n) == 0 && peer.sin_family == AF_INET && peer.sin_port == own.sin_port) {
+                assert_int_equal(setsockopt(other, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+                return;
+            }
+        }
+        assert_true(clock_us() < end); /* it has not accepted yet */
+    }
+}
+
 static void send_text(int fd, const char *text) {
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
@@ -95,10 +117,6 @@ static int count(const char *text, const char *part) {
         n++;
     }
     return n;
-}
-
-static void nap(void) {
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
 static void await(int64_t (*f)(const quire_engine *), const quire_engine *e, int64_t n) {
@@ -152,6 +170,29 @@ static void a_late_reader_gets_the_whole_stream(void **state) {
     free(text);
     close(fd);
     assert_int_equal(slow_readers(&s), 0);
+    stop(&s);
+}
+
+/* As chunks grow while the buffers are full, one is withheld when the event comes. */
+static void a_rollback_comes_behind_what_it_drops_for_a_late_reader_too(void **state) {
+    (void)state;
+    server_options o = defaults();
+    o.max_output_bytes = 64 << 10;
+    site s = start(&o);
+    int fd = dial(&s);
+    post(fd, "{\"max_tokens\":110,\"stream\":true,\"text_bytes\":100000,\"rollback_at\":100}");
+    await_all(s.engine, 110);
+    char *text = read_all(fd);
+    assert_true(count(text, "data: ") < 100);
+    char *event = strstr(text, "\"quire\":{\"rollback\":5,");
+    assert_non_null(event);
+    assert_null(strstr(event, "xxxx"));
+    assert_non_null(strstr(event, "yyyy"));
+    *event = '\0';
+    assert_non_null(strstr(text, "xxxx"));
+    assert_null(strstr(text, "yyyy"));
+    free(text);
+    close(fd);
     stop(&s);
 }
 
@@ -226,6 +267,27 @@ static void requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted(vo
     stop(&s);
 }
 
+#define POST_COMPLETIONS "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+
+/* Of the first response a part stays unread, so little that further requests are taken. The second lasts until nothing more is written,
+ * the third for ever. */
+static void a_response_behind_an_unread_one_is_cut_too(void **state) {
+    (void)state;
+    static const char requests[] = POST_COMPLETIONS "Content-Length: 35\r\n\r\n{\"max_tokens\":1,\"text_bytes\":60000}" POST_COMPLETIONS
+                                                    "Content-Length: 17\r\n\r\n{\"max_tokens\":50}" POST_COMPLETIONS
+                                                    "Content-Length: 22\r\n\r\n{\"max_tokens\":1000000}";
+    server_options o = defaults();
+    o.write_deadline_us = 500000;
+    site s = start(&o);
+    int fd = dial(&s);
+    narrow_server_side(fd);
+    send_text(fd, requests);
+    await(fake_cancelled, s.engine, 1);
+    await_slow(&s, 1);
+    close(fd);
+    stop(&s);
+}
+
 static void answers_that_nobody_reads_have_a_bound_in_bytes(void **state) {
     (void)state;
     enum { N = 8 };
@@ -290,6 +352,31 @@ static void pipelined_requests_are_answered_behind_a_half_close(void **state) {
     stop(&s);
 }
 
+/* More than may wait for its reader: the rest of the requests is taken as the client reads. */
+static void requests_that_wait_for_their_reader_are_answered_behind_a_half_close(void **state) {
+    (void)state;
+    enum { N = 60 };
+    char requests[N * 40] = "";
+    for (int i = 0; i < N; i++) {
+        strcat(requests, "GET /pool HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    server_options o = defaults();
+    site s = start(&o);
+    int fd = dial(&s);
+    narrow_server_side(fd);
+    send_text(fd, requests);
+    shutdown(fd, SHUT_WR);
+    for (int i = 0; i < 20; i++) { /* for the server to see the end */
+        nap();
+    }
+    char *text = read_all(fd);
+    assert_true(strlen(text) > 200000);
+    assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), N);
+    free(text);
+    close(fd);
+    stop(&s);
+}
+
 static void a_request_that_ends_too_early_is_told_so(void **state) {
     (void)state;
     static const char *const parts[] = {
@@ -312,13 +399,16 @@ static void a_request_that_ends_too_early_is_told_so(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_late_reader_gets_the_whole_stream),
+        cmocka_unit_test(a_rollback_comes_behind_what_it_drops_for_a_late_reader_too),
         cmocka_unit_test(who_reads_nothing_of_a_stream_is_cut_with_an_error_event),
         cmocka_unit_test(a_long_whole_answer_is_written_as_it_is_read),
         cmocka_unit_test(an_answer_that_nobody_reads_is_cut_and_counted),
         cmocka_unit_test(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted),
+        cmocka_unit_test(a_response_behind_an_unread_one_is_cut_too),
         cmocka_unit_test(answers_that_nobody_reads_have_a_bound_in_bytes),
         cmocka_unit_test(a_client_that_half_closes_gets_its_answer),
         cmocka_unit_test(pipelined_requests_are_answered_behind_a_half_close),
+        cmocka_unit_test(requests_that_wait_for_their_reader_are_answered_behind_a_half_close),
         cmocka_unit_test(a_request_that_ends_too_early_is_told_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

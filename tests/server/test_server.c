@@ -12,6 +12,50 @@ static void a_rule_is_checked_on_a_text_thread(void **state) {
     stop(s);
 }
 
+#define CHUNKED_TO(path) "POST " path " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+/* No byte behind the size is sent: only that can have decided. */
+static void a_routes_own_limit_holds_for_a_body_in_chunks(void **state) {
+    (void)state;
+    site *s = start_default();
+    int fd = dial(s);
+    say(fd, CHUNKED_TO("/v1/schemas/check") "2\r\n{}\r\n0\r\n\r\n");
+    expect_in(hear(fd, "{\"accepted\":true}"), "HTTP/1.1 200 ");
+    say(fd, CHUNKED_TO(COMPLETIONS) "400001\r\n"); /* other routes keep the server's limit, on the same connection too */
+    shutdown(fd, SHUT_WR);
+    expect_in(hear(fd, NULL), "HTTP/1.1 400 ");
+    close(fd);
+    fd = dial(s);
+    say(fd, CHUNKED_TO("/v1/schemas/check") "2\r\n{}\r\n3FFFFF\r\n");
+    const char *response = hear(fd, NULL);
+    expect_in(response, "HTTP/1.1 413 ");
+    expect_in(response, "Connection: close\r\n");
+    expect_in(response, "the body is too large");
+    close(fd);
+    stop(s);
+}
+
+/* Sends a request without a body and expects these methods to be named. */
+static void expect_allowed(const site *s, const char *line, const char *methods) {
+    char text[200], header[100];
+    snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n", line);
+    snprintf(header, sizeof header, "\r\nAllow: %s\r\n", methods);
+    const char *response = ask(s, text);
+    expect_in(response, "HTTP/1.1 405 ");
+    expect_in(response, header);
+    snprintf(header, sizeof header, "\"this path takes %s\"", methods);
+    expect_in(response, header);
+}
+
+static void a_refused_method_hears_all_that_the_path_takes(void **state) {
+    (void)state;
+    site *s = start_default();
+    expect_allowed(s, "DELETE /ping", "GET, HEAD, POST");
+    expect_allowed(s, "POST /health", "GET, HEAD");
+    expect_allowed(s, "GET " CHAT, "POST");
+    stop(s);
+}
+
 static void simple_routes_response(void **state) {
     (void)state;
     site *s = start_default();
@@ -372,6 +416,46 @@ static void a_deadline_ends_what_runs_too_long(void **state) {
     stop(s);
 }
 
+/* Two requests, each answered when it comes: what was there before the first is read by then. */
+static void let_the_server_read(const site *s) {
+    int fd = dial(s);
+    for (int i = 0; i < 2; i++) {
+        say(fd, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+        hear(fd, "}");
+    }
+    close(fd);
+}
+
+static void a_request_that_is_still_arriving_is_answered_when_a_drain_ends(void **state) {
+    (void)state;
+    enum { LARGE = 200000 };
+    server_options o;
+    server_options_init(&o);
+    o.shutdown_deadline_us = 50000;
+    o.max_bodies_bytes = LARGE + 1000; /* the second waits for room */
+    site *s = start(&o, TICK_US);
+    int fds[4];
+    for (int i = 0; i < 4; i++) {
+        char head[200];
+        snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{",
+                 i == 2 ? "/nope" : COMPLETIONS, i < 2 ? LARGE : 100);
+        fds[i] = dial(s);
+        say(fds[i], i == 3 ? "GET /version HTTP/1.1\r\nHo" : head);
+    }
+    let_the_server_read(s);
+    server_stop(s->server);
+    for (int i = 0; i < 4; i++) {
+        const char *response = hear(fds[i], NULL);
+        expect_in(response, i == 2 ? "HTTP/1.1 404 " : "HTTP/1.1 503 "); /* refused by its head, it hears that */
+        expect_in(response, i == 2 ? "nothing at this path" : "the server is shutting down");
+        expect_in(response, "Connection: close\r\n");
+        close(fds[i]);
+    }
+    pthread_join(s->thread, NULL);
+    s->stopped = true;
+    stop(s);
+}
+
 static void options_are_checked(void **state) {
     (void)state;
     quire_engine *e = fake_open(TICK_US);
@@ -400,6 +484,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simple_routes_response),
         cmocka_unit_test(a_rule_is_checked_on_a_text_thread),
+        cmocka_unit_test(a_routes_own_limit_holds_for_a_body_in_chunks),
+        cmocka_unit_test(a_refused_method_hears_all_that_the_path_takes),
         cmocka_unit_test(web_pages_elsewhere_may_ask_only_where_that_was_allowed),
         cmocka_unit_test(only_the_operator_drops_the_prefix_cache),
         cmocka_unit_test(without_keys_a_name_of_somebody_else_is_refused),
@@ -412,6 +498,7 @@ int main(void) {
         cmocka_unit_test(many_clients_on_several_loops_all_get_everything),
         cmocka_unit_test(what_runs_may_finish_after_a_stop),
         cmocka_unit_test(a_deadline_ends_what_runs_too_long),
+        cmocka_unit_test(a_request_that_is_still_arriving_is_answered_when_a_drain_ends),
         cmocka_unit_test(options_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
