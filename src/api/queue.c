@@ -163,7 +163,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
             return true;
         }
         q->stage = STAGE_END;
-        if (c->row != NULL) {
+        if (c->row != NULL && c->finish != QUIRE_FINISH_ERROR) {
             choice_row(c, out);
             return true;
         }

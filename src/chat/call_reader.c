@@ -132,7 +132,7 @@ quire_err call_begin(call_reader *r) {
     const output_tool *tool = find_tool(r, call_str(&r->name));
     r->schema = tool != NULL ? tool->parameters : NULL;
     TRY(add_event(r, OUTPUT_CALL_BEGIN, call_str(&r->name), call_str(&r->id)));
-    r->in_call = true;
+    r->in_call = r->has_called = true;
     r->after_call = false;
     r->section_is_new = false;
     r->section_has_calls = true;
@@ -204,6 +204,7 @@ quire_err call_reject_match(call_reader *r, const char *text, size_t n) {
 
 static quire_err begin_attempt(call_reader *r, str held) {
     r->inside = true;
+    r->has_called = false;
     TRY(call_set(&r->held, held));
     return r->machine->begin(r);
 }
@@ -223,7 +224,7 @@ static bool is_bare(const call_reader *r, char c) {
 
 static quire_err outside_byte(call_reader *r, char c) {
     if (is_bare(r, c)) {
-        r->may_close = false;
+        r->may_close = r->may_close && r->after_call;
         TRY(begin_attempt(r, (str){&c, 1}));
         return r->machine->byte(r, c);
     }
@@ -350,7 +351,7 @@ quire_err call_reader_push(call_reader *r, char c) {
 quire_err call_reader_break(call_reader *r) {
     char text[MARK_BYTES];
     if (r->inside) {
-        bool has_begun = r->in_call || r->held.n == 0 || !r->machine->breaks_at_marks;
+        bool has_begun = r->has_called || r->held.n == 0 || !r->machine->breaks_at_marks;
         return has_begun ? QUIRE_OK : call_reject(r, NULL, 0);
     }
     size_t n = mark_take(&r->match, text);

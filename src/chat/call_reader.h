@@ -84,8 +84,9 @@ struct call_reader {
     output_events *out;
     bool inside;         /* an attempt or a call */
     bool in_call;        /* a call has begun */
+    bool has_called;     /* a call of this attempt has begun, and perhaps ended */
     bool after_call;     /* a call has ended, and only white space and closing marks came since */
-    bool may_close;      /* its attempt was begun by a mark whose closing one has not come */
+    bool may_close;      /* that call, or one before it, was opened by a mark whose closing one has not come */
     bool in_section;     /* behind ROLE_SECTION */
     bool section_is_new; /* and nothing came since */
     bool section_has_calls;
@@ -119,8 +120,8 @@ extern const call_machine json_machine, tag_machine, element_machine, gemma_mach
 quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
 quire_err call_reader_push(call_reader *r, char c);
-/* A token without text came: what is held of a mark or of a call that has not begun is content, and what follows is not the answer's
- * beginning. */
+/* A token without text came: what is held of a mark, or of an attempt none of whose calls has begun, is content, and what follows is not the
+ * answer's beginning. */
 quire_err call_reader_break(call_reader *r);
 quire_err call_reader_finish(call_reader *r, bool cut_off);
 

@@ -13,6 +13,7 @@ struct output_parser {
     const reasoning_format *reasoning;
     uint8_t state;
     bool begins_inside, has_thought, wrote_mark;
+    bool has_break; /* a hidden token came before the answer's beginning */
     mark_set marks;
     mark_match match;
     strbuf space, repaired; /* white space that is dropped at the end of the reasoning; a piece that was not UTF-8 */
@@ -120,6 +121,7 @@ static quire_err push_all(output_parser *p, const char *text, size_t n) {
 /* The answer begins with the white space that was held. */
 static quire_err begin_answer(output_parser *p) {
     p->state = ANSWER;
+    TRY(p->has_break ? call_reader_break(&p->reader) : QUIRE_OK);
     TRY(push_all(p, p->space.p, p->space.n));
     strbuf_clear(&p->space);
     return QUIRE_OK;
@@ -163,6 +165,7 @@ static quire_err at_mark(output_parser *p, const mark *m) {
         if (p->state == START) {
             strbuf_clear(&p->space);
         }
+        p->has_break = false;
         p->state = THINKING;
         return QUIRE_OK;
     case ROLE_THINK_END:
@@ -232,6 +235,7 @@ quire_err output_parser_break(output_parser *p, output_events *out) {
     for (size_t i = 0; i < n; i++) {
         TRY(text_byte(p, text[i]));
     }
+    p->has_break = p->state == START;
     return p->state == AFTER || p->state == ANSWER ? call_reader_break(&p->reader) : QUIRE_OK;
 }
 

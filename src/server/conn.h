@@ -77,7 +77,7 @@ struct conn {
     bool processing;          /* a caller further up the stack is taking requests from the input */
     int refusal;              /* a status chosen at the head, or by what the body begins with, and sent after the rest is skipped; or 0 */
     const char *refusal_text, *refusal_headers, *refusal_param;
-    quire_error refusal_error; /* holds the texts of conn_drop_body */
+    quire_error refusal_error; /* holds texts that were made for it */
 };
 
 /* A whole response. headers: lines that end in CRLF, or NULL. */
@@ -95,7 +95,7 @@ void conn_close(conn *c);
 /* Shuts down: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
 #define CONN_SHUTTING_DOWN "the server is shutting down"
-/* Shuts down now: ends a response that waits for something. */
+/* Shuts down now: ends a response that waits for something, and answers a request that is still arriving. */
 void conn_shut_down(conn *c);
 
 /* Some room for bodies was freed: connections of the loop that wait for it try again, in order of arrival. */

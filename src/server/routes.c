@@ -323,7 +323,7 @@ static bool may_enter(conn *c, str path, str authorization) {
     return true;
 }
 
-/* Checks the head of a request: sets c->tenant and c->look, or c->refusal. */
+/* Checks the head of a request: sets c->tenant, c->look and the body's limit, or c->refusal. */
 static void check(conn *c) {
     http_request *r = &c->request;
     str path = {r->path.p, r->path.n};

@@ -140,6 +140,9 @@ static void a_closing_fence_is_one_behind_a_call_that_a_fence_opened(void **stat
     expect(TOOLS("json"), text, "F:f{};F:f{};");
     snprintf(text, sizeof text, "```json\n%s\n```\n```python\nx\n```", call);
     expect(TOOLS("json"), text, "F:f{};C:\n\n```python\nx\n```");
+    static const char object[] = "{\"name\":\"f\",\"arguments\":{}}";
+    snprintf(text, sizeof text, "```json\n%s;\n%s\n```", object, object);
+    expect(TOOLS("json"), text, "F:f{};F:f{};");
     snprintf(text, sizeof text, "%s\n```python\nx\n```", call);
     expect(TOOLS("json"), text, "F:f{};C:\n```python\nx\n```");
     snprintf(text, sizeof text, "<tool_call>%s</tool_call>\n<tool_call>%s</tool_call>", call, call);
@@ -169,6 +172,10 @@ static void no_mark_goes_on_across_a_hidden_token(void **state) {
     expect(TOOLS("llama3_json"), "\1\2{\"parameters\":{},\"name\":\"f\"}", "C:{\"parameters\":{},\"name\":\"f\"}");
     expect(TOOLS("llama3_json"), "\1\2{\"name\":\"f\",\"parameters\":{}}", "F:f{};");
     expect(TOOLS("pythonic"), "\1\2[f(n=1)]", "C:[f(n=1)]");
+    expect(TOOLS("llama3_json"), "[{\"name\":\"f\",\"parameters\":{}}\1\2, {\"name\":\"f\",\"parameters\":{}}]", "F:f{};F:f{};");
+    parse_case begun = {.tools = "llama3_json", .reasoning = "qwen3", .start = OUTPUT_START_CONTENT};
+    expect(begun, "\1\2{\"parameters\":{},\"name\":\"f\"}", "C:{\"parameters\":{},\"name\":\"f\"}");
+    expect(begun, "\1\2<think>a</think>{\"parameters\":{},\"name\":\"f\"}", "R:aF:f{};");
     const parse_case c = {.tools = "hermes", .reasoning = "qwen3", .start = OUTPUT_START_CONTENT};
     expect(c, "\1\2<think>a</th\1\2ink>b</think>c", "R:a</think>bC:c");
 }

@@ -20,7 +20,6 @@ typedef struct serving_way {
 } serving_way;
 
 /* What steps cost now: *out, and joins the mean. */
-/* What steps cost now: *out, and joins the mean. */
 static quire_err measure_cost(const headline_case_options *o, headline_case *c, cost_model *out, quire_error *err) {
     headline_cost_options co = {.n_pages = (int32_t)(c->server.kv_tokens / HEADLINE_PAGE),
                                 .max_rows = c->server.max_rows,
