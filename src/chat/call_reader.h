@@ -120,8 +120,8 @@ extern const call_machine json_machine, tag_machine, element_machine, gemma_mach
 quire_err call_reader_init(call_reader *r, const call_format *format, const output_options *options);
 void call_reader_deinit(call_reader *r);
 quire_err call_reader_push(call_reader *r, char c);
-/* A token without text came: what is held of a mark, or of an attempt none of whose calls has begun, is content, and what follows is not the
- * answer's beginning. */
+/* A token without text came: what is held of a mark, or of an attempt none of whose calls has begun, is content, and what follows is not
+ * the answer's beginning. */
 quire_err call_reader_break(call_reader *r);
 quire_err call_reader_finish(call_reader *r, bool cut_off);
 

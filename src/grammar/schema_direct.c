@@ -1,4 +1,5 @@
 /* Keywords that say something about one value by themselves. */
+#include <float.h>
 #include <stdio.h>
 
 #include "grammar/formats.h"
@@ -63,6 +64,9 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     }
     if (!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) {
         reader_malformed(r, keyword, "a number");
+        return;
+    }
+    if (low ? json_double(v) <= -DBL_MAX : json_double(v) >= DBL_MAX) { /* what generators write for "any": no reader has a number beyond */
         return;
     }
     exclusive = exclusive || json_truth(json_get(r->e.value, low ? "exclusiveMinimum" : "exclusiveMaximum"));

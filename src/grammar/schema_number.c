@@ -59,13 +59,13 @@ bool schema_equal(const schema *s, const json_value *x, const json_value *y) {
     }
     if (json_is(x, JSON_KIND_ARRAY)) {
         for (size_t i = 0; i < json_length(x) && same; i++) {
-            same = schema_equal(s, json_at(x, i), json_at(y, i));
+            same = build_step(s->b, 1) && schema_equal(s, json_at(x, i), json_at(y, i));
         }
         return same;
     }
     if (json_is(x, JSON_KIND_OBJECT)) {
         for (json_member m = {0}; same && json_next(x, &m);) {
-            same = json_has(y, m.name) && schema_equal(s, m.value, json_get(y, m.name));
+            same = build_step(s->b, 1) && json_has(y, m.name) && schema_equal(s, m.value, json_get(y, m.name));
         }
         return same;
     }

@@ -1,6 +1,8 @@
 /* Shapes: intersection, union and what is empty. */
 #include "grammar/value_shape.h"
 
+#include "grammar/formats.h"
+
 struct kept_block {
     kept_block *next;
     size_t used, size;
@@ -123,9 +125,14 @@ uint32_t string_dfa(schema *s, const string_part *p) {
     return dfa_combine(s->dfas, p->dfa, dfa_length(s->dfas, p->min, p->max), DFA_AND);
 }
 
+/* Whether a text with FORMAT_LEAP in it may satisfy p. */
+static bool may_leap(schema *s, const string_part *p) {
+    return p->is_loose || !dfa_is_empty(s->dfas, dfa_combine(s->dfas, p->dfa, dfa_pattern(s->dfas, str_of(FORMAT_LEAP)), DFA_AND));
+}
+
 static bool string_and(schema *s, const string_part *x, const string_part *y, string_part *out) {
-    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max),
-                         x->is_loose || y->is_loose};
+    bool is_loose = (x->is_loose || y->is_loose) && may_leap(s, x) && may_leap(s, y);
+    *out = (string_part){dfa_combine(s->dfas, x->dfa, y->dfa, DFA_AND), larger(x->min, y->min), smaller(x->max, y->max), is_loose};
     if (out->min > out->max || dfa_is_empty(s->dfas, out->dfa)) {
         return out->min <= out->max && out->is_loose;
     }

@@ -41,6 +41,8 @@ static void bounds_of_many_digits_are_kept(void **state) {
         {"{\"type\":\"number\",\"maximum\":1.7976931348623157e308,\"minimum\":1e-44}",
          {"1", "1" ZEROS40 ZEROS40, "0.0" ZEROS40 "001"},
          {"0", "0.0" ZEROS40 "00001"}},
+        {"{\"type\":\"number\",\"minimum\":-1.7976931348623157e308,\"maximum\":1.7976931348623157e308}", {"6.02e23", "-1e-7"}, {"01"}},
+        {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":1.7976931348623157e308,\"multipleOf\":100}", {"0", "1200"}, {"-100", "50"}},
         {"{\"const\":1e41}", {"10" ZEROS40}, {"1" ZEROS40}},
     };
     CHECK_ALL(cases, NULL);

@@ -63,12 +63,19 @@ static void a_keyword_that_a_draft_lacks_means_nothing_there(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
+#define WHEN(format)                                                                                                                       \
+    "{\"type\":\"object\",\"properties\":{\"when\":{\"type\":\"string\",\"format\":\"" format "\"},"                                       \
+    "\"tags\":{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true}},\"required\":[\"when\"]}"
+
 static void times_may_be_leap_seconds_and_small_letters(void **state) {
     (void)state;
     static const schema_case cases[] = {
         {"{\"type\":\"string\",\"format\":\"time\"}",
          {"\"23:59:60Z\"", "\"23:59:60.5+00:00\"", "\"12:00:00z\"", "\"23:59:59-08:00\""},
          {"\"23:58:60Z\"", "\"22:59:60Z\"", "\"23:59:61Z\"", "\"12:00:00\""}},
+        {"{\"oneOf\":[" WHEN("date") "," WHEN("date-time") "]}", /* apart, so nothing of them is negated */
+         {"{\"when\":\"2020-01-01\",\"tags\":[\"a\"]}", "{\"when\":\"2020-01-01T23:59:60Z\"}"},
+         {"{\"when\":\"x\",\"tags\":[]}"}},
         {"{\"type\":\"string\",\"format\":\"date-time\"}",
          {"\"1998-12-31T23:59:60Z\"", "\"2024-01-01t00:00:00z\""},
          {"\"1998-12-31T23:58:60Z\"", "\"2024-01-01 00:00:00Z\""}},
