@@ -18,19 +18,25 @@ static const char names[] =
     "granite-docling bailingmoe bailingmoe2 llada-moe seed-coder hunyuan hunyuan-dense hy_v4 joyai-llm kimi-k2 ufakzeka "
     "grok-2 afmoe laguna minimax-m2 solar-open mellum2";
 
-/* The pieces of a text, each behind a '|'. */
-static strbuf cut(const char *name, const char *text) {
+/* A tokenizer with the rules of that name. */
+static tokenizer *open_pre(const char *name) {
     tokenizer *t = mem_new(1, sizeof *t);
     pre_start start;
     quire_error err = {0};
-    pre_scratch s = {0};
-    regex_scratch rs = {0};
-    const piece_list *pieces;
-    strbuf out = {0};
     assert_non_null(t);
     if (tokenizer_apply_pre(t, str_of(name), &start, &err) != QUIRE_OK) {
         fail_msg("%s: %s", name, err.message);
     }
+    return t;
+}
+
+/* The pieces of a text, each behind a '|'. */
+static strbuf cut(const char *name, const char *text) {
+    tokenizer *t = open_pre(name);
+    pre_scratch s = {0};
+    regex_scratch rs = {0};
+    const piece_list *pieces;
+    strbuf out = {0};
     assert_int_equal(pretokenizer_run(&t->pretokenizer, str_of(text), 1, &s, &rs, &pieces), QUIRE_OK);
     for (size_t i = 0; i < pieces->n; i++) {
         assert_int_equal(strbuf_add_str(&out, "|"), QUIRE_OK);
@@ -154,16 +160,12 @@ static quire_err end_of_slice(turn *t) {
 
 /* n times c and then end, cut by a name's rules: QUIRE_OK if it takes linear time. */
 static quire_err cut_run(const char *name, size_t n, char c, const char *end) {
-    tokenizer *t = mem_new(1, sizeof *t);
-    pre_start start;
-    quire_error err = {0};
+    tokenizer *t = open_pre(name);
     pre_scratch s = {0};
     regex_scratch rs = {0};
     const piece_list *pieces;
     strbuf text = {0};
     turn slices = {.over = end_of_slice, .used_us = clock_thread_us()};
-    assert_non_null(t);
-    assert_int_equal(tokenizer_apply_pre(t, str_of(name), &start, &err), QUIRE_OK);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(strbuf_add_char(&text, c), QUIRE_OK);
     }
