@@ -57,7 +57,7 @@ typedef struct quire_options {
     size_t size;
     const char *model;            /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
-    const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
+    const char *kv_dtype;         /* "auto", "f32", "f16", "bf16", "int8" */
     /* "token": prompts reuse leading tokens that others of their tenant have computed; "page": only whole pages of them; "none" */
     const char *prefix_cache;
     const char *eviction_policy;  /* which cached page is evicted first: "lru", "lfu", "gdsf", "learned" */
@@ -364,7 +364,8 @@ typedef struct quire_event {
     quire_event_kind kind;
     int32_t choice;
     const char *text; /* DELTA: the new text. ROLLBACK: the response's remaining text. START: the prompt's text if the request has echo.
-                       * Valid until the next call of quire_queue_next or quire_stream_release; not 0-terminated */
+                       * CHECKED and LOOKED: the receiver's to free. Else valid until the next call of quire_queue_next or
+                       * quire_stream_release. Not 0-terminated */
     size_t n_text;
     const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's ids */
     int32_t n_tokens;
@@ -380,7 +381,7 @@ typedef struct quire_event {
     double beam_score;        /* END: the score that ranks a result of beam search */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
     int32_t cached_tokens;    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
-    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request, CHECKED without a report: the error;
+    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request, CHECKED without a report, LOOKED: the error;
                                * else NULL */
     quire_request *request;   /* PARSED */
     const float *row;         /* EMBEDDING: n_row elements, valid while the stream is; else NULL */
@@ -423,11 +424,12 @@ const quire_request_info *quire_stream_describe(const quire_stream *s);
 
 /* Fork: makes a request that continues from the first `position` tokens of a choice and shares their pages.
  *
- * It has the fields of the choice's request except stream, n, best_of, echo and prompt_logprobs. Its seed is made of the choice's own and
- * of the number of forks taken before, so that its output differs; with the choice's own seed it is the same. Change it with
- * quire_request_set, and submit it to any queue. In its events the prompt is all tokens before `position`. max_tokens and min_tokens count
- * what comes after (unless set, it ends where the choice would), while penalties distinguish prompt and generated tokens. The caller owns
- * *out until quire_submit takes it. It keeps the tokens that it shares even when the stream is released before. */
+ * It has the fields of the choice's request except stream, stream_options, n, best_of, echo and prompt_logprobs. Its seed is made of the
+ * choice's own and of the number of forks taken before, so that its output differs; with the choice's own seed it is the same. Change it
+ * with quire_request_set. Submit it to any queue of the same engine; with another engine's, quire_submit fails: QUIRE_INVALID. In its
+ * events the prompt is all tokens before `position`. max_tokens and min_tokens count what comes after (unless set, it ends where the
+ * choice would), while penalties distinguish prompt and generated tokens. The caller owns *out until quire_submit takes it. It keeps the
+ * tokens that it shares even when the stream is released before. */
 quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out, quire_error *err);
 
 /* Rollback: drops the tokens of a choice after its first `position` ones, releases their pages, and continues from there.

@@ -83,8 +83,8 @@ before a model is loaded. `quire run` takes the flags without effect too.
 Each of quire's own flags can be given as a variable too: `QUIRE_MAX_NUM_SEQS=8` is `--max-num-seqs 8`, and so for every long spelling. A flag
 on the command line goes before its variable; an empty variable counts as none; a flag without a value is on with `1`, `true`, `yes` or `on`
 and off with `0`, `false`, `no` or `off`; a flag that may be given several times takes one value. An error names the variable, one line on
-standard error names those that were read, and another says which QUIRE_ variables belong to no flag. `QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`
-and `QUIRE_KV_TIER_REDIS` are erased from the process's environment once they are read, so that `/proc/PID/environ` does not show them; on a
+standard error names those that were read, and another says which QUIRE_ variables belong to no flag. `QUIRE_API_KEY`, `QUIRE_OPERATOR_KEY`,
+`QUIRE_HF_TOKEN` and `QUIRE_KV_TIER_REDIS` are erased from the process's environment once they are read, so that `/proc/PID/environ` does not show them; on a
 command line, keys are for all to see. What Kubernetes sets for a service named quire (`QUIRE_PORT=tcp://...`, `QUIRE_SERVICE_HOST`) is not
 read. `quire bench`, `perplexity`, `sim` and `demo` read no variables: only the command line decides what is measured.
 `man quire-serve` has every flag with its variable."""

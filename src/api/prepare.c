@@ -183,7 +183,7 @@ _Static_assert(QUIRE_TENANT_BYTES + 1 + 2 * SHA256_BYTES <= ENGINE_NAMESPACE_BYT
 
 /* A request's own mask and change of scores, else those of all. */
 static attn_mods *mods_of(const quire_request *r) {
-    return r->mods != NULL ? r->mods : r->context.mods;
+    return r->has_attention ? r->mods : r->context.mods;
 }
 
 /* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's name has, a digest of its salt (zeros for none)

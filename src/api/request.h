@@ -73,6 +73,7 @@ typedef struct request_prompt {
 /* The fork parent of a request, whose one prompt is the parent's tokens. held NULL: none. */
 typedef struct request_fork {
     engine_fork *held;
+    const engine *core; /* whose it is: to compare, since that engine may be closed */
     int32_t n_prompt;   /* how many of the tokens were a prompt; the others were generated */
     output_start start; /* how the text behind the prompt begins */
 } request_fork;
@@ -142,7 +143,8 @@ struct quire_request {
     strbuf rule_keywords;                /* with explain: how each of its keywords is enforced, as JSON */
     int64_t compile_us;                  /* of the rule */
     constraint *constraint;              /* made of it before the request is submitted, with one reference; or NULL */
-    attn_mods *mods;                     /* of its field `attention`, a reference; or NULL */
+    attn_mods *mods;                     /* of its field `attention`, a reference; or NULL: neither mask nor change of scores */
+    bool has_attention;                  /* the field is given: mods go before the engine's */
     float *logits_out;                   /* the caller's; see quire_request_logits */
     strbuf ignored;                      /* names of unknown members, as in info */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */

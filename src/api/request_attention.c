@@ -133,6 +133,7 @@ quire_err request_read_attention(quire_request *r, const field_desc *f, const js
     TRY(e);
     attn_mods_drop(r->mods);
     r->mods = mods;
+    r->has_attention = v != NULL;
     return QUIRE_OK;
 }
 

@@ -38,9 +38,17 @@ static void run_prepare(text_job *job) {
     queue_deliver(s->q, job);
 }
 
+/* A fork shares the pages of a sequence of its engine. */
+static quire_err check_engine(const quire_queue *q, const quire_request *r, quire_error *err) {
+    return r->fork_from.held == NULL || r->fork_from.core == q->e->parts.core
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "the request is a fork of another engine's stream; submit it to a queue of that engine");
+}
+
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
     *out = NULL;
-    quire_err e = request_check(r, err);
+    quire_err e = check_engine(q, r, err);
+    e = e == QUIRE_OK ? request_check(r, err) : e;
     quire_stream *s = e == QUIRE_OK ? new_stream(q, r, user) : NULL;
     if (!s) {
         quire_request_free(r);

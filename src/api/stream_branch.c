@@ -103,6 +103,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
         quire_request_free(r);
         return e;
     }
+    r->fork_from.core = s->q->e->parts.core;
     r->fork_from.n_prompt = choice_first_prompt(c);
     r->fork_from.start = c->start;
     count_from(r, c, n_kept);

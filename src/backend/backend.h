@@ -142,8 +142,9 @@ typedef struct experts_use {
  * A sequence may add programs of its own (batch_seq.mods): its mask sees what this spec and the program both see, and its change of scores
  * comes behind this spec's: s = program(cap or slope(scale q . k)). A program's numbers are q_idx, the row's position; kv_idx, the key's;
  * h of n_heads, the query head in this layer; b, batch_seq.b; n_kv, the keys that are there for the row: position + 1 where causal, else
- * the sequence's n_tokens. Keys whose score becomes -infinity are not seen. A key that is not seen is skipped, never multiplied by 0. A row
- * that sees nothing gives zeros. A row's faults are those at keys that the spec sees, and of scores at those that the mask sees too. */
+ * the sequence's n_tokens. A key that a mask hides is skipped, never multiplied by 0. One whose score becomes -infinity has the weight 0:
+ * it changes nothing, unless its value is not finite, which can give NaN. A row that sees nothing, or scores of -infinity only, gives
+ * zeros. A row's faults are those at keys that the spec sees, and of scores at those that the mask sees too. */
 typedef struct attn_spec {
     float scale;               /* multiplies q . k */
     bool causal;               /* key j visible to row i iff j <= i; else all keys are */
@@ -184,6 +185,7 @@ typedef struct kv_move_pair {
 /* Limits that buffers are sized for. */
 typedef struct step_limits {
     int32_t max_rows, max_seqs, max_out, max_partials;
+    int32_t fewest_heads, most_heads; /* query heads of the layers that attend; most_heads 0: not known */
 } step_limits;
 
 /* How to open a backend: the numeric configuration and the machine. */

@@ -134,7 +134,8 @@ static quire_err at_mark(call_reader *r, const mark *m) {
         return start_call(r);
     case ROLE_VALUE_END:
         return end_value(r);
-    case ROLE_NEXT:
+    case ROLE_NEXT: /* begins with the newline that ends the value */
+        TRY(t->waits_newline ? typed_add(&r->value, "\n", 1, &r->arguments) : QUIRE_OK);
         TRY(end_value(r));
         t->state = KEY;
         return QUIRE_OK;

@@ -25,6 +25,13 @@ quire_err batch_about(const cli_options *o, const session *s, const uint8_t dige
     json_cstr(json_name(&out, "generation-config"), info->generation_defaults);
     json_cstr(json_name(&out, "chat-template"), o->engine.chat_template);
     json_cstr(json_name(&out, "tokenizer"), o->engine.tokenizer);
+    json_cstr(json_name(&out, "special-tokens-in-messages"), o->engine.special_tokens_in_messages);
+    json_cstr(json_name(&out, "hf-overrides"), o->engine.hf_overrides);
+    json_cstr(json_name(&out, "override-kv"), o->engine.override_kv);
+    json_cstr(json_name(&out, "mask-mod"), o->engine.mask_mod);
+    json_cstr(json_name(&out, "score-mod"), o->engine.score_mod);
+    json_cstr(json_name(&out, "attention-arrays"), o->engine.attention_arrays);
+    json_cstr(json_name(&out, "speculative-config"), o->engine.speculative_config);
     json_int(json_name(&out, "max-model-len"), o->engine.max_model_len);
     json_raw(json_name(&out, "request"), e == QUIRE_OK ? json.p : "null");
     json_end(&out, '}');

@@ -29,6 +29,7 @@ static const flag_choice tokenizer_modes[] = {{"auto", ""}, {"hf", ""}, {"slow",
 static const flag_choice config_formats[] = {{"auto", ""}, {"hf", ""}, {NULL, NULL}};
 static const flag_choice runners[] = {{"auto", ""}, {"generate", ""}, {NULL, NULL}},
                          conversions[] = {{"auto", ""}, {"none", ""}, {NULL, NULL}};
+static const flag_choice reasoning_formats[] = {{"auto", ""}, {"deepseek", ""}, {NULL, NULL}};
 
 const flag flags_carried[] = {
     /* the machine and the model's file */
@@ -79,8 +80,8 @@ const flag flags_carried[] = {
     TAKEN_IF("--chat-template-content-format", ONLY("auto"), "the template decides"),
     TAKEN("--enable-auto-tool-choice", "tool_choice auto is always taken"),
     TAKEN_IF("--response-role", ONLY("assistant"), "the role of answers"),
-    TAKEN_IF("--reasoning-format", ONLY("none"), "thoughts stay in the answer's content"),
-    TAKEN_IF("--reasoning-budget", ONLY("-1"), "thoughts have no budget of their own"),
+    TAKEN_IF("--reasoning-format", reasoning_formats, "thoughts are not in the answer's content, unless --reasoning-parser none"),
+    TAKEN_IF("--reasoning-budget", ONLY("-1"), "the request's thinking_token_budget has it"),
     TAKEN("--enable-prompt-tokens-details", "usage always has prompt_tokens_details"),
     TAKEN_IF("--allowed-methods --allowed-headers", ONLY("[\"*\"]"), "pages of --allow-origin may use all that the API has"),
     TAKEN("--verbose -v", "no such lines are written"),
@@ -113,7 +114,7 @@ const flag flags_carried[] = {
     /* other ways to the same */
     REFUSED("--model-url -mu", "models come from the hub by name, ORG/NAME[:QUANT]; fetch others and give their path"),
     REFUSED("--model-draft -md --draft --draft-n --draft-max --draft-min --draft-p-min -ctkd -ctvd",
-            "--speculative-config '{\"model\":\"FILE\",\"num_speculative_tokens\":4}' does it"),
+            "--speculative-config '{\"method\":\"draft_model\",\"model\":\"FILE\",\"num_speculative_tokens\":4}' does it"),
     REFUSED("--rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx --yarn-ext-factor --yarn-attn-factor "
             "--yarn-beta-slow --yarn-beta-fast",
             "--override-kv ARCH.rope.freq_base=float:X and others of its kind set it, or --hf-overrides (docs/models.md)"),
@@ -129,12 +130,13 @@ const flag flags_carried[] = {
     REFUSED("--device", "there is the CPU only"),
     REFUSED("--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills",
             "--chunk N and --step-target-ms MS do it"),
-    REFUSED("--typical --repeat-last-n --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
+    REFUSED("--typical --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker "
             "--xtc-probability --xtc-threshold --mirostat --mirostat-lr --mirostat-ent --dynatemp-range --dynatemp-exp --logit-bias -l "
             "--ignore-eos --special -sp --prefill-assistant --grammar --grammar-file --json-schema -j --json-schema-file -jf",
             "a request has it as a field; --override-generation-config has the defaults that a server can set"),
+    REFUSED("--repeat-last-n", "penalties look at all tokens; a request's dry_penalty_last_n is the nearest"),
     REFUSED("--samplers --sampler-seq", "samplers have one order (docs/http.md)"),
-    REFUSED("--escape -e", "prompts are JSON strings, which have escapes"),
+    REFUSED("--escape -e", "texts are taken as they are; the API's are JSON strings, which have escapes"),
     REFUSED("--context-shift --swa-full --disable-sliding-window", "attention is as the model has it; --max-model-len bounds a sequence"),
     REFUSED("--models-dir --models-max --tags --sleep-idle-seconds", "one process serves one model"),
     REFUSED("--node-rank --master-addr --master-port --data-parallel-address --data-parallel-rank --headless",

@@ -1,8 +1,13 @@
+/* realpath */
+#define _XOPEN_SOURCE 700
+
 #include "cli/conversation.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -98,28 +103,60 @@ static quire_err write_file(int fd, str text) {
     return QUIRE_OK;
 }
 
-static quire_err save_text(const char *path, str text, bool replace, quire_error *err) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL), 0600);
-    if (fd < 0 && errno == EEXIST) {
-        return err_set(err, QUIRE_INVALID, -1, "%s exists; name another file, or replace it with /save! %s", path, path);
-    }
-    if (fd < 0) {
-        return files_failed(path, err);
-    }
-    quire_err e = write_file(fd, text);
+/* Writes all of the text, to the disk too, and closes the file; false: errno says why. */
+static bool write_and_close(int fd, str text) {
+    bool written = write_file(fd, text) == QUIRE_OK && (fsync(fd) == 0 || errno == EINVAL); /* EINVAL: a device */
     int cause = errno;
-    if (close(fd) != 0 && e == QUIRE_OK) {
-        cause = errno;
-        e = QUIRE_IO;
+    bool closed = close(fd) == 0;
+    errno = written ? errno : cause;
+    return written && closed;
+}
+
+/* Writes a file beside this one, which stays as it is until the other takes its place. */
+static bool replace_file(const char *path, str text) {
+    strbuf part = {0};
+    const char *slash = strrchr(path, '/');
+    bool named = strbuf_add(&part, path, slash ? (size_t)(slash - path) + 1 : 0) == QUIRE_OK &&
+                 strbuf_add_str(&part, ".quire-XXXXXX") == QUIRE_OK;
+    errno = ENOMEM;
+    int fd = named ? mkstemp(part.p) : -1; /* its owner alone may read it */
+    bool done = fd >= 0 && write_and_close(fd, text) && rename(part.p, path) == 0;
+    int cause = errno;
+    if (fd >= 0 && !done) {
+        (void)unlink(part.p);
     }
-    if (e == QUIRE_OK) {
-        return QUIRE_OK;
-    }
-    if (!replace) {
+    strbuf_deinit(&part);
+    errno = cause;
+    return done;
+}
+
+/* Writes a file that is not there, or a device or pipe that is. */
+static bool write_plain(const char *path, str text, bool may_exist) {
+    struct stat is;
+    bool exists = stat(path, &is) == 0;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (may_exist ? 0 : O_EXCL), 0600);
+    bool done = fd >= 0 && write_and_close(fd, text);
+    int cause = errno;
+    if (fd >= 0 && !done && !exists) {
         (void)unlink(path);
     }
     errno = cause;
-    return files_failed(path, err);
+    return done;
+}
+
+static quire_err save_text(const char *path, str text, bool replace, quire_error *err) {
+    struct stat is;
+    bool is_file = replace && stat(path, &is) == 0 && S_ISREG(is.st_mode);
+    char *target = is_file ? realpath(path, NULL) : NULL; /* behind links */
+    bool may = !is_file || access(path, W_OK) == 0;
+    bool done = !may ? false : is_file ? replace_file(target ? target : path, text) : write_plain(path, text, replace);
+    int cause = errno;
+    free(target);
+    if (!done && !replace && cause == EEXIST) {
+        return err_set(err, QUIRE_INVALID, -1, "%s exists; name another file, or replace it with /save! %s", path, path);
+    }
+    errno = cause;
+    return done ? QUIRE_OK : files_failed(path, err);
 }
 
 quire_err conversation_save(const conversation *c, const char *path, bool replace, quire_error *err) {

@@ -39,7 +39,7 @@ size_t conversation_next_turn(const conversation *c, size_t at);
 quire_err conversation_write(const conversation *c, size_t from, strbuf *out);
 
 /* Writes {"messages": [..]} with all messages to a new file that only its owner may read. INVALID: the file exists and is not to be
- * replaced; IO, NOT_FOUND: it could not be written, and a file made by the call is removed. */
+ * replaced; IO, NOT_FOUND: it could not be written, and a file that was there is as before, one that was not is not there. */
 quire_err conversation_save(const conversation *c, const char *path, bool replace, quire_error *err);
 /* Reads such a file, or the list alone, into *c, whose content it replaces. BAD_FILE where something else is in it: *c is unchanged. */
 quire_err conversation_load(conversation *c, const char *path, quire_error *err);

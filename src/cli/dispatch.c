@@ -141,12 +141,22 @@ static int unknown_command(const program *p, const char *name) {
     return 2;
 }
 
+/* Refuses arguments behind those that were understood. */
+static int refuse_rest(const char *rest, const char *before) {
+    log_line(LOG_ERROR, "%s: nothing may follow %s", rest, before);
+    return 2;
+}
+
 /* `help`, `help all` and `help COMMAND`: argv is what follows. */
 static int print_help_of(const program *p, int argc, char **argv) {
     bool all = argc > 0 && strcmp(argv[0], "all") == 0;
     const command *found = find_command(p, argc, argv);
     if (argc > 0 && !all && !found) {
         return unknown_command(p, argv[0]);
+    }
+    int n_words = found ? dispatch_count_words(found->name, argc, argv) : all;
+    if (argc > n_words) {
+        return refuse_rest(argv[n_words], found ? found->name : "all");
     }
     if (found) {
         print_command_help(found, false);
@@ -194,6 +204,9 @@ int dispatch(const program *p, int argc, char **argv) {
         return argc > 2 && argv[2][0] == '-' ? print_made_of_rows(p, argc - 2, argv + 2) : print_help_of(p, argc - 2, argv + 2);
     }
     if (strcmp(name, "--version") == 0) {
+        if (argc > 2) {
+            return refuse_rest(argv[2], name);
+        }
         printf("%s %s\n", p->name, quire_version());
         return 0;
     }

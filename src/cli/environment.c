@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Writes the path of `name` in the directory that the variable names or, where it names none, in ~/fallback. NULL: there is neither. */
 static const char *find_place(const char *variable, const char *fallback, const char *name, char path[4096]) {
@@ -18,6 +19,24 @@ static const char *value_of(const char *variable) {
     return value && value[0] ? value : NULL;
 }
 
+/* The path in a variable, with the home directory in place of a ~ before / or the end; NULL where it is missing or empty. */
+static const char *path_of(const char *variable, char path[4096]) {
+    const char *value = value_of(variable), *home = value_of("HOME");
+    bool is_at_home = value && home && value[0] == '~' && (value[1] == 0 || value[1] == '/');
+    int n = is_at_home ? snprintf(path, 4096, "%s%s", home, value + 1) : -1;
+    return n > 0 && n < 4096 ? path : value;
+}
+
+/* The words of huggingface_hub; anything else is off. */
+static bool is_on(const char *value) {
+    static const char *const words[] = {"1", "on", "yes", "true"};
+    bool on = false;
+    for (size_t i = 0; value && i < sizeof words / sizeof *words; i++) {
+        on = on || strcasecmp(words[i], value) == 0;
+    }
+    return on;
+}
+
 /* Writes directory/name. NULL: there is no directory, or the path is too long. */
 static const char *join(const char *directory, const char *name, char path[4096]) {
     int n = directory ? snprintf(path, 4096, "%s/%s", directory, name) : -1;
@@ -25,18 +44,18 @@ static const char *join(const char *directory, const char *name, char path[4096]
 }
 
 void environment_read_hub(cli_environment *out) {
-    static char own_home[4096], cache[4096], token_file[4096];
-    const char *home = value_of("HF_HOME"), *offline = value_of("HF_HUB_OFFLINE");
+    static char own_home[4096], given_home[4096], cache[4096], given_cache[4096], token_file[4096], given_token_file[4096];
+    const char *home = path_of("HF_HOME", given_home);
     home = home ? home : find_place("XDG_CACHE_HOME", ".cache", "huggingface", own_home);
-    out->hub_cache = value_of("HF_HUB_CACHE");
+    out->hub_cache = path_of("HF_HUB_CACHE", given_cache);
     out->hub_cache = out->hub_cache ? out->hub_cache : join(home, "hub", cache);
     out->hub_token = value_of("HF_TOKEN");
-    out->hub_token_file = value_of("HF_TOKEN_PATH");
+    out->hub_token_file = path_of("HF_TOKEN_PATH", given_token_file);
     out->hub_token_file = out->hub_token_file ? out->hub_token_file : join(home, "token", token_file);
     out->hub_endpoint = value_of("HF_ENDPOINT");
     out->hub_ca_file = value_of("SSL_CERT_FILE");
     out->hub_timeout = value_of("HF_HUB_DOWNLOAD_TIMEOUT");
-    out->hub_offline = offline && strchr("1tTyYoO", offline[0]) != NULL && strcmp(offline, "off") != 0 && strcmp(offline, "OFF") != 0;
+    out->hub_offline = is_on(value_of("HF_HUB_OFFLINE"));
 }
 
 void environment_read(cli_environment *out) {

@@ -41,6 +41,14 @@ quire_err files_check_writable(const char *flag, const char *path, quire_error *
     return e;
 }
 
+quire_err files_check_named(const char *flag, const char *path, quire_error *err) {
+    if (path && strcmp(path, "-") == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "%s -: must name a file; this cannot go to standard output, and ./- is a file of that name",
+                       flag);
+    }
+    return files_check_writable(flag, path, err);
+}
+
 quire_err files_read(const char *path, strbuf *out, quire_error *err) {
     bool standard = strcmp(path, "-") == 0;
     FILE *f = standard ? stdin : fopen(path, "rb");

@@ -34,6 +34,8 @@ quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error 
  * and NULL are good. */
 quire_err files_check_readable(const char *flag, const char *path, quire_error *err);
 quire_err files_check_writable(const char *flag, const char *path, quire_error *err);
+/* As files_check_writable, for what only goes to a file: "-" is INVALID. */
+quire_err files_check_named(const char *flag, const char *path, quire_error *err);
 
 /* Writes float32 [n_rows, n_columns], little endian, C order, format version 1.0. */
 quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns, quire_error *err);

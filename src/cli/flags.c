@@ -59,7 +59,7 @@ const flag flags_out[] = {
     {0},
 };
 const flag flags_generation_config[] = {
-    {"--generation-config", "auto|none|PATH", "where defaults of the four come from (auto: as the model says)", FLAG_TEXT,
+    {"--generation-config", "auto|none|PATH", "where defaults of sampling come from (auto: as the model says)", FLAG_TEXT,
      AT(engine.generation_config)},
     {0},
 };

@@ -12,15 +12,39 @@
 
 /* ---- options ---- */
 
-/* Reads the token's file, if there is one, without white space at its end. */
+/* Removes white space around a token. */
+static void trim(strbuf *token) {
+    static const char blank[] = " \t\r\n";
+    while (token->n > 0 && strchr(blank, token->p[token->n - 1])) {
+        token->p[--token->n] = 0;
+    }
+    size_t n = token->n > 0 ? strspn(token->p, blank) : 0;
+    if (n > 0) {
+        memmove(token->p, token->p + n, token->n - n + 1);
+        token->n -= n;
+    }
+}
+
+/* Reads the token's file, if there is one. */
 static quire_err read_token(const char *path, strbuf *out, quire_error *err) {
     out->max = MAX_TOKEN_FILE;
     quire_err e = path ? files_read(path, out, err) : QUIRE_NOT_FOUND;
     if (e != QUIRE_OK && e != QUIRE_NOT_FOUND) {
         return err_prefix(err, e, "the hub's token");
     }
-    while (out->n > 0 && strchr(" \t\r\n", out->p[out->n - 1])) {
-        out->p[--out->n] = 0;
+    return QUIRE_OK;
+}
+
+/* The flag's token, else that of the variable, else the file's. Empty: there is none. */
+static quire_err find_token(const cli_options *o, strbuf *out, quire_error *err) {
+    const char *given = o->hf_token ? o->hf_token : o->environment.hub_token;
+    if (given && strbuf_add_str(out, given) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the hub's token");
+    }
+    trim(out);
+    if (out->n == 0 && !o->hf_token) {
+        TRY(read_token(o->environment.hub_token_file, out, err));
+        trim(out);
     }
     return QUIRE_OK;
 }
@@ -46,11 +70,8 @@ quire_err hub_open(const cli_options *o, hub_setup *out, quire_error *err) {
     out->options.endpoint = env->hub_endpoint;
     out->options.ca_file = env->hub_ca_file;
     out->options.offline = o->offline || env->hub_offline;
-    out->options.token = o->hf_token ? o->hf_token : env->hub_token;
-    if (!out->options.token) {
-        TRY(read_token(env->hub_token_file, &out->token, err));
-        out->options.token = out->token.n > 0 ? out->token.p : NULL;
-    }
+    TRY(find_token(o, &out->token, err));
+    out->options.token = out->token.n > 0 ? out->token.p : o->hf_token ? "" : NULL; /* an empty flag is refused */
     return read_timeout(env->hub_timeout, &out->options.stall_s, err);
 }
 

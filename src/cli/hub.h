@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "quire_hub.h"
 
-/* The options, with the text of a token's file. hub_close frees it. */
+/* The options, with the text of the token. hub_close frees it. */
 typedef struct hub_setup {
     quire_hub_options options;
     strbuf token;

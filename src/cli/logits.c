@@ -95,7 +95,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->ids == !o->ids_file) {
         return err_set(err, QUIRE_INVALID, -1, "quire logits needs a prompt: --ids 1,2,3 or --ids-file FILE, one of them");
     }
-    TRY(files_check_writable("--out", o->out, err));
+    TRY(files_check_named("--out", o->out, err));
     id_list prompt = {0}, *strangers = NULL;
     size_t n_strangers = 0;
     quire_err e = o->ids ? id_list_parse(o->ids, &prompt, err) : id_list_read(o->ids_file, &prompt, err);

@@ -189,7 +189,8 @@ quire_err man_page_program(const program *of, bool all, strbuf *to) {
     add_text(&p, str_of(of->name));
     add(&p, "\n.I COMMAND\n[\\fIMODEL\\fR] [flags]\n.SH DESCRIPTION\n");
     add_line(&p,
-             "MODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or builtin, a tiny model inside the program.");
+             "MODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), builtin, a tiny model inside the program, or "
+             "ORG/NAME[:QUANT] of the Hugging Face hub, which is fetched where it is not there yet.");
     add_line(&p, "`quire help COMMAND` lists a command's flags, `quire help all` all commands; `quire --version` prints the version.");
     add(&p, ".SH COMMANDS\n");
     for (const command *const *c = of->commands; *c; c++) {

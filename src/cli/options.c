@@ -26,6 +26,7 @@ void cli_options_deinit(cli_options *o) {
     for (int i = 0; i < o->n_secrets; i++) {
         mem_free(o->secrets[i]);
     }
+    mem_free(o->given);
     body_deinit(&o->fields);
 }
 

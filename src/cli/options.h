@@ -16,6 +16,8 @@
 #define CLI_MAX_NAMES    16
 #define CLI_MAX_SECRETS  8
 
+struct flag; /* of flags.h */
+
 typedef struct cli_options {
     quire_options engine;
     server_options server;
@@ -52,6 +54,7 @@ typedef struct cli_options {
     const char *log_level, *log_format;        /* of a server */
     int n_arguments;                         /* the arguments behind the command's name, borrowed */
     char **arguments;
+    const struct flag **given;               /* owned: the flags that these give, as often as they do; ends with NULL. NULL: not read yet */
 } cli_options;
 
 /* Sets defaults. cli_options_deinit frees what parsing added. argv is borrowed until then. */

@@ -10,7 +10,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->out) {
         return err_set(err, QUIRE_INVALID, -1, "quire pack needs -o FILE, where the packed model goes");
     }
-    TRY(files_check_writable("--out", o->out, err));
+    TRY(files_check_named("--out", o->out, err));
     if (o->quiet) {
         log_set_level(LOG_WARN);
     }
@@ -22,12 +22,11 @@ static quire_err run(const cli_options *o, quire_error *err) {
 #define AT(member) .offset = offsetof(cli_options, member)
 
 static const flag own_flags[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, builtin, or ORG/NAME[:QUANT] of the hub", FLAG_TEXT, AT(engine.model)},
     {"--out -o", "FILE", "the packed model", FLAG_TEXT, AT(out)},
     {0},
 };
 
-static const flag *const groups[] = {own_flags, flags_hub, flags_compute, flags_threads, flags_quiet, flags_help, flags_help_all, NULL};
+static const flag *const groups[] = {flags_model, own_flags, flags_compute, flags_threads, flags_quiet, flags_help, flags_help_all, NULL};
 
 const command command_pack = {
     .name = "pack",

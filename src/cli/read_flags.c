@@ -124,7 +124,7 @@ static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, c
 
 /* What follows the flags: `positional` is the one argument that is none, or NULL. */
 static quire_err resolve_model(cli_options *o, const command *c, const char *positional, quire_error *err) {
-    if (!positional && !o->engine.model && o->server.n_served_model_names > 1) { /* --served-model-name NAME MODEL */
+    if (!positional && !o->engine.model && !o->hf_repo && o->server.n_served_model_names > 1) { /* --served-model-name NAME MODEL */
         positional = o->served_names[--o->server.n_served_model_names];
     }
     if (o->cache_type_v && strcmp(o->cache_type_v, o->engine.kv_dtype) != 0) {
@@ -170,7 +170,7 @@ static quire_err second_argument(const command *c, const char *arg, const char *
 
 /* What a command line is read into: the flags that it gives, and the one argument that is none. */
 typedef struct command_line {
-    const flag **given; /* ends with NULL */
+    const flag **given; /* as cli_options.given */
     int n_given;
     const char *positional; /* NULL: there is none */
     const char *file;       /* what follows that, of ARGUMENT_MODEL_FILE */
@@ -228,8 +228,16 @@ quire_err read_flags(cli_options *o, const command *c, const read_flags_from *fr
     o->arguments = from->argv;
     command_line line = {.given = mem_new((size_t)from->argc + 2, sizeof *line.given)}; /* each argument, the model, NULL */
     quire_err e = line.given ? read_all(o, c, from, &line, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    mem_free(line.given);
+    o->given = line.given;
     return e;
+}
+
+bool read_flags_gave(const cli_options *o, const char *name) {
+    bool gave = false;
+    for (const flag *const *f = o->given; f && *f; f++) {
+        gave = gave || flag_is(*f, str_of(name));
+    }
+    return gave;
 }
 
 /* Prints "-n, --max-tokens N": the short form, quire's name, the value; and the meaning. */

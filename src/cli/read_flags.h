@@ -17,6 +17,9 @@ typedef struct read_flags_from {
  * the variable and says what to do; a flag of another command in from's lists is named as that one's. */
 quire_err read_flags(cli_options *o, const command *c, const read_flags_from *from, quire_error *err);
 
+/* Whether the command line gives the flag of this name, by any of its names. A variable does not count. */
+bool read_flags_gave(const cli_options *o, const char *name);
+
 /* Prints the command's flags, one a line; all: rarely needed ones too. */
 void read_flags_help(const command *c, bool all);
 

@@ -1,4 +1,7 @@
 /* Evaluates a mask over ranges of its numbers. */
+#include <math.h>
+
+#include "base/float_bits.h"
 #include "core/attn_ops.h"
 #include "core/attn_program.h"
 
@@ -7,7 +10,7 @@
 #define SMALL     ((int64_t)1 << 31) /* sums and products of numbers up to this fit */
 #define MOST_READ 1024               /* elements of an array that are looked at */
 
-/* Ranges of a program's registers; of floats nothing is known. */
+/* Ranges of a program's registers; those of floats are of their order_of. FULL: nothing is known, and a float may be NaN. */
 typedef struct attn_ranges {
     const attn_program *p;
     attn_range row[ATTN_PROGRAM_ROW_REGS], vectors[ATTN_PROGRAM_VECTORS];
@@ -51,16 +54,36 @@ static attn_range modulo(attn_range a, attn_range b) {
     return (attn_range){a.low < 0 ? -(m - 1) : 0, a.high > 0 ? m - 1 : 0};
 }
 
-/* Bitwise operations: known for two numbers, bounded for numbers that are not negative. */
+/* Whether m is -2^k: a & m rounds a down to a multiple of 2^k. */
+static bool rounds_down(attn_range m) {
+    uint64_t cleared = ~(uint64_t)m.low;
+    return is_point(m) && m.low < 0 && (cleared & (cleared + 1)) == 0;
+}
+
+/* a & b: rounded down, or bounded by an operand that is not negative. */
+static attn_range both_bits(attn_range a, attn_range b) {
+    if (rounds_down(b)) {
+        return (attn_range){a.low & b.low, a.high & b.low};
+    }
+    if (rounds_down(a)) {
+        return (attn_range){b.low & a.low, b.high & a.low};
+    }
+    if (a.low < 0 && b.low < 0) {
+        return FULL;
+    }
+    return (attn_range){0, a.low < 0 || (b.low >= 0 && b.high < a.high) ? b.high : a.high};
+}
+
+/* Bitwise operations: known for two numbers, else bounded for numbers that are not negative. */
 static attn_range bits(attn_op op, attn_range a, attn_range b) {
     if (is_point(a) && is_point(b)) {
         return point(op == ATTN_AND ? a.low & b.low : op == ATTN_OR ? a.low | b.low : a.low ^ b.low);
     }
+    if (op == ATTN_AND) {
+        return both_bits(a, b);
+    }
     if (a.low < 0 || b.low < 0) {
         return FULL;
-    }
-    if (op == ATTN_AND) {
-        return (attn_range){0, a.high < b.high ? a.high : b.high};
     }
     int64_t top = a.high > b.high ? a.high : b.high, all = 1;
     while (all < top) {
@@ -86,6 +109,22 @@ static attn_range compare(attn_op op, attn_range a, attn_range b) {
         return point(op == ATTN_NE);
     }
     return is_point(a) && is_point(b) ? point(op == ATTN_EQ) : TRUTH;
+}
+
+/* A number that is larger for a larger float, equal for equal ones. */
+static int64_t order_of(float v) {
+    int64_t magnitude = float_bits(v) & 0x7fffffffu;
+    return v < 0.0f ? -magnitude : magnitude;
+}
+
+static attn_range of_float(float v) {
+    return isnan(v) ? FULL : point(order_of(v));
+}
+
+/* Compares floats, by their order. */
+static attn_range compare_floats(attn_op op, attn_range a, attn_range b) {
+    bool are_known = a.low > INT64_MIN && b.low > INT64_MIN;
+    return are_known ? compare((attn_op)(op - ATTN_FEQ + ATTN_EQ), a, b) : TRUTH;
 }
 
 static attn_range absolute(attn_range a) {
@@ -122,11 +161,13 @@ static attn_range integers(attn_op op, attn_range a, attn_range b) {
         return (attn_range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
     case ATTN_ABS:
         return absolute(a);
+    case ATTN_TO_FLOAT:
+        return (attn_range){order_of((float)a.low), order_of((float)a.high)};
     case ATTN_FEQ:
     case ATTN_FNE:
     case ATTN_FLT:
     case ATTN_FLE:
-        return TRUTH;
+        return compare_floats(op, a, b);
     default:
         return FULL;
     }
@@ -178,12 +219,13 @@ static attn_range evaluate(attn_ranges *s, const attn_instruction *at, const att
     case ATTN_LOAD:
         return load(&s->p->arrays[at->array], file[at->a]);
     case ATTN_SELECT:
+    case ATTN_FSELECT:
         if (is_point(file[at->a]) || file[at->a].low > 0 || file[at->a].high < 0) {
             return file[at->a].low != 0 ? file[at->b] : file[at->c];
         }
         return either(file[at->b], file[at->c]);
     case ATTN_FLOAT:
-        return FULL;
+        return of_float(at->number);
     default:
         return integers(op, file[at->a], file[at->b < 0 ? at->a : at->b]);
     }

@@ -47,6 +47,15 @@ int32_t desc_widest_keys(const model_desc *d) {
     return widest;
 }
 
+void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most) {
+    *fewest = *most = 0;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        int32_t n = d->layers[i].n_heads;
+        *fewest = n > 0 && (*fewest == 0 || n < *fewest) ? n : *fewest;
+        *most = n > *most ? n : *most;
+    }
+}
+
 int32_t desc_widest_ff(const model_desc *d) {
     int32_t widest = 0;
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -235,6 +244,10 @@ static quire_err check_layer(const model_desc *d, int32_t i, quire_error *err) {
     }
     if (l->n_experts < 0 || l->n_experts > MAX_EXPERTS) {
         return check_count("the number of experts", l->n_experts, MAX_EXPERTS, err);
+    }
+    if (l->n_experts > 0) {
+        TRY(check_count("the width of experts", d->moe.d_expert, MAX_FF, err));
+        TRY(check_count("the width of shared experts", d->moe.d_shared > 0 ? d->moe.d_shared : 1, MAX_FF, err));
     }
     return l->n_heads != 0 ? check_heads(d, l, i, err) : QUIRE_OK;
 }

@@ -228,6 +228,8 @@ model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int
 /* The widest of all layers: elements of a row of queries, of keys or values, of the dense feed-forward part. 0: no layer has any. */
 int32_t desc_widest_queries(const model_desc *d);
 int32_t desc_widest_keys(const model_desc *d);
+/* The fewest and the most query heads of the layers that attend; 0 and 0 where none does. */
+void desc_heads(const model_desc *d, int32_t *fewest, int32_t *most);
 int32_t desc_widest_ff(const model_desc *d);
 /* Whether a rotary table depends on the configured maximum length: it is then part of the numeric configuration. */
 bool desc_scales_by_length(const model_desc *d);

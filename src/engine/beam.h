@@ -111,8 +111,8 @@ void beam_resume(engine *e);
 void beam_describe(const engine *e, const sequence *s, sched_seq *d);
 /* Releases the pages of s, which is already in no list. */
 void beam_preempt(engine *e, sequence *s);
-/* Completes preemption: a search that lost some beams' pages releases all, unless one of its beams computes in this step. Call it after
- * preempting. */
+/* Completes preemption: a search that lost some beams' pages releases all, unless one of its beams computes in this step. Call it when the
+ * step is planned and its preemptions are done. */
 void beam_settle(engine *e);
 /* Takes the logits of s's last token, and changes them. */
 void beam_take(engine *e, sequence *s, float *logits);

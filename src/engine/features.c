@@ -19,10 +19,15 @@ static void service_entered(engine *e, sequence *s) {
     s->task.priority = e->options.schedule == ADMISSION_PRIORITY ? s->task.priority : 0;
 }
 
-/* Tokens that preemption repeats do not count again. */
+/* Counts given tokens: a prompt's, a steer's. Tokens that preemption repeats do not count again. */
 static void service_computed(engine *e, sequence *s, int32_t n) {
-    if (s->task.n_known == s->task.n_prompt) {
-        service_counters_add(&e->sched.service, s->task.tenant_slot, SERVICE_PROMPT_WEIGHT * (double)n);
+    if (s->task.n_known != s->n_given) {
+        return;
+    }
+    int32_t end = s->task.kv.n_computed, from = end - n > s->n_charged ? end - n : s->n_charged;
+    if (end > from) {
+        service_counters_add(&e->sched.service, s->task.tenant_slot, SERVICE_PROMPT_WEIGHT * (double)(end - from));
+        s->n_charged = end;
     }
 }
 

@@ -58,6 +58,9 @@ void fork_split(engine *e, sequence *parent) {
 void fork_hand_on(engine *e, sequence *parent) {
     sequence *s = parent->next_child;
     parent->next_child = NULL;
+    for (sequence *f = s; f != NULL && parent->task.n_admitted > 0; f = f->next_child) {
+        f->task.deadline_us = 0; /* their request was admitted once: it is computed to its end, late or not */
+    }
     if (s != NULL) {
         wait_alone(e, s);
     }

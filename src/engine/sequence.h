@@ -58,6 +58,7 @@ typedef struct sequence {
 
     /* The engine thread's again: what is seldom read, then what is large. */
     _Alignas(MEM_ALIGN) int32_t beam;
+    int32_t n_charged;        /* its tenant's service counter has the given tokens up to here, as far as they were computed */
     float *mus;               /* with mirostat: [n_max - n_prompt] mu before each generated token, for branches; else NULL */
     /* the fork parent of a branch, whose first fork_position tokens are its own too (branch.h): a reference, held until the engine thread
      * takes it in. NULL: no branch */

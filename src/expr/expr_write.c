@@ -1,9 +1,12 @@
 /* From values to code: each goes to the list that runs as seldom as it may, and gets a register.
  *
  * Row registers are never used again. Vectors are, once the last instruction that reads them has run; those of key code that tile code
- * reads stay, since tile code runs many times. An instruction never writes a register that it reads, so that loops need no checks. */
+ * reads stay, since tile code runs many times. So key code writes the first constants of tile code, and tile code writes the others where
+ * it reads them. An instruction never writes a register that it reads, so that loops need no checks. */
 #include "base/mem.h"
 #include "expr/expr_values.h"
+
+#define KEPT_CONSTANTS 24 /* constants of tile code that key code writes */
 
 typedef struct writer {
     const expr_values *values;
@@ -13,6 +16,8 @@ typedef struct writer {
     int32_t row_reg[EXPR_MAX_VALUES], vector[EXPR_MAX_VALUES];
     int32_t last_key[EXPR_MAX_VALUES], last_tile[EXPR_MAX_VALUES]; /* the last value of that list that reads it; EXPR_NONE: none */
     bool taken[ATTN_PROGRAM_VECTORS];
+    int32_t n_kept;
+    bool is_late[EXPR_MAX_VALUES]; /* a constant that tile code writes */
 } writer;
 
 static bool by_row_only(const expr_value *v) {
@@ -114,14 +119,16 @@ static void free_operands(writer *w, int32_t user, bool tile) {
             continue;
         }
         const expr_value *operand = &w->values->at[o];
-        bool of_tile = in_tile(operand) || by_row_only(operand);
-        if (tile ? of_tile && w->last_tile[o] == user : w->last_tile[o] == EXPR_NONE && w->last_key[o] == user) {
+        bool of_tile = in_tile(operand) || by_row_only(operand) || w->is_late[o];
+        bool of_key = w->last_tile[o] == EXPR_NONE || w->is_late[o];
+        if (tile ? of_tile && w->last_tile[o] == user : of_key && w->last_key[o] == user) {
             w->taken[w->vector[o]] = false;
+            w->vector[o] = EXPR_NONE;
         }
     }
 }
 
-/* Key code: what depends on the key only, and the constants of vectors. */
+/* Key code: what depends on the key only, and the constants of vectors; of those that only tile code reads, the first. */
 static quire_err write_key(writer *w) {
     for (int32_t i = 0; i < w->values->n; i++) {
         const expr_value *v = &w->values->at[i];
@@ -132,6 +139,13 @@ static quire_err write_key(writer *w) {
             w->vector[i] = ATTN_KEY_KV_IDX;
             continue;
         }
+        if (expr_is_literal(v) && w->last_tile[i] != EXPR_NONE) {
+            w->is_late[i] = w->n_kept == KEPT_CONSTANTS;
+            w->n_kept += w->is_late[i] ? 0 : 1;
+        }
+        if (w->is_late[i] && w->last_key[i] == EXPR_NONE) {
+            continue;
+        }
         TRY(take_vector(w, &w->vector[i]));
         TRY(append(w, &w->p->key, instruction(v, w->vector, w->vector[i])));
         free_operands(w, i, false);
@@ -139,13 +153,16 @@ static quire_err write_key(writer *w) {
     return QUIRE_OK;
 }
 
-/* Spreads the operands of a value that depend on the query only. */
+/* Makes a vector of a value that has none: a late constant, or one that depends on the query only. */
 static quire_err spread(writer *w, int32_t value) {
     const expr_value *v = &w->values->at[value];
-    if (!by_row_only(v) || w->vector[value] != EXPR_NONE) {
+    if (w->vector[value] != EXPR_NONE || !(by_row_only(v) || w->is_late[value])) {
         return QUIRE_OK;
     }
     TRY(take_vector(w, &w->vector[value]));
+    if (w->is_late[value]) {
+        return append(w, &w->p->tile, instruction(v, w->vector, w->vector[value]));
+    }
     return append(w, &w->p->tile,
                   (attn_instruction){.op = ATTN_SPREAD,
                                      .array = v->is_float,

@@ -1,5 +1,6 @@
 #include "file/hub_http.h"
 
+#define CURL_DISABLE_DEPRECATION /* of what an older libcurl takes */
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -216,13 +217,21 @@ static bool may_pass(CURLcode code) {
            code == CURLE_WEIRD_SERVER_REPLY;
 }
 
+/* Allows the protocols that are wanted, and no other: by name or, with a libcurl before 7.85, by bits. */
+static bool set_protocols(const hub_http *h) {
+    const char *names = h->options.https_only ? "https" : "http,https";
+    long bits = h->options.https_only ? (long)CURLPROTO_HTTPS : (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS);
+    bool by_name = curl.easy_setopt(h->handle, CURLOPT_PROTOCOLS_STR, names) == CURLE_OK &&
+                   curl.easy_setopt(h->handle, CURLOPT_REDIR_PROTOCOLS_STR, names) == CURLE_OK;
+    return by_name || (curl.easy_setopt(h->handle, CURLOPT_PROTOCOLS, bits) == CURLE_OK &&
+                       curl.easy_setopt(h->handle, CURLOPT_REDIR_PROTOCOLS, bits) == CURLE_OK);
+}
+
 static void set_options(hub_http *h, const hub_http_get *get, head_reading *head, struct curl_slist *headers) {
     CURL *c = h->handle;
-    const char *protocols = h->options.https_only ? "https" : "http,https";
     curl.easy_reset(c);
     h->error[0] = 0;
     (void)curl.easy_setopt(c, CURLOPT_URL, get->url);
-    (void)curl.easy_setopt(c, CURLOPT_PROTOCOLS_STR, protocols);
     (void)curl.easy_setopt(c, CURLOPT_ERRORBUFFER, h->error);
     (void)curl.easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     (void)curl.easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
@@ -301,6 +310,9 @@ quire_err hub_http_run(hub_http *h, const hub_http_get *get, const hub_receiver 
     quire_err e = make_headers(get, &headers) ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     if (e == QUIRE_OK) {
         set_options(h, get, &head, headers);
+        e = set_protocols(h) ? QUIRE_OK : err_set(err, QUIRE_UNSUPPORTED, -1, "this libcurl cannot be kept to HTTPS; install a newer one");
+    }
+    if (e == QUIRE_OK) {
         CURLcode code = curl.easy_perform(h->handle);
         e = conclude(h, code, get->url, err);
     }

@@ -15,6 +15,7 @@
 
 typedef struct listing_of_cache {
     const char *cache;
+    quire_error *err;        /* of a directory that cannot be read */
     quire_hub_model *models; /* mem_new'd */
     size_t n, cap;
     /* where the walk is */
@@ -155,7 +156,7 @@ static quire_err visit_snapshot(void *user, const char *name) {
         return QUIRE_OK;
     }
     memcpy(x->commit, name, sizeof x->commit);
-    quire_err e = hub_repo_list(&x->at, name, &x->files, NULL);
+    quire_err e = hub_repo_list(&x->at, name, &x->files, x->err);
     size_t n = x->n;
     e = e == QUIRE_OK ? add_snapshot(x) : e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
     x->has_snapshot = x->has_snapshot || x->n > n;
@@ -185,7 +186,7 @@ static quire_err add_interrupted(listing_of_cache *x) {
         quire_hub_model *m = &x->models[x->n++];
         *m = (quire_hub_model){.is_whole = false};
         (void)snprintf(m->name, sizeof m->name, "%s", x->repo);
-        e = hub_visit_all(path.p, visit_blob, x);
+        e = hub_visit_all(path.p, visit_blob, x, x->err);
         x->n -= x->models[x->n - 1].bytes == 0; /* no blob either */
     }
     strbuf_deinit(&path);
@@ -199,9 +200,9 @@ static quire_err visit_repo(void *user, const char *name) {
         return QUIRE_OK;
     }
     x->has_snapshot = false;
-    quire_err e = hub_repo_init(x->cache, x->repo, &x->at, NULL);
+    quire_err e = hub_repo_init(x->cache, x->repo, &x->at, x->err);
     e = e == QUIRE_OK ? hub_repo_directory(&x->at, "snapshots", &path) : e;
-    e = e == QUIRE_OK ? hub_visit_all(path.p, visit_snapshot, x) : e;
+    e = e == QUIRE_OK ? hub_visit_all(path.p, visit_snapshot, x, x->err) : e;
     e = e == QUIRE_OK && !x->has_snapshot ? add_interrupted(x) : e;
     strbuf_deinit(&path);
     hub_repo_deinit(&x->at);
@@ -219,11 +220,11 @@ quire_err quire_hub_list(const quire_hub_options *o, quire_hub_model **models, s
     *models = NULL;
     *n = 0;
     TRY(hub_options_read(o, &own, err));
-    listing_of_cache x = {.cache = own.cache};
-    quire_err e = hub_visit_all(own.cache, visit_repo, &x);
+    listing_of_cache x = {.cache = own.cache, .err = err};
+    quire_err e = hub_visit_all(own.cache, visit_repo, &x, err);
     if (e != QUIRE_OK) {
         mem_free(x.models);
-        return err_set(err, e, -1, "%s: its models could not be listed: %s", own.cache, quire_err_text(e));
+        return e == QUIRE_IO ? e : err_set(err, e, -1, "%s: its models could not be listed: %s", own.cache, quire_err_text(e));
     }
     if (x.n > 0) {
         qsort(x.models, x.n, sizeof *x.models, compare);

@@ -1,5 +1,6 @@
-/* quire_hub_remove. First go the references, then the links, then the blobs that no link leads to any more: a process that dies in between
- * leaves blobs that the next pull or removal finds. */
+/* quire_hub_remove. All is looked at before anything is removed: what cannot be read may lead to a blob. Then go the references, the links
+ * and the blobs that no link leads to any more, in this order: a process that dies in between leaves blobs that the next pull or removal
+ * finds. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,14 +12,17 @@
 #include "file/hub_quant.h"
 #include "file/hub_shelf.h"
 
+#define MAX_DEPTH 64 /* of directories below the snapshots; those of a model are 8 at most */
+
 typedef struct removal {
     hub_name name;
     hub_repo repo;
     bool one_revision;       /* @REVISION was given */
     char commit[41];         /* then its commit */
-    int32_t n_found, n_left; /* links, or snapshots, that were removed; files that are left */
+    int32_t n_found, n_left; /* links, or snapshots, that go; files that are left */
     int64_t bytes;
-    hub_listing used; /* blobs that links lead to, as paths */
+    hub_listing going; /* paths of links and snapshots that go */
+    hub_listing used;  /* names of blobs that other links lead to, as paths; sorted */
     bool is_busy, failed;
 } removal;
 
@@ -67,7 +71,7 @@ static void remove_path(const char *path, removal *x) {
 
 static bool is_wanted(const removal *x, const char *path) {
     hub_gguf g, wanted;
-    if (!hub_gguf_read(str_of(path), &g)) {
+    if (!hub_path_is_safe(str_of(path)) || !hub_gguf_read(str_of(path), &g)) {
         return false;
     }
     if (hub_gguf_read(str_of(x->name.pick), &wanted)) {
@@ -76,44 +80,99 @@ static bool is_wanted(const removal *x, const char *path) {
     return hub_quant_same(g.quant, str_of(x->name.pick));
 }
 
-/* Removes the links of one snapshot that are to go, and notes which blobs the others lead to. */
-static quire_err remove_links(removal *x, const char *commit) {
-    hub_listing l;
-    TRY(hub_repo_list(&x->repo, commit, &l, NULL));
-    bool is_it = !x->one_revision || strcmp(commit, x->commit) == 0;
-    quire_err e = QUIRE_OK;
-    for (size_t i = 0; i < l.n && e == QUIRE_OK; i++) {
-        strbuf path = {0};
-        e = hub_repo_file(&x->repo, commit, l.files[i].path, &path, NULL);
-        if (e == QUIRE_OK && is_it && x->name.pick[0] != 0 && is_wanted(x, l.files[i].path)) {
-            remove_path(path.p, x);
-            x->n_found++;
-        } else if (e == QUIRE_OK) {
-            e = hub_listing_add(&x->used, str_of(l.files[i].id), (str){"", 0}, 0);
-            x->n_left++;
-        }
-        strbuf_deinit(&path);
+/* Where a look at the snapshots is. */
+typedef struct look {
+    removal *of;
+    const char *directory; /* whose entries are visited */
+    size_t n_root;         /* bytes of their paths that are the snapshot's */
+    bool loses_links;      /* a snapshot whose links of the model go */
+    int depth;
+    quire_error *err;
+} look;
+
+static quire_err unreadable(const char *path, quire_error *err) {
+    return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+}
+
+/* Notes the blob that a link leads to, whatever it is called. Of what is no link there is nothing to note. */
+static quire_err note_used(removal *x, const char *path, quire_error *err) {
+    char target[4096];
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n < 0) {
+        return errno == EINVAL ? QUIRE_OK : unreadable(path, err);
     }
-    hub_listing_deinit(&l);
+    target[n] = 0;
+    const char *slash = strrchr(target, '/');
+    return hub_listing_add(&x->used, str_of(slash != NULL ? slash + 1 : target), (str){"", 0}, 0);
+}
+
+static quire_err visit_entry(void *user, const char *name);
+
+/* Looks at one entry: into a directory, which may be of any name; of others it notes what goes and what is used. */
+static quire_err look_at(const look *l, str path) {
+    struct stat st;
+    removal *x = l->of;
+    if (lstat(path.p, &st) != 0) {
+        return unreadable(path.p, l->err);
+    }
+    if (S_ISDIR(st.st_mode)) {
+        look below = *l;
+        below.directory = path.p;
+        below.depth++;
+        return below.depth <= MAX_DEPTH
+                   ? hub_visit_all(path.p, visit_entry, &below, l->err)
+                   : err_set(l->err, QUIRE_IO, -1, "%s: no model has so many directories in each other", path.p);
+    }
+    if (l->loses_links && path.n > l->n_root && is_wanted(x, path.p + l->n_root + 1)) {
+        x->n_found++;
+        return hub_listing_add(&x->going, path, (str){"", 0}, 0);
+    }
+    x->n_left++;
+    return note_used(x, path.p, l->err);
+}
+
+static quire_err visit_entry(void *user, const char *name) {
+    const look *l = user;
+    strbuf path = {0};
+    quire_err e = strbuf_addf(&path, "%s/%s", l->directory, name);
+    e = e == QUIRE_OK ? look_at(l, (str){path.p, path.n}) : e;
+    strbuf_deinit(&path);
     return e;
 }
 
-static quire_err visit_snapshot(void *user, const char *commit) {
-    removal *x = user;
-    if (!hub_is_hex(str_of(commit), 40)) {
-        return QUIRE_OK;
-    }
-    if (x->name.pick[0] != 0 || strcmp(commit, x->commit) != 0) {
-        return remove_links(x, commit);
-    }
+/* Notes a snapshot that goes as a whole, or what of it does. */
+static quire_err visit_snapshot(void *user, const char *name) {
+    look l = *(const look *)user;
+    removal *x = l.of;
+    bool has_pick = x->name.pick[0] != 0, is_it = strcmp(name, x->commit) == 0;
     strbuf path = {0};
-    quire_err e = hub_repo_file(&x->repo, commit, NULL, &path, NULL);
-    if (e == QUIRE_OK) {
-        remove_path(path.p, x);
+    quire_err e = strbuf_addf(&path, "%s/%s", l.directory, name);
+    l.n_root = path.n;
+    l.loses_links = has_pick && hub_is_hex(str_of(name), 40) && (is_it || !x->one_revision);
+    if (e == QUIRE_OK && is_it && !has_pick) {
         x->n_found++;
+        e = hub_listing_add(&x->going, (str){path.p, path.n}, (str){"", 0}, 0);
+    } else if (e == QUIRE_OK) {
+        e = look_at(&l, (str){path.p, path.n});
     }
     strbuf_deinit(&path);
     return e;
+}
+
+/* Finds what goes and which blobs the rest leads to, before anything is removed. */
+static quire_err look_around(removal *x, quire_error *err) {
+    strbuf path = {0};
+    quire_err e = hub_repo_directory(&x->repo, "snapshots", &path);
+    if (e == QUIRE_OK) {
+        look l = {.of = x, .directory = path.p, .err = err};
+        e = hub_visit_all(path.p, visit_snapshot, &l, err);
+    }
+    strbuf_deinit(&path);
+    hub_listing_sort(&x->used);
+    if (e == QUIRE_IO) {
+        return err_prefix(err, e, "nothing was removed, for what cannot be seen may be in use");
+    }
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: %s; nothing was removed", x->repo.dir, quire_err_text(e));
 }
 
 /* Removes a reference to the commit that goes. */
@@ -146,24 +205,25 @@ static quire_err visit_blob(void *user, const char *name) {
 static quire_err visit_in(removal *x, const char *directory, hub_visit visit) {
     strbuf path = {0};
     quire_err e = hub_repo_directory(&x->repo, directory, &path);
-    e = e == QUIRE_OK ? hub_visit_all(path.p, visit, x) : e;
+    e = e == QUIRE_OK ? hub_visit_all(path.p, visit, x, NULL) : e;
     strbuf_deinit(&path);
     return e;
 }
 
+/* Removes what was found. Blobs stay where a link could not be removed. */
 static quire_err remove_part(removal *x) {
     TRY(x->name.pick[0] == 0 ? visit_in(x, "refs", visit_ref) : QUIRE_OK);
-    int64_t before = x->bytes;
-    TRY(visit_in(x, "snapshots", visit_snapshot));
-    x->bytes = before; /* links and references are no content */
-    if (x->n_found == 0) {
-        return QUIRE_NOT_FOUND;
+    for (size_t i = 0; i < x->going.n; i++) {
+        remove_path(x->going.files[i].path, x);
+    }
+    x->bytes = 0; /* links and references are no content */
+    if (x->failed) {
+        return QUIRE_IO;
     }
     if (x->n_left == 0) {
         remove_path(x->repo.dir, x);
         return QUIRE_OK;
     }
-    hub_listing_sort(&x->used);
     return visit_in(x, "blobs", visit_blob);
 }
 
@@ -185,19 +245,21 @@ static quire_err visit_lock(void *user, const char *name) {
 
 static quire_err remove_locked(removal *x, quire_error *err) {
     const char *repo = x->name.repo;
-    (void)hub_visit_all(x->repo.locks, visit_lock, x);
+    bool is_whole = x->name.pick[0] == 0 && !x->one_revision;
+    quire_err e = QUIRE_OK;
+    TRY(hub_visit_all(x->repo.locks, visit_lock, x, err));
     if (x->is_busy) {
         return err_set(err, QUIRE_BUSY, -1, "%s: another program is fetching it; wait for that, or stop it", repo);
     }
-    quire_err e = QUIRE_OK;
-    if (x->name.pick[0] == 0 && !x->one_revision) {
+    TRY(is_whole ? QUIRE_OK : look_around(x, err));
+    if (!is_whole && x->n_found == 0) {
+        return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache; `quire list` shows what is", repo,
+                       x->name.pick[0] != 0 ? ":" : "@", x->name.pick[0] != 0 ? x->name.pick : x->name.revision);
+    }
+    if (is_whole) {
         remove_path(x->repo.dir, x);
     } else {
         e = remove_part(x);
-    }
-    if (e == QUIRE_NOT_FOUND) {
-        return err_set(err, e, -1, "%s%s%s: not in the cache; `quire list` shows what is", repo, x->name.pick[0] != 0 ? ":" : "@",
-                       x->name.pick[0] != 0 ? x->name.pick : x->name.revision);
     }
     if (e != QUIRE_OK || x->failed) {
         return err_set(err, e != QUIRE_OK ? e : QUIRE_IO, -1, "%s: not all of it could be removed; may this user write there?",
@@ -232,6 +294,7 @@ quire_err quire_hub_remove(const quire_hub_options *o, const char *name, int64_t
     TRY(hub_options_read(o, &own, err));
     TRY(hub_name_parse(name, &x.name, err));
     quire_err e = run(&x, own.cache, err);
+    hub_listing_deinit(&x.going);
     hub_listing_deinit(&x.used);
     hub_repo_deinit(&x.repo);
     *bytes = x.bytes;

@@ -1,18 +1,28 @@
 #include "file/hub_shelf.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 
-quire_err hub_visit_all(const char *directory, hub_visit visit, void *user) {
+static quire_err failed(const char *directory, quire_error *err) {
+    return err_set(err, QUIRE_IO, -1, "%s: %s", directory, strerror(errno));
+}
+
+quire_err hub_visit_all(const char *directory, hub_visit visit, void *user, quire_error *err) {
     quire_err e = QUIRE_OK;
+    struct dirent *entry;
     DIR *d = opendir(directory);
-    for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL && e == QUIRE_OK; entry = readdir(d)) {
+    if (d == NULL) {
+        return errno == ENOENT ? QUIRE_OK : failed(directory, err);
+    }
+    errno = 0;
+    while (e == QUIRE_OK && (entry = readdir(d)) != NULL) {
         const char *name = entry->d_name;
         e = strcmp(name, ".") != 0 && strcmp(name, "..") != 0 ? visit(user, name) : QUIRE_OK;
+        errno = 0; /* readdir sets it where it fails */
     }
-    if (d != NULL) {
-        (void)closedir(d);
-    }
+    e = e == QUIRE_OK && errno != 0 ? failed(directory, err) : e;
+    (void)closedir(d);
     return e;
 }
 
@@ -51,7 +61,7 @@ void hub_repo_name_commit(const hub_repo *r, const char *commit, char out[256]) 
     ref_search x = {r, commit, out};
     (void)snprintf(out, 256, "%s", commit);
     if (hub_repo_directory(r, "refs", &path) == QUIRE_OK) {
-        (void)hub_visit_all(path.p, visit_ref, &x);
+        (void)hub_visit_all(path.p, visit_ref, &x, NULL);
     }
     strbuf_deinit(&path);
 }

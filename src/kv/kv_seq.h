@@ -173,7 +173,7 @@ static inline int32_t kv_seq_swap_peek(const kv_cache *c, const kv_seq *s, int32
     return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
 }
 /* Directly after an admission: truncates s to its whole pages and copies those behind them back, where kv_seq_swap_peek says so and there
- * is room (n_pages 0: it did not). Frees its frames in any case. */
+ * is room. n_pages 0: it did not, and s is empty where it cannot go on behind its whole pages. Frees its frames in any case. */
 kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s);
 /* Frees its frames. */
 static inline void kv_seq_swap_drop(kv_cache *c, kv_seq *s) {

@@ -151,8 +151,8 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
             copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
             s->snapshots.last = s->n_computed;
-        } else if (c->n_state_pages > 0) {
-            did.n_found = 0; /* its state is lost */
+        } else if (c->n_state_pages > 0 || !kv_seq_sees_back(c, s, did.n_found)) {
+            did.n_found = 0; /* its state is lost, or a window has a hole before the end of its whole pages */
             kv_seq_truncate(c, s, 0);
         }
     }

@@ -8,6 +8,7 @@
 #define FLUSH_PENDING  4       /* pages that are being written at once during the flush */
 #define SHORT_WAIT_US  1000
 #define WRITES_A_STEP  4 /* pages of tokens that a step writes through: each costs the engine thread a copy and a checksum */
+#define LOOKS_A_STEP   16 /* queued pages that a step looks at for those: the tiers may have most of them */
 #define WRITES_AT_ONCE 8 /* transfers at which write-through pauses: demotion and promotion need frames too */
 
 /* ---- keys ---- */
@@ -84,8 +85,8 @@ static bool is_being_put(const kv_tiering *t, kv_tier_id id, int32_t group) {
 
 /* ---- demotion ---- */
 
-/* Stores the page of a full entry in one group in the tiers that lack it. */
-static void put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
+/* Stores the page of a full entry in one group in the tiers that lack it. False: there is nothing to store, or no room. */
+static bool put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(t, d->entry);
     kv_tier_key key = {
         .namespace = d->name, .n_namespace = d->n_name, .group = group, .parent = parent_of(t, d), .id = id, .tokens = d->tokens};
@@ -95,6 +96,7 @@ static void put_page(kv_tiering *t, const kv_index_entry *d, int32_t group, kv_p
         m.fence = t->c->mover->read(t->c->mover->context, (page_id){d->pages[group]}, body);
         tiering_end_move(t, &m);
     }
+    return body != NULL;
 }
 
 /* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not worth it. */
@@ -102,7 +104,7 @@ static void on_remove(void *context, int32_t entry, int32_t group) {
     kv_tiering *t = context;
     kv_index_entry d = kv_index_describe(t->c->index, entry);
     if (d.n_tokens == t->c->page_tokens) {
-        put_page(t, &d, group, t->closes ? KV_PUT_KEPT : KV_PUT_ALL);
+        (void)put_page(t, &d, group, t->closes ? KV_PUT_KEPT : KV_PUT_ALL);
     }
 }
 
@@ -133,22 +135,36 @@ static int32_t n_pending(const kv_tiering *t) {
     return t->n_moves + kv_tiers_n_pending(t->tiers);
 }
 
-/* Writes some of the queued pages through, the beginning of a prefix first. */
-static void write_some(kv_tiering *t) {
+/* Takes the oldest queued page of tokens and writes it through. False: it was removed meanwhile, or nothing was stored. */
+static bool write_next(kv_tiering *t) {
     write_queue *q = &t->to_write;
-    for (int k = 0; k < WRITES_A_STEP && q->n > 0 && n_pending(t) < WRITES_AT_ONCE; k++) {
-        int32_t entry = q->entries[q->first];
-        q->first = (q->first + 1) % q->cap;
-        q->n--;
-        if (!t->names[entry].was_queued) {
-            continue; /* it was removed meanwhile */
+    int32_t entry = q->entries[q->first];
+    bool did = false;
+    q->first = (q->first + 1) % q->cap;
+    q->n--;
+    if (!t->names[entry].was_queued) {
+        return false;
+    }
+    kv_index_entry d = kv_index_describe(t->c->index, entry);
+    for (int32_t g = 0; g < t->c->n_groups; g++) {
+        did = (d.pages[g] != PAGE_NONE.v && put_page(t, &d, g, KV_PUT_KEPT)) || did;
+    }
+    return did;
+}
+
+/* Writes some of the queued pages through, the beginning of a prefix first. A transfer that ends wakes the reader, who polls again; where
+ * none was begun, since nothing that was looked at had to be stored, the reader is woken here for the rest. */
+static void write_some(kv_tiering *t) {
+    const write_queue *q = &t->to_write;
+    int32_t n_written = 0;
+    for (int32_t k = 0; k < LOOKS_A_STEP && n_written < WRITES_A_STEP && q->n > 0; k++) {
+        if (n_pending(t) >= WRITES_AT_ONCE || !kv_tiers_has_room(t->tiers)) {
+            return; /* transfers, or promotions of sequences that wait, have the frames */
         }
-        kv_index_entry d = kv_index_describe(t->c->index, entry);
-        for (int32_t g = 0; g < t->c->n_groups; g++) {
-            if (d.pages[g] != PAGE_NONE.v) {
-                put_page(t, &d, g, KV_PUT_KEPT);
-            }
-        }
+        n_written += write_next(t);
+    }
+    if (q->n > 0 && n_written == 0 && t->reader != NULL) {
+        wake_ring(t->reader);
     }
 }
 

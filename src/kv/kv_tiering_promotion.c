@@ -26,6 +26,16 @@ static void leave(kv_tiering *t, const int32_t *tokens) {
     kv_seq_close(t->c, &t->seq);
 }
 
+/* As stand, at the end of whole pages behind which every window can go on. */
+static void stand_to_go_on(kv_tiering *t, const kv_seq *s, const int32_t *tokens, int32_t n) {
+    stand(t, s, tokens, n);
+    while (!kv_seq_sees_back(t->c, &t->seq, t->seq.n_computed)) { /* it could from within the next page only */
+        n = t->seq.n_computed;
+        leave(t, tokens);
+        stand(t, s, tokens, n); /* it ends before them, or sees back now */
+    }
+}
+
 /* ---- fetching ---- */
 
 static int32_t *frame_at(const kv_tiering *t, const promotion *p, int32_t page, int32_t group) {
@@ -151,7 +161,7 @@ void promotion_advance(kv_tiering *t, promotion *p, int64_t now_us) {
 /* Begins to promote the pages of tokens[0..n) behind those in the pool, if these are not all that s can use. */
 static void begin(kv_tiering *t, promotion *p, kv_seq *s, const int32_t *tokens, int32_t n, int64_t now_us) {
     int32_t n_total = n / t->c->page_tokens;
-    stand(t, s, tokens, n_total * t->c->page_tokens);
+    stand_to_go_on(t, s, tokens, n_total * t->c->page_tokens);
     const kv_path *path = &t->seq.path;
     *p = (promotion){.s = s, .tokens = tokens, .n_done = path->n_pages, .n_asked = path->n_pages, .n_total = n_total, .frames = p->frames};
     if (path->n_pages > 0 && path->n_pages < n_total) {

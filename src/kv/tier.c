@@ -13,6 +13,7 @@
 #define STAGING_BYTES  ((int64_t)64 << 20) /* frames for pages in transfer, besides those of the host tier */
 #define MIN_STAGING    16
 #define MAX_STAGING    1024
+#define PAGES_STAGED   2 /* pages of tokens of which every group has a staging frame, however many groups there are */
 #define JOBS_A_FRAME   2 /* one for the file and one for Redis at a time */
 #define KEPT_FOR_READS 4 /* a quarter of the staging frames is not used for writing */
 
@@ -59,7 +60,9 @@ static bool is_valid(const kv_tiers_options *o) {
 
 static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
     int64_t frame_bytes = (int64_t)t->frame_bytes, n_host = host_bytes / frame_bytes, n_staging = STAGING_BYTES / frame_bytes;
+    int64_t least = PAGES_STAGED * (int64_t)t->shape.n_groups;
     n_staging = n_staging < MIN_STAGING ? MIN_STAGING : n_staging > MAX_STAGING ? MAX_STAGING : n_staging;
+    n_staging = n_staging < least ? least : n_staging;
     if (n_host > INT32_MAX / 4) { /* the ring takes two jobs a frame */
         return QUIRE_TOO_LARGE;
     }
@@ -198,6 +201,10 @@ static bool file_lacks(kv_tiers *t, const kv_tier_key *key) {
     return t->file != NULL && slot == SLOT_NONE;
 }
 
+bool kv_tiers_has_room(const kv_tiers *t) {
+    return t->n_free > t->n_kept_for_reads;
+}
+
 void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t *out) {
     bool lacks = host_lacks(t, key), to_host = lacks && to == KV_PUT_ALL, to_file = file_lacks(t, key);
     bool is_new = (!t->has_host || lacks) && (t->file == NULL || to_file);
@@ -205,7 +212,7 @@ void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to, int32_t
     if (!to_host && !to_file && !to_redis) {
         return NULL;
     }
-    if (t->n_free <= t->n_kept_for_reads) {
+    if (!kv_tiers_has_room(t)) {
         t->stats[KV_TIER_HOST].dropped += to_host;
         t->stats[KV_TIER_FILE].dropped += to_file;
         t->stats[KV_TIER_REDIS].dropped += to_redis;

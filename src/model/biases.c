@@ -32,13 +32,25 @@ static const char *find_end(const model_file *f, const char *root, const bias_ke
     return NULL;
 }
 
+/* Classes whose configuration has no attention_bias: it means nothing there. */
+static bool has_no_attention_bias(const config *c) {
+    static const char *const classes[] = {"Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "MistralForCausalLM", "Ministral3ForCausalLM",
+                                          "MixtralForCausalLM"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        found = found || config_is(c, classes[i]);
+    }
+    return found;
+}
+
 quire_err biases_check(const config *c, const arch_names *names) {
     for (size_t i = 0; !c->is_gguf && i < sizeof keys / sizeof *keys; i++) {
         bool says = false;
-        if (!config_has(c, NULL, keys[i].key)) {
+        const char *key = i == 0 && has_no_attention_bias(c) ? "qkv_bias|use_qkv_bias" : keys[i].key;
+        if (!config_has(c, NULL, key)) {
             continue;
         }
-        TRY(config_bool(c, NULL, keys[i].key, &says));
+        TRY(config_bool(c, NULL, key, &says));
         const char *found = find_end(c->f, loader_root(c->f, names), &keys[i]);
         char what[240];
         (void)snprintf(what, sizeof what,
@@ -46,7 +58,7 @@ quire_err biases_check(const config *c, const arch_names *names) {
                        says            ? keys[i].ends[0]
                        : found != NULL ? found
                                        : "");
-        TRY(says == (found != NULL) ? QUIRE_OK : config_bad(c, keys[i].key, what));
+        TRY(says == (found != NULL) ? QUIRE_OK : config_bad(c, key, what));
     }
     return QUIRE_OK;
 }

@@ -64,6 +64,8 @@ typedef struct decoder_shape {
  * width / heads; a feed-forward width that must be there. KV heads and feed-forward widths may be lists with one for each layer; *s then
  * has the first. Adds the layers, with full attention and no rotary table, to d. */
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d);
+/* KV heads by the rows of a GGUF file's first attn_k: some files' head_count_kv counts query heads. */
+void config_kv_heads_of_tensor(const config *c, model_desc *d);
 /* GGUF files of some architectures say a feed-forward width that is not theirs: takes that of the first layer's tensor. */
 quire_err config_ff_of_tensor(const config *c, model_desc *d);
 /* The rows of a tensor of a GGUF file (of layer %d the first that has it), packed or not; 0: there is none. */

@@ -49,7 +49,7 @@ quire_err config_moe(const config *c, model_desc *d) {
     int32_t n = usual->n_experts;
     m->n_used = usual->n_used;
     m->d_expert = m->d_expert > 0 ? m->d_expert : usual->d_expert;
-    TRY(config_i32(c, "expert_count", "num_local_experts|num_experts|n_routed_experts|moe_num_experts", &n));
+    TRY(config_same_i32(c, "expert_count", "num_local_experts|num_experts|n_routed_experts|moe_num_experts", &n));
     if (n == 0) {
         return QUIRE_OK;
     }

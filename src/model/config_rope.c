@@ -69,6 +69,7 @@ static quire_err find_scaling(scaling *s, str *type) {
     if (s->object == NULL) {
         s->object = objects[0];
     } else {
+        TRY(config_str(s->c, NULL, key_of(s, "type"), type));
         TRY(config_str(s->c, NULL, key_of(s, "rope_type"), type));
     }
     *type = type->n > 0 ? *type : str_of("default");
@@ -86,7 +87,6 @@ static quire_err read_factors(const config *c, const char *key, int32_t n_dims, 
 
 /* longrope: two sets of factors, and the length up to which the short ones hold. The factor is the ratio of the lengths. */
 static quire_err read_longrope(scaling *s, const model_desc *d, rope_desc *r) {
-    TRY(config_i32(s->c, NULL, "original_max_position_embeddings", &r->original_positions));
     TRY(read_factors(s->c, key_of(s, "short_factor"), r->n_dims, r->factors));
     TRY(read_factors(s->c, key_of(s, "long_factor"), r->n_dims, r->long_factors));
     if (r->original_positions > 0 && r->factor == 1.0f) {
@@ -127,7 +127,8 @@ static quire_err need_numbers(scaling *s, const model_desc *d, rope_desc *r) {
     bool has_ratio = r->kind == ROPE_YARN && config_is_null(s->c, key_of(s, "factor")) && r->original_positions > 0;
     int n = r->kind == ROPE_LLAMA3 ? 4 : r->kind == ROPE_LINEAR || r->kind == ROPE_NTK || r->kind == ROPE_YARN ? 1 : 0;
     for (int i = has_ratio ? 1 : 0; i < n; i++) {
-        if (!config_has(s->c, NULL, key_of(s, needed[i]))) {
+        bool is_length = i == 3 && config_has(s->c, NULL, needed[i]);
+        if (!is_length && !config_has(s->c, NULL, key_of(s, needed[i]))) {
             return config_bad(s->c, s->key, "is missing from the metadata");
         }
     }
@@ -146,8 +147,9 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
         TRY(config_object(c, objects[i]));
     }
     TRY(find_scaling(&s, &type));
-    TRY(config_f32(c, NULL, "rope_theta", &r->theta));
-    TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
+    bool is_local = by_type && strcmp(object, "rope_parameters.sliding_attention") == 0; /* whose base is its own */
+    TRY(is_local ? QUIRE_OK : config_f32(c, NULL, "rope_theta", &r->theta));
+    TRY(config_f32(c, NULL, object == NULL ? "rope_parameters.rope_theta|rope_scaling.rope_theta" : key_of(&s, "rope_theta"), &r->theta));
     TRY(config_f32(c, NULL, "partial_rotary_factor|rotary_pct|rope_pct", &rotary));
     TRY(config_f32(c, NULL, key_of(&s, "partial_rotary_factor"), &rotary));
     if (!(rotary > 0.0f && rotary <= 1.0f)) {
@@ -174,6 +176,8 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
         if (str_is(type, kinds[i].name)) {
             bool is_long = kinds[i].kind == ROPE_YARN && config_has(c, NULL, key_of(&s, "short_factor")); /* Phi-3's first name for it */
             r->kind = is_long ? ROPE_LONGROPE : kinds[i].kind;
+            bool has_length = r->kind == ROPE_LONGROPE || r->kind == ROPE_YARN || r->kind == ROPE_LLAMA3;
+            TRY(has_length ? config_i32(c, NULL, "original_max_position_embeddings", &r->original_positions) : QUIRE_OK);
             TRY(need_numbers(&s, d, r));
             return r->kind == ROPE_LONGROPE ? read_longrope(&s, d, r) : read_yarn_scale(&s, r);
         }
@@ -234,8 +238,26 @@ static quire_err read_gguf_scaling(const config *c, rope_desc *r, bool *longrope
     return QUIRE_OK;
 }
 
+/* What all sines and cosines are multiplied with: as a whole (yarn_attn_factor), or attn_factor times YaRN's own growth, which a file with
+ * yarn_log_multiplier (config.json's mscale_all_dim beside an mscale of 1) takes back. 0 where nothing is said. */
+static quire_err read_gguf_scale(const config *c, rope_desc *r) {
+    float part = 0, whole = 0, taken_back = 0;
+    TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &part));
+    TRY(config_f32(c, "rope.scaling.yarn_attn_factor", NULL, &whole));
+    TRY(config_f32(c, "rope.scaling.yarn_log_multiplier", NULL, &taken_back));
+    if (part < 0.0f || taken_back < 0.0f) {
+        return config_bad(c, part < 0.0f ? "rope.scaling.attn_factor" : "rope.scaling.yarn_log_multiplier", "must be 0 or more");
+    }
+    bool is_yarn = r->kind == ROPE_YARN;
+    if (is_yarn && taken_back > 0.0f) {
+        r->attention_factor = (part > 0.0f ? part : 1.0f) * yarn_mscale(r->factor, 1.0f) / yarn_mscale(r->factor, taken_back);
+    } else {
+        r->attention_factor = part > 0.0f ? part * (is_yarn ? yarn_mscale(r->factor, 1.0f) : 1.0f) : whole;
+    }
+    return QUIRE_OK;
+}
+
 static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
-    float attn_factor = 0;
     bool longrope;
     TRY(config_f32(c, "rope.freq_base", NULL, &r->theta));
     TRY(config_i32(c, "rope.dimension_count", NULL, &r->n_dims));
@@ -246,15 +268,9 @@ static quire_err rope_gguf(const config *c, const model_desc *d, rope_desc *r) {
     TRY(config_i32(c, "rope.scaling.original_context_length", NULL, &r->original_positions));
     TRY(config_f32(c, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast));
     TRY(config_f32(c, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow));
-    TRY(config_f32(c, "rope.scaling.attn_factor", NULL, &attn_factor));
-    if (attn_factor < 0.0f) {
-        return config_bad(c, "rope.scaling.attn_factor", "must be 0 or more");
-    }
     TRY(config_bool(c, "rope.scaling.truncate", NULL, &r->truncate));
     TRY(read_gguf_scaling(c, r, &longrope));
-    float whole_factor = 0;
-    TRY(config_f32(c, "rope.scaling.yarn_attn_factor", NULL, &whole_factor));
-    r->attention_factor = attn_factor > 0 ? attn_factor * (r->kind == ROPE_YARN ? yarn_mscale(r->factor, 1.0f) : 1.0f) : whole_factor;
+    TRY(read_gguf_scale(c, r));
     return read_factor_tensors(c, d, longrope, r);
 }
 

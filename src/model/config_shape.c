@@ -67,6 +67,9 @@ quire_err config_activation(const config *c, const char *hf, model_desc *d) {
     } kinds[] = {{"silu", ACT_SILU},
                  {"swish", ACT_SILU},
                  {"gelu", ACT_GELU},
+                 {"gelu_python", ACT_GELU},
+                 {"gelu_python_tanh", ACT_GELU_TANH},
+                 {"gelu_accurate", ACT_GELU_TANH},
                  {"gelu_new", ACT_GELU_TANH},
                  {"gelu_fast", ACT_GELU_TANH},
                  {"gelu_pytorch_tanh", ACT_GELU_TANH},
@@ -128,6 +131,14 @@ quire_err config_ff_of_tensor(const config *c, model_desc *d) {
         d->layers[i].d_ff = rows;
     }
     return QUIRE_OK;
+}
+
+void config_kv_heads_of_tensor(const config *c, model_desc *d) {
+    int32_t rows = config_tensor_rows(c, d, "attn_k"), width = d->caches[0].d_key, n = rows / width;
+    bool tells = n > 0 && rows % width == 0 && d->layers[0].n_heads % n == 0;
+    for (int32_t i = 0; tells && i < d->n_caches; i++) {
+        d->caches[i].n_kv_heads = n;
+    }
 }
 
 /* How wide a head is where the file does not say it (GLM-4 in GGUF): the rows of the first layer's queries tell, else the model's width. */

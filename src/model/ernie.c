@@ -128,12 +128,35 @@ static quire_err describe_hunyuan(const config *c, model_desc *d) {
     TRY(config_add_rope(c, d, &r));
     d->blocks.qk_norm = QK_NORM_HEAD;
     d->blocks.qk_norm_after_rope = true;
-    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
-    return config_moe(c, d);
+    return QUIRE_OK;
+}
+
+/* config.json's experts and the one that all rows share are as wide as the feed-forward part; what else it says of them means nothing. */
+static quire_err read_hunyuan_experts(const config *c, model_desc *d) {
+    moe_desc *m = &d->moe;
+    int32_t n = 1;
+    m->n_used = 1;
+    TRY(config_same_i32(c, NULL, "num_experts|num_local_experts", &n));
+    TRY(config_same_i32(c, NULL, "moe_topk|num_experts_per_tok", &m->n_used));
+    if (n < 1 || m->n_used < 1 || m->n_used > n) {
+        return config_bad(c, "the experts", "must be 1 or more, of which a row uses 1 to all");
+    }
+    m->d_expert = m->d_shared = d->layers[0].d_ff;
+    m->activation = d->activation;
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        d->layers[i].n_experts = n;
+        d->layers[i].d_ff = 0;
+    }
+    return QUIRE_OK;
 }
 
 static quire_err describe_hunyuan_moe(const config *c, model_desc *d) {
     TRY(describe_hunyuan(c, d));
+    d->moe = (moe_desc){.score = ROUTE_SOFTMAX, .renormalise = true};
+    if (!c->is_gguf) {
+        return read_hunyuan_experts(c, d);
+    }
+    TRY(config_moe(c, d));
     d->moe.d_shared = d->moe.d_shared > 0 ? d->moe.d_shared : d->moe.d_expert;
     return QUIRE_OK;
 }

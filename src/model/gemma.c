@@ -54,8 +54,11 @@ static quire_err describe_gemma(const config *c, model_desc *d) {
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f);
 }
 
+enum { GEMMA2_PERIOD = 2, GEMMA3_PERIOD = 6 };
+
+/* period: of how many layers all but the last have a window. */
 static quire_err read_windows(const config *c, model_desc *d, int32_t period) {
-    int32_t window = 4096;
+    int32_t window = c->is_gguf && period == GEMMA3_PERIOD ? 0 : 4096; /* Gemma 3's files without windows do not name one */
     bool is_window[DESC_MAX_LAYERS];
     TRY(config_window(c, &window));
     TRY(config_period(c, NULL, "sliding_window_pattern", &period));
@@ -74,7 +77,7 @@ static quire_err describe_gemma2(const config *c, model_desc *d) {
     TRY(read_scales(c, d));
     TRY(read_cap(c, "attn_logit_softcapping", &d->blocks.attention_cap));
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 1.0f));
-    return read_windows(c, d, 2);
+    return read_windows(c, d, GEMMA2_PERIOD);
 }
 
 /* The second table is that of layers with windows: no scaling, a base of its own. */
@@ -82,10 +85,10 @@ static quire_err read_local_rope(const config *c, model_desc *d) {
     rope_desc local = config_plain_rope(c, d);
     local.pairs = ROPE_HALVES;
     local.theta = 1e4f;
-    if (!c->is_gguf && config_has(c, NULL, "rope_parameters.sliding_attention.rope_type")) {
+    const char *own = "rope_parameters.sliding_attention.rope_type|rope_parameters.sliding_attention.rope_theta";
+    TRY(config_f32(c, "rope.freq_base_swa", "rope_local_base_freq", &local.theta));
+    if (!c->is_gguf && config_has(c, NULL, own)) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
-    } else {
-        TRY(config_f32(c, "rope.freq_base_swa", "rope_local_base_freq", &local.theta));
     }
     d->ropes[d->n_ropes] = local;
     for (int32_t i = 0; i < d->n_layers; i++) {
@@ -99,12 +102,13 @@ static quire_err describe_gemma3_text(const config *c, model_desc *d) {
     TRY(describe_common(c, d));
     TRY(read_scales(c, d));
     rope_desc global = config_plain_rope(c, d);
-    bool by_type = !c->is_gguf && config_has(c, NULL, "rope_parameters.full_attention.rope_type");
+    const char *own = "rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta";
+    bool by_type = !c->is_gguf && config_has(c, NULL, own);
     global.pairs = ROPE_HALVES;
     global.theta = 1e6f;
     TRY(config_rope(c, by_type ? "rope_parameters.full_attention" : NULL, d, &global));
     TRY(config_add_rope(c, d, &global));
-    TRY(read_windows(c, d, 6));
+    TRY(read_windows(c, d, GEMMA3_PERIOD));
     d->blocks.qk_norm = QK_NORM_HEAD;
     return read_local_rope(c, d);
 }

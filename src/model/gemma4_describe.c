@@ -137,11 +137,13 @@ static quire_err read_experts(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+enum { MOST_INPUTS = 1 << 20 }; /* of all layers together */
+
 static quire_err read_layer_inputs(const config *c, model_desc *d) {
     int32_t *width = &d->blocks.d_layer_input;
     *width = c->is_gguf ? 0 : 256;
     TRY(config_i32(c, "embedding_length_per_layer_input", "hidden_size_per_layer_input", width));
-    return *width <= INT32_MAX / d->n_layers ? QUIRE_OK : config_bad(c, "hidden_size_per_layer_input", "is too large");
+    return *width <= MOST_INPUTS / d->n_layers ? QUIRE_OK : config_bad(c, "hidden_size_per_layer_input", "is too large");
 }
 
 quire_err gemma4_describe(const config *c, model_desc *d) {
@@ -161,7 +163,8 @@ quire_err gemma4_describe(const config *c, model_desc *d) {
     if (two_sided.n > 0 && !str_is(two_sided, "vision")) {
         return config_unsupported(c, "use_bidirectional_attention other than \"vision\" is not supported for this architecture");
     }
-    if (!c->is_gguf && config_has(c, NULL, "rope_parameters") && !config_has(c, NULL, "rope_parameters.full_attention.rope_type")) {
+    if (!c->is_gguf && config_has(c, NULL, "rope_parameters") &&
+        !config_has(c, NULL, "rope_parameters.full_attention.rope_type|rope_parameters.full_attention.rope_theta")) {
         return config_bad(c, "rope_parameters", "must have a table for \"full_attention\" layers");
     }
     TRY(read_heads(c, d));

@@ -24,7 +24,11 @@ static quire_err load_inputs(loader *l, const model_desc *d, gemma4 *g) {
     weight_name table = {"per_layer_token_embd", "model.embed_tokens_per_layer"};
     weight_name projection = {"per_layer_model_proj", "model.per_layer_model_projection"};
     weight_name projection_norm = {"per_layer_proj_norm", "model.per_layer_projection_norm"};
-    TRY(loader_embedding(l, table, NULL, d->n_vocab, width, &g->inputs));
+    const tensor_view *inputs = NULL;
+    TRY(loader_find(l, table, NO_LAYER, ".weight", &inputs));
+    /* it may have more ids than the model */
+    int64_t n_rows = inputs != NULL && inputs->dims[0] > d->n_vocab ? inputs->dims[0] : d->n_vocab;
+    TRY(loader_embedding(l, table, NULL, n_rows, width, &g->inputs));
     TRY(loader_linear(l, projection, NO_LAYER, NULL, width, d->d_model, &g->projection));
     TRY(load_norm(l, d, projection_norm, NO_LAYER, p, &g->projection_norm));
     TRY(decoder_buffer(l, g->w, BUFFER_INPUTS, width, &g->input_rows));

@@ -1,4 +1,6 @@
 /* gpt-oss: arXiv:2508.10925: sinks in the softmax, windows on every other layer, YaRN, experts with biases and a clamped SwiGLU. */
+#include <math.h>
+
 #include "model/architectures.h"
 
 static const arch_names gpt_oss_names = {
@@ -14,7 +16,8 @@ static quire_err read_rope(const config *c, model_desc *d) {
     r.pairs = ROPE_HALVES;
     r.truncate = !c->is_gguf; /* the published models do not truncate; GGUF files say nothing */
     TRY(config_rope(c, NULL, d, &r));
-    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters.rope_type|rope_scaling.rope_type|rope_scaling.type|rope_parameters.type")) {
+    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters.rope_type|rope_scaling.rope_type|rope_scaling.type|rope_parameters.type|"
+                                            "rope_parameters.rope_theta")) {
         r.kind = ROPE_YARN;
         r.factor = 32.0f;
         r.truncate = false;
@@ -46,7 +49,9 @@ static quire_err describe_gpt_oss(const config *c, model_desc *d) {
     TRY(config_moe(c, d));
     d->moe.activation = ACT_SWIGLU_CLAMPED;
     TRY(check_alpha(c));
-    return config_f32_or_none(c, NULL, "swiglu_limit", &d->moe.limit);
+    TRY(config_f32_or_none(c, NULL, "swiglu_limit", &d->moe.limit));
+    d->moe.limit = d->moe.limit > 0.0f ? d->moe.limit : INFINITY; /* null: nothing is cut */
+    return QUIRE_OK;
 }
 
 const arch arch_gpt_oss = {.gguf = {"gpt-oss"}, .hf = {"GptOssForCausalLM"}, .names = &gpt_oss_names, .describe = describe_gpt_oss};

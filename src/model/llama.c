@@ -40,13 +40,14 @@ static quire_err describe_mistral(const config *c, model_desc *d) {
     str type = {0};
     TRY(describe_llama(c, d));
     TRY(config_str(c, NULL, "model_type", &type));
-    bool is_ministral3 = str_is(type, "ministral3");
+    bool is_ministral3 = str_is(type, "ministral3") || config_is(c, "Ministral3ForCausalLM");
     TRY(read_temperature(c, is_ministral3, d));
     return config_window_on_all(c, is_ministral3 ? 0 : 4096, d);
 }
 
 static quire_err describe_mixtral(const config *c, model_desc *d) {
     TRY(describe_llama(c, d));
+    d->moe.renormalise = d->moe.renormalise || !c->is_gguf; /* whatever norm_topk_prob says */
     return config_window_on_all(c, 0, d);
 }
 
@@ -56,5 +57,7 @@ const arch arch_llama = {
     .names = NULL,
     .describe = describe_llama};
 const arch arch_mistral = {
-    .gguf = {"mistral"}, .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration"}, .describe = describe_mistral};
+    .gguf = {"mistral", "mistral3"},
+    .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"},
+    .describe = describe_mistral};
 const arch arch_mixtral = {.gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};

@@ -14,7 +14,16 @@ static quire_err describe_nemotron(const config *c, model_desc *d) {
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
     d->blocks = (block_desc){.norm = NORM_LAYER, .norm_add_one = true, .ungated = true};
-    return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f));
+    bool is_files = c->is_gguf && config_has(c, "rope.dimension_count", NULL);
+    is_files = is_files && model_file_set_by(c->f, "nemotron.rope.dimension_count") == NULL;
+    int64_t n = d->ropes[0].n_dims, width = d->d_model;
+    if (is_files && n <= width / s.n_heads) { /* files count them as if heads were as wide as usual, and round down */
+        n = (n * s.n_heads * s.d_head + width - 1) / width;
+        n += n % 2;
+        d->ropes[0].n_dims = n < s.d_head ? (int32_t)n : s.d_head;
+    }
+    return QUIRE_OK;
 }
 
 static quire_err describe_stablelm(const config *c, model_desc *d) {
@@ -60,8 +69,8 @@ static quire_err describe_smollm3(const config *c, model_desc *d) {
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f));
     TRY(config_i32(c, NULL, "no_rope_layer_interval", &period));
     TRY(config_i32s(c, NULL, "no_rope_layers", has, DESC_MAX_LAYERS, &n));
-    if (n != 0 && n != (size_t)d->n_layers) {
-        return config_bad(c, "no_rope_layers", "must have one number for each layer");
+    if (n != 0 && n < (size_t)d->n_layers) {
+        return config_bad(c, "no_rope_layers", "must have a number for each layer");
     }
     for (int32_t i = 0; i < d->n_layers; i++) {
         bool rotates = (size_t)i < n ? has[i] != 0 : period < 1 || (i + 1) % period != 0;

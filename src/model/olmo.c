@@ -24,7 +24,8 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     decoder_shape s = {0};
     bool is_olmo3 = config_is(c, "Olmo3ForCausalLM");
     int32_t window = is_olmo3 ? 4096 : 0;
-    const char *types = "rope_parameters.full_attention.rope_type|rope_parameters.sliding_attention.rope_type";
+    const char *types = "rope_parameters.full_attention.rope_type|rope_parameters.sliding_attention.rope_type|"
+                        "rope_parameters.full_attention.rope_theta|rope_parameters.sliding_attention.rope_theta";
     bool is_window[DESC_MAX_LAYERS], by_type = is_olmo3 && config_has(c, NULL, types);
     d->norm_eps = 1e-5f;
     TRY(config_decoder(c, &s, d));
@@ -41,7 +42,7 @@ static quire_err describe_olmo2(const config *c, model_desc *d) {
     if (by_type) {
         TRY(config_rope(c, "rope_parameters.sliding_attention", d, &local));
     } else {
-        local.theta = full.theta;
+        local.theta = c->is_gguf ? full.theta : local.theta; /* config.json's one base is that of the other layers */
         TRY(config_f32(c, "rope.freq_base_swa", NULL, &local.theta));
     }
     d->ropes[d->n_ropes] = local;

@@ -29,6 +29,7 @@ static quire_err describe_phi(const config *c, model_desc *d) {
     TRY(config_bool(c, NULL, "qk_layernorm", &qk_norm));
     TRY(config_decoder(c, &s, d));
     TRY(config_ff_of_tensor(c, d));
+    config_kv_heads_of_tensor(c, d);
     d->blocks = (block_desc){.norm = NORM_LAYER, .qk_norm_type = NORM_LAYER, .parallel = true, .one_norm = true, .ungated = true};
     d->blocks.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
     return config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f);

@@ -39,8 +39,8 @@ typedef struct service_counters {
 
 #define TENANT_NONE (-1) /* not entered */
 
-/* The service counters of n tenants: weighted tokens served to each. A computed prompt token has weight 1; a generated token has weight 2,
- * since it takes a forward pass of its own. */
+/* The service counters of n tenants: weighted tokens served to each. A computed token that was given, in a prompt or a steer, has weight 1,
+ * once however often it is computed; a generated token has weight 2, since it takes a forward pass of its own. */
 #define SERVICE_PROMPT_WEIGHT 1.0
 #define SERVICE_OUTPUT_WEIGHT 2.0
 

@@ -3,17 +3,6 @@
 #include "sched/admission_candidates.h"
 #include "sched/prefix_wait.h"
 
-/* The waiting task that goes next; NULL: all wait for prefixes. */
-static sched_task *head_of_waiting(scheduler *s) {
-    int32_t n = candidates_order_begin(s);
-    for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
-        if (!prefix_wait_blocks(s, s->waiting[i])) {
-            return s->waiting[i];
-        }
-    }
-    return NULL;
-}
-
 /* Running tasks of a tenant besides t. */
 static int32_t count_running(const scheduler *s, int32_t slot, const sched_task *t) {
     int32_t n = 0;
@@ -48,6 +37,30 @@ static const sched_task *victim_for(const scheduler *s, const sched_task *t) {
     return victim;
 }
 
+/* The task that t may take a place of; NULL: none. */
+static const sched_task *victim_of(const scheduler *s, const sched_task *t) {
+    return t->n_preempted == 0 && t->group == 0 ? victim_for(s, t) : NULL;
+}
+
+/* Whether a plan may admit t: it waits neither for a prefix nor for tiers. The hook begins to fetch what t lacks, so it is called only
+ * where t could take a place. */
+static bool may_go(scheduler *s, sched_task *t) {
+    const sched_hooks *hooks = s->options.hooks;
+    bool is_asked = hooks->is_ready != NULL && victim_of(s, t) != NULL;
+    return !prefix_wait_blocks(s, t) && (!is_asked || hooks->is_ready(s->options.context, t));
+}
+
+/* The waiting task that goes next; NULL: none may go. */
+static sched_task *head_of_waiting(scheduler *s) {
+    int32_t n = candidates_order_begin(s);
+    for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
+        if (may_go(s, s->waiting[i])) {
+            return s->waiting[i];
+        }
+    }
+    return NULL;
+}
+
 /* Pages that t's known tokens and the next one take from the pool. */
 static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     sched_seq d = {.n_groups = s->options.n_groups, .n_pages = kv_seq_pages(&t->kv), .n_passed = kv_seq_passed(s->kv, &t->kv)};
@@ -62,7 +75,7 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
 
 /* Makes t first where another tenant runs more, and makes room for it, *promised pages being those of others that are first. */
 static void put_first(scheduler *s, sched_task *t, int64_t *promised) {
-    const sched_task *victim = t->n_preempted == 0 && t->group == 0 ? victim_for(s, t) : NULL;
+    const sched_task *victim = victim_of(s, t);
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
     t->is_first = victim != NULL;
@@ -89,6 +102,9 @@ void fair_preempt(scheduler *s) {
         if (s->candidates[i]->state == TASK_PREFILL) { /* it was not preempted for one before it */
             put_first(s, s->candidates[i], &promised);
         }
+    }
+    for (int32_t i = 0; i < s->n_waiting; i++) {
+        s->waiting[i]->is_first = false;
     }
     sched_task *head = s->n_running > 0 ? head_of_waiting(s) : NULL;
     if (head != NULL) {

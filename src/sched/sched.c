@@ -105,7 +105,7 @@ static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_ro
     sched_plan *plan = p->plan;
     int32_t out = out_wanted(s, n_rows), pages = pages_wanted(p->l, s, s->n_computed + n_rows);
     double pairs = pairs_of(s, n_rows);
-    plan->items[plan->n_items++] = (sched_item){.seq = index, .n_rows = n_rows};
+    plan->items[plan->n_items++] = (sched_item){.seq = index, .n_rows = n_rows, .n_out = out};
     plan->n_rows += n_rows;
     plan->n_out += out;
     plan->n_pages += pages;

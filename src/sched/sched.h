@@ -17,7 +17,8 @@
  * promised to it, and it is not preempted again.
  *
  * Progress: the first running sequence is never preempted for another, and a sequence alone always fits (engine_submit checks this), since
- * a page that it shared is then its own. If a step finds pages for no sequence all the same, step_plan preempts the newest. */
+ * a page that it shared is then its own. If a step finds pages for no sequence all the same, step_plan preempts the newest, or all where
+ * only one group runs. */
 #ifndef SCHED_SCHED_H
 #define SCHED_SCHED_H
 
@@ -73,9 +74,9 @@ typedef struct sched_limits {
 } sched_limits;
 
 /* One sequence in the batch. seq is an index into the given arrays. n_rows of its tokens from n_computed on are computed; the last n_drafts
- * of these are drafts. */
+ * of these are drafts. n_out: of the rows before the drafts, those that may want logits. */
 typedef struct sched_item {
-    int32_t seq, n_rows, n_drafts;
+    int32_t seq, n_rows, n_drafts, n_out;
 } sched_item;
 
 /* What the plan does with a running sequence. */
@@ -86,7 +87,7 @@ typedef struct sched_plan {
     sched_item *items;    /* room for max_seqs */
     int32_t n_rows, n_out, n_pages; /* totals of the items, drafts included: rows, wanted rows, new pages */
     double n_pairs;       /* pairs of a row and a token that it attends to */
-    int32_t n_admitted;   /* waiting sequences that start to run: the last n_admitted items */
+    int32_t n_admitted;   /* waiting sequences that start to run: the last n_admitted items, until they are admitted */
     uint8_t *decisions;       /* [n_running] of sched_decision; preempted ones wait again. Room for max_seqs */
     int32_t n_preempted;
 } sched_plan;

@@ -128,9 +128,6 @@ void scheduler_preempt_marked(scheduler *s) {
         }
         s->n_running = kept;
     }
-    if (s->options.hooks->settle != NULL) {
-        s->options.hooks->settle(s->options.context);
-    }
 }
 
 /* Whether t is `other`, or of its group. */

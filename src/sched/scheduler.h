@@ -21,7 +21,7 @@ typedef struct sched_hooks {
     /* t is about to release its pages, since it is preempted, and is in neither queue. True: the owner has done all of it, queues
      * included. */
     bool (*preempt)(void *context, sched_task *t);
-    /* All preemptions of this step are done: the owner preempts more where tasks belong together. */
+    /* The plan of this step stands and its preemptions are done: the owner preempts more where tasks belong together. */
     void (*settle)(void *context);
     /* t has taken n_pages for its next n_rows. */
     void (*reserved)(void *context, const sched_task *t, int32_t n_rows, int32_t n_pages);
@@ -93,9 +93,9 @@ void scheduler_admit(scheduler *s, sched_task *t);
 void scheduler_count_reuse(scheduler *s, sched_task *t, int32_t n);
 /* Releases the part-filled page of t, directly after scheduler_admit. */
 void scheduler_keep_whole_pages(scheduler *s, sched_task *t);
-/* Preempts the running tasks that plan.decisions marks so (plan.n_preempted of them). Calls the hook `settle`. */
+/* Preempts the running tasks that plan.decisions marks so (plan.n_preempted of them). */
 void scheduler_preempt_marked(scheduler *s);
-/* Preempts victim, which runs, with its group. spared (NULL: nobody) stays, with its group. */
+/* Preempts victim, which runs, with its group. spared (NULL: nobody) stays, with its group. plan.n_preempted says how many went. */
 void scheduler_preempt_group(scheduler *s, const sched_task *victim, const sched_task *spared);
 /* Preempts t, which is in neither queue: releases its pages and puts it among the waiting. */
 void scheduler_preempt(scheduler *s, sched_task *t);

@@ -80,20 +80,41 @@ static void describe_candidate(scheduler *s, int32_t i) {
 
 /* ---- admit ---- */
 
+/* Fits the item of t, which was just admitted, to what t has. The cache may hold more of it than when the step was planned: evictions for
+ * those before it uncover entries. Rows that reach the last known token then take a row of logits that nobody counted, or are one less
+ * where all such rows are taken. False: no row is left in this step. */
+static bool fit_admitted(scheduler *s, const sched_task *t, sched_item *item) {
+    int32_t n_left = t->n_known - t->kv.n_computed;
+    item->n_rows = item->n_rows < n_left ? item->n_rows : n_left;
+    if (item->n_rows < n_left || item->n_out > 0 || t->no_logits) {
+        return true;
+    }
+    if (s->plan.n_out < s->limits.max_out) {
+        item->n_out = 1;
+        s->plan.n_out++;
+    } else {
+        item->n_rows--;
+    }
+    return item->n_rows > 0;
+}
+
 /* Moves the candidates that have an item to the running ones. */
 static void admit_planned(scheduler *s) {
-    const sched_plan *plan = &s->plan;
-    for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items; i++) {
-        scheduler_admit(s, s->tasks[i]);
+    sched_plan *plan = &s->plan;
+    int32_t n_items = plan->n_items - plan->n_admitted, kept = 0;
+    for (int32_t i = n_items; i < plan->n_items; i++) {
+        sched_task *t = s->tasks[i];
+        scheduler_admit(s, t);
         if (s->options.hooks->admitted != NULL) {
-            s->options.hooks->admitted(s->options.context, s->tasks[i]);
+            s->options.hooks->admitted(s->options.context, t);
         }
-        /* the cache may have more of it than when the step was planned: evictions for those before it uncover entries */
-        int32_t n_left = s->tasks[i]->n_known - s->tasks[i]->kv.n_computed;
-        plan->items[i].n_rows = plan->items[i].n_rows < n_left ? plan->items[i].n_rows : n_left;
-        scheduler_run(s, s->tasks[i]);
+        if (fit_admitted(s, t, &plan->items[i])) {
+            plan->items[n_items] = plan->items[i];
+            s->tasks[n_items++] = t;
+        }
+        scheduler_run(s, t);
     }
-    int32_t kept = 0;
+    plan->n_items = n_items;
     for (int32_t i = 0; i < s->n_waiting; i++) {
         if (s->waiting[i]->state == TASK_WAITING) {
             s->waiting[kept++] = s->waiting[i];
@@ -182,11 +203,29 @@ static void reserve_planned(scheduler *s) {
     s->plan.n_items = kept;
 }
 
+static void settle(scheduler *s) {
+    if (s->options.hooks->settle != NULL) {
+        s->options.hooks->settle(s->options.context);
+    }
+}
+
+/* Preempts the newest, never the first one, so in the end a step has rows. Where all are of the first one's group, they go together: alone
+ * and anew the group fits. */
+static void preempt_newest(scheduler *s) {
+    for (int32_t i = s->n_running - 1; i > 0 && s->plan.n_preempted == 0; i--) {
+        scheduler_preempt_group(s, s->running[i], s->running[0]);
+    }
+    if (s->plan.n_preempted == 0) {
+        scheduler_preempt_group(s, s->running[0], NULL);
+    }
+    settle(s);
+}
+
 /* Nothing runs in this step: makes room for the next one. A task alone needs no more than the pages that the index shares with it, which is
  * known only here: the plan counts them as pages to copy. */
 static void make_room(scheduler *s) {
-    if (s->n_running > 1) { /* the newest; never the first one, so in the end a step has rows */
-        scheduler_preempt_group(s, s->running[s->n_running - 1], s->running[0]);
+    if (s->n_running > 1) {
+        preempt_newest(s);
     } else if (s->n_running == 1 && s->kv != NULL) {
         (void)kv_seq_take_over(s->kv, &s->running[0]->kv);
     }
@@ -217,6 +256,7 @@ bool step_plan(scheduler *s, int64_t now_us) {
     s->now_us = now_us;
     plan_step(s);
     scheduler_preempt_marked(s);
+    settle(s);
     admit_planned(s);
     reserve_planned(s);
     if (s->plan.n_items == 0 && s->plan.n_preempted == 0) {

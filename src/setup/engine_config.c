@@ -245,7 +245,8 @@ static quire_err check_tiers(const quire_options *o, quire_error *err) {
 /* Checks the counts in o, and those of its texts that do not depend on the model. */
 static quire_err check(const quire_options *o, quire_error *err) {
     if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
-        !o->tier_write || !o->preemption_mode || !o->generation_config) {
+        !o->tier_write || !o->preemption_mode || !o->generation_config || !o->special_tokens_in_messages || !o->tool_call_parser ||
+        !o->reasoning_parser) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));

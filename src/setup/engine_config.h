@@ -18,16 +18,16 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
 const void *options_builtin_model(const char *name, size_t *n_bytes);
 /* Opens the file that o->model names: a path, or a built-in model, with o's overrides. */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
-/* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
 /* Whether special tokens in a client's messages are tokens. */
 quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err);
 /* The formats of responses: *out has those of the chat template, which names replace. INVALID: there is none of that name; err has all. */
 quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err);
+/* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
 /* The type of KV elements. "auto" is f32 with f32 compute, else bf16. */
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);
-/* The longest sequence: o->max_model_len or the model's own. Refuses one beyond the model's trained length, unless its rotary scaling
- * adapts. */
+/* The longest sequence: o->max_model_len or the model's own. One beyond the model's trained length is refused where positions are learned,
+ * else warned of, unless the rotary scaling adapts. */
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 /* Rows a step: o->max_batched_tokens or, without chunked prefill, enough for the longest prompt beside the other sequences. */
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len);

@@ -189,6 +189,7 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
     step_limits limits = {.max_rows = o->max_batched_tokens,
                           .max_seqs = o->max_seqs,
                           .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
+    desc_heads(model_description(p->model.m), &limits.fewest_heads, &limits.most_heads);
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
     bool exceeds = false;

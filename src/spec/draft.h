@@ -4,7 +4,9 @@
  * line unless the options allow branches. Known tokens of a sequence never change, so what a drafter keeps about them stays true; a stream
  * that is rolled back or steered continues as another sequence. Where a drafter wrote behind the known tokens, tokens[0..n_agreed) are
  * still what it saw. Drafts change how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess freely. It must
- * guess the same in every run of the same requests, so that figures repeat.
+ * guess the same in every run of the same requests, so that figures repeat. What a constraint guesses (draft_guess) may differ from run to
+ * run, since measured times decide which guesses are worth their rows: under DRAFT_RULE_STANDARD, which draws otherwise with guesses than
+ * without, so may the tokens. No row of logits depends on it.
  *
  * The depth adapts to each sequence. It begins at the most that the options allow. It doubles, up to that, when a draft was accepted to its
  * end; else it becomes one more than was accepted. After DRAFT_PATIENCE drafts in a row without an accepted token the sequence pauses for

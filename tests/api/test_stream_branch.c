@@ -220,6 +220,26 @@ static void a_fork_may_be_dropped_unused(void **state) {
     response_clear(&a);
 }
 
+static void a_fork_is_refused_by_another_engine(void **state) {
+    (void)state;
+    quire_engine *far = world_open(200, 4);
+    quire_queue *q = queue_new(e), *far_queue = queue_new(far);
+    response a;
+    quire_stream *s;
+    quire_error err = {0};
+    submit(e, q, &a, "{" PROMPT "}");
+    read_to(q, &a, 0, 3);
+    assert_int_equal(quire_submit(far_queue, fork_of(&a, 0, QUIRE_HERE), NULL, &s, &err), QUIRE_INVALID);
+    assert_null(s);
+    assert_non_null(strstr(err.message, "another engine"));
+    quire_stream_release(a.stream);
+    quire_queue_close(q);
+    quire_queue_close(far_queue);
+    quire_engine_close(far);
+    wait_until_idle(e);
+    response_clear(&a);
+}
+
 static void choices_are_named_by_index(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
@@ -510,6 +530,7 @@ int main(void) {
         cmocka_unit_test(a_steered_answer_says_the_given_text_and_goes_on),
         cmocka_unit_test(a_fork_says_what_follows_its_position),
         cmocka_unit_test(a_fork_may_be_dropped_unused),
+        cmocka_unit_test(a_fork_is_refused_by_another_engine),
         cmocka_unit_test(choices_are_named_by_index),
         cmocka_unit_test(samples_without_a_seed_say_again_what_they_said),
         cmocka_unit_test(what_cannot_be_is_refused_and_changes_nothing),

@@ -7,6 +7,7 @@
 #include "backend/isas.h"
 #include "core/cascade.h"
 #include "core/half.h"
+#include "expr/expr_mods.h"
 
 #define CASE_MAX_SEQS  8
 #define CASE_MAX_ITEMS 4096
@@ -43,6 +44,17 @@ typedef struct case_run {
     int32_t *partials, n_partials, n_items, n_merges, n_carried; /* n_carried: items that left states */
     cascade cascade;
 } case_run;
+
+/* Compiled texts, with one reference; empty texts: none. */
+static inline attn_mods *compile_mods(const char *mask, const char *score, const attn_array *arrays, int32_t n_arrays) {
+    attn_mods *mods;
+    quire_error err = {0};
+    const expr_mods from = {str_of(mask), str_of(score), arrays, n_arrays};
+    if (expr_compile_mods(&from, &mods, &err) != QUIRE_OK) {
+        fail_msg("%s | %s: %s", mask, score, err.message);
+    }
+    return mods;
+}
 
 #define CASE_LAYER        1
 #define CASE_MAX_PARTIALS 4096

@@ -41,6 +41,40 @@ static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **un
     }
 }
 
+/* Row i sees i + 1 keys: up to the fifteenth none lies in the last lane of a block. */
+static void a_query_with_a_nan_gives_nan_however_few_keys_it_sees(void **unused) {
+    (void)unused;
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8};
+    static const float sinks[] = {0.5f, -1.0f, 9.0f, 0.0f};
+    for (int i = 0; i < N_MATH_ISAS * 16; i++) {
+        attention_case c = base_case();
+        fixture f;
+        c.isa = ISAS[i / 16];
+        if (!isa_is_here(c.isa)) {
+            continue;
+        }
+        c.n_seqs = 1;
+        c.lengths[0] = 40;
+        c.type = types[i % 4];
+        c.chunk = i / 4 % 2; /* all rows in one step, or one a step */
+        c.spec.window = i / 8 % 2 * 3;
+        c.spec.sinks = c.spec.window > 0 ? sinks : NULL;
+        fixture_fill(&f, c);
+        size_t row = (size_t)(c.n_heads * c.d_head);
+        for (size_t p = 0; p < 40; p++) {
+            f.q[p * row + 3] = NAN; /* of head 0 */
+        }
+        case_run_all(&f.c, f.base);
+        for (size_t e = 0; e < 40 * row; e++) {
+            if ((isnan(f.base[e]) != 0) != (e % row < (size_t)c.d_head)) {
+                fail_msg("%s, type %s, window %d, %d rows a step: row %zu, element %zu is %g", c.isa, dtype_name(c.type), c.spec.window,
+                         c.chunk, e / row, e % row, (double)f.base[e]);
+            }
+        }
+        fixture_free(&f);
+    }
+}
+
 static void the_result_has_the_stored_bits(void **unused) {
     (void)unused;
     for (int i = 0; i < N_MATH_ISAS; i++) {
@@ -63,6 +97,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heads_of_every_size_agree_with_double_and_the_plain_twin),
         cmocka_unit_test(windows_sinks_caps_slopes_and_full_masks_agree_with_double),
+        cmocka_unit_test(a_query_with_a_nan_gives_nan_however_few_keys_it_sees),
         cmocka_unit_test(the_result_has_the_stored_bits),
     };
     note_isas();

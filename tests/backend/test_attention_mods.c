@@ -1,17 +1,7 @@
 /* Masks and changes of scores as programs, inside the paged kernel: the bits of the layer's own masks for the same keys, the same bits on
  * every instruction set however the work is cut, and the values of the definition. */
 #include "backend/attention_fixture.h"
-#include "expr/expr_mods.h"
-
-static attn_mods *compile(const char *mask, const char *score, const attn_array *arrays, int32_t n_arrays) {
-    attn_mods *mods;
-    quire_error err = {0};
-    const expr_mods from = {str_of(mask), str_of(score), arrays, n_arrays};
-    if (expr_compile_mods(&from, &mods, &err) != QUIRE_OK) {
-        fail_msg("%s | %s: %s", mask, score, err.message);
-    }
-    return mods;
-}
+#include "backend/cpu/attention_tile.h"
 
 static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8};
 
@@ -19,7 +9,7 @@ static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I8};
 
 /* The rows under `spec` alone, and under `with` and a mask, on every instruction set and in several cuts: equal bits. */
 static void check_same_bits(attn_spec spec, attn_spec with, const char *mask) {
-    attn_mods *mods = compile(mask, "", NULL, 0);
+    attn_mods *mods = compile_mods(mask, "", NULL, 0);
     for (size_t t = 0; t < 4; t++) {
         attention_case c = base_case();
         fixture f;
@@ -115,7 +105,7 @@ static void masks_with_gaps_are_the_definition_and_the_same_bits_everywhere(void
         attention_case c = base_case();
         c.spec.causal = gapped[g].causal;
         c.sees = gapped[g].sees;
-        c.mods = compile(gapped[g].mask, "", &array, 1);
+        c.mods = compile_mods(gapped[g].mask, "", &array, 1);
         for (size_t t = 0; t < 4; t += 3) {
             fixture f;
             c.type = types[t];
@@ -132,6 +122,39 @@ static void masks_with_gaps_are_the_definition_and_the_same_bits_everywhere(void
     }
 }
 
+/* ---- the map ---- */
+
+/* An array with a number for each head of a layer is read at these heads only, whatever else buffers are wide enough for: the chunks behind
+ * the widest window are known. */
+static void chunks_that_the_windows_of_all_heads_leave_out_are_skipped(void **unused) {
+    (void)unused;
+    static const int32_t windows[4] = {64, 128, 32, 16};
+    const attn_array array = {.name = "win", .n_dims = 1, .dims = {4}, .data = windows};
+    attn_mods *mods = compile_mods("q_idx - kv_idx < win[h]", "", &array, 1);
+    const int32_t last = 2000;
+    const batch_seq seq = {.n_rows = 1, .n_tokens = last + 1, .mods = mods};
+    const attn_item item = {.n_rows = 1, .n_chunks = 8, .partial = ATTN_WHOLE};
+    const batch step = {.n_rows = 1, .n_seqs = 1, .positions = &last, .n_axes = 1, .seqs = &seq, .n_work = 1, .work = &item};
+    model_desc d = desc_plain(1, 4, 2, 16, 0);
+    step_limits limits = {.max_rows = 1, .max_seqs = 1};
+    kv_layout layout;
+    quire_error err;
+    backend *b = open_isa("plain", 1);
+    assert_int_equal(kv_layout_init(&d, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
+    (void)b->ops->buffer_reserve(b, 4 * 16);
+    (void)b->ops->buffer_reserve(b, 32 * 16); /* a feed-forward part's */
+    desc_heads(&d, &limits.fewest_heads, &limits.most_heads);
+    assert_int_equal(b->ops->step_open(b, &limits, &layout, 0, &err), QUIRE_OK);
+    b->ops->step_begin(b, &step);
+    const attn_map *map = &((cpu_backend *)b)->attention_state->map;
+    assert_int_equal(map->n_items, 1);
+    assert_int_equal(map->items[0].first, 7);
+    assert_int_equal(map->items[0].end, 8);
+    b->ops->step_wait(b);
+    b->ops->close(b);
+    attn_mods_drop(mods);
+}
+
 /* ---- scores ---- */
 
 static void changes_of_scores_are_the_definition_and_the_same_bits_everywhere(void **unused) {
@@ -140,7 +163,7 @@ static void changes_of_scores_are_the_definition_and_the_same_bits_everywhere(vo
     const attn_array array = {.name = "slope", .is_float = true, .n_dims = 1, .dims = {4}, .data = slopes};
     attention_case c = base_case();
     fixture f;
-    c.mods = compile("", "tanh(score / 5) * 5 + slope[h] * (kv_idx - q_idx)", &array, 1);
+    c.mods = compile_mods("", "tanh(score / 5) * 5 + slope[h] * (kv_idx - q_idx)", &array, 1);
     fixture_fill(&f, c);
     case_run_all(&f.c, f.base);
     f.c.spec.soft_cap = 5.0f;
@@ -161,8 +184,8 @@ static void a_key_whose_score_becomes_minus_infinity_is_not_seen(void **unused) 
     (void)unused;
     attention_case c = base_case(), masked = c;
     fixture f;
-    c.mods = compile("", "kv_idx < 300 && kv_idx > 2 ? log(0.0) : score", NULL, 0);
-    masked.mods = compile("kv_idx >= 300 || kv_idx <= 2", "", NULL, 0);
+    c.mods = compile_mods("", "kv_idx < 300 && kv_idx > 2 ? log(0.0) : score", NULL, 0);
+    masked.mods = compile_mods("kv_idx >= 300 || kv_idx <= 2", "", NULL, 0);
     fixture_fill(&f, masked);
     case_run_all(&f.c, f.base);
     check_same(&f, &c);
@@ -188,7 +211,7 @@ static void a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched(
             continue;
         }
         c.isa = ISAS[i];
-        c.mods = compile("kv_idx % 2 == 0 && q_idx != 30", "", NULL, 0);
+        c.mods = compile_mods("kv_idx % 2 == 0 && q_idx != 30", "", NULL, 0);
         fixture_fill(&f, c);
         size_t k_row = (size_t)(c.n_kv_heads * c.d_head), row = (size_t)(c.n_heads * c.d_head);
         for (size_t e = 0; e < k_row; e++) {
@@ -232,7 +255,7 @@ static void a_fault_is_its_rows_alone(void **unused) {
                 c.n_seqs = 1; /* of 37 tokens */
                 c.isa = ISAS[isa];
                 c.chunk = chunk;
-                c.mods = compile(cases[i].mask, cases[i].score, &array, 1);
+                c.mods = compile_mods(cases[i].mask, cases[i].score, &array, 1);
                 fixture_fill(&f, c);
                 f.c.faults = calloc(37, sizeof *f.c.faults);
                 case_run_all(&f.c, f.base);
@@ -296,7 +319,7 @@ static void a_pool_in_physical_order_with_ids_as_arrays_is_block_tables(void **u
                                      {.name = "position", .n_dims = 1, .dims = {n_pages * POOL_PAGE}, .data = position},
                                      {.name = "row_seq", .n_dims = 1, .dims = {POOL_SEQS}, .data = row_seq},
                                      {.name = "row_position", .n_dims = 1, .dims = {POOL_SEQS}, .data = row_position}};
-        attn_mods *mods = compile("owner[kv_idx] == row_seq[q_idx] && position[kv_idx] <= row_position[q_idx]", "", arrays, 4);
+        attn_mods *mods = compile_mods("owner[kv_idx] == row_seq[q_idx] && position[kv_idx] <= row_position[q_idx]", "", arrays, 4);
         const batch_seq all = {.n_rows = POOL_SEQS, .n_tokens = n_pages * POOL_PAGE, .mods = mods, .pages = {pool}};
         const attn_item item = {.n_rows = POOL_SEQS, .n_chunks = (all.n_tokens + ATTN_CHUNK - 1) / ATTN_CHUNK, .partial = ATTN_WHOLE};
         batch step = {.n_rows = POOL_SEQS, .n_seqs = 1, .positions = at, .n_axes = 1, .seqs = &all, .n_work = 1, .work = &item};
@@ -325,6 +348,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_mask_has_the_bits_of_the_layers_own_for_the_same_keys),
                                        cmocka_unit_test(a_mask_goes_with_all_that_a_layer_does),
                                        cmocka_unit_test(masks_with_gaps_are_the_definition_and_the_same_bits_everywhere),
+                                       cmocka_unit_test(chunks_that_the_windows_of_all_heads_leave_out_are_skipped),
                                        cmocka_unit_test(changes_of_scores_are_the_definition_and_the_same_bits_everywhere),
                                        cmocka_unit_test(a_key_whose_score_becomes_minus_infinity_is_not_seen),
                                        cmocka_unit_test(a_row_that_sees_nothing_gives_zeros_and_a_hidden_nan_is_not_touched),

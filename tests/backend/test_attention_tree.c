@@ -7,7 +7,16 @@ enum { MAX_NODES = 33, MAX_PREFIX = 520, HEADS = 6, KV_HEADS = 2, WIDTH = 24 };
 typedef struct tree_case {
     attention_case c;
     int32_t prefix, n, parents[MAX_NODES], depths[MAX_NODES];
+    const char *mask; /* of c.mods */
 } tree_case;
+
+/* A tree to grow. */
+typedef struct tree_shape {
+    int32_t prefix, n;
+    dtype type;
+    attn_spec spec;
+    const char *mask; /* NULL: none */
+} tree_shape;
 
 static void grow(tree_case *t, uint64_t *seed) {
     t->parents[0] = -1;
@@ -54,7 +63,7 @@ static void as_tree(const tree_case *t, float *out) {
     c.lengths[0] = t->prefix + t->n;
     case_open(&r, &c);
     case_step(&r, 0, 1, 0, t->prefix, rows);
-    batch_seq seq = {.n_rows = t->n, .n_tokens = t->prefix + t->n, .parents = t->parents, .pages = {r.pages[0]}};
+    batch_seq seq = {.n_rows = t->n, .n_tokens = t->prefix + t->n, .parents = t->parents, .mods = c.mods, .pages = {r.pages[0]}};
     for (int32_t i = 0; i < t->n; i++) {
         int32_t place = t->prefix + i;
         positions[i] = t->prefix + t->depths[i];
@@ -106,43 +115,31 @@ static void check(tree_case *t) {
             as_tree(&o, got);
             for (int32_t node = 0; node < t->n; node++) {
                 if (!same_floats(got + (size_t)node * q_row, wanted + (size_t)node * q_row, q_row)) {
-                    fail_msg("%s, type %s, pages of %d, tiles of %d rows, split %d, behind %d tokens: node %d of %d, depth %d", ISAS[i],
-                             dtype_name(t->c.type), o.c.page_tokens, o.c.tile_rows, o.c.split, t->prefix, node, t->n, t->depths[node]);
+                    fail_msg("%s, type %s, mask '%s', pages of %d, tiles of %d rows, split %d, behind %d tokens: node %d of %d, depth %d",
+                             ISAS[i], dtype_name(t->c.type), t->mask, o.c.page_tokens, o.c.tile_rows, o.c.split, t->prefix, node, t->n,
+                             t->depths[node]);
                 }
             }
         }
     }
 }
 
-static void a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line(void **state) {
-    (void)state;
-    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.3f, 0.2f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f, 0.1f, 0.2f};
-    static const struct {
-        int32_t prefix, n;
-        dtype type;
-        attn_spec spec;
-    } cases[] = {
-        {1, 6, DTYPE_F32, {.scale = 0.3f, .causal = true}},
-        {13, 33, DTYPE_F32, {.scale = 0.3f, .causal = true}},
-        {250, 20, DTYPE_F16, {.scale = 0.3f, .causal = true}}, /* the tree lies on both sides of a chunk's end */
-        {256, 9, DTYPE_BF16, {.scale = 0.3f, .causal = true, .soft_cap = 2.0f, .alibi_slopes = slopes}},
-        {505, 33, DTYPE_BF16, {.scale = 0.3f, .causal = true, .window = 5, .sinks = sinks}}, /* ancestors fall behind the window */
-        {30, 33, DTYPE_I8, {.scale = 0.3f, .causal = true}},
-        {247, 33, DTYPE_I8, {.scale = 0.3f, .causal = true, .sinks = sinks}},
-        {508, 20, DTYPE_I8, {.scale = 0.3f, .causal = true, .window = 6, .alibi_slopes = slopes}},
-    };
+static void check_shapes(const tree_shape *shapes, size_t n_shapes) {
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        size_t n = (size_t)(cases[i].prefix + cases[i].n);
+    for (size_t i = 0; i < n_shapes; i++) {
+        size_t n = (size_t)(shapes[i].prefix + shapes[i].n);
         float *q = new_normals(n * HEADS * WIDTH, seed + 1), *k = new_normals(n * KV_HEADS * WIDTH, seed + 2),
               *v = new_normals(n * KV_HEADS * WIDTH, seed + 3);
+        const char *mask = shapes[i].mask != NULL ? shapes[i].mask : "";
+        attn_mods *mods = compile_mods(mask, "", NULL, 0);
         tree_case t = {.c = {.n_heads = HEADS,
                              .n_kv_heads = KV_HEADS,
                              .d_head = WIDTH,
                              .n_seqs = 1,
-                             .type = cases[i].type,
-                             .spec = cases[i].spec,
+                             .type = shapes[i].type,
+                             .spec = shapes[i].spec,
+                             .mods = mods,
                              .q = q,
                              .k = k,
                              .v = v,
@@ -150,18 +147,49 @@ static void a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line(void **state) {
                              .n_threads = 1,
                              .page_tokens = 16,
                              .tile_rows = 16},
-                       .prefix = cases[i].prefix,
-                       .n = cases[i].n};
+                       .prefix = shapes[i].prefix,
+                       .n = shapes[i].n,
+                       .mask = mask};
         grow(&t, &seed);
         check(&t);
+        attn_mods_drop(mods);
         free(q);
         free(k);
         free(v);
     }
 }
 
+static void a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line(void **state) {
+    (void)state;
+    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f, 0.3f, 0.2f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f, 0.1f, 0.2f};
+    static const tree_shape shapes[] = {
+        {1, 6, DTYPE_F32, {.scale = 0.3f, .causal = true}, NULL},
+        {13, 33, DTYPE_F32, {.scale = 0.3f, .causal = true}, NULL},
+        {250, 20, DTYPE_F16, {.scale = 0.3f, .causal = true}, NULL}, /* the tree lies on both sides of a chunk's end */
+        {256, 9, DTYPE_BF16, {.scale = 0.3f, .causal = true, .soft_cap = 2.0f, .alibi_slopes = slopes}, NULL},
+        {505, 33, DTYPE_BF16, {.scale = 0.3f, .causal = true, .window = 5, .sinks = sinks}, NULL}, /* ancestors fall behind the window */
+        {30, 33, DTYPE_I8, {.scale = 0.3f, .causal = true}, NULL},
+        {247, 33, DTYPE_I8, {.scale = 0.3f, .causal = true, .sinks = sinks}, NULL},
+        {508, 20, DTYPE_I8, {.scale = 0.3f, .causal = true, .window = 6, .alibi_slopes = slopes}, NULL},
+    };
+    check_shapes(shapes, sizeof shapes / sizeof *shapes);
+}
+
+/* Nobody reads the blocks between the keys that a mask leaves and the tree: none were found for them. */
+static void a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line(void **state) {
+    (void)state;
+    static const tree_shape shapes[] = {
+        {40, 33, DTYPE_F32, {.scale = 0.3f, .causal = true}, "kv_idx < 8"},
+        {44, 20, DTYPE_I8, {.scale = 0.3f, .causal = true}, "kv_idx < 8"},
+        {40, 33, DTYPE_F16, {.scale = 0.3f, .causal = true}, "q_idx - kv_idx > 20"},
+        {250, 33, DTYPE_BF16, {.scale = 0.3f, .causal = true}, "kv_idx < 8 || q_idx - kv_idx < 3"},
+        {45, 33, DTYPE_I8, {.scale = 0.3f, .causal = true}, "(q_idx - kv_idx) % 3 == 0"}};
+    check_shapes(shapes, sizeof shapes / sizeof *shapes);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line),
+                                       cmocka_unit_test(a_row_in_a_tree_under_a_mask_has_the_bits_of_its_branch_in_a_line)};
     note_isas();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,10 +93,32 @@ static void rows_get_the_same_bits_with_masks_and_score_changes(void **state) {
     check_cascade(c, steps, 2);
 }
 
+/* The sequence that comes first is the shorter one: the rows of both see more keys than it has. */
+static void rows_get_the_same_bits_with_masks_that_count_a_rows_keys(void **state) {
+    (void)state;
+    static const int32_t steps[] = {1000, 400, 512};
+    static const char *const masks[] = {"kv_idx < 4 || n_kv - kv_idx <= 512", "kv_idx < n_kv - 1000"};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        attn_mods *mods = compile_mods(masks[i], "", NULL, 0);
+        check_cascade((attention_case){.n_heads = 2,
+                                       .n_kv_heads = 1,
+                                       .d_head = 8,
+                                       .n_seqs = 2,
+                                       .lengths = {1020, 1700},
+                                       .shared = {0, 768},
+                                       .type = DTYPE_F32,
+                                       .spec = {.scale = 0.3f, .causal = true},
+                                       .mods = mods},
+                      steps, 3);
+        attn_mods_drop(mods);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_get_the_same_bits_from_shared_pages),
         cmocka_unit_test(rows_get_the_same_bits_with_masks_and_score_changes),
+        cmocka_unit_test(rows_get_the_same_bits_with_masks_that_count_a_rows_keys),
     };
     note_isas();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,6 +203,8 @@ static void values_between_tags_have_the_schemas_types(void **state) {
            "F:f{\"a\": \"\\n x <b>\\\"\\n\"};");
     expect(TOOLS("qwen3_coder"), "<function=f>\n<parameter=n>\nmany\n<parameter=o>\n{\"k\": 1}\n</function>",
            "F:f{\"n\": \"many\", \"o\": {\"k\": 1}};");
+    expect(TOOLS("qwen3_coder"), "<function=f>\n<parameter=a>\nv\n\n<parameter=o>\n{\"k\": 1}\n</function>",
+           "F:f{\"a\": \"v\\n\", \"o\": {\"k\": 1}};");
     expect(TOOLS("glm45"), "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value> x</arg_value>\n</tool_call>", "F:f{\"a\": \" x\"};");
     expect(TOOLS("minimax_m2"),
            "<minimax:tool_call><invoke name='f'><parameter name=\"l\">[\"a\"]</parameter></invoke></minimax:tool_call>",

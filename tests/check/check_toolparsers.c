@@ -295,13 +295,26 @@ static bool same_lossily(const json_value *a, const json_value *b) {
     return same_value(a, b) || json_is(a, JSON_KIND_TEXT) || json_is(b, JSON_KIND_TEXT);
 }
 
+/* White space as Python's str.strip has it. */
+static bool is_space(int32_t c) {
+    return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
 static str trimmed(str s) {
-    while (s.n > 0 && strchr(" \t\n\r\f\v", s.p[s.n - 1]) != NULL) {
-        s.n--;
+    size_t n;
+    while (s.n > 0 && is_space(utf8_decode(s.p, s.n, &n))) {
+        s.p += n;
+        s.n -= n;
     }
-    while (s.n > 0 && strchr(" \t\n\r\f\v", s.p[0]) != NULL) {
-        s.p++;
-        s.n--;
+    for (size_t end = s.n; end > 0;) {
+        for (end--; end > 0 && ((unsigned char)s.p[end] & 0xc0) == 0x80;) {
+            end--;
+        }
+        if (!is_space(utf8_decode(s.p + end, s.n - end, &n))) {
+            break;
+        }
+        s.n = end;
     }
     return s;
 }

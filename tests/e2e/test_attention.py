@@ -121,6 +121,25 @@ def test_what_is_wrong_is_refused_and_named(trusting, attention, what):
     assert status == 400 and what in answer["error"]["message"] and answer["error"]["param"] == "attention", answer
 
 
+def test_a_field_without_expressions_replaces_the_servers(quire, trusting):
+    want, narrow = text_of(trusting), text_of(trusting, attention=WINDOW)
+    server = Server("builtin", "--api-key", KEY, "--trust-request-attention", "--mask-mod", WINDOW["mask_mod"])
+    try:
+        assert text_of(server) == text_of(server, attention=None) == narrow
+        assert text_of(server, attention={}) == text_of(server, attention={"mask_mod": ""}) == want
+    finally:
+        assert server.stop() == 0
+
+
+def test_trees_of_drafts_under_a_mask_that_hides_them(quire):
+    tree = json.dumps({"method": "draft_model", "model": "builtin-small", "num_speculative_tokens": 4, "tree_width": 3})
+    mask = ("--mask-mod", "kv_idx < 8")
+    plain = run(quire, *mask)
+    drafted = run(quire, *mask, "--speculative-config", tree)
+    assert plain.returncode == 0 and drafted.returncode == 0, drafted.stderr
+    assert drafted.stdout == plain.stdout
+
+
 def test_elsewhere_the_field_is_refused(server):
     status, answer = ask(server, attention=WINDOW)
     assert status == 400 and "--trust-request-attention" in answer["error"]["message"]

@@ -102,6 +102,12 @@ def test_help_all_adds_the_flags_that_are_seldom_needed(quire):
     (["tokenize", "builtin", "-p", "x", "--decode", "1"], ["--decode beside -p"]),
     (["tokenize", "builtin", "-f", "x", "--decode", "1"], ["--decode beside -f"]),
     (["run", "-p", b"caf\xe9"], ["-p", "byte 3 is 0xe9", "not UTF-8"]),
+    (["help", "run", "nonsense"], ["nonsense: nothing may follow run"]),
+    (["help", "bench", "kv", "nonsense"], ["nonsense: nothing may follow bench kv"]),
+    (["help", "all", "run"], ["run: nothing may follow all"]),
+    (["--version", "x"], ["x: nothing may follow --version"]),
+    (["logits", "builtin", "--ids", "1", "--out", "-"], ["--out -", "must name a file"]),
+    (["pack", "builtin", "-o", "-"], ["--out -", "must name a file"]),
 ])
 def test_what_is_not_understood_is_named_with_what_to_do(quire, arguments, words):
     done = run(*arguments)
@@ -112,11 +118,35 @@ def test_what_is_not_understood_is_named_with_what_to_do(quire, arguments, words
 
 
 @pytest.mark.parametrize("arguments,words", [
+    (["run", "-p", "x", "--system", "S"], ["--system", "completed as it stands", "messages"]),
+    (["run", "-f", "README.md", "--no-history"], ["--no-history", "completed as it stands"]),
+    (["run", "--chat-template", "{{ messages }}"], ["--chat-template", "completed as it stands"]),  # standard input is the prompt
+    (["run", "--prompts", "a", "--out", "b", "--echo"], ["--echo", "--prompts"]),
+    (["run", "--prompts", "a", "--out", "b", "-sys", "S"], ["--system", "--prompts", "messages"]),
+    (["run", "--prompts", "a", "--out", "b", "-no-cnv"], ["--complete", "--prompts"]),
+    (["run", "--embed", "-p", "x", "-n", "3"], ["--max-tokens", "--embed"]),
+    (["run", "--embed", "-p", "x", "--stop", "END"], ["--stop", "--embed"]),
+    (["run", "--embed", "-p", "x", "--mirostat", "2"], ["--mirostat", "--embed"]),
+    (["run", "--embed", "-p", "x", "--echo"], ["--echo", "--embed"]),
+    (["run", "--embed", "-p", "x", "--system", "S"], ["--system", "--embed"]),
+    (["run", "--embed", "-p", "x", "--generation-config", "none"], ["--generation-config", "--embed"]),
+    (["run", "--embed", "--prompts", "a", "--out", "b", "--resume"], ["--resume", "--embed"]),
+    (["tokenize", "builtin", "-p", "x", "--override-kv", "a=int:1"], ["--override-kv", "tokenizer"]),
+    (["tokenize", "builtin", "-p", "x", "--hf-overrides", "{}"], ["--hf-overrides", "tokenizer"]),
+    (["tokenize", "builtin", "--decode", "1,2", "--ids"], ["--ids beside --decode"]),
+])
+def test_a_flag_that_would_do_nothing_is_refused_with_what_to_do(quire, arguments, words):
+    done = run(*arguments)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+    assert "leave" in done.stderr and all(word in done.stderr for word in words), done.stderr
+
+
+@pytest.mark.parametrize("arguments,words", [
     (["run", "/nowhere/model.gguf", "-p", "x"], ["/nowhere/model.gguf"]),
     (["run", "README.md", "-p", "x"], ["README.md"]),
     (["run", "-f", "/nowhere/prompt"], ["/nowhere/prompt"]),
     (["run", "-p", "x", "--top-p", "1.5"], ["top_p", "1.5"]),
-    (["run", "-p", "x", "--chat-template", "{% for"], ["line 1"]),
+    (["run", "--prompts", "README.md", "--out", "/dev/null", "--chat-template", "{% for"], ["line 1, column"]),
     (["logits", "builtin", "--ids", "1,99999", "--out", "/tmp/never.npy"], ["99999"]),
 ])
 def test_what_fails_says_what_and_where(quire, arguments, words):

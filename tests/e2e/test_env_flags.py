@@ -51,6 +51,19 @@ def test_other_long_names_of_a_flag_have_variables_too(quire):
     assert "pages of 8 tokens" in run("run", *PROMPT, BLOCK_SIZE="4", PAGE_SIZE="8").stderr  # the flag's own name goes first
 
 
+def test_a_variable_is_not_refused_where_it_does_nothing(quire):
+    """It is meant for every command."""
+    wanted = run("run", *PROMPT).stdout
+    done = run("run", *PROMPT, SYSTEM="Be brief.", NO_HISTORY="1", COMPLETE="1", CHAT_TEMPLATE="{{ messages }}")
+    assert done.returncode == 0 and done.stdout == wanted != "", done.stderr
+    rows = run("run", "builtin-small", "--embed", "--pooling", "last", "-p", "x").stdout
+    done = run("run", "builtin-small", "--embed", "--pooling", "last", "-p", "x", MAX_TOKENS="3", ECHO="1", TEMP="0")
+    assert done.returncode == 0 and done.stdout == rows != "", done.stderr
+    ids = run("tokenize", "builtin", "-p", "x", "--ids").stdout
+    done = run("tokenize", "builtin", "-p", "x", "--ids", OVERRIDE_KV="a=int:1", HF_OVERRIDES="{}")
+    assert done.returncode == 0 and done.stdout == ids != "", done.stderr
+
+
 def test_the_command_line_wins(quire):
     assert "pages of 8 tokens" in run("run", *PROMPT, "--block-size", "8", PAGE_SIZE="4").stderr
     assert run("run", *PROMPT, "--page-size=8", PAGE_SIZE="none").returncode == 0  # it is not even read

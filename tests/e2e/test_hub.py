@@ -170,6 +170,8 @@ def test_the_token_goes_to_the_hub_alone(hub, machine, tmp_path):
     hub.add("org/third", {"m.gguf": GGUF[:100]}, token=TOKEN)
     machine.pull("org/third", QUIRE_HF_TOKEN=TOKEN)
     machine.refused("org/private", "HF_TOKEN", status=2, HF_TOKEN="two words")
+    hub.add("org/fourth", {"m.gguf": GGUF[:200]}, token=TOKEN)
+    machine.pull("org/fourth", HF_TOKEN=f" {TOKEN}\r\n")
 
 
 def test_a_redirect_back_to_the_hub_by_another_name_gets_no_token(hub, machine):
@@ -550,6 +552,39 @@ def test_offline_is_what_the_cache_has(hub, machine):
     n = len(hub.requests)
     assert machine.pull("org/tiny", HF_HUB_OFFLINE="1") == machine.pull(f"org/tiny@{commit}", HF_HUB_OFFLINE="ON") == path
     assert len(hub.requests) == n
+    machine.refused("org/other", "not in the cache", HF_HUB_OFFLINE="yes")
+    hub.add("org/other", {"m.gguf": GGUF})
+    machine.pull("org/other", HF_HUB_OFFLINE="Off")
+
+
+def test_several_names_of_a_server_leave_its_model_by_name(machine):
+    done = machine.run("serve", "-hf", "org/absent", "--served-model-name", "first", "second", "--offline")
+    assert done.returncode == 1 and "org/absent" in done.stderr and "twice" not in done.stderr, done.stderr
+
+
+def test_the_cache_may_lie_in_the_home_directory(machine, tmp_path):
+    for variable, path, place in (("HF_HOME", "~/of-hf", "of-hf/hub"), ("HF_HUB_CACHE", "~/cache", "cache")):
+        done = machine.run("list", HOME=str(tmp_path), **{variable: path})
+        assert done.returncode == 0 and f"no models in {tmp_path}/{place};" in done.stdout, (done.stdout, done.stderr)
+
+
+def test_a_cache_that_cannot_be_read_is_no_empty_one(hub, machine, tmp_path):
+    (tmp_path / "file").write_text("no directory")
+    done = machine.run("list", HF_HUB_CACHE=str(tmp_path / "file"))
+    assert done.returncode == 1 and done.stdout == "" and f"{tmp_path}/file: Not a directory" in done.stderr
+    if os.geteuid() == 0:
+        return  # may read everything
+    hub.add("org/gguf", {"m-Q4_0.gguf": large(1000, 1), "m-Q8_0.gguf": large(2000, 2)})
+    snapshot = [machine.pull(f"org/gguf:{quant}") for quant in ("Q4_0", "Q8_0")][0].parent
+    (snapshot / "closed").mkdir(mode=0)
+    blobs = machine.blobs()
+    machine.refused("org/gguf:Q4_0", f"{snapshot}/closed: Permission denied", "nothing was removed", command="rm")
+    assert machine.blobs() == blobs and len(names_of(snapshot)) == 2
+    (snapshot / "closed").rmdir()
+    machine.cache.chmod(0)
+    done = machine.run("list")
+    machine.cache.chmod(0o700)
+    assert done.returncode == 1 and done.stdout == "" and f"{machine.cache}: Permission denied" in done.stderr
 
 
 def test_list_and_rm(hub, machine):

@@ -164,6 +164,18 @@ def test_without_a_chat_each_line_is_completed(start):
     assert terminal.end() == 0
 
 
+@pytest.mark.parametrize("flags,words", [
+    (["--echo"], "--echo: without effect in a chat"),
+    (["-o", "/dev/null"], "--out: without effect in a chat"),
+    (["--complete", "--system", "S"], "--system: without effect where --complete"),
+    (["--complete", "--chat-template", TEMPLATE], "--chat-template: without effect where --complete"),
+])
+def test_a_chat_refuses_flags_that_it_does_not_read(start, flags, words):
+    terminal = start("run", "builtin", *flags)
+    assert words in terminal.read_all()
+    assert terminal.process.wait(20) == 2
+
+
 def test_a_model_without_a_template_chats_in_plain_turns(start, chat, tmp_path):
     terminal = start("run", "builtin", "-n", "8", "--temp", "0")
     assert "no chat template" in terminal.read_until("\n> ")

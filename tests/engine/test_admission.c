@@ -232,6 +232,36 @@ static void a_request_behind_a_flood_waits_two_steps_more_than_alone(void **stat
     assert_in_range(n_beside, n_alone, n_alone + 2);
 }
 
+/* Its tenant pays for a prompt that is preempted half-way as for one that is not. */
+static void a_prompt_that_is_computed_again_is_paid_for_once(void **state) {
+    (void)state;
+    enum { N = 200, N_OUT = 4 };
+    static int32_t prompt[N];
+    static harness_run r;
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    o.schedule = ADMISSION_FAIR;
+    o.max_rows = 32;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    harness_open(&o, &h);
+    harness_take_over(&h);
+    random_prompt(&seed, h.n_vocab, N, prompt);
+    r = (harness_run){.prompt = prompt, .n_prompt = N, .sampling = greedy(N_OUT)};
+    harness_submit(&h, &r);
+    harness_steps(&h, 3);
+    scheduler *s = &h.e->sched;
+    int32_t slot = s->running[0]->tenant_slot;
+    assert_int_equal(s->running[0]->kv.n_computed, 3 * 32);
+    scheduler_preempt_group(s, s->running[0], NULL);
+    engine_audit(h.e);
+    assert_int_equal(s->n_waiting, 1);
+    harness_steps(&h, 100);
+    assert_int_equal(r.finish, FINISH_LENGTH);
+    assert_true(service_counters_of(&s->service, slot) == N * SERVICE_PROMPT_WEIGHT + N_OUT * SERVICE_OUTPUT_WEIGHT);
+    harness_close(&h);
+}
+
 static void first_come_first_served_does_not(void **state) {
     (void)state;
     harness h = {0};
@@ -262,6 +292,7 @@ int main(void) {
         cmocka_unit_test(what_is_cached_goes_first_under_prefix),
         cmocka_unit_test(a_flooding_tenant_leaves_the_others_their_share),
         cmocka_unit_test(a_request_behind_a_flood_waits_two_steps_more_than_alone),
+        cmocka_unit_test(a_prompt_that_is_computed_again_is_paid_for_once),
         cmocka_unit_test(first_come_first_served_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -177,6 +177,44 @@ static void samples_that_begin_late_are_not_refused(void **state) {
     check_samples(true);
 }
 
+/* A request was admitted in time, and its first sample is cancelled in mid-prefill: the next one goes on, however late. */
+static void samples_of_an_admitted_request_are_not_refused_when_another_computes_their_prompt(void **state) {
+    (void)state;
+    enum { N_SAMPLES = 3, N = 100, N_OUT = 4 };
+    static harness_run runs[N_SAMPLES];
+    void *users[N_SAMPLES];
+    request_id ids[N_SAMPLES];
+    quire_error err;
+    harness_options o = harness_defaults;
+    harness h = {0};
+    o.path = "models/builtin-small.gguf";
+    o.max_rows = 32;
+    harness_open(&o, &h);
+    harness_take_over(&h);
+    int32_t *tokens = mem_new(N, sizeof *tokens);
+    random_prompt(&seed, h.n_vocab, N, tokens);
+    for (int i = 0; i < N_SAMPLES; i++) {
+        runs[i] = (harness_run){0};
+        users[i] = &runs[i];
+    }
+    engine_request r = {.tokens = tokens, .n_tokens = N, .sampling = greedy(N_OUT), .deadline_us = 3600 * SECOND, .out = h.out};
+    assert_int_equal(engine_submit_samples(h.e, &r, N_SAMPLES, users, ids, &err), QUIRE_OK);
+    run_at_a_second_a_row(&h, 2);
+    sequence *child = running_at(h.e, 0)->next_child;
+    assert_non_null(child);
+    for (; child != NULL; child = child->next_child) {
+        child->task.deadline_us = 1; /* long ago */
+    }
+    engine_cancel(h.e, ids[0]);
+    run_at_a_second_a_row(&h, INT32_MAX);
+    assert_int_equal(runs[0].finish, FINISH_CANCELLED);
+    for (int i = 1; i < N_SAMPLES; i++) {
+        assert_int_equal(runs[i].finish, FINISH_LENGTH);
+        assert_int_equal(runs[i].n_tokens, N_OUT);
+    }
+    harness_close(&h);
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -185,6 +223,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_make_it_is_refused_at_once),
         cmocka_unit_test(those_that_the_policy_puts_behind_do_not_count),
         cmocka_unit_test(samples_that_begin_late_are_not_refused),
+        cmocka_unit_test(samples_of_an_admitted_request_are_not_refused_when_another_computes_their_prompt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

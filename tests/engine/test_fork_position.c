@@ -129,6 +129,34 @@ static void the_next_request_in_its_place_is_no_stem_for_who_named_the_last(void
     harness_close(&h);
 }
 
+/* The tenant of a steered stream pays for the tokens that it gives, as for those of a prompt. */
+static void what_a_branch_is_given_is_paid_for(void **state) {
+    (void)state;
+    static harness_run fork_from;
+    static twig fork;
+    int32_t prompt[N_PROMPT], given[N_GIVEN];
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    harness_open(&o, &h);
+    harness_take_over(&h);
+    random_prompt(&seed, h.n_vocab, N_PROMPT, prompt);
+    random_prompt(&seed, h.n_vocab, N_GIVEN, given);
+    fork_from = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(80)};
+    harness_submit(&h, &fork_from);
+    harness_steps(&h, 11);
+    const scheduler *s = &h.e->sched;
+    int32_t slot = s->running[0]->tenant_slot;
+    double before = service_counters_of(&s->service, slot);
+    branch_off(&h, &fork_from, N_PROMPT + 5, given, N_GIVEN, N_MORE, "test", &fork);
+    assert_true(harness_step(&h));
+    assert_int_equal(h.e->step.rows.n_rows, 1 + N_GIVEN);
+    assert_true(service_counters_of(&s->service, slot) - before == N_GIVEN * SERVICE_PROMPT_WEIGHT + 2 * SERVICE_OUTPUT_WEIGHT);
+    harness_steps(&h, 200);
+    assert_int_equal(fork.run.finish, FINISH_LENGTH);
+    harness_close(&h);
+}
+
 /* ---- windows that have gone on ---- */
 
 enum { SHORT_PROMPT = 19, LONG_OUT = 200, PAGE = 8, GROWN = 110 };
@@ -199,6 +227,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_branch_takes_no_page_of_another_tenants_stem),
         cmocka_unit_test(the_next_request_in_its_place_is_no_stem_for_who_named_the_last),
+        cmocka_unit_test(what_a_branch_is_given_is_paid_for),
         cmocka_unit_test(a_branch_from_before_its_stems_window_is_computed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* Expressions: what they mean, what is refused, and programs against trees. */
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +41,8 @@ static void run_text(expr_kind kind, const char *text, int64_t q0) {
         for (int32_t i = 0; i < CASE_QUERIES; i++) {                                                                                       \
             for (int32_t k = 0; k < CASE_N_KV; k++) {                                                                                      \
                 const case_point at = case_at(5, i, k);                                                                                    \
-                int64_t q_idx = at.row[ATTN_ROW_Q_IDX], h = at.row[ATTN_ROW_H], b = at.row[ATTN_ROW_B], kv_idx = k, n_kv = CASE_N_KV;      \
+                int64_t q_idx = at.row[ATTN_ROW_Q_IDX], h = at.row[ATTN_ROW_H], b = at.row[ATTN_ROW_B], kv_idx = k;                        \
+                int64_t n_kv = at.row[ATTN_ROW_N_KV];                                                                                      \
                 (void)q_idx, (void)h, (void)b, (void)kv_idx, (void)n_kv;                                                                   \
                 assert_int_equal(result.value[i][k].i, (expression) != 0);                                                                 \
             }                                                                                                                              \
@@ -97,6 +99,24 @@ static void floats_make_an_operation_one_of_floats(void **state) {
     assert_true(score_of("pow(2, -1)") == 0.5f && score_of("sqrt(9)") == 3.0f && score_of("exp(0)") == 1.0f);
     assert_true(score_of("-score") == -0.25f && score_of("+.5e1") == 5.0f && score_of("1. - 1e-1") == 0.9f);
     assert_true(score_of("tree[1][h]") == 1.0f && score_of("doc[kv_idx] + doc[q_idx]") == 7.0f);
+}
+
+/* A host program may have set a locale whose numbers have a decimal comma. */
+static void a_decimal_point_is_one_under_every_locale(void **state) {
+    (void)state;
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8", "fr_FR.utf8", "fr_FR"};
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && name == NULL; i++) {
+        name = setlocale(LC_NUMERIC, names[i]);
+    }
+    if (name == NULL) {
+        printf("SKIP: no locale with a decimal comma is installed here\n");
+    }
+    assert_true(score_of("1.5") == 1.5f && score_of(".5") == 0.5f && score_of("2.") == 2.0f && score_of("00.25") == 0.25f);
+    assert_true(score_of("1e-3") == (float)1e-3 && score_of("1.e3") == 1000.0f && score_of("12.25E+1") == 122.5f);
+    assert_true(score_of("123.456e2") == (float)12345.6 && score_of("3.4028234e38") == (float)3.4028234e38);
+    assert_true(score_of(".00000000000000000000000000000000000001") == (float)1e-38 && score_of("1.5e-99999999999") == 0.0f);
+    (void)setlocale(LC_NUMERIC, "C");
 }
 
 /* From 0 to 1. */
@@ -253,6 +273,32 @@ static void as_many_parts_as_are_documented_and_no_more_are_read(void **state) {
     assert_non_null(strstr(err.message, "over 512 numbers"));
 }
 
+/* n terms, of the numbers from 2 on, joined by ||. */
+static void add_terms(const char *before, const char *behind, int n, strbuf *to) {
+    for (int i = 0; i < n; i++) {
+        strbuf_addf(to, "%s%s%d%s", i > 0 ? " || " : "", before, i + 2, behind);
+    }
+}
+
+/* More constants than there are vectors, for integers and floats, and where key code reads the same ones. */
+static void constants_beside_a_query_are_as_many_as_fit_the_text(void **state) {
+    (void)state;
+    strbuf distances = {0}, scores = {0}, both = {0};
+    add_terms("q_idx - kv_idx == ", "", 85, &distances);
+    run_text(EXPR_MASK, distances.p, 29);
+    add_terms("score == ", ".25", 100, &scores);
+    run_text(EXPR_SCORE, scores.p, 5);
+    strbuf_add_str(&both, "(");
+    add_terms("kv_idx % ", " == 1", 40, &both);
+    strbuf_add_str(&both, ") && (");
+    add_terms("q_idx - kv_idx == ", "", 40, &both);
+    strbuf_add_str(&both, ")");
+    run_text(EXPR_MASK, both.p, 29);
+    strbuf_deinit(&distances);
+    strbuf_deinit(&scores);
+    strbuf_deinit(&both);
+}
+
 static void as_many_arrays_as_are_documented_and_no_more_are_read(void **state) {
     (void)state;
     static attn_program p;
@@ -295,6 +341,47 @@ static void rectangles_that_a_mask_empties_or_fills_are_known(void **state) {
     assert_int_equal(seen("kv_idx < 48 || 1 / (h - 1)", 0, 2, 0, 47), ATTN_SEES_ALL);
     assert_int_equal(seen("kv_idx < 48 && 1 / (h - 1)", 0, 2, 0, 47), ATTN_SEES_SOME);
     assert_int_equal(seen("kv_idx < 48 && doc[kv_idx] == 99", 0, 2, 30, 47), ATTN_SEES_SOME); /* some indices are outside */
+}
+
+static void rectangles_of_masks_with_bits_and_floats_are_known(void **state) {
+    (void)state;
+    const char *blocks = "(q_idx & ~63) == (kv_idx & ~63)", *window = "q_idx - kv_idx < 64.0";
+    assert_int_equal(seen(blocks, 64, 127, 64, 127), ATTN_SEES_ALL);
+    assert_int_equal(seen(blocks, 64, 127, 0, 63), ATTN_SEES_NONE);
+    assert_int_equal(seen(blocks, 64, 127, 0, 64), ATTN_SEES_SOME);
+    assert_int_equal(seen("(-64 & kv_idx - 70) < 0", 0, 2, 0, 69), ATTN_SEES_ALL);
+    assert_int_equal(seen("((q_idx - kv_idx) & 15) < 16", 0, 2, 0, 69), ATTN_SEES_ALL);
+    assert_int_equal(seen("(kv_idx & kv_idx - 5) < 0", 0, 2, 0, 69), ATTN_SEES_NONE);
+    assert_int_equal(seen(window, 512, 520, 0, 255), ATTN_SEES_NONE);
+    assert_int_equal(seen(window, 512, 520, 470, 500), ATTN_SEES_ALL);
+    assert_int_equal(seen(window, 512, 520, 440, 500), ATTN_SEES_SOME);
+    assert_int_equal(seen("kv_idx - 100 >= -.5", 0, 2, 100, 200), ATTN_SEES_ALL);
+    assert_int_equal(seen("h == 9 ? 0.0 : 1.5", 0, 2, 0, 69), ATTN_SEES_ALL);
+    assert_int_equal(seen("kv_idx != 0.0 / 0.0", 0, 2, 0, 69), ATTN_SEES_SOME); /* a NaN has no range */
+    assert_int_equal(seen("slope[h] < 9.0", 0, 2, 0, 69), ATTN_SEES_SOME);
+}
+
+/* Verdicts over the parts of a rectangle, against every point (case_seen_agrees). */
+static void no_verdict_contradicts_a_point(void **state) {
+    (void)state;
+    static const char *const masks[] = {"(q_idx & ~7) == (kv_idx & ~7)",
+                                        "(q_idx - kv_idx & ~7) == -8",
+                                        "(q_idx - kv_idx & 7) < 3",
+                                        "(-8 & kv_idx - q_idx) >= 0",
+                                        "(kv_idx & q_idx) > 8",
+                                        "(kv_idx - 9 & kv_idx) > 8",
+                                        "q_idx - kv_idx < 4.0",
+                                        "q_idx - kv_idx >= -.5",
+                                        "kv_idx == 8.0 || kv_idx != q_idx + 0.0",
+                                        "(kv_idx < 8 ? 0.0 : kv_idx < 16 ? 1.5 : -2.5) <= -0.0",
+                                        "16777217 + kv_idx == 16777216.0",
+                                        "n_kv - kv_idx <= 4",
+                                        "kv_idx < n_kv - 36 || h == n_heads - 1"};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        for (int64_t q0 = 0; q0 < 40; q0 += 9) {
+            run_text(EXPR_MASK, masks[i], q0);
+        }
+    }
 }
 
 /* ---- random expressions ---- */
@@ -375,14 +462,18 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_and_precedence_are_those_of_c),
         cmocka_unit_test(floats_make_an_operation_one_of_floats),
+        cmocka_unit_test(a_decimal_point_is_one_under_every_locale),
         cmocka_unit_test(functions_are_right_to_a_float),
         cmocka_unit_test(what_faults_is_what_c_would_evaluate),
         cmocka_unit_test(a_wrong_expression_is_refused_with_its_column),
         cmocka_unit_test(budgets_hold),
         cmocka_unit_test(as_many_levels_as_are_documented_and_no_more_are_read),
         cmocka_unit_test(as_many_parts_as_are_documented_and_no_more_are_read),
+        cmocka_unit_test(constants_beside_a_query_are_as_many_as_fit_the_text),
         cmocka_unit_test(as_many_arrays_as_are_documented_and_no_more_are_read),
         cmocka_unit_test(rectangles_that_a_mask_empties_or_fills_are_known),
+        cmocka_unit_test(rectangles_of_masks_with_bits_and_floats_are_known),
+        cmocka_unit_test(no_verdict_contradicts_a_point),
         cmocka_unit_test(programs_give_what_their_trees_give),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -367,7 +368,7 @@ static void delete_all(const char *path) {
     struct stat st;
     assert_int_equal(lstat(path, &st), 0);
     if (S_ISDIR(st.st_mode)) {
-        assert_int_equal(hub_visit_all(path, delete_entry, (void *)(uintptr_t)path), QUIRE_OK);
+        assert_int_equal(hub_visit_all(path, delete_entry, (void *)(uintptr_t)path, NULL), QUIRE_OK);
     }
     assert_int_equal(remove(path), 0);
 }
@@ -478,6 +479,103 @@ static void a_lock_excludes_others_also_of_this_process(void **state) {
     world_delete(&w);
 }
 
+/* ---- removals ---- */
+
+#define BLOB(digit) "0000000000000000000000000000000000000" "00" digit
+
+/* Makes a link at a path below the snapshots, with the directories above it. */
+static void make_link(const world *w, const char *path, const char *blob) {
+    char at[1024], target[256];
+    (void)snprintf(at, sizeof at, "%s/snapshots/%s", w->repo.dir, path);
+    for (char *slash = at + strlen(w->repo.dir) + 1; (slash = strchr(slash, '/')) != NULL; slash++) {
+        *slash = 0;
+        assert_true(mkdir(at, 0777) == 0 || errno == EEXIST);
+        *slash = '/';
+    }
+    (void)snprintf(target, sizeof target, "../../blobs/%s", blob);
+    assert_int_equal(symlink(target, at), 0);
+}
+
+static bool has_blob(const world *w, const char *id) {
+    strbuf path = {0};
+    assert_int_equal(hub_repo_blob(&w->repo, id, "", &path, NULL), QUIRE_OK);
+    bool has = access(path.p, F_OK) == 0;
+    strbuf_deinit(&path);
+    return has;
+}
+
+static quire_hub_options options_of(const world *w) {
+    quire_hub_options o;
+    quire_hub_options_init(&o);
+    o.cache = w->dir;
+    return o;
+}
+
+static void a_blob_stays_while_any_link_leads_to_it(void **state) {
+    (void)state;
+    static const struct {
+        const char *link, *blob;
+    } others[] = {{SHA1 "/.gitattributes", BLOB("1")},
+                  {SHA1 "/1/2/3/4/5/6/7/8/9/config.json", BLOB("2")},
+                  {"not-a-commit/config.json", BLOB("3")},
+                  {SHA1 "/config.json", "no-digest"},
+                  {SHA1 "/.hidden/m-Q8_0.gguf", BLOB("4")}};
+    world w = world_new();
+    quire_hub_options o = options_of(&w);
+    int64_t bytes;
+    make_link(&w, SHA1 "/m-Q8_0.gguf", SHA256);
+    write_blob(&w, SHA256, "text");
+    write_blob(&w, BLOB("9"), "of no link");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        make_link(&w, others[i].link, others[i].blob);
+        write_blob(&w, others[i].blob, "x");
+    }
+    assert_int_equal(quire_hub_remove(&o, "org/name:Q8_0", &bytes, NULL), QUIRE_OK);
+    assert_int_equal(bytes, strlen("text") + strlen("of no link"));
+    assert_false(has_blob(&w, SHA256));
+    assert_false(has_blob(&w, BLOB("9")));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_true(has_blob(&w, others[i].blob));
+    }
+    world_delete(&w);
+}
+
+static void nothing_is_removed_where_not_all_can_be_seen(void **state) {
+    (void)state;
+    char deep[256] = SHA1;
+    world w = world_new();
+    quire_hub_options o = options_of(&w);
+    quire_error err;
+    int64_t bytes;
+    for (int i = 0; i < 70; i++) {
+        strcat(deep, "/d");
+    }
+    strcat(deep, "/config.json");
+    make_link(&w, SHA1 "/m-Q8_0.gguf", SHA256);
+    make_link(&w, deep, BLOB("1"));
+    write_blob(&w, SHA256, "text");
+    write_blob(&w, BLOB("1"), "x");
+    assert_int_equal(quire_hub_remove(&o, "org/name:Q8_0", &bytes, &err), QUIRE_IO);
+    assert_non_null(strstr(err.message, "nothing was removed"));
+    assert_true(has_blob(&w, SHA256) && has_blob(&w, BLOB("1")));
+    assert_int_equal(bytes, 0);
+    world_delete(&w);
+}
+
+static void a_directory_that_cannot_be_read_is_an_error(void **state) {
+    (void)state;
+    quire_hub_options o;
+    quire_hub_model *models;
+    quire_error err;
+    size_t n;
+    assert_int_equal(hub_visit_all("/nonexistent", delete_entry, NULL, &err), QUIRE_OK);
+    assert_int_equal(hub_visit_all("/dev/null", delete_entry, NULL, &err), QUIRE_IO);
+    quire_hub_options_init(&o);
+    o.cache = "/dev/null"; /* no directory at all */
+    assert_int_equal(quire_hub_list(&o, &models, &n, &err), QUIRE_IO);
+    assert_non_null(strstr(err.message, "/dev/null"));
+}
+
 static void options_are_checked(void **state) {
     (void)state;
     quire_hub_options o;
@@ -523,6 +621,9 @@ int main(void) {
         cmocka_unit_test(the_cache_is_laid_out_as_huggingface_hubs),
         cmocka_unit_test(a_link_without_its_blob_is_not_listed_and_is_replaced),
         cmocka_unit_test(a_lock_excludes_others_also_of_this_process),
+        cmocka_unit_test(a_blob_stays_while_any_link_leads_to_it),
+        cmocka_unit_test(nothing_is_removed_where_not_all_can_be_seen),
+        cmocka_unit_test(a_directory_that_cannot_be_read_is_an_error),
         cmocka_unit_test(options_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,6 +236,98 @@ static void a_probe_reads_and_writes_each_frame(void **state) {
     close_cache();
 }
 
+enum { N_TABLES = 2, N_PLAIN = 3 };
+
+/* Audits c and its sequences, which have no states. */
+static void check_plain(const kv_cache *c, const kv_seq *s) {
+    const kv_table *tables[N_PLAIN * N_TABLES];
+    int32_t n = 0;
+    quire_error err = {0};
+    for (int32_t i = 0; i < N_PLAIN; i++) {
+        n += kv_seq_list_tables(&s[i], tables + n);
+        assert_int_equal(kv_seq_check(c, &s[i], &err), QUIRE_OK);
+    }
+    assert_int_equal(kv_cache_check(c, tables, n, &err), QUIRE_OK);
+}
+
+static void compute_plain(kv_cache *c, kv_seq *s, int32_t n) {
+    kv_copies none = {0};
+    assert_int_equal(kv_seq_reserve(c, s, n, &none), QUIRE_OK);
+    kv_seq_advance(s, n);
+}
+
+/* Leaves in c what an admission of tokens[0..n) finds, which ends within a page; the window has a hole behind the whole pages. */
+static void leave_cached(kv_cache *c, kv_seq *all, kv_seq *s, const int32_t *tokens, int32_t n) {
+    compute_plain(c, s, n);
+    kv_seq_publish(c, s, tokens);
+    kv_seq_forget(c, s);
+    check_plain(c, all);
+    assert_int_equal(kv_pool_counts(c->pool).n_cached, 4); /* those behind its window */
+    assert_int_equal(kv_index_evict(c->index, kv_cache_available(c)), QUIRE_OK);
+    check_plain(c, all);
+    kv_seq_release(c, s, tokens, KV_KEEP);
+    check_plain(c, all);
+}
+
+/* Another sequence takes the pages between the plan and the admission. What was found in the cache is then of no use: its end within a page
+ * is given up, and before that a window has a hole. */
+static void a_swap_in_without_room_leaves_no_hole_in_a_window(void **state) {
+    (void)state;
+    enum { N_OWN = 30, N_SHARED = 22, N_OTHER = 24 };
+    static kv_mover mover;
+    int32_t own[N_OWN], other[N_OTHER], from;
+    kv_cache c;
+    kv_seq s[N_PLAIN]; /* the one that is swapped, one with the same beginning, and the one that takes the pages */
+    kv_held held;
+    gpu.is_prompt = true;
+    mover = device_mover(&gpu);
+    kv_cache_options o = {.n_pages = N_PAGES,
+                          .page_tokens = PAGE_WORDS,
+                          .n_groups = N_TABLES,
+                          .windows = {0, WINDOW},
+                          .max_namespaces = 2,
+                          .seed = 1,
+                          .mover = &mover};
+    assert_int_equal(kv_cache_open(&o, &c), QUIRE_OK);
+    assert_int_equal(kv_cache_add_swap(&c, 16 * mover.page_bytes), QUIRE_OK);
+    for (int32_t i = 0; i < N_OWN; i++) {
+        own[i] = i;
+    }
+    for (int32_t i = 0; i < N_OTHER; i++) {
+        other[i] = i < N_SHARED ? i : 100 + i;
+    }
+    for (int32_t i = 0; i < N_PLAIN; i++) {
+        assert_int_equal(kv_seq_init(&s[i], N_TABLES, N_PAGES), QUIRE_OK);
+    }
+    assert_int_equal(kv_seq_open(&c, &s[0], "s", 1, "a", 1, own, N_OWN), QUIRE_OK);
+    assert_int_equal(kv_seq_open(&c, &s[1], "s", 1, "a", 1, other, N_OTHER), QUIRE_OK);
+    compute_plain(&c, &s[0], N_OWN);
+    kv_seq_forget(&c, &s[0]);
+    check_plain(&c, s);
+    assert_int_equal(kv_seq_swap_pages(&c, &s[0], &from), 8 + 2);
+    assert_int_equal(kv_seq_swap_out(&c, &s[0], from).n_pages, 8 + 2);
+    kv_seq_release(&c, &s[0], own, KV_DROP);
+    check_plain(&c, s);
+    leave_cached(&c, s, &s[1], other, N_OTHER);
+    assert_int_equal(kv_seq_peek(&c, &s[0], own, N_OWN, &held), N_SHARED);
+    assert_int_equal(kv_seq_swap_peek(&c, &s[0], N_SHARED), N_OWN);
+    compute_plain(&c, &s[2], kv_pool_counts(c.pool).n_free / N_TABLES * PAGE_WORDS);
+    check_plain(&c, s);
+    assert_int_equal(kv_seq_admit(&c, &s[0], own, N_OWN), QUIRE_OK);
+    assert_int_equal(s[0].n_computed, N_SHARED);
+    kv_swapped did = kv_seq_swap_in(&c, &s[0]);
+    assert_true(did.n_pages == 0 && did.n_found == 0);
+    assert_true(kv_seq_sees_back(&c, &s[0], s[0].n_computed));
+    assert_int_equal(kv_seq_pages(&s[0]), 0);
+    check_plain(&c, s);
+    for (int32_t i = 0; i < N_PLAIN; i++) {
+        kv_seq_release(&c, &s[i], own, KV_DROP);
+        kv_seq_close(&c, &s[i]);
+        kv_seq_deinit(&s[i]);
+    }
+    kv_cache_close(&c);
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -243,6 +335,7 @@ int main(void) {
         cmocka_unit_test(what_is_swapped_in_is_what_was_swapped_out),
         cmocka_unit_test(frames_are_taken_again_before_the_device_is_done),
         cmocka_unit_test(a_probe_reads_and_writes_each_frame),
+        cmocka_unit_test(a_swap_in_without_room_leaves_no_hole_in_a_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

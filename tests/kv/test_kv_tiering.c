@@ -25,6 +25,9 @@ static kv_seq seq;
 static int32_t tokens[LEN];
 static int32_t n_promoted;
 static bool drops; /* the cache is dropped once in a while */
+static int32_t window; /* of the second group; 0: it is full */
+static wake reader;
+static bool wakes; /* the tiers wake the reader */
 
 static int32_t any(int32_t n) {
     return (int32_t)(rng_next(&seed) % (uint64_t)n);
@@ -57,6 +60,7 @@ static void on_promoted(void *context, kv_seq *s, int32_t n) {
 static void open_world(const char *directory, int64_t host_bytes, bool writes_through, bool is_prompt) {
     kv_cache_options o = {
         .n_pages = N_PAGES, .page_tokens = PAGE_WORDS, .n_groups = N_GROUPS, .max_namespaces = 2, .seed = 1, .mover = &mover};
+    o.windows[1] = window;
     kv_tiering_options k = {.tiers = {.shape = {.version = "v", .n_version = 1}, .host_bytes = host_bytes, .file_path = directory},
                             .writes_through = writes_through,
                             .max_tokens = LEN,
@@ -64,6 +68,7 @@ static void open_world(const char *directory, int64_t host_bytes, bool writes_th
                             .context = &cache};
     quire_error err = {.message = ""};
     k.tiers.file_bytes = directory != NULL ? 1 << 20 : 0;
+    k.tiers.reader = wakes ? &reader : NULL;
     memset(&gpu, 0, sizeof gpu);
     gpu.is_prompt = is_prompt;
     mover = device_mover(&gpu);
@@ -236,6 +241,92 @@ static void a_page_is_stored_when_the_device_has_read_it(void **state) {
     close_world(); /* waits for what is being read */
 }
 
+/* Opens a world with a file that is written through, where the device does all at once and the reader is woken. */
+static void open_written_through(char *directory) {
+    assert_non_null(mkdtemp(directory));
+    assert_int_equal(wake_init(&reader), QUIRE_OK);
+    wakes = true;
+    open_world(directory, 0, true, true);
+}
+
+static void close_written_through(const char *directory) {
+    close_world();
+    wakes = false;
+    wake_deinit(&reader);
+    empty_directory(directory);
+    rmdir(directory);
+}
+
+/* A request of n tokens that fetches nothing. */
+static void compute(int32_t n) {
+    seq.tier_wait = KV_TIER_WAIT_OVER;
+    assert_int_equal(request(n, 0, false), 0);
+}
+
+/* Polls as an idle engine does, which sleeps until it is woken, until the file has n pages. */
+static void poll_until_written(int64_t n) {
+    quire_tier_stats s[KV_N_TIERS] = {{0}};
+    for (kv_tiering_poll(tiering, clock_us()); s[KV_TIER_FILE].puts < n; kv_tiering_poll(tiering, clock_us())) {
+        audit();
+        kv_tiering_stats(tiering, s);
+        assert_true(s[KV_TIER_FILE].puts >= n || wake_wait(&reader, LONG_US / 6));
+    }
+}
+
+/* Pages that are stored already, or removed meanwhile, head the queue: nothing is under way that would wake the engine for those behind. */
+static void writing_through_goes_on_behind_pages_that_are_stored(void **state) {
+    (void)state;
+    char directory[] = "/tmp/quire_tiering_XXXXXX";
+    const int64_t n_pages = LEN / PAGE_WORDS * N_GROUPS;
+    open_written_through(directory);
+    choose_text(0);
+    compute(LEN);
+    poll_until_written(n_pages);
+    kv_index_clear(cache.index);
+    audit();
+    while (wake_wait(&reader, 50000)) { /* what was rung for these */
+    }
+    compute(LEN); /* queued once more */
+    choose_text(1);
+    tokens[0] = 8;
+    compute(LEN);
+    poll_until_written(2 * n_pages);
+    close_written_through(directory);
+}
+
+/* Another text with the same beginning is cached, whose window has moved on: what is found of it ends within a page, and behind the whole
+ * pages before that end the window has a hole. */
+static void pages_come_back_where_a_window_cannot_go_on_behind_whole_pages(void **state) {
+    (void)state;
+    enum { N = 40, N_SHARED = 22, N_OTHER = 24 };
+    char directory[] = "/tmp/quire_tiering_XXXXXX";
+    kv_copies none = {0};
+    window = 6;
+    open_written_through(directory);
+    choose_text(0);
+    compute(N);
+    poll_until_written(N / PAGE_WORDS * N_GROUPS);
+    kv_index_clear(cache.index);
+    audit();
+    tokens[N_SHARED] += 100;
+    assert_int_equal(kv_seq_open(&cache, &seq, "s", 1, "a", 1, tokens, N_OTHER), QUIRE_OK);
+    assert_int_equal(kv_seq_reserve(&cache, &seq, N_OTHER, &none), QUIRE_OK);
+    kv_seq_advance(&seq, N_OTHER);
+    kv_seq_publish(&cache, &seq, tokens);
+    kv_seq_forget(&cache, &seq);
+    audit();
+    assert_int_equal(kv_pool_counts(cache.pool).n_cached, 4); /* those behind its window */
+    assert_int_equal(kv_index_evict(cache.index, kv_cache_available(&cache)), QUIRE_OK);
+    audit();
+    kv_seq_release(&cache, &seq, tokens, KV_KEEP);
+    kv_seq_close(&cache, &seq);
+    audit();
+    tokens[N_SHARED] -= 100;
+    assert_int_equal(request(N, LONG_US, false), N - PAGE_WORDS); /* all but the page of the last token */
+    close_written_through(directory);
+    window = 0;
+}
+
 static void a_cache_that_cannot_have_tiers_is_refused(void **state) {
     (void)state;
     quire_error err;
@@ -257,6 +348,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_come_back_from_host_memory_as_they_were), cmocka_unit_test(pages_come_back_from_a_file_as_they_were),
         cmocka_unit_test(a_closed_cache_leaves_its_pages_in_the_file),   cmocka_unit_test(a_page_is_stored_when_the_device_has_read_it),
+        cmocka_unit_test(writing_through_goes_on_behind_pages_that_are_stored),
+        cmocka_unit_test(pages_come_back_where_a_window_cannot_go_on_behind_whole_pages),
         cmocka_unit_test(a_cache_that_cannot_have_tiers_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

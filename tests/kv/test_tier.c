@@ -169,6 +169,32 @@ static void equal_tokens_behind_another_prefix_are_another_page(void **state) {
     kv_tiers_close(t);
 }
 
+/* Pages are so large that the least number of staging frames is there, and groups so many that a page of tokens takes more. */
+static void a_page_of_tokens_finds_frames_in_every_group(void **state) {
+    (void)state;
+    enum { N_WIDE = 20 };
+    kv_tiers *t;
+    quire_error err;
+    prefix p = {.n_pages = 1};
+    int32_t frames[N_WIDE];
+    kv_record_shape wide = shape;
+    wide.n_groups = N_WIDE;
+    wide.page_bytes = 4 << 20;
+    kv_tiers_options o = {.shape = wide, .host_bytes = 2 * wide.page_bytes};
+    assert_int_equal(kv_tiers_open(&o, &t, &err), QUIRE_OK);
+    for (p.group = 0; p.group < N_WIDE; p.group++) {
+        kv_tier_key key = key_of(&p);
+        assert_true(kv_tiers_has_room(t));
+        assert_non_null(kv_tiers_put_begin(t, &key, KV_PUT_ALL, &frames[p.group]));
+        check(t);
+    }
+    for (int32_t i = 0; i < N_WIDE; i++) {
+        kv_tiers_release(t, frames[i]);
+        check(t);
+    }
+    kv_tiers_close(t);
+}
+
 static void a_page_that_is_being_read_outlives_its_place(void **state) {
     (void)state;
     kv_tiers *t = open_host(1, 0);
@@ -200,6 +226,7 @@ int main(void) {
         cmocka_unit_test(a_hash_of_no_worth_finds_the_same),
         cmocka_unit_test(the_longest_unused_page_is_forgotten_first),
         cmocka_unit_test(equal_tokens_behind_another_prefix_are_another_page),
+        cmocka_unit_test(a_page_of_tokens_finds_frames_in_every_group),
         cmocka_unit_test(a_page_that_is_being_read_outlives_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

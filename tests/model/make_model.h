@@ -125,6 +125,14 @@ static inline void plan_rename(model_plan *p, const char *architecture) {
     set_str(p, "general.architecture", architecture);
 }
 
+/* plan_llama with the keys of another architecture. */
+static inline model_plan plan_llama_as(const char *architecture) {
+    model_plan p;
+    plan_llama(&p);
+    plan_rename(&p, architecture);
+    return p;
+}
+
 /* A Qwen2 mixture of one layer whose shared expert has a gate: a matrix of one row, stored with that dimension or without. */
 static inline void plan_shared_gate(model_plan *p, bool is_vector) {
     static const char *const parts[] = {"gate", "up", "down"};

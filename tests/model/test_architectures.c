@@ -149,16 +149,7 @@ static void a_name_that_is_only_another_opens_as_the_known_architecture(void **s
 
 static void windows_are_read_in_every_form(void **state) {
     (void)state;
-    model_plan p;
-    plan_llama(&p);
-    for (int i = 0; i < p.n_keys; i++) {
-        if (strncmp(p.keys[i].name, "llama.", 6) == 0) {
-            char name[64];
-            snprintf(name, sizeof name, "gemma3.%.50s", p.keys[i].name + 6);
-            snprintf(p.keys[i].name, sizeof p.keys[i].name, "%s", name);
-        }
-    }
-    set_str(&p, "general.architecture", "gemma3");
+    model_plan p = plan_llama_as("gemma3");
     set_u32(&p, "gemma3.block_count", 8);
     set_u32(&p, "gemma3.attention.sliding_window", 5);
     static const struct {

@@ -122,11 +122,33 @@ static void ministral_3_scales_all_queries(void **state) {
     d = described("MistralForCausalLM", "\"intermediate_size\": 48");
     assert_true(d.blocks.temperature == 0.0f && !d.blocks.temperature_on_all);
     assert_int_equal(d.layers[0].window, 4096);
+    d = described("Ministral3ForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": 0.1}");
+    assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
     refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32}", "llama_4_scaling_beta is missing");
     refused("MistralForCausalLM", "\"intermediate_size\": 48, \"rope_parameters\": {\"llama_4_scaling_beta\": 0.1}",
             "needs original_max_position_embeddings");
     refused("MistralForCausalLM", MINISTRAL "\"original_max_position_embeddings\": 32, \"llama_4_scaling_beta\": \"big\"}",
             "llama_4_scaling_beta must be a finite number");
+}
+
+static void ministral_3_is_read_from_gguf(void **state) {
+    (void)state;
+    model_plan p = plan_llama_as("mistral3");
+    model_desc d;
+    quire_error err = {0};
+    set_str(&p, "mistral3.rope.scaling.type", "yarn");
+    set_f32(&p, "mistral3.rope.scaling.factor", 4.0f);
+    set_u32(&p, "mistral3.rope.scaling.original_context_length", 32);
+    set_f32(&p, "mistral3.rope.scaling.yarn_log_multiplier", 1.0f);
+    set_f32(&p, "mistral3.attention.temperature_scale", 0.1f);
+    plan_file f = plan_open(&p);
+    assert_int_equal(model_describe(f.f, &d, &err), QUIRE_OK);
+    plan_close(&f);
+    assert_true(d.blocks.temperature == 0.1f && d.blocks.temperature_on_all);
+    assert_int_equal(d.blocks.temperature_length, 32);
+    assert_int_equal(d.ropes[0].kind, ROPE_YARN);
+    assert_true(d.ropes[0].attention_factor == 1.0f); /* YaRN's own growth is taken back */
+    assert_int_equal(d.layers[0].window, 0);
 }
 
 /* ---- Llama 4's experts ---- */
@@ -229,6 +251,7 @@ int main(void) {
         cmocka_unit_test(llama_4_attends_in_chunks_where_it_rotates),
         cmocka_unit_test(llama_4_scales_queries_unless_it_says_otherwise),
         cmocka_unit_test(ministral_3_scales_all_queries),
+        cmocka_unit_test(ministral_3_is_read_from_gguf),
         cmocka_unit_test(llama_4_has_dense_layers_between_those_of_experts),
         cmocka_unit_test(gemma_4_has_wide_heads_where_it_sees_all),
         cmocka_unit_test(proportional_rotary_embedding_stops_the_last_pairs),

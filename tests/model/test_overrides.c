@@ -35,24 +35,9 @@ static void refused(const model_plan *p, const char *kv, const char *words) {
     }
 }
 
-/* plan_llama with the keys of another architecture. */
-static model_plan plan_of(const char *arch) {
-    model_plan p;
-    plan_llama(&p);
-    set_str(&p, "general.architecture", arch);
-    for (int i = 0; i < p.n_keys; i++) {
-        char name[64];
-        if (strncmp(p.keys[i].name, "llama.", 6) == 0) {
-            (void)snprintf(name, sizeof name, "%s.%.40s", arch, p.keys[i].name + 6);
-            memcpy(p.keys[i].name, name, sizeof p.keys[i].name < sizeof name ? sizeof p.keys[i].name : sizeof name);
-        }
-    }
-    return p;
-}
-
 static void numbers_are_replaced_and_set(void **state) {
     (void)state;
-    model_plan p = plan_of("llama");
+    model_plan p = plan_llama_as("llama");
     model_desc d = described(&p, "llama.context_length=int:999,llama.rope.freq_base=float:5e5,llama."
                                  "attention.sliding_window=int:32,general.name=str:n");
     assert_int_equal(d.max_positions, 999);
@@ -67,7 +52,7 @@ static void numbers_are_replaced_and_set(void **state) {
 
 static void what_gguf_has_no_key_for_goes_by_its_name_in_config_json(void **state) {
     (void)state;
-    model_plan p = plan_of("qwen2");
+    model_plan p = plan_llama_as("qwen2");
     model_desc d = described(&p, "qwen2.use_sliding_window=bool:true,qwen2.attention."
                                  "sliding_window=int:9,qwen2.max_window_layers=int:1");
     assert_int_equal(d.layers[0].window, 0);
@@ -78,14 +63,14 @@ static void what_gguf_has_no_key_for_goes_by_its_name_in_config_json(void **stat
     assert_int_equal(d.layers[1].window, 0);
     set_u32(&p, "qwen2.use_sliding_window", 1); /* in the file it means nothing */
     assert_int_equal(described(&p, NULL).layers[1].window, 0);
-    p = plan_of("gemma2");
+    p = plan_llama_as("gemma2");
     assert_float_equal(described(&p, "gemma2.query_pre_attn_scalar=float:100").attention_scale, 0.1f, 0);
     assert_float_equal(described(&p, NULL).attention_scale, 0.25f, 0);
 }
 
 static void gemmas_of_27b_scale_by_their_width_over_their_heads(void **state) {
     (void)state;
-    model_plan p = plan_of("gemma2");
+    model_plan p = plan_llama_as("gemma2");
     set_u32(&p, "gemma2.block_count", 46);
     set_u32(&p, "gemma2.attention.key_length", 32);
     set_u32(&p, "gemma2.attention.value_length", 32);
@@ -96,20 +81,20 @@ static void gemmas_of_27b_scale_by_their_width_over_their_heads(void **state) {
 
 static void what_this_architecture_does_not_read_is_refused(void **state) {
     (void)state;
-    model_plan p = plan_of("llama");
+    model_plan p = plan_llama_as("llama");
     refused(&p, "llama.rope.freq_bas=float:1e6",
             "llama.rope.freq_bas: nothing reads this key for test.gguf; the "
             "nearest that is read: llama.rope.freq_base");
     refused(&p, "qwen2.rope.freq_base=float:1e6", "qwen2.rope.freq_base: nothing reads");
     refused(&p, "llama.query_pre_attn_scalar=float:3", "nothing reads");
     refused(&p, "tokenizer.ggml.tokens=arr:[\"a\"]", "nothing reads");
-    p = plan_of("qwen2");
+    p = plan_llama_as("qwen2");
     refused(&p, "qwen2.attention.sliding_window=int:9", "nothing reads"); /* use_sliding_window is false */
 }
 
 static void another_type_or_range_is_refused_with_the_flag(void **state) {
     (void)state;
-    model_plan p = plan_of("llama");
+    model_plan p = plan_llama_as("llama");
     refused(&p, "llama.context_length=str:many",
             "llama.context_length must be a whole number from 0 to 2147483647 "
             "(--override-kv sets it)");

@@ -1,5 +1,7 @@
 /* config.json, by the rules of the published configurations: what a left-out number is, what null says, and which numbers are refused
  * because nothing here computes them. The expected values were read from the transformers library's own configurations. */
+#include <math.h>
+
 #include "golden_model.h"
 
 #define SIZES "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"intermediate_size\": 64, \"vocab_size\": 40"
@@ -287,7 +289,7 @@ static void what_nothing_computes_is_refused(void **state) {
     refused("Ernie4_5_MoeForCausalLM", SIZES ", \"num_attention_heads\": 4, \"moe_norm_min\": 0.5", "moe_norm_min");
     refused("Glm4MoeForCausalLM", SIZES ", \"num_attention_heads\": 8, \"head_dim\": 8, \"n_group\": 1, \"topk_group\": 2",
             "the groups of experts");
-    refused("SmolLM3ForCausalLM", SIZES ", \"num_attention_heads\": 4, \"no_rope_layers\": [1, 0]", "no_rope_layers must have one");
+    refused("SmolLM3ForCausalLM", SIZES ", \"num_attention_heads\": 4, \"no_rope_layers\": [1, 0]", "no_rope_layers must have a number");
 }
 
 static void biases_are_as_config_json_says(void **state) {
@@ -305,6 +307,99 @@ static void biases_are_as_config_json_says(void **state) {
     assert_int_equal(describe("LlamaForCausalLM", numbers, "x", &d, &err), QUIRE_OK);
     (void)snprintf(numbers, sizeof numbers, "%s\"mlp_bias\": true", llama);
     refused("LlamaForCausalLM", numbers, "mlp_bias true, and no tensor");
+}
+
+static void keys_mean_what_their_class_makes_of_them(void **state) {
+    (void)state;
+    const char *heads = SIZES ", \"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"max_position_embeddings\": 64, ";
+    char numbers[768];
+    model_desc d;
+    quire_error err;
+    (void)snprintf(numbers, sizeof numbers, "%s\"rope_theta\": 1e4", heads);
+    d = described("Olmo3ForCausalLM", numbers); /* one base is that of the layers that see all */
+    assert_true(d.ropes[0].theta == 1e4f && d.ropes[1].theta == 5e5f);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"original_max_position_embeddings\": 16, "
+                   "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"rope_theta\": 3e4}",
+                   heads);
+    d = described("LlamaForCausalLM", numbers);
+    assert_true(d.ropes[0].original_positions == 16 && d.ropes[0].theta == 3e4f);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"rope_parameters\": {\"full_attention\": {\"rope_theta\": 3e4}, \"sliding_attention\": {\"rope_theta\": 2e4}}",
+                   heads);
+    d = described("Gemma3ForCausalLM", numbers);
+    assert_true(d.ropes[0].theta == 3e4f && d.ropes[1].theta == 2e4f);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"rope_theta\": 3e4, \"rope_local_base_freq\": 2e4, \"rope_parameters\": {\"full_attention\": "
+                   "{\"rope_type\": \"default\"}, \"sliding_attention\": {\"rope_type\": \"default\"}}",
+                   heads);
+    d = described("Gemma3ForCausalLM", numbers);
+    assert_true(d.ropes[0].theta == 3e4f && d.ropes[1].theta == 2e4f);
+    d = described("Olmo3ForCausalLM", numbers);
+    assert_true(d.ropes[0].theta == 3e4f && d.ropes[1].theta == 5e5f);
+    d = described("GptOssForCausalLM", SIZES ", \"swiglu_limit\": null, \"rope_parameters\": {\"rope_theta\": 3e4}");
+    assert_int_equal(d.ropes[0].kind, ROPE_PLAIN);
+    assert_true(isinf(d.moe.limit));
+    (void)snprintf(numbers, sizeof numbers, "%s\"num_local_experts\": [4, 4, 4, 4, 4, 4], \"norm_topk_prob\": false", heads);
+    d = described("MixtralForCausalLM", numbers);
+    assert_true(d.moe.renormalise && d.layers[5].n_experts == 4);
+    (void)snprintf(numbers, sizeof numbers,
+                   "%s\"num_experts\": 4, \"moe_topk\": [2, 2, 2, 2, 2, 2], \"moe_intermediate_size\": 16, \"num_shared_expert\": [2, 2], "
+                   "\"n_group\": false, \"topk_group\": false, \"routed_scaling_factor\": false, \"norm_topk_prob\": false",
+                   heads);
+    d = described("HunYuanMoEV1ForCausalLM", numbers);
+    assert_true(d.moe.renormalise && d.moe.d_expert == 64 && d.moe.d_shared == 64 && d.moe.n_used == 2 && d.moe.n_groups == 0);
+    (void)snprintf(numbers, sizeof numbers, "%s\"num_experts\": 1", heads);
+    assert_int_equal(described("HunYuanDenseV1ForCausalLM", numbers).layers[0].n_experts, 0);
+    (void)snprintf(numbers, sizeof numbers, "%s\"attention_bias\": false", heads);
+    assert_int_equal(describe("Qwen2ForCausalLM", numbers, "model.layers.0.self_attn.q_proj.bias", &d, &err), QUIRE_OK);
+    (void)snprintf(numbers, sizeof numbers, "%s\"no_rope_layers\": [1, 0, 1, 1, 1, 1, 1, 0]", heads);
+    d = described("SmolLM3ForCausalLM", numbers);
+    assert_true(d.layers[0].rope != NO_ROPE && d.layers[1].rope == NO_ROPE && d.layers[5].rope != NO_ROPE);
+    (void)snprintf(numbers, sizeof numbers, "%s\"num_local_experts\": 4, \"intermediate_size\": 300000000",
+                   "\"hidden_size\": 32, \"num_hidden_layers\": 6, \"vocab_size\": 40, \"num_attention_heads\": 4, "
+                   "\"num_key_value_heads\": 4, ");
+    refused("MixtralForCausalLM", numbers, "the width of experts is 300000000");
+}
+
+static void heads_of_gguf_files_are_counted_by_their_tensors(void **state) {
+    (void)state;
+    model_plan p = plan_llama_as("nemotron");
+    model_desc d;
+    quire_error err = {0};
+    set_f32(&p, "nemotron.attention.layer_norm_epsilon", 1e-5f);
+    set_u32(&p, "nemotron.attention.key_length", 24);
+    set_u32(&p, "nemotron.attention.value_length", 24);
+    set_u32(&p, "nemotron.rope.dimension_count", 8);
+    plan_file f = plan_open(&p);
+    assert_int_equal(model_describe(f.f, &d, &err), QUIRE_OK);
+    plan_close(&f);
+    assert_int_equal(d.ropes[0].n_dims, 12); /* half of a head, where the file says half of the usual one */
+    drop_key(&p, "nemotron.rope.dimension_count");
+    f = plan_open(&p);
+    assert_int_equal(model_describe(f.f, &d, &err), QUIRE_OK);
+    plan_close(&f);
+    assert_int_equal(d.ropes[0].n_dims, 12);
+    set_u32(&p, "nemotron.attention.key_length", 22);
+    set_u32(&p, "nemotron.attention.value_length", 22);
+    set_u32(&p, "nemotron.rope.dimension_count", 7);
+    f = plan_open(&p);
+    assert_int_equal(model_describe(f.f, &d, &err), QUIRE_OK);
+    plan_close(&f);
+    assert_int_equal(d.ropes[0].n_dims, 10); /* 9.6, rounded up */
+    p = plan_llama_as("phi2");
+    set_u32(&p, "phi2.attention.head_count_kv", 4);
+    set_f32(&p, "phi2.attention.layer_norm_epsilon", 1e-5f);
+    f = plan_open(&p);
+    assert_int_equal(model_describe(f.f, &d, &err), QUIRE_OK);
+    plan_close(&f);
+    assert_int_equal(d.caches[0].n_kv_heads, 2);
+    p = plan_llama_as("gemma3");
+    f = plan_open(&p);
+    assert_int_equal(model_describe(f.f, &d, &err), QUIRE_OK);
+    plan_close(&f);
+    assert_int_equal(d.layers[0].window, 0); /* no key: no windows, one base */
+    assert_int_equal(d.layers[0].rope, 0);
 }
 
 /* ---- with weights ---- */
@@ -418,6 +513,8 @@ int main(void) {
         cmocka_unit_test(rotary_dimensions_fit_the_head),
         cmocka_unit_test(what_nothing_computes_is_refused),
         cmocka_unit_test(biases_are_as_config_json_says),
+        cmocka_unit_test(keys_mean_what_their_class_makes_of_them),
+        cmocka_unit_test(heads_of_gguf_files_are_counted_by_their_tensors),
         cmocka_unit_test(a_head_of_its_own_counts_whatever_is_said_of_tying),
         cmocka_unit_test(a_query_is_scaled_from_the_trained_length_on),
         cmocka_unit_test(the_rows_of_a_two_sided_decoder_see_later_ones),

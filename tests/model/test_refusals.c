@@ -119,6 +119,9 @@ static void what_only_some_gguf_files_say_is_read(void **state) {
     plan_llama(&p);
     set_f32(&p, "llama.rope.scaling.attn_factor", -1.0f);
     refused_gguf(&p, "rope.scaling.attn_factor must be 0 or more");
+    set_f32(&p, "llama.rope.scaling.attn_factor", 1.0f);
+    set_f32(&p, "llama.rope.scaling.yarn_log_multiplier", -1.0f);
+    refused_gguf(&p, "rope.scaling.yarn_log_multiplier must be 0 or more");
 }
 
 static void other_routing_kinds_are_named(void **state) {

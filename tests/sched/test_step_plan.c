@@ -65,7 +65,16 @@ static void refuse(void *context, sched_task *t, int32_t after_s) {
     t->state = TASK_DONE;
 }
 
-static const sched_hooks HOOKS = {.is_ready = is_ready, .admitted = admitted, .preempt = preempt, .refuse = refuse};
+/* The plan that it reads names no task that has ended since: its owner may have freed that. */
+static void settle(void *context) {
+    const scheduler *s = &((const world *)context)->sched;
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        assert_int_not_equal(s->tasks[i]->state, TASK_DONE);
+    }
+}
+
+static const sched_hooks HOOKS = {
+    .is_ready = is_ready, .admitted = admitted, .preempt = preempt, .settle = settle, .refuse = refuse};
 
 static void open_world(world *w, int32_t n_pages, admission_policy policy) {
     memset(w, 0, sizeof *w);
@@ -145,12 +154,22 @@ static void end(world *w, sched_task *t) {
     t->state = TASK_DONE;
 }
 
+/* Planned rows whose logits are wanted: those of last known tokens. */
+static int32_t wanted_rows(const scheduler *s) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        n += s->tasks[i]->kv.n_computed + s->plan.items[i].n_rows == s->tasks[i]->n_known;
+    }
+    return n;
+}
+
 /* Plans a step and computes it. Returns how many tasks took part. */
 static int32_t step(world *w, int64_t now_us) {
     scheduler *s = &w->sched;
     bool has_items = step_plan(s, now_us);
     check(w);
     assert_int_equal(has_items, s->plan.n_items > 0);
+    assert_true(wanted_rows(s) <= s->plan.n_out && s->plan.n_out <= s->limits.max_out);
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         sched_task *t = s->tasks[i];
         assert_true(t->kv.tables[0].n_tokens == t->kv.n_computed + s->plan.items[i].n_rows);
@@ -220,6 +239,42 @@ static void what_an_admission_finds_beyond_the_plan_is_not_computed_again(void *
     close_world(&w);
 }
 
+/* A task that is planned not to reach its end reaches it after all, where every row of logits is taken: it waits for the next step. */
+static void what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_there_is_not(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 20, ADMISSION_FCFS);
+    w.sched.limits.max_out = 1;
+    sched_task *decode = arrive(&w, 1, 2, 0, 5);
+    assert_int_equal(step(&w, 1), 1);
+    sched_task *a = arrive(&w, 1, 6, 0, 3), *b = arrive(&w, 1, 10, 0, 3);
+    w.n_admitted = 0;
+    w.uncovered = b;
+    assert_int_equal(step(&w, 2), 2);
+    assert_int_equal(a->kv.n_computed, 5);
+    assert_int_equal(b->kv.n_computed, 9);
+    assert_int_equal(b->n_known, 10);
+    assert_int_equal(b->state, TASK_DECODE);
+    while (decode->state != TASK_DONE || a->state != TASK_DONE || b->state != TASK_DONE) {
+        assert_true(step(&w, 3) > 0);
+    }
+    close_world(&w);
+}
+
+/* The same with a row of logits to spare. */
+static void what_an_admission_finds_beyond_the_plan_takes_a_row_of_logits_that_is_left(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 40, ADMISSION_FCFS);
+    sched_task *a = arrive(&w, 1, 6, 0, 3), *b = arrive(&w, 1, 70, 0, 3);
+    w.uncovered = b;
+    assert_int_equal(step(&w, 1), 2);
+    assert_int_equal(w.sched.plan.n_out, 2); /* sixteen rows of b were planned, none of them its last */
+    assert_int_equal(a->n_known, 7);
+    assert_int_equal(b->n_known, 71);
+    close_world(&w);
+}
+
 static void the_oldest_goes_on_when_nobody_finds_pages(void **state) {
     (void)state;
     static world w;
@@ -264,6 +319,82 @@ static void a_group_goes_together_but_for_what_is_spared(void **state) {
     assert_int_equal(w.n_preempted, 3);
     assert_int_equal(w.sched.n_running, 1);
     assert_ptr_equal(w.sched.running[0], &w.tasks[2]);
+    close_world(&w);
+}
+
+/* Both were promised pages that there are not, and neither may be preempted for the other. */
+static void a_group_alone_that_finds_no_pages_begins_again(void **state) {
+    (void)state;
+    static world w;
+    open_world(&w, 8, ADMISSION_FCFS);
+    sched_task *a = arrive(&w, 0, 15, 0, 6), *b = arrive(&w, 0, 15, 0, 6);
+    a->group = b->group = 7;
+    while (a->n_known < 17 || b->n_known < 17) { /* four pages each, full */
+        assert_true(step(&w, 1) > 0);
+    }
+    a->n_preempted = b->n_preempted = SCHED_MAX_PREEMPTIONS;
+    assert_int_equal(step(&w, 2), 0);
+    assert_int_equal(w.n_preempted, 2);
+    for (int64_t now = 3; a->state != TASK_DONE || b->state != TASK_DONE; now++) {
+        assert_true(now < 100);
+        (void)step(&w, now);
+    }
+    close_world(&w);
+}
+
+/* Six tasks of a tenant that run, as many as may. */
+static void open_flood(world *w, int32_t n_pages, int32_t n_out_of_first) {
+    open_world(w, n_pages, ADMISSION_FAIR);
+    for (int32_t i = 0; i < MAX_SEQS; i++) {
+        arrive(w, 0, 4, 0, i == 0 ? n_out_of_first : 20);
+    }
+    assert_int_equal(step(w, 1), MAX_SEQS);
+}
+
+/* A task ends; in the next step some are preempted for another tenant, before that step is planned. */
+static void what_belongs_together_is_settled_by_the_plan_of_the_step(void **state) {
+    (void)state;
+    static world w;
+    open_flood(&w, 16, 2);
+    assert_int_equal(step(&w, 2), MAX_SEQS);
+    assert_int_equal(w.tasks[0].state, TASK_DONE);
+    arrive(&w, 1, 40, 0, 2);
+    assert_true(step(&w, 3) > 0); /* settle looks at the plan */
+    assert_true(w.n_preempted > 0);
+    for (int64_t now = 4; w.sched.n_running + w.sched.n_waiting > 0; now++) {
+        assert_true(now < 1000);
+        (void)step(&w, now);
+    }
+    close_world(&w);
+}
+
+static void nobody_is_preempted_for_one_that_is_not_ready(void **state) {
+    (void)state;
+    static world w;
+    open_flood(&w, 64, 20);
+    sched_task *t = arrive(&w, 1, 4, 0, 2);
+    w.unready = t;
+    for (int64_t now = 2; now < 8; now++) {
+        assert_int_equal(step(&w, now), MAX_SEQS);
+    }
+    assert_int_equal(w.n_preempted, 0);
+    w.unready = NULL;
+    assert_int_equal(step(&w, 8), MAX_SEQS);
+    assert_int_equal(w.n_preempted, 1);
+    assert_int_equal(t->n_known, 5);
+    close_world(&w);
+}
+
+/* Its tenant's turn is over, or its pages have to be fetched again. */
+static void who_no_longer_heads_the_waiting_is_not_first(void **state) {
+    (void)state;
+    static world w;
+    open_flood(&w, 64, 20);
+    sched_task *t = arrive(&w, 1, 4, 0, 2);
+    t->is_first = true;
+    w.unready = t;
+    assert_int_equal(step(&w, 2), MAX_SEQS);
+    assert_false(t->is_first);
     close_world(&w);
 }
 
@@ -358,8 +489,14 @@ int main(void) {
         cmocka_unit_test(what_is_not_ready_is_passed_over),
         cmocka_unit_test(a_prefix_that_another_computes_is_waited_for),
         cmocka_unit_test(what_an_admission_finds_beyond_the_plan_is_not_computed_again),
+        cmocka_unit_test(what_an_admission_finds_beyond_the_plan_takes_no_row_of_logits_that_there_is_not),
+        cmocka_unit_test(what_an_admission_finds_beyond_the_plan_takes_a_row_of_logits_that_is_left),
         cmocka_unit_test(the_oldest_goes_on_when_nobody_finds_pages),
         cmocka_unit_test(a_group_goes_together_but_for_what_is_spared),
+        cmocka_unit_test(a_group_alone_that_finds_no_pages_begins_again),
+        cmocka_unit_test(what_belongs_together_is_settled_by_the_plan_of_the_step),
+        cmocka_unit_test(nobody_is_preempted_for_one_that_is_not_ready),
+        cmocka_unit_test(who_no_longer_heads_the_waiting_is_not_first),
         cmocka_unit_test(a_late_task_is_refused_with_a_time),
         cmocka_unit_test(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone),
         cmocka_unit_test(every_task_ends_under_every_policy_however_few_pages_there_are),

@@ -100,7 +100,9 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
         s->partial_acc == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    s->map.max_items = b->limits.max_rows + b->limits.max_seqs;
+    const step_limits *limits = &b->limits;
+    s->map.heads = limits->most_heads > 0 ? (attn_range){limits->fewest_heads, limits->most_heads} : (attn_range){1, s->max_heads};
+    s->map.max_items = limits->max_rows + limits->max_seqs;
     s->map.items = step_new(b, (size_t)s->map.max_items, sizeof *s->map.items);
     s->map.verdicts = step_new(b, ATTN_MAP_BYTES, 1);
     if (s->map.items == NULL || s->map.verdicts == NULL) {
@@ -115,7 +117,7 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
 
 void cpu_attention_begin(cpu_backend *b) {
     if (b->attention_state != NULL) {
-        attn_map_fill(b->batch, b->attention_state->max_heads, &b->attention_state->map);
+        attn_map_fill(b->batch, &b->attention_state->map);
     }
 }
 

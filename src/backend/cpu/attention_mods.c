@@ -78,6 +78,9 @@ static void check_scores(const attn_tile *t, int32_t query) {
 void attn_change_scores(const attn_tile *t, int32_t query) {
     attn_change *c = t->change;
     int32_t asked = t->change_query + query;
+    if (t->first[query] >= t->end[query]) {
+        return;
+    }
     const attn_lanes key = key_lanes(c);
     float *scores = t->scores + query * ATTN_CHUNK + c->lane0;
     memcpy(attn_floats(&key, ATTN_KEY_SCORE), scores, sizeof *scores * (size_t)c->n);
@@ -182,29 +185,32 @@ bool attn_change_mask(const attn_asked *q, attn_change *c, attn_tile *t, uint16_
 
 /* ---- the map ---- */
 
-/* What a mask makes of rows at `positions` of a sequence and of the keys in chunks low..high - 1. */
-static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks, int32_t n_heads) {
+/* What a mask makes of rows at `positions` and of the keys in chunks low..high - 1. Rows of several sequences may share chunks, and a row
+ * sees as many keys as its own sequence has. */
+static attn_seen look(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks, attn_range heads) {
     int64_t end = chunks.high * ATTN_CHUNK < seq->n_tokens ? chunks.high * ATTN_CHUNK : seq->n_tokens;
+    attn_range n_kv = {positions.low + 1, positions.high + 1};
+    widen(&n_kv, seq->n_tokens);
     const attn_rectangle r = {.row = {[ATTN_ROW_Q_IDX] = positions,
-                                      [ATTN_ROW_H] = {0, n_heads - 1},
+                                      [ATTN_ROW_H] = {0, heads.high - 1},
                                       [ATTN_ROW_B] = {seq->b, seq->b},
-                                      [ATTN_ROW_N_HEADS] = {1, n_heads},
-                                      [ATTN_ROW_N_KV] = {positions.low + 1, seq->n_tokens}},
+                                      [ATTN_ROW_N_HEADS] = heads,
+                                      [ATTN_ROW_N_KV] = n_kv},
                               .kv_idx = {chunks.low * ATTN_CHUNK, end - 1}};
     return attn_program_seen(p, &r);
 }
 
 /* Fills verdicts [chunks.high - chunks.low]. Halves what is not certain. */
-static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks, int32_t n_heads,
+static void fill_chunks(const attn_program *p, const batch_seq *seq, attn_range positions, attn_range chunks, attn_range heads,
                         uint8_t *verdicts) {
-    attn_seen seen = look(p, seq, positions, chunks, n_heads);
+    attn_seen seen = look(p, seq, positions, chunks, heads);
     int64_t n = chunks.high - chunks.low, half = n / 2;
     if (seen != ATTN_SEES_SOME || n == 1) {
         memset(verdicts, (int)seen, (size_t)n);
         return;
     }
-    fill_chunks(p, seq, positions, (attn_range){chunks.low, chunks.low + half}, n_heads, verdicts);
-    fill_chunks(p, seq, positions, (attn_range){chunks.low + half, chunks.high}, n_heads, verdicts + half);
+    fill_chunks(p, seq, positions, (attn_range){chunks.low, chunks.low + half}, heads, verdicts);
+    fill_chunks(p, seq, positions, (attn_range){chunks.low + half, chunks.high}, heads, verdicts + half);
 }
 
 static attn_range positions_of(const batch *step, const attn_item *item) {
@@ -217,7 +223,7 @@ static attn_range positions_of(const batch *step, const attn_item *item) {
     return r;
 }
 
-void attn_map_fill(const batch *step, int32_t n_heads, attn_map *m) {
+void attn_map_fill(const batch *step, attn_map *m) {
     int32_t used = 0, n_items = step->n_work < m->max_items ? step->n_work : m->max_items;
     m->n_items = 0;
     for (int32_t s = 0; s < step->n_seqs && m->n_items == 0; s++) {
@@ -233,7 +239,7 @@ void attn_map_fill(const batch *step, int32_t n_heads, attn_map *m) {
             continue;
         }
         uint8_t *verdicts = m->verdicts + used;
-        fill_chunks(seq->mods->mask, seq, positions_of(step, item), (attn_range){item->chunk0, end}, n_heads, verdicts);
+        fill_chunks(seq->mods->mask, seq, positions_of(step, item), (attn_range){item->chunk0, end}, m->heads, verdicts);
         used += n;
         m->items[i].verdicts = verdicts;
         while (m->items[i].first < end && verdicts[m->items[i].first - item->chunk0] == ATTN_SEES_NONE) {

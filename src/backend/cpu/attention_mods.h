@@ -56,8 +56,9 @@ typedef struct attn_map {
     uint8_t *verdicts; /* [ATTN_MAP_BYTES] */
     attn_mapped *items; /* [max_items] of the batch's work list */
     int32_t max_items, n_items;
+    attn_range heads; /* fewest and most query heads of a layer */
 } attn_map;
 
-/* Fills the map for a batch, n_heads query heads at most. Does nothing where no sequence has a mask. */
-void attn_map_fill(const batch *step, int32_t n_heads, attn_map *m);
+/* Fills the map for a batch. Does nothing where no sequence has a mask. */
+void attn_map_fill(const batch *step, attn_map *m);
 #endif

@@ -1,9 +1,9 @@
 /* Plain C twin of the attention kernels: the reference of attention_kernels.inc.h.
  *
  * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale; then soft cap; then slope (position - query); then
- * the program that changes scores. max:
- * over the visible positions, 16 lanes by position mod 16 in ascending order, then the tree. sum: likewise over exp(s - max). acc[d] = sum
- * over visible positions, ascending, of exp(s - max) v[d] by fma, from 0.
+ * the program that changes scores. max: over the visible positions, 16 lanes by position mod 16 in ascending order, then the tree; 0 where
+ * that is -infinity, so that the sum is 0 there, or NaN where a score is. sum: likewise over exp(s - max). acc[d] = sum over visible
+ * positions, ascending, of exp(s - max) v[d] by fma, from 0.
  *
  * Int8 keys and values, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. u = exp(s - max) v's scale.
  * With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the next of
@@ -72,10 +72,8 @@ static void soften_query(const attn_tile *t, int32_t query, float *scores) {
     EACH_SEEN(p) {
         lanes[p % ATTN_BLOCK] = plain_max(lanes[p % ATTN_BLOCK], scores[p]);
     }
-    t->max[query] = plain_tree_max(lanes);
-    if (t->max[query] == -INFINITY) {
-        return;
-    }
+    float highest = plain_tree_max(lanes);
+    t->max[query] = highest == -INFINITY ? 0.0f : highest;
     EACH_SEEN(p) {
         scores[p] = plain_exp(scores[p] - t->max[query]);
         sums[p % ATTN_BLOCK] = sums[p % ATTN_BLOCK] + scores[p];

@@ -82,6 +82,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
     UNROLL
     for (int i = 0; i < n_q; i++) {
         highest[i] = f_tree_max(max[i]);
+        highest[i] = highest[i] == -INFINITY ? 0.0f : highest[i]; /* the sum is then 0, or NaN where a score is: f_max may lose it */
     }
     for (int32_t b = block0; b < block1; b++) {
         for (int32_t i = line0; i < line1; i++) {
@@ -106,7 +107,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
     UNROLL
     for (int i = 0; i < n_q; i++) {
         t->max[query + i] = highest[i];
-        t->sum[query + i] = highest[i] == -INFINITY ? 0.0f : f_tree_sum(sum[i]);
+        t->sum[query + i] = f_tree_sum(sum[i]);
         top[i] = type == DTYPE_I8 ? f_tree_max(most[i]) : 0.0f;
     }
 }

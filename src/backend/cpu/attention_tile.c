@@ -79,9 +79,9 @@ static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
 
-/* Copies the keys and values of row `row` and its ancestors to the chunk's positions from `first` on, as far as they are in the tree.
- * Overwrites those of other branches. */
-static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t row, attn_scratch *s) {
+/* Copies the keys and values of row `row` and its ancestors to the chunk's positions first..end, as far as they are in the tree.
+ * Overwrites those of other branches. The tile has blocks of these positions only. */
+static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t end, int32_t row, attn_scratch *s) {
     const batch *step = job->b->batch;
     const attn_pages pages = attn_pages_of(job, seq, s->kv_head);
     for (; row > 0; row = seq->parents[row]) {
@@ -89,7 +89,7 @@ static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base,
         if (p < first) {
             break;
         }
-        if (p < ATTN_CHUNK) {
+        if (p < end) {
             attn_pages_place(&pages, seq->n_tokens - seq->n_rows + row, p, &s->copies, &s->tile);
         }
     }
@@ -121,16 +121,16 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
 
 /* Computes the tile over a chunk that holds positions of its tree. Consecutive queries whose rows form a chain (each the child of the one
  * before) share a branch, so they are one part. */
-static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, attn_scratch *s) {
-    for (int32_t from = 0, end; from < s->tile.n_queries; from = end) {
-        for (end = from + 1; end < s->tile.n_queries; end++) {
-            int32_t row = s->row[end], before = s->row[end - 1];
+static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t end, attn_scratch *s) {
+    for (int32_t from = 0, to; from < s->tile.n_queries; from = to) {
+        for (to = from + 1; to < s->tile.n_queries; to++) {
+            int32_t row = s->row[to], before = s->row[to - 1];
             if (row != before && seq->parents[row] != before) {
                 break;
             }
         }
-        find_branch(job, seq, base, first, s->row[end - 1], s);
-        part_of(&s->tile, from, end - from, &s->branch);
+        find_branch(job, seq, base, first, end, s->row[to - 1], s);
+        part_of(&s->tile, from, to - from, &s->branch);
         job->b->math->attention_tile(&s->branch);
     }
 }
@@ -240,7 +240,7 @@ bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk
     }
     ready_change(base, first, end, s);
     if (has_tree(seq, base)) {
-        attend_branches(job, seq, base, first, s);
+        attend_branches(job, seq, base, first, end, s);
     } else {
         job->b->math->attention_tile(tile);
     }

@@ -12,6 +12,7 @@
 #include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/pool_size.h"
 #include "lab/bench/shape.h"
 
 enum { LAST_TOKENS = 256 };
@@ -207,7 +208,7 @@ typedef struct points {
 /* What was asked must fit before anything runs. */
 static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
     int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode, batch = largest(p->batches, p->n_batches);
-    int64_t pages = (tokens + b->client.info->page_tokens - 1) / b->client.info->page_tokens;
+    int64_t pages = pool_size_sequence(&b->options->engine, b->client.engine, tokens);
     if (tokens > b->client.info->max_model_len) {
         return err_set(err, QUIRE_INVALID, -1, "--context and --decode need %d tokens a sequence, the model takes %d; ask for less",
                        (int)tokens, (int)b->client.info->max_model_len);

@@ -11,6 +11,7 @@
 #include "lab/bench/client.h"
 #include "lab/bench/cost_fit.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/pool_size.h"
 #include "lab/bench/sheet.h"
 
 /* Of an answer DECODE_TOKENS are timed, but for SKIPPED_TOKENS at its start. */
@@ -56,10 +57,10 @@ typedef struct calibration {
 static void add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_prompt) {
     const quire_info *info = k->c.info;
     int32_t answer = decodes ? DECODE_TOKENS : 1;
-    int64_t pages = (n_prompt + answer + info->page_tokens - 1) / info->page_tokens;
     if ((int64_t)n_prompt * n_seqs > MAX_PROMPT_TOKENS) {
         return;
     }
+    int64_t pages = pool_size_sequence(&k->o->engine, k->c.engine, (int64_t)n_prompt + answer);
     if (n_prompt >= 1 && n_prompt + answer <= info->max_model_len && pages * n_seqs <= info->n_pages && k->n < MAX_MEASURES) {
         k->measures[k->n++] = (measure){.decodes = decodes, .n_seqs = n_seqs, .n_prompt = n_prompt};
     }
@@ -226,7 +227,7 @@ static void fit_model(const calibration *k, cost_model *c) {
     fit_solve(f, factors);
     const quire_info *info = k->c.info;
     *c = (cost_model){.request_us = factors[k->n_knots + COST_FIT_OTHER],
-                      .kv_tokens = (int64_t)info->n_pages * info->page_tokens,
+                      .kv_tokens = pool_size_tokens(info),
                       .token_bytes = info->token_bytes,
                       .max_model_len = info->max_model_len};
     snprintf(c->model, sizeof c->model, "%s, compute %s, KV %s", info->model_name, info->compute, info->kv_dtype);

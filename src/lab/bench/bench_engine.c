@@ -1,5 +1,6 @@
 #include "lab/bench/bench_engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "lab/bench/bench_line.h"
+#include "lab/bench/figures.h"
 #include "lab/bench/null_model.h"
 
 enum {
@@ -39,7 +41,7 @@ typedef struct world {
     uint64_t draw;
 } world;
 
-/* What was found, in microseconds. */
+/* What was found, in microseconds; NAN where no step counts. */
 typedef struct figures {
     int32_t n_steps;
     double median, p95, cpu, collect; /* cpu: a mean, which the machine's other work does not lengthen */
@@ -133,20 +135,10 @@ static quire_err run_load(world *w, quire_error *err) {
     return e;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Steps in which (nearly, where requests come and go) all sequences took part; decoding ones only, for LOAD_DECODE. */
 static bool counts(const world *w, const null_step *s) {
     bool full = s->n_seqs >= (w->load == LOAD_DECODE ? w->n : w->n - w->n / 8);
     return full && (w->load == LOAD_TURNOVER || s->n_rows == w->n);
-}
-
-static double quantile(double *values, int32_t n, int32_t percent) {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return values[(int64_t)(n - 1) * percent / 100];
 }
 
 static figures measure(const world *w, double *scratch) {
@@ -161,10 +153,12 @@ static figures measure(const world *w, double *scratch) {
         }
     }
     if (f.n_steps > 0) {
-        f.median = quantile(scratch, f.n_steps, 50);
-        f.p95 = quantile(scratch, f.n_steps, 95);
-        f.collect = quantile(collect, f.n_steps, 50);
+        f.median = figures_percentile(scratch, f.n_steps, 0.5);
+        f.p95 = figures_percentile(scratch, f.n_steps, 0.95);
+        f.collect = figures_percentile(collect, f.n_steps, 0.5);
         f.cpu /= f.n_steps;
+    } else {
+        f.median = f.p95 = f.cpu = f.collect = (double)NAN;
     }
     return f;
 }
@@ -189,6 +183,8 @@ static void print_lines(const world *w, const figures *f) {
 static void print(const world *w, const figures *f) {
     if (w->options->json) {
         print_lines(w, f);
+    } else if (f->n_steps == 0) {
+        printf("%8d  %-9s %8d %10s %9s %9s %11s %13s\n", (int)w->n, load_names[w->load], 0, "-", "-", "-", "-", "-");
     } else {
         printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load], (int)f->n_steps, f->median, f->p95,
                f->cpu, f->collect, f->median * 1e3 / w->n);

@@ -230,7 +230,9 @@ quire_err bench_experts_run(const bench_experts_options *o, quire_error *err) {
         mem_free(weights);
         TRY(e);
     }
-    sheet_note(&t, "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts with rows. The best of %d ms.",
-               (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms);
+    sheet_note(&t,
+               "%d experts of [%d, %d], %d a row, spread evenly; dense: one layer as wide as the experts with rows. The best of %d ms; %s.",
+               (int)o->n_experts, (int)o->d_hidden, (int)o->d_model, (int)o->n_used, (int)o->run_ms,
+               figures_times_name(threads, n_threads));
     return QUIRE_OK;
 }

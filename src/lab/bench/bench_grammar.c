@@ -2,13 +2,13 @@
 #include "lab/bench/bench_grammar.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "file/model_file.h"
 #include "grammar/grammar.h"
+#include "lab/bench/figures.h"
 #include "lab/bench/grammar_keep.h"
 #include "lab/bench/schema_lines.h"
 #include "lab/bench/sheet.h"
@@ -146,60 +146,67 @@ static quire_err walk(bench *b, grammar_run *r, str text, int64_t from_ns, bool 
     return QUIRE_OK;
 }
 
-/* Compiles the record's schema and walks its valid instances. */
+/* Writes the next valid instance of tests, from *at on, in the place of what out has; false: there is none. */
+static bool write_instance(json_out *out, const json_value *tests, size_t *at) {
+    while (*at < json_length(tests) && !json_get_bool(json_at(tests, *at), "valid", false)) {
+        (*at)++;
+    }
+    if (*at == json_length(tests)) {
+        return false;
+    }
+    strbuf_clear(out->to);
+    json_add(out, json_get(json_at(tests, (*at)++), "data"));
+    return true;
+}
+
+/* Compiles the record's schema and walks its valid instances, the first of which is written before the clock starts. */
 static quire_err run_schema(void *user, json_value *record) {
     bench *b = user;
     grammar_options any = {.space = GRAMMAR_SPACE_ANY, .order = GRAMMAR_ORDER_ANY};
-    strbuf text = {0};
-    json_out out = {.to = &text};
+    strbuf schema = {0}, instance = {0};
+    json_out to_schema = {.to = &schema}, to_instance = {.to = &instance};
     quire_error ignored;
     grammar *g = NULL;
     grammar_run *r = NULL;
-    json_add(&out, json_get(record, "schema"));
+    size_t at = 0;
+    const json_value *tests = json_get(record, "tests");
+    json_add(&to_schema, json_get(record, "schema"));
+    bool has_instance = write_instance(&to_instance, tests, &at), is_first = true;
     int64_t from = clock_ns();
-    quire_err e = grammar_compile(GRAMMAR_SCHEMA, (str){text.p, text.n}, &any, &g, &ignored);
+    quire_err e = grammar_compile(GRAMMAR_SCHEMA, (str){schema.p, schema.n}, &any, &g, &ignored);
     b->n_schemas++;
     b->n_refused += e != QUIRE_OK;
-    bool refused = e != QUIRE_OK, is_first = true;
+    bool refused = e != QUIRE_OK;
     e = note(&b->compile, from);
     e = e == QUIRE_OK && !refused ? grammar_run_open(g, b->v, 0, &r) : e;
     b->grammar_bytes += refused ? 0 : grammar_bytes(g);
-    json_value *tests = json_get(record, "tests");
-    for (size_t i = 0; r != NULL && i < json_length(tests) && e == QUIRE_OK; i++) {
-        if (json_get_bool(json_at(tests, i), "valid", false)) {
-            strbuf_clear(&text);
-            json_add(&out, json_get(json_at(tests, i), "data"));
-            e = walk(b, r, (str){text.p, text.n}, from, &is_first);
-        }
+    for (; has_instance && r != NULL && e == QUIRE_OK; has_instance = write_instance(&to_instance, tests, &at)) {
+        e = walk(b, r, (str){instance.p, instance.n}, from, &is_first);
     }
     grammar_run_close(r);
     grammar_drop(g);
-    strbuf_deinit(&text);
+    strbuf_deinit(&schema);
+    strbuf_deinit(&instance);
     return e;
 }
 
 /* ---- the report ---- */
-
-static int compare(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return a < b ? -1 : a > b;
-}
 
 static void report_times(const sheet *s, const char *what, times *t) {
     double sum = 0;
     if (t->n == 0) {
         return;
     }
-    qsort(t->us, t->n, sizeof *t->us, compare);
+    int32_t n = (int32_t)t->n;
     for (size_t i = 0; i < t->n; i++) {
         sum += t->us[i];
     }
     sheet_row(s, (sheet_cell[]){{.text = what},
                                 {.number = (double)t->n},
                                 {.number = sum / (double)t->n},
-                                {.number = t->us[t->n / 2]},
-                                {.number = t->us[t->n * 99 / 100]},
-                                {.number = t->us[t->n * 999 / 1000]}});
+                                {.number = figures_percentile(t->us, n, 0.5)},
+                                {.number = figures_percentile(t->us, n, 0.99)},
+                                {.number = figures_percentile(t->us, n, 0.999)}});
 }
 
 static void report(bench *b) {

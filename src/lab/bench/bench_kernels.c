@@ -130,7 +130,7 @@ quire_err bench_kernels_run(const bench_kernels_options *o, quire_error *err) {
             TRY(run_type(o, &r, rows, n_rows, &t, err));
         }
     }
-    sheet_note(&t, "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of at least %d ms.", WIDE,
-               NARROW, NARROW, WIDE, (int)o->weights_mib, (int)o->run_ms);
+    sheet_note(&t, "[%d, %d] and [%d, %d] weights, %d MiB of them in turn, rows prepared each time; the best of at least %d ms; %s.", WIDE,
+               NARROW, NARROW, WIDE, (int)o->weights_mib, (int)o->run_ms, figures_times_name(threads, n_threads));
     return QUIRE_OK;
 }

@@ -1,5 +1,6 @@
 #include "lab/bench/bench_kv.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,24 +110,27 @@ static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages, quire_err_text(e));
 }
 
-/* How many times the time of one thread an operation takes; -1 where a core was not free, in this or in that. */
+/* How many times the time of one thread an operation takes; -1 where a core was not free, in this or in that; NAN where one is NULL. */
 static double to_one(const ops *now, const ops *one, way w, int op) {
+    if (one == NULL) {
+        return (double)NAN;
+    }
     bool free = now->share[w] >= FREE_CORE && one->share[w] >= FREE_CORE;
     return free ? now->of[w][op].mean / one->of[w][op].mean : -1;
 }
 
 static const char *ratio_text(double ratio, char text[16]) {
-    (void)snprintf(text, 16, ratio < 0 ? "busy" : "%.2f", ratio);
+    (void)snprintf(text, 16, isnan(ratio) ? "-" : ratio < 0 ? "busy" : "%.2f", ratio);
     return text;
 }
 
-/* The time of an operation of one store, its spread, and how many times the time of one thread it is (left out below 0). */
+/* The time of an operation of one store, its spread, and how many times the time of one thread it is (left out unless 0 or more). */
 static void print_op(const char *op, int32_t n_pages, int32_t n_threads, const char *store, figure f, double ratio) {
     const struct {
         const char *suffix, *unit;
         double value;
     } found[] = {{"", "ns/page", f.mean}, {"_spread", "ns/page", f.spread}, {"_to_one_thread", "x", ratio}};
-    for (size_t i = 0; i < sizeof found / sizeof *found - (ratio < 0 ? 1 : 0); i++) {
+    for (size_t i = 0; i < sizeof found / sizeof *found - (ratio >= 0 ? 0 : 1); i++) {
         char name[48];
         json_line l;
         (void)snprintf(name, sizeof name, "%s%s", op, found[i].suffix);
@@ -166,15 +170,18 @@ static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int3
                "apart: each thread has a pool of its own, so what it takes more than one thread is the machine's.\n"
                "\"busy\": a thread had a core for less than %.0f%% of its time, so there is no figure\n",
                (int)o->n_runs, (int)GOAL_PAGE_NS, FREE_CORE * 100);
+        if (threads[0] != 1) {
+            printf("\"to one\" needs the time of one thread: begin --threads with 1\n");
+        }
         printf("%-10s %8s %7s %6s %7s %7s %9s %7s %7s %9s %9s %7s %7s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "apart ns",
                "spread", "to one", "ns/apart", "mutex ns", "spread", "to one", "mutex/ns");
     }
     for (int32_t p = 0; p < n_pages; p++) {
-        ops one = {{{{0}}}, {0}}, now;
+        ops one = {{{{0}}}, {0}}, now; /* one: of one thread, where that comes first */
         for (int32_t t = 0; t < n_threads; t++) {
             TRY(measure_ops(o, pages[p], threads[t], &now, err));
             one = t == 0 ? now : one;
-            report_ops(o, pages[p], threads[t], &now, &one);
+            report_ops(o, pages[p], threads[t], &now, threads[0] == 1 ? &one : NULL);
         }
     }
     return QUIRE_OK;

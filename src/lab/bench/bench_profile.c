@@ -46,9 +46,14 @@ static quire_err open_lab(profile *p, const char *path, quire_error *err) {
 
 static quire_err make_room(profile *p, quire_error *err) {
     const bench_profile_options *o = p->o;
-    int32_t n_layers = p->l.desc->n_layers,
-            passes = (o->batch > o->n_steps ? o->batch : o->n_steps) * (o->n_prompt / 64 + 1) + SPARE_PASSES;
-    p->trace.cap = passes * (2 + MAX_LAYER_OPS * n_layers);
+    int32_t n_layers = p->l.desc->n_layers;
+    int64_t most = o->batch > o->n_steps ? o->batch : o->n_steps, passes = most * (o->n_prompt / 64 + 1) + SPARE_PASSES,
+            n_ops = passes * (2 + MAX_LAYER_OPS * (int64_t)n_layers);
+    if (n_ops > INT32_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "--batch %d, --prompt %d and --steps %d: %lld ops to note, at most %d can be; ask for less",
+                       (int)o->batch, (int)o->n_prompt, (int)o->n_steps, (long long)n_ops, INT32_MAX);
+    }
+    p->trace.cap = (int32_t)n_ops;
     p->trace.ops = mem_new((size_t)p->trace.cap, sizeof *p->trace.ops);
     p->requests = mem_new((size_t)o->batch, sizeof *p->requests);
     p->tokens = mem_new((size_t)o->batch * (size_t)o->n_prompt, sizeof *p->tokens);

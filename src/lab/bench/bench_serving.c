@@ -10,6 +10,7 @@
 #include "lab/bench/bench_line.h"
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
+#include "lab/bench/pool_size.h"
 #include "lab/bench/sheet.h"
 #include "lab/sim/arrivals.h"
 #include "lab/sim/compare.h"
@@ -20,19 +21,24 @@ enum { DEFAULT_REQUESTS = 1000 };
 void bench_serving_options_init(bench_serving_options *o) {
     *o = (bench_serving_options){.lengths = "sharegpt", .rate = 2, .seed = 1, .n_runs = 1};
     quire_options_init(&o->engine);
+    o->engine.model = NULL;
     compare_options_init(&o->server);
 }
 
 /* ---- the requests ---- */
 
 static quire_err make_trace(const bench_serving_options *o, int32_t most, trace *t, quire_error *err) {
+    int64_t longest = (int64_t)most * o->server.shrink;
     if (o->trace != NULL) {
         TRY(trace_read(o->trace, o->n_requests, t, err));
+    } else if (longest > INT32_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "--shrink %d: as many times the longest sequence, which has %d tokens, must be at most %d",
+                       (int)o->server.shrink, (int)most, INT32_MAX);
     } else {
         arrivals_options a = {.lengths = o->lengths,
                               .rate = o->rate,
                               .n = o->n_requests > 0 ? o->n_requests : DEFAULT_REQUESTS,
-                              .most = most * o->server.shrink,
+                              .most = (int32_t)longest,
                               .seed = (uint64_t)o->seed};
         TRY(arrivals_make(&a, t, err));
     }
@@ -201,7 +207,7 @@ static quire_err predict(const real_run *run, const cost_model *cost, serving_re
     compare_options c = run->o->server;
     c.prefix_cache = e->prefix_cache;
     c.page_tokens = info->page_tokens;
-    c.kv_tokens = (int64_t)info->n_pages * info->page_tokens;
+    c.kv_tokens = pool_size_tokens(info);
     c.max_seqs = info->max_seqs;
     c.max_rows = info->max_batched_tokens;
     c.max_chunk = e->prefill_chunk;
@@ -311,13 +317,13 @@ static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
     serving_options clock = {.speed = run->o->server.speed};
     double found[N_FIGURES];
     TRY(run_open(run, &clock, err));
-    if (run->r.times.n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests,
-                       (int)run->c.info->max_model_len);
-    }
     if (run->c.n_failed > 0) {
         return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s",
                        (int)run->c.n_failed, run->c.failure.message);
+    }
+    if (run->r.times.n == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests,
+                       (int)run->c.info->max_model_len);
     }
     list_figures(&run->r, found);
     for (int i = 0; i < N_FIGURES; i++) {
@@ -364,13 +370,17 @@ static quire_err run_engine(real_run *run, quire_error *err) {
 }
 
 static quire_err serve_really(const bench_serving_options *o, quire_error *err) {
-    real_run run = {.o = o};
+    bench_serving_options own = *o;
+    real_run run = {.o = &own};
     trace t = {0};
     if (o->server.described != NULL || (o->calibrate && o->server.cost != NULL)) {
         return err_set(err, QUIRE_INVALID, -1, "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
                        o->server.described != NULL ? "; --described is for a device that is not here" : "");
     }
-    TRY(client_open(&o->engine, (engine_ablations){0}, &run.c, err));
+    if (o->server.kv_tokens > 0) {
+        TRY(pool_size_groups(&o->engine, "--kv-tokens", o->server.kv_tokens / o->server.page_tokens, &own.engine.n_pages, err));
+    }
+    TRY(client_open(&own.engine, (engine_ablations){0}, &run.c, err));
     quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
     run.t = &t;
     e = e == QUIRE_OK ? run_engine(&run, err) : e;

@@ -10,13 +10,13 @@
 #include "quire.h"
 
 typedef struct bench_serving_options {
-    quire_options engine;    /* model NULL: simulate */
+    quire_options engine;    /* model NULL: simulate; n_pages: from the server's kv_tokens */
     compare_options server;
     const char *trace;       /* a file (lab/sim/trace_read.h), or NULL: Poisson arrivals */
     const char *lengths;     /* of these: lab/sim/arrivals.h */
     double rate;             /* requests a second */
     int32_t n_requests;      /* of a trace the first; 0: all */
-    int64_t seed;
+    int32_t seed;
     bool calibrate;          /* before and after each real run; server.cost is NULL then */
     int32_t n_runs;          /* really, each by an engine of its own */
     bool json;

@@ -30,8 +30,8 @@ typedef struct tally {
     int64_t n_prompts, n_tokens; /* tokens behind the first of each answer */
     int64_t n_steps;             /* that computed them */
     int64_t n_guessed, n_accepted;
-    int64_t n_timed; /* of the tokens, those of answers that were seen to come step by step */
-    int64_t n_late;  /* other answers */
+    int64_t n_timed; /* of the tokens, those of prompts whose answers were seen to come step by step, by every way */
+    int64_t n_late;  /* other prompts */
     double seconds;  /* that n_timed took */
 } tally;
 
@@ -41,7 +41,10 @@ typedef struct way {
     const char *speculative_config; /* NULL: without guesses */
     client client;
     bool is_open;
-    int32_t *ids; /* [n_decode] the latest answer */
+    int32_t *ids;     /* [n_decode] the latest answer */
+    bool is_late;     /* of which many tokens were found at a time: its times tell nothing */
+    double seconds;   /* that it took behind its first tokens */
+    int64_t n_timed;  /* tokens behind those */
     tally tallies[PROMPT_MAX_CATEGORIES];
 } way;
 
@@ -198,13 +201,24 @@ static quire_err answer_prompt(const speculation *b, way *w, const int32_t *ids,
     t->n_steps += n_steps - *prompt_steps;
     t->n_guessed += after.draft_tokens - before.draft_tokens;
     t->n_accepted += after.draft_accepted - before.draft_accepted;
-    if (2 * a.n_looks >= n_steps - *prompt_steps) { /* else this thread came late, and its times tell nothing */
-        t->n_timed += a.n - a.n_first;
-        t->seconds += (double)(a.last_us - a.first_us) * 1e-6;
-    } else {
-        t->n_late++;
-    }
+    w->is_late = 2 * a.n_looks < n_steps - *prompt_steps; /* then this thread came late */
+    w->n_timed = a.n - a.n_first;
+    w->seconds = (double)(a.last_us - a.first_us) * 1e-6;
     return QUIRE_OK;
+}
+
+/* The times of the latest answers, where all of them tell something: speeds are then of the same prompts. */
+static void add_times(speculation *b, int32_t category) {
+    bool is_late = false;
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        is_late = is_late || b->ways[i].is_late;
+    }
+    for (int32_t i = 0; i < b->n_ways; i++) {
+        tally *t = &b->ways[i].tallies[category];
+        t->n_late += is_late;
+        t->n_timed += is_late ? 0 : b->ways[i].n_timed;
+        t->seconds += is_late ? 0 : b->ways[i].seconds;
+    }
 }
 
 /* A prompt by every way. */
@@ -221,6 +235,9 @@ static quire_err answer_by_all(speculation *b, int32_t line, quire_error *err) {
             e = err_set(err, QUIRE_INTERNAL, line, "prompt %d: the answer with guesses by %s is another than without", (int)line + 1,
                         b->ways[i].name);
         }
+    }
+    if (e == QUIRE_OK) {
+        add_times(b, p->category);
     }
     quire_free(ids);
     return e;
@@ -269,7 +286,6 @@ static void print_all(const speculation *b) {
     const sheet sh = {"speculation", columns, (int32_t)(sizeof columns / sizeof *columns), b->o->json};
     const quire_info *info = b->ways[0].client.info;
     tally sums[MAX_WAYS] = {0};
-    int64_t n_late = 0;
     sheet_begin(&sh, NULL);
     for (int32_t k = 0; k < b->prompts.n_categories; k++) {
         char name[64];
@@ -285,7 +301,6 @@ static void print_all(const speculation *b) {
     }
     for (int32_t i = 0; i < b->n_ways; i++) {
         print_tally(&sh, "all", &b->ways[i], &sums[i], &sums[0]);
-        n_late += sums[i].n_late;
     }
     sheet_note(
         &sh,
@@ -293,11 +308,11 @@ static void print_all(const speculation *b) {
         "%s, KV %s; %s. tokens/step and tokens/s: behind the first token. Every output compared with that without guesses.",
         b->o->name != NULL ? b->o->name : "built-in prompts", (int)b->prompts.n, (int)b->o->n_decode, b->o->temperature,
         info->model_name != NULL ? info->model_name : b->o->engine.model, info->compute, info->kv_dtype, info->backend);
-    if (n_late > 0) {
+    if (sums[0].n_late > 0) {
         sheet_note(&sh,
-                   "tokens/s: without the answers (%d of all) whose tokens were found many at a time, as on a busy machine, or where a "
-                   "step takes less time than it takes to wake the thread that reads.",
-                   (int)n_late);
+                   "tokens/s: without the %d prompts to which some answer was found many tokens at a time, as on a busy machine, or where "
+                   "a step takes less time than it takes to wake the thread that reads.",
+                   (int)sums[0].n_late);
     }
 }
 

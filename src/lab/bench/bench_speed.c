@@ -2,9 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lab/bench/attention_measure.h"
 #include "lab/bench/bench_profile.h"
@@ -14,6 +12,7 @@
 #include "lab/bench/bench_start.h"
 #include "lab/bench/stages.h"
 #include "lab/bench/synthetic.h"
+#include "lab/bench/temporary.h"
 
 enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
 enum { OVERHEAD_BATCH = 32, OVERHEAD_STEPS = 16, PREFILL_CONTEXT = 8192, LONG_CONTEXT = 32768 };
@@ -224,15 +223,15 @@ static quire_err start_packed(const bench_speed_options *o, const model_shape *s
 
 /* A packed model needs a file, which is gone afterwards. */
 static quire_err run_start(const bench_speed_options *o, const model_shape *s, quire_error *err) {
-    char path[] = "/tmp/quire-bench-XXXXXX";
-    int fd = mkstemp(path);
-    if (fd < 0) {
+    temporary directory;
+    char path[sizeof directory.path + 8];
+    if (temporary_make(&directory, err) != QUIRE_OK) {
         speed_report_skipped("start", "q4_0", "no file can be made in /tmp", o->json);
         return QUIRE_OK;
     }
-    close(fd);
+    (void)snprintf(path, sizeof path, "%s/packed", directory.path);
     quire_err e = start_packed(o, s, path, err);
-    unlink(path);
+    temporary_remove(&directory);
     if (e == QUIRE_IO || e == QUIRE_NO_MEMORY) {
         speed_report_skipped("start", "q4_0", err->message, o->json);
         return QUIRE_OK;

@@ -1,13 +1,11 @@
 #include "lab/bench/bench_start.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,9 +17,11 @@
 #include "lab/bench/client.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/sheet.h"
+#include "lab/bench/temporary.h"
 #include "lab/json_line.h"
 #include "setup/engine_config.h"
 
+enum { MOST_ARGUMENTS = 24 }; /* of the program that is started, with the NULL behind them */
 #define N_TOKENS 20 /* requests in the open engine, the fastest of which counts */
 
 void bench_start_options_init(bench_start_options *o) {
@@ -66,17 +66,38 @@ static quire_err spawn_logits(const bench_start_options *o, const char *cache, i
     char threads[16], path[4096];
     const quire_options *e = &o->engine;
     (void)snprintf(threads, sizeof threads, "%d", (int)e->n_threads);
-    const char *const arguments[] = {"quire",       "logits",    "--model",      e->model,     "--ids",     "1",     "--out",
-                                     "/dev/stdout", "--compute", e->compute,     "--kv-dtype", e->kv_dtype, "--isa", e->isa,
-                                     "--threads",   threads,     "--pack-cache", cache,        "--quiet",   NULL};
-    char *argv[sizeof arguments / sizeof *arguments], *const environment[] = {NULL};
+    const char *arguments[MOST_ARGUMENTS] = {"quire",       "logits",    "--model",      e->model,     "--ids",     "1",     "--out",
+                                             "/dev/stdout", "--compute", e->compute,     "--kv-dtype", e->kv_dtype, "--isa", e->isa,
+                                             "--threads",   threads,     "--pack-cache", cache,        "--quiet"};
+    const char *const overrides[][2] = {{"--hf-overrides", e->hf_overrides}, {"--override-kv", e->override_kv}};
+    size_t n = 0;
+    while (arguments[n] != NULL) {
+        n++;
+    }
+    for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++) {
+        if (overrides[i][1] != NULL) {
+            arguments[n++] = overrides[i][0];
+            arguments[n++] = overrides[i][1];
+        }
+    }
+    char *argv[MOST_ARGUMENTS], *const environment[] = {NULL};
     memcpy(argv, arguments, sizeof argv); /* posix_spawnp's argv is const in all but name */
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none; /* it ends by the signals that this process leaves to a thread of its own (temporary.h) */
+    (void)sigemptyset(&none);
     if (posix_spawn_file_actions_init(&actions) != 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    (void)posix_spawnattr_setsigmask(&attributes, &none);
+    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     int code = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    code = code != 0 ? code : posix_spawnp(pid, beside_find("quire", path, sizeof path), &actions, NULL, argv, environment);
+    code = code != 0 ? code : posix_spawnp(pid, beside_find("quire", path, sizeof path), &actions, &attributes, argv, environment);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return code == 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "quire could not be started: %s", strerror(code));
 }
@@ -135,18 +156,6 @@ static quire_err time_starts(const bench_start_options *o, const char *cache, st
 
 /* ---- the cache ---- */
 
-/* Removes the directory with what lies in it. */
-static void remove_cache(const char *path) {
-    DIR *d = opendir(path);
-    for (struct dirent *entry = d != NULL ? readdir(d) : NULL; entry != NULL; entry = readdir(d)) {
-        (void)unlinkat(dirfd(d), entry->d_name, 0); /* which leaves . and .. */
-    }
-    if (d != NULL) {
-        closedir(d);
-    }
-    (void)rmdir(path);
-}
-
 /* First starts are killed before they keep anything; then one keeps its packed form, and the later ones find that. */
 static quire_err time_both(const bench_start_options *o, const char *cache, start_times *out, quire_error *err) {
     double ms;
@@ -167,18 +176,16 @@ static quire_err is_kept(const quire_options *o, bool *out, quire_error *err) {
 }
 
 quire_err bench_start_measure(const bench_start_options *o, start_times *out, quire_error *err) {
-    char cache[] = "/tmp/quire-start-XXXXXX";
+    temporary cache;
     *out = (start_times){.has_second = false};
     TRY(is_kept(&o->engine, &out->has_second, err));
     TRY(measure_token(o, &out->token_ms, err));
     if (!out->has_second) {
         return time_starts(o, "none", START_TO_END, &out->first, err);
     }
-    if (mkdtemp(cache) == NULL) {
-        return err_set(err, QUIRE_IO, -1, "%s: %s", cache, strerror(errno));
-    }
-    quire_err e = time_both(o, cache, out, err);
-    remove_cache(cache);
+    TRY(temporary_make(&cache, err));
+    quire_err e = time_both(o, cache.path, out, err);
+    temporary_remove(&cache);
     return e;
 }
 

@@ -54,6 +54,14 @@ const char *figures_time_name(int32_t n_threads) {
     return n_threads == 1 ? "processor time" : "wall time";
 }
 
+const char *figures_times_name(const int32_t *n_threads, int32_t n) {
+    int32_t n_ones = 0;
+    for (int32_t i = 0; i < n; i++) {
+        n_ones += n_threads[i] == 1;
+    }
+    return n_ones > 0 && n_ones < n ? "processor time with one thread, wall time with more" : figures_time_name(n_threads[0]);
+}
+
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);

@@ -25,6 +25,8 @@ int64_t figures_time_us(int32_t n_threads);
 int64_t figures_own_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);
+/* The same of figures with n_threads[0..n) threads: both, where there are both. */
+const char *figures_times_name(const int32_t *n_threads, int32_t n);
 
 /* The value that part (0..1) of values[0..n) are at or under: 0.5 is the median. Sorts values. */
 double figures_percentile(double *values, int32_t n, double part);

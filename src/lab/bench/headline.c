@@ -214,6 +214,9 @@ quire_err headline_run(const headline_options *o, quire_error *err) {
     if (o->shape != NULL && o->engine.model != NULL) {
         return err_set(err, QUIRE_INVALID, -1, "a MODEL or --shape is run, not both");
     }
+    if (o->lengths != NULL && o->lengths[0] == '\0') {
+        return err_set(err, QUIRE_INVALID, -1, "--lengths: is empty; it must be one or some of %s", arrivals_names);
+    }
     headline *h = mem_new(1, sizeof *h);
     TRY(mem_check_for(h, "the cases", err));
     h->o = filled(o);

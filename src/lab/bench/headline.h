@@ -18,7 +18,7 @@ typedef struct headline_options {
     const char *shares;         /* of the memory, percent: "5,10,20" */
     const char *rates;          /* percent of the requests a second that all at once give */
     int32_t n_requests, shrink; /* shrink: lengths, and the longest sequence, become a shrink-th */
-    int64_t seed;
+    int32_t seed;
     int32_t n_draws;   /* of arrivals, at each rate: means over them */
     double times_idle; /* bound of latency: so many times that of an idle server */
     int32_t n_runs;

@@ -5,6 +5,7 @@
 #include "api/quire_engine.h"
 #include "base/mem.h"
 #include "lab/bench/client.h"
+#include "lab/bench/pool_size.h"
 #include "lab/bench/sheet.h"
 
 enum {
@@ -150,7 +151,7 @@ static quire_err run_rows(const quire_options *given, engine_ablations off, int3
     step_cost costs[N_WAYS];
     o.max_seqs = n;
     o.max_model_len = most_tokens(n_steps) + 64;
-    o.n_pages = n * (o.max_model_len / o.page_tokens + 2);
+    TRY(pool_size_sequences(&o, "--rows", n, ((int64_t)o.max_model_len / o.page_tokens + 2) * o.page_tokens, &o.n_pages, err));
     TRY(run_ways(&o, off, FREE, RULED, n, n_steps, costs, err));
     TRY(run_ways(&o, off, JUMPS, JUMPS, n, n_steps, costs, err));
     print_row(sh, n, costs);

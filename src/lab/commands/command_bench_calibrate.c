@@ -1,6 +1,8 @@
 /* `quire bench calibrate`: its flags. */
 #include <stddef.h>
 
+#include "base/err.h"
+#include "cli/files.h"
 #include "lab/bench/bench_calibrate.h"
 #include "lab/commands/ablation_flags.h"
 #include "lab/commands/lab_commands.h"
@@ -25,6 +27,7 @@ static void defaults(cli_options *o) {
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
+    TRY(files_check_writable("--out", o->out, err));
     calibrate_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
     own.off = ((const options *)(const void *)o)->ablated.off;

@@ -1,9 +1,12 @@
 /* `quire bench headline`: its flags. */
 #include <stddef.h>
 
+#include "base/err.h"
+#include "cli/files.h"
 #include "lab/bench/headline.h"
 #include "lab/bench/headline_case.h"
 #include "lab/bench/model_shape.h"
+#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -22,7 +25,7 @@ static const flag load_flags[] = {
     {"--shrink", "N", "lengths, and the longest sequence, become an Nth (1)", FLAG_COUNT, AT(own.shrink), .minimum = 1, .maximum = 1024},
     {"--times-idle", "N", "bound of latency: so many times an idle server's (3)", FLAG_PART, AT(own.times_idle), .minimum = 1,
      .maximum = 1e6},
-    {"--seed", "N", "of arrivals and lengths (1)", FLAG_BYTES, AT(own.seed)},
+    {"--seed", "N", "of arrivals and lengths (1)", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
     {"--draws", "N", "of arrivals at each rate: latency is their mean (1)", FLAG_COUNT, AT(own.n_draws), .minimum = 1, .maximum = 64},
     {"--runs", "N", "of all at once: the one of the median counts (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1,
      .maximum = HEADLINE_MAX_RUNS},
@@ -49,8 +52,20 @@ static void defaults(cli_options *o) {
     headline_options_init(&((options *)(void *)o)->own);
 }
 
+/* A flag that would do nothing is refused. */
+static quire_err check_flags(const options *o, quire_error *err) {
+    const cli_options *c = &o->cli;
+    if (o->own.trace != NULL) {
+        TRY(idle_flags_refuse(c, "--lengths", "with --trace, whose requests have their own", err));
+    }
+    return o->own.shape != NULL ? idle_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err)
+                                : idle_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
+}
+
 static quire_err run(const cli_options *o, quire_error *err) {
+    TRY(check_flags((const void *)o, err));
     headline_options own = ((const options *)(const void *)o)->own;
+    TRY(files_check_writable("--svg", own.svg, err));
     own.engine.model = o->engine.model;
     own.json = o->json;
     return headline_run(&own, err);

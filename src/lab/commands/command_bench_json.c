@@ -1,8 +1,10 @@
 /* `quire bench json`: its flags. */
 #include <stddef.h>
 
+#include "base/err.h"
 #include "lab/bench/bench_json.h"
 #include "lab/commands/ablation_flags.h"
+#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -27,7 +29,18 @@ static void defaults(cli_options *o) {
     bench_json_options_init(&((options *)(void *)o)->own);
 }
 
+/* A flag that would do nothing is refused. */
+static quire_err check_flags(const options *o, quire_error *err) {
+    const cli_options *c = &o->ablated.cli;
+    if (o->own.shape == NULL) {
+        return idle_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
+    }
+    TRY(idle_flags_refuse(c, "--model --hf-repo", "with --shape, whose model is run", err));
+    return idle_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err);
+}
+
 static quire_err run(const cli_options *o, quire_error *err) {
+    TRY(check_flags((const void *)o, err));
     bench_json_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
     own.off = ((const options *)(const void *)o)->ablated.off;

@@ -1,7 +1,9 @@
 /* `quire bench profile`: its flags. */
 #include <stddef.h>
 
+#include "base/err.h"
 #include "lab/bench/bench_profile.h"
+#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -32,7 +34,15 @@ static void defaults(cli_options *o) {
     bench_profile_options_init(&((options *)(void *)o)->own);
 }
 
+/* A flag that would do nothing is refused. */
+static quire_err check_flags(const options *o, quire_error *err) {
+    return o->cli.engine.model != NULL
+               ? idle_flags_refuse(&o->cli, "--type --shape", "with a MODEL, which has weights and a shape of its own", err)
+               : idle_flags_refuse(&o->cli, "--compute", "without a MODEL: --type says how products of random weights are computed", err);
+}
+
 static quire_err run(const cli_options *o, quire_error *err) {
+    TRY(check_flags((const void *)o, err));
     bench_profile_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
     own.json = o->json;

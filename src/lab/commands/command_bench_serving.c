@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "lab/bench/bench_serving.h"
+#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/served_flags.h"
 
@@ -19,7 +20,7 @@ static const flag load_flags[] = {
     {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's (sharegpt)", FLAG_TEXT, AT(own.lengths)},
     {"--rate", "N", "arrivals a second (2)", FLAG_PART, AT(own.rate), .minimum = 1e-6, .maximum = 1e6},
     {"--requests", "N", "how many (1000; of a trace: all)", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = INT32_MAX},
-    {"--seed", "N", "of arrivals and lengths (1)", FLAG_BYTES, AT(own.seed)},
+    {"--seed", "N", "of arrivals and lengths (1)", FLAG_COUNT, AT(own.seed), .minimum = 0, .maximum = INT32_MAX},
     {0},
 };
 static const flag prediction_flags[] = {
@@ -64,14 +65,30 @@ static quire_err limit_engine(const compare_options *s, quire_options *e, quire_
             return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must be from %d, the tokens of a page, to %d pages of as many",
                            (long long)s->kv_tokens, (int)s->page_tokens, INT32_MAX);
         }
-        e->n_pages = (int32_t)n_pages;
     }
     return QUIRE_OK;
+}
+
+/* A flag that would do nothing is refused. */
+static quire_err check_flags(const options *o, quire_error *err) {
+    const cli_options *c = &o->served.cli;
+    if (o->own.trace != NULL) {
+        TRY(idle_flags_refuse(c, "--rate --lengths --seed", "with --trace, whose requests have their own times and lengths (see --speed)",
+                              err));
+    }
+    if (c->engine.model != NULL) {
+        return idle_flags_refuse(c, "--slo --cost-per-hour", "with a MODEL, which really serves, at one rate: it is of simulated servers",
+                                 err);
+    }
+    return o->own.calibrate ? QUIRE_OK
+                            : idle_flags_refuse(c, "--compute --kv-dtype --prefix-cache --threads --runs",
+                                                "where a server is simulated: give a MODEL that really serves", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
     const options *given = (const void *)o;
     bench_serving_options own = given->own;
+    TRY(check_flags(given, err));
     own.engine = o->engine;
     own.server = given->served.server;
     own.json = o->json;

@@ -17,8 +17,9 @@ static const flag own_flags[] = {
     {"--prompt", "N", "tokens of the prompt that comes in between (32768)", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 20},
     {0},
 };
-static const flag *const groups[] = {flags_model,       flags_ablations, own_flags,   flags_json,   FLAGS_NUMERIC, flags_audit,
-                                     flags_step_target, FLAGS_MACHINE,   FLAGS_BATCH, FLAGS_MEMORY, NULL};
+static const flag *const groups[] = {flags_model,    flags_ablations, own_flags,         flags_json,    flags_compute,
+                                     flags_kv_dtype, flags_audit,     flags_step_target, FLAGS_MACHINE, FLAGS_BATCH,
+                                     FLAGS_MEMORY,   NULL};
 
 static void defaults(cli_options *o) {
     bench_stall_options_init(&((options *)(void *)o)->own);

@@ -47,7 +47,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->argument == !o->ids_file) {
         return err_set(err, QUIRE_INVALID, -1, "quire perplexity needs a text: MODEL FILE, or MODEL --ids-file FILE, one of them");
     }
-    TRY(files_check_writable("--out", o->out, err));
+    TRY(files_check_named("--out", o->out, err));
     own.engine = o->engine;
     own.name = o->ids_file ? o->ids_file : o->argument;
     own.out = o->out;

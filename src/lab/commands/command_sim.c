@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "cli/files.h"
+#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/served_flags.h"
 #include "lab/sim/plan.h"
@@ -66,18 +68,22 @@ static quire_err check_flags(const options *o, quire_error *err) {
                        "%s does nothing with --plan, which takes --prompt, --output, --unused, --devices, --page-size and --cost-per-hour",
                        served != NULL ? served : replays != NULL ? replays : device);
     }
-    if (!plans && (o->plan.n_prompt != none.n_prompt || o->plan.n_output != none.n_output ||
-                   o->plan.unused_percent != none.unused_percent || o->plan.n_devices != none.n_devices)) {
+    if (plans) {
+        return idle_flags_refuse(&o->served.cli, "--limit --prefix-cache", "with --plan, which reads no trace", err);
+    }
+    if (o->plan.n_prompt != none.n_prompt || o->plan.n_output != none.n_output || o->plan.unused_percent != none.unused_percent ||
+        o->plan.n_devices != none.n_devices) {
         return err_set(err, QUIRE_INVALID, -1, "--prompt, --output, --unused and --devices are of --plan");
     }
-    if (!plans && serves && replays != NULL) {
+    if (serves && replays != NULL) {
         return err_set(err, QUIRE_INVALID, -1, "%s is of the prefix cache alone; it does nothing where a server is simulated", replays);
     }
-    if (!plans && !serves && (served != NULL || s->cost_per_hour > 0)) {
+    if (!serves && (served != NULL || s->cost_per_hour > 0)) {
         return err_set(err, QUIRE_INVALID, -1, "%s is of a server that is simulated: give --described MODEL,DEVICE or --cost FILE",
                        served != NULL ? served : "--cost-per-hour");
     }
-    return QUIRE_OK;
+    return s->all ? idle_flags_refuse(&o->served.cli, "--prefix-cache", "with --compare, whose servers have every kind of it", err)
+                  : QUIRE_OK;
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
@@ -98,6 +104,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->argument) {
         return err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
+    TRY(files_check_writable("--svg", own.svg, err));
     own.trace = o->argument;
     own.server = given->served.server;
     own.server.prefix_cache = own.prefix_cache;

@@ -46,6 +46,12 @@ quire_err demo_read_numbers(const char *flag, const char *given, const char *own
     return figures_parse_list(flag, given != NULL ? given : own, out->v, &out->n, err);
 }
 
+quire_err demo_read_one(const char *flag, const char *given, const char *own, demo_numbers *out, quire_error *err) {
+    TRY(demo_read_numbers(flag, given, own, out, err));
+    const char *text = given != NULL ? given : own;
+    return out->n == 1 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %s: must be one number here", flag, text);
+}
+
 /* Whether the word is among those that `words` has, one space apart. */
 static bool has_word(const char *words, const char *word) {
     size_t n = strlen(word);

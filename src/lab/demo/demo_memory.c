@@ -254,7 +254,7 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
         n_more = answer.v[0];
         n_pages = o->n_pages > 0 ? o->n_pages : (int32_t)kv_pages_for(prompt.v[0] + n_more, page_tokens);
     } else {
-        TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "24", &prompt, err));
+        TRY(demo_read_one("--prompt-lengths", o->prompt_lengths, "24", &prompt, err));
     }
     kv_pool *pool;
     quire_err e = kv_pool_open(n_pages, &pool);

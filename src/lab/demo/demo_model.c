@@ -100,7 +100,7 @@ quire_err demo_snapshot(const demo_options *o, quire_error *err) {
                                            {"different", "different", 9, 0, NULL}, {"equal", "equal bits", 10, SHEET_TEXT, NULL}};
     static const int32_t sizes[] = {1, 4, 16, 64, 256};
     demo_numbers prompt;
-    TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "300", &prompt, err));
+    TRY(demo_read_one("--prompt-lengths", o->prompt_lengths, "300", &prompt, err));
     int32_t n_decode = demo_or(o->n_tokens, 32);
     sheet sh = {"demo snapshot", DEMO_COLUMNS(columns), o->json};
     sheet_begin(&sh, "Logits behind a prompt, keys and values in one growing piece against pages strewn over the pool");

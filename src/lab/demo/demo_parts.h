@@ -37,6 +37,8 @@ quire_err demo_answer_prompts(const demo_options *o, int32_t cap, demo_numbers *
  * own. */
 quire_err demo_read_wholes(const demo_options *o, const char *own, demo_numbers *out, quire_error *err);
 quire_err demo_read_numbers(const char *flag, const char *given, const char *own, demo_numbers *out, quire_error *err);
+/* The same where there may be only one. */
+quire_err demo_read_one(const char *flag, const char *given, const char *own, demo_numbers *out, quire_error *err);
 
 /* given, or own where it is 0. */
 static inline int32_t demo_or(int32_t given, int32_t own) {

@@ -151,7 +151,7 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
                                            {"growing_mb", "MB copied", 9, 2, NULL},  {"gathered_mb", "MB gathered", 11, 2, NULL}};
     demo_numbers batches, contexts;
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
-    TRY(demo_read_numbers("--context", o->contexts, "256", &contexts, err));
+    TRY(demo_read_one("--context", o->contexts, "256", &contexts, err));
     tput t = {.context = contexts.v[0], .n_steps = demo_or(o->n_tokens, 16), .n_runs = demo_or(o->n_runs, 3)};
     for (int32_t i = 0; i < batches.n; i++) {
         t.max_batch = batches.v[i] > t.max_batch ? batches.v[i] : t.max_batch;

@@ -17,10 +17,15 @@ static int64_t room_with(const serving_options *o, const serving_batch *b, const
     return (b->n_taken + 1) * reservation_slots(o->reservation, &longest, o->max_model_len, o->page_tokens);
 }
 
+/* When a batch may have request i. Rounded in one place only: the first of a batch that waits for it is there by then. */
+static double seen_at(const trace *t, const serving_options *o, int32_t i) {
+    return serving_arrival(t, o, i) + o->cost->request_us;
+}
+
 /* The next batch: who has arrived by now, in order, while places and memory last. */
 static serving_batch gather(const trace *t, const serving_options *o, int32_t first, double now, serving_result *r) {
     serving_batch b = {.first = first};
-    for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && serving_arrival(t, o, i) <= now; i++) {
+    for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && seen_at(t, o, i) <= now; i++) {
         const trace_request *q = &t->requests[i];
         if (!fits_at_all(o, q)) {
             r->n_refused++;
@@ -96,8 +101,8 @@ static quire_err run_batch(const trace *t, const serving_options *o, const servi
 quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out) {
     double now = 0;
     for (int32_t next = 0; next < t->n_requests;) {
-        now = fmax(now, serving_arrival(t, o, next) + o->cost->request_us);
-        serving_batch b = gather(t, o, next, now - o->cost->request_us, out);
+        now = fmax(now, seen_at(t, o, next));
+        serving_batch b = gather(t, o, next, now, out);
         TRY(run_batch(t, o, &b, &now, out));
         for (int32_t i = b.first; i < b.first + b.n; i++) {
             if (fits_at_all(o, &t->requests[i])) {

@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <string.h>
 
+#include "lab/bench/headline.h"
 #include "lab/bench/headline_cost.h"
 #include "lab/bench/headline_engine.h"
 #include "lab/bench/headline_execute.h"
@@ -391,6 +393,16 @@ static void a_steps_cost_is_measured_and_does_not_fall(void **state) {
     close_world(&w);
 }
 
+static void an_empty_list_of_lengths_is_refused(void **state) {
+    (void)state;
+    headline_options o;
+    quire_error err = {.message = ""};
+    headline_options_init(&o);
+    o.lengths = "";
+    assert_int_equal(headline_run(&o, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "--lengths: is empty"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_loads_figures_are_those_by_hand),
                                        cmocka_unit_test(the_run_of_the_median_is_taken_and_the_lower_of_an_even_number),
@@ -406,6 +418,7 @@ int main(void) {
                                        cmocka_unit_test(a_swapped_sequence_is_not_computed_again),
                                        cmocka_unit_test(pieces_give_the_engines_answers_and_waste_no_row),
                                        cmocka_unit_test(a_static_batch_computes_pads_and_dead_rows),
-                                       cmocka_unit_test(a_steps_cost_is_measured_and_does_not_fall)};
+                                       cmocka_unit_test(a_steps_cost_is_measured_and_does_not_fall),
+                                       cmocka_unit_test(an_empty_list_of_lengths_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

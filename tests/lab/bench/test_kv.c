@@ -134,6 +134,14 @@ static void the_percentile_is_the_least_value_with_that_part_at_or_under_it(void
     assert_float_equal(figures_percentile(v, 5, 0.2), 1, 0);
 }
 
+static void one_thread_has_another_clock_than_several(void **state) {
+    (void)state;
+    static const int32_t threads[] = {1, 1, 2, 4};
+    assert_string_equal(figures_times_name(threads, 2), "processor time");
+    assert_string_equal(figures_times_name(threads + 2, 2), "wall time");
+    assert_string_equal(figures_times_name(threads, 4), "processor time with one thread, wall time with more");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_stores_take_all_or_none_and_count_holders),
@@ -143,6 +151,7 @@ int main(void) {
         cmocka_unit_test(appends_are_timed_one_by_one),
         cmocka_unit_test(a_small_index_is_filled_matched_and_evicted),
         cmocka_unit_test(the_percentile_is_the_least_value_with_that_part_at_or_under_it),
+        cmocka_unit_test(one_thread_has_another_clock_than_several),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,6 +180,22 @@ static void a_static_batch_computes_rows_for_pads(void **state) {
     trace_deinit(&t);
 }
 
+/* In doubles (arrival + way) - way can be less than the arrival: a batch that waits for its first request has it all the same. */
+static void a_static_batch_has_the_request_that_it_waited_for(void **state) {
+    (void)state;
+    cost_model c = plain;
+    c.request_us = 100.4;
+    trace t = parse("{\"t\":0,\"prompt\":10,\"output\":1}\n{\"t\":1.048526,\"prompt\":10,\"output\":1}\n");
+    serving_options o = server(&c);
+    o.batching = BATCH_STATIC;
+    o.reservation = RESERVE_MAX;
+    serving_result r = serve(&t, &o);
+    assert_int_equal(r.times.n, 2);
+    assert_int_equal(r.n_steps, 2);
+    serving_result_deinit(&r);
+    trace_deinit(&t);
+}
+
 /* ---- memory ---- */
 
 static void reserving_the_longest_lets_few_run_at_once(void **state) {
@@ -527,6 +543,7 @@ int main(void) {
         cmocka_unit_test(eight_requests_end_at_the_steps_of_worked_example_27),
         cmocka_unit_test(a_static_batch_computes_rows_for_who_has_ended),
         cmocka_unit_test(a_static_batch_computes_rows_for_pads),
+        cmocka_unit_test(a_static_batch_has_the_request_that_it_waited_for),
         cmocka_unit_test(reserving_the_longest_lets_few_run_at_once),
         cmocka_unit_test(growing_in_one_piece_moves_what_is_there_every_step),
         cmocka_unit_test(pieces_lie_in_the_first_gap),
