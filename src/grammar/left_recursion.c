@@ -162,7 +162,8 @@ static uint32_t first_copy(leftmost *l, uint32_t *map, uint32_t node) {
     return copy;
 }
 
-/* Copies of what member i begins with, but for calls of members, as one node. */
+/* Copies of what member i begins with, but for calls of members, as one node. Nothing at all is not among it: what stands behind a call
+ * that may be empty is in the list of the caller. */
 static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     nfa *a = &l->b->a;
     uint32_t n_calls = l->calls.n, n = 0;
@@ -170,7 +171,8 @@ static uint32_t beginning(leftmost *l, const circle *c, uint32_t i) {
     l->calls.n = n_calls;
     for (uint32_t k = 0; k < l->firsts.n; k++) {
         const nfa_node *node = &a->nodes.p[l->firsts.p[k]];
-        if (node->op != NFA_CALL || index_in(c, node->arg) == c->n) {
+        bool is_member = node->op == NFA_CALL && index_in(c, node->arg) < c->n;
+        if (!is_member && l->firsts.p[k] != NFA_RETURN_NODE) {
             l->firsts.p[n++] = l->firsts.p[k];
         }
     }
@@ -207,7 +209,7 @@ static void lead_on(leftmost *l, const circle *c, uint32_t i, bool wanted) {
 }
 
 static void rewrite(leftmost *l, const circle *c, uint32_t wanted) {
-    uint32_t *begins = mem_new(c->n, sizeof *begins);
+    uint32_t *begins = mem_new(c->n + 1, sizeof *begins), n_begins = c->n;
     if (begins == NULL) {
         (void)build_fail(l->b, QUIRE_NO_MEMORY, -1, "out of memory for the grammar");
         return;
@@ -226,8 +228,11 @@ static void rewrite(leftmost *l, const circle *c, uint32_t wanted) {
     for (uint32_t i = 0; i < c->n && l->b->failed == QUIRE_OK; i++) {
         lead_on(l, c, i, c->rules[i] == wanted);
     }
+    if (l->b->a.rules.p[wanted].nullable) {
+        begins[n_begins++] = NFA_RETURN_NODE;
+    }
     if (l->b->failed == QUIRE_OK) {
-        build_rule_set(l->b, wanted, build_split(l->b, begins, c->n));
+        build_rule_set(l->b, wanted, build_split(l->b, begins, n_begins));
     }
     mem_free(begins);
 }

@@ -41,6 +41,25 @@ static void left_recursion_through_other_rules_and_empty_ones_is_too(void **stat
     case_close(&c);
 }
 
+static void left_recursion_between_two_that_may_be_empty_is_too(void **state) {
+    (void)state;
+    grammar_case c = case_open(GRAMMAR_EBNF, "root ::= s\ns ::= s s | \"(\" s \")\" | \"\"\n", NULL);
+    case_accepts(&c, "");
+    case_accepts(&c, "()");
+    case_accepts(&c, "(()())()");
+    case_rejects(&c, "(()", -1);
+    case_rejects(&c, "())", 2);
+    case_close(&c);
+    c = case_open(GRAMMAR_EBNF, "root ::= a \"!\"\na ::= b a \"x\" | \"\"\nb ::= a \"y\" | \"\"\n", NULL);
+    case_accepts(&c, "!");
+    case_accepts(&c, "xx!");
+    case_accepts(&c, "yx!");
+    case_accepts(&c, "xyx!");
+    case_accepts(&c, "yxx!");
+    case_rejects(&c, "y!", 1);
+    case_close(&c);
+}
+
 /* Letters, then the text behind them. */
 static void accepts_letters(grammar_case *c, int n, const char *behind, bool accepted) {
     char text[100] = "";
@@ -137,6 +156,7 @@ int main(void) {
         cmocka_unit_test(rules_nest_as_deep_as_the_text),
         cmocka_unit_test(left_recursion_is_turned_around),
         cmocka_unit_test(left_recursion_through_other_rules_and_empty_ones_is_too),
+        cmocka_unit_test(left_recursion_between_two_that_may_be_empty_is_too),
         cmocka_unit_test(a_counted_repeat_may_begin_a_rule_that_begins_with_itself),
         cmocka_unit_test(an_ambiguous_grammar_stays_small),
         cmocka_unit_test(rules_may_span_lines_and_hold_comments),
