@@ -48,7 +48,7 @@ typedef struct gguf {
 } gguf;
 
 /* Parses the n bytes of a file into *g and adds its tensors to *dir as those of part `part`. file is the name for messages. After a failure
- * *g and *dir may only be deinitialised. */
+ * *g and *dir may only be deinitialised. dir NULL: reads the keys only. */
 quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err);
 void gguf_deinit(gguf *g);
 

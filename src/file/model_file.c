@@ -127,7 +127,7 @@ static quire_err open_vocabulary(model_file *f, const char *path, quire_error *e
     if (packed_is(map)) {
         return packed_open(f, map, err);
     }
-    return str_begins(file_map_text(&map), "GGUF") ? gguf_open(f, map, err) : open_vocab_file(f, path, map, err);
+    return str_begins(file_map_text(&map), "GGUF") ? gguf_open_vocabulary(f, map, err) : open_vocab_file(f, path, map, err);
 }
 
 quire_err model_file_open_vocabulary(const char *path, model_file **out, quire_error *err) {

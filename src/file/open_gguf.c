@@ -57,14 +57,17 @@ static quire_err add_part(model_file *f, const char *path, int64_t no, int64_t c
     return QUIRE_OK;
 }
 
+static quire_err check_first(const model_file *f, int64_t no, int64_t count, quire_error *err) {
+    return no == 0 ? QUIRE_OK
+                   : err_set(err, QUIRE_INVALID, -1, "%s: is part %d of %d; name the first part, ...-00001-of-%05d.gguf", f->path,
+                             (int)no + 1, (int)count, (int)count);
+}
+
 /* Opens the other parts of a split model. */
 static quire_err add_parts(model_file *f, quire_error *err) {
     int64_t no, count, n_tensors;
     TRY(read_split(&f->gguf, f->path, &no, &count, err));
-    if (no != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: is part %d of %d; name the first part, ...-00001-of-%05d.gguf", f->path, (int)no + 1,
-                       (int)count, (int)count);
-    }
+    TRY(check_first(f, no, count, err));
     for (int64_t i = 1; i < count; i++) {
         strbuf path = {0};
         quire_err e = part_path(f->path, i, count, &path, err);
@@ -87,6 +90,15 @@ quire_err gguf_open(model_file *f, file_map first, quire_error *err) {
     TRY(gguf_parse(&f->gguf, first.p, first.n, f->path, 0, &f->tensors, err));
     TRY(add_parts(f, err));
     TRY(tensor_dir_finish(&f->tensors, f->path, err));
+    return gguf_read_vocab(f, err);
+}
+
+quire_err gguf_open_vocabulary(model_file *f, file_map first, quire_error *err) {
+    int64_t no, count;
+    f->format = MODEL_GGUF;
+    TRY(gguf_parse(&f->gguf, first.p, first.n, f->path, 0, NULL, err));
+    TRY(read_split(&f->gguf, f->path, &no, &count, err));
+    TRY(check_first(f, no, count, err));
     return gguf_read_vocab(f, err);
 }
 

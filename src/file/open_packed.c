@@ -103,7 +103,7 @@ static quire_err read_tensor(cursor *c, model_file *f, file_map map, uint32_t pa
     TRY(cursor_u32(c, "a tensor's form", &is_packed));
     TRY(cursor_u32(c, "a tensor's number of dimensions", &n_dims));
     bool has_suffix = name.n > n_suffix && memcmp(name.p + name.n - n_suffix, PACKED_SUFFIX, n_suffix) == 0;
-    if (name.n == 0 || name.n > MAX_NAME_BYTES || memchr(name.p, 0, name.n) != NULL || !type_of(type, &t.type) || n_dims < 1 ||
+    if (name.n == 0 || name.n > MAX_NAME_BYTES || memchr(name.p, 0, name.n) != NULL || !type_of(type, &t.type) ||
         n_dims > TENSOR_MAX_DIMS || is_packed != has_suffix) {
         return bad(f, "its directory describes a tensor that cannot be", c->err);
     }

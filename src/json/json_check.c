@@ -149,6 +149,27 @@ static int by_hash(const void *a, const void *b) {
     return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->at < y->at ? -1 : 1;
 }
 
+#define MOST_OF_A_HASH 8 /* names; chance makes no two */
+
+/* Checks entry i against those before it of the same hash. */
+static quire_err check_name(walk *w, const name_seen *n, size_t i) {
+    str a, b;
+    for (size_t k = i; k > 0 && n[k - 1].hash == n[i].hash; k--) {
+        if (i - k == MOST_OF_A_HASH) {
+            return fail(w, QUIRE_TOO_LARGE, n[i].at, "too many names that are made to look alike");
+        }
+        if (name_at(w, n[k - 1].at, &w->other, &a) != QUIRE_OK || name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
+            return no_memory(w);
+        }
+        if (str_eq(a, b)) {
+            char what[sizeof w->fault->what];
+            snprintf(what, sizeof what, "the name \"%.*s\" a second time", (int)(b.n < 40 ? b.n : 0), b.p);
+            return fail(w, QUIRE_BAD_FILE, n[i].at, b.n < 40 ? what : "a name a second time");
+        }
+    }
+    return QUIRE_OK;
+}
+
 /* Checks a complete object: no name may occur twice. */
 static quire_err check_names(walk *w, size_t first) {
     size_t count = w->n_names - first;
@@ -159,18 +180,7 @@ static quire_err check_names(walk *w, size_t first) {
     name_seen *n = w->names + first;
     qsort(n, count, sizeof *n, by_hash);
     for (size_t i = 1; i < count; i++) {
-        str a, b;
-        if (n[i].hash != n[i - 1].hash) {
-            continue;
-        }
-        if (name_at(w, n[i - 1].at, &w->other, &a) != QUIRE_OK || name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
-            return no_memory(w);
-        }
-        if (str_eq(a, b)) {
-            char what[sizeof w->fault->what];
-            snprintf(what, sizeof what, "the name \"%.*s\" a second time", (int)(b.n < 40 ? b.n : 0), b.p);
-            return fail(w, QUIRE_BAD_FILE, n[i].at, b.n < 40 ? what : "a name a second time");
-        }
+        TRY(check_name(w, n, i));
     }
     w->n_names = first;
     return QUIRE_OK;

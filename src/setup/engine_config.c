@@ -232,7 +232,7 @@ static quire_err check_tiers(const quire_options *o, quire_error *err) {
     TRY(check_range("--kv-tier-host-bytes", o->tier_host_bytes, 0, INT64_MAX, err));
     TRY(check_range("--kv-tier-file-bytes", o->tier_file_bytes, 0, INT64_MAX, err));
     TRY(check_range("--kv-tier-redis-bytes", o->tier_redis_bytes, 0, INT64_MAX, err));
-    TRY(check_range("--kv-tier-wait", o->tier_wait_us, 0, INT64_MAX, err));
+    TRY(check_range("--kv-tier-wait", o->tier_wait_us, 0, INT64_MAX / 2, err));
     if (strcmp(o->tier_write, "evict") != 0 && strcmp(o->tier_write, "through") != 0) {
         return err_set(err, QUIRE_INVALID, -1, "--kv-tier-write %s: must be evict or through", o->tier_write);
     }

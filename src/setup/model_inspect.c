@@ -46,8 +46,13 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     if (v->source == VOCAB_NONE) {
         return strbuf_add_str(b, "none (prompts of token ids only)");
     }
-    if (v->source == VOCAB_TOKENIZER_JSON) {
-        return strbuf_add_str(b, "tokenizer.json");
+    const char *file = v->source == VOCAB_TOKENIZER_JSON  ? "tokenizer.json"
+                       : v->source == VOCAB_SENTENCEPIECE ? "SentencePiece model"
+                       : v->source == VOCAB_RANKS         ? "ranks (tiktoken)"
+                       : v->source == VOCAB_TEKKEN        ? "tekken.json"
+                                                          : NULL;
+    if (file != NULL) {
+        return strbuf_add_str(b, file);
     }
     TRY(strbuf_add_str(b, "GGUF, model "));
     TRY(add_shown(b, v->model));

@@ -440,7 +440,7 @@ def test_a_killed_pull_leaves_what_the_next_one_completes(hub, machine):
             assert not [b for b in machine.blobs() if "incomplete" in b]
             hub.pace = pace
             machine.run("rm", "org/m")
-    assert killed > n // 4
+    assert killed >= n // 4  # the first of every four takes longer than it is given
 
 
 # ---- huggingface_hub ----

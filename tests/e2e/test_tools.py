@@ -323,8 +323,8 @@ def test_an_answer_with_tools_is_not_branched(talker, verb):
 
 def test_reasoning_goes_on_behind_a_rollback(talker):
     """What is thought again is reasoning again, as in an answer that was not rolled back."""
-    text = "<think>" + "word " * 60 + "</think>Done."
-    body = {"messages": USER, "max_tokens": 300, "stream": True, "return_token_ids": True, "structured_outputs": {"regex": re.escape(text)}}
+    text = "<think>" + "word " * 300 + "</think>Done."  # long enough to be there when the command comes
+    body = {"messages": USER, "max_tokens": 1500, "stream": True, "return_token_ids": True, "structured_outputs": {"regex": re.escape(text)}}
     connection = http.client.HTTPConnection(*talker.address, timeout=120)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), {"content-type": "application/json", "authorization": f"Bearer {KEY}"})
     answer, content, reasoning, n, n_prompt, told = connection.getresponse(), "", "", 0, 0, None
@@ -343,7 +343,7 @@ def test_reasoning_goes_on_behind_a_rollback(talker):
             told = talker.ask("POST", f"/v1/streams/{chunk['id']}/rollback", {"position": n_prompt + 8})
             assert told[0] == 200, told[2]
     connection.close()
-    assert told is not None and content == "Done." and reasoning.split() == ["word"] * 60
+    assert told is not None and content == "Done." and reasoning.split() == ["word"] * 300
 
 
 MARKS = {"<think>": True, "</think>": True, "<tool_call>": False, "</tool_call>": False}  # special ones, and a user's

@@ -79,6 +79,7 @@ static void shared_pages_are_room_for_more_requests_at_once(void **state) {
     o.max_seqs = N;
     harness_open(&o, &h);
     random_prompt(&seed, h.n_vocab, SHARED, prompts[0]);
+    harness_hold(&h);
     for (int i = 0; i < N; i++) {
         memcpy(prompts[i], prompts[0], SHARED * sizeof(int32_t));
         random_prompt(&seed, h.n_vocab, PROMPT - SHARED, prompts[i] + SHARED);

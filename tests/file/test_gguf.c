@@ -438,8 +438,27 @@ static void a_split_file_with_wrong_parts_is_refused(void **state) {
     temp_delete(&d, split_names);
 }
 
+/* For a tokenizer the keys are enough: data that are cut off, other parts and types that nothing computes with do not matter. */
+static void a_vocabulary_needs_no_tensors(void **state) {
+    (void)state;
+    temp_dir d = temp_new();
+    strbuf b = {0};
+    size_t n_header;
+    model_file *f = NULL;
+    quire_error err = {0};
+    make_gguf(&b, 3, &n_header);
+    write_file(temp_path(&d, "cut.gguf"), b.p, n_header - 100);
+    assert_int_equal(model_file_open(temp_path(&d, "cut.gguf"), &f, &err), QUIRE_BAD_FILE);
+    assert_int_equal(model_file_open_vocabulary(temp_path(&d, "cut.gguf"), &f, &err), QUIRE_OK);
+    assert_int_equal(model_file_vocab(f)->n_tokens, 3);
+    model_file_close(f);
+    temp_delete(&d, (const char *[]){"cut.gguf", NULL});
+    strbuf_deinit(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_vocabulary_needs_no_tensors),
         cmocka_unit_test(numbers_strings_and_arrays_are_read_by_key),
         cmocka_unit_test(dimensions_become_row_major_and_data_are_found),
         cmocka_unit_test(the_vocabulary_is_borrowed_from_the_file),

@@ -207,6 +207,8 @@ static void checksums_are_of_the_bytes_that_are_written(void **state) {
                                   .packing = 7};
         assert_int_equal(packed_image_add(image, &view), QUIRE_OK);
     }
+    const tensor_view scalar = {.name = "s", .type = DTYPE_F32, .dims = {1, 1, 1, 1}, .data = data, .n_bytes = 4};
+    assert_int_equal(packed_image_add(image, &scalar), QUIRE_OK);
     assert_int_equal(packed_image_metadata(image, f, str_of(""), str_of("")), QUIRE_OK);
     assert_int_equal(packed_image_finish(image), QUIRE_OK);
     assert_int_equal(packed_writer_open(temp_path(&d, NAME), &w, &err), QUIRE_OK);
@@ -219,6 +221,7 @@ static void checksums_are_of_the_bytes_that_are_written(void **state) {
         assert_true(packed_block_is_whole(f, i));
     }
     assert_memory_equal(model_file_find(f, "b.packed")->data, data + 1, sizes[1]);
+    assert_int_equal(model_file_find(f, "s")->n_dims, 0);
     model_file_close(f);
     temp_delete(&d, (const char *[]){NAME, NULL});
     mem_free(data);

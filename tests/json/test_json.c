@@ -313,6 +313,7 @@ static void a_name_twice_is_refused_where_names_are_unique(void **state) {
     (void)state;
     static const refusal table[] = {
         {"{\"a\":1,\"a\":2}", 7, "the name \"a\" a second time"},
+        {"{\"!0IC=VloaY\":1,\"QvXtM>@Fp%\":2,\"!0IC=VloaY\":3}", 31, "the name \"!0IC=VloaY\" a second time"}, /* names of one hash */
         {"{\"a\":1,\"b\":{\"a\":1},\"\\u0061\":2}", 19, "the name \"a\" a second time"},
         {"[{\"x\":{\"\":1,\"b\":2,\"\":1}}]", 18, "the name \"\" a second time"},
         {"{\"0123456789012345678901234567890123456789\":1,\"0123456789012345678901234567890123456789\":1}", 46, "a name a second time"},
