@@ -9,7 +9,7 @@ enum {
     MAX_BIASES = 4096,
     MAX_WORDS = 1024,
     MAX_BREAKERS = 64,
-    MAX_BREAKER_TOKENS = 4096,
+    MAX_SPELT_TOKENS = 512, /* of breakers that are several tokens */
     MAX_WORD_TOKENS = 16384,
     MAX_TEXT_BYTES = 256 << 10
 };
@@ -156,7 +156,13 @@ static quire_err encode(const tokenizer *t, str text, size_t max_tokens, token_l
     return tokenizer_encode(t, text, (encode_options){.special = ENCODE_PLAIN, .max_tokens = max_tokens}, out, err);
 }
 
-static quire_err add_sequence(token_seqs *to, const token_list *l, quire_error *err) {
+/* Adds a sequence, but where it has an id that the model has no row for: that is never sampled. */
+static quire_err add_sequence(const quire_request *r, token_seqs *to, const token_list *l, quire_error *err) {
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->ids[i] >= r->context.n_vocab) {
+            return QUIRE_OK;
+        }
+    }
     return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
 }
 
@@ -175,7 +181,8 @@ static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, to
 }
 
 /* Bans a word as it is, and also with a space before it where that gives as many tokens with another first one (vLLM's rule). */
-static quire_err add_bad_word(token_seqs *words, const tokenizer *t, str word, quire_error *err) {
+static quire_err add_bad_word(quire_request *r, const tokenizer *t, str word, quire_error *err) {
+    token_seqs *words = &r->sampling.lists->bad_words;
     token_list plain = {0}, spaced = {0};
     strbuf text = {0};
     size_t n_before = words->n > 0 ? (size_t)words->starts[words->n] : 0;
@@ -186,10 +193,10 @@ static quire_err add_bad_word(token_seqs *words, const tokenizer *t, str word, q
                           "bad_words has texts of more than %d tokens in all; give fewer or shorter ones", MAX_WORD_TOKENS);
     }
     if (e == QUIRE_OK && plain.n > 0) {
-        e = add_sequence(words, &plain, err);
+        e = add_sequence(r, words, &plain, err);
     }
     if (e == QUIRE_OK && another) {
-        e = add_sequence(words, &spaced, err);
+        e = add_sequence(r, words, &spaced, err);
     }
     token_list_deinit(&plain);
     token_list_deinit(&spaced);
@@ -211,12 +218,20 @@ static quire_err stopped(const atomic_bool *stop, quire_error *err) {
     return stop != NULL && atomic_load(stop) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK;
 }
 
-/* Adds the tokens that spell each breaker, where they are several. */
+/* Adds the tokens that spell each breaker, where they are several. All that has been is searched for them at each token. */
 static quire_err add_spelt(const quire_request *r, const tokenizer *t, const atomic_bool *stop, token_list *spelt, quire_error *err) {
+    size_t n_tokens = 0;
     for (size_t i = 0; i < n_breakers(r); i++) {
         TRY(stopped(stop, err));
-        TRY(encode(t, breaker_at(r, i), 0, spelt, err));
-        TRY(spelt->n > 1 ? add_sequence(&r->sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
+        quire_err e = encode(t, breaker_at(r, i), MAX_SPELT_TOKENS - n_tokens + 1, spelt, err);
+        n_tokens += spelt->n;
+        if (e == QUIRE_NO_ROOM || (e == QUIRE_OK && n_tokens > MAX_SPELT_TOKENS)) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "dry_sequence_breakers",
+                                 "dry_sequence_breakers has texts of more than %d tokens in all; give fewer or shorter ones",
+                                 MAX_SPELT_TOKENS);
+        }
+        TRY(e);
+        TRY(spelt->n > 1 ? add_sequence(r, &r->sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
     }
     return QUIRE_OK;
 }
@@ -225,7 +240,7 @@ static quire_err add_spelt(const quire_request *r, const tokenizer *t, const ato
 static quire_err add_holders(const quire_request *r, const tokenizer *t, const atomic_bool *stop, strbuf *piece, quire_error *err) {
     token_seqs *breakers = &r->sampling.lists->dry_breakers;
     size_t n = n_breakers(r);
-    for (int32_t id = 0; id < tokenizer_n_tokens(t) && breakers->n < MAX_BREAKER_TOKENS; id++) {
+    for (int32_t id = 0; id < tokenizer_n_tokens(t) && id < r->context.n_vocab; id++) {
         size_t i = 0;
         TRY(id % 1024 == 0 ? stopped(stop, err) : QUIRE_OK);
         strbuf_clear(piece);
@@ -262,7 +277,7 @@ quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const ato
     TRY(need_lists(r, err));
     for (size_t i = 0; i < request_n_texts(r->bad_words); i++) {
         TRY(stopped(stop, err));
-        TRY(add_bad_word(&r->sampling.lists->bad_words, t, request_text_at(r->bad_words, i), err));
+        TRY(add_bad_word(r, t, request_text_at(r->bad_words, i), err));
     }
     return repeats ? add_breakers(r, t, stop, err) : QUIRE_OK;
 }

@@ -19,7 +19,7 @@ void request_end_turns(quire_request *r) {
     for (int32_t i = 0; i < form->n_stops; i++) {
         r->stops[r->n_stops++] = form->stops[i];
     }
-    if (form->end_token >= 0 && !has_stop_token(s, form->end_token)) {
+    if (form->end_token >= 0 && form->end_token < r->context.n_vocab && !has_stop_token(s, form->end_token)) {
         s->stop_tokens[s->n_stop_tokens++] = form->end_token; /* the array has room for one more than a request may name */
     }
 }

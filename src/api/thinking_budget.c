@@ -332,16 +332,17 @@ static quire_err fill(finder *to, const char *const *texts, size_t most, const t
 static quire_err fill_forced(thinking_budget *b, const char *text, const tokenizer *t, quire_error *err) {
     token_list ids = {0};
     quire_err e = tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE}, &ids, err);
-    bool ends = false;
+    bool ends = false, has_rows = true; /* of logits */
     uint16_t at = 0;
-    for (size_t i = 0; e == QUIRE_OK && i < ids.n && i < MAX_FORCED; i++) {
-        str part = ids.ids[i] < grammar_vocab_size(b->vocab) ? grammar_vocab_text(b->vocab, ids.ids[i]) : (str){0};
+    for (size_t i = 0; e == QUIRE_OK && has_rows && i < ids.n && i < MAX_FORCED; i++) {
+        has_rows = ids.ids[i] < grammar_vocab_size(b->vocab);
+        str part = has_rows ? grammar_vocab_text(b->vocab, ids.ids[i]) : (str){0};
         b->forced[b->n_forced++] = ids.ids[i];
         for (size_t k = 0; k < part.n; k++) {
             ends = find(&b->close[0], &at, (uint8_t)part.p[k]) || ends;
         }
     }
-    if (e == QUIRE_OK && (!ends || ids.n > MAX_FORCED)) {
+    if (e == QUIRE_OK && (!ends || !has_rows || ids.n > MAX_FORCED)) {
         e = err_set_param(err, QUIRE_UNSUPPORTED, "thinking_token_budget",
                           "this model's vocabulary cannot write %s, which ends the reasoning", text);
     }

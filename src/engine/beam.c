@@ -392,7 +392,8 @@ static void choose(engine *e, beams *g) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
         const sequence *first = g->beams[0].seq; /* where its rules allow no token, the request is wrong, as in sampler_sample */
-        bool has_rules = first->constraint != NULL || first->sampling.lists != NULL || first->sampling.no_repeat_ngram_size > 0;
+        bool has_rules = first->constraint != NULL || first->sampling.lists != NULL || first->sampling.no_repeat_ngram_size > 0 ||
+                         first->sampling.min_tokens > 0;
         quire_err none = has_rules ? QUIRE_BAD_REQUEST : QUIRE_NUMERIC;
         beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR, found ? QUIRE_OK : none);
         return;

@@ -32,17 +32,6 @@ static void ban_words(float *logits, const sample_context *c) {
     }
 }
 
-/* Bans what followed an earlier copy of the last n - 1 tokens. */
-static void ban_repeats(float *logits, const sample_context *c) {
-    int32_t before = c->params->no_repeat_ngram_size - 1;
-    const int32_t *last = c->tokens + c->n_tokens - before;
-    for (int32_t end = before; end < c->n_tokens; end++) {
-        if (ends_with(c->tokens, end, last, before)) {
-            logits[c->tokens[end]] = -INFINITY;
-        }
-    }
-}
-
 static void keep_going(float *logits, const sample_context *c) {
     for (int32_t i = 0; i < c->n_eos; i++) {
         logits[c->eos[i]] = -INFINITY;
@@ -83,15 +72,30 @@ static void penalise_output(sampler *s, float *logits, const sample_context *c) 
 
 /* ---- DRY: penalises tokens that would prolong a repeat ---- */
 
-/* How many tokens of the window come after the newest whole breaker; n when there is none. */
-static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const token_seqs *breakers) {
+/* Marks what breakers begin with, and counts 1 for those that are one token. How many breakers there are up to the last of several tokens:
+ * requests have these first. */
+static int32_t mark_breakers(sampler *s, const token_seqs *breakers) {
+    int32_t n_long = 0;
     sampler_unmark(s);
     for (int32_t i = 0; i < breakers->n; i++) {
-        sampler_mark(s, breakers->tokens[breakers->starts[i]]);
+        int32_t first = breakers->tokens[breakers->starts[i]];
+        bool is_new = sampler_mark(s, first), is_one = breakers->starts[i + 1] - breakers->starts[i] == 1;
+        s->counts[first] = is_one || (!is_new && s->counts[first] != 0);
+        n_long = is_one ? n_long : i + 1;
     }
+    return n_long;
+}
+
+/* How many tokens of the window come after the newest whole breaker; n when there is none. */
+static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const token_seqs *breakers) {
+    int32_t n_long = mark_breakers(s, breakers);
     for (int32_t distance = 0; distance < n; distance++) {
-        int32_t at = n - 1 - distance, longest = -1;
-        for (int32_t i = 0; s->marks[window[at]] == s->mark && i < breakers->n; i++) {
+        int32_t at = n - 1 - distance;
+        if (s->marks[window[at]] != s->mark) {
+            continue;
+        }
+        int32_t longest = s->counts[window[at]] != 0 ? 0 : -1;
+        for (int32_t i = 0; i < n_long; i++) {
             const int32_t *b = breakers->tokens + breakers->starts[i];
             int32_t tail = breakers->starts[i + 1] - breakers->starts[i] - 1;
             if (tail > longest && tail <= distance && memcmp(window + at, b, ((size_t)tail + 1) * sizeof *b) == 0) {
@@ -121,6 +125,21 @@ static void measure_repeats(const int32_t *window, int32_t n, int32_t *repeats) 
         if (k + m > right) {
             left = k;
             right = k + m;
+        }
+    }
+}
+
+/* Bans what followed an earlier copy of the last n - 1 tokens. */
+static void ban_repeats(sampler *s, float *logits, const sample_context *c) {
+    int32_t before = c->params->no_repeat_ngram_size - 1, n = c->n_tokens;
+    if (before >= n) {
+        return;
+    }
+    measure_repeats(c->tokens, n, s->repeats);
+    s->repeats[n] = 0;
+    for (int32_t k = 1; k <= n - before; k++) {
+        if (s->repeats[k] >= before) {
+            logits[c->tokens[n - k]] = -INFINITY;
         }
     }
 }
@@ -180,7 +199,7 @@ bool sampler_change(sampler *s, float *logits, const sample_context *c) {
         ban_words(logits, c);
     }
     if (p->no_repeat_ngram_size > 0 && c->n_tokens >= p->no_repeat_ngram_size - 1) {
-        ban_repeats(logits, c);
+        ban_repeats(s, logits, c);
     }
     if (c->n_tokens - c->n_prompt < p->min_tokens && (c->constraint == NULL || s->goes_on)) {
         keep_going(logits, c);

@@ -124,8 +124,42 @@ static void a_breaker_is_every_token_that_holds_it_once_and_what_spells_it(void 
     quire_request_free(r);
 }
 
+/* A tokenizer may know more tokens than its model has rows of logits for: such tokens are never sampled, and no list has them. */
+static void ids_that_the_model_lacks_are_left_out(void **state) {
+    (void)state;
+    static const request_context context = {.n_vocab = 30, .max_model_len = 1024, .has_vocabulary = true}; /* up to t */
+    const char *body = "{\"prompt\":\"x\",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\"xy\",\"d\",\"z\",\"de\"],"
+                       "\"bad_words\":[\"d\",\"dx\",\"z\"]}";
+    quire_request *r;
+    quire_error err = {0};
+    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, &err), QUIRE_OK);
+    assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_OK);
+    const sampling_lists *l = r->sampling.lists;
+    const int32_t de[] = {13, 14};
+    assert_int_equal(l->dry_breakers.n, 2);
+    assert_true(has(&l->dry_breakers, de, 1) && has(&l->dry_breakers, de, 2));
+    assert_int_equal(l->bad_words.n, 1);
+    assert_true(has(&l->bad_words, de, 1));
+    quire_request_free(r);
+}
+
+static void breakers_of_many_tokens_are_refused(void **state) {
+    (void)state;
+    quire_request *r;
+    quire_error err = {0};
+    assert_int_equal(parse_texts("dry_sequence_breakers", 4, 128, &r, &err), QUIRE_OK);
+    assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_OK);
+    quire_request_free(r);
+    assert_int_equal(parse_texts("dry_sequence_breakers", 4, 129, &r, &err), QUIRE_OK);
+    assert_int_equal(request_tokenize_lists(r, letters, NULL, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "dry_sequence_breakers");
+    quire_request_free(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids_that_the_model_lacks_are_left_out),
+        cmocka_unit_test(breakers_of_many_tokens_are_refused),
         cmocka_unit_test(bad_words_have_a_bound_in_bytes_and_in_tokens),
         cmocka_unit_test(a_cancelled_request_stops_between_two_texts),
         cmocka_unit_test(a_breaker_is_every_token_that_holds_it_once_and_what_spells_it),
