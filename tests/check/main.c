@@ -85,7 +85,11 @@ int main(int argc, char **argv) {
         if (!r.table) {
             summary(&r, words[0]);
         }
-        return status != 0 || r.failed > 0;
+        bool is_empty = status == 0 && r.passed + r.failed + r.unsupported == 0;
+        if (is_empty) {
+            fprintf(stderr, "quire-check: %s: no case was found\n", words[1]);
+        }
+        return status != 0 || r.failed > 0 || is_empty;
     }
     return usage();
 }
