@@ -72,6 +72,10 @@ check() {
     fi
     read -r -a n <<<"$(tr -cs '0-9' ' ' <<<"$summary")"
     [ "$status" -eq 0 ] || grep -E '"result": ?"fail' "$log" | head -n 20
+    if [ "$status" -ne 0 ] && [ "${n[1]}" -eq 0 ]; then # no case of it failed, but it did
+        grep -v '^{' "$log" | head -n 5
+        n[1]=1
+    fi
     say "quire-check $kind $directory: ${n[0]} passed, ${n[1]} failed, ${n[2]} unsupported by this build"
     passed=$((passed + n[0])) failed=$((failed + n[1]))
 }

@@ -9,7 +9,7 @@ enum {
     MAX_BIASES = 4096,
     MAX_WORDS = 1024,
     MAX_BREAKERS = 64,
-    MAX_SPELT_TOKENS = 512, /* of breakers that are several tokens */
+    MAX_SPELT_TOKENS = 512, /* of all breakers together */
     MAX_WORD_TOKENS = 16384,
     MAX_TEXT_BYTES = 256 << 10
 };

@@ -121,6 +121,73 @@ static void penalties_leave_logits_finite(void **state) {
     sampler_close(s);
 }
 
+/* What followed an earlier copy of the last size - 1 tokens is banned, and nothing else. */
+static void repeated_n_grams_are_those_of_a_plain_search(void **state) {
+    (void)state;
+    enum { MOST = 16 };
+    uint64_t seed = 20261127;
+    for (int round = 0; round < 2000; round++) {
+        int32_t history[MOST], n = (int32_t)(rng_next(&seed) % (MOST + 1));
+        sampling_params p = params(1);
+        p.no_repeat_ngram_size = 1 + (int32_t)(rng_next(&seed) % (MOST + 2));
+        int32_t before = p.no_repeat_ngram_size - 1;
+        float row[3] = {1, 2, 3};
+        bool banned[3] = {false};
+        sampler *s;
+        for (int32_t i = 0; i < n; i++) {
+            history[i] = (int32_t)(rng_next(&seed) % (round % 2 == 0 ? 2 : 3));
+        }
+        for (int32_t end = before; end < n; end++) {
+            bool same = memcmp(history + end - before, history + n - before, (size_t)before * sizeof *history) == 0;
+            banned[history[end]] = banned[history[end]] || same;
+        }
+        sample_context c = {.params = &p, .tokens = history, .n_tokens = n, .noise = sample_noise_of((sample_key){0})};
+        assert_int_equal(sampler_open(3, n, &s), QUIRE_OK);
+        (void)sampler_change(s, row, &c);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(row[i] == -INFINITY, banned[i]);
+        }
+        sampler_close(s);
+    }
+}
+
+/* Penalises by DRY with these breakers, the first `turn` of them last. */
+static void penalise_between(const int32_t (*breakers)[3], const int32_t *lengths, int n, int turn, float *row) {
+    static const int32_t history[] = {1, 2, 3, 4, 1, 2, 5, 6, 1, 2, 3, 7, 1, 2};
+    sampling_params p = params(1);
+    p.dry_multiplier = 1.0f;
+    p.dry_base = 1.75f;
+    p.dry_allowed_length = 1;
+    p.dry_penalty_last_n = -1;
+    p.frequency_penalty = 0.25f; /* its counts are there before */
+    p.lists = sampling_lists_new();
+    for (int i = 0; i < n; i++) {
+        int k = (i + turn) % n;
+        assert_int_equal(token_seqs_add(&p.lists->dry_breakers, breakers[k], lengths[k]), QUIRE_OK);
+    }
+    sampler *s;
+    sample_context c = {.params = &p, .tokens = history, .n_tokens = 14, .n_prompt = 3, .noise = sample_noise_of((sample_key){0})};
+    assert_int_equal(sampler_open(8, 15, &s), QUIRE_OK);
+    (void)sampler_change(s, row, &c);
+    sampler_close(s);
+    sampling_lists_drop(p.lists);
+}
+
+/* Whatever their order; 6 is one by itself and begins another. */
+static void breakers_count_in_any_order(void **state) {
+    (void)state;
+    static const int32_t breakers[][3] = {{6, 1, 4}, {6}, {3, 7}, {5}, {6, 2}}, lengths[] = {3, 1, 2, 1, 2};
+    float wanted[8] = {0}, without[8] = {0};
+    penalise_between(breakers, lengths, 5, 0, wanted);
+    penalise_between(breakers, lengths, 1, 0, without);
+    assert_true(memcmp(wanted, without, sizeof wanted) != 0);
+    for (int turn = 1; turn < 5; turn++) {
+        float row[8] = {0};
+        penalise_between(breakers, lengths, 5, turn, row);
+        assert_memory_equal(row, wanted, sizeof row);
+    }
+}
+
 static void before_min_tokens_no_stop_token_is_chosen(void **state) {
     (void)state;
     float logits[] = {5, 4, 3};
@@ -538,6 +605,8 @@ int main(void) {
         cmocka_unit_test(mirostat_replaces_min_p),
         cmocka_unit_test(a_dynamic_temperature_is_finite),
         cmocka_unit_test(penalties_leave_logits_finite),
+        cmocka_unit_test(repeated_n_grams_are_those_of_a_plain_search),
+        cmocka_unit_test(breakers_count_in_any_order),
         cmocka_unit_test(before_min_tokens_no_stop_token_is_chosen),
         cmocka_unit_test(a_seed_fixes_the_token_and_its_position_changes_it),
         cmocka_unit_test(draws_follow_the_distribution),

@@ -17,14 +17,15 @@ static void remove_directory(const char *path) {
     (void)rmdir(path);
 }
 
+#define DONE SIGUSR2 /* what temporary_remove sends to the thread that waits */
+
 /* Waits for a signal, and then ends the process by it. */
 static void *watch(void *context) {
     temporary *t = context;
-    int number, state;
-    if (sigwait(&t->stops, &number) != 0) {
+    int number;
+    if (sigwait(&t->stops, &number) != 0 || number == DONE) {
         return NULL;
     }
-    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     remove_directory(t->path);
     (void)signal(number, SIG_DFL);
     (void)pthread_sigmask(SIG_UNBLOCK, &t->stops, NULL);
@@ -46,6 +47,7 @@ quire_err temporary_make(temporary *out, quire_error *err) {
     (void)sigemptyset(&out->stops);
     add_stop(&out->stops, SIGINT);
     add_stop(&out->stops, SIGTERM);
+    (void)sigaddset(&out->stops, DONE);
     if (mkdtemp(out->path) == NULL) {
         return err_set(err, QUIRE_IO, -1, "/tmp: no directory could be made there: %s", strerror(errno));
     }
@@ -60,7 +62,7 @@ quire_err temporary_make(temporary *out, quire_error *err) {
 }
 
 void temporary_remove(temporary *t) {
-    (void)pthread_cancel(t->watcher); /* it waits, or it removes the directory and ends the process */
+    (void)pthread_kill(t->watcher, DONE); /* it waits, or it removes the directory and ends the process */
     (void)pthread_join(t->watcher, NULL);
     remove_directory(t->path);
     (void)pthread_sigmask(SIG_SETMASK, &t->before, NULL);

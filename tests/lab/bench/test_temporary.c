@@ -62,12 +62,12 @@ static void a_signal_that_ends_the_process_removes_the_directory(void **state) {
     if (pid == 0) {
         wait_to_be_ended(fds[1]);
     }
+    (void)close(fds[1]);
     assert_int_equal(read(fds[0], path, sizeof path), sizeof path);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
     assert_int_equal(access(path, F_OK), -1);
     (void)close(fds[0]);
-    (void)close(fds[1]);
 }
 
 int main(void) {
