@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/vain_flags.h"
+#include "cli/unused_flags.h"
 
 /* The sampling defaults of terminal programs, where neither flags nor the model set any. */
 static const struct {
@@ -127,7 +127,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     session s;
     TRY(embed_check(o, err));
     TRY(prompt_check(o, err));
-    TRY(vain_flags_check_run(o, has_prompt, err));
+    TRY(unused_flags_check_run(o, has_prompt, err));
     if (o->embed) {
         return embed_run(o, err);
     }

@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/text_out.h"
-#include "cli/vain_flags.h"
+#include "cli/unused_flags.h"
 
 /* Writes "[1,2,3]" for programs, or a line a token for people: the id and its surface. */
 static quire_err write_ids(const quire_tokenizer *t, const int32_t *ids, size_t n, bool ids_only, strbuf *out) {
@@ -61,7 +61,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     quire_tokenizer *t = NULL;
     strbuf text = {0};
     TRY(prompt_check(o, err));
-    TRY(vain_flags_check_tokenize(o, err));
+    TRY(unused_flags_check_tokenize(o, err));
     quire_err e = o->ids ? QUIRE_OK : prompt_read(o, &text, err);
     e = e == QUIRE_OK ? quire_tokenizer_open(o->engine.model, &t, err) : e;
     if (e == QUIRE_OK) {

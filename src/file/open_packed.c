@@ -143,10 +143,8 @@ str packed_section(const model_file *f, const char *name) {
 
 static quire_err read_gguf(model_file *f, quire_error *err) {
     str section = packed_section(f, PACKED_GGUF);
-    tensor_dir none = {0};
-    quire_err e = gguf_parse(&f->gguf, section.p, section.n, f->path, 0, &none, err);
-    tensor_dir_deinit(&none);
-    return e != QUIRE_OK ? e : gguf_read_vocab(f, err);
+    TRY(gguf_parse(&f->gguf, section.p, section.n, f->path, 0, NULL, err));
+    return gguf_read_vocab(f, err);
 }
 
 quire_err packed_open(model_file *f, file_map map, quire_error *err) {

@@ -15,10 +15,10 @@ static quire_err describe_nemotron(const config *c, model_desc *d) {
     TRY(config_decoder(c, &s, d));
     d->blocks = (block_desc){.norm = NORM_LAYER, .norm_add_one = true, .ungated = true};
     TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f));
-    bool is_files = c->is_gguf && config_has(c, "rope.dimension_count", NULL);
-    is_files = is_files && model_file_set_by(c->f, "nemotron.rope.dimension_count") == NULL;
+    bool is_of_file = c->is_gguf && config_has(c, "rope.dimension_count", NULL);
+    is_of_file = is_of_file && model_file_set_by(c->f, "nemotron.rope.dimension_count") == NULL;
     int64_t n = d->ropes[0].n_dims, width = d->d_model;
-    if (is_files && n <= width / s.n_heads) { /* files count them as if heads were as wide as usual, and round down */
+    if (is_of_file && n <= width / s.n_heads) { /* files count them as if heads were as wide as usual, and round down */
         n = (n * s.n_heads * s.d_head + width - 1) / width;
         n += n % 2;
         d->ropes[0].n_dims = n < s.d_head ? (int32_t)n : s.d_head;

@@ -133,7 +133,7 @@ def test_what_is_not_understood_is_named_with_what_to_do(quire, arguments, words
     (["run", "--embed", "--prompts", "a", "--out", "b", "--resume"], ["--resume", "--embed"]),
     (["tokenize", "builtin", "-p", "x", "--override-kv", "a=int:1"], ["--override-kv", "tokenizer"]),
     (["tokenize", "builtin", "-p", "x", "--hf-overrides", "{}"], ["--hf-overrides", "tokenizer"]),
-    (["tokenize", "builtin", "--decode", "1,2", "--ids"], ["--ids beside --decode"]),
+    (["tokenize", "builtin", "--decode", "1,2", "--ids"], ["--ids does nothing beside --decode"]),
 ])
 def test_a_flag_that_would_do_nothing_is_refused_with_what_to_do(quire, arguments, words):
     done = run(*arguments)

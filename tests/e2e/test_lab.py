@@ -4,6 +4,7 @@ import pathlib
 import shutil
 import subprocess
 
+import pytest
 from conftest import QUIRE
 
 LAB = str(pathlib.Path(QUIRE).resolve().parent / "quire-lab")
@@ -48,6 +49,42 @@ def test_without_quire_lab_the_error_says_what_builds_it(quire, tmp_path):
         assert done.stderr.startswith(f"quire: {command}: ") and "quire-lab" in done.stderr and "`make all`" in done.stderr
         assert done.stderr.count("\n") == 1
     assert run(alone(tmp_path), "--version").returncode == 0
+
+
+@pytest.mark.parametrize("line, flag", [
+    ("bench serving builtin --slo first=1", "--slo"),
+    ("bench serving --described opt-13b,a100-40gb --compute int8", "--compute"),
+    ("bench serving --described opt-13b,a100-40gb --trace x --rate 2", "--rate"),
+    ("bench headline --shape 1.1b --compute f32", "--compute"),
+    ("bench headline --type q4_0", "--type"),
+    ("bench headline --trace x --lengths alpaca", "--lengths"),
+    ("bench profile --compute f32", "--compute"),
+    ("bench profile builtin --shape 1.1b", "--shape"),
+    ("bench json builtin --shape 1.1b", "--model"),
+    ("bench json --type q4_0", "--type"),
+    ("bench speculation --methods ngram --speculative-config {}", "--methods"),
+    ("bench speed --shape bert-base --context 8", "--context"),
+    ("bench attention --pages 16 --prompt 8", "--prompt"),
+    ("bench ablation batching --page-size 4", "--page-size"),
+    ("sim --plan llama-2-7b a100-40gb --limit 5", "--limit"),
+    ("sim x --compare --described opt-13b,a100-40gb --prefix-cache page", "--prefix-cache"),
+])
+def test_a_flag_that_does_nothing_there_is_refused(quire, line, flag):
+    done = run(LAB, *line.split())
+    assert done.returncode == 2 and f"{flag} does nothing" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("line", ["bench calibrate builtin --out -", "bench headline --svg -", "sim x --svg -", "perplexity builtin x --out -"])
+def test_what_only_goes_to_a_file_is_not_written_to_one_named_minus(quire, tmp_path, line):
+    done = run(LAB, *line.split(), cwd=tmp_path)
+    assert done.returncode == 2 and "must name a file" in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_tiers_that_stay_do_not_answer_for_computing(quire, tmp_path):
+    for _ in range(2):
+        done = run(LAB, "bench", "tiers", "builtin", "--kv-tier-file", str(tmp_path / "tier"), "--lengths", "300", "--runs", "1", "--json")
+        assert done.returncode == 0 and done.stdout.count('"computed_over_tier"') == 2, done.stdout + done.stderr  # else it says that it found them
 
 
 def test_errors_and_exit_statuses_come_from_quire_lab(quire):

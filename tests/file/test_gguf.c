@@ -438,7 +438,21 @@ static void a_split_file_with_wrong_parts_is_refused(void **state) {
     temp_delete(&d, split_names);
 }
 
-/* For a tokenizer the keys are enough: data that are cut off, other parts and types that nothing computes with do not matter. */
+/* One of two parts, with a tensor of a type that nothing computes with; no: which part it says it is. */
+static void make_part_with_vocabulary(strbuf *b, uint32_t no) {
+    put_header(b, 3, 1, 5);
+    put_key_str(b, "general.architecture", "llama");
+    put_key(b, "split.no", GGUF_U16);
+    put(b, &(uint16_t){(uint16_t)no}, 2);
+    put_key(b, "split.count", GGUF_U16);
+    put(b, &(uint16_t){2}, 2);
+    put_key_str(b, "tokenizer.ggml.model", "llama");
+    put_array(b, "tokenizer.ggml.tokens", GGUF_STRING, 1);
+    put_str(b, "ab");
+    put_tensor(b, "token_embd.weight", 32, 1, 999, 0);
+}
+
+/* For a tokenizer the keys are enough: tensors that are cut off, other parts and types that nothing computes with do not matter. */
 static void a_vocabulary_needs_no_tensors(void **state) {
     (void)state;
     temp_dir d = temp_new();
@@ -446,13 +460,22 @@ static void a_vocabulary_needs_no_tensors(void **state) {
     size_t n_header;
     model_file *f = NULL;
     quire_error err = {0};
+    static const char *const names[] = {"cut.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf", NULL};
     make_gguf(&b, 3, &n_header);
-    write_file(temp_path(&d, "cut.gguf"), b.p, n_header - 100);
-    assert_int_equal(model_file_open(temp_path(&d, "cut.gguf"), &f, &err), QUIRE_BAD_FILE);
-    assert_int_equal(model_file_open_vocabulary(temp_path(&d, "cut.gguf"), &f, &err), QUIRE_OK);
-    assert_int_equal(model_file_vocab(f)->n_tokens, 3);
-    model_file_close(f);
-    temp_delete(&d, (const char *[]){"cut.gguf", NULL});
+    write_file(temp_path(&d, names[0]), b.p, n_header - 100);
+    for (uint32_t no = 0; no < 2; no++) {
+        strbuf_clear(&b);
+        make_part_with_vocabulary(&b, no);
+        write_file(temp_path(&d, names[1 + no]), b.p, b.n);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_not_equal(model_file_open(temp_path(&d, names[i]), &f, &err), QUIRE_OK);
+        assert_int_equal(model_file_open_vocabulary(temp_path(&d, names[i]), &f, &err), QUIRE_OK);
+        assert_int_equal(model_file_vocab(f)->n_tokens, i == 0 ? 3 : 1);
+        model_file_close(f);
+    }
+    assert_int_equal(model_file_open_vocabulary(temp_path(&d, names[2]), &f, &err), QUIRE_INVALID);
+    temp_delete(&d, names);
     strbuf_deinit(&b);
 }
 

@@ -57,10 +57,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     quire_error err = {0};
     fuzz_sum sum = 0;
     log_set_level(LOG_ERROR);
+    gguf keys = {0};
+    bool has_keys = gguf_parse(&keys, data, size, "fuzz", 0, NULL, &err) == QUIRE_OK;
+    fuzz_check(has_keys || err.message[0] != 0);
+    gguf_deinit(&keys);
+    err = (quire_error){0};
     if (model_file_open_memory(data, size, "fuzz", &f, &err) != QUIRE_OK) {
         fuzz_check(err.message[0] != 0 && f == NULL);
         return 0;
     }
+    fuzz_check(has_keys);
     read_tensors(f, &sum);
     read_metadata(f, &sum);
     read_numbers(f, &sum);

@@ -2,8 +2,8 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/bench_attention.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -32,7 +32,7 @@ static void defaults(cli_options *o) {
 static quire_err run(const cli_options *o, quire_error *err) {
     bench_attention_options own = ((const options *)(const void *)o)->own;
     if (own.pages != NULL) {
-        TRY(idle_flags_refuse(o, "--prompt", "with --pages, where decodes alone are measured", err));
+        TRY(unused_flags_refuse(o, "--prompt", "with --pages, where decodes alone are measured", err));
     }
     own.json = o->json;
     return bench_attention_run(&own, err);

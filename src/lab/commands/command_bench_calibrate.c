@@ -27,7 +27,7 @@ static void defaults(cli_options *o) {
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
-    TRY(files_check_writable("--out", o->out, err));
+    TRY(files_check_named("--out", o->out, err));
     calibrate_options own = ((const options *)(const void *)o)->own;
     own.engine = o->engine;
     own.off = ((const options *)(const void *)o)->ablated.off;

@@ -3,10 +3,10 @@
 
 #include "base/err.h"
 #include "cli/files.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/headline.h"
 #include "lab/bench/headline_case.h"
 #include "lab/bench/model_shape.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -56,16 +56,16 @@ static void defaults(cli_options *o) {
 static quire_err check_flags(const options *o, quire_error *err) {
     const cli_options *c = &o->cli;
     if (o->own.trace != NULL) {
-        TRY(idle_flags_refuse(c, "--lengths", "with --trace, whose requests have their own", err));
+        TRY(unused_flags_refuse(c, "--lengths", "with --trace, whose requests have their own", err));
     }
-    return o->own.shape != NULL ? idle_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err)
-                                : idle_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
+    return o->own.shape != NULL ? unused_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err)
+                                : unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
     TRY(check_flags((const void *)o, err));
     headline_options own = ((const options *)(const void *)o)->own;
-    TRY(files_check_writable("--svg", own.svg, err));
+    TRY(files_check_named("--svg", own.svg, err));
     own.engine.model = o->engine.model;
     own.json = o->json;
     return headline_run(&own, err);

@@ -2,9 +2,9 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/bench_json.h"
 #include "lab/commands/ablation_flags.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -33,10 +33,10 @@ static void defaults(cli_options *o) {
 static quire_err check_flags(const options *o, quire_error *err) {
     const cli_options *c = &o->ablated.cli;
     if (o->own.shape == NULL) {
-        return idle_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
+        return unused_flags_refuse(c, "--type", "without --shape: a model has weights of its own", err);
     }
-    TRY(idle_flags_refuse(c, "--model --hf-repo", "with --shape, whose model is run", err));
-    return idle_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err);
+    TRY(unused_flags_refuse(c, "--model --hf-repo", "with --shape, whose model is run", err));
+    return unused_flags_refuse(c, "--compute", "with --shape, whose --type says how products are computed", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {

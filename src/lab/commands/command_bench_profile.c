@@ -2,8 +2,8 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/bench_profile.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -37,8 +37,8 @@ static void defaults(cli_options *o) {
 /* A flag that would do nothing is refused. */
 static quire_err check_flags(const options *o, quire_error *err) {
     return o->cli.engine.model != NULL
-               ? idle_flags_refuse(&o->cli, "--type --shape", "with a MODEL, which has weights and a shape of its own", err)
-               : idle_flags_refuse(&o->cli, "--compute", "without a MODEL: --type says how products of random weights are computed", err);
+               ? unused_flags_refuse(&o->cli, "--type --shape", "with a MODEL, which has weights and a shape of its own", err)
+               : unused_flags_refuse(&o->cli, "--compute", "without a MODEL: --type says how products of random weights are computed", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {

@@ -2,8 +2,8 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/bench_serving.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/served_flags.h"
 
@@ -73,15 +73,15 @@ static quire_err limit_engine(const compare_options *s, quire_options *e, quire_
 static quire_err check_flags(const options *o, quire_error *err) {
     const cli_options *c = &o->served.cli;
     if (o->own.trace != NULL) {
-        TRY(idle_flags_refuse(c, "--rate --lengths --seed", "with --trace, whose requests have their own times and lengths (see --speed)",
+        TRY(unused_flags_refuse(c, "--rate --lengths --seed", "with --trace, whose requests have their own times and lengths (see --speed)",
                               err));
     }
     if (c->engine.model != NULL) {
-        return idle_flags_refuse(c, "--slo --cost-per-hour", "with a MODEL, which really serves, at one rate: it is of simulated servers",
+        return unused_flags_refuse(c, "--slo --cost-per-hour", "with a MODEL, which really serves, at one rate: it is of simulated servers",
                                  err);
     }
     return o->own.calibrate ? QUIRE_OK
-                            : idle_flags_refuse(c, "--compute --kv-dtype --prefix-cache --threads --runs",
+                            : unused_flags_refuse(c, "--compute --kv-dtype --prefix-cache --threads --runs",
                                                 "where a server is simulated: give a MODEL that really serves", err);
 }
 

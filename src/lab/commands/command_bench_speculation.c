@@ -2,9 +2,9 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/bench_speculation.h"
 #include "lab/commands/ablation_flags.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -32,7 +32,7 @@ static void defaults(cli_options *o) {
 
 static quire_err run(const cli_options *o, quire_error *err) {
     if (o->engine.speculative_config != NULL) {
-        TRY(idle_flags_refuse(o, "--methods", "with --speculative-config, which is measured alone", err));
+        TRY(unused_flags_refuse(o, "--methods", "with --speculative-config, which is measured alone", err));
     }
     bench_speculation_options own = ((const options *)(const void *)o)->own;
     strbuf text = {0};

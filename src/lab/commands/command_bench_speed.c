@@ -2,9 +2,9 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/bench_speed.h"
 #include "lab/bench/model_shape.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -34,7 +34,7 @@ static void defaults(cli_options *o) {
 static quire_err run(const cli_options *o, quire_error *err) {
     bench_speed_options own = ((const options *)(const void *)o)->own;
     if (own.shapes != NULL) {
-        TRY(idle_flags_refuse(o, "--context", "with --shape, whose attention is not measured by itself", err));
+        TRY(unused_flags_refuse(o, "--context", "with --shape, whose attention is not measured by itself", err));
     }
     own.json = o->json;
     return bench_speed_run(&own, err);

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "cli/unused_flags.h"
 #include "lab/bench/experiment.h"
-#include "lab/commands/idle_flags.h"
 #include "lab/commands/lab_commands.h"
 
 typedef struct options {
@@ -87,7 +87,7 @@ static quire_err run_workload(const cli_options *o, quire_error *err) {
 
 static quire_err run_ablation(const cli_options *o, quire_error *err) {
     if (o->argument != NULL && strcmp(o->argument, "batching") == 0) {
-        TRY(idle_flags_refuse(o, "--page-size", "in the table of batching: pages and pieces have 16 tokens there", err));
+        TRY(unused_flags_refuse(o, "--page-size", "in the table of batching: pages and pieces have 16 tokens there", err));
     }
     return run_named(o, experiment_ablation, err);
 }

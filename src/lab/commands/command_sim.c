@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "cli/files.h"
-#include "lab/commands/idle_flags.h"
+#include "cli/unused_flags.h"
 #include "lab/commands/lab_commands.h"
 #include "lab/commands/served_flags.h"
 #include "lab/sim/plan.h"
@@ -69,7 +69,7 @@ static quire_err check_flags(const options *o, quire_error *err) {
                        served != NULL ? served : replays != NULL ? replays : device);
     }
     if (plans) {
-        return idle_flags_refuse(&o->served.cli, "--limit --prefix-cache", "with --plan, which reads no trace", err);
+        return unused_flags_refuse(&o->served.cli, "--limit --prefix-cache", "with --plan, which reads no trace", err);
     }
     if (o->plan.n_prompt != none.n_prompt || o->plan.n_output != none.n_output || o->plan.unused_percent != none.unused_percent ||
         o->plan.n_devices != none.n_devices) {
@@ -82,7 +82,7 @@ static quire_err check_flags(const options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "%s is of a server that is simulated: give --described MODEL,DEVICE or --cost FILE",
                        served != NULL ? served : "--cost-per-hour");
     }
-    return s->all ? idle_flags_refuse(&o->served.cli, "--prefix-cache", "with --compare, whose servers have every kind of it", err)
+    return s->all ? unused_flags_refuse(&o->served.cli, "--prefix-cache", "with --compare, whose servers have every kind of it", err)
                   : QUIRE_OK;
 }
 
@@ -104,7 +104,7 @@ static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->argument) {
         return err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
-    TRY(files_check_writable("--svg", own.svg, err));
+    TRY(files_check_named("--svg", own.svg, err));
     own.trace = o->argument;
     own.server = given->served.server;
     own.server.prefix_cache = own.prefix_cache;

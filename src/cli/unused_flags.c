@@ -1,14 +1,19 @@
-#include "cli/vain_flags.h"
+#include "cli/unused_flags.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "cli/commands.h"
 #include "cli/read_flags.h"
 
+enum { LONGEST_NAME = 48 };
+
 /* The ways in which `quire run` runs. */
 enum { RUN_PROMPT = 1, RUN_BATCH = 2, RUN_CHAT = 4, RUN_LINES = 8, RUN_ROWS = 16 };
 enum { RUN_TEXT = RUN_PROMPT | RUN_BATCH | RUN_CHAT | RUN_LINES };
 
-/* Why a flag is in vain there, and what to do. */
+/* Why a flag is unused there, and what to do. */
 static const struct {
     int way;
     const char *reason;
@@ -69,7 +74,20 @@ static quire_err refuse(const flag *f, int way, quire_error *err) {
     return err_set(err, QUIRE_INVALID, -1, "%.*s: %s", (int)name.n, name.p, reason);
 }
 
-quire_err vain_flags_check_run(const cli_options *o, bool has_prompt, quire_error *err) {
+quire_err unused_flags_refuse(const cli_options *o, const char *names, const char *why, quire_error *err) {
+    for (const char *at = names; *at != '\0'; at += strspn(at, " ")) {
+        char name[LONGEST_NAME];
+        size_t n = strcspn(at, " ");
+        (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
+        if (read_flags_gave(o, name)) {
+            return err_set(err, QUIRE_INVALID, -1, "%s does nothing %s", name, why);
+        }
+        at += n;
+    }
+    return QUIRE_OK;
+}
+
+quire_err unused_flags_check_run(const cli_options *o, bool has_prompt, quire_error *err) {
     int way = o->embed ? RUN_ROWS : o->prompts ? RUN_BATCH : has_prompt ? RUN_PROMPT : o->complete ? RUN_LINES : RUN_CHAT;
     for (const flag *const *f = o->given; f && *f; f++) {
         TRY((ways_of(*f) & way) != 0 ? QUIRE_OK : refuse(*f, way, err));
@@ -77,15 +95,7 @@ quire_err vain_flags_check_run(const cli_options *o, bool has_prompt, quire_erro
     return QUIRE_OK;
 }
 
-quire_err vain_flags_check_tokenize(const cli_options *o, quire_error *err) {
-    static const char *const of_models[] = {"--override-kv", "--hf-overrides"};
-    for (size_t i = 0; i < sizeof of_models / sizeof *of_models; i++) {
-        if (read_flags_gave(o, of_models[i])) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: without effect here, where the tokenizer is taken as its file has it; leave it out",
-                           of_models[i]);
-        }
-    }
-    return o->ids && read_flags_gave(o, "--ids")
-               ? err_set(err, QUIRE_INVALID, -1, "--ids beside --decode, which prints a text; leave one of them out")
-               : QUIRE_OK;
+quire_err unused_flags_check_tokenize(const cli_options *o, quire_error *err) {
+    TRY(unused_flags_refuse(o, "--override-kv --hf-overrides", "here, where the tokenizer is taken as its file has it; leave it out", err));
+    return o->ids ? unused_flags_refuse(o, "--ids", "beside --decode, which prints a text; leave one of them out", err) : QUIRE_OK;
 }
