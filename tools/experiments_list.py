@@ -388,8 +388,8 @@ def gains(case, pages="last pages only"):
 HEADLINE = [
     headline("headline-sharegpt-5", "--lengths sharegpt --shares 5 --draws 3", "--lengths sharegpt --shares 5 --rates 70,130", *gains("sharegpt 5")),
     headline("headline-sharegpt-10", "--lengths sharegpt --shares 10 --draws 3", "--quick --requests 20", *gains("sharegpt 10")),
-    headline("headline-sharegpt-20", "--lengths sharegpt --shares 20", "--lengths sharegpt --shares 20 --rates 70,130 --requests 10"),
-    headline("headline-alpaca", "--lengths alpaca", "--lengths alpaca --shares 20 --rates 70,130 --requests 10"),
+    headline("headline-sharegpt-20", "--lengths sharegpt --shares 20 --draws 3", "--lengths sharegpt --shares 20 --rates 70,130 --requests 10"),
+    headline("headline-alpaca", "--lengths alpaca --draws 8 --runs 3", "--lengths alpaca --shares 20 --rates 70,130 --requests 10"),
     headline("headline-1.1b", "--shape 1.1b --shrink 8", "--quick --shrink 8 --requests 20", *gains("sharegpt 10", "last pages only, of sequences an eighth as long")),
 ]
 

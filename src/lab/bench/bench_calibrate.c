@@ -66,28 +66,22 @@ static void add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_
     }
 }
 
-/* Powers of two, and both limits. */
+/* The knots up to both limits; long contexts behind powers of two. */
 static void choose(calibration *k) {
     const quire_info *info = k->c.info;
-    int32_t longest = info->max_model_len - DECODE_TOKENS;
-    for (int32_t rows = 1; k->n_knots < COST_MAX_POINTS - 1;
-         rows = rows * 2 < info->max_batched_tokens ? rows * 2 : info->max_batched_tokens) {
-        k->knots[k->n_knots++] = rows;
-        add_measure(k, false, 1, rows);
-        if (rows == info->max_batched_tokens) {
-            break;
-        }
+    int32_t longest = info->max_model_len - DECODE_TOKENS, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(info->max_seqs, seqs);
+    k->n_knots = cost_knots_until(info->max_batched_tokens, k->knots);
+    for (int32_t i = 0; i < k->n_knots; i++) {
+        add_measure(k, false, 1, k->knots[i]);
     }
     for (int32_t rows = 2 * info->max_batched_tokens; rows <= longest; rows *= 2) {
         add_measure(k, false, 1, rows);
     }
     add_measure(k, false, 1, longest);
-    for (int32_t seqs = 1;; seqs = seqs * 2 < info->max_seqs ? seqs * 2 : info->max_seqs) {
-        add_measure(k, true, seqs, 8);
-        add_measure(k, true, seqs, longest / 4);
-        add_measure(k, true, seqs, longest);
-        if (seqs == info->max_seqs) {
-            break;
+    const int32_t prompts[] = {8, longest / 4, longest};
+    for (int32_t i = 0; i < n_seqs; i++) {
+        for (int p = 0; p < ((seqs[i] & (seqs[i] - 1)) == 0 ? 3 : 1); p++) {
+            add_measure(k, true, seqs[i], prompts[p]);
         }
     }
 }

@@ -16,6 +16,7 @@ enum { MAX_MEASURES = 64, N_CONTEXTS = 4 };
 enum { MAX_REPEATS = 64, LEAST_REPEATS = 4, RUN_US = 20000, LONG_US = 200000 };
 
 static const int32_t contexts[N_CONTEXTS] = {16, 128, 512, 1536};
+enum { USUAL = 1 }; /* of these */
 
 /* So many sequences that decode behind `first` tokens each, or one that computes n_rows behind them. */
 typedef struct measure {
@@ -46,23 +47,19 @@ static void add_measure(measuring *k, measure m) {
     }
 }
 
-/* Rows by powers of two up to the limit, alone and behind others; sequences by powers of two, behind several contexts. */
+/* Rows up to the limit, alone and behind others; sequences, behind several contexts where their number is a power of two, since what a
+ * token of context costs does not bend. */
 static void choose(measuring *k) {
-    int32_t most = k->o->max_rows;
-    for (int32_t rows = 1;; rows = rows * 2 < most ? rows * 2 : most) {
-        k->knots[k->n_knots++] = rows;
-        add_measure(k, (measure){.n_seqs = 1, .n_rows = rows});
-        if (rows == most || k->n_knots == COST_MAX_POINTS) {
-            break;
-        }
+    int32_t most = k->o->max_rows, seqs[COST_MAX_POINTS], n_seqs = cost_knots_until(k->o->max_seqs, seqs);
+    k->n_knots = cost_knots_until(most, k->knots);
+    for (int32_t i = 0; i < k->n_knots; i++) {
+        add_measure(k, (measure){.n_seqs = 1, .n_rows = k->knots[i]});
     }
     add_measure(k, (measure){.n_seqs = 1, .first = most, .n_rows = most});
-    for (int32_t n = 1;; n = n * 2 < k->o->max_seqs ? n * 2 : k->o->max_seqs) {
-        for (int i = 0; i < N_CONTEXTS; i++) {
-            add_measure(k, (measure){.decodes = true, .n_seqs = n, .first = contexts[i]});
-        }
-        if (n == k->o->max_seqs) {
-            break;
+    for (int32_t n = 0; n < n_seqs; n++) {
+        bool all = (seqs[n] & (seqs[n] - 1)) == 0;
+        for (int i = all ? 0 : USUAL; i < (all ? N_CONTEXTS : USUAL + 1); i++) {
+            add_measure(k, (measure){.decodes = true, .n_seqs = seqs[n], .first = contexts[i]});
         }
     }
 }

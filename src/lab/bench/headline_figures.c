@@ -40,7 +40,7 @@ void headline_load_mean(headline_load *mean, int32_t n, const headline_load *loa
     mean_of(&mean->work.prefill_pairs, n, load->work.prefill_pairs);
     mean_of(&mean->work.copied, n, load->work.copied);
     mean_of(&mean->work.swapped, n, load->work.swapped);
-    for (int k = 0; k < SERVING_MAX_POWERS; k++) {
+    for (int k = 0; k < COST_N_KNOTS; k++) {
         mean_of(&mean->steps_at[k], n, load->steps_at[k]);
     }
 }
@@ -63,8 +63,8 @@ double headline_allowed_us(const cost_model *c, const headline_load *load) {
     step_work rest = load->work; /* beside the rows */
     rest.rows = 0;
     double us = cost_of(c, &rest) - cost_of(c, &(step_work){0});
-    for (int k = 0; k < SERVING_MAX_POWERS; k++) {
-        us += load->steps_at[k] > 0 ? load->steps_at[k] * cost_of(c, &(step_work){.rows = ldexp(1, k)}) : 0;
+    for (int k = 0; k < COST_N_KNOTS; k++) {
+        us += load->steps_at[k] > 0 ? load->steps_at[k] * cost_of(c, &(step_work){.rows = cost_knot(k)}) : 0;
     }
     return us;
 }

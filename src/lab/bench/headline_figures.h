@@ -13,7 +13,7 @@ typedef struct headline_load {
     double at_once, live; /* requests running; part of the reserved room that holds a token: means over steps */
     double n_steps, n_preemptions;
     step_work work;                      /* of all steps together, padding and dead rows among it */
-    double steps_at[SERVING_MAX_POWERS]; /* as serving_result's */
+    double steps_at[COST_N_KNOTS]; /* as serving_result's */
 } headline_load;
 
 headline_load headline_load_of(const serving_result *r, double rate);

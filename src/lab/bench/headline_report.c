@@ -186,7 +186,8 @@ static void print_cost(const headline_case *c, bool json) {
     double alone = cost_of(m, &(step_work){.rows = 1, .out = 1});
     sheet_begin(&s, "\nWhat a step costs here by rows that decode, without attention, and how many times the tokens a second of one row it "
                     "gives");
-    for (int32_t rows = 1; rows <= 64; rows *= 2) {
+    for (int32_t i = 0; cost_knot(i) <= 64; i++) {
+        int32_t rows = cost_knot(i);
         double us = cost_of(m, &(step_work){.rows = rows, .out = rows});
         sheet_row(&s, (sheet_cell[]){{.text = c->lengths},
                                      {.number = c->share},

@@ -18,6 +18,32 @@ double cost_of(const cost_model *c, const step_work *w) {
            w->copied * c->copy_us + w->swapped * c->swap_us;
 }
 
+/* Knots up to SINGLE_ROWS lie one apart. */
+enum { SINGLE_ROWS = 8, TWELVE = SINGLE_ROWS, FIRST_POWER = 4 }; /* 2^FIRST_POWER comes behind 12 */
+
+int32_t cost_knot(int32_t i) {
+    return i < SINGLE_ROWS ? i + 1 : i == TWELVE ? 12 : 1 << (i - TWELVE - 1 + FIRST_POWER);
+}
+
+int32_t cost_knot_before(double rows, double *part) {
+    int32_t i = 0;
+    while (i < COST_N_KNOTS - 2 && cost_knot(i + 1) <= rows) {
+        i++;
+    }
+    *part = fmax(0, (rows - cost_knot(i)) / (cost_knot(i + 1) - cost_knot(i)));
+    return i;
+}
+
+int32_t cost_knots_until(int32_t most, int32_t *knots) {
+    int32_t n = 0;
+    while (n < COST_MAX_POINTS - 1 && cost_knot(n) < most) {
+        knots[n] = cost_knot(n);
+        n++;
+    }
+    knots[n++] = most;
+    return n;
+}
+
 void cost_mean(cost_model *c, int32_t n, const cost_model *other) {
     if (n == 0) {
         *c = *other;

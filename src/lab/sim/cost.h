@@ -39,6 +39,15 @@ typedef struct step_work {
     double copied, swapped;             /* tokens whose keys and values move; to host memory or back */
 } step_work;
 
+/* The numbers of rows at which a measured base bends, ascending: 1 to 8, 12, then powers of two. Products take rows by tiles of some six,
+ * so that a step of 6 rows may cost what one of 4 does, and one of 8 half as much again. 0 <= i < COST_N_KNOTS. */
+enum { COST_N_KNOTS = 32 };
+int32_t cost_knot(int32_t i);
+/* Which knot `rows` >= 0 lies at or behind, and *part: how far on the way to the next one, from 0 up. */
+int32_t cost_knot_before(double rows, double *part);
+/* knots[0..COST_MAX_POINTS) = the knots below `most`, then `most`. Returns how many. */
+int32_t cost_knots_until(int32_t most, int32_t *knots);
+
 /* c, the mean of n, becomes the mean of those and `other`, which was measured at the same numbers of rows. With n = 0 it becomes `other`.
  */
 void cost_mean(cost_model *c, int32_t n, const cost_model *other);

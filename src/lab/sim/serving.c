@@ -25,8 +25,8 @@ void serving_note(serving_result *r, const trace_request *q, double arrival, dou
 }
 
 void serving_count_work(serving_result *r, const step_work *w) {
-    int k = w->rows >= 1 ? ilogb(w->rows) : 0;
-    double power = ldexp(1, k), part = fmax(0, w->rows / power - 1);
+    double part;
+    int32_t k = cost_knot_before(w->rows, &part);
     r->steps_at[k] += 1 - part;
     r->steps_at[k + 1] += part;
     r->n_rows += (int64_t)w->rows;

@@ -75,8 +75,6 @@ typedef struct serving_options {
     const serving_execution *execution; /* NULL: the cost model says what a step takes */
 } serving_options;
 
-enum { SERVING_MAX_POWERS = 32 };
-
 /* Times in microseconds, of requests that were answered. */
 typedef struct serving_times {
     double *first;     /* from arrival to the first token */
@@ -94,9 +92,9 @@ typedef struct serving_result {
     /* Sums over steps, counted: requests running, tokens they hold, tokens they have room for. With a static batch dead rows hold none */
     int64_t step_running, step_live, step_reserved;
     step_work work;                /* of all steps together, as step_work counts it */
-    /* How many steps had 2^k rows; one of a number between two powers counts to both, in parts, so that what is linear between them sums up
-     * the same. */
-    double steps_at[SERVING_MAX_POWERS];
+    /* How many steps had cost_knot(k) rows; one of a number between two knots counts to both, in parts, so that what is linear between them
+     * sums up the same. */
+    double steps_at[COST_N_KNOTS];
     double span_us;                /* from the first arrival to the last answer */
     double busy_us;                /* of it, in steps */
     double running_us, live_us, reserved_us; /* sums over steps of time x requests running, tokens they hold, tokens they have room for */

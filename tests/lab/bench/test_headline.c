@@ -43,7 +43,8 @@ static void the_run_of_the_median_is_taken_and_the_lower_of_an_even_number(void 
 static const cost_model plain = {
     .n_points = 2, .rows = {0, 1}, .us = {100, 110}, .out_us = 1, .decode_pair_us = 0.5, .prefill_pair_us = 0.25, .copy_us = 2};
 
-/* Two requests: answers of 5 and 3; 7 steps of 1, 1, 1, 1, 2, 10 and 20 rows: 10 is three quarters of 8 and one of 16. */
+/* Two requests: answers of 5 and 3; 7 steps of 1, 1, 1, 1, 2, 10 and 20 rows: 10 is half of 8 and half of 12, 20 three
+ * quarters of 16 and one of 32. */
 static const serving_result served = {
     .times = {.per_token = (double[]){4000, 2000}, .n = 2},
     .prompt_tokens = 30,
@@ -55,7 +56,7 @@ static const serving_result served = {
     .step_live = 110,
     .step_reserved = 220,
     .work = {.rows = 36, .out = 8, .decode_pairs = 90, .prefill_pairs = 265, .copied = 12},
-    .steps_at = {4, 1, 0, 0.75, 0.25 + 0.75, 0.25},
+    .steps_at = {4, 1, [7] = 0.5, [8] = 0.5, [9] = 0.75, [10] = 0.25},
     .span_us = 16000,
 };
 
@@ -110,7 +111,7 @@ static void the_mean_of_loads_is_that_of_each_figure(void **state) {
     second.latency *= 3;
     second.n_preemptions = 6;
     third.work.decode_pairs = 0;
-    third.steps_at[3] = 3;
+    third.steps_at[7] = 2;
     third.tokens_s *= 4;
     headline_load_mean(&mean, 0, &first);
     headline_load_mean(&mean, 1, &second);
@@ -122,7 +123,7 @@ static void the_mean_of_loads_is_that_of_each_figure(void **state) {
     assert_near(mean.n_steps, 7);
     assert_near(mean.work.rows, 36);
     assert_near(mean.work.decode_pairs, 60);
-    assert_near(mean.steps_at[3], 1.5);
+    assert_near(mean.steps_at[7], 1);
 }
 
 static void drift_is_what_the_loads_work_costs_more_at_one_of_two_costs(void **state) {
@@ -215,8 +216,8 @@ static void each_way_reserves_what_it_says(void **state) {
         assert_int_equal(r.step_reserved, cases[i].reserved);
         assert_int_equal(r.step_live, cases[i].how == RESERVE_PAGED ? 30 + 31 + 32 + 33 + 34 : 0 + 30 + 31 + 32 + 33);
         assert_near(r.steps_at[0], 4);
-        assert_near(r.steps_at[4], 2.0 / 16); /* 30 rows */
-        assert_near(r.steps_at[5], 14.0 / 16);
+        assert_near(r.steps_at[9], 2.0 / 16); /* 30 rows */
+        assert_near(r.steps_at[10], 14.0 / 16);
         assert_int_equal(r.n_copied, cases[i].how == RESERVE_GROWING ? 32 : 0);
         serving_result_deinit(&r);
     }
@@ -383,12 +384,12 @@ static void a_steps_cost_is_measured_and_does_not_fall(void **state) {
     open_world(&w);
     headline_cost_options o = {.n_pages = 64, .max_rows = MAX_ROWS, .max_seqs = MAX_SEQS, .max_len = MAX_LEN, .n_runs = 1};
     assert_int_equal(headline_cost_measure(&w.b, &o, &c, &off, &err), QUIRE_OK);
-    assert_int_equal(c.n_points, 7); /* 1, 2, 4 .. 64 rows */
+    assert_int_equal(c.n_points, 12); /* 1 to 8, 12, 16, 32 and 64 rows */
     assert_int_equal(c.kv_tokens, 64 * HEADLINE_PAGE);
     for (int i = 0; i < c.n_points; i++) {
         assert_true(c.us[i] > 0 && (i == 0 || c.us[i] >= c.us[i - 1]));
     }
-    assert_true(c.us[6] > c.us[0] && off >= 0 && isfinite(off));
+    assert_true(c.us[11] > c.us[0] && off >= 0 && isfinite(off));
     assert_true(c.copy_us > 0);
     close_world(&w);
 }

@@ -33,6 +33,40 @@ static void a_step_costs_what_its_parts_do(void **state) {
                 40 + 3 + 4 + 4 + 10);
 }
 
+static void knots_lie_close_where_a_tile_of_rows_ends(void **state) {
+    (void)state;
+    static const int32_t knots[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64};
+    int32_t until[COST_MAX_POINTS];
+    double part;
+    for (int32_t i = 0; i < 12; i++) {
+        assert_int_equal(cost_knot(i), knots[i]);
+        assert_int_equal(cost_knot_before(knots[i], &part), i);
+        assert_true(part == 0);
+    }
+    assert_int_equal(cost_knot_before(0, &part), 0);
+    assert_true(part == 0);
+    assert_int_equal(cost_knot_before(9, &part), 7);
+    assert_near(part, 0.25);
+    assert_int_equal(cost_knots_until(64, until), 12);
+    assert_int_equal(cost_knots_until(40, until), 12);
+    assert_int_equal(until[11], 40);
+    assert_int_equal(cost_knots_until(1, until), 1);
+    assert_int_equal(until[0], 1);
+    assert_int_equal(cost_knots_until(INT32_MAX, until), 32);
+    assert_int_equal(until[31], INT32_MAX);
+}
+
+/* What is linear between knots sums up the same by the parts of both. */
+static void parts_of_two_knots_stand_for_the_rows_between_them(void **state) {
+    (void)state;
+    for (double rows = 1; rows < 5000; rows += 1) {
+        double part;
+        int32_t k = cost_knot_before(rows, &part);
+        assert_true(part >= 0 && part < 1);
+        assert_near((1 - part) * cost_knot(k) + part * cost_knot(k + 1), rows);
+    }
+}
+
 static void calibrations_count_alike_in_their_mean(void **state) {
     (void)state;
     static const double factors[] = {1, 2, 6}; /* times the first, 3 in the mean */
@@ -62,6 +96,8 @@ static void calibrations_count_alike_in_their_mean(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_costs_what_its_parts_do),
+        cmocka_unit_test(knots_lie_close_where_a_tile_of_rows_ends),
+        cmocka_unit_test(parts_of_two_knots_stand_for_the_rows_between_them),
         cmocka_unit_test(calibrations_count_alike_in_their_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
