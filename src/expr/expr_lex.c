@@ -1,8 +1,8 @@
 /* The words of an expression: numbers, names, operators as in C. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/c_locale.h"
 #include "expr/expr_tree.h"
 
 #define MAX_FLOAT_LENGTH 63
@@ -56,36 +56,15 @@ static quire_err read_integer(const expr_lexer *l, expr_word *out) {
     return QUIRE_OK;
 }
 
-/* The exponent behind an e, up to 9,999. */
-static int32_t read_exponent(const char *p, const char *end) {
-    int32_t v = 0, sign = *p == '-' ? -1 : 1;
-    for (p += *p == '-' || *p == '+'; p < end; p++) {
-        v = v < 1000 ? v * 10 + (*p - '0') : 9999;
-    }
-    return sign * v;
-}
-
-/* Reads the digits as an integer with an exponent: strtod knows only the decimal point of the host's locale. */
 static quire_err read_float(const expr_lexer *l, expr_word *out) {
-    char copy[MAX_FLOAT_LENGTH + 16];
-    const char *p = out->text.p, *end = p + out->text.n;
-    int32_t exponent = 0;
-    size_t n = 0;
+    char copy[MAX_FLOAT_LENGTH + 1];
     if (out->text.n > MAX_FLOAT_LENGTH) {
         return expr_error(l->err, expr_column(l, out->text.p), "the number has over %d characters", MAX_FLOAT_LENGTH);
     }
-    for (bool is_fraction = false; p < end && *p != 'e' && *p != 'E'; p++) {
-        if (*p == '.') {
-            is_fraction = true;
-        } else {
-            copy[n++] = *p;
-            exponent -= is_fraction ? 1 : 0;
-        }
-    }
-    exponent += p < end ? read_exponent(p + 1, end) : 0;
-    (void)snprintf(copy + n, sizeof copy - n, "e%d", (int)exponent);
+    memcpy(copy, out->text.p, out->text.n);
+    copy[out->text.n] = 0;
     out->token = EXPR_TOKEN_FLOAT;
-    out->number = (float)strtod(copy, NULL);
+    out->number = (float)c_locale_strtod(copy, NULL);
     return isfinite(out->number) ? QUIRE_OK : expr_error(l->err, expr_column(l, out->text.p), "the number is beyond a float of 32 bits");
 }
 

@@ -2,9 +2,9 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/c_locale.h"
 #include "base/utf8.h"
 #include "file/show.h"
 #include "json/json_out.h"
@@ -41,7 +41,7 @@ static quire_err write_int(str key, str text, json_out *to, quire_error *err) {
 
 static quire_err write_float(str key, str text, json_out *to, quire_error *err) {
     char number[LONGEST_NUMBER + 1], *end = number;
-    double v = copy_number(text, number) ? strtod(number, &end) : 0.0;
+    double v = copy_number(text, number) ? c_locale_strtod(number, &end) : 0.0;
     if (end == number || *end != 0 || !isfinite(v)) {
         return bad(key, "a float is a finite number", err);
     }

@@ -1,10 +1,9 @@
 #include "file/sampling_defaults.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/c_locale.h"
 #include "file/open_file.h"
 
 #define FILE_NAME "generation_config.json"
@@ -28,8 +27,8 @@ static double shortest(double v) {
     char text[32];
     double d = v;
     for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        d = strtod(text, NULL);
+        (void)c_locale_snprintf(text, sizeof text, "%.*g", digits, v);
+        d = c_locale_strtod(text, NULL);
         if ((double)(float)d == v) {
             break;
         }

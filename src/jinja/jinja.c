@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "base/turn.h"
 #include "jinja/jinja_big.h"
@@ -408,8 +409,8 @@ static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *
     return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
 }
 
-quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
-                       quire_error *err) {
+static quire_err render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
+                        quire_error *err) {
     quire_error unwanted;
     jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .program = p, .now = now, .err = err != NULL ? err : &unwanted, .at = p->root};
     r.scratch = jrun_out(&r);
@@ -433,5 +434,13 @@ quire_err jinja_render(const jinja_program *p, str variables_json, const struct 
     jarena_deinit(&r.arena); /* before the output is copied: it is not needed any more */
     e = e == QUIRE_OK ? give(&text, out, input, r.err) : e;
     jout_deinit(&text);
+    return e;
+}
+
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
+                       quire_error *err) {
+    locale_t before = c_locale_enter(); /* numbers and dates are printed as Python does without a locale */
+    quire_err e = render(p, variables_json, now, out, input, err);
+    c_locale_leave(before);
     return e;
 }

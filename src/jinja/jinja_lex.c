@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "jinja/jinja_ast.h"
 #include "jinja/jinja_big.h"
@@ -244,7 +245,7 @@ static quire_err lex_number(lexer *l) {
     l->at = end;
     str token = {l->source.p + start, end - start};
     if (is_float) {
-        return add(l, T_FLOAT, start, token, jfloat(strtod(text, NULL)));
+        return add(l, T_FLOAT, start, token, jfloat(c_locale_strtod(text, NULL)));
     }
     errno = 0;
     long long value = strtoll(text, NULL, base);

@@ -3,9 +3,9 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/turn.h"
 #include "json/json_lex.h"
 
@@ -52,7 +52,7 @@ static bool has_nul(str inside, strbuf *scratch) {
 
 static bool is_beyond_double(str digits, strbuf *scratch) {
     strbuf_clear(scratch);
-    return strbuf_add(scratch, digits.p, digits.n) == QUIRE_OK && isinf(strtod(scratch->p, NULL));
+    return strbuf_add(scratch, digits.p, digits.n) == QUIRE_OK && isinf(c_locale_strtod(scratch->p, NULL));
 }
 
 /* Describes what jansson refuses in a checked text, and where: a number beyond a double, or a NUL in a name. */

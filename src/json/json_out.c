@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/c_locale.h"
 #include "base/utf8.h"
 
 #define NUMBER_BYTES 21 /* of an int64, with its sign and a comma */
@@ -143,15 +143,18 @@ void json_int(json_out *o, int64_t v) {
 
 void json_number(json_out *o, double v) {
     char text[40];
-    int n = isfinite(v) ? snprintf(text, sizeof(text), "%.9g", v) : snprintf(text, sizeof(text), "null");
-    add(o, text, (size_t)n);
+    if (!isfinite(v)) {
+        json_raw(o, "null");
+        return;
+    }
+    add(o, text, (size_t)c_locale_snprintf(text, sizeof(text), "%.9g", v));
 }
 
 void json_exact(json_out *o, double v) {
     char text[40] = "null";
     for (int digits = 15; isfinite(v) && digits <= 17; digits++) {
-        snprintf(text, sizeof(text), "%.*g", digits, v);
-        if (strtod(text, NULL) == v) {
+        (void)c_locale_snprintf(text, sizeof(text), "%.*g", digits, v);
+        if (c_locale_strtod(text, NULL) == v) {
             break;
         }
     }

@@ -1,7 +1,6 @@
 #include "text/json_vocab.h"
 
-#include <stdlib.h>
-
+#include "base/c_locale.h"
 #include "base/mem.h"
 #include "json/json_scan.h"
 
@@ -52,7 +51,7 @@ static quire_err read_scored_vocab(json_vocab *r, json_scan *s) {
         TRY(json_scan_string(s, &r->scratch, &piece));
         TRY(json_scan_more(s, ']', &more));
         TRY(more ? json_scan_number(s, &score) : QUIRE_BAD_FILE);
-        double value = strtod(score.text.p, NULL); /* a bracket ends it */
+        double value = c_locale_strtod(score.text.p, NULL); /* a bracket ends it */
         TRY(json_scan_more(s, ']', &more));
         if (more || !(value >= -MAX_SCORE && value <= MAX_SCORE)) {
             return QUIRE_BAD_FILE;

@@ -1,0 +1,36 @@
+/* A template prints and reads numbers and dates as Python does, where the host's locale has commas. */
+#include "base/comma_locale.h"
+
+#include "render.h"
+
+static void numbers_have_points(void **state) {
+    (void)state;
+    static const struct {
+        const char *source, *wanted;
+    } cases[] = {
+        {"{{ 1.5 + x }}", "1.75"},
+        {"{{ 1e22 * 3 }}", "3e+22"},
+        {"{{ x|tojson }}", "0.25"},
+        {"{{ '%.3f' % x }}", "0.250"},
+        {"{{ '2.5'|float + 1 }}", "3.5"},
+        {"{{ 2.675|round(2) }}", "2.67"},
+        {"{{ 123456|filesizeformat }}", "123.5 kB"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strbuf out = {0};
+        quire_error err = {0};
+        if (render(cases[i].source, "{\"x\": 0.25}", &out, &err) != QUIRE_OK) {
+            fail_msg("%s: %s", cases[i].source, err.message);
+        }
+        assert_string_equal(out.p, cases[i].wanted);
+        strbuf_deinit(&out);
+    }
+    char text[8];
+    snprintf(text, sizeof text, "%.1f", 0.5);
+    assert_string_equal(text, "0,5"); /* the host's locale is as it was */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {COMMA_TEST(numbers_have_points)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
