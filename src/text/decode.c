@@ -236,6 +236,7 @@ static quire_err put_wordpiece(decode_state *s, int32_t i, str token, bool first
         token = (str){token.p + step->n_content, token.n - step->n_content};
     }
     TRY(!first && !continues ? strbuf_add_char(w, ' ') : QUIRE_OK);
+    TRY(first && continues && step->marks_words ? strbuf_add_str(w, "##") : QUIRE_OK); /* as by a vocabulary that marks continuations */
     TRY(strbuf_add(w, token.p, token.n));
     if (step->cleanup) {
         TRY(clean_up(s, w, &s->held[i].text));

@@ -88,6 +88,24 @@ VOCABULARY(bert_bge_texts_have_the_recorded_ids, "bert-bge", NULL)
 VOCABULARY(llama_3_texts_have_the_recorded_ids, "llama-bpe", "golden/tokenizers/llama3/tokenizer.json")
 VOCABULARY(qwen_2_texts_have_the_recorded_ids, "qwen2", "golden/tokenizers/qwen2.5/tokenizer.json")
 
+/* A text that begins within a word shows that, as it does by the same vocabulary with marked continuations. */
+static void bert_ids_that_begin_within_a_word_show_it(void **state) {
+    (void)state;
+    static const int32_t ids[] = {29859, 29874, 1327, 100, 29867};
+    tokenizer *t = shared_tokenizer(FOLDER "bert-bge.gguf");
+    if (t == NULL) {
+        skip();
+    }
+    strbuf text = {0};
+    assert_int_equal(tokenizer_decode(t, ids, 5, false, &text), QUIRE_OK);
+    assert_string_equal(text.p, "##तस न [UNK]म");
+    strbuf_clear(&text);
+    assert_int_equal(tokenizer_decode(t, ids + 2, 3, false, &text), QUIRE_OK);
+    assert_string_equal(text.p, "न [UNK]म");
+    strbuf_deinit(&text);
+    tokenizer_close(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt_2_texts_have_the_recorded_ids),
@@ -100,6 +118,7 @@ int main(void) {
         cmocka_unit_test(deepseek_llm_texts_have_the_recorded_ids),
         cmocka_unit_test(deepseek_coder_texts_have_the_recorded_ids),
         cmocka_unit_test(bert_bge_texts_have_the_recorded_ids),
+        cmocka_unit_test(bert_ids_that_begin_within_a_word_show_it),
         cmocka_unit_test(llama_3_texts_have_the_recorded_ids),
         cmocka_unit_test(qwen_2_texts_have_the_recorded_ids),
     };
