@@ -58,6 +58,7 @@ typedef struct embed_use {
     float scale;             /* of the token's row */
     const embedding *positions;
     int32_t position_offset;
+    bool skips_padding;     /* rows of token position_offset - 1 are padding: they have position -1, and later ones do not count them */
     const embedding *types; /* by token type */
     const norm *nm;
     buffer x;
@@ -287,7 +288,8 @@ typedef struct backend_ops {
     void (*step_wait)(backend *b);
 
     /* x [M, D] = norm(scale * tokens[id] + positions[position + position_offset] + types[type]), added in this order. Ids, positions and
-     * types lie in their tables. On a GPU: one kernel that reads each table where it lies, a block a row, the norm in the same pass. */
+     * types lie in their tables. Where padding is skipped a sequence's rows are all in the batch, side by side. On a GPU: one kernel
+     * that reads each table where it lies, a block a row, the norm in the same pass. */
     void (*embed)(backend *b, const embed_use *use);
     /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. x = h afterwards where the norm replaces. */
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);

@@ -131,6 +131,7 @@ typedef struct block_desc {
     bool alibi_bf16;                                     /* slopes are rounded to BF16 */
     bool positions;                                      /* learned positions are added to the embeddings */
     int32_t position_offset;
+    bool skips_padding;    /* tokens of id position_offset - 1 are padding, which positions do not count */
     int32_t n_token_types; /* rows of the table of token types, which are added to the embeddings; 0: there is none */
     int32_t d_embedding;   /* width of tokens' rows; a product widens them to d_model, another narrows for the head. 0: d_model */
     int32_t d_layer_input; /* width of the input that each layer has of its own; 0: none */

@@ -78,6 +78,7 @@ static quire_err describe_roberta(const config *c, model_desc *d) {
         return config_bad(c, "pad_token_id", "leaves no position of max_position_embeddings to a text");
     }
     d->blocks.position_offset = padding + 1;
+    d->blocks.skips_padding = true;
     d->max_positions -= d->blocks.position_offset;
     return QUIRE_OK;
 }

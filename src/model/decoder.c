@@ -233,6 +233,7 @@ void decoder_begin(const pass *p, const batch *rows) {
                                     .scale = or_one(blocks->embedding_scale),
                                     .positions = w->positions,
                                     .position_offset = blocks->position_offset,
+                                    .skips_padding = blocks->skips_padding,
                                     .types = w->types,
                                     .nm = w->embed_norm,
                                     .x = w->x});

@@ -51,13 +51,15 @@ static uint64_t hash_cache(uint64_t h, const cache_desc *c) {
 static uint64_t hash_blocks(uint64_t h, const block_desc *b) {
     char text[512];
     (void)snprintf(text, sizeof text,
-                   "blocks %d %d %d %d %d %d %d %d %d %d %d %d %d %d | %a %a %a %a %d %a %a %a %a %a %d %d %d %d | %d %d %d %d %d %d %d %d",
+                   "blocks %d %d %d %d %d %d %d %d %d %d %d %d %d %d | %a %a %a %a %d %a %a %a %a %a %d %d %d %d | "
+                   "%d %d %d %d %d %d %d %d %d",
                    (int)b->norm, (int)b->qk_norm_type, b->norm_add_one, b->norm_bare, b->parallel, b->one_norm, b->ungated, b->two_sided,
                    b->sinks, (int)b->qk_norm, b->qk_norm_after_rope, b->qk_norm_bare, b->v_norm, b->values_are_keys,
                    (double)b->embedding_scale, (double)b->residual_scale, (double)b->logits_scale, (double)b->temperature,
                    b->temperature_length, (double)b->attention_cap, (double)b->logits_cap, (double)b->clip, (double)b->alibi,
                    (double)b->alibi_scale, b->alibi_bf16, b->positions, b->position_offset, b->d_layer_input, b->norm_behind, b->bare_start,
-                   b->bare_end, b->n_token_types, b->d_embedding, b->norm_ahead, b->scale_by_layer, b->temperature_on_all);
+                   b->bare_end, b->n_token_types, b->d_embedding, b->norm_ahead, b->scale_by_layer, b->temperature_on_all,
+                   b->skips_padding);
     return hash_text(h, text);
 }
 

@@ -164,6 +164,31 @@ static void a_row_is_the_norm_of_its_parts_sum(void **unused) {
     }
 }
 
+/* RoBERTa's: two sequences of 5 and 3 rows; token OFFSET - 1 is padding. Every row is its position's number. */
+static void positions_do_not_count_padding(void **unused) {
+    (void)unused;
+    enum { N = 8, PAD = OFFSET - 1 };
+    static const int32_t tokens[N] = {4, PAD, 3, PAD, 0, PAD, 2, -1}, positions[N] = {0, 1, 2, 3, 4, 0, 1, 2};
+    static const float wanted[N] = {2, 1, 3, 1, 4, 1, 2, 3};
+    static float table[N_POSITIONS * WIDTH], external[WIDTH], out[N * WIDTH];
+    for (int32_t i = 0; i < N_POSITIONS * WIDTH; i++) {
+        table[i] = (float)(i / WIDTH);
+    }
+    backend *b = open_isa("plain", 3);
+    quire_error err;
+    embed_use use = {.position_offset = OFFSET, .skips_padding = true, .x = b->ops->buffer_reserve(b, WIDTH)};
+    use.positions = load_table(b, table, N_POSITIONS);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 2}, NULL, 0, &err), QUIRE_OK);
+    b->ops->step_begin(b, &(batch){.n_rows = N, .tokens = tokens, .embeddings = external, .positions = positions, .n_axes = 1});
+    b->ops->embed(b, &use);
+    b->ops->step_wait(b);
+    b->ops->buffer_read(b, use.x, 0, N, out);
+    for (int32_t row = 0; row < N; row++) {
+        assert_true(out[row * WIDTH] == wanted[row]);
+    }
+    b->ops->close(b);
+}
+
 static void tensors_of_the_wrong_shape_or_type_are_refused(void **unused) {
     (void)unused;
     static const uint8_t data[4096];
@@ -198,6 +223,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_the_stored_values_times_the_scale),
         cmocka_unit_test(a_row_is_the_norm_of_its_parts_sum),
+        cmocka_unit_test(positions_do_not_count_padding),
         cmocka_unit_test(tensors_of_the_wrong_shape_or_type_are_refused),
         cmocka_unit_test(a_step_without_rows_is_refused),
     };

@@ -83,6 +83,16 @@ static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_
     b->math->add_scaled(1.0f, scratch, width, out);
 }
 
+/* The position where padding is skipped. */
+static int64_t skip_padding(const batch *rows, int32_t padding, int32_t row, int64_t position) {
+    const int32_t *tokens = rows->tokens + row - position; /* of the sequence */
+    int64_t n = 0;
+    for (int64_t i = 0; i < position; i++) {
+        n += tokens[i] == padding;
+    }
+    return tokens[position] == padding ? -1 : position - n;
+}
+
 static void embed_row(void *context, int32_t row, int32_t worker) {
     const embed_job *job = context;
     const cpu_backend *b = job->b;
@@ -92,6 +102,7 @@ static void embed_row(void *context, int32_t row, int32_t worker) {
     begin_row(b, use, row, width, out);
     if (use->positions != NULL) {
         int64_t position = b->batch->positions[(int64_t)row * b->batch->n_axes];
+        position = use->skips_padding ? skip_padding(b->batch, use->position_offset - 1, row, position) : position;
         add_row(b, use->positions, position + use->position_offset, width, scratch, out);
     }
     if (use->types != NULL) {
