@@ -1,5 +1,5 @@
 /* GLM-4 (9B, "chatglm" in GGUF), GLM-4-0414 and its norms behind both halves of a layer, GLM-4.5: arXiv:2508.06471, a mixture of experts.
- */
+ * dots.llm1: arXiv:2506.05767, and Solar Open: the same mixture behind attention of their own. */
 #include "model/architectures.h"
 
 static const arch_names glm_names = {
@@ -26,15 +26,12 @@ static quire_err describe_glm(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-static quire_err describe_glm4_moe(const config *c, model_desc *d) {
+/* A sigmoid mixture behind n_dense dense layers. rotary: the usual part of a head that rotates. */
+static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense, bool renormalise, model_desc *d) {
     decoder_shape s = {0};
-    int32_t n_dense = 1;
-    bool qk_norm = c->is_gguf && model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
     TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, 0.5f));
-    TRY(config_bool(c, NULL, "use_qk_norm", &qk_norm));
-    d->blocks.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
-    d->moe = (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .group_by_best_two = true, .renormalise = true};
+    TRY(config_rotary(c, d, ROPE_HALVES, ROPE_HALVES, rotary));
+    d->moe = (moe_desc){.score = ROUTE_SIGMOID, .correction_bias = true, .group_by_best_two = true, .renormalise = renormalise};
     TRY(config_moe(c, d));
     TRY(config_i32(c, "leading_dense_block_count", "first_k_dense_replace", &n_dense));
     for (int32_t i = 0; i < n_dense && i < d->n_layers; i++) {
@@ -43,6 +40,35 @@ static quire_err describe_glm4_moe(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+static quire_err describe_glm4_moe(const config *c, model_desc *d) {
+    bool qk_norm = c->is_gguf && model_file_find(c->f, "blk.0.attn_q_norm.weight") != NULL;
+    TRY(describe_mixture(c, 0.5f, 1, true, d));
+    TRY(config_bool(c, NULL, "use_qk_norm", &qk_norm));
+    d->blocks.qk_norm = qk_norm ? QK_NORM_HEAD : QK_NORM_NONE;
+    return QUIRE_OK;
+}
+
+/* Layers from max_window_layers on have a window, unless layer_types says otherwise. */
+static quire_err describe_dots1(const config *c, model_desc *d) {
+    bool is_window[DESC_MAX_LAYERS], are_listed = config_has(c, NULL, "layer_types");
+    int32_t window = c->is_gguf ? 0 : 4096, first = 62;
+    TRY(describe_mixture(c, 1.0f, 0, false, d));
+    d->blocks.qk_norm = QK_NORM_HEAD;
+    TRY(config_window(c, &window));
+    TRY(config_i32(c, NULL, "max_window_layers", &first));
+    TRY(config_window_layers(c, d, 0, 0, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, (are_listed ? is_window[i] : i >= first) ? window : 0);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err describe_solar_open(const config *c, model_desc *d) {
+    return describe_mixture(c, 1.0f, 0, true, d);
+}
+
 const arch arch_glm = {.gguf = {"chatglm"}, .hf = {"GlmForCausalLM"}, .names = &glm_names, .describe = describe_glm};
 const arch arch_glm4 = {.gguf = {"glm4"}, .hf = {"Glm4ForCausalLM"}, .names = &glm4_names, .describe = describe_glm};
 const arch arch_glm4_moe = {.gguf = {"glm4moe"}, .hf = {"Glm4MoeForCausalLM"}, .names = &glm4_moe_names, .describe = describe_glm4_moe};
+const arch arch_dots1 = {.gguf = {"dots1"}, .hf = {"Dots1ForCausalLM"}, .describe = describe_dots1};
+const arch arch_solar_open = {.gguf = {"solar-open"}, .hf = {"SolarOpenForCausalLM"}, .describe = describe_solar_open};

@@ -1,26 +1,48 @@
-/* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its mixture of experts. */
+/* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its mixtures of experts. HyperCLOVA X
+ * SEED: the same factors and norms behind both halves of a layer. */
 #include "model/architectures.h"
 
 static const arch_names granite_moe_names = {
     .hf = {[W_ROUTER] = "model.layers.%d.block_sparse_moe.router.layer",
            [W_EXPERT_GATE_UP] = "model.layers.%d.block_sparse_moe.input_linear",
-           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.output_linear"},
+           [W_EXPERT_DOWN] = "model.layers.%d.block_sparse_moe.output_linear",
+           [W_SHARED_GATE_UP] = "model.layers.%d.shared_mlp.input_linear",
+           [W_SHARED_DOWN] = "model.layers.%d.shared_mlp.output_linear"},
+};
+static const arch_names hyperclovax_names = {
+    .hf = {[W_ATTN_POST_NORM] = "model.layers.%d.post_norm1", [W_FFN_POST_NORM] = "model.layers.%d.post_norm2"},
 };
 
-static quire_err describe_granite(const config *c, model_desc *d) {
+/* *logits: what they are divided or multiplied by. */
+static quire_err describe_factors(const config *c, float usual_attention, model_desc *d, float *logits) {
     decoder_shape s = {0};
-    float logits = 1.0f;
+    *logits = 1.0f;
     TRY(config_decoder(c, &s, d));
-    d->attention_scale = c->is_gguf ? d->attention_scale : 1.0f;
+    d->attention_scale = c->is_gguf || usual_attention == 0.0f ? d->attention_scale : usual_attention;
     TRY(config_f32_or_none(c, "embedding_scale", "embedding_multiplier", &d->blocks.embedding_scale));
     TRY(config_f32_or_none(c, "residual_scale", "residual_multiplier", &d->blocks.residual_scale));
-    TRY(config_f32(c, "attention.scale", "attention_multiplier", &d->attention_scale));
-    TRY(config_f32(c, "logit_scale", "logits_scaling", &logits));
-    if (!(logits > 0.0f)) {
+    TRY(config_f32_or_none(c, "attention.scale", "attention_multiplier", &d->attention_scale));
+    TRY(config_f32_or_none(c, "logit_scale", "logits_scaling", logits));
+    if (!(*logits > 0.0f)) {
         return config_bad(c, "logits_scaling", "must be over 0");
     }
-    d->blocks.logits_scale = 1.0f / logits;
     return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
+}
+
+static quire_err describe_granite(const config *c, model_desc *d) {
+    float logits;
+    TRY(describe_factors(c, 1.0f, d, &logits));
+    d->blocks.logits_scale = 1.0f / logits;
+    return QUIRE_OK;
+}
+
+static quire_err describe_hyperclovax(const config *c, model_desc *d) {
+    bool post_norm = true;
+    TRY(config_bool(c, NULL, "use_post_norm", &post_norm));
+    if (!post_norm) {
+        return config_unsupported(c, "use_post_norm false is not supported");
+    }
+    return describe_factors(c, 0.0f, d, &d->blocks.logits_scale);
 }
 
 static quire_err describe_granite_moe(const config *c, model_desc *d) {
@@ -32,5 +54,9 @@ static quire_err describe_granite_moe(const config *c, model_desc *d) {
 }
 
 const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = describe_granite};
-const arch arch_granite_moe = {
-    .gguf = {"granitemoe"}, .hf = {"GraniteMoeForCausalLM"}, .names = &granite_moe_names, .describe = describe_granite_moe};
+const arch arch_granite_moe = {.gguf = {"granitemoe"},
+                               .hf = {"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
+                               .names = &granite_moe_names,
+                               .describe = describe_granite_moe};
+const arch arch_hyperclovax = {
+    .gguf = {"hyperclovax"}, .hf = {"HyperCLOVAXForCausalLM"}, .names = &hyperclovax_names, .describe = describe_hyperclovax};

@@ -1,5 +1,5 @@
 /* Llama: Touvron et al. 2023, arXiv:2302.13971 and 2307.09288. Mistral: Jiang et al. 2023, arXiv:2310.06825. Mixtral: Jiang et al. 2024,
- * arXiv:2401.04088. */
+ * arXiv:2401.04088. Arcee's AFM: a squared ReLU without gate. Code World Model: arXiv:2510.02387: windows in three of four layers. */
 #include "model/architectures.h"
 
 static const arch_names mixtral_names = {
@@ -51,6 +51,30 @@ static quire_err describe_mixtral(const config *c, model_desc *d) {
     return config_window_on_all(c, 0, d);
 }
 
+static quire_err describe_arcee(const config *c, model_desc *d) {
+    d->activation = ACT_RELU2;
+    TRY(describe_llama(c, d));
+    d->blocks.ungated = true;
+    return QUIRE_OK;
+}
+
+static quire_err describe_cwm(const config *c, model_desc *d) {
+    bool is_window[DESC_MAX_LAYERS];
+    int32_t window = 8192;
+    if (!c->is_gguf && !config_has(c, NULL, "rope_parameters") && !config_has(c, NULL, "rope_scaling")) {
+        return config_bad(c, "rope_scaling", "is missing from the metadata");
+    }
+    TRY(describe_llama(c, d));
+    TRY(config_window(c, &window));
+    TRY(config_window_layers(c, d, 4, 0, is_window));
+    for (int32_t i = 0; i < d->n_layers; i++) {
+        config_set_window(d, i, is_window[i] ? window : 0);
+    }
+    return QUIRE_OK;
+}
+
+static const arch_names arcee_names = {.hf = {[W_GATE] = NO_WEIGHT}};
+
 const arch arch_llama = {
     .gguf = {"llama"},
     .hf = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM", "AquilaModel", "InternLM3ForCausalLM", "XverseForCausalLM"},
@@ -61,3 +85,5 @@ const arch arch_mistral = {
     .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"},
     .describe = describe_mistral};
 const arch arch_mixtral = {.gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};
+const arch arch_arcee = {.gguf = {"arcee"}, .hf = {"ArceeForCausalLM"}, .names = &arcee_names, .describe = describe_arcee};
+const arch arch_cwm = {.gguf = {"cwm"}, .hf = {"CwmForCausalLM"}, .describe = describe_cwm};
