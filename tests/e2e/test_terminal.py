@@ -222,7 +222,9 @@ def test_an_interrupt_before_the_answer_begins_changes_nothing(start, tmp_path):
         if n > 0:
             terminal.ask("y " * 900)
         terminal.type(line + "\n")
+        until = time.monotonic() + 20
         while terminal.lines_are_edited():  # until it computes the prompt, token by token
+            assert time.monotonic() < until, "the answer came before it was seen to begin"
             time.sleep(0.001)
         os.write(terminal.master, CTRL_C.encode())
         terminal.read_until(words)
