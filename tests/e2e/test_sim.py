@@ -203,7 +203,7 @@ def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
     done = bench("calibrate", "builtin", "--out", cost, "--runs", "1", "--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--max-model-len", "256")
     assert done.returncode == 0, done.stderr
     fitted = json.loads(cost.read_text())
-    assert fitted["format"] == "quire-cost-1" and [pair[0] for pair in fitted["rows_us"]] == [1, 2, 4, 8, 16, 32]
+    assert fitted["format"] == "quire-cost-1" and [pair[0] for pair in fitted["rows_us"]] == [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32]
     assert "shrink the trace" in sim(chats, "--cost", cost).stderr  # it was measured with 256 positions
     (row,) = served(chats, "--cost", cost, "--shrink", "10")
     assert (row["batching"], row["reservation"], row["prefix_cache"], row["refused"]) == ("continuous", "paged", "token", 0)
