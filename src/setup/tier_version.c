@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/err.h"
 #include "core/kv_layout.h"
 #include "kv/hash.h"
@@ -92,6 +93,9 @@ static uint64_t hash_description(const model_desc *d) {
 void tier_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
                   char out[KV_VERSION_BYTES + 1]) {
     char isa[64] = "any";
+    locale_t before = c_locale_enter(); /* hashed texts have numbers with a point */
+    uint64_t description = hash_description(d);
+    c_locale_leave(before);
     if (b->compute == COMPUTE_BF16) { /* the one mode whose bits an instruction set may change */
         (void)snprintf(isa, sizeof isa, "%s", b->ops->describe(b));
         char *threads = strchr(isa, ','); /* "cpu, avx2, 2 threads bound to 0,2": the threads do not matter */
@@ -103,6 +107,6 @@ void tier_version(const model_file *f, const model_desc *d, const backend *b, dt
     int32_t length = desc_scales_by_length(d) ? max_positions : 0;
     (void)snprintf(out, KV_VERSION_BYTES + 1,
                    "quire %s, model %016llx %016llx, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
-                   (unsigned long long)hash_weights(f), (unsigned long long)hash_description(d), b->ops->name, compute_name(b->compute),
+                   (unsigned long long)hash_weights(f), (unsigned long long)description, b->ops->name, compute_name(b->compute),
                    dtype_name(kv), KV_LAYOUT_VERSION, isa, (int)length);
 }

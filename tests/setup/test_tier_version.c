@@ -1,16 +1,9 @@
 /* What the pages in the tiers that outlive a process say of themselves. */
-#include "setup/engine_parts.h"
+#include "base/comma_locale.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 #include <dirent.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "setup/engine_parts.h"
 
 static void version_of(const char *directory, const char *kv_dtype, const char *override_kv, char out[KV_VERSION_BYTES + 1]) {
     quire_options o;
@@ -72,8 +65,21 @@ static void overrides_are_part_of_it(void **state) {
     remove_directory(directory);
 }
 
+/* Pages that a program with commas in its numbers has stored are found by one without. */
+static void a_locale_with_commas_changes_nothing(void **state) {
+    (void)state;
+    char directory[] = "/tmp/quire-tiers-XXXXXX", commas[KV_VERSION_BYTES + 1], points[KV_VERSION_BYTES + 1];
+    assert_non_null(mkdtemp(directory));
+    version_of(directory, "f16", NULL, commas);
+    setlocale(LC_NUMERIC, "C");
+    version_of(directory, "f16", NULL, points);
+    assert_string_equal(commas, points);
+    remove_directory(directory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_stored_page_names_the_type_and_the_layout_of_its_bytes),
-                                       cmocka_unit_test(overrides_are_part_of_it)};
+                                       cmocka_unit_test(overrides_are_part_of_it),
+                                       COMMA_TEST(a_locale_with_commas_changes_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

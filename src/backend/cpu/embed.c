@@ -85,6 +85,7 @@ static void add_row(const cpu_backend *b, const embedding *e, int64_t id, int32_
 
 /* The position where padding is skipped. */
 static int64_t skip_padding(const batch *rows, int32_t padding, int32_t row, int64_t position) {
+    assert(row >= position);
     const int32_t *tokens = rows->tokens + row - position; /* of the sequence */
     int64_t n = 0;
     for (int64_t i = 0; i < position; i++) {

@@ -10,7 +10,7 @@
 #include "lab/bench/figures.h"
 #include "lab/bench/headline_execute.h"
 
-enum { MAX_MEASURES = 64, N_CONTEXTS = 4 };
+enum { MAX_MEASURES = 96, N_CONTEXTS = 4 };
 /* A step is repeated for RUN_US; one that takes longer, some times, so that no knot of the fit hangs on a single step, unless that takes
  * LONG_US. */
 enum { MAX_REPEATS = 64, LEAST_REPEATS = 4, RUN_US = 20000, LONG_US = 200000 };

@@ -12,7 +12,7 @@ typedef struct headline_load {
     double tokens_s;      /* of answers, from the first arrival to the last end */
     double at_once, live; /* requests running; part of the reserved room that holds a token: means over steps */
     double n_steps, n_preemptions;
-    step_work work;                      /* of all steps together, padding and dead rows among it */
+    step_work work;                /* of all steps together, padding and dead rows among it */
     double steps_at[COST_N_KNOTS]; /* as serving_result's */
 } headline_load;
 

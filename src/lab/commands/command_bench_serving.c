@@ -74,15 +74,15 @@ static quire_err check_flags(const options *o, quire_error *err) {
     const cli_options *c = &o->served.cli;
     if (o->own.trace != NULL) {
         TRY(unused_flags_refuse(c, "--rate --lengths --seed", "with --trace, whose requests have their own times and lengths (see --speed)",
-                              err));
+                                err));
     }
     if (c->engine.model != NULL) {
         return unused_flags_refuse(c, "--slo --cost-per-hour", "with a MODEL, which really serves, at one rate: it is of simulated servers",
-                                 err);
+                                   err);
     }
     return o->own.calibrate ? QUIRE_OK
                             : unused_flags_refuse(c, "--compute --kv-dtype --prefix-cache --threads --runs",
-                                                "where a server is simulated: give a MODEL that really serves", err);
+                                                  "where a server is simulated: give a MODEL that really serves", err);
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
