@@ -26,7 +26,7 @@ static headline_options filled(const headline_options *given) {
     bool small = o.quick || o.shape != NULL;
     o.lengths = o.lengths != NULL ? o.lengths : small ? "sharegpt" : "sharegpt,alpaca";
     o.shares = o.shares != NULL ? o.shares : small ? "10" : "5,10,20";
-    o.rates = o.rates != NULL ? o.rates : small ? "70,130" : "70,100,130";
+    o.rates = o.rates != NULL ? o.rates : o.quick ? "70,130" : "70,100,130";
     o.n_requests = o.n_requests > 0 ? o.n_requests : o.trace != NULL ? 0 : o.shape != NULL ? 30 : 40;
     o.engine.model = o.engine.model != NULL ? o.engine.model : "builtin";
     o.engine.page_tokens = HEADLINE_PAGE;
