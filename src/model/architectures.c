@@ -10,7 +10,8 @@ static const arch *const all[] = {&arch_llama,    &arch_mistral,      &arch_mixt
                                   &arch_ernie4_5, &arch_ernie4_5_moe, &arch_exaone4,    &arch_hunyuan,    &arch_hunyuan_moe,
                                   &arch_seed_oss, &arch_minimax_m2,   &arch_gpt_oss,    &arch_llama4,     &arch_gemma4,
                                   &arch_bert,     &arch_roberta,      &arch_nomic_bert, &arch_modernbert, &arch_gemma_embedding,
-                                  &arch_arcee,    &arch_cwm,          &arch_dots1,      &arch_solar_open, &arch_hyperclovax};
+                                  &arch_arcee,    &arch_cwm,          &arch_dots1,      &arch_solar_open, &arch_hyperclovax,
+                                  &arch_qwen2_vl, &arch_qwen3_vl};
 
 /* The text that is one of an architecture's names in a format, or NULL past the last. */
 static const char *name_at(const arch *a, model_format format, int k) {

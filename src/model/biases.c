@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "model/arch.h"
+#include "model/left_out.h"
 
 /* A key, and the ends of the tensors' names that it speaks of: some of them must be there, or none. */
 typedef struct bias_key {
@@ -22,7 +23,7 @@ static const bias_key keys[] = {
 static const char *find_end(const model_file *f, const char *root, const bias_key *k) {
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const char *name = model_file_tensor(f, i)->name;
-        bool is_text = strstr(root, "language_model.") == NULL || strncmp(name, root, strlen(root)) == 0;
+        bool is_text = text_prefix(root) == 0 || strncmp(name, root, strlen(root)) == 0;
         for (size_t e = 0; is_text && e < sizeof k->ends / sizeof *k->ends && k->ends[e] != NULL; e++) {
             if (str_ends(str_of(name), k->ends[e])) {
                 return name;

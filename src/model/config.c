@@ -7,10 +7,9 @@
 
 #define MAX_KEY 160
 
-config config_of(const model_file *f, const char *gguf_arch, quire_error *err) {
-    config c = {.f = f, .arch = gguf_arch, .is_gguf = model_file_format(f) == MODEL_GGUF, .err = err};
-    int64_t width;
-    c.has_text = !c.is_gguf && model_file_i64(f, "text_config.hidden_size", &width) == QUIRE_OK;
+config config_of(const model_file *f, const char *name, quire_error *err) {
+    config c = {.f = f, .arch = name, .is_gguf = model_file_format(f) == MODEL_GGUF, .err = err};
+    c.has_text = !c.is_gguf && model_file_is_object(f, "text_config");
     return c;
 }
 
@@ -271,8 +270,7 @@ bool config_is_null(const config *c, const char *hf) {
 }
 
 bool config_is(const config *c, const char *architecture) {
-    str name;
-    return !c->is_gguf && model_file_str_at(c->f, "architectures", 0, &name, NULL) == QUIRE_OK && str_is(name, architecture);
+    return !c->is_gguf && strcmp(c->arch, architecture) == 0;
 }
 
 bool config_has(const config *c, const char *gguf, const char *hf) {

@@ -13,13 +13,13 @@
 
 typedef struct config {
     const model_file *f;
-    const char *arch; /* prefix of GGUF's keys */
+    const char *arch; /* prefix of GGUF's keys; the class of config.json's text */
     bool is_gguf;
     bool has_text; /* config.json has "text_config" */
     quire_error *err;
 } config;
 
-config config_of(const model_file *f, const char *gguf_arch, quire_error *err);
+config config_of(const model_file *f, const char *name, quire_error *err); /* name: arch, borrowed */
 
 quire_err config_i32(const config *c, const char *gguf, const char *hf, int32_t *out); /* 0 .. INT32_MAX */
 quire_err config_f32(const config *c, const char *gguf, const char *hf, float *out);   /* finite */

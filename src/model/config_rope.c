@@ -167,11 +167,11 @@ static quire_err rope_hf(const config *c, const char *object, const model_desc *
     TRY(config_f32_or_none(c, NULL, key_of(&s, "attention_factor"), &r->attention_factor));
     TRY(config_i32(c, NULL, key_of(&s, "original_max_position_embeddings"), &r->original_positions));
     TRY(config_bool(c, NULL, key_of(&s, "truncate"), &r->truncate));
-    static const struct {
+    static const struct { /* mrope: positions of three axes, which are one where there is no image */
         const char *name;
         rope_kind kind;
-    } kinds[] = {{"default", ROPE_PLAIN}, {"linear", ROPE_LINEAR},     {"dynamic", ROPE_NTK}, {"llama3", ROPE_LLAMA3},
-                 {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
+    } kinds[] = {{"default", ROPE_PLAIN}, {"mrope", ROPE_PLAIN}, {"linear", ROPE_LINEAR},     {"dynamic", ROPE_NTK},
+                 {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},   {"longrope", ROPE_LONGROPE}, {"su", ROPE_LONGROPE}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (str_is(type, kinds[i].name)) {
             bool is_long = kinds[i].kind == ROPE_YARN && config_has(c, NULL, key_of(&s, "short_factor")); /* Phi-3's first name for it */

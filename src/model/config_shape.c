@@ -152,7 +152,8 @@ static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d
 /* Next-token layers lie behind the others: GGUF's block_count counts them. */
 static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_next = 0;
-    TRY(config_need_i32(c, "block_count", "num_hidden_layers|n_layer|n_layers", &s->n_layers));
+    s->n_layers = c->has_text ? published_of(d->architecture)->n_layers : 0;
+    TRY(usual_or_needed(c, "block_count", "num_hidden_layers|n_layer|n_layers", &s->n_layers));
     TRY(config_i32(c, "nextn_predict_layers", "num_nextn_predict_layers|num_mtp_modules", &n_next));
     int32_t most = c->is_gguf ? s->n_layers - 1 : DESC_MAX_LAYERS - s->n_layers;
     if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {
@@ -237,7 +238,8 @@ static quire_err read_tying(const config *c, model_desc *d) {
 
 quire_err config_decoder(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_kv_heads[DESC_MAX_LAYERS], d_ff[DESC_MAX_LAYERS];
-    TRY(config_need_i32(c, "embedding_length", "hidden_size|n_embd|n_embed|d_model", &d->d_model));
+    d->d_model = c->has_text ? published_of(d->architecture)->d_model : 0;
+    TRY(usual_or_needed(c, "embedding_length", "hidden_size|n_embd|n_embed|d_model", &d->d_model));
     TRY(read_heads(c, s, d, n_kv_heads));
     TRY(read_ff(c, s, d, d_ff));
     const char *positions = "max_position_embeddings|n_positions|max_seq_len|seq_length";

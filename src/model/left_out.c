@@ -41,11 +41,20 @@ static int32_t next_token_layer(const model_file *f, const model_desc *d, const 
     return i >= 0 && i < d->n_next_token_layers ? i : -1;
 }
 
+size_t text_prefix(const char *root) {
+    static const char *const parts[] = {"language_model.", "text_model."};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *at = strstr(root, parts[i]);
+        if (at != NULL) {
+            return (size_t)(at - root) + strlen(parts[i]);
+        }
+    }
+    return 0;
+}
+
 /* Whether a tensor of a checkpoint of several parts belongs to none of its text: to a vision or audio tower. */
 static bool is_of_tower(const char *root, const char *name) {
-    static const char part[] = "language_model.";
-    const char *end = strstr(root, part);
-    return end != NULL && strncmp(name, root, (size_t)(end - root) + strlen(part)) != 0 && behind(name, "lm_head.") == NULL;
+    return strncmp(name, root, text_prefix(root)) != 0 && behind(name, "lm_head.") == NULL;
 }
 
 /* Whether a name begins as the pattern does, up to its end or a dot. */

@@ -18,6 +18,9 @@ typedef enum tensor_part { PART_TEXT, PART_NEXT_TOKEN, PART_TOWER, PART_BESIDE }
 tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_names *names, const char *root, const char *name,
                            int32_t *next_token);
 
+/* How much of the root all names of a checkpoint's text begin with, beside its towers for images and sound. 0: it is text alone. */
+size_t text_prefix(const char *root);
+
 /* Adds up parameters and bytes of the text model, finds the type of most of its matrices' parameters, and counts what is left out.
  * Afterwards d->n_next_token_layers says how many next-token layers the file has. */
 void describe_weights(const model_file *f, const arch_names *names, const char *root, model_desc *d);

@@ -36,13 +36,24 @@ static quire_err read_temperature(const config *c, bool needed, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* Ministral: "layer_types" names layers that have no window. */
+static quire_err read_full_layers(const config *c, model_desc *d) {
+    bool is_window[DESC_MAX_LAYERS];
+    TRY(config_window_layers(c, d, 0, 0, is_window));
+    for (int32_t i = 0; i < d->n_layers && config_has(c, NULL, "layer_types"); i++) {
+        config_set_window(d, i, is_window[i] ? d->layers[i].window : 0);
+    }
+    return QUIRE_OK;
+}
+
 static quire_err describe_mistral(const config *c, model_desc *d) {
     str type = {0};
     TRY(describe_llama(c, d));
     TRY(config_str(c, NULL, "model_type", &type));
     bool is_ministral3 = str_is(type, "ministral3") || config_is(c, "Ministral3ForCausalLM");
     TRY(read_temperature(c, is_ministral3, d));
-    return config_window_on_all(c, is_ministral3 ? 0 : 4096, d);
+    TRY(config_window_on_all(c, is_ministral3 ? 0 : 4096, d));
+    return config_is(c, "MinistralForCausalLM") ? read_full_layers(c, d) : QUIRE_OK;
 }
 
 static quire_err describe_mixtral(const config *c, model_desc *d) {
@@ -82,7 +93,7 @@ const arch arch_llama = {
     .describe = describe_llama};
 const arch arch_mistral = {
     .gguf = {"mistral", "mistral3"},
-    .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration", "Ministral3ForCausalLM"},
+    .hf = {"MistralForCausalLM", "Mistral3ForConditionalGeneration", "Ministral3ForCausalLM", "MinistralForCausalLM"},
     .describe = describe_mistral};
 const arch arch_mixtral = {.gguf = {"mixtral"}, .hf = {"MixtralForCausalLM"}, .names = &mixtral_names, .describe = describe_mixtral};
 const arch arch_arcee = {.gguf = {"arcee"}, .hf = {"ArceeForCausalLM"}, .names = &arcee_names, .describe = describe_arcee};

@@ -15,7 +15,7 @@
  * own. The embedding of tokens shows it. */
 const char *loader_root(const model_file *f, const arch_names *names) {
     static const char *const roots[] = {
-        MODEL_ROOT, "language_model.model.", "model.language_model.", "language_model.", "bert.", "roberta.", ""};
+        MODEL_ROOT, "language_model.model.", "model.language_model.", "model.text_model.", "language_model.", "bert.", "roberta.", ""};
     const char *tokens = weight_name_of(names, W_TOKENS).hf;
     bool has_root = strncmp(tokens, MODEL_ROOT, strlen(MODEL_ROOT)) == 0;
     for (size_t i = 0; has_root && i < sizeof roots / sizeof *roots; i++) {

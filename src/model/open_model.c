@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/composite.h"
 #include "model/decoder.h"
 #include "model/left_out.h"
 
@@ -22,6 +23,7 @@ static quire_err architecture_name(const model_file *f, str *name, quire_error *
 
 static quire_err find_arch(const model_file *f, const arch **out, str *name, quire_error *err) {
     TRY(architecture_name(f, name, err));
+    TRY(composite_find_text(f, name, err));
     nearest similar = {.wanted = *name};
     *out = arch_find(model_file_format(f), *name, &similar);
     if (*out != NULL) {

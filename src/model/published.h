@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 typedef struct published {
-    const char *architecture; /* as in model_desc */
+    const char *architecture;  /* as in model_desc */
+    int32_t d_model, n_layers; /* only a nested configuration leaves these out */
     int32_t n_heads;
     int32_t n_kv_heads; /* 0: as many as heads */
     int32_t d_head;     /* 0: the model's width / heads */

@@ -1,7 +1,9 @@
 /* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3: arXiv:2505.09388: with norms over the heads of q and
- * k instead. Their mixtures of experts. */
+ * k instead. Their mixtures of experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have three axes: without
+ * an image one number. */
 #include "model/architectures.h"
 
+static const arch_names qwen_vl_names = {.left_out = {"visual"}};
 static const arch_names qwen2_moe_names = {
     .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
            [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
@@ -90,10 +92,16 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
 static const score_head qwen3_scores = {.kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
 
 const arch arch_qwen2 = {.gguf = {"qwen2"}, .hf = {"Qwen2ForCausalLM"}, .describe = describe_qwen2};
+const arch arch_qwen2_vl = {.gguf = {"qwen2vl"},
+                            .hf = {"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"},
+                            .names = &qwen_vl_names,
+                            .describe = describe_qwen2};
 const arch arch_qwen2_moe = {
     .gguf = {"qwen2moe"}, .hf = {"Qwen2MoeForCausalLM"}, .names = &qwen2_moe_names, .describe = describe_qwen2_moe};
 const arch arch_qwen3 = {.gguf = {"qwen3"},
                          .hf = {"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"},
                          .describe = describe_qwen3,
                          .scores = &qwen3_scores};
+const arch arch_qwen3_vl = {
+    .gguf = {"qwen3vl"}, .hf = {"Qwen3VLForConditionalGeneration"}, .names = &qwen_vl_names, .describe = describe_qwen3};
 const arch arch_qwen3_moe = {.gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};

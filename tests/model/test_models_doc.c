@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "file/packed_files.h"
 #include "model/arch.h"
+#include "model/composite.h"
 
 static void add_names(strbuf *b, const char *const *names) {
     for (int i = 0; i < ARCH_MAX_NAMES && names[i] != NULL; i++) {
@@ -42,6 +43,25 @@ static void the_table_has_the_names_of_the_registry(void **state) {
     mem_free(bytes);
 }
 
+static void the_page_names_every_composite_class(void **state) {
+    (void)state;
+    size_t n;
+    const char *class;
+    uint8_t *bytes = read_whole("docs/models.md", &n);
+    strbuf page = {0}, name = {0};
+    assert_int_equal(strbuf_add(&page, bytes, n), QUIRE_OK);
+    for (size_t i = 0; (class = composite_class_at(i)) != NULL; i++) {
+        strbuf_clear(&name);
+        assert_int_equal(strbuf_addf(&name, "`%s`", class), QUIRE_OK);
+        if (strstr(page.p, name.p) == NULL) {
+            fail_msg("docs/models.md does not name %s", name.p);
+        }
+    }
+    strbuf_deinit(&page);
+    strbuf_deinit(&name);
+    mem_free(bytes);
+}
+
 static void the_page_says_nothing_of_where_it_was_made(void **state) {
     (void)state;
     size_t n;
@@ -55,6 +75,7 @@ static void the_page_says_nothing_of_where_it_was_made(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_has_the_names_of_the_registry),
+        cmocka_unit_test(the_page_names_every_composite_class),
         cmocka_unit_test(the_page_says_nothing_of_where_it_was_made),
     };
     return cmocka_run_group_tests_name("docs/models.md", tests, NULL, NULL);

@@ -96,6 +96,30 @@ static void the_smallest_published_config_is_described(void **state) {
     assert_true(d.ropes[0].theta == 1e6f && d.ropes[0].factor == 8.0f && d.ropes[1].theta == 1e4f && d.ropes[1].factor == 1.0f);
 }
 
+/* The text part of llava-hf/llava-1.5-7b-hf as it was published: no sizes at all. */
+static void a_text_of_another_class_has_its_sizes(void **state) {
+    (void)state;
+    const char *published = "\"text_config\": {\"_name_or_path\": \"lmsys/vicuna-7b-v1.5\", \"architectures\": [\"LlamaForCausalLM\"], "
+                            "\"max_position_embeddings\": 4096, \"model_type\": \"llama\", \"rms_norm_eps\": 1e-05, "
+                            "\"vocab_size\": 32064}, \"vision_config\": {\"hidden_size\": 1024, \"num_hidden_layers\": 24}";
+    model_desc d = described("LlavaForConditionalGeneration", published);
+    assert_string_equal(d.architecture, "llama");
+    assert_int_equal(d.d_model, 4096);
+    assert_int_equal(d.n_layers, 32);
+    assert_int_equal(d.layers[0].d_ff, 11008);
+    assert_int_equal(d.caches[0].n_kv_heads, 32);
+    assert_int_equal(d.n_vocab, 32064);
+    assert_int_equal(d.max_positions, 4096);
+    d = described("LlavaNextForConditionalGeneration", "\"text_config\": {\"model_type\": \"mistral\", \"sliding_window\": null}");
+    assert_int_equal(d.caches[0].n_kv_heads, 8);
+    assert_int_equal(d.layers[31].window, 0);
+    refused("LlavaForConditionalGeneration", "\"text_config\": {\"model_type\": \"cohere2\"}",
+            "LlavaForConditionalGeneration whose text is");
+    refused("LlavaForConditionalGeneration", "\"text_config\": {\"hidden_size\": 64}", "text_config.model_type in config.json is missing");
+    refused("LlavaForConditionalGeneration", SIZES, "text_config.model_type in config.json is missing");
+    refused("LlamaForCausalLM", "\"num_hidden_layers\": 2", "hidden_size is missing");
+}
+
 /* The lengths of the windows of six layers, as text: "4096 0 0 0 0 0". */
 static void windows_are(const char *architecture, const char *more, const char *wanted) {
     char numbers[1024], found[128] = "";
@@ -113,6 +137,11 @@ static void a_window_is_where_the_published_model_has_it(void **state) {
     (void)state;
     windows_are("MistralForCausalLM", "", "4096 4096 4096 4096 4096 4096");
     windows_are("MistralForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
+    windows_are("MinistralForCausalLM", "", "4096 4096 4096 4096 4096 4096");
+    windows_are("MinistralForCausalLM",
+                "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\", \"full_attention\", "
+                "\"sliding_attention\", \"full_attention\"]",
+                "0 4096 0 0 4096 0");
     windows_are("MixtralForCausalLM", "", "0 0 0 0 0 0");
     windows_are("Exaone4ForCausalLM", "", "4096 4096 4096 0 4096 4096");
     windows_are("Exaone4ForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
@@ -500,6 +529,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_left_out_number_is_the_published_one),
         cmocka_unit_test(the_smallest_published_config_is_described),
+        cmocka_unit_test(a_text_of_another_class_has_its_sizes),
         cmocka_unit_test(a_window_is_where_the_published_model_has_it),
         cmocka_unit_test(null_says_that_there_is_no_cap),
         cmocka_unit_test(activations_are_read_where_each_model_has_them),
