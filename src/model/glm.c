@@ -14,10 +14,22 @@ static const arch_names glm4_names = {
 };
 static const arch_names glm4_moe_names = {.gguf = {[W_FFN_NORM] = "blk.%d.post_attention_norm|blk.%d.ffn_norm"}};
 
-static quire_err describe_glm(const config *c, model_desc *d) {
+/* Which elements rotate together in a GGUF file: where positions have several axes, its queries and keys are stored in another order. */
+static quire_err read_pairs(const config *c, rope_pairs *pairs) {
+    int32_t sections[4] = {0};
+    size_t n;
+    TRY(config_i32s(c, "rope.dimension_sections", NULL, sections, 4, &n));
+    *pairs = sections[0] > 0 && sections[1] > 0 ? ROPE_HALVES : ROPE_NEIGHBOURS;
+    return QUIRE_OK;
+}
+
+/* rotary: the usual part of a head that rotates. */
+static quire_err describe_dense(const config *c, float rotary, model_desc *d) {
     decoder_shape s = {0};
+    rope_pairs pairs;
     TRY(config_decoder(c, &s, d));
-    TRY(config_rotary(c, d, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, 0.5f));
+    TRY(read_pairs(c, &pairs));
+    TRY(config_rotary(c, d, ROPE_NEIGHBOURS, pairs, rotary));
     int32_t usual = d->d_model / s.n_heads;
     if (c->is_gguf && !config_has(c, "attention.key_length", NULL) && usual > 0 && d->ropes[0].n_dims <= usual) {
         /* such files count them as if heads were as wide as usual */
@@ -26,7 +38,16 @@ static quire_err describe_glm(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
-/* A sigmoid mixture behind n_dense dense layers. rotary: the usual part of a head that rotates. */
+static quire_err describe_glm(const config *c, model_desc *d) {
+    return describe_dense(c, 0.5f, d);
+}
+
+/* The text of GLM-4.1V, whose positions have three axes: without an image one number. */
+static quire_err describe_glm4v(const config *c, model_desc *d) {
+    return describe_dense(c, 1.0f, d);
+}
+
+/* A sigmoid mixture behind n_dense dense layers. */
 static quire_err describe_mixture(const config *c, float rotary, int32_t n_dense, bool renormalise, model_desc *d) {
     decoder_shape s = {0};
     TRY(config_decoder(c, &s, d));
@@ -69,6 +90,9 @@ static quire_err describe_solar_open(const config *c, model_desc *d) {
 
 const arch arch_glm = {.gguf = {"chatglm"}, .hf = {"GlmForCausalLM"}, .names = &glm_names, .describe = describe_glm};
 const arch arch_glm4 = {.gguf = {"glm4"}, .hf = {"Glm4ForCausalLM"}, .names = &glm4_names, .describe = describe_glm};
+const arch arch_glm4v = {.gguf = {"glm4v"}, .hf = {"Glm4vForConditionalGeneration"}, .names = &glm4_names, .describe = describe_glm4v};
+const arch arch_glm4v_moe = {
+    .gguf = {"glm4v-moe"}, .hf = {"Glm4vMoeForConditionalGeneration"}, .names = &glm4_moe_names, .describe = describe_glm4_moe};
 const arch arch_glm4_moe = {.gguf = {"glm4moe"}, .hf = {"Glm4MoeForCausalLM"}, .names = &glm4_moe_names, .describe = describe_glm4_moe};
 const arch arch_dots1 = {.gguf = {"dots1"}, .hf = {"Dots1ForCausalLM"}, .describe = describe_dots1};
 const arch arch_solar_open = {.gguf = {"solar-open"}, .hf = {"SolarOpenForCausalLM"}, .describe = describe_solar_open};

@@ -4,6 +4,9 @@
 #include "model/architectures.h"
 
 static const arch_names qwen_vl_names = {.left_out = {"visual"}};
+static const arch_names qwen3_vl_moe_names = {
+    .hf = {[W_EXPERT_GATE_UP] = "model.layers.%d.mlp.experts.gate_up_proj", [W_EXPERT_DOWN] = "model.layers.%d.mlp.experts.down_proj"},
+};
 static const arch_names qwen2_moe_names = {
     .hf = {[W_SHARED_GATE] = "model.layers.%d.mlp.shared_expert.gate_proj",
            [W_SHARED_UP] = "model.layers.%d.mlp.shared_expert.up_proj",
@@ -88,6 +91,19 @@ static quire_err describe_qwen3_moe(const config *c, model_desc *d) {
     return describe_experts(c, d);
 }
 
+/* Published files have an expert's weights the other way round than those that transformers writes: their shape tells. */
+static bool are_transposed(const config *c, const model_desc *d) {
+    const tensor_view *t = model_file_find(c->f, "model.language_model.layers.0.mlp.experts.gate_up_proj");
+    return t == NULL || t->n_dims != 3 || t->dims[2] != d->d_model || t->dims[1] == d->d_model;
+}
+
+static quire_err describe_qwen3_vl_moe(const config *c, model_desc *d) {
+    TRY(describe_qwen3_moe(c, d));
+    d->moe.renormalise = true; /* whatever norm_topk_prob says */
+    d->moe.transposed = are_transposed(c, d);
+    return QUIRE_OK;
+}
+
 /* The last row's; a GGUF file's are the logits of "yes" and "no". */
 static const score_head qwen3_scores = {.kind = POOLING_LAST, .gguf_kind = POOLING_LAST, .out = "score", .gguf_softmax = true};
 
@@ -104,4 +120,6 @@ const arch arch_qwen3 = {.gguf = {"qwen3"},
                          .scores = &qwen3_scores};
 const arch arch_qwen3_vl = {
     .gguf = {"qwen3vl"}, .hf = {"Qwen3VLForConditionalGeneration"}, .names = &qwen_vl_names, .describe = describe_qwen3};
+const arch arch_qwen3_vl_moe = {
+    .gguf = {"qwen3vlmoe"}, .hf = {"Qwen3VLMoeForConditionalGeneration"}, .names = &qwen3_vl_moe_names, .describe = describe_qwen3_vl_moe};
 const arch arch_qwen3_moe = {.gguf = {"qwen3moe"}, .hf = {"Qwen3MoeForCausalLM"}, .describe = describe_qwen3_moe};
