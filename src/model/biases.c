@@ -15,7 +15,7 @@ static const bias_key keys[] = {
     {"attention_bias|qkv_bias|use_qkv_bias", {".q_proj.bias", ".qkv_proj.bias", ".query_key_value.bias", ".Wqkv.bias"}},
     {"attention_out_bias", {".o_proj.bias"}},
     {"mlp_bias", {".up_proj.bias", ".gate_up_proj.bias", ".Wi.bias"}},
-    {"use_bias|enable_bias|bias", {".q_proj.bias", ".query_key_value.bias"}},
+    {"use_bias|enable_bias|bias", {".q_proj.bias", ".query_key_value.bias", ".wqkv.bias"}},
     {"lm_head_bias", {"lm_head.bias"}},
 };
 

@@ -1,5 +1,5 @@
-/* Gemma: arXiv:2403.08295. Gemma 2: 2408.00118: windows on every other layer, soft caps, norms behind both halves of a layer. Gemma 3:
- * 2503.19786: five layers with windows and a rotary base of their own to one without, norms of queries and keys. */
+/* Gemma: arXiv:2403.08295. Gemma 2: 2408.00118: windows on every other layer, soft caps, norms behind both halves of a layer; VaultGemma
+ * lacks these. Gemma 3: 2503.19786: five layers with windows and a rotary base of their own to one without, norms of queries and keys. */
 #include <math.h>
 
 #include "model/architectures.h"
@@ -10,6 +10,7 @@ static const arch_names gemma2_names = {
            [W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm",
            [W_FFN_POST_NORM] = "model.layers.%d.post_feedforward_layernorm"},
 };
+static const arch_names vaultgemma_names = {.hf = {[W_FFN_NORM] = "model.layers.%d.pre_feedforward_layernorm"}};
 
 /* A cap of attention's scores or of the logits. */
 static quire_err read_cap(const config *c, const char *name, float *cap) {
@@ -138,6 +139,8 @@ static quire_err describe_embedding(const config *c, model_desc *d) {
 
 const arch arch_gemma = {.gguf = {"gemma"}, .hf = {"GemmaForCausalLM"}, .describe = describe_gemma};
 const arch arch_gemma2 = {.gguf = {"gemma2"}, .hf = {"Gemma2ForCausalLM"}, .names = &gemma2_names, .describe = describe_gemma2};
+const arch arch_vaultgemma = {
+    .gguf = {"vaultgemma"}, .hf = {"VaultGemmaForCausalLM"}, .names = &vaultgemma_names, .describe = describe_gemma2};
 const arch arch_gemma3 = {
     .gguf = {"gemma3"}, .hf = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}, .names = &gemma2_names, .describe = describe_gemma3};
 const arch arch_gemma_embedding = {

@@ -1,0 +1,49 @@
+/* Kin of Llama. InternLM 2: arXiv:2403.17297: q, k and v in one tensor, group by group. IQuest-Coder. Helium: neighbours rotate together.
+ * Jais 2: layer norms, a squared ReLU without gate. */
+#include "model/architectures.h"
+
+static const arch_names internlm2_names = {
+    .hf = {[W_TOKENS] = "model.tok_embeddings",
+           [W_HEAD] = "output",
+           [W_ATTN_NORM] = "model.layers.%d.attention_norm",
+           [W_QKV] = "model.layers.%d.attention.wqkv",
+           [W_O] = "model.layers.%d.attention.wo",
+           [W_FFN_NORM] = "model.layers.%d.ffn_norm",
+           [W_GATE] = "model.layers.%d.feed_forward.w1",
+           [W_UP] = "model.layers.%d.feed_forward.w3",
+           [W_DOWN] = "model.layers.%d.feed_forward.w2"},
+};
+static const arch_names jais2_names = {.hf = {[W_GATE] = NO_WEIGHT}};
+
+static quire_err describe_with(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d) {
+    decoder_shape s = {0};
+    TRY(config_decoder(c, &s, d));
+    return config_rotary(c, d, hf, gguf, 1.0f);
+}
+
+static quire_err describe_iquestcoder(const config *c, model_desc *d) {
+    return describe_with(c, ROPE_HALVES, ROPE_NEIGHBOURS, d);
+}
+
+static quire_err describe_internlm2(const config *c, model_desc *d) {
+    TRY(describe_with(c, ROPE_HALVES, ROPE_NEIGHBOURS, d));
+    d->blocks.order = QKV_GROUPED;
+    return QUIRE_OK;
+}
+
+static quire_err describe_helium(const config *c, model_desc *d) {
+    return describe_with(c, ROPE_NEIGHBOURS, ROPE_NEIGHBOURS, d);
+}
+
+static quire_err describe_jais2(const config *c, model_desc *d) {
+    d->activation = ACT_RELU2;
+    TRY(describe_with(c, ROPE_HALVES, ROPE_HALVES, d));
+    d->blocks = (block_desc){.norm = NORM_LAYER, .ungated = true};
+    return QUIRE_OK;
+}
+
+const arch arch_iquestcoder = {.gguf = {"iquestcoder"}, .hf = {"IQuestCoderForCausalLM"}, .describe = describe_iquestcoder};
+const arch arch_internlm2 = {
+    .gguf = {"internlm2"}, .hf = {"InternLM2ForCausalLM"}, .names = &internlm2_names, .describe = describe_internlm2};
+const arch arch_helium = {.gguf = {"helium"}, .hf = {"HeliumForCausalLM"}, .describe = describe_helium};
+const arch arch_jais2 = {.gguf = {"jais2"}, .hf = {"Jais2ForCausalLM"}, .names = &jais2_names, .describe = describe_jais2};
