@@ -153,7 +153,7 @@ static int32_t head_of_tensor(const config *c, const decoder_shape *s, int32_t d
 static quire_err read_layer_counts(const config *c, decoder_shape *s, model_desc *d) {
     int32_t n_next = 0;
     s->n_layers = c->has_text ? published_of(d->architecture)->n_layers : 0;
-    TRY(usual_or_needed(c, "block_count", "num_hidden_layers|n_layer|n_layers", &s->n_layers));
+    TRY(usual_or_needed(c, "block_count", "num_hidden_layers|n_layer|n_layers|num_layers", &s->n_layers));
     TRY(config_i32(c, "nextn_predict_layers", "num_nextn_predict_layers|num_mtp_modules", &n_next));
     int32_t most = c->is_gguf ? s->n_layers - 1 : DESC_MAX_LAYERS - s->n_layers;
     if (s->n_layers < 1 || s->n_layers > DESC_MAX_LAYERS) {

@@ -1,5 +1,7 @@
-/* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its mixtures of experts. HyperCLOVA X
- * SEED: the same factors and norms behind both halves of a layer. */
+/* Granite 3: Llama with factors on embeddings, residuals, attention and logits; its mixtures of experts. MiniCPM: arXiv:2404.06395: factors
+ * by depth and by the width of a smaller model. HyperCLOVA X SEED: the same factors and norms behind both halves of a layer. */
+#include <math.h>
+
 #include "model/architectures.h"
 
 static const arch_names granite_moe_names = {
@@ -36,6 +38,28 @@ static quire_err describe_granite(const config *c, model_desc *d) {
     return QUIRE_OK;
 }
 
+/* GGUF files have Granite's factors; older ones none, which are MiniCPM 2B's. */
+static quire_err describe_minicpm(const config *c, model_desc *d) {
+    decoder_shape s = {0};
+    block_desc *b = &d->blocks;
+    float depth = c->is_gguf ? 1.4f : 1.0f, base = c->is_gguf ? 256.0f : 1.0f, logits;
+    d->tied_embeddings = !c->is_gguf;
+    TRY(config_decoder(c, &s, d));
+    TRY(config_f32(c, NULL, "scale_depth", &depth));
+    TRY(config_f32(c, NULL, "dim_model_base", &base));
+    b->embedding_scale = c->is_gguf ? 12.0f : 1.0f;
+    TRY(config_f32(c, "embedding_scale", "scale_emb", &b->embedding_scale));
+    b->residual_scale = depth / sqrtf((float)d->n_layers);
+    TRY(config_f32(c, "residual_scale", NULL, &b->residual_scale));
+    logits = (float)d->d_model / base;
+    TRY(config_f32(c, "logit_scale", NULL, &logits));
+    if (!(logits > 0.0f) || !isfinite(logits) || !(b->embedding_scale > 0.0f) || !(b->residual_scale > 0.0f)) {
+        return config_bad(c, c->is_gguf ? "logit_scale" : "dim_model_base", "and the factors beside it must be over 0");
+    }
+    b->logits_scale = 1.0f / logits;
+    return config_rotary(c, d, ROPE_HALVES, ROPE_NEIGHBOURS, 1.0f);
+}
+
 static quire_err describe_hyperclovax(const config *c, model_desc *d) {
     bool post_norm = true;
     TRY(config_bool(c, NULL, "use_post_norm", &post_norm));
@@ -54,6 +78,7 @@ static quire_err describe_granite_moe(const config *c, model_desc *d) {
 }
 
 const arch arch_granite = {.gguf = {"granite"}, .hf = {"GraniteForCausalLM"}, .describe = describe_granite};
+const arch arch_minicpm = {.gguf = {"minicpm"}, .hf = {"MiniCPMForCausalLM"}, .describe = describe_minicpm};
 const arch arch_granite_moe = {.gguf = {"granitemoe"},
                                .hf = {"GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"},
                                .names = &granite_moe_names,

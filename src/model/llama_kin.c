@@ -1,5 +1,5 @@
-/* Kin of Llama. InternLM 2: arXiv:2403.17297: q, k and v in one tensor, group by group. IQuest-Coder. Helium: neighbours rotate together.
- * Jais 2: layer norms, a squared ReLU without gate. */
+/* Kin of Llama. EXAONE 3: arXiv:2408.03541. InternLM 2: arXiv:2403.17297: q, k and v in one tensor, group by group. IQuest-Coder. Helium:
+ * neighbours rotate together. Jais 2: layer norms, a squared ReLU without gate. */
 #include "model/architectures.h"
 
 static const arch_names internlm2_names = {
@@ -13,6 +13,19 @@ static const arch_names internlm2_names = {
            [W_UP] = "model.layers.%d.feed_forward.w3",
            [W_DOWN] = "model.layers.%d.feed_forward.w2"},
 };
+static const arch_names exaone_names = {
+    .hf = {[W_TOKENS] = "transformer.wte",
+           [W_OUT_NORM] = "transformer.ln_f",
+           [W_ATTN_NORM] = "transformer.h.%d.ln_1",
+           [W_Q] = "transformer.h.%d.attn.attention.q_proj",
+           [W_K] = "transformer.h.%d.attn.attention.k_proj",
+           [W_V] = "transformer.h.%d.attn.attention.v_proj",
+           [W_O] = "transformer.h.%d.attn.attention.out_proj",
+           [W_FFN_NORM] = "transformer.h.%d.ln_2",
+           [W_GATE] = "transformer.h.%d.mlp.c_fc_0",
+           [W_UP] = "transformer.h.%d.mlp.c_fc_1",
+           [W_DOWN] = "transformer.h.%d.mlp.c_proj"},
+};
 static const arch_names jais2_names = {.hf = {[W_GATE] = NO_WEIGHT}};
 
 static quire_err describe_with(const config *c, rope_pairs hf, rope_pairs gguf, model_desc *d) {
@@ -23,6 +36,10 @@ static quire_err describe_with(const config *c, rope_pairs hf, rope_pairs gguf, 
 
 static quire_err describe_iquestcoder(const config *c, model_desc *d) {
     return describe_with(c, ROPE_HALVES, ROPE_NEIGHBOURS, d);
+}
+
+static quire_err describe_exaone(const config *c, model_desc *d) {
+    return describe_with(c, ROPE_HALVES, ROPE_HALVES, d);
 }
 
 static quire_err describe_internlm2(const config *c, model_desc *d) {
@@ -43,6 +60,7 @@ static quire_err describe_jais2(const config *c, model_desc *d) {
 }
 
 const arch arch_iquestcoder = {.gguf = {"iquestcoder"}, .hf = {"IQuestCoderForCausalLM"}, .describe = describe_iquestcoder};
+const arch arch_exaone = {.gguf = {"exaone"}, .hf = {"ExaoneForCausalLM"}, .names = &exaone_names, .describe = describe_exaone};
 const arch arch_internlm2 = {
     .gguf = {"internlm2"}, .hf = {"InternLM2ForCausalLM"}, .names = &internlm2_names, .describe = describe_internlm2};
 const arch arch_helium = {.gguf = {"helium"}, .hf = {"HeliumForCausalLM"}, .describe = describe_helium};
