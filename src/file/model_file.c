@@ -169,6 +169,7 @@ void model_file_close(model_file *f) {
     json_doc_deinit(&f->config);
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
+    json_doc_deinit(&f->template_json);
     modules_deinit(f);
     overrides_close(f->overrides);
     mem_free(f->sections);

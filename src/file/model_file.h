@@ -84,8 +84,8 @@ quire_err model_file_generation_i64s(const model_file *f, const char *key, int64
 /* ---- text ---- */
 /* The vocabulary in the file; its source is VOCAB_NONE when there is none. */
 const vocab *model_file_vocab(const model_file *f);
-/* The chat template: chat_template.jinja, tokenizer_config.json's chat_template (the one named "default" of several), or
- * tokenizer.chat_template. Empty when there is none. */
+/* The chat template: chat_template.jinja, tokenizer_config.json's chat_template (the one named "default" of several), chat_template.json's,
+ * or tokenizer.chat_template. Empty when there is none. */
 str model_file_chat_template(const model_file *f);
 
 #endif

@@ -51,9 +51,9 @@ typedef struct model_file {
     file_section *sections;
     size_t n_sections;
 
-    json_doc config, generation, tokenizer_config;   /* MODEL_HF; root NULL when the file is absent */
-    str config_text, generation_text, template_text; /* the files */
-    json_doc modules_list;                           /* modules.json */
+    json_doc config, generation, tokenizer_config, template_json;        /* MODEL_HF; root NULL when the file is absent */
+    str config_text, generation_text, template_json_text, template_text; /* the files */
+    json_doc modules_list;                                               /* modules.json */
     str modules_text;
     file_module modules[MAX_MODULES];
     int32_t n_modules;

@@ -191,6 +191,7 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     TRY(add_section(i, "tokenizer.json", tables.n > 0 ? json : v->tokenizer_json));
     TRY(add_section(i, VOCAB_MODEL_SECTION, v->model_bytes));
     TRY(add_section(i, "chat_template.jinja", f->template_text));
+    TRY(add_section(i, "chat_template.json", f->template_json_text));
     TRY(add_templates(i, f));
     return add_modules(i, f);
 }

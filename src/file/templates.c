@@ -76,9 +76,9 @@ static quire_err add_directory(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* tokenizer_config.json's templates: one string, or several of names. */
-static void add_configured(model_file *f) {
-    json_value *v = json_doc_find(&f->tokenizer_config, "chat_template");
+/* The templates of tokenizer_config.json or chat_template.json: one string, or several of names. */
+static void add_configured(model_file *f, const json_doc *doc) {
+    json_value *v = json_doc_find(doc, "chat_template");
     meta_value whole = json_doc_meta(v);
     if (whole.kind == META_STR && f->chat_template.n == 0) {
         f->chat_template = whole.s;
@@ -103,7 +103,9 @@ quire_err hf_read_templates(model_file *f, quire_error *err) {
     } else {
         TRY(add_directory(f, err));
     }
-    add_configured(f);
+    add_configured(f, &f->tokenizer_config);
+    TRY(hf_read_json(f, "chat_template.json", MAX_TEMPLATE_BYTES, &f->template_json_text, &f->template_json, err));
+    add_configured(f, &f->template_json); /* checkpoints with images have theirs there */
     return QUIRE_OK;
 }
 

@@ -13,6 +13,7 @@ static const char *const names[] = {"config.json",
                                     "tokenizer_config.json",
                                     "special_tokens_map.json",
                                     "chat_template.jinja",
+                                    "chat_template.json",
                                     "model.safetensors",
                                     "model.safetensors.index.json",
                                     "model-00001-of-00002.safetensors",
@@ -173,6 +174,10 @@ static void the_chat_template_is_found_where_it_may_stand(void **state) {
     assert_template(&d, "two");
     write_text(&d, "tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"t\"}]}");
     assert_template(&d, "");
+    write_text(&d, "chat_template.json", "{\"chat_template\": \"of a processor\"}");
+    assert_template(&d, "of a processor");
+    write_text(&d, "tokenizer_config.json", "{\"chat_template\": \"one\"}");
+    assert_template(&d, "one");
     write_text(&d, "chat_template.jinja", "three\n");
     assert_template(&d, "three\n");
     temp_delete(&d, names);
