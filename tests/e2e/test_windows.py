@@ -3,7 +3,6 @@ every text is that of a pool which never lacks pages."""
 import bisect
 import json
 import subprocess
-import threading
 
 import pytest
 from conftest import SHARED, Server
@@ -45,23 +44,11 @@ class Windowed:
         self.server = Server(need(name), "--served-model-name", "m", "--page-size", str(PAGE), "--kv-pages", str(pages), "--compute", "f32", "--max-num-seqs", "16",
                              "--kv-dtype", "f32", *flags)
 
-    def answer(self, request):
-        body = {"model": "m", "ignore_eos": True, "return_token_ids": True, "logprobs": 1, **request}
-        status, _, text = self.server.ask("POST", "/v1/completions", body)
-        assert status == 200, text
-        return [(c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"]) for c in json.loads(text)["choices"]]
-
-    def all_at_once(self):
-        got = {}
-
-        def ask(i, request):
-            got[i] = self.answer(request)
-        threads = [threading.Thread(target=ask, args=pair) for pair in enumerate(requests(self.name))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return [got[i] for i in range(len(threads))]
+    def answers(self, *requests):
+        bodies = [{"model": "m", "ignore_eos": True, "return_token_ids": True, "logprobs": 1, **request} for request in requests]
+        found = self.server.post_together("/v1/completions", bodies)
+        assert all(status == 200 for status, _ in found), found
+        return [[(c["token_ids"], c["logprobs"]["token_logprobs"], c["finish_reason"]) for c in json.loads(text)["choices"]] for _, text in found]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +58,7 @@ def expected(quire):
     def of(name):
         if name not in answers:
             roomy = Windowed(name, 8000, "--prefix-cache", "none")
-            answers[name] = [roomy.answer(request) for request in requests(name)]
+            answers[name] = [roomy.answers(request)[0] for request in requests(name)]
             assert roomy.server.stop() == 0
         return answers[name]
     return of
@@ -82,14 +69,14 @@ def expected(quire):
 def test_texts_are_those_of_a_pool_that_never_lacks_pages(expected, name, way):
     scarce = Windowed(name, SCARCE[name], *WAYS[way])
     for _ in range(2):  # the second time prefixes are cached
-        assert scarce.all_at_once() == expected(name)
+        assert scarce.answers(*requests(name)) == expected(name)
     preemptions[name] += scarce.server.metric(r'vllm:num_preemptions_total\{[^}]*\}')
     assert scarce.server.metric("quire_pages_held") == 0
     assert scarce.server.stop() == 0
 
 
 def test_sequences_were_preempted(quire):
-    """Of all ways together: how often depends on who arrives first."""
+    """Of all ways together: all requests arrive at once."""
     if not MODELS.exists():
         pytest.skip(f"{MODELS} is not at hand")
     assert all(n > 0 for n in preemptions.values()), preemptions
