@@ -5,19 +5,29 @@
 #include "fuzz.h"
 #include "model/arch.h"
 
-/* Describes f by every row of the registry, whatever its architecture is: refused with a message, or a description that desc_check takes or
- * refuses so. prefix: of GGUF's keys. Returns how many rows took it; *n_rows: how many there are. */
+/* Describes f by a row of the registry: true, or false with a message. name: the prefix of GGUF's keys, config.json's class. */
+static inline bool describe_by_row(const model_file *f, const arch *a, const char *name, quire_error *err) {
+    const config c = config_of(f, name, err);
+    model_desc d = {.bos = -1};
+    quire_err e = a->describe(&c, &d);
+    e = e ? e : desc_check(&d, err);
+    fuzz_check(e == QUIRE_OK || err->message[0] != 0);
+    return e == QUIRE_OK;
+}
+
+/* Describes f by every row, whatever its architecture is, config.json by every class of a row. prefix: of GGUF's keys. Returns how many
+ * rows took it; *n_rows: how many there are. */
 static inline int describe_by_every_row(const model_file *f, const char *prefix, int *n_rows) {
+    const bool is_gguf = model_file_format(f) == MODEL_GGUF;
     int n_taken = 0;
     *n_rows = 0;
     for (const arch *a; (a = arch_at((size_t)*n_rows)) != NULL; ++*n_rows) {
-        quire_error err = {0};
-        const config c = config_of(f, prefix, &err);
-        model_desc d = {.bos = -1};
-        quire_err e = a->describe(&c, &d);
-        e = e ? e : desc_check(&d, &err);
-        fuzz_check(e == QUIRE_OK || err.message[0] != 0);
-        n_taken += e == QUIRE_OK;
+        bool takes = true;
+        for (int k = 0; k < (is_gguf ? 1 : ARCH_MAX_NAMES) && (is_gguf || a->hf[k] != NULL); k++) {
+            quire_error err = {0};
+            takes = describe_by_row(f, a, is_gguf ? prefix : a->hf[k], &err) && takes;
+        }
+        n_taken += takes;
     }
     return n_taken;
 }

@@ -7,12 +7,13 @@
 static void reaches_every_row(const model_file *f, const char *prefix) {
     int n_rows, n_taken = describe_by_every_row(f, prefix, &n_rows);
     print_message("%d of %d architectures describe the seed\n", n_taken, n_rows);
-    for (size_t i = 0; n_taken < n_rows && arch_at(i) != NULL; i++) {
-        quire_error err = {0};
-        const config c = config_of(f, prefix, &err);
-        model_desc d = {.bos = -1};
-        if (arch_at(i)->describe(&c, &d) != QUIRE_OK || desc_check(&d, &err) != QUIRE_OK) {
-            print_message("%s: %s\n", arch_at(i)->gguf[0], err.message);
+    const arch *a;
+    for (size_t i = 0; n_taken < n_rows && (a = arch_at(i)) != NULL; i++) {
+        for (int k = 0; k < ARCH_MAX_NAMES && a->hf[k] != NULL; k++) {
+            quire_error err = {0};
+            if (!describe_by_row(f, a, prefix[0] != 0 ? prefix : a->hf[k], &err)) {
+                print_message("%s: %s\n", a->hf[k], err.message);
+            }
         }
     }
     assert_true(n_rows >= 50);
