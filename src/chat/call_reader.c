@@ -1,6 +1,6 @@
 #include "chat/call_reader.h"
 
-enum { PENDING_BYTES = 4096, NAME_BYTES = 256, HELD_LEAST = 2 * MARK_BYTES };
+enum { PENDING_BYTES = 4096, NAME_BYTES = 256, HELD_LEAST = 2 * MARK_BYTES, CHARACTER_BYTES = 4 };
 
 static const call_machine *const machines[] = {
     [SYNTAX_JSON] = &json_machine,   [SYNTAX_TAGS] = &tag_machine,      [SYNTAX_ELEMENTS] = &element_machine,
@@ -10,7 +10,8 @@ quire_err call_reader_init(call_reader *r, const call_format *format, const outp
     mark_test test = {options->is_special, options->special_context};
     *r = (call_reader){.format = format, .options = options};
     size_t max = options->max_held > 0 ? options->max_held : OUTPUT_MAX_HELD;
-    r->held.max = r->text.max = r->value.text.max = max > HELD_LEAST ? max : HELD_LEAST;
+    r->held.max = r->value.text.max = r->max_text = max > HELD_LEAST ? max : HELD_LEAST;
+    r->text.max = r->max_text + MARK_BYTES + CHARACTER_BYTES; /* what is added before the next character begins */
     if (format == NULL) {
         return QUIRE_OK;
     }
@@ -297,7 +298,24 @@ static quire_err outside(call_reader *r, char c) {
 
 /* ---- inside ---- */
 
+/* Whether an open call has collected more than may be held. Only where a character begins: a call's text ends with a whole one. */
+static bool is_full(const call_reader *r, char c) {
+    return r->in_call && r->text.n > r->max_text && ((unsigned char)c & 0xC0) != 0x80;
+}
+
+/* Ends the call; what is held of a mark, and c, is read outside. */
+static quire_err end_full(call_reader *r, char c) {
+    char bytes[MARK_BYTES + 1];
+    size_t n = mark_take(&r->match, bytes);
+    bytes[n++] = c;
+    TRY(r->machine->end(r, false));
+    return call_reject(r, bytes, n);
+}
+
 static quire_err inside(call_reader *r, char c) {
+    if (is_full(r, c)) {
+        return end_full(r, c);
+    }
     if (!r->in_call) {
         quire_err e = strbuf_add_char(&r->held, c);
         if (e == QUIRE_TOO_LARGE) {

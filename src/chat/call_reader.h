@@ -100,6 +100,7 @@ struct call_reader {
     strbuf special; /* a special token inside a call; gemma's scratch */
     strbuf name, id;
     strbuf text;      /* what a machine collects: a head, a key, a value */
+    size_t max_text;  /* bytes of text beyond which an open call ends */
     strbuf arguments; /* JSON that waits to be handed out */
     json_stream json; /* of the arguments */
     typed_value value;

@@ -35,6 +35,13 @@ static size_t by_bytes(void *context, str left) {
     return 1;
 }
 
+static size_t by_characters(void *context, str left) {
+    size_t n;
+    (void)context;
+    utf8_next(left.p, &n);
+    return n;
+}
+
 /* Expects the answer, whole, by bytes, and cut in two at each place. The text is ASCII. */
 static void expect(parse_case c, const char *text, const char *want) {
     strbuf got = {0};
@@ -311,6 +318,31 @@ static void an_attempt_beyond_the_budget_is_content(void **state) {
     strbuf_deinit(&want);
 }
 
+/* Wherever the budget falls, the call's text and the content behind it are whole characters, and no byte is lost. */
+static void a_call_beyond_the_budget_ends_with_a_whole_character(void **state) {
+    (void)state;
+    for (int n_ahead = 0; n_ahead < 4; n_ahead++) {
+        parse_case c = {.tools = "functiongemma", .max_held = 1, .schema = "{\"properties\": {\"n\": {\"type\": \"integer\"}}}"};
+        strbuf text = {0}, got = {0}, cut = {0};
+        assert_int_equal(strbuf_addf(&text, "<start_function_call>call:f{n:<escape>%.*s", n_ahead, "xyz"), QUIRE_OK);
+        for (int i = 0; i < 100; i++) {
+            assert_int_equal(strbuf_add_str(&text, "\u20ac<esc"), QUIRE_OK);
+        }
+        assert_int_equal(parse_text(&c, text.p, in_one, NULL, &got), QUIRE_OK);
+        const char *behind = strstr(got.p, "\"};C:"), *call = "F:f{\"n\":\"";
+        assert_non_null(behind);
+        assert_int_equal(strncmp(got.p, call, strlen(call)), 0);
+        assert_true(utf8_is_valid((str){got.p, (size_t)(behind - got.p)}) && utf8_is_valid(str_of(behind + 5)));
+        size_t n_call = (size_t)(behind - got.p) - strlen(call);
+        assert_int_equal(n_call + strlen(behind + 5), (size_t)n_ahead + 100 * strlen("\u20ac<esc"));
+        assert_int_equal(parse_text(&c, text.p, by_characters, NULL, &cut), QUIRE_OK);
+        assert_string_equal(cut.p, got.p);
+        strbuf_deinit(&text);
+        strbuf_deinit(&got);
+        strbuf_deinit(&cut);
+    }
+}
+
 static void arguments_come_before_they_are_whole(void **state) {
     (void)state;
     output_tool tool = {.name = str_of("f")};
@@ -418,6 +450,7 @@ int main(void) {
         cmocka_unit_test(a_mark_that_is_a_special_token_counts_only_as_that),
         cmocka_unit_test(a_choice_decides_what_is_a_call),
         cmocka_unit_test(an_attempt_beyond_the_budget_is_content),
+        cmocka_unit_test(a_call_beyond_the_budget_ends_with_a_whole_character),
         cmocka_unit_test(arguments_come_before_they_are_whole),
         cmocka_unit_test(every_pair_of_formats_opens),
         cmocka_unit_test(a_format_that_does_not_exist_is_named),
