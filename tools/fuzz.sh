@@ -7,7 +7,8 @@ seconds=${1:-60}
 shift $(($# > 0))
 programs=("${@/#/build/fuzz/fuzz/fuzz_}")
 targets=("${@/#/fuzz_}")
-cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_COMPILER=clang -DQUIRE_FUZZ=ON >/dev/null
+# with the compiler in the cache by name, cmake would empty the cache under another PATH
+CC=clang cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DQUIRE_FUZZ=ON >/dev/null
 cmake --build build/fuzz --target "${targets[@]:-fuzz_all}" -j "$(nproc)"
 mkdir -p build/fuzz/found
 [ $# -gt 0 ] || programs=(build/fuzz/fuzz/fuzz_*)
