@@ -1,8 +1,10 @@
 """Packed models: the very logits and texts of what they were packed from, whatever that was, and refusals that say what to do."""
+import json
 import os
 import pathlib
 import re
 import resource
+import shutil
 import subprocess
 import sys
 
@@ -53,6 +55,16 @@ def test_a_packed_model_writes_what_its_source_does(quire, tmp_path, model):
     for arguments in (["tokenize", "-p", text], ["run", "-p", text, "-n", "40", "--seed", "3"], ["tokenize", "--decode", "1,2,3,600,700"]):
         was, now = (run(quire, arguments[0], m, *arguments[1:]) for m in (model, packed))
         assert was.returncode == now.returncode == 0 and was.stdout and was.stdout == now.stdout
+
+
+@pytest.mark.parametrize("file", [None, "chat_template.json", "chat_template.jinja"])
+def test_a_packed_directory_carries_its_chat_template(quire, tmp_path, file):
+    source = pathlib.Path(shutil.copytree("tests/golden/models/llama", tmp_path / "source"))
+    if file is not None:
+        (source / file).write_text(json.dumps({"chat_template": "{{ messages[0].content }}"}) if file.endswith("json") else "{{ messages[0].content }}")
+    for model in source, pack(quire, source, tmp_path / "m.quire"):
+        told = run(quire, "inspect", model).stdout
+        assert re.search(rf"^chat template +{'none' if file is None else 'yes'}$", told, re.M), told
 
 
 def test_a_packed_model_has_one_compute_mode(quire, tmp_path):
