@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "server/body_turn.h"
 #include "server/http_stats.h"
 
 #define AHEAD_BYTES      (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
@@ -18,7 +19,7 @@
 #define TAKE_BYTES       (64u << 10) /* from this size on a piece's memory is moved instead of copied */
 #define BODY_PIECE_BYTES (64u << 10) /* of a body, received at once past the input buffer, which takes 4 KB; and how many such pieces */
 #define BODY_PIECES      4           /* before other connections have their turn */
-#define SKIP_BYTES       ((size_t)1 << 20) /* skipped at once of a body that is dropped */
+#define SKIP_BYTES       ((size_t)128 << 10) /* skipped at once of a body that is dropped */
 #define LOOK_BYTES       ((size_t)1152 << 10) /* what a body begins with, looked over; more than a rule for the answer may have */
 #define LINGER_US        2000000     /* a client's time to read the last response of a closing connection */
 
@@ -175,6 +176,7 @@ void conn_close(conn *c) {
     }
     end_request(c);
     stop_waiting(c);
+    body_turn_leave(c);
     conn_give_body_room(c);
     if (c->previous != NULL) {
         c->previous->next = c->next;
@@ -221,6 +223,7 @@ static void send_refusal(conn *c) {
 static void give_up_request(conn *c, int status, const char *message, const char *headers) {
     c->keep_alive = false;
     stop_waiting(c);
+    body_turn_leave(c);
     bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
     if (c->refusal != 0) {
         send_refusal(c);
@@ -458,6 +461,7 @@ static void on_body_begin(conn *c) {
     c->state = CONN_BODY;
     r->drop_body = c->refusal != 0;
     c->look_bytes = LOOK_BYTES;
+    c->turn_bytes = 0;
     set_deadline(c, c->loop->server->options.body_deadline_us);
     if (r->expects_continue && c->refusal != 0) {
         c->keep_alive = false; /* the client may send the body or not: what follows is ambiguous */
@@ -519,6 +523,7 @@ static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
     bool was_started = c->request.started;
     size_t used;
     http_event e = http_feed(&c->request, p, n, &used);
+    c->turn_bytes += used;
     if (in != NULL) {
         evbuffer_drain(in, used);
     }
@@ -579,6 +584,7 @@ static bool receive_piece(conn *c) {
         return false;
     }
     if (to != piece) {
+        c->turn_bytes += (size_t)n;
         go_on(c, http_body_received(&c->request, (size_t)n));
     } else {
         feed(c, piece, (size_t)n, NULL);
@@ -621,13 +627,19 @@ void conn_drop_body(conn *c, const quire_error *err) {
 
 static void on_read(struct bufferevent *bev, void *arg) {
     conn *c = arg;
+    struct evbuffer *in = bufferevent_get_input(bev);
     if (c->state == CONN_FLUSH || c->state == CONN_LINGER) {
-        evbuffer_drain(bufferevent_get_input(bev), evbuffer_get_length(bufferevent_get_input(bev)));
+        c->turn_bytes += evbuffer_get_length(in);
+        evbuffer_drain(in, evbuffer_get_length(in));
+        body_turn_end_if_due(c);
         return;
     }
     process(c);
     receive_body(c);
-    if (evbuffer_get_length(bufferevent_get_input(bev)) > AHEAD_BYTES) { /* reading never pauses, so that a disconnect is noticed */
+    if (c->state == CONN_BODY && c->body_ticket == 0 && c->pending == NULL) {
+        body_turn_end_if_due(c);
+    }
+    if (evbuffer_get_length(in) > AHEAD_BYTES) { /* reading never pauses, so that a disconnect is noticed */
         conn_close(c);
     }
 }

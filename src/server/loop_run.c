@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "server/body_look.h"
+#include "server/body_turn.h"
 #include "server/conn.h"
 #include "server/http_stats.h"
 #include "server/notify.h"
@@ -195,7 +196,7 @@ quire_err loop_open(loop *l, server *s) {
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
     if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
-        l->on_retry == NULL || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0 ||
+        l->on_retry == NULL || !body_turn_open(l) || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0 ||
         (is_first(l) && !start_looking(l))) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
@@ -211,7 +212,7 @@ void loop_close(loop *l) {
     streams_shut(l);
     stop_accepting(l);
     watch_shut(l);
-    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
+    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look, l->on_turn};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
         loop_free_event(events[i]);
     }

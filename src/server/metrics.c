@@ -37,17 +37,20 @@ static quire_err write_http(const server *s, bool shows_tenants, strbuf *out) {
 }
 
 static quire_err write_connections(const server *s, strbuf *out) {
-    int64_t disconnects = 0, slow = 0, open = 0;
+    int64_t disconnects = 0, slow = 0, open = 0, turns = 0;
     for (int32_t i = 0; i < s->n_loops; i++) {
         const loop *l = &s->loops[i];
         disconnects += atomic_load(&l->n_disconnects);
         slow += atomic_load(&l->n_slow_readers);
         open += atomic_load(&l->n_open);
+        turns += atomic_load(&l->n_turns);
     }
     TRY(metrics_int(out, "quire_http_connections", "gauge", "Open connections.", "", open));
     TRY(metrics_int(out, "quire_http_disconnects_total", "counter", "Clients that left before their answer was complete.", "",
                     disconnects));
     TRY(metrics_int(out, "quire_http_slow_readers_total", "counter", "Connections closed because the client did not read.", "", slow));
+    TRY(metrics_int(out, "quire_http_receive_turns_total", "counter", "Times that a connection which sends much waited for its turn.", "",
+                    turns));
     return metrics_int(out, "quire_uptime_seconds", "gauge", "Time since the server opened.", "", clock_unix_s() - s->started_s);
 }
 

@@ -7,10 +7,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread_slice.h"
 #include "server/listen.h"
 #include "server/loop_run.h"
 #include "server/notify.h"
 #include "server/routes.h"
+
+#define LOOP_SLICE_US 100 /* the system's, of the loops' threads */
 
 /* ---- opening and closing ---- */
 
@@ -115,6 +118,7 @@ void server_stop(server *s) {
 
 static void *run_thread(void *arg) {
     loop *l = arg;
+    thread_set_slice(LOOP_SLICE_US); /* what a step has made is sent before the next is over, though all processors compute */
     l->failure = loop_run(l);
     return NULL;
 }

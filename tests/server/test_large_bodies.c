@@ -16,10 +16,12 @@
 
 #include "base/str.h"
 #include "server/body_room.h"
+#include "server/body_turn.h"
 #include "server/fake_quire.h"
 #include "server/server.h"
 
 #define LARGE ((size_t)200 << 10)
+#define METRICS "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 static quire_engine *engine;
 static server *srv;
@@ -78,11 +80,9 @@ static void say_head(int fd, const char *fields, size_t n, strbuf *body) {
                           n);
     say(fd, head, (size_t)length);
     strbuf_clear(body);
-    assert_int_equal(strbuf_addf(body, "{%s,\"pad\":\"", fields), QUIRE_OK);
-    while (body->n < n - 2) {
-        assert_int_equal(strbuf_add_char(body, 'x'), QUIRE_OK);
-    }
-    assert_int_equal(strbuf_add_str(body, "\"}"), QUIRE_OK);
+    int room = (int)(n - strlen(fields) - strlen("{,\"pad\":\"\"}"));
+    assert_int_equal(strbuf_addf(body, "{%s,\"pad\":\"%*s\"}", fields, room, ""), QUIRE_OK);
+    assert_int_equal(body->n, n);
 }
 
 /* All that comes until the connection closes. */
@@ -320,6 +320,72 @@ static void a_server_may_stop_and_clients_leave_while_bodies_are_looked_over(voi
     strbuf_deinit(&body);
 }
 
+/* How often connections have waited for their turn so far. */
+static int turns(void) {
+    static const char name[] = "\nquire_http_receive_turns_total ";
+    int fd = dial();
+    say(fd, METRICS, strlen(METRICS));
+    const char *at = strstr(hear(fd), name);
+    assert_non_null(at);
+    return atoi(at + strlen(name));
+}
+
+/* Whatever of it is kept: a turn ends within twice its share. */
+static void a_large_body_is_received_in_turns_and_a_small_one_is_not(void **state) {
+    (void)state;
+    strbuf body = {0};
+    start((size_t)64 << 20);
+    for (int i = 0; i < 10; i++) {
+        int fd = dial();
+        say_head(fd, "\"prompt\":\"x\"", TURN_BYTES - 1000, &body);
+        say(fd, body.p, body.n);
+        assert_non_null(strstr(hear(fd), "HTTP/1.1 200"));
+    }
+    assert_int_equal(turns(), 0);
+    static const char *const fields[] = {"\"prompt\":\"x\"", "\"fail\":\"look\""};
+    for (int i = 0, before = 0, now; i < 4; i++, before = now) {
+        int fd = dial();
+        if (i < 2) {
+            say_head(fd, fields[i], LONG, &body);
+        } else {
+            chunked_request(i == 3, 60, &body);
+        }
+        say(fd, body.p, body.n);
+        assert_non_null(strstr(hear(fd), i % 2 == 1 ? "HTTP/1.1 400" : "HTTP/1.1 200"));
+        now = turns();
+        assert_in_range(now - before, (int)(body.n / TURN_BYTES / 2 - 1), (int)(body.n / TURN_BYTES));
+    }
+    strbuf_deinit(&body);
+    stop();
+}
+
+static void connections_may_leave_the_queue_for_turns(void **state) {
+    (void)state;
+    enum { N = 24, BEGIN = 1 << 20 };
+    strbuf body = {0};
+    int fds[N];
+    for (int stops = 0; stops < 2; stops++) {
+        start((size_t)256 << 20);
+        for (int i = 0; i < N; i++) {
+            fds[i] = dial();
+            say_head(fds[i], i % 3 == 0 ? "\"fail\":\"look\"" : "\"prompt\":\"x\"", LONG, &body);
+            say(fds[i], body.p, BEGIN);
+        }
+        for (int i = 0; i < N; i += 2) {
+            close(fds[i]);
+        }
+        for (int i = 1; i < N && !stops; i += 2) {
+            say(fds[i], body.p + BEGIN, LONG - BEGIN); /* all bodies end alike */
+            assert_non_null(strstr(hear(fds[i]), i % 3 == 0 ? "HTTP/1.1 400" : "HTTP/1.1 200"));
+        }
+        stop();
+        for (int i = 1; i < N && stops; i += 2) {
+            close(fds[i]);
+        }
+    }
+    strbuf_deinit(&body);
+}
+
 static void a_client_that_leaves_while_its_body_is_read_is_forgotten(void **state) {
     (void)state;
     strbuf body = {0};
@@ -394,6 +460,8 @@ int main(void) {
         cmocka_unit_test(a_body_in_chunks_that_grows_too_large_is_refused_as_its_beginning_was),
         cmocka_unit_test(a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late),
         cmocka_unit_test(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over),
+        cmocka_unit_test(a_large_body_is_received_in_turns_and_a_small_one_is_not),
+        cmocka_unit_test(connections_may_leave_the_queue_for_turns),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
         cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
         cmocka_unit_test(room_is_counted_and_the_first_always_finds_some),
