@@ -1,56 +1,60 @@
 #include "server/body_turn.h"
 
-/* Takes the first connection that waits out of the queue. */
-static conn *take_first(loop *l) {
-    conn *c = l->turns;
-    l->turns = c->turn_next;
-    c->turn_next = NULL;
-    c->waits_for_turn = false;
-    return c;
+static void start_timer(const body_turns *t) {
+    event_add(t->timer, &(struct timeval){.tv_usec = TURN_US});
 }
 
-static LOOP_CALLBACK(on_turn) {
-    loop *l = arg;
-    if (l->turns != NULL) {
-        bufferevent_enable(take_first(l)->bev, EV_READ);
-    }
-    if (l->turns != NULL) {
-        loop_set_timer(l->on_turn, TURN_US);
-    }
-}
-
-bool body_turn_open(loop *l) {
-    l->on_turn = evtimer_new(l->base, on_turn, l);
-    return l->on_turn != NULL;
-}
-
-void body_turn_end_if_due(conn *c) {
-    loop *l = c->loop;
-    if (c->turn_bytes < TURN_BYTES || c->waits_for_turn) {
+static void on_turn(evutil_socket_t fd, short what, void *arg) {
+    (void)fd, (void)what;
+    body_turns *t = arg;
+    body_turn *turn = t->first;
+    if (turn == NULL) {
         return;
     }
-    c->turn_bytes = 0;
-    c->waits_for_turn = true;
-    atomic_fetch_add(&l->n_turns, 1);
-    conn **end = &l->turns;
-    while (*end != NULL) {
-        end = &(*end)->turn_next;
-    }
-    *end = c;
-    bufferevent_disable(c->bev, EV_READ);
-    if (!event_pending(l->on_turn, EV_TIMEOUT, NULL)) {
-        loop_set_timer(l->on_turn, TURN_US);
+    t->first = turn->next;
+    turn->next = NULL;
+    turn->waits = false;
+    bufferevent_enable(turn->bev, EV_READ);
+    if (t->first != NULL) {
+        start_timer(t);
     }
 }
 
-void body_turn_leave(conn *c) {
-    c->turn_bytes = 0;
-    for (conn **at = &c->loop->turns; c->waits_for_turn && *at != NULL; at = &(*at)->turn_next) {
-        if (*at == c) {
-            *at = c->turn_next;
-            c->turn_next = NULL;
-            c->waits_for_turn = false;
-            return;
+bool body_turns_open(body_turns *t, struct event_base *base) {
+    t->timer = evtimer_new(base, on_turn, t);
+    return t->timer != NULL;
+}
+
+void body_turns_close(body_turns *t) {
+    if (t->timer != NULL) {
+        event_free(t->timer);
+        t->timer = NULL;
+    }
+}
+
+void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *bev) {
+    if (turn->n_bytes < TURN_BYTES || turn->waits) {
+        return;
+    }
+    if (t->first == NULL) {
+        start_timer(t);
+    }
+    body_turn **end = &t->first;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = turn;
+    *turn = (body_turn){.waits = true, .bev = bev};
+    bufferevent_disable(bev, EV_READ);
+    atomic_fetch_add(&t->n_waits, 1);
+}
+
+void body_turn_leave(body_turns *t, body_turn *turn) {
+    for (body_turn **at = &t->first; turn->waits && *at != NULL; at = &(*at)->next) {
+        if (*at == turn) {
+            *at = turn->next;
+            break;
         }
     }
+    *turn = (body_turn){0};
 }

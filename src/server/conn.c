@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/body_turn.h"
 #include "server/http_stats.h"
 
 #define AHEAD_BYTES      (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
@@ -176,7 +175,7 @@ void conn_close(conn *c) {
     }
     end_request(c);
     stop_waiting(c);
-    body_turn_leave(c);
+    body_turn_leave(&c->loop->turns, &c->turn);
     conn_give_body_room(c);
     if (c->previous != NULL) {
         c->previous->next = c->next;
@@ -223,7 +222,7 @@ static void send_refusal(conn *c) {
 static void give_up_request(conn *c, int status, const char *message, const char *headers) {
     c->keep_alive = false;
     stop_waiting(c);
-    body_turn_leave(c);
+    body_turn_leave(&c->loop->turns, &c->turn);
     bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
     if (c->refusal != 0) {
         send_refusal(c);
@@ -461,7 +460,7 @@ static void on_body_begin(conn *c) {
     c->state = CONN_BODY;
     r->drop_body = c->refusal != 0;
     c->look_bytes = LOOK_BYTES;
-    c->turn_bytes = 0;
+    c->turn.n_bytes = 0;
     set_deadline(c, c->loop->server->options.body_deadline_us);
     if (r->expects_continue && c->refusal != 0) {
         c->keep_alive = false; /* the client may send the body or not: what follows is ambiguous */
@@ -523,7 +522,7 @@ static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
     bool was_started = c->request.started;
     size_t used;
     http_event e = http_feed(&c->request, p, n, &used);
-    c->turn_bytes += used;
+    c->turn.n_bytes += used;
     if (in != NULL) {
         evbuffer_drain(in, used);
     }
@@ -584,7 +583,7 @@ static bool receive_piece(conn *c) {
         return false;
     }
     if (to != piece) {
-        c->turn_bytes += (size_t)n;
+        c->turn.n_bytes += (size_t)n;
         go_on(c, http_body_received(&c->request, (size_t)n));
     } else {
         feed(c, piece, (size_t)n, NULL);
@@ -629,15 +628,15 @@ static void on_read(struct bufferevent *bev, void *arg) {
     conn *c = arg;
     struct evbuffer *in = bufferevent_get_input(bev);
     if (c->state == CONN_FLUSH || c->state == CONN_LINGER) {
-        c->turn_bytes += evbuffer_get_length(in);
+        c->turn.n_bytes += evbuffer_get_length(in);
         evbuffer_drain(in, evbuffer_get_length(in));
-        body_turn_end_if_due(c);
+        body_turn_end_if_due(&c->loop->turns, &c->turn, c->bev);
         return;
     }
     process(c);
     receive_body(c);
     if (c->state == CONN_BODY && c->body_ticket == 0 && c->pending == NULL) {
-        body_turn_end_if_due(c);
+        body_turn_end_if_due(&c->loop->turns, &c->turn, c->bev);
     }
     if (evbuffer_get_length(in) > AHEAD_BYTES) { /* reading never pauses, so that a disconnect is noticed */
         conn_close(c);

@@ -69,9 +69,7 @@ struct conn {
     size_t look_bytes;        /* of the body, after which it is looked over the next time */
     size_t look_room;         /* the memory that a text thread has of it */
     int64_t body_us, body_from_us; /* it may take so long yet, from then on, the times of looks aside */
-    size_t turn_bytes;        /* received since its last turn (body_turn.h) */
-    bool waits_for_turn;
-    conn *turn_next;          /* the one behind it in loop.turns */
+    body_turn turn;           /* at receiving, in loop.turns */
     uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
     bool half_closed;         /* the client has shut down its sending side; it may still read */
     bool is_surplus;          /* over server_options.max_connections: it is answered 503 and closed */

@@ -17,6 +17,7 @@
 #include "quire.h"
 #include "server/auth.h"
 #include "server/body_room.h"
+#include "server/body_turn.h"
 #include "server/page.h"
 #include "server/pool_json.h"
 #include "server/sandbox.h"
@@ -44,13 +45,12 @@ typedef struct loop {
     struct event_base *base;
     struct evconnlistener *listener;
     struct event *on_queue, *on_wake, *on_deadline, *on_retry; /* on_retry: accept again after running out of descriptors */
-    struct event *on_turn;   /* the next turn at receiving (body_turn.h) */
     struct event *on_look;   /* of the first loop: what the log says of the whole server, now and then */
     quire_queue *queue;
     wake bell;
     pthread_t thread;
     struct conn *conns;      /* all open connections */
-    struct conn *turns;      /* those that wait for their turn at receiving, the first */
+    body_turns turns;        /* connections that wait for their turn at receiving */
     struct watch *watch;     /* the watchers of the pool (watch.h) */
     _Atomic(struct stream_order *) orders; /* to streams here, and back from others (stream_order.h): a stack; any thread adds */
     struct response *unsent;   /* streams that withhold a chunk until the queue is drained */
@@ -65,7 +65,7 @@ typedef struct loop {
     /* Counters, read by /metrics on any loop. */
     struct http_stats *http;
     atomic_llong n_busy; /* requests whose head was read and whose response is not complete */
-    atomic_llong n_disconnects, n_slow_readers, n_open, n_surplus, n_turns;
+    atomic_llong n_disconnects, n_slow_readers, n_open, n_surplus;
 } loop;
 
 struct server {

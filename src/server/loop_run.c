@@ -6,7 +6,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "server/body_look.h"
-#include "server/body_turn.h"
 #include "server/conn.h"
 #include "server/http_stats.h"
 #include "server/notify.h"
@@ -196,8 +195,8 @@ quire_err loop_open(loop *l, server *s) {
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
     if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
-        l->on_retry == NULL || !body_turn_open(l) || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0 ||
-        (is_first(l) && !start_looking(l))) {
+        l->on_retry == NULL || !body_turns_open(&l->turns, l->base) || event_add(l->on_queue, NULL) != 0 ||
+        event_add(l->on_wake, NULL) != 0 || (is_first(l) && !start_looking(l))) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
     }
@@ -212,10 +211,11 @@ void loop_close(loop *l) {
     streams_shut(l);
     stop_accepting(l);
     watch_shut(l);
-    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look, l->on_turn};
+    struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
         loop_free_event(events[i]);
     }
+    body_turns_close(&l->turns);
     if (l->queue != NULL) {
         quire_queue_close(l->queue);
     }

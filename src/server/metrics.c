@@ -43,7 +43,7 @@ static quire_err write_connections(const server *s, strbuf *out) {
         disconnects += atomic_load(&l->n_disconnects);
         slow += atomic_load(&l->n_slow_readers);
         open += atomic_load(&l->n_open);
-        turns += atomic_load(&l->n_turns);
+        turns += atomic_load(&l->turns.n_waits);
     }
     TRY(metrics_int(out, "quire_http_connections", "gauge", "Open connections.", "", open));
     TRY(metrics_int(out, "quire_http_disconnects_total", "counter", "Clients that left before their answer was complete.", "",
