@@ -1,6 +1,8 @@
 /* Qwen2 and 2.5: arXiv:2407.10671, 2412.15115: Llama with biases on q, k and v. Qwen3: arXiv:2505.09388: with norms over the heads of q and
  * k instead. Their mixtures of experts. The text of Qwen2-VL, 2.5-VL and 3-VL (arXiv:2409.12191), whose positions have three axes: without
  * an image one number. */
+#include <string.h>
+
 #include "model/architectures.h"
 
 static const arch_names qwen_vl_names = {.left_out = {"visual"}};
@@ -17,10 +19,15 @@ static const arch_names qwen2_moe_names = {
 /* Which layers have a window where the file lists none: those from max_window_layers on; the even ones before it; all. */
 typedef enum windowed { WINDOWED_LAST, WINDOWED_EVEN, WINDOWED_ALL } windowed;
 
+/* The published max_window_layers; GGUF files have theirs. */
+static int32_t usual_first(const config *c, const model_desc *d) {
+    return c->is_gguf ? d->n_layers : strcmp(d->architecture, "qwen2vl") == 0 ? 80 : 28;
+}
+
 /* Layers with a window, where use_sliding_window says that any has. */
 static quire_err read_windows(const config *c, windowed which, model_desc *d) {
     bool use = false, is_window[DESC_MAX_LAYERS];
-    int32_t window = c->is_gguf ? 0 : 4096, first = c->is_gguf ? d->n_layers : 28;
+    int32_t window = c->is_gguf ? 0 : 4096, first = usual_first(c, d);
     TRY(config_bool(c, NULL, "use_sliding_window", &use));
     if (!use) {
         return QUIRE_OK;

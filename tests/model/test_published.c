@@ -148,6 +148,13 @@ static void a_window_is_where_the_published_model_has_it(void **state) {
     windows_are("Olmo3ForCausalLM", "", "4096 4096 4096 0 4096 4096");
     windows_are("Gemma2ForCausalLM", "\"sliding_window\": null", "0 0 0 0 0 0");
     windows_are("Qwen2ForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "0 0 0 7 7 7");
+    static const char *const names[] = {"Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration"}; /* from layer 28 on, and from 80 on */
+    for (int i = 0; i < 2; i++) {
+        model_desc deep = described(names[i], "\"num_hidden_layers\": 30, \"hidden_size\": 32, \"num_attention_heads\": 4, "
+                                              "\"num_key_value_heads\": 2, \"use_sliding_window\": true, \"sliding_window\": 7");
+        assert_int_equal(deep.layers[27].window, 0);
+        assert_int_equal(deep.layers[28].window, i == 0 ? 7 : 0);
+    }
     windows_are("Qwen2MoeForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "7 0 7 0 0 0");
     windows_are("Qwen3MoeForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7, \"max_window_layers\": 3", "7 7 7 7 7 7");
     windows_are("SmolLM3ForCausalLM", "\"use_sliding_window\": true, \"sliding_window\": 7", "0 0 0 7 0 0");
