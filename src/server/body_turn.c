@@ -1,7 +1,10 @@
 #include "server/body_turn.h"
 
+/* Starts the timer, unless it runs. */
 static void start_timer(const body_turns *t) {
-    event_add(t->timer, &(struct timeval){.tv_usec = TURN_US});
+    if (!event_pending(t->timer, EV_TIMEOUT, NULL)) {
+        event_add(t->timer, &(struct timeval){.tv_usec = TURN_US});
+    }
 }
 
 static void on_turn(evutil_socket_t fd, short what, void *arg) {
@@ -36,9 +39,7 @@ void body_turn_end_if_due(body_turns *t, body_turn *turn, struct bufferevent *be
     if (turn->n_bytes < TURN_BYTES || turn->waits) {
         return;
     }
-    if (t->first == NULL) {
-        start_timer(t);
-    }
+    start_timer(t);
     body_turn **end = &t->first;
     while (*end != NULL) {
         end = &(*end)->next;

@@ -1,9 +1,10 @@
 /* Turns at receiving: a connection that sends much does so a share at a time, so that no client keeps the loop's thread, and the processor
  * under it, to itself.
  *
- * A connection that has received TURN_BYTES of a body, or of what is thrown away, reads nothing until its next turn. A loop has one turn
- * every TURN_US, in the order in which connections came to wait; where nobody waits, none pass. Small bodies never wait. What a client
- * sends meanwhile stays in the kernel, whose buffers fill, so the client waits too.
+ * A connection that has received TURN_BYTES, of bodies or of what is thrown away, reads nothing until its next turn. A loop has one turn
+ * every TURN_US, or at the next tick of the kernel's clock where that is later (4 ms at 250 Hz: 128 MB/s), in the order in which they
+ * came to wait; where nobody waits, none pass. What a client sends meanwhile stays in the kernel, whose buffers fill, so the client waits
+ * too.
  *
  * Without turns a body of megabytes on a machine with few processors takes that of a compute thread for a tick of the kernel's clock and
  * more, and every stream waits. Owner: the loop's thread. */

@@ -460,7 +460,6 @@ static void on_body_begin(conn *c) {
     c->state = CONN_BODY;
     r->drop_body = c->refusal != 0;
     c->look_bytes = LOOK_BYTES;
-    c->turn.n_bytes = 0;
     set_deadline(c, c->loop->server->options.body_deadline_us);
     if (r->expects_continue && c->refusal != 0) {
         c->keep_alive = false; /* the client may send the body or not: what follows is ambiguous */
@@ -635,7 +634,7 @@ static void on_read(struct bufferevent *bev, void *arg) {
     }
     process(c);
     receive_body(c);
-    if (c->state == CONN_BODY && c->body_ticket == 0 && c->pending == NULL) {
+    if (c->body_ticket == 0 && (c->state != CONN_BODY || c->pending == NULL)) { /* those read nothing as it is */
         body_turn_end_if_due(&c->loop->turns, &c->turn, c->bev);
     }
     if (evbuffer_get_length(in) > AHEAD_BYTES) { /* reading never pauses, so that a disconnect is noticed */
@@ -730,7 +729,9 @@ static void sent_too_slowly(conn *c) {
 
 static LOOP_CALLBACK(on_deadline) {
     conn *c = arg;
-    if (needs_probe(c)) {
+    if (c->turn.waits && c->state == CONN_BODY) { /* it is not the client that is late */
+        set_deadline(c, c->loop->server->options.body_deadline_us);
+    } else if (needs_probe(c)) {
         probe(c);
     } else if (is_arriving(c)) {
         sent_too_slowly(c);

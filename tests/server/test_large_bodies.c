@@ -359,6 +359,26 @@ static void a_large_body_is_received_in_turns_and_a_small_one_is_not(void **stat
     stop();
 }
 
+/* Bodies count together: those of one connection that are each below a share, whether they are kept or refused. */
+static void bodies_of_one_connection_count_together(void **state) {
+    (void)state;
+    enum { N = 12 };
+    strbuf all = {0};
+    char response[4096];
+    start((size_t)64 << 20);
+    int fd = dial();
+    for (int i = 0; i < N; i++) {
+        strbuf_clear(&all);
+        add_request(&all, TURN_BYTES / 2, i % 2 == 0 ? "{\"prompt\":\"x\"}" : "{\"prompt\":\"x\",\"fail\":\"parse\"}", "");
+        say(fd, all.p, all.n);
+        assert_true(recv(fd, response, sizeof response, 0) > 0);
+    }
+    close(fd);
+    assert_in_range(turns(), N / 4 - 1, N / 2);
+    strbuf_deinit(&all);
+    stop();
+}
+
 static void connections_may_leave_the_queue_for_turns(void **state) {
     (void)state;
     enum { N = 24, BEGIN = 1 << 20 };
@@ -461,6 +481,7 @@ int main(void) {
         cmocka_unit_test(a_client_that_stops_sending_a_long_body_hears_why_it_was_refused_or_that_it_was_late),
         cmocka_unit_test(a_server_may_stop_and_clients_leave_while_bodies_are_looked_over),
         cmocka_unit_test(a_large_body_is_received_in_turns_and_a_small_one_is_not),
+        cmocka_unit_test(bodies_of_one_connection_count_together),
         cmocka_unit_test(connections_may_leave_the_queue_for_turns),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
         cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
