@@ -74,6 +74,7 @@ static bool has_body_room(conn *c) {
         stop_waiting(c);
         return true;
     }
+    body_turn_leave(&c->loop->turns, &c->turn); /* which would let it read */
     bufferevent_disable(c->bev, EV_READ);
     return false;
 }
@@ -491,6 +492,7 @@ static void look_if_due(conn *c) {
     }
     c->look_bytes *= 2;
     if (c->look(c)) {
+        body_turn_leave(&c->loop->turns, &c->turn); /* which would let it read */
         int64_t left_us = c->body_us - (clock_us() - c->body_from_us);
         c->body_us = left_us > 1 ? left_us : 1;
         event_del(c->deadline);
