@@ -74,11 +74,12 @@ static void multiply(const linear_kernels *k, const product_case *c, int32_t row
         for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
             int32_t m = n_blocks - b < tile_blocks ? n_blocks - b : tile_blocks;
             const row_view x = {rows + (size_t)(row0 + r) * stride, stride};
+            const linear_part part = {&c->w, b, m, (b / tile_blocks) % 2 == 0 ? linear_block(&c->w, 0) : NULL};
             if (tile_rows % 2 == 1) {
-                k->product(&c->w, x, n, b, m, y + r * width + b * PACK_LANES, width, scratch);
+                k->product(&part, x, n, y + r * width + b * PACK_LANES, width, scratch);
                 continue;
             }
-            k->product(&c->w, x, n, b, m, tile, m * PACK_LANES, scratch);
+            k->product(&part, x, n, tile, m * PACK_LANES, scratch);
             for (int32_t i = 0; i < n; i++) {
                 memcpy(y + (r + i) * width + b * PACK_LANES, tile + i * m * PACK_LANES, sizeof *y * PACK_LANES * (size_t)m);
             }
@@ -332,7 +333,8 @@ static void repacked_k_quants_keep_every_value(void **state) {
             x[j] = 127.0f;
             linear_plain.quantise[ROWS_GROUPS](x, c.n_in, row);
             x[j] = 0.0f;
-            linear_plain.product(&c.w, (row_view){row, row_bytes}, 1, 0, c.w.layout.n_blocks, y, c.w.layout.n_blocks * PACK_LANES, NULL);
+            const linear_part whole = {.w = &c.w, .n_blocks = c.w.layout.n_blocks};
+            linear_plain.product(&whole, (row_view){row, row_bytes}, 1, y, c.w.layout.n_blocks * PACK_LANES, NULL);
             for (size_t column = 0; column < (size_t)c.n_out; column++) {
                 float value = w[column * k + j], largest = 0.0f;
                 for (size_t g = j / 32 * 32; g < j / 32 * 32 + 32; g++) {

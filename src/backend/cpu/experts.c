@@ -181,7 +181,8 @@ static void hidden_task(void *context, int32_t task, int32_t worker) {
         float *sums[] = {c.y, c.up};
         for (int i = 0; i < (w->gate != NULL ? 2 : 1); i++) {
             row_view rows = {gathered_row(job, parts[i]->format, place), linear_row_bytes(parts[i]->format, w->d_in)};
-            linear_tile(job->b, parts[i], rows, n_rows, t.block0, t.n_blocks, sums[i], t.stride, c.kernel);
+            linear_tile(job->b, &(linear_part){.w = parts[i], .block0 = t.block0, .n_blocks = t.n_blocks}, rows, n_rows, sums[i], t.stride,
+                        c.kernel);
         }
         uint8_t *out = s->hidden + (size_t)place * job->hidden_bytes;
         bool is_groups = w->down[e]->format == ROWS_GROUPS;
@@ -213,7 +214,8 @@ static void add_expert(const experts_job *job, int32_t e, const tile *t, const t
     for (int32_t place = s->first[e], end = s->first[e + 1]; place < end; place += t->rows_at_once) {
         int32_t n_rows = end - place < t->rows_at_once ? end - place : t->rows_at_once;
         row_view rows = {s->hidden + (size_t)place * job->hidden_bytes, job->hidden_bytes};
-        linear_tile(job->b, job->w->down[e], rows, n_rows, t->block0, t->n_blocks, c->y, t->stride, c->kernel);
+        const linear_part part = {.w = job->w->down[e], .block0 = t->block0, .n_blocks = t->n_blocks};
+        linear_tile(job->b, &part, rows, n_rows, c->y, t->stride, c->kernel);
         for (int32_t r = 0; r < n_rows; r++) {
             int32_t source = s->sources[place + r];
             float weight = s->is_input_scaled ? 1.0f : s->weights[source];

@@ -58,14 +58,21 @@ struct linear {
     float *bias;   /* [n_blocks * 16], or NULL */
 };
 
+/* A part of a product: some column blocks of w. next: where the thread will probably read on, in blocks of the same layout, or NULL. It is
+ * prefetched, never read. */
+typedef struct linear_part {
+    const linear *w;
+    int32_t block0, n_blocks;
+    const uint8_t *next;
+} linear_part;
+
 typedef struct linear_kernels {
     /* Converts x[0..k) to the format of the index and writes it to row, padding included. */
     void (*quantise[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
-    /* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in w->format, with column blocks
-     * block0..block0+n_blocks of w, without bias. Padding columns get undefined values, which must not be read. scratch:
-     * LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of 64, undefined before and after. */
-    void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
-                    void *scratch);
+    /* y[r * y_stride + c], c in 0..n_blocks * 16, = the product of n_rows rows, which are in w->format, with the part's columns, without
+     * bias. Padding columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a
+     * multiple of 64, undefined before and after. */
+    void (*product)(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch);
 } linear_kernels;
 
 extern const linear_kernels linear_plain;

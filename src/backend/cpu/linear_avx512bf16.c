@@ -32,12 +32,11 @@ static void quantise_groups(const float *x, int32_t k, void *row) {
     linear_avx512.quantise[ROWS_GROUPS](x, k, row);
 }
 
-static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
-                    void *scratch) {
-    if (w->format == ROWS_BF16) {
-        product_floats(PACK_BF16, ROWS_BF16, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+    if (part->w->format == ROWS_BF16) {
+        product_floats(PACK_BF16, ROWS_BF16, part, x, n_rows, y, y_stride, scratch);
     } else {
-        linear_avx512.product(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+        linear_avx512.product(part, x, n_rows, y, y_stride, scratch);
     }
 }
 

@@ -219,12 +219,14 @@ INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, 
     }
 }
 
-INLINE void product_floats(pack_kind kind, row_format format, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks,
-                           float *y, int32_t y_stride, void *scratch) {
+INLINE void product_floats(pack_kind kind, row_format format, const linear_part *part, row_view x, int32_t n_rows, float *y,
+                           int32_t y_stride, void *scratch) {
+    const linear *w = part->w;
+    const int32_t n_blocks = part->n_blocks;
     const bool widens = kind != PACK_F32 && !DOTS(format);
     const int32_t weight_bytes = kind == PACK_F32 ? 4 : 2, x_bytes = DOTS(format) ? 2 : 4;
     int32_t k_end = format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
-    const uint8_t *blocks = linear_block(w, block0);
+    const uint8_t *blocks = linear_block(w, part->block0);
     size_t stride = w->layout.block_bytes;
     float_tile t = {.w = blocks, .w_stride = stride, .next = blocks, .next_stride = stride, .y = y, .y_stride = y_stride, .n_k = k_end};
     if (n_rows <= N_FLOAT_ROWS) {

@@ -18,12 +18,13 @@
 #define WIDE_BLOCKS    8                           /* the same of short blocks */
 #define SHORT_BYTES    12288                       /* a block's: shorter streams end before the hardware prefetcher has gained by them */
 #define AHEAD_BYTES    4096                        /* how far they prefetch, all together */
+#define LATER_BYTES    393216                      /* of SIDE_BLOCKS blocks: so many are prefetched whole into the L2 */
 
 #define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
-/* From how many rows on unpacking first is faster. Plain formats need no unpacking as long as memory is the slower side. */
+/* From how many rows on unpacking first is faster. Plain formats need none while memory is the slower side, and on x86 hardly ever. */
 INLINE int unpacked_from(group_format f) {
-    return is_plain(f) ? 32 : FEW_ROWS_UNPACKED;
+    return !is_plain(f) ? FEW_ROWS_UNPACKED : f.bits < N_PLAIN_UNPACKED ? INT32_MAX : 32;
 }
 
 /* The columns of one register. */
@@ -230,7 +231,7 @@ INLINE void prefetch_planes(group_format f, const uint8_t *planes) {
 
 /* Unpacked groups of a tile's columns. */
 typedef struct group_range {
-    const group_columns *columns, *next; /* next: whose packed groups to prefetch meanwhile, from next_g on, or NULL */
+    const group_columns *columns, *next; /* next: of the block whose packed groups to prefetch meanwhile, from next_g on, or NULL */
     const uint8_t *records;
     int32_t g0, g1, next_g;
 } group_range;
@@ -250,11 +251,8 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
         ni sums[N_GROUP_ROWS][TILE_REGISTERS];
         if (range.next != NULL) {
             const size_t next = (size_t)(range.next_g + g - range.g0);
-            UNROLL
-            for (int c = 0; c < n_regs; c += N_HALVES) {
-                prefetch_planes(f, range.next[c].planes + next * group_bytes(f));
-                __builtin_prefetch(range.next[c].scales + next * scale_bytes(f));
-            }
+            prefetch_planes(f, range.next->planes + next * group_bytes(f));
+            __builtin_prefetch(range.next->scales + next * scale_bytes(f));
         }
         UNROLL
         for (int part = 0; part < PACK_GROUP / f.group; part++) {
@@ -274,12 +272,13 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
 
 /* ---- one task ---- */
 
-/* The columns of registers first..first+n_regs of a task's blocks. Those past the last repeat the last. */
-INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int n_regs, int32_t first, float *y, group_columns *columns) {
+/* The columns of registers first..first+n_regs of n_blocks blocks of w. Those past the last repeat the last. */
+INLINE void find_columns(const linear *w, const uint8_t *blocks, int32_t n_blocks, int n_regs, int32_t first, float *y,
+                         group_columns *columns) {
     UNROLL
     for (int c = 0; c < n_regs; c++) {
         int32_t at = first + c < n_blocks * N_HALVES ? first + c : n_blocks * N_HALVES - 1;
-        const uint8_t *block = linear_block(w, block0 + at / N_HALVES);
+        const uint8_t *block = blocks + (size_t)(at / N_HALVES) * w->layout.block_bytes;
         int lane = at % N_HALVES * N_LANES;
         columns[c] = (group_columns){.planes = block + lane * 4,
                                      .scales = block + w->layout.scales_at,
@@ -303,11 +302,32 @@ INLINE size_t ahead_bytes(group_format f, int n_side) {
     return f.bits == 8 && n_side >= SIDE_BLOCKS && N_LANES < 16 ? 0 : AHEAD_BYTES / (size_t)n_side;
 }
 
-/* n_rows rows, at most N_GROUP_ROWS, over n_side blocks, directly from the planes. next: bytes to the blocks that come after, 0 without
- * any. Their first groups are prefetched at the end. Their scales, a run too short for the hardware prefetcher, are prefetched all
- * along. */
-INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows, int32_t row0, int32_t block0, size_t next,
-                        float *y, int32_t y_stride) {
+/* A pass of some rows over SIDE_BLOCKS blocks. The first pass reads them from memory, the others from the caches. These prefetch the blocks
+ * that come after into the L2, a share each, so that memory works in every pass. */
+typedef struct direct_pass {
+    int32_t row0, index, n; /* its first row; which of n passes it is */
+    ptrdiff_t after;        /* bytes from a block to the one that is read in its place after the last pass; 0: it is not known */
+    bool fetches;           /* the blocks there are prefetched */
+} direct_pass;
+
+/* Which of a tile's n_side blocks a pass prefetches for later: `from` up to the next pass's. */
+INLINE int32_t share_from(const direct_pass *pass, int n_side, int32_t index) {
+    return pass->fetches && index > 0 ? (index - 1) * n_side / (pass->n - 1) : 0;
+}
+
+INLINE void prefetch_later(group_format f, const uint8_t *planes, const uint8_t *scales) {
+    UNROLL
+    for (int i = 0; i < f.bits; i++) {
+        __builtin_prefetch(planes + i * 64, 0, 2);
+    }
+    __builtin_prefetch(scales, 0, 2);
+}
+
+/* The rows of a pass, n_rows, over n_side blocks, directly from the planes. next: bytes to the blocks that it reads after them. Their first
+ * groups are prefetched at the end. Their scales, a run too short for the hardware prefetcher, are prefetched all along. */
+INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows, const direct_pass *pass, int32_t block0,
+                        ptrdiff_t next, float *y, int32_t y_stride) {
+    const int32_t row0 = pass->row0, later = share_from(pass, n_side, pass->index), later_end = share_from(pass, n_side, pass->index + 1);
     const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS, n_tiles = n_side * N_HALVES / n_regs;
     const int step = n_rows <= 2 && (f.coding == SCALE_SIX || f.coding == SCALE_SIX_MIN) ? 2 : 1; /* groups at a time, see load_scales */
     const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
@@ -335,7 +355,8 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
         }
         UNROLL
         for (int odd = 0; odd < step; odd++, at += group_bytes(f)) {
-            const size_t far = ahead_bytes(f, n_side), ahead = at + far < end ? at + far : next + (at + far - end);
+            const size_t far = ahead_bytes(f, n_side);
+            const ptrdiff_t ahead = at + far < end ? (ptrdiff_t)(at + far) : next + (ptrdiff_t)(at + far - end);
             UNROLL
             for (int t = 0; t < n_tiles; t++) {
                 group_view v = {.record = NULL};
@@ -350,6 +371,10 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                             prefetch_planes(f, block + from + ahead);
                         }
                         __builtin_prefetch(scales + from + next + (size_t)(g + odd) * scale_bytes(f));
+                        if ((t * n_regs + c) / N_HALVES >= later && (t * n_regs + c) / N_HALVES < later_end) {
+                            prefetch_later(f, block + from + pass->after + at,
+                                           scales + from + pass->after + (size_t)(g + odd) * scale_bytes(f));
+                        }
                     }
                     load_scales(f.coding, scales + from, &d[t * n_regs + c], g + odd, step == 2 ? odd : g % 2, lane, &v.scales[c]);
                 }
@@ -372,16 +397,17 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     }
 }
 
-/* n_rows rows, at most N_GROUP_ROWS, of n_blocks blocks. more: other rows come after them. */
-INLINE void direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x, int32_t row0, int32_t block0,
-                          int32_t n_blocks, bool more, float *y, int32_t y_stride) {
+/* A pass, of n_rows rows, over n_blocks blocks. */
+INLINE void direct_blocks(group_format f, int n_rows, int n_side, const linear *w, row_view x, const direct_pass *pass, int32_t block0,
+                          int32_t n_blocks, float *y, int32_t y_stride) {
+    const ptrdiff_t stride = (ptrdiff_t)w->layout.block_bytes, restart = pass->index + 1 < pass->n ? 0 : pass->after;
     int32_t b = 0;
     for (; b + n_side <= n_blocks; b += n_side) {
-        size_t next = more || b + n_side < n_blocks ? (size_t)n_side * w->layout.block_bytes : 0;
-        direct_tile(f, n_rows, n_side, w, x, row0, block0 + b, next, y + b * LANES, y_stride);
+        ptrdiff_t next = b + n_side < n_blocks ? n_side * stride : restart - b * stride;
+        direct_tile(f, n_rows, n_side, w, x, pass, block0 + b, next, y + b * LANES, y_stride);
     }
     for (; b < n_blocks; b++) {
-        direct_tile(f, n_rows, 1, w, x, row0, block0 + b, more || b + 1 < n_blocks ? w->layout.block_bytes : 0, y + b * LANES, y_stride);
+        direct_tile(f, n_rows, 1, w, x, pass, block0 + b, b + 1 < n_blocks ? stride : restart - b * stride, y + b * LANES, y_stride);
     }
 }
 
@@ -389,10 +415,10 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
     return (n + by - 1) / by;
 }
 
-/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly equal numbers of rows. The first pass prefetches what
- * comes next. */
+/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly equal numbers of rows. Each of the first passes
+ * prefetches a block of those that come next. */
 INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows, int32_t y_stride) {
-    int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS);
+    int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS), n_next = n_regs / N_HALVES;
     for (int32_t row = 0; n_passes > 0; n_passes--) {
         int32_t n = divide_up(n_rows - row, n_passes);
         if (n == N_GROUP_ROWS) {
@@ -402,39 +428,43 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
         } else {
             group_tile(f, N_GROUP_ROWS - 2, n_regs, range, x, row, y_stride);
         }
-        range.next = NULL;
+        range.next = --n_next > 0 ? range.next + N_HALVES : NULL;
         row += n;
     }
 }
 
 /* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
-INLINE void unpacked_part(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                          int32_t y_stride, uint8_t *scratch) {
+INLINE void unpacked_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                          uint8_t *scratch) {
+    const linear *w = part->w;
+    const uint8_t *blocks = linear_block(w, part->block0);
     const int n_regs = TILE_REGISTERS;
+    const int32_t n_blocks = part->n_blocks;
     const int32_t n_groups = w->layout.n_in / PACK_GROUP, chunk = divide_up(n_groups, divide_up(n_groups, GROUP_CHUNK));
     group_format unpacked = f;
     unpacked.unpacked = true;
     group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
-    find_columns(w, block0, n_blocks, n_regs, 0, y, next);
+    find_columns(w, blocks, n_blocks, n_regs, 0, y, next);
     for (int32_t g0 = 0; g0 < n_groups; g0 += chunk) {
         for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
-            bool last = first + n_regs >= n_blocks * N_HALVES;
-            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = last ? g0 + chunk : g0};
+            const bool last = first + n_regs >= n_blocks * N_HALVES, is_end = last && g0 + chunk >= n_groups;
+            const int32_t next_g = is_end ? 0 : last ? g0 + chunk : g0;
+            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = next_g};
             range.g1 = n_groups - g0 < chunk ? n_groups : g0 + chunk;
             memcpy(columns, next, sizeof columns);
-            find_columns(w, block0, n_blocks, n_regs, last ? 0 : first + n_regs, y, next);
+            find_columns(w, is_end && part->next != NULL ? part->next : blocks, n_blocks, n_regs, last ? 0 : first + n_regs, y, next);
             unpack_groups(f, n_regs, columns, g0, range.g1, scratch);
             unpacked_rows(unpacked, n_regs, range, x, n_rows, y_stride);
         }
     }
 }
 
-INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks,
-                        bool more, float *y, int32_t y_stride) {
+INLINE void direct_rows(group_format f, const linear *w, row_view x, const direct_pass *pass, int32_t n_rows, int32_t block0,
+                        int32_t n_blocks, float *y, int32_t y_stride) {
     switch (n_rows) {
 #define DIRECT_ROWS(count)                                                                                                                 \
     case count:                                                                                                                            \
-        direct_blocks(f, count, side_blocks(f, count), w, x, row0, block0, n_blocks, more, y, y_stride);                                   \
+        direct_blocks(f, count, side_blocks(f, count), w, x, pass, block0, n_blocks, y, y_stride);                                         \
         break;
         DIRECT_ROWS(1)
         DIRECT_ROWS(2)
@@ -450,32 +480,44 @@ INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row
     }
 }
 
-INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                           int32_t y_stride, uint8_t *scratch) {
-    if (n_rows >= unpacked_from(f)) {
-        unpacked_part(f, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
-        return;
+/* Bytes from block `from` of a part to what is read after its blocks up to `end`. */
+INLINE ptrdiff_t bytes_to(const linear_part *part, int32_t from, int32_t end) {
+    const uint8_t *at = linear_block(part->w, part->block0 + from);
+    if (end < part->n_blocks) {
+        return linear_block(part->w, part->block0 + end) - at;
     }
+    return part->next != NULL ? (ptrdiff_t)((uintptr_t)part->next - (uintptr_t)at) : 0;
+}
+
+/* A task's rows over the packed groups. */
+INLINE void direct_part(group_format f, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+    const linear *w = part->w;
     int32_t b = 0;
     if (n_rows == 1 && N_LANES == 16 && f.bits == 4 && !has_supers(f) && w->layout.block_bytes <= SHORT_BYTES) {
-        b = n_blocks / WIDE_BLOCKS * WIDE_BLOCKS;
-        direct_blocks(f, 1, WIDE_BLOCKS, w, x, 0, block0, b, b < n_blocks, y, y_stride);
+        b = part->n_blocks / WIDE_BLOCKS * WIDE_BLOCKS;
+        const direct_pass only = {.n = 1, .after = bytes_to(part, 0, b)};
+        direct_blocks(f, 1, WIDE_BLOCKS, w, x, &only, part->block0, b, y, y_stride);
     }
-    for (; b < n_blocks; b += SIDE_BLOCKS) {
-        int32_t n = n_blocks - b < SIDE_BLOCKS ? n_blocks - b : SIDE_BLOCKS;
-        for (int32_t r = 0, n_passes = divide_up(n_rows, N_GROUP_ROWS); n_passes > 0; n_passes--) {
-            int32_t rows = divide_up(n_rows - r, n_passes);
-            direct_rows(f, w, x, r, rows, block0 + b, n, b + n < n_blocks, y + b * LANES, y_stride);
-            r += rows;
+    for (; b < part->n_blocks; b += SIDE_BLOCKS) {
+        const int32_t n = part->n_blocks - b < SIDE_BLOCKS ? part->n_blocks - b : SIDE_BLOCKS;
+        direct_pass pass = {.n = divide_up(n_rows, N_GROUP_ROWS), .after = bytes_to(part, b, b + n)};
+        pass.fetches = pass.n > 1 && pass.after != 0 && SIDE_BLOCKS * w->layout.block_bytes <= LATER_BYTES;
+        for (; pass.index < pass.n; pass.index++) {
+            const int32_t rows = divide_up(n_rows - pass.row0, pass.n - pass.index);
+            direct_rows(f, w, x, &pass, rows, part->block0 + b, n, y + b * LANES, y_stride);
+            pass.row0 += rows;
         }
     }
 }
 
 #define GROUP_PRODUCT(name, group_, bits_, zero_, scale_)                                                                                  \
-    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,  \
-                               void *scratch) {                                                                                            \
+    static void product_##name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {           \
         const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                     \
-        product_groups(f, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                           \
+        if (n_rows >= unpacked_from(f)) {                                                                                                  \
+            unpacked_part(f, part, x, n_rows, y, y_stride, scratch);                                                                       \
+        } else {                                                                                                                           \
+            direct_part(f, part, x, n_rows, y, y_stride);                                                                                  \
+        }                                                                                                                                  \
     }
 QUANT_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT

@@ -153,11 +153,11 @@ INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next
     }
 }
 
-static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride) {
-    int8_chunk c = {.w = w, .n_k = w->layout.k_padded};
-    for (int32_t i = 0; i < n_blocks;) {
-        int32_t n = n_blocks - i >= INT8_FEW_BLOCKS ? INT8_FEW_BLOCKS : 1;
-        c.block = block0 + i;
+static void int8_few_rows(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+    int8_chunk c = {.w = part->w, .n_k = part->w->layout.k_padded};
+    for (int32_t i = 0; i < part->n_blocks;) {
+        int32_t n = part->n_blocks - i >= INT8_FEW_BLOCKS ? INT8_FEW_BLOCKS : 1;
+        c.block = part->block0 + i;
 #define FEW_ROWS(rows, blocks)                                                                                                             \
     if (n_rows == rows && n == blocks) {                                                                                                   \
         int8_tile(false, rows, blocks, &c, x, y + i * LANES, y_stride);                                                                    \
@@ -171,12 +171,13 @@ static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t b
     }
 }
 
-static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
-                         void *scratch) {
+static void product_int8(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     if (n_rows <= INT8_FEW_ROWS) {
-        int8_few_rows(w, x, n_rows, block0, n_blocks, y, y_stride);
+        int8_few_rows(part, x, n_rows, y, y_stride);
         return;
     }
+    const linear *w = part->w;
+    const int32_t block0 = part->block0, n_blocks = part->n_blocks;
     const bool kept = INT8_KEPT_ROWS > 0 && n_rows >= INT8_KEPT_FROM;
     int32_t k_padded = w->layout.k_padded, most_k = kept ? INT8_KEPT_CHUNK : INT8_CHUNK;
     int8_chunk c = {.w = w};

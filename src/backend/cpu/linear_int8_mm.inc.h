@@ -92,18 +92,17 @@ INLINE void mm_tile(int n_pairs, const mm_pass *p, row_view x, float *y, int32_t
     }
 }
 
-static void product_int8_mm(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
-                            void *scratch) {
+static void product_int8_mm(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     if (n_rows < MM_FROM) {
-        product_int8(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+        product_int8(part, x, n_rows, y, y_stride, scratch);
         return;
     }
-    int32_t k_padded = w->layout.k_padded;
-    mm_pass p = {.w = w};
+    int32_t k_padded = part->w->layout.k_padded;
+    mm_pass p = {.w = part->w};
     for (p.k0 = 0; p.k0 < k_padded; p.k0 += p.n_k) {
         p.n_k = k_padded - p.k0 < MM_CHUNK ? k_padded - p.k0 : MM_CHUNK;
-        for (int32_t i = 0; i < n_blocks; i++) {
-            p.block = block0 + i;
+        for (int32_t i = 0; i < part->n_blocks; i++) {
+            p.block = part->block0 + i;
             for (int32_t row = 0; row < n_rows; row += p.n_rows) {
                 int32_t left = n_rows - row;
                 row_view rows = {x.data + (size_t)row * x.stride, x.stride};

@@ -28,9 +28,8 @@
 /* ---- the table ---- */
 
 #define FLOAT_PRODUCT(name, kind, format)                                                                                                  \
-    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,            \
-                     void *scratch) {                                                                                                      \
-        product_floats(kind, format, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                \
+    static void name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {                     \
+        product_floats(kind, format, part, x, n_rows, y, y_stride, scratch);                                                               \
     }
 FLOAT_PRODUCT(product_f32, PACK_F32, ROWS_F32)
 FLOAT_PRODUCT(product_f16, PACK_F16, ROWS_F32)
@@ -38,24 +37,23 @@ FLOAT_PRODUCT(product_bf16_wide, PACK_BF16, ROWS_F32)
 FLOAT_PRODUCT(product_bf16, PACK_BF16, ROWS_BF16)
 #undef FLOAT_PRODUCT
 
-static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
-                    void *scratch) {
-    switch (w->layout.kind) {
+static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+    switch (part->w->layout.kind) {
     case PACK_F32:
-        product_f32(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+        product_f32(part, x, n_rows, y, y_stride, scratch);
         break;
     case PACK_F16:
-        product_f16(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+        product_f16(part, x, n_rows, y, y_stride, scratch);
         break;
     case PACK_BF16:
-        (w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+        (part->w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(part, x, n_rows, y, y_stride, scratch);
         break;
     case PACK_INT8:
-        PRODUCT_INT8(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+        PRODUCT_INT8(part, x, n_rows, y, y_stride, scratch);
         break;
 #define GROUP_CASE(name, group, bits, zero, scale)                                                                                         \
     case PACK_##name:                                                                                                                      \
-        product_##name(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);                                                              \
+        product_##name(part, x, n_rows, y, y_stride, scratch);                                                                             \
         break;
         QUANT_LIST(GROUP_CASE)
 #undef GROUP_CASE

@@ -114,17 +114,36 @@ static int32_t n_tasks_of(const product_job *job, int32_t use) {
     return divide_up(n_wide, job->task_blocks) + divide_up(job->weights[use]->layout.n_blocks - n_wide, job->tail_blocks);
 }
 
-/* The blocks of a task of weights[use]. Returns how many. */
-static int32_t task_blocks_of(const product_job *job, int32_t use, int32_t task, int32_t *block0) {
-    const int32_t n_wide = n_wide_blocks(job, use), n_tasks = divide_up(n_wide, job->task_blocks);
+/* The columns of a task, and of which weights. n_blocks 0: there is no such task. */
+static linear_part part_of_task(const product_job *job, int32_t task, int32_t *use) {
+    *use = 0;
+    while (*use < n_cut(job) && task >= n_tasks_of(job, *use)) {
+        task -= n_tasks_of(job, (*use)++);
+    }
+    if (*use == n_cut(job)) {
+        return (linear_part){.n_blocks = 0};
+    }
+    const int32_t n_wide = n_wide_blocks(job, *use), n_tasks = divide_up(n_wide, job->task_blocks);
     const bool is_wide = task < n_tasks;
-    const int32_t width = is_wide ? job->task_blocks : job->tail_blocks, end = is_wide ? n_wide : job->weights[use]->layout.n_blocks;
-    *block0 = is_wide ? task * width : n_wide + (task - n_tasks) * width;
-    return end - *block0 < width ? end - *block0 : width;
+    const int32_t width = is_wide ? job->task_blocks : job->tail_blocks, end = is_wide ? n_wide : job->weights[*use]->layout.n_blocks;
+    const int32_t block0 = is_wide ? task * width : n_wide + (task - n_tasks) * width;
+    return (linear_part){.w = job->weights[*use], .block0 = block0, .n_blocks = end - block0 < width ? end - block0 : width};
 }
 
-/* With few rows a task can be wider, as far as its results fit a tile: weights are prefetched only inside a task. But there must be enough
- * tasks for the threads to end together. */
+/* The worker's next task: while workers take turns it is task + workers. */
+static linear_part part_after(const product_job *job, int32_t task) {
+    int32_t use;
+    return part_of_task(job, (task + thread_pool_size(job->b->thread_pool)) / job->n_parts, &use);
+}
+
+/* Where `part` begins, for a thread that multiplies weights laid out like w before; else NULL. */
+static const uint8_t *start_after(const linear *w, const linear_part *part) {
+    const bool is_alike = part->n_blocks > 0 && part->w->layout.kind == w->layout.kind && part->w->layout.n_in == w->layout.n_in;
+    return is_alike ? linear_block(part->w, part->block0) : NULL;
+}
+
+/* With few rows a task can be wider, as far as its results fit a tile: memory is read faster in long runs. But there must be enough tasks
+ * for the threads to end together. */
 static int32_t widest_task(const product_job *job) {
     int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
     for (int32_t i = 0; i < n_cut(job); i++) {
@@ -147,20 +166,19 @@ static void set_tasks(product_job *job) {
     job->tail_from = job->tail_blocks == job->task_blocks ? n_blocks : left > 0 ? divide_up(left, job->task_blocks) * job->task_blocks : 0;
 }
 
-void linear_tile(const cpu_backend *b, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                 int32_t y_stride, void *scratch) {
-    b->linear->product(w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
-    if (w->bias != NULL) {
-        b->math->add_to_rows(w->bias + (int64_t)block0 * PACK_LANES, n_blocks * PACK_LANES, n_rows, y, y_stride);
+void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
+    b->linear->product(part, x, n_rows, y, y_stride, scratch);
+    if (part->w->bias != NULL) {
+        b->math->add_to_rows(part->w->bias + (int64_t)part->block0 * PACK_LANES, part->n_blocks * PACK_LANES, n_rows, y, y_stride);
     }
 }
 
 /* The same of rows from row0 on. */
-static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                         int32_t y_stride, void *scratch) {
-    row_view x = job->views[w->format];
+static void tile_product(const product_job *job, const linear_part *part, int32_t row0, int32_t n_rows, float *y, int32_t y_stride,
+                         void *scratch) {
+    row_view x = job->views[part->w->format];
     x.data += (size_t)row0 * x.stride;
-    linear_tile(job->b, w, x, n_rows, block0, n_blocks, y, y_stride, scratch);
+    linear_tile(job->b, part, x, n_rows, y, y_stride, scratch);
 }
 
 /* Finishes n columns of one row of a tile. up: those of the second weights, for END_GATE_UP. */
@@ -255,15 +273,10 @@ static void prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_
 static void product_task(void *context, int32_t task, int32_t worker) {
     const product_job *job = context;
     const int32_t first = task % job->n_parts * TASK_ROWS, end = job->n_rows - first < TASK_ROWS ? job->n_rows : first + TASK_ROWS;
-    int32_t use = 0;
-    task /= job->n_parts;
-    while (task >= n_tasks_of(job, use)) {
-        task -= n_tasks_of(job, use++);
-    }
-    const linear *w = job->weights[use];
-    int32_t block0, n_blocks = task_blocks_of(job, use, task, &block0);
-    int32_t column0 = block0 * PACK_LANES, stride = n_blocks * PACK_LANES;
-    int32_t n_columns = w->layout.n_out - column0 < stride ? w->layout.n_out - column0 : stride;
+    int32_t use;
+    linear_part part = part_of_task(job, task / job->n_parts, &use);
+    int32_t column0 = part.block0 * PACK_LANES, stride = part.n_blocks * PACK_LANES;
+    int32_t n_columns = part.w->layout.n_out - column0 < stride ? part.w->layout.n_out - column0 : stride;
     float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     void *scratch = job->b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
@@ -275,9 +288,13 @@ static void product_task(void *context, int32_t task, int32_t worker) {
         if (!job->is_streamed) {
             prefetch(out, n_rows, n_columns / columns_a_float, width);
         }
-        tile_product(job, w, row0, n_rows, block0, n_blocks, is_direct ? out : y, is_direct ? width : stride, scratch);
+        const linear_part after = row0 + n_rows < end ? part : part_after(job, task);
+        linear_part second = {.w = job->weights[1], .block0 = part.block0, .n_blocks = part.n_blocks};
+        part.next = start_after(part.w, job->end == END_GATE_UP ? &second : &after);
+        tile_product(job, &part, row0, n_rows, is_direct ? out : y, is_direct ? width : stride, scratch);
         if (job->end == END_GATE_UP) {
-            tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, stride, scratch);
+            second.next = start_after(second.w, &after);
+            tile_product(job, &second, row0, n_rows, up, stride, scratch);
         }
         if (job->to_groups) {
             store_groups(job, n_rows, n_columns, y, up, out);

@@ -29,10 +29,9 @@ typedef struct cpu_linear_state {
     row_argmax *largest;          /* [workers][max_out], of the last head */
 } cpu_linear_state;
 
-/* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of w's column blocks from block0 on. scratch: LINEAR_SCRATCH_BYTES of
- * the caller. */
-void linear_tile(const cpu_backend *b, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
-                 int32_t y_stride, void *scratch);
+/* y[r * y_stride + c], c in 0..n_blocks * PACK_LANES, = x w^T + bias, of the part's columns. scratch: LINEAR_SCRATCH_BYTES of the caller.
+ */
+void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch);
 
 /* Bytes from one quantised row of k elements to the next, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);

@@ -236,17 +236,17 @@ static void product_groups(const linear *w, const uint8_t *block, row_view x, in
     }
 }
 
-static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, int32_t y_stride,
-                    void *scratch) {
+static void product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
     (void)scratch;
-    for (int32_t i = 0; i < n_blocks; i++) {
-        const uint8_t *block = linear_block(w, block0 + i);
+    const linear *w = part->w;
+    for (int32_t i = 0; i < part->n_blocks; i++) {
+        const uint8_t *block = linear_block(w, part->block0 + i);
         float *out = y + i * LANES;
         if (w->format == ROWS_GROUPS) {
             product_groups(w, block, x, n_rows, out, y_stride);
         } else if (w->format == ROWS_TOKEN) {
             for (int32_t r = 0; r < n_rows; r++) {
-                product_token(w, block, w->scales + (block0 + i) * LANES, x.data + (size_t)r * x.stride,
+                product_token(w, block, w->scales + (part->block0 + i) * LANES, x.data + (size_t)r * x.stride,
                               out + (size_t)r * (size_t)y_stride);
             }
         } else {
