@@ -22,9 +22,9 @@
 
 #define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
-/* From how many rows on unpacking first is faster. Plain formats need none while memory is the slower side, and on x86 hardly ever. */
+/* From how many rows on groups are unpacked first. Plain formats are cheap to unpack in every pass; 64 rows are a prompt's. */
 INLINE int unpacked_from(group_format f) {
-    return !is_plain(f) ? FEW_ROWS_UNPACKED : f.bits < N_PLAIN_UNPACKED ? INT32_MAX : 32;
+    return !is_plain(f) ? FEW_ROWS_UNPACKED : f.bits < N_PLAIN_UNPACKED ? 64 : 32;
 }
 
 /* The columns of one register. */

@@ -17,7 +17,7 @@
 
 #define N_GROUP_ROWS     4
 #define GROUP_CHUNK      32
-#define N_PLAIN_UNPACKED 4 /* not measured: none */
+#define N_PLAIN_UNPACKED 4 /* not measured */
 
 typedef float32x4_t nf;
 typedef int32x4_t ni;
