@@ -119,9 +119,11 @@ void pair_table_deinit(pair_table *t) {
     *t = (pair_table){0};
 }
 
+/* left may be any number that a packed table gives as a result, INT32_MAX too. */
 static pair_slot *pair_slot_of(const pair_table *t, int32_t left, int32_t right) {
+    const uint32_t left_plus_1 = (uint32_t)left + 1;
     size_t i = hash_pair(t, left, right) & t->mask;
-    while (t->slots[i].left_plus_1 != 0 && (t->slots[i].left_plus_1 != left + 1 || t->slots[i].right != right)) {
+    while (t->slots[i].left_plus_1 != 0 && ((uint32_t)t->slots[i].left_plus_1 != left_plus_1 || t->slots[i].right != right)) {
         i = (i + 1) & t->mask;
     }
     return &t->slots[i];

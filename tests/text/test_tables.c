@@ -171,6 +171,17 @@ static void forged_tables_are_refused_or_searched_inside_their_bounds(void **sta
     check_forged("models/builtin-small-hf");
 }
 
+static void a_pair_of_the_largest_symbol_is_looked_for(void **state) {
+    (void)state;
+    pair_table t;
+    assert_int_equal(pair_table_init(&t, 4), QUIRE_OK);
+    assert_int_equal(pair_table_put(&t, 1, 2, 0, INT32_MAX), QUIRE_OK);
+    const pair_slot *merged = pair_table_find(&t, 1, 2);
+    assert_non_null(merged);
+    assert_null(pair_table_find(&t, merged->id, 2));
+    pair_table_deinit(&t);
+}
+
 static void a_full_table_is_refused(void **state) {
     (void)state;
     model_file *f;
@@ -197,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokenizers_over_tables_are_the_tokenizers_they_were_made_of),
         cmocka_unit_test(forged_tables_are_refused_or_searched_inside_their_bounds),
+        cmocka_unit_test(a_pair_of_the_largest_symbol_is_looked_for),
         cmocka_unit_test(a_full_table_is_refused),
     };
     return cmocka_run_group_tests_name("tables of tokenizers", tests, NULL, NULL);
