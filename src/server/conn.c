@@ -14,7 +14,6 @@
 #define AHEAD_BYTES      (1u << 20)  /* a client may send so much ahead of the responses that it waits for */
 #define PIPELINE_BYTES   (64u << 10) /* with this much output waiting, the next request waits too */
 #define PROBE_US         250000      /* between checks whether a client that half-closed is still connected */
-#define PATIENT_US       1000000     /* a client that read some output within this time is not slow */
 #define TAKE_BYTES       (64u << 10) /* from this size on a piece's memory is moved instead of copied */
 #define BODY_PIECE_BYTES (64u << 10) /* of a body, received at once past the input buffer, which takes 4 KB; and how many such pieces */
 #define BODY_PIECES      4           /* before other connections have their turn */
@@ -255,39 +254,6 @@ void conn_drain(conn *c) {
         } else {
             conn_close(c);
         }
-    }
-}
-
-/* ---- clients that read slowly ---- */
-
-void conn_count_slow(conn *c) {
-    if (!c->is_slow) {
-        c->is_slow = true;
-        atomic_fetch_add(&c->loop->n_slow_readers, 1);
-    }
-}
-
-/* The connection that has read nothing for longest, and for PATIENT_US at least; NULL: none. */
-static conn *slowest(const loop *l) {
-    conn *found = NULL;
-    int64_t latest_us = clock_us() - PATIENT_US;
-    for (conn *c = l->conns; c != NULL; c = c->next) {
-        if (conn_unsent(c) > 0 && c->taken_us < latest_us) {
-            latest_us = c->taken_us;
-            found = c;
-        }
-    }
-    return found;
-}
-
-void conn_relieve(loop *l) {
-    while (l->n_unread > (int64_t)l->server->options.max_unread_bytes) {
-        conn *c = slowest(l);
-        if (c == NULL) {
-            return;
-        }
-        conn_count_slow(c);
-        conn_close(c);
     }
 }
 

@@ -288,7 +288,7 @@ static void long_int8_rows_have_the_bits_of_the_plain_twin(void **state) {
 /* Parts as the ops cut them: up to 16 blocks of few rows, and a whole tile of rows. */
 static void wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin(void **state) {
     (void)state;
-    static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 64}, tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 4};
+    static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 63, 64}, tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 9, 4};
     for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
         for (size_t i = 0; i < N_WEIGHT_TYPES; i++) {
             product_case c = case_new(weight_types[i], mode, 19 * PACK_LANES - 5, rounded_in(weight_types[i], 700), i + 1);

@@ -58,8 +58,8 @@ struct linear {
     float *bias;   /* [n_blocks * 16], or NULL */
 };
 
-/* A part of a product: some column blocks of w. next: where the thread will probably read on, in blocks of the same layout, or NULL. It is
- * prefetched, never read. */
+/* A part of a product: some column blocks of w. next: where the thread will probably read on, in blocks of the same layout, or NULL. A
+ * kernel may prefetch it, but never reads it: it can be the wrong place. */
 typedef struct linear_part {
     const linear *w;
     int32_t block0, n_blocks;
