@@ -19,24 +19,30 @@
 #define SPINS_A_LOOK 32 /* pauses between two reads of the clock */
 #define MAX_WORKERS  4096
 
-/* A ticket is everything that a worker needs to take a task of the right run, in one word: (run, n_tasks, next). A late worker takes a
- * ticket past the end, or a task of a newer run, whose fn and context it then reads: they cannot change while one of its tasks is not
- * done. */
+/* Work stealing (Blumofe and Leiserson, Scheduling multithreaded computations by work stealing, 1999) over shares that need no queue:
+ * worker w has the tasks w, w + n_workers, w + 2 n_workers...; it takes its own in order, then what is left of the others'. So the line that
+ * counts a share seldom passes between processors, and a worker that has lost its processor keeps one task at most.
+ *
+ * Two words are a pair (run, number), the number in the low TASK_BITS: the run that is published, with its n_tasks; and each share's next,
+ * with the run that it counts in. A next of an older run is 0: the first who takes from a share begins it. Late workers of an old run take
+ * nothing: in each share all tasks of their run are taken, or a newer run has begun. */
 #define TASK_BITS 24
 #define TASK_MASK (((uint64_t)1 << TASK_BITS) - 1)
-#define MAX_TASKS ((int32_t)TASK_MASK - MAX_WORKERS) /* every worker may step past the end once */
+#define MAX_TASKS ((int32_t)TASK_MASK)
 
 typedef struct worker {
-    thread_pool *thread_pool;
+    _Alignas(MEM_ALIGN) _Atomic uint64_t next; /* of its share, (run, number): tasks before it are taken */
+    _Alignas(MEM_ALIGN) thread_pool *thread_pool;
     pthread_t thread;
     int32_t number;
 } worker;
 
 struct thread_pool {
-    _Alignas(MEM_ALIGN) _Atomic uint64_t ticket;
-    _Alignas(MEM_ALIGN) _Atomic int32_t n_done; /* tasks of this run that are done */
-    _Alignas(MEM_ALIGN) thread_pool_fn fn;
+    _Alignas(MEM_ALIGN) _Atomic uint64_t published; /* (run, n_tasks) */
+    thread_pool_fn fn;                              /* of that run, as context: they cannot change while one of its tasks is not done */
     void *context;
+    _Alignas(MEM_ALIGN) _Atomic uint64_t n_done; /* tasks that workers 1.. have done, of all runs */
+    _Alignas(MEM_ALIGN) uint64_t n_expected;     /* what n_done is when the last run is done */
     _Atomic int32_t n_sleeping;
     _Atomic bool closing;
     int32_t n_workers;
@@ -48,8 +54,12 @@ struct thread_pool {
     cpu_mask before; /* the processors that the entered thread might use before */
 };
 
-static inline uint64_t ticket_run(uint64_t ticket) {
-    return ticket >> (2 * TASK_BITS);
+static inline uint64_t run_of(uint64_t pair) {
+    return pair >> TASK_BITS;
+}
+
+static inline int32_t number_of(uint64_t pair) {
+    return (int32_t)(pair & TASK_MASK);
 }
 
 static inline void pause_cpu(void) {
@@ -71,21 +81,48 @@ static void set_float_environment(void) {
     fesetenv(FE_DFL_ENV);
 }
 
-/* Runs tasks until none are left. Returns the run of the last ticket read. */
-static uint64_t work(thread_pool *t, int32_t number) {
+/* Takes the next task of a share in the published run. -1: none is left, or the run is over. */
+static int32_t take(thread_pool *t, int32_t share, uint64_t published) {
+    _Atomic uint64_t *word = &t->workers[share].next;
+    uint64_t next = atomic_load_explicit(word, memory_order_relaxed);
     for (;;) {
-        uint64_t ticket = atomic_fetch_add_explicit(&t->ticket, 1, memory_order_acq_rel);
-        int32_t task = (int32_t)(ticket & TASK_MASK);
-        if (task >= (int32_t)(ticket >> TASK_BITS & TASK_MASK)) {
-            return ticket_run(ticket);
+        if (run_of(next) > run_of(published)) {
+            return -1;
         }
-        t->fn(t->context, task, number);
-        atomic_fetch_add_explicit(&t->n_done, 1, memory_order_release);
+        uint64_t taken = run_of(next) == run_of(published) ? next : published & ~TASK_MASK;
+        int64_t task = share + (int64_t)number_of(taken) * t->n_workers;
+        if (task >= number_of(published)) {
+            return -1;
+        }
+        if (atomic_compare_exchange_weak_explicit(word, &next, taken + 1, memory_order_acquire, memory_order_relaxed)) {
+            return (int32_t)task;
+        }
     }
 }
 
+/* Runs what is left of a share. Returns how many tasks. */
+static int32_t run_share(thread_pool *t, int32_t share, uint64_t published, int32_t number) {
+    int32_t n = 0;
+    for (int32_t task; (task = take(t, share, published)) >= 0; n++) {
+        t->fn(t->context, task, number);
+    }
+    return n;
+}
+
+/* Runs tasks of the published run until none are left, as a worker other than 0. Returns the run. */
+static uint64_t work(thread_pool *t, int32_t number) {
+    uint64_t published = atomic_load_explicit(&t->published, memory_order_acquire);
+    for (int32_t i = 0; i < t->n_workers; i++) {
+        int32_t n = run_share(t, (number + i) % t->n_workers, published, number);
+        if (n > 0) {
+            atomic_fetch_add_explicit(&t->n_done, (uint64_t)n, memory_order_release);
+        }
+    }
+    return run_of(published);
+}
+
 static bool has_news(const thread_pool *t, uint64_t seen_run) {
-    return ticket_run(atomic_load(&t->ticket)) != seen_run || atomic_load(&t->closing);
+    return run_of(atomic_load(&t->published)) != seen_run || atomic_load(&t->closing);
 }
 
 static bool spin(const thread_pool *t, uint64_t seen_run) {
@@ -223,8 +260,8 @@ void thread_pool_leave(thread_pool *t) {
 }
 
 /* Waits until all tasks are done. A worker with a last task may have lost its processor, so the caller yields its own. */
-static void wait_until_done(thread_pool *t, int32_t n_tasks) {
-    for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) < n_tasks; spins++) {
+static void wait_until_done(const thread_pool *t) {
+    for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) != t->n_expected; spins++) {
         if (spins < 10000) {
             pause_cpu();
         } else {
@@ -242,12 +279,14 @@ void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n
         }
         return;
     }
-    uint64_t run = ticket_run(atomic_load_explicit(&t->ticket, memory_order_relaxed)) + 1;
+    uint64_t published = ((run_of(atomic_load_explicit(&t->published, memory_order_relaxed)) + 1) << TASK_BITS) + (uint64_t)n_tasks;
     t->fn = fn;
     t->context = context;
-    atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
-    atomic_store(&t->ticket, run << (2 * TASK_BITS) | (uint64_t)n_tasks << TASK_BITS);
+    atomic_store(&t->published, published);
     wake_sleepers(t);
-    (void)work(t, 0);
-    wait_until_done(t, n_tasks);
+    for (int32_t share = 0; share < t->n_workers; share++) {
+        n_tasks -= run_share(t, share, published, 0);
+    }
+    t->n_expected += (uint64_t)n_tasks; /* which others have taken */
+    wait_until_done(t);
 }

@@ -11,6 +11,7 @@
 #include <fenv.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -55,6 +56,40 @@ static void every_task_is_done_exactly_once(void **state) {
         thread_pool_close(t);
     }
     assert_int_equal(j.bad_workers, 0);
+}
+
+/* One task waits for all others. */
+typedef struct wait_job {
+    int32_t n_tasks, waiting_task;
+    _Atomic int32_t n_done;
+    _Atomic bool has_given_up;
+} wait_job;
+
+static void wait_for_the_others(void *context, int32_t task, int32_t worker) {
+    (void)worker;
+    wait_job *j = context;
+    const struct timespec pause = {.tv_nsec = 1000000};
+    int64_t deadline_us = clock_us() + 60 * 1000000;
+    while (task == j->waiting_task && j->n_done < j->n_tasks - 1 && !j->has_given_up) {
+        j->has_given_up = clock_us() > deadline_us;
+        nanosleep(&pause, NULL);
+    }
+    atomic_fetch_add(&j->n_done, 1);
+}
+
+static void a_worker_that_is_held_up_keeps_one_task(void **state) {
+    (void)state;
+    for (int32_t n = 2; n <= 4; n++) {
+        thread_pool *t;
+        assert_int_equal(thread_pool_open(n, &t), QUIRE_OK);
+        for (int32_t waiting_task = 0; waiting_task < 40; waiting_task++) {
+            wait_job j = {.n_tasks = 40, .waiting_task = waiting_task};
+            thread_pool_run(t, wait_for_the_others, &j, j.n_tasks);
+            assert_false(j.has_given_up);
+            assert_int_equal(j.n_done, j.n_tasks);
+        }
+        thread_pool_close(t);
+    }
 }
 
 typedef struct sum_job {
@@ -178,6 +213,7 @@ static void impossible_sizes_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_task_is_done_exactly_once),
+        cmocka_unit_test(a_worker_that_is_held_up_keeps_one_task),
         cmocka_unit_test(each_run_sees_what_the_one_before_wrote),
         cmocka_unit_test(every_worker_rounds_to_nearest_and_keeps_denormals),
         cmocka_unit_test(an_idle_thread_pool_uses_no_processor_time),
