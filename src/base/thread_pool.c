@@ -20,8 +20,8 @@
 #define MAX_WORKERS  4096
 
 /* Work stealing (Blumofe and Leiserson, Scheduling multithreaded computations by work stealing, 1999) over shares that need no queue:
- * worker w has the tasks w, w + n_workers, w + 2 n_workers...; it takes its own in order, then what is left of the others'. So the line that
- * counts a share seldom passes between processors, and a worker that has lost its processor keeps one task at most.
+ * worker w has the tasks w, w + n_workers, w + 2 n_workers...; it takes its own in order, then what is left of the others'. So the line
+ * that counts a share seldom passes between processors, and a worker that has lost its processor keeps one task at most.
  *
  * Two words are a pair (run, number), the number in the low TASK_BITS: the run that is published, with its n_tasks; and each share's next,
  * with the run that it counts in. A next of an older run is 0: the first who takes from a share begins it. Late workers of an old run take
@@ -41,15 +41,15 @@ struct thread_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t published; /* (run, n_tasks) */
     thread_pool_fn fn;                              /* of that run, as context: they cannot change while one of its tasks is not done */
     void *context;
-    _Alignas(MEM_ALIGN) _Atomic uint64_t n_done; /* tasks that workers 1.. have done, of all runs */
-    _Alignas(MEM_ALIGN) uint64_t n_expected;     /* what n_done is when the last run is done */
-    _Atomic int32_t n_sleeping;
+    _Alignas(MEM_ALIGN) _Atomic uint64_t n_done;    /* tasks that workers 1.. have done, of all runs */
+    _Alignas(MEM_ALIGN) _Atomic int32_t n_sleeping; /* from here on what every worker reads and hardly anyone writes */
     _Atomic bool closing;
     int32_t n_workers;
     pthread_mutex_t mutex; /* for sleeping only */
     pthread_cond_t wake;
-    worker *workers; /* [n_workers]; 0 is the caller of thread_pool_run and has no thread here */
-    int32_t first_cpu; /* worker 0's processor; -1: workers are not bound */
+    worker *workers;                         /* [n_workers]; 0 is the caller of thread_pool_run and has no thread here */
+    _Alignas(MEM_ALIGN) uint64_t n_expected; /* what n_done is when the last run is done; from here on the caller's alone */
+    int32_t first_cpu;                       /* worker 0's processor; -1: workers are not bound */
     bool has_entered;
     cpu_mask before; /* the processors that the entered thread might use before */
 };
