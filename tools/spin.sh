@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the Promela models of tests/kv with spin, every interleaving: tests/kv/free_pages.pml must hold, and must not hold when it
-# is broken on purpose, so that a model which cannot fail is found out. Ten seconds.
+# Checks the Promela models of tests/ with spin, every interleaving: each must hold, and must not hold when it is broken on purpose, so that
+# a model which cannot fail is found out. Half a minute.
 #   0: they hold; 1: one does not; 77: skipped, spin is not there and cannot be installed
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -25,20 +25,25 @@ errors() {
     )
 }
 
-# expect HOLDS FLAGS...: HOLDS is 1 where the model with these flags must hold.
+# expect HOLDS FLAGS...: HOLDS is 1 where $model with these flags must hold.
 status=0
-model=tests/kv/free_pages.pml
 expect() {
     local holds=$1 found states
     shift
     found=$(errors "$model" "$@")
-    states=$(sed -nE 's/^ *([0-9]+) states, stored.*/\1/p' "build/spin/free_pages$(printf '%s' "$@")/pan.log")
+    states=$(sed -nE 's/^ *([0-9]+) states, stored.*/\1/p' "build/spin/$(basename "$model" .pml)$(printf '%s' "$@")/pan.log")
     echo "$model $*: ${found:-no result, not 0} errors, ${states:-0} states"
     if [ "$holds" = 1 ]; then [ "$found" = 0 ] || status=1; else [ "${found:-0}" -gt 0 ] || status=1; fi
 }
+model=tests/kv/free_pages.pml
 expect 1
 expect 1 -DTWO_BIG
 expect 0 -DONE_PASS
 expect 0 -DLATE_MARK
 expect 0 -DTWO_BIG -DNO_LOCK
+model=tests/base/thread_pool.pml
+expect 1
+expect 0 -DNO_RUN
+expect 0 -DEARLY_COUNT
+expect 0 -DLATE_FUNCTION
 exit $status
