@@ -20,7 +20,8 @@ typedef void (*thread_pool_fn)(void *context, int32_t task, int32_t worker);
 quire_err thread_pool_open(int32_t n_threads, thread_pool **out);
 void thread_pool_close(thread_pool *t);
 int32_t thread_pool_size(const thread_pool *t);
-/* Runs fn for every task in 0..n_tasks (at most 16,000,000), in any order, on all workers; returns when all are done. Allocates nothing. */
+/* Runs fn for every task in 0..n_tasks (at most 16,000,000), in any order, on all workers; returns when all are done. A worker w takes the
+ * tasks w, w + n_workers, w + 2 n_workers... and then what others have left of theirs. Allocates nothing. */
 void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks);
 /* The number of cores that this process may use, by affinity and cgroup quota; at least 1. Hyperthreads of a core count once, since one
  * thread fills the units that kernels use. */

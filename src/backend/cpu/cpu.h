@@ -84,7 +84,7 @@ static inline float *cpu_scratch_row(const cpu_backend *b, int32_t worker) {
 /* Runs fn for each of n_rows rows: tasks of the thread pool, or all by the caller where they are few. */
 void cpu_run_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
-/* The same, always by the thread pool. A task takes up to 16 neighbouring rows, since short ones would wait for the pool's counter. */
+/* The same, always by the thread pool. A task takes up to 16 neighbouring rows: stored, tokens side by side share lines of keys. */
 void cpu_share_rows(const cpu_backend *b, thread_pool_fn fn, void *context, int32_t n_rows);
 
 /* ---- implemented in linear_ops*.c ---- */

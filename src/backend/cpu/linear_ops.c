@@ -130,7 +130,7 @@ static linear_part part_of_task(const product_job *job, int32_t task, int32_t *u
     return (linear_part){.w = job->weights[*use], .block0 = block0, .n_blocks = end - block0 < width ? end - block0 : width};
 }
 
-/* The worker's next task: while workers take turns it is task + workers. */
+/* The worker's next task: those of its share of the thread pool's are that far apart, until others steal. */
 static linear_part part_after(const product_job *job, int32_t task) {
     int32_t use;
     return part_of_task(job, (task + thread_pool_size(job->b->thread_pool)) / job->n_parts, &use);
