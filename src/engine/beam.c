@@ -571,6 +571,7 @@ void beam_preempt(engine *e, sequence *s) {
     beams *g = s->beams;
     g->is_short = true;
     s->task.state = TASK_WAITING;
+    s->n_preempted++;
     e->sched.counts.preemptions++;
     if (some_run(g)) {
         let_go(e, s, KV_KEEP);

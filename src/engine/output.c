@@ -161,7 +161,7 @@ static void take_end(sequence *s, engine_event *event) {
     event->admitted_us = s->task.n_admitted > 0 ? event->admitted_us : 0;
     event->ended_us = s->ended_us;
     event->n_prefilled = s->n_prefilled < s->task.n_prompt ? s->n_prefilled : s->task.n_prompt;
-    event->n_preempted = s->task.n_preempted;
+    event->n_preempted = s->n_preempted;
 }
 
 /* The next event of s; false when it has none. */

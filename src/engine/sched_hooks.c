@@ -27,6 +27,7 @@ static bool preempt(void *context, sched_task *t) {
         beam_preempt(context, s);
         return true;
     }
+    s->n_preempted++;
     event_preempted(context, s);
     return false;
 }

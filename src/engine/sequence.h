@@ -43,6 +43,7 @@ typedef struct sequence {
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t n_prefilled;      /* rows of its prompt that were computed; the engine thread's until its end */
+    int32_t n_preempted;      /* how often it lost its pages; a beam's task.n_preempted: how often all of its search did */
     atomic_llong first_token_us; /* 0 before: a branch has tokens before its own first one */
     int32_t n_given;          /* tokens at submission: the prompt, and for a branch the tokens generated before */
 

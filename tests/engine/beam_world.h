@@ -14,6 +14,7 @@ typedef struct found {
     finish_reason finish;
     bool stopped_by_eos;
     quire_err error;
+    int32_t n_preempted;
     int64_t steps; /* that the search took, where it explains */
 } found;
 
@@ -85,6 +86,7 @@ static inline bool search_take(harness *h, const search *s, const engine_event *
     f->stopped_by_eos = ev->stopped_by_eos;
     f->score = ev->beam_score;
     f->sum = ev->beam_sum;
+    f->n_preempted = ev->n_preempted;
     f->steps = ev->explain ? ev->explain->report.n_chunks + ev->explain->report.n_decodes : 0;
     mem_free(ev->explain);
     return true;

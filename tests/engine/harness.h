@@ -100,7 +100,7 @@ typedef struct harness_run {
     const char *namespace; /* NULL: everybody's */
     bool retains;
     kv_retention retention;
-    int32_t priority, n_cached, retry_after_s;
+    int32_t priority, n_cached, retry_after_s, n_preempted;
     int64_t whole_us; /* from submission to end */
     int64_t deadline_us;
     int32_t place; /* how many of the engine's requests had ended before */
@@ -248,6 +248,7 @@ static inline bool harness_read(harness *h, bool *ended) {
     r->row = ev.row;
     r->n_row = ev.n_row;
     r->retry_after_s = ev.retry_after_s;
+    r->n_preempted = ev.n_preempted;
     r->place = (int32_t)ev.n_ended_before;
     return true;
 }

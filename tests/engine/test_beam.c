@@ -372,6 +372,20 @@ typedef struct setting {
     bool preempts;
 } setting;
 
+/* What the ends of all results and runs say together. */
+static int64_t preemptions_told(const search *searches, int32_t n, const harness_run *others, int32_t n_others) {
+    int64_t sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t k = 0; k < searches[i].n; k++) {
+            sum += searches[i].results[k].n_preempted;
+        }
+    }
+    for (int32_t i = 0; i < n_others; i++) {
+        sum += others[i].n_preempted;
+    }
+    return sum;
+}
+
 static void run_in(const setting *set, search *searches, int32_t n, quire_stats *stats) {
     harness_options o = harness_defaults;
     o.page_tokens = set->page_tokens;
@@ -411,6 +425,7 @@ static void run_in(const setting *set, search *searches, int32_t n, quire_stats 
     search_wait(&h, &searches[0], n_ends);
     harness_wait(&besides, set->n_others);
     engine_stats_read(h.e, stats);
+    assert_int_equal(preemptions_told(searches, n, others, set->n_others), stats->preemptions);
     harness_take_over(&h);
     if (h.e->kv.index) { /* no path of a beam was forgotten */
         kv_index_clear(h.e->kv.index);
@@ -429,7 +444,6 @@ static constraint *init_searches(search *searches, int32_t n, constraint *c) {
     for (int32_t i = 0; i < n; i++) {
         search_init(&searches[i], &h, 900 + (uint64_t)i / 2, 30 + 25 * i, i == 1 ? 6 : 4, 40);
         searches[i].width = 3;
-        searches[i].n = 3;
         searches[i].beams.n_groups = i == 1 ? 2 : 1;
         searches[i].beams.diversity_penalty = i == 1 ? 0.5f : 0.0f;
     }
