@@ -49,7 +49,7 @@ static bool is_free(const run_core *r, const machine_config *c, bool *steady) {
     }
     const nfa_count *n = &a->counts.p[node->arg];
     *steady = c->at >= n->min;
-    return n->max == NFA_NONE || n->max - c->at > r->v->longest;
+    return n->max == NFA_NONE || n->max - c->at >= r->v->longest;
 }
 
 /* The masks of a vocabulary by number: 0 is none. */

@@ -106,25 +106,30 @@ static const char *const case_tokens[] = {"",
 #define CASE_TOKENS ((int32_t)(sizeof case_tokens / sizeof *case_tokens))
 #define CASE_END    (CASE_TOKENS - 1)
 
-static inline grammar_vocab *case_vocab(void) {
+/* n_ends: 1, or 0 for a vocabulary whose end tokens are another's business, as the engine's are. */
+static inline grammar_vocab *case_vocab(int32_t n_ends) {
     str texts[CASE_TOKENS];
     int32_t end = CASE_END;
     grammar_vocab *v = NULL;
     for (int32_t i = 0; i < CASE_TOKENS; i++) {
         texts[i] = str_of(case_tokens[i]);
     }
-    assert_int_equal(grammar_vocab_open(texts, CASE_TOKENS, &end, 1, &v), QUIRE_OK);
+    assert_int_equal(grammar_vocab_open(texts, CASE_TOKENS, &end, n_ends, &v), QUIRE_OK);
     return v;
 }
 
-static inline grammar_case case_open(grammar_kind kind, const char *text, const grammar_options *o) {
-    grammar_case c = {.v = case_vocab()};
+static inline grammar_case case_open_over(grammar_vocab *v, grammar_kind kind, const char *text, const grammar_options *o) {
+    grammar_case c = {.v = v};
     quire_error err = {0};
     if (grammar_compile(kind, str_of(text), o, &c.g, &err) != QUIRE_OK) {
         fail_msg("%s: %s", text, err.message);
     }
     assert_int_equal(grammar_run_open(c.g, c.v, 0, &c.r), QUIRE_OK);
     return c;
+}
+
+static inline grammar_case case_open(grammar_kind kind, const char *text, const grammar_options *o) {
+    return case_open_over(case_vocab(1), kind, text, o);
 }
 
 static inline void case_close(grammar_case *c) {

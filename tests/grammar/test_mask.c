@@ -78,6 +78,32 @@ static void every_bit_of_a_mask_is_what_taking_the_token_says(void **state) {
     }
 }
 
+/* Around the length at which the longest token just fits, right after the opening quote. */
+static void a_limited_string_takes_the_longest_token_only_where_it_fits(void **state) {
+    (void)state;
+    const int32_t quote = 13;
+    int32_t n_longest = 0;
+    assert_string_equal(case_tokens[quote], "\"");
+    for (int32_t t = 0; t < CASE_END; t++) {
+        int32_t n = (int32_t)strlen(case_tokens[t]);
+        n_longest = n > n_longest ? n : n_longest;
+    }
+    for (int32_t most = n_longest - 2; most <= n_longest + 2; most++) {
+        char schema[64];
+        snprintf(schema, sizeof schema, "{\"type\":\"string\",\"maxLength\":%d}", (int)most);
+        grammar_case c = case_open(GRAMMAR_SCHEMA, schema, NULL);
+        grammar_state s = grammar_start(c.r);
+        assert_int_equal(grammar_accept(c.r, &s, quote), QUIRE_OK);
+        case_mask(&c, s);
+        for (int32_t t = 0; t < CASE_END; t++) {
+            if ((int32_t)strlen(case_tokens[t]) == n_longest) {
+                assert_int_equal(grammar_allows(c.r, s, t), most >= n_longest);
+            }
+        }
+        case_close(&c);
+    }
+}
+
 static void an_end_token_is_allowed_where_the_answer_is_complete(void **state) {
     (void)state;
     grammar_case c = case_open(GRAMMAR_REGEX, "ab?", NULL);
@@ -104,6 +130,9 @@ static void forced_tokens_are_the_only_ones(void **state) {
     assert_int_equal(n, 3);
     assert_string_equal(case_tokens[tokens[1]], ".");
     assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 2), 2);
+    case_close(&c);
+    c = case_open_over(case_vocab(0), GRAMMAR_REGEX, "x(\\.x[01])?", NULL); /* after x the answer may end, so nothing is forced there */
+    assert_int_equal(grammar_forced(c.r, grammar_start(c.r), tokens, 16), 1);
     case_close(&c);
     c = case_open(GRAMMAR_REGEX, "hello[01]", NULL); /* "hel" may come, and nothing spells "h" */
     n = grammar_guess(c.r, grammar_start(c.r), &(grammar_guess_bounds){16, 1.0f, 0.5f, 0.0f}, tokens, parents);
@@ -179,7 +208,7 @@ static void a_run_allocates_nothing_after_it_is_open(void **state) {
 static void a_run_at_its_budget_fails_and_keeps_the_state(void **state) {
     (void)state;
     grammar *g = NULL;
-    grammar_vocab *v = case_vocab();
+    grammar_vocab *v = case_vocab(1);
     grammar_run *r = NULL, *other = NULL;
     quire_error err = {0};
     assert_int_equal(grammar_compile(GRAMMAR_EBNF, str_of("root ::= \"\" | \"(\" root \")\"\n"), NULL, &g, &err), QUIRE_OK);
@@ -216,7 +245,7 @@ static void one_that_uses_up_its_budget_ends_alone(void **state) {
     (void)state;
     enum { N_RUNS = 5, BUDGET = 65536, MOST = 1000000 };
     grammar *g = NULL;
-    grammar_vocab *v = case_vocab();
+    grammar_vocab *v = case_vocab(1);
     grammar_run *r[N_RUNS];
     grammar_state s[N_RUNS];
     size_t reached = 0;
@@ -282,6 +311,7 @@ static void threads_may_use_one_run_at_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bit_of_a_mask_is_what_taking_the_token_says),
+        cmocka_unit_test(a_limited_string_takes_the_longest_token_only_where_it_fits),
         cmocka_unit_test(an_end_token_is_allowed_where_the_answer_is_complete),
         cmocka_unit_test(forced_tokens_are_the_only_ones),
         cmocka_unit_test(guesses_branch_where_texts_may_be_spelt_in_several_ways),
