@@ -235,7 +235,7 @@ static grammar_case open_one_of(const grammar_part *ways, size_t n, grammar_spac
     const grammar_part root = {.part = GRAMMAR_PART_ONE_OF, .parts = ways, .n_parts = n};
     const grammar_options o = {.space = space};
     quire_error err = {0};
-    grammar_case c = {.v = case_vocab()};
+    grammar_case c = {.v = case_vocab(1)};
     if (grammar_compile_parts(&root, NULL, &o, &c.g, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
