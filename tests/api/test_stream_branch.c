@@ -206,6 +206,48 @@ static void a_fork_says_what_follows_its_position(void **state) {
     wait_until_idle(e);
 }
 
+/* Token 40 would come first and end the answer; min_tokens holds it back for as many tokens as without a branch. */
+static void the_least_length_counts_from_where_the_answer_began(void **state) {
+    (void)state;
+    static const char body[] = "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"temperature\": 0, \"ignore_eos\": true, "
+                               "\"min_tokens\": 30, \"stop_token_ids\": [40], \"logit_bias\": {\"40\": 100}}";
+    quire_queue *q = queue_new(e);
+    response plain, a, forked;
+    complete(e, q, &plain, body);
+    const outcome *whole = &plain.choices[0];
+    assert_int_equal(whole->finish, QUIRE_FINISH_STOP);
+    assert_in_range(whole->n_tokens, 30, 31); /* the stop token may be shown */
+    submit(e, q, &a, body);
+    read_to(q, &a, 0, 12);
+    submit_request(q, fork_of(&a, 0, plain.prompt_tokens + 10), &forked);
+    read_to(q, &forked, 0, 8);
+    rollback(&forked, 0, plain.prompt_tokens + 15, NULL);
+    wait_done(q, &forked);
+    wait_done(q, &a);
+    assert_int_equal(forked.n_rollbacks, 1);
+    assert_int_equal(forked.choices[0].n_tokens, whole->n_tokens - 10);
+    assert_memory_equal(forked.choices[0].tokens, whole->tokens + 10, (size_t)forked.choices[0].n_tokens * sizeof *whole->tokens);
+    same_response(&a.choices[0], whole);
+    quire_stream_release(forked.stream);
+    /* a fork that nothing rolls back */
+    quire_stream_release(a.stream);
+    response_clear(&a);
+    response_clear(&forked);
+    submit(e, q, &a, body);
+    read_to(q, &a, 0, 12);
+    submit_request(q, fork_of(&a, 0, plain.prompt_tokens + 10), &forked);
+    wait_done(q, &forked);
+    assert_int_equal(forked.choices[0].n_tokens, whole->n_tokens - 10);
+    wait_done(q, &a);
+    quire_stream_release(forked.stream);
+    quire_stream_release(a.stream);
+    response_clear(&a);
+    response_clear(&forked);
+    response_clear(&plain);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
 static void a_fork_may_be_dropped_unused(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
@@ -529,6 +571,7 @@ int main(void) {
         cmocka_unit_test(a_rollback_with_other_fields_says_what_those_say),
         cmocka_unit_test(a_steered_answer_says_the_given_text_and_goes_on),
         cmocka_unit_test(a_fork_says_what_follows_its_position),
+        cmocka_unit_test(the_least_length_counts_from_where_the_answer_began),
         cmocka_unit_test(a_fork_may_be_dropped_unused),
         cmocka_unit_test(a_fork_is_refused_by_another_engine),
         cmocka_unit_test(choices_are_named_by_index),
