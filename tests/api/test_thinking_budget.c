@@ -198,7 +198,9 @@ static void an_opening_mark_begins_the_count_at_the_beginning_only(void **unused
         world w = open_world(special);
         set_budget(&w, OUTPUT_START_MARKED, 2, NULL);
         state s = start(&w);
-        (void)append(&w, &s, " <think>xy");
+        assert_true(append(&w, &s, " <think>x") > 2);
+        forced_is(&w, &s, ""); /* what stands before the reasoning is not counted */
+        assert_int_equal(append(&w, &s, "y"), 1);
         forced_is(&w, &s, "</think>");
         s = start(&w);
         (void)append(&w, &s, "x<think>xyxyxy");
@@ -319,6 +321,31 @@ static void a_rule_without_reasoning_ends_where_it_says(void **unused) {
     close_world(&w);
 }
 
+/* Such a rule may take the closing mark too: the answer does not end within it, and no guess leads past where it must come. */
+static void a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it(void **unused) {
+    (void)unused;
+    const char *format = "minimax_m2_append_think";
+    const guess_bounds bounds = {16, 1.0f, 0.5f, 0.0f};
+    int32_t ids[CONSTRAINT_MAX_GUESSES], parents[CONSTRAINT_MAX_GUESSES];
+    world w = open_world(LETTERS);
+    set_budget_of(&w, format, OUTPUT_START_REASONING, 2, regex_of(&w, format, OUTPUT_START_REASONING, "[a-z<>/]*"));
+    state s = start(&w);
+    assert_int_equal(append(&w, &s, "x"), 1);
+    assert_true(w.c->ops->is_final(w.c, s.bytes));
+    assert_int_equal(append(&w, &s, "y"), 1);
+    forced_is(&w, &s, "</think>");
+    assert_false(w.c->ops->is_final(w.c, s.bytes));
+    assert_true(append(&w, &s, "</think>") > 0);
+    assert_true(w.c->ops->is_final(w.c, s.bytes));
+    for (int32_t budget = 2; budget <= 50; budget += 48) {
+        set_budget_of(&w, format, OUTPUT_START_REASONING, budget,
+                      regex_of(&w, format, OUTPUT_START_REASONING, "(xyzxyzxyz|xyzxyzxya)[a-z<>/]*"));
+        s = start(&w);
+        assert_int_equal(w.c->ops->guess(w.c, s.bytes, &bounds, ids, parents), budget == 2 ? 2 : 8);
+    }
+    close_world(&w);
+}
+
 /* The mark's last token may be an end token of the request: the answer then ends with the reasoning. */
 static void the_mark_may_be_a_stop_token(void **unused) {
     (void)unused;
@@ -396,6 +423,7 @@ int main(void) {
         cmocka_unit_test(states_are_a_function_of_the_output),
         cmocka_unit_test(only_what_the_rule_takes_of_the_mark_is_forced),
         cmocka_unit_test(a_rule_without_reasoning_ends_where_it_says),
+        cmocka_unit_test(a_rule_that_takes_the_mark_neither_ends_nor_guesses_past_it),
         cmocka_unit_test(the_mark_may_be_a_stop_token),
         cmocka_unit_test(a_mark_that_the_request_forbids_is_refused),
         cmocka_unit_test(a_vocabulary_that_cannot_write_the_mark_is_refused),
