@@ -165,7 +165,172 @@ static void greedy_output_is_the_same_under_rejection_sampling(void **state) {
     assert_memory_not_equal(base.outcomes, with.outcomes, sizeof base.outcomes); /* sampled ones do not */
 }
 
-/* ---- jump ahead ---- */
+/* ---- what the engine says to a drafter ---- */
+
+/* The tokens of each sequence that a watched drafter has seen, its own drafts included. By the engine thread. */
+typedef struct seen {
+    const int32_t *of; /* the sequence's tokens; NULL: free */
+    int32_t tokens[512], n;
+} seen;
+
+static struct {
+    const draft_ops *ops;
+    seen seqs[16];
+    int32_t n_proposed, n_wrong, n_preempted;
+} watch;
+
+static seen *seen_of(const draft_seq *s) {
+    seen *free_one = NULL;
+    for (int i = 0; i < 16; i++) {
+        if (watch.seqs[i].of == s->tokens) {
+            return &watch.seqs[i];
+        }
+        free_one = watch.seqs[i].of == NULL ? &watch.seqs[i] : free_one;
+    }
+    return free_one;
+}
+
+static void watch_propose(drafter *d, draft_seq *const *seqs, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        const seen *x = seen_of(seqs[i]);
+        bool is_known = x->of != NULL;
+        watch.n_wrong += is_known && (seqs[i]->n_agreed > x->n ||
+                                      memcmp(x->tokens, seqs[i]->tokens, (size_t)seqs[i]->n_agreed * sizeof *x->tokens) != 0);
+    }
+    watch.ops->propose(d, seqs, n);
+    watch.n_proposed += n;
+    for (int32_t i = 0; i < n; i++) {
+        seen *x = seen_of(seqs[i]);
+        x->of = seqs[i]->tokens;
+        x->n = seqs[i]->n_known + seqs[i]->tree.n;
+        memcpy(x->tokens, x->of, (size_t)x->n * sizeof *x->tokens);
+    }
+}
+
+static void watch_forget(drafter *d, draft_seq *s, bool over) {
+    seen_of(s)->of = NULL;
+    watch.n_preempted += !over;
+    watch.ops->forget(d, s, over);
+}
+
+static void watch_close(drafter *d) {
+    watch.ops->close(d);
+}
+
+static const draft_ops watching = {watch_propose, watch_forget, watch_close};
+
+/* Before the first request. */
+static void watch_drafter(harness *h) {
+    memset(&watch, 0, sizeof watch);
+    watch.ops = h->e->drafter->ops;
+    h->e->drafter->ops = &watching;
+}
+
+/* A constraint that allows everything, and now and then guesses the next tokens of a known answer. */
+typedef struct oracle {
+    constraint head;
+    const int32_t *answer;
+    int32_t n, n_guessed;
+} oracle;
+
+static void oracle_init(const constraint *c, void *state) {
+    memset(state, 0, c->state_bytes);
+}
+
+static quire_err oracle_mask(const constraint *c, const void *state, uint64_t *bits) {
+    (void)state;
+    memset(bits, 0xFF, (size_t)constraint_words(c->n_vocab) * sizeof *bits);
+    return QUIRE_OK;
+}
+
+static quire_err oracle_accept(const constraint *c, void *state, int32_t token) {
+    (void)c, (void)token;
+    ++*(int32_t *)state;
+    return QUIRE_OK;
+}
+
+static int32_t oracle_guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
+    oracle *o = (oracle *)(uintptr_t)c;
+    int32_t at = *(const int32_t *)state, n = 0;
+    for (; at % 5 == 2 && n < 3 && n < bounds->nodes && at + n < o->n; n++) {
+        ids[n] = o->answer[at + n];
+        parents[n] = n - 1;
+    }
+    o->n_guessed += n;
+    return n;
+}
+
+static bool oracle_is_final(const constraint *c, const void *state) {
+    (void)c, (void)state;
+    return true;
+}
+
+static void oracle_close(constraint *c) {
+    (void)c;
+}
+
+/* A guess of the constraint is computed by the target alone: the draft model must compute those tokens itself. */
+static void a_drafter_has_seen_what_it_is_said_to_have_seen(void **state) {
+    (void)state;
+    static const constraint_ops ops = {oracle_init, oracle_mask, oracle_accept, NULL, oracle_guess, oracle_is_final, oracle_close};
+    static harness_run runs[2];
+    static oracle known;
+    int32_t prompt[30];
+    uint64_t seed = 4;
+    second x;
+    draft_options draft = second_open(&x, SIBLING, COMPUTE_F32, 512);
+    for (int drafts = 0; drafts < 2; drafts++) {
+        harness h = {0};
+        harness_options o = harness_defaults;
+        o.draft = drafts ? draft : o.draft;
+        harness_open(&o, &h);
+        random_prompt(&seed, h.n_vocab, drafts ? 0 : 30, prompt);
+        known = (oracle){.answer = runs[0].tokens, .n = drafts ? runs[0].n_tokens : 0};
+        constraint_init(&known.head, &ops, h.n_vocab, sizeof(int32_t));
+        runs[drafts] = (harness_run){.prompt = prompt, .n_prompt = 30, .sampling = greedy(200), .constraint = &known.head};
+        if (drafts) {
+            watch_drafter(&h);
+        }
+        harness_submit(&h, &runs[drafts]);
+        harness_wait(&h, 1);
+        (void)settled(&h);
+        harness_close(&h);
+    }
+    assert_memory_equal(runs[0].tokens, runs[1].tokens, 200 * sizeof(int32_t));
+    assert_true(known.n_guessed > 20 && watch.n_proposed > 20);
+    assert_int_equal(watch.n_wrong, 0);
+    second_close(&x);
+}
+
+static void a_drafter_forgets_what_is_preempted(void **state) {
+    (void)state;
+    enum { N = 8 };
+    static harness_run runs[N];
+    int32_t prompt[40];
+    uint64_t seed = 6;
+    second x;
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.page_tokens = 4;
+    o.n_pages = 80;
+    o.max_rows = 64;
+    o.draft = second_open(&x, SIBLING, COMPUTE_F32, 512);
+    harness_open(&o, &h);
+    random_prompt(&seed, h.n_vocab, 40, prompt);
+    watch_drafter(&h);
+    harness_hold(&h); /* all at once */
+    for (int i = 0; i < N; i++) {
+        runs[i] = (harness_run){.prompt = prompt + i, .n_prompt = 40 - i, .sampling = greedy(60)};
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, N);
+    quire_stats stats = settled(&h);
+    assert_true(stats.preemptions > 0);
+    assert_int_equal(watch.n_preempted, stats.preemptions);
+    assert_int_equal(watch.n_wrong, 0);
+    harness_close(&h);
+    second_close(&x);
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -173,6 +338,8 @@ int main(void) {
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(rejection_sampling_keeps_the_distribution),
         cmocka_unit_test(greedy_output_is_the_same_under_rejection_sampling),
+        cmocka_unit_test(a_drafter_has_seen_what_it_is_said_to_have_seen),
+        cmocka_unit_test(a_drafter_forgets_what_is_preempted),
     };
     return cmocka_run_group_tests(tests, lists_open, lists_close);
 }

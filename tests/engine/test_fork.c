@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "core/sampling_lists.h"
 #include "engine/harness.h"
 
 enum { MAX_SAMPLES = 64 };
@@ -214,12 +215,67 @@ static void a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole(void **sta
     harness_close(&h);
 }
 
+/* Its token could be the only one allowed, so that drafts would be sure to be right; but the children need its row of logits, and its pages
+ * as they are. */
+static void nothing_is_drafted_for_a_parent_before_its_children_fork(void **state) {
+    (void)state;
+    static const int32_t one[] = {321};
+    static harness_run first;
+    static group g;
+    request_id ids[MAX_SAMPLES];
+    void *users[MAX_SAMPLES];
+    quire_error err = {0};
+    harness h;
+    harness_open(&harness_defaults, &h);
+    harness_take_over(&h);
+    group_init(&g, &h, 20, 3, 0.0f, 50);
+    g.sampling.lists = sampling_lists_new();
+    assert_true(g.sampling.lists != NULL && sampling_lists_set_allowed(g.sampling.lists, one, 1) == QUIRE_OK);
+    first = g.runs[0];
+    first.sampling = g.sampling;
+    harness_submit(&h, &first);
+    (void)harness_steps(&h, 1);
+    engine_request r = request_of(&h, &g);
+    mem_free(r.tokens);
+    r.n_tokens = g.n_prompt + first.n_tokens;
+    r.tokens = mem_new((size_t)r.n_tokens, sizeof *r.tokens);
+    memcpy(r.tokens, g.prompt, (size_t)g.n_prompt * sizeof *r.tokens);
+    memcpy(r.tokens + g.n_prompt, first.tokens, (size_t)first.n_tokens * sizeof *r.tokens);
+    assert_int_equal(engine_fork_acquire(h.e, first.id, &r.fork_from), QUIRE_OK);
+    r.fork_position = r.n_tokens;
+    r.n_prompt = g.n_prompt;
+    for (int32_t i = 0; i < g.n; i++) {
+        users[i] = &g.runs[i];
+    }
+    assert_int_equal(engine_submit_samples(h.e, &r, g.n, users, ids, &err), QUIRE_OK);
+    int32_t n_parents = 0, n_drafts = 0;
+    assert_true(step_submit(h.e));
+    for (int32_t i = 0; i < h.e->sched.n_running; i++) {
+        const sequence *s = running_at(h.e, i);
+        n_parents += s->next_child != NULL;
+        n_drafts += s->draft.tree.n;
+        assert_true(s->next_child == NULL || s->draft.tree.n == 0);
+    }
+    assert_int_equal(n_parents, 1);
+    assert_true(n_drafts > 0); /* the first's */
+    step_collect(h.e);
+    (void)harness_steps(&h, 1000);
+    engine_fork_release(r.fork_from);
+    for (int32_t i = 0; i < g.n; i++) {
+        assert_int_equal(g.runs[i].finish, FINISH_LENGTH);
+        assert_int_equal(g.runs[i].tokens[0], 321);
+    }
+    harness_close(&h);
+    sampling_lists_drop(g.sampling.lists);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_equals_its_samples_alone_and_computes_the_prompt_once),
         cmocka_unit_test(without_sharing_every_sample_computes_the_prompt_and_says_the_same),
                                        cmocka_unit_test(many_samples_hold_their_prompt_once),
         cmocka_unit_test(where_places_to_run_are_fewer_than_samples_the_rest_wait),
+        cmocka_unit_test(nothing_is_drafted_for_a_parent_before_its_children_fork),
         cmocka_unit_test(whoever_is_cancelled_the_others_come_out),
         cmocka_unit_test(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole),
     };
