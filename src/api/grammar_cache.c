@@ -53,7 +53,7 @@ void grammar_cache_close(grammar_cache *c) {
 /* ---- finding ---- */
 
 static uint64_t hash_key(const grammar_key *k) {
-    return str_hash(str_hash(STR_HASH_START ^ k->tenant, k->text), k->whitespace_pattern);
+    return str_hash(str_hash(STR_HASH_START, k->text), k->whitespace_pattern);
 }
 
 static bool is_same(const grammar_key *a, const grammar_key *b) {

@@ -1,0 +1,204 @@
+"""A differential storm: random requests of every kind to a random server with few pages, beside clients that hang up, readers that are late, forks and
+rollbacks. Each answer is what a plain server says to the same request asked alone, and nothing is held when all is over. `make test-long` runs more
+servers, the model with marks of reasoning among them, and again a build with the thread sanitizer. STORM_SEED, which a failure prints, runs one server."""
+import http.client
+import json
+import os
+import random
+import threading
+
+import pytest
+
+import storm_requests
+from conftest import KEY, Server
+from marked_model import with_marks
+from test_reasoning import MARKS, TEMPLATE
+
+MAX_LEN = 384
+LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
+N_REQUESTS, N_CLIENTS = (60, 10) if LONG else (20, 6)
+SEEDS = [int(os.environ["STORM_SEED"])] if "STORM_SEED" in os.environ else range(1, 31) if LONG else [1, 2]
+COMMON = ["--api-key", KEY, "--served-model-name", "m", "--max-model-len", str(MAX_LEN), "--trust-request-attention"]
+
+
+def whole(text):
+    """What must be equal in whole answers: all but ids and times."""
+    answer = json.loads(text)
+    for choice in answer["choices"]:
+        for call in (choice.get("message") or {}).get("tool_calls") or []:
+            call.pop("id")
+    return answer["choices"], answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]
+
+
+def joined(chunks):
+    """{index: what must be equal in a choice} of a stream's chunks, or of a whole answer as the one chunk. A rollback takes text back."""
+    out = {}
+    for chunk in chunks:
+        assert "error" not in chunk, chunk
+        if "rollback" in (chunk.get("quire") or {}):
+            out[chunk["quire"]["index"]].update(text=chunk["quire"]["text"], rolled_back=True)
+        for choice in chunk["choices"]:
+            part = choice.get("delta") or choice.get("message") or {}
+            x = out.setdefault(choice["index"], {"text": "", "reasoning": "", "ids": [], "logprobs": [], "calls": {}, "end": None})
+            x["text"] += choice.get("text") or part.get("content") or ""
+            x["reasoning"] += part.get("reasoning") or ""
+            x["ids"] += choice.get("token_ids") or []
+            marks = choice.get("logprobs") or {}
+            x["logprobs"] += marks.get("token_logprobs") or [t["logprob"] for t in marks.get("content") or []]
+            for i, call in enumerate(part.get("tool_calls") or []):
+                said = x["calls"].setdefault(call.get("index", i), ["", ""])
+                own = call.get("function") or call.get("custom") or {}
+                said[0] += own.get("name") or ""
+                said[1] += own.get("arguments") or own.get("input") or ""
+            x["end"] = choice.get("finish_reason") or x["end"]
+    return out
+
+
+class Storm:
+    """One server under a storm; wrong: what was not as it should be."""
+
+    def __init__(self, server, seed, requests, expected):
+        self.server, self.seed, self.requests, self.expected = server, seed, requests, expected
+        self.wrong, self.lock, self.n_compared, self.n_branched = [], threading.Lock(), 0, 0
+        self.left = list(range(len(requests))) * 2
+        random.Random(seed).shuffle(self.left)
+
+    def open(self, i, **fields):
+        path, body = self.requests[i]
+        connection = http.client.HTTPConnection(*self.server.address, timeout=600)
+        connection.request("POST", path, json.dumps({**body, **fields}), {"content-type": "application/json", "authorization": "Bearer " + KEY})
+        return connection
+
+    def note(self, i, what, got, expected):
+        with self.lock:
+            self.n_compared += 1
+            if got != expected:
+                self.wrong.append((what, self.requests[i], got, expected))
+
+    def hang_up(self, i, r):
+        connection = self.open(i, stream=r.random() < .7)
+        if r.random() < .5:
+            connection.sock.settimeout(r.choice([.001, .02, .2]))
+            try:
+                connection.getresponse().read(r.choice([1, 100, 1000]))
+            except (OSError, http.client.HTTPException):
+                pass
+        connection.close()
+
+    def read_stream(self, i, r):
+        connection = self.open(i, stream=True)
+        answer, raw, size = connection.getresponse(), b"", r.choice([50, 4000, 65536])
+        while part := answer.read1(size):
+            raw += part
+        connection.close()
+        chunks = [json.loads(line[6:]) for line in raw.decode().split("\n") if line.startswith("data: {")]
+        assert answer.status == 200, raw
+        self.note(i, "stream", joined(chunks), joined([json.loads(self.expected[i][1])]))
+
+    def ask(self, i):
+        connection = self.open(i)
+        answer = connection.getresponse()
+        status, text = answer.status, answer.read().decode()
+        connection.close()
+        expected_status, expected = self.expected[i]
+        if expected_status == 200 and status == 200:
+            self.note(i, "whole", whole(text), whole(expected))
+        elif not (status == 400 and "KV pages" in text):
+            self.note(i, "status", (status, json.loads(text)["error"]["param"]), (expected_status, json.loads(expected)["error"]["param"]))
+
+    def client(self, number):
+        r = random.Random(self.seed * 1000 + number)
+        while True:
+            with self.lock:
+                if not self.left:
+                    return
+                i = self.left.pop()
+            body, kind = self.requests[i][1], r.random()
+            try:
+                if kind < .12:
+                    self.hang_up(i, r)
+                elif kind < .5 and self.expected[i][0] == 200 and not {"echo", "prompt_logprobs", "best_of"} & body.keys():
+                    self.read_stream(i, r)
+                else:
+                    self.ask(i)
+            except Exception as e:  # noqa: BLE001: the test tells of it
+                with self.lock:
+                    self.wrong.append(("exception", self.requests[i], repr(e), None))
+
+    def branch(self, i, r):
+        """Rolls a stream back, or forks it: what it says in the end is what it says without."""
+        body = self.requests[i][1]
+        connection = self.open(i, stream=True)
+        answer, chunks, asked = connection.getresponse(), [], False
+        expected = joined([json.loads(self.expected[i][1])])
+        prompt = json.loads(self.expected[i][1])["usage"]["prompt_tokens"]
+        while line := answer.readline().decode():
+            if not line.startswith("data: {"):
+                continue
+            chunks.append(json.loads(line[6:]))
+            if not asked and "id" in chunks[-1]:
+                asked = True
+                what = {"position": prompt + r.randrange(6), "index": r.randrange(body.get("n", 1))}
+                status, _, text = self.server.ask("POST", f"/v1/streams/{chunks[-1]['id']}/{r.choice(['rollback', 'fork'])}", what, timeout=600)
+                if status not in (200, 400, 404, 409, 429):
+                    self.wrong.append(("branch", self.requests[i], status, text))
+        connection.close()
+        self.n_branched += 1
+        self.note(i, "branched", {k: v["text"] for k, v in joined(chunks).items()}, {k: v["text"] for k, v in expected.items()})
+
+    def brancher(self, over):
+        r = random.Random(self.seed + 77)
+        able = [i for i, (path, body) in enumerate(self.requests) if self.expected[i][0] == 200 and body["max_tokens"] >= 17 and isinstance(body.get("prompt", ""), str)
+                and not {"best_of", "beam_width", "tools", "echo", "prompt_logprobs", "thinking_token_budget", "chat_template_kwargs"} & body.keys()]
+        while able and not over.is_set():
+            i = r.choice(able)
+            try:
+                self.branch(i, r)
+            except Exception as e:  # noqa: BLE001
+                self.wrong.append(("branch exception", self.requests[i], repr(e), None))
+
+    def run(self):
+        over = threading.Event()
+        clients = [threading.Thread(target=self.client, args=(n,)) for n in range(N_CLIENTS)]
+        brancher = threading.Thread(target=self.brancher, args=(over,))
+        for thread in [*clients, brancher]:
+            thread.start()
+        for thread in clients:
+            thread.join()
+        over.set()
+        brancher.join()
+
+
+@pytest.fixture(scope="module")
+def models(quire, tmp_path_factory):
+    """(model, flags, whether it reasons): the built-in one, and in the long form one with marks of reasoning and calls."""
+    marked = [(str(with_marks(tmp_path_factory.mktemp("storm") / "marked", MARKS, TEMPLATE)[0]), [], True)] if LONG else []
+    return [("builtin", ["--tool-call-parser", "hermes"], False), *marked]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_answer_depends_on_what_runs_beside_it(models, seed, tmp_path):
+    r = random.Random(seed)
+    model, flags, thinks = models[seed % len(models)]
+    flags = [*COMMON, *flags, *r.choice(storm_requests.NUMERIC)]
+    requests = [storm_requests.request(r, thinks) for _ in range(N_REQUESTS)]
+    tight = storm_requests.tight_server(r, MAX_LEN, "builtin-small" if model == "builtin" else model, tmp_path)
+    print("STORM_SEED=%d: quire serve %s %s" % (seed, model, " ".join(flags + tight)))
+    plain = Server(model, *flags, "--prefix-cache", "none", "-t", "1")
+    expected = []
+    for path, body in requests:
+        status, _, text = plain.ask("POST", path, body, timeout=600)
+        expected.append((status, text))
+    assert plain.stop() == 0
+    assert sum(status == 200 for status, _ in expected) > N_REQUESTS / 2
+    server = Server(model, *flags, *tight)
+    storm = Storm(server, seed, requests, expected)
+    storm.run()
+    assert not storm.wrong, json.dumps(storm.wrong[:3], default=str)[:4000]
+    assert storm.n_compared > N_REQUESTS / 2 and storm.n_branched > 0
+    for _ in range(600):
+        if server.metric("quire_pages_held") == 0:
+            break
+        threading.Event().wait(.1)
+    assert server.metric("quire_pages_held") == 0
+    assert server.stop() == 0
