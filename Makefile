@@ -5,7 +5,7 @@ PROMPT ?= The prince looked at her and
 CMAKE  := cmake -S . -G Ninja
 export QUIRE_SHARED := $(abspath $(SHARED))
 
-.PHONY: all packages run check test test-quick test-long bench bench-json bench-save asan asan-quick tsan tsan-quick fuzz neon layers map size format install uninstall clean
+.PHONY: all packages run check test test-quick test-long bench bench-json bench-save asan asan-quick asan-turn tsan tsan-quick fuzz neon layers map size format install uninstall clean
 
 all: ## build/quire, and build/quire-lab beside it
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
@@ -30,12 +30,13 @@ test-quick: ## the unit tests and the expected outputs, with one compiler: some 
 	@tools/packages.sh unit
 	@tools/test.sh --quick
 
-test-long: ## the same with more rounds, the Promela models, ten minutes of each fuzz target of grammars and answers, then the sanitizers
+test-long: ## the same with more rounds, the Promela models, ten minutes of each fuzz target of grammars and answers, the sanitizers over all, make check, and a bare Debian
 	@tools/packages.sh test
 	@tools/test.sh --long
 	@tools/packages.sh fuzz
 	@tools/fuzz.sh 600 grammar parsers calls
-	@$(MAKE) --no-print-directory asan tsan
+	@$(MAKE) --no-print-directory asan tsan check
+	@tools/bare.sh 13 --quick || [ $$? -eq 77 ]
 
 bench: packages all ## speed of a 1.1B model beside this machine's limits and the goals, and of text: some ten minutes, 6 GB of memory
 	build/quire bench speed
@@ -60,7 +61,11 @@ asan-quick: ## the same without the slow tests
 	@tools/packages.sh unit
 	@tools/test.sh --sanitizer asan --quick
 
-tsan-quick:
+asan-turn: ## the same of the parsers and of some other rooms, by the hour of HEAD's commit
+	@tools/packages.sh unit
+	@tools/test.sh --sanitizer asan --turn
+
+tsan-quick: ## make tsan without the slow tests
 	@tools/packages.sh unit
 	@tools/test.sh --sanitizer tsan --quick
 

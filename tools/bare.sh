@@ -3,7 +3,7 @@
 # and runs `make run` and `make test` there.
 #   bare.sh 12|13            all of it, then README.md's quick start is typed (tools/readme_check.py)
 #   bare.sh 12|13 --quick    `make run` and `make test-quick`
-#   bare.sh 12|13 --readme   `make run`, the packages of `make test`, and the quick start without it
+#   bare.sh 12|13 --readme   `make run` and the quick start
 # Runs as root on a Debian system with debootstrap. The mirror, proxies, certificates and pip settings are this machine's own. ../shared (or
 # QUIRE_SHARED) is there read-only where this machine has it. build/bare-NN/base is the system, kept for the next run, and debs the packages
 # fetched; build/bare-NN/root is a run's copy, left for a look. All mounts lie in a mount namespace that ends with the script, however it
@@ -20,7 +20,7 @@ esac
 case ${2:-} in
 '') target='make test && $readme' ;;
 --quick) target='make test-quick' ;;
---readme) target='tools/packages.sh test && $readme' ;;
+--readme) target='tools/packages.sh readme && $readme' ;;
 *) usage ;;
 esac
 place=$PWD/build/bare-$1

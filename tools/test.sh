@@ -4,15 +4,22 @@
 #   test.sh --check [ROOM]   the inner loop, one tree: unit tests without the slow ones, tests/golden, a server that answers; or a room's unit tests alone
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
 #   test.sh --long           all of it with more rounds, the Promela models, and real models from Python packages (tools/real_models.sh)
-#   test.sh --sanitizer S [--quick]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
-#                            rooms only); with --quick without those labelled slow or heavy
+#   test.sh --sanitizer S [--quick|--turn]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
+#                            rooms only); with --quick without those labelled slow or heavy; with --turn such of the parsers and of some other rooms,
+#                            which the hour of HEAD's commit chooses: a later commit takes others, the same one the same again
 # QUIRE_SHARED names the directory of expected outputs and real models (default ../shared); what needs it is skipped, saying so, without it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export QUIRE_SHARED="${QUIRE_SHARED:-../shared}"
 jobs=$(nproc)
+. tools/times.sh
+own_times= # the table of times is ours to begin and to show, unless the caller has one
+[ -n "${QUIRE_TIMES:-}" ] || { own_times=yes && mkdir -p build && export QUIRE_TIMES=build/times && : >"$QUIRE_TIMES"; }
 passed=0 failed=0 skipped=0
 mapfile -t rooms < <(sed -nE 's,^quire_tests\(([a-z]+/)*([a-z]+) .*,\2,p' cmake/tests.cmake) # those with unit tests
+threaded=(base kv engine api)
+parsers=(expr json grammar file text jinja chat)
+n_turns=5 # no divisor of 24, so that the same hour of every day has another turn
 
 say() { printf '== %s\n' "$*"; }
 
@@ -142,28 +149,53 @@ smoke() {
 }
 
 finish() {
+    [ -z "$own_times" ] || times_table
     printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
     exit
 }
 
+# in_turn: the parsers, and of the other rooms those whose turn it is.
+in_turn() {
+    local turn n=0 room
+    turn=$(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600 % n_turns))
+    taken=("${parsers[@]}")
+    for room in "${rooms[@]}"; do
+        if [[ " ${parsers[*]} " != *" $room "* ]]; then
+            [ $((n++ % n_turns)) -ne "$turn" ] || taken+=("$room")
+        fi
+    done
+    say "under $1 by turn $((turn + 1)) of $n_turns: ${taken[*]}"
+}
+
+# sanitized TREE SANITIZERS: the unit tests of the rooms $taken, or all of them, but for the labels $few.
+sanitized() {
+    local tree=$1 targets=(all) chosen=()
+    if [ ${#taken[@]} -gt 0 ]; then
+        targets=("${taken[@]/#/tests_}")
+        chosen=(-L "^($(IFS='|' && echo "${taken[*]}"))\$")
+    fi
+    timed "build $tree" build "$tree" "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=$2" "${targets[@]}" &&
+        timed "unit tests, $tree" unit "$tree" "${chosen[@]}" "${few[@]}"
+}
+
 if [ "${1:-}" = --sanitizer ]; then
-    few=()
-    if [ "${3:-}" = --quick ]; then
+    few=() taken=()
+    if [ "${3:-}" = --quick ] || [ "${3:-}" = --turn ]; then
         export QUIRE_TEST_QUICK=1
         few=(-LE '^(slow|heavy|library)$')
+        taken=("${rooms[@]}")
     fi
     case "${2:-}" in
     asan)
-        targets=(all)
-        [ ${#few[@]} -eq 0 ] || targets=("${rooms[@]/#/tests_}")
-        build build/asan "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=address,undefined" "${targets[@]}" && unit build/asan "${few[@]}"
+        [ "${3:-}" != --turn ] || in_turn asan
+        sanitized build/asan address,undefined
         ;;
     tsan)
-        build build/tsan "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=thread" tests_base tests_kv tests_engine tests_api &&
-            unit build/tsan -L '^(base|kv|engine|api)$' "${few[@]}"
+        taken=("${threaded[@]}")
+        sanitized build/tsan thread
         ;;
-    *) echo "usage: $0 --sanitizer asan|tsan [--quick]" >&2; exit 2 ;;
+    *) echo "usage: $0 --sanitizer asan|tsan [--quick|--turn]" >&2; exit 2 ;;
     esac
     finish
 fi
@@ -172,14 +204,15 @@ if [ "${1:-}" = --check ]; then
     export QUIRE_TEST_QUICK=1
     if [ -n "${2:-}" ]; then
         [[ " ${rooms[*]} " == *" $2 "* ]] || { echo "no tests of a room $2; there are ${rooms[*]}" >&2; exit 2; }
-        build build/debug "-DCMAKE_BUILD_TYPE=Debug" "tests_$2" && unit build/debug -L "^$2\$" -LE '^slow$'
+        timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug" "tests_$2" &&
+            timed "unit tests, build/debug" unit build/debug -L "^$2\$" -LE '^slow$'
         finish
     fi
-    build build/debug "-DCMAKE_BUILD_TYPE=Debug" "${rooms[@]/#/tests_}" quire_program quire-check && {
-        unit build/debug -LE '^(slow|library)$'
+    timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug" "${rooms[@]/#/tests_}" quire_program quire-check && {
+        timed "unit tests, build/debug" unit build/debug -LE '^(slow|library)$'
         quire_check=build/debug/quire-check
-        expected tests/golden
-        smoke build/debug/quire
+        timed "expected outputs, tests/golden" expected tests/golden
+        timed "a server" smoke build/debug/quire
     }
     finish
 fi
@@ -189,21 +222,22 @@ if [ "${1:-}" = --long ]; then
     tools/real_models.sh build/real 2>&1 | tee build/real-models.log # what it cannot install is skipped by tests/e2e/test_real.py, which says so
     export REAL_MODELS=build/real
 fi
-build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
-build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && unit build/debug
+timed "build build" build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
+timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && timed "unit tests, build/debug" unit build/debug
 if [ "${1:-}" != --quick ]; then
     # the second compiler and the emulated instructions: what the stored hashes of every bit hang on
-    build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DQUIRE_TEST_FILES=^(core|backend)_|^engine_test_exact\$|^sample_test_sampler\$" \
-        tests_core tests_backend tests_engine tests_sample && unit build/clang -L '^(core|backend|engine|sample)$'
-    build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON -DQUIRE_TEST_FILES=^backend_|^engine_test_exact\$|^sample_test_sampler\$" \
-        tests_backend tests_engine tests_sample && unit build/emulated -L '^(backend|engine|sample)$'
+    timed "build build/clang" build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DQUIRE_TEST_FILES=^(core|backend)_|^engine_test_exact\$|^sample_test_sampler\$" \
+        tests_core tests_backend tests_engine tests_sample && timed "unit tests, build/clang" unit build/clang -L '^(core|backend|engine|sample)$'
+    timed "build build/emulated" build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON -DQUIRE_TEST_FILES=^backend_|^engine_test_exact\$|^sample_test_sampler\$" \
+        tests_backend tests_engine tests_sample && timed "unit tests, build/emulated" unit build/emulated -L '^(backend|engine|sample)$'
 fi
 if [ -n "$release" ]; then
     for set in "$QUIRE_SHARED/golden" tests/golden; do
-        expected "$set"
+        timed "expected outputs, $set" expected "$set"
     done
-    check schemas "$QUIRE_SHARED/data/json/maskbench"
-    [ "${1:-}" = --quick ] || end_to_end
+    timed "expected outputs, maskbench" check schemas "$QUIRE_SHARED/data/json/maskbench"
+    timed "a server" smoke build/quire
+    [ "${1:-}" = --quick ] || timed "tests/e2e" end_to_end
 fi
-[ "${1:-}" != --long ] || models
+[ "${1:-}" != --long ] || timed "Promela models" models
 finish
