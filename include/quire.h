@@ -133,6 +133,9 @@ typedef struct quire_options {
     bool trust_request_chat_template; /* a request's chat_template may be a template's text */
     /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name; "auto": by the chat template's marks; "none" */
     const char *tool_call_parser, *reasoning_parser;
+    /* what objects of a JSON Schema may hold in answers beside the names that they list, where a request does not say it: "closed": nothing,
+     * where the schema lists names and says nothing of others; "schema": as the standard has it */
+    const char *json_additional_properties;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become

@@ -29,6 +29,7 @@ typedef struct grammar_key {
     grammar_order order;
     reasoning_frame frame; /* around it; zero: none */
     grammar_numbers numbers;
+    grammar_additional additional;
     str whitespace_pattern, text;
 } grammar_key;
 

@@ -341,6 +341,7 @@ static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_fr
                             .space = r->json_space,
                             .order = r->json_order,
                             .numbers = r->json_numbers,
+                            .additional = r->json_additional,
                             .cache = e->grammars,
                             .tenant = text_tenant(r->tenant),
                             .model = d,

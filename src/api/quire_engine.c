@@ -41,6 +41,7 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .n_row = desc_pooled_width(d),
                              .mods = e->mods,
                              .trusts_attention = o->trust_request_attention,
+                             .opens_objects = options_open_objects(o),
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
                              .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
 }
@@ -69,7 +70,7 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     const reasoning_frame frame = {0};
     const grammar_marks marks = {0};
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
-    e = is_given ? request_rule_compile(&r->rule, &(rule_context){.frame = &frame, .marks = &marks}, &g, err) : QUIRE_OK;
+    e = is_given ? request_rule_compile(&r->rule, &(rule_context){.frame = &frame, .marks = &marks, .additional = r->json_additional}, &g, err) : QUIRE_OK;
     grammar_drop(g);
     quire_request_free(r);
     return e == QUIRE_BAD_REQUEST ? err->code = QUIRE_INVALID : e;

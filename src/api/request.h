@@ -60,6 +60,7 @@ typedef struct request_context {
     pooling_desc pooling;  /* what it says of them */
     int32_t n_row;         /* elements of a pooled row; 0: not known */
     int32_t n_token_types; /* 0: it has none */
+    bool opens_objects;    /* what a request that says nothing has as json_additional_properties: "schema", else "closed" */
 } request_context;
 
 /* One prompt: a text, or ids where ids is not NULL. */
@@ -140,6 +141,7 @@ struct quire_request {
     grammar_space json_space; /* of the JSON that a rule describes */
     grammar_order json_order;
     grammar_numbers json_numbers;
+    grammar_additional json_additional;
     strbuf rule_keywords;                /* with explain: how each of its keywords is enforced, as JSON */
     int64_t compile_us;                  /* of the rule */
     constraint *constraint;              /* made of it before the request is submitted, with one reference; or NULL */

@@ -278,6 +278,7 @@ static const binding bindings[] = {
     {"include_reasoning", AT(include_reasoning)},
     {"include_stop_str_in_output", AT(include_stop)},
     {"input", 0, request_read_prompt},
+    {"json_additional_properties", 0, request_read_additional},
     {"json_numbers", 0, request_read_numbers},
     {"json_property_order", 0, request_read_order},
     {"json_schema", 0, request_read_rule},

@@ -67,6 +67,7 @@ quire_err request_read_breakers(quire_request *r, const field_desc *f, const jso
 quire_err request_read_rule(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
+quire_err request_read_additional(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_numbers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);

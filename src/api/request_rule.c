@@ -44,6 +44,7 @@ static grammar_options options_of(const request_rule *rule, const rule_context *
     return (grammar_options){.space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space,
                              .order = c->order,
                              .numbers = c->numbers,
+                             .additional = request_rule_additional(rule, c->additional),
                              .whitespace_pattern = rule->whitespace_pattern};
 }
 
@@ -81,6 +82,7 @@ grammar_key request_rule_key(request_rule_form form, const rule_context *c, cons
                        .space = options->space,
                        .order = options->order,
                        .numbers = options->numbers,
+                       .additional = options->additional,
                        .whitespace_pattern = options->whitespace_pattern,
                        .text = text};
     if (frame != NULL && frame->format != NULL) {

@@ -15,6 +15,8 @@ typedef struct request_rule {
     const json_value *value; /* in the request's values: a text, a schema, a list of choices; NULL where the kind needs none */
     str whitespace_pattern;  /* empty: none */
     bool any_space;          /* structured_outputs says so; the request's json_whitespace may too */
+    bool says_additional;    /* structured_outputs has `additional`; else the request's json_additional_properties counts */
+    grammar_additional additional;
     request_rule_form form;
 } request_rule;
 
@@ -25,6 +27,7 @@ typedef struct rule_context {
     grammar_space space;
     grammar_order order;
     grammar_numbers numbers;
+    grammar_additional additional;
     grammar_cache *cache; /* where only the tenant's own rules are found; NULL: there is none */
     uint64_t tenant;
     const model_desc *model; /* NULL: not known */
@@ -38,6 +41,12 @@ bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *fra
  * malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or structured_outputs.
  * QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
 quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err);
+/* What objects of the rule's schemas may hold, in a request that says `given`. */
+static inline grammar_additional request_rule_additional(const request_rule *rule, grammar_additional given) {
+    return rule->says_additional ? rule->additional : given;
+}
+/* The word of a request for it: "closed" or "schema". */
+const char *request_additional_word(grammar_additional a);
 /* The key of a rule's text in the cache; frame NULL: nothing stands around it. */
 grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options, const reasoning_frame *frame,
                              str text);

@@ -121,6 +121,18 @@ static quire_err read_member(const field_desc *f, const json_member *m, request_
     return fits ? QUIRE_OK : request_range_error(f, err, "structured_outputs.%s must be %s", m->name, wanted);
 }
 
+static const char *const additional_words[] = {[GRAMMAR_ADDITIONAL_SCHEMA] = "schema", [GRAMMAR_ADDITIONAL_CLOSED] = "closed"};
+
+const char *request_additional_word(grammar_additional a) {
+    return additional_words[a];
+}
+
+/* Whether v is one of the words, whose meaning is *out. */
+static bool read_additional(const json_value *v, grammar_additional *out) {
+    *out = str_is(json_str(v), additional_words[GRAMMAR_ADDITIONAL_CLOSED]) ? GRAMMAR_ADDITIONAL_CLOSED : GRAMMAR_ADDITIONAL_SCHEMA;
+    return json_is(v, JSON_KIND_TEXT) && str_is(json_str(v), additional_words[*out]);
+}
+
 quire_err request_read_structured(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     request_rule rule = {0};
     if (v == NULL) {
@@ -136,6 +148,14 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
             rule.whitespace_pattern = json_str(m.value);
         } else if (strcmp(m.name, "disable_any_whitespace") == 0) {
             rule.any_space = m.value != NULL && is_off; /* not given: json_whitespace says it */
+        } else if (strcmp(m.name, "additional_properties") == 0 && m.value != NULL) {
+            rule.says_additional = true;
+            if (!read_additional(m.value, &rule.additional)) {
+                return request_range_error(f, err, "structured_outputs.additional_properties must be \"closed\" or \"schema\"");
+            }
+        } else if (strcmp(m.name, "disable_additional_properties") == 0 && json_is(m.value, JSON_KIND_BOOL)) { /* vLLM's name */
+            rule.says_additional = true;
+            rule.additional = is_off ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
         } else if (!is_off) {
             return request_range_error(f, err, "structured_outputs.%s is not supported; leave it out", m.name);
         }
@@ -171,6 +191,14 @@ quire_err request_read_numbers(quire_request *r, const field_desc *f, const json
     TRY(read_any(f, v, "short", &any, err));
     r->json_numbers = any ? GRAMMAR_NUMBERS_ANY : GRAMMAR_NUMBERS_SHORT;
     return QUIRE_OK;
+}
+
+quire_err request_read_additional(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    if (v == NULL) {
+        r->json_additional = r->context.opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
+        return QUIRE_OK;
+    }
+    return read_additional(v, &r->json_additional) ? QUIRE_OK : request_range_error(f, err, "%s must be \"closed\" or \"schema\"", f->name);
 }
 
 quire_err request_read_format(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {

@@ -106,6 +106,7 @@ static const char *kind_name(grammar_kind kind) {
 typedef struct outcome {
     bool is_accepted;
     const char *reason;
+    const char *additional; /* what objects may hold besides: a word; NULL: of no schema */
     int64_t us;
     size_t bytes;
 } outcome;
@@ -116,6 +117,7 @@ static void write_report(const report *x, const char *kind, const outcome *done,
     json_cstr(json_name(o, "kind"), kind);
     json_bool(json_name(o, "accepted"), done->is_accepted);
     json_cstr(json_name(o, "reason"), done->reason);
+    json_cstr(json_name(o, "additional_properties"), done->additional);
     write_keywords(x, o);
     json_int(json_name(o, "compile_us"), done->us);
     json_int(json_name(o, "grammar_bytes"), (int64_t)done->bytes);
@@ -123,7 +125,7 @@ static void write_report(const report *x, const char *kind, const outcome *done,
 }
 
 /* Compiles the rule and notes its keywords. */
-static quire_err compile(const request_rule *rule, report *x, grammar **out, quire_error *why) {
+static quire_err compile(const request_rule *rule, grammar_additional additional, report *x, grammar **out, quire_error *why) {
     strbuf given = {0};
     json_out text = {.to = &given};
     bool is_text = json_is(rule->value, JSON_KIND_TEXT);
@@ -131,6 +133,7 @@ static quire_err compile(const request_rule *rule, report *x, grammar **out, qui
         json_add(&text, rule->value);
     }
     const grammar_options options = {.space = rule->any_space ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT,
+                                     .additional = additional,
                                      .whitespace_pattern = rule->whitespace_pattern,
                                      .keyword = note_keyword,
                                      .user = x,
@@ -144,14 +147,16 @@ static quire_err compile(const request_rule *rule, report *x, grammar **out, qui
 }
 
 /* Compiles the rule and writes the report, or its list alone. */
-static quire_err check_rule(const request_rule *rule, bool list_only, report *x, strbuf *out) {
+static quire_err check_rule(const request_rule *rule, grammar_additional given, bool list_only, report *x, strbuf *out) {
     json_out o = {.to = out};
     quire_error why = {0};
     grammar *g = NULL;
     int64_t began_us = clock_us(), n[3] = {0};
-    quire_err e = compile(rule, x, &g, &why);
+    grammar_additional additional = request_rule_additional(rule, given);
+    quire_err e = compile(rule, additional, x, &g, &why);
     const outcome done = {.is_accepted = e == QUIRE_OK,
                           .reason = e == QUIRE_OK ? NULL : why.message,
+                          .additional = rule->kind == GRAMMAR_SCHEMA ? request_additional_word(additional) : NULL,
                           .us = clock_us() - began_us,
                           .bytes = g != NULL ? grammar_bytes(g) : 0};
     grammar_drop(g);
@@ -166,9 +171,9 @@ static quire_err check_rule(const request_rule *rule, bool list_only, report *x,
     return o.err;
 }
 
-static quire_err check(const request_rule *rule, bool list_only, strbuf *out) {
+static quire_err check(const quire_request *r, bool list_only, strbuf *out) {
     report x = {.list = mem_new(SCHEMA_CHECK_KEYWORDS, sizeof *x.list), .slots = mem_new(SLOTS, sizeof *x.slots)};
-    quire_err e = x.list != NULL && x.slots != NULL ? check_rule(rule, list_only, &x, out) : QUIRE_NO_MEMORY;
+    quire_err e = x.list != NULL && x.slots != NULL ? check_rule(&r->rule, r->json_additional, list_only, &x, out) : QUIRE_NO_MEMORY;
     strbuf_deinit(&x.texts);
     mem_free(x.list);
     mem_free(x.slots);
@@ -176,13 +181,13 @@ static quire_err check(const request_rule *rule, bool list_only, strbuf *out) {
 }
 
 quire_err request_list_keywords(const quire_request *r, strbuf *out) {
-    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? check(&r->rule, true, out) : strbuf_add_str(out, "[]");
+    return r->rule.kind == GRAMMAR_SCHEMA && r->rule.value != NULL ? check(r, true, out) : strbuf_add_str(out, "[]");
 }
 
 /* The row of a check's member that names a rule; NULL: it is another. */
 static const field_desc *row_of(str name, uint32_t endpoint) {
     static const char *const names[] = {"ebnf",         "grammar",     "guided_choice", "guided_grammar",  "guided_json",
-                                        "guided_regex", "json_schema", "regex",         "response_format", "structured_outputs"};
+                                        "guided_regex", "json_additional_properties", "json_schema", "regex",         "response_format", "structured_outputs"};
     name = str_is(name, "schema") ? str_of("json_schema") : name;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (str_is(name, names[i])) {
@@ -232,7 +237,7 @@ quire_err request_schema_check(const request_context *ctx, str body, strbuf *out
     quire_err e = json_is(v, JSON_KIND_OBJECT) ? request_new(ctx, QUIRE_COMPLETIONS, &r, err)
                                                : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
     e = e == QUIRE_OK ? read_rule(r, v, err) : e;
-    if (e == QUIRE_OK && check(&r->rule, false, out) != QUIRE_OK) {
+    if (e == QUIRE_OK && check(r, false, out) != QUIRE_OK) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a check");
     }
     quire_request_free(r);

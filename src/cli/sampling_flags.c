@@ -73,11 +73,15 @@ const flag flags_more_sampling[] = {
     {0},
 };
 
+static const flag_choice additional[] = {{"closed", "\"closed\""}, {"schema", "\"schema\""}, {NULL, NULL}};
+
 const flag flags_rules[] = {
     {"--json-schema -j --json-schema-file -jf", "FILE|TEXT", "answers are JSON of this schema", FLAG_FIELD_TEXT, .field = "json_schema",
      .rare = true},
     {"--grammar --grammar-file", "FILE|TEXT", "answers match these rules in GBNF", FLAG_FIELD_TEXT, .field = "grammar", .rare = true},
     {"--regex", "FILE|TEXT", "answers match this regular expression", FLAG_FIELD_TEXT, .field = "regex", .rare = true},
+    {"--json-additional-properties", NULL, "names in JSON that a schema neither lists nor forbids: none, or as the standard has it",
+     FLAG_FIELD_CHOICE, .choices = additional, .field = "json_additional_properties", .rare = true},
     {0},
 };
 

@@ -120,10 +120,13 @@ static const flag tenant_flags[] = {
      AT(prefix_files)},
     {0},
 };
+static const flag_choice additional[] = {{"closed", "closed"}, {"schema", "schema"}, {NULL, NULL}};
 static const flag text_flags[] = {
     {"--tool-call-parser", "NAME", "format of the model's tool calls: auto (by the template's marks), none, or a name of docs/tools.md",
      FLAG_TEXT, AT(engine.tool_call_parser), .rare = true},
     {"--reasoning-parser", "NAME", "the same of its reasoning", FLAG_TEXT, AT(engine.reasoning_parser), .rare = true},
+    {"--json-additional-properties", NULL, "names in JSON that a schema neither lists nor forbids: none, or as the standard has it",
+     FLAG_CHOICE, AT(engine.json_additional_properties), .choices = additional, .rare = true},
     {"--trust-request-chat-template", NULL, "a request's chat_template may be a template's text", FLAG_SWITCH,
      AT(engine.trust_request_chat_template), .rare = true},
     {"--text-threads", "N", "threads that tokenise (0: as many as compute leaves, 2 at least)", FLAG_COUNT, AT(engine.n_text_threads),

@@ -75,6 +75,9 @@ static const field_desc fields[] = {
     {"include_reasoning", FIELD_BOOL, CHAT, NONE, "true", "return the reasoning, apart from the answer"},
     {"include_stop_str_in_output", FIELD_BOOL, BOTH, NONE, "false", "the text ends with the stop string it stopped at"},
     {"input", FIELD_PROMPT, EMBEDDINGS, NONE, "null", "a text, an array of ids, or an array of either; required"},
+    {"json_additional_properties", FIELD_STRING, BOTH, NONE, "null",
+     "names that a schema's object does not list: \"closed\" is none, where it lists some and says nothing of others, \"schema\" what the "
+     "standard lets come; null: as the server was started, closed unless it was told"},
     {"json_numbers", FIELD_STRING, BOTH, NONE, "\"short\"", "integers and constants of a schema: \"short\" writes 1, \"any\" also 1.0"},
     {"json_property_order", FIELD_STRING, BOTH, NONE, "\"schema\"",
      "the order of members that a schema's properties list: \"schema\", as they are listed, or \"any\""},

@@ -54,6 +54,13 @@ typedef enum grammar_numbers {
     GRAMMAR_NUMBERS_ANY    /* 1, 1.0, 1.000: without exponent */
 } grammar_numbers;
 
+/* What an object may hold beside the names that its schema lists. */
+typedef enum grammar_additional {
+    GRAMMAR_ADDITIONAL_SCHEMA, /* what the standard says: any name, where nothing forbids it */
+    GRAMMAR_ADDITIONAL_CLOSED  /* nothing, where some `properties` lists names and nothing says what others may be: as if
+                                  unevaluatedProperties: false stood there. Not within `not`, `if` and `contains` */
+} grammar_additional;
+
 /* One keyword of a schema, in the order in which they were met. Texts are borrowed until the call returns. */
 typedef struct grammar_keyword {
     const char *path;    /* JSON pointer of the schema that holds it, "" is the root */
@@ -66,6 +73,7 @@ typedef struct grammar_options {
     grammar_space space;
     grammar_order order;
     grammar_numbers numbers;
+    grammar_additional additional;
     uint32_t max_depth;     /* of JSON's objects and arrays in each other, at most 254; 0: any */
     str whitespace_pattern; /* a regex in place of each run of white space; empty: as `space` says */
     /* Budgets; 0: GRAMMAR_MAX_STEPS, _BYTES, _US (of processor time). */

@@ -143,11 +143,23 @@ uint32_t expr_not(schema *s, uint32_t x) {
         return x == EXPR_NEVER ? EXPR_ANY : EXPR_NEVER;
     }
     if (s->exprs.p[x].kind == EXPR_IS_NOT) {
-        return s->exprs.p[x].children[0];
+        return expr_quiet(s, s->exprs.p[x].children[0]);
     }
     expr not = {.kind = EXPR_IS_NOT};
     add_child(s, &not, x);
     return expr_of(s, not );
+}
+
+uint32_t expr_quiet(schema *s, uint32_t x) {
+    expr quiet = {.kind = EXPR_IS_QUIET};
+    expr_kind kind = s->b->failed == QUIRE_OK ? s->exprs.p[x].kind : EXPR_IS_NEVER;
+    bool is_needed = s->b->options->additional == GRAMMAR_ADDITIONAL_CLOSED &&
+                     (kind == EXPR_IS_SCHEMA || kind == EXPR_IS_AND || kind == EXPR_IS_OR || kind == EXPR_IS_NOT);
+    if (!is_needed) {
+        return x;
+    }
+    add_child(s, &quiet, x);
+    return expr_of(s, quiet);
 }
 
 static void make_shape(schema *s, uint32_t x, shape *out) {
@@ -172,6 +184,9 @@ static void make_shape(schema *s, uint32_t x, shape *out) {
             (e.kind == EXPR_IS_AND ? shape_and : shape_or)(s, out, expr_shape(s, e.children[i]), &next);
             *out = next;
         }
+        return;
+    case EXPR_IS_QUIET:
+        shape_quiet(s, expr_shape(s, e.children[0]), true, out);
         return;
     case EXPR_IS_NOT: {
         const char *why = shape_not(s, expr_shape(s, e.children[0]), out), *path = s->exprs.p[e.children[0]].path;

@@ -224,10 +224,11 @@ void keyword_if(schema_reader *r, const char *keyword, const json_value *v) {
         reader_refuse(r, keyword, why);
         return;
     }
-    yes = *condition;
+    shape_quiet(r->s, condition, false, &yes);
     no = not ;
     if (json_has(r->e.value, "then")) {
-        shape_and(r->s, condition, expr_shape(r->s, reader_below(r, "then", NULL, then)), &yes);
+        shape holds = yes;
+        shape_and(r->s, &holds, expr_shape(r->s, reader_below(r, "then", NULL, then)), &yes);
     }
     if (json_has(r->e.value, "else")) {
         shape_and(r->s, &not, expr_shape(r->s, reader_below(r, "else", NULL, otherwise)), &no);

@@ -203,7 +203,7 @@ void keyword_item_count(schema_reader *r, const char *keyword, const json_value 
 }
 
 void keyword_contains(schema_reader *r, const char *keyword, const json_value *v) {
-    contains_rule c = {.expr = reader_below(r, keyword, NULL, v), .min = 1, .max = NFA_NONE};
+    contains_rule c = {.expr = expr_quiet(r->s, reader_below(r, keyword, NULL, v)), .min = 1, .max = NFA_NONE};
     const json_value *min = json_get(r->e.value, "minContains"), *max = json_get(r->e.value, "maxContains");
     if (r->s->draft >= 2019 &&
         ((min != NULL && !reader_count(r, "minContains", min, &c.min)) || (max != NULL && !reader_count(r, "maxContains", max, &c.max)))) {
@@ -237,6 +237,7 @@ void keyword_properties(schema_reader *r, const char *keyword, const json_value 
             *n = (named_expr){str_of(m.name), x};
         }
     }
+    r->members.closes = r->members.names.n > 0;
 }
 
 void keyword_patterns(schema_reader *r, const char *keyword, const json_value *v) {

@@ -84,7 +84,9 @@ static uint32_t open_expr(schema *s, const object_part *o, uint64_t matched) {
 /* Names that are not listed and what their values must be: sets without a name in common, split by pattern. */
 typedef struct open_names {
     const object_part *o;
+    bool closed; /* only those that match some pattern which counts as evaluated */
     const pattern_expr *patterns[MAX_PATTERNS];
+    bool counts[MAX_PATTERNS];
     uint32_t n;
     PARTS(pattern_expr) sets;
 } open_names;
@@ -100,7 +102,11 @@ static void add_open(schema *s, open_names *open, uint32_t names, uint32_t at, u
         add_open(s, open, dfa_combine(s->dfas, names, pattern, DFA_AND_NOT), at + 1, matched);
         return;
     }
-    uint32_t x = open_expr(s, open->o, matched);
+    bool may = !open->closed;
+    for (uint32_t i = 0; i < open->n; i++) {
+        may = may || (open->counts[i] && (matched >> i & 1) != 0);
+    }
+    uint32_t x = may ? open_expr(s, open->o, matched) : EXPR_NEVER;
     pattern_expr *set = x != EXPR_NEVER && s->b->failed == QUIRE_OK ? PART_PUSH(s, open->sets) : NULL;
     if (set != NULL) {
         *set = (pattern_expr){names, x};
@@ -124,10 +130,11 @@ static void find_open(schema *s, open_names *open, const name_list *listed) {
                 schema_refuse(s, s->writing, "patternProperties", "over 12 patterns apply to one object");
                 return;
             }
+            open->counts[open->n] = !o->layers.p[i].silent;
             open->patterns[open->n++] = &o->layers.p[i].patterns.p[k];
         }
     }
-    if (open->n == 0 && open_expr(s, o, 0) == EXPR_NEVER) {
+    if (open->n == 0 && (open->closed || open_expr(s, o, 0) == EXPR_NEVER)) {
         return;
     }
     uint32_t names = without(s, DFA_ANY, listed, 0);
@@ -259,10 +266,13 @@ static bool says_rest(const object_part *o) {
     return says;
 }
 
-static void list_names(schema *s, const object_part *o, name_list *l) {
+static void list_names(schema *s, const object_part *o, bool closed, name_list *l) {
     for (uint32_t i = 0; i < o->layers.n; i++) {
         for (uint32_t k = 0; k < o->layers.p[i].names.n; k++) {
-            add_name(s, l, o->layers.p[i].names.p[k].name);
+            str name = o->layers.p[i].names.p[k].name;
+            if (!closed || !o->layers.p[i].silent || object_holds(s, o, name)) {
+                add_name(s, l, name);
+            }
         }
     }
     for (uint32_t i = 0; i < o->required.n; i++) {
@@ -294,14 +304,14 @@ static bool write_listed(schema *s, const object_part *o, const member_writer *w
 uint32_t schema_members(schema *s, const object_part *o, const member_writer *w, uint32_t next) {
     nfa_object r = {.min = o->min, .max = o->max, .any_order = s->b->options->order == GRAMMAR_ORDER_ANY};
     name_list l = {0};
-    open_names open = {.o = o};
+    open_names open = {.o = o, .closed = object_is_closed(s, o)};
     if (o->rules.n > NFA_MAX_RULES) {
         schema_refuse(s, s->writing, "not", "over 4 rules about names that are not listed are negated for one object");
         return NFA_FAIL_NODE;
     }
     r.rules = (uint8_t)((1u << o->rules.n) - 1);
     r.distinct = o->min > 1 && o->min > o->required.n + 1; /* else an open member more makes no difference */
-    list_names(s, o, &l);
+    list_names(s, o, open.closed, &l);
     if (!w->leaves_out || says_rest(o)) {
         find_open(s, &open, &l);
     }

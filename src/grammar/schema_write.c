@@ -377,7 +377,8 @@ const char *schema_path_of(const schema *s, uint32_t x) {
     const expr *e = &s->exprs.p[x];
     const char *path = e->path;
     for (uint32_t i = 0; i < e->n && path == NULL; i++) {
-        path = s->exprs.p[e->children[i]].path;
+        const expr *child = &s->exprs.p[e->children[i]];
+        path = child->kind == EXPR_IS_QUIET ? s->exprs.p[child->children[0]].path : child->path;
     }
     return path != NULL ? path : "";
 }

@@ -12,7 +12,7 @@
 
 /* ---- expressions ---- */
 
-typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_OR, EXPR_IS_NOT } expr_kind;
+typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_OR, EXPR_IS_NOT, EXPR_IS_QUIET } expr_kind;
 #define EXPR_ANY   0u
 #define EXPR_NEVER 1u
 
@@ -73,6 +73,7 @@ typedef struct object_layer {
     PARTS(pattern_expr) patterns;
     uint32_t rest;         /* of names that match neither */
     bool has_rest, silent; /* rest was given; what it names doesn't count as evaluated */
+    bool closes;           /* a `properties` lists names: the object is closed to others (object_is_closed) */
 } object_layer;
 /* Some member has a name that the dfa accepts and a value of expr: what a negated rule about names that are not listed asks for. */
 typedef struct member_rule {
@@ -172,6 +173,8 @@ uint32_t expr_const(schema *s, const json_value *v);
 uint32_t expr_and(schema *s, uint32_t x, uint32_t y);
 uint32_t expr_or(schema *s, uint32_t x, uint32_t y);
 uint32_t expr_not(schema *s, uint32_t x);
+/* The same values, but none of its objects is closed by what it lists. */
+uint32_t expr_quiet(schema *s, uint32_t x);
 /* The shape of an expression; never NULL: after a failure the empty one. */
 const shape *expr_shape(schema *s, uint32_t x);
 /* Between both calls expr_shape gives the empty shape for an expression whose shape is being made, rather than failing. The second call
@@ -190,6 +193,12 @@ void shape_or(schema *s, const shape *x, const shape *y, shape *out);
 /* NULL, or why it cannot be done. */
 const char *shape_not(schema *s, const shape *x, shape *out);
 bool shape_is_empty(schema *s, const shape *x, int depth);
+/* schema_closed.c: the same values, but no object is closed by what x lists; with `silent` what it lists does not count as evaluated. */
+void shape_quiet(schema *s, const shape *x, bool silent, shape *out);
+/* Whether an object holds only names that it lists or requires, and those of its patterns. */
+bool object_is_closed(schema *s, const object_part *o);
+/* Of a closed object: whether a name that some layer lists is one that it may hold. */
+bool object_holds(schema *s, const object_part *o, str name);
 /* The dfa of a string part, its length within. */
 uint32_t string_dfa(schema *s, const string_part *p);
 /* The texts that are none of the shape's strings for sure; texts: the dfa of shape_strings. */

@@ -16,6 +16,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .special_tokens_in_messages = "plain",
                                        .tool_call_parser = "auto",
                                        .reasoning_parser = "auto",
+                                       .json_additional_properties = "closed",
                                        .kv_dtype = "auto",
                                        .prefix_cache = "token",
                                        .eviction_policy = "lru",
@@ -137,6 +138,10 @@ quire_err options_parse_messages(const quire_options *o, bool *out, quire_error 
     return QUIRE_OK;
 }
 
+bool options_open_objects(const quire_options *o) {
+    return strcmp(o->json_additional_properties, "schema") == 0;
+}
+
 /* Appends the names of all rows of a table of formats. */
 static quire_err list_formats(bool calls, strbuf *out) {
     for (size_t i = 0;; i++) {
@@ -246,9 +251,12 @@ static quire_err check_tiers(const quire_options *o, quire_error *err) {
 static quire_err check(const quire_options *o, quire_error *err) {
     if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
         !o->tier_write || !o->preemption_mode || !o->generation_config || !o->special_tokens_in_messages || !o->tool_call_parser ||
-        !o->reasoning_parser) {
+        !o->reasoning_parser || !o->json_additional_properties) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
+    static const char *const additional[] = {"closed", "schema"};
+    int word;
+    TRY(read_name("--json-additional-properties", o->json_additional_properties, additional, 2, "closed or schema", &word, err));
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
     TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
     TRY(check_range("--chunk", o->prefill_chunk, 0, 1 << 20, err));

@@ -20,6 +20,8 @@ const void *options_builtin_model(const char *name, size_t *n_bytes);
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
 /* Whether special tokens in a client's messages are tokens. */
 quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err);
+/* Whether --json-additional-properties is "schema". */
+bool options_open_objects(const quire_options *o);
 /* The formats of responses: *out has those of the chat template, which names replace. INVALID: there is none of that name; err has all. */
 quire_err options_formats(const quire_options *o, output_formats *out, quire_error *err);
 /* The compute mode. "auto" depends on the weights: F32: f32, 16-bit: bf16, quantised: int8. A packed model has one mode only. */

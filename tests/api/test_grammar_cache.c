@@ -42,8 +42,8 @@ static void a_grammar_is_found_under_all_that_it_was_compiled_from(void **state)
                              .numbers = GRAMMAR_NUMBERS_SHORT,
                              .whitespace_pattern = str_of(" ?"),
                              .text = str_of("{\"type\":\"object\"}")};
-    grammar_key others[10];
-    for (int i = 0; i < 10; i++) {
+    grammar_key others[11];
+    for (int i = 0; i < 11; i++) {
         others[i] = key;
     }
     others[0].tenant = 8;
@@ -56,10 +56,11 @@ static void a_grammar_is_found_under_all_that_it_was_compiled_from(void **state)
     others[7].frame.format = reasoning_format_named("qwen3");
     others[8].frame.start = OUTPUT_START_MARKED;
     others[9].numbers = GRAMMAR_NUMBERS_ANY;
+    others[10].additional = GRAMMAR_ADDITIONAL_CLOSED;
     assert_int_equal(grammar_cache_open(GRAMMAR_CACHE_BYTES, &c), QUIRE_OK);
     assert_false(knows(c, &key));
     keep(c, &key);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         assert_false(knows(c, &others[i]));
     }
     size_t bytes = grammar_cache_bytes(c);

@@ -41,6 +41,13 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         {"\"json_schema\":{},\"json_property_order\":1", "body.json_property_order", 0},
         {"\"json_schema\":{},\"json_numbers\":\"any\"", NULL, GRAMMAR_SCHEMA},
         {"\"json_schema\":{},\"json_numbers\":\"long\"", "json_numbers", 0},
+        {"\"json_schema\":{},\"json_additional_properties\":\"schema\"", NULL, GRAMMAR_SCHEMA},
+        {"\"json_schema\":{},\"json_additional_properties\":null", NULL, GRAMMAR_SCHEMA},
+        {"\"json_schema\":{},\"json_additional_properties\":\"open\"", "json_additional_properties", 0},
+        {"\"structured_outputs\":{\"json\":{},\"additional_properties\":\"closed\"}", NULL, GRAMMAR_SCHEMA},
+        {"\"structured_outputs\":{\"json\":{},\"additional_properties\":null,\"disable_additional_properties\":false}", NULL,
+         GRAMMAR_SCHEMA},
+        {"\"structured_outputs\":{\"json\":{},\"additional_properties\":true}", "structured_outputs", 0},
         {"\"regex\":\"a\",\"guided_choice\":[\"b\"]", "guided_choice", 0},
         {"\"regex\":5", "body.regex", 0},
         {"\"guided_choice\":[]", "body.guided_choice", 0},
@@ -77,6 +84,32 @@ static void a_rule_is_read_from_the_field_that_names_it(void **state) {
         assert_ptr_equal(copy->rule.value, r->rule.value);
         quire_request_free(copy);
         assert_int_equal(request_change(r, "{\"regex\":\"b\"}", 13, &err), QUIRE_BAD_REQUEST);
+        quire_request_free(r);
+    }
+}
+
+static void what_objects_may_hold_is_the_engines_to_say_unless_a_request_does(void **state) {
+    (void)state;
+    static const struct {
+        bool opens;
+        const char *field;
+        grammar_additional wanted;
+    } cases[] = {
+        {false, "", GRAMMAR_ADDITIONAL_CLOSED},
+        {true, "", GRAMMAR_ADDITIONAL_SCHEMA},
+        {true, ",\"json_additional_properties\":null", GRAMMAR_ADDITIONAL_SCHEMA},
+        {true, ",\"json_additional_properties\":\"closed\"", GRAMMAR_ADDITIONAL_CLOSED},
+        {false, ",\"json_additional_properties\":\"schema\"", GRAMMAR_ADDITIONAL_SCHEMA},
+        {true, ",\"structured_outputs\":{\"json\":{},\"disable_additional_properties\":true}", GRAMMAR_ADDITIONAL_CLOSED},
+        {false, ",\"structured_outputs\":{\"json\":{},\"additional_properties\":\"schema\"}", GRAMMAR_ADDITIONAL_SCHEMA},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true, .opens_objects = cases[i].opens};
+        char body[256];
+        quire_request *r = NULL;
+        snprintf(body, sizeof body, "{\"prompt\":\"x\"%s}", cases[i].field);
+        assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, NULL), QUIRE_OK);
+        assert_int_equal(request_rule_additional(&r->rule, r->json_additional), cases[i].wanted);
         quire_request_free(r);
     }
 }
@@ -122,6 +155,8 @@ static void every_kind_of_request_gets_texts_that_obey(void **state) {
         {"\"seed\":10,\"n\":6,\"json_whitespace\":\"any\",\"json_property_order\":\"any\",\"json_schema\":" SCHEMA, LOOSE},
         {"\"seed\":11,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":false,\"json\":" SCHEMA "}", LOOSE},
         {"\"seed\":12,\"n\":3,\"structured_outputs\":{\"disable_any_whitespace\":true,\"json\":" SCHEMA "}", OBJECT},
+        {"\"seed\":13,\"n\":12,\"temperature\":1.5,\"json_schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}}}",
+         "\\{(\"a\":1)?\\}"},
         {"\"beam_width\":3,\"n\":3,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":" SCHEMA "}}", OBJECT},
     };
     quire_queue *q = queue_new(e);
@@ -235,6 +270,7 @@ static int close_world(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rule_is_read_from_the_field_that_names_it),
+        cmocka_unit_test(what_objects_may_hold_is_the_engines_to_say_unless_a_request_does),
         cmocka_unit_test(every_kind_of_request_gets_texts_that_obey),
         cmocka_unit_test(what_cannot_be_obeyed_is_refused_with_its_field),
         cmocka_unit_test(branches_obey_and_a_forbidden_tail_is_refused),

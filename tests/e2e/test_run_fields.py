@@ -175,3 +175,20 @@ def test_numbers_are_checked_before_the_weights_are_loaded(quire, broken):
     path = broken(temperature=-1)
     assert "generation_config.json: temperature is -1" in says("run", path, "-p", "x") and "temperature is -1" in says("serve", path, "--port", "0")
     assert "temperature" not in says("run", path, "-p", "x", "--generation-config", "none")
+
+
+def test_objects_that_list_members_take_no_others(quire, tmp_path):
+    listed = json.dumps({"type": "array", "minItems": 20, "maxItems": 20, "items": {"type": "object", "properties": {"a": {"const": 1}}}})
+    asked = ["-n", "200", "--temp", "1.5", "--seed", "4", "--json-schema", listed]
+    (tmp_path / "in").write_text(json.dumps({"prompt": PROMPT[1]}) + "\n")
+
+    def answers(*more):
+        done = run(*asked, *more, "--prompts", str(tmp_path / "in"), "--out", str(tmp_path / "out"))
+        assert done.returncode == 0, done.stderr
+        text = json.loads((tmp_path / "out").read_text())["text"]
+        (tmp_path / "out").unlink()
+        return [said(*asked, *more).strip(), text]
+
+    only = re.compile(r'\[(\{("a":1)?\},?)*\]?')
+    assert all(only.fullmatch(text) for text in answers())
+    assert not any(only.fullmatch(text) for text in answers("--json-additional-properties", "schema"))

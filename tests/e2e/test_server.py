@@ -69,6 +69,39 @@ def test_a_schema_is_checked_without_generating(server):
         assert server.ask("POST", "/v1/schemas/check", wrong)[0] == 400
 
 
+LISTED = {"type": "object", "properties": {"a": {"const": 1}}}
+
+
+@pytest.mark.parametrize("rule", [
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": LISTED}}},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": LISTED, "strict": True}}},
+    {"guided_json": LISTED}, {"json_schema": json.dumps(LISTED)}, {"structured_outputs": {"json": LISTED}},
+    {"response_format": {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": LISTED}}},
+    {"tools": [{"type": "function", "function": {"name": "f", "parameters": LISTED}}], "tool_choice": "required", "parallel_tool_calls": False},
+    {"tools": [{"type": "function", "function": {"name": "f", "parameters": LISTED}}], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+])
+def test_objects_that_list_members_take_no_others_unless_the_request_says_so(server, rule):
+    ask = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 60, "temperature": 1.5, "seed": 4, "n": 8} | rule
+
+    def answers(**more):
+        status, _, body = server.ask("POST", "/v1/chat/completions", ask | more)
+        assert status == 200, body
+        messages = [choice["message"] for choice in json.loads(body)["choices"]]
+        return {m["tool_calls"][0]["function"]["arguments"] if "tools" in rule else m["content"] for m in messages}
+
+    assert {a.replace(" ", "") for a in answers()} <= {"{}", '{"a":1}'}
+    assert not {a.replace(" ", "") for a in answers(json_additional_properties="schema")} <= {"{}", '{"a":1}'}
+
+
+def test_the_report_on_a_schema_says_what_becomes_of_members_that_it_does_not_list(server):
+    def said(body):
+        return json.loads(server.ask("POST", "/v1/schemas/check", body)[2])["additional_properties"]
+
+    assert said({"schema": LISTED}) == said({"structured_outputs": {"json": LISTED, "disable_additional_properties": True}}) == "closed"
+    assert said({"schema": LISTED, "json_additional_properties": "schema"}) == said({"structured_outputs": {"json": LISTED, "additional_properties": "schema"}}) == "schema"
+    assert said({"regex": "a"}) is None
+
+
 def test_the_client_understands_refusals(server, client):
     with pytest.raises(openai.BadRequestError) as refused:
         client.completions.create(model=model_of(client), prompt="x", top_p=1.5)
