@@ -61,7 +61,8 @@ typedef struct quire_options {
     /* "token": prompts reuse leading tokens that others of their tenant have computed; "page": only whole pages of them; "none" */
     const char *prefix_cache;
     const char *eviction_policy;  /* which cached page is evicted first: "lru", "lfu", "gdsf", "learned" */
-    const char *schedule;         /* admission policy: "fcfs", "priority", "prefix", "fair" */
+    /* admission policy: "fcfs", "priority", "prefix", "fair"; "auto": "fcfs" ("quire serve" with two keys or more: "fair") */
+    const char *schedule;
     double schedule_lambda;       /* "prefix": cached tokens that a second of waiting is worth */
     /* while streams decode, prompts are prefilled in chunks that keep a step within this or twice the streams' own time; 0: as fast as
      * possible */

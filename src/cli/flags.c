@@ -12,7 +12,8 @@ const flag_choice choices_kv_dtype[] = {
     {"auto", "auto"}, {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"},   {"float16", "f16"},
     {"half", "f16"},  {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"}, {NULL, NULL},
 };
-static const flag_choice schedules[] = {{"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
+static const flag_choice schedules[] = {
+    {"auto", "auto"}, {"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
 static const flag_choice message_tokens[] = {{"plain", "plain"}, {"parse", "parse"}, {NULL, NULL}};
 static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "recompute"}, {"swap", "swap"}, {NULL, NULL}};
 static const flag_choice tier_writes[] = {{"evict", "evict"}, {"through", "through"}, {NULL, NULL}};
@@ -115,7 +116,8 @@ const flag flags_audit[] = {
     {0},
 };
 const flag flags_schedule[] = {
-    {"--schedule --scheduling-policy", NULL, "who is admitted first", FLAG_CHOICE, AT(engine.schedule), .choices = schedules},
+    {"--schedule --scheduling-policy", NULL, "who is admitted first; auto: fair on a server with two keys or more, else fcfs", FLAG_CHOICE,
+     AT(engine.schedule), .choices = schedules},
     {0},
 };
 const flag flags_step_target[] = {

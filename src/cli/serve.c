@@ -30,14 +30,26 @@ static void say_formats(const quire_info *i) {
     }
 }
 
-static quire_err serve(const cli_options *o, quire_error *err) {
+/* Resolves --schedule auto: tenants share the engine by tokens served where keys tell two of them apart. Returns why it is what it is. */
+static const char *choose_schedule(cli_options *o, int64_t n_keys) {
+    if (o->engine.schedule == NULL || strcmp(o->engine.schedule, "auto") != 0) {
+        return "as --schedule says";
+    }
+    o->engine.schedule = n_keys >= 2 ? "fair" : "fcfs";
+    return n_keys >= 2 ? "since there are two keys or more (--schedule)" : "since there are fewer than two keys (--schedule)";
+}
+
+static quire_err serve(cli_options *o, quire_error *err) {
     session s;
+    int64_t n_keys;
     signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
     signal(SIGUSR1, SIG_IGN);
-    TRY(server_check(&o->server, err)); /* before the model is loaded */
+    TRY(server_check(&o->server, &n_keys, err)); /* before the model is loaded */
+    const char *why = choose_schedule(o, n_keys);
     TRY(session_open(o, &s, err));
     say_chat_form(quire_engine_info(s.engine));
     say_formats(quire_engine_info(s.engine));
+    log_line(LOG_INFO, "schedule: %s, %s", o->engine.schedule, why);
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
     signal(SIGPIPE, SIG_IGN);

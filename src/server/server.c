@@ -50,10 +50,12 @@ static quire_err load_keys(server *s, quire_error *err) {
     return o->operator_key != NULL ? auth_set_operator(s->keys, o->operator_key, err) : QUIRE_OK;
 }
 
-quire_err server_check(const server_options *o, quire_error *err) {
+quire_err server_check(const server_options *o, int64_t *n_keys, quire_error *err) {
     server probe = {.options = *o, .listen_fd = -1};
+    *n_keys = 0;
     TRY(server_options_check(o, err));
     quire_err e = load_keys(&probe, err);
+    *n_keys = e == QUIRE_OK ? auth_count(probe.keys) : 0;
     e = e == QUIRE_OK ? listen_open(&probe, err) : e;
     listen_close(&probe);
     auth_free(probe.keys);

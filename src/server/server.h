@@ -15,9 +15,9 @@
 
 typedef struct server server;
 
-/* Finds what server_open would fail at, before there is an engine: reads the keys, and binds the address for a moment. The errors of
- * server_open. */
-quire_err server_check(const server_options *o, quire_error *err);
+/* Finds what server_open would fail at, before there is an engine: reads the keys, and binds the address for a moment. *n_keys: how many
+ * keys there are, without the operator's. The errors of server_open. */
+quire_err server_check(const server_options *o, int64_t *n_keys, quire_error *err);
 
 /* Binds and listens. On failure *out is NULL and err names the remedy: INVALID (an option), IO (the address), BAD_FILE (the keys). */
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err);

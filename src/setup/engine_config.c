@@ -20,7 +20,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .kv_dtype = "auto",
                                        .prefix_cache = "token",
                                        .eviction_policy = "lru",
-                                       .schedule = "fcfs",
+                                       .schedule = "auto",
                                        .schedule_lambda = ADMISSION_LAMBDA,
                                        .step_target_us = 100000,
                                        .isa = "auto",
@@ -179,12 +179,16 @@ quire_err options_formats(const quire_options *o, output_formats *out, quire_err
 }
 
 quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {
-    static const char *const schedules[] = {
-        [ADMISSION_FCFS] = "fcfs", [ADMISSION_PRIORITY] = "priority", [ADMISSION_PREFIX] = "prefix", [ADMISSION_FAIR] = "fair"};
+    static const char *const schedules[] = {[ADMISSION_FCFS] = "fcfs",
+                                            [ADMISSION_PRIORITY] = "priority",
+                                            [ADMISSION_PREFIX] = "prefix",
+                                            [ADMISSION_FAIR] = "fair",
+                                            [ADMISSION_FAIR + 1] = "auto"};
     static const char *const preempts[] = {[PREEMPT_AUTO] = "auto", [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap"};
     static const char *const caches[] = {[PREFIX_CACHE_NONE] = "none", [PREFIX_CACHE_PAGE] = "page", [PREFIX_CACHE_TOKEN] = "token"};
     int schedule = 0, preempt = 0, cache = 0;
-    TRY(read_name("--schedule", o->schedule, schedules, 4, "fcfs, priority, prefix or fair", &schedule, err));
+    TRY(read_name("--schedule", o->schedule, schedules, 5, "auto, fcfs, priority, prefix or fair", &schedule, err));
+    schedule = schedule > ADMISSION_FAIR ? ADMISSION_FCFS : schedule; /* auto: here no keys tell tenants apart */
     TRY(read_name("--preemption-mode", o->preemption_mode, preempts, 3, "auto, recompute or swap", &preempt, err));
     if (preempt == PREEMPT_SWAP && o->swap_bytes == 0) {
         return err_set(err, QUIRE_INVALID, -1, "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");

@@ -58,6 +58,22 @@ def test_a_deadline_is_a_time(server, value):
     assert status == 400 and answer["error"]["param"].endswith("ttft_deadline_ms")
 
 
+@pytest.mark.parametrize("keys,flags,said", [
+    ("", [], "schedule: fcfs, since there are fewer than two keys"),
+    ("a:ka\n", ["--operator-key", "ko"], "schedule: fcfs, since there are fewer than two keys"),
+    ("a:ka\nb:kb\n", [], "schedule: fair, since there are two keys or more"),
+    ("a:ka\n", ["--api-key", "kb"], "schedule: fair, since there are two keys or more"),
+    ("a:ka\nb:kb\n", ["--schedule", "fcfs"], "schedule: fcfs, as --schedule says"),
+    ("", ["--schedule", "fair"], "schedule: fair, as --schedule says"),
+])
+def test_two_keys_make_the_schedule_fair_unless_a_flag_says_which(start, tmp_path, keys, flags, said):
+    if keys:
+        (tmp_path / "keys").write_text(keys)
+        flags = [*flags, "--api-key-file", str(tmp_path / "keys")]
+    server = start(*flags)
+    assert [line for line in server.said if "schedule: " in line and said in line], server.said
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "priority", "prefix", "fair"])
 def test_no_policy_changes_what_is_said(start, policy):
     server = start("--schedule", policy, "--max-num-seqs", "2", "--step-target-ms", "1")
