@@ -109,6 +109,8 @@ static const flag server_flags[] = {
      .maximum = 1e6, .rare = true},
     {"--body-timeout", "S", "seconds its body may take", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01, .maximum = 1e6,
      .rare = true},
+    {"--body-min-rate", "BYTES", "bytes a second that a body over 64 KB must bring, in any 5 s, or get a 408 (64K; 0: any)", FLAG_BYTES,
+     AT(server.body_least_rate), .rare = true},
     {0},
 };
 static const flag default_flags[] = {

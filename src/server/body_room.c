@@ -1,16 +1,147 @@
 #include "server/body_room.h"
 
-bool body_room_take(body_room *r, size_t n) {
-    size_t held = atomic_load(&r->n_bytes);
-    do {
-        if (held > 0 && (held > r->max_bytes || n > r->max_bytes - held)) {
-            return false;
-        }
-    } while (!atomic_compare_exchange_weak(&r->n_bytes, &held, held + n));
-    return true;
+#include <assert.h>
+
+quire_err body_room_open(body_room *r, size_t max_bytes, void (*ring)(void *arg), void *ring_arg) {
+    *r = (body_room){.max_bytes = max_bytes, .ring = ring, .ring_arg = ring_arg};
+    return pthread_mutex_init(&r->lock, NULL) == 0 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-bool body_room_give(body_room *r, size_t n) {
-    atomic_fetch_sub(&r->n_bytes, n);
-    return atomic_load(&r->n_waiting) > 0;
+void body_room_close(body_room *r) {
+    assert(r->n_bytes == 0 && r->first == NULL && r->lane == NULL); /* all was given back */
+    pthread_mutex_destroy(&r->lock);
+}
+
+/* ---- all that follows is with the lock held ---- */
+
+/* The share of a tenant: its own, a free one, or the last one where there is none. */
+static body_share *share_of(body_room *r, uint64_t tenant) {
+    body_share *found = NULL;
+    for (int32_t i = 0; i < BODY_SHARES; i++) {
+        body_share *s = &r->shares[i];
+        if (s->n_claims > 0 && s->tenant == tenant) {
+            return s;
+        }
+        found = found == NULL && s->n_claims == 0 ? s : found;
+    }
+    found = found == NULL ? &r->shares[BODY_SHARES - 1] : found;
+    if (found->n_claims == 0) {
+        *found = (body_share){.tenant = tenant};
+    }
+    return found;
+}
+
+/* Whether as much stays free as the tenant then holds. */
+static bool fits_share(const body_room *r, const body_claim *c) {
+    size_t left = r->max_bytes - r->n_bytes;
+    return c->wanted <= left && c->share->held <= left - c->wanted && c->wanted <= left - c->wanted - c->share->held;
+}
+
+/* Whether c, which stands in line, may go on: it has the lane, or it is the first of its tenant and has room or can have the lane. */
+static bool may_go_on(const body_room *r, const body_claim *c) {
+    bool is_stuck = c->share->n_waiting == c->share->n_claims;
+    return r->lane == c || (!c->share->is_passed && (fits_share(r, c) || (r->lane == NULL && is_stuck)));
+}
+
+static void grant(body_room *r, body_claim *c) {
+    if (fits_share(r, c)) {
+        r->n_bytes += c->wanted;
+        c->share->held += c->wanted;
+    } else {
+        r->lane = c;
+        c->in_lane += c->wanted;
+    }
+    r->n_taken += c->wanted;
+    c->held += c->wanted;
+    c->share->n_waiting--;
+}
+
+static void enter_line(body_room *r, body_claim *c) {
+    body_claim **at = &r->first;
+    while (*at != NULL && (*at)->turn <= c->turn) {
+        at = &(*at)->next;
+    }
+    c->next = *at;
+    *at = c;
+    c->share->n_waiting++;
+    atomic_store(&c->waits, true);
+}
+
+static void leave_line(body_room *r, body_claim *c) {
+    for (body_claim **at = &r->first; *at != NULL; at = &(*at)->next) {
+        if (*at == c) {
+            *at = c->next;
+            c->share->n_waiting--;
+            return;
+        }
+    }
+}
+
+/* Lets those in line go on that may. True: one besides own did, whose thread has to be told. */
+static bool walk_line(body_room *r, const body_claim *own) {
+    bool others = false;
+    for (body_claim **at = &r->first; *at != NULL;) {
+        body_claim *c = *at;
+        if (may_go_on(r, c)) {
+            *at = c->next;
+            grant(r, c);
+            others = others || c != own;
+            atomic_store(&c->waits, false); /* its owner may go on from here */
+        } else {
+            c->share->is_passed = true;
+            at = &c->next;
+        }
+    }
+    for (const body_claim *c = r->first; c != NULL; c = c->next) {
+        c->share->is_passed = false;
+    }
+    return others;
+}
+
+/* ---- the calls ---- */
+
+bool body_room_take(body_room *r, body_claim *c, str tenant, uint64_t whole, size_t n) {
+    pthread_mutex_lock(&r->lock);
+    if (c->share == NULL) {
+        c->share = share_of(r, str_hash(STR_HASH_START, tenant));
+        c->share->n_claims++;
+        c->turn = r->n_taken + whole;
+    }
+    c->wanted = n;
+    enter_line(r, c);
+    bool rings = walk_line(r, c), taken = !atomic_load(&c->waits);
+    pthread_mutex_unlock(&r->lock);
+    if (rings) {
+        r->ring(r->ring_arg);
+    }
+    return taken;
+}
+
+void body_room_give(body_room *r, body_claim *c) {
+    if (c->share == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&r->lock);
+    leave_line(r, c);
+    r->n_bytes -= c->held - c->in_lane;
+    c->share->held -= c->held - c->in_lane;
+    c->share->n_claims--;
+    r->lane = r->lane == c ? NULL : r->lane;
+    bool rings = walk_line(r, NULL);
+    pthread_mutex_unlock(&r->lock);
+    *c = (body_claim){0};
+    if (rings) {
+        r->ring(r->ring_arg);
+    }
+}
+
+body_room_counts body_room_count(body_room *r) {
+    body_room_counts n = {0};
+    pthread_mutex_lock(&r->lock);
+    n.n_bytes = r->n_bytes + (r->lane != NULL ? r->lane->in_lane : 0);
+    for (const body_claim *c = r->first; c != NULL; c = c->next) {
+        n.n_waiting++;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return n;
 }

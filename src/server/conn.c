@@ -1,4 +1,4 @@
-#include "server/conn.h"
+#include "server/conn_impl.h"
 
 #include <event2/buffer.h>
 #include <netinet/in.h>
@@ -15,100 +15,14 @@
 #define PIPELINE_BYTES   (64u << 10) /* with this much output waiting, the next request waits too */
 #define PROBE_US         250000      /* between checks whether a client that half-closed is still connected */
 #define TAKE_BYTES       (64u << 10) /* from this size on a piece's memory is moved instead of copied */
-#define BODY_PIECE_BYTES (64u << 10) /* of a body, received at once past the input buffer, which takes 4 KB; and how many such pieces */
-#define BODY_PIECES      4           /* before other connections have their turn */
-#define SKIP_BYTES       ((size_t)128 << 10) /* skipped at once of a body that is dropped */
-#define LOOK_BYTES       ((size_t)1152 << 10) /* what a body begins with, looked over; more than a rule for the answer may have */
 #define LINGER_US        2000000     /* a client's time to read the last response of a closing connection */
 
-static void process(conn *c);
-
-static void set_deadline(conn *c, int64_t us) {
+void conn_set_deadline(conn *c, int64_t us) {
     loop_set_timer(c->deadline, us);
 }
 
 static struct evbuffer *output(const conn *c) {
     return bufferevent_get_output(c->bev);
-}
-
-/* ---- large bodies: reserving room for them ---- */
-
-static void stop_waiting(conn *c) {
-    if (c->body_ticket > 0) {
-        c->body_ticket = 0;
-        atomic_fetch_sub(&c->loop->server->bodies.n_waiting, 1);
-    }
-}
-
-void conn_give_body_room(conn *c) {
-    server *s = c->loop->server;
-    size_t n = c->body_room;
-    c->body_room = 0;
-    if (n > 0 && body_room_give(&s->bodies, n)) {
-        loop_wake_all(s);
-    }
-}
-
-/* True when the body that is being read has the room that it needs. Otherwise the connection stops reading until there is some. A body of
- * unknown length reserves the largest allowed size once it is not small any more. */
-static bool has_body_room(conn *c) {
-    http_request *r = &c->request;
-    bool told = r->n_encodings == 0;
-    uint64_t n = told ? r->length : r->n_body_bytes;
-    if (n <= BODY_SMALL_BYTES || c->body_room > 0 || r->drop_body) {
-        return true;
-    }
-    size_t wanted = told ? (size_t)r->length : r->body_limit;
-    if (body_room_take(&c->loop->server->bodies, wanted)) {
-        c->body_room = wanted;
-        return true;
-    }
-    if (c->body_ticket > 0) {
-        return false;
-    }
-    c->body_ticket = ++c->loop->n_body_waits;
-    atomic_fetch_add(&c->loop->server->bodies.n_waiting, 1);
-    if (body_room_take(&c->loop->server->bodies, wanted)) { /* freed before another thread could see that this connection waits */
-        c->body_room = wanted;
-        stop_waiting(c);
-        return true;
-    }
-    body_turn_leave(&c->loop->turns, &c->turn); /* which would let it read */
-    bufferevent_disable(c->bev, EV_READ);
-    return false;
-}
-
-/* Starts reading the body, and its deadline. */
-static void begin_body(conn *c) {
-    http_request *r = &c->request;
-    c->body_us = c->loop->server->options.body_deadline_us;
-    c->body_from_us = clock_us();
-    set_deadline(c, c->body_us);
-    if (c->body_room > 0 && r->n_encodings == 0) {
-        (void)strbuf_reserve(&r->body, c->body_room); /* on a failure, appending fails later */
-    }
-    if (r->expects_continue) {
-        r->expects_continue = false;
-        evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
-    }
-}
-
-void conn_resume_bodies(loop *l) {
-    for (;;) {
-        conn *first = NULL;
-        for (conn *c = l->conns; c != NULL; c = c->next) {
-            if (c->body_ticket > 0 && (first == NULL || c->body_ticket < first->body_ticket)) {
-                first = c;
-            }
-        }
-        if (first == NULL || !has_body_room(first)) {
-            return;
-        }
-        stop_waiting(first);
-        begin_body(first);
-        bufferevent_enable(first->bev, EV_READ);
-        process(first);
-    }
 }
 
 /* How long a connection may be idle between requests: less while the client leaves output unread. */
@@ -125,9 +39,9 @@ static bool needs_probe(const conn *c) {
 /* Starts the deadline of a response in progress: for reading what is unread, of earlier responses too. */
 static void await_reader(conn *c) {
     if (conn_unsent(c) > 0) {
-        set_deadline(c, c->loop->server->options.write_deadline_us);
+        conn_set_deadline(c, c->loop->server->options.write_deadline_us);
     } else if (needs_probe(c)) {
-        set_deadline(c, PROBE_US);
+        conn_set_deadline(c, PROBE_US);
     } else {
         event_del(c->deadline);
     }
@@ -174,7 +88,6 @@ void conn_close(conn *c) {
         c->pending->close(c);
     }
     end_request(c);
-    stop_waiting(c);
     body_turn_leave(&c->loop->turns, &c->turn);
     conn_give_body_room(c);
     if (c->previous != NULL) {
@@ -203,12 +116,12 @@ static void linger(conn *c) {
     c->state = CONN_LINGER;
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
     evbuffer_drain(bufferevent_get_input(c->bev), evbuffer_get_length(bufferevent_get_input(c->bev)));
-    set_deadline(c, c->half_closed ? 1 : LINGER_US);
+    conn_set_deadline(c, c->half_closed ? 1 : LINGER_US);
 }
 
 static void flush_and_close(conn *c) {
     c->state = CONN_FLUSH;
-    set_deadline(c, c->loop->server->options.write_deadline_us);
+    conn_set_deadline(c, c->loop->server->options.write_deadline_us);
     if (evbuffer_get_length(output(c)) == 0) {
         linger(c);
     }
@@ -221,8 +134,7 @@ static void send_refusal(conn *c) {
 /* Answers a request of which no more is read: with its refusal, where it was refused before. */
 static void give_up_request(conn *c, int status, const char *message, const char *headers) {
     c->keep_alive = false;
-    stop_waiting(c);
-    body_turn_leave(&c->loop->turns, &c->turn);
+    conn_stop_body(c);
     bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
     if (c->refusal != 0) {
         send_refusal(c);
@@ -264,6 +176,7 @@ static void finish(conn *c) {
     conn_give_body_room(c);
     end_request(c);
     if (!c->keep_alive) {
+        strbuf_deinit(&c->request.body); /* what is there of it, where no more was read: it has no room any more */
         flush_and_close(c);
         return;
     }
@@ -274,9 +187,9 @@ static void finish(conn *c) {
     c->refusal_headers = c->refusal_param = NULL;
     c->has_tenant = false;
     c->is_operator = false;
-    set_deadline(c, between_us(c));
+    conn_set_deadline(c, between_us(c));
     if (!c->processing) {
-        process(c);
+        conn_process(c);
     }
 }
 
@@ -426,13 +339,15 @@ static void on_body_begin(conn *c) {
     on_head(c);
     c->state = CONN_BODY;
     r->drop_body = c->refusal != 0;
-    c->look_bytes = LOOK_BYTES;
-    set_deadline(c, c->loop->server->options.body_deadline_us);
     if (r->expects_continue && c->refusal != 0) {
         c->keep_alive = false; /* the client may send the body or not: what follows is ambiguous */
         send_refusal(c);
-    } else if (has_body_room(c)) {
-        begin_body(c);
+        return;
+    }
+    conn_begin_body(c);
+    if (r->expects_continue) {
+        r->expects_continue = false;
+        evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
     }
 }
 
@@ -449,27 +364,9 @@ static void on_request(conn *c) {
     c->loop->server->handler->run(c);
 }
 
-/* Has what is there of a long body looked over, where at least as much may still come: nothing is read meanwhile. */
-static void look_if_due(conn *c) {
-    http_request *r = &c->request;
-    bool is_long = r->n_encodings > 0 || r->length - r->n_body_bytes >= r->n_body_bytes;
-    if (c->look == NULL || r->drop_body || r->body.n < c->look_bytes || !is_long) {
-        return;
-    }
-    c->look_bytes *= 2;
-    if (c->look(c)) {
-        body_turn_leave(&c->loop->turns, &c->turn); /* which would let it read */
-        int64_t left_us = c->body_us - (clock_us() - c->body_from_us);
-        c->body_us = left_us > 1 ? left_us : 1;
-        event_del(c->deadline);
-        bufferevent_disable(c->bev, EV_READ);
-    }
-}
-
-/* Goes on as the request stands after more bytes. */
-static void go_on(conn *c, http_event e) {
+void conn_go_on(conn *c, http_event e) {
     if (e == HTTP_WANTS_MORE && c->state == CONN_BODY) {
-        look_if_due(c);
+        conn_look_if_due(c);
     } else if (e == HTTP_GOT_HEAD) {
         on_body_begin(c);
     } else if (e == HTTP_GOT_ALL) {
@@ -484,8 +381,7 @@ static void go_on(conn *c, http_event e) {
     }
 }
 
-/* Gives the request more bytes, which are drained from `in` where that has them. */
-static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
+void conn_feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
     bool was_started = c->request.started;
     size_t used;
     http_event e = http_feed(&c->request, p, n, &used);
@@ -494,14 +390,9 @@ static void feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
         evbuffer_drain(in, used);
     }
     if (!was_started && c->request.started && e != HTTP_GOT_ALL) {
-        set_deadline(c, c->loop->server->options.header_deadline_us);
+        conn_set_deadline(c, c->loop->server->options.header_deadline_us);
     }
-    go_on(c, e);
-}
-
-/* True while the body that is being read takes more. */
-static bool takes_body(conn *c) {
-    return c->state == CONN_BODY && c->body_ticket == 0 && c->pending == NULL && has_body_room(c);
+    conn_go_on(c, e);
 }
 
 /* The client sends nothing more, and all that it sent is used. */
@@ -520,73 +411,18 @@ static bool is_at_end(const conn *c) {
     return c->half_closed && waits && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
 }
 
-/* Takes requests from the input until it is empty or a request waits for its response, or for its reader. */
-static void process(conn *c) {
+void conn_process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
     c->processing = true;
-    while ((c->state == CONN_HEAD || takes_body(c)) &&
-           evbuffer_get_length(output(c)) <= PIPELINE_BYTES && evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0) {
-        feed(c, v.iov_base, v.iov_len, in);
+    for (size_t most; (most = c->state == CONN_HEAD ? SIZE_MAX : conn_body_takes(c)) > 0 &&
+                      evbuffer_get_length(output(c)) <= PIPELINE_BYTES && evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0;) {
+        conn_feed(c, v.iov_base, v.iov_len < most ? v.iov_len : most, in);
     }
     c->processing = false;
     if (is_at_end(c)) {
         end_input(c);
     }
-}
-
-/* Receives a piece of a body whose length is known, into the body where it has its memory. False: nothing was there, or an end that is met
- * at the next event. */
-static bool receive_piece(conn *c) {
-    char piece[BODY_PIECE_BYTES];
-    uint64_t left;
-    bool skips = c->request.drop_body && c->loop->server->socket_file == NULL; /* TCP throws away what it would copy; UNIX sockets cannot */
-    char *place = http_body_place(&c->request, &left);
-    size_t most = skips ? SKIP_BYTES : sizeof piece;
-    size_t wanted = left < most ? (size_t)left : most;
-    char *to = skips ? NULL : place != NULL ? place : piece;
-    ssize_t n = recv(bufferevent_getfd(c->bev), to, wanted, MSG_DONTWAIT | (skips ? MSG_TRUNC : 0));
-    if (n <= 0) {
-        return false;
-    }
-    if (to != piece) {
-        c->turn.n_bytes += (size_t)n;
-        go_on(c, http_body_received(&c->request, (size_t)n));
-    } else {
-        feed(c, piece, (size_t)n, NULL);
-    }
-    return true;
-}
-
-/* Receives more of a body whose length is known, where the input is empty: in large pieces, as a body of megabytes would otherwise take
- * thousands of rounds of the loop. */
-static void receive_body(conn *c) {
-    bool more = true;
-    c->processing = true;
-    for (int i = 0; i < BODY_PIECES && more && takes_body(c) && c->request.n_encodings == 0 &&
-                    evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
-         i++) {
-        more = receive_piece(c);
-    }
-    c->processing = false;
-}
-
-void conn_resume_body(conn *c) {
-    c->body_from_us = clock_us();
-    set_deadline(c, c->body_us);
-    bufferevent_enable(c->bev, EV_READ);
-    process(c);
-}
-
-void conn_drop_body(conn *c, const quire_error *err) {
-    api_error e = error_of(err);
-    c->refusal_error = *err;
-    c->refusal = e.status;
-    c->refusal_text = c->refusal_error.message;
-    c->refusal_param = c->refusal_error.param;
-    c->request.drop_body = true;
-    strbuf_deinit(&c->request.body);
-    conn_give_body_room(c);
 }
 
 /* ---- libevent's callbacks ---- */
@@ -600,10 +436,12 @@ static void on_read(struct bufferevent *bev, void *arg) {
         body_turn_end_if_due(&c->loop->turns, &c->turn, c->bev);
         return;
     }
-    process(c);
-    receive_body(c);
-    if (c->body_ticket == 0 && (c->state != CONN_BODY || c->pending == NULL)) { /* those read nothing as it is */
+    conn_reads_body(c);
+    conn_process(c);
+    conn_receive_body(c);
+    if (!c->waits_for_room && (c->state != CONN_BODY || c->pending == NULL)) { /* those read nothing as it is */
         body_turn_end_if_due(&c->loop->turns, &c->turn, c->bev);
+        c->had_turn_to_wait_for = c->turn.waits;
     }
     if (evbuffer_get_length(in) > AHEAD_BYTES) { /* reading never pauses, so that a disconnect is noticed */
         conn_close(c);
@@ -620,7 +458,7 @@ static void on_written(struct bufferevent *bev, void *arg) {
     } else if (c->pending != NULL && c->pending->drained != NULL) {
         c->pending->drained(c);
     } else {
-        process(c);
+        conn_process(c);
     }
 }
 
@@ -630,7 +468,7 @@ static void on_written(struct bufferevent *bev, void *arg) {
 static void half_close(conn *c) {
     c->half_closed = true;
     if (needs_probe(c)) {
-        set_deadline(c, PROBE_US);
+        conn_set_deadline(c, PROBE_US);
     } else if (is_at_end(c)) {
         end_input(c);
     }
@@ -670,9 +508,9 @@ static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info,
     if (c->state == CONN_RESPONSE) {
         await_reader(c);
     } else if (c->state == CONN_FLUSH) {
-        set_deadline(c, c->loop->server->options.write_deadline_us);
+        conn_set_deadline(c, c->loop->server->options.write_deadline_us);
     } else if (c->state == CONN_HEAD && !c->request.started) {
-        set_deadline(c, between_us(c));
+        conn_set_deadline(c, between_us(c));
     }
 }
 
@@ -686,23 +524,17 @@ static void read_too_slowly(conn *c) {
     conn_close(c);
 }
 
-/* A request did not arrive in time. */
-static void sent_too_slowly(conn *c) {
-    if (c->body_ticket > 0) {
-        give_up_request(c, 503, "too many large bodies are being read; try again", "Retry-After: 1\r\n");
-    } else {
-        give_up_request(c, 408, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
-    }
-}
-
 static LOOP_CALLBACK(on_deadline) {
     conn *c = arg;
-    if (c->turn.waits && c->state == CONN_BODY) { /* it is not the client that is late */
-        set_deadline(c, c->loop->server->options.body_deadline_us);
-    } else if (needs_probe(c)) {
+    const char *late = "the header did not arrive in time";
+    if (needs_probe(c)) {
         probe(c);
+    } else if (c->waits_for_room) {
+        give_up_request(c, 503, "too many large bodies are being read; try again", "Retry-After: 1\r\n");
     } else if (is_arriving(c)) {
-        sent_too_slowly(c);
+        if (c->state != CONN_BODY || (late = conn_body_late(c)) != NULL) {
+            give_up_request(c, 408, late, NULL);
+        }
     } else if (c->state != CONN_LINGER && conn_unsent(c) > 0) {
         read_too_slowly(c);
     } else {
@@ -772,7 +604,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
     bufferevent_setcb(bev, on_read, on_written, on_event, c);
     bufferevent_setwatermark(bev, EV_WRITE, o->max_output_bytes / 2, 0);
     bufferevent_enable(bev, EV_READ | EV_WRITE);
-    set_deadline(c, o->header_deadline_us);
+    conn_set_deadline(c, o->header_deadline_us);
     if (is_surplus) {
         turn_away(c);
     }

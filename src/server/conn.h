@@ -64,13 +64,16 @@ struct conn {
     bool keep_alive;          /* after this response */
     bool streaming;           /* conn_stream_begin was called for this response */
     bool chunked;             /* the stream being sent */
-    size_t body_room;         /* bytes that its body has reserved (body_room.h) */
+    body_claim room;          /* what its body holds (body_room.h) */
+    bool waits_for_room;      /* it reads nothing, until the room that it stands in line for is there */
     bool (*look)(conn *c);    /* has the beginning of a long body looked over, until conn_resume_body; false: it is over already */
     size_t look_bytes;        /* of the body, after which it is looked over the next time */
     size_t look_room;         /* the memory that a text thread has of it */
-    int64_t body_us, body_from_us; /* it may take so long yet, from then on, the times of looks aside */
+    int64_t body_us, body_from_us; /* it may take so long yet, from then on; the times aside in which nothing is read */
+    int64_t pace_from_us;     /* since then its bytes are counted, which have to come fast enough */
+    uint64_t pace_from_bytes;
     body_turn turn;           /* at receiving, in loop.turns */
-    uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
+    bool had_turn_to_wait_for; /* since pace_from_us it did not read for a time: its bytes are counted anew */
     bool half_closed;         /* the client has shut down its sending side; it may still read */
     bool is_surplus;          /* over server_options.max_connections: it is answered 503 and closed */
     bool is_slow;             /* counted among the slow readers */
@@ -99,9 +102,9 @@ void conn_drain(conn *c);
 /* Shuts down now: ends a response that waits for something, and answers a request that is still arriving. */
 void conn_shut_down(conn *c);
 
-/* Some room for bodies was freed: connections of the loop that wait for it try again, in order of arrival. */
+/* There is room for some bodies that stood in line: connections of the loop that have got it read on. */
 void conn_resume_bodies(loop *l);
-/* Frees the room of the request's body: the body is gone, or its first token has come. */
+/* Frees the room of the request's body: the body is gone, or its first token has come. Nothing where it has none. */
 void conn_give_body_room(conn *c);
 
 /* Ends a look: reading goes on, in the time that the body has left. */

@@ -58,14 +58,13 @@ typedef struct loop {
     token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
     int32_t n_token_texts;
     uint64_t random;         /* state of the generator for ids of responses */
-    int64_t n_unread;        /* bytes of responses that clients have not read: of streams, and of complete responses */
-    uint64_t n_body_waits;   /* connections here that have waited for room for their body: their tickets */
+    atomic_llong n_unread;   /* bytes of responses that clients have not read: of streams, and of complete responses */
     int stops_seen;          /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
     struct http_stats *http;
     atomic_llong n_busy; /* requests whose head was read and whose response is not complete */
-    atomic_llong n_disconnects, n_slow_readers, n_open, n_surplus;
+    atomic_llong n_disconnects, n_slow_readers, n_slow_bodies, n_open, n_surplus;
 } loop;
 
 struct server {

@@ -36,14 +36,24 @@ static quire_err write_http(const server *s, bool shows_tenants, strbuf *out) {
     return e;
 }
 
-static quire_err write_connections(const server *s, strbuf *out) {
-    int64_t disconnects = 0, slow = 0, open = 0, turns = 0;
+static quire_err write_bodies(server *s, int64_t n_slow, strbuf *out) {
+    body_room_counts n = body_room_count(&s->bodies);
+    TRY(metrics_int(out, "quire_http_body_bytes", "gauge", "Bytes of memory that request bodies over 64 KB hold.", "", (int64_t)n.n_bytes));
+    TRY(metrics_int(out, "quire_http_bodies_waiting", "gauge", "Request bodies that wait until others free their memory.", "",
+                    n.n_waiting));
+    return metrics_int(out, "quire_http_slow_bodies_total", "counter", "Request bodies refused since they came too slowly.", "", n_slow);
+}
+
+static quire_err write_connections(server *s, strbuf *out) {
+    int64_t disconnects = 0, slow = 0, open = 0, turns = 0, slow_bodies = 0, unread = 0;
     for (int32_t i = 0; i < s->n_loops; i++) {
         const loop *l = &s->loops[i];
         disconnects += atomic_load(&l->n_disconnects);
         slow += atomic_load(&l->n_slow_readers);
         open += atomic_load(&l->n_open);
         turns += atomic_load(&l->turns.n_waits);
+        slow_bodies += atomic_load(&l->n_slow_bodies);
+        unread += atomic_load(&l->n_unread);
     }
     TRY(metrics_int(out, "quire_http_connections", "gauge", "Open connections.", "", open));
     TRY(metrics_int(out, "quire_http_disconnects_total", "counter", "Clients that left before their answer was complete.", "",
@@ -51,6 +61,8 @@ static quire_err write_connections(const server *s, strbuf *out) {
     TRY(metrics_int(out, "quire_http_slow_readers_total", "counter", "Connections closed because the client did not read.", "", slow));
     TRY(metrics_int(out, "quire_http_receive_turns_total", "counter", "Times that a connection which sends much waited for its turn.", "",
                     turns));
+    TRY(metrics_int(out, "quire_http_unread_bytes", "gauge", "Bytes of responses that clients have not read yet.", "", unread));
+    TRY(write_bodies(s, slow_bodies, out));
     return metrics_int(out, "quire_uptime_seconds", "gauge", "Time since the server opened.", "", clock_unix_s() - s->started_s);
 }
 
@@ -66,7 +78,7 @@ static quire_err write_engine(const server *s, const char *model, strbuf *out) {
     return e;
 }
 
-quire_err metrics_write(const server *s, bool shows_tenants, strbuf *out) {
+quire_err metrics_write(server *s, bool shows_tenants, strbuf *out) {
     strbuf model = {0};
     quire_err e = metrics_escape(&model, s->model_name);
     e = e == QUIRE_OK ? write_engine(s, model.n > 0 ? model.p : "", out) : e;

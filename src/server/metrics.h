@@ -7,7 +7,7 @@
 #include "server/loop.h"
 
 /* Appends all metrics to out; those that name tenants where shows_tenants. NO_MEMORY: out holds a part of them. Any thread. */
-quire_err metrics_write(const server *s, bool shows_tenants, strbuf *out);
+quire_err metrics_write(server *s, bool shows_tenants, strbuf *out);
 
 /* ---- metrics_engine.c ---- */
 /* Appends what the engine counts. labels: `engine="0",model_name="..."`; model: the name alone, escaped. */

@@ -74,13 +74,21 @@ static quire_err open_parts(server *s, quire_error *err) {
     return open_loops(s, err);
 }
 
+static void ring_loops(void *arg) {
+    loop_wake_all(arg);
+}
+
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err) {
     *out = NULL;
     TRY(server_options_check(o, err));
     server *s = mem_new(1, sizeof(*s));
     TRY(mem_check_for(s, "a server", err));
     *s = (server){.engine = e, .options = *o, .handler = &routes, .listen_fd = -1,
-                  .started_s = clock_unix_s(), .bodies = {.max_bytes = o->max_bodies_bytes}};
+                  .started_s = clock_unix_s()};
+    if (body_room_open(&s->bodies, o->max_bodies_bytes, ring_loops, s) != QUIRE_OK) {
+        mem_free(s);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
+    }
     s->model_name = name_of_model(e, o);
     signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
     quire_err r = open_parts(s, err);
@@ -103,6 +111,7 @@ void server_close(server *s) {
     sandboxes_close(s->sandboxes);
     page_close(s->pool_page);
     auth_free(s->keys);
+    body_room_close(&s->bodies);
     mem_free(s->loops);
     mem_free(s);
 }

@@ -18,6 +18,8 @@ void server_options_init(server_options *o) {
         .max_unread_bytes = 64u << 20,
         .header_deadline_us = 10000000,
         .body_deadline_us = 60000000,
+        .body_least_rate = 64 << 10,
+        .body_pace_us = 5000000,
         .idle_deadline_us = 75000000,
         .write_deadline_us = 30000000,
         .shutdown_deadline_us = 10000000,

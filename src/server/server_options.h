@@ -27,12 +27,14 @@ typedef struct server_options {
     int32_t max_connections;       /* more get status 503 */
     size_t max_header_bytes;       /* of one request; more gets 431; at most 65,536 */
     size_t max_body_bytes;         /* of one request; more gets 413 */
-    size_t max_bodies_bytes;       /* of all large bodies together, until their first token; further ones wait */
+    size_t max_bodies_bytes;       /* of all large bodies together, until their first token; further ones wait (body_room.h) */
     size_t max_output_bytes;       /* unsent in a connection's buffer; while it is full nothing more is written */
     /* unread bytes of all responses of a loop; past it the connections that have read nothing for longest are closed */
     size_t max_unread_bytes;
     int64_t header_deadline_us;    /* from a request's first byte (or the connection's opening) to the end of its header */
     int64_t body_deadline_us;      /* from there to the end of its body */
+    int64_t body_least_rate;       /* bytes a second that a large body brings, over each body_pace_us, or gets 408; 0: any */
+    int64_t body_pace_us;
     int64_t idle_deadline_us;      /* a connection between requests */
     int64_t write_deadline_us;     /* the longest time in which the client reads none of the waiting output; then the response is cut */
     int64_t shutdown_deadline_us;  /* from server_stop until running requests are cancelled */

@@ -1,6 +1,7 @@
 """Bodies near the limit: refused or served in bounded memory, while /health answers."""
 import concurrent.futures
 import json
+import socket
 
 import pytest
 
@@ -50,6 +51,26 @@ def test_many_large_bodies_at_once_wait_for_room_and_are_all_answered(server):
     assert statuses == [200] * 16
     after, most = resident_mb(server)
     assert most - before < 300 and after - before < 150, (before, most, after)
+
+
+def test_silent_connections_of_one_tenant_keep_out_no_body_of_another(quire, tmp_path):
+    (tmp_path / "keys").write_text("a:ka1\na:ka2\nb:kb\n")
+    server = Server("builtin", "--api-key-file", str(tmp_path / "keys"))
+    holders = []
+    for i in range(60):  # two keys of one tenant; none of them goes on
+        holders.append(socket.create_connection(server.address))
+        length = "Transfer-Encoding: chunked" if i % 3 == 0 else "Content-Length: 16777216"
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ka{1 + i % 2}\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
+        sent = b" " * (100_000 if i % 2 else 0)
+        holders[-1].sendall(head.encode() + (b"%x\r\n%s" % (1 << 20, sent) if i % 3 == 0 else sent))
+    body = '{"prompt":"x","max_tokens":1,"user":"%s"}'
+    for key, n in [("kb", 100_000), ("kb", LARGE - 100), ("ka1", 100_000)]:
+        assert server.ask("POST", "/v1/completions", raw=body % ("x" * n), key=key)[0] == 200
+    assert server.metric("quire_http_bodies_waiting") == 0
+    assert server.metric("quire_http_body_bytes") <= 30 * (2 << 16)
+    for h in holders:
+        h.close()
+    assert server.stop() == 0
 
 
 RULE, TOOLS = 1 << 20, 4 << 20  # bytes that a rule, and a list of tools, may have

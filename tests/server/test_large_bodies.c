@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "server/body_room.h"
 #include "server/body_turn.h"
 #include "server/fake_quire.h"
 #include "server/server.h"
@@ -35,6 +34,7 @@ static void *serve(void *arg) {
 static void start_with(server_options o) {
     quire_error err = {0};
     o.port = 0;
+    o.body_least_rate = 0; /* these clients take their time, however loaded the machine is */
     engine = fake_open(2000);
     assert_int_equal(server_open(engine, &o, &srv, &err), QUIRE_OK);
     pthread_create(&thread, NULL, serve, srv);
@@ -430,7 +430,7 @@ static void bodies_wait_for_room_in_turn_and_small_ones_do_not(void **state) {
     strbuf body = {0};
     int fds[N], small;
     start(LARGE + 1000);          /* one at a time */
-    for (int i = 0; i < N; i++) { /* each has said its head and half of its body; the first holds all the room */
+    for (int i = 0; i < N; i++) { /* each has said its head and the beginning of its body */
         fds[i] = dial();
         say_head(fds[i], "\"prompt\":\"x\"", LARGE, &body);
         say(fds[i], body.p, 1000);
@@ -455,20 +455,6 @@ static void bodies_wait_for_room_in_turn_and_small_ones_do_not(void **state) {
     stop();
 }
 
-static void room_is_counted_and_the_first_always_finds_some(void **state) {
-    (void)state;
-    body_room r = {.max_bytes = 100};
-    assert_true(body_room_take(&r, 1000));
-    assert_false(body_room_take(&r, 1));
-    assert_false(body_room_give(&r, 1000));
-    assert_true(body_room_take(&r, 60));
-    assert_true(body_room_take(&r, 40));
-    assert_false(body_room_take(&r, 1));
-    atomic_store(&r.n_waiting, 1);
-    assert_true(body_room_give(&r, 40));
-    assert_int_equal(atomic_load(&r.n_bytes), 60);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not),
@@ -485,7 +471,6 @@ int main(void) {
         cmocka_unit_test(connections_may_leave_the_queue_for_turns),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
         cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
-        cmocka_unit_test(room_is_counted_and_the_first_always_finds_some),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,9 +131,10 @@ static void await_all(const quire_engine *e, int64_t n) {
     await(fake_running, e, 0);
 }
 
-/* What /metrics says of readers that were cut. */
-static int slow_readers(const site *s) {
-    static const char name[] = "\nquire_http_slow_readers_total ";
+/* What /metrics says. */
+static int metric(const site *s, const char *metric_name) {
+    char name[80];
+    snprintf(name, sizeof name, "\n%s ", metric_name);
     int fd = dial(s);
     send_text(fd, "GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     char *text = read_all(fd);
@@ -146,7 +147,7 @@ static int slow_readers(const site *s) {
 }
 
 static void await_slow(const site *s, int n) {
-    for (int64_t end = clock_us() + PATIENCE_US; slow_readers(s) < n; nap()) {
+    for (int64_t end = clock_us() + PATIENCE_US; metric(s, "quire_http_slow_readers_total") < n; nap()) {
         assert_true(clock_us() < end);
     }
 }
@@ -169,7 +170,7 @@ static void a_late_reader_gets_the_whole_stream(void **state) {
     assert_int_equal(count(text, "\"finish_reason\":\"length\""), 1);
     free(text);
     close(fd);
-    assert_int_equal(slow_readers(&s), 0);
+    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 0);
     stop(&s);
 }
 
@@ -210,7 +211,7 @@ static void who_reads_nothing_of_a_stream_is_cut_with_an_error_event(void **stat
     assert_int_equal(count(text, "data: [DONE]"), 1);
     free(text);
     close(fd);
-    assert_int_equal(slow_readers(&s), 1);
+    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 1);
     stop(&s);
 }
 
@@ -231,7 +232,7 @@ static void a_long_whole_answer_is_written_as_it_is_read(void **state) {
     assert_string_equal(text + strlen(text) - 5, "0\r\n\r\n");
     free(text);
     close(fd);
-    assert_int_equal(slow_readers(&s), 0);
+    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 0);
     stop(&s);
 }
 
@@ -248,7 +249,7 @@ static void an_answer_that_nobody_reads_is_cut_and_counted(void **state) {
     assert_int_equal(count(text, "\"usage\":{"), 0);
     free(text);
     close(fd);
-    assert_int_equal(slow_readers(&s), 1);
+    assert_int_equal(metric(&s, "quire_http_slow_readers_total"), 1);
     stop(&s);
 }
 
@@ -306,6 +307,26 @@ static void answers_that_nobody_reads_have_a_bound_in_bytes(void **state) {
         close(fds[i]);
     }
     await(fake_running, s.engine, 0);
+    stop(&s);
+}
+
+static void what_a_client_left_unread_counts_no_more_when_it_is_gone(void **state) {
+    (void)state;
+    server_options o = defaults();
+    site s = start(&o);
+    static const char *const bodies[] = {"{\"max_tokens\":60,\"text_bytes\":100000}",
+                                         "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}"};
+    for (int i = 0; i < 2; i++) {
+        int fd = dial(&s);
+        post(fd, bodies[i]);
+        for (int64_t end = clock_us() + PATIENCE_US; metric(&s, "quire_http_unread_bytes") < 500000; nap()) {
+            assert_true(clock_us() < end);
+        }
+        close(fd);
+        for (int64_t end = clock_us() + PATIENCE_US; metric(&s, "quire_http_unread_bytes") != 0; nap()) {
+            assert_true(clock_us() < end);
+        }
+    }
     stop(&s);
 }
 
@@ -406,6 +427,7 @@ int main(void) {
         cmocka_unit_test(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted),
         cmocka_unit_test(a_response_behind_an_unread_one_is_cut_too),
         cmocka_unit_test(answers_that_nobody_reads_have_a_bound_in_bytes),
+        cmocka_unit_test(what_a_client_left_unread_counts_no_more_when_it_is_gone),
         cmocka_unit_test(a_client_that_half_closes_gets_its_answer),
         cmocka_unit_test(pipelined_requests_are_answered_behind_a_half_close),
         cmocka_unit_test(requests_that_wait_for_their_reader_are_answered_behind_a_half_close),
