@@ -60,7 +60,8 @@ static bool is_same(const grammar_key *a, const grammar_key *b) {
     const reasoning_frame *x = &a->frame, *y = &b->frame;
     bool same_frame = x->format == y->format && x->calls == y->calls && x->start == y->start;
     return a->tenant == b->tenant && a->form == b->form && a->kind == b->kind && a->space == b->space && a->order == b->order &&
-           a->numbers == b->numbers && a->additional == b->additional && same_frame && str_eq(a->whitespace_pattern, b->whitespace_pattern) && str_eq(a->text, b->text);
+           a->numbers == b->numbers && a->additional == b->additional && same_frame &&
+           str_eq(a->whitespace_pattern, b->whitespace_pattern) && str_eq(a->text, b->text);
 }
 
 static entry *find(grammar_cache *c, const grammar_key *key, uint64_t hash) {

@@ -151,8 +151,8 @@ static quire_err write_key(const call_grammar *c, strbuf *out) {
 }
 
 static quire_err compile_calls(call_grammar *c, const rule_context *context, grammar **out, quire_error *why) {
-    const grammar_options options = {.space = context->space, .order = context->order, .numbers = context->numbers,
-                                     .additional = context->additional};
+    const grammar_options options = {
+        .space = context->space, .order = context->order, .numbers = context->numbers, .additional = context->additional};
     bool in_haste = false;
     strbuf text = {0};
     c->in_haste = &in_haste;

@@ -186,8 +186,9 @@ quire_err request_list_keywords(const quire_request *r, strbuf *out) {
 
 /* The row of a check's member that names a rule; NULL: it is another. */
 static const field_desc *row_of(str name, uint32_t endpoint) {
-    static const char *const names[] = {"ebnf",         "grammar",     "guided_choice", "guided_grammar",  "guided_json",
-                                        "guided_regex", "json_additional_properties", "json_schema", "regex",         "response_format", "structured_outputs"};
+    static const char *const names[] = {
+        "ebnf",        "grammar", "guided_choice",   "guided_grammar",    "guided_json", "guided_regex", "json_additional_properties",
+        "json_schema", "regex",   "response_format", "structured_outputs"};
     name = str_is(name, "schema") ? str_of("json_schema") : name;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (str_is(name, names[i])) {

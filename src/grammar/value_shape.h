@@ -12,7 +12,16 @@
 
 /* ---- expressions ---- */
 
-typedef enum expr_kind { EXPR_IS_ANY, EXPR_IS_NEVER, EXPR_IS_SCHEMA, EXPR_IS_CONST, EXPR_IS_AND, EXPR_IS_OR, EXPR_IS_NOT, EXPR_IS_QUIET } expr_kind;
+typedef enum expr_kind {
+    EXPR_IS_ANY,
+    EXPR_IS_NEVER,
+    EXPR_IS_SCHEMA,
+    EXPR_IS_CONST,
+    EXPR_IS_AND,
+    EXPR_IS_OR,
+    EXPR_IS_NOT,
+    EXPR_IS_QUIET
+} expr_kind;
 #define EXPR_ANY   0u
 #define EXPR_NEVER 1u
 
