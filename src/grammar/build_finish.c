@@ -37,7 +37,7 @@ static bool node_is_empty(const nfa *a, const bool *empty, uint32_t i) {
     case NFA_COUNTED:
         return a->counts.p[node->arg].min == 0 && empty[node->next];
     case NFA_TEXT:
-        return a->texts.p[node->arg].min == 0 && empty[node->next];
+        return a->texts.p[node->arg].min == 0 && a->dstates.p[a->texts.p[node->arg].first].accepts && empty[node->next];
     case NFA_STRING:
         return a->dstates.p[a->dfas.p[node->arg]].accepts && empty[node->next];
     case NFA_OBJECT:

@@ -14,6 +14,7 @@ void dfa_pool_init(dfa_pool *p, build *b) {
 
 void dfa_pool_deinit(dfa_pool *p) {
     for (uint32_t i = 0; i < p->all.n; i++) {
+        mem_free(p->all.p[i].lengths.sets);
         NFA_FREE(p->b, p->all.p[i].states);
         NFA_FREE(p->b, p->all.p[i].edges);
     }
@@ -329,6 +330,9 @@ uint32_t dfa_make_quoted(dfa_pool *p, uint32_t x, char quote) {
         dfa_add_edge(p, out, '\\', '\\', i * 2 + 1);
         add_doubled(p, out, x, i, '\\' + 1, NFA_MAX_CHAR);
         dfa_add_state(p, out, false); /* 2 i + 1: behind a backslash */
+        if (p->b->failed == QUIRE_OK) {
+            p->all.p[out].states.p[p->all.p[out].states.n - 1].silent = true;
+        }
         uint32_t from = 0;
         for (int k = 0; escaped[k] != 0; k++) {
             uint32_t c = (uint32_t)escaped[k], to = step(&p->all.p[x], i, (uint32_t)meant[k], &until);

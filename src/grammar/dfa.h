@@ -13,10 +13,19 @@ typedef struct dfa_edge {
     uint32_t lo, hi, to; /* to: NFA_NONE where no character of the range may follow */
 } dfa_edge;
 
+/* The numbers of characters with which texts can be completed from each state: n_sets sets of states, `words` words each, that come again
+ * from set `loop` on (nfa_text). */
+typedef struct dfa_lengths {
+    uint64_t *sets; /* mem_new'd; NULL: there are none */
+    uint32_t words, n_sets, loop, far, rich;
+} dfa_lengths;
+
 typedef struct dfa {
     NFA_VEC(nfa_dstate) states;
     NFA_VEC(dfa_edge) edges;
-    uint32_t placed; /* number of the nfa's copy, plus 1; 0: none yet */
+    uint32_t placed;       /* number of the nfa's copy, plus 1; 0: none yet */
+    bool merged, measured; /* dfa_merge, dfa_lengths_of have been */
+    dfa_lengths lengths;
 } dfa;
 
 /* What an automaton was made of (dfa_memo.c); its text begins at made_texts[text]. */
@@ -52,6 +61,12 @@ uint32_t dfa_combine(dfa_pool *p, uint32_t x, uint32_t y, dfa_op op);
 uint32_t dfa_quoted(dfa_pool *p, uint32_t x, char quote);
 bool dfa_is_empty(const dfa_pool *p, uint32_t x);
 bool dfa_accepts(const dfa_pool *p, uint32_t x, str text);
+/* Of texts that are counted (dfa_lengths.c): how x's texts can be completed from its states, which dfa_merge may have changed before. NULL:
+ * they have too many states for that, or the build failed. It stays the pool's. */
+const dfa_lengths *dfa_lengths_of(dfa_pool *p, uint32_t x);
+/* Whether some text of min to max characters is one of x; *all: whether every text of x is. */
+bool dfa_lengths_meet(const dfa_lengths *l, uint32_t min, uint32_t max, bool *all);
+
 /* Makes it smaller without changing what it accepts (dfa_merge.c). */
 void dfa_merge(dfa_pool *p, uint32_t x);
 /* Copies it into the nfa, once; returns its number there. It must not be empty. */

@@ -22,7 +22,7 @@ static uint32_t seen(const merge *m, uint32_t state, uint32_t to) {
 
 static uint32_t hash_state(const merge *m, uint32_t i) {
     const nfa_dstate *s = &m->d->states.p[i];
-    uint32_t h = mix(mix(s->n, s->accepts), seen(m, i, s->other));
+    uint32_t h = mix(mix(s->n, s->accepts | s->silent << 1), seen(m, i, s->other));
     for (uint32_t k = 0; k < s->n; k++) {
         const dfa_edge *e = &m->d->edges.p[s->first + k];
         h = mix(mix(mix(h, e->lo), e->hi), seen(m, i, e->to));
@@ -32,7 +32,7 @@ static uint32_t hash_state(const merge *m, uint32_t i) {
 
 static bool is_same(const merge *m, uint32_t i, uint32_t j) {
     const nfa_dstate *a = &m->d->states.p[i], *b = &m->d->states.p[j];
-    bool same = a->n == b->n && a->accepts == b->accepts && seen(m, i, a->other) == seen(m, j, b->other);
+    bool same = a->n == b->n && a->accepts == b->accepts && a->silent == b->silent && seen(m, i, a->other) == seen(m, j, b->other);
     for (uint32_t k = 0; k < a->n && same; k++) {
         const dfa_edge *e = &m->d->edges.p[a->first + k], *f = &m->d->edges.p[b->first + k];
         same = e->lo == f->lo && e->hi == f->hi && seen(m, i, e->to) == seen(m, j, f->to);
@@ -77,7 +77,7 @@ static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *ord
         if (state == NULL) {
             return;
         }
-        *state = (nfa_dstate){.first = out->edges.n, .other = moved(m, number, s->other), .accepts = s->accepts};
+        *state = (nfa_dstate){.first = out->edges.n, .other = moved(m, number, s->other), .accepts = s->accepts, .silent = s->silent};
         for (uint32_t k = 0; k < s->n; k++) {
             dfa_edge e = m->d->edges.p[s->first + k], *edge;
             e.to = moved(m, number, e.to);
@@ -96,7 +96,10 @@ static void rebuild(dfa_pool *p, const merge *m, uint32_t *number, uint32_t *ord
 }
 
 void dfa_merge(dfa_pool *p, uint32_t x) {
-    dfa *d = &p->all.p[x], made = {.placed = d->placed};
+    if (p->b->failed != QUIRE_OK || p->all.p[x].merged) {
+        return;
+    }
+    dfa *d = &p->all.p[x], made = {.placed = d->placed, .merged = true};
     uint32_t n = d->states.n;
     merge m = {.d = d, .n_slots = 16};
     while (m.n_slots < 2 * n) {

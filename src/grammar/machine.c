@@ -225,10 +225,11 @@ static void follow_string(machine *m, const machine_work *w, const nfa_node *nod
 
 static void follow_text(machine *m, const machine_work *w, const nfa_node *node) {
     const nfa_text *t = &m->a->texts.p[node->arg];
-    if (w->at / t->n < t->max) {
+    const nfa_dstate *d = &m->a->dstates.p[t->first + w->at % t->n];
+    if ((w->at / t->n < t->max || d->silent) && (d->n > 0 || d->other != NFA_NONE)) {
         machine_add(m, (machine_config){w->node, w->at, 0, w->stack});
     }
-    if (w->at / t->n >= t->min) {
+    if (w->at / t->n >= t->min && d->accepts) {
         machine_follow(m, node->next, 0, w->stack, w->fresh);
     }
 }

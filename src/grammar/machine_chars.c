@@ -48,7 +48,24 @@ static fit class_fit(const nfa *a, const nfa_class *c, uint32_t lo, uint32_t hi)
     return FIT_NONE;
 }
 
-static fit dfa_fit(const nfa *a, uint32_t state, uint32_t lo, uint32_t hi, uint32_t *to) {
+/* How many of a text's characters are read, behind one more; what is over does not matter. */
+static uint32_t one_more(uint32_t at, uint32_t min, uint32_t max) {
+    return max == NFA_NONE && at >= min ? min : at + 1;
+}
+
+/* How many characters a text has in state `to`, which `count` of them were before. */
+static uint32_t count_at(const nfa *a, const nfa_text *t, uint32_t count, uint32_t to) {
+    return a->dstates.p[to].silent ? count : one_more(count, t->min, t->max);
+}
+
+/* Of a text of which `count` characters are read: `to`, or NFA_NONE where it is too long there to be completed, or too short. */
+static uint32_t in_length(const nfa *a, const nfa_text *t, uint32_t count, uint32_t to) {
+    bool ends = t == NULL || to == NFA_NONE || nfa_text_can_end(a, t, to - t->first, count_at(a, t, count, to));
+    return ends ? to : NFA_NONE;
+}
+
+/* t: NULL, or the text whose dfa it is and of which `count` characters are read. */
+static fit dfa_fit(const nfa *a, uint32_t state, const nfa_text *t, uint32_t count, uint32_t lo, uint32_t hi, uint32_t *to) {
     const nfa_dstate *d = &a->dstates.p[state];
     uint32_t n_targets = 0, from = lo;
     bool any = false, over = false;
@@ -59,13 +76,14 @@ static fit dfa_fit(const nfa *a, uint32_t state, uint32_t lo, uint32_t hi, uint3
             continue;
         }
         if (e == NULL || e->lo > from) { /* characters without an edge up to here */
-            n_targets += n_targets == 0 || *to != d->other;
-            *to = d->other;
-            any = any || d->other != NFA_NONE;
+            uint32_t led = in_length(a, t, count, d->other);
+            n_targets += n_targets == 0 || *to != led;
+            *to = led;
+            any = any || led != NFA_NONE;
         }
         over = e == NULL || e->lo > hi;
         if (!over) {
-            uint32_t led = nfa_dedge_to(e);
+            uint32_t led = in_length(a, t, count, nfa_dedge_to(e));
             n_targets += n_targets == 0 || *to != led;
             *to = led;
             any = any || led != NFA_NONE;
@@ -81,11 +99,6 @@ static bool keeps_chars(const reader *r) {
     return r->node->op == NFA_STRING && r->node->n != 0;
 }
 
-/* How many of a text's characters are read, behind one more; what is over does not matter. */
-static uint32_t one_more(uint32_t at, uint32_t min, uint32_t max) {
-    return max == NFA_NONE && at >= min ? min : at + 1;
-}
-
 /* Whether characters from lo to hi may come; FIT_ALL: each leads to *to. */
 static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     const nfa *a = r->m->a;
@@ -94,11 +107,12 @@ static fit range_fit(const reader *r, uint32_t lo, uint32_t hi, uint32_t *to) {
     case NFA_CLASS:
         return class_fit(a, &a->classes.p[r->node->arg], lo, hi);
     case NFA_STRING:
-        return dfa_fit(a, r->c.at, lo, hi, to);
+        return dfa_fit(a, r->c.at, NULL, 0, lo, hi, to);
     case NFA_TEXT: {
         const nfa_text *t = &a->texts.p[r->node->arg];
-        fit f = dfa_fit(a, t->first + r->c.at % t->n, lo, hi, to);
-        *to = f == FIT_ALL ? one_more(r->c.at / t->n, t->min, t->max) * t->n + (*to - t->first) : 0;
+        uint32_t count = r->c.at / t->n;
+        fit f = dfa_fit(a, t->first + r->c.at % t->n, t, count, lo, hi, to);
+        *to = f == FIT_ALL ? count_at(a, t, count, *to) * t->n + (*to - t->first) : 0;
         return f;
     }
     default: {

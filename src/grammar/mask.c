@@ -274,7 +274,9 @@ static void read_kept(const run_core *r, uint32_t mask, uint64_t *bits) {
 /* As many characters of t as make no difference to a token behind `at`, which is read up to; else those of `at`. */
 static uint32_t fewer_read(const run_core *r, const nfa_text *t, uint32_t at) {
     uint32_t count = at / t->n, from = count < t->min ? 0 : t->min, until = count < t->min ? t->min : t->max;
-    bool is_far = until == NFA_NONE || until - count > r->v->longest + 1;
+    uint32_t reach = r->v->longest + 1, needed = count < t->min ? t->rich : t->far; /* of characters that complete it wherever it is */
+    bool can_end = needed != NFA_NONE && (t->max == NFA_NONE || (t->max - count > reach && t->max - count - reach > needed));
+    bool is_far = can_end && (until == NFA_NONE || until - count > reach);
     return is_far ? from * t->n + at % t->n : at;
 }
 

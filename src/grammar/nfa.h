@@ -66,7 +66,8 @@ typedef struct nfa_class { /* ranges[first .. first + n), ascending, apart */
  * characters without an edge. Every state reaches an accepting one. */
 typedef struct nfa_dstate {
     uint32_t first, other;
-    uint32_t n : 29;
+    uint32_t n : 28;
+    bool silent : 1; /* what leads here is no character of the text that is counted: a backslash of Python's */
     bool accepts : 1;
     bool roomy : 1; /* any characters may come that JSON strings don't escape: no text of them leads to a dead end */
     bool free : 1;  /* the same of all characters */
@@ -75,7 +76,7 @@ typedef struct nfa_dedge {
     uint64_t lo : 21, hi : 21, to : 22; /* to: 0 where no character of the range may follow */
 } nfa_dedge;
 #define NFA_MAX_DSTATES (1u << 22)
-#define NFA_MAX_DEDGES  ((1u << 29) - 1) /* of a state */
+#define NFA_MAX_DEDGES  ((1u << 28) - 1) /* of a state */
 static inline nfa_dedge nfa_dedge_of(uint32_t lo, uint32_t hi, uint32_t to) {
     return (nfa_dedge){lo & 0x1FFFFFu, hi & 0x1FFFFFu, to & (NFA_MAX_DSTATES - 1)};
 }
@@ -87,12 +88,20 @@ typedef struct nfa_count {
     uint32_t min, max;
 } nfa_count;
 
-/* Every state of the dfa accepts and has a successor, so that no count is a dead end. A text is read up to (characters, state) as
- * characters * n + state, which a number must hold. */
+/* A text is read up to (characters, state) as characters * n + state, which a number must hold. Which states can still be completed within
+ * the length is looked up: set i has the states from which i characters more may end the text, in text_sets[sets + i * words ..), one bit a
+ * state; behind the last of n_sets they come again from set `loop` on. */
 typedef struct nfa_text {
     uint32_t first, n; /* the dfa's states */
     uint32_t min, max;
+    uint32_t sets, n_sets, loop;
+    uint32_t far;  /* so many characters more complete the text from every state, where it has min; NFA_NONE: unknown */
+    uint32_t rich; /* the same of every number from this one on, whatever it has; NFA_NONE: unknown */
 } nfa_text;
+
+static inline uint32_t nfa_text_words(const nfa_text *t) {
+    return (t->n + 63) / 64;
+}
 
 typedef struct nfa_repeat {
     uint32_t body, min, max;
@@ -169,6 +178,7 @@ typedef struct nfa {
     NFA_VEC(nfa_dedge) dedges;
     NFA_VEC(nfa_count) counts;
     NFA_VEC(nfa_text) texts;
+    NFA_VEC(uint64_t) text_sets;
     NFA_VEC(nfa_repeat) repeats;
     NFA_VEC(nfa_object) objects;
     NFA_VEC(nfa_array) arrays;
@@ -205,6 +215,9 @@ static inline bool nfa_fits(nfa_room room, uint32_t node) {
 /* How many members more an object needs at least for its required names and rules, of which some are satisfied: NFA_NONE where they cannot
  * be. Names from `next` on may come, and of these not those in `seen` (bits; NULL: none has been). room: inside the object. */
 uint32_t nfa_members_needed(const nfa *a, const nfa_object *o, nfa_room room, uint32_t satisfied, uint32_t next, const uint64_t *seen);
+
+/* Whether a text can be completed from a state of its dfa (from 0 on) where it has `count` characters. */
+bool nfa_text_can_end(const nfa *a, const nfa_text *t, uint32_t state, uint32_t count);
 
 /* Whether an array of `count` items, with these counts of its rules, can be completed. room: inside the array. */
 bool nfa_items_can_end(const nfa *a, const nfa_array *r, nfa_room room, uint32_t count, uint32_t counts);

@@ -2,10 +2,7 @@
 #include "grammar/parts.h"
 #include "grammar/value_shape.h"
 
-enum {
-    NULL_CHARACTERS = 16, /* the most that a reader takes for null, white space included */
-    TAG_NAME_BYTES = 500  /* the most that every reader of tags takes */
-};
+enum { TAG_NAME_BYTES = 500 }; /* the most that every reader of tags takes */
 
 static uint32_t literal(schema *s, str text, uint32_t next) {
     return parts_emit_text(s->parts, text, next);
@@ -81,24 +78,11 @@ static uint32_t read_as_strings(schema *s, unsigned bits) {
     return DFA_ANY;
 }
 
-/* A string as a raw text. Longer texts than NULL_CHARACTERS are no null, so their characters need only be counted. */
-static uint32_t raw_string(schema *s, const string_part *p, unsigned bits, uint32_t next) {
-    const uint32_t also = read_as_strings(s, bits), last = p->max != NFA_NONE ? p->max : p->min;
-    const bool is_nullable = (bits & GRAMMAR_READS_STRING) != 0 && (bits & GRAMMAR_READS_NULL) != 0;
-    if (!is_nullable || last <= NULL_CHARACTERS || p->dfa != DFA_ANY) {
-        return style_raw_string(s, p, also, next);
-    }
-    const string_part few = {p->dfa, p->min, NULL_CHARACTERS, p->is_loose},
-                      many = {p->dfa, p->min > NULL_CHARACTERS ? p->min : NULL_CHARACTERS + 1, p->max, p->is_loose};
-    uint32_t longer = style_raw_string(s, &many, DFA_ANY, next);
-    return p->min > NULL_CHARACTERS ? longer : build_split2(s->b, style_raw_string(s, &few, also, next), longer);
-}
-
 /* The strings of a shape as raw texts, then next. */
 static uint32_t raw_strings(schema *s, const shape *x, unsigned bits, uint32_t next) {
     uint32_t *ways = schema_keep(s, x->strings.n + 1, sizeof *ways);
     for (uint32_t i = 0; i < x->strings.n && ways != NULL; i++) {
-        ways[i] = raw_string(s, &x->strings.p[i], bits, next);
+        ways[i] = style_raw_string(s, &x->strings.p[i], read_as_strings(s, bits), next);
     }
     return ways != NULL && x->strings.n > 0 ? build_split(s->b, ways, x->strings.n) : NFA_FAIL_NODE;
 }

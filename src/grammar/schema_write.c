@@ -95,12 +95,48 @@ uint32_t schema_counted(schema *s, uint32_t min, uint32_t max, uint32_t next) {
     return literal(s, "\"", build_node(s->b, NFA_COUNTED, NFA_JSON, s->b->a.counts.n - 1, 0, literal(s, "\"", next)));
 }
 
+uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next) {
+    nfa *a = &s->b->a;
+    bool is_limited = p->min > 0 || p->max != NFA_NONE, all = false;
+    const dfa_lengths *l = is_limited && !dfa_is_empty(s->dfas, texts) ? dfa_lengths_of(s->dfas, texts) : NULL;
+    if (is_limited && l == NULL) { /* lengths too various to be looked up */
+        texts = dfa_combine(s->dfas, texts, dfa_length(s->dfas, p->min, p->max), DFA_AND);
+    }
+    if (dfa_is_empty(s->dfas, texts) || (l != NULL && !dfa_lengths_meet(l, p->min, p->max, &all))) {
+        return NFA_FAIL_NODE;
+    }
+    uint32_t placed = dfa_place(s->dfas, texts), n = s->dfas->all.p[texts].states.n, most = NFA_NONE / n - 1;
+    if (l == NULL || all) {
+        return build_node(s->b, NFA_STRING, mode, placed, 0, next);
+    }
+    nfa_text *t = NFA_PUSH(s->b, a->texts);
+    if (t == NULL || p->min > most) {
+        (void)build_fail(s->b, QUIRE_TOO_LARGE, -1, "a string of at least %u characters", p->min);
+        return NFA_FAIL_NODE;
+    }
+    *t = (nfa_text){.first = a->dfas.p[placed], .n = n, .min = p->min, .max = p->max == NFA_NONE || p->max < most ? p->max : most};
+    t->sets = a->text_sets.n;
+    t->n_sets = l->n_sets;
+    t->loop = l->loop;
+    t->far = l->far;
+    t->rich = l->rich;
+    for (uint32_t i = 0; i < l->n_sets * l->words; i++) {
+        uint64_t *to = NFA_PUSH(s->b, a->text_sets);
+        if (to == NULL) {
+            return NFA_FAIL_NODE;
+        }
+        *to = l->sets[i];
+    }
+    return build_node(s->b, NFA_TEXT, mode, a->texts.n - 1, 0, next);
+}
+
 static uint32_t string_node(schema *s, const string_part *p) {
     if (!style_is_plain(s)) {
         return style_string(s, p, NFA_RETURN_NODE);
     }
     if (p->dfa != DFA_ANY) {
-        return schema_string(s, string_dfa(s, p), NFA_PLAIN, NFA_RETURN_NODE);
+        uint32_t text = schema_text(s, p->dfa, p, NFA_PLAIN, literal(s, "\"", NFA_RETURN_NODE));
+        return text == NFA_FAIL_NODE ? text : literal(s, "\"", text);
     }
     if (p->min > 0 || p->max != NFA_NONE) {
         return schema_counted(s, p->min, p->max, NFA_RETURN_NODE);

@@ -136,6 +136,12 @@ static uint32_t limit(run_texts *texts, uint32_t n, uint32_t left) {
     return left > 0 ? n : 0;
 }
 
+/* How many characters more of a text can be completed wherever they lead. */
+static uint32_t text_room(const nfa_text *t, uint32_t count) {
+    uint32_t needed = count >= t->min ? t->far : t->rich, left = t->max == NFA_NONE ? UINT32_MAX : t->max - count;
+    return needed == NFA_NONE || needed > left ? 0 : left == UINT32_MAX ? left : left - needed;
+}
+
 uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out) {
     const nfa *a = r->m.a;
     const trie_groups *g = &r->v->groups;
@@ -150,7 +156,7 @@ uint32_t run_find_texts(const run_core *r, uint32_t s, run_texts *out) {
             n = texts_from(a, g, c->at, usable, out);
         } else if (node->op == NFA_TEXT) {
             const nfa_text *t = &a->texts.p[node->arg];
-            n = limit(out, texts_from(a, g, t->first + c->at % t->n, usable, out), t->max == NFA_NONE ? UINT32_MAX : t->max - c->at / t->n);
+            n = limit(out, texts_from(a, g, t->first + c->at % t->n, usable, out), text_room(t, c->at / t->n));
         } else if (node->op == NFA_COUNTED) {
             const nfa_count *k = &a->counts.p[node->arg];
             out[0] = (run_texts){usable, UINT32_MAX};

@@ -136,11 +136,13 @@ static bool string_and(schema *s, const string_part *x, const string_part *y, st
     if (out->min > out->max || dfa_is_empty(s->dfas, out->dfa)) {
         return out->min <= out->max && out->is_loose;
     }
-    if (out->dfa != DFA_ANY && (out->min > 0 || out->max != NFA_NONE)) { /* a length and a pattern become one dfa */
-        *out = (string_part){string_dfa(s, out), 0, NFA_NONE, out->is_loose};
-        return out->is_loose || !dfa_is_empty(s->dfas, out->dfa);
+    const dfa_lengths *l = out->dfa != DFA_ANY && (out->min > 0 || out->max != NFA_NONE) ? dfa_lengths_of(s->dfas, out->dfa) : NULL;
+    bool all = false, some = l == NULL || dfa_lengths_meet(l, out->min, out->max, &all);
+    if (all) { /* the length says nothing */
+        out->min = 0;
+        out->max = NFA_NONE;
     }
-    return true;
+    return some || out->is_loose;
 }
 
 static bool array_and(schema *s, const array_part *x, const array_part *y, array_part *out) {

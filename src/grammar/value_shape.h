@@ -210,6 +210,8 @@ bool object_is_closed(schema *s, const object_part *o);
 bool object_holds(schema *s, const object_part *o, str name);
 /* The dfa of a string part, its length within. */
 uint32_t string_dfa(schema *s, const string_part *p);
+/* schema_write.c: what the dfa `texts` accepts, of p's length, which is counted beside the dfa. NFA_FAIL_NODE: there is none. */
+uint32_t schema_text(schema *s, uint32_t texts, const string_part *p, nfa_mode mode, uint32_t next);
 /* The texts that are none of the shape's strings for sure; texts: the dfa of shape_strings. */
 uint32_t strings_outside(schema *s, const shape *x, uint32_t texts);
 /* All strings of a shape as one dfa in *out; false: there are none. */
