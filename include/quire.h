@@ -207,6 +207,9 @@ quire_err quire_tokenize_pair(const quire_engine *e, const char *text, size_t n_
 /* Detokenises ids; *text is freed with quire_free and 0-terminated. */
 quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
                            quire_error *err);
+/* The bytes that one token adds to a text behind another token: they may be a part of a character only. For a special token its text.
+ * *bytes is freed with quire_free and 0-terminated. UNSUPPORTED without vocabulary, BAD_REQUEST for an id out of its range. */
+quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err);
 /* The vocabulary's spelling of an id, which the engine owns; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
 
@@ -371,6 +374,12 @@ typedef struct quire_event {
                        * CHECKED and LOOKED: the receiver's to free. Else valid until the next call of quire_queue_next or
                        * quire_stream_release. Not 0-terminated */
     size_t n_text;
+    /* DELTA: bytes of text that its token is. text has fewer where they may begin a stop string or ended one, and more where it brings what
+     * was withheld before. ROLLBACK: the same of all remaining tokens. */
+    size_t n_decoded;
+    /* START with echo and logprobs: [n_tokens] where in text each token ends; a token that text does not show ends where the one before it
+     * does. Valid as long as text. Else NULL */
+    const size_t *token_ends;
     const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's ids */
     int32_t n_tokens;
     /* Where the request asked for them. DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "api/echo_ends.h"
 #include "api/grammar_constraint.h"
 #include "api/marked_vocab.h"
 #include "api/thinking_budget.h"
@@ -16,6 +17,7 @@ void event_memory_deinit(event_memory *m) {
     output_events_deinit(&m->plain);
     mem_free(m->parts);
     mem_free(m->logprobs);
+    mem_free(m->ends);
 }
 
 void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_request *r, int32_t index) {
@@ -74,23 +76,33 @@ static quire_err show_mark(const choice *c, choice_text *t, int32_t token, str p
     return output_parser_feed(t->parser, mark, true, found);
 }
 
+static void count_decoded(choice_text *t, size_t n) {
+    t->n_last = n + t->n_before;
+    t->n_decoded += t->n_last;
+    t->n_before = 0;
+}
+
 quire_err choice_feed(const choice *c, const sampling_params *p, choice_text *t, int32_t token, bool may_end, strbuf *out,
                       output_events *found, int32_t *match) {
     *match = -1;
+    t->n_last = 0;
     end_kind end = end_token_kind(p, model_description(c->e->parts.model.m), token);
     if (t->detok == NULL || (end != END_NONE && !c->request->include_stop)) { /* an end token's text is not shown */
         return QUIRE_OK;
     }
     if (t->stops == NULL && t->parser == NULL) {
-        return detok_add(t->detok, token, out);
+        size_t before = out->n;
+        quire_err added = detok_add(t->detok, token, out);
+        count_decoded(t, out->n - before);
+        return added;
     }
     strbuf piece = {0};
     const tokenizer *tokens = c->e->parts.tokenizer;
-    bool is_mark =
-        t->parser != NULL && marked_vocab_is_mark(tokens, token) && request_has_mark(c->request, tokenizer_piece(tokens, token));
+    bool is_mark = t->parser != NULL && marked_vocab_is_mark(tokens, token) && request_has_mark(c->request, tokenizer_piece(tokens, token));
     bool is_hidden = t->parser != NULL && !is_mark && c->request->skip_special && tokenizer_is_special(tokens, token);
     quire_err e = detok_add(t->detok, token, &piece);
     str text = {piece.p, piece.n};
+    count_decoded(t, piece.n);
     if (e == QUIRE_OK) {
         e = is_mark ? show_mark(c, t, token, text, may_end, out, found, match) : show(c, t, text, may_end, out, found, match);
     }
@@ -122,10 +134,11 @@ quire_err choice_open_text(const choice *c, choice_text *out) {
     }
     for (size_t i = n_prompt; i < c->prompt.n && e == QUIRE_OK; i++) {
         int32_t match;
-        strbuf_clear(&shown);
         output_events_clear(&found);
         e = choice_feed(c, &r->sampling, out, c->prompt.ids[i], false, &shown, &found, &match);
     }
+    out->n_before = out->n_decoded - shown.n;
+    out->n_decoded = 0;
     output_events_deinit(&found);
     strbuf_deinit(&shown);
     return e;
@@ -145,14 +158,17 @@ static quire_err remember(choice *c, int32_t token) {
 
 quire_err choice_take_token(choice *c, const engine_event *event, event_memory *m) {
     int64_t began_us = c->request->info.explain ? clock_us() : 0;
+    strbuf_clear(&m->text);
+    output_events_clear(&m->found);
+    if (c->prompt_only) {
+        return QUIRE_OK;
+    }
     c->last_token = event->token;
     c->n_completion++;
     c->sum_logprob += c->logprobs ? (double)c->logprobs[0].logprob : 0.0;
-    strbuf_clear(&m->text);
-    output_events_clear(&m->found);
     int32_t match = -1;
     quire_err e = remember(c, event->token);
-    if (e == QUIRE_OK && c->text.detok && !c->prompt_only) {
+    if (e == QUIRE_OK && c->text.detok) {
         bool may_end = c->n_completion > c->sampling.min_tokens;
         e = choice_feed(c, &c->sampling, &c->text, event->token, may_end, &m->text, &m->found, &match);
     }
@@ -177,9 +193,9 @@ void choice_take_end(choice *c, const engine_event *event) {
     c->beam_score = event->beam_score;
     c->sum_logprob = c->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (c->finish == QUIRE_FINISH_NONE) {
-        c->finish = (quire_finish)event->finish;
+        c->finish = c->prompt_only && event->finish == FINISH_STOP ? QUIRE_FINISH_LENGTH : (quire_finish)event->finish;
         c->over_us = event->ended_us;
-        c->stop_token = event->finish == FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
+        c->stop_token = c->finish == QUIRE_FINISH_STOP && !event->stopped_by_eos ? c->last_token : c->stop_token;
     }
 }
 
@@ -235,6 +251,17 @@ static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_
     return QUIRE_OK;
 }
 
+/* Says where in the echo the prompt's tokens end. */
+static quire_err fill_ends(const choice *c, event_memory *m, quire_event *out) {
+    if (c->request->info.logprobs < 0 || c->e->parts.tokenizer == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(mem_grow(&m->ends, &m->cap_ends, c->prompt.n, sizeof *m->ends));
+    TRY(echo_ends(c->e->parts.tokenizer, c->prompt.ids, c->prompt.n, (str){m->echo.n > 0 ? m->echo.p : "", m->echo.n}, m->ends));
+    out->token_ends = m->ends;
+    return QUIRE_OK;
+}
+
 quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
     const quire_request *r = c->request;
     choice_event(c, QUIRE_EVENT_START, out);
@@ -255,6 +282,7 @@ quire_err choice_start(choice *c, event_memory *m, quire_event *out) {
         echoed = tokenizer_decode(c->e->parts.tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &m->echo);
     }
     set_text(&m->echo, out);
+    echoed = echoed != QUIRE_OK ? echoed : fill_ends(c, m, out);
     return e != QUIRE_OK ? e : echoed;
 }
 
@@ -318,6 +346,7 @@ quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event 
     set_text(&m->text, out);
     out->tokens = &c->last_token;
     out->n_tokens = with_token ? 1 : 0;
+    out->n_decoded = with_token ? c->text.n_last : 0;
     TRY(c->request->info.has_parts ? fill_parts(c, m, out) : QUIRE_OK);
     int32_t width = c->request->info.logprobs + 1;
     return fill_logprobs(m, with_token ? c->logprobs : NULL, (size_t)width, width, out);
@@ -326,6 +355,7 @@ quire_err choice_delta(choice *c, bool with_token, event_memory *m, quire_event 
 void choice_rollback(const choice *c, const event_memory *m, quire_event *out) {
     choice_event(c, QUIRE_EVENT_ROLLBACK, out);
     set_text(&m->text, out);
+    out->n_decoded = c->text.n_decoded;
     out->tokens = c->history.ids;
     out->n_tokens = (int32_t)c->history.n;
 }

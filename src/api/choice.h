@@ -20,6 +20,8 @@ typedef struct choice_text {
     detok *detok;
     stop_matcher *stops;   /* NULL without stop strings */
     output_parser *parser; /* NULL: the response has no parts, or has ended */
+    size_t n_decoded, n_last; /* bytes that the detokenizer gave: in all, and for the last token */
+    size_t n_before;          /* those of a fork's prompt that may begin a stop string: they count as its first token's */
 } choice_text;
 
 typedef struct choice {
@@ -32,7 +34,7 @@ typedef struct choice {
     choice_text text;
     output_start start; /* how the text behind the prompt begins, where it has parts */
     sampling_params sampling;
-    bool prompt_only; /* max_tokens 0 with echo: the engine generates a token, which is counted and not shown */
+    bool prompt_only; /* max_tokens 0 with echo: the engine generates a token, which is no part of the response */
     request_id id;
     bool submitted;
     int64_t tokenise_us; /* from quire_submit until the engine had it */
@@ -78,6 +80,8 @@ typedef struct event_memory {
     size_t cap_parts;
     quire_logprob *logprobs;
     size_t cap_logprobs;
+    size_t *ends; /* of the prompt's tokens in the echo */
+    size_t cap_ends;
 } event_memory;
 
 void event_memory_deinit(event_memory *m);

@@ -128,7 +128,9 @@ static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
     int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) + (info->echo ? token_bytes(info) : 0) +
                     (info->return_token_ids ? TOKEN_BYTES : 0);
     int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples; /* a chat shows its prompt once, a completion with every choice */
-    int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens;
+    int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens,
+            room = r->context.max_model_len - (int64_t)n_prompt;
+    n_new = n_new < room ? n_new : room;
     return info->n_samples * n_new * token_bytes(info) + n_shown * (int64_t)n_prompt * shown;
 }
 

@@ -1,7 +1,6 @@
 /* Opens and closes a quire_engine, makes its requests, and reads its statistics. */
 #include "api/quire_engine.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/grammar_constraint.h"
@@ -13,15 +12,6 @@
 #include "text/token_texts.h"
 
 #define STUCK_US 60000000
-
-/* Defaults may not ask for more tokens than a sequence has. */
-static quire_err check_default_length(const request_defaults *d, int32_t max_len, quire_error *err) {
-    const char *most = request_defaults_find(d, "max_tokens");
-    return most == NULL || strtoll(most, NULL, 10) <= max_len
-               ? QUIRE_OK
-               : err_set(err, QUIRE_INVALID, -1, "defaults of requests: max_tokens is %s; a sequence has at most %d tokens here", most,
-                         (int)max_len);
-}
 
 static request_context context_of(const quire_engine *e, const quire_options *o, const model_desc *d, int32_t max_len) {
     const engine_parts *p = &e->parts;
@@ -56,7 +46,6 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     const early_check *c = user;
     quire_request *r;
     TRY(request_defaults_add(&c->e->defaults, &p->defaults, err));
-    TRY(check_default_length(&c->e->defaults, max_len, err));
     if (c->o->request_check == NULL) {
         return QUIRE_OK;
     }
@@ -95,7 +84,6 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     int32_t n_given = e->defaults.n;
     const engine_parts_check check = {check_early, &(early_check){e, &o}};
     TRY(engine_parts_open(&o, ablations, &check, p, err));
-    TRY(check_default_length(&e->defaults, i->max_model_len, err)); /* which the pages may have shortened */
     i->generation_config = e->defaults.n > n_given ? p->defaults.source.p : NULL;
     i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);

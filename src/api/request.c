@@ -290,10 +290,6 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
     if (r->max_completion_tokens >= 0) {
         s->max_tokens = r->max_completion_tokens;
     }
-    if (s->max_tokens > r->context.max_model_len) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, r->max_completion_tokens >= 0 ? "max_completion_tokens" : "max_tokens",
-                             "max_tokens is %d; a sequence has at most %d tokens here", (int)s->max_tokens, (int)r->context.max_model_len);
-    }
     if (s->max_tokens > 0 && s->min_tokens > s->max_tokens) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens", "min_tokens is %d; it must be at most max_tokens, which is %d",
                              (int)s->min_tokens, (int)s->max_tokens);
@@ -301,6 +297,9 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
     if (s->min_tokens > r->context.max_model_len) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens", "min_tokens is %d; a sequence has at most %d tokens here",
                              (int)s->min_tokens, (int)r->context.max_model_len);
+    }
+    if (s->max_tokens > r->context.max_model_len) { /* as the engine cuts what is over the rest */
+        s->max_tokens = r->context.max_model_len;
     }
     return QUIRE_OK;
 }

@@ -42,7 +42,7 @@ static quire_err check_range(const field_desc *f, double value, const json_value
     bool open = f->flags & FIELD_MIN_OPEN;
     bool has_min = f->minimum > -FIELD_NO_LIMIT, has_max = f->maximum < FIELD_NO_LIMIT;
     bool low = has_min && (open ? value <= f->minimum : value < f->minimum);
-    bool high = has_max && value > f->maximum;
+    bool high = has_max && value > f->maximum && (f->flags & FIELD_CUT) == 0;
     if (!low && !high) {
         return QUIRE_OK;
     }
@@ -58,7 +58,7 @@ static quire_err check_range(const field_desc *f, double value, const json_value
 }
 
 static quire_err check_number(const field_desc *f, const json_value *v, quire_error *err) {
-    if (!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) {
+    if (!json_numeric(v)) {
         return request_type_error(f, -1, v, "a number", err);
     }
     double value = json_double(v);
@@ -87,14 +87,30 @@ static quire_err check_items(const field_desc *f, const json_value *v, quire_err
     return QUIRE_OK;
 }
 
+static quire_err check_integer(const field_desc *f, const json_value *v, quire_error *err) {
+    int64_t value;
+    bool is_cut = (f->flags & FIELD_CUT) != 0 && json_numeric(v) && json_double(v) > f->maximum;
+    if (json_whole(v, &value) || json_is(v, JSON_KIND_WIDE)) {
+        TRY(check_range(f, json_double(v), v, err));
+    }
+    if (json_whole(v, &value) || is_cut) {
+        return QUIRE_OK;
+    }
+    if (json_is(v, JSON_KIND_WIDE)) {
+        char param[64], brief[JSON_BRIEF_BYTES];
+        snprintf(param, sizeof param, "body.%s", f->name);
+        return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has an integer beyond 64 bits: %s", f->name, json_brief(v, brief));
+    }
+    return request_type_error(f, -1, v, "an integer", err);
+}
+
 /* Type and bounds of a value that is not null. */
 static quire_err check_field(const field_desc *f, const json_value *v, quire_error *err) {
-    int64_t value;
     switch (f->type) {
     case FIELD_BOOL:
         return json_is(v, JSON_KIND_BOOL) ? QUIRE_OK : request_type_error(f, -1, v, "true or false", err);
     case FIELD_INT:
-        return json_whole(v, &value) ? check_range(f, (double)value, v, err) : request_type_error(f, -1, v, "an integer", err);
+        return check_integer(f, v, err);
     case FIELD_NUMBER:
         return check_number(f, v, err);
     case FIELD_STRING:
@@ -366,7 +382,7 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
         break;
     case FIELD_INT:
         json_whole(v, &integer);
-        *(int32_t *)at = (int32_t)integer;
+        *(int32_t *)at = (f->flags & FIELD_CUT) != 0 && json_double(v) > f->maximum ? (int32_t)f->maximum : (int32_t)integer;
         break;
     case FIELD_NUMBER: {
         double value = fmin(fmax(json_double(v), -FLT_MAX), FLT_MAX);
@@ -379,12 +395,8 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
     return QUIRE_OK;
 }
 
-static bool is_number(const json_value *v) {
-    return json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL);
-}
-
 static bool is_default(const json_value *v, const json_value *fallback) {
-    if (v == NULL || (is_number(v) && is_number(fallback))) {
+    if (v == NULL || (json_numeric(v) && json_numeric(fallback))) {
         return v == NULL || json_double(v) == json_double(fallback);
     }
     return json_same(v, fallback);

@@ -67,7 +67,7 @@ quire_err request_read_value(str text, size_t at, const char *name, json_value *
     if (name == NULL) {
         TRY(request_check_body(text, NULL, err));
     }
-    quire_err e = json_read(text, &limits, JSON_WIDE_REFUSED, out, &fault);
+    quire_err e = json_read(text, &limits, JSON_WIDE_KEPT, out, &fault);
     if (e == QUIRE_OK || e == QUIRE_NO_MEMORY) {
         return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
     }

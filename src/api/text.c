@@ -3,10 +3,18 @@
 
 #include "api/quire_engine.h"
 #include "base/mem.h"
+#include "text/token_bytes.h"
 
 static quire_err no_vocabulary(const quire_engine *e, quire_error *err) {
     const char *why = e->parts.text_error.code == QUIRE_UNSUPPORTED ? e->parts.text_error.message : "the model has no vocabulary";
     return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: text cannot be used; token ids can", why);
+}
+
+static quire_err check_id(const quire_engine *e, int32_t id, quire_error *err) {
+    int32_t n_vocab = e->parts.info.n_vocab;
+    return id >= 0 && id < n_vocab
+               ? QUIRE_OK
+               : err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d", (int)id, (int)n_vocab - 1);
 }
 
 quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
@@ -53,10 +61,7 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
         return no_vocabulary(e, err);
     }
     for (size_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || ids[i] >= e->parts.info.n_vocab) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d", (int)ids[i],
-                           (int)e->parts.info.n_vocab - 1);
-        }
+        TRY(check_id(e, ids[i], err));
     }
     quire_err r = tokenizer_decode(e->parts.tokenizer, ids, n, skip_special, &b);
     r = r ? r : strbuf_add(&b, "", 0);
@@ -66,6 +71,23 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
     }
     *text = b.p;
     *n_text = b.n;
+    return QUIRE_OK;
+}
+
+quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err) {
+    strbuf b = {0};
+    if (!e->parts.tokenizer) {
+        return no_vocabulary(e, err);
+    }
+    TRY(check_id(e, id, err));
+    quire_err r = token_bytes_add_one(e->parts.tokenizer, id, &b);
+    r = r ? r : strbuf_add(&b, "", 0);
+    if (r != QUIRE_OK) {
+        strbuf_deinit(&b);
+        return err_set(err, r, -1, "token %d could not be decoded: %s", (int)id, quire_err_text(r));
+    }
+    *bytes = b.p;
+    *n = b.n;
     return QUIRE_OK;
 }
 

@@ -93,6 +93,10 @@ static quire_err in_arguments_text(call_reader *r, char c) {
         TRY(push_decoded(r, text, unescape_push(u, ESCAPE_JSON, c, text), &fits));
         return fits ? QUIRE_OK : break_arguments(r, c);
     }
+    TRY(push_decoded(r, text, unescape_end(u, text), &fits));
+    if (!fits) {
+        return break_arguments(r, c);
+    }
     if (json_stream_wants_value(&r->json) && r->json.depth == 0) { /* an empty string */
         TRY(r->u.j.has_name ? start_call(r) : QUIRE_OK);
         TRY(strbuf_add_str(&r->arguments, "{}"));

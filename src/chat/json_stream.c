@@ -297,6 +297,7 @@ static quire_err close_scalar(json_stream *s, strbuf *out) {
     switch (s->state) {
     case STRING: {
         bool is_name = s->in_name;
+        unescape_cut(&s->escape);
         TRY(end_string(s, out, &ignored));
         return strbuf_add_str(out, is_name ? ":null" : "");
     }

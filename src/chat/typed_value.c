@@ -56,8 +56,8 @@ static unsigned type_named(str name) {
 
 static unsigned type_of(const json_value *v) {
     static const unsigned types[] = {
-        [JSON_KIND_NULL] = TYPE_NULL,   [JSON_KIND_BOOL] = TYPE_BOOLEAN, [JSON_KIND_INT] = TYPE_NUMBER,   [JSON_KIND_REAL] = TYPE_NUMBER,
-        [JSON_KIND_TEXT] = TYPE_STRING, [JSON_KIND_ARRAY] = TYPE_ARRAY,  [JSON_KIND_OBJECT] = TYPE_OBJECT};
+        [JSON_KIND_NULL] = TYPE_NULL,   [JSON_KIND_BOOL] = TYPE_BOOLEAN, [JSON_KIND_INT] = TYPE_NUMBER,  [JSON_KIND_REAL] = TYPE_NUMBER,
+        [JSON_KIND_WIDE] = TYPE_NUMBER, [JSON_KIND_TEXT] = TYPE_STRING,  [JSON_KIND_ARRAY] = TYPE_ARRAY, [JSON_KIND_OBJECT] = TYPE_OBJECT};
     return types[json_kind_of(v)];
 }
 

@@ -41,6 +41,7 @@ static int digits_of(escape_kind kind, char c) {
 
 static size_t simple(unescape *u, escape_kind kind, char c, char *out) {
     static const char names[] = "bfnrtav0", values[] = "\b\f\n\r\t\a\v";
+    const char *itself = kind == ESCAPE_PYTHON ? "\\\"'" : "\\\"/'";
     const char *at = c != 0 ? strchr(names, c) : NULL;
     size_t n = flush_high(u, out), n_names = kind == ESCAPE_PYTHON ? 8 : 5;
     if (at != NULL && (size_t)(at - names) < n_names) {
@@ -50,7 +51,7 @@ static size_t simple(unescape *u, escape_kind kind, char c, char *out) {
     if (kind == ESCAPE_PYTHON && c == '\n') {
         return n;
     }
-    if (kind == ESCAPE_PYTHON && c != '\\' && c != '\'' && c != '"') {
+    if (c == 0 || strchr(itself, c) == NULL) { /* no escape: a path or a regular expression, as a rule */
         out[n++] = '\\';
     }
     out[n] = c;
@@ -97,8 +98,13 @@ size_t unescape_push(unescape *u, escape_kind kind, char c, char out[UNESCAPE_BY
 }
 
 size_t unescape_end(unescape *u, char out[UNESCAPE_BYTES]) {
+    size_t n = add(out, flush_high(u, out), u->seen, u->n);
     u->n = 0;
-    return flush_high(u, out);
+    return n;
+}
+
+void unescape_cut(unescape *u) {
+    u->n = 0;
 }
 
 quire_err escape_add(strbuf *out, const char *p, size_t n) {

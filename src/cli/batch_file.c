@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/batch_about.h"
+#include "cli/batch_ids.h"
 #include "cli/batch_input.h"
 #include "cli/batch_line.h"
 #include "cli/batch_part.h"
@@ -121,7 +122,7 @@ static quire_err read_job(batch *b, quire_error *err) {
     }
     j->index = index;
     j->state = JOB_WAITING;
-    TRY(batch_line_read(b->o, b->s, index + 1, text, &j->line, &j->response.error, err));
+    TRY(batch_line_read(b->o, b->s, b->in.number, text, &j->line, &j->response.error, err));
     b->held_bytes += j->line.body.n;
     if (j->response.error.code != QUIRE_OK) {
         return answered(b, j, err);
@@ -349,6 +350,7 @@ quire_err batch_file_run(const cli_options *o, session *s, quire_error *err) {
     struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, interrupt, terminate;
     quire_err e = b.jobs ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     e = e == QUIRE_OK ? batch_input_open(o->prompts, b.keeps ? o->out : NULL, &b.in, err) : e;
+    e = e == QUIRE_OK ? batch_ids_check(&b.in, err) : e;
     e = e == QUIRE_OK ? open_out(&b, err) : e;
     if (e == QUIRE_OK) {
         stopped_by = 0;

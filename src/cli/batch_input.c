@@ -73,13 +73,20 @@ static quire_err next_line(batch_input *in, sha256_sum *sum, size_t *n, quire_er
         if (sum) {
             sha256_add(sum, in->line, (size_t)length);
         }
-        size_t end = (size_t)length - (in->line[length - 1] == '\n');
-        *n = strspn(in->line, " \t\r\n") < end ? end : 0;
+        in->number++;
+        in->n_mark = in->number == 1 && length >= 3 && memcmp(in->line, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+        size_t end = (size_t)length - in->n_mark - (in->line[length - 1] == '\n');
+        *n = strspn(in->line + in->n_mark, " \t\r\n") < end ? end : 0;
     }
     if (*n > INT32_MAX) {
-        return err_set(err, QUIRE_TOO_LARGE, -1, "%s: line %zu is longer than 2 GiB", in->path, in->n_read + 1);
+        return err_set(err, QUIRE_TOO_LARGE, -1, "%s: line %zu is longer than 2 GiB", in->path, in->number);
     }
     return *n == 0 && !feof(in->file) ? files_failed(in->path, err) : QUIRE_OK;
+}
+
+void batch_input_rewind(batch_input *in) {
+    rewind(in->file);
+    in->n_read = in->number = 0;
 }
 
 /* The first reading. */
@@ -87,14 +94,14 @@ static quire_err read_once(batch_input *in, quire_error *err) {
     sha256_sum sum;
     size_t n;
     sha256_begin(&sum);
-    rewind(in->file);
+    batch_input_rewind(in);
     TRY(next_line(in, &sum, &n, err));
     while (n > 0) {
         in->n_lines++;
         TRY(next_line(in, &sum, &n, err));
     }
     sha256_end(&sum, in->digest);
-    rewind(in->file);
+    batch_input_rewind(in);
     return QUIRE_OK;
 }
 
@@ -124,6 +131,6 @@ quire_err batch_input_next(batch_input *in, str *line, quire_error *err) {
                        in->n_lines);
     }
     in->n_read++;
-    *line = (str){in->line, n};
+    *line = (str){in->line + in->n_mark, n};
     return QUIRE_OK;
 }

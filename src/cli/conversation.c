@@ -208,7 +208,7 @@ quire_err conversation_load(conversation *c, const char *path, quire_error *err)
     json_fault fault;
     conversation loaded = {0};
     quire_err e = files_read_text(path, &text, err);
-    if (e == QUIRE_OK && json_read((str){text.n > 0 ? text.p : "", text.n}, &json_limits_file, JSON_WIDE_REAL, &file, &fault) != QUIRE_OK) {
+    if (e == QUIRE_OK && json_read((str){text.n > 0 ? text.p : "", text.n}, &json_limits_file, JSON_WIDE_KEPT, &file, &fault) != QUIRE_OK) {
         e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at,
                     text.n ? fault.what : "it is empty");
     }

@@ -18,6 +18,7 @@
 #define IGNORED     FIELD_IGNORED
 #define UNNAMED     FIELD_UNNAMED
 #define SAMPLING    FIELD_SAMPLING
+#define CUT         FIELD_CUT
 
 /* Sorted by strcmp; rows of one name are adjacent. */
 static const field_desc fields[] = {
@@ -91,9 +92,9 @@ static const field_desc fields[] = {
     {"logprob_token_ids", FIELD_INTS, BOTH | LATER, NONE, "null", "ids whose log-probabilities are returned at each position"},
     {"logprobs", FIELD_BOOL, CHAT, NONE, "false", "return the log-probabilities of the tokens"},
     {"logprobs", FIELD_INT, COMPLETIONS, 0, PARAMS_MAX_LOGPROBS, "null", "return log-probabilities, of this many tokens a position"},
-    {"max_completion_tokens", FIELD_INT, CHAT | SAMPLING, 1, INT32_TOP, "null", "most tokens to produce; goes before max_tokens"},
-    {"max_tokens", FIELD_INT, CHAT | SAMPLING, 1, INT32_TOP, "null", "most tokens to produce; null: as many as fit"},
-    {"max_tokens", FIELD_INT, COMPLETIONS | SAMPLING, 0, INT32_TOP, "16", "most tokens to produce; 0 only with echo"},
+    {"max_completion_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, "null", "most tokens to produce; goes before max_tokens"},
+    {"max_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, "null", "most tokens to produce; null: as many as fit"},
+    {"max_tokens", FIELD_INT, COMPLETIONS | SAMPLING | CUT, 0, INT32_TOP, "16", "most tokens to produce; 0 only with echo"},
     {"media_io_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, "null", "settings for reading media"},
     {"messages", FIELD_MESSAGES, CHAT | UNNAMED, NONE, "null", "the conversation; required"},
     {"metadata", FIELD_OBJECT, BOTH | IGNORED, NONE, "null", "the caller's own notes"},

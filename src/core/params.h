@@ -102,7 +102,8 @@ enum {
     FIELD_UNNAMED = 32,  /* an error about the value's range carries no param, as in vLLM's responses */
     FIELD_SAMPLING = 64, /* affects sampling only: a running choice can change it */
     FIELD_EMBEDDINGS = 128,
-    FIELD_ALL = FIELD_BOTH | FIELD_EMBEDDINGS
+    FIELD_ALL = FIELD_BOTH | FIELD_EMBEDDINGS,
+    FIELD_CUT = 256      /* FIELD_INT: a value over the maximum counts as the maximum */
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */

@@ -101,8 +101,8 @@ typedef struct engine_event {
     quire_err error;      /* at FINISH_ERROR */
     int32_t retry_after_s; /* at QUIRE_BUSY: when the same request might be served */
     /* A token's log-probabilities, where the request asked for them, else NULL: logprobs_width of them, the token's own first, then the
-     * likeliest. prompt_logprobs has prompt_logprobs_width for each prompt token but the first; not with the end. Valid until the next
-     * pop. */
+     * likeliest. prompt_logprobs has prompt_logprobs_width for each prompt token but the first; with an end at FINISH_STOP and
+     * FINISH_LENGTH only. Valid until the next pop. */
     const token_logprob *logprobs, *prompt_logprobs;
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
     float *row; /* [n_row] at FINISH_STOP of a pooled request: the result, mem_new'd; the reader owns it */

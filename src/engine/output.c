@@ -30,6 +30,7 @@ static void output_close(engine_out *o) {
     mem_free(o->dirty);
     mem_free(o->fresh);
     mem_free(o->fresh_words);
+    mem_free(o->ended_logprobs);
     mem_free(o);
 }
 
@@ -143,7 +144,10 @@ static void fill_times(const sequence *s, engine_event *event) {
 
 static void take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
-    event->prompt_logprobs = NULL; /* the sequence may be freed with its end */
+    bool is_whole = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH; /* else the prompt may not have been computed */
+    event->prompt_logprobs = is_whole ? s->prompt_logprobs : NULL;
+    s->out->ended_logprobs = s->prompt_logprobs; /* the sequence may be freed with its end */
+    s->prompt_logprobs = NULL;
     event->error = s->error;
     event->retry_after_s = s->retry_after_s;
     event->stopped_by_eos = s->stopped_by_eos;
@@ -209,6 +213,8 @@ static sequence *next_dirty(engine_out *o) {
 }
 
 bool engine_out_pop(engine_out *o, engine_event *event) {
+    mem_free(o->ended_logprobs);
+    o->ended_logprobs = NULL;
     while (o->current != NULL || (o->current = next_dirty(o)) != NULL) {
         sequence *s = o->current;
         if (next_of(s, event)) {

@@ -27,6 +27,7 @@ struct engine_out {
     _Alignas(MEM_ALIGN) sequence *current;   /* the reader's: the sequence whose tokens it is reading, or NULL */
     uint64_t left;                           /* dirty bits that are taken but not processed */
     int32_t at;                              /* the index of their word in the dirty bitmap */
+    token_logprob *ended_logprobs;           /* the prompt's, of the sequence whose end was popped last: valid until the next pop */
 };
 
 /* Enters s, which has its id, into the table of its reader, s->out. Any thread, before the engine has s. */

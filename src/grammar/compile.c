@@ -19,7 +19,7 @@ void compile_choice(build *b, str text) {
     json_fault fault = {0};
     json_value *list = NULL;
     uint32_t rule = build_rule(b);
-    if (json_read(text, &limits, JSON_WIDE_REAL, &list, &fault) != QUIRE_OK) {
+    if (json_read(text, &limits, JSON_WIDE_KEPT, &list, &fault) != QUIRE_OK) {
         (void)build_fail(b, QUIRE_INVALID, (int64_t)fault.at, "the choices at byte %zu: %s", fault.at, fault.what);
         return;
     }

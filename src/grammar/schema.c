@@ -329,7 +329,7 @@ void compile_schema(build *b, str text) {
     json_value *root = NULL;
     json_digits *digits = NULL;
     json_counts counts = {0};
-    quire_err e = json_read_counted(text, &limits, JSON_WIDE_REAL, &root, &counts, &fault);
+    quire_err e = json_read_counted(text, &limits, JSON_WIDE_KEPT, &root, &counts, &fault);
     if (e == QUIRE_OK && counts.n_long > 0) {
         e = json_digits_find(text, root, counts.n_long, &digits);
         (void)snprintf(fault.what, sizeof fault.what, "%s", e == QUIRE_NO_MEMORY ? "out of memory" : "given up");

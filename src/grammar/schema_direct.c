@@ -62,7 +62,7 @@ void keyword_bound(schema_reader *r, const char *keyword, const json_value *v) {
     if (json_is(v, JSON_KIND_BOOL)) { /* draft 4: says of minimum or maximum whether it is excluded; read there */
         return;
     }
-    if (!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) {
+    if (!json_numeric(v)) {
         reader_malformed(r, keyword, "a number");
         return;
     }
@@ -89,7 +89,7 @@ void keyword_multiple(schema_reader *r, const char *keyword, const json_value *v
     number_part one, both;
     memset(&one, 0, sizeof one);
     uint64_t m = 0;
-    bool number = json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL), ok = number && schema_decimal(r->s, v, &d);
+    bool number = json_numeric(v), ok = number && schema_decimal(r->s, v, &d);
     if (number && !ok) {
         reader_refuse(r, keyword, TOO_LONG);
         return;

@@ -3,7 +3,7 @@
 #include "json/json_out.h"
 
 static bool read_decimal(const schema *s, const json_value *v, char room[DECIMAL_ROOM], decimal *out) {
-    str written = json_digits_of(s->digits, v);
+    str written = json_is(v, JSON_KIND_WIDE) ? json_wide_str(v) : json_digits_of(s->digits, v);
     if (written.n > 0) {
         return decimal_read(written, room, out);
     }
@@ -35,15 +35,14 @@ bool schema_decimal(schema *s, const json_value *v, decimal *out) {
     return true;
 }
 
-static bool is_number(const json_value *v) {
-    return json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL);
-}
-
 static bool equal_numbers(const schema *s, const json_value *x, const json_value *y) {
     char rooms[2][DECIMAL_ROOM];
     decimal a, b;
     if (json_is(x, JSON_KIND_INT) && json_is(y, JSON_KIND_INT)) {
         return json_int64(x) == json_int64(y);
+    }
+    if (json_is(x, JSON_KIND_WIDE) && json_is(y, JSON_KIND_WIDE)) {
+        return str_eq(json_wide_str(x), json_wide_str(y));
     }
     return read_decimal(s, x, rooms[0], &a) && read_decimal(s, y, rooms[1], &b) && decimal_compare(&a, &b) == 0;
 }
@@ -51,7 +50,7 @@ static bool equal_numbers(const schema *s, const json_value *x, const json_value
 /* Calls itself as deep as JSON may nest. */
 bool schema_equal(const schema *s, const json_value *x, const json_value *y) {
     bool same = json_length(x) == json_length(y);
-    if (is_number(x) && is_number(y)) {
+    if (json_numeric(x) && json_numeric(y)) {
         return equal_numbers(s, x, y);
     }
     if (json_kind_of(x) != json_kind_of(y)) {

@@ -29,7 +29,7 @@ bool reader_count(schema_reader *r, const char *keyword, const json_value *v, ui
     int64_t n;
     if (!json_whole(v, &n) || n < 0) {
         double d = json_double(v);
-        if (json_is(v, JSON_KIND_REAL) && d >= 4294967294.0) {
+        if (json_numeric(v) && d >= 4294967294.0) {
             n = NFA_NONE - 1;
         } else {
             reader_malformed(r, keyword, "a whole number of at least 0");

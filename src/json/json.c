@@ -8,6 +8,7 @@
 #include "base/c_locale.h"
 #include "base/turn.h"
 #include "json/json_lex.h"
+#include "json/json_wide.h"
 
 /* jansson's calls take no const pointers, though most change nothing. */
 static json_t *mutable(const json_value *v) {
@@ -20,21 +21,23 @@ static json_value *or_null(json_t *v) {
 
 /* ---- reading ---- */
 
-/* Copies text, which was checked, and appends "e0" to every integer that an int64 does not hold: it is then a real. */
-static quire_err widen(str text, strbuf *out) {
+/* Copies text, which was checked, with a real for every integer that an int64 does not hold: the nearest, or any where its digits are put
+ * there afterwards. */
+static quire_err widen(str text, json_wide wide, strbuf *out) {
     size_t done = 0;
     for (size_t at = 0; at < text.n;) {
         const char *what;
         json_letters letters;
         json_number number;
+        size_t from = at;
         char c = text.p[at];
         if (c == '"') {
             TRY(json_lex_string(text, &at, SIZE_MAX, &letters, &what));
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             TRY(json_lex_number(text, &at, &number, &what));
             if (number.is_integer && !number.fits) {
-                TRY(strbuf_add(out, text.p + done, at - done));
-                TRY(strbuf_add_str(out, "e0"));
+                TRY(strbuf_add(out, text.p + done, (wide == JSON_WIDE_KEPT ? from : at) - done));
+                TRY(strbuf_add_str(out, wide == JSON_WIDE_KEPT ? "0.0" : "e0"));
                 done = at;
             }
         } else {
@@ -56,7 +59,7 @@ static bool is_beyond_double(str digits, strbuf *scratch) {
 }
 
 /* Describes what jansson refuses in a checked text, and where: a number beyond a double, or a NUL in a name. */
-static void explain_refusal(str text, json_fault *fault) {
+static void explain_refusal(str text, json_wide wide, json_fault *fault) {
     strbuf scratch = {0};
     const char *what, *found = NULL;
     size_t start = 0;
@@ -72,7 +75,9 @@ static void explain_refusal(str text, json_fault *fault) {
             found = with_nul ? "a name with a NUL character" : NULL;
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             (void)json_lex_number(text, &at, &number, &what);
-            found = is_beyond_double((str){text.p + start, at - start}, &scratch) ? "a number beyond a double" : NULL;
+            found = !(wide == JSON_WIDE_KEPT && number.is_integer) && is_beyond_double((str){text.p + start, at - start}, &scratch)
+                        ? "a number beyond a double"
+                        : NULL;
         } else {
             at++;
         }
@@ -108,6 +113,12 @@ quire_err json_read(str text, const json_limits *limits, json_wide wide, json_va
     return json_read_counted(text, limits, wide, out, &counts, fault);
 }
 
+static quire_err given_up(quire_err e, json_fault *fault) {
+    *fault = (json_fault){0};
+    (void)snprintf(fault->what, sizeof fault->what, "%s", e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
+    return e;
+}
+
 quire_err json_read_counted(str text, const json_limits *limits, json_wide wide, json_value **out, json_counts *counts, json_fault *fault) {
     json_error_t error;
     strbuf widened = {0};
@@ -118,12 +129,10 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
         return QUIRE_BAD_FILE;
     }
     if (counts->n_wide > 0) {
-        quire_err e = widen(text, &widened);
+        quire_err e = widen(text, wide, &widened);
         if (e != QUIRE_OK) {
             strbuf_deinit(&widened);
-            *fault = (json_fault){0};
-            (void)snprintf(fault->what, sizeof fault->what, "%s", e == QUIRE_NO_MEMORY ? "out of memory" : "given up");
-            return e;
+            return given_up(e, fault);
         }
     }
     size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (limits->names == JSON_NAMES_UNIQUE ? JSON_REJECT_DUPLICATES : 0);
@@ -139,8 +148,13 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
         return QUIRE_NO_MEMORY;
     }
     if (v == NULL) {
-        explain_refusal(text, fault);
+        explain_refusal(text, wide, fault);
         return QUIRE_BAD_FILE;
+    }
+    quire_err placed = counts->n_wide > 0 && wide == JSON_WIDE_KEPT ? wide_place(text, &v) : QUIRE_OK;
+    if (placed != QUIRE_OK) {
+        json_decref(v);
+        return given_up(placed, fault);
     }
     *out = or_null(v);
     return QUIRE_OK;
@@ -173,7 +187,7 @@ json_kind json_kind_of(const json_value *v) {
     case JSON_ARRAY:
         return JSON_KIND_ARRAY;
     case JSON_STRING:
-        return JSON_KIND_TEXT;
+        return wide_is(v) ? JSON_KIND_WIDE : JSON_KIND_TEXT;
     case JSON_INTEGER:
         return JSON_KIND_INT;
     case JSON_REAL:
@@ -194,8 +208,16 @@ int64_t json_int64(const json_value *v) {
     return json_integer_value(v);
 }
 
+bool json_numeric(const json_value *v) {
+    return json_is_number(v) || (v != NULL && wide_is(v));
+}
+
 double json_double(const json_value *v) {
-    return json_number_value(v);
+    return json_is(v, JSON_KIND_WIDE) ? c_locale_strtod(wide_digits(v).p, NULL) : json_number_value(v);
+}
+
+str json_wide_str(const json_value *v) {
+    return json_is(v, JSON_KIND_WIDE) ? wide_digits(v) : (str){"", 0};
 }
 
 bool json_whole(const json_value *v, int64_t *out) {
@@ -212,7 +234,7 @@ bool json_whole(const json_value *v, int64_t *out) {
 }
 
 str json_str(const json_value *v) {
-    return json_is_string(v) ? (str){json_string_value(v), json_string_length(v)} : (str){"", 0};
+    return json_is(v, JSON_KIND_TEXT) ? (str){json_string_value(v), json_string_length(v)} : (str){"", 0};
 }
 
 size_t json_length(const json_value *v) {

@@ -21,13 +21,15 @@ typedef enum json_kind {
     JSON_KIND_REAL,
     JSON_KIND_TEXT,
     JSON_KIND_ARRAY,
-    JSON_KIND_OBJECT
+    JSON_KIND_OBJECT,
+    JSON_KIND_WIDE /* an integer that an int64 does not hold, kept as its digits: JSON_WIDE_KEPT */
 } json_kind;
 
 /* What to do with an integer that an int64 does not hold. */
 typedef enum json_wide {
     JSON_WIDE_REFUSED, /* QUIRE_BAD_FILE: "an integer beyond 64 bits" */
-    JSON_WIDE_REAL     /* the nearest double: other programs write 1e30 with all its digits */
+    JSON_WIDE_REAL,    /* the nearest double: other programs write 1e30 with all its digits */
+    JSON_WIDE_KEPT     /* its digits, any number of them */
 } json_wide;
 
 /* ---- reading ---- */
@@ -54,8 +56,12 @@ static inline bool json_is(const json_value *v, json_kind kind) {
 bool json_truth(const json_value *v);
 /* An integer; 0 for other kinds. */
 int64_t json_int64(const json_value *v);
-/* An integer or real; 0 for other kinds. */
+/* An integer of any size, or a real. */
+bool json_numeric(const json_value *v);
+/* An integer or real, of a wide integer the nearest double, which may be infinite; 0 for other kinds. */
 double json_double(const json_value *v);
+/* The digits of a wide integer, with its sign; empty for other kinds. Ends with a 0 byte. Equal integers have equal digits. */
+str json_wide_str(const json_value *v);
 /* An integer, written as one or as a real without a fraction under 2^53. false for everything else. */
 bool json_whole(const json_value *v, int64_t *out);
 /* A text; empty for other kinds. */

@@ -19,6 +19,10 @@ void json_raw(json_out *o, const char *json) {
     add(o, json, strlen(json));
 }
 
+void json_raw_part(json_out *o, str json) {
+    add(o, json.p, json.n);
+}
+
 /* ---- arrays and objects ---- */
 
 static void break_line(json_out *o) {
@@ -213,6 +217,7 @@ void json_add(json_out *o, const json_value *v) {
     case JSON_KIND_BOOL: json_bool(o, json_truth(v)); return;
     case JSON_KIND_INT: json_int(o, json_int64(v)); return;
     case JSON_KIND_REAL: json_exact(o, json_double(v)); return;
+    case JSON_KIND_WIDE: json_raw_part(o, json_wide_str(v)); return;
     case JSON_KIND_TEXT: json_text(o, s.p, s.n); return;
     case JSON_KIND_OBJECT: add_object(o, v); return;
     case JSON_KIND_ARRAY: break;
@@ -255,7 +260,7 @@ const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]) {
     default: {
         strbuf text = {0};
         json_add(&(json_out){.to = &text}, v);
-        snprintf(buf, JSON_BRIEF_BYTES, "%.40s", text.n > 0 ? text.p : "a value");
+        snprintf(buf, JSON_BRIEF_BYTES, "%.40s%s", text.n > 0 ? text.p : "a value", text.n > 40 ? "..." : "");
         strbuf_deinit(&text);
         return buf;
     }

@@ -83,7 +83,11 @@ static void cut_generation(conn *c) {
 }
 
 static const pending_kind generation = {
-    .close = close_generation, .shut_down = shut_down_generation, .drained = send_more, .cut = cut_generation, .counts_disconnects = true,
+    .close = close_generation,
+    .shut_down = shut_down_generation,
+    .drained = send_more,
+    .cut = cut_generation,
+    .counts_disconnects = true,
 };
 
 response *response_of(const conn *c) {
@@ -235,16 +239,21 @@ static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, 
     return true;
 }
 
+static size_t prompt_bytes(const response_prompt *p) {
+    return p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n + response_logprobs_bytes(&p->logprobs);
+}
+
 /* The first START of a prompt's choices: computes the parts that all of them show. */
 static bool take_prompt(response *a, response_prompt *p, const quire_event *ev) {
-    size_t cap = 0;
-    if (p->taken) {
-        return true;
-    }
+    size_t cap = 0, before = prompt_bytes(p);
+    bool taken = p->taken || ((!a->info->return_token_ids || add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
+                              strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK);
     p->taken = true;
-    bool taken = (!a->info->return_token_ids || add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
-                 strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
-    response_count(a, (int64_t)(p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n + response_logprobs_bytes(&p->logprobs)));
+    if (!p->has_logprobs && (ev->logprobs != NULL || ev->n_tokens == 1)) { /* a choice that failed has none; another may */
+        p->has_logprobs = true;
+        taken = taken && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
+    }
+    response_count(a, (int64_t)(prompt_bytes(p) - before));
     return taken;
 }
 
@@ -300,7 +309,12 @@ static void on_rollback(response *a, response_choice *c, const quire_event *ev) 
         return;
     }
     c->completion_tokens = ev->completion_tokens;
-    response_rollback_logprobs(a, c, ev->tokens, ev->n_tokens);
+    size_t before = choice_bytes(c);
+    if (response_rollback_logprobs(a, c, ev) != QUIRE_OK) {
+        out_of_memory(a);
+        return;
+    }
+    response_count(a, (int64_t)(choice_bytes(c) - before));
     json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: {");
     response_write_head(a, a->format->chunk_object, &o);
@@ -324,10 +338,12 @@ static void on_end(response *a, response_choice *c, const quire_event *ev) {
     c->prompt_tokens = ev->prompt_tokens;
     c->completion_tokens = ev->completion_tokens;
     c->cached_tokens = ev->cached_tokens;
-    if (ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) {
+    size_t before = choice_bytes(c);
+    if ((ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) || response_end_logprobs(c) != QUIRE_OK) {
         out_of_memory(a);
         return;
     }
+    response_count(a, (int64_t)(choice_bytes(c) - before));
     if (a->info->stream && a->started) { /* else it failed before it began, and DONE has the error */
         (void)response_send_held(a, ev->choice);
     }

@@ -13,16 +13,31 @@
 #include "server/conn.h"
 #include "server/stream_order.h"
 
-/* Log-probabilities of tokens, written as they arrive: lists of JSON values without their brackets. */
+/* A token of a completion whose text is not all shown yet, since it may begin a stop string. */
+typedef struct token_waiting {
+    size_t n_text;           /* bytes of its text */
+    size_t n_values, n_tops; /* bytes of these lists up to its numbers */
+} token_waiting;
+
+/* Log-probabilities of tokens, written as they arrive: lists of JSON values without their brackets.
+ *
+ * The tokens of a completion are the pieces of its text: a token is listed once its text is shown, and the last ones are cut where a stop
+ * string cuts the text. Their numbers wait at the end of `values` and `tops`. */
 typedef struct response_logprobs {
     strbuf tokens, values, tops, offsets; /* completions */
+    size_t n_values, n_tops;              /* bytes of values and tops up to the tokens that are listed */
+    token_waiting *waiting;               /* [first_waiting, n_waiting) */
+    size_t first_waiting, n_waiting, cap_waiting;
+    strbuf shown;                         /* the shown part of the waiting tokens' text */
+    size_t n_settled;                     /* tokens that no longer wait: all those of the response's text up to byte `base` */
+    size_t base, n_shown;                 /* n_shown: bytes of that text that are shown */
     strbuf content;                       /* chat: one object a token */
-    int64_t n_chars, n_prompt_chars;      /* characters of the tokens' texts so far; those of the prompt */
+    int64_t n_chars, n_prompt_chars;      /* characters of the listed tokens' texts so far; those of the prompt */
 } response_logprobs;
 
 /* The parts of a prompt that its choices contain: computed once, at the first START, and written with each of them. */
 typedef struct response_prompt {
-    bool taken;
+    bool taken, has_logprobs;
     response_logprobs logprobs; /* of the echo */
     strbuf text;              /* the echo */
     strbuf prompt_logprobs;   /* one value for each token except the first */
@@ -180,10 +195,12 @@ quire_err response_take_logprobs(const response *a, response_choice *c, const qu
 quire_err response_take_prompt_logprobs(const response *a, response_prompt *p, const quire_event *ev);
 /* Bytes that they take. */
 size_t response_logprobs_bytes(const response_logprobs *l);
-/* Clears them. */
+/* Clears those that were written. */
 void response_clear_logprobs(response_choice *c);
-/* The response was rolled back: offsets continue behind the tokens that remain. */
-void response_rollback_logprobs(const response *a, response_choice *c, const int32_t *tokens, int32_t n);
+/* The response was rolled back: drops those of tokens that wait and are dropped; offsets continue behind the tokens that remain. */
+quire_err response_rollback_logprobs(const response *a, response_choice *c, const quire_event *ev);
+/* No text comes any more: lists the tokens that wait, with what is shown of them. */
+quire_err response_end_logprobs(response_choice *c);
 void response_deinit_logprobs(response_logprobs *l);
 /* "logprobs":{..} or null */
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);

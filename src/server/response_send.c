@@ -19,11 +19,13 @@ void response_count(response *a, int64_t delta) {
 
 /* Clears what was written of a choice. */
 static void clear_choice(response *a, response_choice *c) {
-    response_count(a, -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs)));
+    size_t n_logprobs = response_logprobs_bytes(&c->logprobs);
+    response_clear_logprobs(c);
+    n_logprobs -= response_logprobs_bytes(&c->logprobs);
+    response_count(a, -(int64_t)(c->text.n + c->parts.n_bytes + c->n_tokens * sizeof *c->tokens + n_logprobs));
     c->n_tokens = 0;
     strbuf_clear(&c->text);
     response_clear_parts(&c->parts);
-    response_clear_logprobs(c);
 }
 
 /* ---- errors ---- */

@@ -89,7 +89,7 @@ static quire_err refuse_tail(const stream_order *o, quire_error *err) {
 
 static quire_err read_order(stream_order *o, const char *text, size_t n, quire_error *err) {
     json_fault fault;
-    if (json_read((str){text, n}, &limits, JSON_WIDE_REFUSED, &o->body, &fault) != QUIRE_OK) {
+    if (json_read((str){text, n}, &limits, JSON_WIDE_KEPT, &o->body, &fault) != QUIRE_OK) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is not valid JSON at byte %zu: %s", fault.at, fault.what);
     }
     if (!json_is(o->body, JSON_KIND_OBJECT)) {

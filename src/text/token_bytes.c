@@ -22,14 +22,23 @@ static bool is_byte_piece(str piece, char *byte) {
 }
 
 /* The text says a token's bytes unless they are no whole characters. Then the piece does: a byte's name, or the byte-level alphabet. */
-quire_err token_bytes_add(const tokenizer *t, const token_texts *texts, int32_t id, strbuf *out) {
-    str text = token_texts_of(texts, id), piece = tokenizer_piece(t, id);
+static quire_err add_bytes(const tokenizer *t, str text, int32_t id, strbuf *out) {
+    str piece = tokenizer_piece(t, id);
     char byte;
-    if (tokenizer_is_special(t, id)) {
-        return QUIRE_OK;
-    }
     if (!has_replacement(text)) {
         return strbuf_add(out, text.p, text.n);
     }
     return is_byte_piece(piece, &byte) ? strbuf_add_char(out, byte) : byte_level_add_bytes(out, piece);
+}
+
+quire_err token_bytes_add(const tokenizer *t, const token_texts *texts, int32_t id, strbuf *out) {
+    return tokenizer_is_special(t, id) ? QUIRE_OK : add_bytes(t, token_texts_of(texts, id), id, out);
+}
+
+quire_err token_bytes_add_one(const tokenizer *t, int32_t id, strbuf *out) {
+    strbuf text = {0};
+    quire_err e = token_text_add(t, id, &text);
+    e = e == QUIRE_OK ? add_bytes(t, (str){text.p, text.n}, id, out) : e;
+    strbuf_deinit(&text);
+    return e;
 }

@@ -32,16 +32,23 @@ static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) 
     return QUIRE_NOT_FOUND;
 }
 
+/* Appends what id adds behind the anchor, whose text is `before`. */
+static quire_err add_behind(const tokenizer *t, int32_t anchor, const strbuf *before, int32_t id, strbuf *both, strbuf *out) {
+    int32_t ids[2] = {anchor, id};
+    strbuf_clear(both);
+    TRY(tokenizer_decode(t, ids, 2, false, both));
+    size_t n = both->n > before->n && memcmp(both->p, before->p, before->n) == 0 ? both->n - before->n : 0;
+    return strbuf_add(out, both->p + both->n - n, n);
+}
+
 static quire_err fill(const tokenizer *t, token_texts *out, strbuf *before, strbuf *both) {
     int32_t anchor;
     TRY(find_anchor(t, before, &anchor));
     for (int32_t i = 0; i < out->n; i++) {
-        int32_t ids[2] = {anchor, i};
-        strbuf_clear(both);
-        TRY(tokenizer_decode(t, ids, 2, false, both));
-        size_t n = both->n > before->n && memcmp(both->p, before->p, before->n) == 0 ? both->n - before->n : 0;
-        TRY(strbuf_add(&out->bytes, both->p + both->n - n, n));
+        size_t start = out->bytes.n, n;
+        TRY(add_behind(t, anchor, before, i, both, &out->bytes));
         out->starts[i + 1] = out->bytes.n;
+        n = out->bytes.n - start;
         out->longest = n > out->longest ? n : out->longest;
     }
     return QUIRE_OK;
@@ -64,6 +71,16 @@ quire_err token_texts_open(const tokenizer *t, token_texts **out) {
     }
     *out = texts;
     return QUIRE_OK;
+}
+
+quire_err token_text_add(const tokenizer *t, int32_t id, strbuf *out) {
+    strbuf before = {0}, both = {0};
+    int32_t anchor;
+    quire_err e = find_anchor(t, &before, &anchor);
+    e = e == QUIRE_NOT_FOUND ? tokenizer_decode(t, &id, 1, false, out) : e == QUIRE_OK ? add_behind(t, anchor, &before, id, &both, out) : e;
+    strbuf_deinit(&before);
+    strbuf_deinit(&both);
+    return e;
 }
 
 str token_texts_of(const token_texts *t, int32_t id) {

@@ -346,8 +346,7 @@ static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     assert_int_equal(quire_stream_rollback(s, 0, n, "{\"stop\": \"x\"}", 13, &err), QUIRE_BAD_REQUEST);
     assert_string_equal(err.param, "stop");
     assert_int_equal(quire_stream_rollback(s, 0, n, "{\"top_p\": 7}", 12, &err), QUIRE_BAD_REQUEST);
-    static const char *const bounds[][2] = {{"{\"max_tokens\": 2147483647}", "max_tokens"},
-                                            {"{\"min_tokens\": 2147483647}", "min_tokens"},
+    static const char *const bounds[][2] = {{"{\"min_tokens\": 2147483647}", "min_tokens"},
                                             {"{\"max_tokens\": 40, \"min_tokens\": 41}", "min_tokens"}};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         assert_int_equal(quire_stream_rollback(s, 0, n, bounds[i][0], strlen(bounds[i][0]), &err), QUIRE_BAD_REQUEST);

@@ -41,7 +41,10 @@ static void what_json_lacks_is_repaired(void **state) {
     (void)state;
     expect("{\"a\": True, \"b\": None,}", "{\"a\": true, \"b\": null}");
     expect("[1, 2, ]", "[1, 2]");
-    expect("\"a\nb\tc\x01\\q\\'\"", "\"a\\nb\\tc\\u0001q'\"");
+    expect("\"a\nb\tc\x01\\q\\'\"", "\"a\\nb\\tc\\u0001\\\\q'\"");
+    expect("\"C:\\path\\users\\x\\u\\u00zz\\d+\\.\\$\"", "\"C:\\\\path\\\\users\\\\x\\\\u\\\\u00zz\\\\d+\\\\.\\\\$\"");
+    expect("\"\\u00\"", "\"\\\\u00\"");
+    expect("{\"a\": \"cut \\u00", "{\"a\": \"cut \"}");
     expect("\"\\ud83d \\udc00\"", "\"\xEF\xBF\xBD \xEF\xBF\xBD\"");
 }
 

@@ -187,12 +187,26 @@ static void no_mark_goes_on_across_a_hidden_token(void **state) {
     expect(c, "\1\2<think>a</th\1\2ink>b</think>c", "R:a</think>bC:c");
 }
 
+static void a_backslash_that_begins_no_escape_stays(void **state) {
+    (void)state;
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"C:\\path\\d+\"}}</tool_call>",
+           "F:f{\"a\":\"C:\\\\path\\\\d+\"};");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": \\\"C:\\path\\\"}\"}</tool_call>",
+           "F:f{\"a\": \"C:\\\\path\"};");
+    expect(TOOLS("mistral"), "[TOOL_CALLS]f[ARGS]{\"a\": \"\\.\"}", "F:f{\"a\": \"\\\\.\"};");
+    expect(TOOLS("pythonic"), "[f(a='C:\\path')]", "F:f{\"a\": \"C:\\\\path\"};");
+    expect(TOOLS("gemma4"), "<|tool_call>call:f{a:\"C:\\path\"}<tool_call|>", "F:f{\"a\":\"C:\\\\path\"};");
+    expect(TOOLS("qwen3_coder"), "<tool_call>\n<function=f>\n<parameter=a>\nC:\\path\n</parameter>\n</function>\n</tool_call>",
+           "F:f{\"a\": \"C:\\\\path\"};");
+}
+
 static void broken_arguments_are_completed(void **state) {
     (void)state;
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":[1,{\"b\":tru", "F:f{\"a\":[1,{\"b\":true}]};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x\\u00", "F:f{\"a\":\"x\"};");
-    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"\\u12\",\"n\":1}}</tool_call>", "F:f{\"a\":\"\",\"n\":1};");
-    expect(TOOLS("pythonic"), "[f(a='\\x1', n=1)]", "F:f{\"a\": \"\", \"n\": 1};");
+    expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"\\u12\",\"n\":1}}</tool_call>",
+           "F:f{\"a\":\"\\\\u12\",\"n\":1};");
+    expect(TOOLS("pythonic"), "[f(a='\\x1', n=1)]", "F:f{\"a\": \"\\\\x1\", \"n\": 1};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1,}}</tool_call>", "F:f{\"a\":1};");
     expect(TOOLS("hermes"), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1, oops", "F:f{\"a\":1};C:oops");
     parse_case cut = {.tools = "hermes", .cut_off = true};
@@ -440,6 +454,7 @@ int main(void) {
         cmocka_unit_test(white_space_before_what_only_looks_like_a_call_stays),
         cmocka_unit_test(a_value_without_quotes_is_whole_where_the_answer_ends),
         cmocka_unit_test(no_mark_goes_on_across_a_hidden_token),
+        cmocka_unit_test(a_backslash_that_begins_no_escape_stays),
         cmocka_unit_test(broken_arguments_are_completed),
         cmocka_unit_test(values_between_tags_have_the_schemas_types),
         cmocka_unit_test(nested_elements_are_objects_and_lists),

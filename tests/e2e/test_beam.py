@@ -129,6 +129,24 @@ def test_prompt_logprobs_and_echo_with_several_results(server):
         assert c["text"].startswith(PROMPT)
 
 
+def test_results_that_were_not_found_have_the_prompts_logprobs_too(server):
+    for _ in range(2):  # the second time the prompt is cached
+        found = complete(server, beam_width=4, n=3, max_tokens=2, allowed_token_ids=[17], prompt_logprobs=1)["choices"]
+        assert sum(len(c["token_ids"]) > 0 for c in found) < 3
+        assert all(len(c["prompt_logprobs"]) == len(found[0]["prompt_token_ids"]) for c in found)
+        assert found[0]["prompt_logprobs"] == found[1]["prompt_logprobs"] == found[2]["prompt_logprobs"]
+        for stream in (False, True):
+            status, _, text = server.ask("POST", "/v1/completions", {"model": "tiny", "prompt": PROMPT, "beam_width": 4, "n": 3, "max_tokens": 2, "stream": stream,
+                                                                    "allowed_token_ids": [17], "echo": True, "logprobs": 1})
+            assert status == 200, text
+            events = [text] if not stream else [e.removeprefix("data: ") for e in text.split("\n\n") if e and "[DONE]" not in e]
+            tokens, texts = {}, {}
+            for c in (c for e in events for c in json.loads(e)["choices"]):
+                tokens[c["index"]] = tokens.get(c["index"], "") + "".join((c["logprobs"] or {}).get("tokens", []))
+                texts[c["index"]] = texts.get(c["index"], "") + c["text"]
+            assert tokens == texts and all(t.startswith(PROMPT) for t in texts.values()) and len(texts) == 3
+
+
 def test_a_stop_string_ends_a_beam_in_the_search(server):
     fields = dict(beam_width=4, n=4, max_tokens=40, ignore_eos=True, length_penalty=0, early_stopping=True, logprobs=0)
     plain = complete(server, **fields)["choices"]

@@ -34,6 +34,27 @@ def model(quire, tmp_path_factory):
     return path
 
 
+DIGITS = "18446744073709551615", "-99999999999999999999999999", "7" * 60
+
+
+def test_integers_of_any_size_reach_templates_with_their_digits(model):
+    text = "{% for m in messages %}{{ m.content }}{{ m.extra | tojson }}{% endfor %}{{ tools | tojson }}{{ documents }}{{ big }}{{ big > 18446744073709551614 }}"
+    body = """{"messages": [{"role": "user", "content": "hi", "extra": {"n": %s}}], "max_tokens": 1, "metadata": {"x": %s}, "return_token_ids": true, "chat_template": %s,
+              "documents": [{"title": "t", "n": %s}], "chat_template_kwargs": {"big": %s},
+              "tools": [{"type": "function", "function": {"name": "page", "parameters": {"type": "object", "properties": {"limit": {"type": "integer", "minimum": 0,
+                         "default": %s, "enum": [%s]}}}}}]}"""
+    s = Server(str(model), "--api-key", KEY, "--trust-request-chat-template")
+    try:
+        for n in DIGITS:
+            status, _, answer = s.ask("POST", "/v1/chat/completions", raw=body % (n, n, json.dumps(text), n, n, n, n))
+            assert status == 200, answer
+            ids = ",".join(map(str, json.loads(answer)["prompt_token_ids"]))
+            shown = subprocess.run([QUIRE, "tokenize", "models/builtin-hf", "--decode", ids], capture_output=True, text=True).stdout
+            assert shown.count(n) >= 5 and (str(int(n) > 18446744073709551614) in shown), shown
+    finally:
+        assert s.stop() == 0
+
+
 def served(model, *flags):
     s = Server(str(model), "--api-key", KEY, *flags)
     yield s

@@ -170,8 +170,6 @@ def test_numbers_are_checked_before_the_weights_are_loaded(quire, broken):
 
     path = broken(temperature=0.5)
     assert "blk" in says("run", path, "-p", "x") or "layer" in says("run", path, "-p", "x")
-    assert says("run", path, "-p", "x", "-n", "99999").startswith("quire: max_tokens is 99999; a sequence has at most ")
-    assert says("serve", path, "--port", "0", "-n", "99999").find("max_tokens is 99999") > 0
     path = broken(temperature=-1)
     assert "generation_config.json: temperature is -1" in says("run", path, "-p", "x") and "temperature is -1" in says("serve", path, "--port", "0")
     assert "temperature" not in says("run", path, "-p", "x", "--generation-config", "none")

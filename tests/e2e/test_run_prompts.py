@@ -35,6 +35,33 @@ def run(folder, *more, **names):
     return subprocess.run(command(*more, **names), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
 
 
+def test_a_byte_order_mark_is_skipped_and_lines_count_as_an_editor_shows_them(tmp_path):
+    lines = ['{"prompt": "one", "max_tokens": 2, "id": 1}', "", "   ", "{broken"]
+    (tmp_path / "in.jsonl").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    done = run(tmp_path)
+    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert "text" in answers[0] and answers[0]["id"] == 1 and "line 4 " in answers[1]["error"]["message"], done.stderr
+    (tmp_path / "in.jsonl").write_bytes(b"\xef\xbb\xbf\n" + lines[0].encode())
+    (tmp_path / "out.jsonl").unlink()
+    assert run(tmp_path).returncode == 0 and json.loads((tmp_path / "out.jsonl").read_text())["id"] == 1
+
+
+def test_a_custom_id_that_occurs_twice_is_refused_with_both_lines(tmp_path):
+    body = {"url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 1}}
+    lines = [json.dumps({"custom_id": f"c{i}", **body}) for i in range(200)]
+    lines[3], lines[150] = "", '{"body": {"prompt": "x", "max_tokens": 1}, "url": "/v1/completions", "custom_id": "\\u006375"}'
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    done = run(tmp_path)
+    assert done.returncode != 0 and "line 151" in done.stderr and "line 76" in done.stderr and "c75" in done.stderr, done.stderr
+    assert not list(tmp_path.glob("out*"))
+    lines = [json.dumps({"custom_id": i, **body}) for i in (5, "5", None, None, [5])]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    done = run(tmp_path)
+    assert done.returncode != 0 and "line 2 " in done.stderr, done.stderr
+    (tmp_path / "in.jsonl").write_text("\n".join(lines[1:]))
+    assert run(tmp_path).returncode == 0
+
+
 def start(folder, *more, **names):
     return subprocess.Popen(command(*more, **names), cwd=folder, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 

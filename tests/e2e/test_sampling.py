@@ -53,6 +53,9 @@ def test_logprobs_of_the_prompt_equal_those_of_producing_it(server):
     assert values[0] is None
     assert values[-12:] == produced["logprobs"]["token_logprobs"]
     assert all(v <= 0 and math.isfinite(v) for v in values[1:])
+    answer = complete(server, prompt=prompt, max_tokens=0, echo=True, n=2)
+    assert answer["usage"]["completion_tokens"] == 0 and answer["usage"]["total_tokens"] == len(prompt)
+    assert [c["finish_reason"] for c in answer["choices"]] == ["length"] * 2
     again = complete(server, prompt=prompt, max_tokens=0, echo=True, logprobs=1)["choices"][0]
     assert again["logprobs"] == echoed["logprobs"]  # though the prompt is in the cache by now
 

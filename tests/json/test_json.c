@@ -608,8 +608,50 @@ static void a_document_of_the_operators_may_hold_wide_integers_and_equal_names(v
     assert_null(json_document(str_of("{\"a\":1")));
 }
 
+static void an_integer_of_any_size_keeps_its_digits(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\"a\":[18446744073709551615,1,{\"b\":-99999999999999999999}],\"a\\u0062\":9223372036854775807,\"c\":1.5,\"t\":\"x\"}";
+    json_value *v;
+    json_fault fault;
+    assert_int_equal(json_read(str_of(text), &json_limits_file, JSON_WIDE_KEPT, &v, &fault), QUIRE_OK);
+    const json_value *wide = json_at(json_get(v, "a"), 0);
+    assert_int_equal(json_kind_of(wide), JSON_KIND_WIDE);
+    assert_true(json_numeric(wide) && json_numeric(json_get(v, "c")) && !json_numeric(json_get(v, "t")) && !json_numeric(NULL));
+    assert_true(str_is(json_wide_str(wide), "18446744073709551615") && json_str(wide).n == 0 && json_int64(wide) == 0);
+    assert_true(json_double(wide) == 0x1p64 && json_wide_str(json_get(v, "t")).n == 0);
+    int64_t whole;
+    assert_false(json_whole(wide, &whole));
+    assert_true(json_is(json_get(v, "ab"), JSON_KIND_INT));
+    strbuf out = {0};
+    json_out o = {.to = &out};
+    json_add(&o, v);
+    assert_string_equal(out.p,
+                        "{\"a\":[18446744073709551615,1,{\"b\":-99999999999999999999}],\"ab\":9223372036854775807,\"c\":1.5,\"t\":\"x\"}");
+    strbuf_deinit(&out);
+    json_drop(v);
+    char digits[512]; /* more than a double holds, as a whole text */
+    memset(digits, '9', sizeof digits);
+    assert_int_equal(json_read((str){digits, sizeof digits}, &json_limits_file, JSON_WIDE_KEPT, &v, &fault), QUIRE_OK);
+    assert_true(str_eq(json_wide_str(v), (str){digits, sizeof digits}) && isinf(json_double(v)));
+    json_value *same;
+    assert_int_equal(json_read((str){digits, sizeof digits}, &json_limits_file, JSON_WIDE_KEPT, &same, &fault), QUIRE_OK);
+    assert_true(json_same(v, same));
+    json_drop(same);
+    json_drop(v);
+    static const char names[] =
+        "{\"a\":18446744073709551615,\"a\":1.25,\"b\":1,\"b\":18446744073709551616,\"c\":18446744073709551615,\"c\":\"x\"}";
+    assert_int_equal(json_read(str_of(names), &json_limits_config, JSON_WIDE_KEPT, &v, &fault), QUIRE_OK);
+    assert_true(json_double(json_get(v, "a")) == 1.25 && str_is(json_wide_str(json_get(v, "b")), "18446744073709551616"));
+    assert_true(str_is(json_str(json_get(v, "c")), "x"));
+    json_drop(v);
+    assert_int_equal(json_read(str_of("[18446744073709551616,1e999]"), &json_limits_file, JSON_WIDE_KEPT, &v, &fault), QUIRE_BAD_FILE);
+    assert_true(fault.at == 22 && strstr(fault.what, "beyond a double") != NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_integer_of_any_size_keeps_its_digits),
         cmocka_unit_test(what_is_no_json_is_refused_at_its_byte),
         cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),
         cmocka_unit_test(every_control_character_is_refused_in_a_string),

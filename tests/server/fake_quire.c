@@ -201,6 +201,10 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
     return QUIRE_OK;
 }
 
+quire_err quire_token_bytes(const quire_engine *e, int32_t id, char **bytes, size_t *n, quire_error *err) {
+    return quire_detokenize(e, &id, 1, false, bytes, n, err);
+}
+
 void quire_free(void *p) {
     free(p);
 }
