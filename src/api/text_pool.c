@@ -98,6 +98,25 @@ static void lower(worker *w) {
     }
 }
 
+void text_begin(worker *w, const candidate *c) {
+    text_pool *p = w->pool;
+    text_job *job = *c->job;
+    p->last = p->last == &job->next ? c->job : p->last;
+    *c->job = job->next;
+    p->n_jobs[w->is_slow]--;
+    w->job = job;
+    w->state = WORKER_RUNS;
+    w->tenant = job->tenant;
+    w->tenant_used_us = job->tenant_used_us;
+    w->added_us = job->added_us;
+    w->expected_us = text_expected_us(job);
+    w->turn.used_us = w->turn.limit_us = 0;
+    w->turn.held_bytes = 0;
+    w->text_bytes = text_counted_bytes(job);
+    w->turn.may_hold = TEXT_SMALL_BYTES + w->text_bytes;
+    p->text_bytes += w->text_bytes;
+}
+
 /* Gives w the first job of those that it looks for, if there is one and nobody who waits in the middle of one is before it. */
 static bool take_job(worker *w) {
     text_pool *p = w->pool;
@@ -105,32 +124,20 @@ static bool take_job(worker *w) {
     if (c.job == NULL || (waiting.worker != NULL && text_is_before(&waiting, &c))) {
         return false;
     }
-    text_job *job = *c.job;
-    p->last = p->last == &job->next ? c.job : p->last;
-    *c.job = job->next;
-    p->n_jobs[w->is_slow]--;
-    w->job = job;
-    w->state = WORKER_RUNS;
-    w->tenant = job->tenant;
-    w->tenant_used_us = job->tenant_used_us;
-    w->expected_us = text_expected_us(job);
-    w->turn.used_us = w->turn.limit_us = 0;
-    w->turn.held_bytes = 0;
-    w->text_bytes = text_counted_bytes(job);
-    w->turn.may_hold = TEXT_SMALL_BYTES + w->text_bytes;
-    p->text_bytes += w->text_bytes;
+    text_begin(w, &c);
     if (p->closing && p->first == NULL) {
         wake_all(p); /* those that have nothing to do end */
     }
     return true;
 }
 
-/* Adds the time since its slice began to w, and to its tenant's other jobs. */
-static void charge(worker *w) {
+void text_charge(worker *w, int64_t us) {
     text_pool *p = w->pool;
-    int64_t now = clock_thread_us(), us = now - w->slice_began_us;
-    w->slice_began_us = now;
     w->turn.used_us += us;
+    p->worked_us += us;
+    p->rest_us += us;
+    p->virtual_us += p->rest_us / p->n_tenants;
+    p->rest_us %= p->n_tenants;
     for (int32_t i = 0; i < p->n_places; i++) {
         worker *other = &p->workers[i];
         other->tenant_used_us += other->job != NULL && other->tenant == w->tenant ? us : 0;
@@ -138,6 +145,13 @@ static void charge(worker *w) {
     for (text_job *job = p->first; job != NULL; job = job->next) {
         job->tenant_used_us += job->tenant == w->tenant ? us : 0;
     }
+}
+
+/* Charges the time since its slice began. */
+static void charge(worker *w) {
+    int64_t now = clock_thread_us(), us = now - w->slice_began_us;
+    w->slice_began_us = now;
+    text_charge(w, us);
 }
 
 /* Waits in the middle until w may go on. */
@@ -232,7 +246,7 @@ static void run_job(worker *w) {
     pthread_mutex_lock(&w->pool->lock);
     charge(w);
     end_holding(w);
-    w->job = NULL;
+    text_leave(w);
     dispatch(w->pool); /* others may have waited for what it held */
 }
 
@@ -341,32 +355,50 @@ void text_pool_close(text_pool *p) {
     mem_free(p);
 }
 
-/* What a new job's tenant has used: as the tenant's other jobs say, else the least of all, so that who comes back has no credit. */
-static int64_t tenant_used(const text_pool *p, uint64_t tenant) {
-    int64_t least = INT64_MAX;
+/* Whether a tenant has jobs, and in *used what they say that it has used; else the least of all tenants there. */
+static bool has_jobs(const text_pool *p, uint64_t tenant, int64_t *used) {
+    *used = INT64_MAX;
     for (int32_t i = 0; i < p->n_places; i++) {
         const worker *w = &p->workers[i];
         if (w->job != NULL && w->tenant == tenant) {
-            return w->tenant_used_us;
+            *used = w->tenant_used_us;
+            return true;
         }
-        least = w->job != NULL && w->tenant_used_us < least ? w->tenant_used_us : least;
+        *used = w->job != NULL && w->tenant_used_us < *used ? w->tenant_used_us : *used;
     }
     for (const text_job *job = p->first; job != NULL; job = job->next) {
         if (job->tenant == tenant) {
-            return job->tenant_used_us;
+            *used = job->tenant_used_us;
+            return true;
         }
-        least = job->tenant_used_us < least ? job->tenant_used_us : least;
+        *used = job->tenant_used_us < *used ? job->tenant_used_us : *used;
     }
-    return least == INT64_MAX ? 0 : least;
+    return false;
 }
 
-void text_pool_add(text_pool *p, text_job *job) {
+void text_enter(text_pool *p, text_job *job) {
+    int64_t used;
+    if (!has_jobs(p, job->tenant, &used)) { /* who comes back has no credit, and goes before nobody for ever */
+        used = used == INT64_MAX || used < p->virtual_us ? p->virtual_us : used;
+        p->n_tenants++;
+    }
+    job->tenant_used_us = used;
+    job->added_us = p->worked_us;
     job->next = NULL;
-    pthread_mutex_lock(&p->lock);
-    job->tenant_used_us = tenant_used(p, job->tenant);
     *p->last = job;
     p->last = &job->next;
     p->n_jobs[text_is_slow(job)]++;
+}
+
+void text_leave(worker *w) {
+    int64_t used;
+    w->job = NULL;
+    w->pool->n_tenants -= !has_jobs(w->pool, w->tenant, &used);
+}
+
+void text_pool_add(text_pool *p, text_job *job) {
+    pthread_mutex_lock(&p->lock);
+    text_enter(p, job);
     dispatch(p);
     pthread_mutex_unlock(&p->lock);
 }

@@ -1,8 +1,11 @@
 /* The text pool: threads that parse, render templates and tokenise, so that server loops and the engine thread never do.
  *
  * Jobs take turns (base/turn.h): a slice of a job is a millisecond, then the pool decides again who runs. Tenants have equal shares of
- * processor time; of one tenant's jobs the one goes first that is over soonest, as far as the length of its text tells. So a long prompt
- * delays nobody else's short one.
+ * processor time. Within a tenant the shortest job goes first, estimated from text length, and jobs age: what counts is the work that the
+ * pool had done when the job was added, plus what is left of the job. So a long prompt delays nobody else's short one, and a job that the
+ * pool adds after it has done as much work as a waiting one has left does not go before it. A tenant that comes has had as much, for the
+ * pool, as one that was there all the time (its virtual time: work done, divided by the tenants that there are); so tenants that come and
+ * go don't keep out one that stays.
  *
  * A job that takes longer than TEXT_QUICK_US, or is expected to, is a slow one. Slow jobs run on as many threads again, of lower priority:
  * they take what processors have left, and hold up neither quick jobs nor engine and server. All text threads have a short slice of
@@ -46,7 +49,7 @@ typedef struct text_job {
     uint64_t tenant;           /* whose turn it takes: text_tenant() */
     size_t n_bytes;            /* of the text that it works on, about */
     const atomic_bool *is_off; /* set: nobody wants the result, turn_poll gives QUIRE_CANCELLED; NULL: never */
-    int64_t tenant_used_us;    /* the pool's */
+    int64_t tenant_used_us, added_us; /* the pool's: what its tenant has used; the pool's work when it was added */
     struct text_job *next;
 } text_job;
 

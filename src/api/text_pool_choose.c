@@ -21,11 +21,11 @@ bool text_is_slow(const text_job *job) {
 /* What is left of a job. One that takes longer than expected is expected to take as long again. */
 candidate text_of_worker(worker *w) {
     int64_t left = w->expected_us - w->turn.used_us;
-    return (candidate){.worker = w, .tenant_used_us = w->tenant_used_us, .left_us = left > 0 ? left : w->turn.used_us};
+    return (candidate){.worker = w, .tenant_used_us = w->tenant_used_us, .turn_us = w->added_us + (left > 0 ? left : w->turn.used_us)};
 }
 
 static candidate of_job(text_job **at) {
-    return (candidate){.job = at, .tenant_used_us = (*at)->tenant_used_us, .left_us = text_expected_us(*at)};
+    return (candidate){.job = at, .tenant_used_us = (*at)->tenant_used_us, .turn_us = (*at)->added_us + text_expected_us(*at)};
 }
 
 /* The bytes of a job that are counted. */
@@ -43,7 +43,7 @@ bool text_is_nobody(const candidate *c) {
 }
 
 bool text_is_before(const candidate *a, const candidate *b) {
-    return a->tenant_used_us != b->tenant_used_us ? a->tenant_used_us < b->tenant_used_us : a->left_us < b->left_us;
+    return a->tenant_used_us != b->tenant_used_us ? a->tenant_used_us < b->tenant_used_us : a->turn_us < b->turn_us;
 }
 
 static void keep_best(candidate *best, candidate c) {

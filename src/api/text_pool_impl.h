@@ -22,7 +22,7 @@ typedef struct worker {
     bool is_low;   /* its thread has the low priority, for good */
     text_job *job; /* NULL: none */
     uint64_t tenant;
-    int64_t tenant_used_us, expected_us;
+    int64_t tenant_used_us, added_us, expected_us;
     size_t text_bytes;       /* that its job holds, of those that are counted */
     bool is_large, is_to_be; /* its job holds more than TEXT_SMALL_BYTES; waits until it may */
     int64_t slice_began_us;  /* on clock_thread_us */
@@ -39,6 +39,9 @@ struct text_pool {
     int32_t most_workers;                     /* max_workers where the system refuses no thread */
     int32_t n_running[2], max_running;        /* those that look count */
     int32_t n_looking[2];
+    int64_t worked_us, virtual_us; /* processor time of all jobs; the same divided by the tenants there were at each moment */
+    int64_t rest_us;               /* of the latter: less than a microsecond for each tenant */
+    int32_t n_tenants;             /* that have jobs */
     size_t text_bytes; /* that jobs with long texts hold */
     bool has_large;    /* a job holds more than TEXT_SMALL_BYTES beside its text */
     bool has_ended;    /* the thread that ended last is to be joined */
@@ -51,10 +54,19 @@ struct text_pool {
 typedef struct candidate {
     text_job **job; /* where the list has it, or NULL */
     worker *worker; /* or NULL */
-    int64_t tenant_used_us, left_us;
+    int64_t tenant_used_us;
+    int64_t turn_us; /* the work that the pool had done when it was added, and what is left of it */
 } candidate;
 
 /* All with the pool's lock held. */
+/* The job enters the pool: says what its tenant has used. Its tenant may be a new one. */
+void text_enter(text_pool *p, text_job *job);
+/* w has the job of c from here on, which has not begun. */
+void text_begin(worker *w, const candidate *c);
+/* Adds us of processor time to w's job, and to what its tenant's other jobs know that the tenant has used. */
+void text_charge(worker *w, int64_t us);
+/* The job that w has is over. */
+void text_leave(worker *w);
 int64_t text_expected_us(const text_job *job);
 bool text_is_slow(const text_job *job);
 size_t text_counted_bytes(const text_job *job);

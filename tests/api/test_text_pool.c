@@ -7,9 +7,11 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "api/text_pool.h"
+#include "api/text_pool_impl.h"
 #include "base/clock.h"
 #include "base/turn.h"
 
@@ -387,6 +389,152 @@ static void a_tenant_has_a_part_of_the_threads_in_the_middle(void **state) {
     end(&s);
 }
 
+/* ---- who goes on, by counted work: a pool of one processor and no threads, in which a slice is TEXT_SLICE_US exactly ---- */
+
+static text_pool *counted_pool(void) {
+    text_pool *p = calloc(1, sizeof *p);
+    p->last = &p->first;
+    p->n_places = p->n_workers = p->max_workers = p->most_workers = TEXT_POOL_THREADS;
+    p->max_running = 1;
+    for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
+        p->workers[i] = (worker){.pool = p, .state = WORKER_IDLE};
+    }
+    return p;
+}
+
+typedef struct counted_job {
+    text_job job;
+    int64_t work_us, began_at, ended_at; /* ended_at: what the pool had worked; 0: it is not over */
+} counted_job;
+
+static void add_counted(text_pool *p, counted_job *j, const char *tenant, int64_t work_us) {
+    *j = (counted_job){.work_us = work_us, .began_at = -1};
+    j->job = (text_job){.tenant = text_tenant(tenant), .n_bytes = (size_t)work_us * TEXT_BYTES_A_US};
+    text_enter(p, &j->job);
+}
+
+static worker *idle_worker(text_pool *p) {
+    for (int32_t i = 0; i < TEXT_POOL_THREADS; i++) {
+        if (p->workers[i].state == WORKER_IDLE) {
+            return &p->workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Runs a slice of the job whose turn it is, which is returned. */
+static counted_job *run_slice(text_pool *p, bool slow) {
+    candidate c = text_next(p, slow);
+    assert_false(text_is_nobody(&c));
+    worker *w = c.worker != NULL ? c.worker : idle_worker(p);
+    if (c.job != NULL) {
+        w->is_slow = slow;
+        text_begin(w, &c);
+    }
+    counted_job *j = (counted_job *)w->job;
+    j->began_at = j->began_at < 0 ? p->worked_us : j->began_at;
+    int64_t left = j->work_us - w->turn.used_us;
+    text_charge(w, left < TEXT_SLICE_US ? left : TEXT_SLICE_US);
+    w->state = WORKER_WAITS;
+    if (w->turn.used_us == j->work_us) {
+        p->text_bytes -= w->text_bytes;
+        text_leave(w);
+        w->state = WORKER_IDLE;
+        j->ended_at = p->worked_us;
+    }
+    return j;
+}
+
+/* The 150 KB and 3 MB of a client that sends the one without pause from twelve connections, and then the other. */
+static void a_long_job_is_passed_by_no_more_work_than_its_own(void **state) {
+    (void)state;
+    enum { N = 12, SHORT = 15000, LONG = 300000 };
+    for (int32_t lies = 0; lies < 2; lies++) { /* some take longer than their length tells, or less long */
+        text_pool *p = counted_pool();
+        counted_job shorts[N], longest;
+        for (int i = 0; i < N; i++) {
+            add_counted(p, &shorts[i], "a", SHORT);
+        }
+        for (int i = 0; i < 100; i++) {
+            counted_job *j = run_slice(p, true);
+            if (j->ended_at > 0) {
+                add_counted(p, j, "a", SHORT);
+            }
+        }
+        int64_t from = p->worked_us;
+        add_counted(p, &longest, "a", LONG);
+        longest.work_us = lies ? LONG * 2 : LONG;
+        while (longest.ended_at == 0) {
+            counted_job *j = run_slice(p, true);
+            if (j != &longest && j->ended_at > 0) {
+                add_counted(p, j, "a", SHORT);
+                j->work_us = lies ? SHORT * 3 / 2 : SHORT;
+            }
+            assert_true(p->worked_us < from + 20 * LONG);
+        }
+        assert_in_range(longest.began_at - from, LONG / 2, LONG + N * (lies ? SHORT * 3 / 2 : SHORT));
+        if (!lies) {
+            assert_in_range(longest.ended_at - from, LONG, 2 * LONG + N * SHORT);
+        }
+        free(p);
+    }
+}
+
+/* Tenants that send one job each, of less than a slice, so that some are there all the time. */
+static void tenants_that_come_and_go_do_not_keep_out_one_that_stays(void **state) {
+    (void)state;
+    enum { N = 6 };
+    text_pool *p = counted_pool();
+    counted_job comers[N], stays;
+    char tenant[24];
+    int n_come = 0;
+    add_counted(p, &stays, "stays", 4000);
+    (void)run_slice(p, false); /* it has used more than those that come */
+    for (; n_come < N; n_come++) {
+        snprintf(tenant, sizeof tenant, "tenant %d", n_come);
+        add_counted(p, &comers[n_come], tenant, 500);
+    }
+    int64_t from = p->worked_us;
+    while (stays.ended_at == 0) {
+        counted_job *j = run_slice(p, false);
+        if (j != &stays) {
+            snprintf(tenant, sizeof tenant, "tenant %d", n_come++);
+            add_counted(p, j, tenant, 500);
+        }
+        assert_true(p->worked_us < from + 1000000);
+    }
+    assert_true(stays.ended_at - from <= 4000 * (N + 2)); /* its share is one of N + 1 */
+    free(p);
+}
+
+static void what_a_job_uses_counts_for_all_jobs_of_its_tenant(void **state) {
+    (void)state;
+    text_pool *p = counted_pool();
+    counted_job a[3], b[2];
+    for (int i = 0; i < 3; i++) {
+        add_counted(p, &a[i], "a", 10000);
+    }
+    for (int i = 0; i < 2; i++) {
+        add_counted(p, &b[i], "b", 10000);
+    }
+    for (int i = 0; i < 3; i++) { /* two of a's and one of b's are in the middle */
+        candidate c = {.job = i < 2 ? &p->first : &p->first->next};
+        p->workers[i].is_slow = true;
+        text_begin(&p->workers[i], &c);
+        p->workers[i].state = WORKER_WAITS;
+    }
+    text_charge(&p->workers[0], 3000);
+    assert_int_equal(p->workers[0].tenant_used_us, 3000);
+    assert_int_equal(p->workers[1].tenant_used_us, 3000);
+    assert_int_equal(a[2].job.tenant_used_us, 3000);
+    assert_int_equal(p->workers[2].tenant_used_us, 0);
+    assert_int_equal(b[1].job.tenant_used_us, 0);
+    for (int i = 0; i < 3; i++) { /* so b has its three slices before a's other jobs */
+        assert_ptr_equal(run_slice(p, true), &b[0]);
+    }
+    free(p);
+}
+
 static void outside_the_pool_a_poll_does_nothing(void **state) {
     (void)state;
     turn_limit(1);
@@ -409,6 +557,9 @@ int main(void) {
         cmocka_unit_test(who_waits_to_hold_much_and_is_cancelled_ends),
         cmocka_unit_test(long_texts_begin_where_their_bytes_fit),
         cmocka_unit_test(a_tenant_has_a_part_of_the_threads_in_the_middle),
+        cmocka_unit_test(a_long_job_is_passed_by_no_more_work_than_its_own),
+        cmocka_unit_test(tenants_that_come_and_go_do_not_keep_out_one_that_stays),
+        cmocka_unit_test(what_a_job_uses_counts_for_all_jobs_of_its_tenant),
         cmocka_unit_test(outside_the_pool_a_poll_does_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
