@@ -1,57 +1,9 @@
 /* Compiles grammars of calls, also where a tool's schema cannot be enforced. */
 #include "api/call_grammar.h"
+#include "api/call_loosen.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "chat/json_stream.h"
-#include "chat/typed_value.h"
-#include "json/json_out.h"
-
-/* Writes what is enforced in place of a tool's schema: its properties with their types, and which of them are required. */
-static void write_types(const output_tool *tool, json_out *o) {
-    static const char *const names[] = {"string", "null", "boolean", "number", "object", "array"};
-    enum { NUMBER = 3 };
-    const json_value *properties = json_get(tool->parameters, "properties"), *required = json_get(tool->parameters, "required");
-    json_begin(o, '{');
-    json_cstr(json_name(o, "type"), "object");
-    json_begin(json_name(o, "properties"), '{');
-    for (json_member p = {0}; json_next(properties, &p);) {
-        bool is_whole = str_is(json_get_str(p.value, "type"), "integer");
-        unsigned types = schema_types(p.value, tool->parameters);
-        json_begin(json_name(o, p.name), '{');
-        if (types != 0) {
-            json_begin(json_name(o, "type"), '[');
-            for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
-                if ((types >> i & 1) != 0) {
-                    json_cstr(json_item(o), is_whole && i == NUMBER ? "integer" : names[i]);
-                }
-            }
-            json_end(o, ']');
-        }
-        json_end(o, '}');
-    }
-    json_end(o, '}');
-    json_begin(json_name(o, "required"), '[');
-    for (size_t i = 0; i < json_length(required); i++) {
-        if (json_is(json_at(required, i), JSON_KIND_TEXT)) {
-            json_add(json_item(o), json_at(required, i));
-        }
-    }
-    json_end(o, ']');
-    json_end(o, '}');
-}
-
-/* Replaces the schema of tool i; *owned has the new one. */
-static quire_err loosen(call_parts *m, size_t i, json_value **owned, quire_error *err) {
-    strbuf text = {0};
-    json_out o = {.to = &text};
-    json_fault fault;
-    json_limits limits = {.max_depth = 200, .max_values = 200000, .max_containers = 200000, .max_names = 200000, .names = JSON_NAMES_LAST};
-    write_types(&m->c->tools[i], &o);
-    quire_err e = o.err == QUIRE_OK ? json_read((str){text.p, text.n}, &limits, JSON_WIDE_REAL, owned, &fault) : o.err;
-    strbuf_deinit(&text);
-    m->schemas[i] = *owned;
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a request's tools");
-}
 
 static quire_err compile_part(call_parts *m, grammar_part part, const grammar_options *options, grammar **out, quire_error *err) {
     quire_err e = m->arena.failed;
@@ -79,6 +31,47 @@ static quire_err try_alone(call_parts *m, const call_layout *l, size_t i, const 
     return e;
 }
 
+/* Replaces the schema of tool i, as far as `without` says; NULL: of all its properties the types stay. *owned has the new one. */
+static quire_err loosen(call_parts *m, size_t i, const call_refusals *without, json_value **owned, quire_error *err) {
+    json_value *made = NULL;
+    quire_err e = call_loosen(&m->c->tools[i], without, &made);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a request's tools");
+    }
+    json_drop(*owned);
+    *owned = made;
+    m->schemas[i] = made;
+    return QUIRE_OK;
+}
+
+/* Takes out of the schema of tool i, which is refused, what compiling names: first keywords, then all but the types of the properties that
+ * they are in, in the end of all of them. */
+static quire_err loosen_tool(call_parts *m, const call_layout *l, size_t i, const grammar_options *options, int64_t until,
+                             json_value **owned, quire_error *err) {
+    enum { ROUNDS = 4, ROUNDS_OF_KEYWORDS = 2 };
+    call_refusals refused = {.tool = &m->c->tools[i]};
+    for (int round = 0; round < ROUNDS; round++) {
+        quire_error why = {0};
+        grammar_options alone = *options;
+        alone.max_us = until - clock_thread_us();
+        alone.survey = true;
+        alone.keyword = call_refusals_note;
+        alone.user = &refused;
+        refused.is_new = false;
+        refused.whole = round >= ROUNDS_OF_KEYWORDS;
+        quire_err e = alone.max_us > 0 ? try_alone(m, l, i, &alone, &why) : QUIRE_TOO_LARGE;
+        if (e == QUIRE_OK && round > 0) {
+            return e;
+        }
+        TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
+        if (!refused.is_new) {
+            break;
+        }
+        TRY(loosen(m, i, &refused, owned, err));
+    }
+    return loosen(m, i, NULL, owned, err);
+}
+
 /* Loosens the tools whose schemas cannot be enforced, and those for which there is no time to see: all schemas together have the time that
  * one compilation has. */
 static quire_err loosen_refused(call_parts *m, const grammar_options *options, json_value **owned, quire_error *err) {
@@ -96,7 +89,7 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
         }
         TRY(e == QUIRE_OK || is_refusal(e) ? QUIRE_OK : e);
         note_haste(m, e);
-        TRY(e == QUIRE_OK ? e : loosen(m, i, &owned[i], err));
+        TRY(e == QUIRE_OK ? e : loosen_tool(m, l, i, options, until, &owned[i], err));
     }
     return QUIRE_OK;
 }
@@ -104,7 +97,7 @@ static quire_err loosen_refused(call_parts *m, const grammar_options *options, j
 /* Loosens all tools: together they are too large. */
 static quire_err loosen_all(call_parts *m, json_value **owned, quire_error *err) {
     for (size_t i = 0; i < m->c->n_tools; i++) {
-        TRY(owned[i] != NULL || m->c->tools[i].is_strict ? QUIRE_OK : loosen(m, i, &owned[i], err));
+        TRY(m->c->tools[i].is_strict ? QUIRE_OK : loosen(m, i, NULL, &owned[i], err));
     }
     return QUIRE_OK;
 }

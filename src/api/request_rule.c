@@ -114,7 +114,7 @@ quire_err request_rule_compile(const request_rule *rule, const rule_context *c, 
     }
     part_arena_deinit(&a);
     json_drop(parsed);
-    return request_rule_error(rule, e, &why, err);
+    return request_rule_error(rule, request_name_tool(rule, e, &why), &why, err);
 }
 
 const char *request_rule_param(const field_desc *f) {

@@ -50,6 +50,8 @@ const char *request_additional_word(grammar_additional a);
 /* The key of a rule's text in the cache; frame NULL: nothing stands around it. */
 grammar_key request_rule_key(request_rule_form form, const rule_context *c, const grammar_options *options, const reasoning_frame *frame,
                              str text);
+/* Says the tool in place of its place in the list of calls that tool_choice forces, where the error e is about one's schema. Returns e. */
+quire_err request_name_tool(const request_rule *rule, quire_err e, quire_error *why);
 /* What such a call returns where compiling returned e and said why. */
 quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);
 

@@ -264,10 +264,33 @@ void schema_refuse(schema *s, const char *path, const char *keyword, const char 
     schema_note(s, path, keyword, GRAMMAR_REFUSED, why);
     if (!s->b->options->survey) {
         (void)build_fail(s->b, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
+        s->named = true;
     } else if (!s->refused) {
         s->refused = true;
         (void)err_set(&s->first, QUIRE_UNSUPPORTED, -1, "%s at \"%s\" cannot be enforced: %s", keyword, path, why);
     }
+}
+
+void schema_name_failure(schema *s, const char *path, const char *keyword, bool malformed) {
+    build *b = s->b;
+    char why[sizeof b->err->message] = "it takes too much";
+    bool refused = b->failed == QUIRE_UNSUPPORTED || (malformed && b->failed == QUIRE_INVALID);
+    if (s->named || (!refused && b->failed != QUIRE_TOO_LARGE)) {
+        return;
+    }
+    if (b->err != NULL) { /* the prefix comes again */
+        size_t skip = b->where != NULL && strstr(b->err->message, b->where) == b->err->message ? strlen(b->where) + 2 : 0;
+        (void)snprintf(why, sizeof why, "%s", b->err->message + skip);
+    }
+    quire_err failed = b->failed;
+    b->failed = QUIRE_OK;
+    if (refused) {
+        schema_refuse(s, path, keyword, why);
+        return;
+    }
+    schema_note(s, path, keyword, GRAMMAR_REFUSED, why);
+    (void)build_fail(b, failed, -1, "%s at \"%s\": %s", keyword, path, why);
+    s->named = true;
 }
 
 /* ---- compiling ---- */

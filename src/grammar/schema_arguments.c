@@ -162,7 +162,7 @@ static bool is_tag_name(str name) {
 }
 
 /* end: of TAGS, what stands behind the value. */
-static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32_t end) {
+static uint32_t value_of(schema *s, uint32_t x, const json_value *of, uint32_t end) {
     switch (s->arguments->syntax) {
     case GRAMMAR_SYNTAX_TAGS:
         return tagged_value(s, x, of, literal(s, s->arguments->behind, end));
@@ -171,6 +171,15 @@ static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32
     default:
         return literal(s, str_of("="), build_call(s->b, schema_rule(s, x), NFA_RETURN_NODE));
     }
+}
+
+static uint32_t value_behind(schema *s, uint32_t x, const json_value *of, uint32_t end) {
+    const char *around = s->writing;
+    s->writing = schema_path_of(s, x);
+    uint32_t node = value_of(s, x, of, end);
+    schema_name_failure(s, s->writing, "pattern", false);
+    s->writing = around;
+    return node;
 }
 
 /* Names whose closing tags end more than a member. */
@@ -297,5 +306,6 @@ void compile_arguments(parts *p, const grammar_arguments *a) {
     build_rule_set(b, rule, b->failed == QUIRE_OK ? objects(&s, x) : NFA_FAIL_NODE);
     element_write_rest(&s);
     schema_write_rest(&s);
+    schema_name_failure(&s, s.writing, "properties", false);
     schema_close(&s);
 }

@@ -126,15 +126,9 @@ static void and_pattern(schema_reader *r, str regex) {
 
 /* A regex that isn't supported refuses its keyword; other failures end the compilation. */
 static bool pattern_ok(schema_reader *r, const char *keyword) {
-    build *b = r->s->b;
-    if (b->failed != QUIRE_UNSUPPORTED && b->failed != QUIRE_INVALID) {
-        return b->failed == QUIRE_OK;
-    }
-    char why[sizeof b->err->message];
-    (void)snprintf(why, sizeof why, "%s", b->err != NULL ? b->err->message : "");
-    b->failed = QUIRE_OK;
-    reader_refuse(r, keyword, why);
-    return false;
+    bool ok = r->s->b->failed == QUIRE_OK;
+    schema_name_failure(r->s, r->e.path, keyword, true);
+    return ok;
 }
 
 void keyword_pattern(schema_reader *r, const char *keyword, const json_value *v) {

@@ -137,6 +137,7 @@ static void read_phase(schema_reader *r, phase p) {
         if (k->phase == p && k->since <= r->s->draft && json_has(r->e.value, k->name) &&
             (!alone || k->read == keyword_ref || k->read == keyword_dialect)) {
             k->read(r, k->name, json_get(r->e.value, k->name));
+            schema_name_failure(r->s, r->e.path, k->name, false);
         }
     }
 }
@@ -174,6 +175,7 @@ void schema_read(schema *s, uint32_t x, shape *out) {
     report(&r);
     read_phase(&r, DIRECT);
     join_direct(&r);
+    schema_name_failure(s, r.e.path, "type", false);
     read_phase(&r, APPLIED);
     *out = r.out;
 }

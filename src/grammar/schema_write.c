@@ -368,33 +368,34 @@ static uint32_t array_node(schema *s, const array_part *a) {
 uint32_t schema_value(schema *s, const shape *x) {
     PARTS(uint32_t) ways = {0};
     uint32_t *to;
-#define WAY(node)                                                                                                                          \
+#define WAY(node, keyword)                                                                                                                 \
     do {                                                                                                                                   \
         uint32_t way_ = (node);                                                                                                            \
+        schema_name_failure(s, s->writing, keyword, false);                                                                                \
         if ((to = PART_PUSH(s, ways)) != NULL) {                                                                                           \
             *to = way_;                                                                                                                    \
         }                                                                                                                                  \
     } while (0)
     if (x->null) {
-        WAY(literal(s, style_word(s, "null"), NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "null"), NFA_RETURN_NODE), "type");
     }
     if (x->yes) {
-        WAY(literal(s, style_word(s, "true"), NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "true"), NFA_RETURN_NODE), "type");
     }
     if (x->no) {
-        WAY(literal(s, style_word(s, "false"), NFA_RETURN_NODE));
+        WAY(literal(s, style_word(s, "false"), NFA_RETURN_NODE), "type");
     }
     for (uint32_t i = 0; i < x->numbers.n; i++) {
-        WAY(number_node(s, &x->numbers.p[i]));
+        WAY(number_node(s, &x->numbers.p[i]), "multipleOf");
     }
     for (uint32_t i = 0; i < x->strings.n; i++) {
-        WAY(string_node(s, &x->strings.p[i]));
+        WAY(string_node(s, &x->strings.p[i]), "pattern");
     }
     for (uint32_t i = 0; i < x->arrays.n; i++) {
-        WAY(array_node(s, &x->arrays.p[i]));
+        WAY(array_node(s, &x->arrays.p[i]), "items");
     }
     for (uint32_t i = 0; i < x->objects.n; i++) {
-        WAY(schema_object(s, &x->objects.p[i]));
+        WAY(schema_object(s, &x->objects.p[i]), "properties");
     }
 #undef WAY
     return ways.n > 0 ? build_split(s->b, ways.p, ways.n) : NFA_FAIL_NODE;
@@ -404,7 +405,7 @@ uint32_t schema_shape_rule(schema *s, const shape *x) {
     shape_rule *to = NFA_PUSH(s->b, s->shapes);
     uint32_t rule = to != NULL ? build_rule(s->b) : 0;
     if (to != NULL) {
-        *to = (shape_rule){*x, rule};
+        *to = (shape_rule){*x, rule, s->writing};
     }
     return rule;
 }
@@ -421,6 +422,7 @@ const char *schema_path_of(const schema *s, uint32_t x) {
 
 void schema_write_rest(schema *s) {
     for (uint32_t i = 0; i < s->shapes.n && s->b->failed == QUIRE_OK; i++) {
+        s->writing = s->shapes.p[i].path;
         build_rule_set(s->b, s->shapes.p[i].rule, schema_value(s, &s->shapes.p[i].shape));
     }
     while (s->queue.n > 0 && s->b->failed == QUIRE_OK) {

@@ -122,6 +122,7 @@ typedef struct kept_block kept_block;
 typedef struct shape_rule {
     shape shape;
     uint32_t rule;
+    const char *path; /* for errors */
 } shape_rule;
 
 /* An object or array that is written as elements, and the schema by which the reader types what is inside. */
@@ -164,6 +165,7 @@ typedef struct schema {
     uint32_t space_rule, number_rule, integer_rule, string_rule; /* plus 1 */
     bool annotations; /* some unevaluated* asks which alternatives hold, so none may be left out */
     bool refused;     /* some keyword, with options->survey: the error is `first` */
+    bool named;       /* the build's error says path and keyword */
     quire_error first;
 } schema;
 
@@ -225,6 +227,9 @@ void schema_read(schema *s, uint32_t x, shape *out);
 void schema_read_const(schema *s, const json_value *v, shape *out);
 /* Says that a keyword cannot be enforced: an error, or with options->survey a report and the error later. */
 void schema_refuse(schema *s, const char *path, const char *keyword, const char *why);
+/* After something that may have failed for the keyword at `path`: an error that says neither gets both. What cannot be enforced becomes a
+ * refusal, as schema_refuse has it; with `malformed` so does what is malformed. */
+void schema_name_failure(schema *s, const char *path, const char *keyword, bool malformed);
 void schema_note(schema *s, const char *path, const char *keyword, int status, const char *how);
 
 /* schema_number.c: a number as it is written; its digits are kept. false: over DECIMAL_DIGITS before or behind the point. */

@@ -189,7 +189,11 @@ def test_a_forced_call_under_a_schema_that_cannot_be_enforced_is_refused(client)
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}}}
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="builtin", messages=USER, tools=[tool], tool_choice="required")
-    assert refused.value.param == "tool_choice" and "$ref" in refused.value.message
+    assert refused.value.param == "tool_choice" and 'the parameters of tools[0]: $ref at "/properties/a"' in refused.value.message
+    with pytest.raises(openai.BadRequestError) as refused:
+        choice = {"type": "function", "function": {"name": "f"}}
+        client.chat.completions.create(model="builtin", messages=USER, tools=[{"type": "function", "function": {"name": "g"}}, tool], tool_choice=choice)
+    assert 'the parameters of tools[1]: $ref at "/properties/a"' in refused.value.message
 
 
 CUSTOM = {"type": "custom", "custom": {"name": "shell", "description": "d", "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": '(ls|cat) "[a-z]{2,4}"'}}}}

@@ -164,6 +164,12 @@ static void a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword(vo
     (void)state;
     case_refused(GRAMMAR_SCHEMA, "{\"properties\":{\"a/b\":{\"format\":\"regex\"}}}", QUIRE_UNSUPPORTED, "format at \"/properties/a~1b\"");
     case_refused(GRAMMAR_SCHEMA, "{\"$ref\":\"http://x/y\"}", QUIRE_UNSUPPORTED, "$ref at \"\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"items\":{\"allOf\":[{\"pattern\":\"a.{11}$\"},{\"pattern\":\"b.{12}$\"}]}}", QUIRE_UNSUPPORTED,
+                 "allOf at \"/items\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"properties\":{\"a\":{\"minimum\":0,\"multipleOf\":99991,\"not\":{\"multipleOf\":99989}}}}",
+                 QUIRE_UNSUPPORTED, " at \"/properties/a\"");
+    case_refused(GRAMMAR_SCHEMA, "{\"properties\":{\"a\":{\"pattern\":\"((a{1,99}){1,99}b){1,99}\"}}}", QUIRE_TOO_LARGE,
+                 "pattern at \"/properties/a\"");
     case_refused(GRAMMAR_SCHEMA, "{\"type\":\"string\",\"pattern\":\"(?=a)\"}", QUIRE_UNSUPPORTED, "pattern at \"\"");
     case_refused(GRAMMAR_SCHEMA, "{\"$ref\":\"#\"}", QUIRE_INVALID, "leads back to itself");
     case_refused(GRAMMAR_SCHEMA, "{\"allOf\":[{\"anyOf\":[{\"$ref\":\"#\"}]}]}", QUIRE_INVALID, "leads back to itself");
