@@ -32,8 +32,7 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .mods = e->mods,
                              .trusts_attention = o->trust_request_attention,
                              .opens_objects = options_open_objects(o),
-                             .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
-                             .content = p->tokenizer != NULL ? chat_template_content(p->chat.template) : CHAT_CONTENT_TEXT};
+                             .defaults = e->defaults.n > 0 ? &e->defaults : NULL};
 }
 
 typedef struct early_check {

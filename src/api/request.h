@@ -51,7 +51,6 @@ typedef struct request_context {
     output_formats formats;            /* of their responses */
     bool names_tools, names_reasoning; /* an option names the format: no template of a request changes it */
     bool trusts_templates;             /* of requests */
-    chat_content content;              /* the kinds of content that the chat template supports (chat_template_content) */
     /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
     attn_mods *mods;       /* the mask and change of scores of requests without their own; the engine's, or NULL */

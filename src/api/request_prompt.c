@@ -159,7 +159,9 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, const jso
         return request_range_error(f, err, "messages is empty; give at least one message");
     }
     chat_messages messages;
-    TRY(chat_messages_read(v, r->context.content, "body.messages", &messages, err));
+    const chat_form *form = r->context.form;
+    TRY(chat_messages_read(v, form != NULL && form->template != NULL ? chat_template_traits(form->template) : NULL, "body.messages",
+                           &messages, err));
     chat_messages_deinit(&r->messages);
     r->messages = messages;
     r->given_messages = v;
@@ -220,11 +222,11 @@ quire_err request_read_documents(quire_request *r, const field_desc *f, const js
     return QUIRE_OK;
 }
 
-/* Renders with a template, for which the messages are read again where it takes their contents in another form. */
+/* Renders with a template. The messages were read for the form's first one, and are read again for another. */
 static quire_err render_with(const quire_request *r, const chat_template *t, strbuf *out, text_marks *marks, quire_error *err) {
     chat_messages read = {0};
-    bool as_read = r->given_messages == NULL || chat_template_content(t) == r->context.content;
-    TRY(as_read ? QUIRE_OK : chat_messages_read(r->given_messages, chat_template_content(t), "body.messages", &read, err));
+    bool as_read = r->given_messages == NULL || t == r->context.form->template;
+    TRY(as_read ? QUIRE_OK : chat_messages_read(r->given_messages, chat_template_traits(t), "body.messages", &read, err));
     chat_prompt p = {.messages = as_read ? &r->messages : &read,
                      .kwargs = r->template_kwargs,
                      .tools = json_length(r->tools) > 0 ? r->tools : NULL,

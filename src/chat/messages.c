@@ -2,20 +2,9 @@
 
 #include <stdio.h>
 
-#include "json/json_out.h"
+#include "chat/messages_read.h"
 
-/* A conversation being read, at message i. */
-typedef struct conversation {
-    chat_messages m;
-    json_out o; /* into m.json */
-    chat_content form;
-    const char *path;
-    size_t i;
-    quire_error *err;
-} conversation;
-
-/* What is wrong at messages[i].MEMBER; param is PATH.I.MEMBER. */
-static quire_err message_error(const conversation *c, const char *member, const json_value *v, const char *what) {
+quire_err message_error(const conversation *c, const char *member, const json_value *v, const char *what) {
     char param[64], brief[JSON_BRIEF_BYTES];
     const char *dot = *member ? "." : "";
     snprintf(param, sizeof param, "%s.%zu%s%s", c->path, c->i, dot, member);
@@ -23,117 +12,137 @@ static quire_err message_error(const conversation *c, const char *member, const 
                          json_brief(v, brief), what);
 }
 
-/* The text of a part: a string, or an object of a text type. The part owns *text. */
-static quire_err part_text(const conversation *c, size_t j, const json_value *part, const json_value **text) {
-    char where[40];
-    snprintf(where, sizeof where, "content.%zu", j);
-    if (json_is(part, JSON_KIND_TEXT)) {
-        *text = part;
+/* ---- roles ---- */
+
+typedef struct role_name {
+    const char *name;
+    chat_role is;
+} role_name;
+
+static const role_name roles[] = {{"system", CHAT_SYSTEM},   {"developer", CHAT_SYSTEM}, {"assistant", CHAT_ASSISTANT},
+                                  {"model", CHAT_ASSISTANT}, {"tool", CHAT_TOOL},        {"function", CHAT_TOOL}};
+
+static chat_role role_of(str name) {
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        if (str_is(name, roles[i].name)) {
+            return roles[i].is;
+        }
+    }
+    return CHAT_USER;
+}
+
+/* The template's name of a role. */
+static str role_written(const chat_traits *traits, str name) {
+    return !traits->developer && str_is(name, "developer") ? str_of("system")
+           : !traits->function && str_is(name, "function") ? str_of("tool")
+                                                           : name;
+}
+
+/* ---- reasoning ---- */
+
+static const char *const reasoning_names[] = {"reasoning_content", "reasoning", "thinking"};
+
+static bool names_reasoning(const char *name) {
+    for (size_t i = 0; i < sizeof reasoning_names / sizeof *reasoning_names; i++) {
+        if (strcmp(name, reasoning_names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The text of a message's reasoning: that of the template's own name if there is one, else of the first name that has some. */
+static str reasoning_of(const conversation *c, const json_value *message) {
+    str found = c->traits->reasoning != NULL ? json_get_str(message, c->traits->reasoning) : (str){0};
+    for (size_t i = 0; i < sizeof reasoning_names / sizeof *reasoning_names && found.n == 0; i++) {
+        found = json_get_str(message, reasoning_names[i]);
+    }
+    return found;
+}
+
+/* ---- messages ---- */
+
+/* A message, and what several of its members say together. */
+typedef struct message {
+    const json_value *v;
+    const json_value *calls; /* of tool_calls or function_call */
+    chat_role role;
+    str reasoning;     /* of an assistant */
+    bool has_reasoned; /* it was written */
+} message;
+
+/* Writes the reasoning under the template's name, once. Where that isn't known the client's own names pass as they are. */
+static quire_err write_reasoning(conversation *c, message *m, const char *name, const json_value *v) {
+    if (c->traits->reasoning == NULL || m->reasoning.n == 0) {
+        json_add(json_name(&c->o, name), v);
+        m->has_reasoned = m->has_reasoned || strcmp(name, reasoning_names[0]) == 0;
+    } else if (!m->has_reasoned) {
+        json_text(json_name(&c->o, c->traits->reasoning), m->reasoning.p, m->reasoning.n);
+        m->has_reasoned = true;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_member(conversation *c, message *m, const char *name, const json_value *v) {
+    if (strcmp(name, "content") == 0) {
+        return message_write_content(c, m->role, v, json_get(m->v, "refusal"), m->calls != NULL);
+    }
+    if (strcmp(name, "role") == 0) {
+        str role = role_written(c->traits, json_str(v));
+        json_text(json_name(&c->o, name), role.p, role.n);
         return QUIRE_OK;
     }
-    if (!json_is(part, JSON_KIND_OBJECT)) {
-        return message_error(c, where, part, "a text or an object with a type");
+    if (v == NULL || (m->role == CHAT_TOOL && strcmp(name, "tool_call_id") == 0)) {
+        return QUIRE_OK;
     }
-    const json_value *type = json_get(part, "type");
-    if (!json_is(type, JSON_KIND_TEXT)) {
-        snprintf(where, sizeof where, "content.%zu.type", j);
-        return message_error(c, where, type, "a string");
-    }
-    const char *name = json_str(type).p;
-    if (strcmp(name, "text") != 0 && strcmp(name, "input_text") != 0 && strcmp(name, "output_text") != 0) {
-        char brief[JSON_BRIEF_BYTES];
-        return err_set_param(c->err, QUIRE_BAD_REQUEST, "", "messages[%zu].content[%zu] is of type %s; only text is taken", c->i, j,
-                             json_brief(type, brief));
-    }
-    *text = json_get(part, "text");
-    if (!json_is(*text, JSON_KIND_TEXT)) {
-        snprintf(where, sizeof where, "content.%zu.text", j);
-        return message_error(c, where, *text, "a string");
+    if (m->role != CHAT_ASSISTANT) {
+        json_add(json_name(&c->o, name), v);
+    } else if (strcmp(name, "tool_calls") == 0 || strcmp(name, "function_call") == 0) {
+        return message_write_calls(c, m->calls, name, v);
+    } else if (names_reasoning(name)) {
+        return write_reasoning(c, m, name, v);
+    } else {
+        json_add(json_name(&c->o, name), v);
     }
     return QUIRE_OK;
 }
 
-/* ---- writing ---- */
-
-static void write_text(conversation *c, str text) {
-    json_text(&c->o, text.p, text.n);
-    c->m.last_end = c->m.json.n > 0 ? c->m.json.n - 1 : 0;
+/* Members that the template needs and the client has left out. */
+static quire_err write_missing(conversation *c, message *m) {
+    if (!json_has(m->v, "content")) {
+        TRY(write_member(c, m, "content", NULL));
+    }
+    if (m->reasoning.n > 0 && !m->has_reasoned) {
+        json_text(json_name(&c->o, reasoning_names[0]), m->reasoning.p, m->reasoning.n);
+    }
+    return m->role == CHAT_TOOL ? message_write_result_id(c, m->v) : QUIRE_OK;
 }
 
-/* Writes {"type": "text", "text": TEXT} for each part. */
-static quire_err write_parts(conversation *c, const json_value *content, bool list) {
-    size_t n = list ? json_length(content) : content != NULL;
-    json_begin(&c->o, '[');
-    for (size_t j = 0; j < n; j++) {
-        const json_value *text = content;
-        TRY(list ? part_text(c, j, json_at(content, j), &text) : QUIRE_OK);
-        json_begin(json_item(&c->o), '{');
-        json_cstr(json_name(&c->o, "type"), "text");
-        json_name(&c->o, "text");
-        write_text(c, json_str(text));
-        json_end(&c->o, '}');
+static quire_err write_message(conversation *c, const json_value *v) {
+    if (!json_is(v, JSON_KIND_OBJECT)) {
+        return message_error(c, "", v, "an object");
     }
-    json_end(&c->o, ']');
-    return QUIRE_OK;
-}
-
-/* Joins the parts' texts with newlines. */
-static quire_err join_parts(const conversation *c, const json_value *content, strbuf *joined) {
-    for (size_t j = 0; j < json_length(content); j++) {
-        const json_value *text;
-        TRY(part_text(c, j, json_at(content, j), &text));
-        TRY(j > 0 ? strbuf_add_char(joined, '\n') : QUIRE_OK);
-        TRY(strbuf_add(joined, json_str(text).p, json_str(text).n));
-    }
-    return QUIRE_OK;
-}
-
-/* Writes content (NULL: none) as a list of text parts or as one text, by the template's form. */
-static quire_err write_content(conversation *c, const json_value *content) {
-    bool list = json_is(content, JSON_KIND_ARRAY);
-    c->m.last_end = 0;
-    if (!list && content != NULL && !json_is(content, JSON_KIND_TEXT)) {
-        return message_error(c, "content", content, "a string or an array of text parts");
-    }
-    if (c->form == CHAT_CONTENT_PARTS || (c->form == CHAT_CONTENT_BOTH && list)) {
-        return write_parts(c, content, list);
-    }
-    strbuf joined = {0};
-    quire_err e = list ? join_parts(c, content, &joined) : QUIRE_OK;
-    if (e == QUIRE_OK) {
-        write_text(c, list ? (str){joined.n > 0 ? joined.p : "", joined.n} : json_str(content));
-    }
-    strbuf_deinit(&joined);
-    return e;
-}
-
-static quire_err write_message(conversation *c, const json_value *message) {
-    if (!json_is(message, JSON_KIND_OBJECT)) {
-        return message_error(c, "", message, "an object");
-    }
-    const json_value *role = json_get(message, "role");
+    const json_value *role = json_get(v, "role");
     if (!json_is(role, JSON_KIND_TEXT)) {
         return message_error(c, "role", role, "a string");
     }
+    message m = {.v = v, .role = role_of(json_str(role))};
+    if (m.role == CHAT_ASSISTANT) {
+        m.calls = message_calls(v);
+        m.reasoning = reasoning_of(c, v);
+    }
     json_begin(json_item(&c->o), '{');
-    for (json_member m = {0}; json_next(message, &m);) {
-        if (strcmp(m.name, "content") != 0) {
-            json_add(json_name(&c->o, m.name), m.value);
-        } else {
-            json_name(&c->o, m.name);
-            TRY(write_content(c, m.value));
-        }
+    for (json_member member = {0}; json_next(v, &member);) {
+        TRY(write_member(c, &m, member.name, member.value));
     }
-    if (!json_has(message, "content")) {
-        json_name(&c->o, "content");
-        TRY(write_content(c, NULL));
-    }
+    TRY(write_missing(c, &m));
     json_end(&c->o, '}');
     return c->o.err;
 }
 
-quire_err chat_messages_read(const json_value *array, chat_content form, const char *path, chat_messages *out, quire_error *err) {
-    conversation c = {.form = form, .path = path, .err = err};
+quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path, chat_messages *out, quire_error *err) {
+    static const chat_traits plain = {0};
+    conversation c = {.traits = traits != NULL ? traits : &plain, .path = path, .err = err};
     c.o.to = &c.m.json;
     quire_err e = QUIRE_OK;
     *out = (chat_messages){0};
@@ -145,7 +154,9 @@ quire_err chat_messages_read(const json_value *array, chat_content form, const c
     e = e == QUIRE_OK ? c.o.err : e;
     if (e != QUIRE_OK) {
         chat_messages_deinit(&c.m);
-        return e == QUIRE_BAD_REQUEST ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for messages");
+        return e == QUIRE_BAD_REQUEST ? e
+               : e == QUIRE_CANCELLED ? err_set(err, e, -1, "cancelled")
+                                      : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for messages");
     }
     *out = c.m;
     return QUIRE_OK;

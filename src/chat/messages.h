@@ -3,7 +3,7 @@
 #define CHAT_MESSAGES_H
 
 #include "base/str.h"
-#include "chat/template.h"
+#include "chat/traits.h"
 #include "json/json.h"
 
 /* Zero-initialised: no conversation. */
@@ -12,10 +12,14 @@ typedef struct chat_messages {
     size_t last_end; /* in json: behind the last message's text, inside its quotes; 0: it has no text */
 } chat_messages;
 
-/* Reads an array of messages. Content becomes one text (parts are joined by newlines), or, for templates that iterate over it, a list of
- * text parts. Members other than role and content pass as they are. path: how errors name the array ("body.messages").
- * QUIRE_BAD_REQUEST, whose param is PATH.I.MEMBER or empty; QUIRE_NO_MEMORY. *out is zero after a failure, else the caller's. */
-quire_err chat_messages_read(const json_value *array, chat_content form, const char *path, chat_messages *out, quire_error *err);
+/* Reads an array of messages for a template with these traits (NULL: those of zero).
+ *
+ * Content becomes one text (parts are joined by newlines) or a list of text parts; a refusal is text. Arguments of calls become an object
+ * or JSON text; those that are no object become {} where the template cannot have them as the text they are. function_call becomes
+ * tool_calls. Roles and the name of the reasoning become the template's, and ids of calls are shortened where it asks for that. Members
+ * that are null are left out, others pass as they are. path: how errors name the array ("body.messages"). QUIRE_BAD_REQUEST, whose param is
+ * PATH.I.MEMBER or empty; QUIRE_CANCELLED; QUIRE_NO_MEMORY. *out is zero after a failure, else the caller's. */
+quire_err chat_messages_read(const json_value *array, const chat_traits *traits, const char *path, chat_messages *out, quire_error *err);
 void chat_messages_deinit(chat_messages *m);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "chat/messages.h"
+#include "chat/template.h"
 
 typedef struct chat_prompt {
     const chat_messages *messages;

@@ -5,30 +5,12 @@
 
 struct chat_template {
     jinja_program *program;
-    chat_content content;
+    chat_traits traits;
 };
 
 /* Names of roles, which templates put inside their own tokens, "<|" + role + "|>". */
 static const char *const roles[] = {"system",  "developer",   "user",        "assistant", "tool", "function",
                                     "ipython", "observation", "environment", "model",     "human"};
-
-#define PROBE "quire probes content"
-
-/* True when a user's message with this content (JSON) is rendered as its text, not as the list's repr. */
-static bool takes(const chat_template *t, const char *content) {
-    strbuf variables = {0}, out = {0};
-    quire_err e = strbuf_addf(
-        &variables,
-        "{\"messages\":[{\"role\":\"user\",\"content\":%s}],\"add_generation_prompt\":true,\"bos_token\":\"\",\"eos_token\":\"\","
-        "\"tools\":null,\"documents\":null}",
-        content);
-    e = e == QUIRE_OK ? chat_template_render(t, (str){variables.p, variables.n}, &out, NULL, NULL) : e;
-    bool found =
-        e == QUIRE_OK && out.n > 0 && strstr(out.p, PROBE) != NULL && strstr(out.p, "'type'") == NULL && strstr(out.p, "\"type\"") == NULL;
-    strbuf_deinit(&variables);
-    strbuf_deinit(&out);
-    return found;
-}
 
 static quire_err compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
     /* As transformers renders chat templates. */
@@ -42,14 +24,9 @@ static quire_err compile(chat_template *t, str source, const chat_tokens *tokens
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
 }
 
-static void probe(chat_template *t) {
-    bool text = takes(t, "\"" PROBE "\""), parts = takes(t, "[{\"type\":\"text\",\"text\":\"" PROBE "\"}]");
-    t->content = !parts ? CHAT_CONTENT_TEXT : text ? CHAT_CONTENT_BOTH : CHAT_CONTENT_PARTS;
-}
-
 void chat_template_probe(chat_template *t) {
     if (jinja_uses_others(t->program)) {
-        probe(t);
+        t->traits = chat_template_find_traits(t);
     }
 }
 
@@ -62,7 +39,7 @@ quire_err chat_template_open(str source, const chat_tokens *tokens, chat_templat
         chat_template_close(t);
         return e;
     }
-    probe(t);
+    t->traits = chat_template_find_traits(t);
     *out = t;
     return QUIRE_OK;
 }
@@ -100,6 +77,6 @@ quire_err chat_template_render(const chat_template *t, str variables_json, strbu
     return e;
 }
 
-chat_content chat_template_content(const chat_template *t) {
-    return t->content;
+const chat_traits *chat_template_traits(const chat_template *t) {
+    return &t->traits;
 }

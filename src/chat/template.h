@@ -6,6 +6,7 @@
 #define CHAT_TEMPLATE_H
 
 #include "base/str.h"
+#include "chat/traits.h"
 #include "text/tokenizer.h"
 
 typedef struct chat_template chat_template;
@@ -22,17 +23,17 @@ quire_err chat_template_open(str source, const chat_tokens *tokens, chat_templat
 void chat_template_close(chat_template *t);
 /* Adds t to a set under a name, which lives as long; beyond its room nothing is added. Before renders of any template of the set. */
 void chat_template_publish(const chat_template *t, str name, struct jinja_set *set);
-/* Finds again which content it takes, where that may hang on others that were published since. */
+/* Finds its traits again, where they may depend on others that were published since. */
 void chat_template_probe(chat_template *t);
 /* Renders with the variables of the JSON object variables_json (messages, tools, add_generation_prompt, ...; JSON null is None), and with
  * bos_token and eos_token where it has none. Appends to *out, which is empty where marks are wanted, and fills *marks (NULL: not wanted),
  * which the caller zeroes before and deinits, also after a failure: what came from the variables is a client's, but for the published names
  * of roles. A template's raise_exception() gives QUIRE_BAD_REQUEST with its message. */
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks, quire_error *err);
-/* The forms of a message's content that a template renders: texts, lists of parts ({"type": "text", "text": ...}), or both. */
-typedef enum chat_content { CHAT_CONTENT_TEXT, CHAT_CONTENT_PARTS, CHAT_CONTENT_BOTH } chat_content;
-
-/* Found at open by rendering a message of each form. CHAT_CONTENT_TEXT where neither is rendered. */
-chat_content chat_template_content(const chat_template *t);
+/* How it takes messages. Lives as long as the template. */
+const chat_traits *chat_template_traits(const chat_template *t);
+/* Finds how it takes messages, by rendering up to some 40 conversations of a few words. Stops at the first that passes a bound of renders:
+ * what was not tried has the traits of zero. chat_template_open and chat_template_probe call it. */
+chat_traits chat_template_find_traits(const chat_template *t);
 
 #endif

@@ -19,6 +19,7 @@ static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH *
                                    .max_values = (size_t)1 << 26,
                                    .max_containers = (size_t)1 << 22,
                                    .max_names = (size_t)1 << 24,
+                                   .names = JSON_NAMES_LAST, /* as Python's json reads them: in arguments of calls */
                                    .takes_nul = true};
 
 static quire_err convert(jrun *r, json_scan *s, jvalue *out);

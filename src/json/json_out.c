@@ -50,7 +50,7 @@ void json_end(json_out *o, char bracket) {
 
 json_out *json_item(json_out *o) {
     if (o->to->n > 0 && strchr("{[,", o->to->p[o->to->n - 1]) == NULL) {
-        add(o, ",", 1);
+        add(o, ", ", o->is_spaced ? 2 : 1);
     }
     break_line(o);
     return o;
@@ -59,7 +59,7 @@ json_out *json_item(json_out *o) {
 json_out *json_name(json_out *o, const char *name) {
     json_item(o);
     json_cstr(o, name);
-    add(o, ": ", o->indent > 0 ? 2 : 1);
+    add(o, ": ", o->indent > 0 || o->is_spaced ? 2 : 1);
     return o;
 }
 

@@ -14,6 +14,7 @@ typedef struct json_out {
     strbuf *to;
     quire_err err; /* the first failure: NO_MEMORY or TOO_LARGE */
     int indent;    /* spaces for each depth, each member and item on a line of its own; 0: no white space */
+    bool is_spaced; /* a space after each comma and colon, as Python's json.dumps has it */
     int depth;     /* how many brackets are open */
     size_t max;    /* bytes of the buffer, past which all is TOO_LARGE; 0: no bound */
 } json_out;

@@ -650,7 +650,6 @@ static quire_err render(const char *source, const char *body, strbuf *out, quire
     const chat_tokens tokens = {.bos = str_of("<s>"), .eos = str_of("</s>\"\n")};
     assert_int_equal(chat_form_open(source, (str){0}, &tokens, &form, &refused, err), QUIRE_OK);
     request_context ctx = context;
-    ctx.content = chat_template_content(form.template);
     ctx.form = &form;
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
     quire_err e = request_render(r, out, NULL, err);

@@ -314,18 +314,18 @@ static quire_err render_with_tools(const char *body, const char *tools, strbuf *
     chat_form form;
     quire_error refused;
     quire_request *r;
-    const chat_source more[] = {{str_of("tool_use"), str_of("T{% for t in tools %}{{ t.name }};{% endfor %}")},
-                                {str_of("rag"), str_of("R{{ tools | length if tools else 'none' }}")},
-                                {str_of("parts"),
-                                 str_of("P{% for m in messages %}{% for p in m.content %}{{ p.text }};{% endfor %}{% endfor %}")}};
+    const chat_source more[] = {
+        {str_of("tool_use"), str_of("T{% for t in tools %}{{ t.name }};{% endfor %}")},
+        {str_of("rag"), str_of("R{{ tools | length if tools else 'none' }}")},
+        {str_of("parts"), str_of("P{% for m in messages %}{% for p in m.content %}{{ p.text }};{% endfor %}{% endfor %}")}};
     static const char plain_text[] = "D{{ tools is none }}{% for m in messages %}{% if false %}{{ m.content }}{% endif %}{% endfor %}";
     assert_int_equal(chat_form_open(NULL, str_of(plain_text), &(chat_tokens){0}, &form, &refused, err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[0], err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[1], err), QUIRE_OK);
     assert_int_equal(chat_form_add(&form, &more[2], err), QUIRE_OK);
-    assert_int_not_equal(chat_template_content(form.template), chat_template_content(chat_form_find(&form, str_of("parts"))));
+    assert_int_not_equal(chat_template_traits(form.template)->content[CHAT_USER],
+                         chat_template_traits(chat_form_find(&form, str_of("parts")))->content[CHAT_USER]);
     request_context ctx = plain;
-    ctx.content = chat_template_content(form.template);
     ctx.form = &form;
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
     quire_err e = tools != NULL ? quire_request_tools(r, tools, strlen(tools), err) : QUIRE_OK;

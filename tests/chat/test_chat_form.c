@@ -35,7 +35,7 @@ static void render(const chat_form *f, const char *messages, bool generates, str
     text_marks marks = {0};
     quire_error err = {0};
     assert_non_null(list);
-    assert_int_equal(chat_messages_read(list, chat_template_content(f->template), "messages", &m, &err), QUIRE_OK);
+    assert_int_equal(chat_messages_read(list, chat_template_traits(f->template), "messages", &m, &err), QUIRE_OK);
     chat_prompt p = {.messages = &m, .add_generation_prompt = generates};
     assert_int_equal(chat_render(f->template, &p, text, &marks, &err), QUIRE_OK);
     *n_starts = 0;
@@ -145,9 +145,9 @@ static void a_form_has_templates_by_name_which_may_include_one_another(void **st
     strbuf names = {0};
     const char *own = "{% for m in messages %}{% include 'body' %}{% endfor %}";
     assert_int_equal(chat_form_open(NULL, str_of(own), &(chat_tokens){0}, &f, &refused, &err), QUIRE_OK);
-    assert_int_equal(chat_template_content(f.template), CHAT_CONTENT_TEXT); /* what it includes is not there yet */
+    assert_int_equal(chat_template_traits(f.template)->content[CHAT_USER], CHAT_CONTENT_TEXT); /* what it includes is not there yet */
     add(&f, "body", "<{% for part in m.content %}{{ part.text }}{% endfor %}>");
-    assert_int_equal(chat_template_content(f.template), CHAT_CONTENT_PARTS);
+    assert_int_equal(chat_template_traits(f.template)->content[CHAT_USER], CHAT_CONTENT_PARTS);
     add(&f, "tool_use", "tools");
     expect(&f, "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]}]", "<a><b>", 0);
     assert_ptr_equal(chat_form_find(&f, str_of("default")), f.template);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -12,17 +13,23 @@
 
 #define PATH "body.messages"
 
-static quire_err read_messages(const char *array, chat_content form, chat_messages *out, quire_error *err) {
+/* Traits of templates that take contents of one form from all roles. */
+#define ALL(form)                                                                                                                          \
+    { form, form, form, form }
+static const chat_traits takes_text = {.content = ALL(CHAT_CONTENT_TEXT)}, takes_parts = {.content = ALL(CHAT_CONTENT_PARTS)},
+                         takes_both = {.content = ALL(CHAT_CONTENT_BOTH)};
+
+static quire_err read_messages(const char *array, const chat_traits *traits, chat_messages *out, quire_error *err) {
     json_value *v = json_document(str_of(array));
     assert_non_null(v);
-    quire_err e = chat_messages_read(v, form, PATH, out, err);
+    quire_err e = chat_messages_read(v, traits, PATH, out, err);
     json_drop(v);
     return e;
 }
 
-static void expect_messages(const char *array, chat_content form, const char *want) {
+static void expect_messages(const char *array, const chat_traits *traits, const char *want) {
     chat_messages m;
-    assert_int_equal(read_messages(array, form, &m, NULL), QUIRE_OK);
+    assert_int_equal(read_messages(array, traits, &m, NULL), QUIRE_OK);
     assert_string_equal(m.json.p, want);
     assert_int_equal(m.json.n, strlen(want));
     chat_messages_deinit(&m);
@@ -32,7 +39,7 @@ static void content_parts_become_one_text(void **state) {
     (void)state;
     expect_messages("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hello \"},{\"type\":\"input_text\",\"text\":\"you\"},"
                     "\"there\"]},{\"role\":\"assistant\",\"name\":\"n\"},{\"content\":null,\"role\":\"king\"}]",
-                    CHAT_CONTENT_TEXT,
+                    &takes_text,
                     "[{\"role\":\"user\",\"content\":\"Hello \\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
                     "{\"content\":\"\",\"role\":\"king\"}]");
 }
@@ -42,14 +49,14 @@ static void content_parts_become_one_text(void **state) {
 static void content_takes_the_form_that_the_template_takes(void **state) {
     (void)state;
     const char *array = "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\",\"c\"]},{\"role\":\"user\"}]";
-    expect_messages(array, CHAT_CONTENT_TEXT,
+    expect_messages(array, &takes_text,
                     "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\nc\"},"
                     "{\"role\":\"user\",\"content\":\"\"}]");
-    expect_messages(array, CHAT_CONTENT_BOTH,
+    expect_messages(array, &takes_both,
                     "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART("b") "," PART(
                         "c") "]},"
                              "{\"role\":\"user\",\"content\":\"\"}]");
-    expect_messages(array, CHAT_CONTENT_PARTS,
+    expect_messages(array, &takes_parts,
                     "[{\"role\":\"user\",\"content\":[" PART("a") "]},{\"role\":\"user\",\"content\":[" PART("b") "," PART(
                         "c") "]},"
                              "{\"role\":\"user\",\"content\":[]}]");
@@ -59,13 +66,12 @@ static void the_end_of_the_last_text_is_noted(void **state) {
     (void)state;
     chat_messages m;
     assert_int_equal(
-        read_messages("[{\"role\":\"king\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\\"\"}]", CHAT_CONTENT_TEXT, &m, NULL),
+        read_messages("[{\"role\":\"king\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\\"\"}]", &takes_text, &m, NULL),
         QUIRE_OK);
     assert_string_equal(m.json.p + m.last_end, "\"}]");
     chat_messages_deinit(&m);
-    assert_int_equal(
-        read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[]}]", CHAT_CONTENT_PARTS, &m, NULL),
-        QUIRE_OK);
+    assert_int_equal(read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[]}]", &takes_parts, &m, NULL),
+                     QUIRE_OK);
     assert_int_equal(m.last_end, 0);
     chat_messages_deinit(&m);
 }
@@ -74,16 +80,240 @@ static void a_refused_message_is_named_below_its_path(void **state) {
     (void)state;
     chat_messages m;
     quire_error err;
-    assert_int_equal(read_messages("[{\"role\":\"user\"},5]", CHAT_CONTENT_TEXT, &m, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(read_messages("[{\"role\":\"user\"},5]", &takes_text, &m, &err), QUIRE_BAD_REQUEST);
     assert_string_equal(err.param, PATH ".1");
     assert_string_equal(err.message, "messages[1] is 5; it must be an object");
     assert_int_equal(m.json.n + m.last_end, 0);
     assert_null(m.json.p);
-    assert_int_equal(
-        read_messages("[{\"role\":\"user\",\"content\":[\"a\",{\"type\":\"text\",\"text\":[]}]}]", CHAT_CONTENT_BOTH, &m, &err),
-        QUIRE_BAD_REQUEST);
+    assert_int_equal(read_messages("[{\"role\":\"user\",\"content\":[\"a\",{\"type\":\"text\",\"text\":[]}]}]", &takes_both, &m, &err),
+                     QUIRE_BAD_REQUEST);
     assert_string_equal(err.param, PATH ".0.content.1.text");
     assert_null(m.json.p);
+}
+
+/* ---- calls ---- */
+
+/* A conversation of a question, a call with these arguments (JSON, or nothing) and its result; what the call's arguments become. */
+static void expect_arguments(const chat_traits *traits, const char *member, const char *want) {
+    char array[600], wanted[600];
+    snprintf(array, sizeof array,
+             "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"f\"%s}}],"
+             "\"content\":\"\"}]",
+             member);
+    snprintf(
+        wanted, sizeof wanted,
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":%s}}],"
+        "\"content\":\"\"}]",
+        want);
+    expect_messages(array, traits, wanted);
+}
+
+#define GIVEN(json) ",\"arguments\":" json
+
+static const chat_traits takes_objects = {0}, takes_loose = {.loose_arguments = true},
+                         takes_argument_text = {.text_arguments = true, .loose_arguments = true};
+
+static void arguments_are_an_object_or_text_as_the_template_takes_them(void **state) {
+    (void)state;
+    expect_arguments(&takes_objects, GIVEN("\"{\\\"b\\\": 1, \\\"a\\\": [null]}\""), "{\"b\": 1, \"a\": [null]}");
+    expect_arguments(&takes_objects, GIVEN("{\"b\":1}"), "{\"b\":1}");
+    expect_arguments(&takes_loose, GIVEN("\" {\\\"b\\\": 1}\\n\""), " {\"b\": 1}\n");
+    expect_arguments(&takes_argument_text, GIVEN("\"{\\\"b\\\":  1}\""), "\"{\\\"b\\\":  1}\"");
+    expect_arguments(&takes_argument_text, GIVEN("{\"b\":1,\"c\":[2,\"x\"]}"), "\"{\\\"b\\\": 1, \\\"c\\\": [2, \\\"x\\\"]}\"");
+}
+
+static void numbers_of_arguments_keep_their_digits(void **state) {
+    (void)state;
+    expect_arguments(&takes_objects, GIVEN("\"{\\\"n\\\":18446744073709551616123,\\\"x\\\":1.50}\""),
+                     "{\"n\":18446744073709551616123,\"x\":1.50}");
+}
+
+static void arguments_that_are_no_object_become_empty_or_stay_text(void **state) {
+    (void)state;
+    static const char *const nothing[] = {"", GIVEN("null"), GIVEN("\"\""), GIVEN("\" \\n\""), GIVEN("\"null\"")};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+        expect_arguments(&takes_objects, nothing[i], "{}");
+        expect_arguments(&takes_loose, nothing[i], "{}");
+        expect_arguments(&takes_argument_text, nothing[i], "\"{}\"");
+    }
+    static const char *const broken[] = {"\"{\\\"cmd\\\": \\\"ls\"", "\"[1, 2]\"", "\"5\"", "\"ls -l\"", "\"{} {}\"",
+                                         "\"{\\\"x\\\": NaN}\""};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        char member[100];
+        snprintf(member, sizeof member, GIVEN("%s"), broken[i]);
+        expect_arguments(&takes_objects, member, "{}");
+        expect_arguments(&takes_loose, member, broken[i]);
+        expect_arguments(&takes_argument_text, member, broken[i]);
+    }
+    expect_arguments(&takes_objects, GIVEN("[1]"), "{}");
+    expect_arguments(&takes_loose, GIVEN("[1,2]"), "\"[1, 2]\"");
+    expect_arguments(&takes_argument_text, GIVEN("true"), "\"true\"");
+}
+
+/* Text of n brackets, which no parser may go down. */
+static void arguments_that_are_nested_too_deep_stay_text(void **state) {
+    (void)state;
+    enum { DEEP = 100000 };
+    strbuf array = {0};
+    chat_messages m;
+    assert_int_equal(strbuf_add_str(&array, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\""), QUIRE_OK);
+    for (size_t i = 0; i < DEEP; i++) {
+        assert_int_equal(strbuf_add_str(&array, "{\\\"a\\\":"), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&array, "\"}}]}]"), QUIRE_OK);
+    assert_int_equal(read_messages(array.p, &takes_objects, &m, NULL), QUIRE_OK);
+    assert_non_null(strstr(m.json.p, "\"arguments\":{}"));
+    chat_messages_deinit(&m);
+    strbuf_deinit(&array);
+}
+
+static void an_old_call_and_its_result_take_the_form_of_today(void **state) {
+    (void)state;
+    expect_messages(
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":null,\"function_call\":{\"name\":\"f\",\"arguments\":"
+        "\"{\\\"a\\\":1}\"}},{\"role\":\"function\",\"name\":\"f\",\"content\":\"r\"}]",
+        NULL,
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"c00010000\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1}}}]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"r\","
+        "\"tool_call_id\":\"c00010000\"}]");
+}
+
+#define CALL_OF(id)                                                                                                                        \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{" id                                                                        \
+    "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]}"
+#define RESULT_OF(id) "{\"role\":\"tool\",\"content\":\"r\"" id "}"
+
+static void expect_short_id(const char *id, const char *want) {
+    static const chat_traits shortens = {.short_ids = true};
+    char array[500], wanted[500];
+    const char *form =
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"arguments\":{}}}]},"
+        "{\"role\":\"tool\",\"content\":\"r\",\"tool_call_id\":\"%s\"}]";
+    snprintf(array, sizeof array, form, id, id);
+    snprintf(wanted, sizeof wanted, form, want, want);
+    expect_messages(array, &shortens, wanted);
+    expect_messages(array, NULL, array);
+}
+
+static void ids_of_other_servers_become_nine_letters_and_digits(void **state) {
+    (void)state;
+    expect_short_id("abc123def", "abc123def");
+    expect_short_id("call_0a1B2c3D4e5F6g7H8i9J0k1L", "H8i9J0k1L");
+    expect_short_id("functions.get_weather:0", "tweather0");
+    expect_short_id("call_1", "0000call1");
+    expect_short_id("", "000000000");
+}
+
+static void calls_and_results_without_ids_get_them_where_the_template_needs_them(void **state) {
+    (void)state;
+    static const chat_traits shortens = {.short_ids = true};
+    const char *bare = "[" CALL_OF("") "," RESULT_OF("") "]";
+    expect_messages(bare, NULL, bare);
+    expect_messages(
+        "[" CALL_OF("") "," RESULT_OF("") "]", &shortens,
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}},"
+        "\"id\":\"c00000000\"}]}," RESULT_OF(",\"tool_call_id\":\"c00000000\"") "]");
+    expect_messages("[" CALL_OF("\"id\":\"xcall-0123456789\",") "," RESULT_OF("") "]", &shortens,
+                    "[" CALL_OF("\"id\":\"123456789\",") "," RESULT_OF(",\"tool_call_id\":\"123456789\"") "]");
+}
+
+static void calls_of_another_form_are_refused_by_name(void **state) {
+    (void)state;
+    static const struct {
+        const char *members, *param;
+    } cases[] = {{"\"tool_calls\":\"x\"", "tool_calls"},
+                 {"\"tool_calls\":{\"a\":1}", "tool_calls"},
+                 {"\"tool_calls\":[5]", "tool_calls.0"},
+                 {"\"tool_calls\":[{},{\"function\":[]}]", "tool_calls.1.function"},
+                 {"\"function_call\":\"f\"", "function_call"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char array[200], param[100];
+        chat_messages m;
+        quire_error err;
+        snprintf(array, sizeof array, "[{\"role\":\"assistant\",%s}]", cases[i].members);
+        snprintf(param, sizeof param, PATH ".0.%s", cases[i].param);
+        assert_int_equal(read_messages(array, NULL, &m, &err), QUIRE_BAD_REQUEST);
+        assert_string_equal(err.param, param);
+        assert_null(m.json.p);
+    }
+}
+
+/* ---- roles, nulls, reasoning and refusals ---- */
+
+static void roles_that_the_template_lacks_become_those_it_has(void **state) {
+    (void)state;
+    static const chat_traits knows = {.developer = true, .function = true};
+    const char *array = "[{\"role\":\"developer\",\"content\":\"a\"},{\"role\":\"function\",\"content\":\"b\"}]";
+    expect_messages(array, &knows, array);
+    expect_messages(array, NULL, "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"tool\",\"content\":\"b\"}]");
+}
+
+#define ANSWER(content) "[{\"role\":\"assistant\",\"content\":" content ",\"tool_calls\":[{\"id\":\"i\"}]}]"
+
+static void no_text_beside_calls_is_null_where_the_template_asks_for_it(void **state) {
+    (void)state;
+    static const chat_traits given = {.no_text = CHAT_NO_TEXT_GIVEN}, null = {.no_text = CHAT_NO_TEXT_NULL};
+    expect_messages(ANSWER("null"), NULL, ANSWER("\"\""));
+    expect_messages(ANSWER("null"), &given, ANSWER("null"));
+    expect_messages(ANSWER("\"\""), &given, ANSWER("\"\""));
+    expect_messages(ANSWER("\"\""), &null, ANSWER("null"));
+    expect_messages(ANSWER("[]"), &null, ANSWER("null"));
+    expect_messages(ANSWER("\"x\""), &null, ANSWER("\"x\""));
+    expect_messages("[{\"role\":\"assistant\",\"content\":null}]", &null, "[{\"role\":\"assistant\",\"content\":\"\"}]");
+}
+
+static void null_members_and_empty_lists_of_calls_are_left_out(void **state) {
+    (void)state;
+    expect_messages(
+        "[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"tool_calls\":null,\"function_call\":null,\"audio\":null},"
+        "{\"role\":\"assistant\",\"content\":\"b\",\"tool_calls\":[]},{\"role\":\"user\",\"content\":\"c\",\"name\":null}]",
+        NULL,
+        "[{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":\"c\"}]");
+}
+
+#define THOUGHT(members) "[{\"role\":\"assistant\"" members ",\"content\":\"a\"}]"
+
+static void reasoning_has_the_name_that_the_template_reads(void **state) {
+    (void)state;
+    static const chat_traits reads = {.reasoning = "thinking"};
+    const char *want = THOUGHT(",\"thinking\":\"t\"");
+    expect_messages(THOUGHT(",\"reasoning\":\"t\""), &reads, want);
+    expect_messages(THOUGHT(",\"reasoning_content\":\"t\",\"reasoning\":\"t\""), &reads, want);
+    expect_messages(THOUGHT(",\"reasoning\":\"other\",\"thinking\":\"t\""), &reads, want);
+    expect_messages(THOUGHT(",\"reasoning\":null,\"reasoning_content\":\"t\""), &reads, want);
+    expect_messages(THOUGHT(",\"reasoning\":{\"effort\":1}"), &reads, THOUGHT(",\"reasoning\":{\"effort\":1}"));
+    expect_messages("[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\"}]", NULL,
+                    "[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning\":\"t\",\"reasoning_content\":\"t\"}]");
+    expect_messages("[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"t\"}]", &reads,
+                    "[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"t\"}]");
+}
+
+static void a_refusal_is_an_answers_text(void **state) {
+    (void)state;
+    expect_messages("[{\"role\":\"assistant\",\"content\":[\"a\",{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", NULL,
+                    "[{\"role\":\"assistant\",\"content\":\"a\\nno\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", &takes_both,
+                    "[{\"role\":\"assistant\",\"content\":[" PART("no") "]}]");
+    expect_messages("[{\"role\":\"assistant\",\"content\":null,\"refusal\":\"no\"}]", NULL,
+                    "[{\"role\":\"assistant\",\"content\":\"no\",\"refusal\":\"no\"}]");
+    expect_messages("[{\"role\":\"assistant\",\"refusal\":\"no\"}]", NULL,
+                    "[{\"role\":\"assistant\",\"refusal\":\"no\",\"content\":\"no\"}]");
+    chat_messages m;
+    quire_error err;
+    assert_int_equal(read_messages("[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]}]", NULL, &m, &err),
+                     QUIRE_BAD_REQUEST);
+}
+
+static void contents_take_the_form_of_their_role(void **state) {
+    (void)state;
+    static const chat_traits traits = {
+        .content = {[CHAT_SYSTEM] = CHAT_CONTENT_TEXT, [CHAT_USER] = CHAT_CONTENT_PARTS, [CHAT_TOOL] = CHAT_CONTENT_BOTH}};
+    expect_messages("[{\"role\":\"developer\",\"content\":[\"a\"]},{\"role\":\"user\",\"content\":\"b\"},{\"role\":\"tool\",\"content\":["
+                    "\"c\"]},{\"role\":\"king\",\"content\":\"d\"}]",
+                    &traits,
+                    "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART(
+                        "b") "]},{\"role\":\"tool\",\"content\":[" PART("c") "]},"
+                                                                             "{\"role\":\"king\",\"content\":[" PART("d") "]}]");
 }
 
 /* ---- rendering ---- */
@@ -96,7 +326,7 @@ static quire_err render(const char *source, bool continues, const char *kwargs, 
     json_value *more = json_document(str_of(kwargs));
     assert_int_equal(chat_template_open(str_of(source), &(chat_tokens){0}, &t, err), QUIRE_OK);
     assert_int_equal(
-        read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b \"}]", CHAT_CONTENT_TEXT, &m, err),
+        read_messages("[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b \"}]", &takes_text, &m, err),
         QUIRE_OK);
     chat_prompt p = {.messages = &m, .kwargs = more, .continue_final_message = continues};
     quire_err e = chat_render(t, &p, out, NULL, err);
@@ -136,6 +366,20 @@ int main(void) {
         cmocka_unit_test(content_takes_the_form_that_the_template_takes),
         cmocka_unit_test(the_end_of_the_last_text_is_noted),
         cmocka_unit_test(a_refused_message_is_named_below_its_path),
+        cmocka_unit_test(arguments_are_an_object_or_text_as_the_template_takes_them),
+        cmocka_unit_test(numbers_of_arguments_keep_their_digits),
+        cmocka_unit_test(arguments_that_are_no_object_become_empty_or_stay_text),
+        cmocka_unit_test(arguments_that_are_nested_too_deep_stay_text),
+        cmocka_unit_test(an_old_call_and_its_result_take_the_form_of_today),
+        cmocka_unit_test(ids_of_other_servers_become_nine_letters_and_digits),
+        cmocka_unit_test(calls_and_results_without_ids_get_them_where_the_template_needs_them),
+        cmocka_unit_test(calls_of_another_form_are_refused_by_name),
+        cmocka_unit_test(roles_that_the_template_lacks_become_those_it_has),
+        cmocka_unit_test(no_text_beside_calls_is_null_where_the_template_asks_for_it),
+        cmocka_unit_test(null_members_and_empty_lists_of_calls_are_left_out),
+        cmocka_unit_test(reasoning_has_the_name_that_the_template_reads),
+        cmocka_unit_test(a_refusal_is_an_answers_text),
+        cmocka_unit_test(contents_take_the_form_of_their_role),
         cmocka_unit_test(variables_of_the_caller_go_before_the_prompts_own),
         cmocka_unit_test(a_continued_text_ends_where_the_last_message_does),
     };

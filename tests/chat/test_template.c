@@ -25,7 +25,7 @@ static void a_chat_template_renders_the_conversation(void **state) {
 static void expect_content(const char *source, chat_content want) {
     chat_template *t;
     assert_int_equal(chat_template_open(str_of(source), &(chat_tokens){0}, &t, NULL), QUIRE_OK);
-    assert_int_equal(chat_template_content(t), want);
+    assert_int_equal(chat_template_traits(t)->content[CHAT_USER], want);
     chat_template_close(t);
 }
 
@@ -44,10 +44,145 @@ static void a_template_shows_which_forms_of_content_it_takes(void **state) {
     expect_content("{{ raise_exception('no') }}", CHAT_CONTENT_TEXT);
 }
 
+/* ---- traits ---- */
+
+static const chat_traits *open_for_traits(const char *source, chat_template **t) {
+    assert_int_equal(chat_template_open(str_of(source), &(chat_tokens){0}, t, NULL), QUIRE_OK);
+    return chat_template_traits(*t);
+}
+
+/* A template that writes role and content of each message, and of an assistant's what a says. */
+#define TALK(a)                                                                                                                            \
+    "{% for m in messages %}{% if m.role == 'assistant' %}" a                                                                              \
+    "{% elif m.role in ['system', 'user', 'tool'] %}<{{ m.role }}>{{ m.content }}"                                                         \
+    "{% else %}{{ raise_exception('no such role') }}{% endif %}{% endfor %}"
+#define CALLS(arguments) TALK("{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}" arguments "{% endfor %}")
+#define ARGUMENTS        "c.function.arguments"
+
+static void expect_calls(const char *source, bool text, bool loose, chat_no_text no_text) {
+    chat_template *t;
+    const chat_traits *traits = open_for_traits(source, &t);
+    if (traits->text_arguments != text || traits->loose_arguments != loose || traits->no_text != no_text) {
+        fail_msg("%s: text %d, loose %d, null %d", source, traits->text_arguments, traits->loose_arguments, (int)traits->no_text);
+    }
+    chat_template_close(t);
+}
+
+static void a_template_shows_how_it_takes_arguments(void **state) {
+    (void)state;
+    const chat_no_text empty = CHAT_NO_TEXT_EMPTY; /* null would be written "None" */
+    expect_calls(CALLS("{% for k, v in " ARGUMENTS "|items %}<{{ k }}>{{ v }}{% endfor %}"), false, false, empty);
+    expect_calls(CALLS("{% for k, v in " ARGUMENTS ".items() %}{{ k }}({{ v }}){% endfor %}"), false, false, empty);
+    expect_calls(
+        CALLS("{% if " ARGUMENTS " is mapping %}{% for k in " ARGUMENTS " %}{{ k }}={{ " ARGUMENTS "[k] }}{% endfor %}{% endif %}"), false,
+        false, empty);
+    expect_calls(CALLS("{{ " ARGUMENTS " | tojson }}"), false, false, empty);
+    expect_calls(CALLS("{{ " ARGUMENTS " if " ARGUMENTS " is string else " ARGUMENTS " | tojson }}"), false, true, empty);
+    expect_calls(CALLS("{% if " ARGUMENTS " is string %}{{ '{' + " ARGUMENTS " + '}' }}{% else %}{{ " ARGUMENTS " | tojson }}{% endif %}"),
+                 false, false, empty);
+    expect_calls(CALLS("{{ '>' + " ARGUMENTS " }}"), true, true, empty);
+    expect_calls(CALLS("{{ " ARGUMENTS " }}"), true, true, empty); /* an object would be written as Python does */
+    expect_calls(TALK("{{ m.content or '' }}"), false, false, CHAT_NO_TEXT_GIVEN);
+    expect_calls("{% for t in tools %}{{ t.function.name }}{% endfor %}" CALLS("{{ " ARGUMENTS " | tojson }}"), false, false, empty);
+}
+
+static void a_template_shows_what_no_text_beside_calls_must_be(void **state) {
+    (void)state;
+    expect_calls(TALK("{{ m.content + '' }}{% for c in m.tool_calls or [] %}{{ " ARGUMENTS " | tojson }}{% endfor %}"), false, false,
+                 CHAT_NO_TEXT_EMPTY);
+    expect_calls(TALK("{% if m.content is none %}{% for c in m.tool_calls %}{{ " ARGUMENTS
+                      " | tojson }}{% endfor %}{% else %}{{ m.content }}{% endif %}"),
+                 false, false, CHAT_NO_TEXT_NULL);
+    expect_calls(TALK("{% if m.content is not none %}<{{ m.content }}>{% endif %}{% for c in m.tool_calls or [] %}{{ " ARGUMENTS
+                      " | tojson }}{% endfor %}"),
+                 false, false, CHAT_NO_TEXT_GIVEN);
+}
+
+static void expect_role(const char *source, bool developer, bool function) {
+    chat_template *t;
+    const chat_traits *traits = open_for_traits(source, &t);
+    if (traits->developer != developer || traits->function != function) {
+        fail_msg("%s: developer %d, function %d", source, traits->developer, traits->function);
+    }
+    chat_template_close(t);
+}
+
+static void a_template_knows_the_roles_that_it_does_not_treat_as_any_name(void **state) {
+    (void)state;
+    expect_role(TALK("{{ m.content }}"), false, false);
+    expect_role("{% for m in messages %}{% if m.role != 'developer' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}", false, false);
+    expect_role("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}", false, false);
+    expect_role("{% for m in messages %}{{ m.role | upper }}: {{ m.content }}{% endfor %}", false, false);
+    expect_role("{% for m in messages %}{% if m.role == 'developer' %}D:{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}", true, false);
+    expect_role("{% for m in messages %}{% if m.role in ['developer', 'user', 'assistant', 'function'] %}<{{ m.role }}>{{ m.content }}{% "
+                "endif %}{% endfor %}",
+                true, true);
+    expect_role("{% for m in messages %}{% if m.role in ['system', 'tool'] %}{{ raise_exception('no') }}{% endif %}<{{ m.role }}>{{ "
+                "m.content }}{% endfor %}",
+                true, true);
+}
+
+static void expect_reasoning(const char *source, const char *want) {
+    chat_template *t;
+    const chat_traits *traits = open_for_traits(source, &t);
+    if (want == NULL) {
+        assert_null(traits->reasoning);
+    } else {
+        assert_non_null(traits->reasoning);
+        assert_string_equal(traits->reasoning, want);
+    }
+    chat_template_close(t);
+}
+
+static void a_template_shows_the_name_that_it_reads_reasoning_from(void **state) {
+    (void)state;
+    expect_reasoning(TALK("{{ m.content }}"), NULL);
+    expect_reasoning(TALK("{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"),
+                     "reasoning_content");
+    expect_reasoning(TALK("{{ m.get('reasoning', '') or m.get('reasoning_content', '') }}{{ m.content }}"), "reasoning");
+    expect_reasoning(TALK("{% if 'thinking' in m and m.tool_calls %}{{ m.thinking }}{% endif %}"), "thinking");
+    expect_reasoning(TALK("{% if loop.last and not add_generation_prompt %}{{ m.reasoning_content }}{% endif %}"), "reasoning_content");
+    expect_reasoning(TALK("{% if enable_thinking is defined and enable_thinking %}{{ m.reasoning_content }}{% endif %}"),
+                     "reasoning_content");
+}
+
+static void a_template_that_insists_on_short_ids_is_found_out(void **state) {
+    (void)state;
+    chat_template *t;
+    static const char insists[] = CALLS("{% if c.id | length != 9 %}{{ raise_exception('9') }}{% endif %}{{ " ARGUMENTS " | tojson }}");
+    assert_true(open_for_traits(insists, &t)->short_ids);
+    chat_template_close(t);
+    assert_false(open_for_traits(CALLS("{{ c.id }}{{ " ARGUMENTS " | tojson }}"), &t)->short_ids);
+    chat_template_close(t);
+    assert_false(open_for_traits("{{ raise_exception('never') }}", &t)->short_ids);
+    chat_template_close(t);
+}
+
+static void contents_are_probed_for_each_role(void **state) {
+    (void)state;
+    chat_template *t;
+    const chat_traits *traits =
+        open_for_traits("{% for m in messages %}{% if m.role == 'system' %}{{ m.content | trim }}{% elif m.content is string %}{{ "
+                        "m.content }}{% elif m.role == 'tool' %}"
+                        "{{ m.content | tojson }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}{% endfor %}",
+                        &t);
+    assert_int_equal(traits->content[CHAT_SYSTEM], CHAT_CONTENT_TEXT);
+    assert_int_equal(traits->content[CHAT_USER], CHAT_CONTENT_BOTH);
+    assert_int_equal(traits->content[CHAT_ASSISTANT], CHAT_CONTENT_BOTH);
+    assert_int_equal(traits->content[CHAT_TOOL], CHAT_CONTENT_TEXT);
+    chat_template_close(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chat_template_renders_the_conversation),
         cmocka_unit_test(a_template_shows_which_forms_of_content_it_takes),
+        cmocka_unit_test(a_template_shows_how_it_takes_arguments),
+        cmocka_unit_test(a_template_shows_what_no_text_beside_calls_must_be),
+        cmocka_unit_test(a_template_knows_the_roles_that_it_does_not_treat_as_any_name),
+        cmocka_unit_test(a_template_shows_the_name_that_it_reads_reasoning_from),
+        cmocka_unit_test(a_template_that_insists_on_short_ids_is_found_out),
+        cmocka_unit_test(contents_are_probed_for_each_role),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,13 @@
-/* Templates: DIR/jinja.jsonl has a template in each case, DIR/chat/NAME.jsonl are cases of ROOT/data/templates/chat/NAME.jinja. A rendering
- * must be the expected text to the byte. Where an error is expected, any error is right, with the reference's words where the template
- * chose them (raise_exception) or named what is undefined, and its line for a syntax error. */
+/* Templates: DIR/jinja.jsonl has a template in each case, DIR/chat/NAME.jsonl are cases of ROOT/data/templates/chat/NAME.jinja. A case has
+ * a context, or a client's messages (with tools, chat_template_kwargs, bos_token and eos_token), which are first brought into the form that
+ * the template takes. A rendering must be the expected text to the byte. Where an error is expected, any error is right, with the
+ * reference's words where the template chose them (raise_exception) or named what is undefined, and its line for a syntax error. */
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "chat/render.h"
 #include "check/check.h"
 #include "jinja/jinja.h"
 #include "json/json.h"
@@ -99,8 +101,26 @@ static void compare_error(check_report *r, const char *where, json_value *record
     }
 }
 
-/* text: the record as written. */
-static void check_case(check_report *r, const char *where, json_value *record, str text, str source) {
+/* Reads a case's messages for the template and renders them. */
+static quire_err render_messages(json_value *record, str source, strbuf *out, quire_error *err) {
+    const chat_tokens tokens = {.bos = json_get_str(record, "bos_token"), .eos = json_get_str(record, "eos_token")};
+    chat_template *t;
+    chat_messages m;
+    TRY(chat_template_open(source, &tokens, &t, err));
+    quire_err e = chat_messages_read(json_get(record, "messages"), chat_template_traits(t), "messages", &m, err);
+    const chat_prompt p = {.messages = &m,
+                           .tools = json_get(record, "tools"),
+                           .kwargs = json_get(record, "chat_template_kwargs"),
+                           .add_generation_prompt = flag_of(record, "add_generation_prompt", true),
+                           .continue_final_message = flag_of(record, "continue_final_message", false)};
+    e = e == QUIRE_OK ? chat_render(t, &p, out, NULL, err) : e;
+    chat_messages_deinit(&m);
+    chat_template_close(t);
+    return e;
+}
+
+/* Renders a case's context. text: the record as written. QUIRE_NOT_FOUND: its last message has no text to continue. */
+static quire_err render_context(json_value *record, str text, str source, strbuf *out, quire_error *err) {
     /* The vectors' clock. */
     const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
     jinja_options options = {.trim_blocks = flag_of(record, "trim_blocks", true), .lstrip_blocks = flag_of(record, "lstrip_blocks", true)};
@@ -109,19 +129,30 @@ static void check_case(check_report *r, const char *where, json_value *record, s
     strbuf tagged = {0};
     bool continues = flag_of(record, "continue_final_message", false);
     jinja_program *program = NULL;
+    if (continues && add_tagged(context, &tagged) != QUIRE_OK) {
+        strbuf_deinit(&tagged);
+        return err_set(err, QUIRE_NOT_FOUND, -1, "its last message has no text to continue");
+    }
+    quire_err e = jinja_open(source, options, &program, err);
+    if (e == QUIRE_OK) {
+        e = jinja_render(program, continues ? (str){tagged.p, tagged.n} : context, &now, out, NULL, err);
+    }
+    if (e == QUIRE_OK && continues) {
+        out->n = cut_at_tag((str){out->p, out->n}).n;
+    }
+    strbuf_deinit(&tagged);
+    jinja_close(program);
+    return e;
+}
+
+/* text: the record as written. */
+static void check_case(check_report *r, const char *where, json_value *record, str text, str source) {
     quire_error err = {0};
     strbuf out = {0};
-    if (continues && add_tagged(context, &tagged) != QUIRE_OK) {
-        check_unsupported(r, KIND, where, "its last message has no text to continue");
-        strbuf_deinit(&tagged);
-        return;
-    }
-    quire_err e = jinja_open(source, options, &program, &err);
-    if (e == QUIRE_OK) {
-        e = jinja_render(program, continues ? (str){tagged.p, tagged.n} : context, &now, &out, NULL, &err);
-    }
-    str expected = text_of(record, "expected"), got = {out.p, out.n};
-    if (e == QUIRE_UNSUPPORTED) {
+    quire_err e =
+        json_has(record, "messages") ? render_messages(record, source, &out, &err) : render_context(record, text, source, &out, &err);
+    str expected = text_of(record, "expected");
+    if (e == QUIRE_UNSUPPORTED || e == QUIRE_NOT_FOUND) {
         check_unsupported(r, KIND, where, err.message);
     } else if (e != QUIRE_OK && expected.p == NULL) {
         compare_error(r, where, record, &err);
@@ -131,11 +162,9 @@ static void check_case(check_report *r, const char *where, json_value *record, s
         str want = text_of(record, "error_type");
         check_fail(r, KIND, where, "renders, must be %.*s", (int)want.n, want.p);
     } else {
-        compare_text(r, where, continues ? cut_at_tag(got) : got, expected);
+        compare_text(r, where, (str){out.p, out.n}, expected);
     }
     strbuf_deinit(&out);
-    strbuf_deinit(&tagged);
-    jinja_close(program);
 }
 
 /* Every line of a file of cases, which are called NAME:LINE; source.p NULL: each case has its own template. False: no such file. */

@@ -141,7 +141,7 @@ static quire_err render(text_run *run, quire_error *err) {
 }
 
 /* Messages of two sentences, by the user and the assistant in turn. */
-static quire_err make_messages(chat_content form, chat_messages *out, quire_error *err) {
+static quire_err make_messages(const chat_traits *traits, chat_messages *out, quire_error *err) {
     strbuf json = {0}, text = {0};
     json_out o = {.to = &json};
     quire_err e = sample_make(SAMPLE_ENGLISH, (size_t)N_MESSAGES * 200, &text);
@@ -155,7 +155,7 @@ static quire_err make_messages(chat_content form, chat_messages *out, quire_erro
     json_end(&o, ']');
     strbuf_deinit(&text);
     json_value *array = e == QUIRE_OK && o.err == QUIRE_OK ? json_document((str){json.p, json.n}) : NULL;
-    e = array == NULL ? no_memory(QUIRE_NO_MEMORY, err) : chat_messages_read(array, form, "messages", out, err);
+    e = array == NULL ? no_memory(QUIRE_NO_MEMORY, err) : chat_messages_read(array, traits, "messages", out, err);
     json_drop(array);
     strbuf_deinit(&json);
     return e;
@@ -168,7 +168,7 @@ static quire_err measure_render(const bench_text_options *o, const sheet *s, con
     chat_tokens tokens = {.tokenizer = t, .bos = tokenizer_bos_text(t), .eos = tokenizer_eos_text(t)};
     TRY(chat_template_open(source.n > 0 ? source : str_of(CHATML), &tokens, &template, err));
     render_run r = {.run = {.options = o, .sheet = s}, .template = template};
-    quire_err e = make_messages(chat_template_content(template), &r.messages, err);
+    quire_err e = make_messages(chat_template_traits(template), &r.messages, err);
     e = e != QUIRE_OK ? e : measure(&r.run, render, &us, err);
     if (e == QUIRE_OK) {
         sheet_row(s, (sheet_cell[]){{kind, 0},

@@ -1,0 +1,104 @@
+/* The content of a message: a text or a list of text parts. */
+#include <stdio.h>
+
+#include "chat/messages_read.h"
+
+/* Types of parts and the member that has their text. */
+static const struct {
+    const char *type, *member;
+    bool is_answer; /* of an assistant only */
+} part_types[] = {{"text", "text", false}, {"input_text", "text", false}, {"output_text", "text", false}, {"refusal", "refusal", true}};
+
+/* The text of part j: a string, or an object of a text type. The part owns *text. */
+static quire_err part_text(const conversation *c, chat_role role, size_t j, const json_value *part, const json_value **text) {
+    char where[48];
+    snprintf(where, sizeof where, "content.%zu", j);
+    if (json_is(part, JSON_KIND_TEXT)) {
+        *text = part;
+        return QUIRE_OK;
+    }
+    if (!json_is(part, JSON_KIND_OBJECT)) {
+        return message_error(c, where, part, "a text or an object with a type");
+    }
+    const json_value *type = json_get(part, "type");
+    if (!json_is(type, JSON_KIND_TEXT)) {
+        snprintf(where, sizeof where, "content.%zu.type", j);
+        return message_error(c, where, type, "a string");
+    }
+    for (size_t i = 0; i < sizeof part_types / sizeof *part_types; i++) {
+        if (str_is(json_str(type), part_types[i].type) && (!part_types[i].is_answer || role == CHAT_ASSISTANT)) {
+            *text = json_get(part, part_types[i].member);
+            snprintf(where, sizeof where, "content.%zu.%s", j, part_types[i].member);
+            return json_is(*text, JSON_KIND_TEXT) ? QUIRE_OK : message_error(c, where, *text, "a string");
+        }
+    }
+    char brief[JSON_BRIEF_BYTES];
+    return err_set_param(c->err, QUIRE_BAD_REQUEST, "", "messages[%zu].content[%zu] is of type %s; only text is taken", c->i, j,
+                         json_brief(type, brief));
+}
+
+static void write_text(conversation *c, str text) {
+    json_text(&c->o, text.p, text.n);
+    c->m.last_end = c->m.json.n > 0 ? c->m.json.n - 1 : 0;
+}
+
+/* Writes {"type": "text", "text": TEXT} for each part. */
+static quire_err write_parts(conversation *c, chat_role role, const json_value *content, bool list) {
+    size_t n = list ? json_length(content) : content != NULL;
+    json_begin(&c->o, '[');
+    for (size_t j = 0; j < n; j++) {
+        const json_value *text = content;
+        TRY(list ? part_text(c, role, j, json_at(content, j), &text) : QUIRE_OK);
+        json_begin(json_item(&c->o), '{');
+        json_cstr(json_name(&c->o, "type"), "text");
+        json_name(&c->o, "text");
+        write_text(c, json_str(text));
+        json_end(&c->o, '}');
+    }
+    json_end(&c->o, ']');
+    return QUIRE_OK;
+}
+
+/* Joins the parts' texts with newlines. */
+static quire_err join_parts(const conversation *c, chat_role role, const json_value *content, strbuf *joined) {
+    for (size_t j = 0; j < json_length(content); j++) {
+        const json_value *text;
+        TRY(part_text(c, role, j, json_at(content, j), &text));
+        TRY(j > 0 ? strbuf_add_char(joined, '\n') : QUIRE_OK);
+        TRY(strbuf_add(joined, json_str(text).p, json_str(text).n));
+    }
+    return QUIRE_OK;
+}
+
+/* Whether content says nothing and the template wants null for that. */
+static bool is_null(const conversation *c, const json_value *content, bool has_calls) {
+    bool is_empty = content == NULL || (!json_is(content, JSON_KIND_ARRAY) && json_str(content).n == 0) ||
+                    (json_is(content, JSON_KIND_ARRAY) && json_length(content) == 0);
+    return has_calls && is_empty &&
+           (c->traits->no_text == CHAT_NO_TEXT_NULL || (c->traits->no_text == CHAT_NO_TEXT_GIVEN && content == NULL));
+}
+
+quire_err message_write_content(conversation *c, chat_role role, const json_value *content, const json_value *refusal, bool has_calls) {
+    json_name(&c->o, "content");
+    c->m.last_end = 0;
+    content = content == NULL && role == CHAT_ASSISTANT && json_is(refusal, JSON_KIND_TEXT) ? refusal : content;
+    bool list = json_is(content, JSON_KIND_ARRAY);
+    if (!list && content != NULL && !json_is(content, JSON_KIND_TEXT)) {
+        return message_error(c, "content", content, "a string or an array of text parts");
+    }
+    if (is_null(c, content, has_calls)) {
+        json_raw(&c->o, "null");
+        return QUIRE_OK;
+    }
+    chat_content form = c->traits->content[role];
+    if (form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list)) {
+        return write_parts(c, role, content, list);
+    }
+    strbuf joined = {0};
+    quire_err e = list ? join_parts(c, role, content, &joined) : QUIRE_OK;
+    if (e == QUIRE_OK) {
+        write_text(c, list ? (str){joined.n > 0 ? joined.p : "", joined.n} : json_str(content));
+    }
+    strbuf_deinit(&joined);
+    return e;
+}
