@@ -122,11 +122,38 @@ static quire_err write_function(conversation *c, const json_value *function) {
     return QUIRE_OK;
 }
 
+/* A call of a custom tool is one of a function with a string, as the model is shown that tool. */
+static quire_err write_custom(conversation *c, const json_value *custom) {
+    strbuf arguments = {0};
+    json_out inner = {.to = &arguments, .is_spaced = true};
+    str input = json_get_str(custom, "input");
+    json_begin(&inner, '{');
+    json_text(json_name(&inner, "input"), input.p, input.n);
+    json_end(&inner, '}');
+    if (inner.err == QUIRE_OK) {
+        json_begin(json_name(&c->o, "function"), '{');
+        json_add(json_name(&c->o, "name"), json_get(custom, "name"));
+        json_name(&c->o, "arguments");
+        if (c->traits->text_arguments) {
+            json_text(&c->o, arguments.p, arguments.n);
+        } else {
+            json_raw(&c->o, arguments.p);
+        }
+        json_end(&c->o, '}');
+    }
+    strbuf_deinit(&arguments);
+    return inner.err;
+}
+
 static quire_err write_call_members(conversation *c, size_t j, const json_value *call) {
     char where[48];
     for (json_member m = {0}; json_next(call, &m);) {
         if (strcmp(m.name, "id") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             write_id(c, "id", json_str(m.value));
+        } else if (strcmp(m.name, "custom") == 0 && json_is(m.value, JSON_KIND_OBJECT)) {
+            TRY(write_custom(c, m.value));
+        } else if (strcmp(m.name, "type") == 0 && json_is(json_get(call, "custom"), JSON_KIND_OBJECT)) {
+            json_cstr(json_name(&c->o, "type"), "function");
         } else if (strcmp(m.name, "function") == 0 && json_is(m.value, JSON_KIND_OBJECT)) {
             TRY(write_function(c, m.value));
         } else if (strcmp(m.name, "function") == 0) {

@@ -217,6 +217,21 @@ static void calls_and_results_without_ids_get_them_where_the_template_needs_them
                     "[" CALL_OF("\"id\":\"123456789\",") "," RESULT_OF(",\"tool_call_id\":\"123456789\"") "]");
 }
 
+static void a_custom_tools_call_is_one_of_a_function_with_a_string(void **state) {
+    (void)state;
+    const char *array =
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"custom\",\"custom\":{\"name\":\"sql\","
+        "\"input\":\"a \\\"b\\\"\"}}]}]";
+    expect_messages(
+        array, &takes_objects,
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"sql\","
+        "\"arguments\":{\"input\": \"a \\\"b\\\"\"}}}]}]");
+    expect_messages(
+        array, &takes_argument_text,
+        "[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"i\",\"type\":\"function\",\"function\":{\"name\":\"sql\","
+        "\"arguments\":\"{\\\"input\\\": \\\"a \\\\\\\"b\\\\\\\"\\\"}\"}}]}]");
+}
+
 static void calls_of_another_form_are_refused_by_name(void **state) {
     (void)state;
     static const struct {
@@ -373,6 +388,7 @@ int main(void) {
         cmocka_unit_test(an_old_call_and_its_result_take_the_form_of_today),
         cmocka_unit_test(ids_of_other_servers_become_nine_letters_and_digits),
         cmocka_unit_test(calls_and_results_without_ids_get_them_where_the_template_needs_them),
+        cmocka_unit_test(a_custom_tools_call_is_one_of_a_function_with_a_string),
         cmocka_unit_test(calls_of_another_form_are_refused_by_name),
         cmocka_unit_test(roles_that_the_template_lacks_become_those_it_has),
         cmocka_unit_test(no_text_beside_calls_is_null_where_the_template_asks_for_it),
