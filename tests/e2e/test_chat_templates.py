@@ -21,7 +21,31 @@ TEMPLATES = {
     "additional_chat_templates/lost.jinja": "{% include 'nowhere' %}",
     "additional_chat_templates/guard.jinja": "<|endoftext|>{% for m in messages %}{{ m.content }}{% endfor %}<|endoftext|>",
 }
+CALLS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}%s{% endfor %}{% endfor %}"
+TEMPLATES |= {
+    "additional_chat_templates/objects.jinja": CALLS.replace("%s", "{% for k, v in c.function.arguments | items %}[{{ k }}={{ v }}]{% endfor %}"),
+    "additional_chat_templates/tojson.jinja": CALLS.replace("%s", "{{ c.function.arguments | tojson }}"),
+    "additional_chat_templates/plaintext.jinja": CALLS.replace("%s", "{{ ':' + c.function.arguments }}"),
+}
 MESSAGE = {"role": "user", "content": "Hello"}
+
+
+def history(arguments):
+    """A conversation with a call, as clients send it."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "run", "arguments": arguments}}
+    return [{"role": "developer", "content": "Go"}, MESSAGE, {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "a.txt"}]
+
+
+ARGUMENTS = '{"n": 18446744073709551616, "cmd": "ls"}'
+HISTORIES = [  # template, arguments, what it writes of them
+    ("objects", ARGUMENTS, "[n=18446744073709551616][cmd=ls]"),
+    ("tojson", ARGUMENTS, '{"n": 18446744073709551616, "cmd": "ls"}'),
+    ("plaintext", ARGUMENTS, ':{"n": 18446744073709551616, "cmd": "ls"}'),
+    ("plaintext", {"cmd": "ls", "n": [1]}, ':{"cmd": "ls", "n": [1]}'),
+    ("objects", '{"cmd": "ls', ""), ("tojson", '{"cmd": "ls', "{}"), ("plaintext", '{"cmd": "ls', ':{"cmd": "ls'),
+    ("objects", "", ""), ("tojson", "null", "{}"), ("plaintext", None, ":{}"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +139,26 @@ def refused(s, **fields):
 ])
 def test_a_request_names_a_template_and_gives_its_variables(server, fields, text):
     assert chat(server, **fields) == ids_of(server, text)
+
+
+@pytest.mark.parametrize("template,arguments,text", HISTORIES)
+def test_a_call_of_the_history_reaches_a_template_in_its_form(server, template, arguments, text):
+    ids = chat(server, *history(arguments), chat_template=template)
+    assert ids == ids_of(server, f"<system>Go<user>Hello<assistant>run{text}<tool>a.txt")
+
+
+def test_a_call_of_the_history_reaches_a_template_in_its_form_in_batches_too(server, model, tmp_path):
+    bodies = [{"messages": history(arguments), "chat_template": template, "max_tokens": 8, "temperature": 0} for template, arguments, _ in HISTORIES]
+    lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions", "body": body} for i, body in enumerate(bodies)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = subprocess.run([QUIRE, "run", str(model), "--prompts", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out.jsonl")],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line)["response"]["body"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    for answer, body in zip(answers, bodies, strict=True):
+        status, other = ask(server, "/v1/chat/completions", **body)
+        assert status == 200 and answer["usage"]["prompt_tokens"] == other["usage"]["prompt_tokens"]
+        assert answer["choices"][0]["message"]["content"] == other["choices"][0]["message"]["content"]
 
 
 def test_a_template_that_the_model_lacks_is_an_error_with_those_it_has(server):
