@@ -24,6 +24,8 @@ typedef struct command {
     const flag *const *flags;          /* groups, in the order of --help; ends with NULL */
     size_t options_size;               /* of the options: a cli_options, or a struct that begins with one */
     void (*defaults)(cli_options *o);  /* of what cli_options_init does not know or sets otherwise; may be NULL */
+    /* what comes before a model by name is fetched; may be NULL */
+    quire_err (*begin)(cli_options *o, quire_error *err);
     quire_err (*run)(const cli_options *o, quire_error *err); /* INVALID: the exit status says that the command was not understood */
 } command;
 

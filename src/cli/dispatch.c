@@ -76,7 +76,11 @@ static void find_pack_cache(cli_options *o) {
 static int resolve_and_run(const command *c, cli_options *o) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     bool takes_model = c->argument >= ARGUMENT_MODEL && !o->help && !o->help_all;
-    quire_err e = takes_model ? hub_resolve_models(o, &err) : QUIRE_OK;
+    if (takes_model) {
+        hub_name_server(o);
+    }
+    quire_err e = takes_model && c->begin ? c->begin(o, &err) : QUIRE_OK;
+    e = e == QUIRE_OK && takes_model ? hub_resolve_models(o, &err) : e;
     if (e == QUIRE_OK) {
         return run_command(c, o);
     }

@@ -121,6 +121,15 @@ static quire_err explain(quire_err e, quire_error *err) {
     return e == QUIRE_NOT_FOUND || e == QUIRE_IO ? err_prefix(err, e, "there is no such file here; at the hub") : e;
 }
 
+void hub_name_server(cli_options *o) {
+    const char *model = o->engine.model;
+    if (model != NULL && (o->hf_repo || is_name(model)) && o->server.n_served_model_names == 0) {
+        o->served_names[0] = model;
+        o->server.n_served_model_names = 1;
+        o->server.served_model_names = o->served_names;
+    }
+}
+
 static quire_err resolve_model(cli_options *o, quire_error *err) {
     const char *model = o->engine.model;
     strbuf name = {0};
@@ -136,11 +145,6 @@ static quire_err resolve_model(cli_options *o, quire_error *err) {
         return o->hf_repo ? e : explain(e, err);
     }
     o->engine.model = o->model_path;
-    if (o->server.n_served_model_names == 0) {
-        o->served_names[0] = model;
-        o->server.n_served_model_names = 1;
-        o->server.served_model_names = o->served_names;
-    }
     return QUIRE_OK;
 }
 

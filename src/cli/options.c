@@ -13,6 +13,7 @@ void cli_options_init(cli_options *o) {
 }
 
 void cli_options_deinit(cli_options *o) {
+    server_close(o->front);
     for (int i = 0; i < CLI_MAX_PREFIXES; i++) {
         strbuf_deinit(&o->prefix_texts[i]);
         id_list_deinit(&o->prefix_ids[i]);

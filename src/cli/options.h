@@ -51,6 +51,7 @@ typedef struct cli_options {
     bool embed, normalize, no_normalize;
     bool echo, complete, no_history, json, show_ids, quiet, resume, help, help_all;
     cli_environment environment;
+    server *front;                             /* owned: answers while the model is fetched and loaded; of a server */
     const char *log_level, *log_format;        /* of a server */
     int n_arguments;                         /* the arguments behind the command's name, borrowed */
     char **arguments;

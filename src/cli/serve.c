@@ -39,21 +39,23 @@ static const char *choose_schedule(cli_options *o, int64_t n_keys) {
     return n_keys >= 2 ? "since there are two keys or more (--schedule)" : "since there are fewer than two keys (--schedule)";
 }
 
+/* Before a model is fetched and loaded: what the server would fail at is found, and probes are answered. */
+static quire_err begin(cli_options *o, quire_error *err) {
+    signal(SIGHUP, SIG_IGN); /* until the server handles it */
+    signal(SIGUSR1, SIG_IGN);
+    return server_open(NULL, &o->server, &o->front, err);
+}
+
 static quire_err serve(cli_options *o, quire_error *err) {
     session s;
-    int64_t n_keys;
-    signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
-    signal(SIGUSR1, SIG_IGN);
-    TRY(server_check(&o->server, &n_keys, err)); /* before the model is loaded */
-    const char *why = choose_schedule(o, n_keys);
+    const char *why = choose_schedule(o, server_count_keys(o->front));
     TRY(session_open(o, &s, err));
     say_chat_form(quire_engine_info(s.engine));
     say_formats(quire_engine_info(s.engine));
     log_line(LOG_INFO, "schedule: %s, %s", o->engine.schedule, why);
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
-    signal(SIGPIPE, SIG_IGN);
-    quire_err e = server_run(s.engine, &o->server, err);
+    quire_err e = server_run(o->front, s.engine, err);
     session_close(&s);
     return e;
 }
@@ -80,14 +82,15 @@ static const flag_choice any_origin[] = {{"*", "*"}, {"[\"*\"]", "*"}, {NULL, NU
 static const flag server_flags[] = {
     {"--host", "NAME", "address to listen on (127.0.0.1), or unix:PATH", FLAG_TEXT, AT(server.host)},
     {"--port", "N", "port to listen on (8000; 0: any free one)", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
-    {"--api-key", "KEY", "who asks must show it (may be given again)", FLAG_KEY, AT(api_keys), .secret = true},
+    {"--api-key", "KEY", "key that requests must carry (may be given again)", FLAG_KEY, AT(api_keys), .secret = true},
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
     {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT, AT(server.operator_key),
      .secret = true},
-    {"--served-model-name --alias -a", "NAME", "what the API calls the model (more may follow)", FLAG_NAMES, AT(served_names)},
+    {"--served-model-name --alias -a", "NAME", "what the API calls the model (the name of its file, or ORG/NAME; more may follow)",
+     FLAG_NAMES, AT(served_names)},
     {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
     {"--log-level", NULL, "which lines the log has (info)", FLAG_CHOICE, AT(log_level), .choices = log_levels},
-    {"--log-format", NULL, "how it writes them (text)", FLAG_CHOICE, AT(log_format), .choices = log_formats},
+    {"--log-format", NULL, "how the log writes its lines (text)", FLAG_CHOICE, AT(log_format), .choices = log_formats},
     {"--disable-log-requests --no-log-requests --no-enable-log-requests", NULL, "no line in the log for each request", FLAG_SWITCH,
      AT(server.no_request_log), .rare = true},
     {"--allowed-origins", NULL, "as --allow-origin", FLAG_CHOICE, AT(server.allow_origin), .choices = any_origin, .rare = true},
@@ -95,20 +98,22 @@ static const flag server_flags[] = {
      .rare = true},
     {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", FLAG_TEXT, AT(server.allowed_hosts),
      .rare = true},
-    {"--max-connections", "N", "more are answered 503", FLAG_COUNT, AT(server.max_connections), .minimum = 1, .maximum = 1000000,
-     .rare = true},
+    {"--max-connections", "N", "connections beyond this number are answered 503 (1024)", FLAG_COUNT, AT(server.max_connections),
+     .minimum = 1, .maximum = 1000000, .rare = true},
     {"--drain-s", "S", "seconds that running requests have at SIGTERM (10)", FLAG_SECONDS, AT(server.shutdown_deadline_us), .minimum = 0,
      .maximum = 1e6, .rare = true},
+    {"--drain-delay-s", "S", "seconds from SIGTERM, at which /ready begins to say 503, to the drain (0)", FLAG_SECONDS,
+     AT(server.drain_delay_us), .minimum = 0, .maximum = 1e6, .rare = true},
     {"--trust-request-attention", NULL, "requests may bring masks and changes of scores of their own (docs/attention.md)", FLAG_SWITCH,
      AT(engine.trust_request_attention), .rare = true},
     {"--max-logprobs", "N", "most likeliest tokens reported beside a token (20)", FLAG_COUNT, AT(engine.max_logprobs), .minimum = 1,
      .maximum = 20, .rare = true},
     {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256,
      .rare = true},
-    {"--header-timeout", "S", "seconds a request's header may take", FLAG_SECONDS, AT(server.header_deadline_us), .minimum = 0.01,
+    {"--header-timeout", "S", "seconds that the header of a request may take (10)", FLAG_SECONDS, AT(server.header_deadline_us),
+     .minimum = 0.01, .maximum = 1e6, .rare = true},
+    {"--body-timeout", "S", "seconds that the body of a request may take (60)", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01,
      .maximum = 1e6, .rare = true},
-    {"--body-timeout", "S", "seconds its body may take", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01, .maximum = 1e6,
-     .rare = true},
     {"--body-min-rate", "BYTES", "bytes a second that a body over 64 KB must bring, in any 5 s, or get a 408 (64K; 0: any)", FLAG_BYTES,
      AT(server.body_least_rate), .rare = true},
     {0},
@@ -116,14 +121,14 @@ static const flag server_flags[] = {
 static const flag default_flags[] = {
     {"--seed -s", "N", "seed of requests without one (-1: a new one each)", FLAG_FIELD_INTEGER, .field = "seed"},
     {"--override-generation-config", "JSON", "defaults of requests: {\"temperature\":0.7,\"max_tokens\":512}", FLAG_FIELDS, .offset = 0},
-    {"--temp --temperature", "T", "temperature of requests without one", FLAG_FIELD_NUMBER, .field = "temperature", .rare = true},
-    {"--top-k", "N", "the same of top_k", FLAG_FIELD_INTEGER, .field = "top_k", .rare = true},
-    {"--top-p", "P", "the same of top_p", FLAG_FIELD_NUMBER, .field = "top_p", .rare = true},
-    {"--min-p", "P", "the same of min_p", FLAG_FIELD_NUMBER, .field = "min_p", .rare = true},
-    {"--repeat-penalty", "X", "the same of repetition_penalty", FLAG_FIELD_NUMBER, .field = "repetition_penalty", .rare = true},
-    {"--presence-penalty", "X", "the same of presence_penalty", FLAG_FIELD_NUMBER, .field = "presence_penalty", .rare = true},
-    {"--frequency-penalty", "X", "the same of frequency_penalty", FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
-    {"--max-tokens -n --predict --n-predict", "N", "the same of max_tokens (-1: none)", FLAG_COUNT, AT(n_predict), .minimum = -1,
+    {"--temp --temperature", "T", "default temperature of requests", FLAG_FIELD_NUMBER, .field = "temperature", .rare = true},
+    {"--top-k", "N", "default top_k of requests", FLAG_FIELD_INTEGER, .field = "top_k", .rare = true},
+    {"--top-p", "P", "default top_p of requests", FLAG_FIELD_NUMBER, .field = "top_p", .rare = true},
+    {"--min-p", "P", "default min_p of requests", FLAG_FIELD_NUMBER, .field = "min_p", .rare = true},
+    {"--repeat-penalty", "X", "default repetition_penalty of requests", FLAG_FIELD_NUMBER, .field = "repetition_penalty", .rare = true},
+    {"--presence-penalty", "X", "default presence_penalty of requests", FLAG_FIELD_NUMBER, .field = "presence_penalty", .rare = true},
+    {"--frequency-penalty", "X", "default frequency_penalty of requests", FLAG_FIELD_NUMBER, .field = "frequency_penalty", .rare = true},
+    {"--max-tokens -n --predict --n-predict", "N", "default max_tokens of requests (-1: none)", FLAG_COUNT, AT(n_predict), .minimum = -1,
      .maximum = INT32_MAX, .rare = true},
     {0},
 };
@@ -138,7 +143,8 @@ static const flag_choice additional[] = {{"closed", "closed"}, {"schema", "schem
 static const flag text_flags[] = {
     {"--tool-call-parser", "NAME", "format of the model's tool calls: auto (by the template's marks), none, or a name of docs/tools.md",
      FLAG_TEXT, AT(engine.tool_call_parser), .rare = true},
-    {"--reasoning-parser", "NAME", "the same of its reasoning", FLAG_TEXT, AT(engine.reasoning_parser), .rare = true},
+    {"--reasoning-parser", "NAME", "format of the model's reasoning: auto, none, or a name of docs/tools.md", FLAG_TEXT,
+     AT(engine.reasoning_parser), .rare = true},
     {"--json-additional-properties", NULL, "names in JSON that a schema neither lists nor forbids: none, or as the standard has it",
      FLAG_CHOICE, AT(engine.json_additional_properties), .choices = additional, .rare = true},
     {"--trust-request-chat-template", NULL, "a request's chat_template may be a template's text", FLAG_SWITCH,
@@ -189,5 +195,6 @@ const command command_serve = {
     .flags = groups,
     .options_size = sizeof(cli_options),
     .defaults = defaults,
+    .begin = begin,
     .run = run,
 };

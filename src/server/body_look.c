@@ -5,12 +5,12 @@ static void cancel_look(conn *c) {
     c->pending = NULL;
 }
 
-static void shut_down(conn *c) {
+static void end_look(conn *c, const api_error *why) {
     cancel_look(c);
-    conn_shut_down(c);
+    conn_end(c, why);
 }
 
-static const pending_kind looking = {.close = cancel_look, .shut_down = shut_down};
+static const pending_kind looking = {.close = cancel_look, .end = end_look};
 
 bool body_look(conn *c, quire_endpoint endpoint) {
     strbuf *body = &c->request.body;

@@ -1,6 +1,7 @@
 #include "server/conn_impl.h"
 
 #include <event2/buffer.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ static void begin_request(conn *c) {
         const http_request *r = &c->request;
         request_record_open(&c->record, (str){r->request_id.p, r->request_id.n}, l);
         c->record.method = r->head_done ? http_method_str(r->method) : NULL;
+        c->record.client = c->client[0] != '\0' ? c->client : NULL;
         atomic_fetch_add(&l->n_busy, 1);
     }
 }
@@ -127,31 +129,37 @@ static void flush_and_close(conn *c) {
     }
 }
 
+static void reply_api_error(conn *c, const api_error *e, const char *headers);
+
 static void send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, c->refusal_param, c->refusal_text, c->refusal_headers);
 }
 
 /* Answers a request of which no more is read: with its refusal, where it was refused before. */
-static void give_up_request(conn *c, int status, const char *message, const char *headers) {
+static void give_up_request(conn *c, const api_error *why, const char *headers) {
     c->keep_alive = false;
     conn_stop_body(c);
     bufferevent_enable(c->bev, EV_READ); /* what it still sends would reset it */
     if (c->refusal != 0) {
         send_refusal(c);
     } else {
-        conn_reply_error(c, status, NULL, message, headers);
+        reply_api_error(c, why, headers);
+    }
+}
+
+void conn_end(conn *c, const api_error *why) {
+    if (c->pending != NULL && c->pending->end != NULL) {
+        c->pending->end(c, why);
+    } else if (c->pending != NULL) {
+        c->pending->close(c);
+        reply_api_error(c, why, NULL);
+    } else if (is_arriving(c)) {
+        give_up_request(c, why, NULL);
     }
 }
 
 void conn_shut_down(conn *c) {
-    if (c->pending != NULL && c->pending->shut_down != NULL) {
-        c->pending->shut_down(c);
-    } else if (c->pending != NULL) {
-        c->pending->close(c);
-        conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
-    } else if (is_arriving(c)) {
-        give_up_request(c, 503, CONN_SHUTTING_DOWN, NULL);
-    }
+    conn_end(c, &(api_error){.status = 503, .message = CONN_SHUTTING_DOWN});
 }
 
 void conn_drain(conn *c) {
@@ -241,7 +249,11 @@ json_out conn_begin_json(const conn *c) {
 }
 
 static void reply_api_error(conn *c, const api_error *e, const char *headers) {
+    begin_request(c); /* one whose head was refused */
     request_record_fail(&c->record, e);
+    if (e->status == 404) {
+        path_show((str){c->request.path.p, c->request.path.n}, c->record.path);
+    }
     json_out o = conn_begin_json(c);
     error_body(&o, e);
     conn_reply(c, &(reply){.status = e->status, .content_type = "application/json", .headers = headers, .body = {o.to->p, o.to->n}});
@@ -398,7 +410,7 @@ void conn_feed(conn *c, const char *p, size_t n, struct evbuffer *in) {
 /* The client sends nothing more, and all that it sent is used. */
 static void end_input(conn *c) {
     if (is_arriving(c)) {
-        give_up_request(c, 400, "the request ended before it was complete", NULL);
+        give_up_request(c, &(api_error){.status = 400, .message = "the request ended before it was complete"}, NULL);
     } else {
         c->keep_alive = false;
         flush_and_close(c);
@@ -530,10 +542,10 @@ static LOOP_CALLBACK(on_deadline) {
     if (needs_probe(c)) {
         probe(c);
     } else if (c->waits_for_room) {
-        give_up_request(c, 503, "too many large bodies are being read; try again", "Retry-After: 1\r\n");
+        give_up_request(c, &(api_error){.status = 503, .message = "too many large bodies are being read; try again"}, "Retry-After: 1\r\n");
     } else if (is_arriving(c)) {
         if (c->state != CONN_BODY || (late = conn_body_late(c)) != NULL) {
-            give_up_request(c, 408, late, NULL);
+            give_up_request(c, &(api_error){.status = 408, .message = late}, NULL);
         }
     } else if (c->state != CONN_LINGER && conn_unsent(c) > 0) {
         read_too_slowly(c);
@@ -569,7 +581,16 @@ static void turn_away(conn *c) {
     conn_reply_error(c, 503, NULL, "the server has as many connections as it may have; try again", "Retry-After: 1\r\n");
 }
 
-void conn_open(loop *l, evutil_socket_t fd) {
+/* Writes "192.0.2.1:5000" or "[2001:db8::1]:5000"; nothing for a socket file. */
+static void write_client(const struct sockaddr *from, socklen_t n_from, char *out, size_t size) {
+    char host[INET6_ADDRSTRLEN + 1], port[8];
+    bool is_ip = n_from > 0 && (from->sa_family == AF_INET || from->sa_family == AF_INET6);
+    if (is_ip && getnameinfo(from, n_from, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
+        snprintf(out, size, from->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    }
+}
+
+void conn_open(loop *l, evutil_socket_t fd, const struct sockaddr *from, socklen_t n_from) {
     const server_options *o = &l->server->options;
     int64_t n_surplus;
     bool is_surplus = open_connections(l->server, &n_surplus) >= o->max_connections;
@@ -592,6 +613,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
         mem_free(c);
         return;
     }
+    write_client(from, n_from, c->client, sizeof c->client);
     http_init(&c->request, o->max_header_bytes, o->max_body_bytes);
     if (l->conns != NULL) {
         l->conns->previous = c;

@@ -10,6 +10,7 @@
 #include <event2/bufferevent.h>
 #include <event2/util.h>
 #include <stdbool.h>
+#include <sys/socket.h>
 
 #include "server/error_body.h"
 #include "server/http.h"
@@ -31,11 +32,11 @@ typedef struct conn conn;
  * its object. */
 typedef struct pending_kind {
     void (*close)(conn *c);     /* the connection closes: gives the object up */
-    void (*shut_down)(conn *c); /* gives it up, and ends the response; NULL: close and a response with status 503 */
+    void (*end)(conn *c, const api_error *why); /* gives it up, and ends the response with an error; NULL: close and an error response */
     void (*drained)(conn *c);   /* the client has read: sends more; NULL: there is no more */
     void (*cut)(conn *c);       /* the client reads too slowly: gives it up, and ends the response; NULL: the connection closes */
     bool counts_disconnects;    /* a client that disconnects before its response is complete is counted */
-    bool ends_at_drain;         /* it is shut down as soon as the server drains */
+    bool ends_at_drain;         /* it is ended as soon as the server drains */
     bool is_endless;            /* a stream that ends only when the client or the server closes */
 } pending_kind;
 
@@ -53,6 +54,7 @@ struct conn {
     struct event *deadline;
     conn_state state;
     http_request request;
+    char client[64];          /* its address and port, "" for a socket file */
     str parameter;            /* what its path has behind the route's prefix; valid as long as the request */
     const pending_kind *pending;  /* what the response waits for, in CONN_RESPONSE, or the body, in CONN_BODY; or NULL */
     void *pending_of;         /* its object */
@@ -92,14 +94,17 @@ typedef struct reply {
     str body;
 } reply;
 
-/* Takes over the descriptor. On failure it is closed. */
-void conn_open(loop *l, evutil_socket_t fd);
+/* Takes over the descriptor of a client at this address. On failure it is closed. */
+void conn_open(loop *l, evutil_socket_t fd, const struct sockaddr *from, socklen_t n_from);
 /* Closes at once. A response in progress is cancelled. */
 void conn_close(conn *c);
 /* Shuts down: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
 #define CONN_SHUTTING_DOWN "the server is shutting down"
-/* Shuts down now: ends a response that waits for something, and answers a request that is still arriving. */
+/* Ends the request in progress with an error: a response that waits for something, or a request that is still arriving. The connection may
+ * be closed by that. */
+void conn_end(conn *c, const api_error *why);
+/* The same because the server shuts down. */
 void conn_shut_down(conn *c);
 
 /* There is room for some bodies that stood in line: connections of the loop that have got it read on. */

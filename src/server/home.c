@@ -1,21 +1,72 @@
 #include "server/home.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "server/host.h"
 
 #define TITLE "Quire"
-#define STYLE "body{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em;color:#222;background:#fff}" \
-              "dt{float:left;clear:left;width:11em;color:#666}dd{margin:0 0 .3em 11em;overflow-wrap:anywhere}"
+#define STYLE                                                                                                                              \
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:40em;margin:3em auto;padding:0 1em;color:#222;background:#fff}"                     \
+    "pre{padding:.6em;background:#f4f4f4;white-space:pre-wrap;overflow-wrap:anywhere}"                                                     \
+    "dt{float:left;clear:left;width:11em;color:#666}dd{margin:0 0 .3em 11em;overflow-wrap:anywhere}"
 
 static const struct {
     const char *path, *meaning;
 } links[] = {
-    {"/pool", "the pages of the KV cache, as they change"}, {"/metrics", "counters for Prometheus"},
-    {"/health", "whether the engine runs"},                 {"/v1/models", "the model, as OpenAI's API lists it"},
+    {"/pool", "the pages of the KV cache, as they change"},
+    {"/metrics", "counters for Prometheus"},
+    {"/health", "whether the engine runs"},
+    {"/ready", "whether it takes requests"},
+    {"/v1/models", "the model, as OpenAI's API lists it"},
 };
 
 enum { N_LINKS = sizeof links / sizeof *links };
+
+/* True for a host and port in plain characters, which mean nothing to HTML or a shell. */
+static bool is_plain_host(str host) {
+    bool is = host.n > 0 && host.n < 256 && host_parse(host, NULL) != HOST_MALFORMED;
+    for (size_t i = 0; is && i < host.n; i++) {
+        is = isalnum((unsigned char)host.p[i]) || (host.p[i] != '\0' && strchr(".-:_[]", host.p[i]) != NULL);
+    }
+    return is;
+}
+
+/* "http://HOST/v1", by the name that the client has for this server. A strange name is not repeated. */
+static quire_err add_base_url(const server *s, str host, strbuf *to) {
+    if (is_plain_host(host)) {
+        return strbuf_addf(to, "http://%.*s/v1", (int)host.n, host.p);
+    }
+    return s->socket_file != NULL ? strbuf_add_str(to, "http://localhost/v1") : strbuf_addf(to, "%s/v1", s->url);
+}
+
+/* Appends a text between single quotes of a shell. */
+static quire_err add_shell_text(strbuf *to, const strbuf *text) {
+    TRY(strbuf_add_char(to, '\''));
+    for (size_t i = 0; i < text->n; i++) {
+        TRY(text->p[i] == '\'' ? strbuf_add_str(to, "'\\''") : strbuf_add_char(to, text->p[i]));
+    }
+    return strbuf_add_char(to, '\'');
+}
+
+static quire_err write_curl(const server *s, str host, strbuf *out) {
+    strbuf body = {0};
+    json_out o = {.to = &body};
+    json_begin(&o, '{');
+    json_cstr(json_name(&o, "model"), s->model_name);
+    json_raw(json_name(&o, "messages"), "[{\"role\":\"user\",\"content\":\"Hello!\"}]");
+    json_end(&o, '}');
+    quire_err e = o.err;
+    e = e == QUIRE_OK ? strbuf_add_str(out, s->socket_file != NULL ? "curl --unix-socket FILE " : "curl ") : e;
+    e = e == QUIRE_OK ? add_base_url(s, host, out) : e;
+    e = e == QUIRE_OK ? strbuf_add_str(out, "/chat/completions -H 'Content-Type: application/json' ") : e;
+    e = e == QUIRE_OK && auth_required(s->keys) ? strbuf_add_str(out, "-H \"Authorization: Bearer $KEY\" ") : e;
+    e = e == QUIRE_OK ? strbuf_add_str(out, "-d ") : e;
+    e = e == QUIRE_OK ? add_shell_text(out, &body) : e;
+    strbuf_deinit(&body);
+    return e;
+}
 
 static quire_err add_escaped(strbuf *to, const char *text) {
     for (; *text != '\0'; text++) {
@@ -33,7 +84,30 @@ static quire_err add_uptime(strbuf *to, int64_t s) {
     return strbuf_addf(to, "%02d:%02d:%02d", (int)(s / 3600 % 24), (int)(s / 60 % 60), (int)(s % 60));
 }
 
-quire_err home_write_html(const server *s, strbuf *to) {
+/* What a client is given: the base URL, and a request to try. */
+static quire_err add_first_steps(const server *s, const home_request *r, strbuf *to) {
+    strbuf text = {0};
+    quire_err e = add_base_url(s, r->host, &text);
+    e = e == QUIRE_OK ? strbuf_add_str(to, "<p>Base URL for OpenAI's clients: <code>") : e;
+    e = e == QUIRE_OK ? add_escaped(to, text.p) : e;
+    strbuf_clear(&text);
+    e = e == QUIRE_OK ? write_curl(s, r->host, &text) : e;
+    e = e == QUIRE_OK ? strbuf_add_str(to, "</code></p>\n<pre>") : e;
+    e = e == QUIRE_OK ? add_escaped(to, text.p) : e;
+    strbuf_deinit(&text);
+    return e == QUIRE_OK ? strbuf_add_str(to, "</pre>\n") : e;
+}
+
+static quire_err add_paths(const home_request *r, strbuf *to) {
+    const char *path;
+    TRY(strbuf_add_str(to, "<p>All paths:"));
+    for (size_t i = 0; (path = r->known(i)) != NULL; i++) {
+        TRY(strbuf_addf(to, " <code>%s%s</code>", path, i > 0 && path[strlen(path) - 1] == '/' ? ".." : ""));
+    }
+    return strbuf_add_str(to, "</p>\n");
+}
+
+quire_err home_write_html(const server *s, const home_request *r, strbuf *to) {
     quire_stats st;
     quire_engine_stats(s->engine, &st);
     TRY(strbuf_add_str(to, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>" TITLE "</title>\n<style>" STYLE
@@ -41,12 +115,15 @@ quire_err home_write_html(const server *s, strbuf *to) {
     TRY(add_escaped(to, s->model_name));
     TRY(strbuf_add_str(to, "</dd>\n<dt>version</dt><dd>" QUIRE_VERSION "</dd>\n<dt>uptime</dt><dd>"));
     TRY(add_uptime(to, clock_unix_s() - s->started_s));
-    TRY(strbuf_addf(to, "</dd>\n<dt>sequences running</dt><dd>%" PRId64 "</dd>\n<dt>waiting</dt><dd>%" PRId64 "</dd>\n</dl>\n<ul>\n",
+    TRY(strbuf_addf(to, "</dd>\n<dt>sequences running</dt><dd>%" PRId64 "</dd>\n<dt>waiting</dt><dd>%" PRId64 "</dd>\n</dl>\n",
                     (int64_t)st.n_requests_running, (int64_t)st.n_requests_waiting));
+    TRY(add_first_steps(s, r, to));
+    TRY(strbuf_add_str(to, "<ul>\n"));
     for (int i = 0; i < N_LINKS; i++) {
         TRY(strbuf_addf(to, "<li><a href=\"%s\">%s</a>: %s</li>\n", links[i].path, links[i].path, links[i].meaning));
     }
     TRY(strbuf_add_str(to, "</ul>\n"));
+    TRY(add_paths(r, to));
     if (auth_required(s->keys)) {
         TRY(strbuf_add_str(to, "<p>Requests below /v1 need an API key, sent as the header <code>Authorization: Bearer KEY</code>. "
                                "The page at /pool asks for one.</p>\n"));
@@ -54,8 +131,17 @@ quire_err home_write_html(const server *s, strbuf *to) {
     return strbuf_add_str(to, "</html>\n");
 }
 
-void home_write_json(const server *s, json_out *o) {
+static void write_base_url(const server *s, str host, json_out *o) {
+    strbuf url = {0};
+    quire_err e = add_base_url(s, host, &url);
+    o->err = o->err != QUIRE_OK ? o->err : e;
+    json_cstr(json_name(o, "base_url"), url.p);
+    strbuf_deinit(&url);
+}
+
+void home_write_json(const server *s, const home_request *r, json_out *o) {
     quire_stats st;
+    const char *path;
     quire_engine_stats(s->engine, &st);
     json_begin(o, '{');
     json_cstr(json_name(o, "model"), s->model_name);
@@ -64,9 +150,15 @@ void home_write_json(const server *s, json_out *o) {
     json_int(json_name(o, "running"), st.n_requests_running);
     json_int(json_name(o, "waiting"), st.n_requests_waiting);
     json_bool(json_name(o, "needs_key"), auth_required(s->keys));
+    write_base_url(s, r->host, o);
     json_begin(json_name(o, "links"), '[');
     for (int i = 0; i < N_LINKS; i++) {
         json_cstr(json_item(o), links[i].path);
+    }
+    json_end(o, ']');
+    json_begin(json_name(o, "paths"), '[');
+    for (size_t i = 0; (path = r->known(i)) != NULL; i++) {
+        json_cstr(json_item(o), path);
     }
     json_end(o, ']');
     json_end(o, '}');

@@ -147,10 +147,12 @@ void listen_close(server *s) {
     struct stat file;
     if (s->listen_fd >= 0) {
         close(s->listen_fd);
+        s->listen_fd = -1;
     }
     if (s->socket_file != NULL && lstat(s->socket_file, &file) == 0 && file.st_dev == s->socket_device && file.st_ino == s->socket_inode) {
         unlink(s->socket_file);
     }
+    s->socket_file = NULL;
 }
 
 void listen_raise_files(const server_options *o) {

@@ -2,6 +2,8 @@
 
 #include "base/rng.h"
 
+#define ID_DIGITS 16
+
 void loop_set_timer(struct event *timer, int64_t us) {
     struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
     event_add(timer, &t);
@@ -27,6 +29,23 @@ int64_t loop_count_busy(const server *s) {
         n += atomic_load(&s->loops[i].n_busy);
     }
     return n;
+}
+
+bool loop_read_id(const char *id, uint64_t *number) {
+    size_t n = strlen(id);
+    bool is_number = n >= ID_DIGITS;
+    *number = 0;
+    for (size_t i = n - ID_DIGITS; is_number && i < n; i++) {
+        int digit = hex_digit(id[i]);
+        is_number = digit >= 0;
+        *number = *number << 4 | (uint64_t)(digit & 15);
+    }
+    return is_number;
+}
+
+loop *loop_of_id(server *s, const char *id) {
+    uint64_t number, mask = (1u << LOOP_BITS) - 1;
+    return loop_read_id(id, &number) && (int64_t)(number & mask) < s->n_loops ? &s->loops[number & mask] : NULL;
 }
 
 uint64_t loop_new_id(loop *l) {

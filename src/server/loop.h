@@ -27,7 +27,7 @@ struct conn;
 struct conn_handler;
 struct response;
 struct watch;
-struct stream_order;
+struct loop_order;
 struct http_stats;
 
 #define LOOP_BITS 12 /* the index of a loop fits: no more can be opened */
@@ -52,7 +52,7 @@ typedef struct loop {
     struct conn *conns;      /* all open connections */
     body_turns turns;        /* connections that wait for their turn at receiving */
     struct watch *watch;     /* the watchers of the pool (watch.h) */
-    _Atomic(struct stream_order *) orders; /* to streams here, and back from others (stream_order.h): a stack; any thread adds */
+    _Atomic(struct loop_order *) orders; /* to this loop, and back from others (loop_order.h): a stack; any thread adds */
     struct response *unsent;   /* streams that withhold a chunk until the queue is drained */
     strbuf scratch;          /* buffer in which responses are written before they go to a connection */
     token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
@@ -82,6 +82,10 @@ struct server {
     int listen_fd;
     int32_t port;            /* 0 with a socket file */
     char url[300];
+    bool is_waiting;         /* loops[0] runs on a thread of its own, without an engine (server_open) */
+    atomic_bool stops_waiting; /* that thread is to end */
+    atomic_bool is_leaving;  /* a drain will begin: /ready says 503 */
+    struct event *on_leave;  /* begins it */
     const char *socket_file; /* to be removed at the end (listen.h); NULL: none */
     dev_t socket_device;     /* of that file, with its inode */
     ino_t socket_inode;
@@ -104,7 +108,11 @@ void loop_free_event(struct event *event);
 void loop_wake_all(const server *s);
 /* Requests in progress on all loops. Any thread. */
 int64_t loop_count_busy(const server *s);
-/* A new number for a response of l: the lowest LOOP_BITS bits are the loop's index. */
+/* A new number for a request of l: the lowest LOOP_BITS bits are the loop's index. */
 uint64_t loop_new_id(loop *l);
+/* The number that an id of a request or response ends with, in 16 hexadecimal digits; false: it ends with none. */
+bool loop_read_id(const char *id, uint64_t *number);
+/* The loop that made the number of an id; NULL: none of s did. */
+loop *loop_of_id(server *s, const char *id);
 
 #endif

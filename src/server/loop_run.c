@@ -1,6 +1,7 @@
 #include "server/loop_run.h"
 
 #include <event2/util.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -8,23 +9,21 @@
 #include "server/body_look.h"
 #include "server/conn.h"
 #include "server/http_stats.h"
+#include "server/loop_order.h"
 #include "server/notify.h"
 #include "server/response.h"
 #include "server/schemas.h"
-#include "server/streams.h"
 #include "server/watch.h"
 
-#define RETRY_US 100000      /* after accept failed for lack of descriptors */
-#define LOOK_S 2       /* between looks at what only the engine's counters show */
+#define RETRY_US      100000  /* after accept failed for lack of descriptors */
+#define LOOK_S        2       /* between looks at what only the engine's counters show */
 #define LAST_WORDS_US 1000000 /* for clients to read that their response was cut */
 
 /* ---- accepting ---- */
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from, void *arg) {
     (void)listener;
-    (void)from;
-    (void)n_from;
-    conn_open(arg, fd);
+    conn_open(arg, fd, from, (socklen_t)n_from);
 }
 
 /* Out of descriptors or memory: waits before the next accept instead of spinning on a socket that stays readable. */
@@ -73,8 +72,8 @@ static void log_tiers(server *s) {
     for (int i = 0; i < 3; i++) {
         int64_t n = st.tiers[i].errors - s->n_tier_errors[i];
         if (n > 0) {
-            log_line(LOG_WARN, "KV tier %s: pages damaged or not moved: %lld more, %lld in all; what they held is computed again",
-                     names[i], (long long)n, (long long)st.tiers[i].errors);
+            log_line(LOG_WARN, "KV tier %s: pages damaged or not moved: %lld more, %lld in all; what they held is computed again", names[i],
+                     (long long)n, (long long)st.tiers[i].errors);
         }
         s->n_tier_errors[i] = st.tiers[i].errors;
     }
@@ -118,6 +117,9 @@ static void stop_accepting(loop *l) {
 
 static void drain(loop *l) {
     stop_accepting(l);
+    if (is_first(l)) {
+        shutdown(l->server->listen_fd, SHUT_RD); /* refuses further clients at once, which would wait for the end of the drain */
+    }
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
         conn_drain(c);
@@ -155,8 +157,11 @@ static void go_to_stop(loop *l, int stop) {
 static LOOP_CALLBACK(on_wake) {
     loop *l = arg;
     wake_wait(&l->bell, 0);
-    streams_take(l);
+    orders_take(l);
     conn_resume_bodies(l);
+    if (l->queue == NULL && atomic_load(&l->server->stops_waiting)) {
+        event_base_loopbreak(l->base);
+    }
     go_to_stop(l, atomic_load(&l->server->stops));
 }
 
@@ -182,7 +187,6 @@ quire_err loop_open(loop *l, server *s) {
     *l = (loop){.server = s, .random = rng_os_seed()};
     TRY(wake_init(&l->bell));
     quire_err e = http_stats_open(&l->http);
-    e = e == QUIRE_OK ? quire_queue_open(s->engine, &l->queue) : e;
     l->base = e == QUIRE_OK ? new_base() : NULL;
     if (l->base == NULL) {
         loop_close(l);
@@ -190,13 +194,11 @@ quire_err loop_open(loop *l, server *s) {
     }
     e = watch_open(l);
     l->listener = evconnlistener_new(l->base, on_accept, l, LEV_OPT_CLOSE_ON_EXEC, 0, s->listen_fd);
-    l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, on_queue, l);
     l->on_wake = event_new(l->base, l->bell.fd, EV_READ | EV_PERSIST, on_wake, l);
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
-    if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
-        l->on_retry == NULL || !body_turns_open(&l->turns, l->base) || event_add(l->on_queue, NULL) != 0 ||
-        event_add(l->on_wake, NULL) != 0 || (is_first(l) && !start_looking(l))) {
+    if (e != QUIRE_OK || l->listener == NULL || l->on_wake == NULL || l->on_deadline == NULL || l->on_retry == NULL ||
+        !body_turns_open(&l->turns, l->base) || event_add(l->on_wake, NULL) != 0) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
     }
@@ -204,11 +206,18 @@ quire_err loop_open(loop *l, server *s) {
     return QUIRE_OK;
 }
 
+quire_err loop_attach(loop *l) {
+    TRY(quire_queue_open(l->server->engine, &l->queue));
+    l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, on_queue, l);
+    bool is_added = l->on_queue != NULL && event_add(l->on_queue, NULL) == 0;
+    return is_added && (!is_first(l) || start_looking(l)) ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
 void loop_close(loop *l) {
     while (l->conns != NULL) {
         conn_close(l->conns);
     }
-    streams_shut(l);
+    orders_shut(l);
     stop_accepting(l);
     watch_shut(l);
     struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry, l->on_look};

@@ -55,15 +55,15 @@ static quire_err write_connections(server *s, strbuf *out) {
         slow_bodies += atomic_load(&l->n_slow_bodies);
         unread += atomic_load(&l->n_unread);
     }
-    TRY(metrics_int(out, "quire_http_connections", "gauge", "Open connections.", "", open));
-    TRY(metrics_int(out, "quire_http_disconnects_total", "counter", "Clients that left before their answer was complete.", "",
+    TRY(metrics_int(out, "quire_http_connections", "gauge", "Open HTTP connections.", "", open));
+    TRY(metrics_int(out, "quire_http_disconnects_total", "counter", "HTTP clients that left before their response was complete.", "",
                     disconnects));
-    TRY(metrics_int(out, "quire_http_slow_readers_total", "counter", "Connections closed because the client did not read.", "", slow));
-    TRY(metrics_int(out, "quire_http_receive_turns_total", "counter", "Times that a connection which sends much waited for its turn.", "",
-                    turns));
+    TRY(metrics_int(out, "quire_http_slow_readers_total", "counter", "HTTP connections closed because the client did not read.", "", slow));
+    TRY(metrics_int(out, "quire_http_receive_turns_total", "counter", "Times that an HTTP connection which sends much waited for its turn.",
+                    "", turns));
     TRY(metrics_int(out, "quire_http_unread_bytes", "gauge", "Bytes of responses that clients have not read yet.", "", unread));
     TRY(write_bodies(s, slow_bodies, out));
-    return metrics_int(out, "quire_uptime_seconds", "gauge", "Time since the server opened.", "", clock_unix_s() - s->started_s);
+    return metrics_int(out, "quire_uptime_seconds", "gauge", "Time since the server began to serve.", "", clock_unix_s() - s->started_s);
 }
 
 static quire_err write_engine(const server *s, const char *model, strbuf *out) {

@@ -18,16 +18,17 @@ typedef struct number_row {
 static const number_row shared_rows[] = {
     {"vllm:num_requests_running", "gauge", "Sequences in the running batch.", IN_STATS(n_requests_running)},
     {"vllm:num_requests_waiting", "gauge", "Sequences waiting to run.", IN_STATS(n_requests_waiting)},
-    {"vllm:num_preemptions_total", "counter", "Preemptions.", IN_STATS(preemptions)},
+    {"vllm:num_preemptions_total", "counter", "Running sequences that were preempted to free KV pages.", IN_STATS(preemptions)},
     {"vllm:prompt_tokens_total", "counter", "Tokens of prompts whose first token has come; each sample counts its prompt.",
      IN_STATS(prompt_tokens)},
-    {"vllm:prompt_tokens_cached_total", "counter", "Of these, not computed: cached, or shared by samples.", IN_STATS(prompt_tokens_cached)},
-    {"vllm:generation_tokens_total", "counter", "Tokens generated.", IN_STATS(generation_tokens)},
+    {"vllm:prompt_tokens_cached_total", "counter", "Prompt tokens that were not computed: cached, or shared by samples of one prompt.",
+     IN_STATS(prompt_tokens_cached)},
+    {"vllm:generation_tokens_total", "counter", "Tokens that the engine generated.", IN_STATS(generation_tokens)},
     {"vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", IN_STATS(prefix_queries)},
-    {"vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.", IN_STATS(prefix_hits)},
-    {"vllm:spec_decode_num_drafts_total", "counter", "Drafts verified.", IN_STATS(drafts)},
-    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Tokens in them.", IN_STATS(draft_tokens)},
-    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "Of these, accepted.", IN_STATS(draft_accepted)},
+    {"vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", IN_STATS(prefix_hits)},
+    {"vllm:spec_decode_num_drafts_total", "counter", "Drafts that speculative decoding verified.", IN_STATS(drafts)},
+    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Draft tokens that speculative decoding verified.", IN_STATS(draft_tokens)},
+    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted.", IN_STATS(draft_accepted)},
 };
 
 static const number_row own_rows[] = {
@@ -35,8 +36,10 @@ static const number_row own_rows[] = {
      IN_STATS(deadlines_refused)},
     {"quire_preempted_prefix_queries_total", "counter", "Tokens of preempted requests looked up in the prefix cache when they came back.",
      IN_STATS(preempted_queries)},
-    {"quire_preempted_prefix_hits_total", "counter", "Tokens of preempted requests found there.", IN_STATS(preempted_hits)},
-    {"quire_forced_tokens_total", "counter", "Tokens that had to come and were not chosen.", IN_STATS(jump_forward_tokens)},
+    {"quire_preempted_prefix_hits_total", "counter", "Tokens of preempted requests found in the prefix cache when they came back.",
+     IN_STATS(preempted_hits)},
+    {"quire_forced_tokens_total", "counter", "Tokens that a rule for the answer forced, so that none was sampled.",
+     IN_STATS(jump_forward_tokens)},
     {"quire_pages", "gauge", "KV pages in the pool.", IN_STATS(n_pages)},
     {"quire_pages_free", "gauge", "KV pages that hold nothing.", IN_STATS(n_pages_free)},
     {"quire_pages_held", "gauge", "KV pages that sequences hold.", IN_STATS(n_pages_held)},
@@ -44,40 +47,42 @@ static const number_row own_rows[] = {
     {"quire_steps_total", "counter", "Forward passes.", IN_STATS(steps)},
     {"quire_step_rows_total", "counter", "Rows in all forward passes.", IN_STATS(step_rows)},
     {"quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.", IN_STATS(swapped_out)},
-    {"quire_swapped_in_total", "counter", "Preempted requests that came back from there.", IN_STATS(swapped_in)},
-    {"quire_swapped_pages_total", "counter", "Pages copied there and back.", IN_STATS(swapped_pages)},
-    {"quire_promoted_tokens_total", "counter", "Tokens that came back into the pages from a tier.", IN_STATS(promoted_tokens)},
+    {"quire_swapped_in_total", "counter", "Preempted requests whose pages came back from host memory.", IN_STATS(swapped_in)},
+    {"quire_swapped_pages_total", "counter", "KV pages of preempted requests copied to host memory or back.", IN_STATS(swapped_pages)},
+    {"quire_promoted_tokens_total", "counter", "Tokens whose KV pages came back from a tier.", IN_STATS(promoted_tokens)},
 };
 
 static const number_row tier_rows[] = {
-    {"quire_tier_hits_total", "counter", "Pages that a tier was asked for and gave.", IN_TIER(hits)},
-    {"quire_tier_misses_total", "counter", "Pages that it did not have, or not intact, or not in time.", IN_TIER(misses)},
-    {"quire_tier_puts_total", "counter", "Pages that it took in.", IN_TIER(puts)},
-    {"quire_tier_dropped_total", "counter", "Pages that it did not take in for lack of room.", IN_TIER(dropped)},
-    {"quire_tier_errors_total", "counter", "Transfers that failed and pages found damaged.", IN_TIER(errors)},
-    {"quire_tier_bytes", "gauge", "Bytes that it holds.", IN_TIER(bytes)},
+    {"quire_tier_hits_total", "counter", "KV pages that were asked of a tier and came.", IN_TIER(hits)},
+    {"quire_tier_misses_total", "counter", "KV pages that were asked of a tier and missing, damaged or late.", IN_TIER(misses)},
+    {"quire_tier_puts_total", "counter", "KV pages that a tier took in.", IN_TIER(puts)},
+    {"quire_tier_dropped_total", "counter", "KV pages that a tier did not take in for lack of room.", IN_TIER(dropped)},
+    {"quire_tier_errors_total", "counter", "Transfers of a tier that failed, and its KV pages that were found damaged.", IN_TIER(errors)},
+    {"quire_tier_bytes", "gauge", "Bytes that a tier holds.", IN_TIER(bytes)},
 };
 
 static const struct {
     const char *name, *help;
     quire_histogram_kind kind;
 } histograms[] = {
-    {"vllm:time_to_first_token_seconds", "Arrival to first token.", QUIRE_HISTOGRAM_FIRST_TOKEN},
+    {"vllm:time_to_first_token_seconds", "Time from the arrival of a request to its first token.", QUIRE_HISTOGRAM_FIRST_TOKEN},
     {"vllm:inter_token_latency_seconds", "Time between two tokens of a sequence.", QUIRE_HISTOGRAM_TOKEN_GAP},
-    {"vllm:time_per_output_token_seconds", "The same, under its older name.", QUIRE_HISTOGRAM_TOKEN_GAP},
+    {"vllm:time_per_output_token_seconds", "Time between two tokens of a sequence (older name of vllm:inter_token_latency_seconds).",
+     QUIRE_HISTOGRAM_TOKEN_GAP},
     {"vllm:request_time_per_output_token_seconds", "Decode time of a request by token behind the first, where it has two.",
      QUIRE_HISTOGRAM_TOKEN_TIME},
-    {"vllm:e2e_request_latency_seconds", "Arrival to end.", QUIRE_HISTOGRAM_E2E},
+    {"vllm:e2e_request_latency_seconds", "Time from the arrival of a request to its end.", QUIRE_HISTOGRAM_E2E},
     {"vllm:request_queue_time_seconds", "Time of a request until it was admitted, or ended without.", QUIRE_HISTOGRAM_QUEUE},
-    {"vllm:request_inference_time_seconds", "Admission to end.", QUIRE_HISTOGRAM_INFERENCE},
-    {"vllm:request_prefill_time_seconds", "Admission to first token.", QUIRE_HISTOGRAM_PREFILL},
-    {"vllm:request_decode_time_seconds", "First token to end.", QUIRE_HISTOGRAM_DECODE},
+    {"vllm:request_inference_time_seconds", "Time from the admission of a request to its end.", QUIRE_HISTOGRAM_INFERENCE},
+    {"vllm:request_prefill_time_seconds", "Time from the admission of a request to its first token.", QUIRE_HISTOGRAM_PREFILL},
+    {"vllm:request_decode_time_seconds", "Time from the first token of a request to its end.", QUIRE_HISTOGRAM_DECODE},
     {"vllm:request_prompt_tokens", "Prompt tokens of a request.", QUIRE_HISTOGRAM_PROMPT_TOKENS},
-    {"vllm:request_prefill_kv_computed_tokens", "Of these, computed for it: neither cached nor shared.", QUIRE_HISTOGRAM_COMPUTED_TOKENS},
-    {"vllm:request_generation_tokens", "Tokens of its answer.", QUIRE_HISTOGRAM_COMPLETION_TOKENS},
+    {"vllm:request_prefill_kv_computed_tokens", "Prompt tokens computed for a request: neither cached nor shared.",
+     QUIRE_HISTOGRAM_COMPUTED_TOKENS},
+    {"vllm:request_generation_tokens", "Tokens of the answer to a request.", QUIRE_HISTOGRAM_COMPLETION_TOKENS},
     {"vllm:request_max_num_generation_tokens", "Tokens of the longest answer to a prompt.", QUIRE_HISTOGRAM_LONGEST},
-    {"vllm:request_params_max_tokens", "Tokens that the answer might have had.", QUIRE_HISTOGRAM_MAX_TOKENS},
-    {"vllm:request_params_n", "Answers that were asked for.", QUIRE_HISTOGRAM_SAMPLES},
+    {"vllm:request_params_max_tokens", "Most tokens that the answer to a request might have.", QUIRE_HISTOGRAM_MAX_TOKENS},
+    {"vllm:request_params_n", "Answers that a request asked for (n).", QUIRE_HISTOGRAM_SAMPLES},
     {"vllm:request_num_preemptions", "Preemptions of a request.", QUIRE_HISTOGRAM_PREEMPTIONS},
     {"vllm:iteration_tokens_total", "Tokens that a step computes.", QUIRE_HISTOGRAM_STEP_TOKENS},
 };
@@ -116,13 +121,15 @@ static quire_err write_by(strbuf *out, const char *name, const char *type, const
 static quire_err write_labelled(const quire_stats *st, const char *labels, const char *model, strbuf *out) {
     const int64_t *ends = st->requests_finished;
     TRY(write_by(out, "vllm:num_requests_waiting_by_reason", "gauge",
-                 "The same by what they wait for: capacity, or pages that other requests compute or a tier fetches (deferred).", labels,
-                 "reason", BY({"capacity", st->n_requests_waiting - st->n_requests_deferred}, {"deferred", st->n_requests_deferred})));
+                 "Sequences waiting to run, by reason: capacity, or pages that other requests compute or a tier fetches (deferred).",
+                 labels, "reason",
+                 BY({"capacity", st->n_requests_waiting - st->n_requests_deferred}, {"deferred", st->n_requests_deferred})));
     TRY(write_by(out, "vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens by where their keys and values come from.", labels,
                  "source",
                  BY({"local_compute", st->prompt_tokens - st->prompt_tokens_cached}, {"local_cache_hit", st->prompt_tokens_cached})));
-    TRY(write_by(out, "vllm:request_success_total", "counter", "Requests that are over, by reason; each sample is one.", labels,
-                 "finished_reason", BY({"stop", ends[0]}, {"length", ends[1]}, {"abort", ends[2]}, {"error", ends[3]})));
+    TRY(write_by(out, "vllm:request_success_total", "counter",
+                 "Requests that are over, by the reason for their end; each sample counts as one.", labels, "finished_reason",
+                 BY({"stop", ends[0]}, {"length", ends[1]}, {"abort", ends[2]}, {"error", ends[3]})));
     TRY(metrics_describe(out, "vllm:admission_rejections_total", "counter",
                          "Requests refused because as many wait or run as the engine takes."));
     return strbuf_addf(out, "vllm:admission_rejections_total{model_name=\"%s\",reason=\"max_num_queued_reqs\"} %" PRId64 "\n", model,
@@ -146,7 +153,7 @@ static quire_err write_accepted(const quire_stats *st, const char *labels, strbu
     while (n > 1 && st->draft_accepted_at[n - 1] == 0) {
         n--;
     }
-    TRY(metrics_describe(out, name, "counter", "Accepted tokens by place in the draft."));
+    TRY(metrics_describe(out, name, "counter", "Draft tokens that were accepted, by place in the draft."));
     for (size_t i = 0; i < n; i++) {
         TRY(strbuf_addf(out, "%s{%s,position=\"%zu\"} %" PRId64 "\n", name, labels, i, st->draft_accepted_at[i]));
     }
@@ -172,7 +179,7 @@ static quire_err write_shared(const quire_info *info, const quire_stats *st, con
                               strbuf *out) {
     double usage = st->n_pages > 0 ? (double)st->n_pages_held / (double)st->n_pages : 0.0;
     TRY(write_numbers(shared_rows, sizeof shared_rows / sizeof *shared_rows, st, braced, out));
-    TRY(metrics_float(out, "vllm:kv_cache_usage_perc", "gauge", "Part of the KV pages in use; 1 is all of them.", braced, usage));
+    TRY(metrics_float(out, "vllm:kv_cache_usage_perc", "gauge", "Part of the KV pages that sequences hold, from 0 to 1.", braced, usage));
     TRY(write_labelled(st, labels, model, out));
     TRY(write_accepted(st, labels, out));
     TRY(write_cache_config(info, out));
@@ -192,7 +199,7 @@ quire_err metrics_write_engine(const quire_info *info, const quire_stats *st, co
     strbuf_deinit(&braced);
     TRY(e);
     TRY(write_numbers(own_rows, sizeof own_rows / sizeof *own_rows, st, "", out));
-    TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps.", "", (double)st->step_us * 1e-6));
+    TRY(metrics_float(out, "quire_step_seconds_total", "counter", "Time in all steps of the engine.", "", (double)st->step_us * 1e-6));
     TRY(metrics_float(out, "quire_swap_seconds_total", "counter", "Time that copies to swap space and back took.", "",
                       (double)st->swap_us * 1e-6));
     return write_tiers(st, out);

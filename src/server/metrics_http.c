@@ -87,7 +87,8 @@ static quire_err write_durations(const http_stats *s, strbuf *out) {
     }
     strbuf_deinit(&labels);
     TRY(e);
-    TRY(metrics_describe(out, "http_request_duration_highr_seconds", "histogram", "The same of all requests, in more buckets."));
+    TRY(metrics_describe(out, "http_request_duration_highr_seconds", "histogram",
+                         "Head of an HTTP request to the end of its response, of all routes, in more buckets."));
     return write_buckets(out, "http_request_duration_highr_seconds", "", http_fine_bounds, HTTP_N_SECONDS, s->fine, s->seconds);
 }
 
@@ -102,7 +103,7 @@ static quire_err write_statuses(const http_stats *s, strbuf *out) {
             TRY(strbuf_addf(out, "quire_http_requests_total{status=\"%d\"} %" PRId64 "\n", (int)i, s->statuses[i]));
         }
     }
-    return metrics_int(out, "quire_http_errors_total", "counter", "Of these, with a status of 400 or more.", "", n_errors);
+    return metrics_int(out, "quire_http_errors_total", "counter", "HTTP requests answered with a status of 400 or more.", "", n_errors);
 }
 
 static quire_err write_tenant(strbuf *out, const char *name, const tenant_row *t, const char *more, int64_t v) {
@@ -134,8 +135,9 @@ static quire_err write_tenants(const http_stats *s, strbuf *out) {
     } rows[] = {
         {"quire_tenant_prompt_tokens_total", "Prompt tokens of a tenant's requests that were answered.",
          offsetof(tenant_row, prompt_tokens)},
-        {"quire_tenant_cached_tokens_total", "Of these, found in the prefix cache.", offsetof(tenant_row, cached_tokens)},
-        {"quire_tenant_completion_tokens_total", "Tokens of the answers.", offsetof(tenant_row, completion_tokens)},
+        {"quire_tenant_cached_tokens_total", "Prompt tokens of a tenant's requests that were found in the prefix cache.",
+         offsetof(tenant_row, cached_tokens)},
+        {"quire_tenant_completion_tokens_total", "Tokens of the answers to a tenant's requests.", offsetof(tenant_row, completion_tokens)},
     };
     TRY(write_tenant_requests(s, out));
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
@@ -154,7 +156,7 @@ quire_err http_stats_write(http_stats *s, bool shows_tenants, strbuf *out) {
     }
     TRY(write_requests(s, out));
     TRY(write_sizes(s, "http_request_size_bytes", "Bytes of the bodies of HTTP requests, by route.", false, out));
-    TRY(write_sizes(s, "http_response_size_bytes", "Bytes of the bodies of their responses.", true, out));
+    TRY(write_sizes(s, "http_response_size_bytes", "Bytes of the bodies of HTTP responses, by route.", true, out));
     TRY(write_durations(s, out));
     TRY(write_statuses(s, out));
     return shows_tenants ? write_tenants(s, out) : QUIRE_OK;

@@ -18,11 +18,11 @@ static bool is_valid_id(str id) {
 }
 
 void request_record_open(request_record *r, str id, loop *l) {
-    *r = (request_record){.is_open = true, .begun_us = clock_us()};
+    *r = (request_record){.is_open = true, .begun_us = clock_us(), .number = loop_new_id(l)};
     if (is_valid_id(id)) {
         memcpy(r->id, id.p, id.n);
     } else {
-        snprintf(r->id, sizeof r->id, "req-%016" PRIx64, loop_new_id(l));
+        snprintf(r->id, sizeof r->id, "req-%016" PRIx64, r->number);
     }
 }
 
@@ -31,17 +31,27 @@ void request_record_token(request_record *r, int64_t queue_us) {
     r->queue_us = queue_us > r->queue_us ? queue_us : r->queue_us;
 }
 
+/* Copies the reason, but between its first and last double quote, which may enclose a part of the field's value. */
+static void copy_reason(const char *message, char *out, size_t size) {
+    const char *first = strchr(message, '"'), *last = strrchr(message, '"');
+    int n = first == NULL ? (int)strlen(message) : (int)(first - message);
+    snprintf(out, size, "%.*s%s%s", n, message, first == NULL ? "" : "\"..", first == NULL ? "" : last > first ? last : "");
+}
+
 void request_record_fail(request_record *r, const api_error *e) {
     r->finishes = 1u << QUIRE_FINISH_ERROR;
     r->error_status = e->status;
-    if (e->status >= 500) {
+    snprintf(r->param, sizeof r->param, "%s", e->param != NULL ? e->param : "");
+    if (r->param[0] != '\0') {
+        copy_reason(e->message, r->error, sizeof r->error);
+    } else {
         snprintf(r->error, sizeof r->error, "%s", e->message);
     }
 }
 
 /* ---- the line ---- */
 
-#define MAX_FIELDS 16
+#define MAX_FIELDS 20
 
 typedef struct line {
     log_field fields[MAX_FIELDS];
@@ -51,6 +61,11 @@ typedef struct line {
 
 static void add_text(line *l, const char *name, const char *value) {
     l->fields[l->n++] = (log_field){.name = name, .value = value};
+}
+
+/* Adds a text unless it is empty. */
+static void add_some(line *l, const char *name, const char *value) {
+    add_text(l, name, value[0] != '\0' ? value : NULL);
 }
 
 static void add_int(line *l, const char *name, int64_t v) {
@@ -84,6 +99,9 @@ int32_t request_status(const request_record *r) {
 }
 
 static log_level level_of(const request_record *r) {
+    if (r->is_probe && r->is_expected) {
+        return LOG_DEBUG;
+    }
     if (r->error_status >= 500) {
         return r->error_status == 503 ? LOG_WARN : LOG_ERROR;
     }
@@ -94,9 +112,11 @@ void request_log(const request_record *r, const char *tenant) {
     char finishes[40];
     line l = {.n = 0};
     add_text(&l, "id", r->id);
+    add_text(&l, "client", r->client);
     add_text(&l, "tenant", tenant);
     add_text(&l, "method", r->method);
     add_text(&l, "endpoint", r->endpoint);
+    add_some(&l, "path", r->path);
     add_int(&l, "status", request_status(r));
     if (r->is_generation) {
         add_int(&l, "prompt_tokens", r->prompt_tokens);
@@ -112,6 +132,7 @@ void request_log(const request_record *r, const char *tenant) {
         name_finishes(r->finishes, finishes, sizeof finishes);
         add_text(&l, "finish_reason", finishes);
     }
-    add_text(&l, "error", r->error[0] != '\0' ? r->error : NULL);
+    add_some(&l, "param", r->param);
+    add_some(&l, "error", r->error);
     log_event(level_of(r), "request", l.fields, l.n);
 }

@@ -70,8 +70,8 @@ static void close_generation(conn *c) {
     response_close(c->pending_of);
 }
 
-static void shut_down_generation(conn *c) {
-    response_fail_with(c->pending_of, 503, CONN_SHUTTING_DOWN);
+static void end_generation(conn *c, const api_error *why) {
+    response_fail(c->pending_of, *why);
 }
 
 static void send_more(conn *c) {
@@ -84,7 +84,7 @@ static void cut_generation(conn *c) {
 
 static const pending_kind generation = {
     .close = close_generation,
-    .shut_down = shut_down_generation,
+    .end = end_generation,
     .drained = send_more,
     .cut = cut_generation,
     .counts_disconnects = true,
@@ -110,7 +110,7 @@ static response *response_new(conn *c, const quire_request_info *info) {
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
     }
-    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, loop_new_id(c->loop));
+    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, c->record.number);
     c->pending = &generation;
     c->pending_of = a;
     return a;

@@ -11,7 +11,7 @@
 
 #include "json/json_out.h"
 #include "server/conn.h"
-#include "server/stream_order.h"
+#include "server/loop_order.h"
 
 /* A token of a completion whose text is not all shown yet, since it may begin a stop string. */
 typedef struct token_waiting {
@@ -75,7 +75,7 @@ typedef struct response_choice {
     bool has_score;
     int32_t stop_token;          /* -1: none */
     const quire_explain *explain; /* the stream's, set at its END, if requested */
-    stream_order *order;         /* a rollback or steer that waits for its event, or NULL */
+    loop_order *order;         /* a rollback or steer that waits for its event, or NULL */
     quire_finish finish;         /* NONE until its END */
     bool held;                   /* a chunk is withheld */
     bool prompt_sent;            /* its prompt was sent already */

@@ -9,18 +9,20 @@
 #include "server/home.h"
 #include "server/host.h"
 #include "server/metrics.h"
+#include "server/requests.h"
 #include "server/response.h"
 #include "server/schemas.h"
 #include "server/streams.h"
+#include "server/unknown_path.h"
 #include "server/watch.h"
 
 typedef struct route {
     const char *path;
     const char *allow; /* the methods, as the Allow header lists them */
     void (*run)(conn *c);
-    bool is_prefix;    /* the path continues with a parameter */
+    bool is_prefix; /* the path continues with a parameter */
     bool takes_json;
-    bool is_probe;     /* monitoring asks it all the time: the log has its requests at level debug */
+    bool is_probe;         /* monitoring asks it all the time: the log has its requests at level debug */
     bool (*look)(conn *c); /* looks over the beginning of a long body (conn.look); NULL: nothing in it decides */
     size_t max_body_bytes; /* 0: the server's limit */
 } route;
@@ -30,6 +32,19 @@ static void get_health(conn *c) {
         conn_reply(c, &(reply){.status = 200});
     } else {
         conn_reply_error(c, 503, NULL, "the engine has stopped because of a failure; restart the server", NULL);
+    }
+}
+
+/* Whether a load balancer should send requests here. */
+static void get_ready(conn *c) {
+    const server *s = c->loop->server;
+    if (!quire_engine_healthy(s->engine)) {
+        get_health(c);
+    } else if (atomic_load(&s->is_leaving) || c->loop->stops_seen > 0) {
+        c->record.is_expected = true;
+        conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
+    } else {
+        conn_reply(c, &(reply){.status = 200});
     }
 }
 
@@ -142,10 +157,11 @@ static void get_home(conn *c) {
     const server *s = c->loop->server;
     json_out o = conn_begin_json(c);
     strbuf headers = {0};
+    const home_request r = {.host = {c->request.host.p, c->request.host.n}, .known = routes_path};
     if (c->request.wants_json) {
-        home_write_json(s, &o);
+        home_write_json(s, &r, &o);
         conn_reply_json(c, &o, "Vary: Accept\r\n");
-    } else if (home_write_html(s, o.to) != QUIRE_OK || home_write_headers(&headers) != QUIRE_OK ||
+    } else if (home_write_html(s, &r, o.to) != QUIRE_OK || home_write_headers(&headers) != QUIRE_OK ||
                strbuf_add_str(&headers, "Vary: Accept\r\n") != QUIRE_OK) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
     } else {
@@ -182,12 +198,13 @@ static void post_reset(conn *c) {
     }
 }
 
-#define READ "GET, HEAD"
+#define READ             "GET, HEAD"
 #define CHECK_BODY_BYTES ((size_t)4 << 20) /* a schema has 1 MiB at most */
 
 static const route table[] = {
     {.path = "/", .allow = READ, .run = get_home},
     {.path = "/health", .allow = READ, .run = get_health, .is_probe = true},
+    {.path = "/ready", .allow = READ, .run = get_ready, .is_probe = true},
     {.path = "/ping", .allow = READ ", POST", .run = get_health, .is_probe = true},
     {.path = "/version", .allow = READ, .run = get_version},
     {.path = "/metrics", .allow = READ, .run = get_metrics, .is_probe = true},
@@ -197,6 +214,8 @@ static const route table[] = {
     {.path = "/reset_prefix_cache", .allow = "POST", .run = post_reset},
     {.path = "/debug/pool", .allow = READ, .run = get_pool},
     {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
+    {.path = "/debug/requests", .allow = READ, .run = requests_list},
+    {.path = "/debug/requests/", .allow = "DELETE", .run = requests_cancel, .is_prefix = true},
     {.path = "/debug/pool/pages/", .allow = READ, .run = get_pool_page_text, .is_prefix = true},
     {.path = "/v1/models", .allow = READ, .run = list_models},
     {.path = "/v1/models/", .allow = READ, .run = get_model, .is_prefix = true},
@@ -215,6 +234,10 @@ static const route *find(str path) {
         }
     }
     return NULL;
+}
+
+const char *routes_path(size_t i) {
+    return i < sizeof(table) / sizeof(table[0]) ? table[i].path : NULL;
 }
 
 static bool allows(const route *r, enum http_method method) {
@@ -340,9 +363,12 @@ static void check(conn *c) {
         return;
     }
     if (to == NULL) {
-        refuse(c, 404, "there is nothing at this path", NULL);
+        unknown_path_explain(http_method_str(r->method), path, routes_path, &c->refusal_error);
+        refuse(c, 404, c->refusal_error.message, NULL);
     } else if (!allows(to, r->method)) {
-        err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1, "this path takes %s", to->allow);
+        char shown[SHOWN_PATH_BYTES];
+        path_show(path, shown);
+        err_set(&c->refusal_error, QUIRE_BAD_REQUEST, -1, "%s %s: this path takes %s", http_method_str(r->method), shown, to->allow);
         snprintf(c->headers, sizeof c->headers, "Allow: %s\r\n", to->allow);
         refuse(c, 405, c->refusal_error.message, NULL);
     } else if (to->takes_json && !is_json((str){r->content_type.p, r->content_type.n})) {
@@ -377,4 +403,13 @@ static void run(conn *c) {
     to->run(c);
 }
 
+static void refuse_while_loading(conn *c) {
+    const route *to = find((str){c->request.path.p, c->request.path.n});
+    c->record.endpoint = to != NULL ? to->path : NULL;
+    c->record.is_probe = to != NULL && to->is_probe;
+    c->record.is_expected = true;
+    refuse(c, 503, "the model is being loaded; GET /ready says 200 when it is there", "Retry-After: 1\r\n");
+}
+
+const conn_handler routes_while_loading = {.check = refuse_while_loading, .run = NULL};
 const conn_handler routes = {.check = check, .run = run};

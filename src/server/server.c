@@ -3,6 +3,7 @@
 #include <openssl/rand.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -17,11 +18,19 @@
 
 /* ---- opening and closing ---- */
 
-/* The served name: the model's own, or its path where it has none. */
+/* The served name: that of the model's file, with its suffix, as for llama-server; for a directory or a built-in model the model's own, or
+ * its path where it has none. */
 static const char *name_of_model(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
-    const char *own = info->model_name != NULL && info->model_name[0] != '\0' ? info->model_name : info->model_path;
-    return o->n_served_model_names > 0 ? o->served_model_names[0] : own;
+    struct stat file;
+    if (o->n_served_model_names > 0) {
+        return o->served_model_names[0];
+    }
+    if (info->model_path != NULL && stat(info->model_path, &file) == 0 && S_ISREG(file.st_mode)) {
+        const char *slash = strrchr(info->model_path, '/');
+        return slash != NULL ? slash + 1 : info->model_path;
+    }
+    return info->model_name != NULL && info->model_name[0] != '\0' ? info->model_name : info->model_path;
 }
 
 bool server_answers_to(const server *s, str name) {
@@ -32,10 +41,8 @@ bool server_answers_to(const server *s, str name) {
     return found;
 }
 
-static quire_err open_loops(server *s, quire_error *err) {
-    s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
-    TRY(mem_check_for(s->loops, "a server", err));
-    for (; s->n_loops < s->options.n_loops; s->n_loops++) {
+static quire_err open_loops(server *s, int32_t n, quire_error *err) {
+    for (; s->n_loops < n; s->n_loops++) {
         quire_err e = loop_open(&s->loops[s->n_loops], s);
         if (e != QUIRE_OK) {
             return err_set(err, e, -1, "server: a loop can't be opened: %s", quire_err_text(e));
@@ -50,18 +57,6 @@ static quire_err load_keys(server *s, quire_error *err) {
     return o->operator_key != NULL ? auth_set_operator(s->keys, o->operator_key, err) : QUIRE_OK;
 }
 
-quire_err server_check(const server_options *o, int64_t *n_keys, quire_error *err) {
-    server probe = {.options = *o, .listen_fd = -1};
-    *n_keys = 0;
-    TRY(server_options_check(o, err));
-    quire_err e = load_keys(&probe, err);
-    *n_keys = e == QUIRE_OK ? auth_count(probe.keys) : 0;
-    e = e == QUIRE_OK ? listen_open(&probe, err) : e;
-    listen_close(&probe);
-    auth_free(probe.keys);
-    return e;
-}
-
 static quire_err open_parts(server *s, quire_error *err) {
     TRY(load_keys(s, err));
     if (RAND_bytes(s->pool_key, sizeof s->pool_key) != 1) {
@@ -71,7 +66,31 @@ static quire_err open_parts(server *s, quire_error *err) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
     TRY(listen_open(s, err));
-    return open_loops(s, err);
+    s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
+    TRY(mem_check_for(s->loops, "a server", err));
+    return open_loops(s, 1, err);
+}
+
+static void *run_thread(void *arg) {
+    loop *l = arg;
+    thread_set_slice(LOOP_SLICE_US); /* what a step has made is sent before the next is over, though all processors compute */
+    l->failure = loop_run(l);
+    return NULL;
+}
+
+static quire_err start_waiting(server *s, quire_error *err) {
+    int failure = pthread_create(&s->loops[0].thread, NULL, run_thread, &s->loops[0]);
+    s->is_waiting = failure == 0;
+    return failure == 0 ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "server: a thread can't be started: %s", strerror(failure));
+}
+
+static void stop_waiting(server *s) {
+    if (s->is_waiting) {
+        atomic_store(&s->stops_waiting, true);
+        loop_wake_all(s);
+        pthread_join(s->loops[0].thread, NULL);
+        s->is_waiting = false;
+    }
 }
 
 static void ring_loops(void *arg) {
@@ -83,15 +102,14 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     TRY(server_options_check(o, err));
     server *s = mem_new(1, sizeof(*s));
     TRY(mem_check_for(s, "a server", err));
-    *s = (server){.engine = e, .options = *o, .handler = &routes, .listen_fd = -1,
-                  .started_s = clock_unix_s()};
+    *s = (server){.options = *o, .handler = &routes_while_loading, .listen_fd = -1, .started_s = clock_unix_s()};
     if (body_room_open(&s->bodies, o->max_bodies_bytes, ring_loops, s) != QUIRE_OK) {
         mem_free(s);
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
-    s->model_name = name_of_model(e, o);
     signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
     quire_err r = open_parts(s, err);
+    r = r != QUIRE_OK ? r : e != NULL ? server_attach(s, e, err) : start_waiting(s, err);
     if (r != QUIRE_OK) {
         server_close(s);
         return r;
@@ -100,13 +118,35 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     return QUIRE_OK;
 }
 
+static void close_loops(server *s) {
+    stop_waiting(s);
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        loop_close(&s->loops[i]);
+    }
+    s->n_loops = 0;
+}
+
+quire_err server_attach(server *s, quire_engine *e, quire_error *err) {
+    stop_waiting(s);
+    s->engine = e;
+    s->model_name = name_of_model(e, &s->options);
+    s->started_s = clock_unix_s();
+    s->handler = &routes;
+    TRY(open_loops(s, s->options.n_loops, err));
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        quire_err r = loop_attach(&s->loops[i]);
+        if (r != QUIRE_OK) {
+            return err_set(err, r, -1, "server: a loop can't be opened: %s", quire_err_text(r));
+        }
+    }
+    return QUIRE_OK;
+}
+
 void server_close(server *s) {
     if (s == NULL) {
         return;
     }
-    for (int32_t i = 0; i < s->n_loops; i++) {
-        loop_close(&s->loops[i]);
-    }
+    close_loops(s);
     listen_close(s);
     sandboxes_close(s->sandboxes);
     page_close(s->pool_page);
@@ -114,6 +154,10 @@ void server_close(server *s) {
     body_room_close(&s->bodies);
     mem_free(s->loops);
     mem_free(s);
+}
+
+int64_t server_count_keys(const server *s) {
+    return auth_count(s->keys);
 }
 
 int32_t server_port(const server *s) {
@@ -125,13 +169,6 @@ int32_t server_port(const server *s) {
 void server_stop(server *s) {
     atomic_fetch_add(&s->stops, 1);
     loop_wake_all(s);
-}
-
-static void *run_thread(void *arg) {
-    loop *l = arg;
-    thread_set_slice(LOOP_SLICE_US); /* what a step has made is sent before the next is over, though all processors compute */
-    l->failure = loop_run(l);
-    return NULL;
 }
 
 quire_err server_serve(server *s, quire_error *err) {
@@ -156,8 +193,34 @@ quire_err server_serve(server *s, quire_error *err) {
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "server: waiting for events failed");
 }
 
+/* A stop by hand. One that comes while a delayed drain is awaited is the second. */
 static LOOP_CALLBACK(on_stop_signal) {
-    server_stop(arg);
+    server *s = arg;
+    if (atomic_load(&s->is_leaving) && atomic_load(&s->stops) == 0) {
+        server_stop(s);
+    }
+    server_stop(s);
+}
+
+static LOOP_CALLBACK(on_leave) {
+    server *s = arg;
+    if (atomic_load(&s->stops) == 0) {
+        server_stop(s);
+    }
+}
+
+/* SIGTERM: a service is stopped. */
+static LOOP_CALLBACK(on_term_signal) {
+    server *s = arg;
+    int64_t delay_us = s->options.drain_delay_us;
+    if (delay_us == 0 || atomic_load(&s->is_leaving) || atomic_load(&s->stops) > 0) {
+        on_stop_signal(-1, 0, s);
+        return;
+    }
+    atomic_store(&s->is_leaving, true);
+    notify_manager("STOPPING=1");
+    log_line(LOG_INFO, "/ready says 503; draining begins in %g s", (double)delay_us * 1e-6);
+    loop_set_timer(s->on_leave, delay_us);
 }
 
 /* Handles SIGHUP. */
@@ -181,11 +244,15 @@ static LOOP_CALLBACK(on_other_signal) {
 static const struct {
     int number;
     event_callback_fn run;
-} caught[] = {{SIGINT, on_stop_signal}, {SIGTERM, on_stop_signal}, {SIGHUP, on_reload_signal}, {SIGUSR1, on_other_signal}};
+} caught[] = {{SIGINT, on_stop_signal}, {SIGTERM, on_term_signal}, {SIGHUP, on_reload_signal}, {SIGUSR1, on_other_signal}};
 
 enum { N_CAUGHT = sizeof caught / sizeof *caught };
 
 static bool catch_signals(server *s, struct event *events[N_CAUGHT]) {
+    s->on_leave = evtimer_new(s->loops[0].base, on_leave, s);
+    if (s->on_leave == NULL) {
+        return false;
+    }
     for (int i = 0; i < N_CAUGHT; i++) {
         events[i] = evsignal_new(s->loops[0].base, caught[i].number, caught[i].run, s);
         if (events[i] == NULL || event_add(events[i], NULL) != 0) {
@@ -204,12 +271,14 @@ static void warn_if_open(const server *s) {
     }
 }
 
-quire_err server_run(quire_engine *e, const server_options *o, quire_error *err) {
-    server *s;
-    TRY(server_open(e, o, &s, err));
+quire_err server_run(server *s, quire_engine *e, quire_error *err) {
     struct event *events[N_CAUGHT] = {NULL};
-    quire_err r;
-    listen_raise_files(o);
+    quire_err r = server_attach(s, e, err);
+    listen_raise_files(&s->options);
+    if (r != QUIRE_OK) {
+        close_loops(s);
+        return r;
+    }
     if (log_start() != QUIRE_OK) {
         r = err_set(err, QUIRE_NO_MEMORY, -1, "server: the log's thread can't be started");
     } else if (!catch_signals(s, events)) {
@@ -224,7 +293,9 @@ quire_err server_run(quire_engine *e, const server_options *o, quire_error *err)
     for (int i = 0; i < N_CAUGHT; i++) {
         loop_free_event(events[i]);
     }
-    server_close(s);
+    loop_free_event(s->on_leave);
+    close_loops(s);
+    listen_close(s);
     log_stop();
     return r;
 }

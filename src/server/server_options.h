@@ -13,7 +13,7 @@
 typedef struct server_options {
     const char *host;              /* a name, an address, or unix: and the path of a socket file */
     int32_t port;                  /* 0: any free one */
-    const char *const *served_model_names; /* the first is the one in responses; none: the model's own name, else its path */
+    const char *const *served_model_names; /* the first is the one in responses; none: the model file's name, else the model's own */
     int32_t n_served_model_names;
     const char *const *api_keys;   /* with none here and no file, requests need no key */
     int32_t n_api_keys;
@@ -22,6 +22,7 @@ typedef struct server_options {
     const char *allow_origin;      /* origin whose web pages may send requests: "*" or one origin; NULL: none */
     /* without keys: names with dots by which clients may address this server, "a.example,b.example"; NULL: host alone */
     const char *allowed_hosts;
+    int64_t drain_delay_us;        /* from SIGTERM to the drain: /ready says 503 already, and requests are served */
     bool no_request_log;           /* no line in the log for each request */
     int32_t n_loops;               /* loop threads */
     int32_t max_connections;       /* more get status 503 */

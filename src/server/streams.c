@@ -4,10 +4,11 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "server/loop_order.h"
 #include "server/response.h"
-#include "server/stream_order.h"
 
-#define LOOP_CHARS (LOOP_BITS / 4) /* the last ones of an id */
+/* The commands. */
+static const order_kind fork_kind, rollback_kind, steer_kind;
 
 /* Limits of a command, which a loop's thread parses: as many ids as a long context has, in milliseconds. */
 static const json_limits limits = {
@@ -30,7 +31,7 @@ static bool read_int(const json_value *body, const char *name, int32_t *out, qui
     return true;
 }
 
-static quire_err take_ids(stream_order *o, const json_value *v, quire_error *err) {
+static quire_err take_ids(loop_order *o, const json_value *v, quire_error *err) {
     o->n_ids = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
     o->ids = mem_new(o->n_ids, sizeof *o->ids);
     bool valid = json_is(v, JSON_KIND_ARRAY) && o->ids != NULL;
@@ -44,7 +45,7 @@ static quire_err take_ids(stream_order *o, const json_value *v, quire_error *err
 }
 
 /* Reads the replacement of the tail: a text or ids. */
-static quire_err take_tail(stream_order *o, quire_error *err) {
+static quire_err take_tail(loop_order *o, quire_error *err) {
     const json_value *text = json_get(o->body, "text"), *ids = json_get(o->body, "tokens");
     if ((text == NULL) == (ids == NULL)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "text", "give the new tail as text or as tokens, one of the two");
@@ -82,12 +83,12 @@ static quire_err write_fields(const json_value *body, strbuf *out) {
 }
 
 /* Refuses members that only steer accepts, because they have no meaning for the other commands. */
-static quire_err refuse_tail(const stream_order *o, quire_error *err) {
+static quire_err refuse_tail(const loop_order *o, quire_error *err) {
     const char *given = json_get(o->body, "text") != NULL ? "text" : json_get(o->body, "tokens") != NULL ? "tokens" : NULL;
     return given == NULL ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, given, "%s is given; only a steer takes a new tail", given);
 }
 
-static quire_err read_order(stream_order *o, const char *text, size_t n, quire_error *err) {
+static quire_err read_order(loop_order *o, const char *text, size_t n, quire_error *err) {
     json_fault fault;
     if (json_read((str){text, n}, &limits, JSON_WIDE_KEPT, &o->body, &fault) != QUIRE_OK) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is not valid JSON at byte %zu: %s", fault.at, fault.what);
@@ -99,36 +100,29 @@ static quire_err read_order(stream_order *o, const char *text, size_t n, quire_e
     if (!read_int(o->body, "index", &o->index, err) || !read_int(o->body, "position", &o->position, err)) {
         return err->code;
     }
-    if (o->kind == ORDER_ROLLBACK && o->position == QUIRE_HERE) {
+    if (o->kind == &rollback_kind && o->position == QUIRE_HERE) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "position", "position is missing; it counts tokens from the start of the prompt");
     }
-    TRY(o->kind == ORDER_STEER ? take_tail(o, err) : refuse_tail(o, err));
+    TRY(o->kind == &steer_kind ? take_tail(o, err) : refuse_tail(o, err));
     quire_err e = write_fields(o->body, &o->fields);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
-/* The loop in an id, or NULL. */
-static loop *loop_of(server *s, const char *id) {
-    size_t n = strlen(id);
-    unsigned number;
-    if (n <= LOOP_CHARS || sscanf(id + n - LOOP_CHARS, "%3x", &number) != 1 || number >= (unsigned)s->n_loops) {
-        return NULL;
-    }
-    return &s->loops[number];
-}
-
 /* Reads the path's parameter, {id}/{verb}, and the tenant of the request. */
-static bool read_path(const conn *c, stream_order *o) {
-    static const char *const verbs[] = {[ORDER_FORK] = "fork", [ORDER_ROLLBACK] = "rollback", [ORDER_STEER] = "steer"};
+static bool read_path(const conn *c, loop_order *o) {
+    static const struct {
+        const char *name;
+        const order_kind *kind;
+    } verbs[] = {{"fork", &fork_kind}, {"rollback", &rollback_kind}, {"steer", &steer_kind}};
     const char *id = c->parameter.p, *end = id + c->parameter.n, *slash = memchr(id, '/', (size_t)(end - id));
     if (slash == NULL || (size_t)(slash - id) >= sizeof o->id) {
         return false;
     }
     memcpy(o->id, id, (size_t)(slash - id));
     for (int i = 0; i < 3; i++) {
-        if (str_is((str){slash + 1, (size_t)(end - slash - 1)}, verbs[i])) {
-            o->kind = (order_kind)i;
-            o->to = loop_of(c->loop->server, o->id);
+        if (str_is((str){slash + 1, (size_t)(end - slash - 1)}, verbs[i].name)) {
+            o->kind = verbs[i].kind;
+            o->to = loop_of_id(c->loop->server, o->id);
             o->has_tenant = c->has_tenant;
             snprintf(o->tenant, sizeof o->tenant, "%s", c->has_tenant ? c->tenant : "");
             return true;
@@ -137,28 +131,18 @@ static bool read_path(const conn *c, stream_order *o) {
     return false;
 }
 
-/* The connection's reference goes. */
-static void forget(conn *c) {
-    stream_order *o = c->pending_of;
-    c->pending = NULL;
-    o->conn = NULL;
-    order_drop(o);
-}
-
-static const pending_kind order_pending = {.close = forget};
-
 void streams_post(conn *c) {
     quire_error err = {0};
-    stream_order *o = mem_new(1, sizeof *o);
+    loop_order *o = order_new(c, NULL);
     if (o == NULL) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
-    atomic_init(&o->holders, 1);
     const strbuf *body = &c->request.body;
     if (!read_path(c, o)) {
         order_drop(o);
-        conn_reply_error(c, 404, NULL, "there is nothing at this path", NULL);
+        conn_reply_error(c, 404, NULL, "a command to a stream is POST /v1/streams/ID/fork, /v1/streams/ID/rollback or /v1/streams/ID/steer",
+                         NULL);
         return;
     }
     quire_err e = read_order(o, body->n > 0 ? body->p : "", body->n, &err);
@@ -168,18 +152,13 @@ void streams_post(conn *c) {
         conn_reply_failure(c, error_of(&err));
         return;
     }
-    o->from = c->loop;
-    o->conn = c;
-    c->pending = &order_pending;
-    c->pending_of = o;
-    atomic_store(&o->holders, 2);
-    order_send(o, o->to);
+    order_begin(o);
 }
 
 /* ---- on the stream's loop ---- */
 
 /* Finds the stream of that id, if it is the tenant's. */
-static response *find(const loop *l, const stream_order *o) {
+static response *find(const loop *l, const loop_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         response *a = response_of(c);
         if (a != NULL && a->started && strcmp(a->id, o->id) == 0) {
@@ -190,28 +169,28 @@ static response *find(const loop *l, const stream_order *o) {
     return NULL;
 }
 
-static quire_err run_fork(stream_order *o, const response *a) {
+static quire_err run_fork(loop_order *o, const response *a) {
     TRY(quire_stream_fork(a->stream, o->index, o->position, &o->fork, &o->err));
     return o->fields.n > 0 ? quire_request_set_all(o->fork, o->fields.p, o->fields.n, &o->err) : QUIRE_OK;
 }
 
 /* Runs what can be done at once; a rollback or steer returns with its event. */
-static void run_order(loop *l, stream_order *o) {
+static void run_order(loop *l, loop_order *o) {
     response *a = find(l, o);
     quire_err e;
     if (a == NULL) {
         e = err_set(&o->err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
-    } else if (o->kind == ORDER_FORK) {
+    } else if (o->kind == &fork_kind) {
         e = run_fork(o, a);
     } else if (conn_unsent(a->conn) >= l->server->options.max_output_bytes) {
         e = err_set(&o->err, QUIRE_BUSY, -1, "the stream's client is behind with reading; try again when it has read");
-    } else if (o->kind == ORDER_ROLLBACK) {
+    } else if (o->kind == &rollback_kind) {
         e = quire_stream_rollback(a->stream, o->index, o->position, o->fields.p, o->fields.n, &o->err);
     } else {
         quire_tail tail = {.text = o->text, .n_text = o->n_text, .ids = o->ids, .n_ids = o->n_ids};
         e = quire_stream_steer(a->stream, o->index, o->position, &tail, o->fields.p, o->fields.n, &o->err);
     }
-    if (e == QUIRE_OK && o->kind != ORDER_FORK) {
+    if (e == QUIRE_OK && o->kind != &fork_kind) {
         a->choices[o->index].order = o; /* the API takes one at a time */
     } else {
         order_send_back(o);
@@ -220,54 +199,23 @@ static void run_order(loop *l, stream_order *o) {
 
 /* ---- back on the sender's loop ---- */
 
-static void reply_done(conn *c, const stream_order *o) {
+static void reply_done(conn *c, loop_order *o) {
     json_out out = conn_begin_json(c);
     json_begin(&out, '{');
     json_cstr(json_name(&out, "id"), o->id);
-    json_cstr(json_name(&out, "object"), o->kind == ORDER_STEER ? "stream.steer" : "stream.rollback");
+    json_cstr(json_name(&out, "object"), o->kind == &steer_kind ? "stream.steer" : "stream.rollback");
     json_int(json_name(&out, "index"), o->index);
     json_int(json_name(&out, "position"), o->position);
     json_end(&out, '}');
     conn_reply_json(c, &out, NULL);
 }
 
-/* Answers the connection that sent o, if it is still open. */
-static void reply_order(stream_order *o) {
-    conn *c = o->conn;
-    if (c == NULL) {
-        return;
-    }
-    c->pending = NULL;
-    o->conn = NULL;
-    if (o->err.code != QUIRE_OK) {
-        conn_reply_failure(c, error_of(&o->err));
-    } else if (o->kind == ORDER_FORK) {
-        quire_request *r = o->fork;
-        o->fork = NULL;
-        response_start_request(c, r);
-    } else {
-        reply_done(c, o);
-    }
-    order_drop(o); /* the connection's reference */
+static void reply_fork(conn *c, loop_order *o) {
+    quire_request *r = o->fork;
+    o->fork = NULL;
+    response_start_request(c, r);
 }
 
-void streams_take(loop *l) {
-    stream_order *o = atomic_exchange(&l->orders, NULL);
-    for (stream_order *next; o != NULL; o = next) {
-        next = o->next;
-        if (o->is_back) {
-            reply_order(o);
-            order_drop(o);
-        } else {
-            run_order(l, o);
-        }
-    }
-}
-
-void streams_shut(loop *l) {
-    stream_order *o = atomic_exchange(&l->orders, NULL);
-    for (stream_order *next; o != NULL; o = next) {
-        next = o->next;
-        order_drop(o);
-    }
-}
+static const order_kind fork_kind = {.run = run_order, .reply = reply_fork};
+static const order_kind rollback_kind = {.run = run_order, .reply = reply_done};
+static const order_kind steer_kind = {.run = run_order, .reply = reply_done};

@@ -1,6 +1,6 @@
 /* Commands to running streams from other connections: POST /v1/streams/{id}/fork, rollback and steer (docs/streams.md).
  *
- * An id ends with the number of the loop that owns the stream, to which the command goes as an order (stream_order.h). */
+ * An id ends with the number of the loop that owns the stream, to which the command goes as an order (loop_order.h). */
 #ifndef SERVER_STREAMS_H
 #define SERVER_STREAMS_H
 
@@ -8,9 +8,5 @@
 
 /* Handles a POST to a stream; the response is sent later. */
 void streams_post(conn *c);
-/* Handles the orders that have come to l. */
-void streams_take(loop *l);
-/* Drops the orders on their way to l, whose thread has ended. */
-void streams_shut(loop *l);
 
 #endif

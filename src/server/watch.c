@@ -267,12 +267,13 @@ static void close_watcher(conn *c) {
     remove_watcher(c->pending_of);
 }
 
-static void end_stream(conn *c) {
+static void end_stream(conn *c, const api_error *why) {
+    (void)why;
     remove_watcher(c->pending_of);
     conn_stream_end(c);
 }
 
-static const pending_kind stream_pending = {.close = close_watcher, .shut_down = end_stream, .ends_at_drain = true, .is_endless = true};
+static const pending_kind stream_pending = {.close = close_watcher, .end = end_stream, .ends_at_drain = true, .is_endless = true};
 static const pending_kind reply_pending = {.close = close_watcher, .ends_at_drain = true};
 
 /* Adds a watcher and schedules a state for it. False on a failure: c has its response then. A stream waits for its turn, so that opening

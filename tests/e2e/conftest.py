@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -26,15 +27,23 @@ def pytest_sessionfinish():
 
 
 
-class Server:
-    """`quire serve MODEL --port 0 ...`, ready when it has printed its address."""
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
 
-    def __init__(self, model, *flags):
-        self.process = subprocess.Popen([QUIRE, "serve", str(model), "--port", "0", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+class Server:
+    """`quire serve MODEL --port 0 ...`, ready when it has printed its address; waits False: with a port, it need not be ready."""
+
+    def __init__(self, model, *flags, port=0, waits=True, environment=None):
+        self.process = subprocess.Popen([QUIRE, "serve", str(model), "--port", str(port), *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True, env=environment)
         self.said = []
-        self.address = None
+        self.address = ("127.0.0.1", port) if not waits else None
         self.ready = threading.Event()
         threading.Thread(target=self._listen, daemon=True).start()
+        if not waits:
+            return
         if not self.ready.wait(START_SECONDS) or self.address is None:
             self.process.kill()
             raise RuntimeError("quire serve did not start:\n" + "".join(self.said))

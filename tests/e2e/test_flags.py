@@ -1,5 +1,6 @@
 """Flags that scripts for vLLM and llama-server carry over: taken without effect, refused with the reason, or working; and docs/flags.md."""
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -102,6 +103,20 @@ def test_a_server_started_as_a_script_for_llama_server_does(quire):
         assert ask(s, seed=8, max_tokens=None)[1]["choices"] != first[1]["choices"]
         unseeded = {json.dumps(ask(s, seed=-1, max_tokens=None)[1]["choices"]) for _ in range(6)}
         assert len(unseeded) > 1
+    finally:
+        assert s.stop() == 0
+
+
+@pytest.mark.parametrize("path, name", [("builtin-small.gguf", "builtin-small.gguf"), ("my model.GGUF", "my model.GGUF"), ("directory", None)])
+def test_without_a_name_a_file_goes_by_its_own_and_a_directory_by_its_path(quire, tmp_path, path, name):
+    at = tmp_path / path
+    at.symlink_to(pathlib.Path(f"models/builtin-small{'-hf' if path == 'directory' else '.gguf'}").resolve())
+    name = name or str(at)
+    s = Server(at)
+    try:
+        assert [m["id"] for m in json.loads(s.ask("GET", "/v1/models")[2])["data"]] == [name]
+        status, answer = ask(s, model=name)
+        assert status == 200 and answer["model"] == name
     finally:
         assert s.stop() == 0
 

@@ -1,8 +1,13 @@
 """The page at /."""
 import base64
 import hashlib
+import html
 import json
+import os
 import re
+import subprocess
+
+import pytest
 
 from conftest import KEY, Server
 
@@ -15,7 +20,8 @@ def test_the_page_says_what_runs_and_loads_nothing(server):
     assert f"<dd>{model}</dd>" in page and f"<dd>{version}</dd>" in page and re.search(r"<dt>uptime</dt><dd>\d\d:\d\d:\d\d</dd>", page)
     assert re.search(r"<dt>sequences running</dt><dd>\d+</dd>", page)
     links = re.findall('href="([^"]*)"', page)
-    assert links == ["/pool", "/metrics", "/health", "/v1/models"] and "src=" not in page and "://" not in page and "<script" not in page
+    assert links == ["/pool", "/metrics", "/health", "/ready", "/v1/models"] and "src=" not in page and "<script" not in page
+    assert re.findall("[a-z]+://[^<' ]*", page) == [server.url + "/v1", server.url + "/v1/chat/completions"]
     for link in links:
         assert server.ask("GET", link)[0] == 200
 
@@ -35,7 +41,8 @@ def test_programs_get_json(server):
     status, headers, text = server.ask("GET", "/", headers={"accept": "application/json"})
     got = json.loads(text)
     assert status == 200 and headers["content-type"] == "application/json"
-    assert got["links"] == ["/pool", "/metrics", "/health", "/v1/models"] and got["uptime_s"] >= 0 and got["running"] == got["waiting"] == 0
+    assert got["base_url"] == server.url + "/v1" and {"/ready", "/v1/chat/completions", "/debug/requests"} < set(got["paths"])
+    assert got["links"] == ["/pool", "/metrics", "/health", "/ready", "/v1/models"] and got["uptime_s"] >= 0 and got["running"] == got["waiting"] == 0
     assert got["model"] == json.loads(server.ask("GET", "/v1/models")[2])["data"][0]["id"]
     browser = server.ask("GET", "/", headers={"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"})
     assert browser[1]["content-type"].startswith("text/html")
@@ -50,6 +57,23 @@ def test_the_models_name_is_text(quire):
     assert "<dd>&lt;b&gt;&quot;x&quot;&amp;y</dd>" in page and name not in page
     assert json.loads(s.ask("GET", "/", headers={"accept": "application/json"})[2])["model"] == name
     assert s.stop() == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--api-key", KEY)])
+def test_the_request_that_it_shows_can_be_pasted_into_a_shell(quire, flags):
+    s = Server("builtin", "--served-model-name", """it's "x" $HOME `id` \\ <b>""", *flags)
+    page = s.ask("GET", "/")[2]
+    command = html.unescape(re.search("<pre>(.*?)</pre>", page, re.S)[1])
+    done = subprocess.run(["bash", "-c", command + " -sS -m 60"], env={**os.environ, "KEY": KEY}, capture_output=True, text=True)
+    assert json.loads(done.stdout)["choices"], (command, done.stdout, done.stderr)
+    assert s.stop() == 0
+
+
+def test_the_base_url_has_the_name_that_the_client_uses(server):
+    for host, url in [("localhost:1", "http://localhost:1/v1"), ("[::1]", "http://[::1]/v1"), ("a.example", "http://a.example/v1"),
+                      ("<b>", server.url + "/v1"), ("a b", server.url + "/v1"), ("$(id)", server.url + "/v1")]:
+        status, _, page = server.ask("GET", "/", headers={"host": host})
+        assert status == 400 or f"<code>{url}</code>" in page and "<b>" not in page, (host, page)
 
 
 # ---- in a browser ----
@@ -73,7 +97,7 @@ def test_a_browser_shows_it_and_its_links_lead_somewhere(browser, quire):
     assert dict(terms)["model"] == "a <b>model</b>" and dict(terms)["sequences running"] == "0"
     assert "key" not in browser.js("document.body.textContent")
     shows = {"/pool": "document.querySelectorAll('.cell').length > 0", "/metrics": "document.body.textContent.includes('vllm:num_requests_running')",
-             "/health": "true", "/v1/models": "document.body.textContent.includes('\"object\":\"list\"')"}
+             "/health": "true", "/ready": "true", "/v1/models": "document.body.textContent.includes('\"object\":\"list\"')"}
     paths = browser.js("[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))")
     assert paths == list(shows)
     for path in paths:

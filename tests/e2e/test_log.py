@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import KEY, QUIRE, Server
+from conftest import KEY, QUIRE, Server, free_port
 from test_server import start_stream
 
 SECRET = "Quartz-Jackdaw"
@@ -62,17 +62,35 @@ def test_a_generation_is_one_line_with_its_counts_and_times_and_none_of_its_text
     assert SECRET not in everything and KEY not in everything and answer not in everything
 
 
-def test_refusals_are_logged_without_what_the_client_wrote(logged):
-    for name, method, path, body, status in [("r1", "POST", "/v1/completions", {"prompt": "x", SECRET: 1, "top_p": 7}, 400),
-                                             ("r2", "POST", "/v1/completions", {"prompt": "x", "model": SECRET}, 404),
-                                             ("r3", "GET", f"/{SECRET}", None, 404), ("r4", "GET", f"/v1/models/{SECRET}", None, 404)]:
-        got, headers, _ = logged.ask(method, path, body, headers={"x-request-id": name})
+def test_refusals_are_logged_with_field_and_reason_but_not_with_what_the_field_says(logged):
+    cases = [("r1", "POST", "/v1/completions", {"prompt": SECRET, "top_p": 7}, 400, "top_p", "top_p"),
+             ("r2", "POST", "/v1/completions", {"prompt": SECRET, "temperature": SECRET}, 400, "temperature", "temperature"),
+             ("r3", "POST", "/v1/chat/completions", {"messages": SECRET}, 400, "messages", "messages"),
+             ("r4", "POST", "/v1/chat/completions", {"messages": [{"role": SECRET, "content": SECRET}, SECRET]}, 400, "messages", "messages"),
+             ("r5", "POST", "/v1/completions", None, 400, "body", "JSON")]
+    for name, method, path, body, status, param, reason in cases:
+        raw = b'{"prompt": "%s" oops}' % SECRET.encode() if body is None else None
+        got, headers, _ = logged.ask(method, path, body, raw=raw, headers={"x-request-id": name})
         line = request_of(logged, name)
         assert (got, line["status"], headers["x-request-id"], line["level"]) == (status, status, name, "info")
-    got, headers, _ = logged.ask("GET", "/v1/models", key="wrong-key", headers={"x-request-id": "r5"})
-    line = request_of(logged, "r5")
-    assert got == line["status"] == 401 and line["endpoint"] == "/v1/models" and "tenant" not in line and headers["x-request-id"] == "r5"
+        assert param in line["param"] and reason in line["error"] and "path" not in line, line
+    got, headers, _ = logged.ask("GET", "/v1/models", key="wrong-key", headers={"x-request-id": "r9"})
+    line = request_of(logged, "r9")
+    assert got == line["status"] == 401 and line["endpoint"] == "/v1/models" and "tenant" not in line and headers["x-request-id"] == "r9"
+    assert "API key" in line["error"] and re.fullmatch(r"127\.0\.0\.1:\d+", line["client"])
     assert SECRET not in "".join(logged.said) and "wrong-key" not in "".join(logged.said)
+
+
+@pytest.mark.parametrize("name, path, shown", [("p1", "/v1/chat/completion", "/v1/chat/completion"), ("p2", "/a%0Ab%1b[0m%ff%22", "/a%0Ab%1B[0m%FF%22"),
+                                               ("p3", "/v1/models/no-such", "/v1/models/no-such"), ("p4", "/x?api_key=hidden", "/x"),
+                                               ("p5", "/" + "%01" * 1000, "/" + "%01" * 42 + "..")])
+def test_the_path_of_a_404_is_logged_escaped_and_cut(logged, name, path, shown):
+    status, _, text = logged.ask("GET", path, headers={"x-request-id": name})
+    line = request_of(logged, name)
+    assert status == 404 and line["path"] == shown and len(line["path"]) <= 131
+    message = json.loads(text)["error"]["message"]
+    assert all(" " <= c <= "~" for c in message) and "hidden" not in "".join(logged.said)
+    assert name == "p3" or message.startswith(f"GET {shown}: there is no such path")
 
 
 @pytest.mark.parametrize("sent, taken", [("a" * 128, True), ("a" * 129, False), ("a b", False), ("a\tb", False), ("\xe4", False), (None, False),
@@ -142,8 +160,7 @@ def test_a_drain_says_when_it_begins_who_is_left_and_when_it_ends(quire):
 
 
 def test_a_log_that_nobody_reads_delays_no_request(quire):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([QUIRE, "serve", "builtin", "--port", str(port)], stderr=subprocess.PIPE)
     s = Server.__new__(Server)
     s.process, s.address = process, ("127.0.0.1", port)
@@ -169,8 +186,8 @@ def test_a_log_that_nobody_reads_delays_no_request(quire):
 
 # What a line may have, by its message; other messages have the first three only. docs/http.md names them.
 ALWAYS = {"time", "level", "message"}
-OF_REQUESTS = {"id", "tenant", "method", "endpoint", "status", "prompt_tokens", "completion_tokens", "cached_tokens", "queue_ms", "first_token_ms",
-               "total_ms", "finish_reason", "error"}
+OF_REQUESTS = {"id", "client", "tenant", "method", "endpoint", "path", "status", "prompt_tokens", "completion_tokens", "cached_tokens", "queue_ms",
+               "first_token_ms", "total_ms", "finish_reason", "param", "error"}
 NUMBERS = {"status", "prompt_tokens", "completion_tokens", "cached_tokens", "queue_ms", "first_token_ms", "total_ms"}
 
 
@@ -181,7 +198,7 @@ def test_every_line_under_load_is_json_with_the_documented_keys(quire):
         body = {"prompt": f"{SECRET} {i}", "max_tokens": 3 + i % 5, "ignore_eos": True, "stream": i % 3 == 0, "n": 1 + i % 2}
         sent = ['"\\', "a" * 128, f"plain-{i}", "a\tb"][i % 4]
         what = [("POST", "/v1/completions", body), ("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": SECRET}], "max_tokens": 2}),
-                ("GET", "/health", None), ("POST", "/v1/completions", {"prompt": SECRET, "top_p": 9}), ("GET", f"/{SECRET}", None)][i % 5]
+                ("GET", "/health", None), ("POST", "/v1/completions", {"prompt": SECRET, "top_p": 9}), ("GET", "/nothing", None)][i % 5]
         s.ask(*what, headers={"x-request-id": sent})
         if i % 10 == 0:
             connection = start_stream(s, True, 1000)

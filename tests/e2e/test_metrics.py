@@ -61,6 +61,12 @@ def text_of_all(quire):
     assert s.stop() == 0
 
 
+def test_each_help_line_is_understood_alone(text_of_all):
+    for name, (_, said, _) in page.families(text_of_all).items():
+        assert not re.search(r"\b(of (these|those|them|its answer)|the same|in them|there|that it)\b", said, re.I), (name, said)
+        assert said[0].isupper() and said.endswith("."), (name, said)
+
+
 def test_the_page_lists_every_metric(text_of_all):
     assert page.documented() == page.tables(text_of_all).strip(), "curl -s URL/metrics | tools/metrics.py --write"
 

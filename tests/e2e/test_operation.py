@@ -1,4 +1,5 @@
 """The server as a service: drains, a socket file, open files, a service manager."""
+import http.client
 import json
 import os
 import re
@@ -11,7 +12,9 @@ import time
 
 import pytest
 
-from conftest import QUIRE, Server
+import hub
+from conftest import QUIRE, Server, free_port
+from test_hub import GGUF, Machine
 from test_log import wait_for
 from test_server import start_stream
 
@@ -65,6 +68,57 @@ def test_drain_s_is_how_long_a_stop_waits(quire):
         assert any(b"shutting down" in answer for answer in answers) and time.monotonic() - from_ < 10
     else:
         pytest.skip("they had their answers within 0.3 s")
+
+
+def test_probes_are_answered_while_the_model_is_fetched(quire, tmp_path):
+    stand_in = hub.Hub()
+    try:
+        machine = Machine(stand_in, tmp_path)
+        stand_in.add("org/slow", {"m.gguf": GGUF})
+        stand_in.faults["m.gguf"] = [hub.Fault("drip", len(GGUF) - 3)]  # a second and a half
+        s = Server("org/slow", environment=machine.environment | {"HF_HUB_DOWNLOAD_TIMEOUT": "30"}, port=free_port(), waits=False)
+        seen = []
+
+        def is_ready():
+            try:
+                seen.append(s.ask("GET", "/ready"))
+            except OSError:
+                return False
+            return seen[-1][0] == 200
+
+        wait_for(is_ready)
+        status, headers, text = seen[0]
+        assert status == 503 and headers["retry-after"] == "1" and "the model is being loaded" in text
+        assert json.loads(s.ask("GET", "/v1/models")[2])["data"][0]["id"] == "org/slow"
+        assert s.stop() == 0 and not any("status=503" in line for line in s.said)  # probes that fail as expected
+    finally:
+        stand_in.close()
+
+
+def test_drain_delay_s_is_how_long_a_server_serves_that_is_not_ready_any_more(quire):
+    s = Server("builtin", "--drain-delay-s", "1.5")
+    kept = http.client.HTTPConnection(*s.address, timeout=30)
+    from_ = time.monotonic()
+    assert s.ask("GET", "/ready")[0] == 200
+    s.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: s.ask("GET", "/ready")[0] == 503)
+    assert "the server is shutting down" in s.ask("GET", "/ready")[2] and s.ask("GET", "/health")[0] == 200
+    kept.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 2}), {"content-type": "application/json"})
+    answer = kept.getresponse()
+    assert answer.status == 200 and answer.getheader("connection") == "keep-alive" and answer.read()
+    assert s.process.wait(30) == 0 and time.monotonic() - from_ > 1.4
+    said = "".join(s.said)
+    assert said.index("/ready says 503; draining begins in 1.5 s") < said.index("endpoint=/v1/completions") < said.index("draining: no new")
+
+
+@pytest.mark.parametrize("first, second", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGINT, None)])
+def test_a_second_signal_or_ctrl_c_does_not_wait_for_the_delay(quire, first, second):
+    s = Server("builtin", "--drain-delay-s", "1000")
+    s.process.send_signal(first)
+    if second is not None:
+        wait_for(lambda: any("draining begins in" in line for line in s.said))
+        s.process.send_signal(second)
+    assert s.process.wait(30) == 0
 
 
 def test_a_socket_file_serves_its_group_and_goes_with_the_server(quire, tmp_path):

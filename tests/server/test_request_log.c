@@ -3,9 +3,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "base/log.h"
 #include "server/request_log.h"
@@ -71,14 +72,23 @@ static void a_generation_has_its_counts_and_every_way_its_choices_ended(void **s
     assert_non_null(strstr(got, " finish_reason=stop,length\n"));
 }
 
-static void only_an_error_of_the_server_shows_its_message(void **state) {
+static void a_refusal_shows_its_field_and_its_reason_without_what_it_quotes_of_the_value(void **state) {
     (void)state;
     char got[1000];
     request_record r = opened("x");
     r.status = 400;
-    request_record_fail(&r, &(api_error){.status = 400, .message = "top_p is SECRET"});
+    request_record_fail(&r, &(api_error){.status = 400, .param = "messages", .message = "messages is \"SEC \"RET\"; must be an array"});
     logged(&r, NULL, got, sizeof got);
-    assert_null(strstr(got, "SECRET"));
+    assert_non_null(strstr(got, " param=messages error=\"messages is \\\"..\\\"; must be an array\"\n"));
+    request_record_fail(&r, &(api_error){.status = 400, .param = "messages", .message = "messages is \"SECRET"});
+    logged(&r, NULL, got, sizeof got);
+    assert_non_null(strstr(got, " error=\"messages is \\\"..\"\n"));
+}
+
+static void an_error_of_the_server_shows_its_message(void **state) {
+    (void)state;
+    char got[1000];
+    request_record r = opened("x");
     r.status = 500;
     request_record_fail(&r, &(api_error){.status = 500, .message = "out of memory"});
     logged(&r, NULL, got, sizeof got);
@@ -102,7 +112,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clients_id_is_kept_if_it_is_short_and_visible),
         cmocka_unit_test(a_generation_has_its_counts_and_every_way_its_choices_ended),
-        cmocka_unit_test(only_an_error_of_the_server_shows_its_message),
+        cmocka_unit_test(a_refusal_shows_its_field_and_its_reason_without_what_it_quotes_of_the_value),
+        cmocka_unit_test(an_error_of_the_server_shows_its_message),
         cmocka_unit_test(probes_are_logged_when_they_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ static void expect_allowed(const site *s, const char *line, const char *methods)
     const char *response = ask(s, text);
     expect_in(response, "HTTP/1.1 405 ");
     expect_in(response, header);
-    snprintf(header, sizeof header, "\"this path takes %s\"", methods);
+    snprintf(header, sizeof header, "\"%s: this path takes %s\"", line, methods);
     expect_in(response, header);
 }
 
@@ -258,8 +258,10 @@ static void streams_have_the_order(void **state) {
     assert_int_equal(count(a, "data: "), 5);
     assert_int_equal(count(a, "chat.completion.chunk"), 4);
 
-    a = ask(s, post(COMPLETIONS, "{\"max_tokens\":2,\"stream\":true,"
-                                 "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}", CLOSE));
+    a = ask(s, post(COMPLETIONS,
+                    "{\"max_tokens\":2,\"stream\":true,"
+                    "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}",
+                    CLOSE));
     expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":6,\"completion_tokens\":1}}");
     assert_int_equal(count(a, "\"usage\""), 3);
 
@@ -447,12 +449,88 @@ static void a_request_that_is_still_arriving_is_answered_when_a_drain_ends(void 
     for (int i = 0; i < 4; i++) {
         const char *response = hear(fds[i], NULL);
         expect_in(response, i == 2 ? "HTTP/1.1 404 " : "HTTP/1.1 503 "); /* refused by its head, it hears that */
-        expect_in(response, i == 2 ? "nothing at this path" : "the server is shutting down");
+        expect_in(response, i == 2 ? "POST /nope: there is no such path" : "the server is shutting down");
         expect_in(response, "Connection: close\r\n");
         close(fds[i]);
     }
     pthread_join(s->thread, NULL);
     s->stopped = true;
+    stop(s);
+}
+
+static void a_server_without_its_engine_says_so_and_keeps_its_connections(void **state) {
+    (void)state;
+    site *s = calloc(1, sizeof *s);
+    quire_error err = {0};
+    server_options_init(&s->options);
+    s->options.port = 0;
+    s->options.n_loops = 2;
+    assert_int_equal(server_open(NULL, &s->options, &s->server, &err), QUIRE_OK);
+    int kept = dial(s), begun = dial(s), refused = dial(s);
+    const char *const paths[] = {"/ready", "/health", "/v1/models", "/metrics", "/nope"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        char request[100];
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", paths[i]);
+        say(kept, request);
+        const char *response = hear(kept, "}}");
+        expect_in(response, "HTTP/1.1 503 ");
+        expect_in(response, "\r\nRetry-After: 1\r\n");
+        expect_in(response, "the model is being loaded; GET /ready says 200 when it is there");
+    }
+    say(refused, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{");
+    say(begun, "GET /ready HTTP/1.1\r\nHo");
+    let_the_server_read(s);
+    s->engine = fake_open(TICK_US);
+    assert_int_equal(server_attach(s->server, s->engine, &err), QUIRE_OK);
+    pthread_create(&s->thread, NULL, serve, s->server);
+    say(kept, "GET /ready HTTP/1.1\r\nHost: h\r\n\r\n");
+    expect_in(hear(kept, "\r\n\r\n"), "HTTP/1.1 200 ");
+    say(begun, "st: h\r\n\r\n");
+    expect_in(hear(begun, "\r\n\r\n"), "HTTP/1.1 200 ");
+    say(refused, "       }");
+    expect_in(hear(refused, "}}"), "HTTP/1.1 503 ");
+    say(refused, post(COMPLETIONS, "{\"max_tokens\":2}", ""));
+    expect_in(hear(refused, "\"usage\""), "HTTP/1.1 200 ");
+    close(kept);
+    close(begun);
+    close(refused);
+    stop(s);
+    server *closed_early;
+    assert_int_equal(server_open(NULL, &(server_options){.host = "127.0.0.1", .n_loops = 1, .max_connections = 1, .max_header_bytes = 999},
+                                 &closed_early, &err),
+                     QUIRE_OK);
+    server_close(closed_early);
+}
+
+/* True when the server accepts no connections any more. */
+static bool is_refused(const site *s) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bool is_accepted = connect(fd, (struct sockaddr *)&at, sizeof at) == 0 && !closed(fd);
+    close(fd);
+    return !is_accepted;
+}
+
+static void a_server_that_has_failed_or_drains_is_not_ready(void **state) {
+    (void)state;
+    site *s = start_default();
+    expect_in(ask(s, "GET /ready HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
+    fake_set_healthy(s->engine, false);
+    expect_in(ask(s, "GET /ready HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 503 ");
+    fake_set_healthy(s->engine, true);
+    int fd = dial(s);
+    say(fd, "GET /ready HTTP/1.1\r\nHo");
+    let_the_server_read(s);
+    server_stop(s->server);
+    while (!is_refused(s)) {
+        pause_us(1000);
+    }
+    say(fd, "st: h\r\n\r\n");
+    const char *response = hear(fd, NULL);
+    expect_in(response, "HTTP/1.1 503 ");
+    expect_in(response, "the server is shutting down");
+    close(fd);
     stop(s);
 }
 
@@ -499,6 +577,8 @@ int main(void) {
         cmocka_unit_test(what_runs_may_finish_after_a_stop),
         cmocka_unit_test(a_deadline_ends_what_runs_too_long),
         cmocka_unit_test(a_request_that_is_still_arriving_is_answered_when_a_drain_ends),
+        cmocka_unit_test(a_server_without_its_engine_says_so_and_keeps_its_connections),
+        cmocka_unit_test(a_server_that_has_failed_or_drains_is_not_ready),
         cmocka_unit_test(options_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
