@@ -4,7 +4,7 @@
 
 #include "engine/harness.h"
 
-enum { MAX_RESULTS = 16, MAX_FOUND = 96, MAX_WIDTH = 4, MAX_PROMPT = 512 };
+enum { MAX_RESULTS = 16, MAX_FOUND = 96, MAX_WIDTH = 4, MAX_PROMPT = 512, MAX_PROMPT_LOGPROBS = 64 };
 
 /* One result as its reader saw it. */
 typedef struct found {
@@ -16,6 +16,8 @@ typedef struct found {
     quire_err error;
     int32_t n_preempted;
     int64_t steps; /* that the search took, where it explains */
+    token_logprob prompt_logprobs[MAX_PROMPT_LOGPROBS];
+    int32_t n_prompt_logprobs; /* as the last event had them; 0: it had none */
 } found;
 
 typedef struct search {
@@ -24,7 +26,7 @@ typedef struct search {
     engine_ending ending;
     constraint *constraint; /* or NULL; the test's */
     sampling_params sampling;
-    int32_t width; /* of log-probabilities */
+    int32_t width, prompt_width; /* of log-probabilities */
     bool explain;
     found results[MAX_RESULTS];
     request_id ids[MAX_RESULTS];
@@ -51,6 +53,7 @@ static inline quire_err search_submit(harness *h, search *s) {
                         .ending = s->ending,
                         .constraint = s->constraint,
                         .logprobs_width = s->width,
+                        .prompt_logprobs_width = s->prompt_width,
                         .explain = s->explain,
                         .namespace = "test",
                         .n_namespace = 4,
@@ -70,6 +73,9 @@ static inline quire_err search_submit(harness *h, search *s) {
 /* One event of any search; true at an end. */
 static inline bool search_take(harness *h, const search *s, const engine_event *ev) {
     found *f = ev->user;
+    f->n_prompt_logprobs = ev->prompt_logprobs != NULL ? (s->n_prompt - 1) * s->prompt_width : 0;
+    assert_true(f->n_prompt_logprobs <= MAX_PROMPT_LOGPROBS);
+    mem_copy(f->prompt_logprobs, ev->prompt_logprobs, (size_t)f->n_prompt_logprobs * sizeof *f->prompt_logprobs);
     if (ev->finish == FINISH_NONE) {
         assert_true(f->n_tokens < MAX_FOUND);
         f->tokens[f->n_tokens] = ev->token;

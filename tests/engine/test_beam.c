@@ -579,6 +579,48 @@ static void a_search_that_finds_fewer_gives_empty_results(void **state) {
     harness_close(&h);
 }
 
+/* Those that a search does not find end without a token, and have them with their end. */
+static void every_result_has_the_log_probabilities_of_the_prompt(void **state) {
+    (void)state;
+    static const int32_t one[] = {7};
+    static search s, plain;
+    harness h;
+    harness_open(&harness_defaults, &h);
+    search_init(&plain, &h, 3, 17, 1, 1);
+    plain.prompt_width = 2;
+    plain.beams = (beam_params){0}; /* one sequence without a search */
+    search_run(&h, &plain);
+    const found *expected = &plain.results[0];
+    assert_int_equal(expected->n_prompt_logprobs, 16 * 2);
+    sampling_lists *lists = sampling_lists_new();
+    assert_true(lists != NULL && sampling_lists_set_allowed(lists, one, 1) == QUIRE_OK);
+    for (int found_all = 0; found_all < 2; found_all++) {
+        search_init(&s, &h, 3, 17, 4, 3);
+        s.prompt_width = 2;
+        s.sampling.lists = found_all ? NULL : lists;
+        for (int again = 0; again < 2; again++) { /* and with the prompt cached */
+            search_run(&h, &s);
+            for (int32_t i = 0; i < 4; i++) {
+                assert_int_equal(s.results[i].n_tokens, found_all || i == 0 ? 3 : 0);
+                assert_int_equal(s.results[i].n_prompt_logprobs, expected->n_prompt_logprobs);
+                assert_memory_equal(s.results[i].prompt_logprobs, expected->prompt_logprobs,
+                                    (size_t)expected->n_prompt_logprobs * sizeof *expected->prompt_logprobs);
+            }
+        }
+    }
+    harness_hold(&h); /* none of it is computed when it is cancelled */
+    assert_int_equal(search_submit(&h, &s), QUIRE_OK);
+    engine_cancel(h.e, s.ids[1]);
+    engine_release(h.e);
+    search_wait(&h, &s, 4);
+    for (int32_t i = 0; i < 4; i++) {
+        assert_int_equal(s.results[i].finish, FINISH_CANCELLED);
+        assert_int_equal(s.results[i].n_prompt_logprobs, 0);
+    }
+    sampling_lists_drop(lists);
+    harness_close(&h);
+}
+
 static void cancelling_one_result_ends_the_search(void **state) {
     (void)state;
     print_message("seed 8\n");
@@ -696,6 +738,7 @@ int main(void) {
         cmocka_unit_test(log_probabilities_are_the_model_s_and_add_up),
         cmocka_unit_test(end_tokens_wait_for_min_tokens),
         cmocka_unit_test(a_search_that_finds_fewer_gives_empty_results),
+        cmocka_unit_test(every_result_has_the_log_probabilities_of_the_prompt),
         cmocka_unit_test(cancelling_one_result_ends_the_search),
         cmocka_unit_test(searches_that_contend_for_places_all_end),
         cmocka_unit_test(results_are_explained_to_readers_who_do_not_wait_for_each_other),
