@@ -13,9 +13,10 @@
 #define RESULT   "{\"role\":\"tool\",\"name\":\"quire_tool\",\"tool_call_id\":\"" SHORT_ID "\",\"content\":\"" MARK "\"}"
 #define TOOLS                                                                                                                              \
     "[{\"type\":\"function\",\"function\":{\"name\":\"quire_tool\",\"description\":\"probes\",\"parameters\":"                             \
-    "{\"type\":\"object\",\"properties\":{\"probed\":{\"type\":\"string\",\"description\":\"probed\"}},\"required\":[\"probed\"]}}}]"
+    "{\"type\":\"object\",\"properties\":{\"quire_key\":{\"type\":\"string\",\"description\":\"probed\"}},\"required\":[\"quire_key\"]}}}" \
+    "]"
 
-/* Arguments of a call: as an object, as its text, and that text where it lies in JSON text once more. */
+/* Arguments of a call: as an object and as its text. Some templates write only those that the tool declares. */
 #define ARGUMENTS      "{\"quire_key\": \"quire value\"}"
 #define ARGUMENTS_TEXT "\"{\\\"quire_key\\\": \\\"quire value\\\"}\""
 
@@ -132,7 +133,8 @@ static call_outcome render_call(prober *p, const char *content, bool as_text) {
     if (!render_either(p, true)) {
         return (call_outcome){FAILED, 0, false};
     }
-    bool is_object = has(p, "quire_key") && has(p, "quire value") && !has(p, "'quire_key'") && !has(p, "\\\"quire_key");
+    bool is_python = has(p, "'quire_key': 'quire value'"), is_encoded_twice = has(p, "\\\"quire value");
+    bool is_object = has(p, "quire value") && !is_python && !is_encoded_twice;
     bool is_written = as_text ? has(p, ARGUMENTS) : is_object;
     return (call_outcome){is_written ? WRITTEN : LOST, count(p, "None") + count(p, "null"), has(p, "{" ARGUMENTS)};
 }

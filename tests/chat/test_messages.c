@@ -351,6 +351,25 @@ static quire_err render(const char *source, bool continues, const char *kwargs, 
     return e;
 }
 
+static void a_name_twice_in_arguments_is_the_last_one(void **state) {
+    (void)state;
+    chat_template *t;
+    chat_messages m;
+    strbuf out = {0};
+    assert_int_equal(chat_template_open(str_of("{{ messages[0].tool_calls[0].function.arguments | tojson }}"), &(chat_tokens){0}, &t, NULL),
+                     QUIRE_OK);
+    assert_int_equal(
+        read_messages(
+            "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"a\\\":1,\\\"b\\\":2,\\\"a\\\":3}\"}}]}]",
+            &takes_objects, &m, NULL),
+        QUIRE_OK);
+    assert_int_equal(chat_render(t, &(chat_prompt){.messages = &m}, &out, NULL, NULL), QUIRE_OK);
+    assert_string_equal(out.p, "{\"a\": 3, \"b\": 2}");
+    strbuf_deinit(&out);
+    chat_messages_deinit(&m);
+    chat_template_close(t);
+}
+
 static void variables_of_the_caller_go_before_the_prompts_own(void **state) {
     (void)state;
     strbuf out = {0};
@@ -396,6 +415,7 @@ int main(void) {
         cmocka_unit_test(reasoning_has_the_name_that_the_template_reads),
         cmocka_unit_test(a_refusal_is_an_answers_text),
         cmocka_unit_test(contents_take_the_form_of_their_role),
+        cmocka_unit_test(a_name_twice_in_arguments_is_the_last_one),
         cmocka_unit_test(variables_of_the_caller_go_before_the_prompts_own),
         cmocka_unit_test(a_continued_text_ends_where_the_last_message_does),
     };

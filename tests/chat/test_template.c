@@ -83,6 +83,8 @@ static void a_template_shows_how_it_takes_arguments(void **state) {
     expect_calls(CALLS("{{ '>' + " ARGUMENTS " }}"), true, true, empty);
     expect_calls(CALLS("{{ " ARGUMENTS " }}"), true, true, empty); /* an object would be written as Python does */
     expect_calls(TALK("{{ m.content or '' }}"), false, false, CHAT_NO_TEXT_GIVEN);
+    expect_calls(CALLS("{% for k in (tools or [])[0].function.parameters.properties %}{{ " ARGUMENTS "[k] }}{% endfor %}"), false, false,
+                 empty);
     expect_calls("{% for t in tools %}{{ t.function.name }}{% endfor %}" CALLS("{{ " ARGUMENTS " | tojson }}"), false, false, empty);
 }
 

@@ -44,6 +44,7 @@ HISTORIES = [  # template, arguments, what it writes of them
     ("plaintext", ARGUMENTS, ':{"n": 18446744073709551616, "cmd": "ls"}'),
     ("plaintext", {"cmd": "ls", "n": [1]}, ':{"cmd": "ls", "n": [1]}'),
     ("objects", '{"cmd": "ls', ""), ("tojson", '{"cmd": "ls', "{}"), ("plaintext", '{"cmd": "ls', ':{"cmd": "ls'),
+    ("tojson", '{"a": 1, "b": 2, "a": [3]}', '{"a": [3], "b": 2}'),  # as Python reads it
     ("objects", "", ""), ("tojson", "null", "{}"), ("plaintext", None, ":{}"),
 ]
 
