@@ -26,7 +26,7 @@ static quire_err compile(chat_template *t, str source, const chat_tokens *tokens
 
 void chat_template_probe(chat_template *t) {
     if (jinja_uses_others(t->program)) {
-        t->traits = chat_template_find_traits(t);
+        t->traits = chat_template_find_traits(t->program);
     }
 }
 
@@ -39,7 +39,7 @@ quire_err chat_template_open(str source, const chat_tokens *tokens, chat_templat
         chat_template_close(t);
         return e;
     }
-    t->traits = chat_template_find_traits(t);
+    t->traits = chat_template_find_traits(t->program);
     *out = t;
     return QUIRE_OK;
 }

@@ -10,6 +10,7 @@
 #include "text/tokenizer.h"
 
 typedef struct chat_template chat_template;
+struct jinja_program;
 
 /* The special tokens of a template, and the templates that it may include, import or extend. */
 typedef struct chat_tokens {
@@ -32,8 +33,8 @@ void chat_template_probe(chat_template *t);
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, text_marks *marks, quire_error *err);
 /* How it takes messages. Lives as long as the template. */
 const chat_traits *chat_template_traits(const chat_template *t);
-/* Finds how it takes messages, by rendering up to some 40 conversations of a few words. Stops at the first that passes a bound of renders:
- * what was not tried has the traits of zero. chat_template_open and chat_template_probe call it. */
-chat_traits chat_template_find_traits(const chat_template *t);
+/* Finds how a template takes messages, by rendering up to some 40 conversations of a few words, all in the steps of one render. What was
+ * not tried when they are taken has the traits of zero. chat_template_open and chat_template_probe call it. */
+chat_traits chat_template_find_traits(const struct jinja_program *program);
 
 #endif

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "chat/template.h"
+#include "jinja/jinja.h"
 
 #define MARK     "quire marks this"
 #define SHORT_ID "quire0001"
@@ -24,7 +25,8 @@
 typedef enum outcome { FAILED, LOST, WRITTEN } outcome;
 
 typedef struct prober {
-    const chat_template *t;
+    const jinja_program *program;
+    int64_t steps_left;
     char messages[4096]; /* separated by commas */
     strbuf variables, out;
     bool is_over; /* a render passed a bound: no more are tried */
@@ -56,7 +58,7 @@ static bool render(prober *p, bool with_tools) {
                               "\"documents\":null%s}",
                               p->messages, p->ended ? "false" : "true", with_tools ? TOOLS : "null",
                               p->thinks ? ",\"enable_thinking\":true,\"thinking\":true" : "");
-    e = e == QUIRE_OK ? chat_template_render(p->t, (str){p->variables.p, p->variables.n}, &p->out, NULL, NULL) : e;
+    e = e == QUIRE_OK ? jinja_render_within(p->program, (str){p->variables.p, p->variables.n}, &p->steps_left, &p->out, NULL) : e;
     p->is_over = e == QUIRE_TOO_LARGE || e == QUIRE_CANCELLED || e == QUIRE_NO_MEMORY;
     return e == QUIRE_OK;
 }
@@ -253,9 +255,9 @@ static void probe_reasoning(prober *p, const char *call, chat_traits *traits) {
     }
 }
 
-chat_traits chat_template_find_traits(const chat_template *t) {
+chat_traits chat_template_find_traits(const jinja_program *program) {
     chat_traits traits = {0};
-    prober p = {.t = t};
+    prober p = {.program = program, .steps_left = JINJA_MAX_STEPS};
     char call[CALL_BYTES], before[CALL_BYTES + sizeof USER + 2];
     probe_calls(&p, &traits);
     write_call(&traits, SHORT_ID, call, sizeof call);

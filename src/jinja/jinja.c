@@ -1,5 +1,6 @@
 #include "jinja/jinja.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -409,10 +410,11 @@ static quire_err give(jout *text, strbuf *out, jinja_spans *input, quire_error *
     return e == QUIRE_OK ? e : err_set(err, e, -1, "no room for the rendered template");
 }
 
-static quire_err render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
-                        quire_error *err) {
+static quire_err render(const jinja_program *p, str variables_json, const struct tm *now, int64_t *steps_left, strbuf *out,
+                        jinja_spans *input, quire_error *err) {
     quire_error unwanted;
     jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .program = p, .now = now, .err = err != NULL ? err : &unwanted, .at = p->root};
+    r.steps.taken = JINJA_MAX_STEPS - *steps_left;
     r.scratch = jrun_out(&r);
     jout text = jrun_out(&r);
     r.out = &text;
@@ -434,13 +436,23 @@ static quire_err render(const jinja_program *p, str variables_json, const struct
     jarena_deinit(&r.arena); /* before the output is copied: it is not needed any more */
     e = e == QUIRE_OK ? give(&text, out, input, r.err) : e;
     jout_deinit(&text);
+    *steps_left = JINJA_MAX_STEPS - r.steps.taken;
     return e;
 }
 
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input,
                        quire_error *err) {
     locale_t before = c_locale_enter(); /* numbers and dates are printed as Python does without a locale */
-    quire_err e = render(p, variables_json, now, out, input, err);
+    int64_t steps = JINJA_MAX_STEPS;
+    quire_err e = render(p, variables_json, now, &steps, out, input, err);
+    c_locale_leave(before);
+    return e;
+}
+
+quire_err jinja_render_within(const jinja_program *p, str variables_json, int64_t *steps_left, strbuf *out, quire_error *err) {
+    assert(*steps_left >= 0 && *steps_left <= JINJA_MAX_STEPS);
+    locale_t before = c_locale_enter();
+    quire_err e = render(p, variables_json, NULL, steps_left, out, NULL, err);
     c_locale_leave(before);
     return e;
 }

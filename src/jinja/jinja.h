@@ -8,6 +8,7 @@
 #define JINJA_JINJA_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <time.h>
 
 #include "base/str.h"
@@ -73,5 +74,8 @@ void jinja_spans_deinit(jinja_spans *s);
  * caller zeroes before and deinits, with what of the rendering came in with the variables, from its first byte on; *out is unchanged and
  * *input empty on failure. now: the time of strftime_now, NULL for the local time. */
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, jinja_spans *input, quire_error *err);
+/* The same, at the local time and without spans, in *steps_left steps at most (from 0 to JINJA_MAX_STEPS), of which it takes those that it
+ * did, also where it fails. */
+quire_err jinja_render_within(const jinja_program *p, str variables_json, int64_t *steps_left, strbuf *out, quire_error *err);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "jinja/jinja.h"
+
 static void a_chat_template_renders_the_conversation(void **state) {
     (void)state;
     chat_template *t;
@@ -160,6 +162,32 @@ static void a_template_that_insists_on_short_ids_is_found_out(void **state) {
     chat_template_close(t);
 }
 
+/* A template that takes most of a render's steps each time. */
+static void a_slow_template_is_probed_in_the_steps_of_one_render(void **state) {
+    (void)state;
+    jinja_program *program;
+    const char *slow =
+        "{% for i in range(3000) %}{% for j in range(1000) %}{% endfor %}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}";
+    int64_t left = JINJA_MAX_STEPS;
+    strbuf out = {0};
+    assert_int_equal(jinja_open(str_of(slow), (jinja_options){0}, &program, NULL), QUIRE_OK);
+    assert_int_equal(jinja_render_within(program, str_of("{}"), &left, &out, NULL), QUIRE_OK);
+    int64_t one = JINJA_MAX_STEPS - left;
+    assert_true(one > JINJA_MAX_STEPS / 40 && one < JINJA_MAX_STEPS);
+    for (quire_err e = QUIRE_OK; e == QUIRE_OK;) {
+        int64_t before = left;
+        e = jinja_render_within(program, str_of("{}"), &left, &out, NULL);
+        assert_int_equal(e, before >= one ? QUIRE_OK : QUIRE_TOO_LARGE);
+    }
+    assert_true(left >= 0 && left < one);
+    const chat_traits traits = chat_template_find_traits(program);
+    assert_int_equal(traits.content[CHAT_USER], CHAT_CONTENT_TEXT);
+    assert_null(traits.reasoning);
+    assert_false(traits.developer || traits.short_ids);
+    strbuf_deinit(&out);
+    jinja_close(program);
+}
+
 static void contents_are_probed_for_each_role(void **state) {
     (void)state;
     chat_template *t;
@@ -184,6 +212,7 @@ int main(void) {
         cmocka_unit_test(a_template_knows_the_roles_that_it_does_not_treat_as_any_name),
         cmocka_unit_test(a_template_shows_the_name_that_it_reads_reasoning_from),
         cmocka_unit_test(a_template_that_insists_on_short_ids_is_found_out),
+        cmocka_unit_test(a_slow_template_is_probed_in_the_steps_of_one_render),
         cmocka_unit_test(contents_are_probed_for_each_role),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
