@@ -13,15 +13,38 @@ static const json_limits argument_limits = {.max_depth = 100,
 
 /* ---- arguments ---- */
 
-/* Whether a text is a JSON object. Errors: of a turn, and of memory. */
+#define MAX_DIGITS 4300 /* of an integer that a template computes with, as in Python */
+
+/* Whether valid JSON has an integer of more digits. */
+static bool has_huge_integer(str text) {
+    bool in_string = false;
+    size_t n_digits = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        if (c == '"') {
+            in_string = !in_string;
+        }
+        i += in_string && c == '\\' ? 1 : 0;
+        bool is_digit = !in_string && c >= '0' && c <= '9';
+        bool is_real = c == '.' || c == 'e' || c == 'E';
+        if (!is_digit && !is_real && n_digits > MAX_DIGITS) {
+            return true;
+        }
+        n_digits = is_digit ? n_digits + 1 : 0;
+    }
+    return false;
+}
+
+/* Whether a text is a JSON object that a template can be given. Errors: of a turn, and of memory. */
 static quire_err check_object(str text, bool *is) {
     json_fault fault;
+    json_counts counts = {0};
     size_t at = 0;
     while (at < text.n && strchr(" \t\r\n", text.p[at]) != NULL) {
         at++;
     }
-    quire_err e = at < text.n && text.p[at] == '{' ? json_check(text, &argument_limits, NULL, &fault) : QUIRE_BAD_FILE;
-    *is = e == QUIRE_OK;
+    quire_err e = at < text.n && text.p[at] == '{' ? json_check(text, &argument_limits, &counts, &fault) : QUIRE_BAD_FILE;
+    *is = e == QUIRE_OK && (counts.n_wide == 0 || !has_huge_integer(text));
     return e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE ? QUIRE_OK : e;
 }
 

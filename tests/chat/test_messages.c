@@ -167,6 +167,32 @@ static void arguments_that_are_nested_too_deep_stay_text(void **state) {
     strbuf_deinit(&array);
 }
 
+/* Reads arguments {"n": 7777..}, or a real, of so many digits; whether they stayed an object. */
+static bool stays_an_object(size_t n_digits, const char *end) {
+    strbuf array = {0};
+    chat_messages m;
+    assert_int_equal(strbuf_add_str(&array, "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"n\\\":"),
+                     QUIRE_OK);
+    for (size_t i = 0; i < n_digits; i++) {
+        assert_int_equal(strbuf_add_char(&array, '7'), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&array, end), QUIRE_OK);
+    assert_int_equal(strbuf_add_str(&array, "}\"}}]}]"), QUIRE_OK);
+    assert_int_equal(read_messages(array.p, &takes_objects, &m, NULL), QUIRE_OK);
+    bool is = strstr(m.json.p, "\"arguments\":{}") == NULL;
+    chat_messages_deinit(&m);
+    strbuf_deinit(&array);
+    return is;
+}
+
+static void integers_that_no_template_can_have_do_not_end_a_conversation(void **state) {
+    (void)state;
+    assert_true(stays_an_object(4300, ""));
+    assert_false(stays_an_object(4301, ""));
+    assert_false(stays_an_object(4301, ",\\\"x\\\":1"));
+    assert_true(stays_an_object(4301, ".5"));
+}
+
 static void an_old_call_and_its_result_take_the_form_of_today(void **state) {
     (void)state;
     expect_messages(
@@ -404,6 +430,7 @@ int main(void) {
         cmocka_unit_test(numbers_of_arguments_keep_their_digits),
         cmocka_unit_test(arguments_that_are_no_object_become_empty_or_stay_text),
         cmocka_unit_test(arguments_that_are_nested_too_deep_stay_text),
+        cmocka_unit_test(integers_that_no_template_can_have_do_not_end_a_conversation),
         cmocka_unit_test(an_old_call_and_its_result_take_the_form_of_today),
         cmocka_unit_test(ids_of_other_servers_become_nine_letters_and_digits),
         cmocka_unit_test(calls_and_results_without_ids_get_them_where_the_template_needs_them),

@@ -45,6 +45,8 @@ HISTORIES = [  # template, arguments, what it writes of them
     ("plaintext", {"cmd": "ls", "n": [1]}, ':{"cmd": "ls", "n": [1]}'),
     ("objects", '{"cmd": "ls', ""), ("tojson", '{"cmd": "ls', "{}"), ("plaintext", '{"cmd": "ls', ':{"cmd": "ls'),
     ("tojson", '{"a": 1, "b": 2, "a": [3]}', '{"a": [3], "b": 2}'),  # as Python reads it
+    ("tojson", {"n": 18446744073709551616, "m": -(10 ** 30)}, '{"n": 18446744073709551616, "m": -1000000000000000000000000000000}'),
+    ("tojson", '{"n": ' + "7" * 5000 + "}", "{}"),  # more digits than Python reads
     ("objects", "", ""), ("tojson", "null", "{}"), ("plaintext", None, ":{}"),
 ]
 
