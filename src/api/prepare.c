@@ -232,6 +232,7 @@ engine_request stream_engine_request(const quire_request *r, int32_t prompt, uin
                         .constraint = r->constraint,
                         .mods = mods_of(r),
                         .mods_b = prompt,
+                        .mods_are_own = r->has_attention,
                         .namespace = namespace,
                         .n_namespace = write_namespace(r, prompt, namespace),
                         .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,

@@ -80,7 +80,8 @@ static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t 
     preempt_case c = {.n_pages = n_pages,
                       .from = from,
                       .to = s->task.kv.n_computed,
-                      .max_rows = l->max_rows < l->max_chunk ? l->max_rows : l->max_chunk};
+                      .max_rows = l->max_rows < l->max_chunk ? l->max_rows : l->max_chunk,
+                      .program_pair_us = s->task.program != 0 ? program_pair_us(&e->sched.programs, s->task.program) : 0.0};
     return n_pages > 0 && !task_wants_logits(&s->task) &&
            preempt_swaps(e->options.preempt, &c, &e->swap_out_cost, &e->swap_in_cost, &cost);
 }

@@ -150,6 +150,7 @@ typedef struct engine_request {
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
     attn_mods *mods;       /* its own mask and change of scores, or NULL: held as long as it runs; its namespace must tell them apart */
     int32_t mods_b;        /* what they call b */
+    bool mods_are_own;     /* other requests have others or none: their cost is measured apart from that of steps */
     const void *namespace;     /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes, copied */
     size_t n_namespace;        /* at most ENGINE_NAMESPACE_BYTES */
     bool retains;          /* `retention`, which is valid, applies to its pages in the prefix cache (kv/evict.h) */

@@ -27,6 +27,13 @@ static void sequence_free(sequence *s) {
     mem_free(s);
 }
 
+/* The number of a program among those whose cost is measured. */
+static uint64_t program_of(const attn_mods *mods) {
+    uint64_t id;
+    memcpy(&id, mods->digest, sizeof id);
+    return id | 1;
+}
+
 /* Bytes from one state of a constraint to the next. */
 static size_t state_stride(const constraint *c) {
     return (c->state_bytes + MEM_ALIGN - 1) / MEM_ALIGN * MEM_ALIGN;
@@ -88,6 +95,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
     sampling_lists_hold(s->sampling.lists);
     s->mods = attn_mods_hold(r->mods);
     s->mods_b = r->mods_b;
+    s->task.program = r->mods != NULL && r->mods_are_own ? program_of(r->mods) : 0;
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->task.priority = r->priority;
     s->task.deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */

@@ -47,6 +47,6 @@ void step_collect(engine *e) {
     stats_step(e, us);
     e->profile.commit_ns += clock_ns() - start_ns - (e->profile.sample_ns - sampled_ns);
     if (e->step.rows.n_rows == e->sched.plan.n_rows) { /* the step computed all that was planned */
-        step_cost_note(&e->sched.step_cost, e->sched.plan.n_rows, e->sched.plan.n_pairs, (double)us);
+        scheduler_note_us(&e->sched, (double)us);
     }
 }

@@ -8,8 +8,8 @@
 #define LONGEST_S   3600
 
 double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
-    double work_us = load->rows * l->cost.row_us + load->pairs * l->cost.pair_us;
-    double beside_us = sched_predict_us(&l->cost, load->n_decodes, load->decode_pairs);
+    double work_us = load->rows * l->cost.row_us + load->pairs * l->cost.pair_us + load->program_us;
+    double beside_us = sched_predict_us(&l->cost, load->n_decodes, load->decode_pairs) + load->decode_program_us;
     double n_steps = ceil(load->rows / fmax(1.0, l->max_rows - load->n_decodes));
     if (l->target_us > 0.0 && load->n_decodes > 0 && beside_us > 0.0) {
         n_steps = fmax(n_steps, ceil(work_us / fmax(l->target_us - beside_us, beside_us)));
@@ -17,10 +17,16 @@ double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
     return work_us + n_steps * beside_us;
 }
 
-static void add_prompt(deadline_load *load, double n_done, double n_known) {
-    double n = n_known - n_done;
+/* What t's attention program, if it has one, adds to a pair. */
+static double added_pair_us(const scheduler *s, const sched_task *t) {
+    return t->program != 0 ? program_pair_us(&s->programs, t->program) : 0.0;
+}
+
+static void add_prompt(const scheduler *s, deadline_load *load, const sched_task *t, double n_done) {
+    double n = (double)t->n_known - n_done, pairs = n * (n_done + (n + 1.0) / 2.0);
     load->rows += n;
-    load->pairs += n * (n_done + (n + 1.0) / 2.0);
+    load->pairs += pairs;
+    load->program_us += pairs * added_pair_us(s, t);
 }
 
 static deadline_load load_of_running(const scheduler *s) {
@@ -30,8 +36,9 @@ static deadline_load load_of_running(const scheduler *s) {
         if (t->n_known - t->kv.n_computed == 1) {
             load.n_decodes++;
             load.decode_pairs += t->n_known;
+            load.decode_program_us += t->n_known * added_pair_us(s, t);
         } else {
-            add_prompt(&load, t->kv.n_computed, t->n_known);
+            add_prompt(s, &load, t, t->kv.n_computed);
         }
     }
     return load;
@@ -50,7 +57,7 @@ static bool any_deadline(const scheduler *s) {
  * admitted once is computed to its end, late or not. */
 static bool pass(scheduler *s, const sched_limits *l, deadline_load *load, sched_task *t, int64_t now_us) {
     deadline_load with = *load;
-    add_prompt(&with, t->n_found, t->n_known);
+    add_prompt(s, &with, t, t->n_found);
     double late_us = (double)(now_us - t->deadline_us) + deadline_foretell_us(l, &with);
     if (t->deadline_us > 0 && t->n_admitted == 0 && late_us > 0.0) {
         s->options.hooks->refuse(s->options.context, t, (int32_t)fmin(LONGEST_S, fmax(1.0, ceil(late_us * 1e-6))));

@@ -6,11 +6,11 @@
 #include "sched/scheduler.h"
 
 /* The work before a first token: rows of prompts to compute, the task's own included, and their attention pairs; and the tasks that decode
- * meanwhile. */
+ * meanwhile. What attention programs add to the time of both stands apart. */
 typedef struct deadline_load {
-    double rows, pairs;
+    double rows, pairs, program_us;
     int32_t n_decodes;
-    double decode_pairs;
+    double decode_pairs, decode_program_us;
 } deadline_load;
 
 /* Predicts the microseconds until all of it is computed, by the costs and the step target of l. Pure. */

@@ -6,7 +6,8 @@
 
 typedef struct budget {
     int32_t rows, out, pages;
-    double us; /* time left for prefills */
+    double us;         /* time left for prefills */
+    double program_us; /* the same for rows with programs */
 } budget;
 
 typedef struct planner {
@@ -41,14 +42,24 @@ static double pairs_of(const sched_seq *s, double n_rows) {
     return n_rows * ((double)s->n_computed + (n_rows + 1.0) / 2.0);
 }
 
-/* The most rows of s that take no longer than us. */
-static int32_t rows_in(const sched_cost *c, const sched_seq *s, double us) {
+/* The most rows of s that take no longer than us, where a row and a pair take so long. */
+static int32_t rows_in(const sched_seq *s, double row_us, double pair_us, double us) {
     if (us <= 0.0) {
         return 0;
     }
-    double one = c->row_us + c->pair_us * ((double)s->n_computed + 0.5), half = c->pair_us / 2.0;
+    double one = row_us + pair_us * ((double)s->n_computed + 0.5), half = pair_us / 2.0;
     double n = half > 0.0 ? (sqrt(one * one + 4.0 * half * us) - one) / (2.0 * half) : one > 0.0 ? us / one : 1e9;
     return n < 1e9 ? (int32_t)n : 1000000000;
+}
+
+/* The most rows of a prefill that keep the step in its time. */
+static int32_t rows_in_time(const planner *p, const sched_seq *s) {
+    const sched_cost *c = &p->l->cost;
+    if (!s->has_program || p->left.program_us == INFINITY) {
+        return rows_in(s, c->row_us, c->pair_us, p->left.us);
+    }
+    int32_t known = rows_in(s, 0.0, 1.0, s->program_pairs);
+    return min_i32(known, rows_in(s, c->row_us, c->pair_us + s->program_pair_us, p->left.program_us));
 }
 
 /* Pages that s reserves until it has n_tokens in all. */
@@ -83,7 +94,7 @@ static int32_t rows_possible(const planner *p, const sched_seq *s) {
         return n == s->n_known - s->n_computed && (s->no_logits || p->left.out > 0) ? n : 0;
     }
     if (!is_decode(s)) {
-        int32_t in_time = rows_in(&p->l->cost, s, p->left.us);
+        int32_t in_time = rows_in_time(p, s);
         n = min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one prefill always continues */
     }
     if (s->wants_logits) {
@@ -110,11 +121,14 @@ static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_ro
     plan->n_out += out;
     plan->n_pages += pages;
     plan->n_pairs += pairs;
+    plan->program_us += pairs * s->program_pair_us;
     p->left.rows -= n_rows;
     p->left.out -= out;
     if (!is_decode(s)) {
+        double us = n_rows * p->l->cost.row_us + pairs * (p->l->cost.pair_us + s->program_pair_us);
         p->has_prefill = true;
-        p->left.us -= n_rows * p->l->cost.row_us + pairs * p->l->cost.pair_us;
+        p->left.us -= us;
+        p->left.program_us -= us;
     }
 }
 
@@ -199,12 +213,41 @@ static phase phase_of(const sched_seq *s) {
     return is_decode(s) ? PHASE_DECODE : s->is_first ? PHASE_FIRST : PHASE_PREFILL;
 }
 
-/* Plans the running sequences of one phase. */
+/* Plans the running sequences of one phase, decodes with programs aside. */
 static void plan_running(planner *p, phase now) {
     for (int32_t i = 0; i < p->n_running; i++) {
-        if (p->plan->decisions[i] == SCHED_IDLE && phase_of(&p->running[i]) == now) {
+        bool takes_turns = now == PHASE_DECODE && p->running[i].has_program;
+        if (p->plan->decisions[i] == SCHED_IDLE && phase_of(&p->running[i]) == now && !takes_turns) {
             plan_running_one(p, i);
         }
+    }
+}
+
+/* The time that the step may take: the target, or twice what is planned if that is longer. */
+static double step_us(const planner *p) {
+    const sched_plan *plan = p->plan;
+    return fmax(p->l->target_us, 2.0 * (sched_predict_us(&p->l->cost, plan->n_rows, plan->n_pairs) + plan->program_us));
+}
+
+/* Plans the decodes with programs, beginning with the one whose turn it is, as many as fit into the step's time; one at least. */
+static void plan_program_decodes(planner *p) {
+    int32_t n = 0, k = 0;
+    for (int32_t i = 0; i < p->n_running; i++) {
+        n += is_decode(&p->running[i]) && p->running[i].has_program;
+    }
+    double most_us = step_us(p);
+    for (int32_t i = 0, first = n > 0 ? (int32_t)(p->l->program_turn % (uint32_t)n) : 0; k < n + first; i = (i + 1) % p->n_running) {
+        const sched_seq *s = &p->running[i];
+        if (!is_decode(s) || !s->has_program || k++ < first || p->plan->decisions[i] != SCHED_IDLE) {
+            continue;
+        }
+        double us = s->program_pair_us * pairs_of(s, 1.0);
+        double planned_us = sched_predict_us(&p->l->cost, p->plan->n_rows + 1, p->plan->n_pairs) + p->plan->program_us;
+        if (p->l->target_us > 0.0 && p->plan->n_program_decodes > 0 && planned_us + us > most_us) {
+            return;
+        }
+        plan_running_one(p, i);
+        p->plan->n_program_decodes += p->plan->decisions[i] == SCHED_PLANNED;
     }
 }
 
@@ -216,11 +259,14 @@ static void plan_drafts(planner *p, bool others_want_rows) {
         sched_item *item = &plan->items[i];
         const sched_seq *s = &p->running[item->seq];
         int32_t n = min_i32(s->n_drafts, s->is_jump_forward ? room : min_i32(room, p->left.out));
+        double one_us = s->program_pair_us * (double)s->n_known, fit = one_us > 0.0 ? p->left.program_us / one_us : (double)n;
+        n = fit < n ? (int32_t)fmax(fit, 0.0) : n;
         item->n_drafts = n > 0 ? n : 0;
         room -= item->n_drafts;
         p->left.rows -= item->n_drafts;
         p->left.out -= s->is_jump_forward ? 0 : item->n_drafts;
-        p->left.us -= item->n_drafts * p->l->cost.row_us;
+        p->left.us -= item->n_drafts * (p->l->cost.row_us + one_us);
+        p->left.program_us -= item->n_drafts * (p->l->cost.row_us + one_us);
     }
 }
 
@@ -238,7 +284,9 @@ static void fit_drafts(planner *p) {
             item->n_drafts--;
         }
         int32_t more = pages_wanted(p->l, s, n + item->n_drafts) - alone;
-        plan->n_pairs += pairs_of(s, item->n_rows + item->n_drafts) - pairs_of(s, item->n_rows);
+        double pairs = pairs_of(s, item->n_rows + item->n_drafts) - pairs_of(s, item->n_rows);
+        plan->n_pairs += pairs;
+        plan->program_us += pairs * s->program_pair_us;
         item->n_rows += item->n_drafts;
         p->left.pages -= has_aged(p->l, s) ? 0 : more;
         plan->n_rows += item->n_drafts;
@@ -247,14 +295,14 @@ static void fit_drafts(planner *p) {
     }
 }
 
-/* The part of the step's time that the decodes leave. */
-static double time_left(const planner *p) {
+/* The part of the step's time that the decodes leave, for prefills with programs and for others. */
+static void leave_time(planner *p) {
     const sched_limits *l = p->l;
-    if (l->target_us <= 0.0 || p->plan->n_items == 0) {
-        return INFINITY;
+    double decodes_us = sched_predict_us(&l->cost, p->plan->n_rows, p->plan->n_pairs) + p->plan->program_us;
+    if (l->target_us > 0.0) {
+        p->left.program_us = step_us(p) - decodes_us;
+        p->left.us = p->plan->n_items > 0 ? p->left.program_us : INFINITY;
     }
-    double decodes_us = sched_predict_us(&l->cost, p->plan->n_rows, p->plan->n_pairs);
-    return fmax(l->target_us - decodes_us, decodes_us);
 }
 
 /* Whether sequence k runs after this plan: it was running and nothing was preempted, or it is admitted. */
@@ -324,7 +372,7 @@ static void plan_prompts(planner *p, const sched_seq *waiting, int32_t n_waiting
 void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
                      int32_t n_free, sched_plan *plan) {
     *plan = (sched_plan){.items = plan->items, .decisions = plan->decisions};
-    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, false, l->max_seqs - n_running, plan};
+    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY, INFINITY}, false, false, l->max_seqs - n_running, plan};
     for (int32_t i = 0; i < n_running; i++) {
         plan->decisions[i] = SCHED_IDLE;
         p.places -= running[i].n_beside;
@@ -332,7 +380,8 @@ void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_
         p.left.pages -= pages_promised(l, &running[i]);
     }
     plan_running(&p, PHASE_DECODE);
-    p.left.us = time_left(&p);
+    plan_program_decodes(&p);
+    leave_time(&p);
     plan_drafts(&p, plan->n_items < n_running || n_waiting > 0);
     plan_prompts(&p, waiting, n_waiting);
     fit_drafts(&p);

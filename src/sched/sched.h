@@ -5,6 +5,9 @@
  * sequences are admitted in the given order while rows, places to run and pages last; one in a prefix wait is skipped. While a sequence
  * decodes, prefills take only so many rows that the step stays within twice the time of the decodes, or the target if that is longer.
  *
+ * Rows under a program of their own (program_cost.h) cost more, as measured. Their prefills keep to that time whether something decodes or
+ * not, since what comes meanwhile waits for the step's end; their decodes take turns where all of them do not fit into it.
+ *
  * Sequences that are first (ADMISSION_FAIR, fair_preempt.h) get rows before other prefills. So a tenant's new prompt does not wait for the
  * prompts of a tenant that floods the server.
  *
@@ -51,6 +54,9 @@ typedef struct sched_seq {
     int32_t blocked_on;   /* an index as in sched_item.seq. Those behind it are not delayed */
     bool is_first;       /* running: the pages of its known tokens are promised to it, and its prefill goes before all others */
     int32_t n_drafts;    /* running and decoding only: tokens behind the known ones to verify, as many as fit */
+    bool has_program;       /* its attention runs a program of its own: */
+    double program_pair_us; /* what that adds to a pair, as measured; 0: not known */
+    double program_pairs;   /* pairs of it that a step may have: few while its cost is not known well */
     bool is_jump_forward;         /* they are certain, so their logits are not wanted (jump_forward.h) */
 } sched_seq;
 
@@ -70,6 +76,7 @@ typedef struct sched_limits {
     bool whole_prefills; /* a prompt is prefilled in one step or waits; not where every row's logits are wanted */
     int32_t max_preemptions;
     double target_us;    /* time of a step in which something decodes; 0: no target, prefills take all rows that are left */
+    uint32_t program_turn; /* of the decodes with programs, the one whose turn is first, modulo their number */
     sched_cost cost;
 } sched_limits;
 
@@ -87,6 +94,8 @@ typedef struct sched_plan {
     sched_item *items;    /* room for max_seqs */
     int32_t n_rows, n_out, n_pages; /* totals of the items, drafts included: rows, wanted rows, new pages */
     double n_pairs;       /* pairs of a row and a token that it attends to */
+    double program_us;    /* what programs add to the step, as far as is known */
+    int32_t n_program_decodes; /* planned */
     int32_t n_admitted;   /* waiting sequences that start to run: the last n_admitted items, until they are admitted */
     uint8_t *decisions;       /* [n_running] of sched_decision; preempted ones wait again. Room for max_seqs */
     int32_t n_preempted;

@@ -6,6 +6,7 @@
 #define SCHED_SCHEDULER_H
 
 #include "sched/admission_policy.h"
+#include "sched/program_cost.h"
 #include "sched/sched.h"
 #include "sched/step_cost.h"
 #include "sched/task.h"
@@ -54,7 +55,8 @@ typedef struct scheduler {
     sched_limits limits;
     kv_cache *kv;
     service_counters service;
-    step_cost step_cost;            /* the measured cost of steps; its owner notes them */
+    step_cost step_cost;            /* the measured cost of steps without programs; the owner notes them (scheduler_note_us) */
+    program_costs programs;         /* what programs add to it */
     sched_counts counts;
     sched_task **running, **waiting; /* in the order of queue_goes_after */
     int32_t n_running, n_waiting;
@@ -67,6 +69,8 @@ typedef struct scheduler {
     double *keys, last_key;         /* [max_tasks] sort keys of the waiting tasks; the key of the last one taken */
     sched_plan plan;
     sched_task **tasks;             /* [plan.n_items] */
+    program_work *work;             /* [n_work] what the step computes under programs */
+    int32_t n_work;
     kv_copies copies;               /* pages to copy before anything is computed */
 } scheduler;
 
@@ -105,5 +109,7 @@ void scheduler_preempt(scheduler *s, sched_task *t);
  * nothing can be computed now. A task that finds no pages after all is left out. now_us: any clock that only grows.
  * O(running + waiting), and the lookups of the candidates in the prefix cache. */
 bool step_plan(scheduler *s, int64_t now_us);
+/* Notes that the planned step took us microseconds, all its rows being computed: later steps are planned by it. */
+void scheduler_note_us(scheduler *s, double us);
 
 #endif

@@ -26,6 +26,11 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     d->is_first = t->is_first;
     d->no_logits = t->no_logits;
     d->wants_logits = task_wants_logits(t);
+    if (t->program != 0) {
+        d->has_program = true;
+        d->program_pair_us = program_pair_us(&s->programs, t->program);
+        d->program_pairs = program_most_pairs(&s->programs, t->program);
+    }
     d->n_pages = kv_seq_pages(&t->kv);
     if (s->kv != NULL && t->group == 0) {
         d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* they are taken again, as copies */
@@ -231,6 +236,40 @@ static void make_room(scheduler *s) {
     }
 }
 
+/* ---- what the step will tell of costs ---- */
+
+static void add_work(scheduler *s, uint64_t program, double pairs) {
+    for (int32_t i = 0; i < s->n_work; i++) {
+        if (s->work[i].program == program) {
+            s->work[i].pairs += pairs;
+            return;
+        }
+    }
+    s->work[s->n_work++] = (program_work){program, pairs};
+}
+
+/* Counts what the planned items compute under programs. */
+static void count_work(scheduler *s) {
+    s->n_work = 0;
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        const sched_task *t = s->tasks[i];
+        if (t->program != 0) {
+            double n = s->plan.items[i].n_rows;
+            add_work(s, t->program, n * ((double)t->kv.n_computed + (n + 1.0) / 2.0));
+        }
+    }
+}
+
+void scheduler_note_us(scheduler *s, double us) {
+    const sched_plan *plan = &s->plan;
+    if (s->n_work == 0) {
+        step_cost_note(&s->step_cost, plan->n_rows, plan->n_pairs, us);
+        return;
+    }
+    sched_cost cost = step_cost_fit(&s->step_cost);
+    program_costs_note(&s->programs, s->work, s->n_work, us - sched_predict_us(&cost, plan->n_rows, plan->n_pairs));
+}
+
 /* ---- the step ---- */
 
 static void plan_step(scheduler *s) {
@@ -246,6 +285,7 @@ static void plan_step(scheduler *s) {
     s->limits.cost = step_cost_fit(&s->step_cost);
     int32_t n_free = s->kv != NULL ? kv_cache_available(s->kv) : INT32_MAX / 2;
     sched_make_plan(&s->limits, s->running_seqs, s->n_running, s->waiting_seqs, s->n_candidates, n_free, &s->plan);
+    s->limits.program_turn += (uint32_t)s->plan.n_program_decodes;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         int32_t k = s->plan.items[i].seq;
         s->tasks[i] = k < s->n_running ? s->running[k] : s->candidates[k - s->n_running];
@@ -259,6 +299,7 @@ bool step_plan(scheduler *s, int64_t now_us) {
     settle(s);
     admit_planned(s);
     reserve_planned(s);
+    count_work(s);
     if (s->plan.n_items == 0 && s->plan.n_preempted == 0) {
         make_room(s);
     }

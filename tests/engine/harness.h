@@ -97,6 +97,7 @@ typedef struct harness_run {
     constraint *constraint; /* or NULL; the test's */
     attn_mods *mods;       /* a mask and change of scores, or NULL */
     int32_t mods_b;
+    bool mods_are_common;
     const char *namespace; /* NULL: everybody's */
     bool retains;
     kv_retention retention;
@@ -200,6 +201,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .mods = r->mods,
                         .constraint = r->constraint,
                         .mods_b = r->mods_b,
+                        .mods_are_own = !r->mods_are_common,
                         .namespace = namespace,
                         .n_namespace = strlen(namespace),
                         .retains = r->retains,

@@ -102,6 +102,8 @@ static void all_ways(compute_mode compute, dtype kv) {
     v = o;
     v.draft = (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
     compare(&base, &v, mods, others, N_STRANGERS, "drafts", true);
+    v.step_target_us = 1; /* a row at a time, by what it is measured to cost; decodes take turns */
+    compare(&base, &v, mods, others, N_STRANGERS, "measured", true);
     mem_free(base.logits);
     attn_mods_drop(mods);
     attn_mods_drop(others);
@@ -240,6 +242,31 @@ static void samples_and_beams_under_a_mask_are_the_same_in_any_pages(void **stat
     attn_mods_drop(mods);
 }
 
+/* A prompt under a program of its own begins with few rows, since what they cost is not known; one without takes the step. */
+static void a_program_of_its_own_begins_with_few_rows(void **state) {
+    (void)state;
+    attn_mods *mods = compile("", "score + 0.5 * sin(kv_idx)", NULL, 0);
+    for (int32_t own = 0; own < 2; own++) {
+        harness_options o = harness_defaults;
+        harness h = {0};
+        o.step_target_us = 1000000000; /* however slow the machine is */
+        harness_open(&o, &h);
+        harness_take_over(&h);
+        harness_run r = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(1), .mods = mods, .mods_are_common = !own};
+        harness_submit(&h, &r);
+        int32_t rows[8] = {0}, n_steps = 0;
+        for (int32_t done = 0; done < N_PROMPT && n_steps < 8; done += rows[n_steps++]) {
+            assert_true(step_submit(h.e));
+            rows[n_steps] = h.e->sched.plan.n_rows;
+            step_collect(h.e);
+        }
+        assert_int_equal(rows[0], own ? 10 : N_PROMPT); /* 55 pairs; then up to four times as many */
+        assert_int_equal(rows[1], own ? 12 : 0);
+        harness_close(&h);
+    }
+    attn_mods_drop(mods);
+}
+
 int main(void) {
     uint64_t seed = 20;
     random_prompt(&seed, 256, N_PROMPT, prompt);
@@ -247,6 +274,7 @@ int main(void) {
                                        cmocka_unit_test(a_mask_that_hides_nothing_changes_no_bit),
                                        cmocka_unit_test(equal_masks_share_pages_and_public_prefixes_are_without_masks),
                                        cmocka_unit_test(a_fault_ends_its_request_and_no_other),
+                                       cmocka_unit_test(a_program_of_its_own_begins_with_few_rows),
                                        cmocka_unit_test(samples_and_beams_under_a_mask_are_the_same_in_any_pages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

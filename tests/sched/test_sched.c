@@ -671,8 +671,101 @@ static void a_sequence_without_logits_takes_rows_and_pages_of_its_prompt_only(vo
     }
 }
 
+/* ---- rows with programs ---- */
+
+static sched_seq with_program(sched_seq s, double pair_us, double pairs) {
+    s.has_program = true;
+    s.program_pair_us = pair_us;
+    s.program_pairs = pairs;
+    return s;
+}
+
+static const sched_limits timed = {.max_rows = 512, .max_out = 64, .max_seqs = 64, .max_chunk = 512, .page_tokens = 4, .max_preemptions = 8,
+                                   .target_us = 100000, .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.01}};
+
+static void a_prefill_with_a_costly_program_keeps_the_step_within_its_target(void **state) {
+    (void)state;
+    for (int32_t decodes = 0; decodes <= 1; decodes++) {
+        for (int32_t at = 0; at < 2000; at += 250) {
+            sched_seq running[] = {with_program(seq(3000, at), 5.0, 1e12), seq(40, 39)};
+            sched_plan p;
+            plan(&timed, running, 1 + decodes, NULL, 0, 10000, &p);
+            double us = sched_predict_us(&timed.cost, p.n_rows, p.n_pairs) + p.program_us;
+            assert_int_equal(p.n_items, 1 + decodes);
+            assert_in_range((int64_t)us, 80000, 100000);
+        }
+    }
+}
+
+static void programs_do_not_cut_what_has_none(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(3000, 0), with_program(seq(3000, 0), 5.0, 1e12)};
+    sched_plan p;
+    plan(&timed, running, 1, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 512);
+    plan(&timed, running, 2, NULL, 0, 10000, &p);
+    assert_int_equal(p.items[p.items[0].seq == 0 ? 0 : 1].n_rows, 512);
+    sched_limits no_target = timed;
+    no_target.target_us = 0;
+    plan(&no_target, running + 1, 1, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 512);
+}
+
+static void a_program_of_unknown_cost_begins_with_few_pairs_and_always_goes_on(void **state) {
+    (void)state;
+    sched_plan p;
+    sched_seq fresh = with_program(seq(3000, 0), 0.0, 64.0), deep = with_program(seq(3000, 1000), 0.0, 64.0);
+    plan(&timed, &fresh, 1, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 10); /* 55 pairs, 66 would be too many */
+    plan(&timed, &deep, 1, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 1);
+    plan(&timed, NULL, 0, &fresh, 1, 10000, &p);
+    assert_int_equal(p.n_rows, 10);
+}
+
+/* Twelve decodes of 30 ms each: three a step, and each has its turn. */
+static void decodes_with_costly_programs_take_turns(void **state) {
+    (void)state;
+    enum { N = 12 };
+    sched_seq running[N + 1];
+    int32_t n_rows[N + 1] = {0};
+    sched_limits l = timed;
+    for (int32_t i = 0; i < N; i++) {
+        running[i] = with_program(seq(1000, 999), 30.0, 1e12);
+    }
+    running[N] = seq(10, 9);
+    for (int32_t step = 0; step < N; step++) {
+        sched_plan p;
+        plan(&l, running, N + 1, NULL, 0, 10000, &p);
+        assert_int_equal(p.n_program_decodes, 3);
+        assert_int_equal(p.n_items, 4);
+        for (int32_t i = 0; i < p.n_items; i++) {
+            n_rows[p.items[i].seq]++;
+        }
+        l.program_turn += (uint32_t)p.n_program_decodes;
+    }
+    for (int32_t i = 0; i < N; i++) {
+        assert_int_equal(n_rows[i], 3);
+    }
+    assert_int_equal(n_rows[N], N); /* one without a program has a row in each step */
+}
+
+static void drafts_with_a_costly_program_are_cut_to_the_time_that_is_left(void **state) {
+    (void)state;
+    sched_seq s = with_program(seq(1000, 999), 30.0, 1e12);
+    sched_plan p;
+    s.n_drafts = 8;
+    plan(&timed, &s, 1, NULL, 0, 10000, &p);
+    assert_int_equal(p.items[0].n_drafts, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prefill_with_a_costly_program_keeps_the_step_within_its_target),
+        cmocka_unit_test(programs_do_not_cut_what_has_none),
+        cmocka_unit_test(a_program_of_unknown_cost_begins_with_few_pairs_and_always_goes_on),
+        cmocka_unit_test(decodes_with_costly_programs_take_turns),
+        cmocka_unit_test(drafts_with_a_costly_program_are_cut_to_the_time_that_is_left),
         cmocka_unit_test(a_sequence_without_logits_takes_rows_and_pages_of_its_prompt_only),
         cmocka_unit_test(decodes_go_before_prefills),
         cmocka_unit_test(places_and_pages_are_kept_for_those_that_come_beside),

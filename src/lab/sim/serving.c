@@ -229,7 +229,7 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
         collect(s, i);
     }
     if ((int32_t)w.rows == plan->n_rows) { /* the step computed all that was planned */
-        step_cost_note(&s->sched.step_cost, plan->n_rows, plan->n_pairs, us - swap_us);
+        scheduler_note_us(&s->sched, us - swap_us);
     }
     return s->o->checks ? check(s, err) : QUIRE_OK;
 }
