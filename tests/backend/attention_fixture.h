@@ -123,6 +123,8 @@ static inline void check_same(fixture *f, const attention_case *c) {
 
 /* Runs c every way and compares bits with the first. */
 static inline void check_every_way(const attention_case *c) {
+    static int n_cases;
+    n_cases++;
     fixture f;
     fixture_fill(&f, *c);
     case_run_all(&f.c, f.base);
@@ -134,9 +136,14 @@ static inline void check_every_way(const attention_case *c) {
         o.isa = ISAS[i];
         check_same(&f, &o);
         static const int32_t page_tokens[] = {1, 2, 4, 8, 16, 64, 256};
-        bool few = getenv("QUIRE_TEST_EMULATED") != NULL || getenv("QUIRE_TEST_QUICK") != NULL;
-        int every = few ? 9 : strcmp(o.isa, "avx2") == 0 ? 1 : 3; /* the slow ones take fewer ways */
-        for (int p = 0; p < 7; p += every) {
+        /* A case takes some of the ways, and the next case other ones; with QUIRE_TEST_LONG all of them, or a third. */
+        bool few = getenv("QUIRE_TEST_EMULATED") != NULL || getenv("QUIRE_TEST_QUICK") != NULL, is_avx2 = strcmp(o.isa, "avx2") == 0;
+        int every = few ? 9 : is_avx2 ? 3 : 7;
+        if (!few && getenv("QUIRE_TEST_LONG") != NULL) {
+            every = is_avx2 ? 1 : 3;
+        }
+        int turn = n_cases + i;
+        for (int p = turn % (every < 7 ? every : 7); p < 7; p += every) {
             o.page_tokens = page_tokens[p];
             check_same(&f, &o);
         }
@@ -146,7 +153,7 @@ static inline void check_every_way(const attention_case *c) {
             bool alone;
         } ways[] = {{2, 0, 16, 0, false}, {1, 0, 1, 0, false},  {1, 0, 1000, 0, false}, {1, 1, 16, 0, false}, {1, 3, 5, 0, true},
                     {2, 16, 7, 1, false}, {2, 100, 3, 1, true}, {1, 64, 16, 2, false},  {1, 300, 8, 4, true}};
-        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w += (size_t)every) {
+        for (size_t w = (size_t)(turn % every); w < sizeof ways / sizeof ways[0]; w += (size_t)every) {
             if (!c->spec.causal && ways[w].chunk > 0) {
                 continue; /* a row's answer then depends on how far its sequence has come */
             }
@@ -166,10 +173,10 @@ static inline void check_every_way(const attention_case *c) {
  * 16: less than `most` from double, and the bits of the plain twin. */
 static inline void check_heads_of_every_size(const dtype *types, int n_types, int32_t n, int32_t small, double most) {
     static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};
-    static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}};
+    static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}, {9, 1}};
     for (int i = 0; i < (int)(sizeof sizes / sizeof sizes[0]); i++) {
-        attention_case c = {.n_heads = ratios[i % 6][0],
-                            .n_kv_heads = ratios[i % 6][1],
+        attention_case c = {.n_heads = ratios[i % 7][0],
+                            .n_kv_heads = ratios[i % 7][1],
                             .d_head = sizes[i],
                             .n_seqs = 2,
                             .lengths = {23, n},

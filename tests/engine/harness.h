@@ -19,20 +19,20 @@
 #define BUILTIN "models/builtin.gguf"
 #define TINY    "tests/engine/tiny.gguf" /* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
 /* A test that wants guesses to come true and responses not to end, as the small model's may, defines MODEL as FLUENT; SIBLING drafts for
- * it. Under ThreadSanitizer, where products are a hundred times as slow, that is the tiny one, which is as sure of what it says; its
- * sibling is the same with --layers 1. */
-#if defined(__SANITIZE_THREAD__)
-#define FLUENT  TINY
-#define SIBLING "tests/engine/tiny-sibling.gguf"
-#else
+ * it. Those are small models too, of which the tiny one is as sure of what it says; its sibling is the same with --layers 1. With
+ * QUIRE_TEST_LARGER (make test-long) the larger built-in model does the same work. */
+#if defined(QUIRE_TEST_LARGER)
 #define FLUENT  BUILTIN
 #define SIBLING "models/builtin-small.gguf"
+#else
+#define FLUENT  TINY
+#define SIBLING "tests/engine/tiny-sibling.gguf"
 #endif
 #if !defined(MODEL)
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* several to many times as slow */
-#define MODEL "models/builtin-small.gguf"
-#else
+#if defined(QUIRE_TEST_LARGER)
 #define MODEL BUILTIN
+#else
+#define MODEL "models/builtin-small.gguf"
 #endif
 #endif
 

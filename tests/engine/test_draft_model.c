@@ -252,7 +252,7 @@ static quire_err oracle_accept(const constraint *c, void *state, int32_t token) 
 static int32_t oracle_guess(const constraint *c, const void *state, const guess_bounds *bounds, int32_t *ids, int32_t *parents) {
     oracle *o = (oracle *)(uintptr_t)c;
     int32_t at = *(const int32_t *)state, n = 0;
-    for (; at % 5 == 2 && n < 3 && n < bounds->nodes && at + n < o->n; n++) {
+    for (; at % 7 == 2 && n < 3 && n < bounds->nodes && at + n < o->n; n++) {
         ids[n] = o->answer[at + n];
         parents[n] = n - 1;
     }
@@ -297,7 +297,9 @@ static void a_drafter_has_seen_what_it_is_said_to_have_seen(void **state) {
         harness_close(&h);
     }
     assert_memory_equal(runs[0].tokens, runs[1].tokens, 200 * sizeof(int32_t));
-    assert_true(known.n_guessed > 20 && watch.n_proposed > 20);
+    if (known.n_guessed <= 10 || watch.n_proposed <= 10) {
+        fail_msg("%d tokens guessed by the constraint, %d drafts of the model", (int)known.n_guessed, (int)watch.n_proposed);
+    }
     assert_int_equal(watch.n_wrong, 0);
     second_close(&x);
 }

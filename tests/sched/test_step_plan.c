@@ -416,13 +416,18 @@ static void a_late_task_is_refused_with_a_time(void **state) {
     close_world(&w);
 }
 
+/* How many times as many rounds a long run takes. */
+static int longer(void) {
+    return getenv("QUIRE_TEST_LONG") != NULL ? 10 : 1;
+}
+
 static void every_task_ends_under_every_policy_however_few_pages_there_are(void **state) {
     (void)state;
     static world w;
     uint64_t seed = (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
     int32_t n_preempted = 0;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 20 * longer(); round++) {
         open_world(&w, 31 + (int32_t)(rng_next(&seed) % 30), (admission_policy)(round % 4));
         for (int64_t now = 1; w.n_tasks < MAX_TASKS || w.sched.n_running + w.sched.n_waiting > 0; now++) {
             assert_true(now < 10000);
@@ -471,7 +476,7 @@ static void a_request_behind_another_tenants_flood_waits_two_steps_more_than_alo
     static world w;
     uint64_t seed = (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 60 * longer(); round++) {
         /* with fewer pages the flood preempts its own until some have aged, which keep theirs */
         int32_t n_pages = 100 + (int32_t)(rng_next(&seed) % 160), n_prompt = 1 + (int32_t)(rng_next(&seed) % 90);
         int32_t n_before = (int32_t)(rng_next(&seed) % 60);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -12,7 +13,7 @@
 static quire_options options_for(const workload *w) {
     quire_options o;
     quire_options_init(&o);
-    o.model = "builtin";
+    o.model = getenv("QUIRE_TEST_LONG") != NULL ? "builtin" : "builtin-small";
     o.n_threads = 2;
     o.max_seqs = w->max_seqs;
     o.max_batched_tokens = w->max_rows;

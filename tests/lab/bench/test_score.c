@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -13,7 +14,7 @@ enum { N_TOKENS = 300, PAGE = 16 }; /* over one chunk of attention */
 
 static quire_err open_scorer(const char *kv_dtype, int32_t step, quire_options *engine, scorer *s, quire_error *err) {
     quire_options_init(engine);
-    engine->model = "builtin";
+    engine->model = getenv("QUIRE_TEST_LONG") != NULL ? "builtin" : "builtin-small";
     engine->kv_dtype = kv_dtype;
     engine->n_threads = 2;
     engine->page_tokens = PAGE;
