@@ -1,7 +1,5 @@
 # Instruction sets of src/backend/cpu and src/lab/bench, by file name: *_avx2.c, *_avx512.c, *_avx512bf16.c, *_neon.c and *_i8mm.c are
 # compiled for what their names say and called only where the processor has it. Each processor builds its own ones, and the plain files.
-option(QUIRE_EMULATE_AVX512 "Compile the AVX-512 kernels through SIMDe, so that a machine without it can test them (slow)" OFF)
-
 file(GLOB isa_avx2 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx2.c ${CMAKE_SOURCE_DIR}/src/lab/bench/*_avx2.c)
 file(GLOB isa_avx512 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512.c ${CMAKE_SOURCE_DIR}/src/lab/bench/*_avx512.c)
 file(GLOB isa_avx512bf16 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512bf16.c ${CMAKE_SOURCE_DIR}/src/lab/bench/*_avx512bf16.c)
@@ -10,11 +8,6 @@ file(GLOB isa_i8mm ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_i8mm.c)
 set(isa_avx2_flags -mavx2 -mfma -mf16c)
 set(isa_avx512_flags ${isa_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni)
 set(isa_avx512bf16_flags ${isa_avx512_flags} -mavx512bf16)
-if(QUIRE_EMULATE_AVX512)
-    set(isa_avx512_flags ${isa_avx2_flags} -DSIMD_EMULATE -Wno-psabi)
-    set(isa_avx512bf16_flags ${isa_avx512_flags})
-    set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa.c APPEND PROPERTY COMPILE_DEFINITIONS SIMD_EMULATE)
-endif()
 
 # At -O1 gcc emits no vzeroupper, and code without AVX that runs after such a kernel takes some 30 times as long: -fexpensive-optimizations brings it
 # back. Following variables through registers takes half of these files' time to compile.

@@ -49,10 +49,6 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_plain.c 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_avx2.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options};-mavx2;-mfma;-mbmi;-mpopcnt")
     set(quire_rows_avx512 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx512vbmi2 -mfma -mbmi -mpopcnt)
-    if(QUIRE_EMULATE_AVX512)
-        set(quire_rows_avx512 -mavx2 -mfma -mbmi -mpopcnt -DSIMD_EMULATE -Wno-psabi)
-        set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/sample/sampler_draw.c APPEND PROPERTY COMPILE_DEFINITIONS SIMD_EMULATE)
-    endif()
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/sample/sampler_rows_avx512.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options};${quire_rows_avx512}")
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES

@@ -1,7 +1,6 @@
 # Unit tests: the files tests/ROOM/test_*.c become one program a room, tests/ROOM, which links the rooms it may see and runs the file it is given.
 # Each file is a test of its own: `tests/kv test_pool` is the test kv_test_pool. Target tests_ROOM builds a room's.
-pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
-set(QUIRE_TEST_FILES "." CACHE STRING "Build only the test files whose names (ROOM_test_NAME) match this expression")
+include(cmake/unit_tests.cmake)
 
 # What takes more than some five seconds by itself; label slow. `make check` and the quick sets under sanitizers leave these out. Label
 # heavy: those that take over half a minute under a sanitizer; the quick sets there leave these out too.
@@ -9,46 +8,6 @@ set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_
     server_test_readers server_test_watch jinja_test_bounds jinja_test_jinja jinja_test_turns)
 set(QUIRE_HEAVY_TESTS engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree engine_test_exact engine_test_finite
     engine_test_fork engine_test_preempt engine_test_prefix_wait engine_test_reuse)
-
-# quire_tests(FOLDER ROOMS...): tests/FOLDER/test_*.c with the objects of ROOMS; the room is the last name of FOLDER.
-function(quire_tests folder)
-    get_filename_component(room ${folder} NAME)
-    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/test_*.c)
-    list(TRANSFORM files REPLACE ".*/(.*)\\.c$" "${room}_\\1" OUTPUT_VARIABLE names)
-    set(objects)
-    foreach(r ${ARGN})
-        list(APPEND objects $<TARGET_OBJECTS:quire_${r}>)
-    endforeach()
-    set(sources)
-    set(test_declarations)
-    set(test_table)
-    foreach(file test IN ZIP_LISTS files names)
-        if(test MATCHES "${QUIRE_TEST_FILES}")
-            get_filename_component(name ${file} NAME_WE)
-            list(APPEND sources ${file})
-            set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS main=main_of_${name})
-            string(APPEND test_declarations "int main_of_${name}(void);\n")
-            string(APPEND test_table "    {\"${name}\", main_of_${name}},\n")
-            add_test(NAME ${test} COMMAND tests_${room} ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-            set(labels ${room})
-            if(test IN_LIST QUIRE_SLOW_TESTS)
-                list(APPEND labels slow)
-            endif()
-            if(test IN_LIST QUIRE_HEAVY_TESTS)
-                list(APPEND labels heavy)
-            endif()
-            set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT 1800)
-        endif()
-    endforeach()
-    if(NOT sources)
-        return()
-    endif()
-    configure_file(${CMAKE_SOURCE_DIR}/cmake/test_main.c.in ${CMAKE_BINARY_DIR}/tests/${room}_main.c @ONLY)
-    add_executable(tests_${room} ${CMAKE_BINARY_DIR}/tests/${room}_main.c ${sources} ${objects})
-    target_include_directories(tests_${room} PRIVATE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
-    target_link_libraries(tests_${room} PRIVATE ${QUIRE_LIBRARIES} PkgConfig::CMOCKA)
-    set_target_properties(tests_${room} PROPERTIES OUTPUT_NAME ${room} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-endfunction()
 
 quire_tests(base base)
 quire_tests(core base core)
@@ -89,7 +48,11 @@ if(TARGET tests_cli)
 endif()
 
 # A model without work, whose passes a test defines itself.
+option(QUIRE_TEST_LARGER "The engine's tests run the larger built-in model, some six times the work" OFF)
 if(TARGET tests_engine)
+    if(QUIRE_TEST_LARGER)
+        target_compile_definitions(tests_engine PRIVATE QUIRE_TEST_LARGER)
+    endif()
     target_sources(tests_engine PRIVATE ${CMAKE_SOURCE_DIR}/src/lab/bench/null_model.c)
 endif()
 

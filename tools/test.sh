@@ -23,11 +23,12 @@ n_turns=5 # no divisor of 24, so that the same hour of every day has another tur
 
 say() { printf '== %s\n' "$*"; }
 
-# build TREE "CMAKE ARGUMENTS" TARGETS...: configures and builds; on failure shows the log's end and counts one failure.
+# build TREE "CMAKE ARGUMENTS" TARGETS...: configures and builds; on failure shows the log's end and counts one failure. The log is $build_log or
+# TREE/build.log.
 build() {
-    local tree=$1 arguments=$2 log=$1/build.log
+    local tree=$1 arguments=$2 log=${build_log:-$1/build.log}
     shift 2
-    mkdir -p "$tree"
+    mkdir -p "$tree" "$(dirname "$log")"
     # shellcheck disable=SC2086
     if ! { cmake -S . -B "$tree" -G Ninja $arguments && cmake --build "$tree" -j "$jobs" --target "$@"; } >"$log" 2>&1; then
         grep -E 'error|warning|FAILED|undefined' "$log" | head -n 20
@@ -87,10 +88,11 @@ check() {
     passed=$((passed + n[0])) failed=$((failed + n[1]))
 }
 
-# The Python tests of the programs, in an environment of their own below build/.
+# The Python tests of the programs, in an environment of their own below build/. They wait much: one process more than there are processors.
 end_to_end() {
-    local python=build/venv/bin/python log=build/e2e.log packages='openai pytest numpy prometheus_client huggingface_hub jsonschema' n
+    local python=build/venv/bin/python log=build/e2e.log packages='openai pytest pytest-xdist numpy prometheus_client huggingface_hub jsonschema' n
     local all="import ${packages// /, }"
+    all=${all/pytest-xdist/xdist}
     if ! "$python" -c "$all" 2>/dev/null; then
         # shellcheck disable=SC2086
         python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check $packages >build/pip.log 2>&1
@@ -101,7 +103,7 @@ end_to_end() {
         failed=$((failed + 1))
         return
     fi
-    "$python" -m pytest -q -rsf -p no:cacheprovider "$@" tests/e2e >"$log" 2>&1
+    "$python" -m pytest -q -rsf -p no:cacheprovider -n $((jobs + 1)) --dist loadfile --no-loadscope-reorder "$@" tests/e2e >"$log" 2>&1
     local status=$?
     [ "$status" -eq 0 ] && grep -E '^SKIPPED' "$log"
     [ "$status" -eq 0 ] || cat "$log"
@@ -125,17 +127,6 @@ models() {
     *) failed=$((failed + 1)) ;;
     esac
     cat "$log"
-}
-
-# expected DIRECTORY: every kind of expected outputs there.
-expected() {
-    local kind
-    for kind in models quants sampling beam attention grammar toolparsers; do
-        check $kind "$1/$kind"
-    done
-    for kind in tokenizers templates; do
-        check $kind "$1/$kind" --root "$QUIRE_SHARED"
-    done
 }
 
 # smoke PROGRAM: a server starts, answers and ends.
@@ -211,31 +202,53 @@ if [ "${1:-}" = --check ]; then
     timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug" "${rooms[@]/#/tests_}" quire_program quire-check && {
         timed "unit tests, build/debug" unit build/debug -LE '^(slow|library)$'
         quire_check=build/debug/quire-check
-        timed "expected outputs, tests/golden" expected tests/golden
+        timed "expected outputs of tests/golden" check all tests/golden --root "$QUIRE_SHARED"
         timed "a server" smoke build/debug/quire
     }
     finish
 fi
 
+larger=OFF
 if [ "${1:-}" = --long ]; then
+    larger=ON
     export QUIRE_TEST_LONG=1
     tools/real_models.sh build/real 2>&1 | tee build/real-models.log # what it cannot install is skipped by tests/e2e/test_real.py, which says so
     export REAL_MODELS=build/real
 fi
 timed "build build" build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
-timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && timed "unit tests, build/debug" unit build/debug
+# AVX-512 emulated where this machine has it not, which runs it in every tree otherwise. It is built in the release tree, with whose objects its
+# programs are linked; one of its files takes minutes, so that goes on beside the others.
+has_avx512() {
+    local flag
+    for flag in avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_vbmi2; do
+        grep -qw "$flag" /proc/cpuinfo || return 1
+    done
+}
+emulated=
+if [ "${1:-}" != --quick ] && [ "${1:-}" != --long ] && has_avx512; then
+    say "AVX-512 is this machine's own: make test-long emulates it too"
+elif [ "${1:-}" != --quick ] && [ "$(uname -m)" = x86_64 ] && [ -n "$release" ]; then
+    build_log=build/cmake/build.log timed "build AVX-512 emulated" build build "-DQUIRE_EMULATED_TESTS=ON" \
+        tests_emulated_backend tests_emulated_engine tests_emulated_sample &
+    emulated=$!
+fi
+timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_TEST_LARGER=$larger" all && timed "unit tests, build/debug" unit build/debug
 if [ "${1:-}" != --quick ]; then
-    # the second compiler and the emulated instructions: what the stored hashes of every bit hang on
+    # the second compiler: what the stored hashes of every bit hang on, as on emulated instructions
     timed "build build/clang" build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DQUIRE_TEST_FILES=^(core|backend)_|^engine_test_exact\$|^sample_test_sampler\$" \
         tests_core tests_backend tests_engine tests_sample && timed "unit tests, build/clang" unit build/clang -L '^(core|backend|engine|sample)$'
-    timed "build build/emulated" build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON -DQUIRE_TEST_FILES=^backend_|^engine_test_exact\$|^sample_test_sampler\$" \
-        tests_backend tests_engine tests_sample && timed "unit tests, build/emulated" unit build/emulated -L '^(backend|engine|sample)$'
+fi
+if [ -n "$emulated" ]; then
+    if wait "$emulated"; then
+        timed "unit tests, AVX-512 emulated" unit build/cmake/emulated
+    else
+        failed=$((failed + 1)) # which its own process has said
+    fi
 fi
 if [ -n "$release" ]; then
-    for set in "$QUIRE_SHARED/golden" tests/golden; do
-        timed "expected outputs, $set" expected "$set"
-    done
-    timed "expected outputs, maskbench" check schemas "$QUIRE_SHARED/data/json/maskbench"
+    timed "expected outputs of tests/golden" check all tests/golden --root "$QUIRE_SHARED"
+    timed "expected outputs of shared/golden" check all "$QUIRE_SHARED/golden" --root "$QUIRE_SHARED"
+    timed "expected outputs of maskbench" check schemas "$QUIRE_SHARED/data/json/maskbench"
     timed "a server" smoke build/quire
     [ "${1:-}" = --quick ] || timed "tests/e2e" end_to_end
 fi

@@ -1,5 +1,5 @@
 # Sourced by .ci/run and tools/test.sh: how long their parts take. A part is a line of the file $QUIRE_TIMES: wall seconds, processor seconds (user and
-# system, of every process that the part waited for), name.
+# system, of every process that the part waited for), name. What goes on beside the parts counts once more in the one during which it ends.
 
 # look_at_processor: sets `processor` to the processor seconds of this shell and of what it waited for. Not to be called in a subshell, which has its own.
 look_at_processor() {

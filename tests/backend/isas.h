@@ -50,7 +50,7 @@ static inline bool isa_is_here(const char *isa) {
 static inline void note_isas(void) {
     for (int i = 0; i < N_TEST_ISAS; i++) {
         if (!isa_is_here(ISAS[i])) {
-            printf("SKIP: no %s here (configure with -DQUIRE_EMULATE_AVX512=ON to run it through SIMDe)\n", ISAS[i]);
+            printf("SKIP: no %s here (make test runs AVX-512 through SIMDe)\n", ISAS[i]);
         }
     }
 }

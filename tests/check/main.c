@@ -1,7 +1,9 @@
-/* quire-check KIND DIR [--json] [--root PATH] [--table] [--only NAME] [--override-kv KEY=TYPE:VALUE,..] [--isa ISA] */
+/* quire-check KIND|all DIR [--json] [--root PATH] [--table] [--only NAME] [--override-kv KEY=TYPE:VALUE,..] [--isa ISA] */
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
+#include "base/mem.h"
 #include "check.h"
 
 /* A kind whose runner is not in this build has no symbol: its pointer is NULL. */
@@ -32,6 +34,7 @@ static const struct {
 
 static int usage(void) {
     fputs("usage: quire-check KIND DIR [--json] [--root PATH] [--table]\n"
+          "       quire-check all DIR ..: each kind that has a directory DIR/KIND\n"
           "of models: [--only NAME] [--override-kv KEY=TYPE:VALUE,..]\nof attention: [--isa plain|avx2|avx512|neon]\nkinds:",
           stderr);
     for (size_t i = 0; i < N_KINDS; i++) {
@@ -47,6 +50,49 @@ static void summary(const check_report *r, const char *kind) {
     } else {
         printf("%s: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " unsupported\n", kind, r->passed, r->failed, r->unsupported);
     }
+}
+
+/* One kind; its summary, and the exit status. */
+static int run_kind(const char *kind, const char *dir, const char *root, check_report *r) {
+    for (size_t i = 0; i < N_KINDS; i++) {
+        if (strcmp(kind, kinds[i].name) != 0) {
+            continue;
+        }
+        int status = 0;
+        int64_t before = r->passed + r->failed + r->unsupported, failed = r->failed;
+        if (kinds[i].run == NULL) {
+            check_unsupported(r, kind, "*", "this build cannot check this kind yet");
+        } else {
+            status = kinds[i].run(dir, root, r);
+        }
+        if (!r->table) {
+            summary(r, kind);
+        }
+        bool is_empty = status == 0 && r->passed + r->failed + r->unsupported == before;
+        if (is_empty) {
+            fprintf(stderr, "quire-check: %s: no case was found\n", dir);
+        }
+        return status != 0 || r->failed > failed || is_empty;
+    }
+    return usage();
+}
+
+/* Every kind that has a directory in dir. Each summary counts those before it too, so the last one is that of all. */
+static int run_all(const char *dir, const char *root, check_report *r) {
+    int status = 0, n_kinds = 0;
+    for (size_t i = 0; i < N_KINDS; i++) {
+        char *of_kind = check_path(dir, kinds[i].name);
+        struct stat st;
+        if (of_kind != NULL && stat(of_kind, &st) == 0) {
+            status |= run_kind(kinds[i].name, of_kind, root, r);
+            n_kinds++;
+        }
+        mem_free(of_kind);
+    }
+    if (n_kinds == 0) {
+        fprintf(stderr, "quire-check: %s: there is no directory of a kind\n", dir);
+    }
+    return n_kinds == 0 ? 1 : status;
 }
 
 int main(int argc, char **argv) {
@@ -72,24 +118,8 @@ int main(int argc, char **argv) {
             return usage();
         }
     }
-    for (size_t i = 0; n_words == 2 && i < N_KINDS; i++) {
-        if (strcmp(words[0], kinds[i].name) != 0) {
-            continue;
-        }
-        int status = 0;
-        if (kinds[i].run == NULL) {
-            check_unsupported(&r, words[0], "*", "this build cannot check this kind yet");
-        } else {
-            status = kinds[i].run(words[1], root, &r);
-        }
-        if (!r.table) {
-            summary(&r, words[0]);
-        }
-        bool is_empty = status == 0 && r.passed + r.failed + r.unsupported == 0;
-        if (is_empty) {
-            fprintf(stderr, "quire-check: %s: no case was found\n", words[1]);
-        }
-        return status != 0 || r.failed > 0 || is_empty;
+    if (n_words < 2) {
+        return usage();
     }
-    return usage();
+    return strcmp(words[0], "all") == 0 ? run_all(words[1], root, &r) : run_kind(words[0], words[1], root, &r);
 }

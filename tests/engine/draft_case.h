@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "core/sampling_lists.h"
-#define MODEL FLUENT
+#define MODEL DRAFTED
 #include "harness.h"
 #include "sample/constraints.h"
 

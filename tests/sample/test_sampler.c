@@ -349,7 +349,7 @@ static void fast_passes_give_the_bits_of_the_plain_ones(void **state) {
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     if (n_all < SAMPLER_ROWS_MOST) {
-        printf("SKIP: %d of %d forms of the passes run here (configure with -DQUIRE_EMULATE_AVX512=ON for AVX-512's through SIMDe)\n",
+        printf("SKIP: %d of %d forms of the passes run here (make test runs AVX-512's through SIMDe)\n",
                (int)n_all, SAMPLER_ROWS_MOST);
     }
     for (int32_t n = 1; n <= MOST; n += n > 3 * GROUP && n < BLOCK - GROUP ? 97 : 1) {
