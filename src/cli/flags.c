@@ -116,7 +116,7 @@ const flag flags_audit[] = {
     {0},
 };
 const flag flags_schedule[] = {
-    {"--schedule --scheduling-policy", NULL, "who is admitted first; auto: fair on a server with two keys or more, else fcfs", FLAG_CHOICE,
+    {"--schedule --scheduling-policy", NULL, "who is admitted first; auto: fair where serve has two keys, else fcfs", FLAG_CHOICE,
      AT(engine.schedule), .choices = schedules},
     {0},
 };

@@ -86,7 +86,7 @@ static const flag server_flags[] = {
     {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
     {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool) and may drop them", FLAG_TEXT, AT(server.operator_key),
      .secret = true},
-    {"--served-model-name --alias -a", "NAME", "what the API calls the model (the name of its file, or ORG/NAME; more may follow)",
+    {"--served-model-name --alias -a", "NAME", "what the API calls the model (its file's name, or ORG/NAME; more may follow)",
      FLAG_NAMES, AT(served_names)},
     {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
     {"--log-level", NULL, "which lines the log has (info)", FLAG_CHOICE, AT(log_level), .choices = log_levels},
