@@ -11,7 +11,7 @@
 static quire_err parse(json_doc *out, str text, json_names names, json_kind kind, const char *file, quire_error *err) {
     json_value *root;
     json_fault fault;
-    quire_err e = json_read(text, names == JSON_NAMES_LAST ? &json_limits_config : &json_limits_file, JSON_WIDE_REAL, &root, &fault);
+    quire_err e = json_read(text, names == JSON_NAMES_LAST ? &json_limits_model : &json_limits_file, JSON_WIDE_REAL, &root, &fault);
     if (e == QUIRE_NO_MEMORY) {
         return err_set(err, e, -1, "%s: no memory to parse it", file);
     }

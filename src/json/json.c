@@ -21,6 +21,13 @@ static json_value *or_null(json_t *v) {
 
 /* ---- reading ---- */
 
+/* Appends what stands in the tree for the word NaN, Infinity or -Infinity: {"__float__": "NaN"}. */
+static quire_err add_nonfinite(strbuf *out, str word) {
+    TRY(strbuf_add_str(out, "{\"__float__\":\""));
+    TRY(strbuf_add(out, word.p, word.n));
+    return strbuf_add_str(out, "\"}");
+}
+
 /* Copies text, which was checked, with a real for every integer that an int64 does not hold: the nearest, or any where its digits are put
  * there afterwards. */
 static quire_err widen(str text, json_wide wide, strbuf *out) {
@@ -31,7 +38,12 @@ static quire_err widen(str text, json_wide wide, strbuf *out) {
         json_number number;
         size_t from = at;
         char c = text.p[at];
-        if (c == '"') {
+        size_t n_word = c == 'N' || c == 'I' || c == '-' ? json_lex_nonfinite(text, at) : 0;
+        if (n_word > 0) {
+            TRY(strbuf_add(out, text.p + done, at - done));
+            TRY(add_nonfinite(out, (str){text.p + at, n_word}));
+            done = at += n_word;
+        } else if (c == '"') {
             TRY(json_lex_string(text, &at, SIZE_MAX, &letters, &what));
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             TRY(json_lex_number(text, &at, &number, &what));
@@ -128,7 +140,8 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
         *fault = (json_fault){.at = counts->wide_at, .what = "an integer beyond 64 bits"};
         return QUIRE_BAD_FILE;
     }
-    if (counts->n_wide > 0) {
+    bool is_widened = counts->n_wide > 0 || counts->n_nonfinite > 0;
+    if (is_widened) {
         quire_err e = widen(text, wide, &widened);
         if (e != QUIRE_OK) {
             strbuf_deinit(&widened);
@@ -136,7 +149,7 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
         }
     }
     size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (limits->names == JSON_NAMES_UNIQUE ? JSON_REJECT_DUPLICATES : 0);
-    feed f = {.text = counts->n_wide > 0 ? (str){widened.p, widened.n} : text};
+    feed f = {.text = is_widened ? (str){widened.p, widened.n} : text};
     json_t *v = json_load_callback(feed_next, &f, flags, &error);
     strbuf_deinit(&widened);
     if (f.e != QUIRE_OK) {
@@ -164,6 +177,13 @@ json_value *json_document(str text) {
     json_value *v;
     json_fault fault;
     (void)json_read(text, &json_limits_config, JSON_WIDE_REAL, &v, &fault);
+    return v;
+}
+
+json_value *json_model_document(str text) {
+    json_value *v;
+    json_fault fault;
+    (void)json_read(text, &json_limits_model, JSON_WIDE_REAL, &v, &fault);
     return v;
 }
 

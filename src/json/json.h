@@ -34,7 +34,10 @@ typedef enum json_wide {
 
 /* ---- reading ---- */
 
-/* Parses text to a tree *out, owned by the caller (json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and
+/* Where the limits take the words NaN, Infinity and -Infinity, the tree has an object {"__float__": "NaN"} for each, as transformers
+ * writes these numbers where it writes strict JSON.
+ *
+ * Parses text to a tree *out, owned by the caller (json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and
  * for a NUL in a name; *out is then NULL. Takes up to some 240 bytes for each object, 130 an array, 32 a number. */
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault);
 /* The same; *counts is what json_check has counted. */
@@ -42,6 +45,8 @@ quire_err json_read_counted(str text, const json_limits *limits, json_wide wide,
 /* The same within json_limits_config and with wide integers as reals, for texts that the operator names. NULL for invalid JSON, and for
  * null. */
 json_value *json_document(str text);
+/* The same within json_limits_model, for a model's files. */
+json_value *json_model_document(str text);
 /* Adds a reference to the value (NULL too) and returns it. Each reference needs a json_drop. Counting is atomic. */
 json_value *json_share(json_value *v);
 void json_drop(json_value *v);

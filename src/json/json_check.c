@@ -11,6 +11,7 @@
 #define FILE_LIMITS .max_depth = 64, .max_values = (size_t)1 << 26, .max_containers = (size_t)1 << 22, .max_names = (size_t)1 << 24
 const json_limits json_limits_file = {FILE_LIMITS, .names = JSON_NAMES_UNIQUE};
 const json_limits json_limits_config = {FILE_LIMITS, .names = JSON_NAMES_LAST};
+const json_limits json_limits_model = {FILE_LIMITS, .names = JSON_NAMES_LAST, .takes_nonfinite = true};
 
 /* A name of an open object. */
 typedef struct name_seen {
@@ -238,6 +239,12 @@ static quire_err take_value(walk *w, bool *scalar) {
     }
     if (c == '"') {
         return take_string(w);
+    }
+    size_t n_word = w->limits->takes_nonfinite ? json_lex_nonfinite(w->text, w->at) : 0;
+    if (n_word > 0) {
+        w->counts.n_nonfinite++;
+        w->at += n_word;
+        return check_bound(w);
     }
     if (c == '-' || (c >= '0' && c <= '9')) {
         TRY(take_number(w));

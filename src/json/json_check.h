@@ -23,7 +23,8 @@ typedef struct json_limits {
     size_t max_containers; /* arrays and objects among them: they take the most memory */
     size_t max_names;      /* of members, in all objects */
     json_names names;
-    bool takes_nul; /* in a name */
+    bool takes_nul;       /* in a name */
+    bool takes_nonfinite; /* the bare words NaN, Infinity and -Infinity, which Python's json writes: json_read */
     /* of the value's text, but for white space, quotes, and what escapes are longer than their characters; 0: any number. A string is
      * refused within a KB, a number at its end, so however long a text is, looking it over takes no longer than the bound and what does not
      * count. */
@@ -35,6 +36,8 @@ typedef struct json_limits {
 
 /* Limits for files and settings that the operator names. json_limits_config allows equal names, as programs that write such files do. */
 extern const json_limits json_limits_file, json_limits_config;
+/* json_limits_config for a model's files, with the words for numbers that JSON does not have. Never for requests. */
+extern const json_limits json_limits_model;
 
 typedef struct json_fault {
     size_t at;        /* the byte */
@@ -47,6 +50,7 @@ typedef struct json_counts {
     size_t n_long;  /* numbers of over 15 digits or with an exponent: json_digits.h */
     size_t n_wide;  /* integers that an int64 does not hold */
     size_t wide_at; /* the offset of the first of them */
+    size_t n_nonfinite; /* words for numbers */
 } json_counts;
 
 /* json_check checks the one value in text, with white space around it. json_check_value checks the value that begins at *at, and moves *at

@@ -206,6 +206,17 @@ quire_err json_lex_number(str text, size_t *at, json_number *out, const char **w
     return QUIRE_OK;
 }
 
+size_t json_lex_nonfinite(str text, size_t at) {
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        size_t n = strlen(words[i]);
+        if (text.n - at >= n && memcmp(text.p + at, words[i], n) == 0) {
+            return n;
+        }
+    }
+    return 0;
+}
+
 quire_err json_lex_word(str text, size_t *at, const char **what) {
     static const char *const words[] = {"true", "false", "null"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

@@ -28,6 +28,8 @@ size_t json_lex_space(str text, size_t at);
 quire_err json_lex_string(str text, size_t *at, size_t max_bytes, json_letters *out, const char **what);
 /* Reads a number. QUIRE_CANCELLED, QUIRE_TOO_LARGE: a poll of the turn said so. */
 quire_err json_lex_number(str text, size_t *at, json_number *out, const char **what);
+/* The length of the word NaN, Infinity or -Infinity at `at`; 0: there is none. */
+size_t json_lex_nonfinite(str text, size_t at);
 /* Skips true, false or null. */
 quire_err json_lex_word(str text, size_t *at, const char **what);
 /* Appends the decoded contents of a checked string (the bytes between its quotes). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE. */

@@ -72,7 +72,8 @@ quire_err json_scan_span(json_scan *s, str *span) {
     json_fault fault;
     (void)json_scan_peek(s);
     size_t start = s->at;
-    quire_err e = json_check_value(s->text, &s->at, &json_limits_config, NULL, &fault);
+    const json_limits *limits = s->of_model ? &json_limits_model : &json_limits_config;
+    quire_err e = json_check_value(s->text, &s->at, limits, NULL, &fault);
     *span = (str){s->text.p + start, s->at - start};
     return e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e;
 }

@@ -12,6 +12,7 @@ typedef struct json_scan {
     str text;
     size_t at;
     bool begun; /* between an opening bracket and its first member */
+    bool of_model; /* a model's file: json_scan_span skips what json_limits_model takes */
 } json_scan;
 
 /* A number with its text. */
@@ -37,7 +38,7 @@ quire_err json_scan_int(json_scan *s, int64_t *out);
 quire_err json_scan_number(json_scan *s, json_scan_value *out);
 /* Reads true, false or null, borrowed. */
 quire_err json_scan_word(json_scan *s, str *out);
-/* Skips one value, checked within json_limits_config, and sets *span to it. */
+/* Skips one value, checked within json_limits_config (or s->of_model), and sets *span to it. */
 quire_err json_scan_span(json_scan *s, str *span);
 /* Reads the next member of an object that was opened: its name, as json_scan_string, and its value as json_scan_span. *more false: the
  * object's end was read. */

@@ -178,7 +178,7 @@ static quire_err read_top_member(json_vocab *r, json_scan *s, str key) {
 
 quire_err json_vocab_read(json_vocab *r, str file, quire_error *err) {
     *r = (json_vocab){.file = file, .max_id = -1, .unk_id = -1, .max_chars = -1};
-    json_scan s = {.text = r->file};
+    json_scan s = {.text = r->file, .of_model = true};
     quire_err e = read_members(r, &s, read_top_member);
     if (e == QUIRE_OK && json_scan_peek(&s) != '\0') {
         e = QUIRE_BAD_FILE;

@@ -62,7 +62,7 @@ static quire_err load(tokenizer *t, const vocab *v, json_value *config, sp_model
 
 quire_err tokenizer_load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err) {
     sp_model m;
-    json_value *config = json_document(v->tokenizer_config_json);
+    json_value *config = json_model_document(v->tokenizer_config_json);
     sp_model_init(&m, "tokenizer.model");
     quire_err e = load(t, v, config, &m, err);
     sp_model_deinit(&m);

@@ -183,7 +183,7 @@ static quire_err load(tokenizer *t, const vocab *v, json_value *config, rank_mod
 
 quire_err tokenizer_load_ranks(tokenizer *t, const vocab *v, quire_error *err) {
     rank_model m = {.file = "the rank file"};
-    json_value *config = json_document(v->tokenizer_config_json);
+    json_value *config = json_model_document(v->tokenizer_config_json);
     quire_err e = load(t, v, config, &m, err);
     e = e == QUIRE_BAD_FILE && (err == NULL || err->code != e) ? err_set(err, e, -1, "tokenizer_config.json: a malformed added token") : e;
     json_drop(config);

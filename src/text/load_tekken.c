@@ -100,9 +100,9 @@ static quire_err read_specials(tekken *k, json_value *list) {
 static quire_err load(tokenizer *t, const vocab *v, tekken *k, json_value **docs, quire_error *err) {
     str config, specials;
     TRY(json_scan_member(v->model_bytes, "config", &config));
-    docs[0] = json_document(config);
+    docs[0] = json_model_document(config);
     quire_err e = json_scan_member(v->model_bytes, "special_tokens", &specials);
-    docs[1] = e == QUIRE_OK ? json_document(specials) : NULL;
+    docs[1] = e == QUIRE_OK ? json_model_document(specials) : NULL;
     k->n_specials = json_get_int32(docs[0], "default_num_special_tokens", -1);
     k->n_vocab = json_get_int32(docs[0], "default_vocab_size", -1);
     k->m->pattern = json_get_str(docs[0], "pattern");

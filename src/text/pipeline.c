@@ -21,7 +21,7 @@ quire_err pipeline_load_document(str json, const char *component, void *out, pip
     if (json.n == 0 || str_is(json, "null")) {
         return QUIRE_OK;
     }
-    json_value *o = json_document(json);
+    json_value *o = json_model_document(json);
     quire_err e = o == NULL ? malformed(err, component) : load(o, out, err);
     json_drop(o);
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;

@@ -115,6 +115,27 @@ static void what_is_no_json_is_refused_at_its_byte(void **state) {
     }
 }
 
+static void a_models_file_may_have_words_for_numbers_that_json_lacks(void **state) {
+    (void)state;
+    json_value *v = json_model_document(str_of("{\"a\": NaN, \"b\":[0.0,Infinity,-Infinity, 99999999999999999999],\"c\":\"NaN, Infinity\"}"));
+    assert_non_null(v);
+    assert_true(str_is(json_get_str(json_get(v, "a"), "__float__"), "NaN"));
+    assert_true(str_is(json_get_str(json_at(json_get(v, "b"), 1), "__float__"), "Infinity"));
+    assert_true(str_is(json_get_str(json_at(json_get(v, "b"), 2), "__float__"), "-Infinity"));
+    assert_true(json_double(json_at(json_get(v, "b"), 3)) > 9e19);
+    assert_true(str_is(json_get_str(v, "c"), "NaN, Infinity"));
+    json_drop(v);
+    v = json_model_document(str_of("NaN"));
+    assert_true(str_is(json_get_str(v, "__float__"), "NaN"));
+    json_drop(v);
+    static const char *const wrong[] = {"Nan", "NaNx", "Inf", "+Infinity", "[-Inf]", "{NaN:1}", "nan", "- Infinity", "Infinity1", "[NaN NaN]"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_null(json_model_document(str_of(wrong[i])));
+    }
+    assert_null(json_document(str_of("[NaN]"))); /* of anything else */
+    refuse(str_of("[NaN]"), &json_limits_config, QUIRE_BAD_FILE, 1, "NaN and Infinity are no JSON");
+}
+
 static void a_nul_byte_is_refused_wherever_it_stands(void **state) {
     (void)state;
     refuse((str){"123\0", 4}, &json_limits_file, QUIRE_BAD_FILE, 3, "something follows the value");
@@ -653,6 +674,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_integer_of_any_size_keeps_its_digits),
         cmocka_unit_test(what_is_no_json_is_refused_at_its_byte),
+        cmocka_unit_test(a_models_file_may_have_words_for_numbers_that_json_lacks),
         cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),
         cmocka_unit_test(every_control_character_is_refused_in_a_string),
         cmocka_unit_test(bytes_that_are_not_utf8_are_refused),
