@@ -1,9 +1,11 @@
 /* Loads a tokenizer from tokenizer.json, with the special tokens of tokenizer_config.json and special_tokens_map.json. */
 #include "base/mem.h"
+#include "text/added_list.h"
 #include "text/chars.h"
 #include "text/json_vocab.h"
 #include "text/model_build.h"
 #include "text/tables.h"
+#include "text/tokenizer_config.h"
 #include "json/json.h"
 #include "json/json_scan.h"
 
@@ -11,28 +13,26 @@
 
 /* ---- the vocabulary and added tokens ---- */
 
-/* The largest id of the added tokens, or -1. */
-static int64_t max_added_id(json_value *added) {
-    int64_t max = -1;
-    for (size_t i = 0; added != NULL && i < json_length(added); i++) {
-        int64_t id = json_get_int32(json_at(added, i), "id", -1);
-        max = id > max ? id : max;
-    }
-    return max;
-}
-
 /* Takes the vocabulary of a packed model, which contains the added tokens. */
-static quire_err take_vocab(tokenizer *t, str tables, json_value *added, quire_error *err) {
+static quire_err take_vocab(tokenizer *t, str tables, added_list *added, quire_error *err) {
     TRY(tables_take(t, tables, err));
-    return max_added_id(added) < t->vocab.n
+    for (int32_t i = 0; added_list_is_open(added) && i < t->vocab.n; i++) {
+        added_list_note(added, piece_table_get(&t->vocab, i), i);
+    }
+    added_list_number(added, t->vocab.n);
+    return added_list_max_id(added) < t->vocab.n
                ? QUIRE_OK
                : err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: an added token that its tables do not have");
 }
 
-static quire_err build_vocab(tokenizer *t, const json_vocab *r, json_value *added, quire_error *err) {
-    size_t n_added = added == NULL ? 0 : json_length(added), n_bytes = 0;
-    int64_t max = max_added_id(added) > r->max_id ? max_added_id(added) : r->max_id;
-    int64_t named = (int64_t)(r->n + n_added);
+static quire_err build_vocab(tokenizer *t, const json_vocab *r, added_list *added, quire_error *err) {
+    for (size_t i = 0; added_list_is_open(added) && i < r->n; i++) {
+        added_list_note(added, json_vocab_text(r, &r->entries[i]), r->entries[i].id);
+    }
+    added_list_number(added, (int64_t)r->n);
+    size_t n_bytes = 0;
+    int64_t max = added_list_max_id(added) > r->max_id ? added_list_max_id(added) : r->max_id;
+    int64_t named = (int64_t)(r->n + added->n);
     if (max < 0 || max >= MAX_SPARE_IDS + 4 * named) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: the largest token id is %lld, with %lld tokens", (long long)max,
                        (long long)named);
@@ -47,10 +47,11 @@ static quire_err build_vocab(tokenizer *t, const json_vocab *r, json_value *adde
     return QUIRE_OK;
 }
 
-static quire_err add_token(tokenizer *t, json_value *o, norm_scratch *ns, regex_scratch *rs, quire_error *err) {
-    added_token a = {.id = json_get_int32(o, "id", -1),
-                     .content = json_get_str(o, "content"),
-                     .special = json_get_bool(o, "special", false),
+static quire_err add_token(tokenizer *t, const added_entry *entry, norm_scratch *ns, regex_scratch *rs, quire_error *err) {
+    json_value *o = entry->flags;
+    added_token a = {.id = entry->id,
+                     .content = entry->content,
+                     .special = entry->special,
                      .single_word = json_get_bool(o, "single_word", false),
                      .lstrip = json_get_bool(o, "lstrip", false),
                      .rstrip = json_get_bool(o, "rstrip", false)};
@@ -72,12 +73,12 @@ static quire_err add_token(tokenizer *t, json_value *o, norm_scratch *ns, regex_
     return str_eq(piece_table_get(&t->vocab, a.id), a.content) ? QUIRE_OK : piece_table_add_hidden(&t->vocab, a.id, a.content);
 }
 
-static quire_err build_added(tokenizer *t, json_value *added, quire_error *err) {
+static quire_err build_added(tokenizer *t, const added_list *added, quire_error *err) {
     norm_scratch ns = {0};
     regex_scratch rs = {0};
     quire_err e = QUIRE_OK;
-    for (size_t i = 0; added != NULL && i < json_length(added) && e == QUIRE_OK; i++) {
-        e = add_token(t, json_at(added, i), &ns, &rs, err);
+    for (size_t i = 0; i < added->n && e == QUIRE_OK; i++) {
+        e = add_token(t, &added->entries[i], &ns, &rs, err);
     }
     norm_scratch_deinit(&ns);
     regex_scratch_deinit(&rs);
@@ -272,21 +273,18 @@ static quire_err read_special(json_value *const docs[2], const char *key, const 
     return QUIRE_OK;
 }
 
-static quire_err load_specials(tokenizer *t, const vocab *v) {
-    json_value *docs[2] = {json_document(v->tokenizer_config_json), json_document(v->special_tokens_map_json)};
-    quire_err e = read_special(docs, "bos_token", t, &t->bos_text, &t->bos);
-    e = e != QUIRE_OK ? e : read_special(docs, "eos_token", t, &t->eos_text, &t->eos);
+/* docs: tokenizer_config.json and special_tokens_map.json. */
+static quire_err load_specials(tokenizer *t, json_value *const docs[2]) {
+    TRY(read_special(docs, "bos_token", t, &t->bos_text, &t->bos));
+    TRY(read_special(docs, "eos_token", t, &t->eos_text, &t->eos));
     bool add_bos = json_get_bool(docs[0], "add_bos_token", false) && t->bos >= 0;
     bool add_eos = json_get_bool(docs[0], "add_eos_token", false) && t->eos >= 0;
-    if (e == QUIRE_OK && !t->post.single.is_set && (add_bos || add_eos)) {
-        e = tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1);
-    }
-    json_drop(docs[0]);
-    json_drop(docs[1]);
-    return e;
+    t->says_bos = config_says_bos(docs[0]);
+    bool is_open = !t->post.single.is_set && (add_bos || add_eos);
+    return is_open ? tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1) : QUIRE_OK;
 }
 
-static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, json_value *added, quire_error *err) {
+static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, added_list *added, json_value *const docs[2], quire_error *err) {
     const struct model_kind *kind = kind_of(r);
     if (kind == NULL || (r->is_scored && kind->ops != &piece_model_unigram)) {
         str name = r->type.n > 0 ? r->type : str_of("without a type");
@@ -302,7 +300,19 @@ static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, json_v
     TRY(build_added(t, added, err));
     TRY(find_unk(t, r, kind, err));
     TRY(kind->build(t, r, err));
-    return load_specials(t, v);
+    return load_specials(t, docs);
+}
+
+/* Builds the tokenizer with the added tokens, an array or NULL. */
+static quire_err build_with(tokenizer *t, const json_vocab *r, const vocab *v, json_value *added, quire_error *err) {
+    json_value *docs[2] = {json_model_document(v->tokenizer_config_json), json_model_document(v->special_tokens_map_json)};
+    added_list list;
+    quire_err e = added_list_read(&list, added, docs[0]);
+    e = e != QUIRE_OK ? e : build(t, r, v, &list, docs, err);
+    added_list_deinit(&list);
+    json_drop(docs[0]);
+    json_drop(docs[1]);
+    return e;
 }
 
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
@@ -313,12 +323,12 @@ quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
     }
     quire_err e = json_vocab_read(&r, v->tokenizer_json, err);
     if (e == QUIRE_OK && r.added.n > 0 && !str_is(r.added, "null")) {
-        added = json_document(r.added);
+        added = json_model_document(r.added);
         if (!json_is(added, JSON_KIND_ARRAY)) {
             e = err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: added_tokens is malformed");
         }
     }
-    e = e != QUIRE_OK ? e : build(t, &r, v, added, err);
+    e = e != QUIRE_OK ? e : build_with(t, &r, v, added, err);
     json_drop(added);
     json_vocab_deinit(&r);
     return e;

@@ -11,7 +11,7 @@
 
 #include "text/tokenizer.h"
 
-#define TABLES_VERSION 3 /* of the layout, the hash functions and the meaning of ranks */
+#define TABLES_VERSION 4 /* of the layout, the hash functions, the meaning of ranks, and which tokens are added */
 
 typedef struct tables_pieces {
     uint64_t n_ids, n_text, n_slots, seed;

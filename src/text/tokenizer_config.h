@@ -9,6 +9,8 @@
 str config_special(json_value *config, const char *key);
 /* Reads a name of added_tokens_decoder, which is an id. */
 bool config_token_id(const char *name, int64_t *id);
+/* What add_bos_token says: 0 or 1; -1: nothing. */
+int32_t config_says_bos(json_value *config);
 /* Sets bos and eos of t (-1: none), and a post-processor with those that the file asks for; without its word, those of the flags. */
 quire_err config_surround(tokenizer *t, json_value *config, int32_t bos, int32_t eos, bool add_bos, bool add_eos);
 
