@@ -27,6 +27,30 @@ model_desc desc_plain(int32_t n_layers, int32_t n_heads, int32_t n_kv_heads, int
     return d;
 }
 
+/* ---- end tokens ---- */
+
+void desc_add_eos(model_desc *d, int64_t id) {
+    bool is_new = id >= 0 && id < d->n_vocab && d->n_eos < DESC_MAX_EOS;
+    for (int32_t i = 0; i < d->n_eos; i++) {
+        is_new = is_new && d->eos[i] != id;
+    }
+    if (is_new) {
+        d->eos[d->n_eos++] = (int32_t)id;
+    }
+}
+
+void desc_drop_eos(model_desc *d, int32_t id) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < d->n_eos; i++) {
+        if (d->eos[i] != id) {
+            d->eos[n++] = d->eos[i];
+        }
+    }
+    d->n_eos = n;
+}
+
+/* ---- widths ---- */
+
 int32_t desc_widest_queries(const model_desc *d) {
     int32_t widest = 0;
     for (int32_t i = 0; i < d->n_layers; i++) {

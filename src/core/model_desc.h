@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "core/dtype.h"
 
-#define DESC_MAX_EOS         8
+#define DESC_MAX_EOS         32
 #define DESC_MAX_LAYERS      512
 #define DESC_MAX_CACHES      512
 #define DESC_MAX_ROPES       4
@@ -240,6 +240,10 @@ bool desc_gives_tokens(const model_desc *d);
 int32_t desc_pooled_width(const model_desc *d);
 /* The first layer that attends, or NULL: what a line for people says of a model. */
 const layer_desc *desc_attention_layer(const model_desc *d);
+
+/* Adds a token that ends a generation. One that is there, lies outside the vocabulary or is beyond DESC_MAX_EOS is left out. */
+void desc_add_eos(model_desc *d, int64_t id);
+void desc_drop_eos(model_desc *d, int32_t id);
 
 /* Refuses a description that no model has or that this build cannot compute; err names the first bad number. */
 quire_err desc_check(const model_desc *d, quire_error *err);

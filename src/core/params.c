@@ -23,7 +23,8 @@
 /* Sorted by strcmp; rows of one name are adjacent. */
 static const field_desc fields[] = {
     {"add_generation_prompt", FIELD_BOOL, CHAT, NONE, "true", "the template opens the assistant's answer"},
-    {"add_special_tokens", FIELD_BOOL, CHAT, NONE, "false", "add BOS and the like to what the template wrote"},
+    {"add_special_tokens", FIELD_BOOL, CHAT, NONE, "null",
+     "add the tokenizer's special tokens to what the template wrote, or none; null: BOS alone, where the model's texts begin with one"},
     {"add_special_tokens", FIELD_BOOL, COMPLETIONS | EMBEDDINGS, NONE, "true", "add BOS and the like to the prompt"},
     {"allowed_token_ids", FIELD_INTS, BOTH | SAMPLING, NONE, "null", "only these ids may be sampled"},
     {"attention", FIELD_OBJECT, BOTH, NONE, "null",

@@ -35,7 +35,7 @@ typedef struct vocab {
     str pre;              /* "llama-bpe", "qwen2", ...; empty when absent */
     int32_t n_tokens;
     const str *tokens;    /* [n_tokens] */
-    const float *scores;  /* [n_tokens] or NULL */
+    const float *scores;  /* [n_tokens] or NULL: all are 0 */
     const int32_t *types; /* [n_tokens] or NULL: vocab_type */
     int32_t n_merges;
     const str *merges;    /* [n_merges] "left right" */

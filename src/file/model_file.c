@@ -170,6 +170,7 @@ void model_file_close(model_file *f) {
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
     json_doc_deinit(&f->template_json);
+    json_doc_deinit(&f->index);
     modules_deinit(f);
     overrides_close(f->overrides);
     mem_free(f->sections);
@@ -217,7 +218,9 @@ const tensor_view *model_file_find(const model_file *f, const char *name) {
 }
 
 const char *model_file_why_unread(const model_file *f, const char *name) {
-    return tensor_dir_why_unread(&f->tensors, str_of(name));
+    const char *why = tensor_dir_why_unread(&f->tensors, str_of(name));
+    bool is_named = why == NULL && tensor_dir_find(&f->tensors, str_of(name)) < 0 && json_has(json_doc_find(&f->index, "weight_map"), name);
+    return is_named ? "the index names it, but no file has it; download the model again" : why;
 }
 
 const vocab *model_file_vocab(const model_file *f) {

@@ -55,6 +55,7 @@ typedef struct model_file {
     str config_text, generation_text, template_json_text, template_text; /* the files */
     json_doc modules_list;                                               /* modules.json */
     str modules_text;
+    json_doc index;                                                      /* of shards; names tensors that no shard may have */
     file_module modules[MAX_MODULES];
     int32_t n_modules;
 

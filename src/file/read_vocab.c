@@ -148,7 +148,6 @@ quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     vocab_init(v);
     v->tables = packed_section(f, PACKED_TABLES);
     TRY(open_file_overrides(f, err));
-    TRY(read_text(f, "tokenizer.chat_template", &f->chat_template, err));
     gguf_read_templates(f);
     TRY(read_tokens(f, err));
     if (v->source == VOCAB_NONE) {

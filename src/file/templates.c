@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "file/open_file.h"
 
 #define DIRECTORY          TEMPLATES_DIRECTORY
@@ -109,7 +110,41 @@ quire_err hf_read_templates(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* A list in place of the default template: texts, which tokenizer.chat_templates names where it is as long. The one named "default" counts,
+ * else the first. */
+static void add_gguf_list(model_file *f, const meta_value *list) {
+    str first = {0}, name, text;
+    size_t n_names = 0;
+    bool is_named = model_file_str_at(f, "tokenizer.chat_templates", 0, &name, &n_names) == QUIRE_OK && n_names == list->n;
+    for (size_t i = 0; i < list->n; i++) {
+        if (model_file_str_at(f, "tokenizer.chat_template", i, &text, NULL) != QUIRE_OK || text.n == 0) {
+            continue;
+        }
+        first = first.n == 0 ? text : first;
+        if (is_named && model_file_str_at(f, "tokenizer.chat_templates", i, &name, NULL) == QUIRE_OK && str_is(name, "default")) {
+            f->chat_template = f->chat_template.n == 0 ? text : f->chat_template;
+        } else if (is_named) {
+            add(f, name, text);
+        }
+    }
+    f->chat_template = f->chat_template.n == 0 ? first : f->chat_template;
+}
+
+/* A template that is neither a text nor a list of them is none: the model is of use without. */
+static void read_gguf_default(model_file *f) {
+    meta_value v = open_file_meta(f, "tokenizer.chat_template");
+    if (v.kind == META_STR) {
+        f->chat_template = v.s;
+    } else if (v.kind == META_ARRAY) {
+        add_gguf_list(f, &v);
+    }
+    if (v.kind != META_ABSENT && v.kind != META_STR && f->chat_template.n == 0) {
+        log_line(LOG_WARN, "%s: tokenizer.chat_template is neither a text nor a list of texts: ignored", f->path);
+    }
+}
+
 void gguf_read_templates(model_file *f) {
+    read_gguf_default(f);
     for (int32_t i = 0; i < f->gguf.n_keys; i++) {
         const gguf_key *k = &f->gguf.keys[i];
         meta_value v = gguf_meta(&k->value);

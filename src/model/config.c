@@ -202,11 +202,14 @@ static quire_err find_floats(const model_file *f, const char *key, void *out) {
 
 quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int32_t *out) {
     int32_t all[DESC_MAX_LAYERS];
-    size_t n;
+    char key[MAX_KEY];
+    size_t n, length;
     TRY(config_i32s(c, gguf, hf, all, DESC_MAX_LAYERS, &n));
     for (size_t i = 0; i < n; i++) {
         if (all[i] != all[0]) {
-            return config_unsupported(c, "numbers of experts that differ by layer are not supported");
+            (void)find_key(c, gguf, hf, find_list, &length, key);
+            return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d in layer 0 and %d in layer %zu: this architecture needs one number for all layers",
+                           model_file_path(c->f), key, (int)all[0], (int)all[i], i);
         }
         *out = all[0];
     }

@@ -22,18 +22,6 @@ static quire_err read_vocabulary(const config *c, model_desc *d) {
     return usual_or_needed(c, "vocab_size", "vocab_size", &d->n_vocab);
 }
 
-static void add_eos(model_desc *d, int64_t id) {
-    if (id < 0 || id >= d->n_vocab || d->n_eos == DESC_MAX_EOS) {
-        return;
-    }
-    for (int32_t i = 0; i < d->n_eos; i++) {
-        if (d->eos[i] == id) {
-            return;
-        }
-    }
-    d->eos[d->n_eos++] = (int32_t)id;
-}
-
 /* Reads the tokens that end and begin a text. Ids outside the vocabulary are left out: some published files have such ids. */
 static void read_special_tokens(const config *c, model_desc *d) {
     int64_t ids[DESC_MAX_EOS], bos = -1;
@@ -42,7 +30,7 @@ static void read_special_tokens(const config *c, model_desc *d) {
         static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
             if (model_file_i64(c->f, keys[i], ids) == QUIRE_OK) {
-                add_eos(d, ids[0]);
+                desc_add_eos(d, ids[0]);
             }
         }
         model_file_i64(c->f, "tokenizer.ggml.bos_token_id", &bos);
@@ -53,7 +41,7 @@ static void read_special_tokens(const config *c, model_desc *d) {
             n = 0;
         }
         for (size_t i = 0; i < n && i < DESC_MAX_EOS; i++) {
-            add_eos(d, ids[i]);
+            desc_add_eos(d, ids[i]);
         }
         model_file_i64(c->f, c->has_text ? "text_config.bos_token_id" : "bos_token_id", &bos);
     }
@@ -174,7 +162,9 @@ static quire_err read_heads(const config *c, decoder_shape *s, model_desc *d, in
     const published *usual = published_of(c->is_gguf ? "" : d->architecture);
     const char *hf_kv = "num_key_value_heads|num_kv_heads";
     s->n_heads = usual->n_heads;
-    TRY(usual_or_needed(c, "attention.head_count", "num_attention_heads|n_head|n_heads", &s->n_heads));
+    const char *gguf_heads = "attention.head_count", *hf_heads = "num_attention_heads|n_head|n_heads";
+    TRY(s->n_heads > 0 || config_has(c, gguf_heads, hf_heads) ? config_same_i32(c, gguf_heads, hf_heads, &s->n_heads)
+                                                              : config_need_i32(c, gguf_heads, hf_heads, &s->n_heads));
     if (s->n_heads <= 0) {
         return config_bad(c, "the number of attention heads", "must be at least 1");
     }

@@ -59,7 +59,7 @@ static quire_err describe_falcon(const config *c, model_desc *d) {
     TRY(config_bool(c, NULL, "alibi", &alibi));
     TRY(config_bool(c, NULL, "parallel_attn", &parallel));
     TRY(config_i32(c, NULL, "num_ln_in_parallel_attn", &n_norms));
-    TRY(config_i32(c, "attention.head_count_kv", "num_kv_heads", &n_kv_heads));
+    TRY(config_same_i32(c, "attention.head_count_kv", "num_kv_heads", &n_kv_heads));
     TRY(describe_shape(c, d, n_kv_heads));
     TRY(config_activation(c, "activation", d));
     if (c->is_gguf) {

@@ -52,9 +52,23 @@ size_t text_prefix(const char *root) {
     return 0;
 }
 
-/* Whether a tensor of a checkpoint of several parts belongs to none of its text: to a vision or audio tower. */
-static bool is_of_tower(const char *root, const char *name) {
-    return strncmp(name, root, text_prefix(root)) != 0 && behind(name, "lm_head.") == NULL;
+/* How names of towers for images and sound, and of what joins them to the text, begin in GGUF files. */
+static const char *const gguf_towers[] = {"v.", "mm.", "a."};
+
+/* The beginning of the name of a GGUF file's tensor that is of a tower; NULL: it is of none. */
+static const char *gguf_tower(const model_file *f, const char *name) {
+    for (size_t i = 0; model_file_format(f) == MODEL_GGUF && i < sizeof gguf_towers / sizeof *gguf_towers; i++) {
+        if (behind(name, gguf_towers[i]) != NULL) {
+            return gguf_towers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whether a tensor of a file of several parts belongs to none of its text: to a vision or audio tower. */
+static bool is_of_tower(const model_file *f, const char *root, const char *name) {
+    bool is_apart = strncmp(name, root, text_prefix(root)) != 0 && behind(name, "lm_head.") == NULL;
+    return is_apart || gguf_tower(f, name) != NULL;
 }
 
 /* Whether a name begins as the pattern does, up to its end or a dot. */
@@ -103,7 +117,7 @@ tensor_part tensor_part_of(const model_file *f, const model_desc *d, const arch_
                            int32_t *next_token) {
     *next_token = next_token_layer(f, d, root, name);
     return *next_token >= 0                          ? PART_NEXT_TOKEN
-           : is_of_tower(root, name)                 ? PART_TOWER
+           : is_of_tower(f, root, name)              ? PART_TOWER
            : beside(f, d, names, root, name) != NULL ? PART_BESIDE
                                                      : PART_TEXT;
 }
@@ -135,7 +149,8 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
         const tensor_view *t = model_file_tensor(f, i);
         int64_t n = 1;
         if (tensor_part_of(f, d, names, root, t->name, &next) != PART_TEXT) {
-            note_name(d, beside(f, d, names, root, t->name));
+            const char *tower = gguf_tower(f, t->name);
+            note_name(d, tower != NULL ? tower : beside(f, d, names, root, t->name));
             n_next = next >= n_next ? next + 1 : n_next;
             d->n_left_out++;
             d->left_out_bytes += (int64_t)t->n_bytes;

@@ -25,6 +25,9 @@ quire_err model_open_image(model_file *f, backend *b, int32_t max_positions, pac
 void model_close(model *m);
 const model_desc *model_description(const model *m);
 
+/* The description's end tokens, to be completed before an engine uses the model. */
+void model_set_ends(model *m, const int32_t *ids, int32_t n);
+
 /* Queues one forward pass over the batch on the backend. After step_wait the logits of rows->out_rows are ready. */
 void model_forward(model *m, const batch *rows);
 /* The activation that holds the last hidden states after model_forward: behind the last norm where the batch wants rows. */

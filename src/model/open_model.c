@@ -8,15 +8,27 @@
 #include "model/composite.h"
 #include "model/decoder.h"
 #include "model/left_out.h"
+#include "model/model_type.h"
 
-/* The file's name for its architecture: GGUF's general.architecture or config.json's architectures[0]. */
+/* The file's name for its architecture: GGUF's general.architecture or config.json's architectures[0]. Without the latter model_type says
+ * it. */
 static quire_err architecture_name(const model_file *f, str *name, quire_error *err) {
     size_t n = 0;
-    quire_err e = model_file_format(f) == MODEL_GGUF ? model_file_str(f, "general.architecture", name)
-                                                     : model_file_str_at(f, "architectures", 0, name, &n);
+    bool is_gguf = model_file_format(f) == MODEL_GGUF;
+    quire_err e = is_gguf ? model_file_str(f, "general.architecture", name) : model_file_str_at(f, "architectures", 0, name, &n);
+    if (e == QUIRE_NOT_FOUND && !is_gguf) {
+        str type = {0};
+        e = model_file_str(f, "model_type", &type);
+        *name = e == QUIRE_OK ? model_type_class(type, model_file_is_object(f, "text_config")) : type;
+        if (e == QUIRE_OK && name->n == 0) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "%s: config.json has no \"architectures\", and its model_type \"%.*s\" is not supported by this version",
+                           model_file_path(f), (int)(type.n < 40 ? type.n : 40), type.p);
+        }
+    }
     if (e != QUIRE_OK) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is missing or no text: this is not a model's file", model_file_path(f),
-                       model_file_format(f) == MODEL_GGUF ? "general.architecture" : "\"architectures\" in config.json");
+                       is_gguf ? "general.architecture" : "\"architectures\" (or \"model_type\") in config.json");
     }
     return QUIRE_OK;
 }
@@ -142,6 +154,13 @@ void model_close(model *m) {
 
 const model_desc *model_description(const model *m) {
     return &m->desc;
+}
+
+void model_set_ends(model *m, const int32_t *ids, int32_t n) {
+    m->desc.n_eos = 0;
+    for (int32_t i = 0; i < n; i++) {
+        desc_add_eos(&m->desc, ids[i]);
+    }
 }
 
 void model_forward(model *m, const batch *rows) {

@@ -44,8 +44,8 @@ int32_t bpe_find_symbol(const bpe *b, str character);
 quire_err bpe_begin(bpe *b, size_t n_merges);
 /* QUIRE_NOT_FOUND when left, right or their concatenation is not in the vocabulary. scratch is the caller's. */
 quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scratch);
-/* For SentencePiece: every split of a piece in two is a merge, ranked by scores[n_tokens] (higher first). QUIRE_UNSUPPORTED for a piece of
- * more than BPE_MAX_PIECE bytes. */
+/* For SentencePiece: every split of a piece in two is a merge, ranked by scores[n_tokens] (higher first; NULL: all are equal).
+ * QUIRE_UNSUPPORTED for a piece of more than BPE_MAX_PIECE bytes. */
 quire_err bpe_derive_merges(bpe *b, const float *scores);
 /* long_words: words are whole texts, not cut by a pre-tokenizer. Then the table of neighbours is built, which shows where no merge can
  * cross. */

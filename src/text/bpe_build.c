@@ -94,7 +94,7 @@ quire_err bpe_derive_merges(bpe *b, const float *scores) {
             }
             int32_t l = bpe_find_symbol(b, left), r = l < 0 ? -1 : bpe_find_symbol(b, right);
             if (r >= 0) {
-                TRY(pair_table_put(&b->pairs, l, r, rank_of(scores[t]), t));
+                TRY(pair_table_put(&b->pairs, l, r, rank_of(scores != NULL ? scores[t] : 0.0f), t));
             }
         }
     }

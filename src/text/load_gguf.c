@@ -156,9 +156,6 @@ static quire_err add_mark_steps(tokenizer *t, bool prefix) {
 }
 
 static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err) {
-    if (v->scores == NULL && v->tables.n == 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.scores is missing: a \"llama\" tokenizer cannot do without");
-    }
     piece_model_init(&t->model, &piece_model_bpe, &t->vocab, v->unk);
     TRY(load_pieces(t, v, true, err));
     TRY(load_added(t, v));
@@ -198,9 +195,6 @@ static quire_err fill_t5(const vocab *v, sp_model *m) {
 
 static quire_err load_t5(tokenizer *t, const vocab *v, quire_error *err) {
     sp_model m;
-    if (v->scores == NULL && v->tables.n == 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.scores is missing: a \"t5\" tokenizer cannot do without");
-    }
     sp_model_init(&m, "tokenizer.ggml");
     quire_err e = fill_t5(v, &m);
     e = e != QUIRE_OK ? e : sp_model_build(&m, v->tables, t, err);

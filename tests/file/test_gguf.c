@@ -114,6 +114,41 @@ static void the_vocabulary_is_borrowed_from_the_file(void **state) {
     strbuf_deinit(&b);
 }
 
+/* A file with a list of two templates, named or not; 0: a number in place of them. */
+static void expect_template(int n_names, const char *want, size_t n_others) {
+    static const char *const texts[] = {"first", "second"}, *const labels[] = {"rag", "default"};
+    strbuf b = {0};
+    put_header(&b, 3, 0, n_names > 0 ? 2 : 1);
+    if (n_names == 0) {
+        put_key_u32(&b, "tokenizer.chat_template", 7);
+    } else {
+        put_array(&b, "tokenizer.chat_template", GGUF_STRING, 2);
+        put_str(&b, texts[0]);
+        put_str(&b, texts[1]);
+        put_array(&b, "tokenizer.chat_templates", GGUF_STRING, (uint64_t)n_names);
+        for (int i = 0; i < n_names; i++) {
+            put_str(&b, labels[i]);
+        }
+    }
+    pad_from(&b, 0, 32);
+    model_file *f;
+    quire_error err = {0};
+    if (model_file_open_memory(b.p, b.n, "list.gguf", &f, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_true(str_is(model_file_chat_template(f), want));
+    assert_int_equal(model_file_n_templates(f), n_others);
+    model_file_close(f);
+    strbuf_deinit(&b);
+}
+
+static void a_list_of_chat_templates_has_its_default_or_its_first(void **state) {
+    (void)state;
+    expect_template(2, "second", 1);
+    expect_template(1, "first", 0); /* names that are not as many name nothing */
+    expect_template(0, "", 0);      /* and what is no template is none */
+}
+
 static void further_chat_templates_are_keys_with_their_names(void **state) {
     (void)state;
     strbuf b = {0};
@@ -485,6 +520,7 @@ int main(void) {
         cmocka_unit_test(numbers_strings_and_arrays_are_read_by_key),
         cmocka_unit_test(dimensions_become_row_major_and_data_are_found),
         cmocka_unit_test(the_vocabulary_is_borrowed_from_the_file),
+        cmocka_unit_test(a_list_of_chat_templates_has_its_default_or_its_first),
         cmocka_unit_test(further_chat_templates_are_keys_with_their_names),
         cmocka_unit_test(a_file_without_keys_or_tensors_opens),
         cmocka_unit_test(a_file_cut_at_any_byte_is_refused),

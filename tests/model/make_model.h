@@ -9,10 +9,12 @@
 
 typedef struct key_entry {
     char name[64];
-    gguf_type type; /* U32, I64, F32, BOOL or STRING */
+    gguf_type type; /* U32, I64, F32, BOOL, STRING, or ARRAY: of U32 */
     int64_t i;
     float f;
     const char *s;
+    uint32_t list[8];
+    uint64_t n_list;
 } key_entry;
 
 typedef struct tensor_entry {
@@ -51,6 +53,12 @@ static inline void set_f32(model_plan *p, const char *name, float v) {
     key_entry *k = key_of(p, name);
     k->type = GGUF_F32;
     k->f = v;
+}
+static inline void set_list(model_plan *p, const char *name, uint64_t n, const uint32_t *v) {
+    key_entry *k = key_of(p, name);
+    k->type = GGUF_ARRAY;
+    k->n_list = n;
+    memcpy(k->list, v, n * sizeof *v);
 }
 static inline void set_str(model_plan *p, const char *name, const char *v) {
     key_entry *k = key_of(p, name);
@@ -166,6 +174,11 @@ static inline void plan_shared_gate(model_plan *p, bool is_vector) {
 static inline void put_plan_key(strbuf *b, const key_entry *k) {
     put_key(b, k->name, k->type);
     switch (k->type) {
+    case GGUF_ARRAY:
+        put_u32(b, GGUF_U32);
+        put_u64(b, k->n_list);
+        put(b, k->list, k->n_list * sizeof *k->list);
+        break;
     case GGUF_STRING:
         put_str(b, k->s);
         break;

@@ -66,6 +66,35 @@ static void a_gguf_file_is_described(void **state) {
     assert_true(d.attention_scale == 0.25f);
 }
 
+static void numbers_that_are_lists_of_equal_ones_are_one_number(void **state) {
+    (void)state;
+    static const char *const keys[] = {"llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length"};
+    static const uint32_t equal[] = {4, 4}, other[] = {4, 2}, ff[] = {96, 96}, ff_other[] = {96, 64};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        model_plan p;
+        plan_llama(&p);
+        set_list(&p, keys[i], 2, i == 2 ? ff : equal);
+        model_desc d = described(&p);
+        assert_int_equal(d.layers[1].n_heads, 4);
+        assert_int_equal(d.caches[1].n_kv_heads, i == 1 ? 4 : 2);
+        assert_int_equal(d.layers[1].d_ff, 96);
+        set_list(&p, keys[i], 2, i == 2 ? ff_other : other);
+        if (i == 0) {
+            refused(&p, "llama.attention.head_count is 4 in layer 0 and 2 in layer 1");
+        } else {
+            d = described(&p); /* a layer may have its own */
+            assert_true(i == 1 ? d.caches[1].n_kv_heads == 2 : d.layers[1].d_ff == 64);
+        }
+    }
+    model_plan p;
+    plan_llama(&p);
+    set_list(&p, keys[0], 0, equal);
+    refused(&p, "attention heads must be at least 1");
+    set_list(&p, keys[1], 3, (const uint32_t[]){2, 2, 2});
+    set_u32(&p, keys[0], 4);
+    refused(&p, "head_count_kv");
+}
+
 static void what_may_be_absent_has_its_default(void **state) {
     (void)state;
     model_plan p;
@@ -397,7 +426,12 @@ static void a_hugging_face_config_is_described(void **state) {
     d = described_hf("\"eos_token_id\": 3", "{\"eos_token_id\": [7, 8]}"); /* generation_config.json goes before */
     assert_int_equal(d.n_eos, 2);
     assert_int_equal(d.eos[0], 7);
-    d = described_hf("\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12]", NULL); /* as many as are kept */
+    char many[512] = "\"eos_token_id\": [0";
+    for (int i = 1; i < 40; i++) {
+        (void)snprintf(many + strlen(many), sizeof many - strlen(many), ",%d", i);
+    }
+    (void)snprintf(many + strlen(many), sizeof many - strlen(many), "]");
+    d = described_hf(many, NULL); /* as many as are kept */
     assert_int_equal(d.n_eos, DESC_MAX_EOS);
 }
 
@@ -506,6 +540,7 @@ static void factors_for_more_dimensions_than_a_head_has_are_refused(void **state
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gguf_file_is_described),
+        cmocka_unit_test(numbers_that_are_lists_of_equal_ones_are_one_number),
         cmocka_unit_test(what_may_be_absent_has_its_default),
         cmocka_unit_test(what_must_be_there_is_named_when_it_is_not),
         cmocka_unit_test(shapes_that_cannot_be_computed_are_refused),

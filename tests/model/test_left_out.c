@@ -53,6 +53,32 @@ static void gguf_layers_behind_the_last_are_left_out(void **state) {
     }
 }
 
+static void towers_beside_the_text_of_a_gguf_file_are_left_out_and_named(void **state) {
+    (void)state;
+    model_plan plain, with;
+    size_t n_plain, n_with;
+    plan_llama(&plain);
+    plan_llama(&with);
+    set_tensor(&with, "v.blk.0.attn_q.weight", 64, 64);
+    set_tensor(&with, "v.patch_embd.weight", 64, 32);
+    set_tensor(&with, "mm.0.weight", 64, 64);
+    set_tensor(&with, "mm.0.bias", 64, 0);
+    set_tensor(&with, "a.conv1d.1.weight", 64, 32);
+    plan_file a = plan_open(&plain), b = plan_open(&with);
+    model_desc da = described(a.f), db = described(b.f);
+    assert_int_equal(db.n_left_out, 5);
+    assert_int_equal(db.left_out_bytes, 4 * (64 * 64 + 64 * 32 + 64 * 64 + 64 + 64 * 32));
+    assert_int_equal(db.n_params, da.n_params);
+    assert_true(strstr(db.left_out_names, "v.") && strstr(db.left_out_names, "mm.") && strstr(db.left_out_names, "a."));
+    float *x = logits_of(a.f, COMPUTE_F32, &n_plain), *y = logits_of(b.f, COMPUTE_F32, &n_with);
+    assert_int_equal(n_plain, n_with);
+    assert_memory_equal(x, y, n_plain * sizeof *x);
+    mem_free(x);
+    mem_free(y);
+    free(a.bytes);
+    free(b.bytes);
+}
+
 static void refused(const model_plan *p, const char *what) {
     plan_file f = plan_open(p);
     backend *b = open_backend(COMPUTE_F32);
@@ -195,6 +221,7 @@ static void without_the_number_a_layer_behind_the_last_is_a_stranger(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_layers_behind_the_last_are_left_out),
+        cmocka_unit_test(towers_beside_the_text_of_a_gguf_file_are_left_out_and_named),
         cmocka_unit_test(only_as_many_as_the_file_says_are_left_out),
         cmocka_unit_test(the_layers_of_checkpoints_are_left_out),
         cmocka_unit_test(without_the_number_a_layer_behind_the_last_is_a_stranger),
