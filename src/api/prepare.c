@@ -35,6 +35,7 @@ static quire_err encode(const quire_engine *e, const quire_request *r, str text,
     }
     options.special = ENCODE_PARSE;
     options.add_special = r->add_special;
+    options.add_bos = r->add_bos;
     options.max_tokens = limit;
     quire_err er = tokenizer_encode(e->parts.tokenizer, text, options, out, err);
     return er == QUIRE_NO_ROOM ? request_too_long(r, limit + 1, true, err) : er;

@@ -31,6 +31,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
         r->info.prompt_logprobs = -1;
     r->cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
     r->json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
+    r->add_bos = endpoint == QUIRE_CHAT;
     sampling_params_init(&r->sampling);
     quire_err e = QUIRE_OK;
     int32_t n = 0;
@@ -45,7 +46,6 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
         quire_request_free(r);
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    r->add_special = r->add_special || (endpoint == QUIRE_CHAT && ctx->form != NULL && ctx->form->adds_special);
     *out = r;
     return QUIRE_OK;
 }

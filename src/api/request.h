@@ -113,6 +113,7 @@ struct quire_request {
     size_t n_offered;
     str template_given, reasoning_effort, verbosity; /* in values; empty: not given */
     bool add_special, add_generation_prompt, continue_final_message;
+    bool add_bos; /* of a chat that says nothing of add_special_tokens */
 
     sampling_params sampling;
     float ttft_deadline_ms; /* 0: none */

@@ -135,6 +135,13 @@ static quire_err read_seed(quire_request *r, const field_desc *f, const json_val
     return QUIRE_OK;
 }
 
+static quire_err read_add_special(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    (void)f, (void)err;
+    r->add_special = json_truth(v);
+    r->add_bos = v == NULL;
+    return QUIRE_OK;
+}
+
 static quire_err read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     r->info.model = v != NULL && json_str(v).n > 0 ? json_str(v).p : NULL;
@@ -256,7 +263,7 @@ static quire_err read_template_kwargs(quire_request *r, const field_desc *f, con
 #define AT(member) offsetof(quire_request, member), NULL
 static const binding bindings[] = {
     {"add_generation_prompt", AT(add_generation_prompt)},
-    {"add_special_tokens", AT(add_special)},
+    {"add_special_tokens", 0, read_add_special},
     {"allowed_token_ids", 0, request_read_allowed},
     {"attention", 0, request_read_attention},
     {"bad_words", 0, request_read_bad_words},

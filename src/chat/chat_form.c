@@ -45,7 +45,6 @@ static quire_err open_default(const char *given, str own, chat_form *f, quire_er
             return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
         }
     }
-    f->adds_special = true;
     const tokenizer *t = f->tokens.tokenizer;
     bool has_turns = special(t, TURN_START) >= 0 && special(t, TURN_END) >= 0;
     return has_turns ? open_chatml(&f->tokens, f, err) : open_plain(&f->tokens, f, err);

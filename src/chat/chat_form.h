@@ -34,7 +34,6 @@ typedef struct chat_form {
     str stops[CHAT_FORM_STOPS]; /* constant; strings that end an answer besides the request's */
     int32_t n_stops;
     int32_t end_token; /* a token that ends an answer besides the model's own; -1: none */
-    bool adds_special; /* the template leaves it to the tokenizer to begin the text, as a completion does */
 } chat_form;
 
 /* Opens the form with the given template (NULL: none), else the model's own (empty: none), else without one. *refused says why the model's

@@ -29,6 +29,7 @@ typedef struct post_template {
 /* The tokens around one text, and around two. One that is not set adds none. */
 typedef struct postprocessor {
     post_template single, pair;
+    post_template start; /* around a chat template's text: BOS, where texts begin with one */
 } postprocessor;
 
 void postprocessor_deinit(postprocessor *p);

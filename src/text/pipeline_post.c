@@ -28,6 +28,7 @@ static void template_deinit(post_template *t) {
 void postprocessor_deinit(postprocessor *p) {
     template_deinit(&p->single);
     template_deinit(&p->pair);
+    template_deinit(&p->start);
 }
 
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids) {

@@ -13,14 +13,33 @@ static quire_err (*const loaders[])(tokenizer *t, const vocab *v, quire_error *e
     [VOCAB_TEKKEN] = tokenizer_load_tekken,
 };
 
+/* The one token before the text of a post-processor's template, or -1. */
+static int32_t first_of(const post_template *p) {
+    bool is_one = p->is_set && p->n > 1 && p->parts[0].kind == POST_TOKENS && p->parts[0].n_ids == 1 && p->parts[1].kind == POST_A;
+    return is_one ? p->parts[0].ids[0] : -1;
+}
+
+/* Finds the BOS of chats. */
+static quire_err find_start(tokenizer *t) {
+    int32_t first = first_of(&t->post.single);
+    first = t->bos < 0 || first == t->bos ? first : -1;
+    t->start = t->says_bos < 0 ? first : t->says_bos == 1 ? t->bos : -1;
+    if (t->start < 0) {
+        return QUIRE_OK;
+    }
+    TRY(post_template_add(&t->post.start, POST_TOKENS, 0, &t->start, 1));
+    return post_template_add(&t->post.start, POST_A, 0, NULL, 0);
+}
+
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     if (v->source == VOCAB_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");
     }
     tokenizer *t = mem_new(1, sizeof *t);
     TRY(mem_check_for(t, "a tokenizer", err));
-    t->bos = t->eos = -1;
+    t->bos = t->eos = t->says_bos = t->start = -1;
     quire_err e = loaders[v->source](t, v, err);
+    e = e == QUIRE_OK ? find_start(t) : e;
     if (e != QUIRE_OK) {
         tokenizer_close(t);
         return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the tokenizer") : e;
@@ -314,12 +333,23 @@ static bool has_text(const post_template *p) {
     return has;
 }
 
-typedef enum around { AROUND_NOTHING, AROUND_ONCE, AROUND_ALWAYS } around;
+typedef enum around { AROUND_NOTHING, AROUND_BOS, AROUND_ONCE, AROUND_ALWAYS } around;
 
 /* The template around one text or two. */
 static const post_template *template_of(const tokenizer *t, bool is_pair, around how) {
     static const post_template none;
-    return how == AROUND_NOTHING ? &none : is_pair ? &t->post.pair : &t->post.single;
+    return how == AROUND_NOTHING ? &none : how == AROUND_BOS ? &t->post.start : is_pair ? &t->post.pair : &t->post.single;
+}
+
+/* Whether a template wrote BOS behind white space. */
+static bool starts_behind_space(const encode_run *r, str text) {
+    const added_token *bos = added_set_get(&r->t->added, r->t->start);
+    size_t at = 0;
+    while (at < text.n && strchr(" \t\r\n", text.p[at]) != NULL && text.p[at] != '\0') {
+        at++;
+    }
+    bool is_bos = bos != NULL && at > 0 && text.n - at >= bos->content.n && memcmp(text.p + at, bos->content.p, bos->content.n) == 0;
+    return is_bos && (r->options.marks == NULL || text_marks_allow(r->options.marks, at, at + bos->content.n));
 }
 
 static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out,
@@ -329,7 +359,8 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
         TRY(encode_content(r, *pair, &lists[1]));
     }
     const post_template *p = template_of(r->t, pair != NULL, how);
-    size_t n_there = how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0;
+    size_t n_there = how == AROUND_ONCE || how == AROUND_BOS ? n_already_there(p, &lists[0]) : 0;
+    n_there = how == AROUND_BOS && n_there == 0 && starts_behind_space(r, text) ? 1 : n_there;
     if (r->options.seams != NULL) {
         r->options.seams->first = n_before_text(p) - n_there;
         r->options.seams->n = has_text(p) ? r->options.seams->n : 0; /* what is not in *out has no positions there */
@@ -369,7 +400,8 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_op
 }
 
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err) {
-    return encode(t, text, NULL, options, options.add_special ? AROUND_ONCE : AROUND_NOTHING, out, NULL, err);
+    around how = options.add_special ? AROUND_ONCE : options.add_bos ? AROUND_BOS : AROUND_NOTHING;
+    return encode(t, text, NULL, options, how, out, NULL, err);
 }
 
 quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special, token_list *out, token_list *types,
@@ -437,6 +469,14 @@ bool tokenizer_is_special(const tokenizer *t, int32_t id) {
 
 bool tokenizer_is_added(const tokenizer *t, int32_t id) {
     return added_set_get(&t->added, id) != NULL;
+}
+
+int32_t tokenizer_start(const tokenizer *t) {
+    return t->start;
+}
+
+int32_t tokenizer_eos(const tokenizer *t) {
+    return t->eos;
 }
 
 str tokenizer_bos_text(const tokenizer *t) {

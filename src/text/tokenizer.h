@@ -29,6 +29,7 @@ typedef enum encode_special {
 typedef struct encode_options {
     encode_special special;
     bool add_special; /* the post-processor's tokens, or BOS/EOS by add_bos/add_eos */
+    bool add_bos;     /* without add_special: BOS alone, where texts of this vocabulary begin with one; for what a chat template wrote */
     const text_marks *marks; /* of the text: control tokens in a client's part are ordinary text; NULL: allowed everywhere */
     size_t max_tokens;       /* of the text without special tokens: encoding stops past it; 0: no bound */
     encode_seams *seams;     /* gets the text's seams behind `from`; NULL: they are not wanted */
@@ -36,7 +37,8 @@ typedef struct encode_options {
     size_t from;             /* a seam, where known is not NULL */
 } encode_options;
 
-/* Appends the ids of text to *out. A BOS is not added when the ids already begin with one (a template wrote it). O(n log n). Bytes that are
+/* Appends the ids of text to *out. A BOS is not added when the ids already begin with one (a template wrote it, with add_bos also behind
+ * white space). O(n log n). Bytes that are
  * not UTF-8 count as U+FFFD, one for each maximal invalid part. A character for which the vocabulary has neither a token, nor bytes, nor an
  * unknown token is dropped, as in the reference implementations. QUIRE_NO_MEMORY; QUIRE_NO_ROOM past max_tokens, detected early;
  * QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular expressions take too long on the text; QUIRE_UNSUPPORTED
@@ -66,6 +68,11 @@ int32_t tokenizer_find(const tokenizer *t, str piece);
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
 /* Whether a text becomes the token as a whole: a control token, or one that a user defined. */
 bool tokenizer_is_added(const tokenizer *t, int32_t id);
+/* The BOS that add_bos adds: a GGUF file's by tokenizer.ggml.add_bos_token, or by its tokenizer's kind where that is absent; of Hugging Face
+ * files by tokenizer_config.json's add_bos_token, or the post-processor's where that is absent. -1: none. */
+int32_t tokenizer_start(const tokenizer *t);
+/* The token that ends a text, as the tokenizer's own files name it; -1: none. */
+int32_t tokenizer_eos(const tokenizer *t);
 /* Texts of bos, eos, unk and pad tokens for templates; empty when none. */
 str tokenizer_bos_text(const tokenizer *t);
 str tokenizer_eos_text(const tokenizer *t);

@@ -24,6 +24,8 @@ typedef struct tokenizer {
     uint8_t *classes; /* [vocab.n] piece_class, or NULL: all normal */
     size_t max_bytes; /* the most bytes of text that one token may represent; 0: no bound, since characters may be deleted */
     int32_t bos, eos;
+    int32_t says_bos; /* tokenizer_config.json's add_bos_token: 0 or 1; -1: it is silent */
+    int32_t start;    /* tokenizer_start; found after everything else is built */
     strbuf bos_text, eos_text;
 } tokenizer;
 

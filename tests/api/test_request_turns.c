@@ -25,7 +25,7 @@ static quire_request *parse_by(const request_context *ctx, quire_endpoint endpoi
 /* The strings and the token of a form without template end the answers of chats, behind those of the request. */
 static void the_next_turn_ends_an_answer(void **state) {
     (void)state;
-    const chat_form form = {.name = "plain", .stops = {{"\nuser:", 6}}, .n_stops = 1, .end_token = 7, .adds_special = true};
+    const chat_form form = {.name = "plain", .stops = {{"\nuser:", 6}}, .n_stops = 1, .end_token = 7};
     request_context ctx = context;
     ctx.form = &form;
     char sixteen[512] = "{" USER ",\"stop\":[\"a\"";
@@ -38,7 +38,6 @@ static void the_next_turn_ends_an_answer(void **state) {
     assert_true(str_is(r->stops[0], "a") && str_is(r->stops[PARAMS_MAX_STOP], "\nuser:"));
     assert_int_equal(r->sampling.n_stop_tokens, 1);
     assert_int_equal(r->sampling.stop_tokens[0], 7);
-    assert_true(r->add_special);
     quire_request_free(r);
     char ids[1024] = "{" USER ",\"stop_token_ids\":[8";
     for (int i = 1; i < PARAMS_MAX_STOP_TOKENS; i++) {
@@ -51,7 +50,6 @@ static void the_next_turn_ends_an_answer(void **state) {
     r = parse_by(&ctx, QUIRE_CHAT, "{" USER ",\"ignore_eos\":true,\"stop\":\"a\",\"add_special_tokens\":false}");
     assert_int_equal(r->n_stops, 1);
     assert_int_equal(r->sampling.n_stop_tokens, 0);
-    assert_false(r->add_special);
     quire_request_free(r);
     r = parse_by(&ctx, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}");
     assert_int_equal(r->n_stops + r->sampling.n_stop_tokens, 0);

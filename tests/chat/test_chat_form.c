@@ -70,7 +70,6 @@ static void a_vocabulary_with_the_tokens_of_chatml_gets_it(void **state) {
     assert_string_equal(f.name, "chatml");
     assert_int_equal(f.end_token, 2);
     assert_int_equal(f.n_stops, 0);
-    assert_true(f.adds_special);
     /* five tokens are the form's own: the client's is text */
     expect(&f, TALK, "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nA<|im_end|><|im_end|>\n<|im_start|>assistant\n", 5);
     chat_form_close(&f);
@@ -108,7 +107,7 @@ static void a_template_goes_before_a_form_and_the_operators_before_the_models(vo
     quire_error refused, err;
     assert_int_equal(chat_form_open(NULL, str_of("{{ messages[0].content }}"), &tokens, &f, &refused, &err), QUIRE_OK);
     assert_string_equal(f.name, "model");
-    assert_true(f.end_token == -1 && f.n_stops == 0 && !f.adds_special);
+    assert_true(f.end_token == -1 && f.n_stops == 0);
     expect(&f, TALK, "Be brief.", 0);
     chat_form_close(&f);
     assert_int_equal(chat_form_open("given", str_of("{{ messages }}"), &tokens, &f, &refused, &err), QUIRE_OK);

@@ -265,6 +265,30 @@ static void expect_ids(const vocab *v, const char *text, const int32_t *want, si
 #define EXPECT_IDS(v, text, ...)                                                                                                           \
     expect_ids(v, text, (const int32_t[]){__VA_ARGS__}, sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
+static int32_t start_of(const vocab *v) {
+    tokenizer *t = NULL;
+    assert_int_equal(tokenizer_open(v, &t, NULL), QUIRE_OK);
+    int32_t start = tokenizer_start(t);
+    tokenizer_close(t);
+    return start;
+}
+
+static void chats_begin_with_the_bos_that_texts_begin_with(void **state) {
+    (void)state;
+    vocab v = vocabulary("gpt2", "llama-bpe");
+    assert_int_equal(start_of(&v), 0);
+    v.add_bos = 0;
+    assert_int_equal(start_of(&v), -1);
+    v = vocabulary("gpt2", "qwen2");
+    assert_int_equal(start_of(&v), -1);
+    v.add_bos = 1;
+    v.add_eos = 1;
+    v.eos = 1;
+    assert_int_equal(start_of(&v), 0);
+    v.bos = -1;
+    assert_int_equal(start_of(&v), -1);
+}
+
 static void an_unset_flag_adds_a_bos_where_llama_cpp_does(void **state) {
     (void)state;
     vocab v = vocabulary("gpt2", "llama-bpe");
@@ -301,6 +325,7 @@ int main(void) {
         cmocka_unit_test(every_name_is_known),
         cmocka_unit_test(names_cut_as_their_models_do),
         cmocka_unit_test(an_unset_flag_adds_a_bos_where_llama_cpp_does),
+        cmocka_unit_test(chats_begin_with_the_bos_that_texts_begin_with),
         cmocka_unit_test(gemma4_is_a_model_by_itself),
         cmocka_unit_test(kimi_k2_needs_no_merges),
     };

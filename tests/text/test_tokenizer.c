@@ -233,6 +233,61 @@ static void every_model_at_hand_opens_and_gives_text_back(void **state) {
     round_trip(QWEN, "na\xC3\xAFve \xF0\x9F\x98\x80 text");
 }
 
+/* The ids of what a chat template wrote. mine: bytes [from, to) are a client's. */
+static token_list encode_chat(const tokenizer *t, const char *text, size_t from, size_t to) {
+    token_list ids = {0};
+    text_marks marks = {0};
+    assert_int_equal(to > from ? text_marks_add(&marks, from, to) : QUIRE_OK, QUIRE_OK);
+    encode_options o = {.special = ENCODE_PARSE, .add_bos = true, .marks = &marks};
+    assert_int_equal(tokenizer_encode(t, str_of(text), o, &ids, NULL), QUIRE_OK);
+    text_marks_deinit(&marks);
+    return ids;
+}
+
+#define SURROUND                                                                                                                           \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\",\"type_id\":0}},{\"Sequence\":{"        \
+    "\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":"  \
+    "0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<x>\":{\"id\":\"<x>\",\"ids\":[8],\"tokens\":[\"<x>\"]},"  \
+    "\"<s>\":{\"id\":\"<s>\",\"ids\":[7],\"tokens\":[\"<s>\"]}}}"
+
+static void a_chat_gets_one_bos_where_the_template_writes_none(void **state) {
+    (void)state;
+    tokenizer *t = open_json("{" MODEL "," ADDED("\"special\":true") "," SURROUND "}", "{\"bos_token\":\"<x>\"}");
+    assert_int_equal(tokenizer_start(t), 8);
+    EXPECT(encode_chat(t, "abc", 0, 0), 8, 4); /* BOS alone: what stands behind a text would end the prompt */
+    EXPECT(encode_chat(t, "<x>abc", 0, 0), 8, 4);
+    EXPECT(encode_chat(t, "  <x>abc", 0, 0), 6, 6, 8, 4);    /* never two */
+    EXPECT(encode_chat(t, "a<x>", 0, 0), 8, 0, 8);           /* of a later turn */
+    EXPECT(encode_chat(t, "<x>", 0, 3), 8); /* a client's is text, of characters that this vocabulary lacks */
+    EXPECT(encode_chat(t, " <x>a", 1, 4), 8, 6, 0);
+    EXPECT(encode_chat(t, "", 0, 0), 8);
+    tokenizer_close(t);
+}
+
+static void the_config_says_before_the_post_processor_whether_chats_begin_with_bos(void **state) {
+    (void)state;
+    static const struct {
+        const char *post, *config;
+        int32_t start;
+    } cases[] = {
+        {"," SURROUND, "{\"bos_token\":\"<x>\"}", 8},
+        {"," SURROUND, "{\"bos_token\":\"<x>\",\"add_bos_token\":false}", -1},
+        {"," SURROUND, "{\"bos_token\":\"<s>\"}", -1}, /* what stands before texts is something else */
+        {"," SURROUND, "", 8},
+        {"", "{\"bos_token\":\"<x>\",\"add_bos_token\":true}", 8},
+        {"", "{\"bos_token\":\"<x>\"}", -1},
+        {"", "{\"add_bos_token\":true}", -1},
+        {"", "", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[2048];
+        (void)snprintf(json, sizeof json, "{%s,%s%s}", MODEL, ADDED("\"special\":true"), cases[i].post);
+        tokenizer *t = open_json(json, cases[i].config);
+        assert_int_equal(tokenizer_start(t), cases[i].start);
+        tokenizer_close(t);
+    }
+}
+
 static void add_special_of_real_models_gives_one_bos(void **state) {
     (void)state;
     tokenizer *t = shared_tokenizer(LLAMA3);
@@ -401,6 +456,8 @@ int main(void) {
         cmocka_unit_test(decoder_steps_see_whole_tokens),
         cmocka_unit_test(bos_comes_from_the_post_processor_else_from_the_config_else_not),
         cmocka_unit_test(a_template_that_wrote_bos_gets_no_second_one),
+        cmocka_unit_test(a_chat_gets_one_bos_where_the_template_writes_none),
+        cmocka_unit_test(the_config_says_before_the_post_processor_whether_chats_begin_with_bos),
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(every_model_at_hand_opens_and_gives_text_back),
         cmocka_unit_test(add_special_of_real_models_gives_one_bos),

@@ -1,0 +1,83 @@
+#include "text/turn_ends.h"
+
+/* The texts by which llama.cpp knows tokens that end a generation. The last lines are of models that fill in the middle of a file: a
+ * padding, a repository's name and the border between files end what was asked for. */
+static const char *const texts[] = {
+    "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<EOT>", "_<EOT>", "[EOT]", "<|end_of_text|>",
+    "<|eom_id|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "[EOS]", "</s>", "<eos>", "<turn|>", "<|tool_response>",
+    "<end_of_utterance>", "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]",
+    "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", "<|file_sep|>",
+};
+
+static bool is_listed(str text) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (str_is(text, texts[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add(turn_ends *ends, int32_t id, turn_end_reason reason) {
+    if (ends->n < TURN_ENDS_MAX) {
+        ends->tokens[ends->n].id = id;
+        ends->tokens[ends->n++].reason = reason;
+    }
+}
+
+/* The text of a GGUF file's token: a packed model has it in the tokenizer only. */
+static str text_of(const vocab *v, const tokenizer *t, int32_t id) {
+    return v->tokens != NULL ? v->tokens[id] : t != NULL ? tokenizer_piece(t, id) : (str){"", 0};
+}
+
+/* The found token with this text, or -1. */
+static int32_t found(const turn_ends *ends, const vocab *v, const tokenizer *t, const char *text) {
+    for (int32_t i = 0; i < ends->n; i++) {
+        if (str_is(text_of(v, t, ends->tokens[i].id), text)) {
+            return ends->tokens[i].id;
+        }
+    }
+    return -1;
+}
+
+static void drop(turn_ends *ends, int32_t id) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < ends->n; i++) {
+        if (ends->tokens[i].id != id) {
+            ends->tokens[n++] = ends->tokens[i];
+        }
+    }
+    ends->n = n;
+}
+
+/* Where a turn has several messages, <|end|> ends only one of them (gpt-oss, Solar Open). Gemma 4's vocabulary has </s> as an ordinary
+ * piece of markup. */
+static void drop_those_that_go_on(turn_ends *ends, const vocab *v, const tokenizer *t) {
+    bool calls = found(ends, v, t, "<|call|>") >= 0 || found(ends, v, t, "<|calls|>") >= 0;
+    bool has_messages = calls && (found(ends, v, t, "<|return|>") >= 0 || found(ends, v, t, "<|flush|>") >= 0);
+    bool is_markup = found(ends, v, t, "<|tool_response>") >= 0;
+    ends->goes_on[0] = has_messages ? found(ends, v, t, "<|end|>") : -1;
+    ends->goes_on[1] = is_markup ? found(ends, v, t, "</s>") : -1;
+    drop(ends, ends->goes_on[0]);
+    drop(ends, ends->goes_on[1]);
+}
+
+turn_ends turn_ends_find(const vocab *v, const tokenizer *t) {
+    turn_ends ends = {.goes_on = {-1, -1}};
+    bool has_types = v->source == VOCAB_GGUF && v->types != NULL;
+    for (int32_t i = 0; has_types && i < v->n_tokens; i++) {
+        bool counts = v->types[i] == VOCAB_CONTROL || v->types[i] == VOCAB_USER_DEFINED;
+        if (counts && is_listed(text_of(v, t, i))) {
+            add(&ends, i, TURN_END_BY_TEXT);
+        }
+    }
+    if (has_types) {
+        drop_those_that_go_on(&ends, v, t);
+    }
+    int32_t eos = v->source != VOCAB_GGUF && t != NULL ? tokenizer_eos(t) : -1;
+    if (eos >= 0) {
+        add(&ends, eos, TURN_END_BY_NAME);
+    }
+    return ends;
+}
