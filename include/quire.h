@@ -137,6 +137,10 @@ typedef struct quire_options {
     /* what objects of a JSON Schema may hold in answers beside the names that they list, where a request does not say it: "closed": nothing,
      * where the schema lists names and says nothing of others; "schema": as the standard has it */
     const char *json_additional_properties;
+    /* whether tokens that a request's rule forces are computed together: "on"; "off": one by one. The answers are the same */
+    const char *jump_forward;
+    /* models that load in less than this are not kept in pack_cache: they gain nothing. 0: all are */
+    int64_t pack_cache_least_us;
 } quire_options;
 
 /* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become

@@ -60,11 +60,11 @@ static void say_what_was_taken(const program *p, const cli_options *o) {
 }
 
 /* Puts the directory in the place of --pack-cache auto, and none in that of "none". */
-static void find_pack_cache(cli_options *o) {
+static void find_pack_cache(const command *c, cli_options *o) {
     const char *given = o->engine.pack_cache;
     if (given && strcmp(given, "auto") == 0) {
         o->engine.pack_cache = o->environment.pack_cache;
-        if (!o->engine.pack_cache) {
+        if (!o->engine.pack_cache && c->argument >= ARGUMENT_MODEL) {
             log_line(LOG_WARN, "--pack-cache auto: neither XDG_CACHE_HOME nor HOME names a directory; the model starts without");
         }
     } else if (given && strcmp(given, "none") == 0) {
@@ -107,7 +107,7 @@ static int read_and_run(const program *p, const command *c, int argc, char **arg
         if (!o->help && !o->help_all) {
             say_what_was_taken(p, o);
         }
-        find_pack_cache(o);
+        find_pack_cache(c, o);
         status = resolve_and_run(c, o);
     } else {
         log_line(LOG_ERROR, "%s", err.message);

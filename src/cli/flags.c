@@ -168,8 +168,10 @@ const flag flags_page_size[] = {
 const flag flags_pool[] = {
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", FLAG_COUNT, AT(engine.n_pages), .minimum = 0,
      .maximum = INT32_MAX},
-    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages (0.5)", FLAG_PART,
+    {"--memory-utilization", "PART", "part of the free memory for KV pages (0.5)", FLAG_PART,
      AT(engine.memory_utilization), .minimum = 0.001, .maximum = 1},
+    {"--gpu-memory-utilization", "X", "there is no GPU; --memory-utilization PART is the part of the free host memory for KV pages",
+     FLAG_TAKEN_VALUE, .offset = 0},
     {0},
 };
 const flag flags_mlock[] = {
@@ -209,6 +211,13 @@ const flag flags_pack_cache[] = {
     {"--pack-cache", "auto|DIR|none", "where packed forms of models are kept for later starts (auto: ~/.cache/quire)", FLAG_TEXT,
      AT(engine.pack_cache), .rare = true},
     {"--pack-cache-bytes", "BYTES", "most that they may take there (20G)", FLAG_BYTES, AT(engine.pack_cache_bytes), .rare = true},
+    {"--pack-cache-least-ms", "MS", "models that load in less are not packed there: they would gain nothing (150)", FLAG_MILLISECONDS,
+     AT(engine.pack_cache_least_us), .minimum = 0, .maximum = 1e7, .rare = true},
+    {0},
+};
+const flag flags_pack_cache_place[] = {
+    {"--pack-cache", "auto|DIR|none", "where packed forms of models are kept (auto: ~/.cache/quire)", FLAG_TEXT, AT(engine.pack_cache),
+     .rare = true},
     {0},
 };
 const flag flags_quiet[] = {

@@ -7,10 +7,32 @@
 #include "cli/text_out.h"
 #include "json/json_out.h"
 
-static quire_err write_json(const quire_hub_model *models, size_t n, strbuf *out) {
+/* What is listed: models of the hub, and packed forms of any. */
+typedef struct lists {
+    quire_hub_model *models;
+    quire_packed_form *forms;
+    size_t n_models, n_forms;
+} lists;
+
+static void write_forms(const lists *l, json_out *o) {
+    for (size_t i = 0; i < l->n_forms; i++) {
+        const quire_packed_form *f = &l->forms[i];
+        json_begin(json_item(o), '{');
+        json_cstr(json_name(o, "name"), f->name);
+        json_cstr(json_name(o, "packed_from"), f->source);
+        json_cstr(json_name(o, "quantisation"), f->compute[0] ? f->compute : NULL);
+        json_int(json_name(o, "bytes"), f->bytes);
+        json_int(json_name(o, "used"), f->used_unix_s);
+        json_bool(json_name(o, "whole"), f->is_whole);
+        json_end(o, '}');
+    }
+}
+
+static quire_err write_json(const lists *l, strbuf *out) {
     json_out writer = {.to = out}, *o = &writer;
+    const quire_hub_model *models = l->models;
     json_begin(o, '[');
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < l->n_models; i++) {
         json_begin(json_item(o), '{');
         json_cstr(json_name(o, "name"), models[i].name);
         json_cstr(json_name(o, "revision"), models[i].revision);
@@ -20,6 +42,7 @@ static quire_err write_json(const quire_hub_model *models, size_t n, strbuf *out
         json_bool(json_name(o, "whole"), models[i].is_whole);
         json_end(o, '}');
     }
+    write_forms(l, o);
     json_end(o, ']');
     return o->err;
 }
@@ -66,11 +89,34 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err print(const cli_options *o, const hub_setup *s, quire_hub_model *models, size_t n, quire_error *err) {
+/* A table of packed forms, with as many digits of their names as tell most of them apart. */
+static quire_err write_forms_table(const lists *l, strbuf *out) {
+    enum { SHOWN = sizeof "packed:" - 1 + 12 };
+    TRY(strbuf_addf(out, "%s%-*s  %-7s  %9s  %-14s  %s", out->n > 0 ? "\n\n" : "", SHOWN, "PACKED FORM", "COMPUTE", "SIZE", "LAST USED", "MADE OF"));
+    for (size_t i = 0; i < l->n_forms; i++) {
+        const quire_packed_form *f = &l->forms[i];
+        strbuf age = {0};
+        quire_err e = add_age(f->used_unix_s, &age);
+        e = e == QUIRE_OK ? strbuf_addf(out, "\n%.*s  %-7s  %6.2f GB  %-14s  %s", SHOWN, f->name, f->compute[0] ? f->compute : "-",
+                                        (double)f->bytes / 1e9, age.p, f->is_whole ? f->source : "damaged: the next start makes it again")
+                          : e;
+        strbuf_deinit(&age);
+        TRY(e);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_tables(const hub_setup *s, lists *l, strbuf *out) {
+    if (l->n_models + l->n_forms == 0) {
+        return strbuf_addf(out, "no models in %s; `quire pull ORG/NAME` fetches one", s->options.cache);
+    }
+    TRY(l->n_models > 0 ? write_table(l->models, l->n_models, out) : QUIRE_OK);
+    return l->n_forms > 0 ? write_forms_table(l, out) : QUIRE_OK;
+}
+
+static quire_err print(const cli_options *o, const hub_setup *s, lists *l, quire_error *err) {
     strbuf out = {0};
-    quire_err e = o->json  ? write_json(models, n, &out)
-                  : n == 0 ? strbuf_addf(&out, "no models in %s; `quire pull ORG/NAME` fetches one", s->options.cache)
-                           : write_table(models, n, &out);
+    quire_err e = o->json ? write_json(l, &out) : write_tables(s, l, &out);
     e = e == QUIRE_OK ? text_out_print((str){out.p, out.n}, err) : err_set(err, e, -1, "out of memory for the list");
     strbuf_deinit(&out);
     return e;
@@ -78,25 +124,31 @@ static quire_err print(const cli_options *o, const hub_setup *s, quire_hub_model
 
 static quire_err run(const cli_options *o, quire_error *err) {
     hub_setup s;
-    quire_hub_model *models = NULL;
-    size_t n;
+    lists l = {0};
     quire_err e = hub_open(o, &s, err);
-    e = e == QUIRE_OK ? quire_hub_list(&s.options, &models, &n, err) : e;
-    e = e == QUIRE_OK ? print(o, &s, models, n, err) : e;
-    quire_free(models);
+    e = e == QUIRE_OK ? quire_hub_list(&s.options, &l.models, &l.n_models, err) : e;
+    e = e == QUIRE_OK ? quire_packed_list(o->engine.pack_cache, &l.forms, &l.n_forms, err) : e;
+    e = e == QUIRE_OK ? print(o, &s, &l, err) : e;
+    quire_free(l.models);
+    quire_free(l.forms);
     hub_close(&s);
     return e;
 }
 
-static const flag *const groups[] = {flags_hub, flags_json, flags_help, flags_help_all, NULL};
+static void defaults(cli_options *o) {
+    o->engine.pack_cache = "auto";
+}
+
+static const flag *const groups[] = {flags_hub, flags_pack_cache_place, flags_json, flags_help, flags_help_all, NULL};
 
 const command command_list = {
     .name = "list",
-    .summary = "models of the hub that are in the cache: size, quantisation, last use",
+    .summary = "models of the hub in the cache, and packed forms that starts have kept: size, last use",
     .usage = "quire list",
     .examples = "  quire list --json\n",
     .argument = ARGUMENT_NONE,
     .flags = groups,
     .options_size = sizeof(cli_options),
+    .defaults = defaults,
     .run = run,
 };

@@ -140,6 +140,8 @@ static const flag tenant_flags[] = {
     {0},
 };
 static const flag_choice additional[] = {{"closed", "closed"}, {"schema", "schema"}, {NULL, NULL}};
+static const flag_choice on_or_off[] = {{"on", "on"}, {"off", "off"}, {NULL, NULL}};
+
 static const flag text_flags[] = {
     {"--tool-call-parser", "NAME", "format of the model's tool calls: auto (by the template's marks), none, or a name of docs/tools.md",
      FLAG_TEXT, AT(engine.tool_call_parser), .rare = true},
@@ -149,6 +151,8 @@ static const flag text_flags[] = {
      FLAG_CHOICE, AT(engine.json_additional_properties), .choices = additional, .rare = true},
     {"--trust-request-chat-template", NULL, "a request's chat_template may be a template's text", FLAG_SWITCH,
      AT(engine.trust_request_chat_template), .rare = true},
+    {"--jump-forward", NULL, "compute tokens that a request's rule forces together, or one by one; answers are the same", FLAG_CHOICE,
+     AT(engine.jump_forward), .choices = on_or_off, .rare = true},
     {"--text-threads", "N", "threads that tokenise (0: as many as compute leaves, 2 at least)", FLAG_COUNT, AT(engine.n_text_threads),
      .minimum = 0, .maximum = 64, .rare = true},
     {"--text-cache-bytes", "BYTES", "host memory for conversations' ids (64M)", FLAG_BYTES, AT(engine.text_cache_bytes), .rare = true},

@@ -232,6 +232,31 @@ static quire_err list_all(const pack_cache *c, listing *l, quire_error *err) {
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", c->dir);
 }
 
+quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire_error *err) {
+    listing l = {0};
+    *out = NULL;
+    *n = 0;
+    quire_err e = list_all(c, &l, err);
+    if (e == QUIRE_OK && l.n > 0) {
+        *out = mem_new(l.n, sizeof **out);
+        e = *out != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", c->dir);
+    }
+    for (size_t i = 0; e == QUIRE_OK && i < l.n; i++) {
+        pack_form *f = &(*out)[(*n)++];
+        *f = (pack_form){.n_bytes = l.entries[i].n_bytes, .used_unix_s = (int64_t)l.entries[i].used.tv_sec};
+        memcpy(f->key, l.entries[i].key, sizeof f->key);
+    }
+    mem_free(l.entries);
+    return e;
+}
+
+bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out) {
+    entry_path path;
+    bool fits = path_of(c, key, SUFFIX, &path) && strlen(path.text) < n_out;
+    (void)snprintf(out, n_out, "%s", fits ? path.text : "");
+    return fits;
+}
+
 static int compare_use(const void *a, const void *b) {
     const struct timespec *x = &((const listed *)a)->used, *y = &((const listed *)b)->used;
     return x->tv_sec != y->tv_sec ? (x->tv_sec > y->tv_sec) - (x->tv_sec < y->tv_sec)

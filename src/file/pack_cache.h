@@ -36,6 +36,15 @@ bool pack_cache_can_name(const model_file *source);
 /* Opens the entry and notes its use. Its checksums have not been checked. QUIRE_NOT_FOUND: there is none. Other errors: there is one, which
  * cannot be used and was removed; err says why. */
 quire_err pack_cache_find(const pack_cache *c, const char *key, model_file **out, quire_error *err);
+/* An entry, for people. */
+typedef struct pack_form {
+    char key[PACK_KEY_BYTES];
+    int64_t n_bytes, used_unix_s;
+} pack_form;
+/* Lists the entries, unopened. *out is freed with mem_free. QUIRE_IO, QUIRE_NO_MEMORY. */
+quire_err pack_cache_list(const pack_cache *c, pack_form **out, size_t *n, quire_error *err);
+/* The path of an entry. False: it is too long. */
+bool pack_cache_path(const pack_cache *c, const char *key, char *out, size_t n_out);
 /* Removes the entry. It may not be there. */
 void pack_cache_remove(const pack_cache *c, const char *key);
 

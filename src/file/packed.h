@@ -32,6 +32,7 @@
 #define PACKED_OVERRIDES "overrides" /* those with which it was packed (overrides_text); none: the section is empty */
 #define PACKED_CHECKSUMS "checksums"
 #define PACKED_KEY     "key" /* of an entry of the pack cache: its name there */
+#define PACKED_SOURCE  "source" /* of an entry of the pack cache: the absolute path of what it was made of */
 #define PACKED_N_TOKENS "quire.n_tokens" /* a key of "gguf" beside tables: the length of the omitted lists */
 
 typedef struct packed_header {

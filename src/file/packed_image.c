@@ -196,7 +196,8 @@ quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables
     return add_modules(i, f);
 }
 
-quire_err packed_image_key(packed_image *i, const char *key) {
+quire_err packed_image_key(packed_image *i, const char *key, const char *source) {
+    TRY(add_section(i, PACKED_SOURCE, str_of(source)));
     return add_section(i, PACKED_KEY, str_of(key));
 }
 

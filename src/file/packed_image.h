@@ -21,8 +21,8 @@ quire_err packed_image_add(packed_image *i, const tensor_view *view);
 /* Adds the metadata of f, which must not be a packed model itself. tables: the tokenizer's tables; the vocabulary's own lists are then
  * omitted. json: tokenizer.json without those lists. Both empty: the vocabulary is kept unchanged. All is copied. */
 quire_err packed_image_metadata(packed_image *i, const model_file *f, str tables, str json);
-/* Adds the name under which the pack cache keeps it. Copied. */
-quire_err packed_image_key(packed_image *i, const char *key);
+/* Adds the name under which the pack cache keeps it, and the path of what it was made of. Copied. */
+quire_err packed_image_key(packed_image *i, const char *key, const char *source);
 
 /* Ends the adding: *n_blocks of PACKED_BLOCK bytes need their checksum. */
 quire_err packed_image_measure(packed_image *i, int32_t *n_blocks);

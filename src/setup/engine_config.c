@@ -37,7 +37,9 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .text_cache_bytes = (int64_t)64 << 20,
                                        .generation_config = "auto",
                                        .max_logprobs = 20,
-                                       .pack_cache_bytes = (int64_t)20 << 30};
+                                       .pack_cache_bytes = (int64_t)20 << 30,
+                                       .pack_cache_least_us = 150000,
+                                       .jump_forward = "on"};
 
 void quire_options_init_sized(quire_options *o, size_t size) {
     if (size < sizeof o->size) {
@@ -128,6 +130,14 @@ kv_most options_most_pages(const quire_options *o, const model_desc *d, const kv
     const engine_options eo = {
         .max_batched_tokens = max_rows, .prefill_chunk = o->prefill_chunk, .no_chunked_prefill = o->no_chunked_prefill};
     return kv_most_of_layout(l, engine_most_rows(&eo, d));
+}
+
+quire_err options_no_jump_forward(const quire_options *o, bool *out, quire_error *err) {
+    static const char *const names[] = {"on", "off"};
+    int i = 0;
+    TRY(read_name("--jump-forward", o->jump_forward, names, 2, "on or off", &i, err));
+    *out = i == 1;
+    return QUIRE_OK;
 }
 
 quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err) {
@@ -255,7 +265,7 @@ static quire_err check_tiers(const quire_options *o, quire_error *err) {
 static quire_err check(const quire_options *o, quire_error *err) {
     if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
         !o->tier_write || !o->preemption_mode || !o->generation_config || !o->special_tokens_in_messages || !o->tool_call_parser ||
-        !o->reasoning_parser || !o->json_additional_properties) {
+        !o->reasoning_parser || !o->json_additional_properties || !o->jump_forward) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     static const char *const additional[] = {"closed", "schema"};
@@ -273,6 +283,7 @@ static quire_err check(const quire_options *o, quire_error *err) {
     TRY(check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
     TRY(check_range("--max-logprobs", o->max_logprobs, 1, 20, err));
     TRY(check_range("--pack-cache-bytes", o->pack_cache_bytes, 0, INT64_MAX, err));
+    TRY(check_range("--pack-cache-least-ms", o->pack_cache_least_us, 0, INT64_MAX, err));
     TRY(check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));
     if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
         return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9",

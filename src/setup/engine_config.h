@@ -18,6 +18,8 @@ quire_err options_read(const quire_options *given, quire_options *out, quire_err
 const void *options_builtin_model(const char *name, size_t *n_bytes);
 /* Opens the file that o->model names: a path, or a built-in model, with o's overrides. */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
+/* Whether tokens that a rule forces are computed one by one. */
+quire_err options_no_jump_forward(const quire_options *o, bool *out, quire_error *err);
 /* Whether special tokens in a client's messages are tokens. */
 quire_err options_parse_messages(const quire_options *o, bool *out, quire_error *err);
 /* Whether --json-additional-properties is "schema". */

@@ -3,9 +3,12 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "file/templates.h"
+#include "setup/answer_ends.h"
+#include "setup/chat_start.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"
 
@@ -99,6 +102,9 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                  refused.message, p->chat.name);
     }
     TRY(o->chat_template == NULL ? add_templates(p, template_files(p, f), err) : QUIRE_OK);
+    if (p->tokenizer != NULL) {
+        chat_start_log(&p->chat, p->tokenizer);
+    }
     find_formats(p, o, template_files(p, f));
     return options_formats(o, &p->formats, err);
 }
@@ -133,6 +139,19 @@ static void name_left_out(const model_desc *d) {
     }
 }
 
+/* Completes the model's end tokens by those that the vocabulary tells, and names them all. */
+static void complete_ends(engine_parts *p, model_desc *d) {
+    const model_file *f = p->text_file != NULL ? p->text_file : p->pack.file;
+    answer_ends ends = answer_ends_find(model_file_vocab(f), p->tokenizer, d);
+    strbuf line = {0};
+    answer_ends_apply(&ends, d);
+    model_set_ends(p->model.m, d->eos, d->n_eos);
+    if (p->tokenizer != NULL && desc_gives_tokens(d) && answer_ends_print(&ends, &line) == QUIRE_OK) {
+        log_line(LOG_INFO, "tokens that end an answer: %s", line.p);
+    }
+    strbuf_deinit(&line);
+}
+
 /* Opens the text and loads the weights, from the model's own files or their packed form, once check has nothing against it. The weights
  * last: they take the time. */
 static quire_err open_model(engine_parts *p, const quire_options *o, const engine_parts_check *check, model_file *f, int32_t *max_len,
@@ -144,9 +163,12 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     name_left_out(&d);
     TRY(loaded_model_begin(o, &d, &p->model, err));
     pack_start_find(o, f, p->model.b, &p->pack);
+    int64_t began_us = clock_us();
     TRY(open_text(p, o, p->pack.file, d.n_vocab, err));
     TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
+    pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
+    complete_ends(p, &d);
     if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
         tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
     }
@@ -167,6 +189,7 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
                             bool *exceeds, quire_error *err) {
     const backend *b = p->model.b;
     pool_plan plan = pool_plan_of(o);
+    pool_plan_encoder(&plan, o, model_description(p->model.m), o->max_batched_tokens);
     plan.weight_bytes = b->ops->weight_bytes(b);
     plan.buffer_bytes = b->ops->step_bytes(b);
     bool is_mapped = model_description(p->model.m)->is_packed;
@@ -191,19 +214,21 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
                           .max_out = draft_max_out(&p->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     desc_heads(model_description(p->model.m), &limits.fewest_heads, &limits.most_heads);
     TRY(b->ops->step_open(b, &limits, layout, model_description(p->model.m)->n_vocab, err));
-    int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
+    bool is_long = o->max_model_len > 0 && !model_description(p->model.m)->blocks.two_sided;
+    int32_t n_pages, least = is_long ? *max_len : 2;
     bool exceeds = false;
     kv_most most = options_most_pages(o, model_description(p->model.m), layout, o->max_batched_tokens);
     TRY(plan_pages(p, o, &most, least, &n_pages, &exceeds, err));
     int64_t holds = kv_most_tokens(&most, n_pages);
-    *max_len = holds < *max_len ? (int32_t)holds : *max_len;
+    bool is_encoder = model_description(p->model.m)->blocks.two_sided; /* its inputs are bounded by the rows of a step, with a reason */
+    *max_len = holds < *max_len && !(is_encoder && holds >= o->max_batched_tokens) ? (int32_t)holds : *max_len;
     TRY(b->ops->kv_open(b, n_pages, err));
     if (exceeds) {
         log_line(LOG_WARN, "the KV pages take %.1f MB once all are used, more than there is (%s): the system may end the process then",
                  (double)n_pages * (double)layout->page_bytes / 1e6, p->pool_plan.p);
     }
     p->info.n_pages = n_pages;
-    p->info.n_full_requests = n_pages / kv_most_pages(&most, *max_len);
+    p->info.n_full_requests = n_pages / kv_most_pages(&most, *max_len < holds ? *max_len : holds);
     return QUIRE_OK;
 }
 
@@ -279,6 +304,9 @@ static quire_err open_core(engine_parts *p, const quire_options *o, const engine
     eo.n_pages = p->info.n_pages;
     eo.max_model_len = max_len;
     eo.ablations = *ablations;
+    bool steps_singly = false;
+    TRY(options_no_jump_forward(o, &steps_singly, err));
+    eo.ablations.no_jump_forward = eo.ablations.no_jump_forward || steps_singly;
     eo.tiers.version = p->tier_version;
     eo.draft = p->speculation.draft;
     eo.max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS;

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "model/model.h"
+#include "setup/answer_ends.h"
 #include "setup/engine_config.h"
 #include "setup/inspect_layers.h"
 #include "setup/pool_plan.h"
@@ -15,6 +16,7 @@ enum { N_KV_TYPES = 4 };
 /* The data of both forms of the summary. */
 typedef struct summary {
     model_desc d;
+    answer_ends ends;
     const model_file *f;
     strbuf path, name, vocabulary; /* the file's texts, safe to show */
     strbuf pool_plan;              /* pool_plan_explain, the same */
@@ -60,6 +62,18 @@ static quire_err add_vocabulary(strbuf *b, const vocab *v) {
     return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
 }
 
+/* The end tokens that an engine takes. A vocabulary that this build cannot use tells what its file does. */
+static quire_err fill_ends(const model_file *f, summary *s, quire_error *err) {
+    tokenizer *t = NULL;
+    quire_error why = {0};
+    if (tokenizer_open(model_file_vocab(f), &t, &why) == QUIRE_NO_MEMORY) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s", why.message);
+    }
+    s->ends = answer_ends_find(model_file_vocab(f), t, &s->d);
+    tokenizer_close(t);
+    return QUIRE_OK;
+}
+
 /* The plan of an engine that is to load this model. */
 static void fill_plan(const quire_options *o, summary *s) {
     int64_t weights = s->d.weight_bytes;
@@ -68,6 +82,7 @@ static void fill_plan(const quire_options *o, summary *s) {
     int64_t kept = s->d.is_packed ? pool_plan_kept(&room, weights) : weights;
     room.bytes = room.bytes < 0 ? -1 : room.bytes > kept ? room.bytes - kept : 0;
     s->plan = pool_plan_of(o);
+    pool_plan_encoder(&s->plan, o, &s->d, options_max_rows(o, s->max_len));
     s->plan.room = room;
     s->plan.weight_bytes = weights;
     s->plan.dropped_bytes = weights - kept;
@@ -119,6 +134,7 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
     s->kv_is_asked = strcmp(o->kv_dtype, "auto") != 0;
     fill_plan(o, s);
+    TRY(fill_ends(f, s, err));
     quire_err e = fill_texts(f, s);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for the summary");
@@ -237,6 +253,11 @@ static quire_err write_text(strbuf *b, const summary *s) {
     TRY(write_weights(b, s));
     TRY(write_pooling(b, d));
     TRY(strbuf_addf(b, "vocabulary      %s\n", s->vocabulary.p));
+    if (desc_gives_tokens(d)) {
+        TRY(strbuf_add_str(b, "end tokens      "));
+        TRY(answer_ends_print(&s->ends, b));
+        TRY(strbuf_add_char(b, '\n'));
+    }
     TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
     return write_memory(b, s);
 }
@@ -308,6 +329,7 @@ static quire_err write_json(strbuf *b, const summary *s) {
     add_text(&o, "compute", compute_name(s->compute));
     add_text(&o, "kv_dtype", dtype_flag_name(s->kv_type));
     add_text(&o, "vocabulary", s->vocabulary.p);
+    answer_ends_json(&s->ends, json_name(&o, "end_tokens"));
     json_bool(json_name(&o, "chat_template"), model_file_chat_template(s->f).n > 0);
     add_int(&o, "page_tokens", s->page_tokens);
     add_int(&o, "free_bytes", s->plan.room.bytes);

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -32,9 +33,21 @@ struct pack_keeper {
     _Atomic bool stop;
 };
 
+/* Names the entry, with the absolute path of the model, links and all: for who lists the cache. */
+static quire_err add_key(pack_keeper *k) {
+    const char *path = model_file_path(k->what.source);
+    char here[4096];
+    strbuf whole = {0};
+    quire_err e = path[0] != '/' && getcwd(here, sizeof here) != NULL ? strbuf_addf(&whole, "%s/", here) : QUIRE_OK;
+    e = e == QUIRE_OK ? strbuf_add_str(&whole, path) : e;
+    e = e == QUIRE_OK ? packed_image_key(k->what.image, k->what.key, whole.p) : e;
+    strbuf_deinit(&whole);
+    return e;
+}
+
 static quire_err begin(pack_keeper *k) {
     TRY(image_metadata(k->what.image, k->what.source, k->what.t, &k->err));
-    TRY(packed_image_key(k->what.image, k->what.key));
+    TRY(add_key(k));
     return packed_image_measure(k->what.image, &k->n_blocks);
 }
 

@@ -83,12 +83,22 @@ void pack_start_find(const quire_options *o, model_file *source, backend *b, pac
     }
 }
 
+void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us) {
+    s->is_quick = load_us < least_us;
+    if (s->is_quick && s->image != NULL) {
+        log_line(LOG_INFO, "%s: loads in %.0f ms, so no packed form of it is kept (--pack-cache-least-ms)", model_file_path(s->source),
+                 (double)load_us / 1e3);
+        packed_image_close(s->image);
+        s->image = NULL;
+    }
+}
+
 void pack_start_keep(pack_start *s, const tokenizer *t) {
     const char *path = model_file_path(s->source);
     if (s->image != NULL) {
         log_line(LOG_INFO, "%s: its packed form is kept in %s for later starts (--pack-cache none: not)", path, s->cache.dir);
         s->keeper = pack_keeper_open(&(pack_keep){.cache = &s->cache, .key = s->key, .image = s->image, .source = s->source, .t = t});
-    } else if (s->cache.dir != NULL && s->file == s->source) {
+    } else if (s->cache.dir != NULL && s->file == s->source && !s->is_quick) {
         log_line(LOG_INFO, "%s: was changed just now; the packed form of a later start is kept", path);
     }
 }

@@ -12,12 +12,15 @@ typedef struct pack_start {
     packed_image *image;       /* not NULL: what is loaded is to be kept, and loading adds its tensors here */
     pack_cache cache;
     char key[PACK_KEY_BYTES];
+    bool is_quick; /* it loads so fast that a packed form would gain nothing */
     pack_keeper *keeper;
 } pack_start;
 
 /* Finds source's packed form for b in the cache that o names. Every checksum of a found one is checked on b's threads; a damaged one is
  * removed. Without a cache, or where anything is wrong with it, the source is loaded: a line on stderr says why. */
 void pack_start_find(const quire_options *o, model_file *source, backend *b, pack_start *out);
+/* Says how long loading took, text and weights. What loads in less than least_us is not kept. */
+void pack_start_loaded(pack_start *s, int64_t load_us, int64_t least_us);
 /* Starts to keep what was loaded, if it is to be kept. t: the source's tokenizer, or NULL; it and b stay until the close. */
 void pack_start_keep(pack_start *s, const tokenizer *t);
 /* Ends the keeping and closes the files. Before t, and before b. */

@@ -11,19 +11,35 @@ int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes) {
     return weight_bytes < most ? weight_bytes : most;
 }
 
+void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d, int32_t max_rows) {
+    p->step_rows = d->blocks.two_sided ? max_rows : 0;
+    p->step_seqs = o->max_seqs;
+}
+
+/* The pages of a step's rows: each sequence's last page may be part-filled, and a page holds a row at least. INT64_MAX: no encoder. */
+static int64_t step_pages(const pool_plan *p, const kv_layout *l) {
+    int64_t rows = p->step_rows, n = rows / l->page_tokens + p->step_seqs;
+    return rows == 0 ? INT64_MAX : (n < rows ? n : rows) * l->n_groups;
+}
+
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
+    int64_t most = step_pages(p, l);
     if (p->given_pages > 0) {
         return p->given_pages;
     }
     if (p->room.bytes < 0) {
-        return -1;
+        return most < INT64_MAX ? most : -1;
     }
     int64_t left = p->room.bytes > p->aside_bytes ? p->room.bytes - p->aside_bytes : 0;
     int64_t n = (int64_t)((double)left * p->utilization) / l->page_bytes;
+    n = n < most ? n : most;
     return n < POOL_MAX_PAGES ? n : POOL_MAX_PAGES;
 }
 
 quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
+    if (p->given_pages == 0 && p->step_rows > 0) {
+        return strbuf_addf(out, "room for one step of %d rows: an encoder keeps no keys and values", (int)p->step_rows);
+    }
     if (p->given_pages > 0) {
         TRY(strbuf_add_str(out, "as many as --kv-pages says, of "));
     } else {

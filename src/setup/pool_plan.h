@@ -16,16 +16,21 @@ typedef struct pool_plan {
     int64_t buffer_bytes;  /* 0: not known, since the model is not loaded */
     int64_t aside_bytes;   /* of the room: swap space and host tier */
     int64_t given_pages;   /* --kv-pages; 0: as many as fit */
+    /* of an encoder, which computes each input in one step and keeps nothing: what a step has at most. 0 rows: another model */
+    int32_t step_rows, step_seqs;
     double utilization;
 } pool_plan;
 
 /* The plan by options, with room, weights and buffers still to be set. */
 pool_plan pool_plan_of(const quire_options *o);
+/* Plans for an encoder where d is one, with steps of max_rows rows. */
+void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d, int32_t max_rows);
 /* Of the weights of a packed model, what the plan leaves in memory: all of them, but at most seven eighths of the room. The kernel drops
  * what exceeds that and reads it from the file again where it is used, as most experts of a mixture seldom are. room: without weights
  * taken off; unknown, or a limit of the process, in which mapped files have their place already: all. */
 int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes);
-/* The number of pages: the given one, or what fits into the plan's part of the room. -1: the room is unknown and none is given. */
+/* The number of pages: the given one, or what fits into the plan's part of the room, of an encoder what one step needs and no more. -1:
+ * the room is unknown and none is given. */
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);
 /* The same, for an engine whose sequences hold no more than `most` says. NO_MEMORY when they do not hold one sequence of least_tokens,
  * INVALID when their number is unknown; err says what to do. */

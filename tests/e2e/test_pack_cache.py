@@ -1,4 +1,5 @@
 """The pack cache: the first start keeps a model's packed form, later ones load that, and nothing that is wrong with it is ever computed with."""
+import json
 import os
 import pathlib
 import resource
@@ -28,9 +29,12 @@ def make(path, kind="Q4_0", *more):
     return path
 
 
+KEEP_ALL = ("--pack-cache-least-ms", "0")  # these models load faster than what is kept by default
+
+
 def start(quire, model, out, *flags, **how):
     """(logits, stderr) of a start."""
-    done = subprocess.run([os.path.abspath(quire), "logits", model, "--ids", IDS, "--out", out, *map(str, flags)], capture_output=True, text=True, **how)
+    done = subprocess.run([os.path.abspath(quire), "logits", model, "--ids", IDS, "--out", out, *KEEP_ALL, *map(str, flags)], capture_output=True, text=True, **how)
     assert done.returncode == 0, done.stderr
     return out.read_bytes(), done.stderr
 
@@ -139,7 +143,7 @@ def test_what_cannot_be_kept_is_said_and_the_model_starts(quire, tmp_path, model
 
 def test_the_environment_names_the_directory(quire, tmp_path, model):
     def run(**environment):
-        done = subprocess.run([os.path.abspath(quire), "logits", model, "--ids", "1", "--out", tmp_path / "a.npy", "--pack-cache", "auto"], capture_output=True, text=True, env=environment)
+        done = subprocess.run([os.path.abspath(quire), "logits", model, "--ids", "1", "--out", tmp_path / "a.npy", "--pack-cache", "auto", *KEEP_ALL], capture_output=True, text=True, env=environment)
         return done.stderr
 
     assert f"{MISS} {tmp_path}/xdg/quire " in run(HOME=str(tmp_path / "home"), XDG_CACHE_HOME=str(tmp_path / "xdg"))
@@ -160,7 +164,7 @@ def test_what_needs_no_packing_is_not_kept(quire, tmp_path, model, cache):
 
 def test_processes_that_start_at_once_make_one_entry(quire, tmp_path, model, cache):
     wanted, _ = start(quire, model, tmp_path / "a.npy")
-    command = [os.path.abspath(quire), "logits", model, "--ids", IDS, "--pack-cache", cache, "--out"]
+    command = [os.path.abspath(quire), "logits", model, "--ids", IDS, "--pack-cache", cache, *KEEP_ALL, "--out"]
     running = [subprocess.Popen([*command, tmp_path / f"{i}.npy"], stderr=subprocess.PIPE, text=True) for i in range(5)]
     assert [(p.communicate()[1], p.returncode)[1] for p in running] == [0] * 5
     assert {(tmp_path / f"{i}.npy").read_bytes() for i in range(5)} == {wanted}
@@ -179,7 +183,7 @@ def test_the_least_recently_used_model_goes_first(quire, tmp_path, cache):
 
 
 def test_a_server_keeps_the_packed_form_while_it_serves(quire, tmp_path, model):
-    server = Server(model, "--pack-cache", str(tmp_path / "cache"), "--kv-pages", "64")
+    server = Server(model, "--pack-cache", str(tmp_path / "cache"), *KEEP_ALL, "--kv-pages", "64")
     try:
         deadline = time.time() + 60
         while not entries(tmp_path / "cache") and time.time() < deadline:
@@ -188,7 +192,7 @@ def test_a_server_keeps_the_packed_form_while_it_serves(quire, tmp_path, model):
         assert entries(tmp_path / "cache")
     finally:
         assert server.stop() == 0
-    again = Server(model, "--pack-cache", str(tmp_path / "cache"), "--kv-pages", "64")
+    again = Server(model, "--pack-cache", str(tmp_path / "cache"), *KEEP_ALL, "--kv-pages", "64")
     assert again.stop() == 0 and HIT in "".join(again.said)
 
 
@@ -196,7 +200,7 @@ def test_a_killed_writer_leaves_nothing_that_counts(quire, tmp_path, cache):
     model = make(tmp_path / "m.gguf", "Q8_0", "--d-model", "1024", "--d-ff", "4096", "--layers", "6")
     wanted, _ = start(quire, model, tmp_path / "a.npy")
     for _ in range(20):
-        process = subprocess.Popen([os.path.abspath(quire), "logits", model, "--ids", IDS, "--out", tmp_path / "b.npy", "--pack-cache", cache], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([os.path.abspath(quire), "logits", model, "--ids", IDS, "--out", tmp_path / "b.npy", "--pack-cache", cache, *KEEP_ALL], stderr=subprocess.DEVNULL)
         while process.poll() is None and not any(p.stat().st_size > 0 for p in cache.glob("*.part")):
             pass
         process.kill()
@@ -213,3 +217,52 @@ def test_a_killed_writer_leaves_nothing_that_counts(quire, tmp_path, cache):
     assert entry.suffix == ".quire"
     got, said = start(quire, model, tmp_path / "a.npy", "--pack-cache", cache)
     assert got == wanted and HIT in said
+
+
+def packed(quire, *arguments):
+    return subprocess.run([os.path.abspath(quire), *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_a_model_that_loads_at_once_is_not_kept_and_the_log_says_so(quire, tmp_path, model, cache):
+    done = packed(quire, "logits", model, "--ids", IDS, "--out", tmp_path / "a.npy", "--pack-cache", cache, "--pack-cache-least-ms", "1000000")
+    assert done.returncode == 0 and "so no packed form of it is kept (--pack-cache-least-ms)" in done.stderr and not entries(cache)
+
+
+def test_list_and_rm_know_packed_forms(quire, tmp_path, model, cache):
+    hub = tmp_path / "hub"
+    (hub / "models--org--name").mkdir(parents=True)
+    shown = ["--download-dir", hub, "--pack-cache", cache]
+    assert "PACKED FORM" not in packed(quire, "list", *shown).stdout and not cache.exists()
+    start(quire, model, tmp_path / "a.npy", "--pack-cache", cache, "--compute", "int8")
+    start(quire, model, tmp_path / "a.npy", "--pack-cache", cache, "--compute", "f32")
+    rows = json.loads(packed(quire, "list", "--json", *shown).stdout)
+    assert sorted((r["quantisation"], r["packed_from"], r["whole"]) for r in rows) == [("f32", str(model), True), ("int8", str(model), True)]
+    table = packed(quire, "list", *shown).stdout
+    assert str(model) in table and all(r["name"][:19] in table for r in rows)
+    name = rows[0]["name"]
+    assert packed(quire, "rm", name, *shown).returncode == 0 and len(entries(cache)) == 1
+    gone = packed(quire, "rm", name, *shown)
+    assert gone.returncode == 1 and "there is no such packed form" in gone.stderr
+    assert packed(quire, "rm", "packed", *shown).returncode == 0 and not entries(cache)
+
+
+def test_the_packed_forms_of_a_removed_model_go_with_it(quire, tmp_path, cache):
+    """Of a model of the hub; others stay."""
+    hub, commit = tmp_path / "hub", "0" * 40
+    models = []
+    for org in ("org", "other"):
+        repo = hub / f"models--{org}--name"
+        (repo / "snapshots" / commit).mkdir(parents=True)
+        (repo / "blobs").mkdir()
+        (repo / "refs").mkdir()
+        (repo / "refs/main").write_text(commit)
+        blob = make(tmp_path / f"{org}.gguf").rename(repo / "blobs" / ("a" * 64))
+        models.append(repo / "snapshots" / commit / "name-Q4_0.gguf")
+        models[-1].symlink_to(f"../../blobs/{'a' * 64}")
+        settle(blob)
+        start(quire, models[-1], tmp_path / "a.npy", "--pack-cache", cache)
+    assert len(entries(cache)) == 2
+    done = packed(quire, "rm", "org/name", "--download-dir", hub, "--pack-cache", cache)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(packed(quire, "list", "--json", "--download-dir", hub, "--pack-cache", cache).stdout)
+    assert [r["packed_from"] for r in rows if "packed_from" in r] == [str(models[1])] and len(entries(cache)) == 1

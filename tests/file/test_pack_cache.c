@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/mem.h"
 #include "file/pack_cache.h"
+#include "quire_hub.h"
 
 static const char KEYS[4][PACK_KEY_BYTES] = {"00000000000000000000000000000001", "00000000000000000000000000000002",
                                              "0000000000000000000000000000000a", "ffffffffffffffffffffffffffffffff"};
@@ -30,7 +32,7 @@ static world world_new(void) {
     packed.packing = 7;
     assert_int_equal(packed_image_add(w.image, &packed), QUIRE_OK);
     assert_int_equal(packed_image_metadata(w.image, w.f, str_of(""), str_of("")), QUIRE_OK);
-    assert_int_equal(packed_image_key(w.image, KEYS[0]), QUIRE_OK);
+    assert_int_equal(packed_image_key(w.image, KEYS[0], "/models/source.gguf"), QUIRE_OK);
     assert_int_equal(packed_image_finish(w.image), QUIRE_OK);
     return w;
 }
@@ -101,6 +103,45 @@ static void what_was_kept_is_found_whole(void **state) {
     assert_true(packed_block_is_whole(f, 0)); /* who has it mapped keeps it */
     model_file_close(f);
     assert_int_equal(pack_cache_find(&c, KEYS[0], &f, &err), QUIRE_NOT_FOUND);
+    pack_cache_close(&c);
+    world_delete(&w, (const char *[]){NULL});
+}
+
+static void packed_forms_are_listed_and_removed_by_name(void **state) {
+    (void)state;
+    world w = world_new();
+    pack_cache c = open_cache(&w, 1 << 20);
+    quire_packed_form *forms;
+    size_t n;
+    int64_t bytes = -1;
+    quire_error err = {0};
+    assert_int_equal(quire_packed_list("/nowhere/at/all", &forms, &n, &err), QUIRE_OK);
+    assert_true(n == 0 && access("/nowhere", F_OK) != 0);
+    assert_int_equal(quire_packed_list(NULL, &forms, &n, &err), QUIRE_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(keep(&w, &c, KEYS[0], &err), QUIRE_OK);
+    assert_int_equal(keep(&w, &c, KEYS[1], &err), QUIRE_OK); /* whose bytes say that it is the first's */
+    set_use(&w, KEYS[0], 1000);
+    assert_int_equal(quire_packed_list(w.dir, &forms, &n, &err), QUIRE_OK);
+    assert_int_equal(n, 2);
+    const quire_packed_form *good = &forms[1], *odd = &forms[0];
+    assert_string_equal(good->name + strlen("packed:"), KEYS[0]);
+    assert_string_equal(good->source, "/models/source.gguf");
+    assert_string_equal(good->compute, "int8");
+    assert_true(good->is_whole && good->used_unix_s == 1000 && good->bytes == (int64_t)packed_image_bytes(w.image));
+    assert_true(!odd->is_whole && odd->source[0] == '\0');
+    mem_free(forms);
+    assert_int_equal(quire_packed_remove(w.dir, "packed:0", &bytes, &err), QUIRE_INVALID);
+    assert_int_equal(quire_packed_remove(w.dir, "packed:", &bytes, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(quire_packed_remove(w.dir, "packed:ff", &bytes, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(quire_packed_remove(w.dir, "../x", &bytes, &err), QUIRE_INVALID);
+    assert_true(is_there(&w, KEYS[0]) && is_there(&w, KEYS[1]) && bytes == 0);
+    assert_int_equal(quire_packed_remove(w.dir, "packed:00000000000000000000000000000001", &bytes, &err), QUIRE_OK);
+    assert_true(!is_there(&w, KEYS[0]) && is_there(&w, KEYS[1]) && bytes == (int64_t)packed_image_bytes(w.image));
+    assert_int_equal(keep(&w, &c, KEYS[0], &err), QUIRE_OK);
+    assert_int_equal(quire_packed_remove(w.dir, "packed", &bytes, &err), QUIRE_OK);
+    assert_int_equal(bytes, 2 * packed_image_bytes(w.image));
+    assert_true(!is_there(&w, KEYS[0]) && !is_there(&w, KEYS[1]));
     pack_cache_close(&c);
     world_delete(&w, (const char *[]){NULL});
 }
@@ -337,6 +378,7 @@ static void a_source_that_was_written_just_now_is_not_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_kept_is_found_whole),
+        cmocka_unit_test(packed_forms_are_listed_and_removed_by_name),
         cmocka_unit_test(entries_that_are_cut_or_no_packed_models_are_removed),
         cmocka_unit_test(what_others_may_write_is_not_used),
         cmocka_unit_test(a_directory_that_cannot_be_is_an_error_that_names_it),

@@ -226,8 +226,39 @@ static void a_mapped_model_larger_than_memory_leaves_an_eighth(void **state) {
                          "GB, of which 700.0 MB stay in memory)");
 }
 
+static void an_encoder_gets_the_pages_of_one_step(void **state) {
+    (void)state;
+    model_desc d = desc_plain(2, 4, 4, 16, 64);
+    kv_layout l;
+    quire_options o;
+    quire_error err = {0};
+    quire_options_init(&o);
+    assert_int_equal(kv_layout_init(&d, DTYPE_F32, o.page_tokens, &l, &err), QUIRE_OK);
+    pool_plan p = pool_plan_of(&o);
+    p.room = (memory_room){.bytes = 64 * GIB, .bound = MEMORY_OF_MACHINE};
+    pool_plan_encoder(&p, &o, &d, 512);
+    assert_true(pool_plan_pages(&p, &l) * l.page_bytes > 31 * GIB); /* a decoder keeps what it has computed */
+    d.blocks.two_sided = true;
+    pool_plan_encoder(&p, &o, &d, 512);
+    assert_int_equal(pool_plan_pages(&p, &l), (512 / o.page_tokens + o.max_seqs) * l.n_groups);
+    o.max_seqs = 1 << 16;
+    pool_plan_encoder(&p, &o, &d, 512);
+    assert_int_equal(pool_plan_pages(&p, &l), 512 * l.n_groups); /* a page holds a row at least */
+    strbuf text = {0};
+    assert_int_equal(pool_plan_explain(&p, &text), QUIRE_OK);
+    assert_string_equal(text.p, "room for one step of 512 rows: an encoder keeps no keys and values");
+    strbuf_deinit(&text);
+    p.room.bytes = -1; /* nor does it need to know the memory */
+    assert_int_equal(pool_plan_pages(&p, &l), 512 * l.n_groups);
+    p.room.bytes = 4 * l.page_bytes;
+    assert_int_equal(pool_plan_pages(&p, &l), 2);
+    p.given_pages = 7;
+    assert_int_equal(pool_plan_pages(&p, &l), 7);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_encoder_gets_the_pages_of_one_step),
         ROOT_TEST(the_tightest_bound_holds),
         ROOT_TEST(mapped_weights_are_not_free_although_the_system_says_so),
         ROOT_TEST(limits_of_the_process_count),

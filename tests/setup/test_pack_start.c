@@ -34,6 +34,7 @@ static quire_options options_with(const char *cache) {
     o.n_pages = 64;
     o.n_threads = 2;
     o.pack_cache = cache;
+    o.pack_cache_least_us = 0; /* it loads faster than what is kept by default */
     return o;
 }
 
@@ -96,6 +97,37 @@ static void a_hit_is_the_same_model(void **state) {
     remove_directory(tier);
 }
 
+static bool keeps(int64_t load_us, int64_t least_us) {
+    char cache[] = "/tmp/quire-pack-XXXXXX";
+    assert_non_null(mkdtemp(cache));
+    pack_start s = {0};
+    quire_error err = {0};
+    model_file *f;
+    assert_int_equal(model_file_open(MODEL, &f, &err), QUIRE_OK);
+    s.source = model_file_share(f);
+    s.file = model_file_share(f);
+    model_file_close(f);
+    assert_int_equal(packed_image_open(COMPUTE_INT8, &s.image), QUIRE_OK);
+    assert_int_equal(pack_cache_open(cache, INT64_MAX, &s.cache, &err), QUIRE_OK);
+    pack_start_loaded(&s, load_us, least_us);
+    bool is_kept = s.image != NULL;
+    pack_start_keep(&s, NULL);
+    assert_int_equal(s.keeper != NULL, is_kept);
+    pack_start_close(&s);
+    remove_directory(cache);
+    return is_kept;
+}
+
+static void what_loads_in_less_than_the_least_time_is_not_kept(void **state) {
+    (void)state;
+    quire_options o;
+    quire_options_init(&o);
+    assert_int_equal(o.pack_cache_least_us, 150000);
+    assert_false(keeps(149999, o.pack_cache_least_us));
+    assert_true(keeps(150000, o.pack_cache_least_us));
+    assert_true(keeps(0, 0));
+}
+
 /* Overrides make another model: its packed form is its own, and carries them. */
 static void a_packed_form_is_found_with_its_own_overrides_only(void **state) {
     (void)state;
@@ -137,6 +169,7 @@ static void a_failed_start_keeps_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_hit_is_the_same_model),
+                                       cmocka_unit_test(what_loads_in_less_than_the_least_time_is_not_kept),
                                        cmocka_unit_test(a_packed_form_is_found_with_its_own_overrides_only),
                                        cmocka_unit_test(a_failed_start_keeps_nothing)};
     return cmocka_run_group_tests_name("starts with a pack cache", tests, NULL, NULL);
