@@ -183,6 +183,8 @@ typedef struct quire_info {
     int32_t model_max_len;           /* tokens a sequence may have by the model; max_model_len may be less */
     int64_t n_full_requests;         /* sequences of max_model_len tokens that the pool holds at once; behind windows they keep nothing */
     const char *tool_format, *reasoning_format; /* of chats' responses, by name; NULL: none */
+    const char *chat_start; /* how chats' prompts begin: "with BOS, <s>: the template writes it"; NULL: no chat */
+    const char *end_tokens; /* the tokens that end an answer: "</s> (2, by a key of the file), .."; NULL: no text */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);

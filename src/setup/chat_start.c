@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/log.h"
 #include "base/visible.h"
 
 /* Whether the template's text begins with this one, perhaps behind white space. */
@@ -19,17 +18,16 @@ static bool writes(const chat_template *template, str text) {
     return ok;
 }
 
-void chat_start_log(const chat_form *form, const tokenizer *t) {
+quire_err chat_start_print(const chat_form *form, const tokenizer *t, strbuf *out) {
     int32_t start = tokenizer_start(t);
     str bos = start >= 0 ? tokenizer_piece(t, start) : tokenizer_bos_text(t);
     bool is_written = writes(form->template, bos);
     visible line = {0};
-    strbuf shown = {0};
     if (!is_written && start < 0) {
-        log_line(LOG_INFO, "chats begin without BOS: neither the template nor the tokenizer puts one there");
-    } else if (visible_add(&line, bos.p, bos.n, &shown) == QUIRE_OK && visible_end(&line, &shown) == QUIRE_OK && shown.n < 64) {
-        log_line(LOG_INFO, "chats begin with BOS, %.*s: %s", (int)shown.n, shown.p,
-                 is_written ? "the template writes it" : "the tokenizer adds it, since the template writes none");
+        return strbuf_add_str(out, "without BOS: neither the template nor the tokenizer puts one there");
     }
-    strbuf_deinit(&shown);
+    TRY(strbuf_add_str(out, "with BOS, "));
+    TRY(visible_add(&line, bos.p, bos.n < 64 ? bos.n : 64, out));
+    TRY(visible_end(&line, out));
+    return strbuf_add_str(out, is_written ? ": the template writes it" : ": the tokenizer adds it, since the template writes none");
 }

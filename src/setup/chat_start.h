@@ -4,7 +4,8 @@
 
 #include "chat/chat_form.h"
 
-/* Says it in a line of the log, by what the form's first template makes of a user's message. */
-void chat_start_log(const chat_form *form, const tokenizer *t);
+/* Appends it as a phrase, by what the form's first template makes of a user's message: "with BOS, <s>: the template writes it".
+ * QUIRE_NO_MEMORY. */
+quire_err chat_start_print(const chat_form *form, const tokenizer *t, strbuf *out);
 
 #endif

@@ -102,8 +102,8 @@ static quire_err open_text(engine_parts *p, const quire_options *o, const model_
                  refused.message, p->chat.name);
     }
     TRY(o->chat_template == NULL ? add_templates(p, template_files(p, f), err) : QUIRE_OK);
-    if (p->tokenizer != NULL) {
-        chat_start_log(&p->chat, p->tokenizer);
+    if (p->tokenizer != NULL && chat_start_print(&p->chat, p->tokenizer, &p->chat_start) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     find_formats(p, o, template_files(p, f));
     return options_formats(o, &p->formats, err);
@@ -139,17 +139,13 @@ static void name_left_out(const model_desc *d) {
     }
 }
 
-/* Completes the model's end tokens by those that the vocabulary tells, and names them all. */
-static void complete_ends(engine_parts *p, model_desc *d) {
+/* Completes the model's end tokens by those that the vocabulary tells. */
+static quire_err complete_ends(engine_parts *p, model_desc *d, quire_error *err) {
     const model_file *f = p->text_file != NULL ? p->text_file : p->pack.file;
     answer_ends ends = answer_ends_find(model_file_vocab(f), p->tokenizer, d);
-    strbuf line = {0};
     answer_ends_apply(&ends, d);
     model_set_ends(p->model.m, d->eos, d->n_eos);
-    if (p->tokenizer != NULL && desc_gives_tokens(d) && answer_ends_print(&ends, &line) == QUIRE_OK) {
-        log_line(LOG_INFO, "tokens that end an answer: %s", line.p);
-    }
-    strbuf_deinit(&line);
+    return answer_ends_print(&ends, &p->end_tokens) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
 /* Opens the text and loads the weights, from the model's own files or their packed form, once check has nothing against it. The weights
@@ -168,7 +164,7 @@ static quire_err open_model(engine_parts *p, const quire_options *o, const engin
     TRY(check->run ? check->run(check->context, p, &d, *max_len, err) : QUIRE_OK);
     TRY(loaded_model_load(&p->model, o, p->pack.file, p->pack.image, *max_len, err));
     pack_start_loaded(&p->pack, clock_us() - began_us, o->pack_cache_least_us);
-    complete_ends(p, &d);
+    TRY(complete_ends(p, &d, err));
     if (options_tiers_last(o)) { /* of the model's own files: their packed form is the same model */
         tier_version(f, model_description(p->model.m), p->model.b, p->model.layout.type, *max_len, p->tier_version);
     }
@@ -363,6 +359,8 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->max_answer_bytes = (size_t)o->max_answer_bytes;
     i->pool_plan = p->pool_plan.p;
     i->model_max_len = d->max_positions;
+    i->chat_start = i->has_chat_template ? p->chat_start.p : NULL;
+    i->end_tokens = p->tokenizer != NULL && desc_gives_tokens(d) ? p->end_tokens.p : NULL;
 }
 
 quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, const engine_parts_check *check,
@@ -420,5 +418,7 @@ void engine_parts_close(engine_parts *p) {
     sampling_defaults_deinit(&p->defaults);
     mem_free(p->model_path);
     strbuf_deinit(&p->pool_plan);
+    strbuf_deinit(&p->chat_start);
+    strbuf_deinit(&p->end_tokens);
     *p = (engine_parts){0};
 }
