@@ -39,6 +39,16 @@ static const char *choose_schedule(cli_options *o, int64_t n_keys) {
     return n_keys >= 2 ? "since there are two keys or more (--schedule)" : "since there are fewer than two keys (--schedule)";
 }
 
+/* Where prompts of chats begin and answers end, as the model's files say. */
+static void say_ends(const quire_info *i) {
+    if (i->chat_start != NULL) {
+        log_line(LOG_INFO, "chats begin %s", i->chat_start);
+    }
+    if (i->end_tokens != NULL) {
+        log_line(LOG_INFO, "tokens that end an answer: %s", i->end_tokens);
+    }
+}
+
 /* Before a model is fetched and loaded: what the server would fail at is found, and probes are answered. */
 static quire_err begin(cli_options *o, quire_error *err) {
     signal(SIGHUP, SIG_IGN); /* until the server handles it */
@@ -52,6 +62,7 @@ static quire_err serve(cli_options *o, quire_error *err) {
     TRY(session_open(o, &s, err));
     say_chat_form(quire_engine_info(s.engine));
     say_formats(quire_engine_info(s.engine));
+    say_ends(quire_engine_info(s.engine));
     log_line(LOG_INFO, "schedule: %s, %s", o->engine.schedule, why);
     quire_queue_close(s.queue);
     s.queue = NULL; /* the server's loops have their own */
