@@ -156,3 +156,21 @@ def test_defaults_of_flags_go_before_those_of_the_model(quire, tmp_path):
         assert ask(s)[1]["choices"] == ask(s, temperature=0)[1]["choices"]
     finally:
         assert s.stop() == 0
+
+
+def test_the_part_of_a_gpus_memory_has_no_effect_and_the_log_says_so(quire, server):
+    s = Server("builtin", "--gpu-memory-utilization", "0.9", "--jump-forward", "off")
+    try:
+        said = "".join(s.said)
+        assert "--gpu-memory-utilization 0.9: taken without effect" in said and "KV pool: 50% (--memory-utilization, 0.5 by default)" in said
+        rule = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {"a long name": {"enum": ["one value"]}}, "required": ["a long name"]}}}}
+        answers = []
+        for one in (s, server):
+            before = one.metric("quire_forced_tokens_total")
+            status, _, text = one.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 40, "temperature": 0, **rule})
+            assert status == 200, text
+            answers.append((json.loads(text)["choices"][0]["text"], one.metric("quire_forced_tokens_total") > before))
+        assert answers[0][0] == answers[1][0] and [jumps for _, jumps in answers] == [False, True]
+    finally:
+        assert s.stop() == 0
+    assert "must be on or off" in run("serve", "builtin", "--jump-forward", "maybe").stderr or run("serve", "builtin", "--jump-forward", "maybe").returncode == 2

@@ -76,3 +76,14 @@ def test_the_rows_of_both_tables_cover_all(quire, name):
             first, _, last = row[0].partition("-")
             covered += range(int(first), int(last or first) + 1)
         assert covered == list(range(len(items)))
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
+def test_an_encoder_plans_the_pages_of_one_step(quire, name):
+    plan = json.loads(inspect(golden(name), "--json"))
+    assert plan["pool_plan"] == "room for one step of 512 rows: an encoder keeps no keys and values"
+    groups = 2 if name == "modernbert" else 1  # windows have pages of their own
+    assert all(0 < p["n_pages"] <= groups * (512 // 16 + 64) for p in plan["memory_plan"])
+    assert "KV pool: room for one step" in subprocess.run([QUIRE, "run", str(golden(name)), "--embed", "--pooling", "mean", "--ids", "1,2,3", "--memory-utilization", "1"],
+                                                         capture_output=True, text=True).stderr
+    assert json.loads(inspect(golden(name), "--json", "--kv-pages", "500"))["memory_plan"][0]["n_pages"] == 500
