@@ -235,6 +235,7 @@ static site *start_with(size_t max_bodies, int64_t least_rate, int64_t pace_us, 
     o.body_least_rate = least_rate;
     o.body_pace_us = pace_us;
     o.body_deadline_us = deadline_us;
+    o.n_loops = 3; /* which free room for each other */
     o.api_keys = keys;
     o.n_api_keys = 2;
     return start(&o, TICK_US);
@@ -374,7 +375,7 @@ static void a_body_that_comes_too_slowly_is_refused_with_the_reason_and_its_room
         }
         const char *response = hear(fd, NULL);
         expect_in(response, "HTTP/1.1 408");
-        expect_in(response, "the body came too slowly: 0 bytes in ");
+        expect_in(response, "the body came too slowly: ");
         expect_in(response, "65536 a second");
         close(fd);
         await_metric(s, HELD, 0);
