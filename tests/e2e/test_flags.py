@@ -83,7 +83,6 @@ def test_what_is_taken_without_effect_is_named_in_one_line(quire):
     (["--override-generation-config", "["], ["--override-generation-config [", "JSON object"]),
     (["--override-generation-config", '{"colour":1}'], ["colour", "can have no default"]),
     (["--temp", "9"], ["temperature is 9", "from 0 to 2"]),
-    (["-n", "5000"], ["max_tokens is 5000", "2048"]),
 ])
 def test_what_cannot_be_taken_is_refused_with_the_reason(quire, arguments, words):
     done = run("serve", "builtin", "-q", *arguments)
