@@ -110,6 +110,7 @@ typedef struct quire_options {
      * seed and max_tokens; NULL: none */
     const char *request_defaults;
     int32_t max_logprobs;         /* most likeliest tokens that a request may have reported beside a token, 1..20 */
+    int32_t max_tool_calls;       /* most calls of tools in one answer, 1..1024; a request may ask for fewer */
     /* a request's body that is checked once the model's metadata are read, before its weights are: what is wrong with it is the error of
      * opening, QUIRE_INVALID; NULL: none */
     const char *request_check;

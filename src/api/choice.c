@@ -22,11 +22,15 @@ void event_memory_deinit(event_memory *m) {
 
 void choice_init(choice *c, quire_engine *e, quire_stream *s, const quire_request *r, int32_t index) {
     *c = (choice){.e = e, .stream = s, .request = r, .index = index, .stop_token = -1, .stop_string = -1, .last_token = -1};
+    int32_t server_most = r->context.max_tool_calls, most = r->max_tool_calls;
+    c->calls.most = most > 0 && (server_most == 0 || most < server_most) ? most : server_most;
+    c->calls.is_distinct = r->tool_choice == OUTPUT_CHOICE_REQUIRED;
 }
 
 void choice_deinit(choice *c) {
     token_list_deinit(&c->prompt);
     choice_text_close(&c->text);
+    call_limit_deinit(&c->calls);
     mem_free(c->explain);
     mem_free(c->row);
     token_list_deinit(&c->history);
@@ -156,6 +160,13 @@ static quire_err remember(choice *c, int32_t token) {
     return QUIRE_OK;
 }
 
+/* The response ends with the present token, whatever the engine has behind it. */
+static void end_here(choice *c) {
+    c->finish = QUIRE_FINISH_STOP;
+    c->over_us = clock_us();
+    engine_cancel(c->e->parts.core, c->current);
+}
+
 quire_err choice_take_token(choice *c, const engine_event *event, event_memory *m) {
     int64_t began_us = c->request->info.explain ? clock_us() : 0;
     strbuf_clear(&m->text);
@@ -172,11 +183,15 @@ quire_err choice_take_token(choice *c, const engine_event *event, event_memory *
         bool may_end = c->n_completion > c->sampling.min_tokens;
         e = choice_feed(c, &c->sampling, &c->text, event->token, may_end, &m->text, &m->found, &match);
     }
+    e = e == QUIRE_OK && m->found.n > 0 ? call_limit_pass(&c->calls, &m->found) : e;
+    if (c->calls.is_over && c->finish == QUIRE_FINISH_NONE) {
+        output_parser_close(c->text.parser); /* what stands behind is none of the response */
+        c->text.parser = NULL;
+        end_here(c);
+    }
     if (match >= 0) {
         c->stop_string = match;
-        c->finish = QUIRE_FINISH_STOP;
-        c->over_us = clock_us();
-        engine_cancel(c->e->parts.core, c->current);
+        end_here(c);
     }
     c->detokenise_us += c->request->info.explain ? clock_us() - began_us : 0;
     return e;
@@ -373,7 +388,8 @@ quire_err choice_flush(choice *c, event_memory *m) {
     e = e != QUIRE_OK ? e : output_parser_finish(c->text.parser, c->finish == QUIRE_FINISH_LENGTH, &m->found);
     output_parser_close(c->text.parser);
     c->text.parser = NULL;
-    return e;
+    e = e == QUIRE_OK ? call_limit_pass(&c->calls, &m->found) : e;
+    return e == QUIRE_OK ? call_limit_flush(&c->calls, &m->found) : e;
 }
 
 void choice_row(const choice *c, quire_event *out) {

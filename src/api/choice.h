@@ -8,6 +8,7 @@
 #ifndef API_CHOICE_H
 #define API_CHOICE_H
 
+#include "api/call_limit.h"
 #include "api/custom_input.h"
 #include "api/quire_engine.h"
 #include "chat/output_parser.h"
@@ -60,6 +61,7 @@ typedef struct choice {
     explain *explain;                    /* from the engine's end event, where it was requested */
     float *row;                          /* likewise; NULL: none came */
     int32_t n_row;
+    call_limit calls; /* where the response has parts */
     bool is_custom; /* the present call is of a custom tool */
     custom_input input;
     int64_t detokenise_us;

@@ -44,6 +44,7 @@ typedef struct request_defaults {
 typedef struct request_context {
     int32_t n_vocab;                   /* ids are 0..n_vocab-1 */
     int32_t max_model_len;             /* tokens */
+    int32_t max_tool_calls;            /* most of an answer; a request may ask for fewer */
     int32_t max_logprobs;              /* most likeliest tokens to report beside one; 0: as the table of fields has it */
     bool has_vocabulary;               /* else only prompts of ids are accepted */
     const tokenizer *tokenizer;        /* gives the least number of tokens of a text; NULL: unknown */
@@ -106,6 +107,7 @@ struct quire_request {
     output_choice tool_choice;
     str named_tool; /* of OUTPUT_CHOICE_NAMED; in values */
     bool include_reasoning, parallel_calls;
+    int32_t max_tool_calls;    /* calls of an answer; -1: as the context has it */
     int32_t thinking_budget;   /* tokens of reasoning; -1: no bound */
     output_formats formats;    /* in which the response is split, by request_check_tools; NULLs: it is not */
     json_value *forced_schema; /* of the calls that tool_choice forces: the value of rule; owned */

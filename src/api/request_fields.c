@@ -311,6 +311,7 @@ static const binding bindings[] = {
     {"logprobs", 0, read_logprobs},
     {"max_completion_tokens", AT(max_completion_tokens)},
     {"max_tokens", AT(sampling.max_tokens)},
+    {"max_tool_calls", AT(max_tool_calls)},
     {"messages", 0, request_read_messages},
     {"min_p", AT(sampling.min_p)},
     {"min_tokens", AT(sampling.min_tokens)},

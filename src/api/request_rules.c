@@ -173,10 +173,15 @@ static quire_err read_any(const field_desc *f, const json_value *v, const char *
 }
 
 quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    bool any;
-    TRY(read_any(f, v, "compact", &any, err));
-    r->json_space = any ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT;
-    return QUIRE_OK;
+    static const char *const words[] = {[GRAMMAR_SPACE_COMPACT] = "compact", [GRAMMAR_SPACE_LINES] = "lines", [GRAMMAR_SPACE_ANY] = "any"};
+    r->json_space = GRAMMAR_SPACE_COMPACT;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (str_is(json_str(v), words[i])) {
+            r->json_space = (grammar_space)i;
+            return QUIRE_OK;
+        }
+    }
+    return v == NULL ? QUIRE_OK : request_range_error(f, err, "%s must be \"compact\", \"lines\" or \"any\"", f->name);
 }
 
 quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {

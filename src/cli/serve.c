@@ -117,6 +117,8 @@ static const flag server_flags[] = {
      AT(server.drain_delay_us), .minimum = 0, .maximum = 1e6, .rare = true},
     {"--trust-request-attention", NULL, "requests may bring masks and changes of scores of their own (docs/attention.md)", FLAG_SWITCH,
      AT(engine.trust_request_attention), .rare = true},
+    {"--max-tool-calls", "N", "most tool calls in one answer (16)", FLAG_COUNT, AT(engine.max_tool_calls), .minimum = 1, .maximum = 1024,
+     .rare = true},
     {"--max-logprobs", "N", "most likeliest tokens reported beside a token (20)", FLAG_COUNT, AT(engine.max_logprobs), .minimum = 1,
      .maximum = 20, .rare = true},
     {"--server-threads --threads-http", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256,

@@ -85,7 +85,8 @@ static const field_desc fields[] = {
      "the order of members that a schema's properties list: \"schema\", as they are listed, or \"any\""},
     {"json_schema", FIELD_ANY, BOTH, RULE, "null", "a JSON Schema that the answer obeys, or its text"},
     {"json_whitespace", FIELD_STRING, BOTH, NONE, "\"compact\"",
-     "white space in an answer that a schema describes: \"compact\" is none, \"any\" runs of at most 64 characters"},
+     "white space in an answer that a schema describes: \"compact\" is none, \"lines\" a space, or one or two line ends and up to 20 "
+     "spaces, \"any\" runs of at most 20 characters"},
     {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of KV pages between servers"},
     {"length_penalty", FIELD_NUMBER, BOTH, -32, 32, "1",
      "beam search: the sum of log-probabilities is divided by the length to this power"},
@@ -96,6 +97,7 @@ static const field_desc fields[] = {
     {"max_completion_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, "null", "most tokens to produce; goes before max_tokens"},
     {"max_tokens", FIELD_INT, CHAT | SAMPLING | CUT, 1, INT32_TOP, "null", "most tokens to produce; null: as many as fit"},
     {"max_tokens", FIELD_INT, COMPLETIONS | SAMPLING | CUT, 0, INT32_TOP, "16", "most tokens to produce; 0 only with echo"},
+    {"max_tool_calls", FIELD_INT, CHAT | CUT, 1, 1024, "null", "most tool calls of an answer; null: as the server has it"},
     {"media_io_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, "null", "settings for reading media"},
     {"messages", FIELD_MESSAGES, CHAT | UNNAMED, NONE, "null", "the conversation; required"},
     {"metadata", FIELD_OBJECT, BOTH | IGNORED, NONE, "null", "the caller's own notes"},

@@ -38,9 +38,10 @@ typedef enum grammar_kind {
 /* White space between the tokens of JSON. */
 typedef enum grammar_space {
     GRAMMAR_SPACE_COMPACT, /* none */
+    GRAMMAR_SPACE_LINES,   /* none, a space, or one or two line ends with at most GRAMMAR_SPACE_MAX spaces and tabs behind them */
     GRAMMAR_SPACE_ANY      /* wherever JSON allows it, runs of at most GRAMMAR_SPACE_MAX bytes */
 } grammar_space;
-#define GRAMMAR_SPACE_MAX 64
+#define GRAMMAR_SPACE_MAX 20
 
 /* Order of an object's members. */
 typedef enum grammar_order {

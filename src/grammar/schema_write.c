@@ -22,10 +22,16 @@ static uint32_t regex_rule(schema *s, uint32_t *rule, str regex) {
     return *rule - 1;
 }
 
+_Static_assert(GRAMMAR_SPACE_MAX == 20, "as LINES has it");
+#define LINES "( |\\n{1,2}[ \\t]{0,20})?"
+
 uint32_t schema_space(schema *s, uint32_t next) {
     const grammar_options *o = s->b->options;
     if (o->whitespace_pattern.n > 0) {
         return build_call(s->b, regex_rule(s, &s->space_rule, o->whitespace_pattern), next);
+    }
+    if (o->space == GRAMMAR_SPACE_LINES) {
+        return build_call(s->b, regex_rule(s, &s->space_rule, str_of(LINES)), next);
     }
     return o->space == GRAMMAR_SPACE_ANY ? build_node(s->b, NFA_SPACE, NFA_RAW, 0, 0, next) : next;
 }

@@ -37,6 +37,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .text_cache_bytes = (int64_t)64 << 20,
                                        .generation_config = "auto",
                                        .max_logprobs = 20,
+                                       .max_tool_calls = 16,
                                        .pack_cache_bytes = (int64_t)20 << 30,
                                        .pack_cache_least_us = 150000,
                                        .jump_forward = "on"};
@@ -282,6 +283,7 @@ static quire_err check(const quire_options *o, quire_error *err) {
     TRY(options_engine(o, &policies, err));
     TRY(check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
     TRY(check_range("--max-logprobs", o->max_logprobs, 1, 20, err));
+    TRY(check_range("--max-tool-calls", o->max_tool_calls, 1, 1024, err));
     TRY(check_range("--pack-cache-bytes", o->pack_cache_bytes, 0, INT64_MAX, err));
     TRY(check_range("--pack-cache-least-ms", o->pack_cache_least_us, 0, INT64_MAX, err));
     TRY(check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));

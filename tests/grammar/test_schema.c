@@ -139,7 +139,7 @@ static void alternatives_hold_as_they_say(void **state) {
     CHECK_ALL(cases, NULL);
 }
 
-static void white_space_is_none_or_at_most_64_bytes(void **state) {
+static void white_space_is_none_or_at_most_20_bytes(void **state) {
     (void)state;
     const char *schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}";
     grammar_case c = case_open(GRAMMAR_SCHEMA, schema, NULL);
@@ -149,15 +149,67 @@ static void white_space_is_none_or_at_most_64_bytes(void **state) {
     c = case_open(GRAMMAR_SCHEMA, schema, &((grammar_options){.space = GRAMMAR_SPACE_ANY}));
     case_accepts(&c, "[ 1 ,\n\t2\r\n]");
     char text[80] = "[";
-    memset(text + 1, ' ', 64);
+    memset(text + 1, ' ', 20);
     case_rejects(&c, text, -1);
-    text[65] = ' ';
-    case_rejects(&c, text, 65);
+    text[21] = ' ';
+    case_rejects(&c, text, 21);
     case_close(&c);
     c = case_open(GRAMMAR_SCHEMA, schema, &((grammar_options){.whitespace_pattern = str_of(" ?")}));
     case_accepts(&c, "[ 1, 2 ]");
     case_rejects(&c, "[  ", 2);
     case_close(&c);
+}
+
+/* Puts space between two tokens of a text of single-space separated tokens, the gap-th ones, and nothing between the others. */
+static bool put_space(const char *tokens, int gap, const char *space, char *out) {
+    int at = 0;
+    for (const char *p = tokens; *p != 0; p++) {
+        if (*p != ' ') {
+            *out++ = *p;
+        } else if (at++ == gap) {
+            out += sprintf(out, "%s", space);
+        }
+    }
+    *out = 0;
+    return at > gap;
+}
+
+static void no_place_takes_more_than_20_blanks_in_a_row(void **state) {
+    (void)state;
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\"},\"b\":{\"type\":\"object\"},\"c\":{\"type\":\"array\",\"items\":"
+        "{\"type\":\"integer\"}},\"d\":{\"anyOf\":[{\"const\":{\"x\":[1,{}]}},{\"type\":\"null\"}]}}}";
+    static const char tokens[] = "{ \"a\" : [ ] , \"b\" : { \"y\" : { } } , \"c\" : [ 1 , 2 ] , \"d\" : { \"x\" : [ 1 , { } ] } }";
+    static const char blanks[] = "                    ";
+    static const char *const taken[][2] = {{blanks, blanks}, {"\n\n                    ", "\n\n"}, {"\r\n\t", "\n\t\t"}, {" ", " "}};
+    char text[256], long_space[64];
+    for (int lines = 0; lines < 2; lines++) {
+        grammar_case c = case_open(GRAMMAR_SCHEMA, schema, &((grammar_options){.space = lines ? GRAMMAR_SPACE_LINES : GRAMMAR_SPACE_ANY}));
+        for (int gap = 0; put_space(tokens, gap, "", text); gap++) {
+            case_accepts(&c, text);
+            for (int i = 0; i < 4; i++) {
+                const char *space = lines && i < 3 ? (i == 0   ? "\n                    "
+                                                      : i == 1 ? taken[1][0]
+                                                               : taken[2][1])
+                                                   : taken[i][i == 1 ? 1 : 0];
+                (void)put_space(tokens, gap, space, text);
+                case_accepts(&c, text);
+            }
+            static const char *const refused[] = {" ", "\n ", "\n\n "};
+            for (int i = lines ? 1 : 0; i < (lines ? 3 : 1); i++) {
+                (void)snprintf(long_space, sizeof long_space, "%s%s", refused[i], blanks);
+                (void)put_space(tokens, gap, long_space, text);
+                case_rejects(&c, text, (int)(strchr(text, long_space[0]) - text + (lines ? i + 20 : 20)));
+            }
+            if (lines) {
+                (void)put_space(tokens, gap, "  ", text);
+                case_rejects(&c, text, (int)(strchr(text, ' ') - text + 1));
+                (void)put_space(tokens, gap, "\n\n\n", text);
+                case_rejects(&c, text, (int)(strchr(text, '\n') - text + 2));
+            }
+        }
+        case_close(&c);
+    }
 }
 
 static void a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword(void **state) {
@@ -248,7 +300,8 @@ int main(void) {
         cmocka_unit_test(arrays_keep_items_and_counts),
         cmocka_unit_test(drafts_and_dialects_are_told_apart),
         cmocka_unit_test(alternatives_hold_as_they_say),
-        cmocka_unit_test(white_space_is_none_or_at_most_64_bytes),
+        cmocka_unit_test(white_space_is_none_or_at_most_20_bytes),
+        cmocka_unit_test(no_place_takes_more_than_20_blanks_in_a_row),
         cmocka_unit_test(a_schema_that_cannot_be_enforced_is_refused_with_path_and_keyword),
         cmocka_unit_test(a_survey_reports_every_keyword),
         cmocka_unit_test(equal_ends_of_names_are_kept_once),
