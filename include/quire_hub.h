@@ -35,6 +35,7 @@ typedef struct quire_hub_progress {
     int64_t fetched_bytes;          /* of them, those that came over the network now */
     int32_t n_files, n_total_files; /* done, and in all */
     bool is_waiting;                /* another process fetches what is missing */
+    const char *others;             /* the cache's other quantisations of the model, "Q4_K_M, Q8_0"; NULL: none */
 } quire_hub_progress;
 
 typedef struct quire_hub_options {

@@ -32,7 +32,7 @@ size_t edit_distance(str a, str b) {
 
 void nearest_offer(nearest *n, str name) {
     size_t distance = edit_distance(n->wanted, name);
-    if (distance <= n->wanted.n / 3 && (n->best.n == 0 || distance < n->distance)) {
+    if (distance <= NEAREST_MAX_EDITS && distance <= n->wanted.n / 3 && (n->best.n == 0 || distance < n->distance)) {
         n->best = name;
         n->distance = distance;
     }

@@ -6,7 +6,8 @@
 
 #include "base/str.h"
 
-/* {.wanted = ...} has no name yet. best is empty while no name is near enough: at most a third of wanted's bytes are edited. */
+/* {.wanted = ...} has no name yet. best is empty while no name is near enough: two edits at most, and at most a third of wanted's bytes. */
+#define NEAREST_MAX_EDITS 2
 typedef struct nearest {
     str wanted, best;
     size_t distance; /* of best */

@@ -77,6 +77,9 @@ void pull_progress_show(void *user, const quire_hub_progress *now) {
     if (!p->has_begun) {
         log_line(LOG_INFO, "%s: fetching %d file%s, %s", p->name, (int)now->n_total_files, now->n_total_files == 1 ? "" : "s",
                  show_bytes((double)now->total_bytes, total));
+        if (now->others != NULL) {
+            log_line(LOG_INFO, "%s: the cache has it already as %s; name that with :QUANT to use it", p->name, now->others);
+        }
         p->has_begun = true;
     }
     update_rate(p, now);

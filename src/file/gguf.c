@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "file/cursor.h"
+#include "file/not_a_model.h"
 #include "file/show.h"
 
 #define DEFAULT_ALIGNMENT     32
@@ -34,11 +35,11 @@ static const char *foreign_type_name(uint32_t ggml_type) {
     static const struct {
         uint32_t number;
         const char *name;
-    } foreign[] = {{9, "Q8_1"},   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
+    } others[] = {{9, "Q8_1"},   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
                    {22, "IQ2_S"}, {23, "IQ4_XS"}, {29, "IQ1_M"},   {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"}};
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-        if (foreign[i].number == ggml_type) {
-            return foreign[i].name;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (others[i].number == ggml_type) {
+            return others[i].name;
         }
     }
     return "of no known name";
@@ -275,7 +276,9 @@ static quire_err read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_keys) {
     uint32_t version;
     TRY(cursor_take(c, 4, "GGUF's mark", &magic));
     if (memcmp(magic, "GGUF", 4) != 0) {
-        return err_set(c->err, QUIRE_BAD_FILE, 0, "%s: does not begin with GGUF: this is no GGUF file", c->file);
+        foreign is = foreign_of_content((str){(const char *)magic, c->n});
+        return is.what != NULL ? err_set(c->err, QUIRE_BAD_FILE, 0, "%s: %s, not a GGUF file; %s", c->file, is.what, is.instead)
+                               : err_set(c->err, QUIRE_BAD_FILE, 0, "%s: does not begin with GGUF: this is no GGUF file", c->file);
     }
     TRY(cursor_u32(c, "the version", &version));
     if (version >> 16 != 0 && (version & 0xffff) == 0) {

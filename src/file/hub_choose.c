@@ -3,6 +3,7 @@
 #include <ctype.h>
 
 #include "base/mem.h"
+#include "file/not_a_model.h"
 #include "file/hub_quant.h"
 #include "file/show.h"
 #include "json/json.h"
@@ -72,8 +73,7 @@ static bool has_item(const strbuf *text, str item) {
     return false;
 }
 
-/* Appends to text the quantisations that there are, and the files whose names have none, as far as an error's text holds them. */
-static void list_quants(const hub_listing *l, strbuf *text) {
+void hub_list_quants(const hub_listing *l, strbuf *text) {
     hub_gguf g;
     for (size_t i = 0; i < l->n && text->n < 250; i++) {
         bool is_first = hub_gguf_read(path_of(l, i), &g) && g.part == 1;
@@ -87,7 +87,7 @@ static void list_quants(const hub_listing *l, strbuf *text) {
 
 static quire_err unknown_quant(const hub_listing *l, const char *repo, const char *pick, quire_error *err) {
     strbuf there = {0};
-    list_quants(l, &there);
+    hub_list_quants(l, &there);
     quire_err e = there.n > 0
                       ? err_set(err, QUIRE_INVALID, -1, "%s:%s: no such quantisation; there are %s", repo, pick, there.p)
                       : err_set(err, QUIRE_INVALID, -1, "%s:%s: the repository has no GGUF files; name it without :%s", repo, pick, pick);
@@ -118,7 +118,7 @@ static quire_err choose_file(const hub_listing *l, const char *repo, const char 
     hub_gguf g;
     if (i < 0) {
         strbuf there = {0};
-        list_quants(l, &there);
+        hub_list_quants(l, &there);
         quire_err e =
             err_set(err, QUIRE_NOT_FOUND, -1, "%s: has no file %s; its GGUF files are of: %s", repo, pick, there.n > 0 ? there.p : "none");
         strbuf_deinit(&there);
@@ -222,13 +222,12 @@ static quire_err add_texts(const hub_listing *l, hub_choice *out, quire_error *e
     return QUIRE_OK;
 }
 
-static bool has_pickles(const hub_listing *l) {
-    bool has = false;
+static foreign foreign_of_listing(const hub_listing *l) {
+    foreign found = {.what = NULL};
     for (size_t i = 0; i < l->n; i++) {
-        str path = path_of(l, i);
-        has = has || (str_begins(path, "pytorch_model") && str_ends(path, ".bin")) || str_ends(path, ".pth") || str_ends(path, ".pt");
+        found = foreign_stronger(found, foreign_of_name(path_of(l, i)));
     }
-    return has;
+    return found;
 }
 
 static quire_err choose_directory(const hub_listing *l, const char *repo, hub_choice *out, quire_error *err) {
@@ -240,11 +239,9 @@ static quire_err choose_directory(const hub_listing *l, const char *repo, hub_ch
             return e;
         }
     }
-    if (out->n == 0 && has_pickles(l)) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1,
-                       "%s: its weights are PyTorch pickles, which are programs and are never fetched; look for a "
-                       "version of it as safetensors or GGUF",
-                       repo);
+    foreign is = foreign_of_listing(l);
+    if (out->n == 0 && is.what != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a repository with %s, of which nothing is fetched; %s", repo, is.what, is.instead);
     }
     TRY(add_texts(l, out, err));
     return out->n > 0 ? QUIRE_OK

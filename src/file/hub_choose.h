@@ -31,4 +31,7 @@ void hub_choice_deinit(hub_choice *c);
 /* True when a snapshot's safetensors have what opens them beside the weights: a config, and a tokenizer of any kind. */
 bool hub_has_texts(const hub_listing *l);
 
+/* Appends to text the quantisations that there are, and the files whose names have none, as far as an error's text holds them. */
+void hub_list_quants(const hub_listing *l, strbuf *text);
+
 #endif

@@ -284,14 +284,14 @@ static quire_err wait_us(const hub_client *c, int64_t us) {
 }
 
 /* The last failure as the error of all tries. */
-static quire_err give_up(const hub_reply *r, int n_tries, quire_error *err) {
+static quire_err give_up(const hub_reply *r, const hub_sink *s, int n_tries, quire_error *err) {
     if (err == NULL) {
         return r->status == 429 ? QUIRE_BUSY : QUIRE_IO;
     }
     char why[sizeof err->message];
     (void)snprintf(why, sizeof why, "%s", err->message);
-    quire_err e = err_set(err, r->status == 429 ? QUIRE_BUSY : QUIRE_IO, -1,
-                          "%.400s; given up after %d tries; what came is kept: pull again later", why, n_tries);
+    quire_err e = err_set(err, r->status == 429 ? QUIRE_BUSY : QUIRE_IO, -1, "%.400s; given up after %d tries; %spull again later", why,
+                          n_tries, s->keeps && s->at > 0 ? "what came is kept: " : "");
     err->retry_after_s = r->status == 429 && r->retry_after_s > 0 ? r->retry_after_s : 0;
     return e;
 }
@@ -307,7 +307,7 @@ quire_err hub_client_get(hub_client *c, const hub_target *t, hub_sink *s, quire_
         n_failures = s->at >= most + PROGRESS_BYTES ? 0 : n_failures + 1;
         most = s->at > most ? s->at : most;
         if (n_failures > MAX_FAILURES || r.retry_after_s > MAX_WAIT_S) {
-            return give_up(&r, n_tries, err);
+            return give_up(&r, s, n_tries, err);
         }
         int64_t wait =
             r.retry_after_s >= 0 ? (int64_t)r.retry_after_s * 1000000 : (int64_t)FIRST_WAIT_US << (n_failures > 0 ? n_failures - 1 : 0);

@@ -21,6 +21,7 @@ void hub_client_close(hub_client *c);
 typedef struct hub_sink {
     int64_t at;
     bool is_joined;
+    bool keeps; /* what came stays for a later pull, whatever fails */
     quire_err (*restart)(struct hub_sink *s, quire_error *err);                      /* the next byte is the first: sets at to 0 */
     quire_err (*add)(struct hub_sink *s, const void *p, size_t n, quire_error *err); /* moves at */
 } hub_sink;

@@ -187,7 +187,7 @@ static quire_err run(fetch *x, hub_client *c, const hub_repo *r, const char *com
 
 quire_err hub_fetch(hub_client *c, const hub_repo *r, const char *repo, const char *commit, const hub_file *f, hub_meter *m,
                     quire_error *err) {
-    fetch x = {.sink = {.restart = restart, .add = add}, .file = f, .meter = m, .repo = repo, .fd = -1, .lock = -1};
+    fetch x = {.sink = {.keeps = true, .restart = restart, .add = add}, .file = f, .meter = m, .repo = repo, .fd = -1, .lock = -1};
     quire_err e = hub_repo_blob(r, f->id, "", &x.path, err);
     e = e == QUIRE_OK ? hub_repo_blob(r, f->id, PART, &x.part, err) : e;
     e = e == QUIRE_OK ? run(&x, c, r, commit, err) : e;

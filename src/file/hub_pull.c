@@ -28,6 +28,7 @@ typedef struct pull {
     int32_t *todo; /* files of the listing that are to be fetched; n_todo of them */
     int32_t n_todo;
     int64_t total_bytes;
+    strbuf others;         /* quire_hub_progress.others */
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t ended;
     int32_t next, n_running;
@@ -94,6 +95,16 @@ static quire_err find_cached(pull *x, char **path, quire_error *err) {
     }
     hub_repo_touch(&x->repo, commit, x->listing.files[x->choice.files[0]].path);
     return path_of_choice(x, path, err);
+}
+
+/* Writes which quantisations of the model the cache has, if any. */
+static void find_others(pull *x) {
+    char commit[41];
+    hub_listing l = {.files = NULL};
+    if (hub_repo_commit(&x->repo, x->name.revision, commit) && hub_repo_list(&x->repo, commit, &l, NULL) == QUIRE_OK) {
+        hub_list_quants(&l, &x->others);
+    }
+    hub_listing_deinit(&l);
 }
 
 /* ---- the hub's list ---- */
@@ -225,7 +236,8 @@ static void *work(void *user) {
 
 static void tell(pull *x) {
     if (x->o.progress != NULL) {
-        const quire_hub_progress p = {.bytes = atomic_load(&x->meter.bytes),
+        const quire_hub_progress p = {.others = x->others.p,
+                                      .bytes = atomic_load(&x->meter.bytes),
                                       .total_bytes = x->total_bytes,
                                       .fetched_bytes = atomic_load(&x->meter.fetched),
                                       .n_files = atomic_load(&x->meter.n_files),
@@ -320,8 +332,9 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
 }
 
 static quire_err not_cached(const pull *x, quire_error *err) {
-    return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s, and nothing may be fetched (HF_HUB_OFFLINE or --offline)",
-                   x->name.repo, x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache);
+    return err_set(err, QUIRE_NOT_FOUND, -1, "%s%s%s: not in the cache %s, and nothing may be fetched (HF_HUB_OFFLINE or --offline)%s%s",
+                   x->name.repo, x->name.pick[0] != 0 ? ":" : "", x->name.pick, x->o.cache,
+                   x->others.n > 0 ? "; the cache has of it: " : "", x->others.n > 0 ? x->others.p : "");
 }
 
 static quire_err run(pull *x, const char *name, quire_hub_when when, char **path, quire_error *err) {
@@ -332,6 +345,7 @@ static quire_err run(pull *x, const char *name, quire_hub_when when, char **path
         if (e != QUIRE_NOT_FOUND) {
             return e;
         }
+        find_others(x);
     }
     return x->o.offline ? not_cached(x, err) : pull_from_hub(x, path, err);
 }
@@ -346,6 +360,7 @@ quire_err quire_hub_pull(const quire_hub_options *o, const char *name, quire_hub
     hub_client_close(x.client);
     hub_unlock(x.lock);
     mem_free(x.todo);
+    strbuf_deinit(&x.others);
     hub_choice_deinit(&x.choice);
     hub_listing_deinit(&x.listing);
     hub_repo_deinit(&x.repo);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "file/not_a_model.h"
 #include "file/open_file.h"
 #include "file/vocab_files.h"
 
@@ -18,6 +19,11 @@ quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to map it", path);
     }
     TRY(file_map_open(path, max_bytes, out, err));
+    foreign is = foreign_of_content(file_map_text(out));
+    if (str_begins(file_map_text(out), "version https://git-lfs.github.com/spec/")) {
+        file_map_close(out);
+        return err_set(err, QUIRE_BAD_FILE, 0, "%s: %s; %s", path, is.what, is.instead);
+    }
     f->maps[f->n_maps++] = *out;
     return QUIRE_OK;
 }
@@ -40,7 +46,7 @@ static model_file *new_file(const char *path, size_t n_path, const model_overrid
 }
 
 /* Opens the directory of a file that is not GGUF. */
-static quire_err open_parent(model_file *f, const char *path, quire_error *err) {
+static quire_err open_parent(model_file *f, const char *path, str content, quire_error *err) {
     const char *slash = strrchr(path, '/');
     str dir = slash == NULL ? str_of(".") : (str){path, slash == path ? 1 : (size_t)(slash - path)};
     char *parent = mem_dup(dir.p, dir.n);
@@ -48,12 +54,28 @@ static quire_err open_parent(model_file *f, const char *path, quire_error *err) 
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its path", path);
     }
     if (!hf_is_directory(parent)) {
+        foreign is = foreign_of_content(content);
+        is = is.what != NULL ? is : foreign_of_name(str_of(path));
         mem_free(parent);
+        if (is.what != NULL) {
+            return err_set(err, QUIRE_UNSUPPORTED, 0, "%s: %s; %s", path, is.what, is.instead);
+        }
         return err_set(err, QUIRE_BAD_FILE, 0, "%s: neither a GGUF file nor part of a Hugging Face model (no config.json beside it)", path);
     }
     mem_free(f->path);
     f->path = parent;
     return hf_open(f, parent, err);
+}
+
+/* A name without a directory may be meant as one of the hub, as other programs have short names. */
+static quire_err no_such_model(const char *path, quire_error *err) {
+    bool is_short = strchr(path, '/') == NULL && !str_ends(str_of(path), ".gguf");
+    return is_short ? err_set(err, QUIRE_NOT_FOUND, -1,
+                              "%s: no such file or directory, and no name of the hub, which is ORG/NAME: `quire pull "
+                              "ggml-org/gemma-3-1b-it-GGUF` fetches one, `quire list` shows what is there, and `builtin` is in the program",
+                              path)
+                    : err_set(err, QUIRE_NOT_FOUND, -1,
+                              "%s: no such file; name a GGUF file, the directory of a Hugging Face model, or ORG/NAME of the hub", path);
 }
 
 static quire_err open_any(model_file *f, const char *path, quire_error *err) {
@@ -64,7 +86,7 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
     file_map map;
     quire_err e = open_file_map(f, path, SIZE_MAX, &map, err);
     if (e == QUIRE_NOT_FOUND) {
-        return err_set(err, e, -1, "%s: no such file; name a GGUF file or the directory of a Hugging Face model", path);
+        return no_such_model(path, err);
     }
     TRY(e);
     if (packed_is(map)) {
@@ -73,7 +95,7 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
     if (str_begins(file_map_text(&map), "GGUF") || str_ends(str_of(path), ".gguf")) {
         return gguf_open(f, map, err);
     }
-    return open_parent(f, path, err);
+    return open_parent(f, path, file_map_text(&map), err);
 }
 
 /* Gives f to the caller when e is success, else closes it. */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "file/not_a_model.h"
 #include "file/open_file.h"
 #include "file/packed.h"
 #include "file/show.h"
@@ -192,8 +193,8 @@ static quire_err check_index(const model_file *f, const json_doc *index, const s
     return QUIRE_OK;
 }
 
-/* Lists every model*.safetensors of the directory. *has_pickles becomes true when there are weights as PyTorch pickles. */
-static quire_err list_directory(const model_file *f, shard_list *out, bool *has_pickles, quire_error *err) {
+/* Lists every model*.safetensors of the directory. */
+static quire_err list_directory(const model_file *f, shard_list *out, quire_error *err) {
     DIR *d = opendir(f->path);
     if (d == NULL) {
         return err_set(err, QUIRE_IO, -1, "%s: %s", f->path, strerror(errno));
@@ -201,7 +202,6 @@ static quire_err list_directory(const model_file *f, shard_list *out, bool *has_
     bool ok = true;
     for (struct dirent *entry = readdir(d); entry != NULL && ok; entry = readdir(d)) {
         const char *name = entry->d_name;
-        *has_pickles |= strncmp(name, "pytorch_model", 13) == 0 || str_ends(str_of(name), ".pth");
         if (strncmp(name, "model", 5) == 0 && str_ends(str_of(name), ".safetensors")) {
             ok = shards_add(out, name);
         }
@@ -257,11 +257,10 @@ static quire_err open_indexed(model_file *f, shard_list *l, quire_error *err) {
 }
 
 static quire_err open_listed(model_file *f, shard_list *l, quire_error *err) {
-    bool has_pickles = false;
-    TRY(list_directory(f, l, &has_pickles, err));
-    if (l->n == 0 && has_pickles) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: its weights are PyTorch pickles, which are programs; convert them to safetensors",
-                       f->path);
+    TRY(list_directory(f, l, err));
+    foreign is = l->n == 0 ? foreign_of_directory(f->path) : (foreign){.what = NULL};
+    if (is.what != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: no model*.safetensors, but %s; %s", f->path, is.what, is.instead);
     }
     TRY(check_complete(f, l, err));
     return add_shards(f, l, err);
@@ -286,8 +285,11 @@ static quire_err open_weights(model_file *f, quire_error *err) {
 quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
     f->format = MODEL_HF;
     if (!hf_is_directory(dir)) {
-        return err_set(err, QUIRE_BAD_FILE, -1,
-                       "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
+        foreign is = foreign_of_directory(dir);
+        return is.what != NULL
+                   ? err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a directory with %s and without config.json; %s", dir, is.what, is.instead)
+                   : err_set(err, QUIRE_BAD_FILE, -1,
+                             "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
     }
     TRY(hf_read_texts(f, err));
     return open_weights(f, err);

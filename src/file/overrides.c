@@ -246,7 +246,7 @@ void overrides_close(overrides *o) {
 
 static void note_near(override *v, const char *key) {
     size_t n = strlen(v->key), distance = edit_distance(str_of(v->key), str_of(key));
-    if (distance <= n / 3 && (v->nearest[0] == 0 || distance < v->distance)) {
+    if (distance <= NEAREST_MAX_EDITS && distance <= n / 3 && (v->nearest[0] == 0 || distance < v->distance)) {
         (void)snprintf(v->nearest, sizeof v->nearest, "%s", key);
         v->distance = distance;
     }

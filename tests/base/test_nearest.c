@@ -51,6 +51,11 @@ static void a_name_of_which_more_than_a_third_differs_is_none(void **state) {
     nearest n = {.wanted = str_of("frobnicate")};
     nearest_offer_all(&n, "run serve tokenize logits inspect pack");
     assert_int_equal(n.best.n, 0);
+    n = (nearest){.wanted = str_of("T5ForConditionalGeneration")}; /* more than two letters differ */
+    nearest_offer_all(&n, "Mllama5ForConditionalGeneration");
+    assert_int_equal(n.best.n, 0);
+    nearest_offer_all(&n, "mT5ForConditionalGenerations");
+    assert_int_equal(n.distance, 2);
     n = (nearest){.wanted = str_of("x")};
     nearest_offer_all(&n, "y");
     assert_int_equal(n.best.n, 0);

@@ -133,7 +133,7 @@ def test_one_quantisation_is_fetched_with_all_its_parts(hub, machine):
 
 def test_pickles_are_never_fetched(hub, machine):
     hub.add("org/pickles", {"config.json": b"{}", "pytorch_model.bin": b"a program", "tokenizer.json": b"{}"})
-    machine.refused("org/pickles", "pickles", "safetensors or GGUF")
+    machine.refused("org/pickles", "PyTorch pickles", "of which nothing is fetched", "safetensors or GGUF")
     hub.add("org/words", {"README.md": b"words"})
     machine.refused("org/words", "nothing that Quire reads")
     assert hub.count("/resolve/") == 0 and machine.blobs() == []

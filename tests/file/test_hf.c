@@ -368,7 +368,7 @@ static void what_is_no_model_is_refused_with_a_hint(void **state) {
     unlink(temp_path(&d, "model.safetensors"));
     write_text(&d, "config.json", "{}");
     write_text(&d, "pytorch_model.bin", "x");
-    assert_refused(&d, QUIRE_UNSUPPORTED, "convert them to safetensors");
+    assert_refused(&d, QUIRE_UNSUPPORTED, "no model*.safetensors, but PyTorch pickles, which are programs and never run; download the model as safetensors or GGUF");
     temp_delete(&d, names);
 }
 
