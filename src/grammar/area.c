@@ -35,14 +35,52 @@ quire_err area_grow(area *a, size_t bytes) {
     return QUIRE_OK;
 }
 
-bool area_use(area *a, area_budget *budget, size_t bytes) {
-    if (bytes <= a->used) {
+#define ACCOUNT_BLOCK ((size_t)64 << 10)
+
+/* Takes n bytes from the account, if its share has them. */
+static bool account_take(area_account *a, size_t n) {
+    size_t own = atomic_fetch_add(&a->used, n) + n, all = atomic_fetch_add(&a->pool->used, n) + n;
+    if (all <= a->pool->max && own <= a->pool->max - all) {
         return true;
     }
-    if (bytes > a->reserved || bytes - a->used > budget->max - budget->used) {
-        return false;
+    atomic_fetch_sub(&a->pool->used, n);
+    atomic_fetch_sub(&a->used, n);
+    return false;
+}
+
+static bool take(area_budget *b, size_t n) {
+    if (b->account == NULL || b->used + n <= b->taken) {
+        return true;
     }
-    budget->used += bytes - a->used;
+    size_t more = b->used + n - b->taken, block = more > ACCOUNT_BLOCK ? more : ACCOUNT_BLOCK;
+    block = account_take(b->account, block) ? block : account_take(b->account, more) ? more : 0;
+    b->taken += block;
+    return block > 0;
+}
+
+area_result area_use(area *a, area_budget *budget, size_t bytes) {
+    if (bytes <= a->used) {
+        return AREA_USED;
+    }
+    size_t n = bytes - a->used;
+    if (budget->used > budget->max || n > budget->max - budget->used) {
+        return AREA_PAST_BUDGET;
+    }
+    if (bytes > a->reserved) {
+        return AREA_PAST_RESERVE;
+    }
+    if (!take(budget, n)) {
+        return AREA_PAST_SHARE;
+    }
+    budget->used += n;
     a->used = bytes;
-    return true;
+    return AREA_USED;
+}
+
+void area_budget_close(area_budget *b) {
+    if (b->account != NULL) {
+        atomic_fetch_sub(&b->account->pool->used, b->taken);
+        atomic_fetch_sub(&b->account->used, b->taken);
+    }
+    *b = (area_budget){0};
 }

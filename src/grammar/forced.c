@@ -27,21 +27,33 @@ static int32_t only_byte(run_core *r, uint32_t s) {
     return state->only < ONLY_FIRST ? -1 : state->only - ONLY_FIRST;
 }
 
-int32_t grammar_forced(grammar_run *run, grammar_state s, int32_t *tokens, int32_t max) {
-    int32_t n = 0;
-    run_core *r = run_enter(run);
-    while (n < max && only_byte(r, s.id) >= 0) {
+/* What an operation of forced tokens fills. */
+typedef struct forced_tokens {
+    uint32_t s;
+    int32_t *tokens, n, max;
+} forced_tokens;
+
+static quire_err forced_op(run_core *r, void *context) {
+    forced_tokens *f = context;
+    uint32_t s = f->s;
+    f->n = 0;
+    while (f->n < f->max && only_byte(r, s) >= 0) {
         size_t taken;
-        int32_t token = run_only_token(r, s.id);
-        uint32_t to = token < 0 ? MACHINE_DEAD : run_walk(r, s.id, vocab_text(r->v, token), &taken);
+        int32_t token = run_only_token(r, s);
+        uint32_t to = token < 0 ? MACHINE_DEAD : run_walk(r, s, vocab_text(r->v, token), &taken);
         if (to < MACHINE_FIRST) {
             break;
         }
-        tokens[n++] = token;
-        s.id = to;
+        f->tokens[f->n++] = token;
+        s = to;
     }
-    run_leave(run);
-    return n;
+    return r->m.why != MACHINE_FINE ? machine_error(&r->m) : QUIRE_OK;
+}
+
+int32_t grammar_forced(grammar_run *run, grammar_state s, int32_t *tokens, int32_t max) {
+    forced_tokens f = {s.id, tokens, 0, max};
+    (void)run_do(run, forced_op, &f);
+    return f.n;
 }
 
 /* ---- guesses ---- */
@@ -136,9 +148,18 @@ static bool is_worth(const guess *g, const spelling *x) {
     return x->is_alone || x->probability >= wrong * g->bounds->row * (float)(1 + count_alone(g, x->end));
 }
 
-static void find_bytes(grammar_run *run, uint32_t s, guess *g) {
+/* The bytes with which every continuation begins. */
+typedef struct known_bytes {
+    uint32_t s;
+    guess *g;
+} known_bytes;
+
+static quire_err bytes_op(run_core *r, void *context) {
+    const known_bytes *k = context;
+    guess *g = k->g;
     int32_t byte = 0;
-    run_core *r = run_enter(run);
+    uint32_t s = k->s;
+    g->n_bytes = 0;
     while (g->n_bytes < GUESS_BYTES && (byte = only_byte(r, s)) >= 0) {
         s = machine_next(&r->m, s, (uint8_t)byte);
         if (s < MACHINE_FIRST) {
@@ -146,7 +167,7 @@ static void find_bytes(grammar_run *run, uint32_t s, guess *g) {
         }
         g->bytes[g->n_bytes++] = (uint8_t)byte;
     }
-    run_leave(run);
+    return r->m.why != MACHINE_FINE ? machine_error(&r->m) : QUIRE_OK;
 }
 
 int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bounds *bounds, int32_t *tokens, int32_t *parents) {
@@ -157,7 +178,8 @@ int32_t grammar_guess(grammar_run *r, grammar_state s, const grammar_guess_bound
     g.bounds = bounds;
     g.n_bytes = 0;
     g.n_pool = 0;
-    find_bytes(r, s.id, &g);
+    known_bytes known = {s.id, &g};
+    (void)run_do(r, bytes_op, &known);
     add_spellings(&g, -1, 0, 1.0f);
     while (n < most && take_likeliest(&g, &next)) {
         if (is_worth(&g, &next)) {

@@ -125,10 +125,22 @@ typedef struct grammar_run grammar_run;
 
 #define GRAMMAR_RUN_BYTES ((size_t)64 << 20) /* default budget of a run */
 
+/* Memory that the states and masks of many runs take together, with shares by tenant: a tenant's runs may take more while they have at most
+ * what is free then. So one tenant has up to a half, k of them that take all they can an equal part each, and as much is free for another. */
+typedef struct grammar_memory grammar_memory;
+
+quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out);
+/* All runs in it are closed. */
+void grammar_memory_close(grammar_memory *m);
+size_t grammar_memory_max(const grammar_memory *m);
+size_t grammar_memory_used(const grammar_memory *m); /* any thread */
+
 /* Opens a run of g over v, which shares states and masks with the open ones that g has for v, as long as these take less than half of a
  * budget. It keeps references to both. max_bytes: its budget of states, 0: GRAMMAR_RUN_BYTES; those who share have equal ones, and half of
- * one more for their masks. Addresses are reserved, memory is taken as it is used. QUIRE_NO_MEMORY. Not within a step. */
+ * one more for their masks. Memory is taken as it is used. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE: the first state is. Not within a step. */
 quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out);
+/* The same with the default budget, whose memory is of the tenant's share of m; m outlives the run, and NULL is allowed. */
+quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant, grammar_run **out);
 grammar_run *grammar_run_share(grammar_run *r);
 void grammar_run_close(grammar_run *r);
 
@@ -136,8 +148,17 @@ void grammar_run_close(grammar_run *r);
  * some milliseconds, which a step then has not to take. Where they are built already it is quick. */
 void grammar_run_warm(grammar_run *r);
 
+/* Why the run last failed with QUIRE_TOO_LARGE or QUIRE_NO_MEMORY, for people, as a part of a sentence: "its states take over 64 MiB"; NULL: it
+ * did not. A constant. Any thread. */
+const char *grammar_run_why(const grammar_run *r);
+
+/* Calls below that lead to states or masks do, on a thread with a work_room (base/work_room.h), what fits into it; a unit is a configuration
+ * that is looked at. QUIRE_BUSY: it did not fit, or another thread is working on the run without a room; what is built stays, and the call
+ * may be made again, on a thread without a room. There it is done in slices of about a millisecond, between which the thread takes turns
+ * (base/turn.h): QUIRE_CANCELLED too. */
+
 typedef struct grammar_state {
-    uint32_t id;
+    uint32_t id, ends; /* ends: bit 0: what came so far is a complete answer; bit 1: nothing can follow it */
 } grammar_state;
 
 grammar_state grammar_start(const grammar_run *r);
@@ -156,11 +177,15 @@ quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits);
 bool grammar_allows(grammar_run *r, grammar_state s, int32_t token);
 
 /* Whether what came so far is a complete answer, and whether nothing can follow it. */
-bool grammar_is_final(grammar_run *r, grammar_state s);
-bool grammar_is_over(grammar_run *r, grammar_state s);
+static inline bool grammar_is_final(const grammar_run *r, grammar_state s) {
+    return (void)r, (s.ends & 1u) != 0;
+}
+static inline bool grammar_is_over(const grammar_run *r, grammar_state s) {
+    return (void)r, (s.ends & 2u) != 0;
+}
 
 /* Tokens that are certain: each is the only one that the mask behind the one before allows. Writes at most max of them; returns how many.
- * An end token isn't among them. To take them changes no answer, nor its tokens. */
+ * An end token isn't among them. Fewer where it fails. To take them changes no answer, nor its tokens. */
 int32_t grammar_forced(grammar_run *r, grammar_state s, int32_t *tokens, int32_t max);
 #define GRAMMAR_MAX_GUESSES 32 /* tokens */
 #define GRAMMAR_GUESS_WIDTH 8  /* of them behind one token */

@@ -3,14 +3,20 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/turn.h"
 
 /* ---- opening ---- */
 
 #define RUN_MAX_OPENERS 64 /* of one core, whose states would be too many to number */
 
+#define FIRST_MASK_BYTES ((size_t)4 << 20) /* addresses for masks */
+#define SLICE            8192 /* configurations: about a millisecond where they miss the caches */
+
 static void core_free(run_core *r) {
     machine_deinit(&r->m);
     area_close(&r->masks);
+    area_budget_close(&r->mask_budget);
+    memory_share_drop(r->share);
     mem_free(r->path);
     mem_free(r->list);
     mem_free(r->scratch);
@@ -19,30 +25,43 @@ static void core_free(run_core *r) {
     mem_free(r);
 }
 
-static quire_err core_new(grammar *g, grammar_vocab *v, size_t max_bytes, run_core **out) {
+/* What is opened, for whom. */
+typedef struct run_opening {
+    grammar *g;
+    grammar_vocab *v;
+    size_t max_bytes;
+    memory_share *share;
+} run_opening;
+
+static memory_share *share_again(memory_share *s) {
+    memory_share *same = NULL;
+    return s != NULL && memory_share_take(s->of, s->tenant, &same) == QUIRE_OK ? same : NULL;
+}
+
+static quire_err core_new(const run_opening *o, run_core **out) {
     run_core *r = mem_new(1, sizeof *r);
     TRY(mem_check(r));
-    *r = (run_core){.g = g, .v = grammar_vocab_share(v), .max_bytes = max_bytes, .mask_budget = {.max = max_bytes / 2}};
+    const grammar_vocab *v = o->v;
+    area_account *account = o->share != NULL ? &o->share->account : NULL;
+    *r = (run_core){.g = o->g,
+                    .v = grammar_vocab_share(o->v),
+                    .max_bytes = o->max_bytes,
+                    .share = share_again(o->share),
+                    .mask_budget = {.max = o->max_bytes / 2, .account = account}};
     (void)pthread_mutex_init(&r->lock, NULL);
     r->path = mem_new(v->longest + 1, sizeof *r->path);
     r->scratch = mem_new(v->n_words, sizeof *r->scratch);
     r->list = mem_new((size_t)v->n_tokens / RUN_LIST_PART + 1, sizeof *r->list);
-    quire_err e = r->path == NULL || r->list == NULL || r->scratch == NULL ? QUIRE_NO_MEMORY : area_open(&r->masks, max_bytes / 2);
-    e = e == QUIRE_OK ? machine_init(&r->m, &g->a, max_bytes) : e;
+    size_t masks = r->mask_budget.max < FIRST_MASK_BYTES ? r->mask_budget.max : FIRST_MASK_BYTES;
+    bool has_all = r->path != NULL && r->list != NULL && r->scratch != NULL && (o->share == NULL || r->share != NULL);
+    quire_err e = has_all ? area_open(&r->masks, masks) : QUIRE_NO_MEMORY;
+    e = e == QUIRE_OK ? machine_init(&r->m, &o->g->a, o->max_bytes, account) : e;
     if (e != QUIRE_OK) {
         core_free(r);
         return e;
     }
     *out = r;
     return QUIRE_OK;
-}
-
-/* Reserves addresses for one who opens r more: then each has all of his own budget, whatever the others use of theirs. */
-static quire_err core_admit(run_core *r) {
-    (void)pthread_mutex_lock(&r->lock);
-    quire_err e = machine_reserve(&r->m, r->m.budget.used + r->max_bytes * (size_t)(r->refs + 1));
-    (void)pthread_mutex_unlock(&r->lock);
-    return e;
 }
 
 static bool has_room(run_core *r) {
@@ -63,42 +82,64 @@ static void core_remove(grammar *g, run_core *r) {
     core_free(r);
 }
 
-/* The core that g has for v with room, or a new one; counted up. The grammar's lock is held. */
-static quire_err core_open(grammar *g, grammar_vocab *v, size_t max_bytes, run_core **out) {
-    run_core *r = g->runs;
-    while (r != NULL && (r->v != v || !has_room(r))) {
+/* Whether a core may be shared with whom o is for. */
+static bool is_for(run_core *r, const run_opening *o) {
+    return r->v == o->v && r->share == o->share && has_room(r);
+}
+
+/* The core that there is with room, or a new one; counted up. The grammar's lock is held. */
+static quire_err core_open(const run_opening *o, run_core **out) {
+    run_core *r = o->g->runs;
+    while (r != NULL && !is_for(r, o)) {
         r = r->next;
     }
     if (r == NULL) {
-        TRY(core_new(g, v, max_bytes, &r));
-        r->next = g->runs;
-        g->runs = r;
+        TRY(core_new(o, &r));
+        r->next = o->g->runs;
+        o->g->runs = r;
     }
-    quire_err e = core_admit(r);
-    if (e == QUIRE_OK) {
-        r->refs++;
-        *out = r;
-    } else if (r->refs == 0) {
-        core_remove(g, r);
-    }
-    return e;
+    r->refs++;
+    *out = r;
+    return QUIRE_OK;
 }
 
-quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out) {
+static grammar_state state_at(const machine *m, uint32_t s) {
+    const machine_state *at = machine_state_at(m, s);
+    return (grammar_state){s, (at->final ? 1u : 0u) | (at->over ? 2u : 0u)};
+}
+
+static quire_err open_run(const run_opening *o, grammar_run **out) {
     grammar_run *r = mem_new(1, sizeof *r);
     *out = NULL;
     TRY(mem_check(r));
-    (void)pthread_mutex_lock(&g->lock);
-    quire_err e = core_open(g, v, max_bytes > 0 ? max_bytes : GRAMMAR_RUN_BYTES, &r->core);
-    (void)pthread_mutex_unlock(&g->lock);
+    (void)pthread_mutex_lock(&o->g->lock);
+    quire_err e = core_open(o, &r->core);
+    (void)pthread_mutex_unlock(&o->g->lock);
     if (e != QUIRE_OK) {
         mem_free(r);
         return e;
     }
+    (void)pthread_mutex_lock(&r->core->lock);
+    r->first = state_at(&r->core->m, MACHINE_FIRST);
+    (void)pthread_mutex_unlock(&r->core->lock);
     r->refs = 1;
-    (void)grammar_share(g);
+    (void)grammar_share(o->g);
     *out = r;
     return QUIRE_OK;
+}
+
+quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out) {
+    const run_opening o = {g, v, max_bytes > 0 ? max_bytes : GRAMMAR_RUN_BYTES, NULL};
+    return open_run(&o, out);
+}
+
+quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant, grammar_run **out) {
+    run_opening o = {g, v, GRAMMAR_RUN_BYTES, NULL};
+    *out = NULL;
+    TRY(m != NULL ? memory_share_take(m, tenant, &o.share) : QUIRE_OK);
+    quire_err e = open_run(&o, out);
+    memory_share_drop(o.share); /* the core has one of its own */
+    return e;
 }
 
 grammar_run *grammar_run_share(grammar_run *r) {
@@ -122,24 +163,75 @@ void grammar_run_close(grammar_run *r) {
     grammar_drop(g);
 }
 
-run_core *run_enter(grammar_run *r) {
-    run_core *core = r->core;
-    (void)pthread_mutex_lock(&core->lock);
-    core->m.budget.max = core->m.budget.used + core->max_bytes - r->paid;
-    return core;
+/* ---- operations ---- */
+
+/* Within a step: no thread outside is waited for, but other threads of the step are. */
+static bool lock_in_step(run_core *core) {
+    return atomic_load(&core->n_outside) == 0 && (pthread_mutex_trylock(&core->lock) == 0 || (atomic_load(&core->n_outside) == 0 && pthread_mutex_lock(&core->lock) == 0));
 }
 
-void run_leave(grammar_run *r) {
+static const char *const reasons[] = {
+    [MACHINE_SPENT] = "the tokens that may come next take over 4,000,000 steps to find",
+    [MACHINE_AMBIGUOUS] = "it is too ambiguous: one more character may mean over 16,384 things, or takes over 200,000 steps to read",
+    [MACHINE_NO_BUDGET] = "its states take over 64 MiB",
+    [MACHINE_NO_SHARE] = "the states of this tenant's rules take all of its share of the memory for rules",
+};
+
+/* op once. The lock is held. */
+static quire_err attempt(grammar_run *r, run_op op, void *context) {
     run_core *core = r->core;
+    core->m.budget.max = core->m.budget.used + core->max_bytes - r->paid;
+    machine_begin(&core->m, SLICE);
+    quire_err e = op(core, context);
+    machine_end(&core->m);
     r->paid = core->max_bytes - (core->m.budget.max - core->m.budget.used);
-    (void)pthread_mutex_unlock(&core->lock);
+    if (e == QUIRE_TOO_LARGE || e == QUIRE_NO_MEMORY) {
+        atomic_store(&r->why, reasons[core->m.why]);
+    }
+    return e;
+}
+
+/* Gives addresses to what had too few. The lock is held, and the thread is outside of steps. */
+static quire_err grow(run_core *core) {
+    if (core->wants_masks > core->masks.reserved) {
+        size_t twice = 2 * core->masks.reserved;
+        TRY(area_grow(&core->masks, core->wants_masks > twice ? core->wants_masks : twice));
+    }
+    core->wants_masks = 0;
+    return machine_grow(&core->m);
+}
+
+quire_err run_do(grammar_run *r, run_op op, void *context) {
+    run_core *core = r->core;
+    if (work_room_current != NULL) {
+        if (!lock_in_step(core)) {
+            return QUIRE_BUSY;
+        }
+        quire_err e = attempt(r, op, context);
+        (void)pthread_mutex_unlock(&core->lock);
+        return e;
+    }
+    for (;;) {
+        atomic_fetch_add(&core->n_outside, 1);
+        (void)pthread_mutex_lock(&core->lock);
+        quire_err e = attempt(r, op, context), grown = grow(core);
+        (void)pthread_mutex_unlock(&core->lock);
+        atomic_fetch_sub(&core->n_outside, 1);
+        if (e != QUIRE_BUSY || grown != QUIRE_OK) {
+            return e != QUIRE_BUSY ? e : grown;
+        }
+        TRY(turn_check());
+    }
+}
+
+const char *grammar_run_why(const grammar_run *r) {
+    return atomic_load(&r->why);
 }
 
 /* ---- states ---- */
 
 grammar_state grammar_start(const grammar_run *r) {
-    (void)r;
-    return (grammar_state){MACHINE_FIRST};
+    return r->first;
 }
 
 uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n) {
@@ -156,18 +248,30 @@ uint32_t run_walk(run_core *r, uint32_t s, str text, size_t *n) {
     return s;
 }
 
-quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken) {
-    size_t n;
-    uint32_t to = run_walk(run_enter(r), s->id, bytes, &n);
-    run_leave(r);
-    if (n_taken != NULL) {
-        *n_taken = n;
-    }
+typedef struct walk {
+    grammar_state s;
+    str bytes;
+    size_t n; /* of them that were taken */
+} walk;
+
+static quire_err walk_op(run_core *core, void *context) {
+    walk *w = context;
+    uint32_t to = run_walk(core, w->s.id, w->bytes, &w->n);
     if (to < MACHINE_FIRST) {
-        return to == MACHINE_FULL ? QUIRE_TOO_LARGE : QUIRE_INVALID;
+        return to == MACHINE_FULL ? machine_error(&core->m) : QUIRE_INVALID;
     }
-    s->id = to;
+    w->s = state_at(&core->m, to);
     return QUIRE_OK;
+}
+
+quire_err grammar_accept_bytes(grammar_run *r, grammar_state *s, str bytes, size_t *n_taken) {
+    walk w = {*s, bytes, 0};
+    quire_err e = run_do(r, walk_op, &w);
+    if (n_taken != NULL) {
+        *n_taken = w.n;
+    }
+    *s = w.s;
+    return e;
 }
 
 static bool is_end(const grammar_vocab *v, int32_t token) {
@@ -195,18 +299,6 @@ bool grammar_allows(grammar_run *r, grammar_state s, int32_t token) {
     return grammar_accept(r, &s, token) == QUIRE_OK;
 }
 
-bool grammar_is_final(grammar_run *r, grammar_state s) {
-    bool final = machine_state_at(&run_enter(r)->m, s.id)->final;
-    run_leave(r);
-    return final;
-}
-
-bool grammar_is_over(grammar_run *r, grammar_state s) {
-    bool over = machine_state_at(&run_enter(r)->m, s.id)->over;
-    run_leave(r);
-    return over;
-}
-
 /* run_mask, whose time counts where the mask is built. */
 static quire_err timed_mask(run_core *core, uint32_t s, uint64_t *bits) {
     if (machine_state_at(&core->m, s)->mask != 0) {
@@ -218,24 +310,37 @@ static quire_err timed_mask(run_core *core, uint32_t s, uint64_t *bits) {
     return e;
 }
 
-quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits) {
-    quire_err e = timed_mask(run_enter(r), s.id, bits);
-    run_leave(r);
-    return e;
+typedef struct mask_asked {
+    uint32_t s;
+    uint64_t *bits;
+} mask_asked;
+
+static quire_err mask_op(run_core *core, void *context) {
+    const mask_asked *a = context;
+    return timed_mask(core, a->s, a->bits);
 }
 
-void grammar_run_warm(grammar_run *r) {
+quire_err grammar_mask(grammar_run *r, grammar_state s, uint64_t *bits) {
+    mask_asked a = {s.id, bits};
+    return run_do(r, mask_op, &a);
+}
+
+static quire_err warm_op(run_core *core, void *context) {
     enum { PLACES = 3 }; /* the beginning, and twice behind letters: free text then stays where it is */
     size_t n;
-    run_core *core = run_enter(r);
     uint32_t s = MACHINE_FIRST;
+    (void)context;
     for (int i = 0; i < PLACES && s >= MACHINE_FIRST; i++) {
         if (machine_state_at(&core->m, s)->mask == 0) {
-            (void)timed_mask(core, s, core->scratch);
+            TRY(timed_mask(core, s, core->scratch));
         }
         s = run_walk(core, s, str_of("ab"), &n);
     }
-    run_leave(r);
+    return s == MACHINE_FULL ? machine_error(&core->m) : QUIRE_OK;
+}
+
+void grammar_run_warm(grammar_run *r) {
+    (void)run_do(r, warm_op, NULL);
 }
 
 /* ---- figures ---- */
@@ -245,10 +350,11 @@ int64_t grammar_run_mask_ns(const grammar_run *r) {
 }
 
 void grammar_run_get_stats(grammar_run *r, grammar_run_stats *out) {
-    run_core *core = run_enter(r);
+    run_core *core = r->core;
+    (void)pthread_mutex_lock(&core->lock);
     *out = core->stats;
     out->mask_ns = grammar_run_mask_ns(r);
     out->n_states = core->m.n_states;
     out->bytes = core->m.budget.used + core->mask_budget.used;
-    run_leave(r);
+    (void)pthread_mutex_unlock(&core->lock);
 }

@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "grammar/grammar.h"
 #include "grammar/machine.h"
+#include "grammar/run_memory.h"
 #include "grammar/token_trie.h"
 
 /* A list of up to n_tokens / RUN_LIST_PART tokens takes at most half of a mask's bits. */
@@ -48,11 +50,15 @@ struct run_core {
     grammar_vocab *v;
     run_core *next;
     size_t max_bytes;     /* for the states of each who has opened it; half of that for all masks */
+    struct memory_share *share; /* of its tenant, a reference; NULL: none */
+    /* Threads outside of steps that have the lock or want it: a step does not wait for them. */
+    _Atomic int32_t n_outside;
     pthread_mutex_t lock; /* of all below */
     machine m;
     area masks;
     area_budget mask_budget;
     uint32_t n_mask_words;
+    size_t wants_masks;         /* bytes that `masks` had no addresses for; 0: none */
     run_level *path;            /* [longest + 1] along the trie */
     uint32_t *list;             /* [n_tokens / RUN_LIST_PART + 1] tokens of a mask */
     run_taken taken[RUN_TAKEN]; /* of a few states */
@@ -66,11 +72,15 @@ struct grammar_run {
     _Atomic int32_t refs;
     run_core *core;
     size_t paid; /* bytes of states; guarded by the core's lock */
+    grammar_state first;
+    _Atomic(const char *) why; /* the last failure for want of room, or NULL */
 };
 
-/* grammar_run.c. Takes the core's lock, from when on the machine may grow by what is left of r's budget; lets it go. */
-run_core *run_enter(grammar_run *r);
-void run_leave(grammar_run *r);
+/* grammar_run.c. Does an operation on r's core, under its lock, in which the machine may grow by what is left of r's budget. Within a step
+ * QUIRE_BUSY where a thread outside has the lock, or where op fails and may be tried again; elsewhere that is done, in slices between which
+ * others have the lock and the thread takes turns. op: QUIRE_BUSY and other errors as machine_error. */
+typedef quire_err (*run_op)(run_core *r, void *context);
+quire_err run_do(grammar_run *r, run_op op, void *context);
 
 /* mask.c; the caller holds the lock. Writes the mask behind state s. */
 quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits);

@@ -3,11 +3,11 @@
 
 #include "grammar/grammar.h"
 
-#define MAX_NEXT    16384 /* configurations of a state */
 #define MAX_WORK    65536
 #define FEW_VISITED 512   /* slots of a transition, of which half may be taken; */
 #define N_VISITED   65536 /* of the largest one */
 #define FIRST_SLOTS 256
+#define FIRST_BYTES ((size_t)256 << 10) /* of an area */
 
 typedef struct machine_work {
     uint32_t node, at, stack, fresh;
@@ -45,13 +45,43 @@ static uint32_t state_hash(const machine *m, uint32_t i) {
     return hash_words((const machine_config *)m->configs.p + s->first, s->n * sizeof(machine_config), 3);
 }
 
+void machine_fail(machine *m, machine_why why) {
+    m->failed = true;
+    m->why = m->why == MACHINE_FINE ? why : m->why;
+}
+
+bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes) {
+    static const machine_why reasons[] = {MACHINE_FINE, MACHINE_CRAMPED, MACHINE_NO_BUDGET, MACHINE_NO_SHARE};
+    area_result r = area_use(a, budget, bytes);
+    if (r == AREA_USED) {
+        return true;
+    }
+    if (r == AREA_PAST_RESERVE && m->why == MACHINE_FINE) {
+        m->cramped = a;
+        m->wanted = bytes;
+    }
+    machine_fail(m, reasons[r]);
+    return false;
+}
+
+static bool use(machine *m, area *a, size_t bytes) {
+    return machine_use(m, a, &m->budget, bytes) && !m->failed;
+}
+
+/* Counts configurations that are looked at. False: there is no time for them now, or they are too many for one byte. */
+static bool do_work(machine *m, uint32_t n) {
+    if (!work_add(&m->meter, n)) {
+        machine_fail(m, MACHINE_LATER);
+    }
+    return !m->failed;
+}
+
 /* Puts element i, the newest of n, into t; grows t first where it is half full. */
 static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first, uint32_t (*hash)(const machine *m, uint32_t i)) {
     uint32_t from = i;
     if ((i + 1) * 2 > t->n_slots) {
         uint32_t n = t->n_slots == 0 ? FIRST_SLOTS : t->n_slots * 2;
-        if (!area_use(&t->slots, &m->budget, n * sizeof(uint32_t))) {
-            m->failed = true;
+        if (!use(m, &t->slots, n * sizeof(uint32_t)) || !do_work(m, i - first + 1)) {
             return false;
         }
         memset(t->slots.p, 0, n * sizeof(uint32_t));
@@ -72,13 +102,6 @@ static bool table_put(machine *m, machine_table *t, uint32_t i, uint32_t first, 
 #define TABLE_EACH(t, h, i)                                                                                                                \
     for (uint32_t at_ = (h) & ((t).n_slots - 1), i = 0; (t).n_slots > 0 && (i = ((const uint32_t *)(t).slots.p)[at_]) != 0;                \
          at_ = (at_ + 1) & ((t).n_slots - 1))
-
-static bool use(machine *m, area *a, size_t bytes) {
-    if (!area_use(a, &m->budget, bytes)) {
-        m->failed = true;
-    }
-    return !m->failed;
-}
 
 uint32_t machine_push(machine *m, uint32_t node, uint32_t data, uint32_t below) {
     bool is_level = m->a->nodes.p[node].op == NFA_OBJECT || m->a->nodes.p[node].op == NFA_ARRAY;
@@ -122,9 +145,20 @@ uint32_t machine_tally_of(machine *m, machine_tally t, const uint64_t *words) {
 
 /* ---- one transition ---- */
 
+/* Counts configurations of the transition under way. */
+static bool look_at(machine *m, uint32_t n) {
+    m->looked += n;
+    if (m->looked > MACHINE_MAX_WORK) {
+        machine_fail(m, MACHINE_AMBIGUOUS);
+    }
+    return !m->failed && do_work(m, n);
+}
+
 void machine_add(machine *m, machine_config c) {
-    if (m->n_next >= MAX_NEXT || !use(m, &m->next, (m->n_next + 1) * sizeof c)) {
-        m->failed = true;
+    if (m->n_next >= MACHINE_MAX_CONFIGS) {
+        machine_fail(m, MACHINE_AMBIGUOUS);
+    }
+    if (!look_at(m, 1) || !use(m, &m->next, (m->n_next + 1) * sizeof c)) {
         return;
     }
     ((machine_config *)m->next.p)[m->n_next++] = c;
@@ -141,7 +175,7 @@ static bool visit(machine *m, const machine_work *w) {
         at = (at + 1) & last;
     }
     if (++m->n_visited > m->n_slots / 2) {
-        m->failed = m->crowded = true;
+        m->failed = m->crowded = true; /* with more slots it may do */
         return false;
     }
     seen[at] = (machine_seen){*w, m->stamp};
@@ -150,11 +184,13 @@ static bool visit(machine *m, const machine_work *w) {
 
 void machine_follow(machine *m, uint32_t node, uint32_t at, uint32_t stack, uint32_t fresh) {
     machine_work w = {node, at, stack, fresh};
-    if (m->failed || !nfa_fits(machine_room(m, stack), node) || !visit(m, &w)) {
+    if (m->failed || !nfa_fits(machine_room(m, stack), node) || !look_at(m, 1) || !visit(m, &w)) {
         return;
     }
-    if (m->n_work >= MAX_WORK || !use(m, &m->work, (m->n_work + 1) * sizeof w)) {
-        m->failed = true;
+    if (m->n_work >= MAX_WORK) {
+        machine_fail(m, MACHINE_AMBIGUOUS);
+    }
+    if (m->failed || !use(m, &m->work, (m->n_work + 1) * sizeof w)) {
         return;
     }
     ((machine_work *)m->work.p)[m->n_work++] = w;
@@ -343,6 +379,9 @@ static void close_set(machine *m) {
         follow_one(m, &w);
     }
     machine_config *set = m->next.p;
+    if (m->failed || !do_work(m, m->n_next)) {
+        return;
+    }
     sort_configs(set, m->n_next);
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->n_next; i++) {
@@ -356,6 +395,7 @@ static void close_set(machine *m) {
 static void begin_set(machine *m, uint32_t n_slots) {
     m->n_next = m->n_work = m->n_visited = 0;
     m->failed = m->crowded = false;
+    m->looked = 0;
     m->n_slots = n_slots;
     m->stamp++;
 }
@@ -402,27 +442,57 @@ uint32_t machine_state_of(machine *m, const machine_config *set, uint32_t n) {
 /* Fills next with what stands behind a byte. */
 static void read_set(machine *m, uint32_t state, uint8_t byte, uint32_t n_slots) {
     begin_set(m, n_slots);
-    for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && !m->failed; i++) {
+    for (uint32_t i = 0, n = machine_state_at(m, state)->n; i < n && look_at(m, 1); i++) {
         read_byte(m, machine_configs(m, state) + i, byte);
     }
     close_set(m);
 }
 
+/* Whether another transition may begin. Outside of steps one that has begun is finished, so that slices get on. */
+static bool may_begin(machine *m) {
+    if (m->meter.room == NULL && m->made >= m->slice) {
+        machine_fail(m, MACHINE_LATER);
+        return false;
+    }
+    return m->why == MACHINE_FINE;
+}
+
+/* Charges a finished transition to the mask that asked for it: a count that no pause changes. */
+static void charge(machine *m) {
+    m->made += m->looked;
+    if (m->account != 0) {
+        machine_state_at(m, m->account)->spent += m->looked; /* no more is added past MACHINE_MAX_SPENT */
+    }
+}
+
 static uint32_t build_next(machine *m, uint32_t state, uint8_t byte) {
     static const uint32_t slots[] = {FEW_VISITED, 4096, N_VISITED}; /* few, so that few pages are touched for most */
     size_t i = 0;
+    if (m->account != 0 && machine_state_at(m, m->account)->spent > MACHINE_MAX_SPENT) {
+        machine_fail(m, MACHINE_SPENT);
+    }
+    if (!may_begin(m)) {
+        return MACHINE_FULL;
+    }
     do {
         read_set(m, state, byte, slots[i]);
     } while (m->crowded && ++i < sizeof slots / sizeof *slots);
+    if (m->crowded) {
+        machine_fail(m, MACHINE_AMBIGUOUS);
+    }
     uint32_t to = m->failed ? MACHINE_FULL : state_of_set(m);
-    return m->failed ? MACHINE_FULL : to;
+    if (m->failed) {
+        return MACHINE_FULL;
+    }
+    charge(m);
+    return to;
 }
 
 const uint32_t *machine_row(machine *m, uint32_t state) {
     machine_state *s = machine_state_at(m, state);
     uint32_t n = m->a->n_byte_classes;
     if (s->row == 0) {
-        if (!area_use(&m->rows, &m->budget, (size_t)(m->n_rows + 1) * n * sizeof(uint32_t))) {
+        if (!machine_use(m, &m->rows, &m->budget, (size_t)(m->n_rows + 1) * n * sizeof(uint32_t))) {
             return NULL;
         }
         s->row = ++m->n_rows;
@@ -454,56 +524,98 @@ uint32_t machine_next(machine *m, uint32_t state, uint8_t byte) {
             &(m)->state_table.slots                                                                                                        \
     }
 
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
 static quire_err open_areas(machine *m, size_t max_bytes) {
     area *all[] = GROWING_AREAS(m);
-    m->reserved = max_bytes;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        TRY(area_open(all[i], max_bytes));
+        TRY(area_open(all[i], smaller(max_bytes, FIRST_BYTES)));
     }
-    TRY(area_open(&m->next, MAX_NEXT * sizeof(machine_config)));
+    TRY(area_open(&m->next, MACHINE_MAX_CONFIGS * sizeof(machine_config)));
     TRY(area_open(&m->work, MAX_WORK * sizeof(machine_work)));
     return area_open(&m->visited, N_VISITED * sizeof(machine_seen));
 }
 
-quire_err machine_init(machine *m, const nfa *a, size_t max_bytes) {
-    *m = (machine){.a = a, .budget = {.max = max_bytes}};
-    quire_err e = open_areas(m, max_bytes);
-    m->n_cells = 1; /* 0 is the empty stack */
-    m->n_states = MACHINE_FIRST;
+/* Makes the first state. */
+static quire_err begin(machine *m) {
+    machine_begin(m, UINT64_MAX);
     begin_set(m, N_VISITED);
-    if (e == QUIRE_OK && use(m, &m->cells, sizeof(machine_cell)) && use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
+    if (use(m, &m->cells, sizeof(machine_cell)) && use(m, &m->states, MACHINE_FIRST * sizeof(machine_state))) {
         (void)machine_tally_of(m, (machine_tally){0}, NULL); /* 0: nothing seen */
-        machine_follow(m, a->rules.p[0].start, 0, 0, 0);
+        machine_follow(m, m->a->rules.p[0].start, 0, 0, 0);
         close_set(m);
         if (!m->failed) {
             (void)state_of_set(m);
         }
     }
-    e = e == QUIRE_OK && m->failed ? QUIRE_TOO_LARGE : e;
+    if (m->crowded) {
+        machine_fail(m, MACHINE_AMBIGUOUS);
+    }
+    machine_end(m);
+    return m->failed ? machine_error(m) : QUIRE_OK;
+}
+
+quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account) {
+    *m = (machine){.a = a, .budget = {.max = max_bytes, .account = account}, .n_cells = 1 /* 0 is the empty stack */, .n_states = MACHINE_FIRST};
+    quire_err e = open_areas(m, max_bytes);
+    work_room *room = work_room_enter(NULL);
+    while (e == QUIRE_OK && (e = begin(m)) == QUIRE_BUSY) {
+        e = machine_grow(m);
+    }
+    (void)work_room_enter(room);
     if (e != QUIRE_OK) {
         machine_deinit(m);
     }
     return e;
 }
 
-quire_err machine_reserve(machine *m, size_t bytes) {
+void machine_begin(machine *m, uint64_t slice) {
+    work_begin(&m->meter);
+    m->slice = slice;
+    m->made = 0;
+    m->account = 0;
+    m->why = MACHINE_FINE;
+    m->failed = false;
+}
+
+void machine_end(machine *m) {
+    work_end(&m->meter);
+}
+
+quire_err machine_error(const machine *m) {
+    switch (m->why) {
+    case MACHINE_CRAMPED:
+    case MACHINE_LATER: return QUIRE_BUSY;
+    case MACHINE_NO_SHARE: return QUIRE_NO_MEMORY;
+    default: return QUIRE_TOO_LARGE;
+    }
+}
+
+/* Besides what was cramped, what soon would be: so that few operations are begun again. */
+quire_err machine_grow(machine *m) {
     area *all[] = GROWING_AREAS(m);
-    if (bytes <= m->reserved) {
+    if (m->why != MACHINE_CRAMPED) {
         return QUIRE_OK;
     }
-    bytes = bytes > 2 * m->reserved ? bytes : 2 * m->reserved;
+    size_t twice = 2 * m->cramped->reserved;
+    TRY(area_grow(m->cramped, m->wanted > twice ? m->wanted : twice));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        TRY(area_grow(all[i], bytes));
+        if (all[i]->used > all[i]->reserved / 2) {
+            TRY(area_grow(all[i], 2 * all[i]->reserved));
+        }
     }
-    m->reserved = bytes;
     return QUIRE_OK;
 }
 
 void machine_deinit(machine *m) {
-    area *all[] = {
-        &m->configs,           &m->cells, &m->tallies, &m->words,  &m->states, &m->rows, &m->cell_table.slots, &m->tally_table.slots,
-        &m->state_table.slots, &m->next,  &m->work,    &m->visited};
+    area *all[] = GROWING_AREAS(m), *fixed[] = {&m->next, &m->work, &m->visited};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         area_close(all[i]);
     }
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
+        area_close(fixed[i]);
+    }
+    area_budget_close(&m->budget);
 }

@@ -7,13 +7,29 @@
 #ifndef GRAMMAR_MACHINE_H
 #define GRAMMAR_MACHINE_H
 
+#include "base/work_room.h"
 #include "grammar/area.h"
 #include "grammar/nfa.h"
 
 #define MACHINE_UNKNOWN 0u /* in a row: not built yet */
 #define MACHINE_DEAD    1u
-#define MACHINE_FULL    2u /* returned by machine_next: the budget is used up */
+#define MACHINE_FULL    2u /* returned by machine_next: it failed; machine.why says why */
 #define MACHINE_FIRST   3u /* the state before any byte */
+
+#define MACHINE_MAX_CONFIGS 16384   /* configurations of a state */
+#define MACHINE_MAX_WORK    200000  /* configurations that one byte behind a state may take to look at */
+#define MACHINE_MAX_SPENT   4000000 /* and all bytes that the mask behind a state asks for, which nobody asked for before */
+
+/* Why an operation failed. The first two: it may be tried again. */
+typedef enum machine_why {
+    MACHINE_FINE,
+    MACHINE_CRAMPED,   /* after machine_grow */
+    MACHINE_LATER,     /* the room of the step, or the slice of a thread outside, is used up */
+    MACHINE_SPENT,     /* past MACHINE_MAX_SPENT */
+    MACHINE_AMBIGUOUS, /* past MACHINE_MAX_CONFIGS or MACHINE_MAX_WORK */
+    MACHINE_NO_BUDGET, /* of states */
+    MACHINE_NO_SHARE   /* of the account */
+} machine_why;
 
 typedef struct machine_config {
     uint32_t node;
@@ -38,6 +54,7 @@ typedef struct machine_state {
     uint32_t first, n; /* configurations */
     uint32_t row;      /* in rows, plus 1; 0: none yet */
     uint32_t mask;     /* of mask.c: where the mask lies, plus 1; 0: not built */
+    uint32_t spent;    /* work of the transitions that were made for its mask */
     bool final, over;
     uint16_t only; /* of forced.c: the only byte that may follow */
 } machine_state;
@@ -50,7 +67,6 @@ typedef struct machine_table { /* open addressing over numbers of elements, plus
 typedef struct machine {
     const nfa *a;
     area_budget budget;
-    size_t reserved; /* bytes of each area but the last three */
     area configs, cells, tallies, words, states, rows;
     uint32_t n_configs, n_cells, n_tallies, n_words, n_states, n_rows;
     machine_table cell_table, tally_table, state_table;
@@ -58,13 +74,33 @@ typedef struct machine {
     area next, work, visited;
     uint32_t n_next, n_work, n_visited, n_slots, stamp;
     bool failed, crowded; /* crowded: visited had too few slots */
+    uint32_t looked;      /* configurations that were looked at */
+    /* one operation, from machine_begin to machine_end */
+    work_meter meter;     /* of configurations */
+    uint64_t slice, made; /* of them, those of finished transitions; after slice it is MACHINE_LATER where there is no room */
+    uint32_t account;     /* the state whose mask it makes; 0: none */
+    machine_why why;
+    area *cramped;        /* which area is to have so many bytes */
+    size_t wanted;
 } machine;
 
-quire_err machine_init(machine *m, const nfa *a, size_t max_bytes);
+/* account: what its memory is taken from; NULL: none. QUIRE_TOO_LARGE, QUIRE_NO_MEMORY. */
+quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account);
 void machine_deinit(machine *m);
-/* Makes at least `bytes` of addresses usable in each area. They may move: nothing that points into the machine is kept across the call.
+/* Begins an operation of the calling thread. One within a step does what fits into its room (base/work_room.h); another does no more
+ * transitions after those of `slice` configurations. */
+void machine_begin(machine *m, uint64_t slice);
+void machine_end(machine *m);
+/* Notes why an operation fails. */
+void machine_fail(machine *m, machine_why why);
+/* What the operation's failure means for its caller: QUIRE_BUSY where it may be tried again (after machine_grow), QUIRE_TOO_LARGE,
+ * QUIRE_NO_MEMORY. */
+quire_err machine_error(const machine *m);
+/* Gives more addresses to what was cramped. Areas may move: nothing that points into the machine is kept across the call.
  * QUIRE_NO_MEMORY: all that is there stays. */
-quire_err machine_reserve(machine *m, size_t bytes);
+quire_err machine_grow(machine *m);
+/* area_use by the machine's budget. False: it failed. */
+bool machine_use(machine *m, area *a, area_budget *budget, size_t bytes);
 /* The state behind a byte: MACHINE_DEAD where none is, MACHINE_FULL. */
 uint32_t machine_next(machine *m, uint32_t state, uint8_t byte);
 /* The state of a set of configurations, in any order; MACHINE_FULL. */

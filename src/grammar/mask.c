@@ -243,8 +243,10 @@ static bool build_mask(run_core *r, uint32_t s, mask_out *o, uint32_t *base) {
 #define BASE_SHIFT 26
 
 static void keep(run_core *r, uint32_t s, const mask_out *o, uint32_t base) {
-    size_t words = 1 + (o->n <= o->max ? o->n : r->v->n_words * 2);
-    if (!area_use(&r->masks, &r->mask_budget, (r->n_mask_words + words) * sizeof(uint32_t))) {
+    size_t words = 1 + (o->n <= o->max ? o->n : r->v->n_words * 2), bytes = (r->n_mask_words + words) * sizeof(uint32_t);
+    area_result kept = area_use(&r->masks, &r->mask_budget, bytes);
+    r->wants_masks = kept == AREA_PAST_RESERVE ? bytes : 0;
+    if (kept != AREA_USED) {
         return;
     }
     uint32_t *to = (uint32_t *)r->masks.p + r->n_mask_words;
@@ -298,6 +300,9 @@ static uint32_t state_alike(run_core *r, uint32_t s) {
         set[i].at = at;
     }
     uint32_t alike = differs ? machine_state_of(&r->m, set, n) : s;
+    if (alike == MACHINE_FULL && machine_error(&r->m) != QUIRE_BUSY) {
+        r->m.why = MACHINE_FINE; /* s itself may do */
+    }
     return alike == MACHINE_FULL ? s : alike;
 }
 
@@ -306,8 +311,14 @@ quire_err run_mask(run_core *r, uint32_t s, uint64_t *bits) {
     s = state_alike(r, s);
     if (machine_state_at(&r->m, s)->mask == 0) {
         mask_out o = {.bits = bits, .list = r->list, .max = (uint32_t)r->v->n_tokens / RUN_LIST_PART};
-        if (!build_mask(r, s, &o, &base)) {
-            return QUIRE_TOO_LARGE;
+        r->m.account = s;
+        if (!work_add(&r->m.meter, machine_state_at(&r->m, s)->n)) {
+            machine_fail(&r->m, MACHINE_LATER);
+        }
+        bool built = r->m.why == MACHINE_FINE && build_mask(r, s, &o, &base) && r->m.why == MACHINE_FINE;
+        r->m.account = 0;
+        if (!built) {
+            return machine_error(&r->m);
         }
         r->stats.n_masks++;
         keep(r, s, &o, base);

@@ -60,6 +60,10 @@ static run_taken *taken_by(run_core *r, uint32_t s, uint32_t n_tokens) {
     if (l->state != s && n_tokens < FEW) {
         return NULL;
     }
+    if (l->state != s && !work_add(&r->m.meter, machine_state_at(&r->m, s)->n)) {
+        machine_fail(&r->m, MACHINE_LATER);
+        return NULL;
+    }
     if (l->state != s) {
         *l = (run_taken){.state = s, .known = (uint64_t)1 << TRIE_WRONG};
         l->n = run_find_texts(r, s, l->texts);
@@ -75,6 +79,9 @@ static bool loops_over(run_core *r, uint32_t s, uint64_t groups, run_taken *l) {
     for (uint64_t left = groups & ~l->known; left != 0; left &= left - 1) {
         uint32_t g = (uint32_t)__builtin_ctzll(left);
         bool over = g < TRIE_OTHER ? loops_over_ascii(r, s, g) : loops_over_others(r, s);
+        if (r->m.why != MACHINE_FINE) {
+            return false; /* it is not known */
+        }
         l->known |= (uint64_t)1 << g;
         l->over |= (uint64_t)over << g;
         if (!over) {
@@ -117,9 +124,21 @@ static void set_under(mask_out *o, const vocab_trie *t, const trie_under *u) {
     o->n += u->n;
 }
 
+#define NODES_A_LOOK 64 /* nodes of a trie between two looks at the time; */
+#define NODES_A_UNIT 16 /* that take as long as a configuration */
+
+/* Counts another node of a walk. */
+static bool count_node(run_core *r, uint32_t *n) {
+    if (++*n % NODES_A_LOOK == 0 && !work_add(&r->m.meter, NODES_A_LOOK / NODES_A_UNIT)) {
+        machine_fail(&r->m, MACHINE_LATER);
+    }
+    return r->m.why == MACHINE_FINE;
+}
+
 bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32_t s, mask_out *o) {
     const uint8_t *class = r->m.a->byte_class;
     run_level *l = r->path;
+    uint32_t n_nodes = 0;
     *l = (run_level){.state = s, .row = machine_row(&r->m, s), .at = 0, .end = t->n_roots};
     if (l->row == NULL) {
         return false;
@@ -133,6 +152,9 @@ bool run_walk_trie(run_core *r, const vocab_trie *t, const int32_t *same, uint32
             continue;
         }
         const trie_node *node = &t->nodes[l->at++];
+        if (!count_node(r, &n_nodes)) {
+            return false;
+        }
         uint32_t to = l->row[class[node->byte]];
         to = to != MACHINE_UNKNOWN ? to : machine_next(&r->m, l->state, node->byte);
         if (to < MACHINE_FIRST) {
