@@ -244,7 +244,7 @@ static void a_tenant_over_its_share_loses_its_own_run(void **state) {
     (void)state;
     enum { ROOM = 4 << 20, MANY = 1 << 20, N = 6 };
     grammar_memory *m = NULL;
-    grammar_vocab *v = case_vocab();
+    grammar_vocab *v = case_vocab(1);
     grammar *g[N];
     grammar_run *r[N];
     assert_int_equal(grammar_memory_open(ROOM, &m), QUIRE_OK);
