@@ -399,7 +399,7 @@ static void a_small_body_may_come_slowly(void **state) {
 
 static void a_body_that_finds_no_room_in_time_is_told_to_come_again(void **state) {
     (void)state;
-    site *s = start_with(200 * KB, 0, 5000000, 300000);
+    site *s = start_with(200 * KB, 0, 5000000, 3000000);
     fake_hold(s->engine, true); /* answers do not begin, so the first keeps its room */
     int first = dial(s), second = dial(s);
     say_request(first, "ka", 300 * KB, BODY, CLOSE);
