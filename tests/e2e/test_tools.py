@@ -122,6 +122,26 @@ def test_only_the_first_of_parallel_calls_where_one_is_wanted(client):
     assert [c["name"] for c in found["calls"].values()] == ["get_weather"] and found["finish"] == "tool_calls"
 
 
+def test_no_call_comes_twice_where_one_is_required(client):
+    switch = {"type": "function", "function": {"name": "switch", "parameters": {
+        "type": "object", "properties": {"to": {"enum": ["on", "off"]}}, "required": ["to"], "additionalProperties": False}}}
+    fields = {"model": "builtin", "messages": USER, "tools": [switch], "tool_choice": "required", "n": 4, "seed": 5, "temperature": 1,
+              "max_tokens": 400, "extra_body": {"min_tokens": 400}}  # the model cannot end its answer: it calls on and on
+    found = whole(client.chat.completions.create(**fields))
+    assert without_ids(joined(client.chat.completions.create(**fields, stream=True), 4)) == without_ids(found)
+    for f in found:
+        calls = [json.loads(c["arguments"])["to"] for c in f["calls"].values()]
+        assert f["finish"] == "tool_calls" and f["content"] == "" and sorted(calls) in (["on"], ["off"], ["off", "on"])
+    assert any(len(f["calls"]) == 2 for f in found)
+
+
+def test_an_answer_has_no_more_calls_than_are_allowed(client):
+    for most in (1, 2, 3):
+        [found] = both(client, f"Yes. {CALL}\n{SECOND}\n{CALL}", tools=[TOOL], extra_body={"max_tool_calls": most})
+        assert [c["name"] for c in found["calls"].values()] == ["get_weather", "other", "get_weather"][:most]
+        assert found["finish"] == "tool_calls" and found["content"].strip() == "Yes."
+
+
 def test_every_choice_is_parsed_alone(client):
     found = both(client, f"<think>a</think>{CALL}", tools=[TOOL], n=3)
     assert [f["finish"] for f in found] == ["tool_calls"] * 3 and [f["reasoning"] for f in found] == ["a"] * 3
@@ -433,6 +453,18 @@ def test_a_named_format_goes_before_the_templates(quire, tmp_path):
             [found] = both(c, '[get_weather(city="Rome")]', tools=[TOOL])
             assert json.loads(found["calls"][0]["arguments"]) == {"city": "Rome"}
             assert both(c, "<think>a</think>b")[0]["content"] == "<think>a</think>b"
+    finally:
+        assert s.stop() == 0
+
+
+def test_no_request_may_have_more_calls_than_the_server(quire, tmp_path):
+    (tmp_path / "template.jinja").write_text(TEMPLATE)
+    s = Server("builtin", "--api-key", KEY, "--chat-template", str(tmp_path / "template.jinja"), "--max-tool-calls", "2")
+    try:
+        with openai.OpenAI(base_url=s.url + "/v1", api_key=KEY, max_retries=0) as c:
+            for fields, n in (({}, 2), ({"max_tool_calls": 3}, 2), ({"max_tool_calls": 1}, 1)):
+                [found] = both(c, f"{CALL}\n{SECOND}\n{CALL}", tools=[TOOL], extra_body=fields)
+                assert len(found["calls"]) == n and found["finish"] == "tool_calls"
     finally:
         assert s.stop() == 0
 
