@@ -68,7 +68,7 @@ static const flag *const groups[] = {flags_hub, flags_pack_cache_place, flags_qu
 
 const command command_rm = {
     .name = "rm",
-    .summary = "remove a model from the cache: all of ORG/NAME, one :QUANT or :FILE, one @REVISION; or packed forms",
+    .summary = "remove a model from the cache: all of ORG/NAME, one :QUANT or :FILE, one @REVISION; packed forms",
     .usage = "quire rm ORG/NAME[:QUANT|:FILE][@REVISION] | packed:DIGITS | packed",
     .examples = "  quire rm ggml-org/gemma-3-1b-it-GGUF:Q4_K_M\n",
     .argument = ARGUMENT_NAME,

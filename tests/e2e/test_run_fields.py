@@ -18,7 +18,7 @@ ELSEWHERE = {
     "truncate_prompt_tokens": "--request-fields", "add_special_tokens": "--request-fields", "add_generation_prompt": "the template's",
     "chat_template_kwargs": "the template's", "chat_template": "--chat-template", "documents": "the template's", "reasoning_effort": "the template's", "continue_final_message": "the template's", "stream_options": "a server's stream",
     **dict.fromkeys(("ebnf", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_numbers", "json_property_order", "json_whitespace", "response_format", "structured_outputs"), "--request-fields"),
-    "tools": "a server's", "functions": "a server's", "function_call": "a server's", "verbosity": "the template's", "tool_choice": "a server's", "parallel_tool_calls": "a server's", "include_reasoning": "a server's", "thinking_token_budget": "a server's",
+    "tools": "a server's", "max_tool_calls": "a server's", "functions": "a server's", "function_call": "a server's", "verbosity": "the template's", "tool_choice": "a server's", "parallel_tool_calls": "a server's", "include_reasoning": "a server's", "thinking_token_budget": "a server's",
     "attention": "--mask-mod, --score-mod, --attention-arrays",
     "input": "--prompt with --embed", "token_type_ids": "--types", "pooling": "--pooling", "dimensions": "--dimensions", "normalize": "--normalize",
 }
@@ -63,7 +63,7 @@ def test_every_field_has_a_flag(quire):
     ("--samples 0", "n"), ("--best-of 0", "best_of"), ("--beam-width 0", "beam_width"), ("--num-beam-groups 0", "num_beam_groups"),
     ("--diversity-penalty -1", "diversity_penalty"), ("--length-penalty 99", "length_penalty"), ("--min-tokens -1", "min_tokens"),
     ("--allowed-token-ids 1,99999999", "allowed_token_ids"), ("--logit-bias 99999999+1", "logit_bias"),
-    ("-n 5000", "max_tokens"), ("--min-tokens 5000 -n -1", "min_tokens"), ("--request-fields {\"priority\":0.5}", "priority"),
+    ("--min-tokens 5000 -n -1", "min_tokens"), ("--request-fields {\"priority\":0.5}", "priority"),
 ])
 def test_a_number_out_of_range_is_refused_before_the_model_is_loaded(quire, flag, field):
     done = run("-p", "x", *flag.split(" "))
