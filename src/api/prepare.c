@@ -1,4 +1,5 @@
 /* Prepares a parsed request on a text thread: renders the template, tokenises, and submits the sequences to the engine. */
+#include <stddef.h>
 #include <string.h>
 
 #include "api/beam_stop_matcher.h"
@@ -222,9 +223,28 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out) {
+/* ---- what does not fit into a step ---- */
+
+_Static_assert(sizeof(text_job) <= sizeof((engine_work *)0)->of_outside, "a job fits");
+
+static text_job *job_of(engine_work *w) {
+    return (text_job *)(void *)w->of_outside;
+}
+
+static void run_work(text_job *job) {
+    engine_work *w = (engine_work *)(void *)((char *)job - offsetof(engine_work, of_outside));
+    w->run(w);
+}
+
+/* engine_outside.add: a job of the tenant, whose time counts like that of its texts. */
+static void add_work(void *context, engine_work *w) {
+    *job_of(w) = (text_job){.run = run_work, .tenant = w->tenant, .is_off = w->is_off};
+    text_pool_add(context, job_of(w));
+}
+
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q) {
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
-    engine_request q = {.priority = r->priority,
+    engine_request made = {.priority = r->priority,
                         .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
                         .logprobs_width = ranked && r->info.logprobs < 0 ? 1 : r->info.logprobs + 1,
                         .prompt_logprobs_width = r->info.prompt_logprobs + 1,
@@ -239,9 +259,10 @@ engine_request stream_engine_request(const quire_request *r, int32_t prompt, uin
                         .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
                         .retention = retention_of(r),
                         .explain = r->info.explain,
-                        .out = out};
-    q.beams.width = r->info.beam_width;
-    return q;
+                        .outside = {add_work, q->e->text, text_tenant(r->tenant)},
+                        .out = q->out};
+    made.beams.width = r->info.beam_width;
+    return made;
 }
 
 /* Converts the limits of a forked request: its fields count from the fork position, the engine from the prompt's end. */
@@ -263,7 +284,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(q, c->index / q->info.n_samples, namespace, s->q->out);
+    engine_request r = stream_engine_request(q, c->index / q->info.n_samples, namespace, s->q);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;

@@ -152,6 +152,7 @@ void quire_engine_close(quire_engine *e) {
     if (!e) {
         return;
     }
+    engine_stop(e->parts.core); /* which gives work to text threads */
     text_pool_close(e->text);
     prompt_cache_close(e->prompts);
     grammar_cache_close(e->grammars);

@@ -283,7 +283,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     quire_stream *s = c->stream;
     int32_t n_kept = (int32_t)m->kept.n, n_prompt = choice_first_prompt(c), generated = (int32_t)c->prompt.n - n_prompt;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
-    engine_request r = stream_engine_request(s->request, c->index / s->request->info.n_samples, namespace, s->q->out);
+    engine_request r = stream_engine_request(s->request, c->index / s->request->info.n_samples, namespace, s->q);
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;

@@ -316,6 +316,7 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     s->task.n_known = f->task.n_known;
     if (f->constraint != NULL) {
         memcpy(s->constraint_states, f->constraint_states, f->constraint->state_bytes);
+        sample_rule_copy(&f->context, &s->context);
     }
     if (e->sched.n_running < e->sched.limits.max_seqs) {
         fork_share(e, f, s);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/explain.h"
+#include "engine/rule_step.h"
 #include "engine/step_sample.h"
 #include "spec/draft_constrain.h"
 #include "spec/jump_forward.h"
@@ -62,9 +63,11 @@ static bool has_outlook(const engine *e, sequence *s, int32_t most) {
 
 /* Drops what s's constraint forbids of its drafts. */
 static void constrain(void *context, int32_t task, int32_t worker) {
-    const engine *e = context;
+    engine *e = context;
     if (e->drafted[task]->context->constraint != NULL) {
+        work_room *had = work_room_enter(&e->rule_room);
         draft_constrain(e->drafted[task], e->step.states + (size_t)worker * DRAFT_MAX * CONSTRAINT_MAX_STATE_BYTES);
+        (void)work_room_enter(had);
     }
 }
 
@@ -85,7 +88,7 @@ void draft_step_propose(engine *e) {
         d->wanted = (draft_bounds){0};
         d->distributions = NULL;
         d->n_known = s->task.n_known;
-        if (!can_draft(s) || room <= 0 || has_outlook(e, s, room)) {
+        if (s->task.sits_out || !can_draft(s) || room <= 0 || has_outlook(e, s, room)) {
             continue;
         }
         if (e->drafter && draft_want(d, &e->options.draft, room)) {
@@ -154,6 +157,11 @@ static void take_forced(engine *e, sequence *s, int32_t token) {
     }
 }
 
+/* Whether the next token can be looked at: it was already, or its rule is ready or becomes so. Else the rest of the draft is dropped. */
+static bool goes_on(sequence *s) {
+    return s->n_line > 0 || rule_step_prepare(s);
+}
+
 void draft_step_verify(engine *e, int32_t item, int32_t out) {
     sequence *s = planned_at(e, item);
     const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
@@ -166,7 +174,8 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
         } else {
             step_sample(e, s, e->b->ops->logits(e->b, behind), &w);
         }
-        if (n == 0 || s->task.n_known == known || !verify_advance(&w, s->task.tokens[known]) || s->task.state == TASK_DONE) {
+        bool is_over = n == 0 || s->task.n_known == known || (s->task.state != TASK_DONE && !goes_on(s));
+        if (is_over || !verify_advance(&w, s->task.tokens[known]) || s->task.state == TASK_DONE) {
             break;
         }
         take_place(e, s, place + w.at);

@@ -7,6 +7,7 @@
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -129,6 +130,23 @@ typedef struct engine_ending {
     void *context; /* alive until the last end event */
 } engine_ending;
 
+/* Work on a request's rule that does not fit into a step. */
+typedef struct engine_work {
+    void (*run)(struct engine_work *w);
+    uint64_t tenant;
+    const atomic_bool *is_off; /* set: nobody wants the result any more; run is to be called all the same */
+    void *of_outside[12];      /* for whoever runs it */
+} engine_work;
+
+/* Threads that have time for it. */
+typedef struct engine_outside {
+    /* Has run(w) called on another thread, soon. It never waits and allocates nothing; w stays until then. NULL: there are none, and a step
+     * does all of its work */
+    void (*add)(void *context, engine_work *w);
+    void *context;   /* outlives the engine thread */
+    uint64_t tenant; /* whose work it is */
+} engine_outside;
+
 typedef struct engine_request {
     int32_t *tokens;       /* the prompt, at least one; mem_new'd; the engine owns it from submit on */
     int32_t n_tokens;
@@ -146,6 +164,7 @@ typedef struct engine_request {
     /* which tokens may come next, from n_prompt on, or NULL: held as long as it runs. Tokens that a branch is given must obey it */
     constraint *constraint;
     const void *constraint_state; /* its state behind `tokens` (engine_constraint_state), or NULL: it is computed at submit */
+    engine_outside outside; /* for its constraint */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
     attn_mods *mods;       /* its own mask and change of scores, or NULL: held as long as it runs; its namespace must tell them apart */
@@ -176,6 +195,8 @@ void engine_release(engine *e);
 /* Drops all pages that are cached and that no request holds, before the next step is planned: requests submitted from now on find none of
  * them. The memory of free pages goes back to the system. With tiers the pages go there, as all that leave the pool do. Any thread. */
 void engine_drop_cache(engine *e);
+/* Stops the thread, and nothing else: from now on nothing is given to a request's `outside`. What was must run before engine_close. NULL does nothing. */
+void engine_stop(engine *e);
 /* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop their events and close their output tables before. */
 void engine_close(engine *e);
 

@@ -8,6 +8,7 @@
 #include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
+#include "engine/rule_step.h"
 
 /* ---- service counters: what each tenant was served ---- */
 
@@ -58,14 +59,14 @@ static void tiers_forgotten(engine *e, sequence *s) {
 #define HANDLERS(event, ...) static void (*const event##_handlers[])(__VA_ARGS__)
 
 HANDLERS(polled, engine *e) = {tiers_polled};
-HANDLERS(planning, engine *e) = {beam_resume, draft_step_propose};
+HANDLERS(planning, engine *e) = {beam_resume, rule_step_planning, draft_step_propose};
 HANDLERS(planned, engine *e) = {explain_waiting};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
 HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten, draft_step_preempted};
 HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed, stats_computed};
 HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
-HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_step_ended, service_ended};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_step_ended, service_ended, rule_step_ended};
 
 #define RAISE(event, ...)                                                                      \
     for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {          \

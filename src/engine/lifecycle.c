@@ -301,16 +301,22 @@ void engine_drop_cache(engine *e) {
     wake_ring(&e->in_wake);
 }
 
+void engine_stop(engine *e) {
+    if (e != NULL && e->thread_ready) {
+        atomic_store(&e->stop, true);
+        wake_ring(&e->in_wake);
+        pthread_join(e->thread, NULL);
+        e->thread_ready = false;
+    }
+}
+
 void engine_close(engine *e) {
     if (!e) {
         return;
     }
-    if (e->thread_ready) {
-        atomic_store(&e->stop, true);
-        wake_ring(&e->in_wake);
-        pthread_join(e->thread, NULL);
-    } else if (e->locks_ready && e->options.no_thread) {
-        cancel_all(e);
+    engine_stop(e);
+    if (e->locks_ready) {
+        cancel_all(e); /* those that were submitted since */
     }
     if (e->locks_ready) {
         pthread_mutex_destroy(&e->lock);

@@ -2,10 +2,12 @@
  * events of features.h. The context of every hook is the engine. */
 #include "engine/beam.h"
 #include "engine/features.h"
+#include "engine/rule_step.h"
 
 static bool is_ready(void *context, sched_task *t) {
     engine *e = context;
-    return !kv_tiering_waits(e->tiering, &t->kv, t->tokens, task_reusable(t), e->sched.now_us, e->options.tiers.wait_us);
+    return rule_step_may_run(e, sequence_of(t)) &&
+           !kv_tiering_waits(e->tiering, &t->kv, t->tokens, task_reusable(t), e->sched.now_us, e->options.tiers.wait_us);
 }
 
 static void describe(void *context, const sched_task *t, sched_seq *d) {

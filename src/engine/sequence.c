@@ -15,6 +15,7 @@ static void sequence_free(sequence *s) {
     attn_mods_drop(s->mods);
     constraint_drop(s->constraint);
     mem_free(s->constraint_states);
+    mem_free(s->rule.bits);
     mem_free(s->logprobs);
     mem_free(s->explain);
     row_pooling_free(s->pooling);
@@ -46,6 +47,8 @@ static void take_constraint(sequence *s, constraint *c, const void *state) {
         memcpy(s->constraint_states, state, c->state_bytes);
         s->context.constraint = c;
         s->context.constraint_state = s->constraint_states;
+        s->context.rule = &s->rule;
+        s->rule.pending = SAMPLE_NONE_PENDING;
         s->draft.constraint_state = s->constraint_states + state_stride(c);
     }
 }
@@ -57,6 +60,7 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     }
     if (r->constraint != NULL) {
         s->constraint_states = mem_new(2, state_stride(r->constraint));
+        s->rule.bits = mem_new((size_t)constraint_words(r->constraint->n_vocab), sizeof *s->rule.bits);
     }
     if (r->sampling.mirostat != MIROSTAT_OFF) {
         s->mus = mem_new((size_t)(n_max - s->task.n_prompt), sizeof *s->mus);
@@ -69,7 +73,7 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->prompt_logprobs_width > 0) {
         s->prompt_logprobs = mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
-    return (!r->explain || s->explain) && (r->constraint == NULL || s->constraint_states) &&
+    return (!r->explain || s->explain) && (r->constraint == NULL || (s->constraint_states && s->rule.bits)) &&
            (r->sampling.mirostat == MIROSTAT_OFF || s->mus) &&
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
@@ -119,6 +123,7 @@ quire_err sequence_new(const engine_request *r, const void *constraint_state, co
                            .samples_each = s->logprobs != NULL,
                            .own = {.root = SUFFIX_NONE}};
     take_constraint(s, r->constraint, constraint_state);
+    s->outside = r->outside;
     s->retains = r->retains;
     s->retention = r->retention;
     s->task.n_known = s->n_given = r->n_tokens;

@@ -14,6 +14,9 @@
 #include "sched/task.h"
 #include "spec/draft.h"
 
+/* Where a sequence's rule is: with the engine thread, with a thread outside, or given back by that and not yet taken. */
+typedef enum rule_place { RULE_HERE, RULE_OUTSIDE, RULE_BACK } rule_place;
+
 typedef struct sequence {
     sched_task task;
     /* The engine thread's, read in every step. */
@@ -31,6 +34,10 @@ typedef struct sequence {
     float *logits_out;
     uint8_t *constraint_states; /* its state, and behind it the drafter's; or NULL */
     constraint *constraint;   /* what its tokens obey, a reference; or NULL. `context` has its state */
+    /* who may touch the state and `rule`: the engine thread, or one outside (rule_step.h); set by who has it */
+    _Atomic(rule_place) rule_place;
+    quire_err rule_error;     /* what it cannot go on for */
+    sample_rule rule;         /* what may come behind its last token */
     attn_mods *mods;          /* its own mask and change of scores, a reference; or NULL */
     int32_t mods_b;
     struct row_pooling *pooling; /* how its rows become one (row_pooling.h), or NULL: it gets tokens */
@@ -68,6 +75,10 @@ typedef struct sequence {
     bool fork_replaces;
     bool retains;
     kv_retention retention;
+    engine_outside outside;   /* who works on its rule outside of steps; its add NULL: nobody */
+    engine_work rule_work;
+    const wake *rule_wake;    /* the engine's, to be rung where the rule is back */
+    atomic_bool rule_is_off;
     draft_seq draft;
     sample_context context; /* of its samples; n_tokens and the noise are each sample's own */
     sampling_params sampling;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/work_room.h"
 #include "core/cascade.h"
 #include "engine/sequence.h"
 #include "kv/audit_file.h"
@@ -87,6 +88,9 @@ struct engine {
     sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
     draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
+    work_room rule_room;     /* of the present step (rule_step.h) */
+    int32_t n_rules_outside; /* sequences whose rules are outside, or back and not yet taken */
+    bool some_rule_failed;   /* of a waiting sequence */
     float guessed, guessed_right; /* tokens that constraints have guessed of late, and those of them that were right */
     double sample_row_us;         /* what sampling takes of a step for a row, of late */
     scheduler sched;         /* the queues of sequences, and the step's plan */

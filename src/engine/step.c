@@ -1,6 +1,7 @@
 /* One step of the engine: from waiting requests to their next tokens. */
 #include "base/clock.h"
 #include "engine/features.h"
+#include "engine/rule_step.h"
 #include "sched/deadline.h"
 
 /* Plans a step and reserves its pages. False: nothing can be computed now. */
@@ -17,7 +18,7 @@ static bool plan(engine *e, int64_t now_us) {
     return has_items;
 }
 
-bool step_submit(engine *e) {
+static bool submit(engine *e) {
     int64_t start_ns = clock_ns();
     intake_drop_cancelled(e, intake_new(e));
     event_polled(e);
@@ -38,10 +39,20 @@ bool step_submit(engine *e) {
     return true;
 }
 
+bool step_submit(engine *e) {
+    rule_step_begin(e);
+    work_room *had = work_room_enter(&e->rule_room);
+    bool submitted = submit(e);
+    (void)work_room_enter(had);
+    return submitted;
+}
+
 void step_collect(engine *e) {
     e->b->ops->step_wait(e->b);
+    work_room *had = work_room_enter(&e->rule_room);
     int64_t start_ns = clock_ns(), sampled_ns = e->profile.sample_ns;
     collect_items(e);
+    (void)work_room_enter(had);
     intake_drop_done(e->sched.running, &e->sched.n_running);
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
     stats_step(e, us);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "engine/draft_step.h"
+#include "engine/rule_step.h"
 #include "engine/step_sample.h"
 #include "sample/end_tokens.h"
 #include "spec/outlook.h"
@@ -61,6 +62,12 @@ static void check_line(engine *e, const draft_line *line, int32_t worker) {
     }
 }
 
+/* Prepares what follows a token of a line. Between jump-forward tokens no mask is needed. False: the line ends here. */
+static bool prepare_next(sequence *s, const verify_walk *w) {
+    bool is_between = s->draft.n_jump_forward > 0 && w->at + 2 < s->draft.n_jump_forward;
+    return s->constraint == NULL || (is_between ? s->rule.pending == SAMPLE_NONE_PENDING : rule_step_prepare(s));
+}
+
 /* Goes down a line. The history of each sample is the sequence's own array, where the tokens will be known. */
 static void sample_line(void *context, int32_t task, int32_t worker) {
     engine *e = context;
@@ -68,24 +75,30 @@ static void sample_line(void *context, int32_t task, int32_t worker) {
     sequence *s = line->s;
     verify_walk w = verify_begin(&s->draft, line->n_drafts, false);
     int32_t n = 0;
+    work_room *had = work_room_enter(&e->rule_room);
     check_line(e, line, worker);
     for (bool goes_on = true; goes_on; n++) {
         int32_t row = verify_row(&w, 0);
         sample_result *r = &line->results[n];
         take_token(e, s, worker, n, &w, row < 0 ? NULL : &line->rows[row], r);
+        if (r->error == QUIRE_BUSY && n > 0) {
+            break; /* a jump-forward token that could not be taken: it is proposed again */
+        }
         bool is_token = r->error == QUIRE_OK && r->token >= 0;
         end_kind end = is_token ? end_token_kind(&s->sampling, e->desc, r->token) : END_NONE;
         bool ends = !is_token || end != END_NONE;
         int32_t room = s->task.n_max - (s->task.n_known + n + 1) - 1; /* for drafts of the next step */
         s->line_end = (uint8_t)end;
-        goes_on = !ends && verify_advance(&w, r->token);
+        bool is_prepared = ends || prepare_next(s, &w);
+        goes_on = !ends && is_prepared && verify_advance(&w, r->token);
         if (goes_on) {
             s->task.tokens[s->task.n_known + n] = r->token;
-        } else if (!ends && s->constraint != NULL && room > 0 && !e->options.ablations.no_jump_forward) {
+        } else if (!ends && s->constraint != NULL && is_prepared && room > 0 && !e->options.ablations.no_jump_forward) {
             guess_worth worth = step_guess_worth(e);
             outlook_find(&s->draft, e->desc, s->task.n_known + n + 1, room, &worth);
         }
     }
+    (void)work_room_enter(had);
     s->line = line->results;
     s->n_line = n;
 }

@@ -196,6 +196,10 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         }
         int32_t n_pages = (int32_t)kv_pages_for(n_max, e->options.page_tokens), n_states = e->kv.n_state_pages;
         TRY(sequence_new(&own, constraint_state, e->desc, n_max, e->layout.n_groups, n_pages > n_states ? n_pages : n_states, &s));
+        if (r->constraint != NULL) { /* so that it is ready for its first step */
+            quire_err prepared = sample_prepare(&s->context);
+            s->rule_error = prepared;
+        }
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;

@@ -40,6 +40,17 @@ typedef enum sample_purpose { SAMPLE_DRAFT = 3, SAMPLE_ACCEPT = 4 } sample_purpo
 /* One more uniform number in (0, 1), independent of those above. */
 float sample_uniform(sample_key key, sample_purpose purpose);
 
+#define SAMPLE_NONE_PENDING (-1)
+
+/* What may come behind a sequence's tokens under its constraint, made ahead of the sample (sample_prepare), so that this only reads it. */
+typedef struct sample_rule {
+    uint64_t *bits;   /* [constraint_words] with end tokens as they may come */
+    bool is_ready;    /* of the constraint's present state; else the others say nothing */
+    bool is_final;    /* the output may end */
+    bool goes_on;     /* there is a token that is no end token */
+    int32_t pending;  /* a token that was taken and is not in the constraint's state yet, or SAMPLE_NONE_PENDING */
+} sample_rule;
+
 /* The inputs of one sample besides the row. */
 typedef struct sample_context {
     const sampling_params *params;
@@ -52,6 +63,7 @@ typedef struct sample_context {
     float *mirostat_mu; /* the sequence's state, initially 2 tau; not NULL where params->mirostat is on */
     const constraint *constraint; /* NULL: none */
     void *constraint_state; /* the sequence's, behind its generated tokens; a sample appends its token */
+    sample_rule *rule; /* of that state; NULL: masks are made where they are needed */
 } sample_context;
 
 /* In place of a token: there is none, because the constraint is fulfilled and nothing may follow, not even an end token. */
@@ -64,8 +76,14 @@ static inline sample_key sample_key_of(const sample_context *c) {
 
 /* Appends a token to the state of c's constraint, if it has one. An end token is allowed where the output may end, before it or,
  * where the constraint takes it, behind it; it leaves the state as it is. QUIRE_INVALID: the token is forbidden; other errors are the
- * constraint's. The state is unchanged after an error. */
+ * constraint's. The state is unchanged after an error. With a rule that is ready, a token that is allowed is always taken: where the
+ * constraint has no room for it now, it is pending. */
 quire_err sample_accept(const sample_context *c, int32_t token);
+/* Makes c->rule ready, after it has appended a pending token. Errors are the constraint's; QUIRE_BUSY: not all of it fits into the thread's
+ * work_room, and what was done stays. */
+quire_err sample_prepare(const sample_context *c);
+/* Gives `to`, whose constraint's state is a copy of from's, what may come behind it. */
+void sample_rule_copy(const sample_context *from, const sample_context *to);
 
 /* Whether sampler_sample takes the argmax of the logits as they are, after n_output generated tokens, if all logits are finite and no
  * constraint forbids it. */

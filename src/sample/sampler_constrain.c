@@ -19,10 +19,39 @@ static quire_err accept_last(const sample_context *c, int32_t token) {
     return k->ops->is_final(k, trial) ? QUIRE_OK : QUIRE_INVALID;
 }
 
+static bool has_bit(const uint64_t *bits, const constraint *k, int32_t token) {
+    return token >= 0 && token < k->n_vocab && (bits[token / 64] >> (token % 64) & 1) != 0;
+}
+
+/* Takes a token with what was prepared. */
+static quire_err accept_prepared(const sample_context *c, int32_t token) {
+    const constraint *k = c->constraint;
+    sample_rule *r = c->rule;
+    if (!has_bit(r->bits, k, token)) {
+        return QUIRE_INVALID;
+    }
+    if (is_end(c, token)) {
+        return QUIRE_OK;
+    }
+    quire_err e = k->ops->accept(k, c->constraint_state, token);
+    if (e == QUIRE_BUSY) {
+        r->pending = token;
+        e = QUIRE_OK;
+    }
+    r->is_ready = e != QUIRE_OK && r->is_ready;
+    return e;
+}
+
 quire_err sample_accept(const sample_context *c, int32_t token) {
     const constraint *k = c->constraint;
     if (k == NULL) {
         return QUIRE_OK;
+    }
+    if (c->rule != NULL && c->rule->is_ready) {
+        return accept_prepared(c, token);
+    }
+    if (c->rule != NULL && c->rule->pending != SAMPLE_NONE_PENDING) {
+        return QUIRE_BUSY;
     }
     if (is_end(c, token)) {
         return k->ops->is_final(k, c->constraint_state) ? QUIRE_OK : accept_last(c, token);
@@ -64,13 +93,47 @@ static bool has_bits(const uint64_t *bits, int32_t n) {
     return last != 0;
 }
 
-quire_err sampler_constrain(sampler *s, const sample_context *c) {
+/* Writes what may come behind c's state. */
+static quire_err find_allowed(const sample_context *c, uint64_t *bits, bool *is_final, bool *goes_on) {
     const constraint *k = c->constraint;
-    TRY(k->ops->mask(k, c->constraint_state, s->bits));
-    s->is_final = k->ops->is_final(k, c->constraint_state);
-    TRY(set_ends(s->bits, c, s->is_final, c->eos, c->params->ignore_eos ? 0 : c->n_eos));
-    TRY(set_ends(s->bits, c, s->is_final, c->params->stop_tokens, c->params->n_stop_tokens));
-    s->goes_on = has_others(s->bits, s->n_vocab, c);
+    TRY(k->ops->mask(k, c->constraint_state, bits));
+    *is_final = k->ops->is_final(k, c->constraint_state);
+    TRY(set_ends(bits, c, *is_final, c->eos, c->params->ignore_eos ? 0 : c->n_eos));
+    TRY(set_ends(bits, c, *is_final, c->params->stop_tokens, c->params->n_stop_tokens));
+    *goes_on = has_others(bits, k->n_vocab, c);
+    return QUIRE_OK;
+}
+
+quire_err sample_prepare(const sample_context *c) {
+    const constraint *k = c->constraint;
+    sample_rule *r = c->rule;
+    if (r->is_ready) {
+        return QUIRE_OK;
+    }
+    if (r->pending != SAMPLE_NONE_PENDING) {
+        TRY(k->ops->accept(k, c->constraint_state, r->pending));
+        r->pending = SAMPLE_NONE_PENDING;
+    }
+    TRY(find_allowed(c, r->bits, &r->is_final, &r->goes_on));
+    r->is_ready = true;
+    return QUIRE_OK;
+}
+
+void sample_rule_copy(const sample_context *from, const sample_context *to) {
+    uint64_t *bits = to->rule->bits;
+    memcpy(bits, from->rule->bits, (size_t)constraint_words(from->constraint->n_vocab) * sizeof *bits);
+    *to->rule = *from->rule;
+    to->rule->bits = bits;
+}
+
+quire_err sampler_constrain(sampler *s, const sample_context *c) {
+    const sample_rule *r = c->rule;
+    if (r == NULL || !r->is_ready) {
+        return find_allowed(c, s->bits, &s->is_final, &s->goes_on);
+    }
+    memcpy(s->bits, r->bits, (size_t)constraint_words(c->constraint->n_vocab) * sizeof *s->bits);
+    s->is_final = r->is_final;
+    s->goes_on = r->goes_on;
     return QUIRE_OK;
 }
 

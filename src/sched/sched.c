@@ -187,7 +187,7 @@ static bool gives_way(const planner *p, int32_t i) {
 
 static void plan_running_one(planner *p, int32_t i) {
     const sched_seq *s = &p->running[i];
-    int32_t n = rows_possible(p, s);
+    int32_t n = s->sits_out ? 0 : rows_possible(p, s);
     if (n <= 0) {
         return;
     }

@@ -53,6 +53,7 @@ typedef struct sched_seq {
     bool prefix_wait;
     int32_t blocked_on;   /* an index as in sched_item.seq. Those behind it are not delayed */
     bool is_first;       /* running: the pages of its known tokens are promised to it, and its prefill goes before all others */
+    bool sits_out;       /* running: it gets no rows in this step, and may be preempted */
     int32_t n_drafts;    /* running and decoding only: tokens behind the known ones to verify, as many as fit */
     bool has_program;       /* its attention runs a program of its own: */
     double program_pair_us; /* what that adds to a pair, as measured; 0: not known */

@@ -24,6 +24,7 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     d->n_preempted = t->n_preempted;
     d->group = t->group;
     d->is_first = t->is_first;
+    d->sits_out = t->sits_out && t->state != TASK_WAITING;
     d->no_logits = t->no_logits;
     d->wants_logits = task_wants_logits(t);
     if (t->program != 0) {
@@ -226,6 +227,15 @@ static void preempt_newest(scheduler *s) {
     settle(s);
 }
 
+/* Whether a running task waits for something else than pages. */
+static bool some_sit_out(const scheduler *s) {
+    bool some = false;
+    for (int32_t i = 0; i < s->n_running && !some; i++) {
+        some = s->running[i]->sits_out;
+    }
+    return some;
+}
+
 /* Nothing runs in this step: makes room for the next one. A task alone needs no more than the pages that the index shares with it, which is
  * known only here: the plan counts them as pages to copy. */
 static void make_room(scheduler *s) {
@@ -300,7 +310,7 @@ bool step_plan(scheduler *s, int64_t now_us) {
     admit_planned(s);
     reserve_planned(s);
     count_work(s);
-    if (s->plan.n_items == 0 && s->plan.n_preempted == 0) {
+    if (s->plan.n_items == 0 && s->plan.n_preempted == 0 && !some_sit_out(s)) {
         make_room(s);
     }
     return s->plan.n_items > 0;

@@ -24,6 +24,7 @@ typedef struct sched_task {
     int32_t group;            /* tasks of one group (not 0) are preempted together or not at all: beams */
     int32_t tenant_slot;      /* its tenant's slot (admission_policy.h) */
     bool is_first;            /* under ADMISSION_FAIR: its prompt goes before those of tenants that run more (fair_preempt.h) */
+    bool sits_out;            /* running: it takes no part in this step, since something of its own is not ready; it keeps its pages */
 
     /* Constant once the scheduler has it, except for the content of the array. */
     _Alignas(MEM_ALIGN) int32_t n_prompt;

@@ -175,6 +175,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     row.context.n_tokens = n;
     row.context.mirostat_mu = &at->mirostat_mu;
     row.context.constraint_state = s->constraint_state;
+    row.context.rule = NULL; /* which is of the target's state */
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
     logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
     if (!draw(d, at, &row)) {

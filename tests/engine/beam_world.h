@@ -25,6 +25,7 @@ typedef struct search {
     beam_params beams;
     engine_ending ending;
     constraint *constraint; /* or NULL; the test's */
+    engine_outside outside; /* who works on it outside of steps; all zero: nobody */
     sampling_params sampling;
     int32_t width, prompt_width; /* of log-probabilities */
     bool explain;
@@ -52,6 +53,7 @@ static inline quire_err search_submit(harness *h, search *s) {
                         .beams = s->beams,
                         .ending = s->ending,
                         .constraint = s->constraint,
+                        .outside = s->outside,
                         .logprobs_width = s->width,
                         .prompt_logprobs_width = s->prompt_width,
                         .explain = s->explain,

@@ -37,6 +37,7 @@ typedef struct workload {
 } workload;
 
 static sampling_lists *only_few;
+static engine_outside outsiders; /* who work outside of steps; none by default */
 static constraint *brackets; /* one for all, of the first workload's vocabulary */
 
 /* The counters once everything has ended: an end can be read before its step is counted. */
@@ -112,6 +113,7 @@ static inline void submit(harness *h, workload *w, int32_t i) {
                         .sampling = w->sampling[i],
                         .logprobs_width = w->logprobs_width[i],
                         .constraint = w->constraints[i],
+                        .outside = outsiders,
                         .namespace = "test",
                         .n_namespace = 4,
                         .out = h->out};

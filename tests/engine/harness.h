@@ -101,6 +101,7 @@ typedef struct harness_run {
     int32_t logits_first;
     int32_t tokens[512];
     constraint *constraint; /* or NULL; the test's */
+    engine_outside outside; /* who works on it outside of steps; all zero: nobody */
     attn_mods *mods;       /* a mask and change of scores, or NULL */
     int32_t mods_b;
     bool mods_are_common;
@@ -206,6 +207,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
                         .logits_first = r->logits_first,
                         .mods = r->mods,
                         .constraint = r->constraint,
+                        .outside = r->outside,
                         .mods_b = r->mods_b,
                         .mods_are_own = !r->mods_are_common,
                         .namespace = namespace,

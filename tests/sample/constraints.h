@@ -3,6 +3,7 @@
 #ifndef TESTS_SAMPLE_CONSTRAINTS_H
 #define TESTS_SAMPLE_CONSTRAINTS_H
 
+#include "base/work_room.h"
 #include <string.h>
 
 #include "base/mem.h"
@@ -195,6 +196,35 @@ static inline constraint *brackets_new(int32_t n_vocab) {
     static const constraint_ops ops = {.init = brackets_init,
                                        .mask = brackets_mask,
                                        .accept = brackets_accept,
+                                       .forced = brackets_forced,
+                                       .is_final = brackets_is_final,
+                                       .close = brackets_close};
+    constraint *c = mem_new(1, sizeof *c);
+    constraint_init(c, &ops, n_vocab, sizeof(brackets_state));
+    return c;
+}
+
+/* ---- brackets that take long ---- */
+
+/* Brackets of which every few calls within a step do not fit into it, which ones is left to chance. */
+static atomic_uint slow_calls;
+
+static inline bool is_slow_now(void) {
+    return work_room_current != NULL && (atomic_fetch_add(&slow_calls, 1) * 2654435761u >> 28) < 10;
+}
+
+static inline quire_err slow_brackets_mask(const constraint *c, const void *state, uint64_t *bits) {
+    return is_slow_now() ? QUIRE_BUSY : brackets_mask(c, state, bits);
+}
+
+static inline quire_err slow_brackets_accept(const constraint *c, void *state, int32_t token) {
+    return is_slow_now() ? QUIRE_BUSY : brackets_accept(c, state, token);
+}
+
+static inline constraint *slow_brackets_new(int32_t n_vocab) {
+    static const constraint_ops ops = {.init = brackets_init,
+                                       .mask = slow_brackets_mask,
+                                       .accept = slow_brackets_accept,
                                        .forced = brackets_forced,
                                        .is_final = brackets_is_final,
                                        .close = brackets_close};
