@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how far apart one tenant's streamed tokens come while another tenant sends hostile and heavy rules for its answers.
 
-    tools/gap_bench.py [--quire build/quire] [--rounds 5] [--seconds 1.6] [--json] [-- FLAGS OF quire serve]
+    tools/gap_bench.py [--quire build/quire] [--masks] [--rounds 5] [--seconds 1.6] [--json] [-- FLAGS OF quire serve]
 
 The server has the built-in model. One tenant streams completions; the time between two chunks, as the kernel has them for the client, is a gap.
 The other tenant sends, one after the other: regexes of 30,000 parentheses and of {0,99} nested five times, a schema that refers to itself alone,
@@ -11,6 +11,9 @@ alone, beside short prompts without a rule (so that what any request costs is kn
 All share the machine's processors, so the other tenant's client and the kernel's copies of its bytes delay the server as well. They are counted by
 themselves: at the same pace the same client sends the same bytes to a sink, a process of the server's priority that reads them, throws them away
 and answers as the server did. What gaps beside the server's refusals have over those beside the sink's is the server's own part.
+
+With --masks the other tenant sends 16 streams at a time instead, each under a new rule whose masks take long: regexes of nested counts, ambiguous
+grammars, palindromes, and one of them whose tokens are guessed by drafts. Their gaps are compared to those beside 16 streams without a rule.
 
 Phases alternate in rounds; a figure is the median of the rounds, but for the longest gap of all. The other tenant's client is a process of low
 priority, as if it were elsewhere. Nothing but the standard library is needed.
@@ -52,6 +55,21 @@ def heavy(i):
     return [("400 members", {"guided_json": {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}}),
             ("enum of 2,000", {"guided_json": words}), ("a counted regex", {"guided_regex": pattern}),
             ("any object", {"guided_json": {"type": "object", "description": str(i)}})]
+
+
+def ambiguous(i, rules):
+    """A grammar, which a rule that nothing calls makes a new one."""
+    return {"grammar": f'{rules}\nz{i} ::= "q"'}
+
+
+def slow_masks(i):
+    """The same of rules that are short, compile, and whose masks take long."""
+    letters = " | ".join(f'"{chr(97 + k)}" p "{chr(97 + k)}"' for k in range(26))
+    return {"a regex of counts": {"regex": f"([^0]{{0,120}}[^1]{{0,121}}[^2]{{0,122}}[^3]{{0,123}}){{1,40}}(z{i}|y)"},
+            "counts of counts": {"regex": f"(.{{0,400}}){{0,400}}x{i}"},
+            "s ::= s s": ambiguous(i, 'root ::= s\ns ::= s s s | s s | "a" | "b" s "b" | [c-z ]'),
+            "palindromes": ambiguous(i, f'root ::= p+\np ::= {letters} | [a-z]? | " " p " "'),
+            "palindromes, drafts": ambiguous(i, f'root ::= p+\np ::= {letters} | [a-z]? | " " p " "')}
 
 
 class Stream:
@@ -116,7 +134,7 @@ class Rules:
             self.s.sendall(data)
             got, body = answer(self.s)
             self.worst[name] = max((time.perf_counter() - began) * 1e3, self.worst.get(name, 0))
-            if got != status:
+            if status is not None and got != status:
                 self.wrong = f"{name}: status {got}, not {status}: {body[:300].decode()}"
 
     def stop(self):
@@ -128,18 +146,24 @@ class Rules:
 def rules_main(pipe, bodies_by_name):
     """A process: (address, name, at) begins to send those bodies, None ends that and is answered by what Rules has."""
     os.nice(10)
-    rules = None
+    rules = []
     for said in iter(pipe.recv, "quit"):
         if said is not None:
             address, name, at = said
-            rules = Rules(address, bodies_by_name[name], at)
+            n = MASK_STREAMS if bodies_by_name[name][0][2] is None else 1
+            rules = [Rules(address, bodies_by_name[name][k::n], at) for k in range(n)]
         else:
-            rules.stop()
-            pipe.send((rules.begun, rules.worst, rules.wrong))
+            for r in rules:
+                r.over = True
+            for r in rules:
+                r.stop()
+            worst = {name: max(r.worst.get(name, 0) for r in rules) for r in rules for name in r.worst}
+            pipe.send((sum((r.begun for r in rules), []), worst, next((r.wrong for r in rules if r.wrong), None)))
 
 
 class Load:
     def __init__(self, bodies_by_name):
+        self.names = list(bodies_by_name)
         self.pipe, theirs = multiprocessing.Pipe()
         self.process = multiprocessing.get_context("fork").Process(target=rules_main, args=(theirs, bodies_by_name), daemon=True)
         self.process.start()
@@ -203,6 +227,19 @@ def bodies():
             "heavy rules": [(name, *asked(rule, 200)) for i in range(40) for name, rule in heavy(i)]}
 
 
+MASK_STREAMS, MASK_ANSWERS = 16, 2000
+
+
+def mask_bodies():
+    """The same with --masks; a rule may be refused while it is obeyed."""
+    def streamed(name, i, rule):
+        drafts = {"repetition_penalty": 1.0, "temperature": 0} if "drafts" in name else {"temperature": 1, "seed": i}
+        return name, request(PATH, HOG, {"prompt": "Once", "max_tokens": 300, **drafts, **rule}), None
+    names = list(slow_masks(0))
+    return {"plain streams": [streamed("no rule", i, {"ignore_eos": True}) for i in range(MASK_ANSWERS)],
+            **{name: [streamed(name, i, slow_masks(k * 100000 + i)[name]) for i in range(MASK_ANSWERS)] for k, name in enumerate(names)}}
+
+
 # ---- phases and figures ----
 
 ALONE, PLAIN, HOSTILE, SINK, HEAVY = "alone", "plain requests", "hostile rules", "the same to a sink", "heavy rules"
@@ -220,6 +257,18 @@ def measure(o, server, sink, load):
         gaps = stream_gaps(o, server)
         begun, worst = load.end() if name != ALONE else ([], {})
         found[name] = {"gaps": gaps, "answers": len(begun), "ms": worst if name != SINK else {}}
+    return found
+
+
+def measure_masks(o, server, load):
+    """A round with --masks."""
+    found = {}
+    for name in ("alone", *load.names):
+        if name != "alone":
+            load.begin(server.address, name)
+        gaps = stream_gaps(o, server)
+        begun, worst = load.end() if name != "alone" else ([], {})
+        found[name] = {"gaps": gaps, "answers": len(begun), "ms": worst}
     return found
 
 
@@ -247,12 +296,19 @@ def over(rounds, name, base):
     return statistics.median(more), min(more), max(more)
 
 
+def compared(rounds):
+    """(name, base, what) of phases whose tails are compared."""
+    if HOSTILE in rounds[0]:
+        return ((HOSTILE, PLAIN, "all"), (SINK, PLAIN, "client and kernel"), (HOSTILE, SINK, "the server's own part"))
+    return tuple((name, "plain streams", "all") for name in list(rounds[0])[2:])
+
+
 def show(rounds):
     results = summary(rounds)
     print(f"{'ms between two chunks':24}{'gaps':>8}" + "".join(f"{q:>10}" for q in PARTS) + f"{'max':>10}{'answers':>9}")
     for name, r in results.items():
         print(f"{name:24}{r['n']:8}" + "".join(f"{r[q]:10.2f}" for q in PARTS) + f"{r['max']:10.2f}{r['answers']:9}")
-    for name, base, what in ((HOSTILE, PLAIN, "all"), (SINK, PLAIN, "client and kernel"), (HOSTILE, SINK, "the server's own part")):
+    for name, base, what in compared(rounds):
         print(f"99.9%, {name} over {base}, {what}: " + "{:.2f} ({:.2f}..{:.2f})".format(*over(rounds, name, base)))
     print("longest time to an answer, ms: " + ", ".join(f"{name} {ms:.0f}" for r in results.values() for name, ms in r["ms"].items()))
 
@@ -260,26 +316,27 @@ def show(rounds):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--quire", default="build/quire")
+    p.add_argument("--masks", action="store_true", help="rules whose masks take long, on 16 streams at a time")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=float, default=1.6, help="of each phase of a round")
     p.add_argument("--json", action="store_true")
     p.add_argument("flags", nargs="*", help="flags of quire serve, behind --")
     o = p.parse_args()
     sink = Sink()  # first: it has no end of the other's pipe then
-    load = Load(bodies())
-    server = Server(o.quire, o.flags)
+    load = Load(mask_bodies() if o.masks else bodies())
+    server = Server(o.quire, o.flags or (["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 4}'] if o.masks else []))
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -10)  # the client waits for the server, not for a processor
     try:
         server.stream = Stream(server.address)
         server.stream.take(1)
-        rounds = [measure(o, server, sink, load) for _ in range(o.rounds)]
+        rounds = [measure_masks(o, server, load) if o.masks else measure(o, server, sink, load) for _ in range(o.rounds)]
     finally:
         load.quit()
         sink.process.kill()
         server.stop()
     if o.json:
-        print(json.dumps({**summary(rounds), "over": {f"{a} over {b}": over(rounds, a, b) for a, b in ((HOSTILE, PLAIN), (SINK, PLAIN), (HOSTILE, SINK))}}))
+        print(json.dumps({**summary(rounds), "over": {f"{a} over {b}": over(rounds, a, b) for a, b, _ in compared(rounds)}}))
     else:
         show(rounds)
 

@@ -50,16 +50,20 @@ static void close_constraint(constraint *c) {
     mem_free(c);
 }
 
-static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint};
+static const char *why(const constraint *c) {
+    return grammar_run_why(run_of(c));
+}
+
+static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_constraint, why};
 
 int64_t grammar_constraint_mask_us(const constraint *c) {
     return c->ops == &ops ? grammar_run_mask_ns(run_of(c)) / 1000 : 0;
 }
 
-quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out) {
+quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *memory, uint64_t tenant, constraint **out) {
     grammar_constraint *c = mem_new(1, sizeof *c);
     TRY(mem_check(c));
-    quire_err e = grammar_run_open(g, v, 0, &c->run);
+    quire_err e = grammar_run_open_in(g, v, memory, tenant, &c->run);
     if (e != QUIRE_OK) {
         mem_free(c);
         return e;

@@ -12,8 +12,9 @@
 quire_err grammar_constraint_vocab(const tokenizer *t, int32_t n_vocab, const grammar_marks *marks, grammar_vocab **out);
 
 /* Makes a constraint with one reference, and the masks with which its answers begin. g and v stay the caller's; the constraint holds
- * references of its own. Up to some milliseconds. QUIRE_NO_MEMORY. */
-quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, constraint **out);
+ * references of its own. Its states are of the tenant's share of memory (NULL: of none). Up to some milliseconds. QUIRE_NO_MEMORY,
+ * QUIRE_TOO_LARGE. */
+quire_err grammar_constraint_open(grammar *g, grammar_vocab *v, grammar_memory *memory, uint64_t tenant, constraint **out);
 
 /* What making masks took so far, in all sequences of its grammar; 0 for a constraint of another kind. */
 int64_t grammar_constraint_mask_us(const constraint *c);

@@ -374,10 +374,10 @@ static quire_err make_rule(quire_engine *e, quire_request *r, const reasoning_fr
                             .n_ends = end_tokens_list(&r->sampling, d, ends)};
     TRY(r->rule.form == RULE_CALLS ? request_calls_compile(r, &c, &g, err) : request_rule_compile(&r->rule, &c, &g, err));
     r->compile_us = clock_us() - began_us;
-    quire_err opened = grammar_constraint_open(g, v, &r->constraint);
+    quire_err opened = grammar_constraint_open(g, v, e->rule_memory, c.tenant, &r->constraint);
     grammar_drop(g);
     opened = opened == QUIRE_OK && r->info.explain ? request_list_keywords(r, &r->rule_keywords) : opened;
-    return opened == QUIRE_OK ? opened : err_set(err, opened, -1, "out of memory for %s", r->rule.field->name);
+    return opened == QUIRE_OK ? opened : request_rule_outgrown(&r->rule, opened, NULL, err);
 }
 
 /* Puts the budget of r's reasoning around what binds the response besides. */

@@ -99,6 +99,11 @@ static void set_refused(quire_stream *s, const engine_event *event) {
         err_set(&s->error, QUIRE_BAD_REQUEST, -1,
                 "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size, a grammar and the like rule out all");
     }
+    const quire_request *r = s->request;
+    bool is_rule = event->error == QUIRE_TOO_LARGE || event->error == QUIRE_NO_MEMORY;
+    if (is_rule && r->constraint != NULL && r->rule.field != NULL) {
+        request_rule_outgrown(&r->rule, event->error, constraint_why(r->constraint), &s->error);
+    }
     if (event->error == QUIRE_BUSY) {
         s->error.retry_after_s = event->retry_after_s;
         err_set(&s->error, QUIRE_BUSY, -1, "the first token would come after ttft_deadline_ms; try again in %d s",

@@ -89,6 +89,7 @@ static quire_err open_all(quire_engine *e, const quire_options *given, const eng
     e->context = context_of(e, &o, model_description(p->model.m), i->max_model_len);
     quire_err r = o.text_cache_bytes > 0 ? prompt_cache_open((size_t)o.text_cache_bytes, &e->prompts) : QUIRE_OK;
     r = r == QUIRE_OK ? grammar_cache_open(GRAMMAR_CACHE_BYTES, &e->grammars) : r;
+    r = r == QUIRE_OK ? grammar_memory_open((size_t)p->rule_bytes, &e->rule_memory) : r;
     if (r != QUIRE_OK) {
         return err_set(err, r, -1, "out of memory for an engine");
     }
@@ -160,6 +161,7 @@ void quire_engine_close(quire_engine *e) {
     engine_parts_close(&e->parts);
     token_texts_close(atomic_load(&e->texts));
     grammar_vocab_drop(atomic_load(&e->vocab));
+    grammar_memory_close(e->rule_memory);
     marked_vocab_close(atomic_load(&e->marked));
     request_defaults_deinit(&e->defaults);
     attn_mods_drop(e->mods);
@@ -198,5 +200,7 @@ bool quire_engine_healthy(const quire_engine *e) {
 
 void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     engine_stats_read(e->parts.core, out);
+    out->rule_bytes = (int64_t)grammar_memory_used(e->rule_memory);
+    out->max_rule_bytes = (int64_t)grammar_memory_max(e->rule_memory);
     request_stats_read(e->requests, out); /* as their readers saw them: a stop string is a cancelled request of the engine */
 }

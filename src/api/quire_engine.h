@@ -20,6 +20,7 @@ struct quire_engine {
     _Atomic(struct grammar_vocab *) vocab; /* made at first use (quire_engine_vocab) */
     _Atomic(struct marked_vocab *) marked; /* made at first use (quire_engine_marked) */
     text_pool *text;
+    grammar_memory *rule_memory; /* of the states of all rules */
     prompt_cache *prompts; /* NULL: none */
     grammar_cache *grammars;
     request_stats *requests; /* shared by its threads */

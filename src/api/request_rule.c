@@ -121,6 +121,16 @@ const char *request_rule_param(const field_desc *f) {
     return f->type == FIELD_OBJECT ? "" : f->name; /* response_format, structured_outputs */
 }
 
+quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err) {
+    const field_desc *f = rule->field;
+    if (e != QUIRE_TOO_LARGE) {
+        why = why != NULL ? why : "its states take more than is left of the memory for rules, or of this tenant's share of it";
+        return err_set(err, e, -1, "%s: out of memory for rules: %s; try again later", f->name, why);
+    }
+    why = why != NULL ? why : "it is too ambiguous from its first character on";
+    return err_set_param(err, e, request_rule_param(f), "%s: too large: %s; make its rules less ambiguous, its repeats and classes fewer", f->name, why);
+}
+
 quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err) {
     const char *name = rule->field->name;
     switch (e) {

@@ -52,6 +52,9 @@ grammar_key request_rule_key(request_rule_form form, const rule_context *c, cons
                              str text);
 /* Says the tool in place of its place in the list of calls that tool_choice forces, where the error e is about one's schema. Returns e. */
 quire_err request_name_tool(const request_rule *rule, quire_err e, quire_error *why);
+/* The error of a request whose rule outgrew a budget as its answer was made, or before: QUIRE_TOO_LARGE, or QUIRE_NO_MEMORY for the
+ * memory that all rules share. why: constraint_why. */
+quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const char *why, quire_error *err);
 /* What such a call returns where compiling returned e and said why. */
 quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err);
 

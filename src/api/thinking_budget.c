@@ -359,7 +359,12 @@ static quire_err fill_marks(thinking_budget *b, const reasoning_format *f, const
     return fill_forced(b, is_harmony ? harmony_forced : f->close[0], t, err);
 }
 
-static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_budget};
+static const char *why(const constraint *c) {
+    const constraint *inner = budget_of(c)->inner;
+    return inner != NULL ? constraint_why(inner) : NULL;
+}
+
+static const constraint_ops ops = {init, mask, accept, forced, guess, is_final, close_budget, why};
 
 const constraint *thinking_budget_inner(const constraint *c) {
     return c->ops == &ops ? budget_of(c)->inner : c;

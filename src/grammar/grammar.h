@@ -130,7 +130,7 @@ typedef struct grammar_run grammar_run;
 typedef struct grammar_memory grammar_memory;
 
 quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out);
-/* All runs in it are closed. */
+/* Runs in it may be closed later. */
 void grammar_memory_close(grammar_memory *m);
 size_t grammar_memory_max(const grammar_memory *m);
 size_t grammar_memory_used(const grammar_memory *m); /* any thread */
@@ -139,7 +139,7 @@ size_t grammar_memory_used(const grammar_memory *m); /* any thread */
  * budget. It keeps references to both. max_bytes: its budget of states, 0: GRAMMAR_RUN_BYTES; those who share have equal ones, and half of
  * one more for their masks. Memory is taken as it is used. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE: the first state is. Not within a step. */
 quire_err grammar_run_open(grammar *g, grammar_vocab *v, size_t max_bytes, grammar_run **out);
-/* The same with the default budget, whose memory is of the tenant's share of m; m outlives the run, and NULL is allowed. */
+/* The same with the default budget, whose memory is of the tenant's share of m, which may be NULL. */
 quire_err grammar_run_open_in(grammar *g, grammar_vocab *v, grammar_memory *m, uint64_t tenant, grammar_run **out);
 grammar_run *grammar_run_share(grammar_run *r);
 void grammar_run_close(grammar_run *r);

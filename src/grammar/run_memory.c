@@ -7,8 +7,9 @@
 
 struct grammar_memory {
     area_pool pool;
-    pthread_mutex_t lock; /* of shares */
+    pthread_mutex_t lock; /* of shares, and of refs */
     memory_share *shares;
+    int32_t refs; /* its opener's, and one for each share */
 };
 
 quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out) {
@@ -21,14 +22,25 @@ quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out) {
         mem_free(m);
         return QUIRE_NO_MEMORY;
     }
+    m->refs = 1;
     *out = m;
     return QUIRE_OK;
 }
 
-void grammar_memory_close(grammar_memory *m) {
-    if (m != NULL) {
+/* Drops a reference. The lock is held, and is let go. */
+static void drop_ref(grammar_memory *m) {
+    bool is_last = --m->refs == 0;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (is_last) {
         (void)pthread_mutex_destroy(&m->lock);
         mem_free(m);
+    }
+}
+
+void grammar_memory_close(grammar_memory *m) {
+    if (m != NULL) {
+        (void)pthread_mutex_lock(&m->lock);
+        drop_ref(m);
     }
 }
 
@@ -59,6 +71,7 @@ quire_err memory_share_take(grammar_memory *m, uint64_t tenant, memory_share **o
         s = fresh;
         s->next = m->shares;
         m->shares = s;
+        m->refs++;
         fresh = NULL;
     }
     s->refs++;
@@ -81,8 +94,10 @@ void memory_share_drop(memory_share *s) {
             break;
         }
     }
-    (void)pthread_mutex_unlock(&m->lock);
     if (is_last) {
         mem_free(s);
+        drop_ref(m);
+    } else {
+        (void)pthread_mutex_unlock(&m->lock);
     }
 }

@@ -36,7 +36,8 @@ typedef struct constraint_ops {
     /* Writes the state of an empty output, aligned as for any object. */
     void (*init)(const constraint *c, void *state);
     /* Sets bit t % 64 of bits[t / 64] to whether token t may come next, for each of the n_vocab tokens; the last word's others are free.
-     * QUIRE_TOO_LARGE: past a budget of the constraint's own. */
+     * QUIRE_TOO_LARGE, QUIRE_NO_MEMORY: past a budget of the constraint's own, or one that it has a share of. QUIRE_BUSY: it does not fit
+     * into the calling thread's work_room; without one it does. */
     quire_err (*mask)(const constraint *c, const void *state, uint64_t *bits);
     /* Appends a token. QUIRE_INVALID: it may not come next. QUIRE_TOO_LARGE as above. The state is unchanged after an error. */
     quire_err (*accept)(const constraint *c, void *state, int32_t token);
@@ -50,6 +51,9 @@ typedef struct constraint_ops {
     bool (*is_final)(const constraint *c, const void *state);
     /* Frees it; the last reference is gone. */
     void (*close)(constraint *c);
+    /* What was too large, or what there was no memory for, when a call last failed so: a constant part of a sentence, or NULL. NULL: it does
+     * not say. */
+    const char *(*why)(const constraint *c);
 } constraint_ops;
 
 /* The first member of every constraint's own struct. */
@@ -81,6 +85,11 @@ static inline void constraint_drop(constraint *c) {
     if (c != NULL && atomic_fetch_sub(&c->holders, 1) == 1) {
         c->ops->close(c);
     }
+}
+
+/* What c was too large for, or NULL. */
+static inline const char *constraint_why(const constraint *c) {
+    return c->ops->why != NULL ? c->ops->why(c) : NULL;
 }
 
 /* Words of a mask of n_vocab bits. */

@@ -13,6 +13,7 @@ int error_status(quire_err e) {
     case QUIRE_UNAUTHORIZED: return 401;
     case QUIRE_NOT_FOUND: return 404;
     case QUIRE_BUSY: return 429;
+    case QUIRE_NO_MEMORY: return 503;
     default: return 500;
     }
 }

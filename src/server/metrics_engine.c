@@ -36,6 +36,8 @@ static const number_row own_rows[] = {
      IN_STATS(deadlines_refused)},
     {"quire_preempted_prefix_queries_total", "counter", "Tokens of preempted requests looked up in the prefix cache when they came back.",
      IN_STATS(preempted_queries)},
+    {"quire_rule_bytes", "gauge", "Memory that the states of requests' rules (grammars, schemas) take.", IN_STATS(rule_bytes)},
+    {"quire_rule_bytes_max", "gauge", "Memory that the states of requests' rules may take (--rule-memory-bytes).", IN_STATS(max_rule_bytes)},
     {"quire_rule_waits_total", "counter", "Times that a sequence sat out steps because its rule took longer than a step may.", IN_STATS(rules_outside)},
     {"quire_preempted_prefix_hits_total", "counter", "Tokens of preempted requests found in the prefix cache when they came back.",
      IN_STATS(preempted_hits)},

@@ -35,6 +35,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .tier_write = "evict",
                                        .tier_wait_us = 200000,
                                        .text_cache_bytes = (int64_t)64 << 20,
+                                       .rule_bytes = (int64_t)256 << 20,
                                        .generation_config = "auto",
                                        .max_logprobs = 20,
                                        .max_tool_calls = 16,
@@ -279,6 +280,7 @@ static quire_err check(const quire_options *o, quire_error *err) {
     TRY(check_range("--kv-pages", o->n_pages, 0, POOL_MAX_PAGES, err));
     TRY(check_range("text threads", o->n_text_threads, 0, 64, err));
     TRY(check_range("--text-cache-bytes", o->text_cache_bytes, 0, INT64_MAX / 2, err));
+    TRY(check_range("--rule-memory-bytes", o->rule_bytes, (int64_t)1 << 20, INT64_MAX / 2, err));
     engine_options policies;
     TRY(options_engine(o, &policies, err));
     TRY(check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));

@@ -196,6 +196,7 @@ static quire_err plan_pages(engine_parts *p, const quire_options *o, const kv_mo
     if (pool_plan_explain(&plan, &p->pool_plan) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
+    p->rule_bytes = pool_plan_rules(&plan);
     TRY(pool_plan_resolve(&plan, &p->model.layout, most, least_tokens, n_pages, err));
     *exceeds = plan.room.bytes >= 0 && *n_pages * p->model.layout.page_bytes > plan.room.bytes;
     return QUIRE_OK;

@@ -2,13 +2,18 @@
 
 pool_plan pool_plan_of(const quire_options *o) {
     int64_t both = o->swap_bytes < INT64_MAX - o->tier_host_bytes ? o->swap_bytes + o->tier_host_bytes : INT64_MAX;
-    return (pool_plan){.aside_bytes = both, .given_pages = o->n_pages, .utilization = o->memory_utilization};
+    return (pool_plan){.aside_bytes = both, .rule_bytes = o->rule_bytes, .given_pages = o->n_pages, .utilization = o->memory_utilization};
 }
 
 int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes) {
     bool is_outside = room->bound == MEMORY_OF_MACHINE || room->bound == MEMORY_OF_CGROUP;
     int64_t most = is_outside ? room->bytes - room->bytes / 8 : INT64_MAX;
     return weight_bytes < most ? weight_bytes : most;
+}
+
+int64_t pool_plan_rules(const pool_plan *p) {
+    int64_t most = p->room.bytes < 0 ? INT64_MAX : p->room.bytes / 16;
+    return p->rule_bytes < most ? p->rule_bytes : most;
 }
 
 void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d, int32_t max_rows) {
@@ -30,7 +35,7 @@ int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l) {
     if (p->room.bytes < 0) {
         return most < INT64_MAX ? most : -1;
     }
-    int64_t left = p->room.bytes > p->aside_bytes ? p->room.bytes - p->aside_bytes : 0;
+    int64_t room = p->room.bytes - pool_plan_rules(p), left = room > p->aside_bytes ? room - p->aside_bytes : 0;
     int64_t n = (int64_t)((double)left * p->utilization) / l->page_bytes;
     n = n < most ? n : most;
     return n < POOL_MAX_PAGES ? n : POOL_MAX_PAGES;
@@ -64,6 +69,11 @@ quire_err pool_plan_explain(const pool_plan *p, strbuf *out) {
         TRY(strbuf_add_str(out, ", less "));
         TRY(memory_print(p->aside_bytes, out));
         TRY(strbuf_add_str(out, " for --swap-space and --kv-tier-host-bytes"));
+    }
+    if (pool_plan_rules(p) > 0) {
+        TRY(strbuf_add_str(out, p->aside_bytes > 0 ? " and " : ", less "));
+        TRY(memory_print(pool_plan_rules(p), out));
+        TRY(strbuf_add_str(out, " for rules (--rule-memory-bytes)"));
     }
     return QUIRE_OK;
 }

@@ -15,6 +15,7 @@ typedef struct pool_plan {
     int64_t dropped_bytes; /* of the weights, what has no place in memory: of a mapped model that is larger than it; else 0 */
     int64_t buffer_bytes;  /* 0: not known, since the model is not loaded */
     int64_t aside_bytes;   /* of the room: swap space and host tier */
+    int64_t rule_bytes;    /* --rule-memory-bytes; what comes off the room says pool_plan_rules */
     int64_t given_pages;   /* --kv-pages; 0: as many as fit */
     /* of an encoder, which computes each input in one step and keeps nothing: what a step has at most. 0 rows: another model */
     int32_t step_rows, step_seqs;
@@ -29,6 +30,8 @@ void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d
  * what exceeds that and reads it from the file again where it is used, as most experts of a mixture seldom are. room: without weights
  * taken off; unknown, or a limit of the process, in which mapped files have their place already: all. */
 int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes);
+/* Memory for the states of requests' rules: what is given, but at most a sixteenth of the room. */
+int64_t pool_plan_rules(const pool_plan *p);
 /* The number of pages: the given one, or what fits into the plan's part of the room, of an encoder what one step needs and no more. -1:
  * the room is unknown and none is given. */
 int64_t pool_plan_pages(const pool_plan *p, const kv_layout *l);

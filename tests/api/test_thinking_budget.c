@@ -87,7 +87,7 @@ static constraint *compile(const world *w, const grammar_part *all) {
     if (grammar_compile_parts(all, &w->v->marks, NULL, &g, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
-    assert_int_equal(grammar_constraint_open(g, w->v->vocab, &c), QUIRE_OK);
+    assert_int_equal(grammar_constraint_open(g, w->v->vocab, NULL, 0, &c), QUIRE_OK);
     grammar_drop(g);
     return c;
 }

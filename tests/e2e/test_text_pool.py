@@ -47,3 +47,54 @@ def test_short_chats_are_answered_while_another_tenants_texts_are_in_work(server
         assert status == 400 and "line 1" in json.loads(text)["error"]["message"], text
     for status, _, text in answers[4:]:
         assert status == 400 and "tokens" in json.loads(text)["error"]["message"], text
+
+
+REGEX = "([^0]{0,120}[^1]{0,121}[^2]{0,122}[^3]{0,123}){1,40}(z%d|y)"
+AMBIGUOUS = 'root ::= s\ns ::= s s s | s s | "a" | "b" s "b"\n'
+
+
+def obeyed(server, i, key=HOG, n=12, **more):
+    status, _, text = server.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": n, "temperature": 1, "seed": i, "regex": REGEX % i, **more}, key=key)
+    assert status == 200, text
+    return json.loads(text)["choices"][0]["text"]
+
+
+def waits(server):
+    _, _, text = server.ask("GET", "/metrics", key=GUEST)
+    return int(float(next(line.split()[1] for line in text.splitlines() if line.startswith("quire_rule_waits_total"))))
+
+
+def test_masks_that_do_not_fit_into_steps_are_made_outside_and_change_no_token(server):
+    before = waits(server)
+    alone = [obeyed(server, i) for i in range(2)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        beside = [pool.submit(obeyed, server, i % 4) for i in range(8)]
+        for _ in range(3):
+            status, _, text = server.ask("POST", "/v1/chat/completions", SHORT, key=GUEST)
+            assert status == 200, text
+        texts = [b.result() for b in beside]
+    assert texts[:2] == alone and texts[:4] == texts[4:]
+    assert waits(server) > before
+
+
+def test_a_rule_that_outgrows_its_bounds_ends_its_own_request_with_the_field(server):
+    for endpoint in ("completions", "chat/completions"):
+        body = {"prompt": "Once"} if endpoint == "completions" else {"messages": [{"role": "user", "content": "Once"}]}
+        for stream in (False, True):
+            status, _, text = server.ask("POST", f"/v1/{endpoint}", {**body, "max_tokens": 200, "temperature": 1, "ignore_eos": True, "grammar": AMBIGUOUS, "stream": stream}, key=HOG)
+            error = json.loads(text)["error"] if not stream else json.loads([line for line in text.splitlines() if '"error"' in line][0].removeprefix("data: "))["error"]
+            assert (status == 400) is not stream or status == 400, text
+            assert error["param"] == "grammar" and "too large" in error["message"] and "ambiguous" in error["message"], text
+
+
+def test_a_tenant_over_its_share_of_the_memory_for_rules_gets_503_and_another_goes_on(quire, tmp_path):
+    (tmp_path / "keys").write_text(f"hog:{HOG}\nguest:{GUEST}\n")
+    s = Server("builtin", "--api-key-file", str(tmp_path / "keys"), "--rule-memory-bytes", "4M")
+    try:
+        body = {"prompt": "Once", "max_tokens": 60, "temperature": 1, "seed": 1, "regex": REGEX % 1}
+        status, _, text = s.ask("POST", "/v1/completions", body, key=HOG)
+        assert status == 503 and "share" in json.loads(text)["error"]["message"] and "regex" in json.loads(text)["error"]["message"], text
+        status, _, text = s.ask("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 20, "regex": "[a-z ]{10}"}, key=GUEST)
+        assert status == 200, text
+    finally:
+        assert s.stop() == 0

@@ -89,9 +89,9 @@ static inline void choice_close(constraint *c) {
 
 /* An empty choice; guesses: it guesses too. */
 static inline choice_constraint *choice_new(int32_t n_vocab, bool guesses) {
-    static const constraint_ops plain = {choice_init, choice_mask, choice_accept, choice_forced, NULL, choice_is_final, choice_close};
+    static const constraint_ops plain = {choice_init, choice_mask, choice_accept, choice_forced, NULL, choice_is_final, choice_close, NULL};
     static const constraint_ops guessing = {choice_init,  choice_mask,     choice_accept, choice_forced,
-                                            choice_guess, choice_is_final, choice_close};
+                                            choice_guess, choice_is_final, choice_close, NULL};
     choice_constraint *c = mem_new(1, sizeof *c);
     constraint_init(&c->head, guesses ? &guessing : &plain, n_vocab, sizeof(int32_t));
     c->n_nodes = 1;
