@@ -87,7 +87,8 @@ typedef struct quire_options {
     bool no_chunked_prefill;
     bool no_cascade;              /* attention reads a shared prefix once for each sequence */
     int32_t n_text_threads;       /* that tokenise and render templates at once; 0: as many as compute leaves processors, 2 at least */
-    int64_t rule_bytes;           /* memory for the states of requests' rules (grammars, schemas), all together (256M); at most a sixteenth of what there is */
+    /* memory for the states of requests' rules (grammars, schemas), all together (256M); at most a sixteenth of what there is */
+    int64_t rule_bytes;
     int64_t text_cache_bytes;     /* host memory for the ids of conversations, which may go on (64M); 0: none */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;

@@ -76,7 +76,7 @@ typedef struct quire_stats {
     int64_t drafts, draft_tokens, draft_accepted;        /* drafts verified (one a sequence and step), their tokens, and those accepted */
     int64_t draft_accepted_at[32];                       /* accepted tokens by their depth in the draft */
     int64_t rule_bytes, max_rule_bytes;                  /* memory that the states of rules take, and may take */
-    int64_t rules_outside;                               /* masks that did not fit into a step: their sequence sat out until a text thread had made them */
+    int64_t rules_outside;                               /* masks made by text threads, while their sequences sat out */
     int64_t jump_forward_tokens;                         /* tokens not sampled since only one was possible */
     int64_t promoted_tokens;                             /* tokens whose pages came back into the pool from a tier */
     quire_tier_stats tiers[3];                           /* host memory, file, Redis */

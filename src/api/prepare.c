@@ -242,25 +242,26 @@ static void add_work(void *context, engine_work *w) {
     text_pool_add(context, job_of(w));
 }
 
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q) {
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
+                                     const quire_queue *q) {
     bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request made = {.priority = r->priority,
-                        .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
-                        .logprobs_width = ranked && r->info.logprobs < 0 ? 1 : r->info.logprobs + 1,
-                        .prompt_logprobs_width = r->info.prompt_logprobs + 1,
-                        .beams = r->beams,
-                        .logits_out = r->logits_out,
-                        .constraint = r->constraint,
-                        .mods = mods_of(r),
-                        .mods_b = prompt,
-                        .mods_are_own = r->has_attention,
-                        .namespace = namespace,
-                        .n_namespace = write_namespace(r, prompt, namespace),
-                        .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
-                        .retention = retention_of(r),
-                        .explain = r->info.explain,
-                        .outside = {add_work, q->e->text, text_tenant(r->tenant)},
-                        .out = q->out};
+                           .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
+                           .logprobs_width = ranked && r->info.logprobs < 0 ? 1 : r->info.logprobs + 1,
+                           .prompt_logprobs_width = r->info.prompt_logprobs + 1,
+                           .beams = r->beams,
+                           .logits_out = r->logits_out,
+                           .constraint = r->constraint,
+                           .mods = mods_of(r),
+                           .mods_b = prompt,
+                           .mods_are_own = r->has_attention,
+                           .namespace = namespace,
+                           .n_namespace = write_namespace(r, prompt, namespace),
+                           .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
+                           .retention = retention_of(r),
+                           .explain = r->info.explain,
+                           .outside = {add_work, q->e->text, text_tenant(r->tenant)},
+                           .out = q->out};
     made.beams.width = r->info.beam_width;
     return made;
 }

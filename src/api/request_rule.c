@@ -128,7 +128,8 @@ quire_err request_rule_outgrown(const request_rule *rule, quire_err e, const cha
         return err_set(err, e, -1, "%s: out of memory for rules: %s; try again later", f->name, why);
     }
     why = why != NULL ? why : "it is too ambiguous from its first character on";
-    return err_set_param(err, e, request_rule_param(f), "%s: too large: %s; make its rules less ambiguous, its repeats and classes fewer", f->name, why);
+    return err_set_param(err, e, request_rule_param(f),
+                         "%s: too large: %s; make its rules less ambiguous, its repeats and classes fewer", f->name, why);
 }
 
 quire_err request_rule_error(const request_rule *rule, quire_err e, const quire_error *why, quire_error *err) {

@@ -54,7 +54,8 @@ struct quire_queue {
 quire_err stream_prepare(quire_stream *s, quire_error *err);
 /* The engine's request for prompt number `prompt` of r, without tokens, users and sampling parameters. The name of its namespace is written
  * to `namespace`. */
-engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES], const quire_queue *q);
+engine_request stream_engine_request(const quire_request *r, int32_t prompt, uint8_t namespace[ENGINE_NAMESPACE_BYTES],
+                                     const quire_queue *q);
 
 /* ---- queue.c ---- */
 /* Hands a job that was run to q's thread, and wakes it. A text thread. */

@@ -168,7 +168,8 @@ static const flag text_flags[] = {
      AT(engine.jump_forward), .choices = on_or_off, .rare = true},
     {"--text-threads", "N", "threads that tokenise (0: as many as compute leaves, 2 at least)", FLAG_COUNT, AT(engine.n_text_threads),
      .minimum = 0, .maximum = 64, .rare = true},
-    {"--rule-memory-bytes", "BYTES", "memory for the states of rules (grammars, schemas) of all requests (256M)", FLAG_BYTES, AT(engine.rule_bytes), .rare = true},
+    {"--rule-memory-bytes", "BYTES", "memory for the states of rules (grammars, schemas) of all requests (256M)", FLAG_BYTES,
+     AT(engine.rule_bytes), .rare = true},
     {"--text-cache-bytes", "BYTES", "host memory for conversations' ids (64M)", FLAG_BYTES, AT(engine.text_cache_bytes), .rare = true},
     {0},
 };

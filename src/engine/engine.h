@@ -195,7 +195,8 @@ void engine_release(engine *e);
 /* Drops all pages that are cached and that no request holds, before the next step is planned: requests submitted from now on find none of
  * them. The memory of free pages goes back to the system. With tiers the pages go there, as all that leave the pool do. Any thread. */
 void engine_drop_cache(engine *e);
-/* Stops the thread, and nothing else: from now on nothing is given to a request's `outside`. What was must run before engine_close. NULL does nothing. */
+/* Stops the thread, and nothing else: from now on nothing is given to a request's `outside`. What was must run before engine_close. NULL
+ * does nothing. */
 void engine_stop(engine *e);
 /* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop their events and close their output tables before. */
 void engine_close(engine *e);

@@ -95,7 +95,8 @@ quire_err engine_constraint_state(const engine *e, const engine_request *r, void
         }
         if (accepted != QUIRE_OK) {
             const char *why = constraint_why(r->constraint);
-            return err_set(err, accepted, -1, "the response's rule is too large at position %d: %s", (int)i, why != NULL ? why : "it is past its budget");
+            return err_set(err, accepted, -1, "the response's rule is too large at position %d: %s", (int)i,
+                           why != NULL ? why : "it is past its budget");
         }
     }
     return QUIRE_OK;

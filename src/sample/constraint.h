@@ -51,8 +51,8 @@ typedef struct constraint_ops {
     bool (*is_final)(const constraint *c, const void *state);
     /* Frees it; the last reference is gone. */
     void (*close)(constraint *c);
-    /* What was too large, or what there was no memory for, when a call last failed so: a constant part of a sentence, or NULL. NULL: it does
-     * not say. */
+    /* What was too large, or what there was no memory for, when a call last failed so: a constant part of a sentence, or NULL.
+     * NULL: it does not say. */
     const char *(*why)(const constraint *c);
 } constraint_ops;
 

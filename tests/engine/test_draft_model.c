@@ -272,7 +272,7 @@ static void oracle_close(constraint *c) {
 /* A guess of the constraint is computed by the target alone: the draft model must compute those tokens itself. */
 static void a_drafter_has_seen_what_it_is_said_to_have_seen(void **state) {
     (void)state;
-    static const constraint_ops ops = {oracle_init, oracle_mask, oracle_accept, NULL, oracle_guess, oracle_is_final, oracle_close};
+    static const constraint_ops ops = {oracle_init, oracle_mask, oracle_accept, NULL, oracle_guess, oracle_is_final, oracle_close, NULL};
     static harness_run runs[2];
     static oracle known;
     int32_t prompt[30];

@@ -9,7 +9,8 @@
 static void sequences_that_sit_out_get_the_same_tokens(void **state) {
     (void)state;
     static workload base, with;
-    static const draft_options none = {0}, tree = {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4, .tree_width = 2};
+    static const draft_options none = {0};
+    static const draft_options tree = {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4, .tree_width = 2};
     const struct {
         const char *what;
         const draft_options *draft;
