@@ -1,5 +1,7 @@
 #include "setup/pool_plan.h"
 
+#define RULES_LEAST ((int64_t)1 << 20) /* where no room is left, a short rule can still be obeyed */
+
 pool_plan pool_plan_of(const quire_options *o) {
     int64_t both = o->swap_bytes < INT64_MAX - o->tier_host_bytes ? o->swap_bytes + o->tier_host_bytes : INT64_MAX;
     return (pool_plan){.aside_bytes = both, .rule_bytes = o->rule_bytes, .given_pages = o->n_pages, .utilization = o->memory_utilization};
@@ -12,7 +14,10 @@ int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes) {
 }
 
 int64_t pool_plan_rules(const pool_plan *p) {
-    int64_t most = p->room.bytes < 0 ? INT64_MAX : p->room.bytes / 16;
+    if (p->step_rows > 0) {
+        return 0; /* an encoder obeys none */
+    }
+    int64_t part = p->room.bytes / 16, most = p->room.bytes < 0 ? INT64_MAX : part < RULES_LEAST ? RULES_LEAST : part;
     return p->rule_bytes < most ? p->rule_bytes : most;
 }
 

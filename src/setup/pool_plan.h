@@ -30,7 +30,8 @@ void pool_plan_encoder(pool_plan *p, const quire_options *o, const model_desc *d
  * what exceeds that and reads it from the file again where it is used, as most experts of a mixture seldom are. room: without weights
  * taken off; unknown, or a limit of the process, in which mapped files have their place already: all. */
 int64_t pool_plan_kept(const memory_room *room, int64_t weight_bytes);
-/* Memory for the states of requests' rules: what is given, but at most a sixteenth of the room. */
+/* Memory for the states of requests' rules: what is given, but at most a sixteenth of the room, or 1 MB where that is less. None for an
+ * encoder. */
 int64_t pool_plan_rules(const pool_plan *p);
 /* The number of pages: the given one, or what fits into the plan's part of the room, of an encoder what one step needs and no more. -1:
  * the room is unknown and none is given. */

@@ -140,6 +140,7 @@ static void a_pool_takes_its_part_of_what_is_left(void **state) {
     kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 1};
     quire_options o;
     quire_options_init(&o);
+    o.rule_bytes = 0;
     pool_plan p = plan_of(&o, 1000 * MIB);
     assert_int_equal(pool_plan_pages(&p, &l), 500);
     assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 1.0 GB that the machine has available beside weights (2.1 GB)");
@@ -162,9 +163,34 @@ static void a_pool_takes_its_part_of_what_is_left(void **state) {
     p = plan_of(&o, -1);
     assert_int_equal(pool_plan_pages(&p, &l), -1);
     quire_options_init(&o);
+    o.rule_bytes = 0;
     p = plan_of(&o, INT64_MAX / 2);
     l.page_bytes = 64;
     assert_int_equal(pool_plan_pages(&p, &l), POOL_MAX_PAGES);
+}
+
+static void memory_for_rules_comes_off_and_is_at_most_a_sixteenth(void **state) {
+    (void)state;
+    kv_layout l = {.page_tokens = 16, .page_bytes = 1 * MIB, .n_groups = 1};
+    quire_options o;
+    quire_options_init(&o);
+    pool_plan p = plan_of(&o, 1600 * MIB);
+    assert_int_equal(pool_plan_rules(&p), 100 * MIB);
+    assert_int_equal(pool_plan_pages(&p, &l), 750);
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 1.7 GB that the machine has available beside weights (2.1 GB), "
+                         "less 104.9 MB for rules (--rule-memory-bytes)");
+    o.swap_bytes = 100 * MIB;
+    p = plan_of(&o, 16 * GIB);
+    assert_int_equal(pool_plan_rules(&p), 256 * MIB);
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 17.2 GB that the machine has available beside weights (2.1 GB), "
+                         "less 104.9 MB for --swap-space and --kv-tier-host-bytes and 268.4 MB for rules (--rule-memory-bytes)");
+    p = plan_of(&o, 0);
+    assert_int_equal(pool_plan_rules(&p), 1 * MIB);
+    assert_int_equal(pool_plan_pages(&p, &l), 0);
+    p = plan_of(&o, -1);
+    assert_int_equal(pool_plan_rules(&p), 256 * MIB);
+    p.step_rows = 512; /* an encoder obeys none */
+    assert_int_equal(pool_plan_rules(&p), 0);
 }
 
 static void a_pool_that_holds_no_request_is_refused_and_says_why(void **state) {
@@ -175,6 +201,7 @@ static void a_pool_that_holds_no_request_is_refused_and_says_why(void **state) {
     quire_error err = {0};
     int32_t n = -5;
     quire_options_init(&o);
+    o.rule_bytes = 0;
     pool_plan p = plan_of(&o, 8 * MIB);
     assert_int_equal(pool_plan_resolve(&p, &l, &most, 32, &n, &err), QUIRE_OK);
     assert_int_equal(n, 4);
@@ -219,6 +246,7 @@ static void a_mapped_model_larger_than_memory_leaves_an_eighth(void **state) {
     assert_int_equal(pool_plan_kept(&room, 3000 * MIB), 3000 * MIB);
     quire_options o;
     quire_options_init(&o);
+    o.rule_bytes = 0;
     pool_plan p = plan_of(&o, 100 * MIB);
     p.weight_bytes = 3000000000;
     p.dropped_bytes = 2300000000;
@@ -264,6 +292,7 @@ int main(void) {
         ROOT_TEST(limits_of_the_process_count),
         cmocka_unit_test(bytes_are_written_for_people),
         cmocka_unit_test(a_pool_takes_its_part_of_what_is_left),
+        cmocka_unit_test(memory_for_rules_comes_off_and_is_at_most_a_sixteenth),
         cmocka_unit_test(a_pool_that_holds_no_request_is_refused_and_says_why),
         cmocka_unit_test(groups_with_windows_count_what_their_windows_see),
         cmocka_unit_test(a_mapped_model_larger_than_memory_leaves_an_eighth),
