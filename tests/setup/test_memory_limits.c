@@ -182,8 +182,8 @@ static void memory_for_rules_comes_off_and_is_at_most_a_sixteenth(void **state) 
     o.swap_bytes = 100 * MIB;
     p = plan_of(&o, 16 * GIB);
     assert_int_equal(pool_plan_rules(&p), 256 * MIB);
-    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 17.2 GB that the machine has available beside weights (2.1 GB), "
-                         "less 104.9 MB for --swap-space and --kv-tier-host-bytes and 268.4 MB for rules (--rule-memory-bytes)");
+    assert_explained(&p, "50% (--memory-utilization, 0.5 by default) of the 17.2 GB that the machine has available beside weights "
+                         "(2.1 GB), less 104.9 MB for --swap-space and --kv-tier-host-bytes and 268.4 MB for rules (--rule-memory-bytes)");
     p = plan_of(&o, 0);
     assert_int_equal(pool_plan_rules(&p), 1 * MIB);
     assert_int_equal(pool_plan_pages(&p, &l), 0);
