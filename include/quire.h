@@ -55,54 +55,54 @@ typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT, QUIRE_EMBEDDINGS } 
 typedef struct quire_options {
     /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
     size_t size;
-    const char *model;            /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
-    const char *compute;          /* "auto", "f32", "bf16", "int8" */
-    const char *kv_dtype;         /* "auto", "f32", "f16", "bf16", "int8" */
+    const char *model;    /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
+    const char *compute;  /* "auto", "f32", "bf16", "int8" */
+    const char *kv_dtype; /* "auto", "f32", "f16", "bf16", "int8" */
     /* "token": prompts reuse leading tokens that others of their tenant have computed; "page": only whole pages of them; "none" */
     const char *prefix_cache;
-    const char *eviction_policy;  /* which cached page is evicted first: "lru", "lfu", "gdsf", "learned" */
+    const char *eviction_policy; /* which cached page is evicted first: "lru", "lfu", "gdsf", "learned" */
     /* admission policy: "fcfs", "priority", "prefix", "fair"; "auto": "fcfs" ("quire serve" with two keys or more: "fair") */
     const char *schedule;
-    double schedule_lambda;       /* "prefix": cached tokens that a second of waiting is worth */
+    double schedule_lambda; /* "prefix": cached tokens that a second of waiting is worth */
     /* while streams decode, prompts are prefilled in chunks that keep a step within this or twice the streams' own time; 0: as fast as
      * possible */
     int64_t step_target_us;
     const quire_prefix *public_prefixes; /* [n_public_prefixes] beginnings of prompts, whose pages all tenants share. Copied */
     int32_t n_public_prefixes;
-    const char *audit;            /* a file that records live, reserved and wasted bytes at each allocation of pages; NULL: none */
-    const char *isa;              /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
-    const char *chat_template;    /* the template's text, or NULL: the model's own */
-    int32_t n_threads;            /* 0: one for each core that the process may use */
+    const char *audit;         /* a file that records live, reserved and wasted bytes at each allocation of pages; NULL: none */
+    const char *isa;           /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
+    const char *chat_template; /* the template's text, or NULL: the model's own */
+    int32_t n_threads;         /* 0: one for each core that the process may use */
     /* "none": the system places threads; "auto": each is bound to a processor, where they fill the cores; or the processors: "0-3,8" */
     const char *cpu_bind;
-    int32_t page_tokens;          /* power of two, 1..256 */
-    int32_t n_pages;              /* 0: computed from memory_utilization */
-    double memory_utilization;    /* part of the free memory, after weights and buffers, for KV pages */
-    bool lock_memory;             /* lock weights, pages and buffers in memory: none of them is paged out */
-    int32_t max_model_len;        /* tokens a sequence may have; 0: the model's own, as far as the pool can hold it */
-    int32_t max_batched_tokens;   /* rows a step */
-    int32_t max_seqs;             /* sequences running at once */
-    int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what fits into the step */
+    int32_t page_tokens;        /* power of two, 1..256 */
+    int32_t n_pages;            /* 0: computed from memory_utilization */
+    double memory_utilization;  /* part of the free memory, after weights and buffers, for KV pages */
+    bool lock_memory;           /* lock weights, pages and buffers in memory: none of them is paged out */
+    int32_t max_model_len;      /* tokens a sequence may have; 0: the model's own, as far as the pool can hold it */
+    int32_t max_batched_tokens; /* rows a step */
+    int32_t max_seqs;           /* sequences running at once */
+    int32_t prefill_chunk;      /* most prompt tokens of one sequence in a step; 0: what fits into the step */
     /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs */
     bool no_chunked_prefill;
-    bool no_cascade;              /* attention reads a shared prefix once for each sequence */
-    int32_t n_text_threads;       /* that tokenise and render templates at once; 0: as many as compute leaves processors, 2 at least */
+    bool no_cascade;        /* attention reads a shared prefix once for each sequence */
+    int32_t n_text_threads; /* that tokenise and render templates at once; 0: as many as compute leaves processors, 2 at least */
     /* memory for the states of requests' rules (grammars, schemas), all together (256M); at most a sixteenth of what there is */
     int64_t rule_bytes;
-    int64_t text_cache_bytes;     /* host memory for the ids of conversations, which may go on (64M); 0: none */
+    int64_t text_cache_bytes; /* host memory for the ids of conversations, which may go on (64M); 0: none */
     /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;
-    int64_t swap_bytes;           /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
+    int64_t swap_bytes; /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
     /* "auto": swapped out where that is faster, by measured costs; "recompute"; "swap": wherever there is room */
     const char *preemption_mode;
-    int64_t tier_host_bytes;      /* host memory for cached pages that leave the pool; 0: none */
-    const char *tier_file;        /* a directory for them, which the next process start adopts; NULL: none */
+    int64_t tier_host_bytes; /* host memory for cached pages that leave the pool; 0: none */
+    const char *tier_file;   /* a directory for them, which the next process start adopts; NULL: none */
     int64_t tier_file_bytes;
-    const char *tier_redis;       /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
-    int64_t tier_redis_bytes;     /* most bytes that this process leaves there */
+    const char *tier_redis;   /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
+    int64_t tier_redis_bytes; /* most bytes that this process leaves there */
     /* when pages are written to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
     const char *tier_write;
-    int64_t tier_wait_us;         /* how long a request waits for its pages from tiers before it computes them */
+    int64_t tier_wait_us;          /* how long a request waits for its pages from tiers before it computes them */
     const char *generation_config; /* defaults of temperature, top_k, top_p, min_p and repetition_penalty, for requests that leave them out:
                                       "auto": as the model recommends in generation_config.json or general.sampling.*; "none": as the API
                                       has them; or such a file, or its directory */
@@ -111,15 +111,15 @@ typedef struct quire_options {
     /* a JSON object: defaults that go before those of generation_config, of the same fields and of presence_penalty, frequency_penalty,
      * seed and max_tokens; NULL: none */
     const char *request_defaults;
-    int32_t max_logprobs;         /* most likeliest tokens that a request may have reported beside a token, 1..20 */
-    int32_t max_tool_calls;       /* most calls of tools in one answer, 1..1024; a request may ask for fewer */
+    int32_t max_logprobs;   /* most likeliest tokens that a request may have reported beside a token, 1..20 */
+    int32_t max_tool_calls; /* most calls of tools in one answer, 1..1024; a request may ask for fewer */
     /* a request's body that is checked once the model's metadata are read, before its weights are: what is wrong with it is the error of
      * opening, QUIRE_INVALID; NULL: none */
     const char *request_check;
     /* a directory where the packed form of a loaded model is kept, from which later starts load in milliseconds: made if it is not there,
      * written to after the start, shared by any number of processes of one user. NULL: none */
     const char *pack_cache;
-    int64_t pack_cache_bytes;     /* most that it may take: the least recently used models go first */
+    int64_t pack_cache_bytes;          /* most that it may take: the least recently used models go first */
     quire_endpoint request_check_kind; /* what request_check is a request for */
     /* metadata that the model's files lack or say wrongly (docs/models.md): a JSON object that is merged into config.json, or, for GGUF,
      * "KEY=TYPE:VALUE,.." A key that nothing reads is an error. NULL: none */
@@ -137,8 +137,8 @@ typedef struct quire_options {
     bool trust_request_chat_template; /* a request's chat_template may be a template's text */
     /* formats in which the model writes tool calls and reasoning (docs/tools.md): a name; "auto": by the chat template's marks; "none" */
     const char *tool_call_parser, *reasoning_parser;
-    /* what objects of a JSON Schema may hold in answers beside the names that they list, where a request does not say it: "closed": nothing,
-     * where the schema lists names and says nothing of others; "schema": as the standard has it */
+    /* what objects of a JSON Schema may hold in answers beside the names that they list, where a request does not say it: "closed":
+     * nothing, where the schema lists names and says nothing of others; "schema": as the standard has it */
     const char *json_additional_properties;
     /* whether tokens that a request's rule forces are computed together: "on"; "off": one by one. The answers are the same */
     const char *jump_forward;
@@ -170,24 +170,24 @@ typedef struct quire_info {
     const char *compute, *kv_dtype, *backend; /* "int8", "bf16", "cpu, avx2, 2 threads bound to 0-1" */
     int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab;
     int32_t max_model_len, page_tokens, n_pages, max_batched_tokens, max_seqs;
-    int32_t n_threads;            /* compute threads */
+    int32_t n_threads; /* compute threads */
     int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
-    int32_t bos, eos;             /* -1: none */
+    int32_t bos, eos;                                        /* -1: none */
     bool has_vocabulary, has_chat_template, caches_prefixes; /* the second: it can chat, in the form that chat_form names */
     /* where the template of chats comes from: "file" (given), "model", or, where the model has none, "chatml" or "plain" (docs/http.md);
      * NULL: no chat */
     const char *chat_form;
-    int32_t n_page_groups;        /* groups of layers: a token takes room in a page of each */
+    int32_t n_page_groups;           /* groups of layers: a token takes room in a page of each */
     const char *generation_config;   /* the file with defaults of requests; NULL: the API's own defaults only */
     const char *generation_defaults; /* the defaults from it and quire_options' request_defaults: "temperature 0.6, top_k 20"; "": none */
     size_t max_answer_bytes;         /* 0: no limit */
     /* how the number of pages came about: "50% (--memory-utilization, 0.5 by default) of the 21.3 GB that the machine has available .." */
     const char *pool_plan;
-    int32_t model_max_len;           /* tokens a sequence may have by the model; max_model_len may be less */
-    int64_t n_full_requests;         /* sequences of max_model_len tokens that the pool holds at once; behind windows they keep nothing */
+    int32_t model_max_len;   /* tokens a sequence may have by the model; max_model_len may be less */
+    int64_t n_full_requests; /* sequences of max_model_len tokens that the pool holds at once; behind windows they keep nothing */
     const char *tool_format, *reasoning_format; /* of chats' responses, by name; NULL: none */
-    const char *chat_start; /* how chats' prompts begin: "with BOS, <s>: the template writes it"; NULL: no chat */
-    const char *end_tokens; /* the tokens that end an answer: "</s> (2, by a key of the file), .."; NULL: no text */
+    const char *chat_start;                     /* how chats' prompts begin: "with BOS, <s>: the template writes it"; NULL: no chat */
+    const char *end_tokens;                     /* the tokens that end an answer: "</s> (2, by a key of the file), .."; NULL: no text */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);
@@ -303,18 +303,18 @@ void quire_request_logits(quire_request *r, float *out);
 /* What a server needs from a parsed request. The request owns the strings; after submit, its stream does. */
 typedef struct quire_request_info {
     quire_endpoint endpoint;
-    const char *model;            /* NULL when absent, null or "" */
-    bool explain;                 /* its ENDs carry a report */
+    const char *model; /* NULL when absent, null or "" */
+    bool explain;      /* its ENDs carry a report */
     bool stream, include_usage, continuous_usage, echo, return_token_ids;
-    int32_t n_choices;            /* prompts of a completion, inputs, 1 for chat, times n_samples; those of a prompt are adjacent */
-    int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are returned: fewer with best_of */
-    int32_t beam_width;           /* beam search with this many beams, whose results are the samples, the best first; 0: none */
+    int32_t n_choices;         /* prompts of a completion, inputs, 1 for chat, times n_samples; those of a prompt are adjacent */
+    int32_t n_samples, n_best; /* samples of each prompt, and how many of them are returned: fewer with best_of */
+    int32_t beam_width;        /* beam search with this many beams, whose results are the samples, the best first; 0: none */
     /* likeliest tokens to report beside each token of the response, and of the prompt; -1: report nothing */
     int32_t logprobs, prompt_logprobs;
-    const char *ignored;          /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
-    bool names_call;              /* tool_choice names the function that the response calls */
-    bool old_calls;               /* the request has `functions`: its call is a function_call */
-    bool has_parts;               /* a chat whose response is split into content, reasoning and tool calls: its DELTAs have parts */
+    const char *ignored; /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
+    bool names_call;     /* tool_choice names the function that the response calls */
+    bool old_calls;      /* the request has `functions`: its call is a function_call */
+    bool has_parts;      /* a chat whose response is split into content, reasoning and tool calls: its DELTAs have parts */
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
@@ -337,16 +337,16 @@ typedef enum quire_finish {
 } quire_finish;
 
 typedef enum quire_event_kind {
-    QUIRE_EVENT_START, /* the prompt is accepted and counted; once a choice, first, but not for one that failed before its first token */
-    QUIRE_EVENT_DELTA, /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
+    QUIRE_EVENT_START,    /* the prompt is accepted and counted; once a choice, first, but not for one that failed before its first token */
+    QUIRE_EVENT_DELTA,    /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
     QUIRE_EVENT_ROLLBACK, /* this choice was rolled back (see quire_stream_rollback): of all that was delivered only this remains */
     QUIRE_EVENT_REFUSED,  /* a rollback or steer failed after all: error says why, and the choice continues unchanged */
     QUIRE_EVENT_EMBEDDING, /* the row of this choice: once, between its START and END, in place of DELTAs */
-    QUIRE_EVENT_END,   /* this choice is finished */
-    QUIRE_EVENT_DONE,  /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
-    QUIRE_EVENT_PARSED, /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
+    QUIRE_EVENT_END,       /* this choice is finished */
+    QUIRE_EVENT_DONE,      /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
+    QUIRE_EVENT_PARSED,  /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
     QUIRE_EVENT_CHECKED, /* the result of quire_check_start: text is the report, a JSON object, or error says why there is none */
-    QUIRE_EVENT_LOOKED /* the result of quire_look_start: the receiver owns text, its begin; error: what refuses the body, or NULL */
+    QUIRE_EVENT_LOOKED   /* the result of quire_look_start: the receiver owns text, its begin; error: what refuses the body, or NULL */
 } quire_event_kind;
 
 /* A token's log-probability under the model's own logits. rank is the number of tokens with at least this one: 1 is the likeliest. */
@@ -376,7 +376,7 @@ typedef struct quire_part {
 
 typedef struct quire_event {
     quire_stream *stream;
-    void *user;               /* as given to quire_submit */
+    void *user; /* as given to quire_submit */
     quire_event_kind kind;
     int32_t choice;
     const char *text; /* DELTA: the new text. ROLLBACK: the response's remaining text. START: the prompt's text if the request has echo.
@@ -389,27 +389,27 @@ typedef struct quire_event {
     /* START with echo and logprobs: [n_tokens] where in text each token ends; a token that text does not show ends where the one before it
      * does. Valid as long as text. Else NULL */
     const size_t *token_ends;
-    const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's ids */
+    const int32_t *tokens; /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's ids */
     int32_t n_tokens;
     /* Where the request asked for them. DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the
      * prompt's tokens but the first. Else NULL and 0. Valid as long as text. */
     const quire_logprob *logprobs;
     int32_t n_logprobs;
-    quire_finish finish;      /* END and DONE */
-    int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
-    const char *stop_string;  /* END by a stop string: that string, else NULL */
+    quire_finish finish;          /* END and DONE */
+    int32_t stop_token;           /* END by a stop token of the request: its id (not eos), else -1 */
+    const char *stop_string;      /* END by a stop string: that string, else NULL */
     const quire_explain *explain; /* END: the report on the choice, where the request asked for it; else NULL. Valid while the stream is */
-    double sum_logprob;       /* END: of the choice's tokens, with logprobs, best_of or beam search */
-    double beam_score;        /* END: the score that ranks a result of beam search */
+    double sum_logprob;           /* END: of the choice's tokens, with logprobs, best_of or beam search */
+    double beam_score;            /* END: the score that ranks a result of beam search */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
-    int32_t cached_tokens;    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
+    int32_t cached_tokens;                    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
     const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request, CHECKED without a report, LOOKED: the error;
                                * else NULL */
     quire_request *request;   /* PARSED */
     const float *row;         /* EMBEDDING: n_row elements, valid while the stream is; else NULL */
     int32_t n_row;
-    int64_t queue_us;         /* how long the choice waited to be admitted, known from the first DELTA on; in DONE the longest of all */
-    const quire_part *parts;  /* DELTA, where info.has_parts: what of the text so far is known since the last one. text has all of it */
+    int64_t queue_us;        /* how long the choice waited to be admitted, known from the first DELTA on; in DONE the longest of all */
+    const quire_part *parts; /* DELTA, where info.has_parts: what of the text so far is known since the last one. text has all of it */
     int32_t n_parts;
 } quire_event;
 

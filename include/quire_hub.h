@@ -93,9 +93,9 @@ quire_err quire_hub_remove(const quire_hub_options *o, const char *name, int64_t
 /* ---- packed forms: what starts of a model leave in a directory (quire_options.pack_cache), so that later ones take milliseconds ---- */
 
 typedef struct quire_packed_form {
-    char name[40];       /* "packed:" and 32 digits */
-    char source[1024];   /* the path of the model that it is a form of; empty: unknown */
-    char compute[8];     /* "int8", "bf16", "f32"; empty: unknown */
+    char name[40];     /* "packed:" and 32 digits */
+    char source[1024]; /* the path of the model that it is a form of; empty: unknown */
+    char compute[8];   /* "int8", "bf16", "f32"; empty: unknown */
     int64_t bytes;
     int64_t used_unix_s; /* when a start used it last */
     bool is_whole;       /* false: it is damaged or of another version, and the next start makes it again */
@@ -104,8 +104,8 @@ typedef struct quire_packed_form {
 /* Lists the packed forms in dir, by source and name. *forms is freed with quire_free. A directory that is not there has none. IO, and
  * UNSUPPORTED for one where others may write. */
 quire_err quire_packed_list(const char *dir, quire_packed_form **forms, size_t *n, quire_error *err);
-/* Removes one: name is "packed:" and as many digits as tell it from others. "packed": all of them. *bytes: what was freed. NOT_FOUND; INVALID
- * where several are meant. A process that has it open keeps it. */
+/* Removes one: name is "packed:" and as many digits as tell it from others. "packed": all of them. *bytes: what was freed. NOT_FOUND;
+ * INVALID where several are meant. A process that has it open keeps it. */
 quire_err quire_packed_remove(const char *dir, const char *name, int64_t *bytes, quire_error *err);
 
 #ifdef __GNUC__

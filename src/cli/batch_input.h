@@ -1,7 +1,8 @@
 /* Reads the lines of a JSON Lines file, one at a time, so that a file of any length takes the memory of its longest line.
  *
  * The file is read twice: once for its digest and the number of its lines, then line by line. Input that cannot be read twice (standard
- * input, a pipe) is first copied to a file without a name. Empty lines are not counted, and a byte order mark at the beginning is skipped. One thread. */
+ * input, a pipe) is first copied to a file without a name. Empty lines are not counted, and a byte order mark at the beginning is skipped.
+ * One thread. */
 #ifndef CLI_BATCH_INPUT_H
 #define CLI_BATCH_INPUT_H
 
@@ -12,14 +13,14 @@
 #include "base/str.h"
 
 typedef struct batch_input {
-    const char *path;    /* borrowed */
+    const char *path; /* borrowed */
     FILE *file;
-    char *line;          /* of getline */
+    char *line; /* of getline */
     size_t cap;
-    size_t n_lines;      /* in the file */
-    size_t n_read;       /* returned by batch_input_next */
-    size_t number;       /* of the line that was read last, counted from 1 with empty ones */
-    size_t n_mark;       /* bytes of the byte order mark at its beginning, which is skipped */
+    size_t n_lines; /* in the file */
+    size_t n_read;  /* returned by batch_input_next */
+    size_t number;  /* of the line that was read last, counted from 1 with empty ones */
+    size_t n_mark;  /* bytes of the byte order mark at its beginning, which is skipped */
     uint8_t digest[SHA256_BYTES];
 } batch_input;
 

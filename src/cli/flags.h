@@ -74,7 +74,8 @@ extern const flag flags_tokenizer[], flags_chat_template[], flags_attention[];
 extern const flag flags_compute[], flags_kv_dtype[], flags_prefix_cache[], flags_eviction[], flags_audit[];
 extern const flag flags_schedule[], flags_step_target[], flags_isa[], flags_threads[], flags_cpu_bind[], flags_model_len[];
 extern const flag flags_step_rows[], flags_seqs[], flags_chunk[], flags_page_size[], flags_pool[], flags_mlock[], flags_memory[];
-extern const flag flags_pack_cache[], flags_pack_cache_place[], flags_tier_file[], flags_tier_file_bytes[], flags_tier_redis[], flags_tier_limits[];
+extern const flag flags_pack_cache[], flags_pack_cache_place[], flags_tier_file[], flags_tier_file_bytes[], flags_tier_redis[],
+    flags_tier_limits[];
 
 /* Groups that every command with an engine takes; others may lie between them. */
 #define FLAGS_NUMERIC flags_compute, flags_kv_dtype, flags_prefix_cache

@@ -21,7 +21,8 @@ quire_err hub_fetch_model(const cli_options *o, const char *name, quire_hub_when
 /* Where o's model is no file here and has the form of a name: makes it the name that a server goes by, unless flags give one. */
 void hub_name_server(cli_options *o);
 
-/* Where o's model is no file here and has the form of a name, or came as -hf: puts its path there, fetched if need be. The same for the draft model of --speculative-config. Errors of quire_hub_pull. */
+/* Where o's model is no file here and has the form of a name, or came as -hf: puts its path there, fetched if need be. The same for the
+ * draft model of --speculative-config. Errors of quire_hub_pull. */
 quire_err hub_resolve_models(cli_options *o, quire_error *err);
 
 #endif

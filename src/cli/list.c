@@ -92,7 +92,8 @@ static quire_err write_table(quire_hub_model *models, size_t n, strbuf *out) {
 /* A table of packed forms, with as many digits of their names as tell most of them apart. */
 static quire_err write_forms_table(const lists *l, strbuf *out) {
     enum { SHOWN = sizeof "packed:" - 1 + 12 };
-    TRY(strbuf_addf(out, "%s%-*s  %-7s  %9s  %-14s  %s", out->n > 0 ? "\n\n" : "", SHOWN, "PACKED FORM", "COMPUTE", "SIZE", "LAST USED", "MADE OF"));
+    TRY(strbuf_addf(out, "%s%-*s  %-7s  %9s  %-14s  %s", out->n > 0 ? "\n\n" : "", SHOWN, "PACKED FORM", "COMPUTE", "SIZE", "LAST USED",
+                    "MADE OF"));
     for (size_t i = 0; i < l->n_forms; i++) {
         const quire_packed_form *f = &l->forms[i];
         strbuf age = {0};

@@ -79,7 +79,8 @@ static quire_err remove_meant(const pack_cache *c, const pack_form *found, size_
         n_meant += is_meant(&found[i], name);
     }
     if (n_meant > 1 && strcmp(name, "packed") != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: %zu packed forms begin so; give more digits, as `quire list` shows them", name, n_meant);
+        return err_set(err, QUIRE_INVALID, -1, "%s: %zu packed forms begin so; give more digits, as `quire list` shows them", name,
+                       n_meant);
     }
     if (n_meant == 0) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "%s: there is no such packed form; `quire list` shows those that there are", name);

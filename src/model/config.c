@@ -208,7 +208,8 @@ quire_err config_same_i32(const config *c, const char *gguf, const char *hf, int
     for (size_t i = 0; i < n; i++) {
         if (all[i] != all[0]) {
             (void)find_key(c, gguf, hf, find_list, &length, key);
-            return err_set(c->err, QUIRE_UNSUPPORTED, -1, "%s: %s is %d in layer 0 and %d in layer %zu: this architecture needs one number for all layers",
+            return err_set(c->err, QUIRE_UNSUPPORTED, -1,
+                           "%s: %s is %d in layer 0 and %d in layer %zu: this architecture needs one number for all layers",
                            model_file_path(c->f), key, (int)all[0], (int)all[i], i);
         }
         *out = all[0];

@@ -32,9 +32,9 @@ void server_stop(server *s);
 void server_close(server *s);
 
 /* Attaches the engine to a server that was opened without one, starts the log's thread (base/log.h), logs "listening on URL", serves until
- * SIGINT or SIGTERM, which server_options.drain_delay_us delays. s needs the engine no more then, and is to be closed. A second signal cancels running
- * requests. SIGHUP reads the key file again; if that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other machines can
- * connect and no key is needed. */
+ * SIGINT or SIGTERM, which server_options.drain_delay_us delays. s needs the engine no more then, and is to be closed. A second signal
+ * cancels running requests. SIGHUP reads the key file again; if that fails the keys stay unchanged. SIGUSR1 does nothing. Warns where other
+ * machines can connect and no key is needed. */
 quire_err server_run(server *s, quire_engine *e, quire_error *err);
 
 #endif

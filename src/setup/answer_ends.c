@@ -10,7 +10,8 @@ static void show(const vocab *v, const tokenizer *t, answer_end *e) {
     visible line = {0};
     strbuf shown = {0};
     bool is_cut = text.n > sizeof e->text / 4 * 3;
-    bool ok = visible_add(&line, text.p, is_cut ? sizeof e->text / 2 : text.n, &shown) == QUIRE_OK && visible_end(&line, &shown) == QUIRE_OK;
+    bool ok =
+        visible_add(&line, text.p, is_cut ? sizeof e->text / 2 : text.n, &shown) == QUIRE_OK && visible_end(&line, &shown) == QUIRE_OK;
     e->text[0] = '\0';
     if (ok && shown.n > 0 && shown.n < sizeof e->text - 3) {
         memcpy(e->text, shown.p, shown.n);

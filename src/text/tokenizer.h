@@ -68,8 +68,8 @@ int32_t tokenizer_find(const tokenizer *t, str piece);
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
 /* Whether a text becomes the token as a whole: a control token, or one that a user defined. */
 bool tokenizer_is_added(const tokenizer *t, int32_t id);
-/* The BOS that add_bos adds: a GGUF file's by tokenizer.ggml.add_bos_token, or by its tokenizer's kind where that is absent; of Hugging Face
- * files by tokenizer_config.json's add_bos_token, or the post-processor's where that is absent. -1: none. */
+/* The BOS that add_bos adds: a GGUF file's by tokenizer.ggml.add_bos_token, or by its tokenizer's kind where that is absent; of Hugging
+ * Face files by tokenizer_config.json's add_bos_token, or the post-processor's where that is absent. -1: none. */
 int32_t tokenizer_start(const tokenizer *t);
 /* The token that ends a text, as the tokenizer's own files name it; -1: none. */
 int32_t tokenizer_eos(const tokenizer *t);

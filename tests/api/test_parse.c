@@ -144,7 +144,8 @@ static void a_check_says_of_every_keyword_what_becomes_of_it(void **state) {
     expect_report(q, schema, "\"enforced\":3,\"annotation\":1,\"refused\":2");
     expect_report(q, "{\"schema\": \"{\\\"type\\\": \\\"null\\\"}\", \"model\": \"m\"}", "\"accepted\":true,\"reason\":null");
     expect_report(q, "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"const\": 1}}}}",
-                  "\"kind\":\"json_schema\",\"accepted\":true,\"reason\":null,\"additional_properties\":\"closed\",\"keywords\":[{\"path\":\"\",\"keyword\":\"const\"");
+                  "\"kind\":\"json_schema\",\"accepted\":true,\"reason\":null,\"additional_properties\":\"closed\",\"keywords\":[{\"path\":"
+                  "\"\",\"keyword\":\"const\"");
     expect_report(q, "{\"structured_outputs\": {\"regex\": \"a(b\"}}", "\"keywords\":[],\"keywords_cut\":false,\"enforced\":0");
     quire_queue_close(q);
 }

@@ -109,7 +109,8 @@ def ask(s, path, **fields):
 
 
 def chat(s, *messages, **fields):
-    status, answer = ask(s, "/v1/chat/completions", messages=list(messages) or [MESSAGE], **fields)
+    """The prompt's ids, without the BOS that the tokenizer puts before a template that writes none."""
+    status, answer = ask(s, "/v1/chat/completions", messages=list(messages) or [MESSAGE], **{"add_special_tokens": False, **fields})
     assert status == 200, answer
     return answer["prompt_token_ids"]
 

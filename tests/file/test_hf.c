@@ -137,9 +137,19 @@ static void numbers_that_python_writes_as_words_are_read(void **state) {
 
 static void a_malformed_config_is_refused_with_its_place(void **state) {
     (void)state;
-    static const char *const wrong[] = {"",       "{",        "[]",  "{\"a\": 1} x", "{\"a\": 1,}",
-                                        "{a: 1}", "{'a': 1}", "nul", "\"x\"",        "{\"a\": \"\n\xc3\"}",
-                                        "{\"a\": Inf}", "{\"a\": nan}", "{Infinity: 1}"};
+    static const char *const wrong[] = {"",
+                                        "{",
+                                        "[]",
+                                        "{\"a\": 1} x",
+                                        "{\"a\": 1,}",
+                                        "{a: 1}",
+                                        "{'a': 1}",
+                                        "nul",
+                                        "\"x\"",
+                                        "{\"a\": \"\n\xc3\"}",
+                                        "{\"a\": Inf}",
+                                        "{\"a\": nan}",
+                                        "{Infinity: 1}"};
     temp_dir d = good_directory();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         write_text(&d, "config.json", wrong[i]);
@@ -368,7 +378,9 @@ static void what_is_no_model_is_refused_with_a_hint(void **state) {
     unlink(temp_path(&d, "model.safetensors"));
     write_text(&d, "config.json", "{}");
     write_text(&d, "pytorch_model.bin", "x");
-    assert_refused(&d, QUIRE_UNSUPPORTED, "no model*.safetensors, but PyTorch pickles, which are programs and never run; download the model as safetensors or GGUF");
+    assert_refused(
+        &d, QUIRE_UNSUPPORTED,
+        "no model*.safetensors, but PyTorch pickles, which are programs and never run; download the model as safetensors or GGUF");
     temp_delete(&d, names);
 }
 

@@ -117,7 +117,8 @@ static void what_is_no_json_is_refused_at_its_byte(void **state) {
 
 static void a_models_file_may_have_words_for_numbers_that_json_lacks(void **state) {
     (void)state;
-    json_value *v = json_model_document(str_of("{\"a\": NaN, \"b\":[0.0,Infinity,-Infinity, 99999999999999999999],\"c\":\"NaN, Infinity\"}"));
+    json_value *v =
+        json_model_document(str_of("{\"a\": NaN, \"b\":[0.0,Infinity,-Infinity, 99999999999999999999],\"c\":\"NaN, Infinity\"}"));
     assert_non_null(v);
     assert_true(str_is(json_get_str(json_get(v, "a"), "__float__"), "NaN"));
     assert_true(str_is(json_get_str(json_at(json_get(v, "b"), 1), "__float__"), "Infinity"));
@@ -128,7 +129,8 @@ static void a_models_file_may_have_words_for_numbers_that_json_lacks(void **stat
     v = json_model_document(str_of("NaN"));
     assert_true(str_is(json_get_str(v, "__float__"), "NaN"));
     json_drop(v);
-    static const char *const wrong[] = {"Nan", "NaNx", "Inf", "+Infinity", "[-Inf]", "{NaN:1}", "nan", "- Infinity", "Infinity1", "[NaN NaN]"};
+    static const char *const wrong[] = {"Nan",     "NaNx", "Inf",        "+Infinity", "[-Inf]",
+                                        "{NaN:1}", "nan",  "- Infinity", "Infinity1", "[NaN NaN]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_null(json_model_document(str_of(wrong[i])));
     }

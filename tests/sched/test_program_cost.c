@@ -13,8 +13,14 @@
 
 #define TARGET_US 100000.0
 
-static const sched_limits limits = {.max_rows = 512, .max_out = 64, .max_seqs = 8, .max_chunk = 512, .page_tokens = 16, .max_preemptions = 8,
-                                    .target_us = TARGET_US, .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.01}};
+static const sched_limits limits = {.max_rows = 512,
+                                    .max_out = 64,
+                                    .max_seqs = 8,
+                                    .max_chunk = 512,
+                                    .page_tokens = 16,
+                                    .max_preemptions = 8,
+                                    .target_us = TARGET_US,
+                                    .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.01}};
 
 static double pairs_of(int32_t at, int32_t n) {
     return (double)n * (at + (n + 1.0) / 2.0);
@@ -45,8 +51,12 @@ static course prefill(program_costs *c, prompt *prompts, int32_t n) {
         int32_t n_work = 0, at[8], n_seqs = 1;
         for (int32_t i = 0; i < n; i++) {
             if (prompts[i].at < prompts[i].n) {
-                running[n_seqs] = (sched_seq){.n_known = prompts[i].n + 1, .n_computed = prompts[i].at, .n_groups = 1, .n_most = 5000,
-                                              .n_pages = (prompts[i].at + 15) / 16, .has_program = true,
+                running[n_seqs] = (sched_seq){.n_known = prompts[i].n + 1,
+                                              .n_computed = prompts[i].at,
+                                              .n_groups = 1,
+                                              .n_most = 5000,
+                                              .n_pages = (prompts[i].at + 15) / 16,
+                                              .has_program = true,
                                               .program_pair_us = program_pair_us(c, prompts[i].program),
                                               .program_pairs = program_most_pairs(c, prompts[i].program)};
                 at[n_seqs++] = i;
@@ -111,7 +121,8 @@ static void a_program_that_costs_more_further_on_is_late_once(void **state) {
 static void what_two_programs_cost_is_told_apart(void **state) {
     (void)state;
     program_costs c = {0};
-    prompt one[] = {{.program = 7, .n = 600, .pair_us = 10}}, two[] = {{.program = 7, .n = 600, .pair_us = 10}, {.program = 9, .n = 600, .pair_us = 0.1}};
+    prompt one[] = {{.program = 7, .n = 600, .pair_us = 10}},
+           two[] = {{.program = 7, .n = 600, .pair_us = 10}, {.program = 9, .n = 600, .pair_us = 0.1}};
     (void)prefill(&c, one, 1);
     course r = prefill(&c, two, 2);
     assert_int_equal(r.n_late, 0);

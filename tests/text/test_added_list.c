@@ -33,8 +33,9 @@ static void expect(const tokenizer *t, const char *text, const int32_t *want, si
 
 static void tokens_that_only_the_decoder_names_get_the_next_ids_in_their_order(void **state) {
     (void)state;
-    vocab v = vocab_of("{" MODEL "," ADDED "}", "{\"added_tokens_decoder\":{\"12\":{\"content\":\"<z>\"},\"11\":{\"content\":\"<y>\",\"special\":"
-                                                "true},\"4\":{\"content\":\"<x>\",\"special\":true},\"3\":{\"content\":\"<v>\",\"special\":true}}}");
+    vocab v = vocab_of("{" MODEL "," ADDED "}",
+                       "{\"added_tokens_decoder\":{\"12\":{\"content\":\"<z>\"},\"11\":{\"content\":\"<y>\",\"special\":"
+                       "true},\"4\":{\"content\":\"<x>\",\"special\":true},\"3\":{\"content\":\"<v>\",\"special\":true}}}");
     tokenizer *t = open_vocab(&v);
     EXPECT(t, "a<y>b<z><x><v>", 0, 5, 1, 6, 4, 3);
     assert_int_equal(tokenizer_n_tokens(t), 7);
@@ -49,10 +50,11 @@ static void tokens_that_only_the_decoder_names_get_the_next_ids_in_their_order(v
 
 static void their_flags_count_also_over_those_of_the_other_file(void **state) {
     (void)state;
-    vocab v = vocab_of("{" MODEL "," ADDED "}",
-                       "{\"added_tokens_decoder\":{\"5\":{\"content\":\"<l>\",\"lstrip\":true,\"special\":true},\"6\":{\"content\":\"<r>\",\"rstrip\":"
-                       "true,\"special\":true},\"7\":{\"content\":\"ab\",\"single_word\":true},\"8\":{\"content\":\"<N>\",\"normalized\":true},"
-                       "\"9\":{\"content\":\"<K>\",\"normalized\":false},\"4\":{\"content\":\"<x>\",\"special\":true,\"lstrip\":true}}}");
+    vocab v = vocab_of(
+        "{" MODEL "," ADDED "}",
+        "{\"added_tokens_decoder\":{\"5\":{\"content\":\"<l>\",\"lstrip\":true,\"special\":true},\"6\":{\"content\":\"<r>\",\"rstrip\":"
+        "true,\"special\":true},\"7\":{\"content\":\"ab\",\"single_word\":true},\"8\":{\"content\":\"<N>\",\"normalized\":true},"
+        "\"9\":{\"content\":\"<K>\",\"normalized\":false},\"4\":{\"content\":\"<x>\",\"special\":true,\"lstrip\":true}}}");
     tokenizer *t = open_vocab(&v);
     EXPECT(t, "a <l> a", 0, 5, 2, 0);
     EXPECT(t, "a <r> a", 0, 2, 6, 0);
@@ -64,9 +66,11 @@ static void their_flags_count_also_over_those_of_the_other_file(void **state) {
 
 static void a_token_that_the_config_names_by_a_role_is_special(void **state) {
     (void)state;
-    vocab v = vocab_of("{" MODEL "}", "{\"eos_token\":\"<e>\",\"additional_special_tokens\":[\"<f>\",{\"content\":\"<g>\"}],"
-                                      "\"added_tokens_decoder\":{\"4\":{\"content\":\"<e>\"},\"5\":{\"content\":\"<f>\"},\"6\":{\"content\":\"<g>\"},\"7\":{"
-                                      "\"content\":\"<h>\"}}}");
+    vocab v =
+        vocab_of("{" MODEL "}",
+                 "{\"eos_token\":\"<e>\",\"additional_special_tokens\":[\"<f>\",{\"content\":\"<g>\"}],"
+                 "\"added_tokens_decoder\":{\"4\":{\"content\":\"<e>\"},\"5\":{\"content\":\"<f>\"},\"6\":{\"content\":\"<g>\"},\"7\":{"
+                 "\"content\":\"<h>\"}}}");
     tokenizer *t = open_vocab(&v);
     assert_true(tokenizer_is_special(t, 4) && tokenizer_is_special(t, 5) && tokenizer_is_special(t, 6) && !tokenizer_is_special(t, 7));
     assert_int_equal(tokenizer_eos(t), 4);
@@ -75,7 +79,8 @@ static void a_token_that_the_config_names_by_a_role_is_special(void **state) {
 
 static void a_packed_tokenizer_has_them_too(void **state) {
     (void)state;
-    vocab v = vocab_of("{" MODEL "," ADDED "}", "{\"added_tokens_decoder\":{\"9\":{\"content\":\"<y>\",\"special\":true},\"8\":{\"content\":\"<w>\"}}}");
+    vocab v = vocab_of("{" MODEL "," ADDED "}",
+                       "{\"added_tokens_decoder\":{\"9\":{\"content\":\"<y>\",\"special\":true},\"8\":{\"content\":\"<w>\"}}}");
     tokenizer *t = open_vocab(&v);
     strbuf tables = {0}, json = {0};
     quire_error err;
@@ -98,8 +103,10 @@ static void a_packed_tokenizer_has_them_too(void **state) {
 
 static void what_is_no_token_is_left_out_and_hostile_lists_are_bounded(void **state) {
     (void)state;
-    vocab v = vocab_of("{" MODEL "}", "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<x>\"},\"5\":null,\"6\":{\"content\":\"\"},\"7\":{},\"8\":7,"
-                                      "\"-1\":{\"content\":\"<n>\"},\"99999999999\":{\"content\":\"<m>\"},\"9\":{\"content\":\"a\"},\"10\":{\"content\":\"a\"}}}");
+    vocab v = vocab_of(
+        "{" MODEL "}",
+        "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<x>\"},\"5\":null,\"6\":{\"content\":\"\"},\"7\":{},\"8\":7,"
+        "\"-1\":{\"content\":\"<n>\"},\"99999999999\":{\"content\":\"<m>\"},\"9\":{\"content\":\"a\"},\"10\":{\"content\":\"a\"}}}");
     tokenizer *t = open_vocab(&v);
     assert_int_equal(tokenizer_n_tokens(t), 4);
     assert_true(tokenizer_is_added(t, 0));

@@ -245,9 +245,9 @@ static token_list encode_chat(const tokenizer *t, const char *text, size_t from,
 }
 
 #define SURROUND                                                                                                                           \
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\",\"type_id\":0}},{\"Sequence\":{"        \
-    "\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":"  \
-    "0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<x>\":{\"id\":\"<x>\",\"ids\":[8],\"tokens\":[\"<x>\"]},"  \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<x>\",\"type_id\":0}},{\"Sequence\":{"    \
+    "\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}}],\"pair\":[{\"Sequence\":{\"id\":\"A\",\"type_id\":"   \
+    "0}},{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}],\"special_tokens\":{\"<x>\":{\"id\":\"<x>\",\"ids\":[8],\"tokens\":[\"<x>\"]},"      \
     "\"<s>\":{\"id\":\"<s>\",\"ids\":[7],\"tokens\":[\"<s>\"]}}}"
 
 static void a_chat_gets_one_bos_where_the_template_writes_none(void **state) {
@@ -256,9 +256,9 @@ static void a_chat_gets_one_bos_where_the_template_writes_none(void **state) {
     assert_int_equal(tokenizer_start(t), 8);
     EXPECT(encode_chat(t, "abc", 0, 0), 8, 4); /* BOS alone: what stands behind a text would end the prompt */
     EXPECT(encode_chat(t, "<x>abc", 0, 0), 8, 4);
-    EXPECT(encode_chat(t, "  <x>abc", 0, 0), 6, 6, 8, 4);    /* never two */
-    EXPECT(encode_chat(t, "a<x>", 0, 0), 8, 0, 8);           /* of a later turn */
-    EXPECT(encode_chat(t, "<x>", 0, 3), 8); /* a client's is text, of characters that this vocabulary lacks */
+    EXPECT(encode_chat(t, "  <x>abc", 0, 0), 6, 6, 8, 4); /* never two */
+    EXPECT(encode_chat(t, "a<x>", 0, 0), 8, 0, 8);        /* of a later turn */
+    EXPECT(encode_chat(t, "<x>", 0, 3), 8);               /* a client's is text, of characters that this vocabulary lacks */
     EXPECT(encode_chat(t, " <x>a", 1, 4), 8, 6, 0);
     EXPECT(encode_chat(t, "", 0, 0), 8);
     tokenizer_close(t);

@@ -33,10 +33,10 @@ static bool ends(const gguf_tokens *g, const char *text) {
 
 static void each_published_text_of_a_control_or_user_defined_token_ends_a_turn(void **state) {
     (void)state;
-    static const char *const texts[] = {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<EOT>", "_<EOT>",
-                                        "[EOT]", "<|end_of_text|>", "<|eom_id|>", "<|return|>", "<|call|>", "[EOS]", "</s>", "<eos>",
-                                        "<turn|>", "<|tool_response>", "<end_of_utterance>", "<|flush|>", "<|calls|>", "<|fim_pad|>",
-                                        "<|file_sep|>", "<|repo_name|>"};
+    static const char *const texts[] = {
+        "<|im_end|>",       "<|eot_id|>",         "<end_of_turn>", "<|end|>",   "<|endoftext|>", "<EOT>",        "_<EOT>",       "[EOT]",
+        "<|end_of_text|>",  "<|eom_id|>",         "<|return|>",    "<|call|>",  "[EOS]",         "</s>",         "<eos>",        "<turn|>",
+        "<|tool_response>", "<end_of_utterance>", "<|flush|>",     "<|calls|>", "<|fim_pad|>",   "<|file_sep|>", "<|repo_name|>"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         for (vocab_type type = VOCAB_UNDEFINED; type <= VOCAB_BYTE; type++) {
             gguf_tokens g = {0};
@@ -49,7 +49,8 @@ static void each_published_text_of_a_control_or_user_defined_token_ends_a_turn(v
 
 static void other_control_tokens_end_nothing(void **state) {
     (void)state;
-    static const char *const texts[] = {"<s>", "<bos>", "<|im_start|>", "<|start|>", "<pad>", "<unk>", "<|im_end|> ", "im_end", "<|channel|>"};
+    static const char *const texts[] = {"<s>",   "<bos>",       "<|im_start|>", "<|start|>",  "<pad>",
+                                        "<unk>", "<|im_end|> ", "im_end",       "<|channel|>"};
     gguf_tokens g = {0};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         add(&g, texts[i], VOCAB_CONTROL);

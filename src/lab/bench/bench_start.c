@@ -22,7 +22,7 @@
 #include "setup/engine_config.h"
 
 enum { MOST_ARGUMENTS = 28 }; /* of the program that is started, with the NULL behind them */
-#define N_TOKENS 20 /* requests in the open engine, the fastest of which counts */
+#define N_TOKENS 20           /* requests in the open engine, the fastest of which counts */
 
 void bench_start_options_init(bench_start_options *o) {
     *o = (bench_start_options){.n_runs = 9};
@@ -66,9 +66,27 @@ static quire_err spawn_logits(const bench_start_options *o, const char *cache, i
     char threads[16], path[4096];
     const quire_options *e = &o->engine;
     (void)snprintf(threads, sizeof threads, "%d", (int)e->n_threads);
-    const char *arguments[MOST_ARGUMENTS] = {"quire",       "logits",    "--model",      e->model,     "--ids",     "1",     "--out",
-                                             "/dev/stdout", "--compute", e->compute,     "--kv-dtype", e->kv_dtype, "--isa", e->isa,
-                                             "--threads",   threads,     "--pack-cache", cache,        "--pack-cache-least-ms", "0", "--quiet"};
+    const char *arguments[MOST_ARGUMENTS] = {"quire",
+                                             "logits",
+                                             "--model",
+                                             e->model,
+                                             "--ids",
+                                             "1",
+                                             "--out",
+                                             "/dev/stdout",
+                                             "--compute",
+                                             e->compute,
+                                             "--kv-dtype",
+                                             e->kv_dtype,
+                                             "--isa",
+                                             e->isa,
+                                             "--threads",
+                                             threads,
+                                             "--pack-cache",
+                                             cache,
+                                             "--pack-cache-least-ms",
+                                             "0",
+                                             "--quiet"};
     const char *const overrides[][2] = {{"--hf-overrides", e->hf_overrides}, {"--override-kv", e->override_kv}};
     size_t n = 0;
     while (arguments[n] != NULL) {
