@@ -431,7 +431,7 @@ def test_bench_speed_sets_other_shapes_beside_llama(quire):
     read = {(row["shape"], row["rows"]): row["weights_read"] for row in rows[:16]}
     assert read["1.1b", 1] == read["1.1b", 3] and read["mixtral", 1] < read["mixtral", 512]  # experts are read where they have rows
     wrong = run("bench", "speed", "--shape", "qwen3-0.6b,gpt-5")
-    assert wrong.returncode == 2 and "gpt-5" in wrong.stderr and "gpt-oss" in wrong.stderr
+    assert wrong.returncode == 2 and "gpt-5" in wrong.stderr and "gpt-oss" in wrong.stderr and wrong.stdout == ""  # nothing was measured
 
 
 def test_bench_profile_takes_a_shape(quire):

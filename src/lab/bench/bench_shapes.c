@@ -258,14 +258,26 @@ static quire_err run_shape(shapes_bench *b, const model_shape *s, const speed_ty
     return e;
 }
 
-static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *err) {
-    bool all = strcmp(b->o->shapes, "all") == 0;
-    for (const char *at = all ? MODEL_SHAPES : b->o->shapes; *at != '\0';) {
+static const char *shape_names(const shapes_bench *b) {
+    return strcmp(b->o->shapes, "all") == 0 ? MODEL_SHAPES : b->o->shapes;
+}
+
+/* Before anything is measured: that takes minutes a shape. */
+static quire_err check_shapes(const shapes_bench *b, quire_error *err) {
+    for (const char *at = shape_names(b); *at != '\0';) {
         size_t n = strcspn(at, ",");
-        const model_shape *s = model_shape_find(at, n);
-        if (s == NULL) {
+        if (model_shape_find(at, n) == NULL) {
             return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be all or some of " MODEL_SHAPES, b->o->shapes);
         }
+        at += n + (at[n] == ',');
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_list(shapes_bench *b, const speed_type *type, quire_error *err) {
+    for (const char *at = shape_names(b); *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        const model_shape *s = model_shape_find(at, n);
         at += n + (at[n] == ',');
         model_shape shape = b->o->small ? model_shape_small(s) : *s;
         quire_err e = run_shape(b, &shape, type, err);
@@ -306,6 +318,7 @@ quire_err bench_shapes_run(const bench_shapes_options *o, quire_error *err) {
     shapes_bench b = {
         .o = o, .t = {.what = "speed", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json}};
     TRY(parse_batches(&b, err));
+    TRY(check_shapes(&b, err));
     sheet_begin(&b.t, NULL);
     for (const char *list = o->types; *list != '\0';) {
         size_t n = strcspn(list, ",");
