@@ -126,7 +126,8 @@ typedef struct grammar_run grammar_run;
 #define GRAMMAR_RUN_BYTES ((size_t)64 << 20) /* default budget of a run */
 
 /* Memory that the states and masks of many runs take together, with shares by tenant: a tenant's runs may take more while they have at most
- * what is free then. So one tenant has up to a half, k of them that take all they can an equal part each, and as much is free for another. */
+ * what is free then. So one tenant has up to a half, k of them that take all they can an equal part each, and as much is free for another.
+ */
 typedef struct grammar_memory grammar_memory;
 
 quire_err grammar_memory_open(size_t max_bytes, grammar_memory **out);
@@ -148,14 +149,14 @@ void grammar_run_close(grammar_run *r);
  * some milliseconds, which a step then has not to take. Where they are built already it is quick. */
 void grammar_run_warm(grammar_run *r);
 
-/* Why the run last failed with QUIRE_TOO_LARGE or QUIRE_NO_MEMORY, for people, as a part of a sentence: "its states take over 64 MiB"; NULL: it
- * did not. A constant. Any thread. */
+/* Why the run last failed with QUIRE_TOO_LARGE or QUIRE_NO_MEMORY, for people, as a part of a sentence: "its states take over 64 MiB";
+ * NULL: it did not. A constant. Any thread. */
 const char *grammar_run_why(const grammar_run *r);
 
-/* Calls below that lead to states or masks do, on a thread with a work_room (base/work_room.h), what fits into it; a unit is a configuration
- * that is looked at. QUIRE_BUSY: it did not fit, or another thread is working on the run without a room; what is built stays, and the call
- * may be made again, on a thread without a room. There it is done in slices of about a millisecond, between which the thread takes turns
- * (base/turn.h): QUIRE_CANCELLED too. */
+/* Calls below that lead to states or masks do, on a thread with a work_room (base/work_room.h), what fits into it; a unit is a
+ * configuration that is looked at. QUIRE_BUSY: it did not fit, or another thread is working on the run without a room; what is built stays,
+ * and the call may be made again, on a thread without a room. There it is done in slices of about a millisecond, between which the thread
+ * takes turns (base/turn.h): QUIRE_CANCELLED too. */
 
 typedef struct grammar_state {
     uint32_t id, ends; /* ends: bit 0: what came so far is a complete answer; bit 1: nothing can follow it */

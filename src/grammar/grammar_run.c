@@ -10,7 +10,7 @@
 #define RUN_MAX_OPENERS 64 /* of one core, whose states would be too many to number */
 
 #define FIRST_MASK_BYTES ((size_t)4 << 20) /* addresses for masks */
-#define SLICE            8192 /* configurations: about a millisecond where they miss the caches */
+#define SLICE            8192              /* configurations: about a millisecond where they miss the caches */
 
 static void core_free(run_core *r) {
     machine_deinit(&r->m);
@@ -167,7 +167,8 @@ void grammar_run_close(grammar_run *r) {
 
 /* Within a step: no thread outside is waited for, but other threads of the step are. */
 static bool lock_in_step(run_core *core) {
-    return atomic_load(&core->n_outside) == 0 && (pthread_mutex_trylock(&core->lock) == 0 || (atomic_load(&core->n_outside) == 0 && pthread_mutex_lock(&core->lock) == 0));
+    return atomic_load(&core->n_outside) == 0 &&
+           (pthread_mutex_trylock(&core->lock) == 0 || (atomic_load(&core->n_outside) == 0 && pthread_mutex_lock(&core->lock) == 0));
 }
 
 static const char *const reasons[] = {

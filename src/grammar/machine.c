@@ -558,7 +558,8 @@ static quire_err begin(machine *m) {
 }
 
 quire_err machine_init(machine *m, const nfa *a, size_t max_bytes, area_account *account) {
-    *m = (machine){.a = a, .budget = {.max = max_bytes, .account = account}, .n_cells = 1 /* 0 is the empty stack */, .n_states = MACHINE_FIRST};
+    *m = (machine){
+        .a = a, .budget = {.max = max_bytes, .account = account}, .n_cells = 1 /* 0 is the empty stack */, .n_states = MACHINE_FIRST};
     quire_err e = open_areas(m, max_bytes);
     work_room *room = work_room_enter(NULL);
     while (e == QUIRE_OK && (e = begin(m)) == QUIRE_BUSY) {
@@ -587,9 +588,12 @@ void machine_end(machine *m) {
 quire_err machine_error(const machine *m) {
     switch (m->why) {
     case MACHINE_CRAMPED:
-    case MACHINE_LATER: return QUIRE_BUSY;
-    case MACHINE_NO_SHARE: return QUIRE_NO_MEMORY;
-    default: return QUIRE_TOO_LARGE;
+    case MACHINE_LATER:
+        return QUIRE_BUSY;
+    case MACHINE_NO_SHARE:
+        return QUIRE_NO_MEMORY;
+    default:
+        return QUIRE_TOO_LARGE;
     }
 }
 

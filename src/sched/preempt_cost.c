@@ -22,7 +22,8 @@ static double pairs_before(double n) {
 
 double preempt_recompute_us(const preempt_case *c, const sched_cost *cost) {
     int32_t n_rows = c->to - c->from, n_steps = n_rows / c->max_rows + (n_rows % c->max_rows > 0);
-    return n_steps * cost->step_us + n_rows * cost->row_us + (pairs_before(c->to) - pairs_before(c->from)) * (cost->pair_us + c->program_pair_us);
+    return n_steps * cost->step_us + n_rows * cost->row_us +
+           (pairs_before(c->to) - pairs_before(c->from)) * (cost->pair_us + c->program_pair_us);
 }
 
 static bool is_known(const sched_cost *cost) {

@@ -18,8 +18,8 @@
 
 #define BUILTIN "models/builtin.gguf"
 #define TINY    "tests/engine/tiny.gguf" /* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
-/* A test that wants responses not to end, as the small model's may, defines MODEL as FLUENT. One that wants guesses to come true as well defines
- * it as DRAFTED: that is the tiny model, which is as sure of what it says; SIBLING drafts for it, the same with --layers 1. Under
+/* A test that wants responses not to end, as the small model's may, defines MODEL as FLUENT. One that wants guesses to come true as well
+ * defines it as DRAFTED: that is the tiny model, which is as sure of what it says; SIBLING drafts for it, the same with --layers 1. Under
  * ThreadSanitizer, where products are a hundred times as slow, FLUENT is the tiny one too. With QUIRE_TEST_LARGER (make test-long) the
  * larger built-in model does the work of all. */
 #if defined(QUIRE_TEST_LARGER) && !defined(__SANITIZE_THREAD__)
@@ -102,7 +102,7 @@ typedef struct harness_run {
     int32_t tokens[512];
     constraint *constraint; /* or NULL; the test's */
     engine_outside outside; /* who works on it outside of steps; all zero: nobody */
-    attn_mods *mods;       /* a mask and change of scores, or NULL */
+    attn_mods *mods;        /* a mask and change of scores, or NULL */
     int32_t mods_b;
     bool mods_are_common;
     const char *namespace; /* NULL: everybody's */

@@ -18,7 +18,8 @@ static const struct {
     {GRAMMAR_EBNF, "root ::= s\ns ::= s s | [a-z] | \"\""},
     {GRAMMAR_EBNF, "root ::= s\ns ::= s s s | s s | \"a\" | \"b\" s \"b\""},
     {GRAMMAR_EBNF, "root ::= p+\np ::= [a-z] p [a-z] | [a-z]?"},
-    {GRAMMAR_EBNF, "root ::= p+\np ::= \"a\" p \"a\" | \"b\" p \"b\" | \"c\" p \"c\" | \"x\" p \"x\" | \"0\" p \"0\" | [a-z]? | \" \" p \" \""},
+    {GRAMMAR_EBNF,
+     "root ::= p+\np ::= \"a\" p \"a\" | \"b\" p \"b\" | \"c\" p \"c\" | \"x\" p \"x\" | \"0\" p \"0\" | [a-z]? | \" \" p \" \""},
 };
 #define N_HOSTILE (sizeof hostile / sizeof *hostile)
 #define WORDS     ((CASE_TOKENS + 63) / 64)
