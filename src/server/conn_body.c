@@ -136,10 +136,12 @@ static void take_room(conn *c) {
     conn_set_deadline(c, c->loop->server->options.body_deadline_us);
 }
 
-/* Bytes of the body that there is room for. */
+/* Bytes of the body that there is room for. A chunked one that has room for the largest allowed size is read on: its end, or what makes it too
+ * large. */
 static size_t room_left(const conn *c) {
     const http_request *r = &c->request;
-    if (r->drop_body || (has_length(c) && r->length <= BODY_SMALL_BYTES)) {
+    bool has_most = !has_length(c) && c->room.held >= r->body_limit;
+    if (r->drop_body || has_most || (has_length(c) && r->length <= BODY_SMALL_BYTES)) {
         return SIZE_MAX;
     }
     size_t has = c->room.held > 0 ? c->room.held : BODY_SMALL_BYTES;

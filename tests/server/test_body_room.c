@@ -417,6 +417,35 @@ static void a_body_that_finds_no_room_in_time_is_told_to_come_again(void **state
     stop(s);
 }
 
+/* Chunks that end at the largest allowed size: the last one's mark is read all the same, and so is the chunk that is too much. */
+static void a_chunked_body_may_have_the_largest_size_and_no_more(void **state) {
+    (void)state;
+    server_options o;
+    server_options_init(&o);
+    o.max_body_bytes = MB;
+    o.api_keys = keys;
+    o.n_api_keys = 2;
+    site *s = start(&o, TICK_US);
+    char last[64];
+    int n = snprintf(last, sizeof last, "%zx\r\n%s\r\n", strlen(BODY), BODY);
+    assert_in_range(n, 1, sizeof last - 1);
+    for (int too_much = 0; too_much < 2; too_much++) {
+        int fd = dial(s);
+        say_head(fd, "ka", 0, CLOSE);
+        say_chunk(fd, MB / 2);
+        say_chunk(fd, MB / 2 - strlen(BODY));
+        say(fd, last);
+        if (too_much) {
+            say_chunk(fd, 1);
+        }
+        say(fd, "0\r\n\r\n");
+        expect_in(hear(fd, NULL), too_much ? "HTTP/1.1 413" : "HTTP/1.1 200");
+        await_metric(s, HELD, 0);
+        close(fd);
+    }
+    stop(s);
+}
+
 /* ---- all of it is given back ---- */
 
 static void room_is_given_back_where_the_connection_stays(void **state) {
@@ -517,6 +546,7 @@ int main(void) {
         cmocka_unit_test(a_body_that_comes_too_slowly_is_refused_with_the_reason_and_its_room_is_free),
         cmocka_unit_test(a_small_body_may_come_slowly),
         cmocka_unit_test(a_body_that_finds_no_room_in_time_is_told_to_come_again),
+        cmocka_unit_test(a_chunked_body_may_have_the_largest_size_and_no_more),
         cmocka_unit_test(room_is_given_back_where_the_connection_stays),
         cmocka_unit_test(room_is_given_back_by_bodies_that_are_refused_or_left),
         cmocka_unit_test(a_server_stops_while_bodies_hold_room_and_wait_for_it),
