@@ -62,6 +62,6 @@ def test_errors_say_what_and_where(quire, tmp_path):
             (["--temperature", "nan"], "--temperature nan: must be a number"),
             (["--temperature", "2.1"], "--temperature 2.1: must be from 0 to 2"),
             (["--prompts", tmp_path / "nowhere"], "No such file"),
-            (["--max-tokens", "3000"], "at most 2048 tokens")):
+            (["--max-tokens", "3000"], "the model has no room for them")):
         done = run(*arguments)
         assert done.returncode != 0 and words in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", (arguments, done)

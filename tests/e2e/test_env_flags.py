@@ -81,7 +81,7 @@ def test_switches_are_on_or_off(quire, value, wanted):
 @pytest.mark.parametrize("variables,words", [
     ({"PORT": "99999"}, ["QUIRE_PORT 99999", "from 0 to 65535"]),
     ({"COMPUTE": "int9"}, ["QUIRE_COMPUTE int9", "int8"]),
-    ({"GPU_MEMORY_UTILIZATION": "much"}, ["QUIRE_GPU_MEMORY_UTILIZATION much", "must be a number"]),
+    ({"MEMORY_UTILIZATION": "much"}, ["QUIRE_MEMORY_UTILIZATION much", "must be a number"]),
     ({"NO_CASCADE": "maybe"}, ["QUIRE_NO_CASCADE maybe", "1 or 0"]),
     ({"OVERRIDE_GENERATION_CONFIG": "["}, ["QUIRE_OVERRIDE_GENERATION_CONFIG [", "JSON object"]),
 ])
