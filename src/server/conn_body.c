@@ -136,8 +136,8 @@ static void take_room(conn *c) {
     conn_set_deadline(c, c->loop->server->options.body_deadline_us);
 }
 
-/* Bytes of the body that there is room for. A chunked one that has room for the largest allowed size is read on: its end, or what makes it too
- * large. */
+/* Bytes of the body that there is room for. A chunked one that has room for the largest allowed size is read on,
+ * to its end or to what makes it too large. */
 static size_t room_left(const conn *c) {
     const http_request *r = &c->request;
     bool has_most = !has_length(c) && c->room.held >= r->body_limit;
