@@ -91,7 +91,9 @@ static quire_err read_decoder(added_list *l, json_value *config) {
             TRY(add(l, &e));
         }
     }
-    qsort(l->entries + l->n_file, l->n - l->n_file, sizeof *l->entries, compare_orders);
+    if (l->n > l->n_file) { /* else there may be no entries at all */
+        qsort(l->entries + l->n_file, l->n - l->n_file, sizeof *l->entries, compare_orders);
+    }
     return QUIRE_OK;
 }
 
