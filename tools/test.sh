@@ -14,7 +14,7 @@ export QUIRE_SHARED="${QUIRE_SHARED:-../shared}"
 jobs=$(nproc)
 . tools/times.sh
 own_times= # the table of times is ours to begin and to show, unless the caller has one
-[ -n "${QUIRE_TIMES:-}" ] || { own_times=yes && mkdir -p build && export QUIRE_TIMES=build/times && : >"$QUIRE_TIMES"; }
+[ -n "${TIMES_FILE:-}" ] || { own_times=yes && mkdir -p build && export TIMES_FILE=build/times && : >"$TIMES_FILE"; }
 passed=0 failed=0 skipped=0
 mapfile -t rooms < <(sed -nE 's,^quire_tests\(([a-z]+/)*([a-z]+) .*,\2,p' cmake/tests.cmake) # those with unit tests
 threaded=(base kv engine api)

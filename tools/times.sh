@@ -1,4 +1,4 @@
-# Sourced by .ci/run and tools/test.sh: how long their parts take. A part is a line of the file $QUIRE_TIMES: wall seconds, processor seconds (user and
+# Sourced by .ci/run and tools/test.sh: how long their parts take. A part is a line of the file $TIMES_FILE: wall seconds, processor seconds (user and
 # system, of every process that the part waited for), name. What goes on beside the parts counts once more in the one during which it ends.
 
 # look_at_processor: sets `processor` to the processor seconds of this shell and of what it waited for. Not to be called in a subshell, which has its own.
@@ -18,7 +18,7 @@ timed() {
     shift
     "$@" || status=$?
     look_at_processor
-    printf '%d %d %s\n' $((SECONDS - started)) $((processor - before)) "$name" >>"$QUIRE_TIMES"
+    printf '%d %d %s\n' $((SECONDS - started)) $((processor - before)) "$name" >>"$TIMES_FILE"
     printf '== %s: %d s\n' "$name" $((SECONDS - started))
     return $status
 }
@@ -26,5 +26,5 @@ timed() {
 # times_table: every part so far.
 times_table() {
     printf '%8s %12s  %s\n' seconds 'processor s' part
-    awk '{s = $1; c = $2; sub(/^[^ ]+ [^ ]+ /, ""); printf "%8d %12d  %s\n", s, c, $0}' "$QUIRE_TIMES"
+    awk '{s = $1; c = $2; sub(/^[^ ]+ [^ ]+ /, ""); printf "%8d %12d  %s\n", s, c, $0}' "$TIMES_FILE"
 }
