@@ -84,6 +84,16 @@ static quire_err add_sibling(hub_listing *l, const json_value *v, const char *re
                          : err_set(err, e, -1, "%s: %s", repo, e == QUIRE_TOO_LARGE ? "more files than any model has" : "out of memory");
 }
 
+/* "cardData": {"base_model": "ORG/NAME" or a list of such}. */
+static void read_base(const json_value *root, char out[194]) {
+    const json_value *base = json_get(json_get(root, "cardData"), "base_model");
+    str text = json_str(json_is(base, JSON_KIND_ARRAY) ? json_at(base, 0) : base);
+    hub_name name;
+    if (text.n > 0 && text.n < 194 && hub_name_parse(text.p, &name, NULL) == QUIRE_OK && strlen(name.repo) == text.n) {
+        memcpy(out, name.repo, text.n + 1);
+    }
+}
+
 static quire_err read_answer(const json_value *root, const char *repo, hub_listing *out, quire_error *err) {
     str commit = json_get_str(root, "sha");
     const json_value *files = json_get(root, "siblings");
@@ -91,6 +101,7 @@ static quire_err read_answer(const json_value *root, const char *repo, hub_listi
         return bad(repo, "has no commit or no files; is HF_ENDPOINT a hub?", err);
     }
     memcpy(out->commit, commit.p, commit.n);
+    read_base(root, out->base);
     for (size_t i = 0; i < json_length(files); i++) {
         TRY(add_sibling(out, json_at(files, i), repo, err));
     }

@@ -10,9 +10,11 @@
 #include "file/hub_fetch.h"
 #include "file/hub_options.h"
 #include "file/map.h"
+#include "file/not_a_model.h"
 #include "file/show.h"
 
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)
+#define MAX_CONFIG_BYTES (1 << 20)
 #define MAX_INDEX_BYTES  ((size_t)256 << 20)
 #define RESERVE_BYTES    ((int64_t)16 << 20) /* of the disk that stay free */
 
@@ -156,6 +158,29 @@ static quire_err get_index(pull *x, quire_error *err) {
     TRY(hub_repo_blob(&x->repo, f->id, "", &path, err));
     quire_err e = add_indexed(x, path.p, err);
     strbuf_deinit(&path);
+    return e;
+}
+
+/* Fetches config.json before any weights, and refuses those that another program has quantised. */
+static quire_err check_weights(pull *x, quire_error *err) {
+    int32_t i = hub_listing_find(&x->listing, str_of("config.json"));
+    if (i < 0 || x->choice.first >= 0 || !x->choice.has_weights || x->listing.files[i].n_bytes > MAX_CONFIG_BYTES) {
+        return QUIRE_OK;
+    }
+    strbuf path = {0};
+    file_map map = {0};
+    const hub_file *f = &x->listing.files[i];
+    if (!hub_blob_is_there(&x->repo, f)) {
+        TRY(hub_fetch(x->client, &x->repo, x->name.repo, x->listing.commit, f, &x->meter, err));
+    }
+    TRY(hub_repo_blob(&x->repo, f->id, "", &path, err));
+    quire_err e = file_map_open(path.p, MAX_CONFIG_BYTES, &map, err);
+    strbuf_deinit(&path);
+    TRY(e);
+    json_value *root = json_document(file_map_text(&map));
+    e = foreign_weights_check(root, NULL, x->name.repo, x->listing.base, err);
+    json_drop(root);
+    file_map_close(&map);
     return e;
 }
 
@@ -323,6 +348,7 @@ static quire_err pull_from_hub(pull *x, char **path, quire_error *err) {
     TRY(get_listing(x, err));
     TRY(hub_choose(&x->listing, x->name.repo, x->name.pick, &x->choice, err));
     TRY(lock_repo(x, err));
+    TRY(check_weights(x, err));
     TRY(x->choice.index >= 0 ? get_index(x, err) : QUIRE_OK);
     TRY(plan(x, err));
     tell(x);

@@ -67,15 +67,21 @@ static quire_err open_parent(model_file *f, const char *path, str content, quire
     return hf_open(f, parent, err);
 }
 
-/* A name without a directory may be meant as one of the hub, as other programs have short names. */
+/* A name without a directory and an ending may be meant as one of the hub, as other programs have short names: "gemma3", "qwen2.5:7b". */
+static bool is_short_name(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return strchr(path, '/') == NULL && (dot == NULL || (dot[1] >= '0' && dot[1] <= '9'));
+}
+
 static quire_err no_such_model(const char *path, quire_error *err) {
-    bool is_short = strchr(path, '/') == NULL && !str_ends(str_of(path), ".gguf");
-    return is_short ? err_set(err, QUIRE_NOT_FOUND, -1,
-                              "%s: no such file or directory, and no name of the hub, which is ORG/NAME: `quire pull "
-                              "ggml-org/gemma-3-1b-it-GGUF` fetches one, `quire list` shows what is there, and `builtin` is in the program",
-                              path)
-                    : err_set(err, QUIRE_NOT_FOUND, -1,
-                              "%s: no such file; name a GGUF file, the directory of a Hugging Face model, or ORG/NAME of the hub", path);
+    if (is_short_name(path)) {
+        return err_set(err, QUIRE_NOT_FOUND, -1,
+                       "%s: no such file or directory, and no name of the hub, which is ORG/NAME: `quire pull ggml-org/gemma-3-1b-it-GGUF` "
+                       "fetches one, `quire list` shows what the cache has, and `builtin` is in the program",
+                       path);
+    }
+    return err_set(err, QUIRE_NOT_FOUND, -1,
+                   "%s: no such file; name a GGUF file, the directory of a Hugging Face model, or ORG/NAME of the hub", path);
 }
 
 static quire_err open_any(model_file *f, const char *path, quire_error *err) {
@@ -143,7 +149,8 @@ static quire_err open_vocabulary(model_file *f, const char *path, quire_error *e
     }
     quire_err e = open_file_map(f, path, SIZE_MAX, &map, err);
     if (e == QUIRE_NOT_FOUND) {
-        return err_set(err, e, -1, "%s: no such file; name a tokenizer file, a GGUF file or a directory", path);
+        return is_short_name(path) ? no_such_model(path, err)
+                                   : err_set(err, e, -1, "%s: no such file; name a tokenizer file, a GGUF file or a directory", path);
     }
     TRY(e);
     if (packed_is(map)) {

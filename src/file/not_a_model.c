@@ -1,6 +1,10 @@
 #include "file/not_a_model.h"
 
 #include <dirent.h>
+#include <stdio.h>
+
+#include "file/hub_name.h"
+#include "file/show.h"
 
 #define AS_GGUF "download the model as safetensors or GGUF"
 
@@ -69,21 +73,34 @@ foreign foreign_of_content(str content) {
 
 /* ---- by name ---- */
 
-/* In the order of what says most. `begins` and `ends`: of a path's last name; a whole name is both. */
-static const struct {
+/* `begins` and `ends`: of a path's last name; a whole name is both. */
+typedef struct named {
     const char *begins, *ends;
     foreign is;
-} names[] = {
+} named;
+
+/* In the order of what says most. */
+static const named names[] = {
     {"adapter_",
      "config.json",
      {"a LoRA adapter (PEFT), not a model", "merge it into its base model and name that, or download the base model"}},
     {"adapter_model", "", {"a LoRA adapter (PEFT), not a model", "merge it into its base model and name that, or download the base model"}},
     {"model_index.json", "", {"a diffusers pipeline, which makes images", "Quire runs models of text: download one of those"}},
+    {"diffusion_pytorch_model",
+     "",
+     {"a part of a diffusers pipeline, which makes images", "Quire runs models of text: download one of those"}},
     {"", ".gguf", {"GGUF", "name the file itself"}},
     {"consolidated",
      ".safetensors",
      {"weights in Mistral's own layout", "download the model's files for transformers (config.json, model*.safetensors), or GGUF"}},
     {"", ".npz", {"NumPy arrays, as MLX wrote weights", AS_GGUF}},
+    {"rank", ".safetensors", {"a checkpoint of TensorRT-LLM", AS_GGUF}},
+    {"output", ".safetensors", {"a checkpoint of ExLlamaV2", AS_GGUF}},
+    {"mlc-chat-config.json", "", {"a model compiled by MLC-LLM", AS_GGUF}},
+    {"params_shard_", ".bin", {"weights of MLC-LLM", AS_GGUF}},
+    {"shared_vocabulary.", "", {"a CTranslate2 model", AS_GGUF}},
+    {"vocabulary.json", "", {"a CTranslate2 model", AS_GGUF}},
+    {"vocabulary.txt", "", {"a CTranslate2 model", AS_GGUF}},
     {"consolidated",
      ".pth",
      {"Meta's original PyTorch pickles, which are programs and never run", "download the repository whose name ends in -hf, or GGUF"}},
@@ -101,6 +118,11 @@ static const struct {
     {"", ".task", {"a MediaPipe model", AS_GGUF}},
     {"", ".litertlm", {"a LiteRT model", AS_GGUF}},
     {"", ".engine", {"a TensorRT engine", AS_GGUF}},
+    {"", ".plan", {"a TensorRT engine", AS_GGUF}},
+    {"", ".pte", {"an ExecuTorch program", AS_GGUF}},
+    {"", ".mnn", {"an MNN model", AS_GGUF}},
+    {"", ".pdparams", {"a PaddlePaddle checkpoint", AS_GGUF}},
+    {"", ".llamafile", {"a llamafile, which is a program", "download the model as GGUF"}},
     {"tf_model", ".h5", {"a TensorFlow checkpoint", AS_GGUF}},
     {"", ".h5", {"a Keras model", AS_GGUF}},
     {"saved_model.pb", "", {"a TensorFlow model", AS_GGUF}},
@@ -108,43 +130,210 @@ static const struct {
     {"", ".bin", {"weights of an unknown kind (.bin)", AS_GGUF}},
 };
 
-enum { N_NAMES = sizeof names / sizeof *names };
+#define WHOLE "download the model's whole directory, as `quire pull ORG/NAME` does"
 
-foreign foreign_of_name(str path) {
+/* Parts of a model that Quire does read, beside others. */
+static const named parts[] = {
+    {"model", ".safetensors", {"weights", WHOLE}},  {"tokenizer", ".model", {"a tokenizer", WHOLE}},
+    {"spiece", ".model", {"a tokenizer", WHOLE}},   {"sentencepiece", ".model", {"a tokenizer", WHOLE}},
+    {"tokenizer", ".json", {"a tokenizer", WHOLE}}, {"tekken.json", "", {"a tokenizer", WHOLE}},
+    {"vocab.", "", {"a tokenizer", WHOLE}},         {"merges.txt", "", {"a tokenizer", WHOLE}},
+    {"", ".tiktoken", {"a tokenizer", WHOLE}},
+};
+
+enum { N_NAMES = sizeof names / sizeof *names, N_PARTS = sizeof parts / sizeof *parts };
+
+static foreign find_named(const named *table, size_t n, str path) {
     size_t slash = path.n;
     while (slash > 0 && path.p[slash - 1] != '/') {
         slash--;
     }
     str name = {path.p + slash, path.n - slash};
-    for (size_t i = 0; i < N_NAMES; i++) {
-        if (str_begins(name, names[i].begins) && str_ends(name, names[i].ends)) {
-            return names[i].is;
+    for (size_t i = 0; i < n; i++) {
+        if (str_begins(name, table[i].begins) && str_ends(name, table[i].ends)) {
+            return table[i].is;
         }
     }
     return (foreign){NULL, NULL};
 }
 
-static size_t rank_of(foreign f) {
-    size_t i = 0;
-    while (i < N_NAMES && (f.what == NULL || strcmp(names[i].is.what, f.what) != 0)) {
-        i++;
+foreign foreign_of_name(str path) {
+    return find_named(names, N_NAMES, path);
+}
+
+static foreign stronger_in(const named *table, size_t n, foreign a, foreign b) {
+    for (size_t i = 0; i < n; i++) {
+        bool is_a = a.what != NULL && strcmp(table[i].is.what, a.what) == 0;
+        if (is_a || (b.what != NULL && strcmp(table[i].is.what, b.what) == 0)) {
+            return is_a ? a : b;
+        }
     }
-    return i;
+    return a;
 }
 
 foreign foreign_stronger(foreign a, foreign b) {
-    return rank_of(b) < rank_of(a) ? b : a;
+    return stronger_in(names, N_NAMES, a, b);
 }
 
-foreign foreign_of_directory(const char *dir) {
+static foreign strongest_in_directory(const named *table, size_t n, const char *dir) {
     foreign found = {NULL, NULL};
     struct dirent *entry;
     DIR *d = opendir(dir);
     while (d != NULL && (entry = readdir(d)) != NULL) {
-        found = foreign_stronger(found, foreign_of_name(str_of(entry->d_name)));
+        found = stronger_in(table, n, found, find_named(table, n, str_of(entry->d_name)));
     }
     if (d != NULL) {
         (void)closedir(d);
     }
     return found;
+}
+
+foreign foreign_of_directory(const char *dir) {
+    return strongest_in_directory(names, N_NAMES, dir);
+}
+
+foreign foreign_part_of_directory(const char *dir) {
+    return strongest_in_directory(parts, N_PARTS, dir);
+}
+
+/* ---- GGUF files of other kinds ---- */
+
+foreign foreign_of_gguf(str type, str architecture) {
+    static const struct {
+        const char *type, *architecture;
+        foreign is;
+    } kinds[] = {
+        {"adapter", "", {"a LoRA adapter, not a model", "merge it into its base model, or download the base model as GGUF"}},
+        {"imatrix", "imatrix", {"an importance matrix, which goes with a model", "name the model's GGUF file"}},
+        {"mmproj", "clip", {"a projector of images or sound, which goes with a model", "name the model's GGUF file"}},
+        {"clip-vision", "", {"a projector of images, which goes with a model", "name the model's GGUF file"}},
+        {"", "controlvector", {"a control vector, which goes with a model", "name the model's GGUF file"}},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if ((kinds[i].type[0] != 0 && str_is(type, kinds[i].type)) ||
+            (kinds[i].architecture[0] != 0 && str_is(architecture, kinds[i].architecture))) {
+            return kinds[i].is;
+        }
+    }
+    return (foreign){NULL, NULL};
+}
+
+/* ---- quantised weights of other programs ---- */
+
+/* Tensors that tell a form where config.json does not. `with`: the end that another tensor of the same stem has; "": none is needed. */
+static const struct {
+    const char *ends, *with, *form;
+} forms[] = {
+    {".scales", ".biases", "MLX"}, {".qweight", "", "GPTQ or AWQ"},        {".q_weight", "", "ExLlamaV2"},
+    {".trellis", "", "ExLlamaV3"}, {".weight.absmax", "", "bitsandbytes"}, {".W_q", "", "HQQ"},
+    {".codebooks", "", "AQLM"},
+};
+
+static bool has_tensor(const tensor_dir *d, str stem, const char *end) {
+    char name[256];
+    int n = snprintf(name, sizeof name, "%.*s%s", (int)(stem.n < 200 ? stem.n : 200), stem.p, end);
+    str wanted = {name, (size_t)n};
+    return stem.n <= 200 && (tensor_dir_find(d, wanted) >= 0 || tensor_dir_why_unread(d, wanted) != NULL);
+}
+
+static const char *form_of_tensor(const tensor_dir *d, str name) {
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        str stem = {name.p, name.n - (str_ends(name, forms[i].ends) ? strlen(forms[i].ends) : 0)};
+        if (stem.n < name.n && (forms[i].with[0] == 0 || has_tensor(d, stem, forms[i].with))) {
+            return forms[i].form;
+        }
+    }
+    return NULL;
+}
+
+static const char *form_of_tensors(const tensor_dir *d) {
+    const char *form = NULL;
+    for (int32_t i = 0; i < d->n && form == NULL; i++) {
+        form = form_of_tensor(d, str_of(d->views[i].name));
+    }
+    for (size_t i = 0; i < d->n_unread && form == NULL; i++) {
+        form = form_of_tensor(d, str_of(d->names.p + d->unread[i].name_at));
+    }
+    return form;
+}
+
+/* The object in config.json that says how weights are quantised, at the root or for the text of a composite model; and the form. */
+static const json_value *find_quantisation(const json_value *config, str *form) {
+    const json_value *const places[] = {config, json_get(config, "text_config")};
+    int64_t bits;
+    for (size_t i = 0; i < 2; i++) {
+        const json_value *mlx = json_get(places[i], "quantization"), *q = json_get(places[i], "quantization_config");
+        str method = json_get_str(q, "quant_method");
+        if (json_whole(json_get(mlx, "bits"), &bits)) {
+            *form = str_of("MLX");
+            return mlx;
+        }
+        if (method.n > 0 && !str_is(method, "compressed-tensors")) {
+            *form = method;
+            return q;
+        }
+    }
+    return NULL;
+}
+
+quire_err foreign_weights_check(const json_value *config, const tensor_dir *tensors, const char *where, const char *base,
+                                quire_error *err) {
+    str form = {0};
+    char width[32] = "";
+    int64_t bits;
+    const json_value *said = find_quantisation(config, &form);
+    const char *seen = said == NULL && tensors != NULL ? form_of_tensors(tensors) : NULL, *by = "the names of its tensors";
+    if (said == NULL && seen == NULL) {
+        return QUIRE_OK;
+    }
+    form = said != NULL ? form : str_of(seen);
+    if (json_whole(json_get(said, "bits"), &bits) && bits > 0 && bits <= 32) {
+        (void)snprintf(width, sizeof width, " to %d bits", (int)bits);
+    }
+    bool is_mlx = str_is(form, "MLX");
+    if (said != NULL) {
+        by = is_mlx ? "quantization in config.json" : "quantization_config.quant_method in config.json";
+    }
+    return err_set(err, QUIRE_UNSUPPORTED, -1,
+                   "%s: %s%s%s (by %s); of quantised safetensors Quire reads compressed-tensors' W8A8 only: download the model that this "
+                   "was made from%s%s, or a GGUF of it",
+                   where, is_mlx ? "an MLX checkpoint, quantised" : "a checkpoint quantised with ", is_mlx ? "" : show_name(form).text,
+                   width, by, base[0] != 0 ? ", " : "", base);
+}
+
+/* Writes the model that a value of YAML names, which may be a list's item and quoted; nothing where it is no name. */
+static void read_base(str value, char out[FOREIGN_BASE_BYTES]) {
+    hub_name name;
+    char text[FOREIGN_BASE_BYTES];
+    while (value.n > 0 && strchr(" -\"'\t[", value.p[0]) != NULL) {
+        value = (str){value.p + 1, value.n - 1};
+    }
+    size_t n = 0;
+    while (n < value.n && strchr(" \"'\t\r],", value.p[n]) == NULL) {
+        n++;
+    }
+    if (n < sizeof text) {
+        (void)snprintf(text, sizeof text, "%.*s", (int)n, value.p);
+        bool is_name = hub_name_parse(text, &name, NULL) == QUIRE_OK && strcmp(name.repo, text) == 0;
+        (void)snprintf(out, FOREIGN_BASE_BYTES, "%s", is_name ? text : "");
+    }
+}
+
+void foreign_base_of_card(str readme, char out[FOREIGN_BASE_BYTES]) {
+    const str key = str_of("base_model:");
+    bool is_item = false;
+    size_t at = 0;
+    out[0] = 0;
+    for (int i = 0; i < 1000 && at < readme.n && out[0] == 0; i++) {
+        const char *end = memchr(readme.p + at, '\n', readme.n - at);
+        str line = {readme.p + at, end != NULL ? (size_t)(end - readme.p) - at : readme.n - at};
+        at += line.n + 1;
+        if (str_begins(line, "---") != (i == 0)) {
+            return; /* no head, or its end */
+        }
+        if (is_item || str_begins(line, key.p)) {
+            read_base(is_item ? line : (str){line.p + key.n, line.n - key.n}, out);
+            is_item = !is_item; /* a list's first item stands on the next line */
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "file/model_file.h"
+#include "file/not_a_model.h"
 #include "file/open_file.h"
 #include "file/show.h"
 
@@ -85,9 +86,20 @@ static quire_err add_parts(model_file *f, quire_error *err) {
     return QUIRE_OK;
 }
 
+static str text_of(const gguf *g, const char *key) {
+    meta_value v = gguf_meta(gguf_find(g, key));
+    return v.kind == META_STR ? v.s : (str){"", 0};
+}
+
+static quire_err check_kind(const model_file *f, quire_error *err) {
+    foreign is = foreign_of_gguf(text_of(&f->gguf, "general.type"), text_of(&f->gguf, "general.architecture"));
+    return is.what == NULL ? QUIRE_OK : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s; %s", f->path, is.what, is.instead);
+}
+
 quire_err gguf_open(model_file *f, file_map first, quire_error *err) {
     f->format = MODEL_GGUF;
     TRY(gguf_parse(&f->gguf, first.p, first.n, f->path, 0, &f->tensors, err));
+    TRY(check_kind(f, err));
     TRY(add_parts(f, err));
     TRY(tensor_dir_finish(&f->tensors, f->path, err));
     return gguf_read_vocab(f, err);

@@ -223,6 +223,18 @@ static quire_err check_complete(const model_file *f, const shard_list *l, quire_
     return QUIRE_OK;
 }
 
+/* Refuses what another program has quantised: by config.json, and by the tensors once they are there. */
+static quire_err check_quantised(model_file *f, quire_error *err) {
+    char base[FOREIGN_BASE_BYTES] = "";
+    str card = {0};
+    if (foreign_weights_check(f->config.root, &f->tensors, f->path, base, NULL) == QUIRE_OK) {
+        return QUIRE_OK;
+    }
+    (void)read_optional(f, f->path, "README.md", MAX_JSON_BYTES, &card, NULL); /* it may be missing */
+    foreign_base_of_card(card, base);
+    return foreign_weights_check(f->config.root, &f->tensors, f->path, base, err);
+}
+
 static quire_err add_shards(model_file *f, const shard_list *l, quire_error *err) {
     if (l->n > MAX_SHARDS) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: %d files of weights are more than any model has", f->path, (int)l->n);
@@ -242,7 +254,8 @@ static quire_err add_shards(model_file *f, const shard_list *l, quire_error *err
         TRY(e);
     }
     TRY(modules_add_weights(f, (int32_t)l->n, err));
-    return tensor_dir_finish(&f->tensors, f->path, err);
+    TRY(tensor_dir_finish(&f->tensors, f->path, err));
+    return check_quantised(f, err);
 }
 
 static quire_err open_indexed(model_file *f, shard_list *l, quire_error *err) {
@@ -286,12 +299,14 @@ quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
     f->format = MODEL_HF;
     if (!hf_is_directory(dir)) {
         foreign is = foreign_of_directory(dir);
+        is = is.what != NULL ? is : foreign_part_of_directory(dir);
         return is.what != NULL
                    ? err_set(err, QUIRE_UNSUPPORTED, -1, "%s: a directory with %s and without config.json; %s", dir, is.what, is.instead)
                    : err_set(err, QUIRE_BAD_FILE, -1,
                              "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
     }
     TRY(hf_read_texts(f, err));
+    TRY(check_quantised(f, err));
     return open_weights(f, err);
 }
 

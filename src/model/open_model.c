@@ -10,6 +10,8 @@
 #include "model/left_out.h"
 #include "model/model_type.h"
 
+#define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
+
 /* The file's name for its architecture: GGUF's general.architecture or config.json's architectures[0]. Without the latter model_type says
  * it. */
 static quire_err architecture_name(const model_file *f, str *name, quire_error *err) {
@@ -26,11 +28,28 @@ static quire_err architecture_name(const model_file *f, str *name, quire_error *
                            model_file_path(f), (int)(type.n < 40 ? type.n : 40), type.p);
         }
     }
+    if (e != QUIRE_OK && !is_gguf && model_file_n_tensors(f) == 0 && model_file_vocab(f)->source != VOCAB_NONE) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s: a tokenizer only: no weights, and no config.json that names an architecture; " WHOLE, model_file_path(f));
+    }
     if (e != QUIRE_OK) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is missing or no text: this is not a model's file", model_file_path(f),
                        is_gguf ? "general.architecture" : "\"architectures\" (or \"model_type\") in config.json");
     }
     return QUIRE_OK;
+}
+
+/* A description may be read without weights, a model may not. */
+static quire_err check_weights(const model_file *f, quire_error *err) {
+    if (model_file_n_tensors(f) > 0) {
+        return QUIRE_OK;
+    }
+    bool has_vocab = model_file_vocab(f)->source != VOCAB_NONE;
+    const char *what = has_vocab ? "config.json and a tokenizer" : "config.json only";
+    if (model_file_format(f) == MODEL_GGUF) {
+        what = has_vocab ? "a vocabulary only" : "keys only";
+    }
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s, without weights; " WHOLE, model_file_path(f), what);
 }
 
 static quire_err find_arch(const model_file *f, const arch **out, str *name, quire_error *err) {
@@ -116,6 +135,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
     loader l = {0};
     str name;
     quire_err e = find_arch(f, &m->arch, &name, err);
+    e = e ? e : check_weights(f, err);
     e = e ? e : model_describe(f, &m->desc, err);
     e = e ? e : loader_init(&l, f, m->arch->names, b, max_positions, err);
     e = e ? e : (m->arch->load ? m->arch->load : decoder_load)(&l, &m->desc, m->arch->names, &m->weights);

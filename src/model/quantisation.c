@@ -62,7 +62,7 @@ quire_err quantisation_check(const model_file *f, quire_error *err) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
                            "%s: " CONFIG
                            ".%s in config.json must be %s: of quantised checkpoints this version runs compressed-tensors' W8A8 "
-                           "(int8 weights a channel, dynamic int8 activations a token) only",
+                           "(int8 weights a channel, dynamic int8 activations a token) only; download the unquantised model, or a GGUF of it",
                            model_file_path(f), form[i].key, form[i].value);
         }
     }

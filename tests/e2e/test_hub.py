@@ -153,6 +153,84 @@ def test_a_revision_is_a_branch_a_tag_or_a_commit(hub, machine):
     assert third in str(machine.pull("org/two")) and (root / "refs/main").read_text() == third
 
 
+# ---- what is no model ----
+
+
+def quantised(bits=4):
+    """A directory whose weights MLX has quantised, by config.json."""
+    config = json.loads(HF["config.json"]) | {"quantization": {"group_size": 64, "bits": bits}, "quantization_config": {"group_size": 64, "bits": bits}}
+    return {**HF, "config.json": json.dumps(config).encode()}
+
+
+@pytest.mark.parametrize("card, base", [({"base_model": "google/gemma-3-1b-it"}, ", google/gemma-3-1b-it,"), ({"base_model": ["org/a", "org/b"]}, ", org/a,"),
+                                        ({"base_model": "no name"}, " from, or"), (None, " from, or")])
+def test_weights_that_another_program_quantised_are_not_fetched(hub, machine, card, base):
+    hub.add("org/m-4bit", quantised())
+    hub.change_listing = lambda value: {**value, "cardData": card}
+    machine.refused("org/m-4bit", "org/m-4bit: an MLX checkpoint, quantised to 4 bits", "the model that this was made from" + base.removeprefix(" from"), "a GGUF of it")
+    assert hub.count("config.json", server="hub") == 1 and hub.count(".safetensors") == hub.count("tokenizer") == 0
+
+
+def test_a_directory_that_is_no_model_is_named_by_what_it_is(quire, machine, tmp_path):
+    def refused(name, files, *words, command="run"):
+        at = tmp_path / name
+        at.mkdir()
+        for file, data in files.items():
+            (at / file).write_bytes(data)
+        options = {"run": ["-p", "x", "-n", "1"], "pack": ["-o", tmp_path / "m.quire"]}.get(command, [])
+        done = machine.run(command, at, *options)
+        assert done.returncode == 1 and done.stdout == "", (done.returncode, done.stdout)
+        for word in words:
+            assert word in done.stderr, done.stderr
+
+    texts = {n: d for n, d in HF.items() if n.startswith("tokenizer")}
+    refused("tokenizer", texts, "a tokenizer only: no weights", "quire pull ORG/NAME")
+    refused("sentencepiece", {"tokenizer.model": b"x"}, "a tokenizer and without config.json", "quire pull ORG/NAME")
+    refused("config", {"config.json": HF["config.json"]}, "config.json only, without weights", "quire pull ORG/NAME")
+    refused("both", {"config.json": HF["config.json"], **texts}, "config.json and a tokenizer, without weights", "quire pull ORG/NAME")
+    refused("weights", {"model.safetensors": HF["model.safetensors"]}, "weights and without config.json", "quire pull ORG/NAME")
+    card = b"---\nlicense: mit\nbase_model:\n- org/original\n---\n# words\n"
+    for command in ("run", "inspect", "pack", "serve"):
+        refused(f"mlx-{command}", {**quantised(8), "README.md": card}, "an MLX checkpoint, quantised to 8 bits", "made from, org/original, or a GGUF", command=command)
+    config = json.dumps(json.loads(HF["config.json"]) | {"quantization_config": {"quant_method": "awq", "bits": 4}}).encode()
+    refused("awq", {**HF, "config.json": config}, "a checkpoint quantised with awq to 4 bits", "W8A8", "or a GGUF of it")
+
+
+def test_a_config_alone_is_inspected_without_weights(machine, tmp_path):
+    (tmp_path / "config.json").write_bytes(HF["config.json"])
+    done = machine.run("inspect", tmp_path)
+    assert done.returncode == 0 and "llama" in done.stdout.lower(), done.stderr
+
+
+@pytest.mark.parametrize("command, name", [("run", "gemma3"), ("run", "qwen2.5:7b"), ("serve", "gemma3"), ("inspect", "gemma3"), ("tokenize", "gemma3")])
+def test_a_short_name_is_told_of_the_hubs_names(machine, command, name):
+    done = machine.run(command, name, *({"run": ["-p", "x"], "tokenize": ["-p", "x"]}.get(command, [])))
+    assert done.returncode == 1 and done.stdout == ""
+    for word in (f"{name}: no such file or directory", "ORG/NAME", "`quire pull ggml-org/gemma-3-1b-it-GGUF`", "`quire list`", "builtin"):
+        assert word in done.stderr, done.stderr
+
+
+def test_another_quantisation_in_the_cache_is_said_in_a_line(hub, machine):
+    hub.add("org/gguf", {"m-Q4_0.gguf": GGUF, "m-Q8_0.gguf": large(2000)})
+    machine.pull("org/gguf:Q4_0")
+    said = machine.refused("org/gguf:Q8_0", "the cache has it already as Q4_0; name that with :QUANT to use it", command="inspect")
+    assert said.count("the cache has") == 1
+    machine.refused("org/gguf:Q2_K", "the cache has of it: Q4_0, Q8_0", command="inspect", HF_HUB_OFFLINE="1")
+    hub.add("org/first", {"m-Q8_0.gguf": large(2000)})
+    assert "the cache has" not in machine.refused("org/first", "fetching 1 file", command="inspect")
+
+
+def test_that_what_came_is_kept_is_said_where_something_came(hub, machine):
+    busy = Fault("status", 429, {"Retry-After": "3600"})  # is not waited for
+    hub.add("org/m", {"m.gguf": large(10000)})
+    for faults, is_kept in (([busy], False), ([Fault("cut", 0), busy], False), ([Fault("cut", 1000), busy], True), ([busy], True)):
+        hub.faults["m.gguf"] = faults
+        said = machine.refused("org/m", "given up after", "pull again later")
+        assert ("what came is kept: pull again" in said) == is_kept, said
+    hub.listing_faults = [busy]
+    assert "is kept" not in machine.refused("org/m", "given up after"), "the list of files is not kept"
+
+
 # ---- the token, and who sees it ----
 
 
