@@ -455,6 +455,35 @@ static void bodies_wait_for_room_in_turn_and_small_ones_do_not(void **state) {
     stop();
 }
 
+static void a_connection_that_stays_open_holds_no_room_of_bodies_that_were_answered(void **state) {
+    (void)state;
+    strbuf all = {0};
+    char response[4096];
+    server_options o;
+    server_options_init(&o);
+    o.max_bodies_bytes = LARGE + 1000; /* one at a time */
+    o.body_deadline_us = 10000000;
+    start_with(o);
+    static const char *const fields[] = {"{\"prompt\":\"x\"}", "{\"prompt\":\"x\",\"fail\":\"parse\"}"};
+    int stays[2];
+    for (int i = 0; i < 2; i++) {
+        stays[i] = dial();
+        strbuf_clear(&all);
+        add_request(&all, LARGE, fields[i], "");
+        say(stays[i], all.p, all.n);
+        assert_true(recv(stays[i], response, sizeof response, 0) > 0);
+        int fd = dial();
+        strbuf_clear(&all);
+        add_request(&all, LARGE, fields[0], "Connection: close\r\n");
+        say(fd, all.p, all.n);
+        assert_memory_equal(hear(fd), "HTTP/1.1 200", 12);
+    }
+    close(stays[0]);
+    close(stays[1]);
+    strbuf_deinit(&all);
+    stop();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not),
@@ -471,6 +500,7 @@ int main(void) {
         cmocka_unit_test(connections_may_leave_the_queue_for_turns),
         cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
         cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
+        cmocka_unit_test(a_connection_that_stays_open_holds_no_room_of_bodies_that_were_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
