@@ -1,5 +1,6 @@
 #include "sched/admission_candidates.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "sched/prefix_wait.h"
@@ -11,6 +12,9 @@ static double key_of(const scheduler *s, const sched_task *t) {
     kv_held held;
     if (t->n_preempted >= s->limits.max_preemptions) {
         return -INFINITY; /* it waits for all pages that it may need, which become free together only if no task overtakes it */
+    }
+    if (t->is_first) {
+        return -DBL_MAX; /* a place was given back for it */
     }
     switch (s->options.policy) {
     case ADMISSION_PREFIX: {

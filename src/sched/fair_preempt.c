@@ -1,5 +1,7 @@
 #include "sched/fair_preempt.h"
 
+#include <math.h>
+
 #include "sched/admission_candidates.h"
 #include "sched/prefix_wait.h"
 
@@ -16,11 +18,11 @@ static int32_t count_active(const scheduler *s, int32_t slot) {
     return s->service.slots[slot].n_active;
 }
 
-/* The newest task that may be preempted of the tenant that runs most, of those that have more requests than t's tenant and run more than it
- * does besides t. NULL: none. */
-static const sched_task *victim_for(const scheduler *s, const sched_task *t) {
+/* The newest task that may be preempted of the tenant that runs most, of those that have more requests than t's tenant and run over `ahead`
+ * more than it does besides t. NULL: none. */
+static const sched_task *victim_for(const scheduler *s, const sched_task *t, int32_t ahead) {
     const sched_task *victim = NULL;
-    int32_t most = count_running(s, t->tenant_slot, t), examined = t->tenant_slot;
+    int32_t most = count_running(s, t->tenant_slot, t) + ahead, examined = t->tenant_slot;
     for (int32_t i = s->n_running - 1; i >= 0; i--) {
         const sched_task *r = s->running[i];
         bool is_busier = r->tenant_slot != examined && count_active(s, r->tenant_slot) > count_active(s, t->tenant_slot);
@@ -37,25 +39,33 @@ static const sched_task *victim_for(const scheduler *s, const sched_task *t) {
     return victim;
 }
 
-/* The task that t may take a place of; NULL: none. */
-static const sched_task *victim_of(const scheduler *s, const sched_task *t) {
-    return t->n_preempted == 0 && t->group == 0 ? victim_for(s, t) : NULL;
+static bool may_take_places(const sched_task *t) {
+    return t->n_preempted == 0 && t->group == 0;
 }
 
-/* Whether a plan may admit t: it waits neither for a prefix nor for tiers. The hook begins to fetch what t lacks, so it is called only
- * where t could take a place. */
+/* Whether a plan may admit t: it waits neither for a prefix nor for tiers. The hook begins to fetch what t lacks. */
 static bool may_go(scheduler *s, sched_task *t) {
     const sched_hooks *hooks = s->options.hooks;
-    bool is_asked = hooks->is_ready != NULL && victim_of(s, t) != NULL;
-    return !prefix_wait_blocks(s, t) && (!is_asked || hooks->is_ready(s->options.context, t));
+    return !prefix_wait_blocks(s, t) && (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t));
 }
 
-/* The waiting task that goes next; NULL: none may go. */
-static sched_task *head_of_waiting(scheduler *s) {
+/* The waiting task that takes the next place; NULL: none may. *ahead: 0 where the service counters put it before all others that may be
+ * admitted. Else others go before it because their tenants were served less, be it that their rows are slow: it takes a place all the same
+ * where that leaves its tenant running no more than the one that gives it, so *ahead is 1. */
+static sched_task *head_of_waiting(scheduler *s, int32_t *ahead) {
     int32_t n = candidates_order_begin(s);
+    *ahead = 0;
     for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
-        if (may_go(s, s->waiting[i])) {
-            return s->waiting[i];
+        sched_task *t = s->waiting[i];
+        bool gives_nobody = victim_for(s, t, *ahead) == NULL;
+        if (!gives_nobody && may_take_places(t) && may_go(s, t)) {
+            return t;
+        }
+        if (gives_nobody || !may_take_places(t)) {
+            *ahead = *ahead == 1 || !prefix_wait_blocks(s, t);
+        }
+        for (int32_t j = 0; j < n && gives_nobody; j++) { /* nor does it to the others of t's tenant */
+            s->keys[j] = s->waiting[j]->tenant_slot == t->tenant_slot ? NAN : s->keys[j];
         }
     }
     return NULL;
@@ -73,15 +83,15 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     return sched_pages_claimed(&s->limits, &d, t->n_known + 1);
 }
 
-/* Makes t first where another tenant runs more, and makes room for it, *promised pages being those of others that are first. */
-static void put_first(scheduler *s, sched_task *t, int64_t *promised) {
-    const sched_task *victim = victim_of(s, t);
+/* Makes t first where another tenant runs over `ahead` more, and makes room for it, *promised pages being those of others that are first. */
+static void put_first(scheduler *s, sched_task *t, int32_t ahead, int64_t *promised) {
+    const sched_task *victim = may_take_places(t) ? victim_for(s, t, ahead) : NULL;
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
     t->is_first = victim != NULL;
     while (victim != NULL && (s->n_running + n_places > s->limits.max_seqs || (s->kv != NULL && n_pages > kv_cache_available(s->kv)))) {
         scheduler_preempt_group(s, victim, NULL);
-        victim = victim_for(s, t);
+        victim = victim_for(s, t, ahead);
     }
     *promised = t->is_first ? n_pages : *promised;
 }
@@ -100,14 +110,15 @@ void fair_preempt(scheduler *s) {
     }
     for (int32_t i = 0; i < n; i++) {
         if (s->candidates[i]->state == TASK_PREFILL) { /* it was not preempted for one before it */
-            put_first(s, s->candidates[i], &promised);
+            put_first(s, s->candidates[i], 0, &promised);
         }
     }
     for (int32_t i = 0; i < s->n_waiting; i++) {
         s->waiting[i]->is_first = false;
     }
-    sched_task *head = s->n_running > 0 ? head_of_waiting(s) : NULL;
+    int32_t ahead = 0;
+    sched_task *head = s->n_running > 0 ? head_of_waiting(s, &ahead) : NULL;
     if (head != NULL) {
-        put_first(s, head, &promised);
+        put_first(s, head, ahead, &promised);
     }
 }

@@ -398,6 +398,30 @@ static void who_no_longer_heads_the_waiting_is_not_first(void **state) {
     close_world(&w);
 }
 
+/* A tenant whose rows come slowly is served little, so the service counters put all that it sends before other tenants. */
+static void a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_served(void **state) {
+    (void)state;
+    static world w;
+    open_flood(&w, 256, 20);
+    for (int32_t i = 0; i < 40; i++) {
+        arrive(&w, 0, 4, 0, 20);
+    }
+    sched_task *t = arrive(&w, 1, 4, 0, 20), *second = arrive(&w, 1, 4, 0, 20);
+    service_counters_add(&w.sched.service, t->tenant_slot, 1e6);
+    assert_int_equal(step(&w, 2), MAX_SEQS);
+    assert_int_equal(w.n_preempted, 1);
+    assert_int_equal(t->n_known, 5);
+    assert_int_equal(step(&w, 3), MAX_SEQS);
+    assert_int_equal(second->n_known, 5);
+    for (int64_t now = 4; now < 8; now++) { /* the tenants hold as many: they do not take turns */
+        sched_task *more = arrive(&w, 1, 4, 0, 20);
+        assert_int_equal(step(&w, now), MAX_SEQS);
+        assert_int_equal(w.n_preempted, 3);
+        assert_int_equal(more->n_known, now == 4 ? 5 : 4);
+    }
+    close_world(&w);
+}
+
 static void a_late_task_is_refused_with_a_time(void **state) {
     (void)state;
     static world w;
@@ -502,6 +526,7 @@ int main(void) {
         cmocka_unit_test(what_belongs_together_is_settled_by_the_plan_of_the_step),
         cmocka_unit_test(nobody_is_preempted_for_one_that_is_not_ready),
         cmocka_unit_test(who_no_longer_heads_the_waiting_is_not_first),
+        cmocka_unit_test(a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_served),
         cmocka_unit_test(a_late_task_is_refused_with_a_time),
         cmocka_unit_test(a_request_behind_another_tenants_flood_waits_two_steps_more_than_alone),
         cmocka_unit_test(every_task_ends_under_every_policy_however_few_pages_there_are),
