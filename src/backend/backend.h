@@ -96,6 +96,7 @@ typedef struct linear_spec {
     const tensor_view *weight; /* [n_out, n_in] */
     const tensor_view *bias;   /* [n_out], or NULL */
     bool exact;                /* computed as under f32 in every compute mode: float weights stay as they are, and so do the rows */
+    bool left_out;             /* of a quantised checkpoint that has not quantised it: under int8, 16-bit weights are computed as exact */
 } linear_spec;
 
 #define ROUTE_MAX_EXPERTS 1024

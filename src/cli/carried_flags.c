@@ -23,7 +23,9 @@
 static const flag_choice one[] = {{"1", "1"}, {NULL, NULL}}, main_branch[] = {{"main", ""}, {NULL, NULL}};
 static const flag_choice on_or_off[] = {{"on", ""}, {"off", ""}, {"auto", ""}, {"1", ""}, {"0", ""}, {NULL, NULL}};
 static const flag_choice load_formats[] = {{"auto", ""}, {"safetensors", ""}, {"gguf", ""}, {NULL, NULL}};
-static const flag_choice quantizations[] = {{"gguf", ""}, {"compressed-tensors", ""}, {NULL, NULL}};
+static const flag_choice quantizations[] = {{"gguf", ""},        {"compressed-tensors", ""}, {"gptq", ""},         {"awq", ""},
+                                            {"fp8", ""},         {"modelopt", ""},           {"bitsandbytes", ""}, {"mxfp4", ""},
+                                            {"gptq_marlin", ""}, {"awq_marlin", ""},         {NULL, NULL}};
 static const flag_choice executors[] = {{"mp", ""}, {"uni", ""}, {NULL, NULL}};
 static const flag_choice tokenizer_modes[] = {{"auto", ""}, {"hf", ""}, {"slow", ""}, {NULL, NULL}};
 static const flag_choice config_formats[] = {{"auto", ""}, {"hf", ""}, {NULL, NULL}};

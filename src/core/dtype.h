@@ -7,34 +7,36 @@
 #include <stdint.h>
 
 /* X(name, name in flags, elements a block, bytes a block, ggml type number or -1) */
-#define DTYPE_LIST(X)             \
-    X(F32, f32, 1, 4, 0)          \
-    X(F16, f16, 1, 2, 1)          \
-    X(BF16, bf16, 1, 2, 30)       \
-    X(Q4_0, q4_0, 32, 18, 2)      \
-    X(Q4_1, q4_1, 32, 20, 3)      \
-    X(Q5_0, q5_0, 32, 22, 6)      \
-    X(Q5_1, q5_1, 32, 24, 7)      \
-    X(Q8_0, q8_0, 32, 34, 8)      \
-    X(Q2_K, q2_k, 256, 84, 10)    \
-    X(Q3_K, q3_k, 256, 110, 11)   \
-    X(Q4_K, q4_k, 256, 144, 12)   \
-    X(Q5_K, q5_k, 256, 176, 13)   \
-    X(Q6_K, q6_k, 256, 210, 14)   \
-    X(IQ4_NL, iq4_nl, 32, 18, 20) \
-    X(I8, int8, 1, 1, 24)         \
-    X(I16, int16, 1, 2, 25)       \
-    X(I32, int32, 1, 4, 26)       \
-    X(I64, int64, 1, 8, 27)       \
-    X(F64, f64, 1, 8, 28)         \
-    X(U8, uint8, 1, 1, -1)        \
-    X(BOOL, bool, 1, 1, -1)
+#define DTYPE_LIST(X)                                                                                                                      \
+    X(F32, f32, 1, 4, 0)                                                                                                                   \
+    X(F16, f16, 1, 2, 1)                                                                                                                   \
+    X(BF16, bf16, 1, 2, 30)                                                                                                                \
+    X(Q4_0, q4_0, 32, 18, 2)                                                                                                               \
+    X(Q4_1, q4_1, 32, 20, 3)                                                                                                               \
+    X(Q5_0, q5_0, 32, 22, 6)                                                                                                               \
+    X(Q5_1, q5_1, 32, 24, 7)                                                                                                               \
+    X(Q8_0, q8_0, 32, 34, 8)                                                                                                               \
+    X(Q2_K, q2_k, 256, 84, 10)                                                                                                             \
+    X(Q3_K, q3_k, 256, 110, 11)                                                                                                            \
+    X(Q4_K, q4_k, 256, 144, 12)                                                                                                            \
+    X(Q5_K, q5_k, 256, 176, 13)                                                                                                            \
+    X(Q6_K, q6_k, 256, 210, 14)                                                                                                            \
+    X(IQ4_NL, iq4_nl, 32, 18, 20)                                                                                                          \
+    X(I8, int8, 1, 1, 24)                                                                                                                  \
+    X(I16, int16, 1, 2, 25)                                                                                                                \
+    X(I32, int32, 1, 4, 26)                                                                                                                \
+    X(I64, int64, 1, 8, 27)                                                                                                                \
+    X(F64, f64, 1, 8, 28)                                                                                                                  \
+    X(U8, uint8, 1, 1, -1)                                                                                                                 \
+    X(BOOL, bool, 1, 1, -1)                                                                                                                \
+    X(F8_E4M3, fp8_e4m3, 1, 1, -1)                                                                                                         \
+    X(F8_E8M0, fp8_e8m0, 1, 1, -1)
 
 typedef enum dtype {
 #define DTYPE_NAME(name, flag, elements, bytes, ggml) DTYPE_##name,
     DTYPE_LIST(DTYPE_NAME)
 #undef DTYPE_NAME
-    N_DTYPES
+        N_DTYPES
 } dtype;
 
 /* How matrix products are computed: the main part of the numeric configuration (docs/design.md, Determinism). */

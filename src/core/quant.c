@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/float8.h"
 #include "core/half.h"
 
 #define GROUP 32 /* elements of a block of the formats that are not K */
@@ -214,6 +215,12 @@ quire_err quant_dequantise(dtype t, const void *blocks, size_t n, float *out) {
     if (t == DTYPE_F16 || t == DTYPE_BF16) {
         for (size_t i = 0; i < n; i++) {
             out[i] = t == DTYPE_F16 ? f16_to_f32(read_u16(b + 2 * i)) : bf16_to_f32(read_u16(b + 2 * i));
+        }
+        return QUIRE_OK;
+    }
+    if (t == DTYPE_F8_E4M3 || t == DTYPE_F8_E8M0) {
+        for (size_t i = 0; i < n; i++) {
+            out[i] = t == DTYPE_F8_E4M3 ? e4m3_to_f32(b[i]) : e8m0_to_f32(b[i]);
         }
         return QUIRE_OK;
     }

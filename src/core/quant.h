@@ -49,8 +49,8 @@ typedef struct quant_codes {
  * thread. */
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out);
 
-/* out[0..n) = the values of n elements of type t at blocks; n is a multiple of the type's block. Types: F32 F16 BF16 and every Q type.
- * QUIRE_UNSUPPORTED for the integer types. blocks needs no alignment. Any thread. */
+/* out[0..n) = the values of n elements of type t at blocks; n is a multiple of the type's block. Types: F32 F16 BF16, 8-bit floats, every
+ * Q type. QUIRE_UNSUPPORTED for the integer types. blocks needs no alignment. Any thread. */
 quire_err quant_dequantise(dtype t, const void *blocks, size_t n, float *out);
 
 #endif

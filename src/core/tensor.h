@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/dtype.h"
+#include "core/quant_matrix.h"
 
 #define TENSOR_MAX_DIMS 4
 
@@ -20,8 +21,9 @@ typedef struct tensor_view {
     const void *data; /* of any alignment */
     size_t n_bytes;
     const struct tensor_view *scale; /* for integer types: one factor a row, [rows] or [rows, 1]; NULL: none */
-    bool stays;       /* data stay mapped while a model made of them is open: a backend need not copy them */
-    uint32_t packing; /* 0, or the version of the backend's own layout of data, in place of row by row; aligned to 64 then */
+    bool stays;                      /* data stay mapped while a model made of them is open: a backend need not copy them */
+    const quant_matrix *quant; /* not NULL: the elements are those of this matrix, as floats (type F32); data and n_bytes are unused */
+    uint32_t packing;          /* 0, or the version of the backend's own layout of data, in place of row by row; aligned to 64 then */
 } tensor_view;
 
 #endif

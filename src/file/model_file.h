@@ -60,7 +60,7 @@ int32_t model_file_n_tensors(const model_file *f);
 const tensor_view *model_file_tensor(const model_file *f, int32_t i);
 /* Finds a tensor by its exact name. NULL when there is none. O(log n) or better. */
 const tensor_view *model_file_find(const model_file *f, const char *name);
-/* Why a tensor cannot be read ("F8_E4M3"). A safetensors file may hold tensors that a tensor_view cannot describe: an unknown dtype, over 4
+/* Why a tensor cannot be read ("F8_E5M2"). A safetensors file may hold tensors that a tensor_view cannot describe: an unknown dtype, over 4
  * dimensions, no elements; and an index may name some that no file has. They are neither counted nor found. NULL when the file has no such
  * tensor. A GGUF file with such a tensor is refused. */
 const char *model_file_why_unread(const model_file *f, const char *name);

@@ -224,10 +224,20 @@ foreign foreign_of_gguf(str type, str architecture) {
 static const struct {
     const char *ends, *with, *form;
 } forms[] = {
-    {".scales", ".biases", "MLX"}, {".qweight", "", "GPTQ or AWQ"},        {".q_weight", "", "ExLlamaV2"},
-    {".trellis", "", "ExLlamaV3"}, {".weight.absmax", "", "bitsandbytes"}, {".W_q", "", "HQQ"},
-    {".codebooks", "", "AQLM"},
+    {".scales", ".biases", "MLX"}, {".q_weight", "", "ExLlamaV2"}, {".trellis", "", "ExLlamaV3"},
+    {".W_q", "", "HQQ"},           {".codebooks", "", "AQLM"},
 };
+
+/* The methods that src/model reads (quant_method.h). */
+static const char *const methods[] = {"compressed-tensors", "gptq", "awq", "fp8", "modelopt", "bitsandbytes", "mxfp4"};
+
+static bool is_read(str method) {
+    bool is = false;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        is = is || str_is(method, methods[i]);
+    }
+    return is;
+}
 
 static bool has_tensor(const tensor_dir *d, str stem, const char *end) {
     char name[256];
@@ -268,7 +278,7 @@ static const json_value *find_quantisation(const json_value *config, str *form) 
             *form = str_of("MLX");
             return mlx;
         }
-        if (method.n > 0 && !str_is(method, "compressed-tensors")) {
+        if (method.n > 0 && !is_read(method)) {
             *form = method;
             return q;
         }
@@ -295,8 +305,8 @@ quire_err foreign_weights_check(const json_value *config, const tensor_dir *tens
         by = is_mlx ? "quantization in config.json" : "quantization_config.quant_method in config.json";
     }
     return err_set(err, QUIRE_UNSUPPORTED, -1,
-                   "%s: %s%s%s (by %s); of quantised safetensors Quire reads compressed-tensors' W8A8 only: download the model that this "
-                   "was made from%s%s, or a GGUF of it",
+                   "%s: %s%s%s (by %s); of quantised safetensors Quire reads compressed-tensors, GPTQ, AWQ, FP8, ModelOpt, "
+                   "bitsandbytes and MXFP4: download the model that this was made from%s%s, or a GGUF of it",
                    where, is_mlx ? "an MLX checkpoint, quantised" : "a checkpoint quantised with ", is_mlx ? "" : show_name(form).text,
                    width, by, base[0] != 0 ? ", " : "", base);
 }

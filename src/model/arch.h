@@ -46,8 +46,4 @@ const arch *arch_at(size_t i);
 /* Refuses a checkpoint whose config.json says of its biases what is not so. Keys that it leaves out say nothing. */
 quire_err biases_check(const config *c, const arch_names *names);
 
-/* ---- quantisation.c ---- */
-/* QUIRE_UNSUPPORTED, with err on the first setting of another form. Files without the key, and GGUF files, pass. */
-quire_err quantisation_check(const model_file *f, quire_error *err);
-
 #endif

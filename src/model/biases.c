@@ -19,12 +19,22 @@ static const bias_key keys[] = {
     {"lm_head_bias", {"lm_head.bias"}},
 };
 
-/* The first tensor of the text model with one of the ends, or NULL. */
-static const char *find_end(const model_file *f, const char *root, const bias_key *k) {
+/* AutoGPTQ writes a bias of zeros for every layer. */
+static bool is_zeros(const tensor_view *t) {
+    const uint8_t *bytes = t->data;
+    size_t i = 0;
+    while (i < t->n_bytes && bytes[i] == 0) {
+        i++;
+    }
+    return i == t->n_bytes;
+}
+
+/* The first tensor of the text model with one of the ends, or NULL. zeros: those of zeros are meant too. */
+static const char *find_end(const model_file *f, const char *root, const bias_key *k, bool zeros) {
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const char *name = model_file_tensor(f, i)->name;
-        bool is_text = text_prefix(root) == 0 || strncmp(name, root, strlen(root)) == 0;
-        for (size_t e = 0; is_text && e < sizeof k->ends / sizeof *k->ends && k->ends[e] != NULL; e++) {
+        bool is_meant = (text_prefix(root) == 0 || strncmp(name, root, strlen(root)) == 0) && (zeros || !is_zeros(model_file_tensor(f, i)));
+        for (size_t e = 0; is_meant && e < sizeof k->ends / sizeof *k->ends && k->ends[e] != NULL; e++) {
             if (str_ends(str_of(name), k->ends[e])) {
                 return name;
             }
@@ -52,7 +62,7 @@ quire_err biases_check(const config *c, const arch_names *names) {
             continue;
         }
         TRY(config_bool(c, NULL, key, &says));
-        const char *found = find_end(c->f, loader_root(c->f, names), &keys[i]);
+        const char *found = find_end(c->f, loader_root(c->f, names), &keys[i], says);
         char what[240];
         (void)snprintf(what, sizeof what,
                        says ? "true, and no tensor named ..%.60s is in the file: it is incomplete" : "false, and the file has %.160s",

@@ -88,9 +88,9 @@ static quire_err load_slopes(const loader *l, const model_desc *d, decoder *w) {
 
 /* Whether the file has a head that is not the table of embeddings, whatever its numbers say of tying. */
 static bool has_own_head(const loader *l, weight_name tokens, weight_name head) {
-    const tensor_view *t = loader_peek(l, tokens, ".weight"), *h = loader_peek(l, head, ".weight");
+    const tensor_view *t = loader_look(l, tokens, NO_LAYER, ".weight"), *h = loader_look(l, head, NO_LAYER, ".weight");
     bool differs = t != NULL && h != NULL && (h->type != t->type || h->n_bytes != t->n_bytes || memcmp(h->data, t->data, h->n_bytes) != 0);
-    return differs || (t != NULL && loader_peek(l, head, ".weight" PACKED_SUFFIX) != NULL);
+    return differs || (t != NULL && loader_look(l, head, NO_LAYER, ".weight" PACKED_SUFFIX) != NULL);
 }
 
 static quire_err load_ends(loader *l, const model_desc *d, const arch_names *names, decoder *w) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "file/packed.h"
+#include "model/quant_method.h"
 
 /* The text behind a prefix, or NULL. */
 static const char *behind(const char *name, const char *prefix) {
@@ -147,7 +148,6 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
     d->is_packed = model_file_packed_for(f, &d->packed_compute);
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const tensor_view *t = model_file_tensor(f, i);
-        int64_t n = 1;
         if (tensor_part_of(f, d, names, root, t->name, &next) != PART_TEXT) {
             const char *tower = gguf_tower(f, t->name);
             note_name(d, tower != NULL ? tower : beside(f, d, names, root, t->name));
@@ -156,9 +156,7 @@ void describe_weights(const model_file *f, const arch_names *names, const char *
             d->left_out_bytes += (int64_t)t->n_bytes;
             continue;
         }
-        for (int32_t k = 0; k < t->n_dims; k++) {
-            n *= t->dims[k];
-        }
+        int64_t n = quant_n_weights(f, t);
         d->n_params += is_second_form(f, t) ? 0 : n;
         d->weight_bytes += (int64_t)t->n_bytes;
         d->weight_bytes_of[t->type] += (int64_t)t->n_bytes;

@@ -7,29 +7,11 @@
 #include "base/size.h"
 #include "core/quant.h"
 #include "model/left_out.h"
-
-#define MAX_NAME   160
-#define MODEL_ROOT "model." /* with which Hugging Face names of weights begin */
-
-/* Checkpoints of several parts have the text model further in, those of a model without its head leave it out, encoders have names of their
- * own. The embedding of tokens shows it. */
-const char *loader_root(const model_file *f, const arch_names *names) {
-    static const char *const roots[] = {
-        MODEL_ROOT, "language_model.model.", "model.language_model.", "model.text_model.", "language_model.", "bert.", "roberta.", ""};
-    const char *tokens = weight_name_of(names, W_TOKENS).hf;
-    bool has_root = strncmp(tokens, MODEL_ROOT, strlen(MODEL_ROOT)) == 0;
-    for (size_t i = 0; has_root && i < sizeof roots / sizeof *roots; i++) {
-        char name[MAX_NAME];
-        (void)snprintf(name, sizeof name, "%s%s.weight", roots[i], tokens + strlen(MODEL_ROOT));
-        if (model_file_find(f, name)) {
-            return roots[i];
-        }
-    }
-    return MODEL_ROOT;
-}
+#include "model/quant_method.h"
 
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err) {
     *l = (loader){.file = f, .b = b, .err = err, .max_positions = max_positions, .names = names, .root = loader_root(f, names)};
+    l->is_quantised = quant_is(f);
     l->used = mem_new((size_t)model_file_n_tensors(f) + 1, sizeof *l->used);
     return l->used ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
 }
@@ -40,75 +22,10 @@ void loader_deinit(loader *l) {
     *l = (loader){0};
 }
 
-/* ---- names ---- */
-
-/* The full name of a tensor, in the file's own convention. pattern: the first of alternatives with '|' between them. */
-static void spell(const loader *l, const char *pattern, int32_t layer, const char *suffix, char out[MAX_NAME]) {
-    int n = (int)strcspn(pattern, "|"), skip = 0;
-    const char *hole = strstr(pattern, "%d"), *root = "";
-    if (strncmp(pattern, MODEL_ROOT, strlen(MODEL_ROOT)) == 0) {
-        root = l->root;
-        skip = (int)strlen(MODEL_ROOT);
-    }
-    if (hole != NULL && hole - pattern < n) {
-        int head = (int)(hole - pattern);
-        snprintf(out, MAX_NAME, "%s%.*s%d%.*s%s", root, head - skip, pattern + skip, (int)layer, n - head - 2, hole + 2, suffix);
-    } else {
-        snprintf(out, MAX_NAME, "%s%.*s%s", root, n - skip, pattern + skip, suffix);
-    }
-}
-
-/* The full name under which the file has the tensor; of alternatives of which it has none, the first. */
-static void full_name(const loader *l, weight_name name, int32_t layer, const char *suffix, char out[MAX_NAME]) {
-    const char *first = model_file_format(l->file) == MODEL_GGUF ? name.gguf : name.hf;
-    for (const char *pattern = first; pattern != NULL; pattern = strchr(pattern, '|')) {
-        pattern += *pattern == '|';
-        spell(l, pattern, layer, suffix, out);
-        if (model_file_find(l->file, out) || model_file_why_unread(l->file, out)) {
-            return;
-        }
-    }
-    spell(l, first, layer, suffix, out);
-}
-
-/* Marks a tensor of the file used. */
-static used_tensor *use(loader *l, const tensor_view *t) {
-    used_tensor *u = &l->used[t - model_file_tensor(l->file, 0)];
-    u->used = true;
-    return u;
-}
-
-quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out) {
-    char full[MAX_NAME];
-    full_name(l, name, layer, suffix, full);
-    const char *why = model_file_why_unread(l->file, full);
-    if (why) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be read by this version: %s", model_file_path(l->file), full,
-                       why);
-    }
-    *out = model_file_find(l->file, full);
-    if (*out) {
-        use(l, *out);
-    }
-    return QUIRE_OK;
-}
-
-const tensor_view *loader_peek(const loader *l, weight_name name, const char *suffix) {
-    char full[MAX_NAME];
-    full_name(l, name, NO_LAYER, suffix, full);
-    return model_file_find(l->file, full);
-}
-
 /* Finds a weight or bias; stacked ones are stored without ".weight" and with "_bias" in some files. */
 static quire_err find_either(loader *l, weight_name name, int32_t layer, bool bias, const tensor_view **out) {
     TRY(loader_find(l, name, layer, bias ? ".bias" : ".weight", out));
     return *out ? QUIRE_OK : loader_find(l, name, layer, bias ? "_bias" : "", out);
-}
-
-static bool has(const loader *l, weight_name name, int32_t layer, const char *suffix) {
-    char full[MAX_NAME];
-    full_name(l, name, layer, suffix, full);
-    return model_file_find(l->file, full) != NULL;
 }
 
 /* Stacked tensors are stored without ".weight" in some files, and a packed model has parts in place of the whole. */
@@ -118,14 +35,14 @@ bool loader_has(const loader *l, weight_name name, int32_t layer) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++) {
         char suffix[32];
         (void)snprintf(suffix, sizeof suffix, ".weight%s", ends[i]);
-        found = has(l, name, layer, suffix) || has(l, name, layer, ends[i]);
+        found = loader_look(l, name, layer, suffix) != NULL || loader_look(l, name, layer, ends[i]) != NULL;
     }
-    return found;
+    return found || quant_linear_is(l, name, layer);
 }
 
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
-    char full[MAX_NAME];
-    full_name(l, name, layer, ".weight", full);
+    char full[LOADER_NAME_BYTES];
+    loader_full_name(l, name, layer, ".weight", full);
     return err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete", model_file_path(l->file), full);
 }
 
@@ -240,7 +157,7 @@ static quire_err take_part(const loader *l, const tensor_view *t, const weight_p
 
 /* ---- products ---- */
 
-/* Records the weights under the name that a packed model gives them. */
+/* Records the weights under the name that a packed model gives them. name: of the tensor, or of what it would be unquantised. */
 static quire_err note_linear(loader *l, const char *name, const weight_part *p, const tensor_view *w, const linear *made) {
     if (mem_grow(&l->linears, &l->cap_linears, l->n_linears + 1, sizeof *l->linears) != QUIRE_OK) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -269,41 +186,69 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
     }
     weight.scale = scale;
     if (e == QUIRE_OK && bias != NULL) {
-        use(l, bias)->as_is = true;
+        loader_use(l, bias)->as_is = true;
         e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
-    e = e ? e : l->b->ops->linear_load(l->b, &(linear_spec){&weight, bias, exact}, out, l->err);
+    e = e ? e : l->b->ops->linear_load(l->b, &(linear_spec){&weight, bias, exact, l->is_quantised}, out, l->err);
     e = e ? e : note_linear(l, w->name, p, &weight, *out);
     mem_free(copy);
     mem_free(bias_copy);
     return e;
 }
 
-/* Finds a product's weight, in its packed form where the file has one. */
-static quire_err find_weight(loader *l, weight_name name, int32_t layer, const weight_part *p, const tensor_view **out) {
+/* Finds a product's weight in its packed form; NULL: the file is not packed. */
+static quire_err find_packed(loader *l, weight_name name, int32_t layer, const weight_part *p, const tensor_view **out) {
     char suffix[64];
     (void)snprintf(suffix, sizeof suffix, ".weight%s%s" PACKED_SUFFIX, p ? "." : "", p ? p->suffix : "");
     TRY(loader_find(l, name, layer, suffix, out));
-    if (!*out && p) {
-        TRY(loader_find(l, name, layer, suffix + strlen(".weight"), out));
+    return *out || !p ? QUIRE_OK : loader_find(l, name, layer, suffix + strlen(".weight"), out);
+}
+
+/* Loads a weight that several tensors hold in a quantised form. */
+static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_view *bias, bool exact, int64_t n_out, linear **out) {
+    char full[LOADER_NAME_BYTES];
+    tensor_view weight = {.name = full, .type = DTYPE_F32, .n_dims = 2, .dims = {n_out, q->n_in, 1, 1}, .quant = &q->m}, bias_view;
+    void *bias_copy = NULL;
+    quire_err e = QUIRE_OK;
+    loader_full_name(l, q->name, q->layer, ".weight", full);
+    if (bias != NULL) {
+        loader_use(l, bias)->as_is = true;
+        e = q->part ? take_part(l, bias, q->part, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
+        bias = q->part ? &bias_view : bias;
     }
-    return *out ? QUIRE_OK : find_either(l, name, layer, false, out);
+    e = e ? e : l->b->ops->linear_load(l->b, &(linear_spec){&weight, bias, exact, false}, out, l->err);
+    e = e ? e : note_linear(l, full, q->part, &weight, *out);
+    mem_free(bias_copy);
+    return e;
 }
 
 /* Loads a linear layer. or_name: a second name for the weight, or NULL. */
 static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, const weight_part *p, bool exact,
                              int64_t n_out, int64_t n_in, linear **out) {
-    const tensor_view *w, *scale, *bias;
-    TRY(find_weight(l, name, layer, p, &w));
-    if (!w && or_name) {
-        TRY(find_weight(l, *or_name, layer, p, &w));
+    const tensor_view *w = NULL, *scale, *bias;
+    quant_linear q;
+    bool is_quantised = false;
+    for (const weight_name *n = &name; n != NULL && w == NULL && !is_quantised; n = n == &name ? or_name : NULL) {
+        TRY(find_packed(l, *n, layer, p, &w));
+        if (w == NULL) {
+            TRY(quant_linear_find(l, *n, layer, p, n_out, n_in, &q, &is_quantised));
+        }
+        if (w == NULL && !is_quantised) {
+            TRY(find_either(l, *n, layer, false, &w));
+        }
     }
-    TRY(loader_find(l, name, layer, ".weight_scale", &scale));
-    TRY(find_either(l, name, layer, true, &bias));
-    if (!bias && or_name) {
-        TRY(find_either(l, *or_name, layer, true, &bias));
+    quire_err e = is_quantised ? QUIRE_OK : loader_find(l, name, layer, ".weight_scale", &scale);
+    e = e ? e : find_either(l, name, layer, true, &bias);
+    if (e == QUIRE_OK && !bias && or_name) {
+        e = find_either(l, *or_name, layer, true, &bias);
     }
+    if (is_quantised) {
+        e = e ? e : load_quantised(l, &q, bias, exact, n_out, out);
+        quant_linear_deinit(&q);
+        return e;
+    }
+    TRY(e);
     return w ? load_linear(l, w, scale, bias, p, exact, n_out, n_in, out) : missing(l, name, layer);
 }
 
@@ -343,14 +288,14 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, const norm_spe
         flat.dims[1] = 1;
     }
     TRY(check_shape(l, &flat, 1, n, 1, 1));
-    use(l, w)->as_is = true;
+    loader_use(l, w)->as_is = true;
     s.weight = &flat;
     if (s.kind == NORM_LAYER) {
         TRY(find_norm(l, name, layer, s.kind, true, &s.bias));
     }
     if (s.bias) {
         TRY(check_shape(l, s.bias, 1, n, 1, 1));
-        use(l, s.bias)->as_is = true;
+        loader_use(l, s.bias)->as_is = true;
     }
     return l->b->ops->norm_load(l->b, &s, out, l->err);
 }
@@ -396,7 +341,7 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
         return missing(l, name, NO_LAYER);
     }
     TRY(check_shape(l, w, 2, n_vocab, width, 1));
-    use(l, w)->as_is = true;
+    loader_use(l, w)->as_is = true;
     const tensor_view table = as_matrix(w, n_vocab, width);
     return l->b->ops->embedding_load(l->b, &table, out, l->err);
 }
@@ -408,7 +353,7 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
     if (!t) {
         return QUIRE_OK;
     }
-    use(l, t)->as_is = true;
+    loader_use(l, t)->as_is = true;
     tensor_view flat = *t;
     if (t->n_dims == 2 && t->dims[0] == 1) {
         flat.n_dims = 1;
@@ -429,9 +374,9 @@ quire_err loader_vector(loader *l, weight_name name, int32_t layer, const char *
 }
 
 quire_err loader_need_vector(loader *l, weight_name name, const char *suffix, int64_t n, float **out) {
-    char full[MAX_NAME];
+    char full[LOADER_NAME_BYTES];
     TRY(loader_vector(l, name, NO_LAYER, suffix, n, out));
-    full_name(l, name, NO_LAYER, suffix, full);
+    loader_full_name(l, name, NO_LAYER, suffix, full);
     return *out != NULL
                ? QUIRE_OK
                : err_set(l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s is missing: the file is incomplete", model_file_path(l->file), full);
@@ -445,7 +390,7 @@ quire_err loader_matrix(loader *l, weight_name name, int64_t n_out, int64_t n_in
         return missing(l, name, NO_LAYER);
     }
     TRY(check_shape(l, t, 2, n_out, n_in, 1));
-    use(l, t)->as_is = true;
+    loader_use(l, t)->as_is = true;
     float *rows = size_mul((size_t)n_out, (size_t)n_in, &n) ? mem_new(n, sizeof *rows) : NULL;
     if (rows == NULL) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
@@ -477,9 +422,9 @@ quire_err loader_image(const loader *l, packed_image *image) {
 }
 
 quire_err loader_finish(const loader *l, const model_desc *d) {
-    /* derived data, and tensors that the description reads */
-    static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_long.weight",
-                                          "rope_factors_short.weight"};
+    /* scales of 8-bit keys and values, which pages of other types have no use for; derived data, and tensors that the description reads */
+    static const char *const derived[] = {
+        ".k_scale", ".v_scale", "rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
         int32_t next_token;

@@ -5,61 +5,13 @@
 #ifndef MODEL_LOADER_H
 #define MODEL_LOADER_H
 
-#include "backend/backend.h"
-#include "file/model_file.h"
 #include "file/packed_image.h"
-#include "model/weight_names.h"
-
-/* Where a weight lies inside a tensor that holds several. Its rows are blocks of `block` rows of the tensor, `step` rows apart, from row
- * `first` on. */
-typedef struct weight_part {
-    const char *suffix; /* names the part in a packed model: "q" */
-    int64_t n_rows;     /* of the whole tensor (of one slab) */
-    int64_t first, block, step;
-    int32_t slab, n_slabs; /* the tensor is [n_slabs, n_rows, n_in] and the weight lies in this slab; n_slabs 0: it is [n_rows, n_in] */
-    bool transposed;       /* the tensor (or slab) is stored as [n_in, n_rows] */
-} weight_part;
-
-/* How the file's tensor has been used. */
-typedef struct used_tensor {
-    bool used;
-    bool as_is; /* it was read unchanged */
-} used_tensor;
-
-/* A product's weights that were made from a tensor or a part of it. */
-typedef struct loaded_linear {
-    char name[160]; /* under which a packed model holds them, without PACKED_SUFFIX */
-    dtype type;
-    int64_t dims[2];
-    const linear *w;
-} loaded_linear;
-
-typedef struct loader {
-    const model_file *file;
-    backend *b;
-    quire_error *err;
-    int32_t max_positions;
-    const arch_names *names; /* NULL: Llama's */
-    const char *root;        /* what "model." is in this file */
-    used_tensor *used;       /* [tensors of the file] */
-    loaded_linear *linears;
-    size_t n_linears, cap_linears;
-} loader;
-
-#define NO_LAYER (-1)
-
-/* Where the names of a checkpoint begin that architectures call "model.". */
-const char *loader_root(const model_file *f, const arch_names *names);
+#include "model/find_weight.h"
 
 /* names: the architecture's; NULL: Llama's. */
 quire_err loader_init(loader *l, const model_file *f, const arch_names *names, backend *b, int32_t max_positions, quire_error *err);
 void loader_deinit(loader *l);
 
-/* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL when the file has none. QUIRE_UNSUPPORTED when the
- * file has it in a form that cannot be read: without it the result would be another model. */
-quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out);
-/* The same without marking it, of a tensor of no layer. */
-const tensor_view *loader_peek(const loader *l, weight_name name, const char *suffix);
 /* Whether the file has the weight, packed or not, whole or in parts. Marks nothing. */
 bool loader_has(const loader *l, weight_name name, int32_t layer);
 

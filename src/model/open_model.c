@@ -9,6 +9,7 @@
 #include "model/decoder.h"
 #include "model/left_out.h"
 #include "model/model_type.h"
+#include "model/quant_method.h"
 
 #define WHOLE "download the whole model, as `quire pull ORG/NAME` does"
 
@@ -102,7 +103,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     if (model_file_str(f, "general.name", &name) == QUIRE_OK) {
         snprintf(d.name, sizeof d.name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.p);
     }
-    TRY(quantisation_check(f, err));
+    TRY(quant_check(f, err));
     TRY(a->describe(&c, &d));
     TRY(read_direction(&c, &d));
     d.no_head = d.no_head || is_headless(f, a->names, &d);

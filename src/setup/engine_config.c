@@ -83,8 +83,8 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
                        compute_name(d->packed_compute));
     }
     if (is_auto) {
-        bool half = d->weight_type == DTYPE_F16 || d->weight_type == DTYPE_BF16;
-        *out = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ? COMPUTE_INT8 : half ? COMPUTE_BF16 : COMPUTE_F32;
+        bool is_int8 = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8;
+        *out = is_int8 ? COMPUTE_INT8 : d->weight_type == DTYPE_F32 ? COMPUTE_F32 : COMPUTE_BF16;
         return QUIRE_OK;
     }
     const char *const names[] = {compute_name(COMPUTE_F32), compute_name(COMPUTE_BF16), compute_name(COMPUTE_INT8)};

@@ -41,6 +41,8 @@ bool check_line(str *rest, str *line);
 int check_tokenizers(const char *dir, const char *root, check_report *r);
 int check_models(const char *dir, const char *root, check_report *r);
 int check_quants(const char *dir, const char *root, check_report *r);
+/* The models of check_quants, DIR/hf (check_quant_models.c). */
+void check_quant_models(const char *dir, check_report *r);
 int check_templates(const char *dir, const char *root, check_report *r);
 int check_sampling(const char *dir, const char *root, check_report *r);
 int check_beam(const char *dir, const char *root, check_report *r);

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "check/check.h"
 #include "check/check_rows.h"
+#include "check/check_run.h"
 #include "check/check_table.h"
 #include "quire.h"
 #include "json/json.h"
@@ -37,22 +38,6 @@ static void case_deinit(model_case *c) {
     mem_free(c->logits);
 }
 
-static quire_err take_ids(json_value *object, const char *name, const char *path, int32_t **ids, size_t *n, quire_error *err) {
-    json_value *list = json_get(object, name);
-    if (!json_is(list, JSON_KIND_ARRAY)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list \"%s\"", path, name);
-    }
-    *n = json_length(list);
-    *ids = mem_new(*n, sizeof **ids);
-    if (!*ids) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
-    }
-    for (size_t i = 0; i < *n; i++) {
-        (*ids)[i] = (int)json_int64(json_at(list, i));
-    }
-    return QUIRE_OK;
-}
-
 /* Models that give rows: an encoder's ids.json has a prompt alone. */
 static void check_encoder(check_report *r, const char *dir, const char *name, bool has_gguf, const char *lacks) {
     char path[MAX_PATH], where[512], *text;
@@ -64,7 +49,7 @@ static void check_encoder(check_report *r, const char *dir, const char *name, bo
     if (e == QUIRE_OK) {
         json_value *ids = json_document((str){text, n});
         mem_free(text);
-        e = take_ids(ids, "prompt", path, &c.prompt, &c.n_prompt, &err);
+        e = check_take_ids(ids, "prompt", path, &c.prompt, &c.n_prompt, &err);
         json_drop(ids);
     }
     if (e != QUIRE_OK) {
@@ -91,8 +76,8 @@ static quire_err read_case(const char *dir, model_case *c, quire_error *err) {
     TRY(check_read(path, &text, &n, err));
     json_value *ids = json_document((str){text, n});
     mem_free(text);
-    quire_err e = take_ids(ids, "prompt", path, &c->prompt, &c->n_prompt, err);
-    e = e ? e : take_ids(ids, "greedy", path, &c->greedy, &c->n_greedy, err);
+    quire_err e = check_take_ids(ids, "prompt", path, &c->prompt, &c->n_prompt, err);
+    e = e ? e : check_take_ids(ids, "greedy", path, &c->greedy, &c->n_greedy, err);
     c->cache_dependent = json_has(ids, "greedy_cached");
     json_drop(ids);
     TRY(e);
@@ -102,44 +87,6 @@ static quire_err read_case(const char *dir, model_case *c, quire_error *err) {
     c->n_vocab = dims[1];
     return dims[0] == (int64_t)c->n_prompt ? QUIRE_OK
                                            : err_set(err, QUIRE_BAD_FILE, -1, "%s: must have a row for each token of the prompt", path);
-}
-
-/* Runs the case's prompt; logits f32 [n_prompt, n_vocab] and at most n_greedy ids come back. */
-static quire_err run_model(quire_engine *engine, const model_case *c, float *logits, int32_t *greedy, size_t *n_greedy, quire_error *err) {
-    quire_queue *queue;
-    quire_request *request;
-    quire_stream *stream;
-    char max_tokens[24];
-    snprintf(max_tokens, sizeof max_tokens, "%zu", c->n_greedy);
-    TRY(quire_request_ids(engine, c->prompt, c->n_prompt, &request, err));
-    quire_err e = quire_request_set(request, "max_tokens", max_tokens, err);
-    e = e ? e : quire_request_set(request, "temperature", "0", err);
-    e = e ? e : quire_request_set(request, "ignore_eos", "true", err);
-    e = e ? e : quire_queue_open(engine, &queue);
-    if (e != QUIRE_OK) {
-        quire_request_free(request);
-        return e;
-    }
-    quire_request_logits(request, logits);
-    e = quire_submit(queue, request, NULL, &stream, err);
-    *n_greedy = 0;
-    for (bool done = e != QUIRE_OK; !done;) {
-        quire_event ev;
-        if (!quire_queue_next(queue, &ev)) {
-            quire_queue_wait(queue, -1);
-            continue;
-        }
-        for (int32_t i = 0; ev.kind == QUIRE_EVENT_DELTA && i < ev.n_tokens && *n_greedy < c->n_greedy; i++) {
-            greedy[(*n_greedy)++] = ev.tokens[i];
-        }
-        done = ev.kind == QUIRE_EVENT_DONE;
-        if (done && ev.error) {
-            *err = *ev.error;
-            e = err->code;
-        }
-    }
-    quire_queue_close(queue);
-    return e;
 }
 
 /* Reports the first of: a logit too far off, a greedy id that differs. */
@@ -186,8 +133,8 @@ static void check_engine(check_report *r, const char *where, const char *path, q
     float *logits = mem_new(c->n_prompt * (size_t)c->n_vocab, sizeof *logits);
     int32_t *greedy = mem_new(c->n_greedy, sizeof *greedy);
     size_t n_greedy = 0;
-    quire_err e =
-        logits && greedy ? run_model(engine, c, logits, greedy, &n_greedy, &err) : err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
+    quire_err e = logits && greedy ? check_run(engine, c->prompt, c->n_prompt, c->n_greedy, logits, greedy, &n_greedy, &err)
+                                   : err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
     if (e != QUIRE_OK) {
         check_fail(r, KIND, where, "%s", err.message);
     } else {

@@ -127,14 +127,6 @@ int check_quants(const char *dir, const char *root, check_report *r) {
         fprintf(stderr, "quire-check: %s: holds no .bin files\n", dir);
         return 1;
     }
-    /* Whole models in the Hugging Face quantised formats. */
-    char path[MAX_PATH];
-    glob_t found = {0};
-    snprintf(path, sizeof path, "%s/hf/*/config.json", dir);
-    size_t n_models = glob(path, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
-    for (size_t i = 0; i < n_models; i++) {
-        check_unsupported(r, KIND, found.gl_pathv[i] + strlen(dir) + 1, "quantised Hugging Face weights");
-    }
-    globfree(&found);
+    check_quant_models(dir, r);
     return 0;
 }

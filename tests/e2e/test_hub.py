@@ -192,8 +192,8 @@ def test_a_directory_that_is_no_model_is_named_by_what_it_is(quire, machine, tmp
     card = b"---\nlicense: mit\nbase_model:\n- org/original\n---\n# words\n"
     for command in ("run", "inspect", "pack", "serve"):
         refused(f"mlx-{command}", {**quantised(8), "README.md": card}, "an MLX checkpoint, quantised to 8 bits", "made from, org/original, or a GGUF", command=command)
-    config = json.dumps(json.loads(HF["config.json"]) | {"quantization_config": {"quant_method": "awq", "bits": 4}}).encode()
-    refused("awq", {**HF, "config.json": config}, "a checkpoint quantised with awq to 4 bits", "W8A8", "or a GGUF of it")
+    config = json.dumps(json.loads(HF["config.json"]) | {"quantization_config": {"quant_method": "hqq", "bits": 4}}).encode()
+    refused("hqq", {**HF, "config.json": config}, "a checkpoint quantised with hqq to 4 bits", "AWQ", "or a GGUF of it")
 
 
 def test_a_config_alone_is_inspected_without_weights(machine, tmp_path):

@@ -98,12 +98,10 @@ def changed(path, value):
 
 
 @pytest.mark.parametrize("path, value", [
-    ("quant_method", "gptq"), ("format", "pack-quantized"), ("format", "float-quantized"), ("kv_cache_scheme", {"num_bits": 8}),
-    ("config_groups.group_0.weights.num_bits", 4), ("config_groups.group_0.weights.strategy", "group"), ("config_groups.group_0.weights.symmetric", False),
-    ("config_groups.group_0.weights.group_size", 128), ("config_groups.group_0.weights.type", "float"),
-    ("config_groups.group_0.input_activations", None), ("config_groups.group_0.input_activations.dynamic", False),
-    ("config_groups.group_0.input_activations.symmetric", False), ("config_groups.group_0.input_activations.strategy", "tensor"), ("config_groups.group_1", {})])
+    ("quant_method", "hqq"), ("format", "marlin-24"), ("config_groups.group_0.weights.dynamic", True),
+    ("config_groups.group_0.output_activations", {"num_bits": 8}), ("sparsity_config", {"format": "sparse-24-bitmask"}),
+    ("transform_config", {"config_groups": {"R1": {}}})])
 def test_other_forms_are_refused_by_name(quire, tmp_path, path, value):
     model = write(tmp_path / "m", changed(path, value))
     done = subprocess.run([quire, "inspect", model], capture_output=True, text=True)
-    assert done.returncode == 1 and f"quantization_config.{path}" in done.stderr and "W8A8" in done.stderr
+    assert done.returncode == 1 and f"quantization_config.{path}" in done.stderr and "this version reads" in done.stderr

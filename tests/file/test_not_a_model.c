@@ -79,10 +79,10 @@ static void quantised_weights_are_told_by_their_config(void **state) {
     expect_weights("{\"quantization\": {\"bits\": 4}, \"quantization_config\": {\"bits\": 4}}", NULL, "org/a",
                    "made from, org/a, or a GGUF");
     expect_weights("{\"text_config\": {\"quantization\": {\"bits\": 3}}}", NULL, "", "an MLX checkpoint, quantised to 3 bits");
-    expect_weights("{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}", NULL, "",
-                   "quantised with gptq to 4 bits (by quantization_config.quant_method in config.json);");
+    expect_weights("{\"quantization_config\": {\"quant_method\": \"hqq\", \"bits\": 4}}", NULL, "",
+                   "quantised with hqq to 4 bits (by quantization_config.quant_method in config.json);");
     expect_weights("{\"quantization_config\": {\"quant_method\": \"fp8\"}}", NULL, "", "a checkpoint quantised with fp8 (by");
-    expect_weights("{\"text_config\": {\"quantization_config\": {\"quant_method\": \"awq\\n\"}}}", NULL, "", "quantised with awq?");
+    expect_weights("{\"text_config\": {\"quantization_config\": {\"quant_method\": \"exl2\\n\"}}}", NULL, "", "quantised with exl2?");
     expect_weights("{\"quantization_config\": {\"quant_method\": \"x\", \"bits\": -1000000000000}}", NULL, "", "quantised with x (by");
     expect_weights("{\"quantization_config\": {\"quant_method\": \"compressed-tensors\"}}", NULL, "", NULL);
     expect_weights("{\"quantization\": null, \"quantization_config\": null}", NULL, "", NULL);
@@ -106,10 +106,8 @@ static void quantised_weights_are_told_by_their_tensors(void **state) {
     expect_tensors("a.scales", "a.biases", "an MLX checkpoint");
     expect_tensors("a.biases", "a.scales", "an MLX checkpoint");
     expect_tensors("a.scales", "b.biases", NULL);
-    expect_tensors("a.weight", "a.qweight", "GPTQ or AWQ");
     expect_tensors("a.q_weight", "b", "ExLlamaV2");
     expect_tensors("a", "a.trellis", "ExLlamaV3");
-    expect_tensors("a.weight.absmax", "b", "bitsandbytes");
     expect_tensors("a.weight", "a.bias", NULL);
     expect_tensors("a.weight_scale", ".scales", NULL);
 }

@@ -25,7 +25,7 @@ static void assert_refused(const char *header, size_t n_data, const char *words)
 static const char good[] = "{\"__metadata__\":{\"format\":\"pt\"},"
                            "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[4,16]},"
                            "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]},"
-                           "\"fp8\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[16,20]},"
+                           "\"fp8\":{\"dtype\":\"F8_E5M2\",\"shape\":[4],\"data_offsets\":[16,20]},"
                            "\"five\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1],\"data_offsets\":[20,24]},"
                            "\"none\":{\"dtype\":\"F32\",\"shape\":[0,3],\"data_offsets\":[24,24]}}   ";
 #define GOOD_DATA 24
@@ -49,7 +49,7 @@ static void tensors_are_found_and_strange_ones_remembered(void **state) {
     assert_int_equal(t->n_dims, 0); /* a scalar */
     assert_int_equal(t->n_bytes, 4);
     assert_int_equal(tensor_dir_find(&dir, str_of("fp8")), -1);
-    assert_string_equal(tensor_dir_why_unread(&dir, str_of("fp8")), "F8_E4M3");
+    assert_string_equal(tensor_dir_why_unread(&dir, str_of("fp8")), "F8_E5M2");
     assert_string_equal(tensor_dir_why_unread(&dir, str_of("five")), "more than 4 dimensions");
     assert_string_equal(tensor_dir_why_unread(&dir, str_of("none")), "no elements");
     assert_null(tensor_dir_why_unread(&dir, str_of("a")));

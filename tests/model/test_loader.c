@@ -180,7 +180,7 @@ static quire_err open_hf(const hf_plan *p, quire_error *err) {
     size_t at = 0;
     for (int i = 0; i < p->n; i++) {
         const hf_tensor *t = &p->tensors[i];
-        size_t bytes = t->n * (strcmp(t->dtype, "F8_E4M3") == 0 ? 1 : 4);
+        size_t bytes = t->n * (strcmp(t->dtype, "F8_E5M2") == 0 ? 1 : 4);
         assert_int_equal(strbuf_addf(&header, "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%zu, %zu]}",
                                      i ? ", " : "{", t->name, t->dtype, t->shape, at, at + bytes),
                          QUIRE_OK);
@@ -255,7 +255,7 @@ static void a_text_model_by_itself_needs_no_head(void **state) {
     hf_opens(&p);
     hf_add(&p, "lm_head.weight", 40, 64);
     hf_opens(&p);
-    snprintf(p.tensors[p.n - 1].dtype, sizeof p.tensors[0].dtype, "F8_E4M3");
+    snprintf(p.tensors[p.n - 1].dtype, sizeof p.tensors[0].dtype, "F8_E5M2");
     hf_refused(&p, "lm_head.weight");
 }
 
@@ -266,10 +266,10 @@ static void a_tensor_that_cannot_be_read_is_not_passed_over(void **state) {
     hf_add(&p, "lm_head.weight", 40, 64);
     hf_add(&p, "model.layers.0.self_attn.q_proj.bias", 64, 0);
     hf_opens(&p);
-    snprintf(p.tensors[p.n - 1].dtype, sizeof p.tensors[0].dtype, "F8_E4M3");
+    snprintf(p.tensors[p.n - 1].dtype, sizeof p.tensors[0].dtype, "F8_E5M2");
     hf_refused(&p, "q_proj.bias");
     p.n--;
-    snprintf(p.tensors[p.n - 1].dtype, sizeof p.tensors[0].dtype, "F8_E4M3");
+    snprintf(p.tensors[p.n - 1].dtype, sizeof p.tensors[0].dtype, "F8_E5M2");
     hf_refused(&p, "lm_head.weight");
     p.more = "\"tie_word_embeddings\": true";
     hf_refused(&p, "lm_head.weight");

@@ -33,7 +33,8 @@ static quire_err check_weight(const tensor_view *w, quire_error *err) {
     }
     size_t elements, block = (size_t)dtype_block_elements(w->type), bytes;
     if (!size_mul((size_t)w->dims[0], (size_t)w->dims[1], &elements) || (size_t)w->dims[1] % block != 0 ||
-        !size_mul(elements / block, (size_t)dtype_block_bytes(w->type), &bytes) || (w->packing == 0 && bytes > w->n_bytes)) {
+        !size_mul(elements / block, (size_t)dtype_block_bytes(w->type), &bytes) ||
+        (w->packing == 0 && w->quant == NULL && bytes > w->n_bytes)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not a %s matrix of %lld x %lld", w->name, w->n_bytes,
                        dtype_name(w->type), (long long)w->dims[0], (long long)w->dims[1]);
     }
@@ -140,7 +141,9 @@ const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packin
 quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, quire_error *err) {
     cpu_backend *b = (cpu_backend *)base;
     const tensor_view *weight = spec->weight;
-    compute_mode mode = spec->exact ? COMPUTE_F32 : base->compute;
+    bool is_half = weight->type == DTYPE_F16 || weight->type == DTYPE_BF16,
+         stays = spec->left_out && base->compute == COMPUTE_INT8 && is_half;
+    compute_mode mode = spec->exact || stays ? COMPUTE_F32 : base->compute;
     cpu_linear_state *s;
     pack_kind kind;
     TRY(check_weight(weight, err));

@@ -119,6 +119,10 @@ static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t 
         if (column >= plan->n_out) {
             continue;
         }
+        if (w->quant != NULL) {
+            quant_matrix_read(w->quant, column, k0, n, out[c]);
+            continue;
+        }
         const uint8_t *from = column_at(w, plan->n_in, column, k0);
         if (w->type == DTYPE_F32) {
             memcpy(out[c], from, (size_t)n * sizeof(float));

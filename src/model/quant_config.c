@@ -1,0 +1,120 @@
+/* Checks "quantization_config" in config.json: which quantised checkpoints this build reads. What a layer's tensors are, their names, types
+ * and shapes say (quant_method.h); here stands what those cannot show. */
+#include <stdio.h>
+#include <string.h>
+
+#include "model/arch.h"
+#include "model/quant_method.h"
+
+#define MAX_GROUPS 16 /* config groups of compressed-tensors that are looked at */
+#define MAX_VALUE  64
+
+/* A key below QUANT_CONFIG, and the values that it may have, as JSON spells them, with '|' between; "absent": none, or null; "{}": an
+ * object. "*" in a key stands for each of the config groups. */
+typedef struct quant_rule {
+    const char *key, *values;
+} quant_rule;
+
+static const quant_rule gptq_rules[] = {{"bits", "2|3|4|8"}, {"checkpoint_format", "absent|\"gptq\"|\"gptq_v2\""}, {NULL, NULL}};
+static const quant_rule awq_rules[] = {{"bits", "4"}, {"version", "absent|\"gemm\"|\"GEMM\""}, {"zero_point", "absent|true"}, {NULL, NULL}};
+static const quant_rule fp8_rules[] = {{"activation_scheme", "absent|\"dynamic\"|\"static\""}, {"fmt", "absent|\"e4m3\""}, {NULL, NULL}};
+static const quant_rule modelopt_rules[] = {{"quant_algo", "absent|\"FP8\"|\"NVFP4\""}, {NULL, NULL}};
+static const quant_rule bnb_rules[] = {{"load_in_8bit", "absent|false"}, {NULL, NULL}};
+static const quant_rule no_rules[] = {{NULL, NULL}};
+static const quant_rule compressed_rules[] = {
+    {"format", "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|\"nvfp4-pack-quantized\"|"
+               "\"mxfp4-pack-quantized\"|\"mxfp8-quantized\"|\"mixed-precision\""},
+    {"config_groups.*.format", "absent|\"pack-quantized\"|\"int-quantized\"|\"float-quantized\"|\"naive-quantized\"|"
+                               "\"nvfp4-pack-quantized\"|\"mxfp4-pack-quantized\"|\"mxfp8-quantized\""},
+    {"config_groups.*.weights.dynamic", "absent|false"},
+    {"config_groups.*.output_activations", "absent"},
+    {"sparsity_config.format", "absent|\"dense\""},
+    {"transform_config.config_groups", "absent"}, /* rotations that the layers' inputs would need */
+    {NULL, NULL}};
+
+static const struct {
+    const char *method;
+    const quant_rule *rules;
+} tables[] = {{"gptq", gptq_rules},         {"awq", awq_rules},          {"fp8", fp8_rules}, {"compressed-tensors", compressed_rules},
+              {"modelopt", modelopt_rules}, {"bitsandbytes", bnb_rules}, {"mxfp4", no_rules}};
+
+/* Spells the value of a key as the rules do. */
+static void spell(const model_file *f, const char *key, char value[MAX_VALUE]) {
+    str text;
+    int64_t number;
+    bool flag;
+    quire_err e = model_file_str(f, key, &text);
+    (void)snprintf(value, MAX_VALUE, "{}");
+    if (e == QUIRE_OK) {
+        (void)snprintf(value, MAX_VALUE, "\"%.*s\"", (int)(text.n < 60 ? text.n : 60), text.p);
+    } else if (e == QUIRE_NOT_FOUND) {
+        (void)snprintf(value, MAX_VALUE, "absent");
+    } else if (model_file_i64(f, key, &number) == QUIRE_OK) {
+        (void)snprintf(value, MAX_VALUE, "%lld", (long long)number);
+    } else if (model_file_bool(f, key, &flag) == QUIRE_OK) {
+        (void)snprintf(value, MAX_VALUE, "%s", flag ? "true" : "false");
+    }
+}
+
+static bool is_one_of(const char *value, const char *values) {
+    size_t n = strlen(value);
+    for (const char *at = values; at != NULL; at = strchr(at, '|') != NULL ? strchr(at, '|') + 1 : NULL) {
+        if (strcspn(at, "|") == n && memcmp(at, value, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static quire_err check_value(const model_file *f, const char *key, const char *values, quire_error *err) {
+    char value[MAX_VALUE];
+    spell(f, key, value);
+    return is_one_of(value, values) ? QUIRE_OK
+                                    : err_set(err, QUIRE_UNSUPPORTED, -1, "%s: %s in config.json is %s; this version reads %s",
+                                              model_file_path(f), key, value, values);
+}
+
+/* One rule, of each config group where its key has a "*". */
+static quire_err check_rule(const model_file *f, const quant_rule *rule, quire_error *err) {
+    const char *star = strchr(rule->key, '*');
+    char key[160];
+    if (star == NULL) {
+        (void)snprintf(key, sizeof key, QUANT_CONFIG ".%s", rule->key);
+        return check_value(f, key, rule->values, err);
+    }
+    for (int group = 0; group < MAX_GROUPS; group++) {
+        (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d", group);
+        if (model_file_is_object(f, key)) {
+            (void)snprintf(key, sizeof key, QUANT_CONFIG ".%.*sgroup_%d%s", (int)(star - rule->key), rule->key, group, star + 1);
+            TRY(check_value(f, key, rule->values, err));
+        }
+    }
+    return QUIRE_OK;
+}
+
+bool quant_is(const model_file *f) {
+    return model_file_format(f) == MODEL_HF && model_file_is_object(f, QUANT_CONFIG);
+}
+
+quire_err quant_check(const model_file *f, quire_error *err) {
+    str method = {0};
+    const quant_rule *rules = NULL;
+    if (!quant_is(f)) {
+        return QUIRE_OK;
+    }
+    (void)model_file_str(f, QUANT_CONFIG ".quant_method", &method);
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        rules = str_is(method, tables[i].method) ? tables[i].rules : rules;
+    }
+    if (rules == NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s: " QUANT_CONFIG
+                       ".quant_method in config.json is \"%.*s\"; this version reads gptq, awq, fp8, compressed-tensors, "
+                       "modelopt, bitsandbytes and mxfp4: download the original weights or a GGUF file",
+                       model_file_path(f), (int)(method.n < 60 ? method.n : 60), method.p);
+    }
+    for (const quant_rule *rule = rules; rule->key != NULL; rule++) {
+        TRY(check_rule(f, rule, err));
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,56 @@
+/* FP8: weights of type E4M3 with a scale for the tensor, a row, a block of 128 x 128 (DeepSeek-V3) or 32 inputs of a row (MXFP8). The shape
+ * of the scales tells which. */
+#include "model/quant_method.h"
+
+/* The size of blocks along a dimension, from the configuration. */
+static int64_t block_size(const quant_linear *q, int dimension) {
+    static const char *const keys[] = {QUANT_CONFIG ".weight_block_size", QUANT_CONFIG ".config_groups.group_0.weights.block_structure"};
+    int64_t sizes[2] = {128, 128};
+    size_t n;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (model_file_i64s(q->l->file, keys[i], sizes, 2, &n) == QUIRE_OK && n == 2) {
+            break;
+        }
+    }
+    return sizes[dimension];
+}
+
+/* How many of n share one of n_scales. 0: none fits. */
+static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
+    return n_scales == 1 ? n : n_scales == n ? 1 : block > 0 && (n + block - 1) / block == n_scales ? block : 0;
+}
+
+static quire_err read_fp8(quant_linear *q) {
+    const char *suffix = ".weight_scale_inv";
+    tensor_view codes, scales;
+    TRY(quant_need(q, ".weight", DTYPE_F8_E4M3, q->n_out, q->n_in, &codes));
+    TRY(quant_find(q, suffix, &scales));
+    if (scales.data == NULL) {
+        suffix = ".weight_scale";
+        TRY(quant_find(q, suffix, &scales));
+    }
+    if (scales.data == NULL) {
+        return quant_error(q, ".weight", "8-bit floats without scales beside them (weight_scale or weight_scale_inv)");
+    }
+    int64_t rows = scales.n_dims > 0 ? scales.dims[0] : 1, columns = scales.n_dims > 1 ? scales.dims[1] : 1;
+    bool is_mx = scales.type == DTYPE_U8 || scales.type == DTYPE_F8_E8M0;
+    int64_t a_row = shared_by(q->n_out, rows, block_size(q, 0));
+    int64_t a_column = is_mx && columns * 32 == q->n_in ? 32 : shared_by(q->n_in, columns, block_size(q, 1));
+    if (scales.n_dims > 2 || a_row == 0 || a_column == 0) {
+        return quant_error(q, suffix, "its shape [%lld, %lld] fits no way to scale [%lld, %lld]", (long long)rows, (long long)columns,
+                           (long long)q->n_out, (long long)q->n_in);
+    }
+    scales.n_dims = 2;
+    scales.dims[0] = rows;
+    scales.dims[1] = columns;
+    TRY(quant_scales(q, suffix, &scales, rows, columns, false));
+    q->m.place = CODES_BYTES;
+    q->m.kind = CODE_E4M3;
+    q->m.bits = 8;
+    q->m.codes = codes.data;
+    q->m.scale_rows = (int32_t)a_row;
+    q->m.group = (int32_t)a_column;
+    return quant_skip(q, ".input_scale");
+}
+
+const quant_method quant_fp8 = {.suffix = ".weight", .type = DTYPE_F8_E4M3, .read = read_fp8};

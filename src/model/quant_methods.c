@@ -1,0 +1,263 @@
+/* The methods of quantisation, and what they share: finding a layer's tensors, checking their shapes, reading scales. */
+#include "model/quant_method.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "core/quant.h"
+
+#define MAX_GROUP_KEY 128
+
+/* The first whose tensors are there. GPTQ and AWQ have tensors of the same names; without a configuration it is GPTQ. */
+static const quant_method *const methods[] = {&quant_awq,          &quant_gptq, &quant_int_packed,     &quant_nvfp4_packed,
+                                              &quant_mxfp4_packed, &quant_fp8,  &quant_nvfp4_modelopt, &quant_bitsandbytes,
+                                              &quant_mxfp4_stacked};
+
+#define N_METHODS (sizeof methods / sizeof *methods)
+
+/* ---- which method ---- */
+
+static bool is_method(const model_file *f, const quant_method *m) {
+    str name;
+    return m->only_for == NULL || (model_file_str(f, QUANT_CONFIG ".quant_method", &name) == QUIRE_OK && str_is(name, m->only_for));
+}
+
+/* The method in whose form the file has the layer, and the tensor of its codes. NULL: none. */
+static const quant_method *find_method(const loader *l, weight_name name, int32_t layer, const tensor_view **codes) {
+    for (size_t i = 0; i < N_METHODS && model_file_format(l->file) == MODEL_HF; i++) {
+        const quant_method *m = methods[i];
+        *codes = loader_look(l, name, layer, m->suffix);
+        if (*codes != NULL && (*codes)->type == m->type && (m->beside == NULL || loader_look(l, name, layer, m->beside) != NULL) &&
+            is_method(l->file, m)) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+bool quant_linear_is(const loader *l, weight_name name, int32_t layer) {
+    const tensor_view *codes;
+    return find_method(l, name, layer, &codes) != NULL;
+}
+
+quire_err quant_linear_find(loader *l, weight_name name, int32_t layer, const weight_part *part, int64_t n_out, int64_t n_in,
+                            quant_linear *out, bool *found) {
+    *out = (quant_linear){.l = l, .name = name, .layer = layer, .part = part, .n_out = part != NULL ? part->n_rows : n_out, .n_in = n_in};
+    const quant_method *m = find_method(l, name, layer, &out->whole);
+    *found = m != NULL;
+    if (m == NULL) {
+        return QUIRE_OK;
+    }
+    out->m = (quant_matrix){.n_rows = out->n_out, .n_in = n_in, .scale_rows = 1, .factor = 1.0f};
+    out->m.first = part != NULL ? part->first : 0;
+    out->m.block = part != NULL ? part->block : n_out;
+    out->m.step = part != NULL ? part->step : n_out;
+    quire_err e = n_in <= INT32_MAX && out->n_out <= INT32_MAX ? m->read(out) : QUIRE_TOO_LARGE;
+    if (e != QUIRE_OK) {
+        quant_linear_deinit(out);
+    }
+    return e;
+}
+
+void quant_linear_deinit(quant_linear *q) {
+    for (int i = 0; i < q->n_memory; i++) {
+        mem_free(q->memory[i]);
+    }
+    q->n_memory = 0;
+}
+
+/* ---- for the methods ---- */
+
+quire_err quant_error(const quant_linear *q, const char *suffix, const char *format, ...) {
+    char what[256];
+    va_list list;
+    va_start(list, format);
+    (void)vsnprintf(what, sizeof what, format, list);
+    va_end(list);
+    const tensor_view *t = loader_look(q->l, q->name, q->layer, suffix);
+    return err_set(q->l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s: %s", model_file_path(q->l->file), t != NULL ? t->name : q->whole->name,
+                   what);
+}
+
+void *quant_memory(quant_linear *q, size_t n, size_t size) {
+    void *p = q->n_memory < QUANT_LINEAR_BLOCKS ? mem_new(n, size) : NULL;
+    if (p == NULL) {
+        (void)err_set(q->l->err, QUIRE_NO_MEMORY, -1, "%s: tensor %s: out of memory", model_file_path(q->l->file), q->whole->name);
+        return NULL;
+    }
+    q->memory[q->n_memory++] = p;
+    return p;
+}
+
+quire_err quant_find(quant_linear *q, const char *suffix, tensor_view *out) {
+    const tensor_view *t;
+    *out = (tensor_view){.data = NULL};
+    TRY(loader_find(q->l, q->name, q->layer, suffix, &t));
+    if (t == NULL) {
+        return QUIRE_OK;
+    }
+    *out = *t;
+    if (q->part == NULL || q->part->n_slabs == 0) {
+        return QUIRE_OK;
+    }
+    if (t->n_dims < 1 || t->dims[0] != q->part->n_slabs) {
+        return quant_error(q, suffix, "its first dimension must be the %d experts", (int)q->part->n_slabs);
+    }
+    out->n_dims--;
+    memmove(out->dims, out->dims + 1, (TENSOR_MAX_DIMS - 1) * sizeof out->dims[0]);
+    out->dims[TENSOR_MAX_DIMS - 1] = 1;
+    out->n_bytes /= (size_t)q->part->n_slabs;
+    out->data = (const uint8_t *)t->data + (size_t)q->part->slab * out->n_bytes;
+    return QUIRE_OK;
+}
+
+/* Checks that t is there, and [rows, columns]: trailing dimensions may be split further. */
+static quire_err check_shape(const quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows, int64_t columns) {
+    int64_t inside = 1;
+    for (int32_t i = 1; i < t->n_dims; i++) {
+        inside *= t->dims[i];
+    }
+    if (t->data == NULL) {
+        return err_set(q->l->err, QUIRE_BAD_FILE, -1, "%s: tensor %s has none ending in %s beside it: the file is incomplete",
+                       model_file_path(q->l->file), q->whole->name, suffix);
+    }
+    if (t->n_dims < 1 || t->dims[0] != rows || inside != columns) {
+        return quant_error(q, suffix, "its shape is [%lld, %lld]; a layer of %lld inputs and %lld outputs needs [%lld, %lld]",
+                           (long long)(t->n_dims > 0 ? t->dims[0] : 1), (long long)inside, (long long)q->n_in, (long long)q->n_out,
+                           (long long)rows, (long long)columns);
+    }
+    return QUIRE_OK;
+}
+
+quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t rows, int64_t columns, tensor_view *out) {
+    TRY(quant_find(q, suffix, out));
+    TRY(check_shape(q, suffix, out, rows, columns));
+    return out->type == type ? QUIRE_OK : quant_error(q, suffix, "its type is %s, must be %s", dtype_name(out->type), dtype_name(type));
+}
+
+/* U8 is E8M0 where it stands for a scale. */
+static quire_err read_floats(const quant_linear *q, const char *suffix, const tensor_view *t, size_t n, float *out) {
+    dtype type = t->type == DTYPE_U8 ? DTYPE_F8_E8M0 : t->type;
+    bool is_float = type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_F8_E4M3 || type == DTYPE_F8_E8M0;
+    if (!is_float || quant_dequantise(type, t->data, n, out) != QUIRE_OK) {
+        return quant_error(q, suffix, "scales cannot be of type %s", dtype_name(t->type));
+    }
+    return QUIRE_OK;
+}
+
+quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows, int64_t columns, bool down) {
+    TRY(check_shape(q, suffix, t, down ? columns : rows, down ? rows : columns));
+    size_t n = (size_t)rows * (size_t)columns;
+    float *scales = quant_memory(q, n, sizeof *scales), *stored = down && scales != NULL ? mem_new(n, sizeof *stored) : scales;
+    if (stored == NULL) {
+        return scales == NULL ? QUIRE_NO_MEMORY : err_set(q->l->err, QUIRE_NO_MEMORY, -1, "out of memory while loading");
+    }
+    quire_err e = read_floats(q, suffix, t, n, stored);
+    for (size_t i = 0; i < n && down && e == QUIRE_OK; i++) {
+        scales[i % (size_t)rows * (size_t)columns + i / (size_t)rows] = stored[i];
+    }
+    if (down) {
+        mem_free(stored);
+    }
+    q->m.scales = scales;
+    q->m.n_groups = (int32_t)columns;
+    return e;
+}
+
+quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
+    tensor_view t;
+    TRY(quant_find(q, suffix, &t));
+    int64_t n = 1;
+    for (int32_t i = 0; i < t.n_dims; i++) {
+        n *= t.dims[i];
+    }
+    if (t.data == NULL) {
+        return QUIRE_OK;
+    }
+    return n == 1 ? read_floats(q, suffix, &t, 1, out) : quant_error(q, suffix, "it must be one number");
+}
+
+quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups) {
+    static const char *const keys[] = {QUANT_CONFIG ".group_size", QUANT_CONFIG ".config_groups.group_0.weights.group_size"};
+    int64_t group = n_groups > 0 && q->n_in % n_groups == 0 ? q->n_in / n_groups : 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && group == 0; i++) {
+        int64_t size = 0;
+        bool fits = model_file_i64(q->l->file, keys[i], &size) == QUIRE_OK && size > 0 && (q->n_in + size - 1) / size == n_groups;
+        group = fits ? size : 0;
+    }
+    q->m.group = (int32_t)group;
+    return group > 0 ? QUIRE_OK : quant_error(q, suffix, "%lld groups do not divide %lld inputs", (long long)n_groups, (long long)q->n_in);
+}
+
+quire_err quant_group_index(quant_linear *q, const char *suffix) {
+    tensor_view t;
+    TRY(quant_find(q, suffix, &t));
+    if (t.data == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(quant_need(q, suffix, DTYPE_I32, q->n_in, 1, &t));
+    int32_t *index = quant_memory(q, (size_t)q->n_in, sizeof *index);
+    bool plain = true;
+    if (index == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    memcpy(index, t.data, (size_t)q->n_in * sizeof *index);
+    for (int64_t i = 0; i < q->n_in; i++) {
+        if (index[i] < 0 || index[i] >= q->m.n_groups) {
+            return quant_error(q, suffix, "input %lld is of group %d of %d", (long long)i, (int)index[i], (int)q->m.n_groups);
+        }
+        plain = plain && index[i] == (int32_t)(i / q->m.group);
+    }
+    q->m.group_of = plain ? NULL : index;
+    return QUIRE_OK;
+}
+
+quire_err quant_skip(quant_linear *q, const char *suffix) {
+    tensor_view t;
+    return quant_find(q, suffix, &t);
+}
+
+/* ---- counts ---- */
+
+int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
+    /* what stands beside codes, and how many of them a byte holds: 0 where it is no codes at all */
+    static const struct {
+        const char *suffix;
+        int a_byte;
+    } rows[] = {{".qzeros", 0},
+                {".scales", 0},
+                {".g_idx", 0},
+                {".weight_g_idx", 0},
+                {".weight_zero_point", 0},
+                {".weight_scale", 0},
+                {".weight_scale_inv", 0},
+                {".weight_scale_2", 0},
+                {".weight_global_scale", 0},
+                {".input_global_scale", 0},
+                {".input_scale", 0},
+                {"_scales", 0},
+                {".weight_shape", 0},
+                {".absmax", 0},
+                {".quant_map", 0},
+                {".nested_absmax", 0},
+                {".nested_quant_map", 0},
+                {"_blocks", 2},
+                {".weight_packed", 2}};
+    int64_t n = 1, bits = 4;
+    for (int32_t i = 0; i < t->n_dims; i++) {
+        n *= t->dims[i];
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && model_file_format(f) == MODEL_HF; i++) {
+        if (str_ends(str_of(t->name), rows[i].suffix)) {
+            return (int64_t)t->n_bytes * rows[i].a_byte;
+        }
+    }
+    if (model_file_format(f) == MODEL_HF && str_ends(str_of(t->name), ".qweight")) {
+        (void)model_file_i64(f, QUANT_CONFIG ".bits", &bits);
+        return bits > 0 ? (int64_t)t->n_bytes * 8 / bits : n;
+    }
+    return t->type == DTYPE_U8 && str_ends(str_of(t->name), ".weight") ? (int64_t)t->n_bytes * 2 : n;
+}
