@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs the tests, and ends with "N passed, N failed, N skipped".
-#   test.sh                  unit tests, second compiler, emulated AVX-512, expected outputs, end to end
+#   test.sh                  unit tests, second compiler, emulated AVX-512 in its turn, expected outputs, end to end
 #   test.sh --check [ROOM]   the inner loop, one tree: unit tests without the slow ones, tests/golden, a server that answers; or a room's unit tests alone
+#   test.sh --emulated       emulated AVX-512 alone
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
 #   test.sh --long           all of it with more rounds, the Promela models, and real models from Python packages (tools/real_models.sh)
 #   test.sh --sanitizer S [--quick|--turn]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
@@ -146,10 +147,15 @@ finish() {
     exit
 }
 
+# turn_of_commit: 0 to n_turns - 1, by the hour of HEAD's commit.
+turn_of_commit() {
+    echo $(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600 % n_turns))
+}
+
 # in_turn: the parsers, and of the other rooms those whose turn it is.
 in_turn() {
     local turn n=0 room
-    turn=$(($(git show -s --format=%ct HEAD 2>/dev/null || date +%s) / 3600 % n_turns))
+    turn=$(turn_of_commit)
     taken=("${parsers[@]}")
     for room in "${rooms[@]}"; do
         if [[ " ${parsers[*]} " != *" $room "* ]]; then
@@ -216,8 +222,8 @@ if [ "${1:-}" = --long ]; then
     export REAL_MODELS=build/real
 fi
 timed "build build" build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
-# AVX-512 emulated where this machine has it not, which runs it in every tree otherwise. It is built in the release tree, with whose objects its
-# programs are linked; one of its files takes minutes, so that goes on beside the others.
+# AVX-512 emulated where this machine has it not, which runs it in every tree otherwise: with --emulated, --long, and for one commit of n_turns. It is
+# built in the release tree, with whose objects its programs are linked; one of its files takes minutes, so that goes on beside the others.
 has_avx512() {
     local flag
     for flag in avx512f avx512bw avx512dq avx512vl avx512_vnni avx512_vbmi2; do
@@ -225,15 +231,19 @@ has_avx512() {
     done
 }
 emulated=
-if [ "${1:-}" != --quick ] && [ "${1:-}" != --long ] && has_avx512; then
+if [ -z "${1:-}" ] && has_avx512; then
     say "AVX-512 is this machine's own: make test-long emulates it too"
+elif [ -z "${1:-}" ] && [ "$(turn_of_commit)" -ne 0 ]; then
+    say "AVX-512 is not emulated for this commit: make avx512 and make test-long do"
 elif [ "${1:-}" != --quick ] && [ "$(uname -m)" = x86_64 ] && [ -n "$release" ]; then
     build_log=build/cmake/build.log timed "build AVX-512 emulated" build build "-DQUIRE_EMULATED_TESTS=ON" \
         tests_emulated_backend tests_emulated_engine tests_emulated_sample &
     emulated=$!
 fi
-timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_TEST_LARGER=$larger" all && timed "unit tests, build/debug" unit build/debug
-if [ "${1:-}" != --quick ]; then
+if [ "${1:-}" != --emulated ]; then
+    timed "build build/debug" build build/debug "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_TEST_LARGER=$larger" all && timed "unit tests, build/debug" unit build/debug
+fi
+if [ "${1:-}" != --quick ] && [ "${1:-}" != --emulated ]; then
     # the second compiler: what the stored hashes of every bit hang on, as on emulated instructions
     timed "build build/clang" build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DQUIRE_TEST_FILES=^(core|backend)_|^engine_test_exact\$|^sample_test_sampler\$" \
         tests_core tests_backend tests_engine tests_sample && timed "unit tests, build/clang" unit build/clang -L '^(core|backend|engine|sample)$'
@@ -245,7 +255,7 @@ if [ -n "$emulated" ]; then
         failed=$((failed + 1)) # which its own process has said
     fi
 fi
-if [ -n "$release" ]; then
+if [ -n "$release" ] && [ "${1:-}" != --emulated ]; then
     timed "expected outputs of tests/golden" check all tests/golden --root "$QUIRE_SHARED"
     timed "expected outputs of shared/golden" check all "$QUIRE_SHARED/golden" --root "$QUIRE_SHARED"
     timed "expected outputs of maskbench" check schemas "$QUIRE_SHARED/data/json/maskbench"

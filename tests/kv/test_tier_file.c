@@ -367,6 +367,7 @@ static int32_t walk_file(void) {
     return n;
 }
 
+/* Every 13th byte, with QUIRE_TEST_LONG every one of the pages and every fifth of the heads. */
 static void any_byte_changed_costs_a_page_and_gives_none_that_is_wrong(void **state) {
     (void)state;
     write_few();
@@ -379,7 +380,8 @@ static void any_byte_changed_costs_a_page_and_gives_none_that_is_wrong(void **st
         whole[f] = read_whole(paths[f], &n[f]);
     }
     for (int f = 0; f < 2; f++) {
-        size_t step = (f == 0 ? 3 : 1) * (size_t)SLOWER * 2 - 1; /* odd, so that it comes by every field's bytes */
+        size_t step =
+            getenv("QUIRE_TEST_LONG") ? (f == 0 ? 3 : 1) * (size_t)SLOWER * 2 - 1 : 13; /* odd, so that it comes by every field's bytes */
         for (size_t i = 0; i < n[f]; i += step) {
             unsigned char was = whole[f][i];
             whole[f][i] ^= (unsigned char)(1 << below(8));
@@ -392,7 +394,7 @@ static void any_byte_changed_costs_a_page_and_gives_none_that_is_wrong(void **st
             whole[f][i] = was;
         }
     }
-    assert_true(n_changed > 500 / SLOWER && n_lost >= n_changed);
+    assert_true(n_changed > 50 && n_lost >= n_changed);
     mem_free(whole[0]);
     mem_free(whole[1]);
     empty_directory();
