@@ -56,7 +56,7 @@ typedef struct quire_options {
     /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
     size_t size;
     const char *model;    /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
-    const char *compute;  /* "auto", "f32", "bf16", "int8" */
+    const char *compute;  /* "auto", "f32", "bf16", "int8", "fp8" (to check checkpoints of FP8, MX and NVFP4 forms) */
     const char *kv_dtype; /* "auto", "f32", "f16", "bf16", "int8" */
     /* "token": prompts reuse leading tokens that others of their tenant have computed; "page": only whole pages of them; "none" */
     const char *prefix_cache;

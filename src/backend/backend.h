@@ -25,6 +25,7 @@
 #include "core/dtype.h"
 #include "core/kv_layout.h"
 #include "core/model_desc.h"
+#include "core/row_rounding.h"
 #include "core/tensor.h"
 
 typedef struct backend backend;
@@ -96,6 +97,7 @@ typedef struct linear_spec {
     const tensor_view *weight; /* [n_out, n_in] */
     const tensor_view *bias;   /* [n_out], or NULL */
     bool exact;                /* computed as under f32 in every compute mode: float weights stay as they are, and so do the rows */
+    row_rounding rounding;     /* of the rows, under fp8 compute */
     bool left_out;             /* of a quantised checkpoint that has not quantised it: under int8, 16-bit weights are computed as exact */
 } linear_spec;
 

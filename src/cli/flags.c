@@ -5,15 +5,15 @@
 #define AT(member) .offset = offsetof(cli_options, member)
 
 const flag_choice choices_compute[] = {
-    {"auto", "auto"}, {"f32", "f32"},       {"float32", "f32"}, {"float", "f32"},
-    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"},   {NULL, NULL},
+    {"auto", "auto"},     {"f32", "f32"},   {"float32", "f32"}, {"float", "f32"}, {"bf16", "bf16"},
+    {"bfloat16", "bf16"}, {"int8", "int8"}, {"fp8", "fp8"},     {NULL, NULL},
 };
 const flag_choice choices_kv_dtype[] = {
     {"auto", "auto"}, {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"},   {"float16", "f16"},
     {"half", "f16"},  {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"}, {NULL, NULL},
 };
-static const flag_choice schedules[] = {
-    {"auto", "auto"}, {"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
+static const flag_choice schedules[] = {{"auto", "auto"},     {"fcfs", "fcfs"}, {"priority", "priority"},
+                                        {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
 static const flag_choice message_tokens[] = {{"plain", "plain"}, {"parse", "parse"}, {NULL, NULL}};
 static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "recompute"}, {"swap", "swap"}, {NULL, NULL}};
 static const flag_choice tier_writes[] = {{"evict", "evict"}, {"through", "through"}, {NULL, NULL}};
@@ -25,19 +25,24 @@ const flag_choice choices_isa[] = {
 
 /* Rows of commands that take models by name. */
 #define ROW_CACHE                                                                                                                          \
-    {"--download-dir", "DIR", "the cache of models by name (HF_HUB_CACHE, else ~/.cache/huggingface/hub)", FLAG_TEXT, AT(download_dir),    \
-     .rare = true}
+    {                                                                                                                                      \
+        "--download-dir", "DIR", "the cache of models by name (HF_HUB_CACHE, else ~/.cache/huggingface/hub)", FLAG_TEXT, AT(download_dir), \
+            .rare = true                                                                                                                   \
+    }
 #define ROW_OFFLINE                                                                                                                        \
-    {"--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache", FLAG_SWITCH, AT(offline),            \
-     .rare = true}
+    {                                                                                                                                      \
+        "--offline", NULL, "fetch nothing (as HF_HUB_OFFLINE=1): models by name are those of the cache", FLAG_SWITCH, AT(offline),         \
+            .rare = true                                                                                                                   \
+    }
 #define ROW_TOKEN                                                                                                                          \
-    {"--hf-token -hft", "TOKEN", "shown to the hub (HF_TOKEN, else the file that `hf auth login` writes)", FLAG_TEXT, AT(hf_token),        \
-     .rare = true, .secret = true}
+    {                                                                                                                                      \
+        "--hf-token -hft", "TOKEN", "shown to the hub (HF_TOKEN, else the file that `hf auth login` writes)", FLAG_TEXT, AT(hf_token),     \
+            .rare = true, .secret = true                                                                                                   \
+    }
 
 const flag flags_hub[] = {ROW_CACHE, ROW_OFFLINE, ROW_TOKEN, {0}};
 const flag flags_model[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME", FLAG_TEXT,
-     AT(engine.model)},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, builtin, ORG/NAME", FLAG_TEXT, AT(engine.model)},
     {"--hf-repo -hf -hfr", "NAME", "the same, ORG/NAME[:QUANT] alone", FLAG_TEXT, AT(hf_repo), .rare = true},
     {"--hf-file -hff", "FILE", "the GGUF file of ORG/NAME to take, as ORG/NAME:FILE", FLAG_TEXT, AT(hf_file), .rare = true},
     {"--revision", "REV", "the branch, tag or commit of ORG/NAME, as ORG/NAME@REV (main)", FLAG_TEXT, AT(revision), .rare = true},
@@ -168,8 +173,8 @@ const flag flags_page_size[] = {
 const flag flags_pool[] = {
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", FLAG_COUNT, AT(engine.n_pages), .minimum = 0,
      .maximum = INT32_MAX},
-    {"--memory-utilization", "PART", "part of the free memory for KV pages (0.5)", FLAG_PART,
-     AT(engine.memory_utilization), .minimum = 0.001, .maximum = 1},
+    {"--memory-utilization", "PART", "part of the free memory for KV pages (0.5)", FLAG_PART, AT(engine.memory_utilization),
+     .minimum = 0.001, .maximum = 1},
     {"--gpu-memory-utilization", "X", "there is no GPU; --memory-utilization PART is the part of the free host memory for KV pages",
      FLAG_TAKEN_VALUE, .offset = 0},
     {0},

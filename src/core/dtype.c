@@ -61,6 +61,8 @@ const char *compute_name(compute_mode m) {
         return "bf16";
     case COMPUTE_INT8:
         return "int8";
+    case COMPUTE_FP8:
+        return "fp8";
     }
     return "unknown";
 }

@@ -40,7 +40,12 @@ typedef enum dtype {
 } dtype;
 
 /* How matrix products are computed: the main part of the numeric configuration (docs/design.md, Determinism). */
-typedef enum compute_mode { COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8 } compute_mode;
+typedef enum compute_mode {
+    COMPUTE_F32,
+    COMPUTE_BF16,
+    COMPUTE_INT8,
+    COMPUTE_FP8 /* f32, and rows rounded as the checkpoint was made for (row_rounding.h): to check it, slowly */
+} compute_mode;
 
 /* The name in files: "Q4_0", "BF16", "I8". */
 const char *dtype_name(dtype t);

@@ -12,6 +12,22 @@ static inline float e4m3_to_f32(uint8_t b) {
     return magnitude == 0x7fu ? float_of_bits(sign | 0x7fc00000u) : float_of_bits(float_bits(value) | sign);
 }
 
+/* The nearest E4M3, ties to the even code; larger magnitudes than 448 become 448, NaN stays NaN. */
+static inline uint8_t f32_to_e4m3(float f) {
+    uint8_t sign = (uint8_t)(float_bits(f) >> 24 & 0x80u);
+    float magnitude = float_of_bits(float_bits(f) & 0x7fffffffu);
+    if (!(magnitude < 448.0f)) {
+        return (uint8_t)(sign | (magnitude >= 448.0f ? 0x7eu : 0x7fu));
+    }
+    /* The exponent's bias shrinks from 127 to 7; what lies behind three bits of fraction is rounded: of subnormals by adding a number whose
+     * last bit is theirs, of others in the bits, where a carry into the exponent is right. */
+    if (magnitude < 0x1p-6f) {
+        return (uint8_t)(sign | (float_bits(magnitude + 0x1p14f) - float_bits(0x1p14f)));
+    }
+    uint32_t bits = float_bits(magnitude) - (120u << 23);
+    return (uint8_t)(sign | (bits + 0x7ffffu + (bits >> 20 & 1u)) >> 20);
+}
+
 /* E8M0: the power of two 2^(b - 127); 0xff is NaN. Exact. */
 static inline float e8m0_to_f32(uint8_t b) {
     return b == 0xffu ? float_of_bits(0x7fc00000u) : float_of_bits(b == 0 ? 0x00400000u : (uint32_t)b << 23);

@@ -190,7 +190,9 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
         e = p ? take_part(l, bias, p, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
         bias = p ? &bias_view : bias;
     }
-    e = e ? e : l->b->ops->linear_load(l->b, &(linear_spec){&weight, bias, exact, l->is_quantised}, out, l->err);
+    e = e ? e
+          : l->b->ops->linear_load(l->b, &(linear_spec){.weight = &weight, .bias = bias, .exact = exact, .left_out = l->is_quantised}, out,
+                                   l->err);
     e = e ? e : note_linear(l, w->name, p, &weight, *out);
     mem_free(copy);
     mem_free(bias_copy);
@@ -217,7 +219,9 @@ static quire_err load_quantised(loader *l, const quant_linear *q, const tensor_v
         e = q->part ? take_part(l, bias, q->part, n_out, 0, &bias_view, &bias_copy) : check_shape(l, bias, 1, n_out, 1, 1);
         bias = q->part ? &bias_view : bias;
     }
-    e = e ? e : l->b->ops->linear_load(l->b, &(linear_spec){&weight, bias, exact, false}, out, l->err);
+    e = e ? e
+          : l->b->ops->linear_load(l->b, &(linear_spec){.weight = &weight, .bias = bias, .exact = exact, .rounding = q->rounding}, out,
+                                   l->err);
     e = e ? e : note_linear(l, full, q->part, &weight, *out);
     mem_free(bias_copy);
     return e;

@@ -97,14 +97,21 @@ static quire_err read_fours(quant_linear *q, const char *suffix, dtype scale, in
 
 /* The global scale divides. */
 static quire_err read_nvfp4(quant_linear *q) {
-    float divisor = 1.0f;
+    float divisor = 1.0f, input = 0.0f;
     TRY(read_fours(q, ".weight_packed", DTYPE_F8_E4M3, 16));
     TRY(quant_factor(q, ".weight_global_scale", &divisor));
     q->m.factor = 1.0f / divisor;
-    return quant_skip(q, ".input_global_scale");
+    TRY(quant_factor(q, ".input_global_scale", &input));
+    if (input > 0.0f && quant_rounds_rows(q, 4)) {
+        q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = 1.0f / input, .least = 0.125f};
+    }
+    return QUIRE_OK;
 }
 
 static quire_err read_mxfp4(quant_linear *q) {
+    if (quant_rounds_rows(q, 4)) {
+        q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_POWER, .group = 32};
+    }
     return read_fours(q, ".weight_packed", DTYPE_U8, 32);
 }
 
@@ -112,7 +119,12 @@ static quire_err read_mxfp4(quant_linear *q) {
 static quire_err read_modelopt(quant_linear *q) {
     TRY(read_fours(q, ".weight", DTYPE_F8_E4M3, 16));
     TRY(quant_factor(q, ".weight_scale_2", &q->m.factor));
-    return quant_skip(q, ".input_scale");
+    float input = 0.0f;
+    TRY(quant_factor(q, ".input_scale", &input));
+    if (input > 0.0f) {
+        q->rounding = (row_rounding){.to = ROUND_E2M1, .scale = ROUND_SCALED, .group = 16, .fixed = input, .least = 0x1p-9f};
+    }
+    return QUIRE_OK;
 }
 
 const quant_method quant_int_packed = {.suffix = ".weight_packed", .type = DTYPE_I32, .read = read_integers};

@@ -38,6 +38,23 @@ static const struct {
 } tables[] = {{"gptq", gptq_rules},         {"awq", awq_rules},          {"fp8", fp8_rules}, {"compressed-tensors", compressed_rules},
               {"modelopt", modelopt_rules}, {"bitsandbytes", bnb_rules}, {"mxfp4", no_rules}};
 
+bool quant_rounds_rows(const quant_linear *q, int32_t bits) {
+    const model_file *f = q->l->file;
+    if (!model_file_is_object(f, QUANT_CONFIG ".config_groups.group_0")) {
+        return true;
+    }
+    for (int group = 0; group < MAX_GROUPS; group++) {
+        char key[96];
+        int64_t n = 0;
+        (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d.weights.num_bits", group);
+        if (model_file_i64(f, key, &n) == QUIRE_OK && n == bits) {
+            (void)snprintf(key, sizeof key, QUANT_CONFIG ".config_groups.group_%d.input_activations", group);
+            return model_file_is_object(f, key);
+        }
+    }
+    return false;
+}
+
 /* Spells the value of a key as the rules do. */
 static void spell(const model_file *f, const char *key, char value[MAX_VALUE]) {
     str text;

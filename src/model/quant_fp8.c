@@ -50,6 +50,13 @@ static quire_err read_fp8(quant_linear *q) {
     q->m.codes = codes.data;
     q->m.scale_rows = (int32_t)a_row;
     q->m.group = (int32_t)a_column;
+    if (quant_rounds_rows(q, 8)) {
+        /* by the row, by groups as wide as the weights', or by a scale for all rows */
+        q->rounding = (row_rounding){
+            .to = ROUND_E4M3, .scale = is_mx ? ROUND_POWER : ROUND_LARGEST, .group = a_column < q->n_in ? (int32_t)a_column : 0};
+        TRY(quant_factor(q, ".input_scale", &q->rounding.fixed));
+        q->rounding.scale = q->rounding.fixed != 0.0f ? ROUND_FIXED : q->rounding.scale;
+    }
     return quant_skip(q, ".input_scale");
 }
 

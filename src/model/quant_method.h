@@ -20,6 +20,7 @@ typedef struct quant_linear {
     int64_t n_out, n_in;      /* of the whole matrix, or of one slab of it */
     const tensor_view *whole; /* the tensor of the codes */
     quant_matrix m;
+    row_rounding rounding;             /* of the rows that the checkpoint's layer reads, under fp8 compute */
     void *memory[QUANT_LINEAR_BLOCKS]; /* what m needs besides the file */
     int n_memory;
 } quant_linear;
@@ -65,6 +66,9 @@ quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups);
 quire_err quant_group_index(quant_linear *q, const char *suffix);
 /* Memory of the layer, zeroed; NULL: the error is set. */
 void *quant_memory(quant_linear *q, size_t n, size_t size);
+/* Whether the configuration rounds the rows that layers of such weights read: of compressed-tensors some config group of weights with so
+ * many bits of floats, of other methods always. */
+bool quant_rounds_rows(const quant_linear *q, int32_t bits);
 /* Marks a tensor used that says nothing about the weights; one that isn't there is none. */
 quire_err quant_skip(quant_linear *q, const char *suffix);
 

@@ -87,16 +87,18 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
         *out = is_int8 ? COMPUTE_INT8 : d->weight_type == DTYPE_F32 ? COMPUTE_F32 : COMPUTE_BF16;
         return QUIRE_OK;
     }
-    const char *const names[] = {compute_name(COMPUTE_F32), compute_name(COMPUTE_BF16), compute_name(COMPUTE_INT8)};
+    const char *const names[] = {compute_name(COMPUTE_F32), compute_name(COMPUTE_BF16), compute_name(COMPUTE_INT8),
+                                 compute_name(COMPUTE_FP8)};
     int mode = 0;
-    TRY(read_name("--compute", o->compute, names, 3, "auto, f32, bf16 or int8", &mode, err));
+    TRY(read_name("--compute", o->compute, names, 4, "auto, f32, bf16, int8 or fp8", &mode, err));
     *out = (compute_mode)(COMPUTE_F32 + mode);
     return QUIRE_OK;
 }
 
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err) {
     static const char *const names[] = {"auto", "f32", "f16", "bf16", "int8"};
-    const dtype types[] = {compute == COMPUTE_F32 ? DTYPE_F32 : DTYPE_BF16, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
+    const dtype types[] = {compute == COMPUTE_F32 || compute == COMPUTE_FP8 ? DTYPE_F32 : DTYPE_BF16, DTYPE_F32, DTYPE_F16, DTYPE_BF16,
+                           DTYPE_I8};
     int i = 0;
     TRY(read_name("--kv-dtype", o->kv_dtype, names, 5, "auto, f32, f16, bf16 or int8", &i, err));
     *out = types[i];

@@ -50,6 +50,9 @@ static quire_err pack(const quire_options *o, model_file *f, const char *path, i
         return err_set(err, QUIRE_INVALID, -1, "%s: is packed already; pack the model that it was made of", model_file_path(f));
     }
     TRY(options_compute(o, &d, &compute, err));
+    if (compute == COMPUTE_FP8) {
+        return err_set(err, QUIRE_INVALID, -1, "--compute fp8 checks a checkpoint, and packs none: pack it for f32, bf16 or int8");
+    }
     if (packed_image_open(compute, &image) != QUIRE_OK) {
         return no_memory(err);
     }

@@ -53,9 +53,10 @@ struct linear {
     linear *next;
     pack_layout layout;
     row_format format;
-    uint8_t *data; /* layout.n_blocks blocks */
-    float *scales; /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
-    float *bias;   /* [n_blocks * 16], or NULL */
+    uint8_t *data;         /* layout.n_blocks blocks */
+    float *scales;         /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
+    float *bias;           /* [n_blocks * 16], or NULL */
+    row_rounding rounding; /* of the rows before they are multiplied: of ROWS_F32 only */
 };
 
 /* A part of a product: some column blocks of w. next: where the thread will probably read on, in blocks of the same layout, or NULL. A

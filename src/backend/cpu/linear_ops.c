@@ -166,8 +166,22 @@ static void set_tasks(product_job *job) {
     job->tail_from = job->tail_blocks == job->task_blocks ? n_blocks : left > 0 ? divide_up(left, job->task_blocks) * job->task_blocks : 0;
 }
 
+/* A row at a time, rounded in scratch, by the kernels that need none. */
+static void rounded_product(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, float *scratch) {
+    const int32_t n = part->w->layout.n_in;
+    for (int32_t r = 0; r < n_rows; r++) {
+        memcpy(scratch, x.data + (size_t)r * x.stride, (size_t)n * sizeof *scratch);
+        row_round(&part->w->rounding, scratch, n);
+        linear_plain.product(part, (row_view){(const uint8_t *)scratch, 0}, 1, y + r * y_stride, y_stride, NULL);
+    }
+}
+
 void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {
-    b->linear->product(part, x, n_rows, y, y_stride, scratch);
+    if (part->w->rounding.to != ROUND_NOTHING) {
+        rounded_product(part, x, n_rows, y, y_stride, scratch);
+    } else {
+        b->linear->product(part, x, n_rows, y, y_stride, scratch);
+    }
     if (part->w->bias != NULL) {
         b->math->add_to_rows(part->w->bias + (int64_t)part->block0 * PACK_LANES, part->n_blocks * PACK_LANES, n_rows, y, y_stride);
     }

@@ -143,7 +143,7 @@ quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, 
     const tensor_view *weight = spec->weight;
     bool is_half = weight->type == DTYPE_F16 || weight->type == DTYPE_BF16,
          stays = spec->left_out && base->compute == COMPUTE_INT8 && is_half;
-    compute_mode mode = spec->exact || stays ? COMPUTE_F32 : base->compute;
+    compute_mode mode = spec->exact || stays || base->compute == COMPUTE_FP8 ? COMPUTE_F32 : base->compute;
     cpu_linear_state *s;
     pack_kind kind;
     TRY(check_weight(weight, err));
@@ -157,6 +157,11 @@ quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, 
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
     }
     l->format = linear_format(kind, mode);
+    l->rounding = base->compute == COMPUTE_FP8 ? spec->rounding : (row_rounding){.to = ROUND_NOTHING};
+    if (l->rounding.to != ROUND_NOTHING && (size_t)weight->dims[1] * sizeof(float) > LINEAR_SCRATCH_BYTES) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: %lld inputs are too many for --compute fp8", weight->name,
+                       (long long)weight->dims[1]);
+    }
     quire_err e = pack_plan(kind, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
