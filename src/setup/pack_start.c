@@ -78,7 +78,8 @@ void pack_start_find(const quire_options *o, model_file *source, backend *b, pac
         log_line(LOG_WARN, "pack cache: %s; the model starts without", err.message);
         return;
     }
-    if (b->compute != COMPUTE_FP8 && !find_entry(out, b) && pack_cache_can_name(source) && packed_image_open(b->compute, &out->image) != QUIRE_OK) {
+    if (b->compute != COMPUTE_FP8 && !find_entry(out, b) && pack_cache_can_name(source) &&
+        packed_image_open(b->compute, &out->image) != QUIRE_OK) {
         log_line(LOG_WARN, "pack cache: out of memory; the model starts without");
     }
 }
