@@ -83,7 +83,8 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     return sched_pages_claimed(&s->limits, &d, t->n_known + 1);
 }
 
-/* Makes t first where another tenant runs over `ahead` more, and makes room for it, *promised pages being those of others that are first. */
+/* Makes t first where another tenant runs over `ahead` more, and makes room for it, *promised pages being those of others that are first.
+ */
 static void put_first(scheduler *s, sched_task *t, int32_t ahead, int64_t *promised) {
     const sched_task *victim = may_take_places(t) ? victim_for(s, t, ahead) : NULL;
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
