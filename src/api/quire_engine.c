@@ -33,6 +33,7 @@ static request_context context_of(const quire_engine *e, const quire_options *o,
                              .mods = e->mods,
                              .trusts_attention = o->trust_request_attention,
                              .opens_objects = options_open_objects(o),
+                             .json_space = request_space_of(str_of(o->json_whitespace)),
                              .defaults = e->defaults.n > 0 ? &e->defaults : NULL};
 }
 

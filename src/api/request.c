@@ -30,6 +30,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->truncate_prompt_tokens = r->max_completion_tokens = r->thinking_budget = r->max_tool_calls = r->n_logprobs = r->n_prompt_logprobs =
         r->info.logprobs = r->info.prompt_logprobs = -1;
     r->cache_priority = r->pooling_kind = r->dimensions = r->normalize = -1;
+    r->json_space = ctx->json_space;
     r->json_additional = ctx->opens_objects ? GRAMMAR_ADDITIONAL_SCHEMA : GRAMMAR_ADDITIONAL_CLOSED;
     r->add_bos = endpoint == QUIRE_CHAT;
     sampling_params_init(&r->sampling);

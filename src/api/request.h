@@ -60,6 +60,7 @@ typedef struct request_context {
     pooling_desc pooling;  /* what it says of them */
     int32_t n_row;         /* elements of a pooled row; 0: not known */
     int32_t n_token_types; /* 0: it has none */
+    grammar_space json_space; /* what a request that says nothing has as json_whitespace */
     bool opens_objects;    /* what a request that says nothing has as json_additional_properties: "schema", else "closed" */
 } request_context;
 

@@ -79,6 +79,10 @@ static quire_err check_items(const field_desc *f, const json_value *v, quire_err
     for (size_t i = 0; i < json_length(v); i++) {
         const json_value *item = json_at(v, i);
         int64_t value = 0;
+        if (!texts && json_is(item, JSON_KIND_WIDE)) {
+            TRY(check_range(f, json_double(item), item, err));
+            return request_type_error(f, (int64_t)i, item, "an integer of at most 64 bits", err);
+        }
         if (texts ? !json_is(item, JSON_KIND_TEXT) : !json_whole(item, &value)) {
             return request_type_error(f, (int64_t)i, item, texts ? "a string" : "an integer", err);
         }

@@ -50,7 +50,7 @@ static quire_err read_bias(const quire_request *r, const field_desc *f, const ch
         return request_range_error(f, err, "logit_bias has the key \"%.40s\"; keys must be token ids", key);
     }
     if (value < 0 || value >= r->context.n_vocab) {
-        return request_range_error(f, err, "logit_bias names the id %lld; the vocabulary has %d ids", value, (int)r->context.n_vocab);
+        return request_range_error(f, err, "logit_bias names the id %.40s; the vocabulary has %d ids", key, (int)r->context.n_vocab);
     }
     if (!json_numeric(v)) {
         return request_type_error(f, -1, v, "an object of numbers", err);

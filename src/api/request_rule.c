@@ -41,7 +41,7 @@ static quire_err check_arena(const part_arena *a, quire_error *why) {
 }
 
 static grammar_options options_of(const request_rule *rule, const rule_context *c) {
-    return (grammar_options){.space = rule->any_space ? GRAMMAR_SPACE_ANY : c->space,
+    return (grammar_options){.space = request_rule_space(rule, c->space),
                              .order = c->order,
                              .numbers = c->numbers,
                              .additional = request_rule_additional(rule, c->additional),

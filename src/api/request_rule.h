@@ -14,7 +14,8 @@ typedef struct request_rule {
     grammar_kind kind;
     const json_value *value; /* in the request's values: a text, a schema, a list of choices; NULL where the kind needs none */
     str whitespace_pattern;  /* empty: none */
-    bool any_space;          /* structured_outputs says so; the request's json_whitespace may too */
+    bool says_space;         /* structured_outputs has disable_any_whitespace; else the request's json_whitespace counts */
+    grammar_space space;
     bool says_additional;    /* structured_outputs has `additional`; else the request's json_additional_properties counts */
     grammar_additional additional;
     request_rule_form form;
@@ -41,10 +42,16 @@ bool request_rule_is_marked(const request_rule *rule, const reasoning_frame *fra
  * malformed, unsatisfiable, or cannot be enforced; the field is the error's param unless it is response_format or structured_outputs.
  * QUIRE_NO_MEMORY, QUIRE_CANCELLED. */
 quire_err request_rule_compile(const request_rule *rule, const rule_context *c, grammar **out, quire_error *err);
+/* White space in the JSON that the rule describes, in a request that says `given`. */
+static inline grammar_space request_rule_space(const request_rule *rule, grammar_space given) {
+    return rule->says_space ? rule->space : given;
+}
 /* What objects of the rule's schemas may hold, in a request that says `given`. */
 static inline grammar_additional request_rule_additional(const request_rule *rule, grammar_additional given) {
     return rule->says_additional ? rule->additional : given;
 }
+/* What a word of json_whitespace means; GRAMMAR_SPACE_COMPACT where it is none. */
+grammar_space request_space_of(str word);
 /* The word of a request for it: "closed" or "schema". */
 const char *request_additional_word(grammar_additional a);
 /* The key of a rule's text in the cache; frame NULL: nothing stands around it. */

@@ -147,7 +147,8 @@ quire_err request_read_structured(quire_request *r, const field_desc *f, const j
         } else if (strcmp(m.name, "whitespace_pattern") == 0 && json_is(m.value, JSON_KIND_TEXT)) {
             rule.whitespace_pattern = json_str(m.value);
         } else if (strcmp(m.name, "disable_any_whitespace") == 0) {
-            rule.any_space = m.value != NULL && is_off; /* not given: json_whitespace says it */
+            rule.says_space = m.value != NULL; /* else json_whitespace says it */
+            rule.space = is_off ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT;
         } else if (strcmp(m.name, "additional_properties") == 0 && m.value != NULL) {
             rule.says_additional = true;
             if (!read_additional(m.value, &rule.additional)) {
@@ -172,16 +173,24 @@ static quire_err read_any(const field_desc *f, const json_value *v, const char *
                                                            : request_range_error(f, err, "%s must be \"%s\" or \"any\"", f->name, other);
 }
 
-quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
-    static const char *const words[] = {[GRAMMAR_SPACE_COMPACT] = "compact", [GRAMMAR_SPACE_LINES] = "lines", [GRAMMAR_SPACE_ANY] = "any"};
-    r->json_space = GRAMMAR_SPACE_COMPACT;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (str_is(json_str(v), words[i])) {
-            r->json_space = (grammar_space)i;
-            return QUIRE_OK;
-        }
+static const char *const space_words[] = {
+    [GRAMMAR_SPACE_COMPACT] = "compact", [GRAMMAR_SPACE_LINES] = "lines", [GRAMMAR_SPACE_ANY] = "any"};
+
+grammar_space request_space_of(str word) {
+    grammar_space found = GRAMMAR_SPACE_COMPACT;
+    for (size_t i = 0; i < sizeof space_words / sizeof *space_words; i++) {
+        found = str_is(word, space_words[i]) ? (grammar_space)i : found;
     }
-    return v == NULL ? QUIRE_OK : request_range_error(f, err, "%s must be \"compact\", \"lines\" or \"any\"", f->name);
+    return found;
+}
+
+quire_err request_read_space(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    grammar_space found = v != NULL ? request_space_of(json_str(v)) : r->context.json_space;
+    if (v != NULL && !str_is(json_str(v), space_words[found])) {
+        return request_range_error(f, err, "%s must be \"compact\", \"lines\" or \"any\"", f->name);
+    }
+    r->json_space = found;
+    return QUIRE_OK;
 }
 
 quire_err request_read_order(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {

@@ -125,14 +125,17 @@ static void write_report(const report *x, const char *kind, const outcome *done,
 }
 
 /* Compiles the rule and notes its keywords. */
-static quire_err compile(const request_rule *rule, grammar_additional additional, report *x, grammar **out, quire_error *why) {
+static quire_err compile(const quire_request *r, grammar_additional additional, report *x, grammar **out, quire_error *why) {
+    const request_rule *rule = &r->rule;
     strbuf given = {0};
     json_out text = {.to = &given};
     bool is_text = json_is(rule->value, JSON_KIND_TEXT);
     if (!is_text && rule->value != NULL) {
         json_add(&text, rule->value);
     }
-    const grammar_options options = {.space = rule->any_space ? GRAMMAR_SPACE_ANY : GRAMMAR_SPACE_COMPACT,
+    const grammar_options options = {.space = request_rule_space(rule, r->json_space),
+                                     .order = r->json_order,
+                                     .numbers = r->json_numbers,
                                      .additional = additional,
                                      .whitespace_pattern = rule->whitespace_pattern,
                                      .keyword = note_keyword,
@@ -147,13 +150,14 @@ static quire_err compile(const request_rule *rule, grammar_additional additional
 }
 
 /* Compiles the rule and writes the report, or its list alone. */
-static quire_err check_rule(const request_rule *rule, grammar_additional given, bool list_only, report *x, strbuf *out) {
+static quire_err check_rule(const quire_request *r, bool list_only, report *x, strbuf *out) {
+    const request_rule *rule = &r->rule;
     json_out o = {.to = out};
     quire_error why = {0};
     grammar *g = NULL;
     int64_t began_us = clock_us(), n[3] = {0};
-    grammar_additional additional = request_rule_additional(rule, given);
-    quire_err e = compile(rule, additional, x, &g, &why);
+    grammar_additional additional = request_rule_additional(rule, r->json_additional);
+    quire_err e = compile(r, additional, x, &g, &why);
     const outcome done = {.is_accepted = e == QUIRE_OK,
                           .reason = e == QUIRE_OK ? NULL : why.message,
                           .additional = rule->kind == GRAMMAR_SCHEMA ? request_additional_word(additional) : NULL,
@@ -173,7 +177,7 @@ static quire_err check_rule(const request_rule *rule, grammar_additional given, 
 
 static quire_err check(const quire_request *r, bool list_only, strbuf *out) {
     report x = {.list = mem_new(SCHEMA_CHECK_KEYWORDS, sizeof *x.list), .slots = mem_new(SLOTS, sizeof *x.slots)};
-    quire_err e = x.list != NULL && x.slots != NULL ? check_rule(&r->rule, r->json_additional, list_only, &x, out) : QUIRE_NO_MEMORY;
+    quire_err e = x.list != NULL && x.slots != NULL ? check_rule(r, list_only, &x, out) : QUIRE_NO_MEMORY;
     strbuf_deinit(&x.texts);
     mem_free(x.list);
     mem_free(x.slots);
@@ -187,8 +191,8 @@ quire_err request_list_keywords(const quire_request *r, strbuf *out) {
 /* The row of a check's member that names a rule; NULL: it is another. */
 static const field_desc *row_of(str name, uint32_t endpoint) {
     static const char *const names[] = {
-        "ebnf",        "grammar", "guided_choice",   "guided_grammar",    "guided_json", "guided_regex", "json_additional_properties",
-        "json_schema", "regex",   "response_format", "structured_outputs"};
+        "ebnf", "grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_additional_properties", "json_numbers",
+        "json_property_order", "json_schema", "json_whitespace", "regex", "response_format", "structured_outputs"};
     name = str_is(name, "schema") ? str_of("json_schema") : name;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (str_is(name, names[i])) {

@@ -91,6 +91,8 @@ quire_err message_write_content(conversation *c, chat_role role, const json_valu
         return QUIRE_OK;
     }
     chat_content form = c->traits->content[role];
+    content = list && json_length(content) == 0 ? NULL : content; /* no parts are no content: templates look at the first of a list */
+    list = list && content != NULL;
     if (form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list)) {
         return write_parts(c, role, content, list);
     }

@@ -73,6 +73,7 @@ const flag flags_more_sampling[] = {
     {0},
 };
 
+static const flag_choice spaces[] = {{"compact", "\"compact\""}, {"lines", "\"lines\""}, {"any", "\"any\""}, {NULL, NULL}};
 static const flag_choice additional[] = {{"closed", "\"closed\""}, {"schema", "\"schema\""}, {NULL, NULL}};
 
 const flag flags_rules[] = {
@@ -82,6 +83,8 @@ const flag flags_rules[] = {
     {"--regex", "FILE|TEXT", "answers match this regular expression", FLAG_FIELD_TEXT, .field = "regex", .rare = true},
     {"--json-additional-properties", NULL, "names in JSON that a schema neither lists nor forbids: none, or as the standard has it",
      FLAG_FIELD_CHOICE, .choices = additional, .field = "json_additional_properties", .rare = true},
+    {"--json-whitespace", NULL, "white space in JSON of a schema: none, a space or a line end with spaces, or any (docs/structured.md)",
+     FLAG_FIELD_CHOICE, .choices = spaces, .field = "json_whitespace", .rare = true},
     {0},
 };
 

@@ -153,6 +153,8 @@ static const flag tenant_flags[] = {
     {0},
 };
 static const flag_choice additional[] = {{"closed", "closed"}, {"schema", "schema"}, {NULL, NULL}};
+static const flag_choice spaces[] = {{"compact", "compact"}, {"lines", "lines"}, {"any", "any"}, {NULL, NULL}};
+static const flag_choice compact[] = {{"compact", "compact"}, {NULL, NULL}};
 static const flag_choice on_or_off[] = {{"on", "on"}, {"off", "off"}, {NULL, NULL}};
 
 static const flag text_flags[] = {
@@ -162,6 +164,10 @@ static const flag text_flags[] = {
      AT(engine.reasoning_parser), .rare = true},
     {"--json-additional-properties", NULL, "names in JSON that a schema neither lists nor forbids: none, or as the standard has it",
      FLAG_CHOICE, AT(engine.json_additional_properties), .choices = additional, .rare = true},
+    {"--json-whitespace", NULL, "white space in JSON of a schema: none, a space or a line end with spaces, or any (docs/structured.md)",
+     FLAG_CHOICE, AT(engine.json_whitespace), .choices = spaces, .rare = true},
+    {"--guided-decoding-disable-any-whitespace", NULL, "as --json-whitespace compact", FLAG_PRESET, AT(engine.json_whitespace),
+     .choices = compact},
     {"--trust-request-chat-template", NULL, "a request's chat_template may be a template's text", FLAG_SWITCH,
      AT(engine.trust_request_chat_template), .rare = true},
     {"--jump-forward", NULL, "compute tokens that a request's rule forces together, or one by one; answers are the same", FLAG_CHOICE,

@@ -84,9 +84,9 @@ static const field_desc fields[] = {
     {"json_property_order", FIELD_STRING, BOTH, NONE, "\"schema\"",
      "the order of members that a schema's properties list: \"schema\", as they are listed, or \"any\""},
     {"json_schema", FIELD_ANY, BOTH, RULE, "null", "a JSON Schema that the answer obeys, or its text"},
-    {"json_whitespace", FIELD_STRING, BOTH, NONE, "\"compact\"",
+    {"json_whitespace", FIELD_STRING, BOTH, NONE, "null",
      "white space in an answer that a schema describes: \"compact\" is none, \"lines\" a space, or one or two line ends and up to 20 "
-     "spaces, \"any\" runs of at most 20 characters"},
+     "spaces, \"any\" runs of at most 20 characters; null: as the server was started, compact unless it was told"},
     {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of KV pages between servers"},
     {"length_penalty", FIELD_NUMBER, BOTH, -32, 32, "1",
      "beam search: the sum of log-probabilities is divided by the length to this power"},

@@ -17,6 +17,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .tool_call_parser = "auto",
                                        .reasoning_parser = "auto",
                                        .json_additional_properties = "closed",
+                                       .json_whitespace = "compact",
                                        .kv_dtype = "auto",
                                        .prefix_cache = "token",
                                        .eviction_policy = "lru",
@@ -269,12 +270,13 @@ static quire_err check_tiers(const quire_options *o, quire_error *err) {
 static quire_err check(const quire_options *o, quire_error *err) {
     if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
         !o->tier_write || !o->preemption_mode || !o->generation_config || !o->special_tokens_in_messages || !o->tool_call_parser ||
-        !o->reasoning_parser || !o->json_additional_properties || !o->jump_forward) {
+        !o->reasoning_parser || !o->json_additional_properties || !o->json_whitespace || !o->jump_forward) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
-    static const char *const additional[] = {"closed", "schema"};
+    static const char *const additional[] = {"closed", "schema"}, *const spaces[] = {"compact", "lines", "any"};
     int word;
     TRY(read_name("--json-additional-properties", o->json_additional_properties, additional, 2, "closed or schema", &word, err));
+    TRY(read_name("--json-whitespace", o->json_whitespace, spaces, 3, "compact, lines or any", &word, err));
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
     TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
     TRY(check_range("--chunk", o->prefill_chunk, 0, 1 << 20, err));

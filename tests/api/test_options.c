@@ -47,6 +47,8 @@ static void options_out_of_bounds_are_refused_by_name(void **state) {
     REFUSED_WITH(isa, "mmx", "mmx");
     REFUSED_WITH(json_additional_properties, NULL, "NULL");
     REFUSED_WITH(json_additional_properties, "open", "--json-additional-properties");
+    REFUSED_WITH(json_whitespace, NULL, "NULL");
+    REFUSED_WITH(json_whitespace, "none", "--json-whitespace");
     REFUSED_WITH(page_tokens, 0, "page");
     REFUSED_WITH(page_tokens, 24, "page");
     REFUSED_WITH(page_tokens, 512, "page");

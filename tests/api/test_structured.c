@@ -114,6 +114,33 @@ static void what_objects_may_hold_is_the_engines_to_say_unless_a_request_does(vo
     }
 }
 
+static void white_space_is_the_engines_to_say_unless_a_request_does(void **state) {
+    (void)state;
+    static const struct {
+        grammar_space engine;
+        const char *field;
+        grammar_space wanted;
+    } cases[] = {
+        {GRAMMAR_SPACE_COMPACT, "", GRAMMAR_SPACE_COMPACT},
+        {GRAMMAR_SPACE_LINES, "", GRAMMAR_SPACE_LINES},
+        {GRAMMAR_SPACE_LINES, ",\"json_whitespace\":null", GRAMMAR_SPACE_LINES},
+        {GRAMMAR_SPACE_ANY, ",\"json_whitespace\":\"compact\"", GRAMMAR_SPACE_COMPACT},
+        {GRAMMAR_SPACE_COMPACT, ",\"json_whitespace\":\"any\"", GRAMMAR_SPACE_ANY},
+        {GRAMMAR_SPACE_ANY, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":true}", GRAMMAR_SPACE_COMPACT},
+        {GRAMMAR_SPACE_LINES, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":false}", GRAMMAR_SPACE_ANY},
+        {GRAMMAR_SPACE_LINES, ",\"structured_outputs\":{\"json\":{},\"disable_any_whitespace\":null}", GRAMMAR_SPACE_LINES},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const request_context context = {.n_vocab = 64, .max_model_len = 1024, .has_vocabulary = true, .json_space = cases[i].engine};
+        char body[256];
+        quire_request *r = NULL;
+        snprintf(body, sizeof body, "{\"prompt\":\"x\"%s}", cases[i].field);
+        assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, body, strlen(body), &r, NULL), QUIRE_OK);
+        assert_int_equal(request_rule_space(&r->rule, r->json_space), cases[i].wanted);
+        quire_request_free(r);
+    }
+}
+
 /* ---- responses ---- */
 
 static bool matches(const char *pattern, const strbuf *text) {
@@ -271,6 +298,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rule_is_read_from_the_field_that_names_it),
         cmocka_unit_test(what_objects_may_hold_is_the_engines_to_say_unless_a_request_does),
+        cmocka_unit_test(white_space_is_the_engines_to_say_unless_a_request_does),
         cmocka_unit_test(every_kind_of_request_gets_texts_that_obey),
         cmocka_unit_test(what_cannot_be_obeyed_is_refused_with_its_field),
         cmocka_unit_test(branches_obey_and_a_forbidden_tail_is_refused),

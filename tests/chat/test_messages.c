@@ -62,6 +62,14 @@ static void content_takes_the_form_that_the_template_takes(void **state) {
                              "{\"role\":\"user\",\"content\":[]}]");
 }
 
+static void a_list_of_no_parts_is_no_content(void **state) {
+    (void)state;
+    const char *array = "[{\"role\":\"user\",\"content\":[]}]";
+    expect_messages(array, &takes_text, "[{\"role\":\"user\",\"content\":\"\"}]");
+    expect_messages(array, &takes_both, "[{\"role\":\"user\",\"content\":\"\"}]");
+    expect_messages(array, &takes_parts, array);
+}
+
 static void the_end_of_the_last_text_is_noted(void **state) {
     (void)state;
     chat_messages m;
@@ -424,6 +432,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(content_parts_become_one_text),
         cmocka_unit_test(content_takes_the_form_that_the_template_takes),
+        cmocka_unit_test(a_list_of_no_parts_is_no_content),
         cmocka_unit_test(the_end_of_the_last_text_is_noted),
         cmocka_unit_test(a_refused_message_is_named_below_its_path),
         cmocka_unit_test(arguments_are_an_object_or_text_as_the_template_takes_them),

@@ -173,3 +173,25 @@ def test_the_part_of_a_gpus_memory_has_no_effect_and_the_log_says_so(quire, serv
     finally:
         assert s.stop() == 0
     assert "must be on or off" in run("serve", "builtin", "--jump-forward", "maybe").stderr or run("serve", "builtin", "--jump-forward", "maybe").returncode == 2
+
+
+def test_white_space_in_json_is_as_the_flag_says_unless_a_request_says_it(quire, server):
+    ask_for = {"max_tokens": 120, "temperature": 2.0, "seed": 3, "n": 4, "guided_json": {"type": "array", "items": {"const": 1}, "minItems": 30, "maxItems": 30}}
+
+    def is_compact(one, **more):
+        status, _, text = one.ask("POST", "/v1/completions", {"prompt": "Once"} | ask_for | more)
+        assert status == 200, text
+        return all(re.fullmatch(r"\[(1,? ?)*\]?", choice["text"]) for choice in json.loads(text)["choices"])
+
+    s = Server("builtin", "--json-whitespace", "any")
+    try:
+        assert is_compact(server) and not is_compact(s) and not is_compact(server, json_whitespace="any")
+        assert is_compact(s, json_whitespace="compact")
+        assert is_compact(s, guided_json=None, structured_outputs={"json": ask_for["guided_json"], "disable_any_whitespace": True})
+    finally:
+        assert s.stop() == 0
+    wanted = ["run", "builtin-small", "-q", "-p", "x", "-n", "120", "--temp", "2", "--seed", "3", "--json-schema", json.dumps(ask_for["guided_json"])]
+    assert re.search(r"\d\s{2}|[\t\n]", run(*wanted, "--json-whitespace", "any").stdout.strip()) and not re.search(r"\s\s|\n", run(*wanted).stdout.strip())
+    for flags in (["--json-whitespace", "some"], ["--guided-decoding-disable-any-whitespace", "--json-whitespace", "some"]):
+        done = run("serve", "builtin", *flags)
+        assert done.returncode == 2 and "one of compact, lines, any" in done.stderr, done.stderr

@@ -17,7 +17,7 @@ ELSEWHERE = {
     "cache_priority": "one request", "cache_salt": "one request", "cache_ttl": "one request", "priority": "one request", "ttft_deadline_ms": "one request",
     "truncate_prompt_tokens": "--request-fields", "add_special_tokens": "--request-fields", "add_generation_prompt": "the template's",
     "chat_template_kwargs": "the template's", "chat_template": "--chat-template", "documents": "the template's", "reasoning_effort": "the template's", "continue_final_message": "the template's", "stream_options": "a server's stream",
-    **dict.fromkeys(("ebnf", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_numbers", "json_property_order", "json_whitespace", "response_format", "structured_outputs"), "--request-fields"),
+    **dict.fromkeys(("ebnf", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_numbers", "json_property_order", "response_format", "structured_outputs"), "--request-fields"),
     "tools": "a server's", "max_tool_calls": "a server's", "functions": "a server's", "function_call": "a server's", "verbosity": "the template's", "tool_choice": "a server's", "parallel_tool_calls": "a server's", "include_reasoning": "a server's", "thinking_token_budget": "a server's",
     "attention": "--mask-mod, --score-mod, --attention-arrays",
     "input": "--prompt with --embed", "token_type_ids": "--types", "pooling": "--pooling", "dimensions": "--dimensions", "normalize": "--normalize",
