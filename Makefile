@@ -30,13 +30,16 @@ test-quick: ## the unit tests and the expected outputs, with one compiler: some 
 	@tools/packages.sh unit
 	@tools/test.sh --quick
 
-test-long: ## the same with more rounds, the Promela models, ten minutes of each fuzz target of grammars and answers, the sanitizers over all, make check, and a bare Debian
+test-long: ## the same with more rounds, the Promela models, ten minutes of each fuzz target of grammars and answers, the sanitizers over all, make check, a bare Debian, and the Dockerfile
 	@tools/packages.sh test
+	@tools/packages.sh test-long || true
 	@tools/test.sh --long
 	@tools/packages.sh fuzz
 	@tools/fuzz.sh 600 grammar parsers calls
 	@$(MAKE) --no-print-directory asan tsan check
+	@cmake --build build/tsan --target quire_program >build/tsan/program.log && QUIRE_BIN=build/tsan/quire build/venv/bin/python -m pytest -q -p no:cacheprovider tests/e2e/test_storm.py
 	@tools/bare.sh 13 --quick || [ $$? -eq 77 ]
+	@tools/bare.sh 13 --image || [ $$? -eq 77 ]
 
 bench: packages all ## speed of a 1.1B model beside this machine's limits and the goals, and of text: some ten minutes, 6 GB of memory
 	build/quire bench speed

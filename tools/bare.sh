@@ -4,6 +4,7 @@
 #   bare.sh 12|13            all of it, then README.md's quick start is typed (tools/readme_check.py)
 #   bare.sh 12|13 --quick    `make run` and `make test-quick`
 #   bare.sh 12|13 --readme   `make run` and the quick start
+#   bare.sh 13 --image       the steps of examples/deploy/Dockerfile, each stage in a system of its own, then its server (tools/image.py)
 # Runs as root on a Debian system with debootstrap. The mirror, proxies, certificates and pip settings are this machine's own. ../shared (or
 # QUIRE_SHARED) is there read-only where this machine has it. build/bare-NN/base is the system, kept for the next run, and debs the packages
 # fetched; build/bare-NN/root is a run's copy, left for a look. All mounts lie in a mount namespace that ends with the script, however it
@@ -11,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { echo "usage: $0 12|13 [--quick|--readme]" >&2; exit 2; }
+usage() { echo "usage: $0 12|13 [--quick|--readme], or 13 --image" >&2; exit 2; }
 case ${1:-} in
 12) codename=bookworm ;;
 13) codename=trixie ;;
@@ -21,19 +22,21 @@ case ${2:-} in
 '') target='make test && $readme' ;;
 --quick) target='make test-quick' ;;
 --readme) target='tools/packages.sh readme && $readme' ;;
+--image) [ "$1" = 13 ] || usage ;;
 *) usage ;;
 esac
-place=$PWD/build/bare-$1
+place=$PWD/build/bare-$1 include=git,make dockerfile=examples/deploy/Dockerfile
+[ "${2:-}" != --image ] || { place=$place-image include=; } # an image's base has neither
 base=$place/base root=$place/root log=$place.log
 shared=${QUIRE_SHARED:-../shared}
 
 say() { printf '== bare %s: %s\n' "$codename" "$*"; }
 cannot() { say "cannot run here: $*"; exit 77; }
 
-# The namespace's side: mounts, the run itself. Its mounts and processes end with it.
-inside() {
-    trap 'exit 130' INT TERM
-    mkdir -p "$root/work/shared" "$place/debs/partial"
+# What a system needs to run in: mounts below a root.
+mounts() {
+    local root=$1 sub
+    mkdir -p "$place/debs/partial"
     mount -t proc proc "$root/proc"
     mount --bind /dev "$root/dev"
     for sub in /dev/pts /dev/shm; do
@@ -42,6 +45,22 @@ inside() {
     mount --bind /sys "$root/sys"
     mount -o remount,ro,bind "$root/sys"
     mount --bind "$place/debs" "$root/var/cache/apt/archives"
+}
+
+# The namespace's side: mounts, the run itself. Its mounts and processes end with it.
+inside_image() {
+    trap 'exit 130' INT TERM
+    local stage
+    for stage in "$root"-*; do
+        mounts "$stage"
+    done
+    tools/image.py "$place/context/$dockerfile" "$1" "$place/context" "$root"-*
+}
+
+inside() {
+    trap 'exit 130' INT TERM
+    mounts "$root"
+    mkdir -p "$root/work/shared"
     if [ -d "$shared" ]; then
         mount --bind "$shared" "$root/work/shared"
         mount -o remount,ro,bind "$root/work/shared"
@@ -67,7 +86,7 @@ inside() {
 }
 
 if [ "${BARE_INSIDE:-}" = "$place" ]; then
-    inside
+    if [ "${2:-}" = --image ]; then inside_image "$1"; else inside; fi
     exit
 fi
 
@@ -102,7 +121,7 @@ if [ ! -e "$place/base-is-whole" ]; then
     rm -rf --one-file-system "$base"
     script=/usr/share/debootstrap/scripts/$codename
     [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # a release younger than this debootstrap
-    if ! debootstrap --variant=minbase --include=git,make "$codename" "$base" "$mirror" "$script" >>"$log" 2>&1; then
+    if ! debootstrap --variant=minbase ${include:+"--include=$include"} "$codename" "$base" "$mirror" "$script" >>"$log" 2>&1; then
         tail -n 5 "$log"
         say "debootstrap failed: $log"
         exit 1
@@ -110,26 +129,40 @@ if [ ! -e "$place/base-is-whole" ]; then
     touch "$place/base-is-whole"
 fi
 
-# The run's copy with this machine's settings.
-rm -rf --one-file-system "$root"
-cp -a --reflink=auto "$base" "$root"
-mkdir -p "$root/work"
-rm -f "$root/etc/apt/sources.list"
-awk '{print "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $1, $2, "main"}' <<<"$sources" >"$root/etc/apt/sources.list.d/bare.list"
-apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries|Languages)' >"$root/etc/apt/apt.conf.d/90bare" || true
-for certificates in "${PIP_CERT:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt; do
-    if [ -f "$certificates" ]; then
-        cp "$certificates" "$root/etc/bare-ca.crt"
-        echo 'Acquire::https::CaInfo "/etc/bare-ca.crt";' >>"$root/etc/apt/apt.conf.d/90bare"
-        break
-    fi
-done
-cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
-[ ! -f ~/.config/pip/pip.conf ] || install -D ~/.config/pip/pip.conf "$root/root/.config/pip/pip.conf"
-git bundle create -q "$root/work/quire.bundle" HEAD
+# new_root ROOT: a copy of the system with this machine's settings.
+new_root() {
+    local root=$1 certificates
+    cp -a --reflink=auto "$base" "$root"
+    rm -f "$root/etc/apt/sources.list"
+    awk '{print "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $1, $2, "main"}' <<<"$sources" >"$root/etc/apt/sources.list.d/bare.list"
+    apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries|Languages)' >"$root/etc/apt/apt.conf.d/90bare" || true
+    for certificates in "${PIP_CERT:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt; do
+        if [ -f "$certificates" ]; then
+            cp "$certificates" "$root/etc/bare-ca.crt"
+            echo 'Acquire::https::CaInfo "/etc/bare-ca.crt";' >>"$root/etc/apt/apt.conf.d/90bare"
+            break
+        fi
+    done
+    cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+    [ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
+    [ ! -f ~/.config/pip/pip.conf ] || install -D ~/.config/pip/pip.conf "$root/root/.config/pip/pip.conf"
+}
 
-say "commit $(git rev-parse --short HEAD), make run, $target; log: $log"
+rm -rf --one-file-system "$root" "$root"-* "$place/context"
+if [ "${2:-}" = --image ]; then
+    for i in $(seq "$(git show "HEAD:$dockerfile" | grep -c '^FROM ')"); do
+        new_root "$root-$i"
+    done
+    mkdir "$place/context"
+    git archive HEAD | tar -x -C "$place/context"
+    say "commit $(git rev-parse --short HEAD), the steps of $dockerfile and its server; log: $log"
+else
+    new_root "$root"
+    mkdir -p "$root/work"
+    git bundle create -q "$root/work/quire.bundle" HEAD
+    say "commit $(git rev-parse --short HEAD), make run, $target; log: $log"
+fi
+
 started=$SECONDS
 status=0
 BARE_INSIDE=$place unshare --mount --propagation private --pid --fork --kill-child "$0" "$@" >>"$log" 2>&1 9>&- </dev/null &
