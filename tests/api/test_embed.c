@@ -1,5 +1,6 @@
 /* Embeddings through quire.h: rows of texts and ids, what a body may say, errors, streams that end early, and what is left. */
 #include <math.h>
+#include <pthread.h>
 
 #include "api/request.h"
 #include "api_world.h"
@@ -369,6 +370,180 @@ static void a_report_comes_with_a_row(void **state) {
     wait_until_idle(shared);
 }
 
+/* ---- under load ---- */
+
+enum { LOAD_ROWS = 24, LOAD_TEXTS = 10, LOAD_THREADS = 3, LOAD_TOKENS = 120, LOAD_IDS = 70 };
+
+/* What every thread asks for: inputs of many lengths, which share beginnings, and what their rows are when nothing else runs. */
+typedef struct load {
+    quire_engine *e;
+    int32_t ids[LOAD_ROWS][LOAD_IDS];
+    quire_input inputs[LOAD_ROWS];
+    quire_embed_options how[LOAD_ROWS];
+    float *alone[LOAD_ROWS];
+    size_t n_row[LOAD_ROWS];
+    int rounds;
+} load;
+
+static void load_make(load *l) {
+    uint64_t seed = 11;
+    static const char *const poolings[] = {"mean", "last", "cls"};
+    for (size_t i = 0; i < LOAD_ROWS; i++) {
+        size_t n = 1 + (size_t)(rng_next(&seed) % LOAD_IDS);
+        for (size_t k = 0; k < n; k++) {
+            l->ids[i][k] = k < 40 && i % 3 != 0 ? 5 + (int32_t)k : 5 + (int32_t)(rng_next(&seed) % 900);
+        }
+        l->inputs[i] = (quire_input){.ids = l->ids[i], .n_ids = n};
+        l->how[i] = (quire_embed_options){.pooling = poolings[i % 3], .dimensions = i % 4 == 0 ? 7 : 0, .normalize = (int)(i % 2)};
+    }
+}
+
+typedef struct load_client {
+    const load *l;
+    uint64_t seed;
+} load_client;
+
+/* Asks for rows in an order of its own. Returns NULL, or what was wrong. */
+static void *load_rows(void *user) {
+    load_client *c = user;
+    const load *l = c->l;
+    for (int i = 0; i < l->rounds; i++) {
+        size_t k = (size_t)(rng_next(&c->seed) % LOAD_ROWS), n_row;
+        float *row;
+        quire_error err;
+        if (quire_embed(l->e, &l->inputs[k], 1, &l->how[k], &row, &n_row, &err) != QUIRE_OK) {
+            return "a row was refused";
+        }
+        bool same = n_row == l->n_row[k] && memcmp(row, l->alone[k], n_row * sizeof *row) == 0;
+        quire_free(row);
+        if (!same) {
+            return "a row is another one than alone";
+        }
+    }
+    return NULL;
+}
+
+/* Texts, each alone and then all at once beside the threads that ask for rows. Returns how many texts were preempted. */
+static int64_t load_run(load *l) {
+    response before[LOAD_TEXTS], beside[LOAD_TEXTS];
+    pthread_t threads[LOAD_THREADS];
+    load_client clients[LOAD_THREADS];
+    quire_stats stats;
+    char text[128];
+    quire_options o;
+    quire_error err;
+    quire_options_init(&o);
+    o.model = "models/builtin-small.gguf";
+    o.n_pages = 20; /* a text needs 8 pages in the end, so six do not fit */
+    o.max_seqs = 6;
+    o.max_batched_tokens = 16; /* inputs come in chunks, between which their pages may be taken */
+    o.max_model_len = 160;
+    o.n_threads = 1;
+    assert_int_equal(quire_engine_open(&o, &l->e, &err), QUIRE_OK);
+    quire_queue *q = queue_new(l->e);
+    for (int i = 0; i < 2 * LOAD_TEXTS; i++) {
+        (void)snprintf(text, sizeof text, "{\"prompt\": \"A\", \"max_tokens\": %d, \"seed\": %d, \"ignore_eos\": true}", LOAD_TOKENS,
+                       i % LOAD_TEXTS);
+        if (i < LOAD_TEXTS) {
+            complete(l->e, q, &before[i], text);
+        } else {
+            submit(l->e, q, &beside[i - LOAD_TEXTS], text);
+        }
+    }
+    for (int i = 0; i < LOAD_THREADS; i++) {
+        clients[i] = (load_client){l, (uint64_t)i + 1};
+        assert_int_equal(pthread_create(&threads[i], NULL, load_rows, &clients[i]), 0);
+    }
+    for (int i = 0; i < LOAD_TEXTS; i++) {
+        wait_done(q, &beside[i]);
+        assert_memory_equal(beside[i].choices[0].tokens, before[i].choices[0].tokens, LOAD_TOKENS * sizeof(int32_t));
+        quire_stream_release(beside[i].stream);
+        response_clear(&beside[i]);
+        response_clear(&before[i]);
+    }
+    for (int i = 0; i < LOAD_THREADS; i++) {
+        void *wrong;
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        if (wrong != NULL) {
+            fail_msg("%s", (const char *)wrong);
+        }
+    }
+    quire_queue_close(q);
+    wait_until_idle(l->e);
+    quire_engine_stats(l->e, &stats);
+    quire_engine_close(l->e);
+    return stats.preemptions;
+}
+
+/* Rows from several threads beside texts that do not all fit into the pool; with QUIRE_TEST_LONG 20 times as many. */
+static void rows_under_load_are_those_of_an_idle_engine(void **state) {
+    (void)state;
+    load l = {.e = shared, .rounds = getenv("QUIRE_TEST_LONG") ? 500 : 25};
+    load_make(&l);
+    for (size_t i = 0; i < LOAD_ROWS; i++) {
+        quire_error err = {0};
+        assert_int_equal(quire_embed(shared, &l.inputs[i], 1, &l.how[i], &l.alone[i], &l.n_row[i], &err), QUIRE_OK);
+    }
+    int64_t n_preempted = 0;
+    for (int i = 0; i < 10 && n_preempted == 0; i++) { /* none is where texts came one after the other */
+        n_preempted = load_run(&l);
+    }
+    assert_true(n_preempted > 0);
+    for (size_t i = 0; i < LOAD_ROWS; i++) {
+        quire_free(l.alone[i]);
+    }
+}
+
+/* The engine's places are taken until a row is read: what comes then is refused, and what was there is right. */
+static void a_full_engine_refuses_rows_and_loses_none(void **state) {
+    (void)state;
+    enum { N = 1024 };
+    static int32_t ids[N][2];
+    static quire_input inputs[N];
+    const quire_embed_options o = {.pooling = "mean", .normalize = 0};
+    quire_error err = {0};
+    quire_stats stats;
+    quire_event ev;
+    float *alone, *row;
+    size_t n_row;
+    for (int i = 0; i < N; i++) {
+        ids[i][0] = 5 + i % 7;
+        ids[i][1] = 9 + i % 11;
+        inputs[i] = (quire_input){.ids = ids[i], .n_ids = 2};
+    }
+    assert_int_equal(quire_embed(shared, inputs, 77, &o, &alone, &n_row, &err), QUIRE_OK); /* every pair once */
+    quire_engine *e = world_open(64, 8);
+    quire_queue *q = queue_new(e);
+    quire_request *r;
+    quire_stream *s;
+    assert_int_equal(quire_request_embed(e, inputs, N, &o, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_submit(q, r, NULL, &s, &err), QUIRE_OK);
+    do {
+        const struct timespec tick = {.tv_nsec = 1000000};
+        (void)nanosleep(&tick, NULL);
+        quire_engine_stats(e, &stats);
+    } while (stats.step_rows < N); /* each input has been in a step */
+    wait_until_idle(e);
+    assert_int_equal(quire_embed(e, inputs, 1, &o, &row, &n_row, &err), QUIRE_BUSY);
+    assert_non_null(strstr(err.message, "the most this server takes"));
+    int n_rows = 0;
+    for (next_event(q, &ev); ev.kind != QUIRE_EVENT_DONE; next_event(q, &ev)) {
+        if (ev.kind == QUIRE_EVENT_EMBEDDING) {
+            expect_row(ev.row, alone + (size_t)(ev.choice % 77) * n_row, n_row);
+            n_rows++;
+        }
+    }
+    assert_true(ev.error == NULL && n_rows == N);
+    quire_stream_release(s);
+    assert_int_equal(quire_embed(e, inputs, 1, &o, &row, &n_row, &err), QUIRE_OK);
+    expect_row(row, alone, n_row);
+    quire_free(row);
+    quire_free(alone);
+    quire_queue_close(q);
+    wait_until_idle(e);
+    quire_engine_close(e);
+}
+
 static int open_shared(void **state) {
     (void)state;
     shared = world_open(256, 16);
@@ -396,6 +571,8 @@ int main(void) {
         cmocka_unit_test(the_models_own_way_is_the_default),
         cmocka_unit_test(a_model_of_rows_refuses_requests_for_text),
         cmocka_unit_test(a_report_comes_with_a_row),
+        cmocka_unit_test(rows_under_load_are_those_of_an_idle_engine),
+        cmocka_unit_test(a_full_engine_refuses_rows_and_loses_none),
     };
     return cmocka_run_group_tests(tests, open_shared, close_shared);
 }

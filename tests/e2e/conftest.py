@@ -35,8 +35,8 @@ def free_port():
 class Server:
     """`quire serve MODEL --port 0 ...`, ready when it has printed its address; waits False: with a port, it need not be ready."""
 
-    def __init__(self, model, *flags, port=0, waits=True, environment=None):
-        self.process = subprocess.Popen([QUIRE, "serve", str(model), "--port", str(port), *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    def __init__(self, model, *flags, port=0, waits=True, environment=None, program=QUIRE):
+        self.process = subprocess.Popen([program, "serve", str(model), "--port", str(port), *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, env=environment)
         self.said = []
         self.address = ("127.0.0.1", port) if not waits else None

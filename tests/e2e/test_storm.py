@@ -1,6 +1,7 @@
 """A differential storm: random requests of every kind to a random server with few pages, beside clients that hang up, readers that are late, forks and
 rollbacks. Each answer is what a plain server says to the same request asked alone, and nothing is held when all is over. `make test-long` runs more
-servers, the model with marks of reasoning among them, and again a build with the thread sanitizer. STORM_SEED, which a failure prints, runs one server."""
+servers, the model with marks of reasoning among them, and two again as a build with the thread sanitizer (QUIRE_BIN), which the plain server need not be.
+STORM_SEED, which a failure prints, runs one server."""
 import http.client
 import json
 import os
@@ -10,7 +11,7 @@ import threading
 import pytest
 
 import storm_requests
-from conftest import KEY, Server
+from conftest import KEY, QUIRE, Server
 from marked_model import with_marks
 from test_reasoning import MARKS, TEMPLATE
 
@@ -18,6 +19,7 @@ MAX_LEN = 384
 LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
 N_REQUESTS, N_CLIENTS = (60, 10) if LONG else (20, 6)
 SEEDS = [int(os.environ["STORM_SEED"])] if "STORM_SEED" in os.environ else range(1, 31) if LONG else [1, 2]
+PLAIN = "build/quire" if os.path.exists("build/quire") else QUIRE
 COMMON = ["--api-key", KEY, "--served-model-name", "m", "--max-model-len", str(MAX_LEN), "--trust-request-attention"]
 
 
@@ -189,7 +191,7 @@ def test_no_answer_depends_on_what_runs_beside_it(models, seed, tmp_path):
     requests = [storm_requests.request(r, thinks) for _ in range(N_REQUESTS)]
     tight = storm_requests.tight_server(r, MAX_LEN, "builtin-small" if model == "builtin" else model, tmp_path)
     print("STORM_SEED=%d: quire serve %s %s" % (seed, model, " ".join(flags + tight)))
-    plain = Server(model, *flags, "--prefix-cache", "none", "-t", "1")
+    plain = Server(model, *flags, "--prefix-cache", "none", "-t", "1", program=PLAIN)
     expected = []
     for path, body in requests:
         status, _, text = plain.ask("POST", path, body, timeout=600)
@@ -206,4 +208,4 @@ def test_no_answer_depends_on_what_runs_beside_it(models, seed, tmp_path):
             break
         threading.Event().wait(.1)
     assert server.metric("quire_pages_held") == 0
-    assert server.stop() == 0
+    assert server.stop() == 0, "".join(server.said)[-8000:]
