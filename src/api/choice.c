@@ -2,13 +2,14 @@
 
 #include <string.h>
 
-#include "api/echo_ends.h"
 #include "api/grammar_constraint.h"
 #include "api/marked_vocab.h"
 #include "api/thinking_budget.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "sample/end_tokens.h"
+#include "text/detok.h"
 
 void event_memory_deinit(event_memory *m) {
     strbuf_deinit(&m->text);
@@ -264,6 +265,65 @@ static quire_err fill_logprobs(event_memory *m, const token_logprob *from, size_
     out->logprobs = m->logprobs;
     out->n_logprobs = width;
     return QUIRE_OK;
+}
+
+/* ---- where in the text of an echoed prompt each of its tokens ends ---- */
+
+static bool echo_begins(str s, str with) {
+    return with.n > 0 && s.n >= with.n && memcmp(s.p, with.p, with.n) == 0;
+}
+
+/* The bytes of the beginning of s that has as many characters as text. */
+static size_t as_long(str s, str text) {
+    size_t n = 0, len;
+    for (size_t i = 0; i < text.n && n < s.n; i += len) {
+        (void)utf8_decode(text.p + i, text.n - i, &len);
+        size_t here;
+        (void)utf8_decode(s.p + n, s.n - n, &here);
+        n += here;
+    }
+    return n;
+}
+
+/* How many bytes of `left` are the text of an ordinary token. A space before a word may be in one of the two only: decoders drop it from a
+ * text's first word. */
+static size_t shown_bytes(str left, str text) {
+    if (text.n == 0 || echo_begins(left, text)) {
+        return text.n;
+    }
+    str rest = {text.p + 1, text.n - 1};
+    if (text.p[0] == ' ' && (rest.n == 0 || echo_begins(left, rest))) {
+        return rest.n;
+    }
+    bool is_after = left.n > 0 && left.p[0] == ' ' && echo_begins((str){left.p + 1, left.n - 1}, text);
+    return is_after ? text.n + 1 : as_long(left, text);
+}
+
+/* Fills ends[0..n) with offsets into echo: those of its token boundaries, in ascending order, the last of them echo.n. So the tokens' texts
+ * are the echo when joined. A token that the echo does not show has none: a special token that was added or is hidden, the first part of a
+ * character. Where the tokenizer changed the text, as to lower case, a token has as many characters of the echo as of its own.
+ * QUIRE_NO_MEMORY. */
+static quire_err echo_ends(const tokenizer *t, const int32_t *ids, size_t n, str echo, size_t *ends) {
+    detok *d;
+    strbuf text = {0};
+    size_t at = 0;
+    TRY(detok_open(t, false, &d));
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+        str left = {echo.p + at, echo.n - at};
+        if (tokenizer_is_special(t, ids[i])) {
+            str piece = tokenizer_piece(t, ids[i]);
+            at += echo_begins(left, piece) ? piece.n : 0;
+        } else {
+            strbuf_clear(&text);
+            e = detok_add(d, ids[i], &text);
+            at += shown_bytes(left, (str){text.n > 0 ? text.p : "", text.n});
+        }
+        ends[i] = i + 1 < n ? at : echo.n;
+    }
+    strbuf_deinit(&text);
+    detok_close(d);
+    return e;
 }
 
 /* Says where in the echo the prompt's tokens end. */

@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/visible.h"
 #include "file/templates.h"
 #include "setup/answer_ends.h"
-#include "setup/chat_start.h"
 #include "setup/engine_config.h"
 #include "setup/pool_plan.h"
 
@@ -79,6 +79,36 @@ static void find_formats(engine_parts *p, const quire_options *o, const model_fi
             p->formats.tools = of_tools != NULL ? of_tools : p->formats.tools;
         }
     }
+}
+
+/* Whether the template's text begins with this one, perhaps after white space. */
+static bool template_begins(const chat_template *template, str text) {
+    static const char variables[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"add_generation_prompt\":true}";
+    strbuf out = {0};
+    size_t at = 0;
+    bool ok = text.n > 0 && chat_template_render(template, str_of(variables), &out, NULL, NULL) == QUIRE_OK;
+    while (ok && at < out.n && strchr(" \t\r\n", out.p[at]) != NULL && out.p[at] != '\0') {
+        at++;
+    }
+    ok = ok && out.n - at >= text.n && memcmp(out.p + at, text.p, text.n) == 0;
+    strbuf_deinit(&out);
+    return ok;
+}
+
+/* Appends how the prompts of chats begin, as a phrase, by what the form's first template makes of a user's message: "with BOS, <s>: the
+ * template writes it". QUIRE_NO_MEMORY. */
+static quire_err chat_start_print(const chat_form *form, const tokenizer *t, strbuf *out) {
+    int32_t start = tokenizer_start(t);
+    str bos = start >= 0 ? tokenizer_piece(t, start) : tokenizer_bos_text(t);
+    bool is_written = template_begins(form->template, bos);
+    visible line = {0};
+    if (!is_written && start < 0) {
+        return strbuf_add_str(out, "without BOS: neither the template nor the tokenizer puts one there");
+    }
+    TRY(strbuf_add_str(out, "with BOS, "));
+    TRY(visible_add(&line, bos.p, bos.n < 64 ? bos.n : 64, out));
+    TRY(visible_end(&line, out));
+    return strbuf_add_str(out, is_written ? ": the template writes it" : ": the tokenizer adds it, since the template writes none");
 }
 
 /* Opens tokenizer and template. */

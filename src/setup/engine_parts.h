@@ -25,7 +25,7 @@ typedef struct engine_parts {
     quire_error text_error;     /* why there is no tokenizer, when there is none */
     char *model_path;
     strbuf pool_plan; /* pool_plan_explain */
-    strbuf chat_start, end_tokens; /* for people: chat_start_print, answer_ends_print */
+    strbuf chat_start, end_tokens; /* for people: "with BOS, <s>: the template writes it"; answer_ends_print */
     int64_t rule_bytes; /* pool_plan_rules */
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier uses it */
     loaded_model model;
