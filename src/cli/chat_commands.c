@@ -205,7 +205,7 @@ quire_err chat_commands_run(chat_state *c, str line, quire_error *err) {
                        name.p);
     }
     if (!k->argument && argument.n > 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%.*s takes nothing behind it", (int)name.n, name.p);
+        return err_set(err, QUIRE_INVALID, -1, "%.*s takes nothing after it", (int)name.n, name.p);
     }
     if ((k->marks & NEEDS_ARGUMENT) && argument.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "%.*s needs a %s", (int)name.n, name.p, k->argument);

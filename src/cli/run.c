@@ -32,8 +32,7 @@ static bool says_how(const body *b) {
 static void announce_custom(const cli_options *o, const session *s) {
     if (!says_how(&o->fields) && !quire_engine_info(s->engine)->generation_config && isatty(STDERR_FILENO)) {
         log_line(LOG_INFO,
-                 "requests that do not say otherwise: temperature %s, top_k %s, top_p %s, min_p %s, as is the custom; --temp 1 is the "
-                 "model as it is",
+                 "sampling defaults: temperature %s, top_k %s, top_p %s, min_p %s (the model names none); --temp 1 turns them off",
                  custom[0].json, custom[1].json, custom[2].json, custom[3].json);
     }
 }

@@ -32,7 +32,7 @@ static void announce(const quire_options *o, const quire_info *i) {
                  (int)i->model_max_len, (int)i->max_model_len);
     }
     if (i->generation_defaults[0]) {
-        log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults,
+        log_line(LOG_INFO, "sampling defaults: %s (%s)", i->generation_defaults,
                  i->generation_config ? i->generation_config : "flags");
     }
 }

@@ -82,7 +82,7 @@ static quire_err set_bytes(const flag *f, const char *name, const char *text, in
         end++;
     }
     if (end == text || *end != 0 || !isfinite(v) || v < 0 || v * unit > 0x1p62) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a size: %s, or a number with K, M, G or T behind it", name, text,
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a size: %s, or a number followed by K, M, G or T", name, text,
                        f->type == FLAG_GIB ? "GiB" : "bytes");
     }
     *out = (int64_t)(v * unit);

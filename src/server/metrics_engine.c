@@ -74,7 +74,7 @@ static const struct {
     {"vllm:inter_token_latency_seconds", "Time between two tokens of a sequence.", QUIRE_HISTOGRAM_TOKEN_GAP},
     {"vllm:time_per_output_token_seconds", "Time between two tokens of a sequence (older name of vllm:inter_token_latency_seconds).",
      QUIRE_HISTOGRAM_TOKEN_GAP},
-    {"vllm:request_time_per_output_token_seconds", "Decode time of a request by token behind the first, where it has two.",
+    {"vllm:request_time_per_output_token_seconds", "Decode time of a request by token after the first, where it has two.",
      QUIRE_HISTOGRAM_TOKEN_TIME},
     {"vllm:e2e_request_latency_seconds", "Time from the arrival of a request to its end.", QUIRE_HISTOGRAM_E2E},
     {"vllm:request_queue_time_seconds", "Time of a request until it was admitted, or ended without.", QUIRE_HISTOGRAM_QUEUE},
