@@ -159,6 +159,8 @@ def serve(stage):
     check(re.fullmatch(r"[1-9]\d*(:[1-9]\d*)?", stage.user), "the user is a number, and not root's")
     check(all(run("sh", "-c", f"command -v {p}").returncode for p in ("gcc", "make", "git", "cmake")), "no tool of the build is in the image")
     check("libcurl.so.4" in run("/sbin/ldconfig", "-p").stdout, "libcurl, which is opened at run time, is there")
+    places = [stage.env[name] for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HF_HOME")]
+    check(all(any(f"{place}/".startswith(f"{v}/") for v in stage.volumes) for place in places), "what is kept lies in a volume")
     seal(stage)
     check(run("sh", "-c", "echo x >/tmp/x || echo x >/x || echo x >/usr/local/bin/quire").returncode != 0, "the root is read-only")
     check(all(run("sh", "-c", f"echo x >{v}/x && rm {v}/x").returncode == 0 for v in stage.volumes), "the volumes are writable")
