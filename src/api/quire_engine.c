@@ -61,7 +61,14 @@ static quire_err check_early(void *user, const engine_parts *p, const model_desc
     const grammar_marks marks = {0};
     bool is_given = r->rule.field != NULL && r->rule.form != RULE_CALLS;
     e = is_given
-            ? request_rule_compile(&r->rule, &(rule_context){.frame = &frame, .marks = &marks, .additional = r->json_additional}, &g, err)
+            ? request_rule_compile(&r->rule,
+                                   &(rule_context){.frame = &frame,
+                                                   .marks = &marks,
+                                                   .space = r->json_space,
+                                                   .order = r->json_order,
+                                                   .numbers = r->json_numbers,
+                                                   .additional = r->json_additional},
+                                   &g, err)
             : QUIRE_OK;
     grammar_drop(g);
     quire_request_free(r);

@@ -38,10 +38,9 @@ static quire_err measure(const field_desc *f, const json_value *v, attn_array *a
 
 /* Notes whether some number of the lists is no integer. False: they have other lengths than the first ones, or other values. */
 static bool look_through(const json_value *v, attn_array *a, int32_t level) {
-    int64_t whole;
     if (level == a->n_dims) {
         a->is_float = a->is_float || json_is(v, JSON_KIND_REAL);
-        return json_is(v, JSON_KIND_REAL) || (json_is(v, JSON_KIND_INT) && json_whole(v, &whole));
+        return json_numeric(v);
     }
     bool fits = json_is(v, JSON_KIND_ARRAY) && json_length(v) == (size_t)a->dims[level];
     for (int32_t i = 0; fits && i < a->dims[level]; i++) {
@@ -54,10 +53,11 @@ static bool look_through(const json_value *v, attn_array *a, int32_t level) {
 static bool copy_numbers(const json_value *v, const attn_array *a, int32_t level, uint32_t **at) {
     if (level == a->n_dims) {
         float number = (float)json_double(v);
-        int64_t whole = a->is_float ? 0 : json_int64(v);
+        int64_t whole = 0;
+        bool is_whole = a->is_float || json_whole(v, &whole);
         int32_t integer = (int32_t)whole;
         memcpy((*at)++, a->is_float ? (const void *)&number : (const void *)&integer, sizeof **at);
-        return whole == integer;
+        return is_whole && (a->is_float || whole == integer);
     }
     bool fits = true;
     for (int32_t i = 0; fits && i < a->dims[level]; i++) {

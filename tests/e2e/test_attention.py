@@ -111,6 +111,7 @@ def test_a_fault_is_the_error_of_its_request_only(trusting):
     ({"mask_mod": "a[0]", "arrays": {"a": []}}, "attention.arrays.a"),
     ({"mask_mod": "a[0][0]", "arrays": {"a": [[1, 2], [3]]}}, "equal lengths"),
     ({"mask_mod": "a[0]", "arrays": {"a": [1 << 40]}}, "beyond 32 bits"),
+    ({"mask_mod": "a[0]", "arrays": {"a": [1 << 70]}}, "beyond 32 bits"),
     ({"mask_mod": "a[0]", "arrays": {"a": ["x"]}}, "numbers"),
     ({"mask_mod": "a[0]", "arrays": {"a": 3}}, "list"),
     ({"mask_mod": "1", "arrays": {f"a{i}": [1] for i in range(17)}}, "16"),
