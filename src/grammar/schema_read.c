@@ -166,6 +166,17 @@ static void join_direct(schema_reader *r) {
     r->out = joined;
 }
 
+/* The keyword that is named where joining the direct ones takes too much: the one whose automaton is the largest. */
+static const char *largest_of(const json_value *v) {
+    static const char *const names[] = {"pattern", "format", "multipleOf"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (json_has(v, names[i])) {
+            return names[i];
+        }
+    }
+    return "type";
+}
+
 void schema_read(schema *s, uint32_t x, shape *out) {
     schema_reader r = {.s = s, .e = s->exprs.p[x]};
     r.out.null = r.out.yes = r.out.no = true;
@@ -175,7 +186,7 @@ void schema_read(schema *s, uint32_t x, shape *out) {
     report(&r);
     read_phase(&r, DIRECT);
     join_direct(&r);
-    schema_name_failure(s, r.e.path, "type", false);
+    schema_name_failure(s, r.e.path, largest_of(r.e.value), false);
     read_phase(&r, APPLIED);
     *out = r.out;
 }

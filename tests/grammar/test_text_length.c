@@ -92,6 +92,18 @@ static const char *long_text(char *to, const char *before, size_t n, const char 
     return to;
 }
 
+/* Compiling goes past its budget where the pattern meets the limit. */
+static void a_pattern_that_takes_too_much_beside_a_limit_is_named(void **state) {
+    (void)state;
+    static const char schema[] =
+        "{\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":1000,\"pattern\":\"^([a-z]{1,100} ){1,100}$\"}}}";
+    const grammar_options options = {.max_steps = 2000000};
+    grammar *g = NULL;
+    quire_error err = {0};
+    assert_int_equal(grammar_compile(GRAMMAR_SCHEMA, str_of(schema), &options, &g, &err), QUIRE_TOO_LARGE);
+    assert_non_null(strstr(err.message, "pattern at \"/properties/a\": the grammar takes too many steps"));
+}
+
 static void the_longest_text_ends_where_its_limit_is(void **state) {
     (void)state;
     static char text[70000];
@@ -131,6 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_goes_on_only_where_it_can_end_within_its_length),
         cmocka_unit_test(usual_limits_of_formats_are_enforced),
+        cmocka_unit_test(a_pattern_that_takes_too_much_beside_a_limit_is_named),
         cmocka_unit_test(the_longest_text_ends_where_its_limit_is),
         cmocka_unit_test(places_far_from_a_limit_share_a_mask),
     };
