@@ -14,6 +14,7 @@ import pytest
 
 import hub as stand_in
 from conftest import QUIRE, Server
+from gguf_edit import STRING, Gguf
 from hub import Fault, Hub, git_sha1
 
 LONG = bool(os.environ.get("QUIRE_TEST_LONG"))
@@ -194,6 +195,25 @@ def test_a_directory_that_is_no_model_is_named_by_what_it_is(quire, machine, tmp
         refused(f"mlx-{command}", {**quantised(8), "README.md": card}, "an MLX checkpoint, quantised to 8 bits", "made from, org/original, or a GGUF", command=command)
     config = json.dumps(json.loads(HF["config.json"]) | {"quantization_config": {"quant_method": "hqq", "bits": 4}}).encode()
     refused("hqq", {**HF, "config.json": config}, "a checkpoint quantised with hqq to 4 bits", "AWQ", "or a GGUF of it")
+
+
+@pytest.mark.parametrize("key, value, words", [("general.type", "adapter", "a LoRA adapter, not a model"), ("general.type", "imatrix", "an importance matrix"),
+                                               ("general.type", "mmproj", "a projector"), ("general.architecture", "clip", "a projector"),
+                                               ("general.architecture", "controlvector", "a control vector")])
+def test_a_gguf_file_that_goes_with_a_model_is_named_by_what_it_is(machine, tmp_path, key, value, words):
+    Gguf(MODELS / "builtin-small.gguf").set(key, STRING, value).write(tmp_path / "m.gguf")
+    done = machine.run("inspect", tmp_path / "m.gguf")
+    assert done.returncode == 1 and f"m.gguf: {words}" in done.stderr, done.stderr
+
+
+def test_a_gguf_file_of_a_vocabulary_alone_is_named_by_what_it_is(machine, tmp_path):
+    vocabulary = Gguf(MODELS / "builtin-small.gguf")
+    vocabulary.tensors, vocabulary.data = [], b""
+    vocabulary.write(tmp_path / "m.gguf")
+    done = machine.run("run", tmp_path / "m.gguf", "-p", "x")
+    assert done.returncode == 1 and "m.gguf: a vocabulary only, without weights; download the whole model" in done.stderr, done.stderr
+    done = machine.run("tokenize", tmp_path / "m.gguf", "-p", "x")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_config_alone_is_inspected_without_weights(machine, tmp_path):
