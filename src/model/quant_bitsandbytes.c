@@ -33,7 +33,7 @@ static quire_err parse_state(quant_linear *q, const char *suffix, const tensor_v
     out->nested_block = nested.kind == META_INT ? nested.i : 256;
     out->offset = offset.kind == META_FLOAT || offset.kind == META_INT ? (float)offset.f : 0.0f;
     json_doc_deinit(&doc);
-    return out->block > 0 && out->nested_block > 0 && out->block <= INT32_MAX
+    return out->block > 0 && out->block <= INT32_MAX && out->nested_block > 0 && out->nested_block <= INT32_MAX
                ? QUIRE_OK
                : quant_error(q, suffix, "it says no size of a block of weights");
 }

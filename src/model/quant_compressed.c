@@ -14,14 +14,7 @@ static quire_err check_written_shape(quant_linear *q) {
         return QUIRE_OK;
     }
     int64_t dims[2] = {0, 0};
-    int32_t small[2];
-    if (t.type == DTYPE_I64 && t.n_bytes == sizeof dims) {
-        memcpy(dims, t.data, sizeof dims);
-    } else if (t.type == DTYPE_I32 && t.n_bytes == sizeof small) {
-        memcpy(small, t.data, sizeof small);
-        dims[0] = small[0];
-        dims[1] = small[1];
-    }
+    (void)quant_written_shape(&t, dims);
     return dims[0] == q->n_out && dims[1] == q->n_in
                ? QUIRE_OK
                : quant_error(q, ".weight_shape", "it says [%lld, %lld]; the model's numbers ask for [%lld, %lld]", (long long)dims[0],
@@ -41,10 +34,12 @@ static quire_err read_zeros(quant_linear *q) {
     if (zeros == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    const quant_matrix packed = {.place = CODES_WORDS_DOWN, .bits = q->m.bits, .n_rows = n_groups, .codes = t.data};
     for (int64_t o = 0; o < q->n_out; o++) {
         for (int64_t g = 0; g < n_groups; g++) {
-            zeros[o * n_groups + g] = (int16_t)quant_matrix_code(&packed, g, o);
+            const uint8_t *word = (const uint8_t *)t.data + 4 * (o / a_word * n_groups + g);
+            int64_t at = o % a_word * q->m.bits, byte = at / 8; /* codes of 3 bits may lie in two bytes */
+            uint32_t pair = word[byte] | (byte < 3 ? (uint32_t)word[byte + 1] << 8 : 0);
+            zeros[o * n_groups + g] = (int16_t)(pair >> at % 8 & ((1u << q->m.bits) - 1));
         }
     }
     q->m.zeros = zeros;

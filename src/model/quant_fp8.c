@@ -17,7 +17,7 @@ static int64_t block_size(const quant_linear *q, int dimension) {
 
 /* How many of n share one of n_scales. 0: none fits. */
 static int64_t shared_by(int64_t n, int64_t n_scales, int64_t block) {
-    return n_scales == 1 ? n : n_scales == n ? 1 : block > 0 && (n + block - 1) / block == n_scales ? block : 0;
+    return n_scales == 1 ? n : n_scales == n ? 1 : quant_shared_by(n, n_scales, block);
 }
 
 static quire_err read_fp8(quant_linear *q) {

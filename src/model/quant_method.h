@@ -60,7 +60,11 @@ quire_err quant_need(quant_linear *q, const char *suffix, dtype type, int64_t ro
 quire_err quant_scales(quant_linear *q, const char *suffix, const tensor_view *t, int64_t rows, int64_t columns, bool down);
 /* One float: the value of a tensor with one element; QUIRE_OK without a change where the file has none. */
 quire_err quant_factor(quant_linear *q, const char *suffix, float *out);
-/* m.group for n_groups groups of n_in, by the configuration's group size where they don't divide it. */
+/* How many of n share one of n_scales, if each but the last is of `size`: size, or n if that is less. 0: it does not fit. */
+int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size);
+/* The shape of a matrix that a tensor of two integers holds. False: t is none. */
+bool quant_written_shape(const tensor_view *t, int64_t dims[2]);
+/* m.group for n_groups groups of n_in: the configuration's group size where that gives so many, else all equal. */
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups);
 /* m.group_of by a tensor of the layer, [n_in] I32; nothing where there is none, or where it says i / group. */
 quire_err quant_group_index(quant_linear *q, const char *suffix);

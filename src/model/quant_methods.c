@@ -180,15 +180,23 @@ quire_err quant_factor(quant_linear *q, const char *suffix, float *out) {
     return n == 1 ? read_floats(q, suffix, &t, 1, out) : quant_error(q, suffix, "it must be one number");
 }
 
+int32_t quant_shared_by(int64_t n, int64_t n_scales, int64_t size) {
+    bool fits = size > 0 && n_scales > 0 && n / size + (n % size != 0) == n_scales;
+    return fits ? (int32_t)(size < n ? size : n) : 0;
+}
+
 quire_err quant_groups(quant_linear *q, const char *suffix, int64_t n_groups) {
     static const char *const keys[] = {QUANT_CONFIG ".group_size", QUANT_CONFIG ".config_groups.group_0.weights.group_size"};
-    int64_t group = n_groups > 0 && q->n_in % n_groups == 0 ? q->n_in / n_groups : 0;
+    int32_t group = 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys && group == 0; i++) {
         int64_t size = 0;
-        bool fits = model_file_i64(q->l->file, keys[i], &size) == QUIRE_OK && size > 0 && (q->n_in + size - 1) / size == n_groups;
-        group = fits ? size : 0;
+        (void)model_file_i64(q->l->file, keys[i], &size);
+        group = quant_shared_by(q->n_in, n_groups, size);
     }
-    q->m.group = (int32_t)group;
+    if (group == 0 && n_groups > 0 && q->n_in % n_groups == 0) { /* another of the configuration's groups, or a row */
+        group = (int32_t)(q->n_in / n_groups);
+    }
+    q->m.group = group;
     return group > 0 ? QUIRE_OK : quant_error(q, suffix, "%lld groups do not divide %lld inputs", (long long)n_groups, (long long)q->n_in);
 }
 
@@ -222,42 +230,73 @@ quire_err quant_skip(quant_linear *q, const char *suffix) {
 
 /* ---- counts ---- */
 
+bool quant_written_shape(const tensor_view *t, int64_t dims[2]) {
+    int32_t small[2];
+    if (t->type == DTYPE_I64 && t->n_bytes == 2 * sizeof *dims) {
+        memcpy(dims, t->data, 2 * sizeof *dims);
+        return true;
+    }
+    if (t->type != DTYPE_I32 || t->n_bytes != sizeof small) {
+        return false;
+    }
+    memcpy(small, t->data, sizeof small);
+    dims[0] = small[0];
+    dims[1] = small[1];
+    return true;
+}
+
+/* How many codes of compressed-tensors' words are weights: the tensor beside them says it, for they may fill the last word in part. */
+static int64_t n_packed(const model_file *f, const tensor_view *t) {
+    char name[LOADER_NAME_BYTES];
+    int64_t dims[2];
+    (void)snprintf(name, sizeof name, "%.*s_shape", (int)(strlen(t->name) - strlen("_packed")), t->name);
+    const tensor_view *shape = model_file_find(f, name);
+    bool fits = shape != NULL && t->n_dims == 2 && quant_written_shape(shape, dims) && dims[0] == t->dims[0] && dims[1] > 0 &&
+                dims[1] <= t->dims[1] * 32;
+    return fits ? dims[0] * dims[1] : (int64_t)t->n_bytes * 2;
+}
+
 int64_t quant_n_weights(const model_file *f, const tensor_view *t) {
-    /* what stands beside codes, and how many of them a byte holds: 0 where it is no codes at all */
-    static const struct {
-        const char *suffix;
-        int a_byte;
-    } rows[] = {{".qzeros", 0},
-                {".scales", 0},
-                {".g_idx", 0},
-                {".weight_g_idx", 0},
-                {".weight_zero_point", 0},
-                {".weight_scale", 0},
-                {".weight_scale_inv", 0},
-                {".weight_scale_2", 0},
-                {".weight_global_scale", 0},
-                {".input_global_scale", 0},
-                {".input_scale", 0},
-                {"_scales", 0},
-                {".weight_shape", 0},
-                {".absmax", 0},
-                {".quant_map", 0},
-                {".nested_absmax", 0},
-                {".nested_quant_map", 0},
-                {"_blocks", 2},
-                {".weight_packed", 2}};
+    static const char *const beside[] = {".qzeros",
+                                         ".scales",
+                                         ".g_idx",
+                                         ".weight_g_idx",
+                                         ".weight_zero_point",
+                                         ".weight_scale",
+                                         ".weight_scale_inv",
+                                         ".weight_scale_2",
+                                         ".weight_global_scale",
+                                         ".input_global_scale",
+                                         ".input_scale",
+                                         "_scales",
+                                         ".weight_shape",
+                                         ".absmax",
+                                         ".quant_map",
+                                         ".nested_absmax",
+                                         ".nested_quant_map",
+                                         ".k_scale",
+                                         ".v_scale",
+                                         "__nf4",
+                                         "__fp4"};
+    str name = str_of(t->name);
     int64_t n = 1, bits = 4;
     for (int32_t i = 0; i < t->n_dims; i++) {
         n *= t->dims[i];
     }
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && model_file_format(f) == MODEL_HF; i++) {
-        if (str_ends(str_of(t->name), rows[i].suffix)) {
-            return (int64_t)t->n_bytes * rows[i].a_byte;
+    if (model_file_format(f) != MODEL_HF) {
+        return n;
+    }
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        if (str_ends(name, beside[i])) {
+            return 0;
         }
     }
-    if (model_file_format(f) == MODEL_HF && str_ends(str_of(t->name), ".qweight")) {
+    if (str_ends(name, ".qweight")) {
         (void)model_file_i64(f, QUANT_CONFIG ".bits", &bits);
         return bits > 0 ? (int64_t)t->n_bytes * 8 / bits : n;
     }
-    return t->type == DTYPE_U8 && str_ends(str_of(t->name), ".weight") ? (int64_t)t->n_bytes * 2 : n;
+    if (str_ends(name, ".weight_packed")) {
+        return n_packed(f, t);
+    }
+    return t->type == DTYPE_U8 && (str_ends(name, ".weight") || str_ends(name, "_blocks")) ? (int64_t)t->n_bytes * 2 : n;
 }
