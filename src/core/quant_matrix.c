@@ -1,71 +1,82 @@
 #include "core/quant_matrix.h"
 
+#include <string.h>
+
 #include "core/float8.h"
+#include "core/quant_words.h"
 
-static uint32_t word_at(const uint8_t *codes, size_t index) {
-    const uint8_t *p = codes + 4 * index;
-    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
+#define STRETCH 256 /* codes that are decoded at a time */
 
-/* The code of input i in a column of words, `bits` each, of which some lie in two words. */
-static uint32_t code_down(const quant_matrix *m, size_t row, size_t i) {
-    size_t at = i * (size_t)m->bits, word = at / 32, stride = (size_t)m->n_rows;
-    uint32_t shift = (uint32_t)(at % 32), code = word_at(m->codes, word * stride + row) >> shift;
-    if (shift + (uint32_t)m->bits > 32) {
-        code |= word_at(m->codes, (word + 1) * stride + row) << (32 - shift);
-    }
-    return code & ((1u << m->bits) - 1);
-}
+/* ---- codes ---- */
 
-static uint32_t code_at(const quant_matrix *m, size_t row, size_t i) {
+static void read_codes(const quant_matrix *m, size_t row, size_t i, size_t n, uint8_t *out) {
     static const uint8_t awq_shift[8] = {0, 16, 4, 20, 8, 24, 12, 28}; /* of row % 8 */
-    size_t n_in = (size_t)m->n_in, at = row * n_in + i;
+    size_t n_in = (size_t)m->n_in, at = row * n_in + i, high = m->place == CODES_NIBBLES_HIGH;
+    uint32_t bits = (uint32_t)m->bits, used = 32 / bits * bits, shift = awq_shift[row % 8];
+    quant_words words;
     switch (m->place) {
     case CODES_BYTES:
-        return m->codes[at];
+        memcpy(out, m->codes + at, n);
+        break;
     case CODES_NIBBLES:
-        return m->codes[at / 2] >> (at % 2 * 4) & 15u;
     case CODES_NIBBLES_HIGH:
-        return m->codes[at / 2] >> ((at + 1) % 2 * 4) & 15u;
-    case CODES_WORDS: {
-        size_t a_word = 32 / (size_t)m->bits, words = (n_in + a_word - 1) / a_word;
-        return word_at(m->codes, row * words + i / a_word) >> (i % a_word * (size_t)m->bits) & ((1u << m->bits) - 1);
-    }
+        for (size_t k = 0; k < n; k++) {
+            out[k] = m->codes[(at + k) / 2] >> ((at + k + high) % 2 * 4) & 15u;
+        }
+        break;
+    case CODES_WORDS:
+        words = (quant_words){m->codes + 4 * row * ((n_in * bits + used - 1) / used), 1, bits, used};
+        quant_words_read(&words, i, n, out);
+        break;
     case CODES_WORDS_DOWN:
-        return code_down(m, row, i);
+        words = (quant_words){m->codes + 4 * row, (size_t)m->n_rows, bits, 32};
+        quant_words_read(&words, i, n, out);
+        break;
     default:
-        return word_at(m->codes, i * ((size_t)m->n_rows / 8) + row / 8) >> awq_shift[row % 8] & 15u;
+        for (size_t k = 0; k < n; k++) {
+            out[k] = quant_word(m->codes, (i + k) * ((size_t)m->n_rows / 8) + row / 8) >> shift & 15u;
+        }
     }
 }
 
 uint32_t quant_matrix_code(const quant_matrix *m, int64_t row, int64_t i) {
-    return code_at(m, (size_t)row, (size_t)i);
+    uint8_t code;
+    read_codes(m, (size_t)row, (size_t)i, 1, &code);
+    return code;
 }
 
-static float decode(const quant_matrix *m, uint32_t code, size_t scale) {
-    switch (m->kind) {
-    case CODE_E4M3:
-        return e4m3_to_f32((uint8_t)code);
-    case CODE_TABLE:
-        return m->table[code];
-    default:
-        return (float)((int32_t)code - (m->zeros != NULL ? m->zeros[scale] : m->zero));
-    }
+/* ---- values ---- */
+
+/* How many of the n elements from (row, i) on share a scale, and its index. */
+static size_t find_scale(const quant_matrix *m, size_t row, size_t i, size_t n, size_t *index) {
+    size_t group = (size_t)m->group, at = m->runs_on ? row * (size_t)m->n_in + i : i, left = group - at % group;
+    *index = m->runs_on ? at / group
+                        : row / (size_t)m->scale_rows * (size_t)m->n_groups + (m->group_of != NULL ? (size_t)m->group_of[i] : i / group);
+    return m->group_of != NULL ? 1 : left < n ? left : n;
 }
 
-/* The index of the scale of (row, i). */
-static size_t scale_index(const quant_matrix *m, size_t row, size_t i) {
-    size_t group = (size_t)m->group;
-    if (m->runs_on) {
-        return (row * (size_t)m->n_in + i) / group;
+static void decode(const quant_matrix *m, const uint8_t *codes, size_t n, int32_t zero, float scale, float *out) {
+    for (size_t k = 0; k < n && m->kind == CODE_INTEGER; k++) {
+        out[k] = (float)((int32_t)codes[k] - zero) * scale;
     }
-    return row / (size_t)m->scale_rows * (size_t)m->n_groups + (m->group_of != NULL ? (size_t)m->group_of[i] : i / group);
+    for (size_t k = 0; k < n && m->kind == CODE_E4M3; k++) {
+        out[k] = e4m3_to_f32(codes[k]) * scale;
+    }
+    for (size_t k = 0; k < n && m->kind == CODE_TABLE; k++) {
+        out[k] = m->table[codes[k]] * scale;
+    }
 }
 
 void quant_matrix_read(const quant_matrix *m, int64_t r, int64_t i, int64_t n, float *out) {
-    size_t row = (size_t)(m->first + r / m->block * m->step + r % m->block);
-    for (size_t k = 0; k < (size_t)n; k++) {
-        size_t at = (size_t)i + k, scale = scale_index(m, row, at);
-        out[k] = decode(m, code_at(m, row, at), scale) * (m->scales[scale] * m->factor);
+    size_t row = (size_t)(m->first + r / m->block * m->step + r % m->block), end = (size_t)(i + n);
+    uint8_t codes[STRETCH];
+    for (size_t from = (size_t)i; from < end; from += STRETCH) {
+        size_t count = end - from < STRETCH ? end - from : STRETCH, index;
+        read_codes(m, row, from, count, codes);
+        for (size_t k = 0, run; k < count; k += run) {
+            run = find_scale(m, row, from + k, count - k, &index);
+            int32_t zero = m->zeros != NULL ? m->zeros[index] : m->zero;
+            decode(m, codes + k, run, zero, m->scales[index] * m->factor, out + (from - (size_t)i) + k);
+        }
     }
 }

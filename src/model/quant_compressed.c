@@ -2,6 +2,7 @@
  * int8 weights with a scale a row are computed as they are (loader.c), its FP8 is quant_fp8.c's. */
 #include <string.h>
 
+#include "core/quant_words.h"
 #include "model/quant_method.h"
 
 const float quant_e2m1[16] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
@@ -31,15 +32,15 @@ static quire_err read_zeros(quant_linear *q) {
     }
     TRY(quant_need(q, ".weight_zero_point", DTYPE_I32, (q->n_out + a_word - 1) / a_word, n_groups, &t));
     int16_t *zeros = quant_memory(q, (size_t)(q->n_out * n_groups), sizeof *zeros);
-    if (zeros == NULL) {
+    uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
+    if (zeros == NULL || codes == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    for (int64_t o = 0; o < q->n_out; o++) {
-        for (int64_t g = 0; g < n_groups; g++) {
-            const uint8_t *word = (const uint8_t *)t.data + 4 * (o / a_word * n_groups + g);
-            int64_t at = o % a_word * q->m.bits, byte = at / 8; /* codes of 3 bits may lie in two bytes */
-            uint32_t pair = word[byte] | (byte < 3 ? (uint32_t)word[byte + 1] << 8 : 0);
-            zeros[o * n_groups + g] = (int16_t)(pair >> at % 8 & ((1u << q->m.bits) - 1));
+    for (int64_t g = 0; g < n_groups; g++) {
+        const quant_words packed = {(const uint8_t *)t.data + 4 * g, (size_t)n_groups, (uint32_t)q->m.bits, (uint32_t)(a_word * q->m.bits)};
+        quant_words_read(&packed, 0, (size_t)q->n_out, codes);
+        for (int64_t o = 0; o < q->n_out; o++) {
+            zeros[o * n_groups + g] = codes[o];
         }
     }
     q->m.zeros = zeros;

@@ -1,5 +1,6 @@
 /* GPTQ (arXiv:2210.17323), as AutoGPTQ and GPTQModel store it: codes packed along the inputs, zero points along the outputs. Checkpoints of
  * format "gptq" store a zero point minus 1, those of "gptq_v2" as it is. */
+#include "core/quant_words.h"
 #include "model/quant_method.h"
 
 /* The zero points: words [groups][n_out * bits / 32], the first output in the lowest bits; of 3 bits some lie in two words. */
@@ -11,16 +12,15 @@ static quire_err read_zeros(quant_linear *q, int64_t n_groups) {
     bool is_v2 = model_file_str(q->l->file, QUANT_CONFIG ".checkpoint_format", &format) == QUIRE_OK && str_is(format, "gptq_v2");
     TRY(quant_need(q, ".qzeros", DTYPE_I32, n_groups, words, &t));
     int16_t *zeros = quant_memory(q, (size_t)(n_groups * q->n_out), sizeof *zeros);
-    if (zeros == NULL) {
+    uint8_t *codes = quant_memory(q, (size_t)q->n_out, 1);
+    if (zeros == NULL || codes == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    /* A row of words is a matrix of one row, whose inputs are the outputs. */
-    const quant_matrix packed = {.place = CODES_WORDS_DOWN, .bits = bits, .n_rows = 1};
     for (int64_t g = 0; g < n_groups; g++) {
-        quant_matrix row = packed;
-        row.codes = (const uint8_t *)t.data + (size_t)(g * words) * 4;
+        const quant_words packed = {(const uint8_t *)t.data + (size_t)(g * words) * 4, 1, (uint32_t)bits, 32};
+        quant_words_read(&packed, 0, (size_t)q->n_out, codes);
         for (int64_t o = 0; o < q->n_out; o++) {
-            zeros[o * n_groups + g] = (int16_t)((int)quant_matrix_code(&row, 0, o) + !is_v2);
+            zeros[o * n_groups + g] = (int16_t)(codes[o] + !is_v2);
         }
     }
     q->m.zeros = zeros;
