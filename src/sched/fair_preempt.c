@@ -49,20 +49,25 @@ static bool may_go(scheduler *s, sched_task *t) {
     return !prefix_wait_blocks(s, t) && (hooks->is_ready == NULL || hooks->is_ready(s->options.context, t));
 }
 
-/* The waiting task that takes the next place; NULL: none may. *ahead: 0 where the service counters put it before all others that may be
- * admitted. Else others go before it because their tenants were served less, be it that their rows are slow: it takes a place all the same
- * where that leaves its tenant running no more than the one that gives it, so *ahead is 1. */
-static sched_task *head_of_waiting(scheduler *s, int32_t *ahead) {
+/* Whether one more task may run besides those that do. */
+static bool has_place(const scheduler *s) {
+    return s->n_running < s->limits.max_seqs;
+}
+
+/* The waiting task that takes the next place; NULL: none may. *is_passed: the service counters put others before it that may be admitted,
+ * since their tenants were served less, be it that their rows are slow. It takes a place all the same where that leaves its tenant running
+ * no more than the one that gives it, or than one that could. */
+static sched_task *head_of_waiting(scheduler *s, bool *is_passed) {
     int32_t n = candidates_order_begin(s);
-    *ahead = 0;
+    *is_passed = false;
     for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(s, n)) < n; k++) {
         sched_task *t = s->waiting[i];
-        bool gives_nobody = victim_for(s, t, *ahead) == NULL;
+        bool gives_nobody = victim_for(s, t, *is_passed && !has_place(s)) == NULL;
         if (!gives_nobody && may_take_places(t) && may_go(s, t)) {
             return t;
         }
         if (gives_nobody || !may_take_places(t)) {
-            *ahead = *ahead == 1 || !prefix_wait_blocks(s, t);
+            *is_passed = *is_passed || !prefix_wait_blocks(s, t);
         }
         for (int32_t j = 0; j < n && gives_nobody; j++) { /* nor does it to the others of t's tenant */
             s->keys[j] = s->waiting[j]->tenant_slot == t->tenant_slot ? NAN : s->keys[j];
@@ -83,16 +88,15 @@ static int64_t pages_lacking(const scheduler *s, const sched_task *t) {
     return sched_pages_claimed(&s->limits, &d, t->n_known + 1);
 }
 
-/* Makes t first where another tenant runs over `ahead` more, and makes room for it, *promised pages being those of others that are first.
- */
-static void put_first(scheduler *s, sched_task *t, int32_t ahead, int64_t *promised) {
-    const sched_task *victim = may_take_places(t) ? victim_for(s, t, ahead) : NULL;
+/* Makes t first where another tenant runs more, and makes room for it, *promised pages being those of others that are first. */
+static void put_first(scheduler *s, sched_task *t, bool is_passed, int64_t *promised) {
     int32_t n_places = t->state == TASK_WAITING ? 1 : 0;
     int64_t n_pages = *promised + (s->kv != NULL ? pages_lacking(s, t) : 0);
-    t->is_first = victim != NULL;
+    t->is_first = may_take_places(t) && victim_for(s, t, is_passed && !has_place(s)) != NULL;
+    const sched_task *victim = t->is_first ? victim_for(s, t, is_passed) : NULL;
     while (victim != NULL && (s->n_running + n_places > s->limits.max_seqs || (s->kv != NULL && n_pages > kv_cache_available(s->kv)))) {
         scheduler_preempt_group(s, victim, NULL);
-        victim = victim_for(s, t, ahead);
+        victim = victim_for(s, t, is_passed);
     }
     *promised = t->is_first ? n_pages : *promised;
 }
@@ -111,15 +115,15 @@ void fair_preempt(scheduler *s) {
     }
     for (int32_t i = 0; i < n; i++) {
         if (s->candidates[i]->state == TASK_PREFILL) { /* it was not preempted for one before it */
-            put_first(s, s->candidates[i], 0, &promised);
+            put_first(s, s->candidates[i], false, &promised);
         }
     }
     for (int32_t i = 0; i < s->n_waiting; i++) {
         s->waiting[i]->is_first = false;
     }
-    int32_t ahead = 0;
-    sched_task *head = s->n_running > 0 ? head_of_waiting(s, &ahead) : NULL;
+    bool is_passed = false;
+    sched_task *head = s->n_running > 0 ? head_of_waiting(s, &is_passed) : NULL;
     if (head != NULL) {
-        put_first(s, head, ahead, &promised);
+        put_first(s, head, is_passed, &promised);
     }
 }

@@ -3,12 +3,11 @@
  *
  * A task is `first` while it heads the waiting tasks that may be admitted and can take a place, and then until its prompt is computed,
  * if another tenant runs more tasks than its tenant runs besides. The service counters order the waiting tasks. One whose tenant was
- * served more than that of another waiting task takes a place only of a tenant that still runs as many as its own afterwards: a tenant
- * whose rows come slowly, since their rules take long, is served little however many places it holds. A first task takes places and
- * pages of the tenant that runs most: of its newest tasks, one after the other until there is room. It is admitted before others, and
- * its prefill gets rows before theirs. A task that was preempted is never first, so tenants do not take turns at each other's cost; and
- * one that was preempted often has aged (sched.h) and stays.
- */
+ * served more than that of another waiting task takes a place only where its tenant then runs no more than one that has more requests,
+ * be the place free or that tenant's: a tenant whose rows come slowly, since their rules take long, is served little however many places
+ * it holds. A first task takes places and pages of the tenant that runs most: of its newest tasks, one after the other until there is
+ * room. It is admitted before others, and its prefill gets rows before theirs. A task that was preempted is never first, so tenants do
+ * not take turns at each other's cost; and one that was preempted often has aged (sched.h) and stays. */
 #ifndef SCHED_FAIR_PREEMPT_H
 #define SCHED_FAIR_PREEMPT_H
 

@@ -419,6 +419,11 @@ static void a_tenant_that_holds_all_places_gives_one_back_however_little_it_was_
         assert_int_equal(w.n_preempted, 3);
         assert_int_equal(more->n_known, now == 4 ? 5 : 4);
     }
+    for (int64_t now = 8; now < 40; now++) { /* nor where one of them ends */
+        service_counters_add(&w.sched.service, t->tenant_slot, 1e6);
+        assert_int_equal(step(&w, now), MAX_SEQS);
+        assert_int_equal(w.n_preempted, 3);
+    }
     close_world(&w);
 }
 
