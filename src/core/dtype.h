@@ -22,6 +22,18 @@
     X(Q5_K, q5_k, 256, 176, 13)                                                                                                            \
     X(Q6_K, q6_k, 256, 210, 14)                                                                                                            \
     X(IQ4_NL, iq4_nl, 32, 18, 20)                                                                                                          \
+    X(IQ4_XS, iq4_xs, 256, 136, 23)                                                                                                        \
+    X(MXFP4, mxfp4, 32, 17, 39)                                                                                                            \
+    X(NVFP4, nvfp4, 64, 36, 40)                                                                                                            \
+    X(IQ3_S, iq3_s, 256, 110, 21)                                                                                                          \
+    X(IQ3_XXS, iq3_xxs, 256, 98, 18)                                                                                                       \
+    X(IQ2_S, iq2_s, 256, 82, 22)                                                                                                           \
+    X(IQ2_XS, iq2_xs, 256, 74, 17)                                                                                                         \
+    X(IQ2_XXS, iq2_xxs, 256, 66, 16)                                                                                                       \
+    X(IQ1_M, iq1_m, 256, 56, 29)                                                                                                           \
+    X(IQ1_S, iq1_s, 256, 50, 19)                                                                                                           \
+    X(TQ1_0, tq1_0, 256, 54, 34)                                                                                                           \
+    X(TQ2_0, tq2_0, 256, 66, 35)                                                                                                           \
     X(I8, int8, 1, 1, 24)                                                                                                                  \
     X(I16, int16, 1, 2, 25)                                                                                                                \
     X(I32, int32, 1, 4, 26)                                                                                                                \
@@ -57,7 +69,7 @@ int32_t dtype_block_bytes(dtype t);
 bool dtype_from_ggml(uint32_t ggml_type, dtype *out);
 /* Name as in safetensors ("BF16", "F32", "I64"...); false when unknown. */
 bool dtype_from_name(const char *name, size_t n, dtype *out);
-/* True for the block types Q* and IQ*. */
+/* True for the types of blocks: all but floats and plain integers. */
 bool dtype_is_quantised(dtype t);
 const char *compute_name(compute_mode m);
 

@@ -1,4 +1,5 @@
-/* ggml block formats: dequantisation, equal to the bit to gguf-py's (separate multiply and add, in its order). */
+/* Quantised weights: the forms that kernels are made for, the types of files as such forms, and their dequantisation, equal to the bit to
+ * gguf-py's (separate multiply and add, in its order). */
 #ifndef CORE_QUANT_H
 #define CORE_QUANT_H
 
@@ -9,39 +10,125 @@
 #include "core/dtype.h"
 
 #define QUANT_SUPER 256 /* elements of a K block */
+#define QUANT_GROUP 32  /* elements of the smallest group that has a half of its own */
 
-/* How a format stores the scales of its groups: one half a group, with or without another for the min; or codes of so many bits, which are
- * multiplied with halves of the K block. */
-typedef enum quant_scale { SCALE_NONE, SCALE_F16, SCALE_F16_MIN, SCALE_FOUR, SCALE_SIX, SCALE_SIX_MIN, SCALE_EIGHT } quant_scale;
+/* How the scales of groups are stored:
+ *   F16        a half; with ZERO also a whole number that is subtracted, with MIN another half that is added
+ *   FOUR       codes of 4 bits for scale and min, times two halves of the K block
+ *   SIX        codes of 6 bits plus 32, times a half of the K block; MIN: codes of 6 bits for scale and min, times two halves
+ *   EIGHT      signed codes of 8 bits, times a half of the K block
+ *   ODD        codes c of 4 bits that mean 2c + 1, times a half of the K block and a unit
+ *   E8M0       a byte e: 2^(e - 128)
+ *   E4M3       a byte of 4 bits of exponent and 3 of mantissa, without sign: half its value */
+typedef enum quant_scale {
+    SCALE_NONE,
+    SCALE_F16,
+    SCALE_F16_ZERO,
+    SCALE_F16_MIN,
+    SCALE_FOUR,
+    SCALE_SIX,
+    SCALE_SIX_MIN,
+    SCALE_EIGHT,
+    SCALE_ODD,
+    SCALE_E8M0,
+    SCALE_E4M3
+} quant_scale;
 
-/* The formats: value = scale * (number - zero), plus or minus a min where there is one.
- * X(name, elements of a group, bits of a number, zero, how scales are stored) */
-#define QUANT_LIST(X)                                                                                                                      \
-    X(Q4_0, 32, 4, 8, SCALE_F16)                                                                                                           \
-    X(Q4_1, 32, 4, 0, SCALE_F16_MIN)                                                                                                       \
-    X(Q5_0, 32, 5, 16, SCALE_F16)                                                                                                          \
-    X(Q5_1, 32, 5, 0, SCALE_F16_MIN)                                                                                                       \
-    X(Q8_0, 32, 8, 0, SCALE_F16)                                                                                                           \
-    X(IQ4_NL, 32, 4, 0, SCALE_F16)                                                                                                         \
-    X(Q2_K, 16, 2, 0, SCALE_FOUR)                                                                                                          \
-    X(Q3_K, 16, 3, 4, SCALE_SIX)                                                                                                           \
-    X(Q4_K, 32, 4, 0, SCALE_SIX_MIN)                                                                                                       \
-    X(Q5_K, 32, 5, 0, SCALE_SIX_MIN)                                                                                                       \
-    X(Q6_K, 16, 6, 32, SCALE_EIGHT)
+/* The forms: value = scale * number, plus or minus a min where there is one. A code's number is code - zero, that of a code of 8 bits the
+ * signed byte, or table[code]. What is multiplied is number + zero: so many bits without sign, or 8 with it.
+ * X(name, elements of a group, bits of a code, has a table, zero, bits of what is multiplied, how scales are stored) */
+#define FORM_LIST(X)                                                                                                                       \
+    X(W2, 32, 2, 0, 2, 2, SCALE_F16)                                                                                                       \
+    X(W3, 32, 3, 0, 4, 3, SCALE_F16)                                                                                                       \
+    X(W4, 32, 4, 0, 8, 4, SCALE_F16)                                                                                                       \
+    X(W5, 32, 5, 0, 16, 5, SCALE_F16)                                                                                                      \
+    X(W8, 32, 8, 0, 0, 8, SCALE_F16)                                                                                                       \
+    X(W2_ZERO, 32, 2, 0, 0, 2, SCALE_F16_ZERO)                                                                                             \
+    X(W3_ZERO, 32, 3, 0, 0, 3, SCALE_F16_ZERO)                                                                                             \
+    X(W4_ZERO, 32, 4, 0, 0, 4, SCALE_F16_ZERO)                                                                                             \
+    X(W8_ZERO, 32, 8, 0, 0, 8, SCALE_F16_ZERO)                                                                                             \
+    X(W4_MIN, 32, 4, 0, 0, 4, SCALE_F16_MIN)                                                                                               \
+    X(W5_MIN, 32, 5, 0, 0, 5, SCALE_F16_MIN)                                                                                               \
+    X(W2_FOUR, 16, 2, 0, 0, 2, SCALE_FOUR)                                                                                                 \
+    X(W3_SIX, 16, 3, 0, 4, 3, SCALE_SIX)                                                                                                   \
+    X(W4_SIX_MIN, 32, 4, 0, 0, 4, SCALE_SIX_MIN)                                                                                           \
+    X(W5_SIX_MIN, 32, 5, 0, 0, 5, SCALE_SIX_MIN)                                                                                           \
+    X(W6_EIGHT, 16, 6, 0, 32, 6, SCALE_EIGHT)                                                                                              \
+    X(T4, 32, 4, 1, 0, 8, SCALE_F16)                                                                                                       \
+    X(T4_SIX, 32, 4, 1, 0, 8, SCALE_SIX)                                                                                                   \
+    X(T4_E8M0, 32, 4, 1, 12, 5, SCALE_E8M0)                                                                                                \
+    X(T4_E4M3, 16, 4, 1, 12, 5, SCALE_E4M3)                                                                                                \
+    X(T4_ODD, 32, 4, 1, 15, 5, SCALE_ODD)                                                                                                  \
+    X(T4_WIDE_ODD, 32, 4, 1, 62, 7, SCALE_ODD)                                                                                             \
+    X(T3_ODD, 32, 3, 1, 43, 7, SCALE_ODD)                                                                                                  \
+    X(T3_SHORT_ODD, 16, 3, 1, 43, 7, SCALE_ODD)
+
+typedef enum quant_form {
+#define FORM_NAME(name, group, bits, table, zero, dot, scale) FORM_##name,
+    FORM_LIST(FORM_NAME)
+#undef FORM_NAME
+        N_FORMS
+} quant_form;
 
 typedef struct quant_format {
-    int group, bits, zero;
+    int group, bits;
+    bool has_table;
+    int zero, dot_bits;
     quant_scale coding;
 } quant_format;
 
-/* IQ4_NL's values by number. */
-extern const int8_t quant_iq4_values[16];
+extern const quant_format quant_formats[N_FORMS];
+
+/* Tables of a form's codes. IQ2 and IQ1 have 8 codes: a grid's number, negated where bit 2 is set; IQ3 the same with bit 3. E2M1: doubled.
+ */
+typedef enum quant_table { TABLE_NONE, TABLE_IQ4, TABLE_E2M1, TABLE_IQ1, TABLE_IQ2, TABLE_IQ3_XXS, TABLE_IQ3_S, N_TABLES } quant_table;
+
+extern const int8_t quant_tables[N_TABLES][16];
+
+/* A matrix's form and what varies within it: which table; the unit of SCALE_ODD, a power of two; one scale (and zero) for 2^shift groups of
+ * QUANT_GROUP, of the forms of SCALE_F16 and SCALE_F16_ZERO. A shift of 31: one for the whole row. */
+typedef struct quant_rule {
+    quant_form form;
+    quant_table table;
+    float unit;
+    int32_t shift;
+} quant_rule;
+
+/* The types of files as forms. X(type, form, table, unit, shift) */
+#define QUANT_LIST(X)                                                                                                                      \
+    X(Q4_0, W4, NONE, 1.0f, 0)                                                                                                             \
+    X(Q4_1, W4_MIN, NONE, 1.0f, 0)                                                                                                         \
+    X(Q5_0, W5, NONE, 1.0f, 0)                                                                                                             \
+    X(Q5_1, W5_MIN, NONE, 1.0f, 0)                                                                                                         \
+    X(Q8_0, W8, NONE, 1.0f, 0)                                                                                                             \
+    X(Q2_K, W2_FOUR, NONE, 1.0f, 0)                                                                                                        \
+    X(Q3_K, W3_SIX, NONE, 1.0f, 0)                                                                                                         \
+    X(Q4_K, W4_SIX_MIN, NONE, 1.0f, 0)                                                                                                     \
+    X(Q5_K, W5_SIX_MIN, NONE, 1.0f, 0)                                                                                                     \
+    X(Q6_K, W6_EIGHT, NONE, 1.0f, 0)                                                                                                       \
+    X(IQ4_NL, T4, IQ4, 1.0f, 0)                                                                                                            \
+    X(IQ4_XS, T4_SIX, IQ4, 1.0f, 0)                                                                                                        \
+    X(MXFP4, T4_E8M0, E2M1, 1.0f, 0)                                                                                                       \
+    X(NVFP4, T4_E4M3, E2M1, 1.0f, 0)                                                                                                       \
+    X(IQ3_S, T4_ODD, IQ3_S, 1.0f, 0)                                                                                                       \
+    X(IQ3_XXS, T4_WIDE_ODD, IQ3_XXS, 0.25f, 0)                                                                                             \
+    X(IQ2_S, T3_SHORT_ODD, IQ2, 0.125f, 0)                                                                                                 \
+    X(IQ2_XS, T3_SHORT_ODD, IQ2, 0.125f, 0)                                                                                                \
+    X(IQ2_XXS, T3_ODD, IQ2, 0.125f, 0)                                                                                                     \
+    X(IQ1_M, T3_SHORT_ODD, IQ1, 0.125f, 0)                                                                                                 \
+    X(IQ1_S, T3_ODD, IQ1, 0.125f, 0)                                                                                                       \
+    X(TQ1_0, W2_ZERO, NONE, 1.0f, 3)                                                                                                       \
+    X(TQ2_0, W2_ZERO, NONE, 1.0f, 3)
+
+/* The rule of a type of QUANT_LIST; NULL for others. */
+const quant_rule *quant_rule_of(dtype t);
 
 /* Up to QUANT_SUPER elements as codes, not yet values: numbers as the format stores them (zero not yet subtracted; int8 as
- * bytes). scale and min: codes of each group. d and m: halves of each group (SCALE_F16*) or of all (the others). */
+ * bytes). scale and min: codes of each group. zero: of each 32 (SCALE_F16_ZERO; a signed byte where codes have 8 bits). d and m: halves of
+ * each 32 (SCALE_F16*), also where several share one, or of all (the others). */
 typedef struct quant_codes {
     uint8_t q[QUANT_SUPER];
-    uint8_t scale[16], min[16];
+    uint8_t scale[16], min[16], zero[8];
     uint16_t d[8], m[8];
 } quant_codes;
 
@@ -49,8 +136,11 @@ typedef struct quant_codes {
  * thread. */
 void quant_split(dtype t, const uint8_t *blocks, size_t n, quant_codes *out);
 
+/* out[0..n) = the values of n codes, a multiple of 16 and at most QUANT_SUPER. Any thread. */
+void quant_values(const quant_rule *rule, const quant_codes *c, size_t n, float *out);
+
 /* out[0..n) = the values of n elements of type t at blocks; n is a multiple of the type's block. Types: F32 F16 BF16, 8-bit floats, every
- * Q type. QUIRE_UNSUPPORTED for the integer types. blocks needs no alignment. Any thread. */
+ * quantised type. QUIRE_UNSUPPORTED for the integer types. blocks needs no alignment. Any thread. */
 quire_err quant_dequantise(dtype t, const void *blocks, size_t n, float *out);
 
 #endif

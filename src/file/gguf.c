@@ -35,8 +35,7 @@ static const char *foreign_type_name(uint32_t ggml_type) {
     static const struct {
         uint32_t number;
         const char *name;
-    } others[] = {{9, "Q8_1"},   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
-                   {22, "IQ2_S"}, {23, "IQ4_XS"}, {29, "IQ1_M"},   {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"}};
+    } others[] = {{9, "Q8_1"}, {15, "Q8_K"}, {41, "Q1_0"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (others[i].number == ggml_type) {
             return others[i].name;

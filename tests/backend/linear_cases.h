@@ -11,10 +11,13 @@
 #include "core/half.h"
 #include "core/quant.h"
 
-#define N_WEIGHT_TYPES 14
+#define N_WEIGHT_TYPES 26
+#define N_OLD_TYPES    14 /* those of the hashes stored first */
 
-static const dtype weight_types[N_WEIGHT_TYPES] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
-                                                   DTYPE_Q8_0, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL};
+static const dtype weight_types[N_WEIGHT_TYPES] = {
+    DTYPE_F32,     DTYPE_F16,   DTYPE_BF16,   DTYPE_Q4_0,    DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,  DTYPE_Q8_0,  DTYPE_Q2_K,
+    DTYPE_Q3_K,    DTYPE_Q4_K,  DTYPE_Q5_K,   DTYPE_Q6_K,    DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4, DTYPE_NVFP4, DTYPE_IQ3_S,
+    DTYPE_IQ3_XXS, DTYPE_IQ2_S, DTYPE_IQ2_XS, DTYPE_IQ2_XXS, DTYPE_IQ1_M,  DTYPE_IQ1_S,  DTYPE_TQ1_0, DTYPE_TQ2_0};
 static const char *const isa_names[N_ISAS] = {"plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm"};
 
 /* Even in -1..1, in steps that f32 holds exactly. */
@@ -35,10 +38,34 @@ static inline int half_places(dtype t, size_t places[2]) {
     case DTYPE_Q6_K:
         places[0] = 208;
         return 1;
+    case DTYPE_TQ1_0:
+        places[0] = 52;
+        return 1;
+    case DTYPE_TQ2_0:
+        places[0] = 64;
+        return 1;
+    case DTYPE_MXFP4:
+    case DTYPE_NVFP4:
+    case DTYPE_IQ1_M:
+        return 0;
     default:
         places[0] = 0;
         places[1] = 2;
         return t == DTYPE_Q4_1 || t == DTYPE_Q5_1 || t == DTYPE_Q4_K || t == DTYPE_Q5_K ? 2 : 1;
+    }
+}
+
+/* Scales that are no halves: exponents and small numbers of 8 bits, a half in the top nibbles of four words. */
+static inline void set_scales(dtype t, uint8_t *b, uint64_t *seed) {
+    const uint16_t d = t == DTYPE_IQ1_M ? f32_to_f16(random_float(seed) * 0x1p-5f) : 0;
+    if (t == DTYPE_MXFP4) {
+        b[0] = (uint8_t)(110 + rng_next(seed) % 20);
+    }
+    for (int i = 0; i < 4 && t == DTYPE_NVFP4; i++) {
+        b[i] = (uint8_t)(rng_next(seed) % 64); /* some subnormal */
+    }
+    for (int i = 0; i < 4 && t == DTYPE_IQ1_M; i++) {
+        b[49 + 2 * i] = (uint8_t)((b[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);
     }
 }
 
@@ -58,6 +85,7 @@ static inline uint8_t *random_weights(dtype t, size_t n, uint64_t *seed) {
             b[j] = (uint8_t)rng_next(seed);
         }
         size_t places[2];
+        set_scales(t, b, seed);
         for (int h = half_places(t, places) - 1; h >= 0; h--) {
             uint16_t d = f32_to_f16(random_float(seed) * 0x1p-5f);
             memcpy(b + places[h], &d, sizeof d);

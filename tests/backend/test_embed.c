@@ -23,7 +23,7 @@ static tensor_view matrix(dtype type, const void *data, size_t n_bytes) {
 
 static void rows_are_the_stored_values_times_the_scale(void **unused) {
     (void)unused;
-    static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q8_0};
+    static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_MXFP4, DTYPE_TQ1_0};
     static const int32_t tokens[] = {4, 0, 2, -1 - 1, 4};
     float rows[N_VOCAB * WIDTH], stored[N_VOCAB * WIDTH], external[2 * WIDTH], got[5 * WIDTH];
     random_rows(rows);

@@ -296,7 +296,8 @@ static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8};
 
 static void a_mixture_has_the_bits_of_its_experts_one_by_one(void **state) {
     (void)state;
-    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q6_K};
+    static const dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q6_K,
+                                  DTYPE_MXFP4, DTYPE_IQ4_XS, DTYPE_NVFP4, DTYPE_IQ2_XXS};
     for (int m = 0; m < 3; m++) {
         for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
             mixture c = base_case(modes[m], types[t]);

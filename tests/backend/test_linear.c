@@ -20,7 +20,8 @@
 typedef struct product_case {
     dtype type;
     int32_t n_out, n_in;
-    uint8_t *source;
+    uint8_t *source; /* or NULL: */
+    const pack_source *codes;
     linear w;
     float *x; /* [MAX_ROWS, n_in] */
 } product_case;
@@ -30,7 +31,7 @@ static product_case case_new(dtype t, compute_mode mode, int32_t n_out, int32_t 
     pack_kind kind;
     c.source = random_weights(t, (size_t)n_out * (size_t)n_in, &seed);
     assert_int_equal(pack_choose(t, mode, &kind), QUIRE_OK);
-    assert_int_equal(pack_plan(kind, n_out, n_in, &c.w.layout), QUIRE_OK);
+    assert_int_equal(pack_plan(kind, quant_rule_of(t), n_out, n_in, &c.w.layout), QUIRE_OK);
     c.w.format = linear_format(kind, mode);
     c.w.data = mem_new((size_t)c.w.layout.n_blocks, c.w.layout.block_bytes);
     c.w.scales = mem_new((size_t)c.w.layout.n_blocks, PACK_LANES * sizeof(float));
@@ -118,7 +119,15 @@ static void reference_row(row_format format, const float *x, int32_t k, double *
 static void reference_column(const product_case *c, int32_t column, double *out) {
     size_t k = (size_t)c->n_in, row_bytes = k / (size_t)dtype_block_elements(c->type) * (size_t)dtype_block_bytes(c->type);
     float *w = malloc(k * sizeof *w), a = 0.0f;
-    assert_int_equal(quant_dequantise(c->type, c->source + (size_t)column * row_bytes, k, w), QUIRE_OK);
+    for (int32_t i = 0; c->codes != NULL && i < c->n_in; i += QUANT_SUPER) {
+        const int32_t n = c->n_in - i < QUANT_SUPER ? c->n_in - i : QUANT_SUPER;
+        quant_codes codes = {.q = {0}};
+        c->codes->read(c->codes->context, column, i, n, &codes);
+        quant_values(&c->w.layout.rule, &codes, (size_t)n, w + i);
+    }
+    if (c->codes == NULL) {
+        assert_int_equal(quant_dequantise(c->type, c->source + (size_t)column * row_bytes, k, w), QUIRE_OK);
+    }
     for (size_t i = 0; i < k; i++) {
         a = fmaxf(a, fabsf(w[i]));
     }
@@ -319,12 +328,10 @@ static void wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin(void **st
 
 /* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to
  * the file's value can come from no other codes. */
-static void repacked_k_quants_keep_every_value(void **state) {
+static void repacked_types_keep_every_value(void **state) {
     (void)state;
-    static const dtype types[] = {DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,  DTYPE_Q4_0,
-                                  DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_IQ4_NL};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        product_case c = case_new(types[i], COMPUTE_INT8, 19, 512, 77 + i);
+    for (size_t i = 3; i < N_WEIGHT_TYPES; i++) {
+        product_case c = case_new(weight_types[i], COMPUTE_INT8, 19, 512, 77 + i);
         size_t k = (size_t)c.n_in, row_bytes = linear_row_bytes(ROWS_GROUPS, c.n_in);
         float *w = malloc((size_t)c.n_out * k * sizeof *w), *x = calloc(k, sizeof *x), y[2 * PACK_LANES];
         uint8_t *row = mem_new(1, row_bytes);
@@ -353,27 +360,190 @@ static void repacked_k_quants_keep_every_value(void **state) {
     }
 }
 
-static void packed_formats_take_their_published_bits(void **state) {
+/* Bytes of 256 elements where codes are unpacked: 3 or 4 bits instead of a grid's row, 2 instead of a digit. */
+static size_t unpacked_bytes(dtype t) {
+    switch (t) {
+    case DTYPE_IQ3_S:
+    case DTYPE_IQ3_XXS:
+        return 134;
+    case DTYPE_IQ2_S:
+    case DTYPE_IQ2_XS:
+    case DTYPE_IQ1_M:
+        return 106;
+    case DTYPE_IQ2_XXS:
+    case DTYPE_IQ1_S:
+        return 102;
+    default:
+        return 66;
+    }
+}
+
+static void packed_types_take_their_published_bits_or_those_of_unpacked_codes(void **state) {
     (void)state;
     for (size_t i = 3; i < N_WEIGHT_TYPES; i++) {
+        const dtype t = weight_types[i];
         pack_kind kind;
         pack_layout plan;
-        assert_int_equal(pack_choose(weight_types[i], COMPUTE_INT8, &kind), QUIRE_OK);
-        assert_int_equal(pack_plan(kind, 64, 2048, &plan), QUIRE_OK);
-        size_t published = 64 * 2048 / (size_t)dtype_block_elements(weight_types[i]) * (size_t)dtype_block_bytes(weight_types[i]);
-        assert_int_equal(plan.block_bytes * (size_t)plan.n_blocks, published);
+        assert_int_equal(pack_choose(t, COMPUTE_INT8, &kind), QUIRE_OK);
+        assert_int_equal(pack_plan(kind, quant_rule_of(t), 64, 2048, &plan), QUIRE_OK);
+        const size_t all = plan.block_bytes * (size_t)plan.n_blocks;
+        size_t published = 64 * 2048 / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t);
+        if (t >= DTYPE_IQ3_S) {
+            published = 64 * 2048 / 256 * unpacked_bytes(t);
+            assert_true(all >= published && all * 100 <= published * 101); /* and the zeros of TQ */
+        } else {
+            assert_int_equal(all, published);
+        }
     }
+}
+
+/* ---- integers with one scale for so many of k, and zeros ---- */
+
+typedef struct integers {
+    int bits;
+    int32_t group; /* 0: the whole row */
+} integers;
+
+static uint32_t mixed(uint32_t row, uint32_t i, uint32_t what) {
+    uint64_t seed = ((uint64_t)row << 32) + i * 4 + what;
+    return (uint32_t)(rng_next(&seed) >> 32);
+}
+
+/* Codes, scales and zeros that follow from their places alone. */
+static void read_integers(const void *context, int32_t row, int32_t k, int32_t n, quant_codes *out) {
+    const integers *s = context;
+    const uint32_t mask = (1u << s->bits) - 1, r = (uint32_t)row;
+    for (int32_t i = 0; i < n; i++) {
+        out->q[i] = (uint8_t)(mixed(r, (uint32_t)(k + i), 0) & mask);
+    }
+    for (int32_t i = 0; i < n; i += QUANT_GROUP) {
+        const uint32_t group = s->group > 0 ? (uint32_t)((k + i) / s->group) : 0;
+        out->d[i / QUANT_GROUP] = f32_to_f16((float)(int32_t)(mixed(r, group, 1) % 2001 - 1000) * 0x1p-16f);
+        out->zero[i / QUANT_GROUP] = (uint8_t)(mixed(r, group, 2) & mask);
+    }
+}
+
+static product_case integer_case(const pack_source *from, const quant_rule *rule, int32_t n_out, int32_t n_in) {
+    product_case c = {.codes = from, .n_out = n_out, .n_in = n_in};
+    uint64_t seed = 3;
+    assert_int_equal(pack_plan(pack_kind_of(rule->form), rule, n_out, n_in, &c.w.layout), QUIRE_OK);
+    c.w.format = ROWS_GROUPS;
+    c.w.data = mem_new((size_t)c.w.layout.n_blocks, c.w.layout.block_bytes);
+    for (int32_t i = 0; i < c.w.layout.n_blocks; i++) {
+        pack_block_of(&c.w.layout, from, i, c.w.data + (size_t)i * c.w.layout.block_bytes);
+    }
+    c.x = malloc(sizeof(float) * MAX_ROWS * (size_t)n_in);
+    for (int32_t i = 0; i < MAX_ROWS * n_in; i++) {
+        c.x[i] = random_float(&seed);
+    }
+    return c;
+}
+
+static void expect_plain_bits(const product_case *c) {
+    static const int32_t n_rows[] = {1, 2, 3, 6, 33, 64};
+    size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c->w.layout.n_blocks;
+    float *expected = malloc(bytes), *y = malloc(bytes);
+    multiply(&linear_plain, c, 0, MAX_ROWS, 1, 1, expected);
+    expect_near_reference(c, expected, 3, "plain");
+    for (int isa = 1; isa < N_ISAS; isa++) {
+        backend *b = open_isa(isa_names[isa], COMPUTE_INT8, 1);
+        for (size_t m = 0; b != NULL && m < sizeof n_rows / sizeof n_rows[0]; m++) {
+            multiply(((cpu_backend *)b)->linear, c, 0, n_rows[m], n_rows[m], m % 2 == 0 ? 16 : 3, y);
+            expect_same_columns(c, expected, y, n_rows[m], isa_names[isa]);
+        }
+        if (b != NULL) {
+            b->ops->close(b);
+        }
+    }
+    free(expected);
+    free(y);
+}
+
+static void integers_with_any_group_and_zeros_multiply_exactly(void **state) {
+    (void)state;
+    static const int bits[] = {2, 3, 4, 8};
+    static const int32_t groups[] = {32, 64, 96, 128, 256, 0}, widths[] = {96, 416, 768};
+    for (size_t i = 0; i < sizeof bits / sizeof bits[0] * sizeof groups / sizeof groups[0] * 2; i++) {
+        const integers s = {.bits = bits[i % 4], .group = groups[i / 4 % 6]};
+        const pack_source from = {read_integers, &s};
+        quant_rule rule;
+        assert_int_equal(pack_integers(s.bits, s.group, i / 24 == 1, &rule), QUIRE_OK);
+        product_case c = integer_case(&from, &rule, 83, widths[i % 3]);
+        expect_plain_bits(&c);
+        case_free(&c);
+    }
+}
+
+static void integers_take_their_bits_a_half_and_a_zero_of_their_own_bits_a_group(void **state) {
+    (void)state;
+    static const struct {
+        int bits;
+        int32_t group;
+        bool has_zeros;
+        double published; /* bits a weight */
+    } cases[] = {{4, 128, false, 4 + 16.0 / 128},
+                 {4, 128, true, 4 + 20.0 / 128},
+                 {4, 32, true, 4 + 20.0 / 32},
+                 {3, 128, true, 3 + 19.0 / 128},
+                 {2, 64, true, 2 + 18.0 / 64},
+                 {8, 128, true, 8 + 24.0 / 128},
+                 {8, 0, false, 8},
+                 {4, 0, true, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        quant_rule rule;
+        pack_layout plan;
+        assert_int_equal(pack_integers(cases[i].bits, cases[i].group, cases[i].has_zeros, &rule), QUIRE_OK);
+        assert_int_equal(pack_plan(pack_kind_of(rule.form), &rule, 2048, 2048, &plan), QUIRE_OK);
+        const double got = (double)plan.block_bytes * plan.n_blocks * 8 / 2048 / 2048;
+        if (!(got >= cases[i].published && got <= 1.03 * cases[i].published)) {
+            fail_msg("%d bits, groups of %d: %g bits a weight, not %g", cases[i].bits, (int)cases[i].group, got, cases[i].published);
+        }
+    }
+}
+
+/* Q4_0 and Q8_0 are such forms, with groups of 32. */
+static void read_q4_0(const void *context, int32_t row, int32_t k, int32_t n, quant_codes *out) {
+    quant_split(DTYPE_Q4_0, (const uint8_t *)context + (row * 352 + k) / 32 * 18, (size_t)n, out);
+}
+static void read_q8_0(const void *context, int32_t row, int32_t k, int32_t n, quant_codes *out) {
+    quant_split(DTYPE_Q8_0, (const uint8_t *)context + (row * 352 + k) / 32 * 34, (size_t)n, out);
+}
+
+static void q4_0_and_q8_0_are_integers_with_groups_of_32(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        product_case file = case_new(i == 0 ? DTYPE_Q4_0 : DTYPE_Q8_0, COMPUTE_INT8, 40, 352, 5);
+        const pack_source from = {i == 0 ? read_q4_0 : read_q8_0, file.source};
+        quant_rule rule;
+        assert_int_equal(pack_integers(i == 0 ? 4 : 8, 32, false, &rule), QUIRE_OK);
+        product_case c = integer_case(&from, &rule, 40, 352);
+        assert_int_equal(c.w.layout.kind, file.w.layout.kind);
+        assert_int_equal(c.w.layout.block_bytes, file.w.layout.block_bytes);
+        assert_memory_equal(c.w.data, file.w.data, c.w.layout.block_bytes * (size_t)c.w.layout.n_blocks);
+        case_free(&c);
+        case_free(&file);
+    }
+}
+
+static void integers_without_a_form_are_refused(void **state) {
+    (void)state;
+    quant_rule rule;
+    assert_int_equal(pack_integers(5, 32, false, &rule), QUIRE_UNSUPPORTED);
+    assert_int_equal(pack_integers(4, 48, false, &rule), QUIRE_UNSUPPORTED);
+    assert_int_equal(pack_integers(4, 16, true, &rule), QUIRE_UNSUPPORTED);
+    assert_int_equal(pack_integers(4, -32, true, &rule), QUIRE_UNSUPPORTED);
+    assert_int_equal(pack_integers(INT32_MAX, 32, true, &rule), QUIRE_UNSUPPORTED);
 }
 
 static void impossible_shapes_are_refused(void **state) {
     (void)state;
     pack_layout plan;
     pack_kind kind;
-    assert_int_equal(pack_plan(PACK_F32, 0, 4, &plan), QUIRE_INVALID);
-    assert_int_equal(pack_plan(PACK_F32, 4, -1, &plan), QUIRE_INVALID);
-    assert_int_equal(pack_plan(PACK_Q4_0, 16, 48, &plan), QUIRE_INVALID);
-    assert_int_equal(pack_plan(PACK_Q4_K, 16, 96, &plan), QUIRE_INVALID);
-    assert_int_equal(pack_plan(PACK_INT8, 16, 131073, &plan), QUIRE_TOO_LARGE);
+    assert_int_equal(pack_plan(PACK_F32, NULL, 0, 4, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_F32, NULL, 4, -1, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_W4, quant_rule_of(DTYPE_Q4_0), 16, 48, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_W4_SIX_MIN, quant_rule_of(DTYPE_Q4_K), 16, 96, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_INT8, NULL, 16, 131073, &plan), QUIRE_TOO_LARGE);
     assert_int_equal(pack_choose(DTYPE_I32, COMPUTE_F32, &kind), QUIRE_UNSUPPORTED);
 }
 
@@ -434,16 +604,16 @@ static void values_that_are_not_finite_come_out_as_nan_in_their_row_only(void **
 
 static void f32_and_int8_products_have_the_stored_bits(void **state) {
     (void)state;
-    static const uint64_t stored[] = {0x7b88874e7a433308u, 0x34078b67781c4a55u};
-    static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_INT8};
-    for (int i = 0; i < 2; i++) {
+    static const uint64_t stored[] = {0x7b88874e7a433308u, 0x34078b67781c4a55u, 0xaaf2304f5775a91cu, 0xbc1d793897fa0b77u};
+    static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_INT8, COMPUTE_F32, COMPUTE_INT8};
+    for (int i = 0; i < 4; i++) {
         for (int isa = 0; isa < N_ISAS; isa++) {
             backend *b = open_isa(isa_names[isa], modes[i], 1);
             if (b == NULL) {
                 continue;
             }
             uint64_t hash = 0xcbf29ce484222325u;
-            for (size_t t = 0; t < N_WEIGHT_TYPES; t++) {
+            for (size_t t = i < 2 ? 0 : N_OLD_TYPES; t < (size_t)(i < 2 ? N_OLD_TYPES : N_WEIGHT_TYPES); t++) {
                 product_case c = case_new(weight_types[t], modes[i], 48, 768, 1000 + t);
                 float y[5 * 48];
                 multiply(((cpu_backend *)b)->linear, &c, 0, 5, 5, 3, y);
@@ -465,8 +635,12 @@ int main(void) {
         cmocka_unit_test(prepared_rows_are_those_of_the_plain_twin),
         cmocka_unit_test(long_int8_rows_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin),
-        cmocka_unit_test(repacked_k_quants_keep_every_value),
-        cmocka_unit_test(packed_formats_take_their_published_bits),
+        cmocka_unit_test(repacked_types_keep_every_value),
+        cmocka_unit_test(packed_types_take_their_published_bits_or_those_of_unpacked_codes),
+        cmocka_unit_test(integers_with_any_group_and_zeros_multiply_exactly),
+        cmocka_unit_test(integers_take_their_bits_a_half_and_a_zero_of_their_own_bits_a_group),
+        cmocka_unit_test(q4_0_and_q8_0_are_integers_with_groups_of_32),
+        cmocka_unit_test(integers_without_a_form_are_refused),
         cmocka_unit_test(impossible_shapes_are_refused),
         cmocka_unit_test(extreme_numbers_do_not_saturate),
         cmocka_unit_test(values_that_are_not_finite_come_out_as_nan_in_their_row_only),

@@ -136,14 +136,73 @@ static void to_q8_0(const float *x, uint8_t *b) {
     write_u16(b, f32_to_f16(d));
 }
 
+/* The exponent puts the extreme element between 4 and 8, E2M1's two largest numbers being 4 and 6. The nearest code, the lower of two. */
+static void to_mxfp4(const float *x, uint8_t *b) {
+    static const int numbers[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    const float largest = fabsf(extreme(x));
+    int q[32];
+    b[0] = largest > 0.0f ? (uint8_t)(ilogbf(largest) - 2 + 127) : 0;
+    const float d = ldexpf(1.0f, b[0] - 128);
+    for (int i = 0; i < 32; i++) {
+        q[i] = 0;
+        for (int c = 1; c < 16; c++) {
+            q[i] = fabsf(d * (float)numbers[c] - x[i]) < fabsf(d * (float)numbers[q[i]] - x[i]) ? c : q[i];
+        }
+    }
+    write_nibbles(b + 1, q);
+}
+
+/* Digits 0..2 of 256 elements for -1..1, rounded half away from zero, and their scale. */
+static uint16_t ternary(const float *x, uint8_t q[256]) {
+    float d = 0.0f;
+    for (int i = 0; i < 256; i++) {
+        d = fabsf(x[i]) > d ? fabsf(x[i]) : d;
+    }
+    for (int i = 0; i < 256; i++) {
+        const int one = whole(roundf(fabsf(x[i] * inverse(d))), 1);
+        q[i] = (uint8_t)(x[i] < 0.0f ? 1 - one : 1 + one);
+    }
+    return f32_to_f16(d);
+}
+
+/* n bytes of so many digits: the least fraction of 256 that begins with them in base 3. */
+static void write_digits(uint8_t *p, const uint8_t *q, int n, int digits) {
+    for (int i = 0; i < n; i++) {
+        int number = 0;
+        for (int r = 0; r < 5; r++) {
+            number = 3 * number + (r < digits ? q[r * n + i] : 0);
+        }
+        p[i] = (uint8_t)((number * 256 + 242) / 243);
+    }
+}
+
+static void to_tq1_0(const float *x, uint8_t *b) {
+    uint8_t q[256];
+    write_u16(b + 52, ternary(x, q));
+    write_digits(b, q, 32, 5);
+    write_digits(b + 32, q + 160, 16, 5);
+    write_digits(b + 48, q + 240, 4, 4);
+}
+
+static void to_tq2_0(const float *x, uint8_t *b) {
+    uint8_t q[256];
+    write_u16(b + 64, ternary(x, q));
+    for (int i = 0; i < 64; i++) {
+        const uint8_t *from = q + i / 32 * 128 + i % 32;
+        b[i] = (uint8_t)(from[0] | from[32] << 2 | from[64] << 4 | from[96] << 6);
+    }
+}
+
 typedef void (*block_writer)(const float *x, uint8_t *block);
 
 static const block_writer writers[N_DTYPES] = {
-    [DTYPE_F32] = to_f32,   [DTYPE_F16] = to_f16,   [DTYPE_BF16] = to_bf16, [DTYPE_Q4_0] = to_q4_0,
-    [DTYPE_Q4_1] = to_q4_1, [DTYPE_Q5_0] = to_q5_0, [DTYPE_Q5_1] = to_q5_1, [DTYPE_Q8_0] = to_q8_0,
+    [DTYPE_F32] = to_f32,     [DTYPE_F16] = to_f16,     [DTYPE_BF16] = to_bf16,   [DTYPE_Q4_0] = to_q4_0,
+    [DTYPE_Q4_1] = to_q4_1,   [DTYPE_Q5_0] = to_q5_0,   [DTYPE_Q5_1] = to_q5_1,   [DTYPE_Q8_0] = to_q8_0,
+    [DTYPE_MXFP4] = to_mxfp4, [DTYPE_TQ1_0] = to_tq1_0, [DTYPE_TQ2_0] = to_tq2_0,
 };
 
-/* Quantises n floats (a multiple of the block) into blocks, as ggml's reference quantiser does: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0, F16, BF16, F32.
+/* Quantises n floats (a multiple of the block) into blocks, as ggml's reference quantiser does: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0,
+ * MXFP4 TQ1_0 TQ2_0, F16, BF16, F32.
  * QUIRE_UNSUPPORTED for others. */
 static inline quire_err quant_quantise(dtype t, const float *x, size_t n, void *blocks) {
     if ((unsigned)t >= N_DTYPES || writers[t] == NULL) {

@@ -23,6 +23,8 @@ typedef struct tensor_entry {
     uint64_t dims[4]; /* row-major, as tensor_view has them */
     uint32_t type;    /* 0: F32, 8: Q8_0 */
     float fill;       /* not 0: every element */
+    const void *data; /* NULL, or its n_bytes bytes, of any type */
+    size_t n_bytes;
 } tensor_entry;
 
 typedef struct model_plan {
@@ -205,7 +207,7 @@ static inline uint64_t plan_elements(const tensor_entry *t) {
     return n;
 }
 static inline uint64_t plan_bytes(const tensor_entry *t) {
-    return t->type == 8 ? plan_elements(t) / 32 * 34 : plan_elements(t) * 4;
+    return t->data != NULL ? t->n_bytes : t->type == 8 ? plan_elements(t) / 32 * 34 : plan_elements(t) * 4;
 }
 
 static inline void put_plan(strbuf *b, const model_plan *p) {
@@ -229,7 +231,9 @@ static inline void put_plan(strbuf *b, const model_plan *p) {
     uint64_t state = 1;
     for (int i = 0; i < p->n_tensors; i++) {
         const tensor_entry *t = &p->tensors[i];
-        if (t->type == 8) {
+        if (t->data != NULL) {
+            put(b, t->data, t->n_bytes);
+        } else if (t->type == 8) {
             for (uint64_t k = 0; k < plan_elements(t) / 32; k++) {
                 put(b, "\x00\x14", 2); /* 2^-10 */
                 for (int j = 0; j < 32; j++) {

@@ -8,8 +8,10 @@
  *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights:
  *                y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
  *   ROWS_GROUPS  x int8 with one scale for each 32 of k; grouped weights. For each weight scale's 16 or 32 of k, ascending:
- *                acc = fma((float)(sum of x_k (q_k - zero) in int32), w_scale * x_scale, acc),
- *                and for formats with mins then acc = fma(min, x_scale * (float)(sum of x_k), acc).
+ *                acc = fma((float)(sum of x_k number_k in int32), w_scale * x_scale, acc),
+ *                and for forms with mins then acc = fma(min, x_scale * (float)(sum of x_k), acc).
+ *
+ * Where the weights have a factor, y is then y * factor.
  *
  * Activations are quantised in this way: a = the largest |x|; q = round(x * (127 / a)), ties to even; scale = a / 127. With a under 2^-100
  * all are 0. With an infinity or NaN the scale is NaN and q is 0, so that every result is NaN.
@@ -55,6 +57,7 @@ struct linear {
     row_format format;
     uint8_t *data;         /* layout.n_blocks blocks */
     float *scales;         /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
+    float factor;          /* what every product is multiplied with before its bias is added; 1: nothing */
     float *bias;           /* [n_blocks * 16], or NULL */
     row_rounding rounding; /* of the rows before they are multiplied: of ROWS_F32 only */
 };

@@ -2,47 +2,59 @@
  * Part of linear_kernels.inc.h. */
 #define GROUPS_A_SUPER (QUANT_SUPER / PACK_GROUP)
 
-/* A grouped format, a compile-time constant. */
+/* A form, a compile-time constant, but for the last three. */
 typedef struct group_format {
-    pack_kind kind;
-    int group, bits, zero;
+    int group, bits;
+    bool has_table;
+    int zero, dot_bits;
     quant_scale coding;
-    bool unpacked; /* numbers and scales lie in records in scratch */
+    bool unpacked;       /* numbers and scales lie in records in scratch */
+    const int8_t *table; /* what each code is multiplied as: its number plus zero */
+    float unit;
+    int32_t shift;
 } group_format;
 
 INLINE bool has_mins(group_format f) {
     return f.coding == SCALE_F16_MIN || f.coding == SCALE_FOUR || f.coding == SCALE_SIX_MIN;
 }
+INLINE bool has_zeros(group_format f) {
+    return f.coding == SCALE_F16_ZERO;
+}
 INLINE bool has_supers(group_format f) {
-    return f.coding != SCALE_F16 && f.coding != SCALE_F16_MIN;
+    return has_mins(f) ? f.coding != SCALE_F16_MIN : f.coding == SCALE_SIX || f.coding == SCALE_EIGHT || f.coding == SCALE_ODD;
 }
-/* Formats whose numbers and scales cost almost nothing to unpack: Q4_0, Q4_1, Q8_0. */
+/* Forms whose numbers and scales cost almost nothing to unpack. */
 INLINE bool is_plain(group_format f) {
-    return f.bits % 4 == 0 && !has_supers(f) && f.kind != PACK_IQ4_NL;
-}
-/* Bits of the numbers that are multiplied: 8 are signed; fewer are unsigned, and zero is subtracted from them. */
-INLINE int dot_bits(group_format f) {
-    return f.kind == PACK_IQ4_NL ? 8 : f.bits;
+    return f.bits % 4 == 0 && !has_supers(f) && !f.has_table;
 }
 
 INLINE size_t group_bytes(group_format f) {
     return (size_t)f.bits * PACK_GROUP * LANES / 8;
 }
 
-/* Bytes of a group's scales, and its share of the supers, which lie behind them. */
-INLINE size_t scale_bytes(group_format f) {
-    const size_t supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;
+/* Where a group's scales lie in their area, or at least near, with its share of the supers, which lie behind them: to prefetch. */
+INLINE size_t group_scales_at(group_format f, size_t g) {
+    const size_t n_parts = (size_t)(PACK_GROUP / f.group), supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;
     switch (f.coding) {
     case SCALE_F16:
-        return 2 * LANES;
+    case SCALE_F16_ZERO:
+        return (g >> f.shift) * 2 * LANES;
     case SCALE_F16_MIN:
-        return 4 * LANES;
+        return g * 4 * LANES;
     case SCALE_SIX:
+        return g * (n_parts * 3 * LANES / 4 + supers);
     case SCALE_SIX_MIN:
-        return 3 * LANES / 2 + supers;
+        return g * (3 * LANES / 2 + supers);
+    case SCALE_ODD:
+        return g * (n_parts * LANES / 2 + supers);
     default:
-        return 2 * LANES + supers;
+        return g * (n_parts * LANES + supers);
     }
+}
+
+/* How many groups share bytes of their scales' codes. */
+INLINE int sharing_groups(group_format f) {
+    return f.coding == SCALE_SIX ? 4 * f.group / PACK_GROUP : f.coding == SCALE_SIX_MIN ? 2 : 1;
 }
 
 /* ---- numbers ---- */
@@ -76,7 +88,7 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
 /* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits is 8. */
 INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
     ni v = packed_quad(f.bits, p, t);
-    return f.kind == PACK_IQ4_NL ? n_lookup(v, quant_iq4_values) : v;
+    return f.has_table ? n_lookup(v, f.table) : v;
 }
 
 /* ---- scales ---- */
@@ -91,7 +103,7 @@ INLINE ni load_six(const uint8_t *p, int i) {
 }
 
 typedef struct group_scales {
-    nf scale[2], min[2]; /* of each 16 or of all 32 */
+    nf scale[2], min[2]; /* of each 16 or of all 32; min: an eighth of the zero, of forms that have zeros */
 } group_scales;
 
 /* The factors of a super block's scale and min codes. The stored min has its sign flipped. 0 where the coding has none. */
@@ -104,22 +116,36 @@ INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t g
     const uint16_t *d = (const uint16_t *)(const void *)supers + (size_t)(group / GROUPS_A_SUPER) * (has_mins(f) ? 2 : 1) * LANES + lane;
     group_supers s = {nf_set1(0.0f), nf_set1(0.0f)};
     if (has_supers(f)) {
-        s.scale = nf_load_f16(d);
+        s.scale = f.coding == SCALE_ODD ? nf_mul(nf_load_f16(d), nf_set1(f.unit)) : nf_load_f16(d);
         s.min = has_mins(f) ? nf_neg(nf_load_f16(d + LANES)) : s.min;
     }
     return s;
 }
 
-/* Scales of a group for the N_LANES columns from lane on. odd: the group's number % 2. Two groups share bytes of SCALE_SIX and
- * SCALE_SIX_MIN. The bytes are read once where both groups are computed together and odd is a compile-time constant. */
-INLINE void load_scales(quant_scale coding, const uint8_t *scales, const group_supers *d, int32_t group, int odd, int lane,
-                        group_scales *out) {
-    size_t g = (size_t)group, even = (size_t)(group - odd);
+/* An eighth of the zeros in row `row`. */
+INLINE nf load_zeros(group_format f, const uint8_t *zeros, size_t row, int lane) {
+    const int width = pack_zero_bits(f.bits);
+    const size_t a_byte = (size_t)(8 / width);
+    const uint8_t *p = zeros + row / a_byte * LANES + lane;
+    const ni z = width == 8 ? n_load_i8(p) : n_and(n_shr(n_load_u8(p), width * (int)(row % a_byte)), n_set1((1 << width) - 1));
+    return nf_mul(nf_of(z), nf_set1(0.125f));
+}
+
+/* Scales of a group for the N_LANES columns from lane on. odd: the group's number % sharing_groups. The shared bytes are read once where
+ * such groups are computed together and odd is a compile-time constant. */
+INLINE void load_scales(group_format f, const uint8_t *scales, const uint8_t *supers, const group_supers *d, int32_t group, int odd,
+                        int lane, group_scales *out) {
+    const size_t g = (size_t)group, row = g >> f.shift, n_parts = (size_t)(PACK_GROUP / f.group);
     const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;
-    const uint8_t *codes = scales + 2 * g * LANES + lane, *sixes = scales + even / 2 * 3 * LANES + lane;
-    switch (coding) {
+    const uint8_t *codes = scales + n_parts * g * LANES + lane;
+    const uint8_t *sixes = scales + (size_t)(group - odd) / (size_t)sharing_groups(f) * 3 * LANES + lane;
+    switch (f.coding) {
     case SCALE_F16:
-        out->scale[0] = nf_load_f16(halves + g * LANES);
+        out->scale[0] = nf_load_f16(halves + row * LANES);
+        break;
+    case SCALE_F16_ZERO:
+        out->scale[0] = nf_load_f16(halves + row * LANES);
+        out->min[0] = load_zeros(f, supers, row, lane);
         break;
     case SCALE_F16_MIN:
         out->scale[0] = nf_load_f16(halves + 2 * g * LANES);
@@ -135,8 +161,8 @@ INLINE void load_scales(quant_scale coding, const uint8_t *scales, const group_s
         break;
     case SCALE_SIX:
         UNROLL
-        for (int i = 0; i < 2; i++) {
-            ni code = odd ? load_six(sixes, 2 + i) : load_six(sixes, i);
+        for (int i = 0; i < PACK_GROUP / f.group; i++) {
+            ni code = load_six(sixes, odd * PACK_GROUP / f.group + i);
             out->scale[i] = nf_mul(d->scale, nf_of(n_add(code, n_set1(-32))));
         }
         break;
@@ -147,6 +173,25 @@ INLINE void load_scales(quant_scale coding, const uint8_t *scales, const group_s
         out->min[0] = nf_mul(d->min, nf_of(min));
         break;
     }
+    case SCALE_ODD:
+        UNROLL
+        for (int i = 0; i < PACK_GROUP / f.group; i++) {
+            const ni pair = f.group == PACK_GROUP ? n_shr(n_load_u8(scales + g / 2 * LANES + lane), group % 2 * 4)
+                                                  : n_shr(n_load_u8(scales + g * LANES + lane), i * 4);
+            out->scale[i] = nf_mul(d->scale, nf_of(n_or(n_shl(n_and(pair, n_set1(15)), 1), n_set1(1))));
+        }
+        break;
+    case SCALE_E8M0: {
+        const ni code = n_load_u8(codes); /* the bits of a float; the second are the larger for the codes 0 and 1, which are subnormal */
+        out->scale[0] = nf_bits(n_max(n_shl(n_add(code, n_set1(-1)), 23), n_shl(n_add(code, n_set1(1)), 21)));
+        break;
+    }
+    case SCALE_E4M3:
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            out->scale[i] = nf_mul(nf_bits(n_shl(n_load_u8(codes + i * LANES), 20)), nf_set1(0x1p119f));
+        }
+        break;
     default:
         UNROLL
         for (int i = 0; i < 2; i++) {

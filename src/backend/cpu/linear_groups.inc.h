@@ -36,15 +36,19 @@ typedef struct group_columns {
 
 /* ---- unpacked groups: a record a group, registers in the order in which a tile reads them ---- */
 
+/* Floats of a part of a group: its scale, and its min or zero. */
+INLINE int n_factors(group_format f) {
+    return has_mins(f) || has_zeros(f) ? 2 : 1;
+}
 /* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and the corrections for sums of bytes. */
 INLINE int quad_registers(group_format f) {
-    return dot_bits(f) == 8 ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
+    return f.dot_bits == 8 ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
 INLINE int scale_registers(group_format f) {
-    return PACK_GROUP / f.group * (has_mins(f) ? 2 : 1);
+    return PACK_GROUP / f.group * n_factors(f);
 }
 INLINE bool has_lacks(group_format f) {
-    return N_QUADS_LACK && dot_bits(f) == 8;
+    return N_QUADS_LACK && f.dot_bits == 8;
 }
 INLINE size_t record_bytes(group_format f, int n_regs) {
     return (size_t)(n_regs * (QUADS * quad_registers(f) + scale_registers(f) + has_lacks(f))) * sizeof(ni);
@@ -55,9 +59,9 @@ INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *rec
 INLINE const uint8_t *record_behind(group_format f, int n_regs, const uint8_t *record, int i, int c) {
     return record + ((QUADS * quad_registers(f) + i) * n_regs + c) * (int)sizeof(ni);
 }
-/* which: 0 scale, 1 min. */
+/* which: 0 scale, 1 min or zero. */
 INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which, int c) {
-    return (const float *)(const void *)record_behind(f, n_regs, record, part * (has_mins(f) ? 2 : 1) + which, c);
+    return (const float *)(const void *)record_behind(f, n_regs, record, part * n_factors(f) + which, c);
 }
 INLINE const uint8_t *record_lack(group_format f, int n_regs, const uint8_t *record, int c) {
     return record_behind(f, n_regs, record, scale_registers(f), c);
@@ -70,7 +74,7 @@ INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, uint
     for (int t = 0; t < QUADS; t++) {
         uint8_t *to = (uint8_t *)record_quad(f, n_regs, record, t, c);
         ni quad = group_quad(f, planes, t);
-        if (dot_bits(f) == 8) {
+        if (f.dot_bits == 8) {
             n_quad_keep(to, quad);
             lack = n_quad_lack(lack, quad);
         } else {
@@ -89,11 +93,11 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
             group_scales s;
             unpack_quads(f, n_regs, columns[c].planes + (size_t)g * group_bytes(f), record, c);
             group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
-            load_scales(f.coding, columns[c].scales, &d, g, g % 2, columns[c].lane, &s);
+            load_scales(f, columns[c].scales, columns[c].supers, &d, g, g % sharing_groups(f), columns[c].lane, &s);
             UNROLL
             for (int i = 0; i < PACK_GROUP / f.group; i++) {
                 nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
-                if (has_mins(f)) {
+                if (n_factors(f) > 1) {
                     nf_store((float *)record_scale(f, n_regs, record, i, 1, c), s.min[i]);
                 }
             }
@@ -107,15 +111,17 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
 INLINE ni start_of(group_format f, const row_group *x, int part) {
     switch (f.zero) {
     case 4:
-        return n_set1(x->times_4[part]);
+        return n_set1(f.group == PACK_GROUP ? x->times_8 / 2 : x->times_4[part]);
     case 8:
         return n_set1(x->times_8);
     case 16:
         return n_shl(n_set1(x->times_8), 1);
     case 32:
         return n_shl(n_set1(x->times_4[part]), 3);
-    default:
+    case 0:
         return n_set1(0);
+    default:
+        return n_set1(f.group == PACK_GROUP ? x->times_8 / 8 * f.zero : x->times_4[part] / 4 * f.zero);
     }
 }
 
@@ -164,11 +170,11 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
 /* sums[r][c] = the products of `part` of a group, in int32. */
 INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
                       ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
-    if (dot_bits(f) == 8) {
+    if (f.dot_bits == 8) {
         tile_bytes(f, n_rows, n_regs, v, x, sums);
         return;
     }
-    const int n_quads = QUADS * f.group / PACK_GROUP, run = n_run(f.bits) < n_quads ? n_run(f.bits) : n_quads;
+    const int n_quads = QUADS * f.group / PACK_GROUP, run = n_run(f.dot_bits) < n_quads ? n_run(f.dot_bits) : n_quads;
     UNROLL
     for (int first = 0; first < n_quads; first += run) {
         ni dots[N_GROUP_ROWS][TILE_REGISTERS];
@@ -198,10 +204,15 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
     }
 }
 
+/* A sum as a float; that of a form with zeros lacks zero times the sum of x, which is exact in floats too. */
+INLINE nf float_sum(group_format f, ni sum, nf zero, const row_group *x) {
+    return has_zeros(f) ? nf_fma(zero, nf_set1((float)x->times_8), nf_of(sum)) : nf_of(sum);
+}
+
 /* acc[r][c] += the sums of a part, scaled, and its min. */
 INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
                      ni sums[N_GROUP_ROWS][TILE_REGISTERS], nf acc[N_GROUP_ROWS][TILE_REGISTERS]) {
-    const bool floats_first = N_FLOATS_FIRST && !has_mins(f);
+    const bool floats_first = N_FLOATS_FIRST && n_factors(f) == 1;
     nf floats[N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
@@ -213,11 +224,14 @@ INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
-        nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c)) : v->scales[c].scale[part];
-        acc[r][c] = nf_fma(floats_first ? floats[r][c] : nf_of(sums[r][c]), nf_mul(scale, nf_set1(x[r]->scale)), acc[r][c]);
+        nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c)) : v->scales[c].scale[part], second = scale;
+        if (n_factors(f) > 1) {
+            second = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
+        }
+        acc[r][c] =
+            nf_fma(floats_first ? floats[r][c] : float_sum(f, sums[r][c], second, x[r]), nf_mul(scale, nf_set1(x[r]->scale)), acc[r][c]);
         if (has_mins(f)) {
-            nf min = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
-            acc[r][c] = nf_fma(min, nf_set1(f.group == PACK_GROUP ? x[r]->sum : x[r]->sums[part]), acc[r][c]);
+            acc[r][c] = nf_fma(second, nf_set1(f.group == PACK_GROUP ? x[r]->sum : x[r]->sums[part]), acc[r][c]);
         }
     }
 }
@@ -252,7 +266,7 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
         if (range.next != NULL) {
             const size_t next = (size_t)(range.next_g + g - range.g0);
             prefetch_planes(f, range.next->planes + next * group_bytes(f));
-            __builtin_prefetch(range.next->scales + next * scale_bytes(f));
+            __builtin_prefetch(range.next->scales + group_scales_at(f, next));
         }
         UNROLL
         for (int part = 0; part < PACK_GROUP / f.group; part++) {
@@ -329,7 +343,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                         ptrdiff_t next, float *y, int32_t y_stride) {
     const int32_t row0 = pass->row0, later = share_from(pass, n_side, pass->index), later_end = share_from(pass, n_side, pass->index + 1);
     const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS, n_tiles = n_side * N_HALVES / n_regs;
-    const int step = n_rows <= 2 && (f.coding == SCALE_SIX || f.coding == SCALE_SIX_MIN) ? 2 : 1; /* groups at a time, see load_scales */
+    const int step = n_rows <= 2 ? sharing_groups(f) : 1; /* groups at a time, see load_scales */
     const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
     const size_t stride = w->layout.block_bytes, end = (size_t)(w->layout.n_in / PACK_GROUP) * group_bytes(f);
     const row_group *x[N_GROUP_ROWS];
@@ -370,13 +384,14 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                         if (far > 0) {
                             prefetch_planes(f, block + from + ahead);
                         }
-                        __builtin_prefetch(scales + from + next + (size_t)(g + odd) * scale_bytes(f));
+                        __builtin_prefetch(scales + from + next + group_scales_at(f, (size_t)(g + odd)));
                         if ((t * n_regs + c) / N_HALVES >= later && (t * n_regs + c) / N_HALVES < later_end) {
                             prefetch_later(f, block + from + pass->after + at,
-                                           scales + from + pass->after + (size_t)(g + odd) * scale_bytes(f));
+                                           scales + from + pass->after + group_scales_at(f, (size_t)(g + odd)));
                         }
                     }
-                    load_scales(f.coding, scales + from, &d[t * n_regs + c], g + odd, step == 2 ? odd : g % 2, lane, &v.scales[c]);
+                    load_scales(f, scales + from, supers + from, &d[t * n_regs + c], g + odd, step > 1 ? odd : g % sharing_groups(f), lane,
+                                &v.scales[c]);
                 }
                 UNROLL
                 for (int part = 0; part < PACK_GROUP / f.group; part++) {
@@ -406,7 +421,7 @@ INLINE void direct_blocks(group_format f, int n_rows, int n_side, const linear *
         ptrdiff_t next = b + n_side < n_blocks ? n_side * stride : restart - b * stride;
         direct_tile(f, n_rows, n_side, w, x, pass, block0 + b, next, y + b * LANES, y_stride);
     }
-    for (; b < n_blocks; b++) {
+    for (; n_side > 1 && b < n_blocks; b++) {
         direct_tile(f, n_rows, 1, w, x, pass, block0 + b, b + 1 < n_blocks ? stride : restart - b * stride, y + b * LANES, y_stride);
     }
 }
@@ -510,14 +525,27 @@ INLINE void direct_part(group_format f, const linear_part *part, row_view x, int
     }
 }
 
-#define GROUP_PRODUCT(name, group_, bits_, zero_, scale_)                                                                                  \
+#define GROUP_PRODUCT(name, group_, bits_, table_, zero_, dot_, scale_)                                                                    \
     static void product_##name(const linear_part *part, row_view x, int32_t n_rows, float *y, int32_t y_stride, void *scratch) {           \
-        const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                     \
+        const quant_rule *rule = &part->w->layout.rule;                                                                                    \
+        int8_t table[16];                                                                                                                  \
+        for (int i = 0; i < 16; i++) {                                                                                                     \
+            table[i] = (int8_t)(quant_tables[rule->table][i] + zero_);                                                                     \
+        }                                                                                                                                  \
+        const group_format f = {.group = group_,                                                                                           \
+                                .bits = bits_,                                                                                             \
+                                .has_table = table_,                                                                                       \
+                                .zero = zero_,                                                                                             \
+                                .dot_bits = dot_,                                                                                          \
+                                .coding = scale_,                                                                                          \
+                                .table = table,                                                                                            \
+                                .unit = rule->unit,                                                                                        \
+                                .shift = rule->shift};                                                                                     \
         if (n_rows >= unpacked_from(f)) {                                                                                                  \
             unpacked_part(f, part, x, n_rows, y, y_stride, scratch);                                                                       \
         } else {                                                                                                                           \
             direct_part(f, part, x, n_rows, y, y_stride);                                                                                  \
         }                                                                                                                                  \
     }
-QUANT_LIST(GROUP_PRODUCT)
+FORM_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT

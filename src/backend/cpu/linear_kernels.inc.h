@@ -51,11 +51,11 @@ static void product(const linear_part *part, row_view x, int32_t n_rows, float *
     case PACK_INT8:
         PRODUCT_INT8(part, x, n_rows, y, y_stride, scratch);
         break;
-#define GROUP_CASE(name, group, bits, zero, scale)                                                                                         \
+#define GROUP_CASE(name, group, bits, table, zero, dot, scale)                                                                             \
     case PACK_##name:                                                                                                                      \
         product_##name(part, x, n_rows, y, y_stride, scratch);                                                                             \
         break;
-        QUANT_LIST(GROUP_CASE)
+        FORM_LIST(GROUP_CASE)
 #undef GROUP_CASE
     default:
         break;

@@ -138,7 +138,8 @@ static linear_part part_after(const product_job *job, int32_t task) {
 
 /* Where `part` begins, for a thread that multiplies weights laid out like w before; else NULL. */
 static const uint8_t *start_after(const linear *w, const linear_part *part) {
-    const bool is_alike = part->n_blocks > 0 && part->w->layout.kind == w->layout.kind && part->w->layout.n_in == w->layout.n_in;
+    const bool is_alike =
+        part->n_blocks > 0 && part->w->layout.kind == w->layout.kind && part->w->layout.block_bytes == w->layout.block_bytes;
     return is_alike ? linear_block(part->w, part->block0) : NULL;
 }
 
@@ -181,6 +182,9 @@ void linear_tile(const cpu_backend *b, const linear_part *part, row_view x, int3
         rounded_product(part, x, n_rows, y, y_stride, scratch);
     } else {
         b->linear->product(part, x, n_rows, y, y_stride, scratch);
+    }
+    for (int32_t r = 0; r < n_rows && part->w->factor != 1.0f; r++) {
+        b->math->scale_cap(part->w->factor, 0.0f, part->n_blocks * PACK_LANES, y + (int64_t)r * y_stride);
     }
     if (part->w->bias != NULL) {
         b->math->add_to_rows(part->w->bias + (int64_t)part->block0 * PACK_LANES, part->n_blocks * PACK_LANES, n_rows, y, y_stride);

@@ -158,11 +158,12 @@ quire_err cpu_linear_load(backend *base, const linear_spec *spec, linear **out, 
     }
     l->format = linear_format(kind, mode);
     l->rounding = base->compute == COMPUTE_FP8 ? spec->rounding : (row_rounding){.to = ROUND_NOTHING};
+    l->factor = 1.0f;
     if (l->rounding.to != ROUND_NOTHING && (size_t)weight->dims[1] * sizeof(float) > LINEAR_SCRATCH_BYTES) {
         return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: %lld inputs are too many for --compute fp8", weight->name,
                        (long long)weight->dims[1]);
     }
-    quire_err e = pack_plan(kind, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
+    quire_err e = pack_plan(kind, quant_rule_of(weight->type), (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
                        (long long)weight->dims[1], compute_name(mode));

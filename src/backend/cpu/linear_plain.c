@@ -125,9 +125,9 @@ typedef struct plain_group {
     float scale[2][LANES], min[2][LANES]; /* of each 16 or of all 32 */
 } plain_group;
 
-/* Number i of column c in a group whose planes start at p. */
-static int32_t number(pack_kind kind, const uint8_t *p, int i, int c) {
-    int bits = pack_formats[kind].bits, quad = i / 4, at = 4 * c + i % 4, value = 0;
+/* Code i of column c in a group whose planes start at p. */
+static int32_t code_at(int bits, const uint8_t *p, int i, int c) {
+    int quad = i / 4, at = 4 * c + i % 4, value = 0;
     if (bits == 8) {
         return (int8_t)p[quad * 64 + at];
     }
@@ -142,7 +142,7 @@ static int32_t number(pack_kind kind, const uint8_t *p, int i, int c) {
     if (bits == 3 || bits == 5) {
         value |= (p[at] >> quad & 1) << (bits == 5 ? 4 : 2);
     }
-    return kind == PACK_IQ4_NL ? quant_iq4_values[value] : value - pack_formats[kind].zero;
+    return value;
 }
 
 static float half_at(const uint8_t *area, size_t i) {
@@ -159,46 +159,75 @@ static int six(const uint8_t *p, int i, int c) {
     return p[c] >> 6 | p[LANES + c] >> 6 << 2 | p[2 * LANES + c] >> 6 << 4;
 }
 
-static void group_scales(const linear *w, const uint8_t *block, int32_t group, int c, plain_group *out) {
+/* The row of halves that a group shares with others. */
+static size_t shared_row(const linear *w, size_t g) {
+    return g >> w->layout.rule.shift;
+}
+
+static int zero_at(const linear *w, const uint8_t *block, size_t g, int c) {
+    const quant_format *f = pack_format(w->layout.kind);
+    const int width = pack_zero_bits(f->bits);
+    const size_t row = shared_row(w, g), a_byte = (size_t)(8 / width);
+    if (f->coding != SCALE_F16_ZERO) {
+        return f->zero;
+    }
+    const uint8_t byte = block[w->layout.supers_at + row / a_byte * LANES + (size_t)c];
+    return width == 8 ? (int8_t)byte : byte >> (width * (int)(row % a_byte)) & ((1 << width) - 1);
+}
+
+/* The scale (and min) of part `part` of a group: n = the number of groups of f->group before it. */
+static void part_scale(const linear *w, const uint8_t *block, size_t g, size_t part, int c, float *scale, float *min) {
     const uint8_t *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
-    size_t g = (size_t)group, super = g / 8, lane = (size_t)c;
-    quant_scale coding = pack_formats[w->layout.kind].coding;
-    for (int part = 0; part < 2; part++) {
-        float *scale = &out->scale[part][c], *min = &out->min[part][c];
-        const uint8_t *code = scales + (2 * g + (size_t)part) * LANES + c, *sixes = scales + g / 2 * 3 * LANES;
-        switch (coding) {
-        case SCALE_F16:
-            *scale = half_at(scales, g * LANES + lane);
-            break;
-        case SCALE_F16_MIN:
-            *scale = half_at(scales, 2 * g * LANES + lane);
-            *min = half_at(scales, (2 * g + 1) * LANES + lane);
-            break;
-        case SCALE_FOUR:
-            *scale = half_at(supers, 2 * super * LANES + lane) * (float)(*code & 15);
-            *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)(*code >> 4);
-            break;
-        case SCALE_SIX:
-            *scale = half_at(supers, super * LANES + lane) * (float)(six(sixes, 2 * (group % 2) + part, c) - 32);
-            break;
-        case SCALE_SIX_MIN:
-            *scale = half_at(supers, 2 * super * LANES + lane) * (float)six(sixes, group % 2, c);
-            *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)six(sixes, 2 + group % 2, c);
-            break;
-        default:
-            *scale = half_at(supers, super * LANES + lane) * (float)(int8_t)*code;
-        }
+    const quant_format *f = pack_format(w->layout.kind);
+    const size_t super = g / 8, lane = (size_t)c, n = f->group == PACK_GROUP ? g : 2 * g + part;
+    const uint8_t *code = scales + n * LANES + c;
+    switch (f->coding) {
+    case SCALE_F16:
+    case SCALE_F16_ZERO:
+        *scale = half_at(scales, shared_row(w, g) * LANES + lane);
+        break;
+    case SCALE_F16_MIN:
+        *scale = half_at(scales, 2 * g * LANES + lane);
+        *min = half_at(scales, (2 * g + 1) * LANES + lane);
+        break;
+    case SCALE_FOUR:
+        *scale = half_at(supers, 2 * super * LANES + lane) * (float)(*code & 15);
+        *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)(*code >> 4);
+        break;
+    case SCALE_SIX:
+        *scale = half_at(supers, super * LANES + lane) * (float)(six(scales + n / 4 * 3 * LANES, (int)(n % 4), c) - 32);
+        break;
+    case SCALE_SIX_MIN:
+        *scale = half_at(supers, 2 * super * LANES + lane) * (float)six(scales + g / 2 * 3 * LANES, (int)(g % 2), c);
+        *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)six(scales + g / 2 * 3 * LANES, 2 + (int)(g % 2), c);
+        break;
+    case SCALE_ODD:
+        *scale = half_at(supers, super * LANES + lane) * w->layout.rule.unit *
+                 (float)(2 * (scales[n / 2 * LANES + lane] >> (4 * (n % 2)) & 15) + 1);
+        break;
+    case SCALE_E8M0:
+        *scale = float_of_bits(*code < 2 ? 0x00200000u << *code : (uint32_t)(*code - 1) << 23);
+        break;
+    case SCALE_E4M3:
+        *scale = float_of_bits((uint32_t)*code << 20) * 0x1p119f;
+        break;
+    default:
+        *scale = half_at(supers, super * LANES + lane) * (float)(int8_t)*code;
     }
 }
 
 static void group_read(const linear *w, const uint8_t *block, int32_t group, plain_group *out) {
-    pack_kind kind = w->layout.kind;
-    const uint8_t *planes = block + (size_t)group * (size_t)pack_formats[kind].bits * PACK_GROUP * LANES / 8;
+    const quant_format *f = pack_format(w->layout.kind);
+    const uint8_t *planes = block + (size_t)group * (size_t)f->bits * PACK_GROUP * LANES / 8;
     for (int c = 0; c < LANES; c++) {
+        const int zero = zero_at(w, block, (size_t)group, c);
         for (int i = 0; i < PACK_GROUP; i++) {
-            out->q[i][c] = number(kind, planes, i, c);
+            const int32_t code = code_at(f->bits, planes, i, c);
+            out->q[i][c] = f->has_table ? quant_tables[w->layout.rule.table][code] : code - zero;
         }
-        group_scales(w, block, group, c, out);
+        for (size_t part = 0; part < 2; part++) {
+            part_scale(w, block, (size_t)group, part, c, &out->scale[part][c], &out->min[part][c]);
+        }
     }
 }
 
@@ -231,7 +260,7 @@ static void product_groups(const linear *w, const uint8_t *block, row_view x, in
         group_read(w, block, g, &group);
         for (int32_t r = 0; r < n_rows; r++) {
             const row_group *row = (const row_group *)(const void *)(x.data + (size_t)r * x.stride);
-            group_add(&pack_formats[w->layout.kind], &group, row + g, y + (size_t)r * (size_t)y_stride);
+            group_add(pack_format(w->layout.kind), &group, row + g, y + (size_t)r * (size_t)y_stride);
         }
     }
 }

@@ -13,12 +13,6 @@
 #define PLANE_WORDS 16     /* 64 bytes */
 #define INT8_MAX_IN 131072 /* 127 * 128 * 131072 < 2^31 */
 
-const quant_format pack_formats[N_PACKS] = {
-#define PACK_FORMAT(name, group, bits, zero, scale) [PACK_##name] = {group, bits, zero, scale},
-    QUANT_LIST(PACK_FORMAT)
-#undef PACK_FORMAT
-};
-
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
     bool plain = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16 || from == DTYPE_I8;
     if (!plain && !dtype_is_quantised(from)) {
@@ -31,24 +25,45 @@ quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
     } else if (plain) {
         *out = PACK_INT8;
     } else {
-        static const pack_kind kinds[N_DTYPES] = {
-#define PACK_FROM(name, group, bits, zero, scale) [DTYPE_##name] = PACK_##name,
-            QUANT_LIST(PACK_FROM)
-#undef PACK_FROM
-        };
-        *out = kinds[from];
+        *out = pack_kind_of(quant_rule_of(from)->form);
     }
     return QUIRE_OK;
 }
 
-/* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers. */
-static void grouped_bits(pack_kind kind, size_t *quants, size_t *scales, size_t *supers) {
-    static const uint16_t scale_bits[] = {
-        [SCALE_F16] = 128, [SCALE_F16_MIN] = 256, [SCALE_FOUR] = 128, [SCALE_SIX] = 96, [SCALE_SIX_MIN] = 96, [SCALE_EIGHT] = 128};
-    quant_scale s = pack_formats[kind].coding;
-    *quants = (size_t)pack_formats[kind].bits * QUANT_SUPER;
+quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out) {
+    static const quant_form forms[9][2] = {
+        [2] = {FORM_W2, FORM_W2_ZERO}, [3] = {FORM_W3, FORM_W3_ZERO}, [4] = {FORM_W4, FORM_W4_ZERO}, [8] = {FORM_W8, FORM_W8_ZERO}};
+    if ((bits != 2 && bits != 3 && bits != 4 && bits != 8) || group < 0 || group % QUANT_GROUP != 0) {
+        return QUIRE_UNSUPPORTED;
+    }
+    int32_t shift = group > 0 ? 0 : 31;
+    for (int32_t n = group / QUANT_GROUP; n > 0 && n % 2 == 0; n /= 2) {
+        shift++;
+    }
+    *out = (quant_rule){.form = forms[bits][has_zeros], .unit = 1.0f, .shift = shift};
+    return QUIRE_OK;
+}
+
+/* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers; not of forms whose groups share scales. */
+static void grouped_bits(const quant_format *f, size_t *quants, size_t *scales, size_t *supers) {
+    const size_t n_groups = (size_t)(QUANT_SUPER / f->group);
+    const size_t scale_bits[] = {
+        [SCALE_F16_MIN] = 32 * n_groups, [SCALE_FOUR] = 8 * n_groups, [SCALE_SIX] = 6 * n_groups,  [SCALE_SIX_MIN] = 12 * n_groups,
+        [SCALE_EIGHT] = 8 * n_groups,    [SCALE_ODD] = 4 * n_groups,  [SCALE_E8M0] = 8 * n_groups, [SCALE_E4M3] = 8 * n_groups};
+    const quant_scale s = f->coding;
+    *quants = (size_t)f->bits * QUANT_SUPER;
     *scales = scale_bits[s];
-    *supers = s == SCALE_SIX || s == SCALE_EIGHT ? 16 : s == SCALE_SIX_MIN || s == SCALE_FOUR ? 32 : 0;
+    *supers = s == SCALE_SIX || s == SCALE_EIGHT || s == SCALE_ODD ? 16 : s == SCALE_SIX_MIN || s == SCALE_FOUR ? 32 : 0;
+}
+
+/* Rows of 16 halves that a block's scales take, of the forms whose groups may share them. */
+static size_t n_shared(const quant_rule *rule, int32_t n_in) {
+    return (size_t)((n_in / PACK_GROUP - 1) >> rule->shift) + 1;
+}
+
+static size_t zero_rows(const quant_rule *rule, int32_t n_in) {
+    const size_t a_byte = (size_t)(8 / pack_zero_bits(quant_formats[rule->form].bits));
+    return quant_formats[rule->form].coding == SCALE_F16_ZERO ? (n_shared(rule, n_in) + a_byte - 1) / a_byte : 0;
 }
 
 /* The bytes of a whole block with `bits` for a column and k_unit of k, rounded up to a cache line. */
@@ -61,7 +76,7 @@ static bool area_bytes(size_t bits, size_t n_in, size_t k_unit, size_t *out) {
     return true;
 }
 
-quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *out) {
+quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32_t n_in, pack_layout *out) {
     if (n_out <= 0 || n_in <= 0 || n_in > INT32_MAX - QUANT_SUPER || n_out > INT32_MAX - PACK_LANES) {
         return QUIRE_INVALID;
     }
@@ -72,17 +87,23 @@ quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *ou
     pack_layout p = {.kind = kind, .n_out = n_out, .n_in = n_in, .n_blocks = (n_out + PACK_LANES - 1) / PACK_LANES};
     p.k_padded = (n_in + unit - 1) / unit * unit;
     size_t quants = kind == PACK_F32 ? 32 : kind == PACK_INT8 ? 8 : 16, scales = 0, supers = 0, k_unit = 1, all;
+    size_t shared_bytes = 0, zero_bytes = 0;
     if (pack_is_grouped(kind)) {
-        grouped_bits(kind, &quants, &scales, &supers);
+        p.rule = *rule;
+        grouped_bits(pack_format(kind), &quants, &scales, &supers);
         if (n_in % (supers > 0 ? QUANT_SUPER : PACK_GROUP) != 0) {
             return QUIRE_INVALID;
         }
         k_unit = QUANT_SUPER;
+        if (pack_format(kind)->coding == SCALE_F16 || pack_format(kind)->coding == SCALE_F16_ZERO) {
+            shared_bytes = size_align(n_shared(rule, n_in) * 2 * PACK_LANES, 64);
+            zero_bytes = size_align(zero_rows(rule, n_in) * PACK_LANES, 64);
+        }
     }
     size_t quant_bytes, scale_bytes, super_bytes, k = (size_t)p.k_padded;
     if (!area_bytes(quants, k, k_unit, &quant_bytes) || !area_bytes(scales, k, k_unit, &scale_bytes) ||
-        !area_bytes(supers, k, k_unit, &super_bytes) || !size_add(quant_bytes, scale_bytes, &p.supers_at) ||
-        !size_add(p.supers_at, super_bytes, &p.block_bytes) || !size_mul(p.block_bytes, (size_t)p.n_blocks, &all)) {
+        !area_bytes(supers, k, k_unit, &super_bytes) || !size_add(quant_bytes, scale_bytes + shared_bytes, &p.supers_at) ||
+        !size_add(p.supers_at, super_bytes + zero_bytes, &p.block_bytes) || !size_mul(p.block_bytes, (size_t)p.n_blocks, &all)) {
         return QUIRE_TOO_LARGE;
     }
     p.scales_at = quant_bytes;
@@ -362,42 +383,81 @@ static void write_six(uint8_t *area, int c, const uint8_t n[4]) {
     }
 }
 
-/* Writes the scales of column c over elements k0..k0+n into the areas for scales and supers. */
-static void join_scales(quant_scale coding, const quant_codes *codes, int c, int32_t k0, int32_t n, uint8_t *scales, uint8_t *supers) {
-    size_t group0 = (size_t)k0 / PACK_GROUP, super = (size_t)k0 / QUANT_SUPER, lane = (size_t)c;
-    for (int32_t g = 0; g < n / PACK_GROUP && (coding == SCALE_F16 || coding == SCALE_F16_MIN); g++) {
-        size_t row = (group0 + (size_t)g) * (coding == SCALE_F16 ? 1 : 2);
+/* Writes the halves of groups group0.. of column c, and the zeros; of groups that share them, the first one's. */
+static void join_shared(const quant_rule *rule, const quant_codes *codes, size_t lane, size_t group0, size_t n, uint8_t *scales,
+                        uint8_t *zeros) {
+    const int width = pack_zero_bits(quant_formats[rule->form].bits), a_byte = 8 / width;
+    for (size_t g = 0; g < n; g++) {
+        const size_t row = (group0 + g) >> rule->shift;
+        if (row << rule->shift != group0 + g) {
+            continue;
+        }
         write_half(scales, row * PACK_LANES + lane, codes->d[g]);
-        if (coding == SCALE_F16_MIN) {
-            write_half(scales, (row + 1) * PACK_LANES + lane, codes->m[g]);
+        if (quant_formats[rule->form].coding == SCALE_F16_ZERO) {
+            uint8_t *to = &zeros[row / (size_t)a_byte * PACK_LANES + lane];
+            *to = (uint8_t)(*to | codes->zero[g] << (width * (int)(row % (size_t)a_byte)));
         }
     }
-    for (int p = 0; p < 4 && (coding == SCALE_SIX || coding == SCALE_SIX_MIN); p++) {
-        const uint8_t *s = codes->scale, *m = codes->min;
+}
+
+/* Writes codes of 6 bits of column c, from elements k0 on. */
+static void join_sixes(const quant_format *f, const quant_codes *codes, int c, size_t k0, uint8_t *scales) {
+    const uint8_t *s = codes->scale, *m = codes->min;
+    const size_t n = f->coding == SCALE_SIX ? (size_t)(QUANT_SUPER / f->group / 4) : 4;
+    for (size_t p = 0; p < n; p++) {
         const uint8_t with_mins[4] = {s[2 * p], s[2 * p + 1], m[2 * p], m[2 * p + 1]};
-        write_six(scales + (super * 4 + (size_t)p) * 3 * PACK_LANES, c, coding == SCALE_SIX ? s + 4 * p : with_mins);
+        write_six(scales + (k0 / QUANT_SUPER * n + p) * 3 * PACK_LANES, c, f->coding == SCALE_SIX ? s + 4 * p : with_mins);
     }
-    for (size_t i = 0; i < 16 && (coding == SCALE_FOUR || coding == SCALE_EIGHT); i++) {
-        uint8_t code = coding == SCALE_FOUR ? (uint8_t)(codes->scale[i] | codes->min[i] << 4) : codes->scale[i];
-        scales[(super * 16 + i) * PACK_LANES + lane] = code;
+}
+
+/* Writes codes of whole bytes, and pairs of nibbles. */
+static void join_bytes(const quant_format *f, const quant_codes *codes, size_t lane, size_t k0, size_t n, uint8_t *scales) {
+    const size_t group = (size_t)f->group, step = f->coding == SCALE_ODD ? 2 : 1;
+    for (size_t i = 0; i < n / group; i += step) {
+        const uint8_t second = f->coding == SCALE_FOUR ? codes->min[i] : f->coding == SCALE_ODD ? codes->scale[i + 1] : 0;
+        scales[(k0 / group + i) / step * PACK_LANES + lane] = (uint8_t)(codes->scale[i] | second << 4);
     }
-    if (coding == SCALE_FOUR || coding == SCALE_SIX_MIN) {
+}
+
+/* Writes the scales of column c over elements k0..k0+n into the areas for scales and supers. */
+static void join_scales(const quant_rule *rule, const quant_codes *codes, int c, int32_t k0, int32_t n, uint8_t *scales, uint8_t *supers) {
+    const quant_format *f = &quant_formats[rule->form];
+    const size_t group0 = (size_t)k0 / PACK_GROUP, super = (size_t)k0 / QUANT_SUPER, lane = (size_t)c;
+    switch (f->coding) {
+    case SCALE_F16:
+    case SCALE_F16_ZERO:
+        join_shared(rule, codes, lane, group0, (size_t)n / PACK_GROUP, scales, supers);
+        break;
+    case SCALE_F16_MIN:
+        for (size_t g = 0; g < (size_t)n / PACK_GROUP; g++) {
+            write_half(scales, (group0 + g) * 2 * PACK_LANES + lane, codes->d[g]);
+            write_half(scales, ((group0 + g) * 2 + 1) * PACK_LANES + lane, codes->m[g]);
+        }
+        break;
+    case SCALE_SIX:
+    case SCALE_SIX_MIN:
+        join_sixes(f, codes, c, (size_t)k0, scales);
+        break;
+    default:
+        join_bytes(f, codes, lane, (size_t)k0, (size_t)n, scales);
+    }
+    if (f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN) {
         write_half(supers, 2 * super * PACK_LANES + lane, codes->d[0]);
         write_half(supers, (2 * super + 1) * PACK_LANES + lane, codes->m[0]);
-    } else if (coding == SCALE_SIX || coding == SCALE_EIGHT) {
+    } else if (f->coding == SCALE_SIX || f->coding == SCALE_EIGHT || f->coding == SCALE_ODD) {
         write_half(supers, super * PACK_LANES + lane, codes->d[0]);
     }
 }
 
 /* Writes 16 columns' codes of elements k0..k0+n (k0 a multiple of QUANT_SUPER) into a block. */
 static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_LANES], int32_t k0, int32_t n, uint8_t *block) {
-    const quant_format f = pack_formats[plan->kind];
+    const quant_format f = *pack_format(plan->kind);
     size_t group_bytes = (size_t)f.bits * PACK_GROUP * PACK_LANES / 8;
     for (int32_t at = 0; at < n; at += PACK_GROUP) {
         join_planes(f.bits, columns, at, block + (size_t)(k0 + at) / PACK_GROUP * group_bytes);
     }
     for (int c = 0; c < PACK_LANES; c++) {
-        join_scales(f.coding, &columns[c], c, k0, n, block + plan->scales_at, block + plan->supers_at);
+        join_scales(&plan->rule, &columns[c], c, k0, n, block + plan->scales_at, block + plan->supers_at);
     }
 }
 
@@ -423,7 +483,7 @@ static void spread_fifth_bits(const uint8_t *const columns[PACK_LANES], size_t a
 /* Simple blocks are moved word by word, without a look at their numbers. */
 static void pack_simple(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
     static const uint8_t zeros[64];
-    const quant_format f = pack_formats[plan->kind];
+    const quant_format f = *pack_format(plan->kind);
     bool has_min = f.coding == SCALE_F16_MIN, five = f.bits == 5;
     size_t bytes = (size_t)dtype_block_bytes(w->type), bits_at = has_min ? 4 : 2, quants_at = bits_at + (five ? 4 : 0);
     const uint8_t *columns[PACK_LANES];
@@ -458,23 +518,35 @@ static void pack_simple(const pack_layout *plan, const tensor_view *w, int32_t b
     }
 }
 
-static void pack_grouped(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
+void pack_block_of(const pack_layout *plan, const pack_source *from, int32_t block, uint8_t *out) {
     quant_codes columns[PACK_LANES];
-    if (is_simple(w->type)) {
-        pack_simple(plan, w, block, out);
-        return;
-    }
     for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
-        int32_t n = chunk_length(plan, k0);
-        for (int32_t c = 0; c < PACK_LANES; c++) {
-            int32_t column = block * PACK_LANES + c;
-            if (column < plan->n_out) {
-                quant_split(w->type, column_at(w, plan->n_in, column, k0), (size_t)n, &columns[c]);
-            } else {
-                memset(&columns[c], 0, sizeof columns[c]);
-            }
+        const int32_t n = chunk_length(plan, k0);
+        memset(columns, 0, sizeof columns);
+        for (int32_t c = 0; c < PACK_LANES && block * PACK_LANES + c < plan->n_out; c++) {
+            from->read(from->context, block * PACK_LANES + c, k0, n, &columns[c]);
         }
         join_codes(plan, columns, k0, n, out);
+    }
+}
+
+/* Blocks of a file's tensor as a source. */
+typedef struct block_source {
+    const tensor_view *w;
+    int32_t n_in;
+} block_source;
+
+static void read_blocks(const void *context, int32_t row, int32_t k, int32_t n, quant_codes *out) {
+    const block_source *s = context;
+    quant_split(s->w->type, column_at(s->w, s->n_in, row, k), (size_t)n, out);
+}
+
+static void pack_grouped(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
+    if (is_simple(w->type)) {
+        pack_simple(plan, w, block, out);
+    } else {
+        const block_source blocks = {w, plan->n_in};
+        pack_block_of(plan, &(pack_source){read_blocks, &blocks}, block, out);
     }
 }
 

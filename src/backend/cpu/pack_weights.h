@@ -8,22 +8,27 @@
  *   INT8  [k/4][16][4] int8, k padded to 32; value = q * scale[column], the f32 scales lie apart
  *
  * The others hold groups of 32 along k in three areas: quants, scales, supers. A group's quants are 8 quads: quad t holds k 4t..4t+3 as
- * [16][4] bytes. Only the bits that a format has are kept, as planes of 64 bytes, byte for byte like a quad:
+ * [16][4] bytes. Only the bits that a form has are kept, as planes of 64 bytes, byte for byte like a quad:
  *   nibbles (4 planes): plane v has quad v in the low bits and quad v + 4 in the high ones
  *   pairs   (2 planes): plane v has quad 4v + j at bits 2j and 2j + 1
  *   bits    (1 plane):  quad t at bit t
- * A number of b bits takes: 2 pairs; 3 pairs + bits; 4 nibbles; 5 nibbles + bits; 6 nibbles + pairs; 8 the 8 unchanged quads. value = scale
- * * (q - zero) + min, one scale and min for every `group` of k (16 or 32):
- *   SCALE_F16      scales [k/32][16] f16
+ * A code of b bits takes: 2 pairs; 3 pairs + bits; 4 nibbles; 5 nibbles + bits; 6 nibbles + pairs; 8 the 8 unchanged quads. value = scale
+ * * number + min (core/quant.h), one scale and min for every `group` of k (16 or 32), or for several:
+ *   SCALE_F16      scales [k/32 >> shift, rounded up][16] f16
+ *   SCALE_F16_ZERO the same, and supers [..][16] bytes: the zeros of 4 groups of 2 bits, the first in the lowest; of 2 groups, a nibble
+ *                  each, where codes have 3 or 4 bits; a signed byte each where they have 8
  *   SCALE_F16_MIN  scales [k/32][2][16] f16: scale, min
  *   SCALE_FOUR     scales [k/16][16] bytes: low nibble scale, high nibble min; times supers [k/256][2][16] f16: d and -dmin
- *   SCALE_SIX      scales [k/64][3][16] bytes: four numbers of 6 bits, the scales of 16 k each plus 32; times supers [k/256][16] f16
- *   SCALE_SIX_MIN  the same bytes: scale, scale, min, min of the two groups; times supers [k/256][2][16] f16: d and -dmin
+ *   SCALE_SIX      scales [k/(4 group)][3][16] bytes: four numbers of 6 bits, the scales of a group of k each plus 32; times supers
+ *                  [k/256][16] f16
+ *   SCALE_SIX_MIN  scales [k/64][3][16] bytes: scale, scale, min, min of the two groups; times supers [k/256][2][16] f16: d and -dmin
  *   SCALE_EIGHT    scales [k/16][16] int8; times supers [k/256][16] f16
+ *   SCALE_ODD      scales [k/(2 group)][16] bytes: low nibble the first group, high nibble the second; times supers [k/256][16] f16
+ *   SCALE_E8M0, SCALE_E4M3  scales [k/group][16] bytes
  * Four numbers of 6 bits take three bytes: the low six bits of byte i = 0..2 are number i, the high two are bits 2i and 2i + 1 of number 3.
  *
- * So a format takes as many bits as in its file, and every d * code is exact in f32. dmin is stored unchanged; the reader flips its
- * sign. */
+ * So a form takes as many bits as in its file, but for the grids (IQ1 to IQ3) and TQ1_0, whose codes are unpacked: a grid's rows have no
+ * bits of their own. Every d * code is exact in f32. dmin is stored unchanged; the reader flips its sign. */
 #ifndef CPU_PACK_H
 #define CPU_PACK_H
 
@@ -44,18 +49,29 @@ typedef enum pack_kind {
     PACK_F16,
     PACK_BF16,
     PACK_INT8,
-#define PACK_NAME(name, group, bits, zero, scale) PACK_##name,
-    QUANT_LIST(PACK_NAME)
+#define PACK_NAME(name, group, bits, table, zero, dot, scale) PACK_##name,
+    FORM_LIST(PACK_NAME)
 #undef PACK_NAME
         N_PACKS
 } pack_kind;
 
-/* The formats of the grouped kinds. */
-extern const quant_format pack_formats[N_PACKS];
-
-/* True for the kinds of QUANT_LIST. */
+/* True for the kinds of FORM_LIST. */
 static inline bool pack_is_grouped(pack_kind kind) {
     return kind > PACK_INT8;
+}
+
+static inline pack_kind pack_kind_of(quant_form form) {
+    return (pack_kind)(PACK_INT8 + 1 + (int)form);
+}
+
+/* The format of a grouped kind. */
+static inline const quant_format *pack_format(pack_kind kind) {
+    return &quant_formats[kind - PACK_INT8 - 1];
+}
+
+/* Bits of a zero in memory. */
+static inline int pack_zero_bits(int bits) {
+    return bits == 3 ? 4 : bits;
 }
 
 /* The layout of one packed matrix. Invariant: block_bytes * n_blocks fits size_t; offsets are from a block's start. */
@@ -64,19 +80,35 @@ typedef struct pack_layout {
     int32_t n_out, n_in;
     int32_t n_blocks; /* n_out / 16, rounded up */
     int32_t k_padded;
+    quant_rule rule; /* of grouped kinds */
     size_t scales_at, supers_at, block_bytes;
 } pack_layout;
+
+/* Codes of a matrix's elements k..k+n of a row, k a multiple of QUANT_SUPER and n of QUANT_GROUP; *out is zeroed. Called on any thread. */
+typedef struct pack_source {
+    void (*read)(const void *context, int32_t row, int32_t k, int32_t n, quant_codes *out);
+    const void *context;
+} pack_source;
 
 /* Chooses the kind for weights of type `from` under a compute mode. QUIRE_UNSUPPORTED for types that cannot be weights. */
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out);
 
-/* Computes the layout. QUIRE_INVALID when a dimension is not positive or does not fit the kind's groups. QUIRE_TOO_LARGE when a size
- * overflows, or an INT8 row is so long that its products could overflow int32. On an error *out is unchanged. */
-quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *out);
+/* The rule of integers of 2, 3, 4 or 8 bits with a half for every `group` of k: 32 or more, a multiple of it; 0: for the whole row. With
+ * zeros, or with the constant zero 2^(bits - 1); codes of 8 bits are signed bytes, and so are their zeros. A group that is no power of two
+ * has its half stored for several parts. QUIRE_UNSUPPORTED for other bits and groups. */
+quire_err pack_integers(int bits, int32_t group, bool has_zeros, quant_rule *out);
+
+/* Computes the layout. rule: that of a grouped kind, else ignored. QUIRE_INVALID when a dimension is not positive or does not fit the
+ * kind's groups. QUIRE_TOO_LARGE when a size overflows, or an INT8 row is so long that its products could overflow int32. On an error *out
+ * is unchanged. */
+quire_err pack_plan(pack_kind kind, const quant_rule *rule, int32_t n_out, int32_t n_in, pack_layout *out);
 
 /* Packs columns 16*block .. 16*block+15 of w into out[0..block_bytes), which the caller has zeroed. w has plan's shape and a type that goes
  * into its kind. scales[16]: the columns' scales when kind is INT8, else unchanged. Any thread. Exact, but for INT8 of floats (symmetric,
  * absmax / 127, ties to even) and BF16 (ties to even). I8 weights, which have scales (w->scale), stay unchanged in INT8. */
 void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales);
+
+/* The same of codes that a source reads, for grouped kinds. */
+void pack_block_of(const pack_layout *plan, const pack_source *from, int32_t block, uint8_t *out);
 
 #endif

@@ -4,7 +4,8 @@
  * successive k. It is multiplied with the same quad of a row in every lane, and the products are added in int32, exactly:
  *
  *   unsigned numbers of b bits (n_dot): AVX-512 by dpbusd. AVX2 by maddubs, whose int16 pairs are added up as long as they cannot
- *                     overflow: |x| <= 127, so 2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6).
+ *                     overflow: |x| <= 127, so 2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6),
+ *                     1 (b = 7).
  *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, minus 128 times the sum of x. AVX2 by maddubs of the
  *                     weights' magnitudes with x under the weights' signs. Where many rows pass, x is complemented instead of negated,
  *                     which runs on more execution units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is
@@ -276,7 +277,7 @@ INLINE n_bytes n_bytes_of(const ni v[4]) {
 }
 
 INLINE int n_run(int bits) {
-    return bits == 6 ? 2 : bits == 5 ? 4 : 8;
+    return bits == 7 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8;
 }
 INLINE ni n_dot_open(ni start) {
     (void)start;
@@ -335,6 +336,13 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 
 INLINE n_quad n_quad_load(const int8_t *w) {
     return n_quad_of(n_load(w));
+}
+
+/* The floats whose bits v holds. */
+INLINE nf nf_bits(ni v) {
+    nf f;
+    memcpy(&f, &v, sizeof f);
+    return f;
 }
 
 #if defined(__x86_64__)
