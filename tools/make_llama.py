@@ -25,9 +25,13 @@ PRESETS = {
 PIECE = 1 << 22  # elements made at a time
 IQ4_NL = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.float64)
 # bytes of a block that are scales, and the deviation of a weight whose scale d is 1
-D_AT = {"Q4_0": 0, "Q4_1": 0, "Q5_0": 0, "Q5_1": 0, "Q8_0": 0, "Q2_K": 80, "Q3_K": 108, "Q4_K": 0, "Q5_K": 0, "Q6_K": 208, "IQ4_NL": 0}
+D_AT = {"Q4_0": 0, "Q4_1": 0, "Q5_0": 0, "Q5_1": 0, "Q8_0": 0, "Q2_K": 80, "Q3_K": 108, "Q4_K": 0, "Q5_K": 0, "Q6_K": 208, "IQ4_NL": 0,
+        "IQ4_XS": 0, "IQ3_S": 0, "IQ3_XXS": 0, "IQ2_S": 0, "IQ2_XS": 0, "IQ2_XXS": 0, "IQ1_S": 0, "TQ1_0": 52, "TQ2_0": 64}
 UNIT = {"Q4_0": 4.64, "Q4_1": 4.61, "Q5_0": 9.25, "Q5_1": 9.23, "Q8_0": 73.9, "Q2_K": 1.118 * 11.7, "Q3_K": 18.5 * 2.35, "Q4_K": 4.61 * 36.4,
-        "Q5_K": 9.23 * 36.4, "Q6_K": 18.5 * 18.5, "IQ4_NL": float(np.sqrt(np.mean(IQ4_NL ** 2)))}
+        "Q5_K": 9.23 * 36.4, "Q6_K": 18.5 * 18.5, "IQ4_NL": float(np.sqrt(np.mean(IQ4_NL ** 2))),
+        "IQ4_XS": 18.5 * float(np.sqrt(np.mean(IQ4_NL ** 2))), "IQ3_S": 18.5 * 8.5, "IQ3_XXS": 18.5 * 30 / 4, "IQ2_S": 18.5 * 22 / 8,
+        "IQ2_XS": 18.5 * 20 / 8, "IQ2_XXS": 18.5 * 18 / 8, "IQ1_M": 9.2 * 6 / 8, "IQ1_S": 9.2 * 6 / 8, "TQ1_0": 0.82, "TQ2_0": 0.82,
+        "MXFP4": 5.85, "NVFP4": 5.85}
 # the minimum beside d, as a multiple of it, that makes the mean zero: where it lies and how much
 MIN_AT = {"Q4_1": (2, -7.5), "Q5_1": (2, -15.5), "Q2_K": (82, 1.5), "Q4_K": (2, 7.5), "Q5_K": (2, 15.5)}
 
@@ -46,7 +50,20 @@ def random_blocks(rng, kind, n_blocks, deviation):
         blocks[:, 12:16] = (blocks[:, 12:16] & 15) * 17
     elif kind == "Q6_K":  # signed scales of -32 to 31
         blocks[:, 192:208] = (blocks[:, 192:208].view(np.int8) >> 2).view(np.uint8)
+    elif kind == "TQ2_0":  # no pair is 3
+        blocks[:, :64] &= ~(blocks[:, :64] >> 1 & 0x55)
     d = rng.uniform(0.75, 1.25, n_blocks).astype(np.float32) * np.float32(deviation / UNIT[kind])
+    if kind == "MXFP4":  # the exponent of 2^(e - 128)
+        blocks[:, 0] = np.rint(np.log2(d)).astype(np.int32) + 128
+    elif kind == "NVFP4":  # four bytes of E4M3, halved; below 2^-6 they count steps of 2^-9
+        steps = np.rint(d[:, None] * np.float32(1024) * rng.uniform(0.75, 1.25, (n_blocks, 4)).astype(np.float32))
+        blocks[:, :4] = np.clip(steps, 1, 15).astype(np.uint8)
+    elif kind == "IQ1_M":  # a half in the top nibbles of four words
+        half = d.astype("<f2").view("<u2")
+        for i in range(4):
+            blocks[:, 49 + 2 * i] = blocks[:, 49 + 2 * i] & 15 | (half >> 4 * i & 15) << 4
+    if kind not in D_AT:
+        return blocks.tobytes()
     if kind not in MIN_AT:
         d *= 1 - 2 * rng.integers(0, 2, n_blocks, dtype=np.int8).astype(np.float32)  # codes are not centred on 0: the sign is
     put_half(blocks, D_AT[kind], d)

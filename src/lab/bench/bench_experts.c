@@ -199,7 +199,7 @@ static quire_err check_options(const bench_experts_options *o, quire_error *err)
     }
     for (const char *list = o->types; *list != '\0';) {
         if (kernel_type_next(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of " KERNEL_TYPES, o->types);
+            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
         }
     }
     return QUIRE_OK;

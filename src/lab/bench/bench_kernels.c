@@ -120,7 +120,7 @@ quire_err bench_kernels_run(const bench_kernels_options *o, quire_error *err) {
     }
     for (const char *list = o->types; *list != '\0';) {
         if (kernel_type_next(&list) == NULL) {
-            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of " KERNEL_TYPES, o->types);
+            return err_set(err, QUIRE_INVALID, -1, "--types %s: must be some of " KERNEL_TYPES KERNEL_TYPES_MORE, o->types);
         }
     }
     sheet_begin(&t, NULL);

@@ -7,7 +7,8 @@
 
 #include "core/dtype.h"
 
-#define KERNEL_TYPES "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
+#define KERNEL_TYPES      "q4_0,q8_0,q4_k,int8,bf16,f16,f32"
+#define KERNEL_TYPES_MORE ",iq4_xs,mxfp4,nvfp4,iq3_s,iq3_xxs,iq2_xxs,iq2_s,tq2_0" /* taken too, but not measured unasked */
 
 typedef struct kernel_type {
     const char *name;
